@@ -1,6 +1,6 @@
 # Every command does its own set-up first; once it is done that costs a fraction of a second.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-check build dev serve package test soak converge docs mutants check bench bench-boards bench-tail bench-setup clean
+.PHONY: help setup setup-check build dev serve package test soak converge docs mutants check bench bench-boards bench-clients bench-tail bench-setup clean
 
 # The project's own node runs its tools. It stays off the PATH here: npm replaces it during set-up.
 NODE := node_modules/.bin/node
@@ -17,6 +17,7 @@ help:
 	@echo "make mutants breaks the code on purpose and sees the simulation show each, about 20 minutes"
 	@echo "make check   formatting, lints, docs, licences, layering, Wasm size, deploy dry run"
 	@echo "make bench   the benchmark beside its baselines, about 6 minutes; BENCH_RECORD=1 writes BENCHMARKS.md"
+	@echo "make bench-clients  Redis's clients on Tally and on Redis; SECONDS, ROUNDS"
 	@echo "make bench-tail  many cold counters, each with an object of its own and in 64 tablets; COUNTERS=1000000 for the whole, SECONDS, SEED"
 	@echo "make bench-boards  a board of ten million members in its object, beside plain SQLite; MEMBERS"
 	@echo "make bench-setup  how long a newcomer waits: make serve in a fresh clone and an empty home"
@@ -45,7 +46,7 @@ package: build
 	@exec $(NODE) package/package.mjs
 
 test: build
-	@$(NODE) scripts/chromium.mjs && $(NODE) scripts/redis.mjs
+	@$(NODE) scripts/chromium.mjs && $(NODE) scripts/redis.mjs && $(NODE) scripts/python-clients.mjs
 	cargo test --locked
 	$(NODE) --test --test-reporter=spec 'scripts/*.test.mjs' 'benches/*.test.mjs' 'tests/crash/*.test.mjs' 'tests/dashboard/*.test.mjs' 'tests/upgrade/*.test.mjs' 'package/test/*.test.mjs'
 	$(NODE) --test --test-reporter=spec 'tests/docs/*.test.mjs'
@@ -88,6 +89,9 @@ bench: build
 MEMBERS ?= 10000000
 bench-boards: setup
 	cargo run --locked --quiet --release --package tally-simulation --bin board_figures -- $(MEMBERS)
+
+bench-clients: build
+	@exec $(NODE) benches/clients.mjs
 
 bench-tail: build
 	@exec $(NODE) benches/tail.mjs

@@ -93,7 +93,7 @@ pub const LIMITER_COUNT_BEFORE: &str = "TALLY_LIMITERS_BEFORE";
 /// its own.
 pub const TABLET_COUNT: &str = "TALLY_TABLETS";
 
-/// Variable of the edge: where Redis's dialect is answered besides `/redis`, [`REDIS_ROOT`].
+/// Variable of the edge: where Redis's dialect is answered besides `/redis`: [`REDIS_ROOT`], or the name of a host that is its own.
 pub const REDIS: &str = "TALLY_REDIS";
 /// Its value where the dialect is answered at the root too, as clients ask that know but an address.
 pub const REDIS_ROOT: &str = "root";

@@ -31,6 +31,8 @@ pub enum Takes {
     Whole(u64, u64),
     /// One of these words.
     Words(&'static [&'static str]),
+    /// One of these words, or the name of a host.
+    WordsOrHost(&'static [&'static str]),
     /// 16 bytes as 32 hexadecimal digits. Secret: no refusal repeats it.
     Key,
     /// The name of a header.
@@ -65,7 +67,7 @@ pub const SETTINGS: [(&str, Takes); 17] = [
     (LIVE_WATCHERS, Takes::Whole(1, 32_768)),
     (SUBREQUESTS, Takes::Whole(1_000, 10_000_000)),
     (OPEN_OBJECTS_MAX, Takes::Whole(1, 10_000_000)),
-    (REDIS, Takes::Words(&["path", REDIS_ROOT])),
+    (REDIS, Takes::WordsOrHost(&["path", REDIS_ROOT])),
 ];
 
 impl Takes {
@@ -75,6 +77,7 @@ impl Takes {
                 whole_of(text).is_some_and(|whole| (least..=most).contains(&whole))
             }
             Self::Words(words) => words.contains(&text),
+            Self::WordsOrHost(words) => words.contains(&text) || is_host(text),
             Self::Key => text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit()),
             Self::Header => text
                 .bytes()
@@ -90,10 +93,19 @@ impl fmt::Display for Takes {
                 write!(formatter, "a whole number from {least} to {most}")
             }
             Self::Words(words) => write!(formatter, "`{}`", words.join("`, `")),
+            Self::WordsOrHost(words) => {
+                write!(formatter, "`{}`, or the name of a host", words.join("`, `"))
+            }
             Self::Key => formatter.write_str("32 hexadecimal digits"),
             Self::Header => formatter.write_str("the name of a header"),
         }
     }
+}
+
+/// Whether it is the name of a host with a domain, as requests say it: in any case, with a port if it has one.
+fn is_host(text: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b".-:".contains(&byte);
+    text.contains(['.', ':']) && text.bytes().all(is_part)
 }
 
 /// Decimal digits alone: no sign, no point.

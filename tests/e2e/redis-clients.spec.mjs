@@ -1,10 +1,16 @@
 // The clients that people have, as they are published, against the service.
+import { execFile } from "node:child_process";
+import { once } from "node:events";
 import { existsSync, readFileSync } from "node:fs";
+import { createServer } from "node:http";
 import { createRequire } from "node:module";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 import { Analytics } from "@upstash/core-analytics";
-import { Ratelimit } from "@upstash/ratelimit";
+import { MultiRegionRatelimit, Ratelimit } from "@upstash/ratelimit";
 import { Redis } from "@upstash/redis";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { PYTHON } from "../../scripts/python-clients.mjs";
 import { unknownScripts } from "../../scripts/ratelimit-scripts.mjs";
 import { ORIGIN, each, openWorld } from "./world.mjs";
 
@@ -114,6 +120,41 @@ test("analytics of @upstash/ratelimit are kept and read", async () => {
   expect(await analytics.getAllowedBlocked("events", 24, world.now())).toEqual({ ann: { success: 2, blocked: 1 }, bob: { success: 1, blocked: 0 } });
   const tops = await analytics.getMostAllowedBlocked("events", 24, 5, world.now());
   expect(tops).toEqual({ allowed: [{ identifier: "ann", count: 2 }, { identifier: "bob", count: 1 }], ratelimited: [{ identifier: "ann", count: 1 }], denied: [] });
+});
+
+test("@upstash/ratelimit joins several regions", async () => {
+  const other = new Redis({ url: `${ORIGIN}/redis`, token: "any", enableTelemetry: false, retry: false });
+  for (const limiter of [MultiRegionRatelimit.fixedWindow(3, "10 s"), MultiRegionRatelimit.slidingWindow(3, "10 s")]) {
+    const limits = new MultiRegionRatelimit({ redis: [redis, other], limiter, prefix: "regions", ephemeralCache: false });
+    const verdicts = [];
+    for (let call = 0; call < 5; call += 1) {
+      const { success, pending } = await limits.limit("me");
+      await pending;
+      verdicts.push(success);
+    }
+    expect(verdicts).toEqual([true, true, true, false, false]);
+    await redis.flushdb();
+  }
+});
+
+const WITHOUT_PYTHON = existsSync(PYTHON) ? undefined : "the Python clients are not installed (scripts/python-clients.mjs)";
+
+test.skipIf(WITHOUT_PYTHON)(`the Python clients${WITHOUT_PYTHON ? `: ${WITHOUT_PYTHON}` : ""}`, async () => {
+  const server = createServer(async (request, response) => {
+    const pieces = await request.toArray();
+    const { method, url, headers } = request;
+    const told = await world.host.fetch(ORIGIN + url, { method, headers, body: Buffer.concat(pieces), colo: "FRA" });
+    response.writeHead(told.status, { "content-type": "application/json" }).end(told.bytes);
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  try {
+    const script = fileURLToPath(new URL("../python/clients.py", import.meta.url));
+    const { stdout } = await promisify(execFile)(PYTHON, [script, `http://127.0.0.1:${server.address().port}/redis`]);
+    expect(JSON.parse(stdout)).toEqual([]);
+  } finally {
+    server.close();
+  }
 });
 
 test("every script of the installed versions is known", () => {

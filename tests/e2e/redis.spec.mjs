@@ -138,11 +138,31 @@ test("requests have three forms, strings go in base64 where that is asked for, a
     expect(await result(world, "GET", "t2")).toBe(null);
     expect((await run(world, "LPUSH", "list", "x")).error).toBe("ERR LPUSH is not what Tally is for");
     expect((await asked(world, "/redis/pipeline", { body: Array.from({ length: 1_001 }, () => ["ping"]) })).status).toBe(400);
+    // 1 MiB a command: several have more together.
+    const text = "x".repeat(600_000);
+    expect((await asked(world, "/redis/pipeline", { body: [["echo", text], ["echo", text]] })).json).toEqual([{ result: text }, { result: text }]);
+    expect((await asked(world, "/redis/pipeline", { body: [["echo", text, text]] })).json.error).toBe("ERR a command has at most 1048576 bytes of JSON; nothing was done");
+    const large = await asked(world, "/redis", { body: ["echo", text + text] });
+    expect([large.status, large.json.error.slice(0, 4)]).toEqual([413, "ERR "]);
     // 2^53 and more go as strings, which keep their digits.
     await result(world, "SET", "large", "9223372036854775806");
     expect(await result(world, "INCR", "large")).toBe("9223372036854775807");
     expect((await run(world, "INCR", "large")).error).toBe("ERR increment or decrement would overflow");
     expect(await result(world, "GET", "large")).toBe("9223372036854775807");
+  }));
+
+test("browsers may ask with all headers of the clients, and a host may be the dialect's own", () =>
+  inWorld({ vars: { TALLY_REDIS: "redis.example.com" }, edgeVars: { TALLY_REDIS: "redis.example.com" } }, async (world) => {
+    for (const path of ["/redis", "/redis/pipeline", "/redis/get/k"]) {
+      const { status, headers } = await world.host.fetch(ORIGIN + path, { method: "OPTIONS", headers: { origin: "https://a.example" }, colo: "FRA" });
+      expect([status, headers.get("access-control-allow-methods")]).toEqual([204, expect.stringContaining("POST")]);
+      expect(headers.get("access-control-allow-headers")).toMatch(/upstash-encoding.*upstash-sync-token.*upstash-telemetry-retry/);
+    }
+    const headers = { host: "redis.example.com" };
+    expect((await asked(world, "/", { body: ["INCR", "n"], headers })).json).toEqual({ result: 1 });
+    expect((await asked(world, "/pipeline", { body: [["INCR", "n"]], headers })).json).toEqual([{ result: 2 }]);
+    expect((await asked(world, "/get/n", { method: "GET", headers })).json).toEqual({ result: "2" });
+    expect((await asked(world, "/get/n", { method: "GET" })).status).toBe(404);
   }));
 
 test("a key's scopes decide each command, and nobody may without one", () => {
@@ -283,6 +303,27 @@ test("commands of sorted sets count once under a key, also where their set has e
     expect(await pipeline(world, ["EXISTS", "z"], ["ZSCORE", "n", "m"])).toEqual([{ result: 0 }, { result: "1" }]);
   }));
 
+test("unique elements are the same by both interfaces: a HyperLogLog here", () =>
+  inWorld({}, async (world) => {
+    await world.call("PUT", "/counters/readers", { body: '{"unique_hash":"redis"}' });
+    await world.add("readers", { delta: 1, unique: "ann" });
+    await world.add("readers", { delta: 1, unique: "bob" }, { colo: "SYD" });
+    expect(await pipeline(world, ["PFCOUNT", "readers"], ["PFADD", "readers", "ann"], ["PFADD", "readers", "cat"], ["PFADD", "new", "dan"])).toEqual(
+      [2, 0, 1, 1].map((result) => ({ result })),
+    );
+    expect(await world.strong("readers")).toMatchObject({ value: 2, uniques: { estimate: 3 } });
+    expect(await world.strong("new")).toMatchObject({ value: 0, uniques: { estimate: 1 } });
+    expect(await result(world, "PFMERGE", "all", "readers", "new")).toBe("OK");
+    expect(await result(world, "PFCOUNT", "readers", "new")).toBe(4);
+    expect((await world.strong("all")).uniques.estimate).toBe(4);
+    // What goes through the secret hash is none.
+    await world.add("secret", { delta: 1, unique: "ann" });
+    expect((await run(world, "PFADD", "secret", "x")).error).toBe("WRONGTYPE Key is not a valid HyperLogLog string value.");
+    await result(world, "PEXPIRE", "all", 3_000);
+    await world.advance(5_000);
+    expect((await world.call("GET", "/counters/all?consistency=strong")).status).toBe(404);
+  }));
+
 // Without shebang: Redis 7.0 refuses its flag.
 const FIXED = `
   local r = redis.call("INCRBY", KEYS[1], ARGV[2])`;
@@ -397,6 +438,30 @@ function sortedCommandFrom(random) {
   return pick(makers)();
 }
 
+const SKETCHES = ["h1", "h2", "h3"];
+
+function elementsCommandFrom(random) {
+  const pick = (items) => items[Math.floor(random() * items.length)];
+  const key = pick([...SKETCHES, ...SKETCHES, "a", "z", "set"]);
+  const elements = () => Array.from({ length: Math.floor(random() * random() * 400) }, () => `user:${Math.floor(random() * 3_000)}`);
+  const makers = [
+    () => ["pfadd", key, ...elements()],
+    () => ["pfadd", key, ...elements()],
+    () => ["pfadd", pick(SKETCHES), "user:1"],
+    () => ["pfcount", key],
+    () => ["pfcount", pick(SKETCHES), key],
+    () => ["pfmerge", pick(SKETCHES), ...pick([[], [key], [pick(SKETCHES), key]])],
+    () => [pick(["exists", "type", "ttl", "del", "persist"]), key],
+    () => ["expire", key, "1000"],
+    () => ["set", pick([...SKETCHES, "a"]), pick(["5", "text"])],
+    () => ["incr", "n"],
+    () => ["zadd", "z", "1", "m"],
+    () => ["sadd", "set", "m"],
+    () => ["pfcount"],
+  ];
+  return pick(makers)();
+}
+
 // Numbers as numbers: what they are printed as has become shorter with Redis's versions.
 const plain = (reply) => {
   if (Buffer.isBuffer(reply)) return plain(reply.toString());
@@ -412,16 +477,17 @@ const exact = (reply) => {
   return reply;
 };
 
-for (const [what, makes, told] of [
-  ["strings, hashes and sets", commandFrom, exact],
-  ["sorted sets", sortedCommandFrom, plain],
+for (const [what, makes, told, steps] of [
+  ["strings, hashes and sets", commandFrom, exact, 600],
+  ["sorted sets", sortedCommandFrom, plain, 600],
+  ["HyperLogLogs", elementsCommandFrom, plain, 300],
 ]) {
   test.skipIf(MISSING)(`random commands of ${what} are replied as by a real Redis${MISSING ? `: ${MISSING}` : ""}`, () =>
     inWorld({}, async (world) => {
       const redis = await openRedis();
       try {
         const random = randomFrom(SEED);
-        for (let step = 0; step < 600; step += 1) {
+        for (let step = 0; step < steps; step += 1) {
           const command = makes(random);
           const wanted = told(await redis.call(...command).catch((error) => error));
           const { result, error } = await run(world, ...command);

@@ -84,11 +84,27 @@ pub async fn read_watched(
 /// # Errors
 /// `Unavailable` where its root does not answer.
 pub async fn read_now(host: &Host, counter: &CounterId) -> Result<Option<GlobalSum>, Fault> {
+    ask_now(host, counter, true).await
+}
+
+/// As [`read_now`], with its unique elements.
+///
+/// # Errors
+/// As there.
+pub async fn read_sketches(host: &Host, counter: &CounterId) -> Result<Option<GlobalSum>, Fault> {
+    ask_now(host, counter, false).await
+}
+
+async fn ask_now(
+    host: &Host,
+    counter: &CounterId,
+    totals_only: bool,
+) -> Result<Option<GlobalSum>, Fault> {
     let asked = Read {
         counter: counter.clone(),
         datacenter: None,
         wanted: Wanted {
-            totals_only: true,
+            totals_only,
             asks_all: true,
             is_passing: true,
             ..Wanted::default()

@@ -115,6 +115,14 @@ pub fn announced_length(request: &dyn Request) -> Option<u64> {
 /// # Errors
 /// `body-too-large` above [`BODY_BYTES_MAX`], after draining; `body-too-slow`.
 pub async fn read_small(context: &RequestContext) -> Result<Vec<u8>, Problem> {
+    read_up_to(context, BODY_BYTES_MAX).await
+}
+
+/// As [`read_small`], up to another bound.
+///
+/// # Errors
+/// As there.
+pub async fn read_up_to(context: &RequestContext, bytes_max: u64) -> Result<Vec<u8>, Problem> {
     let request = &*context.request;
     // Most increments have no body: a stream for nothing took a tenth of their time.
     if !request.has_body() {
@@ -127,7 +135,7 @@ pub async fn read_small(context: &RequestContext) -> Result<Vec<u8>, Problem> {
         let whole = request.whole().await;
         body = whole.map_err(|error| broken_off(&error))?;
     } else {
-        each_piece(context, BODY_BYTES_MAX, PIECE_MS_MAX, |piece| {
+        each_piece(context, bytes_max, PIECE_MS_MAX, |piece| {
             body.extend_from_slice(piece);
             Ok(())
         })

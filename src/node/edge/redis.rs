@@ -20,7 +20,9 @@ use crate::protocol::problem::{Code, Problem};
 use crate::protocol::redis::command::{Act, Command, Whole};
 use crate::protocol::redis::glob::literal_prefix;
 use crate::protocol::redis::reply::{Encoding, Reply, UNAVAILABLE};
-use crate::protocol::redis::request::{Arguments, Request, token_of};
+use crate::protocol::redis::request::{
+    Arguments, COMMAND_BYTES_MAX, PIPELINE_BYTES_MAX, Request, token_of,
+};
 use crate::protocol::redis::script_table::Script;
 use crate::protocol::redis::scripts;
 use crate::protocol::routes::RouteName;
@@ -31,12 +33,22 @@ const MOUNT: &str = "/redis";
 /// How long the owner of the keys may take: a root's operation, and a wait for the keys before it.
 const RUN_MS_MAX: u64 = OPERATE_MS_MAX + 4_000;
 
-/// Whether the dialect is answered at the root too.
-struct IsAtRoot(bool);
+/// Where the dialect is answered besides.
+enum Besides {
+    Nowhere,
+    /// At the root, where a path is none of the other calls.
+    Root,
+    /// Everywhere at this host.
+    Host(String),
+}
 
-impl State for IsAtRoot {
+impl State for Besides {
     fn begin(host: &Host) -> Self {
-        Self(host.setting(REDIS).as_deref() == Some(REDIS_ROOT))
+        match host.setting(REDIS).as_deref() {
+            Some(REDIS_ROOT) => Self::Root,
+            Some(name) if name.contains(['.', ':']) => Self::Host(name.to_ascii_lowercase()),
+            _ => Self::Nowhere,
+        }
     }
 }
 
@@ -48,8 +60,13 @@ fn rest_of(context: &RequestContext) -> Option<&str> {
     {
         return Some(rest);
     }
-    if !context.host.state::<IsAtRoot>().0 {
-        return None;
+    match &*context.host.state::<Besides>() {
+        Besides::Nowhere => return None,
+        Besides::Root => {}
+        Besides::Host(name) => {
+            let asked = context.header("host").map(|host| host.to_ascii_lowercase());
+            return (asked.as_ref() == Some(name)).then_some(path);
+        }
     }
     let first = path
         .trim_start_matches('/')
@@ -70,6 +87,11 @@ fn is_command(name: &str) -> bool {
     COMMANDS
         .iter()
         .any(|row| row.name.eq_ignore_ascii_case(name))
+}
+
+/// The methods of the dialect, for a preflight of a path that is its own.
+pub fn allow_of(context: &RequestContext) -> Option<String> {
+    rest_of(context).map(|_| "GET, HEAD, POST, PUT, OPTIONS".to_owned())
 }
 
 /// Answers a request of the dialect; `None` for others.
@@ -113,7 +135,12 @@ async fn answer(context: &RequestContext, rest: &str) -> Result<Answer, Refusal>
         return Err((405, "ERR send GET, HEAD, POST or PUT".to_owned()));
     }
     let caller = caller(context).map_err(|problem| refusal_of(&problem))?;
-    let body = body::read_small(context).await;
+    let bytes_max = match rest.trim_matches('/') {
+        "pipeline" | "multi-exec" => PIPELINE_BYTES_MAX,
+        _ => COMMAND_BYTES_MAX,
+    };
+    let bytes_max = u64::try_from(bytes_max).unwrap_or(u64::MAX);
+    let body = body::read_up_to(context, bytes_max).await;
     let body = body.map_err(|problem| refusal_of(&problem))?;
     let wanted = context.header("upstash-encoding");
     let encoding = match wanted.as_deref() {

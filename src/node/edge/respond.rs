@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use super::isolate;
+use super::redis;
 use super::repeated_checks::{self, Repeatable};
 use super::request_context::RequestContext;
 use crate::host::Stream;
@@ -19,9 +20,10 @@ const PREFLIGHT_SECONDS: &str = "600";
 
 /// Headers that pages of other origins may send and read. `authorization` must be named: `*` does
 /// not cover it (Fetch standard, "CORS non-wildcard request-header name").
-const ALLOWED_HEADERS: &str =
-    "authorization, content-type, content-encoding, idempotency-key, if-match, if-none-match";
-const EXPOSED_HEADERS: &str = "etag, retry-after, tally-exact, tally-as-of, tally-staleness-ms, server-timing, idempotency-replayed, ratelimit-policy, ratelimit, tally-on-error";
+const ALLOWED_HEADERS: &str = "authorization, content-type, content-encoding, idempotency-key, if-match, if-none-match, upstash-encoding, \
+     upstash-response-format, upstash-sync-token, upstash-telemetry-platform, upstash-telemetry-retry, \
+     upstash-telemetry-runtime, upstash-telemetry-sdk";
+const EXPOSED_HEADERS: &str = "etag, retry-after, tally-exact, tally-as-of, tally-staleness-ms, server-timing, idempotency-replayed, ratelimit-policy, ratelimit, tally-on-error, upstash-sync-token";
 
 /// Media type of a refusal.
 const PROBLEM: &str = "application/problem+json";
@@ -322,7 +324,7 @@ pub fn socket(context: &RequestContext, route: RouteName, stream: Stream) -> Res
 
 /// Answers a CORS preflight, and a plain `OPTIONS`.
 pub fn preflight(context: &RequestContext) -> Response {
-    let Some(allow) = allow_of(context.path()) else {
+    let Some(allow) = redis::allow_of(context).or_else(|| allow_of(context.path())) else {
         let detail = "there is no such path; GET /openapi.json lists every call";
         let problem = Problem::new(Code::NotFound, detail);
         return respond(context, RouteName::Options, problem.into());

@@ -13,6 +13,7 @@ use super::keyed_writes::kept_ms;
 use super::keyspace_boards::Boards;
 use super::keyspace_counters::{Changed, Counters, Seen, kept_end};
 use super::keyspace_locks::Locks;
+use super::keyspace_sketches::ElementLine;
 use super::keyspace_store::{KeyspaceStore, Row, Try};
 use super::readable::Readable;
 use super::store::Store;
@@ -20,9 +21,10 @@ use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::WriteKey;
 use crate::host::Host;
 use crate::host::object::{Arrived, Object, Reply as Sent, Shell, dispatch};
+use crate::node::shared::concurrency::all_settled;
 use crate::protocol::access::Scope;
 use crate::protocol::messages::{Fault, RunCommands};
-use crate::protocol::redis::command::{Act, Command, run, script_words};
+use crate::protocol::redis::command::{Act, Command, Elements, run, script_words};
 use crate::protocol::redis::reply::{Refused, Reply, UNAVAILABLE};
 use crate::protocol::redis::request::Arguments;
 use crate::protocol::redis::script_table::Script;
@@ -46,6 +48,7 @@ pub(super) struct KeyspaceCore {
     pub(super) rows: KeyspaceStore,
     pub(super) counters: Counters,
     pub(super) boards: Boards,
+    pub(super) elements: ElementLine,
     pub(super) locks: Locks,
     storage: Readable,
 }
@@ -56,6 +59,7 @@ impl Shell for Keyspace {
             rows: KeyspaceStore::new(Store::new(object)),
             counters: Counters::new(host.clone()),
             boards: Boards::new(host.clone()),
+            elements: ElementLine::new(&host),
             host,
             locks: Locks::default(),
             storage: Readable::default(),
@@ -120,8 +124,11 @@ impl KeyspaceCore {
             let rest = &commands[replies.len()..];
             let adds = rest.iter().take_while(|asked| adds(asked)).count();
             let sorted = sorted_together(rest);
+            let elements = rest.iter().take_while(|asked| adds_elements(asked)).count();
             if sorted > 0 {
                 replies.extend(self.sorted_all(&rest[..sorted], here, holds).await);
+            } else if elements > 1 {
+                replies.extend(self.add_elements_all(&rest[..elements], here, holds).await);
             } else if adds > 1 {
                 let added = self.add_all(&rest[..adds], here, holds).await;
                 replies.extend(added.unwrap_or_else(|fault| vec![unavailable(&fault); adds]));
@@ -146,6 +153,13 @@ impl KeyspaceCore {
                 Reply::err(reused)
             });
         }
+        if matches!(asked.command.act, Act::Elements(Elements::Add)) {
+            let added = self
+                .add_elements(&asked.args[1], &[asked], here, holds)
+                .await;
+            let first = added.map(|mut replies| replies.pop());
+            return Ok(reply_of(first.map(|reply| reply.unwrap_or(Reply::Nil))));
+        }
         let is_add = matches!(asked.command.act, Act::Add);
         let keys = if holds {
             keys_of(asked)
@@ -161,6 +175,12 @@ impl KeyspaceCore {
             self.add_one(asked, here).await
         } else if let Act::All(whole) = asked.command.act {
             self.whole(whole, asked.args).await
+        } else if let Act::Elements(elements) = asked.command.act {
+            let keys = asked.command.keys_of(asked.args).unwrap_or_default();
+            match elements {
+                Elements::Merge => self.merge_elements(&keys, here).await,
+                _ => self.count_elements(&keys, here).await,
+            }
         } else if is_reset(asked) {
             self.reset(asked.args).await
         } else if matches!(asked.command.act, Act::SortedSets) {
@@ -191,6 +211,35 @@ impl KeyspaceCore {
         };
         let kept = self.keep(&writes, here, asked, &reply).await?;
         Ok((reply, kept))
+    }
+
+    /// Carries out commands of one key each, those of one key together.
+    pub(super) async fn by_key(
+        &self,
+        asked: &[Asked<'_>],
+        run: impl AsyncFn(String, Vec<&Asked<'_>>) -> Vec<Reply>,
+    ) -> Vec<Reply> {
+        let mut keys = BTreeMap::<&String, Vec<usize>>::new();
+        for (place, asked) in asked.iter().enumerate() {
+            keys.entry(&asked.args[1]).or_default().push(place);
+        }
+        let run = |(key, places): (&String, Vec<usize>)| {
+            let group = places
+                .iter()
+                .filter_map(|place| asked.get(*place))
+                .collect();
+            let ran = run(key.clone(), group);
+            async move { (places, ran.await) }
+        };
+        let mut replies = vec![Reply::Nil; asked.len()];
+        for (places, group) in all_settled(keys.into_iter().map(run), COUNTERS_AT_ONCE).await {
+            for (place, reply) in places.into_iter().zip(group) {
+                if let Some(known) = replies.get_mut(place) {
+                    *known = reply;
+                }
+            }
+        }
+        replies
     }
 
     /// Loads the keys, decides, and keeps what came of it.
@@ -337,6 +386,10 @@ fn limit_key<'a>(asked: &Asked<'a>) -> Option<&'a String> {
 /// Whether commands may be joined with those beside them.
 fn adds(asked: &Asked<'_>) -> bool {
     matches!(asked.command.act, Act::Add) && asked.named.is_none()
+}
+
+fn adds_elements(asked: &Asked<'_>) -> bool {
+    matches!(asked.command.act, Act::Elements(Elements::Add)) && asked.named.is_none()
 }
 
 /// How many of these commands are of one sorted set each. One that removes members is the last: its set may end with it.

@@ -1,14 +1,11 @@
 //! How a keyspace adds: commands that add share their keys, and what several of them add to one counter is one message to its cell.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use super::keyspace::{
-    Asked, COUNTERS_AT_ONCE, KeyspaceCore, ROUNDS_MAX, keys_of, reply_of, unavailable,
-};
+use super::keyspace::{Asked, KeyspaceCore, ROUNDS_MAX, keys_of, reply_of, unavailable};
 use super::keyspace_locks::Guard;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::WriteKey;
-use crate::node::shared::concurrency::all_settled;
 use crate::protocol::messages::Fault;
 use crate::protocol::redis::reply::{Refused, Reply};
 use crate::protocol::redis::{error, strings};
@@ -111,32 +108,15 @@ impl KeyspaceCore {
         here: &Datacenter,
         holds: bool,
     ) -> Result<Vec<Reply>, Fault> {
-        let mut keys = BTreeMap::<&String, Vec<usize>>::new();
-        for (place, asked) in asked.iter().enumerate() {
-            keys.entry(&asked.args[1]).or_default().push(place);
-        }
-        let held = keys.keys().map(|key| (*key).clone());
+        let held = asked.iter().map(|asked| asked.args[1].clone());
         let held = if holds {
             held.collect()
         } else {
             BTreeSet::new()
         };
         let _held = self.locks.hold(&self.host, held, false).await?;
-        let add = |places: Vec<usize>| async move {
-            let group: Vec<&Asked<'_>> = places.iter().filter_map(|at| asked.get(*at)).collect();
-            let replies = self.add_group(&group, here).await;
-            (places, replies)
-        };
-        let groups = all_settled(keys.into_values().map(add), COUNTERS_AT_ONCE).await;
-        let mut replies = vec![Reply::Nil; asked.len()];
-        for (places, group) in groups {
-            for (place, reply) in places.into_iter().zip(group) {
-                if let Some(known) = replies.get_mut(place) {
-                    *known = reply;
-                }
-            }
-        }
-        Ok(replies)
+        let add = async |_: String, group: Vec<&Asked<'_>>| self.add_group(&group, here).await;
+        Ok(self.by_key(asked, add).await)
     }
 
     /// Adds to one key.

@@ -4,7 +4,7 @@
 //! nothing else has its name. Commands of several sets hold all their keys alone.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::keyspace::{Asked, COUNTERS_AT_ONCE, KeyspaceCore, unavailable};
 use crate::core::board::score::Score;
@@ -91,32 +91,17 @@ impl KeyspaceCore {
         here: &Datacenter,
         holds: bool,
     ) -> Vec<Reply> {
-        let mut keys = BTreeMap::<&String, Vec<usize>>::new();
-        for (place, asked) in asked.iter().enumerate() {
-            keys.entry(&asked.args[1]).or_default().push(place);
-        }
-        let run = |(key, places): (&String, Vec<usize>)| {
-            let key = key.clone();
-            async move {
-                let group: Vec<&Asked<'_>> = places
-                    .iter()
-                    .filter_map(|place| asked.get(*place))
-                    .collect();
-                let replies = self.sorted_group(&key, &group, here, holds).await;
-                let replies =
-                    replies.unwrap_or_else(|fault| vec![unavailable(&fault); group.len()]);
-                (places, replies)
-            }
-        };
-        let mut replies = vec![Reply::Nil; asked.len()];
-        for (places, group) in all_settled(keys.into_iter().map(run), COUNTERS_AT_ONCE).await {
-            for (place, reply) in places.into_iter().zip(group) {
-                if let Some(known) = replies.get_mut(place) {
-                    *known = reply;
-                }
-            }
-        }
-        replies
+        self.by_key(
+            asked,
+            async |key: String, group: Vec<&Asked<'_>>| match self
+                .sorted_group(&key, &group, here, holds)
+                .await
+            {
+                Ok(replies) => replies,
+                Err(fault) => vec![unavailable(&fault); group.len()],
+            },
+        )
+        .await
     }
 
     /// Carries out commands of one set.

@@ -17,7 +17,9 @@ use crate::node::aggregator;
 use crate::node::shared::keyed_calls::{count_keyed, count_unclaimed};
 use crate::node::shared::{call, call_within};
 use crate::protocol::bounds::OPERATE_MS_MAX;
-use crate::protocol::messages::{Condition, DatacenterSum, Fault, Operate, Operated, Operation};
+use crate::protocol::messages::{
+    Condition, DatacenterSum, Fault, GlobalSum, Operate, Operated, Operation,
+};
 use crate::protocol::redis::reply::{Refused, Reply};
 use crate::protocol::version::Version;
 
@@ -50,7 +52,7 @@ pub(super) enum Changed {
     Conflict,
 }
 
-fn needs_home() -> Refused {
+pub(super) fn needs_home() -> Refused {
     let text = "several datacenters count this counter: set its home by PUT /counters/{id} first";
     Refused::Reply(Reply::err(text))
 }
@@ -71,17 +73,23 @@ impl Counters {
         let Some(sum) = aggregator::read_now(&self.host, id).await? else {
             return Ok(None);
         };
+        Self::whole(&sum)?;
+        Ok(Some(Seen {
+            text: sum.value().to_string(),
+            version: Version::of_sum(&sum),
+            has_home: sum.root.home.is_some(),
+        }))
+    }
+
+    /// Nothing where all of it was read.
+    pub(super) fn whole(sum: &GlobalSum) -> Result<(), Fault> {
         let is_heard =
             |part: &Option<DatacenterSum>| part.as_ref().is_some_and(DatacenterSum::is_heard);
         if !sum.datacenters.iter().all(|(_, part)| is_heard(part)) {
             let detail = "a datacenter that counts this key does not answer";
             return Err(Fault::Unavailable(detail.to_owned()));
         }
-        Ok(Some(Seen {
-            text: sum.value().to_string(),
-            version: Version::of_sum(&sum),
-            has_home: sum.root.home.is_some(),
-        }))
+        Ok(())
     }
 
     /// Adds to a counter, which is made if need be, and returns its value.
@@ -184,7 +192,7 @@ impl Counters {
         }
     }
 
-    fn operation(
+    pub(super) fn operation(
         &self,
         id: &CounterId,
         here: &Datacenter,

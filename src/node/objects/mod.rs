@@ -38,7 +38,7 @@
 //! | [`live_reader`] | reads what is watched, once for all |
 //! | [`readable`] | refusing what comes while storage cannot be read |
 //! | [`tablet`], [`tablet_rows`], [`tablet_fold`], [`tablet_alarms`], [`hosted_rows`] | hosts the leads of many counters, and where their rows lie |
-//! | [`keyspace`], [`keyspace_adds`], [`keyspace_boards`], [`keyspace_counters`], [`keyspace_ends`], [`keyspace_loads`], [`keyspace_names`], [`keyspace_store`], [`keyspace_locks`] | the owner of the keys of Redis's dialect, and its rows |
+//! | [`keyspace`], [`keyspace_adds`], [`keyspace_boards`], [`keyspace_counters`], [`keyspace_ends`], [`keyspace_loads`], [`keyspace_names`], [`keyspace_sketches`], [`keyspace_store`], [`keyspace_locks`] | the owner of the keys of Redis's dialect, and its rows |
 //! | [`outbox`] | joins what tenants send to the directory, and what roots send to tablets |
 //! | [`directory_tablets`], [`lead_sweep`] | over how many tablets leads are spread, now and before, and how those move that nobody asks for |
 //! | [`store`] | SQL, and the schema's version |
@@ -88,6 +88,7 @@ mod keyspace_ends;
 mod keyspace_loads;
 mod keyspace_locks;
 mod keyspace_names;
+mod keyspace_sketches;
 mod keyspace_store;
 mod lead;
 mod lead_calls;

@@ -30,12 +30,25 @@ pub enum Act {
     Sorted,
     /// The owner, by what the boards of its keys hold.
     SortedSets,
+    /// The owner, by the unique elements of counters.
+    Elements(Elements),
     /// A script of a client of rate limits.
     Script,
     /// Whoever reads it, without any key.
     Alone(fn(&[String], i64) -> Result<Reply, Reply>),
     /// The owner, over all keys.
     All(Whole),
+}
+
+/// A command of HyperLogLogs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Elements {
+    /// `PFADD`
+    Add,
+    /// `PFCOUNT`
+    Count,
+    /// `PFMERGE`
+    Merge,
 }
 
 /// A command over all keys.
@@ -160,6 +173,9 @@ commands! {
     "ZUNIONSTORE" -4 Keys::Counted(2), Admin => Act::SortedSets;
     "ZINTERSTORE" -4 Keys::Counted(2), Admin => Act::SortedSets;
     "ZDIFFSTORE" -4 Keys::Counted(2), Admin => Act::SortedSets;
+    "PFADD" -2 ONE, Write => Act::Elements(Elements::Add);
+    "PFCOUNT" -2 MANY, Read => Act::Elements(Elements::Count);
+    "PFMERGE" -2 MANY, Write => Act::Elements(Elements::Merge);
     "EVAL" -3 Keys::Script, Write => Act::Script;
     "EVALSHA" -3 Keys::Script, Write => Act::Script;
     "EVAL_RO" -3 Keys::Script, Read => Act::Script;
@@ -311,7 +327,7 @@ pub fn run(command: &Command, space: &mut Space, args: &Arguments) -> Reply {
         Act::Add => strings::add(space, args),
         Act::Script => scripts::run(space, args),
         Act::Alone(run) => run(args, space.now_ms()),
-        Act::Sorted | Act::SortedSets | Act::All(_) => {
+        Act::Sorted | Act::SortedSets | Act::Elements(_) | Act::All(_) => {
             Err(Reply::err("this command is not of loaded keys"))
         }
     };

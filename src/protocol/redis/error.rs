@@ -7,6 +7,11 @@ pub fn wrong_type() -> Reply {
     Reply::Error("WRONGTYPE Operation against a key holding the wrong kind of value".to_owned())
 }
 
+/// A string that is no HyperLogLog.
+pub fn not_hyll() -> Reply {
+    Reply::Error("WRONGTYPE Key is not a valid HyperLogLog string value.".to_owned())
+}
+
 /// Options that do not go together, or are none.
 pub fn syntax() -> Reply {
     Reply::err("syntax error")

@@ -4,8 +4,11 @@ use serde_json::value::RawValue;
 
 use crate::protocol::routes::decode_segment;
 
-/// The longest body of one command, and of a pipeline, in bytes: what any small body may have.
+/// The longest command, in bytes of its JSON: what any small body may have.
 pub const COMMAND_BYTES_MAX: usize = 1024 * 1024;
+
+/// The longest body of a pipeline or a transaction, in bytes: an isolate has 128 MB, and holds a few copies of it.
+pub const PIPELINE_BYTES_MAX: usize = 8 * COMMAND_BYTES_MAX;
 
 /// The most commands of a pipeline or a transaction.
 pub const COMMANDS_MAX: usize = 1_000;
@@ -49,10 +52,11 @@ fn one(body: &[u8]) -> Result<Arguments, String> {
 }
 
 fn several(body: &[u8]) -> Result<Vec<Arguments>, String> {
-    let commands: Vec<Vec<&RawValue>> = serde_json::from_slice(body).map_err(|_| {
+    let invalid = |_| {
         "ERR failed to parse pipeline request: send a JSON array of commands, each an array of its words"
             .to_owned()
-    })?;
+    };
+    let commands: Vec<&RawValue> = serde_json::from_slice(body).map_err(invalid)?;
     if commands.is_empty() {
         return Err("ERR empty pipeline request".to_owned());
     }
@@ -61,7 +65,19 @@ fn several(body: &[u8]) -> Result<Vec<Arguments>, String> {
             "ERR a request has at most {COMMANDS_MAX} commands; send the rest in another one"
         ));
     }
-    commands.iter().map(|values| arguments(values)).collect()
+    if commands
+        .iter()
+        .any(|command| command.get().len() > COMMAND_BYTES_MAX)
+    {
+        return Err(format!(
+            "ERR a command has at most {COMMAND_BYTES_MAX} bytes of JSON; nothing was done"
+        ));
+    }
+    let read = |command: &&RawValue| {
+        let values: Vec<&RawValue> = serde_json::from_str(command.get()).map_err(invalid)?;
+        arguments(&values)
+    };
+    commands.iter().map(read).collect()
 }
 
 fn arguments(values: &[&RawValue]) -> Result<Arguments, String> {

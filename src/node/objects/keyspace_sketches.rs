@@ -1,0 +1,249 @@
+//! How a keyspace works on HyperLogLogs, which are the unique elements of counters of Redis's hash: the same as by the other calls.
+//!
+//! Invariant: registers only grow and a try of unknown outcome may be repeated, so a reply alone tells whether they grew now. A key is
+//! held alone from its reading until its elements are durable.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+
+use super::keyspace::{Asked, KeyspaceCore, reply_of};
+use super::keyspace_counters::{Counters, needs_home};
+use crate::core::counter::flush::{Element, Load, Refusal};
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::counter::nonces::Nonce;
+use crate::core::counter::settings::UniqueHash;
+use crate::core::sketch::{HashId, Hyll, Uniques, redis_hash, redis_token_of};
+use crate::host::Host;
+use crate::node::aggregator;
+use crate::node::shared::call_within;
+use crate::protocol::bounds::OPERATE_MS_MAX;
+use crate::protocol::messages::{Fault, Flush, Operated, Operation, Put};
+use crate::protocol::names::CellAddress;
+use crate::protocol::redis::error;
+use crate::protocol::redis::reply::{Refused, Reply};
+
+/// Elements of one message to a cell: 200 KB.
+const ELEMENTS_SENT_MAX: usize = 10_000;
+
+/// How often a message is sent: a home or a datacenter may have to be learnt first, and an attempt may be lost.
+const ROUNDS_MAX: usize = 4;
+
+/// The line by which elements reach cells.
+pub(super) struct ElementLine {
+    lane: u64,
+    next: Cell<u64>,
+}
+
+impl ElementLine {
+    pub(super) fn new(host: &Host) -> Self {
+        Self {
+            lane: host.random(),
+            next: Cell::new(1),
+        }
+    }
+}
+
+/// What there is under a key.
+enum Sketch {
+    Absent,
+    /// The registers, and the only datacenter that counts, if there is one.
+    Registers(Box<Hyll>, Option<Datacenter>),
+}
+
+impl KeyspaceCore {
+    /// `PFADD`, several times.
+    pub(super) async fn add_elements_all(
+        &self,
+        asked: &[Asked<'_>],
+        here: &Datacenter,
+        holds: bool,
+    ) -> Vec<Reply> {
+        self.by_key(
+            asked,
+            async |key: String, group: Vec<&Asked<'_>>| match self
+                .add_elements(&key, &group, here, holds)
+                .await
+            {
+                Ok(replies) => replies,
+                Err(refused) => vec![reply_of(Err(refused)); group.len()],
+            },
+        )
+        .await
+    }
+
+    /// `PFADD` on one key, several times.
+    pub(super) async fn add_elements(
+        &self,
+        key: &str,
+        group: &[&Asked<'_>],
+        here: &Datacenter,
+        holds: bool,
+    ) -> Result<Vec<Reply>, Refused> {
+        let only = holds.then(|| key.to_owned()).into_iter().collect();
+        let _alone = self.locks.hold(&self.host, only, true).await?;
+        let (id, mut known) = self.sketch(key, here).await?;
+        let mut is_new = matches!(known, Sketch::Absent);
+        if is_new {
+            known = self.begin_sketch(&id, here).await?;
+        }
+        let Sketch::Registers(mut hyll, home) = known else {
+            return Err(error::not_hyll().into());
+        };
+        let second = self.host.now_ms().div_euclid(1_000);
+        let (mut replies, mut sent) = (Vec::with_capacity(group.len()), Vec::new());
+        for asked in group {
+            let mut grew = std::mem::take(&mut is_new);
+            for element in &asked.args[2..] {
+                let hash = redis_hash(element.as_bytes());
+                grew |= hyll.insert(redis_token_of(hash));
+                sent.push((second, Element::by(HashId::REDIS, hash)));
+            }
+            replies.push(Reply::flag(grew));
+        }
+        for tokens in sent.chunks(ELEMENTS_SENT_MAX) {
+            let load = Load {
+                tokens: tokens.to_vec(),
+                ..Load::default()
+            };
+            self.flush_elements(&id, home.as_ref().unwrap_or(here), load)
+                .await?;
+        }
+        for (asked, reply) in group.iter().zip(&replies) {
+            let answered = self.try_of(asked, reply);
+            self.rows.write(&[], answered.as_ref())?;
+        }
+        Ok(replies)
+    }
+
+    /// `PFCOUNT`.
+    pub(super) async fn count_elements(
+        &self,
+        keys: &[&String],
+        here: &Datacenter,
+    ) -> Result<Reply, Refused> {
+        let estimate = self.merged(keys, here).await?.estimate();
+        Ok(Reply::Integer(i64::try_from(estimate).unwrap_or(i64::MAX)))
+    }
+
+    /// `PFMERGE`.
+    pub(super) async fn merge_elements(
+        &self,
+        keys: &[&String],
+        here: &Datacenter,
+    ) -> Result<Reply, Refused> {
+        let all = self.merged(keys, here).await?;
+        let Some(to) = keys.first() else {
+            return Err(error::syntax().into());
+        };
+        let (id, mut known) = self.sketch(to, here).await?;
+        if matches!(known, Sketch::Absent) {
+            known = self.begin_sketch(&id, here).await?;
+        }
+        if let Sketch::Registers(before, home) = known
+            && !all.is_empty()
+            && *before != all
+        {
+            let load = Load {
+                imported: Uniques::from_hyll(&all),
+                ..Load::default()
+            };
+            self.flush_elements(&id, home.as_ref().unwrap_or(here), load)
+                .await?;
+        }
+        Ok(Reply::ok())
+    }
+
+    async fn merged(&self, keys: &[&String], here: &Datacenter) -> Result<Hyll, Refused> {
+        let mut all = Hyll::new();
+        for key in keys.iter().copied().collect::<BTreeSet<_>>() {
+            if let (_, Sketch::Registers(hyll, _)) = self.sketch(key, here).await? {
+                all.merge(&hyll);
+            }
+        }
+        Ok(all)
+    }
+
+    /// The registers of a key.
+    async fn sketch(&self, key: &str, here: &Datacenter) -> Result<(CounterId, Sketch), Refused> {
+        if let Some(value) = self.living_row(key, here).await?.and_then(|row| row.value) {
+            return Err(match value.type_name() {
+                "string" => error::not_hyll(),
+                _ => error::wrong_type(),
+            }
+            .into());
+        }
+        let id = CounterId::parse(key)
+            .map_err(|why| Reply::err(format!("a HyperLogLog is of a counter, and {why}")))?;
+        let Some(mut sum) = aggregator::read_sketches(&self.host, &id).await? else {
+            if self.boards.has(&id).await? {
+                return Err(error::wrong_type().into());
+            }
+            return Ok((id, Sketch::Absent));
+        };
+        Counters::whole(&sum)?;
+        if sum.root.settings.unique_hash != UniqueHash::Redis {
+            return Err(error::not_hyll().into());
+        }
+        sum.join_uniques();
+        let hyll = sum.uniques.hyll().unwrap_or_default();
+        let home = sum.root.home.clone();
+        Ok((id, Sketch::Registers(Box::new(hyll), home)))
+    }
+
+    /// Makes a counter of Redis's hash, which has a home.
+    async fn begin_sketch(&self, id: &CounterId, here: &Datacenter) -> Result<Sketch, Refused> {
+        // The end of what had this name before is not its own.
+        self.rows.write(&[(id.as_str().to_owned(), None)], None)?;
+        let put = Operation::Put(Put {
+            unique_hash: Some(UniqueHash::Redis),
+            home: Some(here.clone()),
+            ..Put::default()
+        });
+        let operate = self.counters.operation(id, here, put, None);
+        match call_within(&self.host, &operate, OPERATE_MS_MAX).await? {
+            Operated::Done(done) => Ok(Sketch::Registers(Box::default(), done.home)),
+            Operated::HashMismatch => Err(error::not_hyll().into()),
+            _ => Err(needs_home()),
+        }
+    }
+
+    /// Sends elements to a cell; they may arrive more than once.
+    async fn flush_elements(
+        &self,
+        id: &CounterId,
+        datacenter: &Datacenter,
+        load: Load,
+    ) -> Result<(), Refused> {
+        let number = self.elements.next.get();
+        self.elements.next.set(number + 1);
+        let mut flush = Flush {
+            to: CellAddress {
+                counter: id.clone(),
+                datacenter: datacenter.clone(),
+                shard: 0,
+            },
+            nonce: Nonce {
+                lane: self.elements.lane,
+                number,
+            },
+            load: Load {
+                hash: HashId::REDIS,
+                writes: 1,
+                ..load
+            },
+        };
+        let mut last = Fault::Unavailable("the counter is busy".to_owned());
+        for _ in 0..ROUNDS_MAX {
+            match call_within(&self.host, &flush, OPERATE_MS_MAX).await {
+                Ok(_) => return Ok(()),
+                Err(Fault::Elsewhere(home)) => flush.to.datacenter = home,
+                Err(Fault::Refused(Refusal::Newer(generation))) => flush.load.newest = generation,
+                Err(Fault::Refused(Refusal::OtherHash(_))) => {
+                    return Err(error::not_hyll().into());
+                }
+                Err(fault) => last = fault,
+            }
+        }
+        Err(last.into())
+    }
+}
