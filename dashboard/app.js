@@ -3,6 +3,7 @@
 // Life: fragment → view → its feed; another fragment ends the feed and the view before it. A new key does the same.
 import { key, setKey } from "./api.js";
 import { showBoards } from "./boards.js";
+import { showCosts } from "./calculator.js";
 import { showCounter } from "./counter.js";
 import { showCounters } from "./counters.js";
 import { el, setChip, setText } from "./dom.js";
@@ -13,11 +14,14 @@ import { completes } from "./search.js";
 import { showShares } from "./shares.js";
 import { forgetShare, sharedPrefix, takeShare } from "./share.js";
 
-const VIEWS = { boards: showBoards, counter: showCounter, counters: showCounters, limits: showLimits, overview: showOverview, shares: showShares };
+const VIEWS = {
+  boards: showBoards, costs: showCosts, counter: showCounter, counters: showCounters, limits: showLimits, overview: showOverview, shares: showShares,
+};
 const TITLES = {
   boards: ({ id }) => `${id ?? "Boards"} – Tally`,
   counter: ({ id }) => `${id} – Tally`,
   limits: ({ id }) => `${id ?? "Rate limits"} – Tally`,
+  costs: () => "Costs – Tally",
   counters: () => "Counters – Tally",
   shares: () => "Share links – Tally",
   overview: ({ prefix }) => (prefix === "" ? "Tally" : `${prefix} – Tally`),

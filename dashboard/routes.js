@@ -2,7 +2,9 @@
 import { RANGES, RANGE_WORDS, rangeNamed } from "./ranges.js";
 
 export const ORDERS = ["rate", "value", "name"];
-const PAGES = { "": "overview", "/": "overview", "/counters": "counters", "/limits": "limits", "/boards": "boards", "/shares": "shares" };
+const PAGES = {
+  "": "overview", "/": "overview", "/counters": "counters", "/limits": "limits", "/boards": "boards", "/shares": "shares", "/costs": "costs",
+};
 
 /**
  * Returns the view that a fragment names: `{ view, id, range, prefix, period, member, where, order, unknown }`; `where` is `{ by, value }`, one value of a dimension; `range` is undefined where none is asked for. Where

@@ -39,6 +39,7 @@ const VIEWS = [
   ["#/limits", ".policies", /login/],
   ["#/limits/login", "#form-title", "Change it"],
   ["#/shares", ".policies", /for Ann/],
+  ["#/costs", "#cost-sum", /\$5\.00/],
 ];
 
 test("names and numbers are shown as they are, whatever they hold", async () => {
