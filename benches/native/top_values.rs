@@ -31,7 +31,7 @@ fn is_true(seed: u64, sums: &[f64], names: &[String]) -> bool {
     // As often as rows are folded: a shard holds what it counted since, and its summary.
     let mut summaries = vec![TopValues::default(); SHARDS];
     for (number, random) in SplitMix64(seed).take(WRITES).enumerate() {
-        let unit = (random >> 11) as f64 / (1_u64 << 53) as f64;
+        let unit = f64::from(u32::try_from(random >> 32).expect("32 bits")) / 4_294_967_296.0;
         let value = sums.partition_point(|sum| *sum < unit * last);
         truth[value] += 1;
         shards[number % SHARDS].push(value);

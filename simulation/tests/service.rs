@@ -415,7 +415,8 @@ fn a_message_of_a_newer_protocol_is_not_done_and_its_sender_is_told_so() {
             let targets = objects.map(Target::Object).into_iter();
             for to in targets.chain([Target::Aggregator]) {
                 let sent = host.platform().send(to, "/200/flush", vec![1, 2, 3]);
-                told.borrow_mut().push(sent.await.expect("no fault"));
+                let answer = sent.await.expect("no fault");
+                told.borrow_mut().push(answer);
             }
             edge::fetch(request, host, context).await
         }

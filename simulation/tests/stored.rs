@@ -197,8 +197,12 @@ fn every_changed_bit_is_found(tablets: Option<&str>, read: &[&str]) {
             continue;
         }
         seen.push(kind.clone());
-        let bit =
-            usize::try_from(world.chance().below(8 * body.bytes.len() as u64)).expect("a bit");
+        let bit = usize::try_from(
+            world
+                .chance()
+                .below(u64::try_from(8 * body.bytes.len()).expect("few")),
+        )
+        .expect("a bit");
         let mut changed = body.bytes.clone();
         changed[bit / 8] ^= 1 << (bit % 8);
         body.replace(&world, &body.bytes, &changed);

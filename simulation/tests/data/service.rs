@@ -66,13 +66,6 @@ impl Service {
         answer.json()
     }
 
-    /// A read, asked for anew.
-    pub fn get(&self, path: &str) -> Value {
-        let answer = self.ask(0, "GET", path, "", None);
-        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
-        answer.json()
-    }
-
     pub fn export(&self, query: &str) -> String {
         let answer = self.ask(0, "GET", &format!("/export{query}"), "", None);
         assert_eq!(answer.status, 200, "{}", answer.text());

@@ -34,6 +34,9 @@ const REPLAYED: &str = "idempotency-replayed";
 /// Header that says where the time went.
 const SERVER_TIMING: &str = "server-timing";
 
+/// A body that is made piece by piece, once.
+type Once = Rc<Cell<Option<Box<dyn Pieces>>>>;
+
 /// What a request is answered with.
 #[derive(Clone)]
 pub struct Answer {
@@ -43,7 +46,7 @@ pub struct Answer {
     /// What is sent instead of `body`, where that is no text.
     bytes: Option<Cow<'static, [u8]>>,
     /// What is sent instead of both, as it is made.
-    pieces: Option<Rc<Cell<Option<Box<dyn Pieces>>>>>,
+    pieces: Option<Once>,
     /// `Cache-Control`, where it is not the usual one.
     cache: Option<String>,
     is_for_every_page: bool,

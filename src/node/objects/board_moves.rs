@@ -843,10 +843,8 @@ impl BoardCore {
 
     fn give_records(&self, number: u64, slot: i64, key: &[u8]) -> Result<ShardReply, Fault> {
         let loaded = self.loaded.borrow();
-        if !loaded
-            .as_ref()
-            .is_some_and(|loaded| loaded.standing.sealed == number)
-        {
+        let loaded = loaded.as_ref();
+        if loaded.is_none_or(|loaded| loaded.standing.sealed != number) {
             return Ok(ShardReply::Lost);
         }
         let records = self.rows.records_after(slot, key, PAGE)?;
@@ -901,13 +899,12 @@ impl BoardCore {
     }
 
     fn take_records(&self, number: u64, records: &[MovedRecord]) -> Result<ShardReply, Fault> {
-        if !self
-            .moves
-            .receiving
-            .borrow()
+        let receiving = self.moves.receiving.borrow();
+        let is_other = receiving
             .as_ref()
-            .is_some_and(|known| known.number == number)
-        {
+            .is_none_or(|known| known.number != number);
+        drop(receiving);
+        if is_other {
             return Ok(ShardReply::Lost);
         }
         self.commit(|loaded| {
@@ -984,5 +981,5 @@ fn is_now(loaded: &Loaded) -> ShardIs {
 }
 
 fn has_lost(replies: &[ShardReply]) -> bool {
-    replies.iter().any(|reply| *reply == ShardReply::Lost)
+    replies.contains(&ShardReply::Lost)
 }

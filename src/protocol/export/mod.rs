@@ -74,10 +74,7 @@ impl<'a> BreakdownView<'a> {
     }
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde hands fields over by reference"
-)]
+/// Serde hands fields over by reference.
 fn is_nothing(amount: &u128) -> bool {
     *amount == 0
 }
@@ -299,9 +296,12 @@ impl Ending {
     }
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde hands fields over by reference"
+#[cfg_attr(
+    not(target_arch = "wasm32"),
+    expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde hands fields over by reference"
+    )
 )]
 fn is_zero(count: &u64) -> bool {
     *count == 0
