@@ -210,7 +210,7 @@ impl Store {
         ran.map_err(broken(statement))
     }
 
-    /// Whether the object has tables, and of which version: `None` for a fresh one.
+    /// Whether the object has tables, and of which version: `None` for a fresh one, also where its tables were made in part.
     ///
     /// # Errors
     /// `Unreadable` for a schema from the future: an older build must not touch it. So for one that is older than `oldest`.
@@ -236,7 +236,8 @@ impl Store {
                 .and_then(integer)
         };
         let (Some(first), Some(version)) = (column(0), column(1)) else {
-            return Err(self.unreadable("the stored schema has no version"));
+            // Storage failed between the table and its row, before anything else was written.
+            return Ok(None);
         };
         if version > SCHEMA_VERSION {
             return Err(self.unreadable(&format!(
