@@ -4,11 +4,11 @@ import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 
 /**
- * What the Wasm may take, gzipped: 1,220 KB = 1,220 × 1,024 bytes. It was 980 KB before breakdowns, shares, leads that move, boards
+ * What the Wasm may take, gzipped: 1,524 KB = 1,524 × 1,024 bytes. It was 980 KB before breakdowns, shares, leads that move, boards
  * and the words of Redis. A Worker may be 3 MB gzipped on the free plan (10 MB on the paid
  * one); the rest of the distance is start-up time, which grows with the code. `make check` fails above it.
  */
-export const WASM_GZIP_BYTES_MAX = 1_249_280;
+export const WASM_GZIP_BYTES_MAX = 1_560_576;
 
 /** Returns the bytes of the built Wasm, gzipped at level 9. root: the project's folder, with a build. Cost: about 0.1 s. */
 export function wasmGzipBytes(root) {

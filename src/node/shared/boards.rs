@@ -607,14 +607,12 @@ pub async fn write(
             parts.entry(at).or_default().push((place, write));
         }
         let sent = parts.into_iter().map(|(at, part)| async move {
+            let home = home_of(host, board).or_else(|| Some(here.clone()));
+            let whole = part.iter().map(|(_, write)| write.clone()).collect();
             let write = WriteBoard {
                 at,
-                home: home_of(host, board).or_else(|| Some(here.clone())),
-                ..WriteBoard::new(
-                    board,
-                    part.iter().map(|(_, write)| write.clone()).collect(),
-                    once,
-                )
+                home,
+                ..WriteBoard::new(board, whole, once)
             };
             (at, part, send(write).await)
         });
@@ -640,11 +638,10 @@ pub async fn write(
                 Err(why) => fault = Some(why),
             }
         }
-        if let Some(fault) = fault {
-            return Err(fault);
-        }
-        if let Some(refused) = made.refused {
-            return Ok((refused, made.version));
+        match (fault, made.refused.take()) {
+            (Some(fault), _) => return Err(fault),
+            (None, Some(refused)) => return Ok((refused, made.version)),
+            (None, None) => {}
         }
         let Some(next) = next else {
             learn(host, board, |route| route.layout = layout);
