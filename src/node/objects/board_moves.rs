@@ -41,6 +41,10 @@ const ROUNDS_MAX: u32 = 5;
 /// How long a shard may take to do what its owner says, milliseconds; meanwhile it is told again.
 const COMMAND_MS_MAX: u64 = 5_000;
 
+/// How long the carrying of members may be silent, milliseconds: the platform ends an alarm that takes very long without a word, and then
+/// the move is given up. Between two steps are at most three commands.
+const SILENT_MS_MAX: i64 = 30_000;
+
 /// How long a move that has failed rests before the next, milliseconds.
 const AGAIN_MS: i64 = 1_000;
 
@@ -74,8 +78,8 @@ impl State for Thresholds {
 /// What only the memory of an object knows of moves: a move whose owner or target has lost it is given up.
 #[derive(Default)]
 pub(super) struct Moves {
-    /// Whether the owner carries members.
-    is_carrying: Cell<bool>,
+    /// When the owner last made a step of carrying members, unix milliseconds; 0 while it carries none.
+    carried_ms: Cell<i64>,
     /// How many shards there should be by what shards have reported; 0 for as many as there are.
     wanted: Cell<u32>,
     /// When the owner moves next, or looks whether it should; unix milliseconds.
@@ -113,6 +117,11 @@ struct Epoch {
 }
 
 impl Moves {
+    /// Whether the owner carries members.
+    fn is_carrying(&self, now_ms: i64) -> bool {
+        now_ms.saturating_sub(self.carried_ms.get()) < SILENT_MS_MAX
+    }
+
     pub(super) fn is_receiving(&self) -> bool {
         self.receiving.borrow().is_some()
     }
@@ -180,7 +189,7 @@ impl BoardCore {
         if standing.at.layout > 0 {
             return None;
         }
-        if self.moves.is_carrying.get() {
+        if self.moves.is_carrying(now_ms) {
             return None;
         }
         let is_left = standing.moving.is_some() || !standing.ended.is_empty() || standing.is_untold;
@@ -224,7 +233,7 @@ impl BoardCore {
             return Ok(());
         };
         if standing.at.layout > 0
-            || self.moves.is_carrying.get()
+            || self.moves.is_carrying(now_ms)
             || self.moves.due_ms.get() > now_ms
         {
             return Ok(());
@@ -241,10 +250,13 @@ impl BoardCore {
         }
         let (layout, shards) = (standing.layout, standing.placing.shards);
         if let Some(wanted) = self.wanted_shards(layout, shards, standing.is_elsewhere) {
-            self.moves.is_carrying.set(true);
+            self.note_step();
             let moved = self.spread_over(&board, wanted).await;
-            self.moves.is_carrying.set(false);
-            moved?;
+            self.moves.carried_ms.set(0);
+            if !moved? {
+                self.rest(AGAIN_MS);
+                return Ok(());
+            }
             self.end_layouts(&board).await?;
         } else if shards == Shards::Auto
             && layout.shards > 1
@@ -254,8 +266,20 @@ impl BoardCore {
             self.moves.due_ms.set(0);
             return Ok(());
         }
-        self.moves.due_ms.set(self.host.now_ms() + self.quiet_ms());
+        self.rest(self.quiet_ms());
         Ok(())
+    }
+
+    /// Lets the board be as it is for a while, unless settings have come meanwhile that hurry the next move.
+    fn rest(&self, milliseconds: i64) {
+        if self.moves.due_ms.get() > 0 {
+            self.moves.due_ms.set(self.host.now_ms() + milliseconds);
+        }
+    }
+
+    /// Notes that members are being carried still.
+    fn note_step(&self) {
+        self.moves.carried_ms.set(self.host.now_ms());
     }
 
     fn standing(&self) -> Option<(CounterId, super::board_rows::Standing, bool)> {
@@ -383,8 +407,8 @@ impl BoardCore {
         })
     }
 
-    /// Moves all members to so many shards. Where that fails it is given up, now or later.
-    async fn spread_over(&self, board: &CounterId, shards: u32) -> Result<(), Fault> {
+    /// Moves all members to so many shards; whether it did. Where that fails it is given up, now or later.
+    async fn spread_over(&self, board: &CounterId, shards: u32) -> Result<bool, Fault> {
         let to = self.commit(|loaded| {
             let standing = &mut loaded.standing;
             standing.newest += 1;
@@ -394,8 +418,8 @@ impl BoardCore {
             Ok(to)
         })?;
         match self.carry(board, to).await {
-            Ok(true) => Ok(()),
-            Ok(false) => self.give_up(board).await,
+            Ok(true) => Ok(true),
+            Ok(false) => self.give_up(board).await.map(|()| false),
             Err(fault) => {
                 self.give_up(board).await?;
                 Err(fault)
@@ -514,6 +538,7 @@ impl BoardCore {
     ) -> Result<bool, Fault> {
         let mut after = None;
         loop {
+            self.note_step();
             let give = ShardCommand::Give(to.number, start, after.take());
             let ShardReply::Members(members, has_more) = self.tell(board, source, give).await?
             else {
@@ -540,6 +565,7 @@ impl BoardCore {
         let mut has_any = false;
         for source in from.all() {
             loop {
+                self.note_step();
                 let known = carrying.changes.get(&source).copied().unwrap_or(0);
                 let give = ShardCommand::GiveChanged(to.number, known);
                 let reply = self.tell(board, source, give).await?;
@@ -567,6 +593,7 @@ impl BoardCore {
         for source in from.all() {
             let (mut slot, mut key) = (0, Vec::new());
             loop {
+                self.note_step();
                 let give = ShardCommand::GiveRecords(to.number, slot, key.clone());
                 let reply = self.tell(board, source, give).await?;
                 let ShardReply::Records(records, has_more) = reply else {
