@@ -87,6 +87,9 @@ function aimed(requests, given) {
 
 async function valid(requests, [path, method, item, operation]) {
   const given = aimed(requests, requests.arguments(item, operation, Math.floor(world.now() / 1000)));
+  // Only an export tells one.
+  if (operation.operationId === "export") delete given.cursor;
+  if (operation.operationId === "watchCounters" && !("id" in given)) given.board ??= "race";
   const schema = schemaOf(operation);
   const wanted = schema && (operation.requestBody.required || requests.often(0.8));
   const body = wanted ? jsonOf(requests.value(schema)) : BODIES[operation.operationId]?.();

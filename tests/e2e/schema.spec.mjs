@@ -18,7 +18,8 @@ afterEach(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-const open = async (edgeVars) => (world = await openWorld({ folder, edgeVars }));
+// What cannot be read is logged.
+const open = async (edgeVars) => (world = await openWorld({ folder, edgeVars, logs: true }));
 
 /** Stops the world, and does this to every partition of the directory that has roots. */
 async function edit(work, edgeVars) {
