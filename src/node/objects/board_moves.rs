@@ -465,23 +465,7 @@ impl BoardCore {
                 break;
             }
         }
-        let sealed = self
-            .tell_all(board, from, &ShardCommand::Seal(to.number))
-            .await?;
-        if has_lost(&sealed)
-            || all_periods(sealed)
-                .keys()
-                .any(|start| !periods.contains_key(start))
-        {
-            // A period has begun meanwhile.
-            return Ok(false);
-        }
-        if self
-            .carry_changed(board, (from, to), true, &mut carrying)
-            .await?
-            .is_none()
-            || !self.carry_records(board, (from, to)).await?
-        {
+        if !(self.carry_last(board, (from, to), &periods, &mut carrying)).await? {
             return Ok(false);
         }
         let period = periods
@@ -506,6 +490,26 @@ impl BoardCore {
             }
             Ok(is_same)
         })
+    }
+
+    /// Seals the members where they are, and carries over what changed last; whether it did.
+    async fn carry_last(
+        &self,
+        board: &CounterId,
+        (from, to): (Layout, Layout),
+        periods: &BTreeMap<i64, i64>,
+        carrying: &mut Carrying,
+    ) -> Result<bool, Fault> {
+        let seal = ShardCommand::Seal(to.number);
+        let sealed = self.tell_all(board, from, &seal).await?;
+        let is_lost = has_lost(&sealed);
+        // A period may have begun meanwhile.
+        let is_other = |start: &i64| !periods.contains_key(start);
+        if is_lost || all_periods(sealed).keys().any(is_other) {
+            return Ok(false);
+        }
+        let changed = self.carry_changed(board, (from, to), true, carrying);
+        Ok(changed.await?.is_some() && self.carry_records(board, (from, to)).await?)
     }
 
     /// Lets the new layout begin.
