@@ -19,6 +19,47 @@ fn check_same(seed: u64, one: &str, other: &str) {
     assert_eq!(one, other, "seed {seed}");
 }
 
+/// Strong reads at both sites tell what the file tells.
+fn check_read(seed: u64, file: &str, service: &Service) {
+    for line in lines(file) {
+        let Some(id) = line["id"].as_str() else {
+            continue;
+        };
+        let path = format!("/counters/{}?consistency=strong", id.replace('/', "%2F"));
+        for site in 0..2 {
+            let read = service.well(site, "GET", &path, "");
+            assert_eq!(read["value"], line["value"], "seed {seed}: {line}");
+        }
+    }
+}
+
+#[test]
+fn what_was_created_and_added_to_comes_back_as_their_sum() {
+    const LIST: &str = "{\"id\":\"mysite/likes\",\"value\":5}\n";
+    let from = Service::new(0, None);
+    from.import("", LIST, Some("created"));
+    for _ in 0..2 {
+        from.import("?mode=add", LIST, Some("added"));
+    }
+    let file = from.export("");
+    let line = lines(&file).swap_remove(0);
+    assert_eq!(
+        (
+            &line["value"],
+            &line["base"],
+            &line["datacenters"][0]["added"]
+        ),
+        (&10.into(), &5.into(), &5.into()),
+        "{line}"
+    );
+    check_read(0, &file, &from);
+
+    let to = Service::new(100, None);
+    to.import("", &file, Some("once"));
+    check_read(0, &file, &to);
+    check_same(0, &file, &to.export(""));
+}
+
 #[test]
 fn what_is_exported_imported_and_exported_again_is_the_same_file() {
     for seed in 0..4 {
@@ -32,6 +73,7 @@ fn what_is_exported_imported_and_exported_again_is_the_same_file() {
             "{last}"
         );
         assert_eq!(last["counters"], 18, "{last}");
+        check_read(seed, &file, &from);
 
         let to = Service::new(seed + 100, (seed % 2 == 0).then_some(4));
         to.world
@@ -44,6 +86,7 @@ fn what_is_exported_imported_and_exported_again_is_the_same_file() {
             "{report}"
         );
         check_same(seed, &file, &to.export(ALL));
+        check_read(seed, &file, &to);
 
         // The same file under the same key changes nothing, and says the same.
         let again = to.import("", &file, Some("once"));
