@@ -221,6 +221,7 @@ test("a policy shows what it allowed and refused in a range, and which keys it r
   await says(page, "h1", /^told$/);
   await says(page, "[data-verdict=allowed].tile", /Allowed4/);
   await says(page, "[data-verdict=refused].tile", /Refused4/);
+  await says(page, "#refused-keys li", /bob/);
   expect(await page.locator("#refused-keys li .place").allTextContents()).toEqual(["ip:203.0.113.0/24", "bob"]);
   expect(await page.locator("#refused-keys li .number").allTextContents()).toEqual(["3", "1"]);
   expect(await page.locator(".columns rect").count()).toBeGreaterThan(1);

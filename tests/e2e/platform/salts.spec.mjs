@@ -41,7 +41,11 @@ const salts = () =>
 // As if a salt had been made so many days ago, of these letters.
 function age({ file, day }, days, letter) {
   const values = [`salt/${String(day - days).padStart(7, "0")}`, Buffer.from(letter.repeat(16))];
-  withDatabase(file, (database) => database.prepare("INSERT INTO deployment VALUES (?, ?)").run(...values));
+  withDatabase(file, (database) => {
+    // As by a build from before bodies were framed.
+    database.exec("INSERT OR IGNORE INTO tally_schema VALUES (5)");
+    database.prepare("INSERT INTO deployment VALUES (?, ?)").run(...values);
+  });
 }
 
 // When the directory's alarms ring, unix milliseconds; with a time, they are set to that. The platform keeps nanoseconds.
