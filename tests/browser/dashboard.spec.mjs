@@ -185,7 +185,10 @@ test("the list shows the busiest and the largest of any number of counters", asy
   );
   await world.well("POST", "/events", { body: lines.join("\n") });
   // The directory hears of them within seconds.
-  await until(async () => (await world.well("GET", "/top?prefix=many%2F&limit=1")).counters === 101);
+  await until(async () => {
+    const { counters, rows } = await world.well("GET", "/top?prefix=many%2F&limit=20");
+    return counters === 101 && rows.at(-1)?.id === "many/081";
+  });
   const page = await dashboard.open("#/counters?prefix=many%2F&order=value");
   await says(page, ".title .sub", "The 20 largest of 101");
   expect(await page.locator(".row").first().textContent()).toContain("many/100");
