@@ -2,11 +2,13 @@
 //
 // Life: fragment → view → its feed; another fragment ends the feed and the view before it. A new key does the same.
 import { key, setKey } from "./api.js";
+import { showAlerts } from "./alerts.js";
 import { showBoards } from "./boards.js";
 import { showCosts } from "./calculator.js";
 import { showCounter } from "./counter.js";
 import { showCounters } from "./counters.js";
 import { el, setChip, setText } from "./dom.js";
+import { showKeys } from "./keys.js";
 import { showLimits } from "./limits.js";
 import { showOverview } from "./overview.js";
 import { overviewHash, parseRoute } from "./routes.js";
@@ -15,14 +17,16 @@ import { showShares } from "./shares.js";
 import { forgetShare, sharedPrefix, takeShare } from "./share.js";
 
 const VIEWS = {
-  boards: showBoards, costs: showCosts, counter: showCounter, counters: showCounters, limits: showLimits, overview: showOverview, shares: showShares,
+  alerts: showAlerts, boards: showBoards, costs: showCosts, counter: showCounter, counters: showCounters, keys: showKeys, limits: showLimits, overview: showOverview, shares: showShares,
 };
 const TITLES = {
+  alerts: () => "Alerts – Tally",
   boards: ({ id }) => `${id ?? "Boards"} – Tally`,
   counter: ({ id }) => `${id} – Tally`,
   limits: ({ id }) => `${id ?? "Rate limits"} – Tally`,
   costs: () => "Costs – Tally",
   counters: () => "Counters – Tally",
+  keys: () => "Keys – Tally",
   shares: () => "Share links – Tally",
   overview: ({ prefix }) => (prefix === "" ? "Tally" : `${prefix} – Tally`),
 };

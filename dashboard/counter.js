@@ -3,6 +3,7 @@ import { Failure, counterPath, json, key } from "./api.js";
 import { Bands } from "./bands.js";
 import { Breakdowns } from "./breakdowns.js";
 import { Chart } from "./chart.js";
+import { Days } from "./days.js";
 import { el, nameOf, notice, setChip, setText } from "./dom.js";
 import { exportButtons, pointRows } from "./export.js";
 import { readingOf, watch } from "./feed.js";
@@ -73,6 +74,7 @@ function counterParts(main, { id, prefix }, signal) {
   parts.bands = new Bands();
   parts.spread = new Spread(id, signal);
   parts.breakdowns = new Breakdowns(counterPath(id), id, signal);
+  parts.days = new Days(id, signal);
   const exported = exportButtons(() => exportOf(parts, id));
   parts.panels = el(
     "div",
@@ -89,6 +91,7 @@ function counterParts(main, { id, prefix }, signal) {
     parts.bands.node,
     parts.spread.node,
     parts.breakdowns.node,
+    parts.days.node,
   );
   parts.body = el("div", {}, parts.panels);
   const up = prefix === "" ? sharedPrefix() : prefix;
@@ -187,6 +190,7 @@ function followRange(parts, route, signal) {
       await windowOf(parts, route.id, range, signal);
       await parts.spread.refresh(range);
       await parts.breakdowns.refresh(range);
+      await parts.days.show();
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof Failure)) throw error;

@@ -1,7 +1,7 @@
 // The view of rate limits: the policies, and what was allowed and refused.
 //
-// Invariant: what a policy did is told by the service, over all isolates. The tiles above the list are those of the one isolate that answered,
-// since it began, of all policies and of those that checks bring.
+// Invariant: what a policy did is told by the service, over all isolates. The tiles above the list are those of all isolates, or, where
+// a part of the deployment does not answer, of the one that did; of all policies and of those that checks bring.
 import { Failure, json, send, text } from "./api.js";
 import { refusalOf } from "./counter.js";
 import { el, notice, svg } from "./dom.js";
@@ -68,7 +68,7 @@ export function showLimits(main, route, status) {
         verdicts.replaceChildren(...verdictNodes(after, rates), ...trendNodes(looks));
       }
       before = after;
-      status({ tone: "good", text: "polling · one isolate" });
+      status({ tone: "good", text: `polling · ${after.verdicts !== undefined && "age_s" in after.verdicts ? "all isolates" : "one isolate"}` });
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof Failure)) throw error;
@@ -132,7 +132,8 @@ async function countEach(policies, signal) {
 }
 
 function verdictNodes({ at_ms, verdicts }, rates) {
-  const { allowed, refused, error, started_s } = verdicts;
+  const { allowed, refused, error, started_s, age_s } = verdicts;
+  const isOfAll = "age_s" in verdicts;
   const all = allowed + refused + error;
   const tile = (name, label, number) => tileOf(name, label, count(number), `${share(number, all)} · ${rate(rates === undefined ? null : rates[name])} now`);
   const bar = el("div", { class: "split", "aria-hidden": "true" });
@@ -146,6 +147,10 @@ function verdictNodes({ at_ms, verdicts }, rates) {
     bar.append(part);
   }
   const age = started_s === undefined ? "" : ` ${lasting(at_ms - started_s * 1000)} ago`;
+  const heard = age_s === undefined ? "" : ` The newest report came ${lasting(age_s * 1000)} ago.`;
+  const whose = isOfAll
+    ? `Checks of all isolates, as they reported them, every ten seconds.${heard}`
+    : `Checks of the isolate that answered, since it started${age}. A part of the deployment does not answer, so nothing is told of all isolates.`;
   return [
     el(
       "div",
@@ -158,7 +163,7 @@ function verdictNodes({ at_ms, verdicts }, rates) {
     el(
       "p",
       { class: "sub" },
-      `Checks of the isolate that answered, since it started${age}. On your own machine that is all of them. A deployment runs many isolates, and each request meets one of them. Refused includes verdicts of shadow policies.`,
+      `${whose} Refused includes verdicts of shadow policies.`,
     ),
   ].filter(Boolean);
 }
@@ -184,7 +189,7 @@ function trendNodes(looks) {
     el(
       "p",
       { class: "sub" },
-      `Allowed (solid) and refused (dashed) since this view was opened, ten minutes at most. The top of the chart is ${rate(top)}. At a gap another isolate answered.`,
+      `Allowed (solid) and refused (dashed) since this view was opened, ten minutes at most. The top of the chart is ${rate(top)}. At a gap not all isolates were told of.`,
     ),
   ];
 }

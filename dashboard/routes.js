@@ -3,7 +3,7 @@ import { RANGES, RANGE_WORDS, rangeNamed } from "./ranges.js";
 
 export const ORDERS = ["rate", "value", "name"];
 const PAGES = {
-  "": "overview", "/": "overview", "/counters": "counters", "/limits": "limits", "/boards": "boards", "/shares": "shares", "/costs": "costs",
+  "": "overview", "/": "overview", "/counters": "counters", "/limits": "limits", "/boards": "boards", "/shares": "shares", "/alerts": "alerts", "/keys": "keys", "/costs": "costs",
 };
 
 /**

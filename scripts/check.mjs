@@ -45,6 +45,18 @@ function clippy(...args) {
   return run("cargo", ["clippy", "--locked", ...args, "--", "-D", "warnings"]);
 }
 
+// Each feature alone, all but each, and none; a test asks the service of none for what it lacks.
+function features() {
+  const { features } = JSON.parse(attempt("cargo", ["metadata", "--locked", "--no-deps", "--format-version", "1"]).stdout).packages.find(
+    ({ name }) => name === "tally",
+  );
+  const names = Object.keys(features).filter((name) => name !== "default");
+  const sets = [[], ...names.map((name) => [name]), ...names.map((off) => names.filter((name) => name !== off && !features[name].includes(off)))];
+  for (const set of sets) run("cargo", ["check", "--locked", "--quiet", "-p", "tally", "--lib", "--target", WASM, "--no-default-features", "--features", set.join(",")]);
+  run("cargo", ["test", "--locked", "--quiet", "-p", "tally-simulation", "--no-default-features", "--test", "features"]);
+  return `${sets.length} sets`;
+}
+
 function rustdoc(...args) {
   return run("cargo", ["doc", "--locked", "--no-deps", ...args], { env: { RUSTDOCFLAGS: "-D warnings" } });
 }
@@ -104,6 +116,9 @@ const CHECKS = [
   ["formatting", () => run("cargo", ["fmt", "--check"]), "run cargo fmt"],
   ["clippy native", () => clippy("--all-targets"), FIX_LINTS],
   ["clippy wasm32", () => clippy("-p", "tally", "--lib", "--target", WASM), FIX_LINTS],
+  ["features alone and off", features, "code that needs a feature of Cargo.toml must say so: #[cfg(feature = …)]"],
+  ["clippy of crates alone", () => clippy("-p", "tally-limit", "-p", "tally-sketch", "--no-default-features"), FIX_LINTS],
+  ["examples of crates, wasm32", () => clippy("-p", "tally-limit", "-p", "tally-sketch", "--examples", "--target", WASM), FIX_LINTS],
   ["docs native", () => rustdoc("--lib"), "fix the documentation shown above"],
   ["docs wasm32", () => rustdoc("-p", "tally", "--lib", "--target", WASM, "--document-private-items"), "fix the documentation shown above"],
   ["types of the client", () => run(process.execPath, ["package/package.mjs", "--types"]), "fix package/client; its api.ts follows from src/protocol/openapi.json"],

@@ -7,9 +7,10 @@ import { join, relative } from "node:path";
 const DECLARED =
   /((?:^[ \t]*\/\/\/[^\n]*\n)*)^(pub(?:\([a-z]+\))? )?const ([A-Z][A-Z0-9_]*): (u8|u16|u32|u64|u128|usize|i32|i64|i128|f64) =\s*([^;]+);/gm;
 
-/** Returns all constants of number below `src` of `root`: `{ name, file, value, isPublic, about }`, by file and then as they stand. */
+/** Returns all constants of number below `src` and `crates` of `root`: `{ name, file, value, isPublic, about }`, by file and then as they stand. */
 export function constants(root) {
-  const files = readdirSync(join(root, "src"), { recursive: true, withFileTypes: true })
+  const files = ["src", "crates"]
+    .flatMap((folder) => readdirSync(join(root, folder), { recursive: true, withFileTypes: true }))
     .filter((entry) => entry.isFile() && entry.name.endsWith(".rs"))
     .map((entry) => relative(root, join(entry.parentPath, entry.name)))
     .sort();

@@ -28,13 +28,34 @@ export function dashboardFiles(root = ROOT) {
   return files;
 }
 
+/** Returns the API's description with the calls of a build alone. features: the names of its features; all where it is undefined. */
+export function described(root, features) {
+  const text = readFileSync(join(root, "src/protocol/openapi.json"), "utf8");
+  if (features === undefined) return text;
+  const api = JSON.parse(text);
+  const table = readFileSync(join(root, "src/protocol/routes/table.rs"), "utf8");
+  for (const [, feature, method, path] of table.matchAll(/#\[cfg\(feature = "(\w+)"\)\]\s+\w+(?:\([^)]*\))? "(\w+)" "([^"]+)"/g)) {
+    if (features.includes(feature) || api.paths[path] === undefined) continue;
+    delete api.paths[path][method.toLowerCase()];
+    if (!["get", "post", "put", "patch", "delete"].some((one) => one in api.paths[path])) delete api.paths[path];
+  }
+  return `${JSON.stringify(api, null, 2)}\n`;
+}
+
+// The features of the build that stands there; undefined where it has all.
+function featuresBuilt(root) {
+  const path = join(root, "build/.features");
+  const built = existsSync(path) ? readFileSync(path, "utf8").trim() : "default";
+  return built.split(",").includes("default") ? undefined : built.split(",");
+}
+
 /** Returns all files that are served as they stand, by the names that `src/node/edge/files.rs` finds them by. root: the project's folder. */
 export function servedFiles(root = ROOT) {
   const dashboard = [...dashboardFiles(root)].map(([name, text]) => [`dashboard/${name}`, text]);
   const text = (path) => readFileSync(join(root, path), "utf8");
   // It is a part of every page that uses it: without comments and long names it is half as long.
   const { code } = transformSync(text("src/node/edge/tally.js"), { minify: true, target: "es2022" });
-  return new Map([...dashboard, ["tally.js", code], ["openapi.json", text("src/protocol/openapi.json")]]);
+  return new Map([...dashboard, ["tally.js", code], ["openapi.json", described(root, featuresBuilt(root))]]);
 }
 
 /** Returns the module with the files in it, whether or not it had some. */

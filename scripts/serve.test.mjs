@@ -230,6 +230,32 @@ test("the counters of a data folder move where their number of tablets is change
   }
 });
 
+test("the roots of a data folder move where the number of partitions of its directory is changed", WITHIN, async () => {
+  const data = join(folder, "directory");
+  const counters = ["a", "b", "page%2Fc", ...Array.from({ length: 20 }, (_, number) => `d-${number}`)];
+  for (const [round, TALLY_DIRECTORY] of [undefined, "16", "64", "5", undefined].entries()) {
+    const server = start({ DATA: data, ...(TALLY_DIRECTORY === undefined ? {} : { TALLY_DIRECTORY }) });
+    const url = await server.ready;
+    const add = async (counter, key) => {
+      const added = await fetch(`${url}/counters/${counter}/increment`, { method: "POST", headers: { "idempotency-key": key } });
+      assert.equal(added.status, 200, await added.text());
+    };
+    for (const counter of counters) {
+      await add(counter, `key-${round}`);
+      if (round > 0) await add(counter, `key-${round - 1}`);
+      const { value, exact } = await (await fetch(`${url}/counters/${counter}?consistency=strong`)).json();
+      assert.deepEqual({ value, exact }, { value: round + 1, exact: true }, `${counter} with ${TALLY_DIRECTORY}`);
+    }
+    const listed = await (await fetch(`${url}/counters?limit=100`)).json();
+    assert.deepEqual(listed.counters.map(({ id }) => id), counters.map(decodeURIComponent).sort());
+    server.child.kill("SIGTERM");
+    await server.ended;
+  }
+  const { code, errors } = await start({ DATA: data, TALLY_DIRECTORY: "0" }).ended;
+  assert.equal(code, 1);
+  assert.match(errors, /TALLY_DIRECTORY must be a whole number from 1 to 4096, not `0`/);
+});
+
 test("keys that nobody can be known by are refused at the start", WITHIN, async () => {
   for (const TALLY_KEYS of ["S3cr3t", '"S3cr3t"', "[]", '{"keys":[{"key":"0123456789abcdef","scopes":["root"]}]}']) {
     const { code, errors } = await start({ TALLY_KEYS }).ended;

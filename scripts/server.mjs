@@ -13,7 +13,7 @@ import { dirname, join, resolve } from "node:path";
 import workerd from "workerd";
 import { alarmsPerSecond, descriptorsMax, spreadAlarms } from "./serve-alarms.mjs";
 import { HOST_DEFAULT, SettingError, ailment, openObjectsMax, serveSettings } from "./serve-settings.mjs";
-import { UNIQUE_KEYS, workerdConfig } from "./workerd-config.mjs";
+import { UNIQUE_KEYS, networksOf, workerdConfig } from "./workerd-config.mjs";
 
 // workerd compiles the Wasm before it listens: well under 1 s here, on a loaded machine several.
 const READY_MS_MAX = 30_000;
@@ -80,6 +80,7 @@ function dataFolder(place, data) {
   const path = resolve(place.base, data);
   try {
     makeFolder(join(path, "objects"));
+    makeFolder(join(path, "snapshots"));
     accessSync(join(path, "objects"), constants.W_OK | constants.X_OK);
     accessSync(path, constants.W_OK | constants.X_OK);
     return realpathSync(path);
@@ -177,8 +178,10 @@ async function start(place, env) {
       addresses: ports.map((port) => `${bracketed(address)}:${port}`),
       build: join(place.root, "build"),
       objects: join(folder, "objects"),
+      snapshots: join(folder, "snapshots"),
       compatibilityDate: compatibilityDate(place.root),
       environment: Object.keys(settings.variables).sort(),
+      networks: networksOf(settings.variables.TALLY_ALERTS_ALLOW),
       cfBlobHeader: settings.cfBlobHeader,
     }),
   );

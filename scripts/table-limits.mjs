@@ -18,7 +18,7 @@ export function table(root) {
     .map(({ name, value, file, about }) => [
       `\`${name}\``,
       typeof value === "bigint" && value < 2n ** 63n ? value.toLocaleString("en-GB") : String(value),
-      `[${file.replace("src/", "")}](../../${file})`,
+      `[${file.replace(/(?:^crates\/|(?<=^|\/)src\/)/g, "")}](../../${file})`,
       about.replaceAll("|", "\\|").replace(/\[(`[^`]*`)\](?!\()/g, "$1"),
     ]);
   return ["| constant | value | file | what it bounds |", "|---|---:|---|---|", ...rows.map((cells) => `| ${cells.join(" | ")} |`)].join("\n");

@@ -7,7 +7,7 @@ import { existsSync, readFileSync, readdirSync } from "node:fs";
 import { join, relative } from "node:path";
 
 // What ships, and what carries it in tests: a function there fits a screen.
-const OF_SCREENS = /^(src|simulation\/src)\//;
+const OF_SCREENS = /^(src|crates|simulation\/src)\//;
 const FUNCTION_LINES_MAX = 70;
 // Files that measure how long the machine takes: they may look at its clock.
 const MEASURES = ["simulation/src/bin/board_figures.rs", "simulation/tests/worlds/soak.rs"];
@@ -161,7 +161,7 @@ function filesBelow(folder) {
 /** Returns every finding in the project at `root`; empty when it is tidy. workerdDate: of the installed workerd. */
 export function tidy(root, workerdDate) {
   const read = (path) => readFileSync(join(root, path), "utf8");
-  const paths = ["src", "tests", "scripts", "benches", "dashboard", "simulation", "tools", "package"].flatMap((folder) => filesBelow(join(root, folder)));
+  const paths = ["src", "crates", "tests", "scripts", "benches", "dashboard", "simulation", "tools", "package"].flatMap((folder) => filesBelow(join(root, folder)));
   const findings = paths
     .map((path) => relative(root, path))
     .filter((path) => CODE.test(path) && !path.startsWith("tests/fixtures/"))

@@ -4,6 +4,8 @@
 // under which objects are stored (`uniqueKey`, the folder "objects") never change, because data on
 // disk is found by them.
 
+import { isIP } from "node:net";
+
 /** The classes of objects. workerd derives object ids and the folders of its storage from the values: a change loses all data. */
 export const UNIQUE_KEYS = {
   Board: "tally-board-v1",
@@ -29,17 +31,37 @@ function list(items, indent) {
 }
 
 /**
+ * Returns the networks that workerd may connect to besides public ones, by TALLY_ALERTS_ALLOW: those that it names, and for names of hosts
+ * the private ones, or this machine's. What is no such setting is refused by the Workers, and allows nothing here.
+ */
+export function networksOf(setting) {
+  let entries;
+  try {
+    entries = JSON.parse(setting ?? "[]");
+  } catch {
+    return [];
+  }
+  const networkOf = (entry) => {
+    if (isIP(entry.split("/")[0]) !== 0) return entry.includes("/") ? entry : `${entry}/${isIP(entry) === 4 ? 32 : 128}`;
+    return /(^|[.])localhost$/i.test(entry) ? "local" : "private";
+  };
+  return Array.isArray(entries) ? [...new Set(entries.filter((entry) => typeof entry === "string").map(networkOf))] : [];
+}
+
+/**
  * Returns the configuration as Cap'n Proto text.
  *
  * addresses: one "host:port" per edge. Each edge is a Worker of its own, with its own isolate;
  * all share the aggregator's objects.
  * build: absolute folder of index.js and index_bg.wasm. objects: absolute folder of the objects.
+ * snapshots: absolute folder of the snapshots' files, or undefined: then none are made.
  * environment: names of the variables handed to both Workers as text bindings.
+ * networks: what it may connect to besides public addresses, see `networksOf`.
  * cfBlobHeader: name of the request header that sets `request.cf`, or undefined: then
  * `request.cf` is undefined too.
  * Source: workerd.capnp in the npm package workerd.
  */
-export function workerdConfig({ addresses, build, objects, compatibilityDate, environment, cfBlobHeader }) {
+export function workerdConfig({ addresses, build, objects, snapshots, compatibilityDate, environment, networks = [], cfBlobHeader }) {
   const variables = environment.map((name) => `(name = ${text(name)}, fromEnvironment = ${text(name)})`);
   const edge = (index) => (index === 0 ? "edge" : `edge-${index + 1}`);
   const http = cfBlobHeader ? `(cfBlobHeader = ${text(cfBlobHeader)})` : "()";
@@ -50,7 +72,10 @@ export function workerdConfig({ addresses, build, objects, compatibilityDate, en
   const services = [
     `(name = "aggregator", worker = .aggregatorWorker)`,
     `(name = "objects", disk = (path = ${text(objects)}, writable = true))`,
+    ...(snapshots === undefined ? [] : [`(name = "snapshots", disk = (path = ${text(snapshots)}, writable = true))`]),
     ...addresses.map((_, index) => `(name = ${text(edge(index))}, worker = .edgeWorker)`),
+    // As workerd's own, which allows public addresses alone, whatever a name resolves to.
+    ...(networks.length === 0 ? [] : [`(name = "internet", network = (allow = ${list(["public", ...networks].map(text), "  ")}, tlsOptions = (trustBrowserCas = true)))`]),
   ];
   const worker = (bindings, more = "") => `(
   compatibilityDate = ${text(compatibilityDate)},
@@ -95,6 +120,7 @@ const aggregatorWorker :Workerd.Worker = ${worker(
       `(name = "TABLETS", durableObjectNamespace = "Tablet")`,
       `(name = "KEYSPACES", durableObjectNamespace = "Keyspace")`,
       `(name = "WATCHERS", durableObjectNamespace = "Watcher")`,
+      ...(snapshots === undefined ? [] : [`(name = "TALLY_SNAPSHOTS_FOLDER", service = "snapshots")`]),
     ],
     `
   durableObjectNamespaces = ${list(namespaces, "  ")},

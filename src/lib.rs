@@ -14,6 +14,10 @@
     rustdoc::private_intra_doc_links,
     reason = "who reads these pages works on the program, and has its private items too"
 )]
+#![cfg_attr(
+    not(feature = "default"),
+    allow(unused, reason = "code of what was left out is not linked")
+)]
 
 pub mod core;
 pub mod host;

@@ -19,6 +19,7 @@ mod histogram;
 mod limit;
 mod peers;
 mod sketch;
+mod snapshots;
 #[path = "../splitmix.rs"]
 mod splitmix;
 mod top_values;

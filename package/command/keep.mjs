@@ -8,6 +8,7 @@ import { EXIT, Failure, number, table } from "./outcome.mjs";
 // An export of a million counters streams for minutes.
 const STREAM_MS_MAX = 24 * 3_600_000;
 const OPERATION_MS_MAX = 600_000;
+const LOOK_EVERY_MS = 1_000;
 
 const NEWLINE = 10;
 
@@ -74,19 +75,32 @@ export async function exportAll({ args: [prefix], options, screen }) {
 
 const text = (value) => (typeof value === "object" && value !== null ? JSON.stringify(value) : String(value ?? ""));
 
-/** Makes a snapshot, or lists those that there are. */
+const isWaited = (all) => all.under_way.length > 0 && all.under_way.every(({ why }) => why === undefined);
+const dayRow = ({ date, full, counters, changed, bytes, whole }) => [date, full ? "full" : "changes", number(counters), number(changed), number(bytes), whole ? "" : "not whole"];
+
+/** Makes a snapshot and waits for its end, or lists those that there are. One that does not go on, or is not whole, makes the exit code 6. */
 export async function snapshot({ options, screen }) {
   const client = clientOf(options, { timeout_ms: OPERATION_MS_MAX });
-  const call = options.list ? ["GET", {}] : ["POST", { isSafe: true }];
-  const found = await (await newCall(client, "snapshots", call[0], "/snapshots", call[1])).json();
-  screen.show(found, () => {
-    const rows = found.snapshots;
-    if (!options.list || !Array.isArray(rows)) return text(found);
-    if (rows.length === 0) return "there are no snapshots yet";
-    const names = [...new Set(rows.flatMap((row) => Object.keys(row)))];
-    return table([names, ...rows.map((row) => names.map((name) => text(row[name])))]);
-  });
-  return EXIT.done;
+  const list = async () => (await newCall(client, "snapshots", "GET", "/snapshots", {})).json();
+  if (options.list) {
+    screen.show(await list(), ({ snapshots }) => {
+      if (snapshots.length === 0) return "there are no snapshots yet";
+      return table([["day", "", "counters", "changed", "bytes", ""], ...snapshots.map(dayRow)], [2, 3, 4]);
+    });
+    return EXIT.done;
+  }
+  let all = await (await newCall(client, "snapshots", "POST", "/snapshots", { isSafe: true })).json();
+  // An answer that is not the day's says what is under way.
+  let made = all.date === undefined ? undefined : all;
+  while (made === undefined && isWaited(all)) {
+    await new Promise((done) => setTimeout(done, LOOK_EVERY_MS));
+    all = await list();
+  }
+  made ??= all.snapshots[0];
+  const stuck = all.under_way.find(({ why }) => why !== undefined);
+  if (stuck !== undefined) throw new Failure(EXIT.partly, `partition ${stuck.partition} does not go on: ${stuck.why}`, { under_way: all.under_way });
+  screen.show(made, () => table([dayRow(made)], [2, 3, 4]));
+  return made.whole ? EXIT.done : EXIT.partly;
 }
 
 /** Puts counters back as a snapshot has them, or says what that would change. */
@@ -94,18 +108,56 @@ export async function restore({ args: [date], options, screen }) {
   if (!/^\d{4}-\d{2}-\d{2}/.test(date)) throw new Failure(EXIT.usage, `${date} is no day: write it as 2026-11-01; tally snapshot --list shows them`);
   const client = clientOf(options, { timeout_ms: OPERATION_MS_MAX });
   const { prefix, mode, dryRun } = options;
-  const body = { ...(prefix === undefined ? {} : { prefix }), ...(mode === undefined ? {} : { mode }), ...(dryRun ? { dry_run: true } : {}) };
-  const answer = await newCall(client, "snapshots", "POST", path("/snapshots/{date}/restore", date), { body, isWrite: true });
-  const said = await answer.json();
-  screen.show(said, () => table(Object.entries(said).map(([name, value]) => [name, text(value)])));
-  return EXIT.done;
+  const asked = { ...(prefix === undefined ? {} : { prefix }), ...(mode === undefined ? {} : { mode }), ...(dryRun ? { dry_run: true } : {}) };
+  // One key for all pages: a call that is repeated changes each counter once.
+  const idempotencyKey = crypto.randomUUID();
+  const sum = { changes: [], refused: [] };
+  let cursor;
+  do {
+    const body = cursor === undefined ? asked : { ...asked, cursor };
+    const answer = await newCall(client, "snapshots", "POST", path("/snapshots/{date}/restore", date), { body, idempotencyKey });
+    const said = await answer.json();
+    for (const [name, value] of Object.entries(said)) {
+      if (Array.isArray(value)) sum[name] = [...(sum[name] ?? []), ...value];
+      else sum[name] = typeof value === "number" ? (sum[name] ?? 0) + value : value;
+    }
+    cursor = said.cursor ?? undefined;
+  } while (cursor !== undefined);
+  screen.show(sum, () => {
+    const rows = sum.changes.map(({ id, action, now, then }) => [action, id, number(now), "→", action === "add" ? `+${number(then)}` : number(then)]);
+    const counts = ["created", "set", "added", "unchanged", "left"].map((name) => `${number(sum[name])} ${name}`).join(", ");
+    const more = sum.created + sum.set + sum.added - rows.length;
+    return [table(rows, [2, 4]), more > 0 ? `… and ${number(more)} more` : "", `${dryRun ? "it would be: " : ""}${counts}`].filter((line) => line !== "").join("\n");
+  });
+  for (const { id, detail } of sum.refused) screen.note(`tally: ${id}: ${detail}`);
+  return sum.rejected > 0 ? EXIT.partly : EXIT.done;
 }
 
-/** Puts back what is damaged. */
+// What is said of a damaged counter, a line for each part: [counter, part, from where it is, what is lost at most].
+function partsOf({ id, status, root, cells, failed }) {
+  const dated = ({ from, as_of }) => (as_of ? `${from}, as of ${new Date(as_of).toISOString()}` : from);
+  return [
+    ...(root ? [[id, `root: ${root.damaged.join(", ")}`, root.from ?? "", root.lost.join("; ")]] : []),
+    ...cells.map((cell) => [id, `${cell.datacenter}/${cell.shard}: ${cell.damaged.join(", ")}`, cell.totals ? dated(cell.totals) : "", cell.lost.join("; ")]),
+    ...failed.map((why) => [id, status, "", why]),
+  ];
+}
+
+/** Puts back what is damaged of all counters, or of those of a prefix. */
 export async function repair({ options, screen }) {
   const client = clientOf(options, { timeout_ms: OPERATION_MS_MAX });
-  const answer = await newCall(client, "repairs", "POST", "/repair", { body: options.dryRun ? { dry_run: true } : {}, isWrite: true });
-  const said = await answer.json();
-  screen.show(said, () => table(Object.entries(said).map(([name, value]) => [name, text(value)])));
-  return EXIT.done;
+  const all = { dry_run: Boolean(options.dryRun), checked: 0, damaged: 0, repaired: 0, counters: [], failed: [] };
+  let cursor;
+  do {
+    const body = { prefix: options.prefix ?? "", dry_run: all.dry_run, ...(cursor === undefined ? {} : { cursor }) };
+    const said = await (await newCall(client, "repairs", "POST", "/repair", { body, isWrite: true })).json();
+    for (const name of ["checked", "damaged", "repaired"]) all[name] += said[name];
+    all.counters.push(...said.counters);
+    all.failed.push(...said.failed);
+    cursor = said.cursor ?? undefined;
+  } while (cursor !== undefined);
+  const sum = `${number(all.checked)} counters looked at, ${number(all.damaged)} damaged, ${number(all.repaired)} repaired`;
+  screen.show(all, () => [table(all.counters.flatMap(partsOf)), ...all.failed, sum].filter((line) => line !== "").join("\n"));
+  const isLeft = all.failed.length > 0 || all.counters.some(({ status }) => status === "failed");
+  return isLeft ? EXIT.partly : EXIT.done;
 }

@@ -1,13 +1,17 @@
 // `tally keys`: keys of a deployment by `/keys`, or those of a file for the secret TALLY_KEYS.
 //
-// Invariant: a key is printed once, when it is made, and never again. A file that holds keys is readable by its owner alone.
+// Invariant: a key is printed once, when it is made, and never again. A key of a deployment is named by its id, or by its name where no
+// other is called so. A file that holds keys is readable by its owner alone.
 import { randomBytes } from "node:crypto";
 import { chmodSync, existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { path } from "../client/transport.ts";
 import { clientOf, newCall } from "./client.mjs";
 import { EXIT, Failure, table } from "./outcome.mjs";
 
-const SCOPES = ["read", "write", "refund", "admin"];
+const SCOPES = ["read", "write", "limits", "refund", "admin"];
+
+// As many as a page may have.
+const PAGE = 1000;
 
 /** Returns a key that nobody guesses. */
 export const newKey = () => randomBytes(24).toString("hex");
@@ -37,6 +41,37 @@ function scopesOf(text) {
   return scopes;
 }
 
+/** Returns unix milliseconds. */
+function endOf(expires) {
+  if (expires === undefined) return undefined;
+  const end = Date.parse(expires);
+  if (Number.isNaN(end)) throw new Failure(EXIT.usage, `--expires ${expires} is no date: write it as 2027-01-31`);
+  return end;
+}
+
+const isGiven = ([, value]) => value !== undefined;
+
+/** Returns all keys of the deployment that the caller may see. */
+async function keysOf(client) {
+  const keys = [];
+  for (let cursor = ""; cursor !== null; ) {
+    const page = await (await newCall(client, "keys of its own: use --file", "GET", `/keys?limit=${PAGE}${cursor === "" ? "" : `&cursor=${cursor}`}`)).json();
+    keys.push(...page.keys);
+    ({ cursor } = page);
+  }
+  return keys;
+}
+
+/** Returns the key of the deployment that a text names. */
+async function named(client, text) {
+  const keys = await keysOf(client);
+  const found = keys.filter(({ id }) => id === text);
+  if (found.length === 0) found.push(...keys.filter(({ name }) => name === text));
+  if (found.length === 0) throw new Failure(EXIT.notFound, `there is no key called ${text}; tally keys list shows them`);
+  if (found.length > 1) throw new Failure(EXIT.failed, `${found.length} keys are called ${text}: name one by its id, ${found.map(({ id }) => id).join(" or ")}`);
+  return found[0];
+}
+
 const called = (file, name) => new Failure(EXIT.notFound, `${file} has no key called ${name}; tally keys list --file ${file} shows them`);
 
 function printed(screen, made, file) {
@@ -48,18 +83,18 @@ function printed(screen, made, file) {
 export async function add({ args: [name], options, screen }) {
   const scopes = scopesOf(options.scopes);
   const { file, prefix: prefixes = [], ratePerMinute, expires } = options;
+  const bounds = Object.fromEntries(Object.entries({ rate_per_minute: ratePerMinute, expires_at: endOf(expires) }).filter(isGiven));
   if (file === undefined) {
-    const body = { name, scopes, ...(prefixes.length > 0 ? { prefixes } : {}), ...(ratePerMinute === undefined ? {} : { rate_per_minute: ratePerMinute }), ...(expires === undefined ? {} : { expires_at: Date.parse(expires) }) };
+    const body = { name, scopes, ...(prefixes.length > 0 ? { prefixes } : {}), ...bounds };
     const answer = await newCall(clientOf(options), "keys of its own: use --file, and set the secret TALLY_KEYS", "POST", "/keys", { body, isWrite: true });
     printed(screen, { name, ...(await answer.json()) });
     return EXIT.done;
   }
-  if (ratePerMinute !== undefined || expires !== undefined) throw new Failure(EXIT.usage, "--rate-per-minute and --expires are for keys of a deployment: leave --file out");
   const keys = readKeys(file);
   if (keys.keys.some((one) => one.name === name)) throw new Failure(EXIT.failed, `${file} has a key called ${name} already: tally keys rotate ${name} --file ${file} makes it anew`);
   const key = newKey();
-  // An entry has one prefix: of several there is one entry each, with the same key.
-  for (const prefix of prefixes.length > 0 ? prefixes : [undefined]) keys.keys.push({ name, key, scopes, ...(prefix === undefined ? {} : { prefix }) });
+  // Of several prefixes there is one entry each, with the same key: so earlier builds read it too.
+  for (const prefix of prefixes.length > 0 ? prefixes : [undefined]) keys.keys.push({ name, key, scopes, ...(prefix === undefined ? {} : { prefix }), ...bounds });
   writeKeys(file, keys);
   printed(screen, { name, key, scopes, prefixes }, file);
   return EXIT.done;
@@ -68,21 +103,29 @@ export async function add({ args: [name], options, screen }) {
 /** Lists keys by their names, without the keys. */
 export async function list({ options, screen }) {
   const { file } = options;
-  const keys =
-    file === undefined
-      ? (await (await newCall(clientOf(options), "keys of its own: use --file", "GET", "/keys")).json()).keys
-      : readKeys(file).keys.map(({ key: _, ...entry }) => entry);
-  screen.show({ keys }, () =>
-    keys.length === 0 ? "there are no keys" : table(keys.map((one) => [one.name ?? "", (one.scopes ?? []).join(","), one.prefix ?? (one.prefixes ?? ["all counters"]).join(" ")])),
-  );
+  const keys = file === undefined ? await keysOf(clientOf(options)) : readKeys(file).keys.map(({ key: _, ...entry }) => entry);
+  const day = (time) => new Date(time).toISOString().slice(0, 10);
+  const row = ({ id, name, scopes, prefix, prefixes, rate_per_minute: rate, expires_at: end, last_used_at: used }) => [
+    ...(id === undefined ? [] : [id]),
+    name ?? "",
+    (scopes ?? []).join(","),
+    prefix ?? (prefixes ?? [""]).map((one) => one || "all counters").join(" "),
+    rate ? `${rate} a minute` : "",
+    end ? `until ${day(end)}` : "",
+    used ? `used ${day(used)}` : "",
+  ];
+  screen.show({ keys }, () => (keys.length === 0 ? "there are no keys" : table(keys.map(row))));
   return EXIT.done;
 }
 
 /** Ends a key. */
 export async function revoke({ args: [name], options, screen }) {
   const { file } = options;
-  if (file === undefined) await newCall(clientOf(options), "keys of its own: use --file", "DELETE", path("/keys/{name}", name), { isSafe: true });
-  else {
+  if (file === undefined) {
+    const client = clientOf(options);
+    const { id } = await named(client, name);
+    await client.answer("DELETE", path("/keys/{id}", id), { isSafe: true });
+  } else {
     const keys = readKeys(file);
     const left = keys.keys.filter((one) => one.name !== name);
     if (left.length === keys.keys.length) throw called(file, name);
@@ -96,8 +139,10 @@ export async function revoke({ args: [name], options, screen }) {
 export async function rotate({ args: [name], options, screen }) {
   const { file, keep } = options;
   if (file === undefined) {
-    const answer = await newCall(clientOf(options), "keys of its own: use --file", "POST", path("/keys/{name}/rotate", name), { body: { keep_seconds: keep }, isWrite: true });
-    printed(screen, { name, ...(await answer.json()) });
+    const client = clientOf(options);
+    const { id } = await named(client, name);
+    const answer = await client.answer("POST", path("/keys/{id}/rotate", id), { body: keep === undefined ? {} : { keep_seconds: keep }, isWrite: true });
+    printed(screen, await answer.json());
     return EXIT.done;
   }
   const keys = readKeys(file);

@@ -161,7 +161,7 @@ function keeping(tally) {
     .action(run(() => import("./keep.mjs"), "exportAll"));
   tally
     .command("snapshot")
-    .description("make a snapshot, or list those that there are")
+    .description("make a snapshot and wait for its end, or list those that there are")
     .option("--list", "list them")
     .addHelpText("after", examples("tally snapshot", "tally snapshot --list"))
     .action(run(() => import("./keep.mjs"), "snapshot"));
@@ -176,7 +176,8 @@ function keeping(tally) {
     .action(run(() => import("./keep.mjs"), "restore"));
   tally
     .command("repair")
-    .description("put back what is damaged, from the last snapshot and what others remember")
+    .description("put back what is damaged, from what other parts of the deployment remember")
+    .option("--prefix <prefix>", "only counters whose ids begin so")
     .option("--dry-run", "say what is damaged, and change nothing")
     .addHelpText("after", examples("tally repair --dry-run", "tally repair"))
     .action(run(() => import("./keep.mjs"), "repair"));
@@ -187,14 +188,14 @@ function administering(tally) {
   const key = (name, text) => keys.command(name).description(text).option("--file <file>", "in this file, as TALLY_KEYS has it");
   const rights = (command) =>
     command
-      .option("--scopes <scopes>", "some of read, write, refund, admin", "read,write")
+      .option("--scopes <scopes>", "some of read, write, limits, refund, admin", "read,write")
       .option("--prefix <prefix>", "only ids that begin so; may be repeated", list)
       .option("--rate-per-minute <number>", "at most so many calls a minute", whole)
       .option("--expires <date>", "until then, as 2027-01-31");
   rights(key("add", "make a key, and print it once")).argument("<name>", "what it is for").addHelpText("after", examples("tally keys add blog --scopes read,write --prefix /blog/", "tally keys add ops --scopes admin --file keys.json")).action(run(() => import("./keys.mjs"), "add"));
   key("list", "list keys; never the keys themselves").addHelpText("after", examples("tally keys list", "tally keys list --file keys.json --json")).action(run(() => import("./keys.mjs"), "list"));
-  key("revoke", "end a key").argument("<name>", "its name").addHelpText("after", examples("tally keys revoke blog")).action(run(() => import("./keys.mjs"), "revoke"));
-  key("rotate", "make a new key of that name, and print it once").argument("<name>", "its name").option("--keep <seconds>", "let the old one live so long", whole, 0).addHelpText("after", examples("tally keys rotate blog", "tally keys rotate blog --keep 86400")).action(run(() => import("./keys.mjs"), "rotate"));
+  key("revoke", "end a key").argument("<name>", "its name, or its id").addHelpText("after", examples("tally keys revoke blog")).action(run(() => import("./keys.mjs"), "revoke"));
+  key("rotate", "make a new key of that name, and print it once").argument("<name>", "its name, or its id").option("--keep <seconds>", "let the old one live so long; a day in a deployment, not at all in a file", whole).addHelpText("after", examples("tally keys rotate blog", "tally keys rotate blog --keep 86400")).action(run(() => import("./keys.mjs"), "rotate"));
 
   tally
     .command("limits")

@@ -83,6 +83,33 @@ test("keys of a file are made, listed, rotated and revoked; only their owner may
   await keyed.end();
 });
 
+test("keys of a deployment are made, used, listed, rotated and revoked, by name or id", async () => {
+  const file = join(server.place, "deployment-keys.json");
+  const [{ key: ops }] = await json("keys", "add", "ops", "--scopes", "admin", "--file", file);
+  const keyed = await openServer({ env: { TALLY_KEYS: readFileSync(file, "utf8") } });
+  const as = async (key, ...args) => {
+    const { code, stdout, stderr } = await keyed.tally([...args, "--json"], { env: { TALLY_KEY: key } });
+    return { code, stderr, told: stdout.trim() === "" ? undefined : JSON.parse(stdout.trim().split("\n")[0]) };
+  };
+  const { told: made } = await as(ops, "keys", "add", "blog", "--scopes", "read,write", "--prefix", "/blog/", "--prefix", "/news/", "--rate-per-minute", "600", "--expires", "2030-01-31");
+  assert.match(made.key, /^tally_[0-9a-f]{16}_[0-9a-f]{80}$/);
+  assert.deepEqual([made.prefixes, made.rate_per_minute, made.expires_at], [["/blog/", "/news/"], 600, Date.parse("2030-01-31")]);
+  assert.equal((await as(made.key, "get", "/blog/a")).code, 3, "it may read there, and nothing is there");
+  assert.equal((await as(made.key, "get", "/shop/a")).code, 4);
+  const { told: listed } = await as(ops, "keys", "list");
+  assert.deepEqual(listed.keys.map(({ name, key }) => [name, key]), [["blog", undefined]]);
+  const { told: rotated } = await as(ops, "keys", "rotate", "blog", "--keep", "60");
+  assert.equal(rotated.id, made.id);
+  assert.equal((await as(rotated.key, "get", "/blog/a")).code, 3);
+  assert.equal((await as(made.key, "get", "/blog/a")).code, 3, "both are good for a while");
+  assert.equal((await as(ops, "keys", "revoke", "nobody")).code, 3);
+  await as(ops, "keys", "add", "blog", "--scopes", "read");
+  assert.match((await keyed.tally(["keys", "revoke", "blog"], { env: { TALLY_KEY: ops } })).stderr, /2 keys are called blog/);
+  assert.equal((await as(ops, "keys", "revoke", made.id)).code, 0);
+  assert.equal((await as(rotated.key, "get", "/blog/a")).code, 4);
+  await keyed.end();
+});
+
 test("what a deployment does not know is said, with an exit code of its own", async () => {
   const { version } = await server.json("/openapi.json").then(({ info }) => info);
   const paths = Object.keys((await server.json("/openapi.json")).paths);
@@ -94,6 +121,28 @@ test("what a deployment does not know is said, with an exit code of its own", as
     assert.match(stderr, /does not know/);
   }
   assert.equal((await server.tally(["restore", "monday"])).code, 2);
+});
+
+test("a snapshot is made, listed and restored", async () => {
+  await server.json("/counters/kept/value", { method: "PUT", body: '{"value":41}' });
+  const [made] = await json("snapshot");
+  assert.deepEqual([made.whole, made.partitions], [true, 16]);
+  assert.equal((await json("snapshot", "--list"))[0].snapshots[0].date, made.date);
+  assert.match((await server.tally(["snapshot", "--list"])).stdout, new RegExp(`${made.date} +full`));
+  await server.json("/counters/kept/value", { method: "PUT", body: '{"value":0}' });
+  const would = ["restore", made.date, "--prefix", "kept", "--mode", "replace"];
+  assert.match((await server.tally([...would, "--dry-run"])).stdout, /^set +kept +0 +→ +41\nit would be: 0 created, 1 set/);
+  const [did] = await json(...would);
+  assert.deepEqual([did.set, did.rejected, did.cursor], [1, 0, null]);
+  assert.equal((await server.tally(["get", "kept", "--value", "--strong"])).stdout, "41\n");
+  assert.equal((await server.tally(["restore", "2001-01-01"])).code, 3);
+});
+
+test("repair says how many counters it looked at, and what was damaged", async () => {
+  await add("repair/a");
+  const [said] = await json("repair", "--dry-run", "--prefix", "repair/");
+  assert.deepEqual([said.dry_run, said.checked, said.damaged, said.failed], [true, 1, 0, []]);
+  assert.match((await server.tally(["repair"])).stdout, /counters looked at, 0 damaged, 0 repaired/);
 });
 
 test("the doctor says what is well and what is not", async () => {

@@ -501,4 +501,32 @@ export const MUTATIONS = [
     "",
     "queued::an_event_whose_first_attempt_is_late_is_not_refused",
   ],
+  [
+    "a revoked key is believed for as long as where the directory is away",
+    "src/node/edge/api_keys.rs",
+    "&& *age_ms <= KEY_USABLE_MS",
+    "&& *age_ms <= KEY_STALE_MS_MAX",
+    "made_keys::a_revoked_key_is_refused_everywhere_within_the_bound_and_where_it_was_revoked_at_once",
+  ],
+  [
+    "the tag of a key is not looked at",
+    "src/protocol/api_key.rs",
+    "filter(|_| bool::from(is_equal))",
+    "filter(|_| bool::from(is_equal) || true)",
+    "made_keys::guessed_keys_cost_no_call_each",
+  ],
+  [
+    "lines of a body are not of the key's budget",
+    "src/node/edge/bulk_reader.rs",
+    "section.records - paid",
+    "(section.records - paid).min(0)",
+    "made_keys::a_body_of_many_lines_uses_one_for_each_and_is_refused_whole",
+  ],
+  [
+    "an admin of a prefix gives away what is beside it",
+    "src/node/edge/api_keys.rs",
+    "caller.may(Scope::Admin, prefix)?;",
+    "caller.may_somewhere(Scope::Admin, &[])?;",
+    "made_keys::nobody_makes_a_key_that_may_do_more_than_their_own",
+  ],
 ];

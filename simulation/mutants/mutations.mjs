@@ -11,7 +11,7 @@ import { fileURLToPath } from "node:url";
 import { MUTATIONS } from "./broken.mjs";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
-const COPIED = ["src", "simulation", "tests", "benches", "examples", "dashboard", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml", ".cargo"];
+const COPIED = ["src", "crates", "simulation", "tests", "benches", "examples", "dashboard", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml", ".cargo"];
 const WORLDS = process.env.WORLDS ?? "0";
 const RUN_MS_MAX = 600_000;
 

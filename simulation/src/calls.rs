@@ -8,6 +8,7 @@ use std::rc::Rc;
 use tally::host::Target;
 use tally::host::object::{Arrived, Reply};
 
+use crate::builds::Build;
 use crate::core::Core;
 use crate::intervention::{Verdict, judged};
 use crate::isolate::{Isolate, Role};
@@ -46,6 +47,7 @@ impl Core {
         if may_repeat && !is_spared && self.chance.once_in(faults.repeats_once_in) {
             self.journal.count(|figures| figures.repeated += 1);
             let copy = Arrived {
+                protocol: arrived.protocol,
                 path: arrived.path.clone(),
                 message: arrived.message.clone(),
                 upgrade: arrived.upgrade.clone(),
@@ -129,12 +131,28 @@ impl Core {
         verdict: Verdict,
     ) {
         let core = self.clone();
+        let build = target.build();
+        let arrived = match build.receive(arrived) {
+            Ok(arrived) => arrived,
+            Err(refusal) => return self.end_call(target, Ok(refusal), way_back),
+        };
+        // Worlds of one build keep no copy.
+        let asked = match build {
+            Build::Now => None,
+            Build::Before => Some((arrived.path.clone(), arrived.message.clone())),
+        };
+        let told = move |ended: Result<Reply, Verdict>| match (ended, asked) {
+            (Ok(Reply::Answer(bytes)), Some((path, message))) => {
+                Ok(Reply::Answer(build.answer(&path, &message, bytes)))
+            }
+            (ended, _) => ended,
+        };
         match target {
             Receiver::Place(place) => {
                 let incarnation = place.incarnation();
                 let (place, owner, shell) = (place.clone(), incarnation.owner, incarnation.shell());
                 let work = async move {
-                    let ended = judged(&core, verdict, || shell.answer(arrived)).await;
+                    let ended = told(judged(&core, verdict, || shell.answer(arrived)).await);
                     let answerer = Receiver::Place(place.clone());
                     place.release(owner, move || core.end_call(&answerer, ended, way_back));
                 };
@@ -145,8 +163,8 @@ impl Core {
                 let (host, context, request) = self.enter(isolate);
                 let answerer = target.clone();
                 let work = async move {
-                    let ended = judged(&core, verdict, || aggregator(host, arrived, context)).await;
-                    core.end_call(&answerer, ended, way_back);
+                    let answer = judged(&core, verdict, || aggregator(host, arrived, context));
+                    core.end_call(&answerer, told(answer.await), way_back);
                 };
                 self.executor
                     .spawn(isolate.owner(), request, Box::pin(work));
@@ -189,6 +207,13 @@ impl Receiver {
         match self {
             Self::Place(place) => (place.binding, &place.name),
             Self::Isolate(_) => ("AGGREGATOR", ""),
+        }
+    }
+
+    fn build(&self) -> Build {
+        match self {
+            Self::Place(place) => place.build.get(),
+            Self::Isolate(isolate) => isolate.build.get(),
         }
     }
 

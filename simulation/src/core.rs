@@ -12,6 +12,8 @@ use tally::host::object::{Arrived, Reply};
 use tally::host::{Host, Later};
 use tally::protocol::names::Placement;
 
+use crate::bucket::Bucket;
+use crate::builds::Mixture;
 use crate::chance::Chance;
 use crate::executor::{Executor, Owner, Step};
 use crate::faults::{Faults, Housing, Options};
@@ -20,6 +22,7 @@ use crate::intervention::Intervention;
 use crate::isolate::{Isolate, Role};
 use crate::journal::Journal;
 use crate::network::{Network, Site};
+use crate::outside::Outside;
 use crate::place::{Place, Starter};
 use crate::queue::Queue;
 
@@ -48,7 +51,10 @@ pub struct Core {
     pub(crate) options: Options,
     pub(crate) network: Network,
     pub(crate) queue: Queue,
+    pub(crate) bucket: Bucket,
     pub(crate) intervention: Intervention,
+    pub(crate) builds: Mixture,
+    pub(crate) outside: Outside,
     settings: RefCell<BTreeMap<(Option<Role>, String), String>>,
     starters: RefCell<BTreeMap<&'static str, Starter>>,
     aggregator: RefCell<Option<Aggregator>>,
@@ -76,7 +82,10 @@ impl Core {
             faults: Cell::new(Faults::NONE),
             network: Network::new(&options),
             queue: Queue::default(),
+            bucket: Bucket::default(),
             intervention: Intervention::default(),
+            builds: Mixture::default(),
+            outside: Outside::default(),
             options,
             settings: RefCell::default(),
             starters: RefCell::default(),
@@ -337,6 +346,7 @@ impl Core {
         let handlers = (self.aggregator.take(), self.edge.take());
         self.queue.clear();
         self.intervention.clear();
+        self.outside.clear();
         self.executor.clear();
         drop((owned, isolates, starters, handlers));
     }

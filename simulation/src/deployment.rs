@@ -23,9 +23,9 @@ pub fn install(world: &World) {
     world.register::<Tablet>(names::TABLETS);
     world.register::<Watcher>(names::WATCHERS);
     world.register::<Keyspace>(names::KEYSPACES);
-    world.set_aggregator(
-        |host, arrived, _| async move { aggregator::answer(&host, &arrived).await },
-    );
+    world.set_aggregator(|host, arrived, context| async move {
+        aggregator::answer(&host, &arrived, &context).await
+    });
     world.set_consumer(|host, delivered| async move {
         aggregator::consumer::consume(&host, &delivered).await
     });

@@ -43,6 +43,8 @@ pub struct Faults {
     pub queue_ms_max: u64,
     /// Puts into the queue that fail; half of them are there nevertheless.
     pub enqueue_fails_once_in: u64,
+    /// What is asked of the bucket that fails; half of the time it is done nevertheless, some of it much later.
+    pub files_fail_once_in: u64,
 }
 
 impl Faults {
@@ -66,6 +68,7 @@ impl Faults {
         redelivers_once_in: 0,
         queue_ms_max: 5_000,
         enqueue_fails_once_in: 0,
+        files_fail_once_in: 0,
     };
 
     /// Everything goes wrong now and then.
@@ -88,6 +91,7 @@ impl Faults {
         redelivers_once_in: 20,
         queue_ms_max: 10_000,
         enqueue_fails_once_in: 20,
+        files_fail_once_in: 20,
     };
 }
 
@@ -115,6 +119,8 @@ pub struct Options {
     pub aggregators: usize,
     /// Whether the deployment has a queue.
     pub has_queue: bool,
+    /// Whether the deployment has a bucket for files.
+    pub has_bucket: bool,
     /// How often the queue delivers a message again before it puts it among the dead letters.
     pub queue_retries_max: u32,
     /// Messages of one batch of the queue, at most.
@@ -140,6 +146,7 @@ impl Default for Options {
             housing: Housing::Alone,
             aggregators: 1,
             has_queue: false,
+            has_bucket: false,
             queue_retries_max: 100,
             queue_batch_max: 100,
             folder: None,

@@ -3,9 +3,15 @@
 use std::rc::Rc;
 
 use tally::host::object::{Arrived, Events, ObjectPlatform, Reply, Rows, Socket, Value};
-use tally::host::{File, Later, Level, Platform, Stream, Target};
+use tally::host::{
+    File, Files, LATER_STATUS, Later, Level, Platform, Stream, Target, UNKNOWN_CALL,
+};
+use tally::protocol::alerts::Outgoing;
+use tally::protocol::messages::later;
 use tally::protocol::names::Placement;
 
+use crate::bucket::Bucket;
+use crate::builds::Build;
 use crate::core::Core;
 use crate::executor::{Owner, RequestId};
 use crate::files;
@@ -48,6 +54,12 @@ impl Guest {
         self.place
             .as_ref()
             .map_or(self.isolate.site, |place| place.site)
+    }
+
+    /// Which build runs here.
+    fn build(&self) -> Build {
+        let place = self.place.as_ref().map(|place| place.build.get());
+        place.unwrap_or_else(|| self.isolate.build.get())
     }
 
     fn label(&self) -> String {
@@ -129,20 +141,24 @@ impl Platform for Guest {
     fn send(
         &self,
         to: Target,
+        protocol: u8,
         path: &'static str,
         message: Vec<u8>,
     ) -> Later<Result<Vec<u8>, String>> {
+        let build = self.build();
         let arrived = Arrived {
+            protocol: build.says_in(protocol),
             path: path.to_owned(),
-            message,
+            message: build.message(path, message),
             upgrade: None,
         };
+        let message = arrived.message.clone();
         let call = self.clone().call(to, arrived);
         Box::pin(async move {
             match call.await? {
-                Reply::Answer(bytes) => Ok(bytes),
+                Reply::Answer(bytes) => Ok(build.answer(path, &message, bytes)),
                 Reply::Refused(status, why) => Err(format!("it answered {status}: {why}")),
-                Reply::Unknown => Err("it knows no such call".to_owned()),
+                Reply::Unknown => Ok(UNKNOWN_CALL.into()),
                 Reply::Stream(_) => Err("it answered with a stream".to_owned()),
             }
         })
@@ -151,11 +167,13 @@ impl Platform for Guest {
     fn open(
         &self,
         to: Placement,
+        protocol: u8,
         path: &'static str,
         message: Vec<u8>,
         upgrade: Option<String>,
     ) -> Later<Result<Stream, String>> {
         let arrived = Arrived {
+            protocol: self.build().says_in(protocol),
             path: path.to_owned(),
             message,
             upgrade,
@@ -170,6 +188,9 @@ impl Platform for Guest {
                 Reply::Stream(stream) => Ok(stream),
                 Reply::Refused(status, why) => Ok(refused(status, why)),
                 Reply::Unknown => Ok(refused(404, "no such call".to_owned())),
+                Reply::Answer(bytes) if later(&bytes).is_some() => {
+                    Ok(refused(LATER_STATUS, "a newer protocol".to_owned()))
+                }
                 Reply::Answer(_) => Err("it answered without a stream".to_owned()),
             }
         })
@@ -190,8 +211,24 @@ impl Platform for Guest {
         })
     }
 
+    fn post(&self, request: Outgoing) -> Later<Result<u16, String>> {
+        let guest = self.clone();
+        Box::pin(async move {
+            let (core, site, owner) = (guest.core.clone(), guest.site(), guest.owner);
+            let slot = crate::one_shot::OneShot::new();
+            let known = slot.clone();
+            guest.release(move || core.post(site, owner, request, known));
+            slot.wait().await
+        })
+    }
+
     fn file(&self, name: &str) -> Result<Option<File>, String> {
         Ok(files::find(name))
+    }
+
+    fn files(&self) -> Option<Rc<dyn Files>> {
+        let has_bucket = self.core.options.has_bucket;
+        has_bucket.then(|| -> Rc<dyn Files> { Rc::new(self.clone()) })
     }
 
     fn log(&self, level: Level, text: &str) {
@@ -204,6 +241,44 @@ impl Platform for Guest {
         }
         self.core
             .note(|| format!("{level:?}  {}: {text}", self.label()));
+    }
+}
+
+impl Guest {
+    /// Does something to the bucket, which is away from here.
+    fn with_bucket<T: 'static>(
+        &self,
+        work: impl FnOnce(&Bucket) -> T + 'static,
+    ) -> Later<Result<T, String>> {
+        let (guest, core) = (self.clone(), self.core.clone());
+        Box::pin(async move {
+            let slot = crate::one_shot::OneShot::new();
+            let known = slot.clone();
+            guest.release(move || Bucket::work(&core, work, known));
+            slot.wait().await
+        })
+    }
+}
+
+impl Files for Guest {
+    fn put(&self, name: &str, bytes: Vec<u8>) -> Later<Result<(), String>> {
+        let name = name.to_owned();
+        self.with_bucket(move |bucket| bucket.put(&name, Some(bytes)))
+    }
+
+    fn get(&self, name: &str) -> Later<Result<Option<Vec<u8>>, String>> {
+        let name = name.to_owned();
+        self.with_bucket(move |bucket| bucket.get(&name))
+    }
+
+    fn list(&self, folder: &str) -> Later<Result<Vec<String>, String>> {
+        let folder = folder.to_owned();
+        self.with_bucket(move |bucket| bucket.names(&folder))
+    }
+
+    fn delete(&self, name: &str) -> Later<Result<(), String>> {
+        let name = name.to_owned();
+        self.with_bucket(move |bucket| bucket.put(&name, None))
     }
 }
 
@@ -221,6 +296,10 @@ impl ObjectPlatform for Guest {
         if self.place().is_alive(self.owner) {
             self.core.executor.spawn(self.owner, 0, work);
         }
+    }
+
+    fn database_bytes(&self) -> u64 {
+        self.place().storage.bytes()
     }
 
     fn run(&self, statement: &str, values: Vec<Value>) -> Result<Rows, String> {

@@ -5,6 +5,7 @@ use std::rc::{Rc, Weak};
 
 use tally::host::Memory;
 
+use crate::builds::Build;
 use crate::core::Core;
 use crate::executor::Owner;
 use crate::network::Site;
@@ -26,6 +27,7 @@ pub struct Isolate {
     pub(crate) role: Role,
     pub(crate) site: Site,
     pub(crate) label: String,
+    pub(crate) build: Cell<Build>,
     /// How far its clock is off.
     skew_ms: Cell<i64>,
     memory: RefCell<Rc<Memory>>,
@@ -41,6 +43,7 @@ impl Isolate {
             role,
             site,
             label: format!("{role:?} {name}/{number}"),
+            build: Cell::new(Build::draw(&core.chance, core.builds.0.get())),
             skew_ms: Cell::new(core.chance.around(core.options.skew_ms_max)),
             memory: RefCell::default(),
             owner: Cell::new(core.executor.owner()),

@@ -25,10 +25,13 @@
 //! | `executor`, `timers`, `chance`, `one_shot` | tasks, virtual time, and the chance that decides everything |
 //! | `core`, `isolate`, `place` | who there is: isolates, and where objects live; how they crash and are evicted |
 //! | `calls`, `network` | how messages travel, and get lost |
+//! | `builds` | two builds in one world, and how one is upgraded to the other |
 //! | `intervention`: [`Judged`], [`Verdict`] | what a test lets become of single calls |
 //! | `storage`, `alarm` | what objects store, and their alarms |
 //! | `streams`, `sockets`, `events` | streams to clients |
 //! | `queue` | the deployment's queue |
+//! | `bucket` | the deployment's files |
+//! | `outside` | receivers outside of the deployment |
 //! | `guest`, `request`, `files` | `tally::host`'s traits |
 //! | `journal` | the log and the figures |
 //!
@@ -46,6 +49,7 @@
 //!   [`Options::once`] names messages whose senders never do that with an outcome open.
 //! - Sockets outlive evictions, break by crashes and cuts, and close by a handshake. Streams of events take one chunk at a time.
 //! - The queue delivers at least once, in any order and batches, and gives up after some deliveries.
+//! - Receivers outside get what is posted once it may leave, answer or not, and their answers get lost.
 //! - Clients that hang up end their handler; what it lets go on does not end.
 //!
 //! # What is not
@@ -61,6 +65,8 @@
 #![cfg(not(target_arch = "wasm32"))]
 
 mod alarm;
+mod bucket;
+mod builds;
 mod calls;
 mod chance;
 mod client;
@@ -76,6 +82,7 @@ mod isolate;
 mod journal;
 mod network;
 mod one_shot;
+mod outside;
 mod place;
 mod queue;
 mod request;

@@ -13,6 +13,7 @@ use tally::host::{Host, Later};
 use tally::protocol::messages::Fault;
 
 use crate::alarm::AlarmClock;
+use crate::builds::Build;
 use crate::core::Core;
 use crate::events::EventStream;
 use crate::executor::Owner;
@@ -99,6 +100,7 @@ pub struct Place {
     pub(crate) name: String,
     pub(crate) site: Site,
     pub(crate) storage: Storage,
+    pub(crate) build: Cell<Build>,
     pub(crate) alarm: AlarmClock,
     pub(crate) web_sockets: RefCell<Vec<Rc<WebSocket>>>,
     pub(crate) event_streams: RefCell<Vec<Rc<EventStream>>>,
@@ -126,6 +128,7 @@ impl Place {
             name: name.to_owned(),
             site,
             storage: Storage::new(file),
+            build: Cell::new(Build::draw(&core.chance, core.builds.0.get())),
             alarm: AlarmClock::default(),
             web_sockets: RefCell::default(),
             event_streams: RefCell::default(),

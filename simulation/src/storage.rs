@@ -126,6 +126,17 @@ impl Storage {
         (self.statements.get(), self.rows_written.get())
     }
 
+    /// How large it is.
+    pub fn bytes(&self) -> u64 {
+        let connection = self.connection.borrow();
+        let Some(connection) = connection.as_ref() else {
+            return 0;
+        };
+        let sql = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size";
+        let bytes = connection.query_row(sql, [], |row| row.get::<_, i64>(0));
+        u64::try_from(bytes.expect("SQLite's own sizes")).expect("no size is below 0")
+    }
+
     /// Runs a statement, and returns its rows.
     ///
     /// # Errors

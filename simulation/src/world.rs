@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use tally::host::http::{self, Request, Response};
 use tally::host::object::{Arrived, Reply, Rows, Shell};
 use tally::host::{Delivered, Fate, Host, Later};
+use tally::protocol::alerts::Outgoing;
 use tally::protocol::names::Placement;
 
 use crate::chance::Chance;
@@ -26,7 +27,7 @@ const STEPS_MAX: u64 = 100_000_000;
 
 /// A deployment, its network and its clients, decided by a seed.
 pub struct World {
-    core: Rc<Core>,
+    pub(crate) core: Rc<Core>,
 }
 
 impl World {
@@ -135,6 +136,15 @@ impl World {
         self.core.intervention.set_answer_judge(judge);
     }
 
+    /// What answers requests that leave the deployment, with a status.
+    pub fn set_receiver<F: Future<Output = Result<u16, String>> + 'static>(
+        &self,
+        receive: impl Fn(Outgoing) -> F + 'static,
+    ) {
+        let receive = move |request| -> Later<Result<u16, String>> { Box::pin(receive(request)) };
+        self.core.outside.set(Rc::new(receive));
+    }
+
     /// What consumes the queue's messages.
     pub fn set_consumer<F: Future<Output = Vec<Fate>> + 'static>(
         &self,
@@ -234,6 +244,23 @@ impl World {
     /// True unix milliseconds.
     pub fn now_ms(&self) -> i64 {
         self.core.now_ms()
+    }
+
+    /// True unix milliseconds, for who outlives a borrow of this.
+    pub fn clock(&self) -> impl Fn() -> i64 + use<> {
+        let core = Rc::downgrade(&self.core);
+        move || core.upgrade().map_or(0, |core| core.now_ms())
+    }
+
+    /// Waits, for who outlives a borrow of this, milliseconds.
+    pub fn sleeper(&self) -> impl Fn(u64) -> Later<()> + use<> {
+        let core = Rc::downgrade(&self.core);
+        move |milliseconds| -> Later<()> {
+            match core.upgrade() {
+                Some(core) => Box::pin(core.executor.sleep(milliseconds.saturating_mul(1_000))),
+                None => Box::pin(std::future::pending()),
+            }
+        }
     }
 
     /// Steps the clocks of all isolates that run: each is off as [`Options::skew_ms_max`] says, anew.
@@ -344,6 +371,21 @@ impl World {
             (place.binding, place.name.clone(), statements, rows)
         });
         figures.collect()
+    }
+
+    /// The names of the files in the bucket.
+    pub fn files(&self) -> Vec<String> {
+        self.core.bucket.names("")
+    }
+
+    /// What a file in the bucket holds.
+    pub fn file(&self, name: &str) -> Option<Vec<u8>> {
+        self.core.bucket.get(name)
+    }
+
+    /// Puts a file into the bucket, or takes it away.
+    pub fn put_file(&self, name: &str, bytes: Option<Vec<u8>>) {
+        self.core.bucket.put(name, bytes);
     }
 
     /// Messages of the queue that are neither done nor dead, and those that are dead.

@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use common::{till, world};
 use tally::host::{Delivered, Fate, Target};
+use tally::protocol::messages::PROTOCOL;
 use tally_simulation::{BROKEN, ClientRequest, Faults, Live, Options, World};
 
 fn texts(live: &Live) -> Vec<String> {
@@ -247,7 +248,7 @@ fn an_object_may_call_itself_and_others_only_once_its_writes_are_durable() {
     world.set_edge(|_, host, _| async move {
         let calls = (0..3).map(|_| {
             host.platform()
-                .send(Target::Object(till("one")), "/add", vec![])
+                .send(Target::Object(till("one")), PROTOCOL, "/add", vec![])
         });
         let answers = futures_util::future::join_all(calls).await;
         tally::host::http::Response::new(

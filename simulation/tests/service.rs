@@ -6,7 +6,7 @@ use std::rc::Rc;
 use futures_util::future::{join, join_all};
 use tally::host::Target;
 use tally::node::edge;
-use tally::protocol::messages::{Fault, PROTOCOL, decode, protocol_of};
+use tally::protocol::messages::{Fault, PROTOCOL, decode, path_in, protocol_of};
 use tally::protocol::names;
 use tally_simulation::{
     Client, ClientRequest, Faults, Figures, Options, Site, Verdict, World, admin as client,
@@ -403,8 +403,12 @@ fn only_a_view_that_changes_is_fetched_again_before_a_fetch_has_ended() {
 
 #[test]
 fn a_message_of_a_newer_protocol_is_not_done_and_its_sender_is_told_so() {
-    assert_eq!(protocol_of("/flush"), 1);
-    assert_eq!(protocol_of("/2/flush"), 2);
+    for path in ["/flush", "/2/flush", "/policy-put", "/200/x"] {
+        let (protocol, bare) = protocol_of(path);
+        assert_eq!(path_in(protocol, bare), path);
+    }
+    assert_eq!(protocol_of("/2/flush"), (2, "/flush"));
+    assert_eq!(protocol_of("/flush"), (1, "/flush"));
     let (world, sites) = service(3);
     let answers = Rc::new(std::cell::RefCell::new(Vec::new()));
     let told = answers.clone();
@@ -414,7 +418,7 @@ fn a_message_of_a_newer_protocol_is_not_done_and_its_sender_is_told_so() {
             let objects = [names::directory(0), names::keyspace()];
             let targets = objects.map(Target::Object).into_iter();
             for to in targets.chain([Target::Aggregator]) {
-                let sent = host.platform().send(to, "/200/flush", vec![1, 2, 3]);
+                let sent = host.platform().send(to, 200, "/flush", vec![1, 2, 3]);
                 let answer = sent.await.expect("no fault");
                 told.borrow_mut().push(answer);
             }

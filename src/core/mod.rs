@@ -2,14 +2,21 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`alert`] | when a number is over its threshold, and who is told |
 //! | [`board`] | members with scores, and their ranks |
 //! | [`counter`] | cells, totals, windows, settings |
-//! | [`sketch`] | HyperLogLog and the keyed hash |
-//! | [`limit`] | rate limits: policies, meters, leases |
+//! | [`sketch`] | the crate `tally-sketch`: HyperLogLog and the keyed hash |
+//! | [`limit`] | the crate `tally-limit`: policies, meters, leases |
 //! | [`cluster`] | the ring, roots, regions |
+//! | [`sha256`] | SHA-256 and HMAC |
 
+pub mod alert;
 pub mod board;
 pub mod cluster;
 pub mod counter;
-pub mod limit;
-pub mod sketch;
+pub mod sha256;
+
+#[doc(no_inline)]
+pub use tally_limit as limit;
+#[doc(no_inline)]
+pub use tally_sketch as sketch;

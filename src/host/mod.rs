@@ -27,9 +27,16 @@ use std::rc::Rc;
 use futures_util::future::{Either, LocalBoxFuture, select};
 
 use crate::core::counter::ledger::WriteKey;
+use crate::protocol::alerts::Outgoing;
 use crate::protocol::names::Placement;
 use crate::protocol::problem::Problem;
 use crate::protocol::settings;
+
+/// What a call is answered with that its receiver does not know, and has not done, instead of the bytes of a result.
+pub const UNKNOWN_CALL: &str = "no such call";
+
+/// The status of a stream that was asked for in a newer protocol than its object speaks: it has done nothing.
+pub const LATER_STATUS: u16 = 505;
 
 /// What ends later, in the isolate in which it began.
 pub type Later<T> = LocalBoxFuture<'static, T>;
@@ -60,6 +67,17 @@ pub struct File {
     pub etag: String,
 }
 
+/// A point of the deployment's data set.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    /// What it is sampled by.
+    pub index: String,
+    /// What it says.
+    pub texts: Vec<String>,
+    /// How much.
+    pub number: f64,
+}
+
 /// A message of the deployment's queue, as it is delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivered {
@@ -79,6 +97,21 @@ pub enum Fate {
         /// How many.
         seconds: u32,
     },
+}
+
+/// Files that outlive the objects: a bucket, or a folder. Names have letters, digits, `-` and `/`.
+pub trait Files {
+    /// Writes a file, whole or not at all; after a failure it may be there later.
+    fn put(&self, name: &str, bytes: Vec<u8>) -> Later<Result<(), String>>;
+
+    /// What a file holds; `None` where there is none of that name.
+    fn get(&self, name: &str) -> Later<Result<Option<Vec<u8>>, String>>;
+
+    /// The names of the files below a folder, whose name ends with `/`.
+    fn list(&self, folder: &str) -> Later<Result<Vec<String>, String>>;
+
+    /// Deletes a file. One that is not there is no failure.
+    fn delete(&self, name: &str) -> Later<Result<(), String>>;
 }
 
 /// How loudly something is said in the log.
@@ -104,10 +137,11 @@ pub trait Platform {
     /// A setting of the deployment; `None` where it is not set.
     fn setting(&self, name: &str) -> Option<String>;
 
-    /// Carries a message to whom its path belongs to, and returns what is answered.
+    /// Carries a message of a protocol to whom its path belongs to, and returns what is answered.
     fn send(
         &self,
         to: Target,
+        protocol: u8,
         path: &'static str,
         message: Vec<u8>,
     ) -> Later<Result<Vec<u8>, String>>;
@@ -116,6 +150,7 @@ pub trait Platform {
     fn open(
         &self,
         to: Placement,
+        protocol: u8,
         path: &'static str,
         message: Vec<u8>,
         upgrade: Option<String>,
@@ -127,11 +162,26 @@ pub trait Platform {
     /// Puts messages into the deployment's queue, all or none; after a failure it is unknown whether they are there.
     fn enqueue(&self, messages: Rc<[Vec<u8>]>) -> Later<Result<(), String>>;
 
+    /// Whether the deployment has a data set for [`Platform::write_points`].
+    fn has_points(&self) -> bool {
+        false
+    }
+
+    /// Writes points to the deployment's data set. Nobody hears whether they arrive.
+    fn write_points(&self, _points: &[Point]) {}
+
+    /// POSTs to an address outside of the deployment, and returns the status that is answered. Redirects are not followed: their status is
+    /// returned.
+    fn post(&self, request: Outgoing) -> Later<Result<u16, String>>;
+
     /// A file by its name; `None` where there is no such file.
     ///
     /// # Errors
     /// Where this build has no files at all.
     fn file(&self, name: &str) -> Result<Option<File>, String>;
+
+    /// The deployment's files, where it has a place for them.
+    fn files(&self) -> Option<Rc<dyn Files>>;
 
     /// Says something in the log.
     fn log(&self, level: Level, text: &str);

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::rc::Rc;
 
 use super::{Host, Later, Stream};
-use crate::protocol::messages::{Call, Fault, PROTOCOL, encode, protocol_of};
+use crate::protocol::messages::{Call, Fault, PROTOCOL, encode};
 use crate::protocol::names::Placement;
 
 /// A value of SQL. Integers are those that a JavaScript number holds.
@@ -78,6 +78,9 @@ pub trait ObjectPlatform {
     /// # Errors
     /// Where SQLite refuses it.
     fn run(&self, statement: &str, values: Vec<Value>) -> Result<Rows, String>;
+
+    /// Bytes of its database.
+    fn database_bytes(&self) -> u64;
 
     /// Runs several statements as one: all that `body` ran is kept where it returns `true`, and none otherwise.
     ///
@@ -192,6 +195,8 @@ impl Object {
 
 /// A call of an object or of the aggregator, as it arrives.
 pub struct Arrived {
+    /// The protocol that it is in.
+    pub protocol: u8,
     /// Names the call, see [`Call::PATH`].
     pub path: String,
     /// The message.
@@ -215,26 +220,46 @@ pub enum Reply {
 /// Answers a call by the message whose path it has: reads it as `$asked`, which is a `Result`, and writes what stands beside it, a
 /// `Result` too. A message is named once, so its path, its type and its answer cannot part.
 macro_rules! dispatch {
-    ($arrived:expr, $asked:ident, { $($call:ty => $answer:expr),+ $(,)? }) => {{
+    ($arrived:expr, $asked:ident, { $($(#[$built:meta])* $call:ty => $answer:expr),+ $(,)? }) => {{
         let arrived: &$crate::host::object::Arrived = $arrived;
         match arrived.path.as_str() {
-            $(<$call as $crate::protocol::messages::Call>::PATH => {
-                let $asked = $crate::protocol::messages::decode::<$call>(&arrived.message);
+            $($(#[$built])* <$call as $crate::protocol::messages::Call>::PATH => {
+                let lacks = <$call as $crate::protocol::messages::Call>::LACKS.0;
+                let $asked = $crate::protocol::messages::decode_padded::<$call>(&arrived.message, lacks);
                 $crate::host::object::reply::<$call>(&$answer)
             })+
-            path => $crate::host::object::unknown(path),
+            _ => $crate::host::object::Reply::Unknown,
         }
     }};
 }
 pub(crate) use dispatch;
 
-/// What answers a call that this build does not know: `Later` where it is of a newer protocol.
-pub fn unknown(path: &str) -> Reply {
-    if protocol_of(path) <= PROTOCOL {
-        return Reply::Unknown;
+impl Arrived {
+    /// A call that travelled in another one, and is of its protocol.
+    pub fn within(path: String, message: Vec<u8>) -> Self {
+        Self {
+            protocol: PROTOCOL,
+            path,
+            message,
+            upgrade: None,
+        }
     }
-    let later = Err::<(), Fault>(Fault::Later(PROTOCOL));
-    encode(&later).map_or(Reply::Unknown, Reply::Answer)
+
+    /// The call, where a build whose own protocol is `newest` understands it.
+    ///
+    /// # Errors
+    /// What it is answered with otherwise, since nothing of it may be done: `Later` where it is newer.
+    pub fn understood_by(self, newest: u8) -> Result<Self, Reply> {
+        let fault = match self.protocol {
+            protocol if protocol > newest => Fault::Later(newest),
+            protocol if protocol < newest.saturating_sub(1) => Fault::Broken(format!(
+                "protocol {protocol} is not understood any more: deploy each release between"
+            )),
+            _ => return Ok(self),
+        };
+        let refusal = encode(&Err::<(), Fault>(fault));
+        Err(refusal.map_or(Reply::Unknown, Reply::Answer))
+    }
 }
 
 /// What answers a call, see [`dispatch`].

@@ -15,6 +15,7 @@
 mod caller;
 mod config;
 mod grant;
+mod holder;
 mod key;
 mod local;
 mod refusal;
@@ -35,6 +36,7 @@ pub use self::config::{
     PREFIX_BYTES_MAX, PUBLIC_ENTRIES_COUNT_MAX,
 };
 pub use self::grant::{Permission, Scope};
+pub use self::holder::{Holder, KeyBudget};
 pub use self::key::{KEY_BYTES_MAX, KEY_BYTES_MIN};
 pub use self::right::Right;
 
@@ -75,12 +77,14 @@ impl Access {
     /// exist and refuse every request, saying how to set keys.
     ///
     /// ```json
-    /// {"keys":   [{"name":"ops", "key":"at least 16 bytes", "scopes":["read","write","refund","admin"], "prefix":"/blog/"}],
+    /// {"keys":   [{"name":"ops", "key":"at least 16 bytes", "scopes":["read","write","limits","refund","admin"], "prefixes":["/blog/"],
+    ///              "rate_per_minute":600, "expires_at":1830000000000}],
     ///  "public": [{"prefix":"/blog/", "origins":["https://example.com"], "scopes":["read","write"], "delta_max":1, "allow":["decrement"]}]}
     /// ```
     ///
-    /// `name` is a note for people; without `prefix` an entry is about all ids, and a prefix begins ids as it is written: it
-    /// adds no slash. An entry is about limits only if its prefix begins with `limits/`. The same key may stand
+    /// `name` is a note for people; without `prefixes`, or one `prefix`, an entry is about all ids, and a prefix begins ids as it is
+    /// written: it adds no slash. An entry is about limits only if a prefix begins with `limits/`, or it has none and the scope
+    /// `limits`. `rate_per_minute` is its budget, `expires_at` its end in unix milliseconds. The same key may stand
     /// in several entries and then has the grants of all. Without a key `write` is an increment, or a check of a limit, of at most `delta_max` (1) and of
     /// now; what `allow` names goes beyond that, see [`Permission`]. `"origins":["*"]` is everyone, with or
     /// without an `Origin`. Pages that send a key need a public entry for their origin too, so that the
@@ -104,7 +108,12 @@ impl Access {
         matches!(self.0, Mode::Open)
     }
 
-    /// Who is asking, from the request's `Authorization` and `Origin` headers.
+    /// Whether any key of the configuration has a budget, so that whoever sends one must be told apart first.
+    pub fn has_budgets(&self) -> bool {
+        matches!(&self.0, Mode::Configured(config) if config.has_budgets)
+    }
+
+    /// Who is asking, from the request's `Authorization` and `Origin` headers, at this time in unix milliseconds.
     ///
     /// A key is sent as `Authorization: Bearer <key>`; its holder has the grants of that key and no
     /// public ones. Without `Authorization` the caller has the grants of the public entries that name
@@ -120,6 +129,7 @@ impl Access {
         &self,
         authorization: Option<&str>,
         origin: Option<&str>,
+        now_ms: i64,
     ) -> Result<Caller, Problem> {
         let config = match &self.0 {
             Mode::Open if origin.is_none_or(is_loopback_origin) => {
@@ -141,12 +151,15 @@ impl Access {
                 "send the key as `Authorization: Bearer <key>`",
             ));
         };
-        let known = presented.and_then(|key| config.grants_of(&key));
-        let Some((grants, place)) = known else {
-            return Err(unauthorized("this key is not known here"));
+        let known = presented.and_then(|key| config.held_by(&key, now_ms));
+        let Some(held) = known else {
+            return Err(unauthorized("this key is not known here, or has ended"));
         };
-        let owner = Owner::of_key(place);
-        Ok(Caller::new(Who::KeyHolder { grants, owner }))
+        Ok(Caller::new(Who::KeyHolder {
+            grants: held.grants,
+            owner: Owner::of_key(held.place),
+            holder: Arc::new(held.holder),
+        }))
     }
 
     /// Nothing, if a request may be looked at by where it comes from: an open deployment is for this machine alone. `host` is the

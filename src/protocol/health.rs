@@ -1,13 +1,12 @@
 //! Which partitions of the directory an edge has looked at, and what it found there.
 //!
-//! Invariant: however often it is asked, it looks at each partition at most once in [`DIRECTORY_PARTITIONS`] × [`LOOK_EVERY_MS`], and
-//! every [`DIRECTORY_PARTITIONS`] looks at all of them.
+//! Invariant: however often it is asked, it looks at each partition at most once in their number × [`LOOK_EVERY_MS`], and in as many
+//! looks at all of them.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::names::DIRECTORY_PARTITIONS;
 use super::problem::{Code, Problem};
 
 /// How much time passes between looks at one partition each, milliseconds: 16 calls a second of an isolate at most.
@@ -39,6 +38,7 @@ impl From<Ailment> for Problem {
 /// What is known of all partitions.
 #[derive(Clone, Debug)]
 pub struct Health {
+    partitions: u32,
     next: u32,
     /// When it looks again.
     due_ms: i64,
@@ -47,10 +47,12 @@ pub struct Health {
 }
 
 impl Health {
-    /// Nothing known; the first look is at that partition. Isolates are short-lived: each begins elsewhere.
-    pub fn new(first: u64) -> Self {
+    /// Nothing known of so many partitions; the first look is at that partition. Isolates are short-lived: each begins elsewhere.
+    pub fn new(partitions: u32, first: u64) -> Self {
+        let partitions = partitions.max(1);
         Self {
-            next: u32::try_from(first % u64::from(DIRECTORY_PARTITIONS)).unwrap_or(0),
+            partitions,
+            next: u32::try_from(first % u64::from(partitions)).unwrap_or(0),
             due_ms: i64::MIN,
             looked_ms: i64::MIN,
             ailments: BTreeMap::new(),
@@ -63,10 +65,10 @@ impl Health {
         if (self.looked_ms..self.due_ms).contains(&now_ms) {
             return Vec::new();
         }
-        let count = if has_all { DIRECTORY_PARTITIONS } else { 1 };
-        let partitions = (self.next..self.next + count).map(|place| place % DIRECTORY_PARTITIONS);
+        let count = if has_all { self.partitions } else { 1 };
+        let partitions = (self.next..self.next + count).map(|place| place % self.partitions);
         let partitions = partitions.collect();
-        self.next = (self.next + count) % DIRECTORY_PARTITIONS;
+        self.next = (self.next + count) % self.partitions;
         self.looked_ms = now_ms;
         self.due_ms = now_ms.saturating_add(LOOK_EVERY_MS * i64::from(count));
         partitions

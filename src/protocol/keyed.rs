@@ -19,7 +19,7 @@ use crate::core::counter::ledger::{Keyed, KeyedOutcome, WriteKey};
 pub const MOVES_MAX: usize = 3;
 
 /// What became of a keyed write, and at which lead.
-pub type Landed = (Datacenter, Result<KeyedOutcome, Fault>);
+pub type FlushOutcomes = (Datacenter, Result<KeyedOutcome, Fault>);
 
 /// Carries messages about keyed writes of one counter. Each may be repeated without harm.
 pub trait Carrier {
@@ -83,7 +83,7 @@ pub async fn count_claimed(
     carrier: &impl Carrier,
     here: &Datacenter,
     writes: &[Keyed],
-) -> Vec<Landed> {
+) -> Vec<FlushOutcomes> {
     let mut landed = Vec::with_capacity(writes.len());
     for some in writes.chunks(KEYED_AT_ONCE_MAX) {
         let mut way = Way::new(carrier, here, some);
@@ -99,8 +99,8 @@ pub async fn count_unclaimed(
     carrier: &impl Carrier,
     lead: &Datacenter,
     writes: &[Keyed],
-) -> Vec<Landed> {
-    let mut landed: Vec<Landed> = Vec::with_capacity(writes.len());
+) -> Vec<FlushOutcomes> {
+    let mut landed: Vec<FlushOutcomes> = Vec::with_capacity(writes.len());
     for some in writes.chunks(KEYED_AT_ONCE_MAX) {
         let mut way = Way::new(carrier, lead, some);
         let places = std::mem::take(&mut way.left);
@@ -117,7 +117,7 @@ struct Way<'a, C> {
     carrier: &'a C,
     here: &'a Datacenter,
     writes: &'a [Keyed],
-    landed: Vec<Landed>,
+    landed: Vec<FlushOutcomes>,
     /// The places of those that a lead must still be found for.
     left: Vec<usize>,
     /// Who has struck out what is left.
@@ -217,7 +217,7 @@ fn sort_out(
     claimed: &Claimed,
     here: &Datacenter,
     places: &[usize],
-    landed: &mut [Landed],
+    landed: &mut [FlushOutcomes],
 ) -> BTreeMap<Holder, Vec<usize>> {
     let mut by_holder: BTreeMap<Holder, Vec<usize>> = BTreeMap::new();
     for (owner, place) in claimed.owners.iter().zip(places) {
@@ -237,7 +237,7 @@ fn sort_out(
 }
 
 fn put_all(
-    landed: &mut [Landed],
+    landed: &mut [FlushOutcomes],
     places: &[usize],
     lead: &Datacenter,
     outcome: &Result<KeyedOutcome, Fault>,
@@ -251,7 +251,7 @@ fn put_all(
 
 /// Notes what a lead answered. Returns the places of what it has struck out.
 fn put_counted(
-    landed: &mut [Landed],
+    landed: &mut [FlushOutcomes],
     places: &[usize],
     lead: &Datacenter,
     counted: Result<Counted, Fault>,

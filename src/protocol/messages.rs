@@ -1,7 +1,8 @@
 //! Messages between Workers and objects: a call is a type, its answer another, its path a constant; it knows who receives it.
 //!
-//! Encoded with postcard (its wire format is stable and specified). Both ends are the same build,
-//! except during a deploy: fields are only ever added by a new path.
+//! Encoded with postcard (its wire format is stable and specified). While a deployment changes over, one end is of the build before. A field
+//! may be added at the end of a message or of its answer: who does not know it leaves it unread, and whose message lacks it is read as if it
+//! were zero, `None`, `false` or empty ([`Call::LACKS`]). Any other change is a message of a new name.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -22,16 +23,29 @@ use crate::core::sketch::Uniques;
 
 /// The protocol that this build speaks: which messages there are, and what their bytes hold. It rises with a release that changes one.
 ///
-/// A message of protocol 1 has the path that its type names; one of protocol N has `/N` before it. A receiver answers [`Fault::Later`] to
-/// what is newer than its own, and the sender knows that nothing was done. A build understands its own protocol and the one before, and
-/// answers in the one in which it was asked.
-pub const PROTOCOL: u8 = 1;
+/// A message of protocol N has `/N` before the path that its type names; one of protocol 1 has nothing there. A receiver answers
+/// [`Fault::Later`] to what is newer than its own, and the sender knows that nothing was done: it says it again in the protocol before. A
+/// build understands its own protocol and the one before, and answers in the one in which it was asked. The calls of a [`Batch`], and
+/// what a [`CallLead`] carries, are of the protocol of the message that they travel in.
+pub const PROTOCOL: u8 = 2;
 
-/// The protocol of a message, by its path.
-pub fn protocol_of(path: &str) -> u8 {
-    let mut parts = path.strip_prefix('/').unwrap_or(path).splitn(2, '/');
-    let number = parts.next().and_then(|number| number.parse().ok());
-    number.filter(|_| parts.next().is_some()).unwrap_or(1)
+/// The oldest protocol that this build understands, and speaks to who understands no newer one.
+pub const PROTOCOL_BEFORE: u8 = PROTOCOL - 1;
+
+/// The path of a message in a protocol.
+pub fn path_in(protocol: u8, path: &str) -> String {
+    match protocol {
+        0 | 1 => path.to_owned(),
+        protocol => format!("/{protocol}{path}"),
+    }
+}
+
+/// The protocol of a message, and the path that its type names, by the path that it has.
+pub fn protocol_of(path: &str) -> (u8, &str) {
+    let rest = path.strip_prefix('/').unwrap_or(path);
+    let numbered = rest.find('/').and_then(|end| rest.split_at_checked(end));
+    let numbered = numbered.and_then(|(number, rest)| Some((number.parse().ok()?, rest)));
+    numbered.unwrap_or((1, path))
 }
 
 /// A message that has an answer.
@@ -40,16 +54,20 @@ pub trait Call: Serialize + DeserializeOwned {
     const PATH: &'static str;
     /// What comes back when it went well.
     type Answer: Serialize + DeserializeOwned;
+    /// How many bytes the form of the protocol before lacks at the end of the message, and at the end of its answer. They are read as zero,
+    /// so what was added there must mean by zero what those that do not know of it mean.
+    const LACKS: (usize, usize) = (0, 0);
 
     /// Who receives it.
     fn to(&self) -> Address<'_>;
 }
 
 macro_rules! calls {
-    ($($name:ty => $answer:ty, $path:literal, |$message:pat_param| $to:expr;)*) => {
+    ($($name:ty => $answer:ty, $path:literal, |$message:pat_param| $to:expr $(, lacks $lacks:expr)?;)*) => {
         $(impl Call for $name {
             const PATH: &'static str = $path;
             type Answer = $answer;
+            $(const LACKS: (usize, usize) = $lacks;)?
 
             fn to(&self) -> Address<'_> {
                 let $message = self;
@@ -59,11 +77,14 @@ macro_rules! calls {
     };
 }
 
+mod alert;
+mod api_key;
 pub mod batch;
 mod board;
 mod converge;
 mod explain;
 mod export;
+mod fleet;
 mod keyed;
 mod lead_moves;
 mod limit;
@@ -72,10 +93,20 @@ mod operate;
 mod queue;
 mod read;
 mod redis;
+mod repair;
+mod root_moves;
 mod secrets;
 mod share;
+mod snapshot;
 mod totals;
 
+pub use alert::{
+    AlertIsPut, AlertSeen, AllAlerts, AllDeliveries, DeleteAlert, DeliveriesListed, DeliveriesOf,
+    GetAlert, ListAlerts, ListDeliveries, PutAlert, SilenceAlert, TestAlert,
+};
+pub use api_key::{
+    DoAct, FindApiKey, ListActs, ListKeys, MakeKey, NoteAct, ReplaceKey, RevokeKey, UseKey,
+};
 pub use batch::{Batch, BatchedCall, Receiver};
 pub use board::{
     AskBoard, BoardAnswer, BoardConfigured, BoardPlace, BoardQuestion, BoardSeen, BoardWritten,
@@ -89,6 +120,7 @@ pub use explain::{Explain, Explained, InboxAsked, LeadAsked, ShardAsked, SumExpl
 pub use export::{
     ExportPage, Exported, ExportedCounter, Install, Installed, ReadContents, ReadOut,
 };
+pub use fleet::{AskFleet, CountsTaken, FleetOf, TellCounts, TellSizes};
 pub use keyed::{Claim, Claimed, Count, Counted, FindClaims, Holder, Owner, Recall};
 pub use lead_moves::{CallLead, GiveLead, Given, LeadTaken, LocateLead, Located, Stay};
 pub use limit::{
@@ -106,8 +138,20 @@ pub use queue::{
 };
 pub use read::{CheckStorage, GlobalSum, List, Measure, Read, ReadEach, Wanted};
 pub use redis::{FindKey, KeyFound, RunCommands, RunSorted};
+pub use repair::{
+    CellPart, CellRepaired, ListDatacenters, ListNames, RememberedCell, RepairCell, RepairRoot,
+    RootPart, RootRepaired, TotalsFrom,
+};
+pub use root_moves::{
+    CallRoot, Column, GiveRoot, GivenRoot, InPartition, RootCursor, RootRow, RootTaken, SizesOf,
+    SweptOf, Within,
+};
 pub use secrets::{GetSecrets, RotateKey, Secrets};
 pub use share::{DeleteShare, GetShare, ListShares, PutShare};
+pub use snapshot::{
+    AllRuns, AskRuns, BeginRun, KeptAll, KeptListed, KeptOn, KeptPage, KeptRow, KeptRows, KeptThen,
+    ListRuns, PartitionRuns, RunUnderWay,
+};
 pub use totals::{
     AmountOf, AskTop, By, KnownTotal, KnownUniques, ListAll, ListRows, Listed, Order, PartitionTop,
     Row, Since, SumMany, Sums, Top, TopOf, TopRow,
@@ -123,7 +167,7 @@ calls! {
     Close => (), "/close", |it| Address::Cell(&it.to);
     Ask => Option<CellAnswer>, "/ask", |it| Address::Cell(&it.to);
     Sum => DatacenterSum, "/sum", |it| Address::Cell(&it.to);
-    Register => Grant, "/register", |it| Address::Root(&it.counter);
+    Register => Grant, "/register", |it| Address::Root(&it.counter), lacks (2, 0);
     LookUp => Option<Root>, "/look-up", |it| Address::Root(&it.counter);
 }
 
@@ -150,6 +194,9 @@ pub enum Fault {
     Unreadable(String),
     /// The message is of a newer protocol than the receiver's, which is this. Nothing was done.
     Later(u8),
+    /// The number of partitions of the directory was changed: the root is elsewhere or may be, or all partitions must be asked by
+    /// [`InPartition`]. Nothing was done.
+    Repartitioned,
 }
 
 impl std::error::Error for Fault {}
@@ -166,6 +213,7 @@ impl std::fmt::Display for Fault {
             Self::Moved(place) => write!(formatter, "the lead lives in {place:?}"),
             Self::Unsettled => formatter.write_str("the lead may live elsewhere"),
             Self::Later(protocol) => write!(formatter, "the receiver speaks protocol {protocol}"),
+            Self::Repartitioned => formatter.write_str("the number of partitions was changed"),
             Self::Unreadable(why) => write!(formatter, "stored data cannot be read: {why}"),
         }
     }
@@ -193,6 +241,7 @@ impl From<Fault> for Problem {
             | Fault::Elsewhere(_)
             | Fault::Moved(_)
             | Fault::Later(_)
+            | Fault::Repartitioned
             | Fault::Unsettled => Problem::new(
                 Code::Unavailable,
                 "the counter is busy; nothing was counted, try again",
@@ -401,6 +450,35 @@ pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, Fault> {
 /// # Errors
 /// `Broken` for bytes that are no such message.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Fault> {
-    postcard::from_bytes(bytes)
-        .map_err(|error| Fault::Broken(format!("a message cannot be decoded: {error}")))
+    postcard::from_bytes(bytes).map_err(|error| undecodable(&error))
+}
+
+/// Decodes a message as its receiver does, or what it is answered with where `lacks` is of the answer: what the protocol before lacks at
+/// the end is zero.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_padded<T: DeserializeOwned>(bytes: &[u8], lacks: usize) -> Result<T, Fault> {
+    match postcard::from_bytes(bytes) {
+        Err(postcard::Error::DeserializeUnexpectedEnd) if lacks > 0 => {
+            let mut whole = bytes.to_vec();
+            whole.resize(bytes.len() + lacks, 0);
+            decode(&whole)
+        }
+        decoded => decoded.map_err(|error| undecodable(&error)),
+    }
+}
+
+fn undecodable(error: &postcard::Error) -> Fault {
+    Fault::Broken(format!("a message cannot be decoded: {error}"))
+}
+
+/// The protocol that a receiver speaks which has answered that it is asked in a newer one.
+pub fn later(answer: &[u8]) -> Option<u8> {
+    // Longer ones are answers.
+    let is_short = answer.len() <= 4;
+    match decode::<Result<(), Fault>>(answer) {
+        Ok(Err(Fault::Later(protocol))) if is_short => Some(protocol),
+        _ => None,
+    }
 }

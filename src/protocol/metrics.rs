@@ -4,6 +4,8 @@
 //! one of [`Code::ALL`] or [`RouteName::ALL`], so no id, key or other text of a client becomes a label;
 //! memory is one array of fixed length.
 //!
+//! Each series has a number that is made of its name ([`series_id`]): isolates report by it, and builds that count other things agree on it.
+//!
 //! Life of a number: a shell calls [`Metrics::add`], [`Metrics::refuse`] or [`Metrics::observe`] in the
 //! isolate where something happens. `GET /metrics` takes the registry of the edge isolate that answers,
 //! asks the aggregator for its [`Snapshot`], and renders both: families of the edge from the one, families
@@ -11,13 +13,25 @@
 //!
 //! Source: prometheus.io/docs/instrumenting/exposition_formats, "Text-based format", version 0.0.4.
 
+use std::collections::HashMap;
+
 use serde::{Deserialize, Serialize};
 
+use super::fleet::{Fleet, Role};
 use super::problem::Code;
 use super::routes::RouteName;
 
 /// The media type of the text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Families whose labels are codes, and routes.
+const REFUSED_NAME: &str = "tally_refused_total";
+const REJECTED_NAME: &str = "tally_rejected_lines_total";
+const LATENCY_NAME: &str = "tally_request_duration_seconds";
+
+/// What all names begin with, and those of the deployment.
+const PREFIX: &str = "tally_";
+const FLEET_PREFIX: &str = "tally_fleet_";
 
 /// Upper bounds of the latency buckets, in milliseconds, and as the text writes them, in seconds.
 const BUCKETS: [(u64, &str); 12] = [
@@ -167,6 +181,11 @@ families! {
         PushBytesWatched "{reason=\"watched\"}",
         PushBytesCheckpoint "{reason=\"checkpoint\"}"
     ];
+    Objects Counter "tally_lookups_total"
+        "Lookups of what roots remember of counters of several datacenters, by where that was found." [
+        LookupMemory "{from=\"memory\"}",
+        LookupStorage "{from=\"storage\"}"
+    ];
     Objects Counter "tally_shard_splits_total"
         "Times that a lead doubled the shards of its datacenter." [ShardSplit ""];
     Objects Counter "tally_shard_seals_total"
@@ -205,11 +224,72 @@ const fn place_of_route(route: RouteName) -> usize {
     LATENCY + route as usize * PER_ROUTE
 }
 
-/// The numbers of one isolate. 8 bytes a series: about 2.5 KB.
+/// Where a series of the array comes from.
+enum Place {
+    Metric(&'static Family, &'static str),
+    Code(&'static str, Code),
+    /// A route, and which of its numbers: a bucket, what exceeds all bounds, or the sum.
+    Latency(RouteName, usize),
+}
+
+fn place(at: usize) -> Option<Place> {
+    if let Some(metric) = Metric::ALL.get(at) {
+        let mut series = FAMILIES
+            .iter()
+            .flat_map(|family| family.series.iter().map(move |series| (family, series)));
+        let (family, (_, suffix)) = series.find(|(_, (known, _))| known == metric)?;
+        return Some(Place::Metric(family, suffix));
+    }
+    if at < LATENCY {
+        let (name, code) = match at.checked_sub(REJECTED) {
+            Some(code) => (REJECTED_NAME, code),
+            None => (REFUSED_NAME, at - REFUSED),
+        };
+        return Some(Place::Code(name, *Code::ALL.get(code)?));
+    }
+    let route = RouteName::ALL.get((at - LATENCY) / PER_ROUTE)?;
+    Some(Place::Latency(*route, (at - LATENCY) % PER_ROUTE))
+}
+
+/// The number of a series, made of its name (FNV-1a): it stays the same in builds that count other things besides. A test sees to it
+/// that no two are alike.
+fn series_id(at: usize) -> u32 {
+    let parts = match place(at) {
+        Some(Place::Metric(family, suffix)) => [family.name, suffix, ""],
+        Some(Place::Code(name, code)) => [name, code.as_str(), ""],
+        Some(Place::Latency(route, part)) => {
+            let bound = BUCKETS.get(part).map(|(_, bound)| *bound);
+            let rest = if part == BUCKETS.len() { "+Inf" } else { "sum" };
+            [LATENCY_NAME, route.as_str(), bound.unwrap_or(rest)]
+        }
+        None => [""; 3],
+    };
+    let bytes = parts.iter().flat_map(|part| part.bytes().chain([0]));
+    bytes.fold(0x811c_9dc5, |hash: u32, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    })
+}
+
+/// The numbers of all series, in the order of the array.
+pub fn series_ids() -> impl Iterator<Item = u32> {
+    (0..SERIES).map(series_id)
+}
+
+/// Which isolates count a series.
+fn role_of(at: usize) -> Role {
+    match place(at) {
+        Some(Place::Metric(family, _)) if family.part == Part::Objects => Role::Objects,
+        _ => Role::Edge,
+    }
+}
+
+/// The numbers of one isolate. 8 bytes a series: about 11 KB.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     begun_seconds: i64,
     counts: [u64; SERIES],
+    /// How often anything was counted.
+    changes: u64,
 }
 
 /// The counters of another isolate, on their way. Latencies and refusals are not in it: only the edge
@@ -239,17 +319,25 @@ impl Metrics {
         Self {
             begun_seconds,
             counts: [0; SERIES],
+            changes: 0,
         }
     }
 
     fn add_at(&mut self, place: usize, amount: u64) {
         if let Some(count) = self.counts.get_mut(place) {
             *count = count.saturating_add(amount);
+            self.changes = self.changes.wrapping_add(1);
         }
     }
 
-    fn at(&self, place: usize) -> u64 {
-        self.counts.get(place).copied().unwrap_or(0)
+    /// How often anything was counted: what has not changed since need not be reported.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// All numbers as they are.
+    pub fn counts(&self) -> &[u64] {
+        &self.counts
     }
 
     /// Adds to a counter.
@@ -300,6 +388,11 @@ impl Metrics {
     /// one, or with one of a build that counts other things, those are left out and
     /// `tally_aggregator_up` is 0. Routes that nobody asked for are left out too. Up to 25 KB.
     pub fn render(&self, aggregator: Option<&Snapshot>) -> String {
+        self.render_with(aggregator, None)
+    }
+
+    /// As [`Metrics::render`], and after that the families of the deployment, under `tally_fleet_`. Up to 50 KB.
+    pub fn render_with(&self, aggregator: Option<&Snapshot>, fleet: Option<&Fleet>) -> String {
         let aggregator = aggregator.filter(|snapshot| snapshot.layout == layout());
         let mut text = Text::default();
         text.family(
@@ -317,68 +410,134 @@ impl Metrics {
             let at = begun(snapshot.begun_seconds);
             text.line(&[name, "{worker=\"aggregator\"}"], at);
         }
-        for family in FAMILIES {
-            let counts = match family.part {
-                Part::Edge => Some(self.counts.as_slice()),
-                Part::Objects => aggregator.map(|snapshot| snapshot.counts.as_slice()),
-            };
-            let Some(counts) = counts else { continue };
-            let kind = match family.kind {
-                Kind::Counter => "counter",
-                Kind::Summary => "summary",
-            };
-            text.family(family.name, family.help, kind);
-            for (metric, suffix) in family.series {
-                let count = counts.get(place_of_metric(*metric)).copied();
-                text.line(&[family.name, suffix], count.unwrap_or(0));
+        let own = |at: usize| self.counts.get(at).copied().unwrap_or(0);
+        let of_objects = |at: usize| {
+            let counts = aggregator.map(|snapshot| snapshot.counts.as_slice());
+            counts.and_then(|counts| counts.get(at)).copied()
+        };
+        let at = |at: usize| match role_of(at) {
+            Role::Objects => of_objects(at).unwrap_or(0),
+            Role::Edge => own(at),
+        };
+        render_all(&mut text, PREFIX, &at, |part| {
+            part == Part::Edge || aggregator.is_some()
+        });
+        if let Some(fleet) = fleet {
+            let sums = fleet.sums();
+            let at = |at: usize| sums.get(&series_id(at)).copied().unwrap_or(0);
+            if fleet.is_whole() {
+                render_all(&mut text, FLEET_PREFIX, &at, |_| true);
             }
+            fleet.render(&mut text);
         }
-        let refused = "Requests that were refused, by the code of the problem.";
-        self.render_codes(&mut text, "tally_refused_total", refused, REFUSED);
-        let rejected = "Lines of bulk bodies that were rejected, by the code of the problem.";
-        self.render_codes(&mut text, "tally_rejected_lines_total", rejected, REJECTED);
-        self.render_latency(&mut text);
         text.0
-    }
-
-    fn render_codes(&self, text: &mut Text, name: &str, help: &str, first: usize) {
-        text.family(name, help, "counter");
-        for code in Code::ALL {
-            let label = ["{code=\"", code.as_str(), "\"}"].concat();
-            text.line(&[name, &label], self.at(first + place_of_code(*code)));
-        }
-    }
-
-    fn render_latency(&self, text: &mut Text) {
-        let name = "tally_request_duration_seconds";
-        let help = "From a request's arrival to its answer, by route; in steps of a millisecond.";
-        text.family(name, help, "histogram");
-        for route in RouteName::ALL {
-            let first = place_of_route(*route);
-            let label = ["{route=\"", route.as_str(), "\""].concat();
-            let counts = self.counts.get(first..first + PER_ROUTE - 1);
-            if counts.is_none_or(|counts| counts.iter().all(|count| *count == 0)) {
-                continue;
-            }
-            let bounds = BUCKETS.iter().map(|(_, bound)| *bound).chain(["+Inf"]);
-            let mut total = 0u64;
-            for (bound, place) in bounds.zip(first..) {
-                total = total.saturating_add(self.at(place));
-                text.line(&[name, "_bucket", &label, ",le=\"", bound, "\"}"], total);
-            }
-            let sum_ms = self.at(first + BUCKETS.len() + 1);
-            let seconds = format!("{}.{:03}", sum_ms / 1_000, sum_ms % 1_000);
-            text.line_of(&[name, "_sum", &label, "}"], &seconds);
-            text.line(&[name, "_count", &label, "}"], total);
-        }
     }
 }
 
+/// What changed since these numbers were told, of those that isolates of this role count: the number of each series, and by how much.
+pub fn changed(counts: &[u64], told: &[u64], role: Role) -> Vec<(u32, u64)> {
+    let told = told.iter().copied().chain(std::iter::repeat(0));
+    let changed = counts.iter().zip(told).enumerate();
+    let changed = changed.filter(|(at, (now, told))| *now > told && role_of(*at) == role);
+    changed
+        .map(|(at, (now, told))| (series_id(at), now - told))
+        .collect()
+}
+
+/// The names of series, as the text has them, with what is said of each; buckets of latencies are left out.
+pub fn named(rose: &[(u32, u64)]) -> Vec<(String, u64)> {
+    let rose: HashMap<u32, u64> = rose.iter().copied().collect();
+    let named = (0..SERIES).filter_map(|at| {
+        let amount = *rose.get(&series_id(at))?;
+        let name = match place(at)? {
+            Place::Metric(family, suffix) => [family.name, suffix].concat(),
+            Place::Code(name, code) => [name, "{code=\"", code.as_str(), "\"}"].concat(),
+            Place::Latency(..) => return None,
+        };
+        Some((name, amount))
+    });
+    named.collect()
+}
+
+/// Every family of some parts, by what is counted at each place of the array.
+fn render_all(
+    text: &mut Text,
+    prefix: &str,
+    at: &impl Fn(usize) -> u64,
+    has: impl Fn(Part) -> bool,
+) {
+    for family in FAMILIES {
+        if !has(family.part) {
+            continue;
+        }
+        let kind = match family.kind {
+            Kind::Counter => "counter",
+            Kind::Summary => "summary",
+        };
+        let name = renamed(family.name, prefix);
+        text.family(&name, family.help, kind);
+        for (metric, suffix) in family.series {
+            text.line(&[&name, suffix], at(place_of_metric(*metric)));
+        }
+    }
+    let refused = "Requests that were refused, by the code of the problem.";
+    render_codes(text, &renamed(REFUSED_NAME, prefix), refused, REFUSED, at);
+    let rejected = "Lines of bulk bodies that were rejected, by the code of the problem.";
+    render_codes(
+        text,
+        &renamed(REJECTED_NAME, prefix),
+        rejected,
+        REJECTED,
+        at,
+    );
+    render_latency(text, &renamed(LATENCY_NAME, prefix), at);
+}
+
+fn renamed(name: &str, prefix: &str) -> String {
+    [prefix, name.strip_prefix(PREFIX).unwrap_or(name)].concat()
+}
+
+fn render_codes(text: &mut Text, name: &str, help: &str, first: usize, at: &impl Fn(usize) -> u64) {
+    text.family(name, help, "counter");
+    for code in Code::ALL {
+        let label = ["{code=\"", code.as_str(), "\"}"].concat();
+        text.line(&[name, &label], at(first + place_of_code(*code)));
+    }
+}
+
+fn render_latency(text: &mut Text, name: &str, at: &impl Fn(usize) -> u64) {
+    let help = "From a request's arrival to its answer, by route; in steps of a millisecond.";
+    text.family(name, help, "histogram");
+    for route in RouteName::ALL {
+        let first = place_of_route(*route);
+        let label = ["{route=\"", route.as_str(), "\""].concat();
+        if (first..first + PER_ROUTE - 1).all(|place| at(place) == 0) {
+            continue;
+        }
+        let bounds = BUCKETS.iter().map(|(_, bound)| *bound).chain(["+Inf"]);
+        let mut total = 0u64;
+        for (bound, place) in bounds.zip(first..) {
+            total = total.saturating_add(at(place));
+            text.line(&[name, "_bucket", &label, ",le=\"", bound, "\"}"], total);
+        }
+        let sum_ms = at(first + BUCKETS.len() + 1);
+        text.line_of(&[name, "_sum", &label, "}"], &seconds(sum_ms));
+        text.line(&[name, "_count", &label, "}"], total);
+    }
+}
+
+/// Milliseconds as seconds.
+pub fn seconds(milliseconds: u64) -> String {
+    format!("{}.{:03}", milliseconds / 1_000, milliseconds % 1_000)
+}
+
+/// Text as it grows.
 #[derive(Default)]
-struct Text(String);
+pub struct Text(String);
 
 impl Text {
-    fn family(&mut self, name: &str, help: &str, kind: &str) {
+    /// Begins a family.
+    pub fn family(&mut self, name: &str, help: &str, kind: &str) {
         let parts = [
             "# HELP ",
             name,
@@ -393,11 +552,13 @@ impl Text {
         self.0.extend(parts);
     }
 
-    fn line(&mut self, sample: &[&str], value: u64) {
+    /// A sample that is a whole number; the parts of its name and labels in order.
+    pub fn line(&mut self, sample: &[&str], value: u64) {
         self.line_of(sample, &value.to_string());
     }
 
-    fn line_of(&mut self, sample: &[&str], value: &str) {
+    /// A sample.
+    pub fn line_of(&mut self, sample: &[&str], value: &str) {
         self.0.extend(sample.iter().copied());
         self.0.extend([" ", value, "\n"]);
     }

@@ -8,6 +8,7 @@ use crate::core::cluster::region::location_hint;
 use crate::core::cluster::tablets::Place;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::queue::InboxId;
+use crate::protocol::alerts::AlertName;
 use crate::protocol::limits::PolicyName;
 
 /// Binding of the cells' namespace, class `Cell`.
@@ -74,9 +75,12 @@ pub const IDEMPOTENCY: &str = "TALLY_IDEMPOTENCY";
 /// Its value where clients always come back to the same datacenter: no key is claimed at the root.
 pub const IDEMPOTENCY_DATACENTER: &str = "datacenter";
 
-/// Partitions of the directory: each an object of about 1,000 requests/s, so 16 take 16,000 first
+/// Partitions of the directory where [`DIRECTORY_COUNT`] says nothing: each an object of about 1,000 requests/s, so 16 take 16,000 first
 /// writes, settings and uncached reads a second.
 pub const DIRECTORY_PARTITIONS: u32 = 16;
+
+/// Variable of both Workers: how many partitions the directory has; [`DIRECTORY_PARTITIONS`] without it.
+pub const DIRECTORY_COUNT: &str = "TALLY_DIRECTORY";
 
 /// Limiters of each datacenter, and of the world, where [`LIMITER_COUNT`] says nothing: each judges about 1,000 messages/s, and
 /// a message holds what a whole isolate asks at once.
@@ -98,8 +102,32 @@ pub const REDIS: &str = "TALLY_REDIS";
 /// Its value where the dialect is answered at the root too, as clients ask that know but an address.
 pub const REDIS_ROOT: &str = "root";
 
+/// Variable of the aggregator: when snapshots are made, and how long they are kept.
+pub const SNAPSHOTS: &str = "TALLY_SNAPSHOTS";
+/// Binding of a bucket of the platform on the aggregator, where the deployment has one: snapshots go there.
+pub const SNAPSHOTS_BUCKET: &str = "TALLY_SNAPSHOTS_BUCKET";
+/// Binding of a folder on plain workerd, to which they go where there is no bucket.
+pub const SNAPSHOTS_FOLDER: &str = "TALLY_SNAPSHOTS_FOLDER";
+
 /// Variable of the aggregator: streams of one hub; more than that go to another.
 pub const LIVE_WATCHERS: &str = "TALLY_LIVE_WATCHERS";
+
+/// Binding of a data set of Analytics Engine on both Workers, where the deployment has one: what isolates count goes there too.
+pub const ANALYTICS: &str = "TALLY_ANALYTICS";
+
+/// Variable of the edge: [`CANARY_ON`] has each datacenter with traffic write a counter of the service's own once a minute, and measure
+/// when all see it.
+pub const CANARY: &str = "TALLY_CANARY";
+/// Its value that does so.
+pub const CANARY_ON: &str = "on";
+
+/// The service's own counter that is written to see how fast datacenters agree.
+pub fn canary() -> Option<CounterId> {
+    CounterId::own("canary").ok()
+}
+
+/// Variable of both Workers: inner addresses that webhooks of alerts may have, a JSON array of networks and names.
+pub const ALERTS_ALLOW: &str = "TALLY_ALERTS_ALLOW";
 
 /// Which cell: a counter, a datacenter, a shard.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -141,6 +169,8 @@ impl CellAddress {
 pub enum Address<'a> {
     /// The partition of the directory that holds a counter's root.
     Root(&'a CounterId),
+    /// The partition of the directory that holds an alert.
+    Alert(&'a AlertName),
     /// A partition of the directory.
     Directory(u32),
     /// A cell.

@@ -55,12 +55,16 @@ codes! {
     InvalidGzip "invalid-gzip" 400 "The body is not valid gzip";
     Unauthorized "unauthorized" 401 "A key is needed";
     Forbidden "forbidden" 403 "The key does not allow this";
+    WebhookNotAllowed "webhook-not-allowed" 400 "The webhook may not have this address";
     NotFound "not-found" 404 "There is no such route";
     CounterNotFound "counter-not-found" 404 "There is no such counter";
     ShareNotFound "share-not-found" 404 "There is no such share";
+    KeyNotFound "key-not-found" 404 "There is no such key";
     PolicyNotFound "policy-not-found" 404 "There is no such policy";
     BoardNotFound "board-not-found" 404 "There is no such board";
+    AlertNotFound "alert-not-found" 404 "There is no such alert";
     MemberNotFound "member-not-found" 404 "There is no such member";
+    SnapshotNotFound "snapshot-not-found" 404 "There is no such snapshot";
     PeriodNotFound "period-not-found" 404 "There is no such period";
     MethodNotAllowed "method-not-allowed" 405 "The route does not know this method";
     CounterExists "counter-exists" 409 "There is such a counter already";
@@ -80,6 +84,8 @@ codes! {
     IdempotencyKeyReused "idempotency-key-reused" 422 "The idempotency key was used for another write";
     QuotaExceeded "quota-exceeded" 429 "Request quota exceeded";
     TooManyShares "too-many-shares" 409 "The deployment has too many shares";
+    TooManyKeys "too-many-keys" 409 "The deployment has too many keys";
+    TooManyAlerts "too-many-alerts" 409 "The deployment has too many alerts";
     TooManyPolicies "too-many-policies" 409 "The deployment has too many policies";
     MeterShared "meter-shared" 409 "The key shares a meter with others, and nothing of that is given back";
     TooManyCounters "too-many-counters" 400 "The call names too many counters";

@@ -15,7 +15,7 @@ use crate::core::counter::history::Step;
 use crate::core::counter::id::Datacenter;
 use crate::core::counter::merge::Range;
 use crate::core::counter::samples::{SAMPLES_SECONDS_MAX, whole};
-use crate::core::counter::spans::{self, BY_DAYS_SECONDS};
+use crate::core::counter::uniques_retention::{self, BY_DAYS_SECONDS};
 
 /// The longest window, in seconds: as far as days reach, 1,826 × 86,400.
 pub const WINDOW_SECONDS_MAX: u64 = 157_766_400;
@@ -433,7 +433,7 @@ impl Window {
     /// The seconds that its unique elements are told of, first and last: full minutes where both ends are of the last 24
     /// hours, full hours of the last week, else full days. `None` where they are not kept.
     pub fn uniques_cover(self) -> Option<(i64, i64)> {
-        let told = spans::told(self.bounds(), self.now);
+        let told = uniques_retention::told(self.bounds(), self.now);
         self.has_uniques().then_some(told)
     }
 

@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use super::messages::{Fault, decode, encode};
 use crate::core::counter::id::Datacenter;
-use crate::core::counter::produce::{MESSAGE_BYTES_MAX, Sent};
 use crate::core::counter::queue::Due;
+use crate::core::counter::queue_outbox::{MESSAGE_BYTES_MAX, QueuedEvents};
 
 /// A message. A stored format, in postcard: the first byte is the version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message {
     /// An event, or several of one counter and second.
-    V0(Sent),
+    V0(QueuedEvents),
 }
 
 impl Message {
@@ -21,12 +21,12 @@ impl Message {
     ///
     /// # Errors
     /// None for what is in it, see [`encode`].
-    pub fn write(sent: Sent) -> Result<Vec<u8>, Fault> {
+    pub fn write(sent: QueuedEvents) -> Result<Vec<u8>, Fault> {
         encode(&Self::V0(sent))
     }
 
     /// What a message says; `None` for bytes that are none.
-    pub fn read(bytes: &[u8]) -> Option<Sent> {
+    pub fn read(bytes: &[u8]) -> Option<QueuedEvents> {
         if bytes.len() > MESSAGE_BYTES_MAX {
             return None;
         }
@@ -48,7 +48,7 @@ pub struct Group {
 }
 
 impl Group {
-    fn takes(&self, sent: &Sent) -> bool {
+    fn takes(&self, sent: &QueuedEvents) -> bool {
         self.datacenter == sent.datacenter
             && self.dues.first().is_some_and(|due| {
                 let of = |due: &Due| (due.write.generation, due.is_clients, due.keys());
@@ -59,7 +59,7 @@ impl Group {
 }
 
 /// Brings messages together, given with their places. Cost: O(messages × groups); a batch has at most 100.
-pub fn group(messages: Vec<(usize, Sent)>) -> Vec<Group> {
+pub fn group(messages: Vec<(usize, QueuedEvents)>) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for (place, sent) in messages {
         let known = groups.iter_mut().find(|group| group.takes(&sent));

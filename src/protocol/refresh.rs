@@ -3,7 +3,7 @@
 //! Invariants: while the directory answers, nothing is used that is older than [`KEY_MS_MAX`]; while it does not, what is
 //! known is used on, and it is asked no more than once in [`PAUSE_MS`]; an answer never replaces a later one.
 
-use super::bounds::KEY_MS_MAX;
+use super::shell_limits::KEY_MS_MAX;
 
 /// How long the directory is not asked again after it was, unless nothing is known.
 pub const PAUSE_MS: i64 = 5_000;

@@ -9,6 +9,9 @@ pub(crate) use table::route_table;
 use std::array;
 
 use super::access::{Permission, Right, Scope};
+use super::alerts::AlertName;
+use super::api_key::KeyId;
+use super::features::all_left_out;
 use super::limits::PolicyName;
 use super::problem::{Code, Problem};
 use super::share::ShareId;
@@ -25,19 +28,19 @@ const WITH_SLASHES: &str = "/hit/{id}";
 
 macro_rules! types {
     (($visit:ident, $caller:ident)
-        $($variant:ident $(($($parameter:ident: $type:ty),+))? $method:literal $template:literal $metric:literal
-            $right:expr => $handler:expr;)*
+        $($(#[$built:meta])* $variant:ident $(($($parameter:ident: $type:ty),+))? $method:literal $template:literal
+            $metric:literal $right:expr => $handler:expr;)*
     ) => {
         /// A call of the public API.
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub enum Route {
-            $(#[doc = concat!("`", $method, " ", $template, "`")] $variant $(($($type),+))?,)*
+            $($(#[$built])* #[doc = concat!("`", $method, " ", $template, "`")] $variant $(($($type),+))?,)*
         }
 
         /// What a request is counted as: one name for each call, whatever its id, and two for the rest.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum RouteName {
-            $(#[doc = concat!("[`Route::", stringify!($variant), "`]")] $variant,)*
+            $(#[doc = concat!("`", $method, " ", $template, "`")] $variant,)*
             /// `OPTIONS`, of any path.
             Options,
             /// What is no call, see [`NoRoute`].
@@ -48,6 +51,15 @@ macro_rules! types {
             /// All names, in the order of the table.
             pub const ALL: &'static [RouteName] =
                 &[$(RouteName::$variant,)* RouteName::Options, RouteName::Other];
+
+            /// The method and the template of the call.
+            pub const fn call(self) -> &'static str {
+                match self {
+                    $(RouteName::$variant => concat!($method, " ", $template),)*
+                    RouteName::Options => "OPTIONS",
+                    RouteName::Other => "",
+                }
+            }
 
             /// The name as metrics write it.
             pub const fn as_str(self) -> &'static str {
@@ -62,20 +74,20 @@ macro_rules! types {
         impl Route {
             /// The name that the call is counted as.
             pub const fn name(&self) -> RouteName {
-                match self { $(Self::$variant { .. } => RouteName::$variant,)* }
+                match self { $($(#[$built])* Self::$variant { .. } => RouteName::$variant,)* }
             }
 
             /// What its caller must have the right to do.
             #[expect(unused_variables, reason = "not every right is about all parameters")]
             pub fn right(&self) -> Right<'_> {
-                match self { $(Self::$variant $(($($parameter),+))? => $right,)* }
+                match self { $($(#[$built])* Self::$variant $(($($parameter),+))? => $right,)* }
             }
         }
 
         /// All calls, and the pages.
         #[expect(unused_variables, reason = "not every call has parameters")]
         pub const ROUTES: &[Row] = &[
-            $(Row {
+            $($(#[$built])* Row {
                 method: $method,
                 template: $template,
                 read: |segments| Ok(Route::$variant $(($(segments.read::<$type>()?),+))?),
@@ -148,6 +160,19 @@ impl Parameter for ShareId {
     }
 }
 
+impl Parameter for KeyId {
+    fn read(segment: &str) -> Result<Self, Problem> {
+        let detail = "the id of a key is 16 hexadecimal digits; GET /keys lists them";
+        Self::parse(segment).ok_or_else(|| Problem::new(Code::KeyNotFound, detail))
+    }
+}
+
+impl Parameter for AlertName {
+    fn read(segment: &str) -> Result<Self, Problem> {
+        decode_segment(segment).and_then(Self::parse)
+    }
+}
+
 impl Parameter for PolicyName {
     fn read(segment: &str) -> Result<Self, Problem> {
         decode_segment(segment).and_then(Self::parse)
@@ -202,7 +227,8 @@ pub fn resolve(method: &str, path: &str) -> Result<Route, NoRoute> {
         }
     }
     let (Some(template), Some(allow)) = (template, allow_of(path)) else {
-        let detail = format!("there is no {path:?}; GET /openapi.json lists every call");
+        let left_out = all_left_out();
+        let detail = format!("there is no {path:?}; GET /openapi.json lists every call{left_out}");
         return Err(Problem::new(Code::NotFound, detail).into());
     };
     let detail = format!("{template} knows {allow}, not {method}");

@@ -6,17 +6,23 @@
 
 use std::fmt;
 
+use super::alerts::webhook::Allowed;
 use super::bodies::ARRIVAL_MS_MAX;
 use super::names::{
-    ACCESS, ACCESS_OPEN, BODY_PIECE_MS, CLIENT_ADDRESS_HEADER, DATACENTERS, DATACENTERS_ONE,
-    DATACENTERS_REGION, HASH_KEY, IDEMPOTENCY, IDEMPOTENCY_DATACENTER, IDEMPOTENCY_SECONDS,
-    LIMITER_COUNT, LIMITER_COUNT_BEFORE, LIVE_WATCHERS, OPEN_OBJECTS_MAX, QUIET_MS, REDIS,
-    REDIS_ROOT, SPLIT_FLUSHES_PER_SECOND, SUBREQUESTS, TABLET_COUNT, UNIQUES_ROUNDING,
+    ACCESS, ACCESS_OPEN, ALERTS_ALLOW, BODY_PIECE_MS, CANARY, CANARY_ON, CLIENT_ADDRESS_HEADER,
+    DATACENTERS, DATACENTERS_ONE, DATACENTERS_REGION, DIRECTORY_COUNT, HASH_KEY, IDEMPOTENCY,
+    IDEMPOTENCY_DATACENTER, IDEMPOTENCY_SECONDS, LIMITER_COUNT, LIMITER_COUNT_BEFORE,
+    LIVE_WATCHERS, OPEN_OBJECTS_MAX, QUIET_MS, REDIS, REDIS_ROOT, SNAPSHOTS,
+    SPLIT_FLUSHES_PER_SECOND, SUBREQUESTS, TABLET_COUNT, UNIQUES_ROUNDING,
 };
 use super::problem::{Code, Problem};
+use super::snapshot::{Plan, SNAPSHOTS_OFF};
 
 /// The most limiters of a datacenter: about 4,096,000 messages a second.
 pub const LIMITERS_MAX: u64 = 4_096;
+
+/// The most partitions of the directory: as many as a ring has.
+pub const DIRECTORY_MAX: u64 = 4_096;
 
 /// The most tablets of a datacenter: as many as a ring has partitions.
 pub const TABLETS_MAX: u64 = 4_096;
@@ -37,10 +43,14 @@ pub enum Takes {
     Key,
     /// The name of a header.
     Header,
+    /// When snapshots are made, as JSON, or that none are.
+    Snapshots,
+    /// A JSON array of networks and names, see [`Allowed`].
+    Addresses,
 }
 
 /// All settings that are text but `TALLY_ROLE`, which is not the operator's, and `TALLY_KEYS`, which [`super::access`] reads.
-pub const SETTINGS: [(&str, Takes); 17] = [
+pub const SETTINGS: [(&str, Takes); 21] = [
     (ACCESS, Takes::Words(&[ACCESS_OPEN, "closed"])),
     (HASH_KEY, Takes::Key),
     (CLIENT_ADDRESS_HEADER, Takes::Header),
@@ -63,11 +73,15 @@ pub const SETTINGS: [(&str, Takes); 17] = [
     (LIMITER_COUNT, Takes::Whole(1, LIMITERS_MAX)),
     (LIMITER_COUNT_BEFORE, Takes::Whole(1, LIMITERS_MAX)),
     (TABLET_COUNT, Takes::Whole(1, TABLETS_MAX)),
+    (DIRECTORY_COUNT, Takes::Whole(1, DIRECTORY_MAX)),
     // The platform accepts so many sockets of one object.
     (LIVE_WATCHERS, Takes::Whole(1, 32_768)),
     (SUBREQUESTS, Takes::Whole(1_000, 10_000_000)),
     (OPEN_OBJECTS_MAX, Takes::Whole(1, 10_000_000)),
+    (CANARY, Takes::Words(&[CANARY_ON, "off"])),
+    (ALERTS_ALLOW, Takes::Addresses),
     (REDIS, Takes::WordsOrHost(&["path", REDIS_ROOT])),
+    (SNAPSHOTS, Takes::Snapshots),
 ];
 
 impl Takes {
@@ -79,9 +93,11 @@ impl Takes {
             Self::Words(words) => words.contains(&text),
             Self::WordsOrHost(words) => words.contains(&text) || is_host(text),
             Self::Key => text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit()),
+            Self::Addresses => Allowed::parse(text).is_ok(),
             Self::Header => text
                 .bytes()
                 .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)),
+            Self::Snapshots => text == SNAPSHOTS_OFF || Plan::parse(text).is_some(),
         }
     }
 }
@@ -98,6 +114,12 @@ impl fmt::Display for Takes {
             }
             Self::Key => formatter.write_str("32 hexadecimal digits"),
             Self::Header => formatter.write_str("the name of a header"),
+            Self::Snapshots => formatter.write_str(
+                r#"`off`, or JSON such as `{"hour":0,"full_every_days":7,"keep_days":400}`: an hour from 0 to 23, 1 to 31 days, 1 to 36,500 days"#,
+            ),
+            Self::Addresses => formatter.write_str(
+                r#"a JSON array of networks, addresses and names, such as ["10.0.0.0/8","*.corp.example"]"#,
+            ),
         }
     }
 }

@@ -24,6 +24,7 @@ beforeAll(async () => {
   await world.well("PUT", "/counters/huge/value", { body: JSON.stringify({ value: LARGEST }) });
   await world.subtract("negative", { delta: "9007199254740993" });
   await world.well("POST", "/shares", { body: '{"prefix":"blog/","name":"for Ann"}' });
+  await world.well("POST", "/keys", { body: '{"name":"for Bob","scopes":["read"],"prefixes":["blog/"]}' });
   await world.well("PUT", "/limits/login", { body: '{"limit":2,"window_seconds":60}' });
 });
 afterAll(() => dashboard?.close());
@@ -39,6 +40,7 @@ const VIEWS = [
   ["#/limits", ".policies", /login/],
   ["#/limits/login", "#form-title", "Change it"],
   ["#/shares", ".policies", /for Ann/],
+  ["#/keys", ".policies", /for Bob/],
   ["#/costs", "#cost-sum", /\$5\.00/],
 ];
 

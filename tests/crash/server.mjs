@@ -9,7 +9,7 @@ import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import workerd from "workerd";
 import { workerVariables } from "../../scripts/serve-settings.mjs";
-import { workerdConfig } from "../../scripts/workerd-config.mjs";
+import { networksOf, workerdConfig } from "../../scripts/workerd-config.mjs";
 import { CF_HEADER, send } from "./client.mjs";
 import { until } from "./wait.mjs";
 
@@ -55,14 +55,17 @@ export class Server {
     this.#config = join(folder, "workerd.capnp");
     this.urls = [];
     mkdirSync(join(folder, "objects"), { recursive: true });
+    mkdirSync(join(folder, "snapshots"), { recursive: true });
     writeFileSync(
       this.#config,
       workerdConfig({
         addresses: Array.from({ length: edges }, () => "127.0.0.1:0"),
         build,
         objects: join(folder, "objects"),
+        snapshots: join(folder, "snapshots"),
         compatibilityDate: readFileSync(join(ROOT, "wrangler.toml"), "utf8").match(/^compatibility_date = "([\d-]+)"/m)[1],
         environment: Object.keys(this.#variables).sort(),
+        networks: networksOf(this.#variables.TALLY_ALERTS_ALLOW),
         cfBlobHeader: CF_HEADER,
       }),
     );

@@ -114,6 +114,14 @@ test("verdicts are those of one isolate, and two isolates are never compared", (
   assert.equal(ratesBetween({ at_ms: 0, verdicts: { ...verdicts, allowed: 99 } }, later), undefined);
 });
 
+test("verdicts of the whole deployment go before those of one isolate, and are not compared with them", () => {
+  const all = verdictsOf(`${METRICS}tally_fleet_limit_checks_total{verdict="allowed"} 70\ntally_fleet_limit_checks_total{verdict="refused"} 20\ntally_fleet_age_seconds 3.5\n`);
+  assert.deepEqual(all, { allowed: 70, refused: 20, error: 0, age_s: 3.5 });
+  const later = { at_ms: 2_000, verdicts: { ...all, allowed: 74, age_s: 0.1 } };
+  assert.deepEqual(ratesBetween({ at_ms: 0, verdicts: all }, later), { allowed: 2, refused: 0, error: 0 });
+  assert.equal(ratesBetween({ at_ms: 0, verdicts: verdictsOf(METRICS) }, later), undefined);
+});
+
 test("looks that cannot be compared are gaps, and only the newest are kept", () => {
   const rates = (allowed, refused) => ({ allowed, refused, error: 0 });
   const looks = [undefined, rates(1, 0), undefined, rates(4, 9)].reduce((kept, look) => withLook(kept, look, 3), []);

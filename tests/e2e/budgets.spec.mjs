@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { connect, watch } from "./live-client.mjs";
 import { openWorld, until } from "./world.mjs";
 
-// As src/core/limit/visitors.rs says.
+// As crates/tally-limit/src/visitors.rs says.
 const COUNTER_WRITES = 60;
 const NEW_COUNTERS = 60;
 const READ_CALLS = 6_000;

@@ -14,13 +14,17 @@ import { PYTHON } from "../../scripts/python-clients.mjs";
 import { unknownScripts } from "../../scripts/ratelimit-scripts.mjs";
 import { ORIGIN, each, openWorld } from "./world.mjs";
 
+// Where the client of another region calls.
+const OTHER = "http://other.example";
 let world;
+let second;
 let redis;
 beforeEach(async () => {
   world = await openWorld({});
   // The clients know `fetch` alone; the world's own time is theirs.
   vi.stubGlobal("fetch", async (url, { method, headers, body } = {}) => {
-    const { status, headers: told, bytes } = await world.host.fetch(url, { method, headers: { ...headers }, body, colo: "FRA" });
+    const [to, target] = url.startsWith(OTHER) ? [second, url.replace(OTHER, ORIGIN)] : [world, url];
+    const { status, headers: told, bytes } = await to.host.fetch(target, { method, headers: { ...headers }, body, colo: "FRA" });
     return new Response(bytes, { status, headers: told });
   });
   vi.spyOn(Date, "now").mockImplementation(() => world.now());
@@ -29,6 +33,8 @@ beforeEach(async () => {
 afterEach(async () => {
   vi.unstubAllGlobals();
   vi.restoreAllMocks();
+  await second?.close();
+  second = undefined;
   await world.close();
 });
 
@@ -123,7 +129,9 @@ test("analytics of @upstash/ratelimit are kept and read", async () => {
 });
 
 test("@upstash/ratelimit joins several regions", async () => {
-  const other = new Redis({ url: `${ORIGIN}/redis`, token: "any", enableTelemetry: false, retry: false });
+  // Each region is a deployment of its own: the client sums what it finds in both, and tells each what the other had first.
+  second = await openWorld({});
+  const other = new Redis({ url: `${OTHER}/redis`, token: "any", enableTelemetry: false, retry: false });
   for (const limiter of [MultiRegionRatelimit.fixedWindow(3, "10 s"), MultiRegionRatelimit.slidingWindow(3, "10 s")]) {
     const limits = new MultiRegionRatelimit({ redis: [redis, other], limiter, prefix: "regions", ephemeralCache: false });
     const verdicts = [];
@@ -133,7 +141,7 @@ test("@upstash/ratelimit joins several regions", async () => {
       verdicts.push(success);
     }
     expect(verdicts).toEqual([true, true, true, false, false]);
-    await redis.flushdb();
+    await Promise.all([redis.flushdb(), other.flushdb()]);
   }
 });
 

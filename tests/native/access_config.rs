@@ -78,7 +78,7 @@ fn what_is_wrong_is_said_with_its_place() {
         ),
         (
             r#"{"keys":[{"key":"0123456789abcdef","scopes":[]},{"key":"S3cr3t-k3y-mat3rial","scopes":["read","delete"]}]}"#,
-            "keys[1].scopes[1] `delete` is not a scope: the scopes here are `read`, `write`, `refund`, `admin`",
+            "keys[1].scopes[1] `delete` is not a scope: the scopes here are `read`, `write`, `limits`, `refund`, `admin`",
         ),
         (
             r#"{"keys":[{"key":"S3cr3t-k3y-mat3rial","scopes":["S3cr3t-k3y-mat3rial"]}]}"#,
@@ -162,7 +162,7 @@ fn origins_are_scheme_host_and_port() {
         "*",
     ] {
         let access = verdict(origin).unwrap_or_else(|detail| panic!("{origin}: {detail}"));
-        let caller = access.identify(None, Some(origin)).expect("public");
+        let caller = access.identify(None, Some(origin), 0).expect("public");
         assert_eq!(caller.may(Scope::Read, "x"), Ok(()), "{origin}");
     }
     for origin in [
@@ -262,7 +262,7 @@ fn debug_output_shows_no_key() {
     let text = format!(r#"{{"keys":[{{"name":"ops","key":"{SECRET}","scopes":["admin"]}}]}}"#);
     let access = Access::from_config(Some(&text), false).expect("a valid configuration");
     let caller = access
-        .identify(Some(&format!("Bearer {SECRET}")), None)
+        .identify(Some(&format!("Bearer {SECRET}")), None, 0)
         .expect("a known key");
     let shown = format!("{access:?} {caller:?}");
     assert!(

@@ -14,7 +14,7 @@ fn access(config: &Value) -> Access {
 /// A caller without a key, where these are the public entries.
 fn visitor(public: Value) -> Caller {
     let access = access(&json!({ "public": public }));
-    access.identify(None, None).expect("a public caller")
+    access.identify(None, None, 0).expect("a public caller")
 }
 
 /// The holder of a key that stands in these entries.
@@ -24,7 +24,7 @@ fn holder(mut entries: Value) -> Caller {
     }
     let access = access(&json!({ "keys": entries }));
     access
-        .identify(Some(&format!("Bearer {KEY}")), None)
+        .identify(Some(&format!("Bearer {KEY}")), None, 0)
         .expect("a known key")
 }
 

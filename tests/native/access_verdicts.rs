@@ -23,11 +23,11 @@ fn configured() -> Access {
 }
 
 fn key(name: &str) -> Result<Caller, Problem> {
-    configured().identify(Some(&format!("Bearer {name}-key-0123456789")), None)
+    configured().identify(Some(&format!("Bearer {name}-key-0123456789")), None, 0)
 }
 
 fn page(origin: Option<&str>) -> Result<Caller, Problem> {
-    configured().identify(None, origin)
+    configured().identify(None, origin, 0)
 }
 
 /// The status of the verdict: 200 stands for allowed.
@@ -139,7 +139,7 @@ fn listing_needs_read_on_the_whole_prefix() {
 
 #[test]
 fn the_authorization_header_is_read_as_rfc_9110_says() {
-    let status = |header: &str| match configured().identify(Some(header), None) {
+    let status = |header: &str| match configured().identify(Some(header), None, 0) {
         Ok(_) => 200,
         Err(problem) => problem.code().status(),
     };
@@ -191,7 +191,7 @@ fn refusals_say_what_is_missing_and_repeat_no_key() {
     );
     for header in ["Bearer wrong-key-0123456789", "wrong-key-0123456789"] {
         let problem = configured()
-            .identify(Some(header), None)
+            .identify(Some(header), None, 0)
             .expect_err("an unknown key");
         assert!(
             !problem.detail().contains("wrong-key"),
@@ -207,7 +207,7 @@ fn without_keys_everyone_is_refused_unless_opened_on_purpose() {
         let closed = Access::from_config(text, false).expect("no configuration is no error yet");
         for header in [None, Some("Bearer ops-key-0123456789")] {
             let problem = closed
-                .identify(header, Some("https://example.com"))
+                .identify(header, Some("https://example.com"), 0)
                 .expect_err("closed");
             assert_eq!(problem.code(), Code::NotConfigured);
             assert!(
@@ -220,7 +220,7 @@ fn without_keys_everyone_is_refused_unless_opened_on_purpose() {
         assert_eq!(closed.cors_origin(Some("https://example.com")), None);
 
         let open = Access::from_config(text, true).expect("open");
-        let caller = open.identify(None, None).expect("everyone");
+        let caller = open.identify(None, None, 0).expect("everyone");
         for scope in Scope::ALL {
             assert_eq!(caller.may(scope, "anything"), Ok(()));
         }
@@ -233,12 +233,12 @@ fn without_keys_everyone_is_refused_unless_opened_on_purpose() {
 fn keys_that_are_set_end_an_open_deployment() {
     let access = Access::from_config(Some(CONFIG), true).expect("a valid configuration");
     let stranger = access
-        .identify(None, None)
+        .identify(None, None, 0)
         .expect("callers without key are public");
     assert!(stranger.may(Scope::Write, "x").is_err());
     let nobody = Access::from_config(Some("{}"), true).expect("empty lists are fine");
     let stranger = nobody
-        .identify(None, None)
+        .identify(None, None, 0)
         .expect("callers without key are public");
     assert!(stranger.may(Scope::Read, "x").is_err());
 }
@@ -286,7 +286,7 @@ fn an_open_instance_is_not_for_pages_of_other_machines() {
         "http://127.9.9.9:80",
         "http://[::1]:8080",
     ] {
-        assert!(open.identify(None, Some(origin)).is_ok(), "{origin}");
+        assert!(open.identify(None, Some(origin), 0).is_ok(), "{origin}");
     }
     for origin in [
         "https://example.com",
@@ -297,10 +297,13 @@ fn an_open_instance_is_not_for_pages_of_other_machines() {
         "file://",
         "",
     ] {
-        let refused = open.identify(None, Some(origin)).expect_err(origin);
+        let refused = open.identify(None, Some(origin), 0).expect_err(origin);
         assert_eq!(refused.code(), Code::Forbidden, "{origin}");
     }
-    assert!(open.identify(None, None).is_ok(), "programs send no origin");
+    assert!(
+        open.identify(None, None, 0).is_ok(),
+        "programs send no origin"
+    );
 }
 
 #[test]
@@ -333,5 +336,5 @@ fn only_who_sends_no_key_is_limited_as_a_visitor() {
     assert!(is_public(page(Some("https://example.com"))));
     assert!(!is_public(key("beacon")));
     let open = Access::from_config(None, true).expect("open");
-    assert!(!is_public(open.identify(None, None)));
+    assert!(!is_public(open.identify(None, None, 0)));
 }

@@ -140,9 +140,9 @@ fn calls_are_taken_all_or_none_and_what_is_not_used_is_given_back() {
 
 #[test]
 fn a_part_never_sends_more_messages_to_tablets_than_it_has_counters_for() {
-    assert_eq!(part_calls_max(0, 8_192), 0);
-    assert_eq!(part_calls_max(64, 8_192), 4 * 64 + 16);
-    assert_eq!(part_calls_max(4_096, 3), 4 * 3 + 3);
+    assert_eq!(part_calls_max(0, 16, 8_192), 0);
+    assert_eq!(part_calls_max(64, 16, 8_192), 4 * 64 + 16);
+    assert_eq!(part_calls_max(4_096, 16, 3), 4 * 3 + 3);
 }
 
 #[test]

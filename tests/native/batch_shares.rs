@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use proptest::prelude::*;
-use tally::protocol::batch::shares::{Full, Shares};
+use tally::protocol::batch::body_memory::{BodyRefusal, Shares};
 
 const MAX: u64 = 48_000;
 
@@ -21,7 +21,7 @@ fn one_sender_gets_two_thirds_and_the_next_still_something() {
     let mut shares = Shares::new(MAX);
     assert_eq!(fill(&mut shares, 1), MAX / 3 * 2);
     // Another connection of the same sender gets nothing, another sender two thirds of the rest.
-    assert_eq!(shares.hold(1, 0, 10), Err(Full::Now));
+    assert_eq!(shares.hold(1, 0, 10), Err(BodyRefusal::Now));
     let second = fill(&mut shares, 2);
     assert!(second > MAX / 5, "{second}");
     assert!(fill(&mut shares, 3) > MAX / 20);
@@ -30,9 +30,9 @@ fn one_sender_gets_two_thirds_and_the_next_still_something() {
 #[test]
 fn a_body_that_never_fits_is_told_so() {
     let mut shares = Shares::new(MAX);
-    assert_eq!(shares.hold(1, 0, MAX / 3 * 2 + 1), Err(Full::Alone));
+    assert_eq!(shares.hold(1, 0, MAX / 3 * 2 + 1), Err(BodyRefusal::Alone));
     assert_eq!(shares.hold(1, 0, MAX / 3 * 2), Ok(()));
-    assert_eq!(shares.hold(2, 0, MAX / 3 * 2), Err(Full::Now));
+    assert_eq!(shares.hold(2, 0, MAX / 3 * 2), Err(BodyRefusal::Now));
     assert_eq!(shares.hold(1, MAX / 3 * 2, 0), Ok(()));
     assert_eq!((shares.bytes(), shares.senders()), (0, 0));
 }

@@ -3,7 +3,7 @@
 use crate::common::following;
 
 use following::{Lead, World, datacenter, elements, nothing};
-use tally::core::cluster::delta::{Basis, Feed, Gathering, Have, Mark, Taken};
+use tally::core::cluster::delta::{Basis, DeltaOutcome, Feed, Gathering, Have, Mark};
 use tally::core::cluster::view::{DatacenterState, View};
 use tally::core::sketch::Uniques;
 use tally::protocol::messages::encode;
@@ -35,10 +35,13 @@ fn whoever_follows_is_sent_what_changed_and_nothing_else() {
     );
     assert!(bytes <= 110, "{bytes}");
     let have = Have::All(lead.feed.mark());
-    assert_eq!(root.take(&datacenter(0), &delta), Taken::Over(have.clone()));
+    assert_eq!(
+        root.take(&datacenter(0), &delta),
+        DeltaOutcome::Over(have.clone())
+    );
     // Once more, late: nothing is taken back.
     let known = root.view().clone();
-    assert_eq!(root.take(&datacenter(0), &delta), Taken::Over(have));
+    assert_eq!(root.take(&datacenter(0), &delta), DeltaOutcome::Over(have));
     assert_eq!(root.view(), &known);
 }
 
@@ -69,7 +72,7 @@ fn a_new_incarnation_costs_digests_and_not_all_registers() {
     restarted.learn(&lead.state(0));
     let first = restarted.since(&Have::Unknown);
     assert_eq!(first.basis, Basis::Unclear);
-    let Taken::Over(have) = root.take(&datacenter(0), &first) else {
+    let DeltaOutcome::Over(have) = root.take(&datacenter(0), &first) else {
         panic!("it is of the generation that lives");
     };
     assert!(matches!(have, Have::Digests { .. }));
@@ -77,7 +80,7 @@ fn a_new_incarnation_costs_digests_and_not_all_registers() {
     let bytes = encode(&first).expect("a delta").len() + encode(&second).expect("a delta").len();
     assert!(bytes < 150, "{bytes}");
     let have = Have::All(restarted.mark());
-    assert!(matches!(root.take(&datacenter(0), &second), Taken::Over(told) if told == have));
+    assert!(matches!(root.take(&datacenter(0), &second), DeltaOutcome::Over(told) if told == have));
 }
 
 #[test]
@@ -100,7 +103,7 @@ fn an_ended_generation_is_refused() {
     let (lead, mut root) = followed(10);
     let late = lead.feed.since(&nothing());
     root.begin(2);
-    assert_eq!(root.take(&datacenter(0), &late), Taken::Outdated(2));
+    assert_eq!(root.take(&datacenter(0), &late), DeltaOutcome::Outdated(2));
     assert!(root.marks().is_empty());
     assert_eq!(root.view().generation(), 2);
 }

@@ -1,7 +1,9 @@
 //! Laws of leases: from when a root has waited, nobody takes the generation that it ends for living.
 
 use proptest::prelude::*;
-use tally::core::cluster::lease::{Granted, Held, LEASE_MS, LEASES_MAX, Look, MARGIN_MS};
+use tally::core::cluster::generation_lease::{
+    Granted, HeldGenerations, LEASE_MS, LEASES_MAX, LeaseCheck, MARGIN_MS,
+};
 use tally::core::counter::id::CounterId;
 
 const NOW_MS: i64 = 1_777_593_630_000;
@@ -30,13 +32,13 @@ proptest! {
         for counter in 0..counters {
             let ended_ms = last_ms + root.wait_ms(&id(counter), last_ms);
             for (of, asked_ms, heard_ms) in &answers {
-                let mut held = Held::default();
+                let mut held = HeldGenerations::default();
                 held.keep(&id(*of), 1, *asked_ms);
                 let at_ms = ended_ms.max(*heard_ms);
                 if *of == counter {
                     // The first who looks may be sent to ask while others go on.
                     held.look(&id(*of), at_ms);
-                    prop_assert_eq!(held.look(&id(*of), at_ms), Look::Ask);
+                    prop_assert_eq!(held.look(&id(*of), at_ms), LeaseCheck::Ask);
                 }
             }
         }
@@ -45,32 +47,38 @@ proptest! {
 
 #[test]
 fn an_answer_is_relied_on_for_a_while_and_one_of_many_renews_it() {
-    let mut held = Held::default();
-    assert_eq!(held.look(&id(1), NOW_MS), Look::Ask);
+    let mut held = HeldGenerations::default();
+    assert_eq!(held.look(&id(1), NOW_MS), LeaseCheck::Ask);
     held.keep(&id(1), 7, NOW_MS);
-    assert_eq!(held.look(&id(1), NOW_MS + LEASE_MS / 2), Look::Known(7));
-    assert_eq!(held.look(&id(1), NOW_MS + LEASE_MS / 2 + 1), Look::Ask);
-    assert_eq!(held.look(&id(1), NOW_MS + LEASE_MS), Look::Known(7));
-    assert_eq!(held.look(&id(1), NOW_MS + LEASE_MS + 1), Look::Ask);
+    assert_eq!(
+        held.look(&id(1), NOW_MS + LEASE_MS / 2),
+        LeaseCheck::Known(7)
+    );
+    assert_eq!(
+        held.look(&id(1), NOW_MS + LEASE_MS / 2 + 1),
+        LeaseCheck::Ask
+    );
+    assert_eq!(held.look(&id(1), NOW_MS + LEASE_MS), LeaseCheck::Known(7));
+    assert_eq!(held.look(&id(1), NOW_MS + LEASE_MS + 1), LeaseCheck::Ask);
     held.keep(&id(1), 7, NOW_MS + 1_500);
     assert_eq!(
         held.look(&id(1), NOW_MS + 1_500 + LEASE_MS / 2),
-        Look::Known(7)
+        LeaseCheck::Known(7)
     );
     // A clock that stepped back tells nothing about an age.
-    assert_eq!(held.look(&id(1), NOW_MS), Look::Ask);
-    assert_eq!(held.look(&id(2), NOW_MS), Look::Ask);
+    assert_eq!(held.look(&id(1), NOW_MS), LeaseCheck::Ask);
+    assert_eq!(held.look(&id(2), NOW_MS), LeaseCheck::Ask);
 }
 
 #[test]
 fn an_answer_that_comes_late_replaces_none_that_was_asked_for_later_unless_it_is_of_a_newer_generation()
  {
-    let mut held = Held::default();
+    let mut held = HeldGenerations::default();
     held.keep(&id(1), 7, NOW_MS);
     held.keep(&id(1), 7, NOW_MS - 1_900);
-    assert_eq!(held.look(&id(1), NOW_MS + 200), Look::Known(7));
+    assert_eq!(held.look(&id(1), NOW_MS + 200), LeaseCheck::Known(7));
     held.keep(&id(1), 8, NOW_MS - 500);
-    assert_eq!(held.look(&id(1), NOW_MS + 200), Look::Known(8));
+    assert_eq!(held.look(&id(1), NOW_MS + 200), LeaseCheck::Known(8));
 }
 
 #[test]

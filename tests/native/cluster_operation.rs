@@ -6,7 +6,7 @@ use crate::common;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::core::cluster::operation::{Cells, Heard, Operations};
+use tally::core::cluster::operation::{Cells, Operations, SettledReport};
 use tally::core::counter::id::Datacenter;
 use tally::core::counter::merge::CellTotals;
 use tally::core::counter::total::Value;
@@ -98,8 +98,8 @@ impl Place {
         later.map(|(_, amount)| u128::from(*amount)).sum()
     }
 
-    fn heard(&self, at_ms: i64) -> Heard {
-        Heard {
+    fn heard(&self, at_ms: i64) -> SettledReport {
+        SettledReport {
             cells: self.cells.clone(),
             last_write_ms: self.last_write_ms,
             since: self.since(at_ms.div_euclid(1_000)),
@@ -230,7 +230,7 @@ fn what_an_unsettled_datacenter_counted_after_is_kept_by_whole_seconds() {
     // A window that says more than there is adds no more than there is.
     let mut operations = Operations::default();
     operations.set(value(0), vec![(datacenter(1), None)], NOW_MS);
-    let said = Heard {
+    let said = SettledReport {
         since: u128::MAX,
         ..away.heard(NOW_MS)
     };

@@ -6,7 +6,7 @@ use crate::common;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::core::cluster::delta::{Basis, Gathering, Marks, Taken};
+use tally::core::cluster::delta::{Basis, DeltaOutcome, Gathering, Marks};
 use tally::core::cluster::push::{
     CHECKPOINT_MS, DOUBT_MS, HEARTBEAT_AGAIN_MS, HEARTBEAT_MS, LEASE_MS, PUSH_MS, Push, Pushed,
     Pusher, QUIET_MS, REPEAT_MS,
@@ -15,7 +15,7 @@ use tally::core::cluster::view::{DatacenterState, View};
 use tally::core::counter::id::Datacenter;
 use tally::core::counter::merge::CellTotals;
 use tally::core::sketch::Uniques;
-use tally::protocol::known::PUSHED_MS_MAX;
+use tally::protocol::view_fallback::PUSHED_MS_MAX;
 
 fn here() -> Datacenter {
     Datacenter::parse("FRA").expect("a datacenter")
@@ -79,7 +79,7 @@ impl Lead {
     }
 
     fn answer(&mut self, push: &Push, watch_for_ms: u32) -> Pushed {
-        let Taken::Over(have) = self.root.take(&here(), &push.delta) else {
+        let DeltaOutcome::Over(have) = self.root.take(&here(), &push.delta) else {
             unreachable!("there is one generation");
         };
         Pushed {

@@ -7,7 +7,7 @@ use crate::common;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::core::cluster::delta::{Gathering, Marks, Taken};
+use tally::core::cluster::delta::{DeltaOutcome, Gathering, Marks};
 use tally::core::cluster::push::{CHECKPOINT_MS, Pushed, Pusher, QUIET_MS, TOGETHER};
 use tally::core::cluster::view::{DatacenterState, View};
 use tally::core::counter::id::Datacenter;
@@ -54,7 +54,7 @@ fn pushes(writes_ms: &[i64]) -> Vec<i64> {
             .then(|| state(&fra, sequence, now_ms));
         if let Some(push) = pusher.take(now_ms, gathered.as_ref()) {
             sent_ms.push(now_ms);
-            if let Taken::Over(have) = root.take(&fra, &push.delta) {
+            if let DeltaOutcome::Over(have) = root.take(&fra, &push.delta) {
                 let number = push.number;
                 pusher.confirmed(
                     now_ms,
@@ -142,7 +142,7 @@ proptest! {
                 pushed_ms.push(now_ms);
                 // At the end everything gets through.
                 if !writes || confirms.next().unwrap_or(true) {
-                    let Taken::Over(have) = root.take(&fra, &push.delta) else { continue };
+                    let DeltaOutcome::Over(have) = root.take(&fra, &push.delta) else { continue };
                     pusher.confirmed(now_ms, &Pushed { number: push.number, have, watch_for_ms: 0, now_ms });
                 }
             }
@@ -189,7 +189,7 @@ impl Tenant {
         };
         if let Some(push) = &push {
             let mut root = Gathering::new(View::new(1), Marks::new());
-            let Taken::Over(have) = root.take(&fra, &push.delta) else {
+            let DeltaOutcome::Over(have) = root.take(&fra, &push.delta) else {
                 panic!("another generation");
             };
             let pushed = Pushed {

@@ -1,6 +1,6 @@
 //! Which leads a root tells that somebody reads its counter, and until when.
 
-use tally::core::cluster::watch::{TELL_MS, WATCHED_MS, Watch};
+use tally::core::cluster::subscription::{TELL_MS, WATCHED_MS, Watch};
 use tally::core::counter::id::Datacenter;
 
 const NOW_MS: i64 = 5_000_000;

@@ -1,7 +1,7 @@
 //! Laws: a bounded map never holds more than its bound, and what it forgets it forgets as it says.
 
 use tally::core::counter::bounded_map::BoundedMap;
-use tally::core::counter::landed::Landed;
+use tally::core::counter::flush_outcomes::FlushOutcomes;
 
 const ENTRIES_MAX: usize = 3;
 
@@ -48,7 +48,7 @@ fn room_is_made_by_what_is_not_needed_any_more() {
 
 #[test]
 fn the_newest_outcomes_are_kept_and_found_by_their_numbers() {
-    let mut landed = Landed::<u64, 2>::default();
+    let mut landed = FlushOutcomes::<u64, 2>::default();
     assert!(landed.is_empty());
     for number in [1, 3, 2] {
         landed.keep(number, number * 10);

@@ -8,7 +8,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tally::core::counter::cell::Cell;
 use tally::core::counter::flush::{Load, Refusal};
-use tally::core::counter::grant::{GRANT_TRUSTED_MS, Grant, Taken};
+use tally::core::counter::grant::{GRANT_TRUSTED_MS, Grant, GrantOutcome};
 use tally::core::counter::merge::Question;
 use tally::core::counter::nonces::Nonce;
 use tally::core::counter::settings::{SHARDS_MAX, Settings, TTL_SECONDS_MAX, Ttl, TtlMode};
@@ -84,12 +84,12 @@ proptest! {
                     let taken = cell.take_grant(grant(generation, 0), NOW_MS);
                     let newest = living.map_or(0, |(own, _)| own);
                     if generation <= ended || generation < newest {
-                        prop_assert_eq!(taken, Taken::Outdated);
+                        prop_assert_eq!(taken, GrantOutcome::Outdated);
                         prop_assert!(cell == before, "an outdated grant changed the cell");
                     } else if generation == newest {
-                        prop_assert_eq!(taken, Taken::Renewed);
+                        prop_assert_eq!(taken, GrantOutcome::Renewed);
                     } else {
-                        let expected = if living.is_some() { Taken::Replaced } else { Taken::Born };
+                        let expected = if living.is_some() { GrantOutcome::Replaced } else { GrantOutcome::Born };
                         prop_assert_eq!(taken, expected);
                         living = Some((generation, 0));
                     }
@@ -173,7 +173,10 @@ fn a_granters_word_outweighs_the_cells_clock_for_a_second() {
     assert_eq!(late, Err(Refusal::NeedsGrant));
     // A clock that steps back gives no endless trust.
     assert!(!cell.needs_grant(lapsed_ms - trusted_ms + 1));
-    assert_eq!(cell.take_grant(grant(1, 2), lapsed_ms), Taken::Renewed);
+    assert_eq!(
+        cell.take_grant(grant(1, 2), lapsed_ms),
+        GrantOutcome::Renewed
+    );
     assert!(!cell.needs_grant(i64::MAX), "newer settings have no end");
 }
 
@@ -189,7 +192,7 @@ fn a_renewal_takes_newer_settings_alone_and_never_steps_back() {
     older.settings.shards = Some(64);
     older.last_write_ms = 50;
     older.alone = false;
-    assert_eq!(cell.take_grant(older, NOW_MS), Taken::Renewed);
+    assert_eq!(cell.take_grant(older, NOW_MS), GrantOutcome::Renewed);
     let held = cell.grant().unwrap();
     assert_eq!(
         held.settings, first.settings,
@@ -201,7 +204,7 @@ fn a_renewal_takes_newer_settings_alone_and_never_steps_back() {
     let mut newer = grant(7, 6);
     newer.settings.shards = Some(4);
     newer.last_write_ms = 200;
-    assert_eq!(cell.take_grant(newer, NOW_MS), Taken::Renewed);
+    assert_eq!(cell.take_grant(newer, NOW_MS), GrantOutcome::Renewed);
     let held = cell.grant().unwrap();
     assert_eq!(held.settings, newer.settings);
     assert_eq!((held.last_write_ms, held.alone), (200, false));
@@ -220,8 +223,8 @@ fn a_flush_of_an_ended_generation_is_neither_answered_nor_counted_by_the_next() 
     cell.take_grant(grant(1, 0), NOW_MS);
     assert_eq!(flush(&mut cell, 1, NOW_MS), Ok(1));
     assert!(cell.close(1));
-    assert_eq!(cell.take_grant(grant(1, 0), NOW_MS), Taken::Outdated);
-    assert_eq!(cell.take_grant(grant(2, 0), NOW_MS), Taken::Born);
+    assert_eq!(cell.take_grant(grant(1, 0), NOW_MS), GrantOutcome::Outdated);
+    assert_eq!(cell.take_grant(grant(2, 0), NOW_MS), GrantOutcome::Born);
     assert_eq!(flush(&mut cell, 1, NOW_MS), Err(Refusal::Stray));
     assert_eq!(flush(&mut cell, 2, NOW_MS), Ok(1), "from nothing");
     assert!(!cell.close(1), "an end that comes twice ends nothing else");

@@ -8,7 +8,7 @@ use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rows::Rows;
-use tally::core::counter::cargo::Cargo;
+use tally::core::counter::batchable::Batchable;
 use tally::core::counter::cell::Cell;
 use tally::core::counter::flush::{Changes, Element, Load, Refusal};
 use tally::core::counter::grant::Grant;

@@ -4,7 +4,7 @@ use tally::core::counter::memory::{
     CELLS_BYTES_MAX, INBOXES_BYTES_MAX, LIMITERS_BYTES_MAX, Memory, Share, VIEWS_BYTES_MAX,
     least_recent,
 };
-use tally::protocol::bounds::ISOLATE_BYTES_MAX;
+use tally::protocol::shell_limits::ISOLATE_BYTES_MAX;
 
 #[test]
 fn what_is_held_together_is_the_sum_of_the_shares_that_exist() {

@@ -1,6 +1,6 @@
 //! Law: every lane's newest flush is known for a minute, in bounded memory.
 
-use tally::core::counter::nonces::{Known, LANES_MAX, NONCE_KEPT_MS, Nonce, Nonces, Outcome};
+use tally::core::counter::nonces::{FlushRecord, LANES_MAX, NONCE_KEPT_MS, Nonce, Nonces, Outcome};
 
 fn nonce(lane: u64, number: u64) -> Nonce {
     Nonce { lane, number }
@@ -17,7 +17,7 @@ fn outcome(sequence: u64) -> Outcome {
 fn full(at_ms: i64) -> Nonces {
     let mut nonces = Nonces::default();
     for lane in (0..).take(LANES_MAX) {
-        assert_eq!(nonces.look_up(nonce(lane, 1), at_ms), Known::New);
+        assert_eq!(nonces.look_up(nonce(lane, 1), at_ms), FlushRecord::New);
         nonces.remember(nonce(lane, 1), outcome(lane), at_ms);
     }
     nonces
@@ -26,15 +26,21 @@ fn full(at_ms: i64) -> Nonces {
 #[test]
 fn a_lanes_newest_flush_is_answered_and_older_ones_are_strays() {
     let mut nonces = Nonces::default();
-    assert_eq!(nonces.look_up(nonce(7, 5), 0), Known::New);
+    assert_eq!(nonces.look_up(nonce(7, 5), 0), FlushRecord::New);
     nonces.remember(nonce(7, 5), outcome(1), 0);
-    assert_eq!(nonces.look_up(nonce(7, 5), 0), Known::Repeated(outcome(1)));
-    assert_eq!(nonces.look_up(nonce(7, 4), 0), Known::Stray);
-    assert_eq!(nonces.look_up(nonce(7, 6), 0), Known::New);
-    assert_eq!(nonces.look_up(nonce(8, 5), 0), Known::New);
+    assert_eq!(
+        nonces.look_up(nonce(7, 5), 0),
+        FlushRecord::Repeated(outcome(1))
+    );
+    assert_eq!(nonces.look_up(nonce(7, 4), 0), FlushRecord::Stray);
+    assert_eq!(nonces.look_up(nonce(7, 6), 0), FlushRecord::New);
+    assert_eq!(nonces.look_up(nonce(8, 5), 0), FlushRecord::New);
     nonces.remember(nonce(7, 6), outcome(2), 0);
-    assert_eq!(nonces.look_up(nonce(7, 6), 0), Known::Repeated(outcome(2)));
-    assert_eq!(nonces.look_up(nonce(7, 5), 0), Known::Stray);
+    assert_eq!(
+        nonces.look_up(nonce(7, 6), 0),
+        FlushRecord::Repeated(outcome(2))
+    );
+    assert_eq!(nonces.look_up(nonce(7, 5), 0), FlushRecord::Stray);
 }
 
 #[test]
@@ -47,10 +53,10 @@ fn a_lane_is_known_for_a_minute_whatever_others_do() {
         nonces.remember(nonce(2, number), outcome(2), at_ms);
     }
     let first = nonces.look_up(nonce(1, 1), NONCE_KEPT_MS);
-    assert_eq!(first, Known::Repeated(outcome(1)));
+    assert_eq!(first, FlushRecord::Repeated(outcome(1)));
     nonces.remember(nonce(2, number + 1), outcome(3), NONCE_KEPT_MS + 1);
     let first = nonces.look_up(nonce(1, 1), NONCE_KEPT_MS + 1);
-    assert_eq!(first, Known::New, "its minute is over");
+    assert_eq!(first, FlushRecord::New, "its minute is over");
 }
 
 #[test]
@@ -63,7 +69,7 @@ fn a_clock_that_steps_forward_lets_nothing_go() {
     }
     for lane in 1..=6 {
         let known = nonces.look_up(nonce(lane, 1), at_ms);
-        assert_eq!(known, Known::Repeated(outcome(lane)), "lane {lane}");
+        assert_eq!(known, FlushRecord::Repeated(outcome(lane)), "lane {lane}");
     }
 }
 
@@ -74,7 +80,7 @@ fn a_clock_that_steps_back_lets_nothing_go() {
     nonces.remember(nonce(2, 1), outcome(2), 0);
     nonces.remember(nonce(3, 1), outcome(3), 60_001);
     let first = nonces.look_up(nonce(1, 1), 60_001);
-    assert_eq!(first, Known::Repeated(outcome(1)));
+    assert_eq!(first, FlushRecord::Repeated(outcome(1)));
 }
 
 #[test]
@@ -88,7 +94,7 @@ fn a_clock_that_steps_back_and_forth_lets_nothing_go() {
             let seen = nonces.look_up(nonce(known, 1), at_ms);
             assert_eq!(
                 seen,
-                Known::Repeated(outcome(known)),
+                FlushRecord::Repeated(outcome(known)),
                 "lane {known} at {at_ms}"
             );
         }
@@ -99,11 +105,15 @@ fn a_clock_that_steps_back_and_forth_lets_nothing_go() {
 fn where_all_lanes_are_needed_another_is_refused() {
     let nonces = full(0);
     let next = nonce(u64::MAX, 1);
-    assert_eq!(nonces.look_up(next, NONCE_KEPT_MS), Known::Full);
-    assert_eq!(nonces.look_up(nonce(5, 2), 0), Known::New, "a known lane");
+    assert_eq!(nonces.look_up(next, NONCE_KEPT_MS), FlushRecord::Full);
+    assert_eq!(
+        nonces.look_up(nonce(5, 2), 0),
+        FlushRecord::New,
+        "a known lane"
+    );
     let repeated = nonces.look_up(nonce(5, 1), 0);
-    assert_eq!(repeated, Known::Repeated(outcome(5)));
-    assert_eq!(nonces.look_up(next, NONCE_KEPT_MS + 1), Known::New);
+    assert_eq!(repeated, FlushRecord::Repeated(outcome(5)));
+    assert_eq!(nonces.look_up(next, NONCE_KEPT_MS + 1), FlushRecord::New);
 }
 
 #[test]

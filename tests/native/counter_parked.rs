@@ -9,12 +9,12 @@ use std::convert::Infallible;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use tally::core::counter::deferred_writes::Parked;
 use tally::core::counter::id::CounterId;
 use tally::core::counter::inbox::{Batch, begin};
 use tally::core::counter::ledger::WriteKey;
 use tally::core::counter::nonces::Nonce;
 use tally::core::counter::numbers::Numbering;
-use tally::core::counter::parked::Parked;
 use tally::core::counter::queue::{BATCH_ENTRIES_MAX, Event, Logged, Verdict};
 
 const NOW_MS: i64 = 1_777_593_630_000;

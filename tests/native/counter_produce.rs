@@ -6,19 +6,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use tally::core::counter::id::{CounterId, Datacenter};
 use tally::core::counter::ledger::WriteKey;
-use tally::core::counter::produce::{
-    BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, FULL_MAX, INBOX_LIMITS, MESSAGE_BYTES_MAX, Producer,
-    QUEUE_LIMITS, Sent, WAIT_MS_MAX,
-};
 use tally::core::counter::queue::SUMMED_MAX;
+use tally::core::counter::queue_outbox::{
+    BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, FULL_MAX, INBOX_LIMITS, MESSAGE_BYTES_MAX, Producer,
+    QUEUE_LIMITS, QueuedEvents, WAIT_MS_MAX,
+};
 use tally::protocol::queued::{Message, group};
 
 const NOW_MS: i64 = 1_777_593_630_000;
 
-fn event(counter: usize, added: u128, place: usize, clients: Option<u8>, drawn: u64) -> Sent {
+fn event(
+    counter: usize,
+    added: u128,
+    place: usize,
+    clients: Option<u8>,
+    drawn: u64,
+) -> QueuedEvents {
     let mut key = [0; 16];
     key[..8].copy_from_slice(&drawn.to_le_bytes());
-    Sent {
+    QueuedEvents {
         datacenter: Datacenter::parse(["FRA", "IAD"][place % 2]).expect("a datacenter"),
         counter: CounterId::parse(format!("c{counter}")).expect("a counter id"),
         generation: 5,
@@ -31,7 +37,7 @@ fn event(counter: usize, added: u128, place: usize, clients: Option<u8>, drawn: 
 }
 
 /// Takes what may fly, of whichever lane.
-fn take<O: Clone>(producer: &mut Producer<O>, now_ms: i64) -> Option<(u64, Vec<Sent>)> {
+fn take<O: Clone>(producer: &mut Producer<O>, now_ms: i64) -> Option<(u64, Vec<QueuedEvents>)> {
     let taken = producer.take(now_ms, &mut || 7);
     taken.map(|(nonce, messages)| (nonce.number, messages))
 }
@@ -39,7 +45,7 @@ fn take<O: Clone>(producer: &mut Producer<O>, now_ms: i64) -> Option<(u64, Vec<S
 /// What an event or a message says of where, when and whose it is.
 type Name = (CounterId, Datacenter, i64);
 
-fn name(sent: &Sent) -> Name {
+fn name(sent: &QueuedEvents) -> Name {
     (sent.counter.clone(), sent.datacenter.clone(), sent.second)
 }
 
@@ -76,8 +82,8 @@ proptest! {
     #[test]
     fn each_event_is_in_one_message_of_the_batch_that_it_was_told(steps in steps()) {
         let mut producer: Producer<u64> = Producer::new(QUEUE_LIMITS);
-        let mut joined: BTreeMap<u64, Vec<Sent>> = BTreeMap::new();
-        let mut batches: BTreeMap<u64, Vec<Sent>> = BTreeMap::new();
+        let mut joined: BTreeMap<u64, Vec<QueuedEvents>> = BTreeMap::new();
+        let mut batches: BTreeMap<u64, Vec<QueuedEvents>> = BTreeMap::new();
         let mut flying = BTreeSet::new();
         let mut drawn = 0;
         for step in steps {
@@ -113,13 +119,13 @@ proptest! {
         prop_assert_eq!(batches.len(), joined.len());
         for (number, events) in &joined {
             let messages = &batches[number];
-            let of_clients = |sent: &&Sent| sent.is_clients;
+            let of_clients = |sent: &&QueuedEvents| sent.is_clients;
             // A client's event goes as it is: its key stands for it alone.
             prop_assert_eq!(
                 messages.iter().filter(of_clients).collect::<Vec<_>>(),
                 events.iter().filter(of_clients).collect::<Vec<_>>()
             );
-            let sums = |list: &[Sent]| {
+            let sums = |list: &[QueuedEvents]| {
                 let mut sums: BTreeMap<Name, (u128, u64)> = BTreeMap::new();
                 for sent in list.iter().filter(|sent| !sent.is_clients) {
                     let (sum, wraps) = sums.entry(name(sent)).or_default();
@@ -158,9 +164,9 @@ proptest! {
         let mut totals: BTreeMap<CounterId, u128> = BTreeMap::new();
         // Some batches of any messages, and then one of all.
         let again = order.chunks(7).map(|some| some.iter().map(|which| which.get(&messages)).collect());
-        let all: Vec<&Sent> = messages.iter().collect();
+        let all: Vec<&QueuedEvents> = messages.iter().collect();
         for batch in again.chain([all]) {
-            let batch: Vec<Sent> = batch.into_iter().cloned().collect();
+            let batch: Vec<QueuedEvents> = batch.into_iter().cloned().collect();
             let length = batch.len();
             let groups = group(batch.clone().into_iter().enumerate().collect());
             let mut places: Vec<usize> = groups.iter().flat_map(|group| group.places.clone()).collect();
@@ -283,7 +289,7 @@ fn too_many_that_wait_are_refused() {
 
 #[test]
 fn the_longest_message_is_within_its_bound_and_a_batch_of_them_within_the_platforms() {
-    let longest = Sent {
+    let longest = QueuedEvents {
         datacenter: Datacenter::parse(&"X".repeat(16)).expect("a datacenter"),
         counter: CounterId::parse("é".repeat(256)).expect("a counter id"),
         generation: u64::MAX,
@@ -315,7 +321,7 @@ fn a_message_has_these_bytes_and_nothing_else_is_one() {
     let mut later = bytes.clone();
     later[0] = 1;
     assert_eq!(Message::read(&later), None, "a version that is not known");
-    let nothing = Message::write(Sent { added: 0, ..sent }).expect("it can be written");
+    let nothing = Message::write(QueuedEvents { added: 0, ..sent }).expect("it can be written");
     assert_eq!(Message::read(&nothing), None);
     assert_eq!(Message::read(&vec![0; MESSAGE_BYTES_MAX + 1]), None);
 }

@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use tally::core::counter::id::CounterId;
 use tally::core::counter::ledger::{KeyedOutcome, Recorded, WriteKey};
-use tally::core::counter::nonces::{Known, Nonce, Nonces, Outcome};
+use tally::core::counter::nonces::{FlushRecord, Nonce, Nonces, Outcome};
 use tally::core::counter::numbers::{COUNTED_WITHIN_MS, Numbering, is_over};
 use tally::core::counter::queue::{
-    BATCH_ENTRIES_MAX, DISTINCT_KEYS_MAX, Death, Due, Event, Gathered, InboxId, Logged, SUMMED_MAX,
+    BATCH_ENTRIES_MAX, DISTINCT_KEYS_MAX, Death, Due, Event, InboxId, LogBatch, Logged, SUMMED_MAX,
     Verdict, gather, retry_after_ms, retry_seconds, verdict,
 };
 use tally::core::counter::total::CellTotal;
@@ -38,7 +38,7 @@ fn row(number: u64, events: Vec<Event>) -> Logged {
 }
 
 /// Gathers with keys that no two draws share.
-fn gather_with(rows: &[Logged], drawn: &mut u64) -> Gathered {
+fn gather_with(rows: &[Logged], drawn: &mut u64) -> LogBatch {
     gather(rows, &mut |_| {
         *drawn += 1;
         let mut key = [0; 16];
@@ -103,7 +103,7 @@ impl World {
         }
         let row = row(self.appended, events);
         for _ in 0..=copies {
-            if self.nonces.look_up(row.nonce, NOW_MS) == Known::New {
+            if self.nonces.look_up(row.nonce, NOW_MS) == FlushRecord::New {
                 self.disk.log.push(row.clone());
                 self.nonces.remember(row.nonce, NO_OUTCOME, NOW_MS);
             }
@@ -117,7 +117,7 @@ impl World {
             number: self.appended,
         };
         if self.appended > 0 {
-            assert_ne!(self.nonces.look_up(nonce, NOW_MS), Known::New);
+            assert_ne!(self.nonces.look_up(nonce, NOW_MS), FlushRecord::New);
         }
     }
 

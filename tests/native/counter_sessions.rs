@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::core::cluster::lease::LEASE_MS;
+use tally::core::cluster::generation_lease::LEASE_MS;
 use tally::core::counter::id::CounterId;
 use tally::core::counter::ledger::WriteKey;
 use tally::core::counter::numbers::{Decided, Numbering, Numbers, SPANS_MAX, lane_and_number};
-use tally::core::counter::produce::WAIT_MS_MAX;
+use tally::core::counter::queue_outbox::WAIT_MS_MAX;
 use tally::core::counter::sessions::{IDLE_MS, RETRY_MS, SenderLane, Sessions};
 
 const SENDERS: usize = 2;

@@ -11,7 +11,7 @@ use tally::core::counter::flush::{Element, Load};
 use tally::core::counter::grant::Grant;
 use tally::core::counter::history::Step;
 use tally::core::counter::nonces::Nonce;
-use tally::core::counter::spans::{
+use tally::core::counter::uniques_retention::{
     BY_DAYS_SECONDS, BY_HOURS_SECONDS, BY_MINUTES_SECONDS, Rows, kept_seconds, rows_of, told,
 };
 use tally::core::sketch::{HashKey, hash};

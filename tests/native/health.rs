@@ -8,7 +8,7 @@ const NOW_MS: i64 = 1_777_593_630_000;
 #[test]
 fn sixteen_looks_find_the_one_partition_that_cannot_be_read_and_that_it_can_again() {
     for first in 0..DIRECTORY_PARTITIONS {
-        let mut health = Health::new(u64::from(first));
+        let mut health = Health::new(DIRECTORY_PARTITIONS, u64::from(first));
         let mut now_ms = NOW_MS;
         for is_broken in [true, false] {
             for _ in 0..DIRECTORY_PARTITIONS {
@@ -35,7 +35,7 @@ fn sixteen_looks_find_the_one_partition_that_cannot_be_read_and_that_it_can_agai
 
 #[test]
 fn where_one_process_has_all_of_them_a_look_is_at_all_once_a_second() {
-    let mut health = Health::new(3);
+    let mut health = Health::new(DIRECTORY_PARTITIONS, 3);
     let mut due = health.due(NOW_MS, true);
     due.sort_unstable();
     assert_eq!(due, Vec::from_iter(0..DIRECTORY_PARTITIONS));

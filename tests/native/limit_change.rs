@@ -2,7 +2,7 @@
 
 use crate::common::checks;
 
-use tally::core::limit::holders::Holders;
+use tally::core::limit::borrowers::Borrowers;
 use tally::core::limit::lease::Admission;
 use tally::core::limit::policy::{Algorithm, Policy, Scope};
 use tally::core::limit::table::Table;
@@ -69,7 +69,7 @@ fn a_report_changes_no_policy() {
     };
     let [old, new] = [worlds(60), worlds(86_400)];
     let mut table = Table::in_memory();
-    let mut far = Holders::new("FRA", 1);
+    let mut far = Borrowers::new("FRA", 1);
     let asked = far.check(&check(&old, "a", 10), BEGIN_MS);
     assert_eq!(asked, Ok(Admission::Ask));
     let due = far.due("p", "a", BEGIN_MS).unwrap();

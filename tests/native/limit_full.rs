@@ -6,7 +6,7 @@ use crate::common::limits;
 use std::collections::HashMap;
 
 use tally::core::counter::memory::{LIMITERS_BYTES_MAX, Memory, Share};
-use tally::core::limit::holders::{HELD_BYTES, HOLDERS_MAX, Holders};
+use tally::core::limit::borrowers::{BORROWERS_MAX, Borrowers, HELD_BYTES};
 use tally::core::limit::lease::Admission;
 use tally::core::limit::owner::Owner;
 use tally::core::limit::policy::{OnError, Policy, Scope};
@@ -255,17 +255,17 @@ fn a_lender_without_room_refuses_whatever_on_error_says() {
         ..Policy::sliding(1_000, 60)
     };
     let mut table = full_of_brought();
-    let mut holders = Holders::new("FRA", 1);
+    let mut borrowers = Borrowers::new("FRA", 1);
     let asked = Check::of("w~s60", &policy, "k", 1);
     for step in 0..50 {
         let now_ms = BEGIN_MS + 1_000 + step * 100;
-        let mut admission = holders.check(&asked, now_ms);
+        let mut admission = borrowers.check(&asked, now_ms);
         if admission == Ok(Admission::Ask) {
-            let due = holders.due("w~s60", "k", now_ms).unwrap();
+            let due = borrowers.due("w~s60", "k", now_ms).unwrap();
             let answer = table.ask(&asked, &due.request, now_ms);
-            holders.answered(&due.name, &due.key, &answer, now_ms);
-            holders.leave("w~s60", "k", 1);
-            admission = holders.check(&asked, now_ms);
+            borrowers.answered(&due.name, &due.key, &answer, now_ms);
+            borrowers.leave("w~s60", "k", 1);
+            admission = borrowers.check(&asked, now_ms);
         }
         let Ok(Admission::Decided(verdict)) = admission else {
             panic!("nobody can tell, so on_error lets it in: {admission:?} in step {step}");
@@ -304,17 +304,17 @@ fn leases_of_all_limiters_of_an_isolate_share_its_memory_and_each_has_its_part()
         ..Policy::sliding(1_000, 60)
     };
     let held = |incarnation: u64| {
-        let mut holders = Holders::new("FRA", incarnation).sharing(memory.share());
+        let mut borrowers = Borrowers::new("FRA", incarnation).sharing(memory.share());
         let mut begin = |number: usize| {
             let key = number.to_string();
-            let asked = holders.check(&Check::of("p", &policy, &key, 1), BEGIN_MS);
-            asked.map(|_| holders.due("p", &key, BEGIN_MS))
+            let asked = borrowers.check(&Check::of("p", &policy, &key, 1), BEGIN_MS);
+            asked.map(|_| borrowers.due("p", &key, BEGIN_MS))
         };
-        let begun = (0..HOLDERS_MAX).map_while(|number| begin(number).ok());
+        let begun = (0..BORROWERS_MAX).map_while(|number| begin(number).ok());
         let begun = begun.count();
-        (holders, begun)
+        (borrowers, begun)
     };
-    let all: Vec<(Holders, usize)> = (0..8).map(held).collect();
+    let all: Vec<(Borrowers, usize)> = (0..8).map(held).collect();
     let begun: Vec<usize> = all.iter().map(|(_, begun)| *begun).collect();
     let sum = u64::try_from(begun.iter().sum::<usize>()).unwrap();
     assert_eq!(memory.bytes(), sum * HELD_BYTES);
@@ -323,9 +323,9 @@ fn leases_of_all_limiters_of_an_isolate_share_its_memory_and_each_has_its_part()
         assert!(u64::try_from(begun).unwrap() * HELD_BYTES >= LIMITERS_BYTES_MAX / 16);
     }
     // What nobody answers for is dropped, and its memory is free again.
-    for (mut holders, _) in all {
-        holders.all_due(1, BEGIN_MS + 60_000);
-        assert!(holders.is_empty());
+    for (mut borrowers, _) in all {
+        borrowers.all_due(1, BEGIN_MS + 60_000);
+        assert!(borrowers.is_empty());
     }
     assert_eq!(memory.bytes(), 0);
 }

@@ -1,10 +1,10 @@
 //! Laws of leases, each by itself: when one ends, what a dead datacenter strands, what is reported when, and the bytes of what is stored
 //! and sent.
 
-use tally::core::limit::escrow::{Escrow, LEASE_MS_MAX, LEASE_MS_MIN, LEASES_MAX, lease_ms};
-use tally::core::limit::holder::Holder;
-use tally::core::limit::holders::Holders;
+use tally::core::limit::borrower::Borrower;
+use tally::core::limit::borrowers::Borrowers;
 use tally::core::limit::lease::{Admission, Answer, LeaseId, Request, Spent};
+use tally::core::limit::lender::{LEASE_MS_MAX, LEASE_MS_MIN, LEASES_MAX, Lender, lease_ms};
 use tally::core::limit::policy::{Algorithm, Policy, Scope};
 use tally::core::limit::table::Check;
 
@@ -18,9 +18,9 @@ fn precise(limit: u64, window_seconds: u64) -> Policy {
     }
 }
 
-fn holder(name: &str) -> Holder {
-    Holder::new(LeaseId {
-        holder: name.to_owned(),
+fn borrower(name: &str) -> Borrower {
+    Borrower::new(LeaseId {
+        borrower: name.to_owned(),
         incarnation: 1,
         number: 1,
     })
@@ -31,25 +31,28 @@ fn is_allowed(admission: Admission) -> bool {
 }
 
 #[test]
-fn a_lease_ends_at_its_holder_before_it_ends_at_the_grantor() {
+fn a_lease_ends_at_its_holder_before_it_ends_at_the_lender() {
     for window_seconds in [1, 60, 86_400] {
         let policy = precise(1_000, window_seconds);
         for drift_millionths in [-9_900, 0, 9_900] {
             for (there_ms, back_ms) in [(0, 0), (300, 300), (0, 900), (900, 0)] {
                 let clock_ms =
                     |true_ms: i64| true_ms + (true_ms - BEGIN_MS) * drift_millionths / 1_000_000;
-                let mut escrow = Escrow::new(&policy);
-                let mut holder = holder("FRA");
-                assert_eq!(holder.check(&policy, clock_ms(BEGIN_MS), 5), Admission::Ask);
-                let request = holder.due(&policy, clock_ms(BEGIN_MS)).unwrap();
+                let mut escrow = Lender::new(&policy);
+                let mut borrower = borrower("FRA");
+                assert_eq!(
+                    borrower.check(&policy, clock_ms(BEGIN_MS), 5),
+                    Admission::Ask
+                );
+                let request = borrower.due(&policy, clock_ms(BEGIN_MS)).unwrap();
                 let asked_ms = BEGIN_MS + there_ms;
                 let answer = escrow.ask(&policy, &request, asked_ms);
                 let heard_ms = asked_ms + back_ms;
-                holder.answered(&answer, clock_ms(heard_ms));
-                assert!(holder.tokens(clock_ms(heard_ms)) >= 5);
+                borrower.answered(&answer, clock_ms(heard_ms));
+                assert!(borrower.tokens(clock_ms(heard_ms)) >= 5);
                 let ends_ms = asked_ms + lease_ms(&policy);
                 assert_eq!(
-                    holder.tokens(clock_ms(ends_ms)),
+                    borrower.tokens(clock_ms(ends_ms)),
                     0,
                     "{drift_millionths} {there_ms} {back_ms}"
                 );
@@ -60,7 +63,7 @@ fn a_lease_ends_at_its_holder_before_it_ends_at_the_grantor() {
                 // What it costs: little of the lease is lost.
                 let last_ms = ends_ms - there_ms - lease_ms(&policy) / 40 - 110;
                 assert!(
-                    holder.tokens(clock_ms(last_ms)) > 0,
+                    borrower.tokens(clock_ms(last_ms)) > 0,
                     "{drift_millionths} {there_ms} {back_ms}"
                 );
             }
@@ -71,7 +74,7 @@ fn a_lease_ends_at_its_holder_before_it_ends_at_the_grantor() {
 #[test]
 fn a_dead_datacenter_strands_its_lease_until_that_ends_and_a_window_longer() {
     let policy = precise(100, 60);
-    let mut escrow = Escrow::new(&policy);
+    let mut escrow = Lender::new(&policy);
     let answer = escrow.ask(&policy, &request("FRA", 1, 40), BEGIN_MS);
     assert_eq!(answer.granted, 40);
     assert!(
@@ -92,23 +95,23 @@ fn what_is_reported_counts_from_when_it_was_spent_and_never_from_earlier() {
     for drift_millionths in [-9_900, 0, 9_900] {
         let policy = precise(100, 60);
         let clock_ms = |true_ms: i64| true_ms + (true_ms - BEGIN_MS) * drift_millionths / 1_000_000;
-        let mut escrow = Escrow::new(&policy);
-        let mut holder = holder("FRA");
+        let mut escrow = Lender::new(&policy);
+        let mut borrower = borrower("FRA");
         assert_eq!(
-            holder.check(&policy, clock_ms(BEGIN_MS), 10),
+            borrower.check(&policy, clock_ms(BEGIN_MS), 10),
             Admission::Ask
         );
-        let first = holder.due(&policy, clock_ms(BEGIN_MS)).unwrap();
-        holder.answered(&escrow.ask(&policy, &first, BEGIN_MS), clock_ms(BEGIN_MS));
+        let first = borrower.due(&policy, clock_ms(BEGIN_MS)).unwrap();
+        borrower.answered(&escrow.ask(&policy, &first, BEGIN_MS), clock_ms(BEGIN_MS));
         let spent_ms = BEGIN_MS + 5_000;
-        assert!(is_allowed(holder.check(&policy, clock_ms(spent_ms), 10)));
+        assert!(is_allowed(borrower.check(&policy, clock_ms(spent_ms), 10)));
         // A call that finds too little makes it report.
         let asked_ms = BEGIN_MS + 45_000;
         assert_eq!(
-            holder.check(&policy, clock_ms(asked_ms), 90),
+            borrower.check(&policy, clock_ms(asked_ms), 90),
             Admission::Ask
         );
-        let second = holder.due(&policy, clock_ms(asked_ms)).unwrap();
+        let second = borrower.due(&policy, clock_ms(asked_ms)).unwrap();
         assert_eq!(second.spent, 10);
         escrow.ask(
             &policy,
@@ -136,7 +139,7 @@ fn what_is_reported_counts_from_when_it_was_spent_and_never_from_earlier() {
 #[test]
 fn what_an_unheard_answer_granted_is_taken_back_by_the_next_request() {
     let policy = precise(100, 60);
-    let mut escrow = Escrow::new(&policy);
+    let mut escrow = Lender::new(&policy);
     escrow.ask(&policy, &request("FRA", 1, 40), BEGIN_MS);
     assert_eq!(escrow.outstanding(), 40);
     let again = escrow.ask(&policy, &request("FRA", 2, 50), BEGIN_MS);
@@ -152,7 +155,7 @@ fn what_an_unheard_answer_granted_is_taken_back_by_the_next_request() {
 #[test]
 fn a_lease_that_has_ended_gets_nothing_more() {
     let policy = precise(100, 60);
-    let mut escrow = Escrow::new(&policy);
+    let mut escrow = Lender::new(&policy);
     escrow.ask(&policy, &request("FRA", 1, 40), BEGIN_MS);
     let later = Request {
         known_granted: 40,
@@ -169,23 +172,23 @@ fn a_lease_that_has_ended_gets_nothing_more() {
 #[test]
 fn a_holder_that_is_not_asked_any_more_gives_back_what_it_has() {
     let policy = precise(100, 60);
-    let mut escrow = Escrow::new(&policy);
-    let mut holders = Holders::new("FRA", 1);
+    let mut escrow = Lender::new(&policy);
+    let mut borrowers = Borrowers::new("FRA", 1);
     assert_eq!(
-        holders.check(&Check::of("p", &policy, "k", 10), BEGIN_MS),
+        borrowers.check(&Check::of("p", &policy, "k", 10), BEGIN_MS),
         Ok(Admission::Ask)
     );
-    let first = holders.due("p", "k", BEGIN_MS).unwrap().request;
-    holders.answered("p", "k", &escrow.ask(&policy, &first, BEGIN_MS), BEGIN_MS);
+    let first = borrowers.due("p", "k", BEGIN_MS).unwrap().request;
+    borrowers.answered("p", "k", &escrow.ask(&policy, &first, BEGIN_MS), BEGIN_MS);
     let out = escrow.outstanding();
     assert!(out >= 10, "it got {out}");
     let mut now_ms = BEGIN_MS;
     while now_ms < BEGIN_MS + lease_ms(&policy) {
         now_ms += 1_000;
-        for due in holders.all_due(9, now_ms) {
+        for due in borrowers.all_due(9, now_ms) {
             assert_eq!((due.name.as_str(), due.key.as_str()), ("p", "k"));
             let answer = escrow.ask(&due.policy, &due.request, now_ms);
-            holders.answered("p", "k", &answer, now_ms);
+            borrowers.answered("p", "k", &answer, now_ms);
         }
     }
     assert_eq!(escrow.outstanding(), 0);
@@ -194,30 +197,30 @@ fn a_holder_that_is_not_asked_any_more_gives_back_what_it_has() {
         100,
         "none of it counts as spent"
     );
-    holders.all_due(9, now_ms + 2 * lease_ms(&policy));
-    assert!(holders.is_empty());
+    borrowers.all_due(9, now_ms + 2 * lease_ms(&policy));
+    assert!(borrowers.is_empty());
 }
 
 #[test]
 fn a_clock_that_is_seen_to_step_back_forfeits_all_leases() {
     let policy = precise(100, 60);
-    let mut escrow = Escrow::new(&policy);
-    let mut holders = Holders::new("FRA", 1);
+    let mut escrow = Lender::new(&policy);
+    let mut borrowers = Borrowers::new("FRA", 1);
     assert_eq!(
-        holders.check(&Check::of("p", &policy, "k", 10), BEGIN_MS),
+        borrowers.check(&Check::of("p", &policy, "k", 10), BEGIN_MS),
         Ok(Admission::Ask)
     );
-    let first = holders.due("p", "k", BEGIN_MS).unwrap().request;
+    let first = borrowers.due("p", "k", BEGIN_MS).unwrap().request;
     let answer = escrow.ask(&policy, &first, BEGIN_MS);
     assert_eq!(
-        holders.check(&Check::of("p", &policy, "k", 1), BEGIN_MS - 1),
+        borrowers.check(&Check::of("p", &policy, "k", 1), BEGIN_MS - 1),
         Ok(Admission::Ask)
     );
-    let second = holders.due("p", "k", BEGIN_MS - 1).unwrap().request;
+    let second = borrowers.due("p", "k", BEGIN_MS - 1).unwrap().request;
     assert_ne!(first.lease, second.lease, "no two leases are named alike");
-    holders.answered("p", "k", &answer, BEGIN_MS);
+    borrowers.answered("p", "k", &answer, BEGIN_MS);
     assert_eq!(
-        holders.check(&Check::of("p", &policy, "k", 1), BEGIN_MS),
+        borrowers.check(&Check::of("p", &policy, "k", 1), BEGIN_MS),
         Ok(Admission::Ask),
         "it is not of this lease"
     );
@@ -226,10 +229,10 @@ fn a_clock_that_is_seen_to_step_back_forfeits_all_leases() {
 #[test]
 fn leases_are_bounded_in_number_and_length() {
     let policy = precise(1_000, 60);
-    let mut escrow = Escrow::new(&policy);
+    let mut escrow = Lender::new(&policy);
     for number in 0..LEASES_MAX {
         let answer = escrow.ask(&policy, &request(&number.to_string(), 1, 1), BEGIN_MS);
-        assert_eq!(answer.granted, 1, "holder {number}");
+        assert_eq!(answer.granted, 1, "borrower {number}");
     }
     let answer = escrow.ask(&policy, &request("one more", 1, 1), BEGIN_MS);
     assert_eq!((answer.granted, answer.valid_ms), (0, 0));
@@ -241,18 +244,18 @@ fn leases_are_bounded_in_number_and_length() {
 #[test]
 fn a_dry_grantor_is_not_asked_again_for_a_second() {
     let policy = precise(10, 60);
-    let mut escrow = Escrow::new(&policy);
+    let mut escrow = Lender::new(&policy);
     assert!(escrow.check(&policy, BEGIN_MS, 10).is_allowed);
-    let mut holder = holder("FRA");
-    assert_eq!(holder.check(&policy, BEGIN_MS, 1), Admission::Ask);
-    let first = holder.due(&policy, BEGIN_MS).unwrap();
-    holder.answered(&escrow.ask(&policy, &first, BEGIN_MS), BEGIN_MS + 100);
-    let Admission::Decided(verdict) = holder.check(&policy, BEGIN_MS + 200, 1) else {
+    let mut borrower = borrower("FRA");
+    assert_eq!(borrower.check(&policy, BEGIN_MS, 1), Admission::Ask);
+    let first = borrower.due(&policy, BEGIN_MS).unwrap();
+    borrower.answered(&escrow.ask(&policy, &first, BEGIN_MS), BEGIN_MS + 100);
+    let Admission::Decided(verdict) = borrower.check(&policy, BEGIN_MS + 200, 1) else {
         unreachable!("it was asked")
     };
     assert!(!verdict.is_allowed);
-    assert!(holder.due(&policy, BEGIN_MS + 200).is_none());
-    assert_eq!(holder.check(&policy, BEGIN_MS + 1_100, 1), Admission::Ask);
+    assert!(borrower.due(&policy, BEGIN_MS + 200).is_none());
+    assert_eq!(borrower.check(&policy, BEGIN_MS + 1_100, 1), Admission::Ask);
 }
 
 #[test]
@@ -266,7 +269,7 @@ fn messages_and_stored_escrows_keep_their_bytes() {
         age_ms: 300,
         amount: 2,
     });
-    let mut escrow = Escrow::new(&policy);
+    let mut escrow = Lender::new(&policy);
     let answer: Answer = escrow.ask(&policy, &asked, BEGIN_MS);
     let hex = |bytes: Vec<u8>| {
         bytes

@@ -23,8 +23,8 @@ fn lists_of_leases_are_bounded_by_their_bytes_and_keys_leave_room_for_some() {
             let key = format!("first {number}");
             let _ = table.check(&check(&policy, &key, 1), BEGIN_MS);
         }
-        let mut ask = |key: usize, holder: usize, sequence: u64| {
-            let request = request(&format!("{holder:0>500}"), sequence, 1);
+        let mut ask = |key: usize, borrower: usize, sequence: u64| {
+            let request = request(&format!("{borrower:0>500}"), sequence, 1);
             let key = format!("lent {key}");
             let answer = table.ask(&check(&policy, &key, 1), &request, BEGIN_MS);
             (answer, table.size().bytes)
@@ -32,8 +32,8 @@ fn lists_of_leases_are_bounded_by_their_bytes_and_keys_leave_room_for_some() {
         let before = ask(0, 0, 1).1;
         let (mut began, mut bytes) = (1, before);
         for key in 1..100 {
-            for holder in 0..50 {
-                let (answer, now) = ask(key, holder, 1);
+            for borrower in 0..50 {
+                let (answer, now) = ask(key, borrower, 1);
                 assert!(answer.granted > 0 || answer.retry_after_ms > 0);
                 began += usize::from(answer.granted > 0);
                 bytes = now;

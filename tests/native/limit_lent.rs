@@ -3,10 +3,10 @@
 
 use std::ops::Range;
 
-use tally::core::limit::escrow::ISOLATE_LEASE_MS;
-use tally::core::limit::holders::{Due, Holders};
+use tally::core::limit::borrowers::{Borrowers, Due};
 use tally::core::limit::hot::Hot;
 use tally::core::limit::lease::Answer;
+use tally::core::limit::lender::ISOLATE_LEASE_MS;
 use tally::core::limit::policy::{
     Algorithm, Durability, LENT_CAPACITY_MIN, LENT_WINDOW_MS_MIN, Policy, Scope,
 };
@@ -19,7 +19,7 @@ const KEY: &str = "k";
 /// An isolate and the limiter of its datacenter, side by side.
 struct Pair {
     policy: Policy,
-    holders: Holders,
+    borrowers: Borrowers,
     table: Table,
     /// What the last call made due.
     due: Option<Due>,
@@ -27,13 +27,13 @@ struct Pair {
 
 impl Pair {
     fn new(policy: Policy) -> Self {
-        let mut holders = Holders::new("FRA", 1);
-        holders
+        let mut borrowers = Borrowers::new("FRA", 1);
+        borrowers
             .begin(&Check::of(NAME, &policy, KEY, 1), BEGIN_MS)
             .unwrap();
         Self {
             policy,
-            holders,
+            borrowers,
             table: Table::default(),
             due: None,
         }
@@ -41,7 +41,7 @@ impl Pair {
 
     fn take(&mut self, cost: u64, now_ms: i64) -> bool {
         let (verdict, due) = self
-            .holders
+            .borrowers
             .take(&Check::of(NAME, &self.policy, KEY, cost), now_ms);
         self.due = due;
         verdict.is_some_and(|verdict| verdict.is_allowed)
@@ -53,7 +53,7 @@ impl Pair {
         let answer = self
             .table
             .ask(&Check::of(NAME, &self.policy, KEY, 1), &due.request, now_ms);
-        self.holders.answered(NAME, KEY, &answer, now_ms);
+        self.borrowers.answered(NAME, KEY, &answer, now_ms);
         Some(answer)
     }
 
@@ -70,10 +70,10 @@ impl Pair {
     /// Lets nobody ask, and the timer give back what is left.
     fn rest(&mut self, times: Range<i64>) {
         for now_ms in times {
-            for due in self.holders.all_due(10, now_ms) {
+            for due in self.borrowers.all_due(10, now_ms) {
                 let check = Check::of(NAME, &self.policy, KEY, 1);
                 let answer = self.table.ask(&check, &due.request, now_ms);
-                self.holders.answered(NAME, KEY, &answer, now_ms);
+                self.borrowers.answered(NAME, KEY, &answer, now_ms);
             }
         }
     }
@@ -152,7 +152,7 @@ fn a_hot_key_is_admitted_from_what_is_held_and_the_limiter_hears_of_all_of_it() 
         // Nobody asks any more: the timer gives back what is left, once it is seen that nobody does.
         let given_ms = end_ms + 3 * ISOLATE_LEASE_MS;
         pair.rest(end_ms..given_ms);
-        assert!(pair.holders.is_empty());
+        assert!(pair.borrowers.is_empty());
         let used = 1_000_000 - pair.left(given_ms);
         let refilled = match algorithm {
             // A bucket refills meanwhile: 278 a second, five of them.
@@ -171,7 +171,7 @@ fn a_hot_key_is_admitted_from_what_is_held_and_the_limiter_hears_of_all_of_it() 
 fn no_more_than_an_eighth_of_what_is_left_is_lent_to_all_together() {
     let mut pair = Pair::new(Policy::sliding(1_000, 60));
     for isolate in 0..30 {
-        let mut other = Holders::new("FRA", 2 + isolate);
+        let mut other = Borrowers::new("FRA", 2 + isolate);
         let check = Check::of(NAME, &pair.policy, KEY, 1);
         other.begin(&check, BEGIN_MS).unwrap();
         let mut first = None;
@@ -202,7 +202,7 @@ fn an_isolate_that_gets_little_or_nothing_does_not_ask_at_each_call() {
         lost.take(1, now_ms);
         if let Some(due) = lost.due.take() {
             let silence: Result<Answer, ()> = Err(());
-            assert_eq!(lost.holders.heard(&due, silence, now_ms), Err(()));
+            assert_eq!(lost.borrowers.heard(&due, silence, now_ms), Err(()));
             asked += 1;
         }
     }
@@ -237,7 +237,7 @@ fn a_narrower_policy_returns_what_is_held_and_a_stranger_has_nothing() {
         assert!(!pair.take(1, now_ms), "nothing is admitted from it");
         assert!(pair.due.is_some(), "and its limiter hears of that at once");
         let stranger = pair
-            .holders
+            .borrowers
             .take(&Check::of(NAME, &pair.policy, "other", 1), now_ms);
         assert_eq!(stranger, (None, None));
         pair.lend(now_ms);
@@ -275,18 +275,18 @@ fn a_refund_of_all_that_is_held_is_told_though_no_call_comes() {
             // What it asks for does not come.
             if let Some(due) = pair.due.take() {
                 let sequence = due.request.sequence;
-                pair.holders.lost(NAME, KEY, sequence, now_ms);
+                pair.borrowers.lost(NAME, KEY, sequence, now_ms);
             }
         }
         now_ms += 100;
-        assert_eq!(pair.holders.refund(NAME, KEY, 300, now_ms), 300);
-        let mut told = pair.holders.all_due(10, now_ms);
+        assert_eq!(pair.borrowers.refund(NAME, KEY, 300, now_ms), 300);
+        let mut told = pair.borrowers.all_due(10, now_ms);
         if is_lost {
             let sequence = told[0].request.sequence;
-            pair.holders.lost(NAME, KEY, sequence, now_ms);
-            assert_eq!(pair.holders.all_due(10, now_ms), [], "it rests");
+            pair.borrowers.lost(NAME, KEY, sequence, now_ms);
+            assert_eq!(pair.borrowers.all_due(10, now_ms), [], "it rests");
             now_ms += 100;
-            told = pair.holders.all_due(10, now_ms);
+            told = pair.borrowers.all_due(10, now_ms);
         }
         assert_eq!(told[0].request.refunded, 300, "lost: {is_lost}");
         pair.due = told.pop();
@@ -302,8 +302,8 @@ fn what_is_given_back_was_spent_and_is_told_with_the_next_report() {
     let mut pair = Pair::new(Policy::sliding(1_000_000, 3_600));
     let taken = pair.warm(1_000);
     let now_ms = BEGIN_MS + 1_000;
-    assert_eq!(pair.holders.refund(NAME, KEY, 300, now_ms), 300);
-    assert_eq!(pair.holders.refund(NAME, "other", 300, now_ms), 0);
+    assert_eq!(pair.borrowers.refund(NAME, KEY, 300, now_ms), 300);
+    assert_eq!(pair.borrowers.refund(NAME, "other", 300, now_ms), 0);
     let end_ms = now_ms + 2 * ISOLATE_LEASE_MS;
     pair.rest(now_ms..end_ms);
     assert_eq!(
@@ -347,13 +347,13 @@ fn a_request_whose_sender_was_ended_is_given_up_and_its_late_answer_changes_noth
     assert!(!pair.take(1, BEGIN_MS + 5_000));
     let again = pair.due.take().unwrap();
     assert!(again.request.sequence > lost.request.sequence);
-    pair.holders.answered(NAME, KEY, &late, BEGIN_MS + 5_000);
+    pair.borrowers.answered(NAME, KEY, &late, BEGIN_MS + 5_000);
     assert!(!pair.take(1, BEGIN_MS + 5_000));
     // One that nobody asks for any more is dropped all the same.
-    assert!(pair.holders.all_due(10, BEGIN_MS + 9_999).is_empty());
-    assert!(!pair.holders.is_empty());
-    pair.holders.all_due(10, BEGIN_MS + 10_000);
-    assert!(pair.holders.is_empty());
+    assert!(pair.borrowers.all_due(10, BEGIN_MS + 9_999).is_empty());
+    assert!(!pair.borrowers.is_empty());
+    pair.borrowers.all_due(10, BEGIN_MS + 10_000);
+    assert!(pair.borrowers.is_empty());
 }
 
 #[test]

@@ -3,26 +3,27 @@
 
 use tally::core::counter::ledger::{Ledger, RECORDS_MAX};
 use tally::protocol::batch::sections::SECTION_BYTES_MAX;
-use tally::protocol::{bodies, bounds, names};
+use tally::protocol::{bodies, names, shell_limits};
 
 const NOW_MS: i64 = 1_777_593_630_000;
 
 #[test]
 fn shells_stay_below_what_the_platform_gives() {
     // Half of an isolate is left to everything else while bulk bodies are summed.
-    const { assert!(bounds::BULK_MEMORY_BYTES_MAX <= bounds::ISOLATE_BYTES_MAX / 2) };
+    const { assert!(shell_limits::BULK_MEMORY_BYTES_MAX <= shell_limits::ISOLATE_BYTES_MAX / 2) };
     // A body may be of that size.
-    const { assert!(bodies::BULK_BYTES_MAX <= bounds::BULK_MEMORY_BYTES_MAX) };
-    let claims = (bounds::CLAIMS_MAX + bounds::PUBLIC_CLAIMS_MAX) * bounds::CLAIM_BYTES;
+    const { assert!(bodies::BULK_BYTES_MAX <= shell_limits::BULK_MEMORY_BYTES_MAX) };
+    let claims =
+        (shell_limits::CLAIMS_MAX + shell_limits::PUBLIC_CLAIMS_MAX) * shell_limits::CLAIM_BYTES;
     assert!(
-        claims <= bounds::OBJECT_BYTES_MAX / 10,
+        claims <= shell_limits::OBJECT_BYTES_MAX / 10,
         "roots have room beside claims"
     );
     // A section of a body fits beside what is read of it, where three others are.
-    const { assert!(4 * SECTION_BYTES_MAX <= bounds::BULK_MEMORY_BYTES_MAX) };
+    const { assert!(4 * SECTION_BYTES_MAX <= shell_limits::BULK_MEMORY_BYTES_MAX) };
     let partitions = names::DIRECTORY_PARTITIONS;
-    assert!(bounds::AGGREGATE_MAX + partitions <= bounds::CALLS_MAX);
-    let tries = bounds::WHOLE_MS_MAX / i64::try_from(bounds::WHOLE_EVERY_MS).unwrap();
+    assert!(shell_limits::AGGREGATE_MAX + partitions <= shell_limits::CALLS_MAX);
+    let tries = shell_limits::WHOLE_MS_MAX / i64::try_from(shell_limits::WHOLE_EVERY_MS).unwrap();
     assert_eq!(tries, 35, "`WHOLE_TRIES` of a cell");
 }
 

@@ -10,8 +10,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::Value;
 use tally::core::counter::id::CounterId;
-use tally::protocol::live::board::{Board, Full, Made, Update};
-use tally::protocol::live::sight::{Shown, Sight, Told, is_outdated};
+use tally::protocol::live::snapshot::{CounterSnapshot, ReadCounter, Shown, is_outdated};
+use tally::protocol::live::subscriptions::{Board, JoinRefusal, Update, UpdatesMade};
 use tally::protocol::live::topic::Topic;
 use tally::protocol::live::{COUNTERS_MAX, IDS_MAX, LOST_MS, PING_MS, SECOND_MS, second_of};
 
@@ -26,9 +26,9 @@ fn ids(texts: &[&str]) -> Vec<Topic> {
 }
 
 /// A counter of this value, read at a moment.
-fn value(value: u64, as_of_ms: i64) -> Sight {
-    Sight {
-        shown: Shown::Counter(Told {
+fn value(value: u64, as_of_ms: i64) -> CounterSnapshot {
+    CounterSnapshot {
+        shown: Shown::Counter(ReadCounter {
             members: format!("\"value\":{value}"),
             members_of_strings: None,
             tag: value,
@@ -39,15 +39,20 @@ fn value(value: u64, as_of_ms: i64) -> Sight {
     }
 }
 
-fn missing() -> Sight {
-    Sight {
+fn missing() -> CounterSnapshot {
+    CounterSnapshot {
         shown: Shown::Missing,
         is_read: true,
     }
 }
 
 fn due(board: &mut Board, watcher: u64, now_ms: i64) -> Option<Update> {
-    board.due(watcher, now_ms, second_of(now_ms), &mut Made::default())
+    board.due(
+        watcher,
+        now_ms,
+        second_of(now_ms),
+        &mut UpdatesMade::default(),
+    )
 }
 
 /// Sends what is due; the counters of the update.
@@ -140,7 +145,7 @@ fn those_who_lack_the_same_share_one_text() {
     let other = board
         .join(NOW_MS, ids(&["a", "b"]), false, None)
         .expect("there is room");
-    let mut made = Made::default();
+    let mut made = UpdatesMade::default();
     let first = board
         .due(one, NOW_MS, second_of(NOW_MS), &mut made)
         .expect("an update");
@@ -162,7 +167,7 @@ fn those_who_want_strings_get_a_text_of_their_own() {
         told.members_of_strings = Some("\"value\":\"1\"".to_owned());
     }
     board.learn(&id("a"), sight, NOW_MS);
-    let mut made = Made::default();
+    let mut made = UpdatesMade::default();
     let [numbers, strings] = watchers.map(|watcher| {
         board
             .due(watcher, NOW_MS, second_of(NOW_MS), &mut made)
@@ -236,7 +241,10 @@ fn a_full_hub_takes_nobody_and_one_that_leaves_makes_room() {
     let mut board = Board::new(2);
     let first = board.join(NOW_MS, ids(&["a"]), false, None).expect("room");
     board.join(NOW_MS, ids(&["a"]), false, None).expect("room");
-    assert_eq!(board.join(NOW_MS, ids(&["a"]), false, None), Err(Full));
+    assert_eq!(
+        board.join(NOW_MS, ids(&["a"]), false, None),
+        Err(JoinRefusal)
+    );
     board.leave(first);
     assert!(board.join(NOW_MS, ids(&["a"]), false, None).is_ok());
 
@@ -251,10 +259,13 @@ fn a_full_hub_takes_nobody_and_one_that_leaves_makes_room() {
     }
     assert_eq!(
         board.join(NOW_MS, ids(&["one more"]), false, None),
-        Err(Full)
+        Err(JoinRefusal)
     );
     let known = board.join(NOW_MS, ids(&["17"]), false, None).expect("room");
-    assert_eq!(board.change(known, NOW_MS, ids(&["one more"])), Err(Full));
+    assert_eq!(
+        board.change(known, NOW_MS, ids(&["one more"])),
+        Err(JoinRefusal)
+    );
     assert_eq!(
         board.ids_of(known).expect("it watches").to_vec(),
         ids(&["17"])
@@ -294,9 +305,9 @@ fn a_counter_that_cannot_be_read_stays_as_it_was_and_says_so() {
 fn a_counter_that_was_never_read_is_waited_for_and_then_said_to_be_unknown() {
     let mut board = Board::new(10);
     let watcher = board.join(NOW_MS, ids(&["a"]), false, None).expect("room");
-    board.learn(&id("a"), Sight::default(), NOW_MS + LOST_MS - 1);
+    board.learn(&id("a"), CounterSnapshot::default(), NOW_MS + LOST_MS - 1);
     assert_eq!(board.unheard(), ids(&["a"]));
-    board.learn(&id("a"), Sight::default(), NOW_MS + LOST_MS);
+    board.learn(&id("a"), CounterSnapshot::default(), NOW_MS + LOST_MS);
     let seen = send(&mut board, watcher, NOW_MS + LOST_MS).expect("an update");
     assert_eq!(
         (&seen["a"]["value"], &seen["a"]["reachable"]),

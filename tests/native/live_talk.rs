@@ -4,17 +4,17 @@ use crate::common::sums;
 
 use sums::{CACHED, FRESH, NOW_MS, id, part, sketch, sum};
 use tally::core::counter::id::CounterId;
-use tally::protocol::live::board::Update;
+use tally::protocol::live::client_message::{self, ClientMessage, SocketNotes};
 use tally::protocol::live::pace::{Pace, WINDOW_MS, thousandths_json};
-use tally::protocol::live::sight::{Shown, Sight};
-use tally::protocol::live::talk::{self, Kept, Said};
+use tally::protocol::live::snapshot::{CounterSnapshot, Shown};
+use tally::protocol::live::subscriptions::Update;
 use tally::protocol::live::topic::{Topic, WatchedBoard};
 use tally::protocol::live::{
     ATTACHMENT_BYTES_MAX, IDS_BYTES_MAX, IDS_MAX, PREFIXES_BYTES_MAX, next_second,
 };
 use tally::protocol::messages::{DatacenterSum, Join, Look, Origin, decode, encode};
 use tally::protocol::problem::{Code, Problem};
-use tally::protocol::public::Told;
+use tally::protocol::public::SummedCounter;
 
 fn ids(texts: &[&str]) -> Vec<CounterId> {
     texts.iter().map(|text| id(text)).collect()
@@ -28,8 +28,8 @@ fn code<T: std::fmt::Debug>(refused: Result<T, Problem>) -> Code {
     refused.expect_err("a refusal").code()
 }
 
-fn kept(watches: &[&str], prefixes: &[&str]) -> Kept {
-    Kept {
+fn kept(watches: &[&str], prefixes: &[&str]) -> SocketNotes {
+    SocketNotes {
         ids: topics(watches),
         as_strings: false,
         prefixes: prefixes.iter().map(|prefix| (*prefix).to_owned()).collect(),
@@ -38,27 +38,33 @@ fn kept(watches: &[&str], prefixes: &[&str]) -> Kept {
 
 #[test]
 fn a_query_names_counters_in_any_order_and_each_once() {
-    let named = talk::asked("id=b&id=a%2Fx&id=b").expect("counters");
+    let named = client_message::asked("id=b&id=a%2Fx&id=b").expect("counters");
     assert_eq!(named, (topics(&["a/x", "b"]), false));
-    let strings = talk::asked("numbers=string&id=a").expect("counters");
+    let strings = client_message::asked("numbers=string&id=a").expect("counters");
     assert_eq!(strings, (topics(&["a"]), true));
-    assert_eq!(code(talk::asked("id=a&numbers=1")), Code::InvalidQuery);
-    assert_eq!(code(talk::asked("")), Code::InvalidQuery);
-    assert_eq!(code(talk::asked("id=a&ids=b")), Code::InvalidQuery);
-    assert_eq!(code(talk::asked("id=a&id=")), Code::InvalidId);
+    assert_eq!(
+        code(client_message::asked("id=a&numbers=1")),
+        Code::InvalidQuery
+    );
+    assert_eq!(code(client_message::asked("")), Code::InvalidQuery);
+    assert_eq!(
+        code(client_message::asked("id=a&ids=b")),
+        Code::InvalidQuery
+    );
+    assert_eq!(code(client_message::asked("id=a&id=")), Code::InvalidId);
     let query = |count: usize, length: usize| {
         let one = |number| format!("id={number:0length$}");
         (0..count).map(one).collect::<Vec<_>>().join("&")
     };
-    let (most, _) = talk::asked(&query(IDS_MAX, 3)).expect("counters");
+    let (most, _) = client_message::asked(&query(IDS_MAX, 3)).expect("counters");
     assert_eq!(most.len(), IDS_MAX);
     assert_eq!(
-        code(talk::asked(&query(IDS_MAX + 1, 3))),
+        code(client_message::asked(&query(IDS_MAX + 1, 3))),
         Code::TooManyCounters
     );
-    assert!(talk::asked(&query(16, IDS_BYTES_MAX / 16)).is_ok());
+    assert!(client_message::asked(&query(16, IDS_BYTES_MAX / 16)).is_ok());
     assert_eq!(
-        code(talk::asked(&query(17, IDS_BYTES_MAX / 16))),
+        code(client_message::asked(&query(17, IDS_BYTES_MAX / 16))),
         Code::TooManyCounters
     );
 }
@@ -81,7 +87,11 @@ fn a_query_names_a_board_with_its_first_members_or_one_of_them() {
             vec![Topic::Counter(id("a")), board(1, Some("m"))],
         ),
     ] {
-        assert_eq!(talk::asked(query), Ok((expected, false)), "{query}");
+        assert_eq!(
+            client_message::asked(query),
+            Ok((expected, false)),
+            "{query}"
+        );
     }
     for query in [
         "top=3&id=a",
@@ -90,7 +100,11 @@ fn a_query_names_a_board_with_its_first_members_or_one_of_them() {
         "board=b&top=101",
         "board=b&board=c",
     ] {
-        assert_eq!(code(talk::asked(query)), Code::InvalidQuery, "{query}");
+        assert_eq!(
+            code(client_message::asked(query)),
+            Code::InvalidQuery,
+            "{query}"
+        );
     }
 }
 
@@ -116,7 +130,7 @@ fn whatever_a_socket_may_watch_can_be_kept_of_it_in_ascii() {
             let kept = kept(&watches, &prefixes);
             let text = kept.to_attachment().expect("it can be kept");
             assert!(text.is_ascii() && text.len() <= ATTACHMENT_BYTES_MAX);
-            assert_eq!(Kept::from_attachment(&text), Some(kept));
+            assert_eq!(SocketNotes::from_attachment(&text), Some(kept));
         }
     }
     let prefix = "x".repeat(ATTACHMENT_BYTES_MAX);
@@ -126,16 +140,16 @@ fn whatever_a_socket_may_watch_can_be_kept_of_it_in_ascii() {
         "{}",
         r#"{"ids":["a"],"as_strings":false,"prefixes":[]}"#,
     ] {
-        assert_eq!(Kept::from_attachment(text), None);
+        assert_eq!(SocketNotes::from_attachment(text), None);
     }
 }
 
 #[test]
 fn a_socket_says_ping_or_what_it_wants_to_watch() {
-    assert_eq!(Said::parse("ping"), Ok(Said::Ping));
-    let said = Said::parse(r#"{"remove":["b"],"add":["a","é"]}"#).expect("a change");
+    assert_eq!(ClientMessage::parse("ping"), Ok(ClientMessage::Ping));
+    let said = ClientMessage::parse(r#"{"remove":["b"],"add":["a","é"]}"#).expect("a change");
     let (add, remove) = (ids(&["a", "é"]), ids(&["b"]));
-    assert_eq!(said, Said::Change { add, remove });
+    assert_eq!(said, ClientMessage::Change { add, remove });
     for (message, expected) in [
         ("", Code::InvalidBody),
         ("[]", Code::InvalidBody),
@@ -144,32 +158,33 @@ fn a_socket_says_ping_or_what_it_wants_to_watch() {
         (r#"{"add":[""]}"#, Code::InvalidId),
         (&"x".repeat(1 << 20), Code::BodyTooLarge),
     ] {
-        assert_eq!(code(Said::parse(message)), expected);
+        assert_eq!(code(ClientMessage::parse(message)), expected);
     }
 }
 
 #[test]
 fn a_change_keeps_to_what_may_be_read_and_to_the_limits() {
     let before = kept(&["a", "b"], &["a", "c/"]);
-    let changed = talk::changed(&before, ids(&["c/1", "a"]), &ids(&["a", "z"])).expect("a change");
+    let changed =
+        client_message::changed(&before, ids(&["c/1", "a"]), &ids(&["a", "z"])).expect("a change");
     assert_eq!(changed, topics(&["a", "b", "c/1"]));
     assert_eq!(
-        code(talk::changed(&before, ids(&["b"]), &[])),
+        code(client_message::changed(&before, ids(&["b"]), &[])),
         Code::Forbidden
     );
     assert_eq!(
-        code(talk::changed(&kept(&[], &[]), ids(&["a"]), &[])),
+        code(client_message::changed(&kept(&[], &[]), ids(&["a"]), &[])),
         Code::Forbidden
     );
     let many: Vec<CounterId> = (0..IDS_MAX)
         .map(|number| id(&format!("a{number}")))
         .collect();
     assert_eq!(
-        code(talk::changed(&before, many, &[])),
+        code(client_message::changed(&before, many, &[])),
         Code::TooManyCounters
     );
     assert_eq!(
-        talk::changed(&before, Vec::new(), &ids(&["a", "b"])),
+        client_message::changed(&before, Vec::new(), &ids(&["a", "b"])),
         Ok(Vec::new())
     );
 }
@@ -180,14 +195,17 @@ fn frames_are_those_of_server_sent_events() {
         text: r#"{"type":"update"}"#.into(),
         id: 0xab,
     };
-    assert_eq!(talk::first_frame(), "retry: 2000\n\n");
+    assert_eq!(client_message::first_frame(), "retry: 2000\n\n");
     let frame = "id: 00000000000000ab\ndata: {\"type\":\"update\"}\n\n";
-    assert_eq!(talk::update_frame(&update), frame);
+    assert_eq!(client_message::update_frame(&update), frame);
     assert_eq!(
-        talk::ping_frame(5),
+        client_message::ping_frame(5),
         "event: ping\ndata: {\"type\":\"ping\",\"at\":5}\n\n"
     );
-    assert_eq!(talk::resumes(Some("00000000000000ab")), Some(0xab));
+    assert_eq!(
+        client_message::resumes(Some("00000000000000ab")),
+        Some(0xab)
+    );
     for none in [
         None,
         Some(""),
@@ -195,9 +213,9 @@ fn frames_are_those_of_server_sent_events() {
         Some("zzzzzzzzzzzzzzzz"),
         Some("+0000000000000ab1"),
     ] {
-        assert_eq!(talk::resumes(none), None);
+        assert_eq!(client_message::resumes(none), None);
     }
-    let refusal = talk::refusal(&Problem::new(Code::Forbidden, "no \"x\""));
+    let refusal = client_message::refusal(&Problem::new(Code::Forbidden, "no \"x\""));
     let json: serde_json::Value = serde_json::from_str(&refusal).expect("JSON");
     assert_eq!(
         (&json["type"], &json["problem"]["code"]),
@@ -296,7 +314,7 @@ fn a_counter_is_told_with_its_truth_and_its_tag_knows_no_times() {
         ("SYD", Some(away.clone())),
     ]);
     whole.uniques = sketch(0..2);
-    let told = Told::new(&counter, &whole, FRESH).live(Some(1_500));
+    let told = SummedCounter::new(&counter, &whole, FRESH).live(Some(1_500));
     assert_eq!(
         told.members,
         format!(
@@ -307,15 +325,23 @@ fn a_counter_is_told_with_its_truth_and_its_tag_knows_no_times() {
     );
     assert_eq!((told.exact, told.as_of_ms), (false, NOW_MS - 5_000));
     // Another time is no change, all else is.
-    let later = Told::new(&counter, &whole, CACHED).live(Some(1_500));
+    let later = SummedCounter::new(&counter, &whole, CACHED).live(Some(1_500));
     assert_ne!(later.members, told.members);
     assert_eq!(later.tag, told.tag);
     let mut tags = vec![told.tag];
-    tags.push(Told::new(&counter, &whole, FRESH).live(Some(1_501)).tag);
-    tags.push(Told::new(&counter, &whole, FRESH).live(None).tag);
+    tags.push(
+        SummedCounter::new(&counter, &whole, FRESH)
+            .live(Some(1_501))
+            .tag,
+    );
+    tags.push(SummedCounter::new(&counter, &whole, FRESH).live(None).tag);
     let mut tag_of = |parts: Vec<(&str, Option<DatacenterSum>)>| {
         let sum = sum(parts);
-        tags.push(Told::new(&counter, &sum, FRESH).live(Some(1_500)).tag);
+        tags.push(
+            SummedCounter::new(&counter, &sum, FRESH)
+                .live(Some(1_500))
+                .tag,
+        );
     };
     tag_of(vec![("FRA", Some(part(20, 5))), ("SYD", Some(part(4, 1)))]);
     tag_of(vec![("FRA", Some(part(21, 5))), ("SYD", Some(part(4, 1)))]);
@@ -326,8 +352,8 @@ fn a_counter_is_told_with_its_truth_and_its_tag_knows_no_times() {
     tags.dedup();
     assert_eq!(tags.len(), count);
     // Whether it is exact and could be read is in the tag of the sight.
-    let shown = |exact, is_read| Sight {
-        shown: Shown::Counter(tally::protocol::live::sight::Told {
+    let shown = |exact, is_read| CounterSnapshot {
+        shown: Shown::Counter(tally::protocol::live::snapshot::ReadCounter {
             exact,
             ..told.clone()
         }),
@@ -337,17 +363,17 @@ fn a_counter_is_told_with_its_truth_and_its_tag_knows_no_times() {
         shown(true, true).tag(),
         shown(true, false).tag(),
         shown(false, true).tag(),
-        Sight {
+        CounterSnapshot {
             shown: Shown::Missing,
             is_read: true,
         }
         .tag(),
-        Sight {
+        CounterSnapshot {
             shown: Shown::Missing,
             is_read: false,
         }
         .tag(),
-        Sight {
+        CounterSnapshot {
             shown: Shown::Unknown,
             is_read: false,
         }
@@ -365,8 +391,8 @@ fn numbers_that_javascript_would_not_hold_are_strings_for_those_who_ask() {
         ("SYD", Some(part(0, 1 << 60))),
         ("IAD", Some(part(5, 0))),
     ]);
-    let told = Told::new(&counter, &wide, FRESH).live(None);
-    let sight = Sight {
+    let told = SummedCounter::new(&counter, &wide, FRESH).live(None);
+    let sight = CounterSnapshot {
         shown: Shown::Counter(told),
         is_read: true,
     };
@@ -385,7 +411,7 @@ fn numbers_that_javascript_would_not_hold_are_strings_for_those_who_ask() {
         assert!(text(as_strings).contains(expected), "{}", text(as_strings));
     }
     let plain = sum(vec![("FRA", Some(part(5, 0)))]);
-    let told = Told::new(&counter, &plain, FRESH).live(None);
+    let told = SummedCounter::new(&counter, &plain, FRESH).live(None);
     assert_eq!(told.members_of_strings, None);
 }
 
@@ -412,21 +438,21 @@ fn messages_between_edge_hub_and_lookout_have_these_bytes() {
         hex(encode(&join).unwrap()),
         "0346524102010001610101010101620107"
     );
-    let told = tally::protocol::live::sight::Told {
+    let told = tally::protocol::live::snapshot::ReadCounter {
         members: "m".to_owned(),
         members_of_strings: None,
         tag: 2,
         exact: true,
         as_of_ms: 3,
     };
-    let sight = |shown, is_read| Sight { shown, is_read };
+    let sight = |shown, is_read| CounterSnapshot { shown, is_read };
     let sights = vec![
-        Sight::default(),
+        CounterSnapshot::default(),
         sight(Shown::Unknown, false),
         sight(Shown::Missing, true),
         sight(Shown::Counter(told), true),
     ];
     let bytes = encode(&sights).unwrap();
-    assert_eq!(decode::<Vec<Sight>>(&bytes).as_ref(), Ok(&sights));
+    assert_eq!(decode::<Vec<CounterSnapshot>>(&bytes).as_ref(), Ok(&sights));
     assert_eq!(hex(bytes), "0400000100020103016d0002010601");
 }

@@ -1,7 +1,7 @@
 //! Law: a visitor without a key has so many streams of so many counters, however they are opened and changed, and others have theirs.
 
 use tally::core::counter::id::CounterId;
-use tally::protocol::live::board::{Board, Full, WatcherId};
+use tally::protocol::live::subscriptions::{Board, JoinRefusal, WatcherId};
 use tally::protocol::live::topic::Topic;
 use tally::protocol::live::{VISITOR_COUNTERS_MAX, VISITOR_STREAMS_MAX};
 
@@ -42,7 +42,7 @@ fn its_streams_name_so_many_counters_together_also_once_they_change() {
     let one = join(&mut board, 1, half).expect("half");
     join(&mut board, 1, half).expect("the other half");
     assert_eq!(join(&mut board, 1, 1), None);
-    assert_eq!(board.change(one, NOW_MS, ids(half + 1)), Err(Full));
+    assert_eq!(board.change(one, NOW_MS, ids(half + 1)), Err(JoinRefusal));
     assert_eq!(board.ids_of(one).map(|ids| ids.len()), Some(half));
     assert_eq!(board.change(one, NOW_MS, ids(half)), Ok(()));
     assert_eq!(board.change(one, NOW_MS, ids(half - 1)), Ok(()));

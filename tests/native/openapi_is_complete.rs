@@ -65,6 +65,24 @@ fn resolved<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
     }
 }
 
+/// The fields that a schema of objects knows, and those of them that it requires; of an `allOf`
+/// those of all its parts.
+fn fields_of<'a>(
+    document: &'a Value,
+    schema: &'a Value,
+) -> (BTreeSet<&'a str>, BTreeSet<&'a str>) {
+    let schema = resolved(document, schema);
+    let properties = schema["properties"].as_object().into_iter().flatten();
+    let mut known: BTreeSet<&str> = properties.map(|(name, _)| name.as_str()).collect();
+    let mut required = text_set(&schema["required"]);
+    for part in schema["allOf"].as_array().into_iter().flatten() {
+        let (more, more_required) = fields_of(document, part);
+        known.extend(more);
+        required.extend(more_required);
+    }
+    (known, required)
+}
+
 fn text_set(value: &Value) -> BTreeSet<&str> {
     value
         .as_array()
@@ -95,7 +113,7 @@ fn every_call_asks_for_the_scope_that_is_described() {
     for (call, (operation, _)) in operations(&document) {
         let (method, path) = call.split_once(' ').expect("a method");
         let names = [
-            "{prefix}", "{policy}", "{key}", "{board}", "{member}", "{rank}",
+            "{prefix}", "{policy}", "{alert}", "{key}", "{board}", "{member}", "{rank}",
         ];
         // An id of a share is also one of a counter.
         let path = names
@@ -192,7 +210,7 @@ fn every_operation_says_what_it_is_what_it_takes_and_what_it_answers() {
         );
         for scope in security.iter().flat_map(|one| text_set(&one["bearer"])) {
             assert!(
-                ["read", "write", "refund", "admin"].contains(&scope),
+                ["read", "write", "limits", "refund", "admin"].contains(&scope),
                 "{call}: scope {scope}"
             );
         }
@@ -274,14 +292,11 @@ fn examples_have_the_fields_of_their_schemas() {
             let fields: BTreeSet<&str> = example.keys().map(String::as_str).collect();
             let has_fields = schema["properties"].is_object();
             let one_of = schema["oneOf"].as_array().filter(|_| !has_fields);
-            let schemas = one_of.map_or(vec![schema], |all| {
-                all.iter().map(|one| resolved(&document, one)).collect()
-            });
+            let schemas = one_of.map_or(vec![schema], |all| all.iter().collect());
             let fits = schemas.iter().any(|schema| {
-                let properties = schema["properties"].as_object();
-                let properties = properties.expect("an object's schema");
-                let known: BTreeSet<&str> = properties.keys().map(String::as_str).collect();
-                fields.is_subset(&known) && text_set(&schema["required"]).is_subset(&fields)
+                let (known, required) = fields_of(&document, schema);
+                assert!(!known.is_empty(), "{at}: an object's schema");
+                fields.is_subset(&known) && required.is_subset(&fields)
             });
             assert!(fits, "{at}: {fields:?}");
             checked += 1;

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use tally::core::counter::settings::SHARDS_MAX;
-use tally::protocol::openings::{GROUP_COST, LET_GO_MS, OPENING_COST, Openings, REST_MS, User};
+use tally::protocol::open_slots::{GROUP_COST, LET_GO_MS, OPENING_COST, Openings, REST_MS, User};
 
 const NOW_MS: i64 = 1_777_593_630_000;
 

@@ -8,10 +8,10 @@ use tally::core::counter::queue::InboxId;
 use tally::protocol::messages::{
     GlobalSum, InboxAsked, LeadAsked, Origin, ShardAsked, Way, decode, encode,
 };
-use tally::protocol::public::{Freshness, Told};
+use tally::protocol::public::{Freshness, SummedCounter};
 
 fn explained(sum: &GlobalSum, freshness: Freshness, way: &Way) -> String {
-    Told::new(&id("a/\"b\""), sum, freshness).explained_json(true, None, way)
+    SummedCounter::new(&id("a/\"b\""), sum, freshness).explained_json(true, None, way)
 }
 
 fn way() -> Way {
@@ -66,7 +66,7 @@ fn the_tree_reads_so() {
         ("SYD", Some(syd)),
     ]);
     sum.root.revision = 5;
-    let plain = Told::new(&id("a/\"b\""), &sum, FRESH).to_json(true, None, None);
+    let plain = SummedCounter::new(&id("a/\"b\""), &sum, FRESH).to_json(true, None, None);
     let json = explained(&sum, FRESH, &way());
     let (answer, tree) = json.split_once(r#","explain":"#).expect("a tree");
     assert_eq!(format!("{answer}}}"), plain, "the answer stays what it is");

@@ -14,9 +14,9 @@ use tally::core::cluster::view::{DatacenterState, View};
 use tally::core::counter::merge::{CellTotals, Summary};
 use tally::core::counter::settings::{Ttl, TtlMode};
 use tally::core::counter::total::{Sum, Value};
-use tally::protocol::known::{self, PUSHED_MS_MAX};
 use tally::protocol::messages::{DatacenterSum, Origin};
-use tally::protocol::public::Told;
+use tally::protocol::public::SummedCounter;
+use tally::protocol::view_fallback::{self, PUSHED_MS_MAX};
 
 const GENERATION: u64 = 1;
 
@@ -67,7 +67,7 @@ fn answer(cells: &BTreeMap<u8, u64>, missing: &BTreeSet<u8>) -> DatacenterSum {
 fn what_was_pushed_lately_need_not_be_asked_for() {
     let fra = datacenter("FRA");
     let part = |as_of_ms| {
-        known::pushed(
+        view_fallback::pushed(
             &heard("FRA", &[(0, 4), (1, 5)], as_of_ms),
             &fra,
             NOW_MS,
@@ -82,7 +82,7 @@ fn what_was_pushed_lately_need_not_be_asked_for() {
     assert_eq!(part(NOW_MS - PUSHED_MS_MAX - 1), None, "it is old");
     let view = heard("FRA", &[(0, 4)], NOW_MS);
     assert_eq!(
-        known::pushed(&view, &datacenter("IAD"), NOW_MS, NOW_MS),
+        view_fallback::pushed(&view, &datacenter("IAD"), NOW_MS, NOW_MS),
         None
     );
 }
@@ -92,7 +92,8 @@ fn a_reader_whose_clock_is_off_takes_what_was_pushed_by_the_clock_of_the_root() 
     let fra = datacenter("FRA");
     let view = heard("FRA", &[(0, 4)], NOW_MS - 200);
     for off_ms in [-600_000, 600_000] {
-        let pushed = known::pushed(&view, &fra, NOW_MS, NOW_MS + off_ms).expect("it is fresh");
+        let pushed =
+            view_fallback::pushed(&view, &fra, NOW_MS, NOW_MS + off_ms).expect("it is fresh");
         let as_of_ms = (NOW_MS - 200).min(NOW_MS + off_ms);
         assert_eq!(pushed.origin, Origin::Pushed(as_of_ms), "{off_ms} ms off");
     }
@@ -102,7 +103,7 @@ fn a_reader_whose_clock_is_off_takes_what_was_pushed_by_the_clock_of_the_root() 
 fn a_lead_whose_clock_is_ahead_is_not_taken_for_one_that_pushes() {
     let fra = datacenter("FRA");
     let ahead = |by_ms| {
-        known::pushed(
+        view_fallback::pushed(
             &heard("FRA", &[(0, 4)], NOW_MS + by_ms),
             &fra,
             NOW_MS,
@@ -119,12 +120,15 @@ fn a_lead_whose_clock_is_ahead_is_not_taken_for_one_that_pushes() {
 fn what_was_last_known_counts_however_old_and_says_so() {
     let fra = datacenter("FRA");
     let view = heard("FRA", &[(0, 4), (3, 5)], NOW_MS - 80_000);
-    let part = known::last_known(&view, &fra, NOW_MS).expect("it was heard of");
+    let part = view_fallback::last_known(&view, &fra, NOW_MS).expect("it was heard of");
     assert_eq!(part.origin, Origin::Known(NOW_MS - 80_000));
-    assert_eq!(known::last_known(&view, &datacenter("IAD"), NOW_MS), None);
+    assert_eq!(
+        view_fallback::last_known(&view, &datacenter("IAD"), NOW_MS),
+        None
+    );
     let sum = sum(vec![("FRA", Some(part)), ("IAD", None)]);
     let id = id("a");
-    let told = Told::new(&id, &sum, FRESH);
+    let told = SummedCounter::new(&id, &sum, FRESH);
     assert_eq!(told.value(), Value::new(9, 0));
     assert!(!told.is_exact());
 }
@@ -171,7 +175,7 @@ fn each_origin_tells_its_own_moment_and_whether_it_can_be_reached() {
         let origin = part.as_ref().map(|part| part.origin);
         let sum = sum(vec![("FRA", part), ("IAD", Some(sums::part(1, 0)))]);
         let id = id("a");
-        let told = Told::new(&id, &sum, FRESH);
+        let told = SummedCounter::new(&id, &sum, FRESH);
         assert_eq!(
             told.as_of_ms(),
             as_of_ms,
@@ -179,7 +183,7 @@ fn each_origin_tells_its_own_moment_and_whether_it_can_be_reached() {
         );
         assert_eq!(told.is_exact(), is_exact, "{origin:?}");
         assert!(
-            !Told::new(&id, &sum, CACHED).is_exact(),
+            !SummedCounter::new(&id, &sum, CACHED).is_exact(),
             "begun before its reader asked"
         );
         let json = told.to_json(false, None, None);
@@ -198,9 +202,9 @@ fn a_root_that_was_made_again_calls_nothing_exact() {
         Some(answer(&BTreeMap::from([(0, 7)]), &BTreeSet::new())),
     )]);
     let id = id("a");
-    assert!(Told::new(&id, &sum, FRESH).is_exact());
+    assert!(SummedCounter::new(&id, &sum, FRESH).is_exact());
     sum.root.may_lack = true;
-    let told = Told::new(&id, &sum, FRESH);
+    let told = SummedCounter::new(&id, &sum, FRESH);
     assert!(!told.is_exact());
     assert_eq!(
         told.as_of_ms(),
@@ -214,10 +218,10 @@ fn unique_elements_of_a_datacenter_that_is_away_stay_in_the_union() {
     let view = heard("IAD", &[(0, 4)], NOW_MS - 9_000);
     let mut fra = answer(&BTreeMap::from([(0, 7)]), &BTreeSet::new());
     fra.summary.uniques = sketch(2..5);
-    let away = known::last_known(&view, &datacenter("IAD"), NOW_MS);
+    let away = view_fallback::last_known(&view, &datacenter("IAD"), NOW_MS);
     let mut sum = sum(vec![("FRA", Some(fra)), ("IAD", away)]);
     sum.uniques = view.uniques().clone();
-    let json = Told::new(&id("a"), &sum, FRESH).to_json(false, None, None);
+    let json = SummedCounter::new(&id("a"), &sum, FRESH).to_json(false, None, None);
     assert!(
         json.contains(r#""uniques":{"estimate":5,"#),
         "0 to 4: {json}"
@@ -258,7 +262,7 @@ proptest! {
         let mut parts = Vec::new();
         for (name, (cells, missing, answers, _)) in NAMES.iter().zip(&places) {
             let held: BTreeMap<u8, u64> = cells.iter().map(|(shard, (held, _))| (*shard, *held)).collect();
-            let pushed = known::pushed(&view, &datacenter(name), NOW_MS, NOW_MS).filter(|_| reads_by_default);
+            let pushed = view_fallback::pushed(&view, &datacenter(name), NOW_MS, NOW_MS).filter(|_| reads_by_default);
             let is_asked = pushed.is_none() && *answers;
             let asked = is_asked.then(|| answer(&held, missing));
             for (shard, (held, heard)) in cells {
@@ -269,7 +273,7 @@ proptest! {
             }
             parts.push((datacenter(name), pushed.or(asked)));
         }
-        known::fill_in(&mut parts, &view, NOW_MS);
+        view_fallback::fill_in(&mut parts, &view, NOW_MS);
         let mut told = BTreeMap::new();
         for (name, (_, part)) in NAMES.iter().zip(&parts) {
             for (shard, totals) in part.iter().flat_map(|part| &part.cells) {
@@ -281,7 +285,7 @@ proptest! {
         let names = NAMES.iter().copied();
         let sum = sum(names.zip(parts.into_iter().map(|(_, part)| part)).collect());
         let id = id("a");
-        let value = Told::new(&id, &sum, FRESH).value();
+        let value = SummedCounter::new(&id, &sum, FRESH).value();
         let total: u128 = expected.values().sum();
         prop_assert_eq!(value, Value::new(total, 0));
     }
@@ -327,7 +331,7 @@ fn a_reader_whose_clock_is_behind_the_creation_of_a_counter_is_told_its_own_time
     let mut sum = sum(vec![("FRA", Some(part.clone())), ("IAD", Some(part))]);
     sum.root.created_at_ms = FRESH.as_of_ms + 600_000;
     let id = id("a");
-    let told = Told::new(&id, &sum, FRESH);
+    let told = SummedCounter::new(&id, &sum, FRESH);
     assert_eq!(told.as_of_ms(), FRESH.as_of_ms);
     assert!(told.to_json(false, None, None).contains("\"value\":14"));
 }
@@ -336,5 +340,5 @@ fn a_reader_whose_clock_is_behind_the_creation_of_a_counter_is_told_its_own_time
 fn who_has_not_pushed_lately_is_silent() {
     let mut view = heard("FRA", &[(0, 4)], NOW_MS - PUSHED_MS_MAX);
     view.merge(&heard("IAD", &[(0, 4)], NOW_MS - PUSHED_MS_MAX - 1));
-    assert_eq!(known::silent(&view, NOW_MS), [datacenter("IAD")]);
+    assert_eq!(view_fallback::silent(&view, NOW_MS), [datacenter("IAD")]);
 }

@@ -2,10 +2,10 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use tally::core::counter::cargo::Cargo;
+use tally::core::counter::autoscale::Rate;
+use tally::core::counter::batchable::Batchable;
 use tally::core::counter::id::{CounterId, Datacenter};
 use tally::core::counter::lane::BATCH_ENTRIES_MAX;
-use tally::core::counter::split::Rate;
 use tally::core::limit::meter::Verdict;
 use tally::core::limit::policy::{OnError, Policy};
 use tally::protocol::limits::batch::{Batch, DEMANDS_MAX, GATHER_MS, gather_ms};
@@ -173,7 +173,7 @@ proptest! {
                 Some(batch) => prop_assert!(batch.absorb(&one)),
                 None => batch = Some(one),
             }
-            places.push(batch.as_ref().map(Cargo::place).expect("a batch"));
+            places.push(batch.as_ref().map(Batchable::place).expect("a batch"));
         }
         let batch = batch.expect("a batch");
         prop_assert!(batch.demands.len() <= 12, "equal demands are counted, not repeated");

@@ -27,18 +27,22 @@ use tally::core::counter::settings::{Settings, Ttl, TtlMode};
 use tally::core::counter::total::Value;
 use tally::core::sketch::{HashKey, Histogram, Sample, Token, Uniques};
 use tally::protocol::messages::{
-    AmountOf, Append, Ask, AskBoard, AskTop, BoardAnswer, BoardQuestion, BoardWritten, Call,
-    CallLead, Check, CheckStorage, Claim, Close, CloseSession, CommandShard, Configure,
-    ConfigureBoard, Count, Deed, DeletePolicy, DeleteShare, Drain, EndBoard, EndReservation,
-    Explain, ExportPage, Fault, FindClaims, FindKey, Flush, Flushed, ForgetBoard, GetPolicy,
-    GetSecrets, GetShare, GiveLead, Given, HandOver, Held, Hello, Install, Keep, LeadTaken, Lease,
-    LetInboxesGo, List, ListAll, ListAllBoards, ListBoards, ListPolicies, ListRows, ListShares,
-    LocateLead, Located, LookUp, MayHold, Measure, MemberWrite, OpenSession, Operate, Push,
-    PutPolicy, PutShare, Read, ReadContents, ReadDead, ReadDrained, ReadEach, ReadNumbers, Recall,
-    RecallLease, Register, RegisterBoard, RegisterInbox, ReleaseInbox, Report, ReportShard,
-    Reserve, RotateKey, RunCommands, RunSorted, Seal, SentOn, Settle, ShardCommand, Stay, Stretch,
-    Sum, SumExplained, SumMany, Suspend, TakeOver, TopOf, ViewOf, WatchLead, WriteBoard,
-    WriteBoards, decode, encode,
+    AllAlerts, AllDeliveries, AmountOf, Append, Ask, AskBoard, AskTop, BoardAnswer, BoardQuestion,
+    BoardWritten, Call, CallLead, CallRoot, CellPart, CellRepaired, Check, CheckStorage, Claim,
+    Close, CloseSession, CommandShard, Configure, ConfigureBoard, Count, Deed, DeleteAlert,
+    DeletePolicy, DeleteShare, DeliveriesOf, DoAct, Drain, EndBoard, EndReservation, Explain,
+    ExportPage, Fault, FindApiKey, FindClaims, FindKey, Flush, Flushed, ForgetBoard, GetAlert,
+    GetPolicy, GetSecrets, GetShare, GiveLead, GiveRoot, Given, HandOver, Held, Hello, InPartition,
+    Install, Keep, LeadTaken, Lease, LetInboxesGo, List, ListActs, ListAlerts, ListAll,
+    ListAllBoards, ListBoards, ListDatacenters, ListDeliveries, ListKeys, ListNames, ListPolicies,
+    ListRows, ListShares, LocateLead, Located, LookUp, MakeKey, MayHold, Measure, MemberWrite,
+    NoteAct, OpenSession, Operate, Push, PutAlert, PutPolicy, PutShare, Read, ReadContents,
+    ReadDead, ReadDrained, ReadEach, ReadNumbers, Recall, RecallLease, Register, RegisterBoard,
+    RegisterInbox, ReleaseInbox, RememberedCell, RepairCell, RepairRoot, ReplaceKey, Report,
+    ReportShard, Reserve, RevokeKey, RootPart, RootRepaired, RootTaken, RotateKey, RunCommands,
+    RunSorted, Seal, SentOn, Settle, ShardCommand, SilenceAlert, SizesOf, Stay, Stretch, Sum,
+    SumExplained, SumMany, Suspend, SweptOf, TakeOver, TestAlert, TopOf, TotalsFrom, UseKey,
+    ViewOf, WatchLead, WriteBoard, WriteBoards, decode, encode,
 };
 use tally::protocol::names::{CellAddress, LeadAt};
 use tally::protocol::problem::{Code, Problem};
@@ -293,6 +297,12 @@ fn each_call_has_its_own_path() {
         (GiveLead::PATH, "/give-lead"),
         (LeadTaken::PATH, "/lead-taken"),
         (CallLead::PATH, "/call-lead"),
+        (GiveRoot::PATH, "/give-root"),
+        (RootTaken::PATH, "/root-taken"),
+        (CallRoot::PATH, "/call-root"),
+        (SweptOf::PATH, "/directory-swept"),
+        (SizesOf::PATH, "/directory-sizes"),
+        (InPartition::PATH, "/in-partition"),
         (LookUp::PATH, "/look-up"),
         (Operate::PATH, "/operate"),
         (Keep::PATH, "/keep"),
@@ -300,10 +310,33 @@ fn each_call_has_its_own_path() {
         (List::PATH, "/list"),
         (GetSecrets::PATH, "/secrets"),
         (RotateKey::PATH, "/rotate-key"),
+        (MakeKey::PATH, "/key-make"),
+        (UseKey::PATH, "/key-use"),
+        (FindApiKey::PATH, "/key-find"),
+        (ReplaceKey::PATH, "/key-replace"),
+        (RevokeKey::PATH, "/key-revoke"),
+        (ListKeys::PATH, "/key-list"),
+        (NoteAct::PATH, "/act-note"),
+        (DoAct::PATH, "/act-do"),
+        (ListActs::PATH, "/act-list"),
+        (RepairCell::PATH, "/repair-cell"),
+        (RepairRoot::PATH, "/repair-root"),
+        (ListNames::PATH, "/list-names"),
+        (ListDatacenters::PATH, "/list-datacenters"),
         (PutShare::PATH, "/share-put"),
         (GetShare::PATH, "/share-get"),
         (DeleteShare::PATH, "/share-delete"),
         (ListShares::PATH, "/share-list"),
+        (PutAlert::PATH, "/alert-put"),
+        (GetAlert::PATH, "/alert-get"),
+        (DeleteAlert::PATH, "/alert-delete"),
+        (SilenceAlert::PATH, "/alert-silence"),
+        (TestAlert::PATH, "/alert-test"),
+        (DeliveriesOf::PATH, "/alert-deliveries-of"),
+        (ListAlerts::PATH, "/alert-list"),
+        (ListDeliveries::PATH, "/alert-deliveries"),
+        (AllAlerts::PATH, "/alert-list-all"),
+        (AllDeliveries::PATH, "/alert-deliveries-all"),
         (Measure::PATH, "/measure"),
         (CheckStorage::PATH, "/check-storage"),
         (Push::PATH, "/push"),
@@ -375,10 +408,14 @@ fn each_call_has_its_own_path() {
         include_str!("../../src/protocol/messages/queue.rs"),
         include_str!("../../src/protocol/messages/limit.rs"),
         include_str!("../../src/protocol/messages/secrets.rs"),
+        include_str!("../../src/protocol/messages/alert.rs"),
         include_str!("../../src/protocol/messages/share.rs"),
+        include_str!("../../src/protocol/messages/api_key.rs"),
         include_str!("../../src/protocol/messages/totals.rs"),
         include_str!("../../src/protocol/messages/lead_moves.rs"),
         include_str!("../../src/protocol/messages/redis.rs"),
+        include_str!("../../src/protocol/messages/root_moves.rs"),
+        include_str!("../../src/protocol/messages/repair.rs"),
         include_str!("../../src/protocol/messages/board.rs"),
     ];
     let mut all: Vec<&str> = Vec::new();
@@ -591,4 +628,47 @@ fn boards_are_asked_and_told_by_these_bytes() {
     assert_eq!(golden(&tell(take)), format!("{head}0a03010100016d00"));
     let board = board.clone();
     assert_eq!(golden(&ReportShard { board, at }), "01620301");
+}
+
+#[test]
+fn what_is_said_of_repairs_has_these_bytes() {
+    let repair = RepairCell {
+        to: address(),
+        remembered: RememberedCell {
+            grant: Grant::default(),
+            totals: Some(totals()),
+            last_write_ms: 3,
+            shards: 4,
+        },
+        is_dry: true,
+    };
+    assert_eq!(
+        golden(&repair),
+        "07706167652fc3bc03465241050000000000000000000000000000000001c0c0b286de33ac02ad0202060401"
+    );
+    let repaired = CellRepaired {
+        damaged: vec![CellPart::Totals, CellPart::Shards],
+        totals_from: TotalsFrom::Nothing,
+    };
+    assert_eq!(golden(&repaired), "02000903");
+    let repair = RepairRoot {
+        counter: address().counter,
+        datacenters: [address().datacenter].into(),
+        is_dry: false,
+    };
+    assert_eq!(golden(&repair), "07706167652fc3bc010346524100");
+    let repaired = RootRepaired {
+        damaged: vec![RootPart::Root, RootPart::Totals],
+        told_by: vec![address().datacenter],
+        found: None,
+    };
+    assert_eq!(golden(&repaired), "020002010346524100");
+    let list = ListNames {
+        partition: 3,
+        prefix: "a".to_owned(),
+        after: Some("b".to_owned()),
+        limit: 300,
+    };
+    assert_eq!(golden(&list), "030161010162ac02");
+    assert_eq!(golden(&ListDatacenters { partition: 9 }), "09");
 }

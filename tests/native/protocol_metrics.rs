@@ -161,6 +161,7 @@ fn labels_are_bounded() {
                     "verdict" => &["allowed", "refused", "error"],
                     "worker" => &["edge", "aggregator"],
                     "reason" => &["watched", "checkpoint"],
+                    "from" => &["memory", "storage"],
                     "transport" => &["sse", "websocket"],
                     other => panic!("{sample} has a label {other}"),
                 };
@@ -224,6 +225,7 @@ fn without_the_aggregator_only_its_families_are_missing() {
         "tally_live_reads_total",
         "tally_live_updates_total",
         "tally_live_watcher_seconds_total",
+        "tally_lookups_total",
         "tally_objects_unreadable_total",
         "tally_push_bytes_total",
         "tally_pushes_total",

@@ -8,11 +8,11 @@ use sums::{CACHED, FRESH, NOW_MS, id, part, sketch, sum};
 use tally::core::counter::history::Count;
 use tally::core::counter::settings::{Settings, Ttl, TtlMode, UniqueHash};
 use tally::protocol::messages::GlobalSum;
-use tally::protocol::public::{Freshness, Told};
+use tally::protocol::public::{Freshness, SummedCounter};
 use tally::protocol::query::Window;
 
 fn told(sum: &GlobalSum, freshness: Freshness) -> String {
-    Told::new(&id("a"), sum, freshness).to_json(false, None, None)
+    SummedCounter::new(&id("a"), sum, freshness).to_json(false, None, None)
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn a_counter_with_everything_reads_so() {
         now: NOW_MS / 1_000,
     };
     let id = id("a \"b\" ключ");
-    let told = Told::new(&id, &sum, FRESH);
+    let told = SummedCounter::new(&id, &sum, FRESH);
     assert_eq!(
         told.to_json(true, Some(window), Some(&[])),
         r#"{"id":"a \"b\" ключ","value":7,"exact":true,"updated_at":1777593629000,"expires_at":1777593689000,"version":"AQEDRlJBAAEJ","as_of":1777593629980,"staleness_ms":20,"uniques":null,"datacenters":[{"id":"FRA","value":7,"shards":2,"as_of":1777593629980,"staleness_ms":20,"reachable":true}],"window":{"seconds":3600,"count":5,"max_error":1,"uniques":{"estimate":2,"standard_error":0.01},"uniques_cover":[1777590000,1777593659]},"settings":{"shards":4,"ttl_seconds":60,"ttl_mode":"sliding","floor":null,"home":null,"unique_hash":"redis"},"pending_datacenters":[]}"#
@@ -90,7 +90,7 @@ fn a_datacenter_that_does_not_answer_is_named_and_nothing_is_exact() {
     assert!(json.contains(r#""reachable":false"#), "{json}");
     for sum in [&away, &halved] {
         let id = id("a");
-        let told = Told::new(&id, sum, FRESH);
+        let told = SummedCounter::new(&id, sum, FRESH);
         assert!(!told.is_exact());
         assert!(told.etag().ends_with("-1-0-partial\""), "{}", told.etag());
     }
@@ -119,7 +119,7 @@ fn a_view_that_was_there_before_is_not_exact_and_says_how_old_it_is() {
 #[test]
 fn the_tag_is_of_counts_settings_and_reachability() {
     let id = id("a");
-    let etag = |sum: &GlobalSum, freshness| Told::new(&id, sum, freshness).etag();
+    let etag = |sum: &GlobalSum, freshness| SummedCounter::new(&id, sum, freshness).etag();
     let base = sum(vec![("FRA", Some(part(7, 0)))]);
     assert_eq!(
         etag(&base, FRESH),
@@ -163,7 +163,7 @@ fn numbers_are_exact_and_strings_only_where_javascript_would_round() {
     ] {
         let sum = sum(vec![("FRA", Some(part(added, removed)))]);
         let id = id("a");
-        let told = Told::new(&id, &sum, FRESH);
+        let told = SummedCounter::new(&id, &sum, FRESH);
         for (strings, shown) in [(false, plain), (true, string)] {
             let json = told.to_json(strings, None, None);
             let top = format!(r#"{{"id":"a","value":{shown},"#);

@@ -15,7 +15,7 @@ use tally::protocol::messages::Flushed;
 use tally::protocol::messages::{GlobalSum, KnownTotal, KnownUniques, Listed};
 use tally::protocol::names::CellAddress;
 use tally::protocol::public::{
-    Aggregate, Rounding, Told, deleted_json, list_json, union_json, write_json,
+    Aggregate, Rounding, SummedCounter, deleted_json, list_json, union_json, write_json,
 };
 use tally::protocol::query::{HistoryFormat, Window};
 
@@ -35,7 +35,7 @@ fn history_reads_so_with_null_where_nothing_is_known() {
         to: 240,
     };
     let id = id("a");
-    let told = Told::new(&id, &sum, FRESH);
+    let told = SummedCounter::new(&id, &sum, FRESH);
     assert_eq!(
         told.history_json(range, format(true, true)),
         r#"{"id":"a","step":"1m","kept_from":120,"exact":false,"as_of":1777593540000,"staleness_ms":90000,"points":[[60,null],[120,3],[180,0],[240,"9007199254740992"]]}"#
@@ -66,7 +66,7 @@ fn history_that_lacks_nothing_has_no_beginning() {
         from: -86_400,
         to: 0,
     };
-    let json = Told::new(&id("a"), &sum, FRESH).history_json(range, format(false, true));
+    let json = SummedCounter::new(&id("a"), &sum, FRESH).history_json(range, format(false, true));
     assert_eq!(
         json,
         r#"{"id":"a","step":"1d","kept_from":null,"exact":true,"as_of":1777593629980,"staleness_ms":20,"points":[[-86400,0],[0,0]]}"#
@@ -85,8 +85,8 @@ fn a_union_of_uniques_reads_so() {
     ];
     let ids = [id("a"), id("b")];
     let told = [
-        Told::new(&ids[0], &sums[0], FRESH),
-        Told::new(&ids[1], &sums[1], CACHED),
+        SummedCounter::new(&ids[0], &sums[0], FRESH),
+        SummedCounter::new(&ids[1], &sums[1], CACHED),
     ];
     assert_eq!(
         union_json(&ids, &told, None).expect("one hash"),
@@ -102,7 +102,7 @@ fn a_union_of_uniques_reads_so() {
         r#"{"ids":["a","b"],"estimate":1,"standard_error":0.01,"window":300,"uniques_cover":[1777593300,1777593659],"exact":true,"as_of":1777593629980,"staleness_ms":20}"#
     );
     let nothing = [sum(Vec::new())];
-    let told = [Told::new(&ids[0], &nothing[0], FRESH)];
+    let told = [SummedCounter::new(&ids[0], &nothing[0], FRESH)];
     assert_eq!(
         union_json(&ids[..1], &told, None).expect("one hash"),
         r#"{"ids":["a"],"estimate":0,"standard_error":0.0,"exact":true,"as_of":1777593629980,"staleness_ms":20}"#
@@ -126,9 +126,9 @@ fn counters_without_a_hash_in_common_have_no_union() {
     ];
     let ids = ["old", "both", "none", "new"].map(id);
     let union = |numbers: &[usize]| {
-        let told: Vec<Told<'_>> = numbers
+        let told: Vec<SummedCounter<'_>> = numbers
             .iter()
-            .map(|&number| Told::new(&ids[number], &sums[number], FRESH))
+            .map(|&number| SummedCounter::new(&ids[number], &sums[number], FRESH))
             .collect();
         union_json(&ids[..1], &told, None)
             .map_err(|problem| (problem.code(), problem.detail().to_owned()))

@@ -5,7 +5,7 @@ use crate::common::sums;
 use sums::{CACHED, FRESH, NOW_MS, datacenter, id, part, sketch, sum};
 use tally::core::counter::total::Value;
 use tally::protocol::messages::{GlobalSum, Origin};
-use tally::protocol::public::Told;
+use tally::protocol::public::SummedCounter;
 
 /// FRA and IAD, set to 100 when IAD did not answer.
 fn set() -> GlobalSum {
@@ -24,7 +24,7 @@ fn set() -> GlobalSum {
 #[test]
 fn a_counter_that_was_set_reads_so() {
     let (id, mut sum) = (id("a"), set());
-    let told = Told::new(&id, &sum, FRESH);
+    let told = SummedCounter::new(&id, &sum, FRESH);
     assert!(!told.is_exact(), "IAD is not settled");
     let pending = [datacenter("IAD")];
     assert_eq!(
@@ -37,7 +37,7 @@ fn a_counter_that_was_set_reads_so() {
     ];
     let lowest = Value::new(u128::MAX, 0_u128).negated();
     sum.root.operations.set(lowest, seen, NOW_MS - 400);
-    let told = Told::new(&id, &sum, FRESH);
+    let told = SummedCounter::new(&id, &sum, FRESH);
     assert!(told.is_exact());
     let json = told.to_json(true, None, None);
     let begin = r#"{"id":"a","value":"-340282366920938463463374607431768211455","base":"-340282366920938463463374607431768211455","exact":true,"updated_at":1777593629600,"#;
@@ -55,7 +55,7 @@ fn of_one_datacenter_alone_only_what_it_counted_since_is_told() {
         .retain(|(name, _)| *name == datacenter("FRA"));
     sum.is_whole = false;
     let id = id("a");
-    let told = Told::new(&id, &sum, FRESH);
+    let told = SummedCounter::new(&id, &sum, FRESH);
     assert_eq!(told.value().to_string(), "2");
     assert!(told.is_exact());
 }
@@ -66,10 +66,10 @@ fn a_counter_with_a_home_has_a_strong_tag_of_that() {
     let mut sum = sum(vec![("FRA", Some(part(7, 0))), ("IAD", Some(part(3, 0)))]);
     sum.root.home = Some(datacenter("IAD"));
     sum.root.settings.floor = Some(Value::new(3_u128, 0_u128).negated());
-    let tag = |sum: &GlobalSum, freshness| Told::new(&id, sum, freshness).etag();
+    let tag = |sum: &GlobalSum, freshness| SummedCounter::new(&id, sum, freshness).etag();
     assert_eq!(tag(&sum, FRESH), "\"AQEDSUFEAAEJ\"");
     assert_eq!(tag(&sum, CACHED), tag(&sum, FRESH));
-    let json = Told::new(&id, &sum, FRESH).to_json(false, None, Some(&[]));
+    let json = SummedCounter::new(&id, &sum, FRESH).to_json(false, None, Some(&[]));
     let end = r#""floor":-3,"home":"IAD","unique_hash":"keyed"},"pending_datacenters":[]}"#;
     assert!(json.ends_with(end), "{json}");
     let before = tag(&sum, FRESH);
@@ -91,7 +91,7 @@ fn a_counter_that_is_made_in_the_future_is_as_of_no_later_than_its_read() {
         let part = sum.datacenters[0].1.as_mut().expect("a part");
         part.origin = origin;
         for read in [FRESH, CACHED] {
-            let told = Told::new(&id, &sum, read);
+            let told = SummedCounter::new(&id, &sum, read);
             assert!(told.as_of_ms() <= read.as_of_ms, "{origin:?}");
             assert!(told.staleness_ms() >= 0, "{origin:?}");
         }

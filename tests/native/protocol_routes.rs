@@ -6,6 +6,8 @@ use crate::common;
 use common::config;
 use proptest::prelude::*;
 use tally::core::counter::id::CounterId;
+use tally::protocol::alerts::AlertName;
+use tally::protocol::api_key::KeyId;
 use tally::protocol::limits::PolicyName;
 use tally::protocol::problem::Code;
 use tally::protocol::routes::{ROUTES, Route, allow_of, decode_segment, resolve};
@@ -17,6 +19,10 @@ fn id(text: &str) -> CounterId {
 
 fn policy(text: &str) -> PolicyName {
     PolicyName::parse(text).expect("a policy's name")
+}
+
+fn alert(text: &str) -> AlertName {
+    AlertName::parse(text).expect("an alert's name")
 }
 
 /// The code of a refusal with its `Allow`.
@@ -44,6 +50,7 @@ fn every_call_is_found() {
         ("GET", "/counters/a/breakdown", Route::Breakdown(id("a"))),
         ("GET", "/counters", Route::List),
         ("GET", "/top", Route::Top),
+        ("GET", "/hot", Route::Hot),
         ("GET", "/counters/a/rank", Route::Rank(id("a"))),
         ("GET", "/counters/a%2A/history", Route::History(id("a*"))),
         (
@@ -80,11 +87,43 @@ fn every_call_is_found() {
         ("POST", "/uniques/rotate", Route::Rotate),
         ("GET", "/export", Route::Export),
         ("POST", "/import", Route::Import),
+        ("GET", "/snapshots", Route::Snapshots),
+        ("POST", "/snapshots", Route::MakeSnapshot),
+        (
+            "GET",
+            "/snapshots/2026-11-01",
+            Route::Snapshot("2026-11-01".to_owned()),
+        ),
+        (
+            "POST",
+            "/snapshots/2026-11-01/restore",
+            Route::Restore("2026-11-01".to_owned()),
+        ),
+        ("POST", "/repair", Route::Repair),
         ("POST", "/events", Route::Events),
         ("POST", "/ingest", Route::Ingest),
         ("POST", "/api/event", Route::Event),
         ("GET", "/api/counter", Route::Count),
         ("GET", "/api/dead-letters", Route::DeadLetters),
+        ("GET", "/keys", Route::ListKeys),
+        ("POST", "/keys", Route::MakeKey),
+        ("GET", "/keys/00000000000000ff", Route::GetKey(KeyId(255))),
+        (
+            "PATCH",
+            "/keys/00000000000000ff",
+            Route::ChangeKey(KeyId(255)),
+        ),
+        (
+            "DELETE",
+            "/keys/00000000000000ff",
+            Route::RevokeKey(KeyId(255)),
+        ),
+        (
+            "POST",
+            "/keys/00000000000000ff/rotate",
+            Route::RotateKey(KeyId(255)),
+        ),
+        ("GET", "/audit", Route::Audit),
         ("GET", "/shares", Route::ListShares),
         ("POST", "/shares", Route::CreateShare),
         (
@@ -92,6 +131,14 @@ fn every_call_is_found() {
             "/shares/00000000000000ff",
             Route::RevokeShare(ShareId(255)),
         ),
+        ("GET", "/alerts", Route::ListAlerts),
+        ("GET", "/alert-deliveries", Route::AllDeliveries),
+        ("GET", "/alerts/a", Route::GetAlert(alert("a"))),
+        ("PUT", "/alerts/a", Route::PutAlert(alert("a"))),
+        ("DELETE", "/alerts/a", Route::DeleteAlert(alert("a"))),
+        ("GET", "/alerts/a/deliveries", Route::Deliveries(alert("a"))),
+        ("POST", "/alerts/a/silence", Route::SilenceAlert(alert("a"))),
+        ("POST", "/alerts/a/test", Route::TestAlert(alert("a"))),
         ("GET", "/limits", Route::ListPolicies),
         ("POST", "/limits", Route::CheckMany),
         ("GET", "/limits/p", Route::GetPolicy(policy("p"))),
@@ -191,7 +238,8 @@ fn each_template_knows_its_methods_and_no_other() {
             methods.extend(["POST", "DELETE"]);
         }
         let parameters = [
-            "{id}", "{prefix}", "{policy}", "{key}", "{board}", "{member}", "{rank}", "{/file}",
+            "{id}", "{prefix}", "{policy}", "{key}", "{board}", "{member}", "{rank}", "{alert}",
+            "{/file}",
         ];
         let path = parameters.iter().fold(template.to_owned(), |path, name| {
             path.replace(

@@ -2,7 +2,7 @@
 
 use tally::protocol::batch::clf::LogLine;
 use tally::protocol::batch::ingest::Ingest;
-use tally::protocol::batch::said::{Hit, LogField};
+use tally::protocol::batch::log_fields::{Hit, LogField};
 use tally::protocol::bots::is_bot;
 use tally::protocol::user_agent::{browser, device};
 

@@ -26,6 +26,9 @@ fn a_setting_out_of_range_is_refused_by_name_with_what_it_may_be() {
             "from 60 to 604800, not `5`",
         ),
         ("TALLY_SUBREQUESTS", "abc", "not `abc`"),
+        ("TALLY_DIRECTORY", "0", "from 1 to 4096, not `0`"),
+        ("TALLY_DIRECTORY", "4097", "from 1 to 4096"),
+        ("TALLY_DIRECTORY", "many", "not `many`"),
         ("TALLY_OPEN_OBJECTS_MAX", "-1", "not `-1`"),
         ("TALLY_QUIET_MS", "1.5", "not `1.5`"),
         (

@@ -11,7 +11,7 @@ use errors::errors;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
-use tally::core::counter::split::shard_of_element;
+use tally::core::counter::autoscale::shard_of_element;
 use tally::core::sketch::{Class, Families, STANDARD_ERROR, Sketch, Token};
 
 fn classes() -> Vec<Class> {

@@ -10,13 +10,13 @@ use drawn::run;
 use errors::{Errors, errors};
 use tally::core::cluster::delta::{Feed, Gathering, Marks};
 use tally::core::cluster::view::{DatacenterState, View};
+use tally::core::counter::autoscale::shard_of_element;
 use tally::core::counter::cell::Cell;
 use tally::core::counter::flush::{Element, Load};
 use tally::core::counter::grant::Grant;
 use tally::core::counter::id::Datacenter;
 use tally::core::counter::merge::{Question, Summary};
 use tally::core::counter::nonces::Nonce;
-use tally::core::counter::split::shard_of_element;
 use tally::core::sketch::{Estimated, HashKey, STANDARD_ERROR};
 
 const NOW_MS: i64 = 1_777_593_630_000;

@@ -19,6 +19,10 @@ const TIME_TO_LIVE = 126_230_400 / 86_400 - 51;
 // The windows of limits are of 30 days, and nothing of them was consumed on an earlier day.
 const LIMITS_KEPT = 29;
 
+const BOARDS_OF_A_DAY = AN_HOUR;
+const SHARE_KEPT = 364;
+const BREAKDOWN_HOURS_KEPT = AN_HOUR;
+
 const DAY_SECONDS = 86_400;
 const second = (text) => Date.parse(text) / 1_000;
 const OCTOBER = second("2026-10-01T00:00:00Z");
@@ -37,6 +41,20 @@ const strong = (id, more = "") => `${counter(id)}?consistency=strong&numbers=str
 const history = (id, step, from, to) => `${counter(id, "/history")}?step=${step}&from=${from}&to=${to}`;
 // A whole day in UTC, which is told to the day once it is more than a week ago.
 const day = (first, days = 1) => `&window=${days * DAY_SECONDS}&at=${first + days * DAY_SECONDS - 1}`;
+
+const BOARDS = [
+  ...["/top?limit=20", "/members/m3", "/members/m3/around?limit=2", "/members/m1", "/members/m2", "/rank/2", "/range?min=5&max=20", ""].map(
+    (call) => [`/boards/race${call}`, ALWAYS, "FRA"],
+  ),
+  ["/boards/spread/top?limit=20", ALWAYS, "IAD"],
+  ["/boards/spread/members/m7?exact=1", ALWAYS, "IAD"],
+  ["/boards/laps/periods", BOARDS_OF_A_DAY],
+  [`/boards/laps/top?period=${OCTOBER}`, ALWAYS],
+  ["/boards/laps/top?limit=10", BOARDS_OF_A_DAY],
+  ["/boards/empty", ALWAYS],
+  ["/boards/gone/top", ALWAYS],
+  ["/boards?prefix=", ALWAYS],
+];
 
 /** The reads: [path, days for which it must be answered so, datacenter]. */
 export const READS = [
@@ -86,6 +104,16 @@ export const READS = [
   ["/limits/sliding/ann", LIMITS_KEPT, "IAD"],
   ["/limits/sliding/ann", LIMITS_KEPT, "SYD"],
   ["/limits/precise/used-up", LIMITS_KEPT],
+  ...BOARDS,
+  ...["GET/redis:text", "GET/redis:passing", "HGETALL/redis:hash", "SMEMBERS/redis:set", "GET/redis:number", "GET/redis:ended"].map(
+    (command) => [`/redis/${command}`, command.includes("passing") ? 3_600 : ALWAYS],
+  ),
+  ...["ZRANGE/redis:sorted/0/-1/WITHSCORES", "PFCOUNT/redis:hll", "GET/redis:orders"].map((command) => [`/redis/${command}`, ALWAYS]),
+  [counter("site", `/breakdown?consistency=strong&by=referrer&from=${OCTOBER}&to=${TODAY}`), UNIQUES_BY_DAYS_KEPT],
+  [counter("site", `/breakdown?consistency=strong&by=site&from=${TODAY}&to=${NOON - 1}`), BREAKDOWN_HOURS_KEPT],
+  ["/shares", SHARE_KEPT],
+  ["/counters?prefix=uniques%2F&values=1&limit=20", ALWAYS],
+  ["/top?prefix=uniques%2F&by=count&limit=5", ALWAYS],
 ];
 
 // What is of the moment of the read, and what follows from it.
@@ -95,7 +123,9 @@ const OF_THE_MOMENT = new Set(["as_of", "staleness_ms", "reset_ms", "retry_after
 export function lasting({ status, json, bytes }) {
   if (json === undefined) return { status, bytes: bytes.toString("base64") };
   if (status >= 400) return { status, json: { code: json.code } };
-  const isMoving = (name, value) => OF_THE_MOMENT.has(name) || (name === "kept_from" && value !== null);
+  // A board's version rises when a period ends.
+  const isOfBoard = (name, value) => name === "version" && String(value).startsWith("b1.");
+  const isMoving = (name, value) => OF_THE_MOMENT.has(name) || (name === "kept_from" && value !== null) || isOfBoard(name, value);
   const text = JSON.stringify(json, (name, value) => (isMoving(name, value) ? undefined : value));
   return { status, json: JSON.parse(text) };
 }

@@ -18,7 +18,8 @@ const LOG = numbers(40)
     return `10.0.0.${index % 7} - - [${at}] "GET ${index % 2 ? "/log/a" : "/log/b"} HTTP/1.1" 200 1 "-" "-"\n`;
   })
   .join("");
-const LARGE = String(2n ** 100n);
+/** The most that one increment may add. */
+const LARGE = String(2n ** 63n);
 
 const increments = async (scene, id, amount, part) => {
   for (const colo of COLOS) await scene.add(id, { delta: amount, unique: `${part}-${colo}` }, { colo });
@@ -55,10 +56,70 @@ async function first(scene) {
   const dense = numbers(DENSE_ELEMENTS).map((index) => `{"key":"uniques/dense","unique":"e${index}"}`);
   await scene.call("POST", "/events", { body: dense.join("\n") });
   await scene.call("POST", "/ingest?format=clf&key=path&unique=ip", { body: LOG });
-  await scene.add("large", { delta: LARGE });
+  for (const colo of COLOS) await scene.add("large", { delta: LARGE }, { colo });
   await scene.add("negative", { delta: 1 });
   await scene.subtract("negative", { delta: 6 });
   for (const id of ["deleted", "again"]) await increments(scene, id, 5, "gone");
+  await scene.call("POST", "/counters/keys%2Fold/increment", keyed("old", json({ delta: 5 })));
+  await makeBoards(scene);
+  await boards(scene, 0);
+  await breakdowns(scene, 0);
+}
+
+const by = (scene, site, referrer, options) =>
+  scene.add("site", { delta: 2, unique: referrer, by: { site, referrer, country: "DE" } }, options);
+
+async function breakdowns(scene, first) {
+  for (const index of numbers(12, first)) await by(scene, `site-${index % 4}`, `from-${index}`, { colo: COLOS[index % 2] });
+}
+
+const score = (scene, board, member, body, options) => scene.call("POST", `/boards/${board}/members/${member}`, json(body, options));
+
+async function boards(scene, first) {
+  for (const index of numbers(9, first)) {
+    await score(scene, "race", `m${index % 12}`, { score: (index * 7) % 31, metadata: { car: index } }, { colo: COLOS[index % 2] });
+    await score(scene, "spread", `m${index}`, { delta: index + 1 });
+    await score(scene, "laps", `m${index % 5}`, { score: 100 - index });
+  }
+}
+
+async function makeBoards(scene) {
+  await scene.call("PUT", "/boards/laps", json({ order: "asc", keep: "best", ties: "shared", period: "day", archive: 50 }));
+  await scene.call("PUT", "/boards/spread", json({ keep: "sum", scores: "integer", shards: 3, home: "IAD" }));
+  await scene.call("PUT", "/boards/empty", json({ members_max: 10 }));
+}
+
+async function lastOfBoards(scene) {
+  const away = { expires_in: 315_360_000 };
+  await score(scene, "race", "kept", { score: 50, ...away });
+  await scene.call("PUT", "/boards/race/members/m1/hidden", json({ hidden: true }));
+  await scene.call("DELETE", "/boards/race/members/m2");
+  await score(scene, "gone", "ann", { score: 1 });
+  await scene.call("DELETE", "/boards/gone");
+  await scene.keep("POST", "/boards/race/members/keyed", keyed("lap", json({ score: 12 })));
+  await scene.call("POST", "/events", { body: '{"board":"race","member":"line","score":3}' });
+}
+
+const redis = async (scene, commands) => {
+  const { json: told } = await scene.call("POST", "/redis/pipeline", json(commands));
+  const failed = told.find(({ error }) => error !== undefined);
+  if (failed !== undefined) throw new Error(failed.error);
+};
+
+async function dialect(scene) {
+  await redis(scene, [
+    ["SET", "redis:text", "grün"],
+    ["SET", "redis:passing", "soon", "EX", "315360000"],
+    ["HSET", "redis:hash", "one", "1", "two", "zwei"],
+    ["SADD", "redis:set", "ann", "bob"],
+    ["INCRBY", "redis:number", "42"],
+    ["INCR", "redis:ended"],
+    ["DEL", "redis:ended"],
+    ["ZADD", "redis:sorted", "1.5", "ann", "2", "bob"],
+    ["PFADD", "redis:hll", "ann", "bob", "cyd"],
+  ]);
+  await scene.call("POST", "/redis", keyed("order", json(["INCR", "redis:orders"])));
+  await scene.call("POST", "/redis", keyed("text", json(["SET", "redis:tried", "once"])));
 }
 
 async function second(scene) {
@@ -72,6 +133,8 @@ async function second(scene) {
 }
 
 async function third(scene) {
+  await boards(scene, 3);
+  await breakdowns(scene, 6);
   await scene.add("plain", { delta: 7 });
   await increments(scene, "world", 40, "third");
   await scene.put("sealed", { shards: 1 });
@@ -155,11 +218,11 @@ async function limits(scene) {
 async function queue(scene) {
   const event = (key, increment, more) => scene.call("POST", "/api/event", json({ key, increment }, { status: 202, ...more }));
   for (const colo of COLOS) await event("queued/a", 4, { colo });
-  const overflow = String(2n ** 128n - 1n);
-  await event("queued/full", overflow);
-  await scene.call("GET", "/api/counter?key=queued%2Ffull&consistency=strong");
-  await event("queued/full", 2);
-  for (const key of ["queued%2Fa", "queued%2Ffull"]) await scene.call("GET", `/api/counter?key=${key}&consistency=strong`);
+  await scene.call("GET", "/api/counter?key=queued%2Fa&consistency=strong");
+  // An event of before a deletion is a dead letter.
+  await event("queued/ended", 9);
+  await scene.call("DELETE", "/counters/queued%2Fended");
+  await scene.call("GET", "/api/counter?key=queued%2Fended&consistency=strong", { status: 404 });
 }
 
 async function last(scene) {
@@ -173,17 +236,25 @@ async function last(scene) {
   await keys(scene);
   await homes(scene);
   await limits(scene);
+  await boards(scene, 8);
+  await lastOfBoards(scene);
+  await breakdowns(scene, 12);
+  await dialect(scene);
+  await scene.call("POST", "/shares", json({ prefix: "blog/", name: "for Ann", expires_in: 31_536_000 }));
   await queue(scene);
   await scene.watch("/live?id=plain&id=world");
 }
 
-/** The acts: what is done, and what time it is when each begins. The server is started anew for each. */
+/**
+ * The acts: what is done, what time it is when each begins, and how many tablets there are; whether their logs are folded. The server is started anew for each. Leads of
+ * the first acts have objects of their own, and move into tablets when they are next needed.
+ */
 export const ACTS = [
   { begins_ms: moment("2026-10-01T10:58:30Z"), act: first },
   { begins_ms: moment("2026-10-01T11:02:00Z"), act: second },
-  { begins_ms: moment("2026-10-02T09:00:00Z"), act: third },
-  { begins_ms: moment("2026-11-20T11:58:30Z"), act: fourth },
-  { begins_ms: moment("2026-11-20T12:00:05Z"), act: last },
+  { begins_ms: moment("2026-10-02T09:00:00Z"), act: third, tablets: 3, folds: true },
+  { begins_ms: moment("2026-11-20T11:58:30Z"), act: fourth, tablets: 3 },
+  { begins_ms: moment("2026-11-20T12:00:05Z"), act: last, tablets: 3 },
 ];
 
 /** Events that are acknowledged last: most lie in their inboxes when the server is killed. [counter, amount, datacenter] each. */

@@ -12,6 +12,7 @@ const replayed = ({ headers }) => headers.get("idempotency-replayed");
 class Opened {
   constructor(scene, recorded) {
     this.scene = scene;
+    this.told = (path) => recorded.get(path);
     this.recorded = (id) => recorded.get(`${counter(id)}?consistency=strong&numbers=string`);
   }
 
@@ -151,11 +152,59 @@ async function queue({ scene, ...opened }) {
   assert.equal(await count("queued/new"), waiting("queued/new") + 6);
 }
 
+async function boards({ scene, ...opened }) {
+  const { total } = opened.told("/boards/race/top?limit=20");
+  const { rank } = (await scene.call("POST", "/boards/race/members/new", json({ score: 1_000 }))).json;
+  assert.equal(rank, 1);
+  const top = (await scene.call("GET", "/boards/race/top?limit=20&exact=1", { colo: "IAD" })).json;
+  assert.deepEqual([top.total, top.rows[0].member, top.rows[1].member], [total + 1, "new", opened.told("/boards/race/top?limit=20").rows[0].member]);
+  await scene.call("PUT", "/boards/race/members/m1/hidden", json({ hidden: false }));
+  assert.equal((await scene.call("GET", "/boards/race/top")).json.total, total + 2);
+  const before = opened.told("/boards/spread/members/m7?exact=1").score;
+  assert.equal((await scene.call("POST", "/boards/spread/members/m7", json({ delta: 5 }, { colo: "SYD" }))).json.score, before + 5);
+  await scene.call("PUT", "/boards/spread", json({ keep: "sum", scores: "integer", shards: 1, home: "FRA" }));
+  assert.equal((await scene.call("POST", "/boards/spread/members/m7", json({ delta: 1 }))).json.score, before + 6);
+  await scene.call("POST", "/boards/laps/members/m0", json({ score: 1 }));
+  assert.equal((await scene.call("GET", "/boards/laps/top")).json.rows[0].member, "m0");
+  await scene.call("POST", "/boards/gone/members/ann", json({ score: 2 }));
+  assert.equal((await scene.call("GET", "/boards/gone/top")).json.total, 1);
+}
+
+async function dialect({ scene }) {
+  const ask = async (...command) => (await scene.call("POST", "/redis", json(command))).json.result;
+  assert.equal(await ask("INCRBY", "redis:number", "3"), 45);
+  assert.equal(await ask("HINCRBY", "redis:hash", "one", "4"), 5);
+  assert.equal(await ask("SADD", "redis:set", "bob", "cyd"), 1);
+  assert.equal(await ask("ZADD", "redis:sorted", "9", "cyd"), 1);
+  assert.equal(await ask("ZREVRANK", "redis:sorted", "ann"), 2);
+  assert.equal(await ask("PFADD", "redis:hll", "ann"), 0);
+  assert.equal(await ask("INCR", "redis:ended"), 1);
+  assert.equal(await ask("DEL", "redis:text"), 1);
+  assert.equal(await ask("GET", "redis:text"), null);
+}
+
+async function breakdowns({ scene }) {
+  const add = (value) => scene.add("site", { delta: 3, by: { referrer: value, country: "DE" } }, { colo: "IAD" });
+  for (const value of ["from-1", "from-new"]) await add(value);
+  const { rows } = (await scene.call("GET", "/counters/site/breakdown?consistency=strong&by=referrer&window=3600")).json;
+  for (const value of ["from-1", "from-new"]) assert.equal(rows.find((row) => row.value === value).count >= 3, true, value);
+}
+
+async function shares({ scene, ...opened }) {
+  const [{ id }] = opened.told("/shares").shares;
+  await scene.call("DELETE", `/shares/${id}`);
+  assert.deepEqual((await scene.call("GET", "/shares")).json.shares, []);
+}
+
 /** Writes to everything. recorded: JSON of reads by path. */
 export async function writeAll(scene, recorded) {
   const opened = new Opened(scene, recorded);
   opened.queued = 12;
-  for (const law of [queue, keys, conditions, sums, elements, samples, homes, operations, limits]) await law(opened);
+  const isThere = (part) => [...recorded.keys()].some((path) => path.includes(part));
+  // What releases store since.
+  const since = [["/boards/", boards], ["/redis/", dialect], ["/breakdown", breakdowns]].filter(([part]) => isThere(part)).map(([, law]) => law);
+  if (recorded.get("/shares")?.shares.length > 0) since.push(shares);
+  for (const law of [...since, queue, keys, conditions, sums, elements, samples, homes, operations, limits]) await law(opened);
 }
 
 /** What only holds soon after the recording: what was sent under a key is known, and today's visitors and used-up limits are. */
@@ -167,6 +216,10 @@ export async function writeSoon(scene, recorded, kept, agrees) {
     agrees(again.json, answer, path);
   }
   for (const id of ["keys", "home", "floor", "operations"]) await opened.grew(id, 0);
+  if (opened.told("/redis/GET/redis:orders") !== undefined) {
+    const again = await scene.call("POST", "/redis", keyed("order", json(["INCR", "redis:orders"])));
+    assert.equal(again.json.result, 1);
+  }
   await opened.refused(409, "counter-ended", "POST", counter("ended", "/increment"), keyed("k", json({ delta: 5 })));
   await opened.refused(422, "idempotency-key-reused", "POST", counter("keys", "/increment"), keyed("k1", json({ delta: 6 })));
   await scene.call("POST", "/events", { body: '{"key":"keys","increment":3,"id":"line-1"}\n{"key":"keys","id":"line-2"}' });

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use tally::host::http::{Body, Context, Request, Response};
 use tally::host::object::{Arrived, Events, Object, Reply, Rows, Shell, Socket, Value};
 use tally::host::{Host, Level, Target};
-use tally::protocol::messages::Fault;
+use tally::protocol::messages::{Fault, PROTOCOL};
 use tally::protocol::names::Placement;
 use tally_simulation::{Options, Site, World};
 
@@ -210,14 +210,17 @@ pub async fn edge(request: Box<dyn Request>, host: Host, _context: Context) -> R
     if call == "/watch" {
         let upgrade = request.header("upgrade");
         let opened = host
-            .within_ms(5_000, platform.open(till(name), call, message, upgrade))
+            .within_ms(
+                5_000,
+                platform.open(till(name), PROTOCOL, call, message, upgrade),
+            )
             .await;
         return match opened {
             Some(Ok(stream)) => Response::new(stream.status, vec![], Body::Stream(stream)),
             _ => text(503, "no stream"),
         };
     }
-    let sent = platform.send(Target::Object(till(name)), call, message);
+    let sent = platform.send(Target::Object(till(name)), PROTOCOL, call, message);
     match host.within_ms(5_000, sent).await {
         Some(Ok(bytes)) => text(200, &String::from_utf8_lossy(&bytes)),
         Some(Err(error)) => text(503, &error),

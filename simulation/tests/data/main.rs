@@ -2,3 +2,5 @@
 
 mod exports;
 mod service;
+mod snapshot_faults;
+mod snapshots;

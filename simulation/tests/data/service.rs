@@ -13,7 +13,20 @@ pub struct Service {
 
 impl Service {
     pub fn new(seed: u64, tablets: Option<u32>) -> Self {
-        let world = deployed(seed, Options::default());
+        Self::with(seed, tablets, Options::default())
+    }
+
+    /// One with a bucket for snapshots.
+    pub fn with_bucket(seed: u64, tablets: Option<u32>) -> Self {
+        let options = Options {
+            has_bucket: true,
+            ..Options::default()
+        };
+        Self::with(seed, tablets, options)
+    }
+
+    fn with(seed: u64, tablets: Option<u32>, options: Options) -> Self {
+        let world = deployed(seed, options);
         if let Some(tablets) = tablets {
             world.set("TALLY_TABLETS", Some(&tablets.to_string()));
         }

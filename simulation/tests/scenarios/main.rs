@@ -7,6 +7,7 @@ mod endings;
 mod flushes;
 mod homes;
 mod keys;
+mod made_keys;
 mod operations;
 mod queued;
 mod scene;

@@ -63,13 +63,15 @@ impl Service {
         self.world.set(name, value);
     }
 
-    /// Leads are spread over another number of tablets, or have objects of their own; some of those who are told so start anew.
+    /// Leads are spread over another number of tablets, or have objects of their own, or the directory has another number of partitions; some
+    /// of those who are told so start anew.
     fn spread(&self, site: usize) {
         let chance = self.world.chance();
         let numbers = [None, Some("1"), Some("2"), Some("7"), Some("20")];
         let number = numbers[chance.pick(numbers.len())];
-        self.say(|| format!("there are {number:?} tablets"));
-        self.world.set(names::TABLET_COUNT, number);
+        let variable = [names::TABLET_COUNT, names::DIRECTORY_COUNT][chance.pick(2)];
+        self.say(|| format!("{variable} becomes {number:?}"));
+        self.world.set(variable, number);
         let who = chance.below(4);
         if [0, 2].contains(&who) {
             self.are_edges_restarted.set(true);
@@ -85,6 +87,13 @@ impl Service {
             }
             _ => {}
         }
+    }
+
+    /// Somebody is upgraded; who begins later may still be of the build before.
+    fn upgrade(&self) {
+        self.are_edges_restarted.set(true);
+        let is_one = self.world.upgrade_one();
+        self.say(|| format!("one is upgraded: {is_one}"));
     }
 
     /// Elements are hashed by another key from now on.
@@ -174,6 +183,7 @@ impl Service {
                 Deed::Clocks => self.world.step_clocks(),
                 Deed::Rotate => self.rotate(site).await,
                 Deed::Spread => self.spread(site),
+                Deed::Upgrade => self.upgrade(),
                 Deed::Wait => self.world.sleep_ms(chance.below(30_000)).await,
             }
         }

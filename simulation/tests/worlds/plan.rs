@@ -44,6 +44,8 @@ pub enum Deed {
     Rotate,
     /// Leads are spread over another number of tablets from now on.
     Spread,
+    /// An isolate or an object is upgraded from the build before.
+    Upgrade,
 }
 
 /// What a world dwells on.
@@ -113,8 +115,9 @@ const SITES: [&str; 3] = ["FRA", "SYD", "LHR"];
 /// Their regions.
 const REGIONS: [&str; 3] = ["WEUR", "OC", "WEUR"];
 
-/// What is not sent again where its outcome is open: operations without a key, and what limits consume and give back.
-const ONCE: &[&str] = &["/operate", "/limit-check", "/limit-reserve"];
+/// What is not sent again where its outcome is open: operations without a key, policies, and what limits consume and give back. Sent
+/// again late it would undo what was acknowledged meanwhile.
+const ONCE: &[&str] = &["/operate", "/policy-put", "/limit-check", "/limit-reserve"];
 
 /// How long messages may be held back, milliseconds.
 const SLOW_MS_MAX: [u64; 4] = [300, 3_000, 20_000, 90_000];
@@ -157,6 +160,8 @@ pub struct Plan {
     pub topic: Option<Topic>,
     /// Clients of rate limits.
     pub limits: Option<limits::Plan>,
+    /// Who begins is of the build before, once in so many times; 0 where all are of one build.
+    pub before_once_in: u64,
 }
 
 fn one_of<T: Copy>(chance: &Chance, all: &[T]) -> T {
@@ -190,6 +195,7 @@ fn draw_faults(chance: &Chance) -> Faults {
         loses_client_once_in: rate(chance, 10, 100),
         redelivers_once_in: rate(chance, 3, 40),
         queue_ms_max: one_of(chance, &[1_000, 20_000]),
+        files_fail_once_in: 0,
         enqueue_fails_once_in: rate(chance, 5, 50),
     }
 }
@@ -232,6 +238,17 @@ impl Plan {
             let weight = all.div_ceil(apart.between(4, 30));
             plan.weights.push((weight, Deed::Spread));
         }
+        plan
+    }
+
+    /// The plan of a seed in a deployment that is changed over from the build before, isolate by isolate and object by object.
+    pub fn draw_upgrade(seed: u64) -> Self {
+        let mut plan = Self::draw(seed);
+        let chance = Chance::new(seed.wrapping_mul(0x9e37_79b9).wrapping_add(31));
+        plan.before_once_in = one_of(&chance, &[1, 1, 2, 3]);
+        let all: u64 = plan.weights.iter().map(|(weight, _)| weight).sum();
+        let weight = all.div_ceil(chance.between(3, 12));
+        plan.weights.push((weight, Deed::Upgrade));
         plan
     }
 
@@ -364,6 +381,7 @@ impl Plan {
             is_redis,
             limits: None,
             topic: None,
+            before_once_in: 0,
         }
     }
 

@@ -54,6 +54,7 @@ impl Service {
     pub fn heal(&self) {
         self.world.set_faults(Faults::NONE);
         self.world.heal();
+        self.world.upgrade_all();
     }
 
     /// All that is under way arrives; then every edge says the same of every counter, and that is what clients know.

@@ -91,6 +91,7 @@ impl Service {
         for (name, value) in &plan.settings {
             world.set(name, Some(value));
         }
+        world.set_before_once_in(plan.before_once_in);
         let sites = plan.sites.iter().map(|name| world.site(name, plan.edges));
         let sites = sites.collect();
         // One tick of the clock besides, since moments are whole milliseconds.

@@ -29,7 +29,7 @@ impl Drop for Named {
 }
 
 /// Lives worlds on all cores, until so many went wrong. Returns the seeds of those.
-fn live_all(from: u64, seeds: u64, faults_max: usize) -> Vec<u64> {
+fn live_all(draw: fn(u64) -> Plan, from: u64, seeds: u64, faults_max: usize) -> Vec<u64> {
     let next = AtomicU64::new(0);
     let wrong: Mutex<Vec<u64>> = Mutex::default();
     let begun = Instant::now();
@@ -50,7 +50,7 @@ fn live_all(from: u64, seeds: u64, faults_max: usize) -> Vec<u64> {
             }
             let lived = std::panic::catch_unwind(|| {
                 let _named = Named(from + done);
-                live(from + done, Plan::draw(from + done), false);
+                live(from + done, draw(from + done), false);
             });
             if lived.is_err() {
                 wrong
@@ -76,8 +76,17 @@ fn live_all(from: u64, seeds: u64, faults_max: usize) -> Vec<u64> {
 
 #[test]
 fn every_seed_keeps_the_laws() {
-    let wrong = live_all(0, SEEDS, 1);
+    let wrong = live_all(Plan::draw, 0, SEEDS, 1);
     assert!(wrong.is_empty(), "wrong worlds are {wrong:?}");
+}
+
+/// Worlds of two builds of every test run.
+const UPGRADED: u64 = 60;
+
+#[test]
+fn every_seed_keeps_the_laws_while_a_deployment_changes_over_from_the_build_before() {
+    let wrong = live_all(Plan::draw_upgrade, 0, UPGRADED, 1);
+    assert!(wrong.is_empty(), "wrong worlds of two builds are {wrong:?}");
 }
 
 /// Worlds that saw faults, as they are drawn now: a write that was acknowledged though storage had refused it (772).
@@ -100,7 +109,7 @@ fn seeds_that_saw_faults_keep_the_laws() {
 }
 
 /// `make soak`: SEED is one seed, told step by step; SEEDS so many from FROM, until FAULTS of them went wrong, which is one unless it
-/// is set.
+/// is set. UPGRADE=1 lives worlds of two builds.
 #[test]
 #[ignore = "runs as long as it is asked to"]
 fn soak() {
@@ -108,15 +117,19 @@ fn soak() {
         let text = std::env::var(name).ok().filter(|text| !text.is_empty())?;
         Some(text.parse().expect("a number"))
     };
+    let draw = match number("UPGRADE") {
+        Some(_) => Plan::draw_upgrade,
+        None => Plan::draw,
+    };
     if let Some(seed) = number("SEED") {
-        let figures = live(seed, Plan::draw(seed), true);
+        let figures = live(seed, draw(seed), true);
         eprintln!("{figures:#?}");
         return;
     }
     let from = number("FROM").unwrap_or(0);
     let seeds = number("SEEDS").unwrap_or(SEEDS);
     let faults_max = usize::try_from(number("FAULTS").unwrap_or(1)).expect("few");
-    let wrong = live_all(from, seeds, faults_max);
+    let wrong = live_all(draw, from, seeds, faults_max);
     assert!(wrong.is_empty(), "soak: wrong worlds are {wrong:?}");
     eprintln!("soak: all are well, seeds {from} up to {}", from + seeds);
 }

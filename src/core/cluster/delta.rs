@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::view::{Heard, View};
+use super::view::{ReportOrder, View};
 use crate::core::counter::id::Datacenter;
 use crate::core::counter::merge::CellTotals;
 use crate::core::counter::total::CellTotal;
@@ -111,7 +111,7 @@ pub struct Part {
     /// The datacenter.
     pub datacenter: Datacenter,
     /// How current it is.
-    pub heard: Option<Heard>,
+    pub heard: Option<ReportOrder>,
     /// Its cells that changed.
     pub cells: Vec<CellChange>,
 }
@@ -188,7 +188,7 @@ pub struct Gathering {
 
 /// What became of a lead's delta.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum DeltaOutcome {
     /// It is taken over, durable with the next write of the view and the marks. The lead is told
     /// what the root has now.
     Over(Have),
@@ -220,10 +220,10 @@ impl Gathering {
     }
 
     /// Takes over what a lead has sent, and says what to answer.
-    pub fn take(&mut self, from: &Datacenter, delta: &Delta) -> Taken {
+    pub fn take(&mut self, from: &Datacenter, delta: &Delta) -> DeltaOutcome {
         let generation = self.view.generation();
         if delta.generation < generation {
-            return Taken::Outdated(generation);
+            return DeltaOutcome::Outdated(generation);
         }
         self.begin(delta.generation);
         let mark = self.marks.get(from).copied();
@@ -233,12 +233,12 @@ impl Gathering {
         if is_complete {
             let mark = delta.mark_after(mark);
             self.marks.insert(from.clone(), mark);
-            return Taken::Over(Have::All(mark));
+            return DeltaOutcome::Over(Have::All(mark));
         }
         // An older state of the same feed was restored: its log may reach back there. If not, its next
         // delta is unclear, and digests follow.
         let same_feed = mark.filter(|mark| mark.incarnation == delta.mark.incarnation);
-        Taken::Over(match same_feed {
+        DeltaOutcome::Over(match same_feed {
             Some(mark) if delta.basis != Basis::Unclear => Have::All(mark),
             _ => Have::digests_of(&self.view),
         })

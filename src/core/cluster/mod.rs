@@ -2,28 +2,30 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`lease`] | how long an isolate may rely on what a root said |
+//! | [`generation_lease`] | how long an isolate may rely on what a root said |
 //! | [`operation`] | set and reset: what they observed, and what the value is since |
 //! | [`delta`] | what travels between leads, roots and views: what changed, or what is missing |
 //! | [`push`] | when a lead tells the root what its datacenter has counted |
 //! | [`region`] | location hints of datacenters |
 //! | [`ring`] | which partition holds a key |
 //! | [`root`] | generation, settings and datacenters of a counter |
+//! | [`sizes`] | how many partitions the directory has, and had while roots move |
 //! | [`spread`] | over how many limiters keys are spread, while that is changed |
 //! | [`tablets`] | which tablet hosts the lead of a counter |
 //! | [`total`] | what a root has been told of its counter, and in what order totals stand |
 //! | [`view`] | what is known of a counter's datacenters, as it merges |
-//! | [`watch`] | when views ask the root, and which leads it asks to push often |
+//! | [`subscription`] | when views ask the root, and which leads it asks to push often |
 
 pub mod delta;
-pub mod lease;
+pub mod generation_lease;
 pub mod operation;
 pub mod push;
 pub mod region;
 pub mod ring;
 pub mod root;
+pub mod sizes;
 pub mod spread;
+pub mod subscription;
 pub mod tablets;
 pub mod total;
 pub mod view;
-pub mod watch;

@@ -37,7 +37,7 @@ pub struct Operations {
 
 /// What an unsettled datacenter says once it is heard of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Heard {
+pub struct SettledReport {
     /// What its cells have counted.
     pub cells: Cells,
     /// Its newest write, unix milliseconds.
@@ -110,7 +110,7 @@ impl Operations {
     /// What it counted since the operation is kept, by whole seconds (by minutes, where its buckets are no finer
     /// any more) and by its own clock, in favour of what was acknowledged after the operation. Decrements
     /// carry no times, so all of them count as before it.
-    pub fn settle(&mut self, datacenter: &Datacenter, heard: &Heard) -> bool {
+    pub fn settle(&mut self, datacenter: &Datacenter, heard: &SettledReport) -> bool {
         if self.is_settled(datacenter) {
             return false;
         }

@@ -78,7 +78,7 @@ pub struct Pushed {
     pub have: Have,
     /// For how long the lead should push often, milliseconds; 0 where nobody watches.
     pub watch_for_ms: u32,
-    /// When it answers, unix milliseconds by its own clock.
+    /// When it answers, unix milliseconds by its own clock; 0 where a root of the build before does not say it.
     pub now_ms: i64,
 }
 

@@ -119,6 +119,31 @@ impl Spreads {
         Changed::Now
     }
 
+    /// Takes over what another partition knows, whose counters come here: where their leads may live. The number of tablets that holds
+    /// stays, and its epoch is no lower than any that those leads know.
+    pub fn join(&mut self, others: &Self) {
+        let newest = |all: &Self| all.0.last().map(|newest| (newest.tablets, newest.epoch));
+        let (Some((tablets, own)), Some((their_tablets, theirs))) = (newest(self), newest(others))
+        else {
+            return;
+        };
+        let known = self.0.len();
+        let unknown = (others.0.iter())
+            .filter(|spread| self.0.iter().all(|known| known.tablets != spread.tablets));
+        let unknown: Vec<Spread> = unknown.copied().collect();
+        self.0
+            .splice(known.saturating_sub(1)..known.saturating_sub(1), unknown);
+        // Their leads may know of an epoch of another place.
+        let above = if their_tablets == tablets {
+            theirs
+        } else {
+            theirs.saturating_add(1)
+        };
+        if let Some(last) = self.0.last_mut() {
+            last.epoch = own.max(above);
+        }
+    }
+
     /// The number of the spread that holds, where it puts a lead, and where earlier ones put it, the latest first; `place` says where so
     /// many tablets put it.
     pub fn places(&self, place: impl Fn(Option<u32>) -> Place) -> (u32, Place, Vec<Place>) {

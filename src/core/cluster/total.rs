@@ -9,7 +9,7 @@ use super::operation::Cells;
 use super::root::Root;
 use super::view::View;
 use crate::core::counter::id::Datacenter;
-use crate::core::counter::total::{Sum, Value};
+use crate::core::counter::total::{CellTotal, Sum, Value};
 
 /// What a root has been told of its counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +63,32 @@ impl CounterTotal {
         }
         total
     }
+}
+
+/// What each datacenter of a counter adds to its value, as its root knows it: increments and decrements beyond what the last set or reset
+/// observed. With what the counter was set to they are the value of [`CounterTotal::of`].
+pub fn shares_of(root: &Root, view: &View) -> Vec<(Datacenter, Sum, Sum)> {
+    let is_of_root = view.generation() == root.generation;
+    let share = |datacenter: &Datacenter| {
+        let cells = match held_by(root, datacenter) {
+            Some(cells) => cells.clone(),
+            None if is_of_root => view.cells().cells_of(datacenter),
+            None => Cells::new(),
+        };
+        let mut share = (datacenter.clone(), Sum::ZERO, Sum::ZERO);
+        if root.operations.is_settled(datacenter) {
+            for (shard, totals) in cells {
+                let (added, removed) = root.operations.baseline(datacenter, shard);
+                let beyond = |total: CellTotal, seen: CellTotal| {
+                    Sum::from(total.max(seen)).minus(seen.into())
+                };
+                share.1 = share.1.plus(beyond(totals.added, added));
+                share.2 = share.2.plus(beyond(totals.removed, removed));
+            }
+        }
+        share
+    };
+    root.datacenters.iter().map(share).collect()
 }
 
 /// What a datacenter holds that does not count any more.

@@ -30,7 +30,7 @@ use crate::core::sketch::Uniques;
 /// Of two the greater is newer: first by what had been counted, which no clock can disturb, then by
 /// time. So a lead whose clock ran ahead is believed again with its next write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Heard {
+pub struct ReportOrder {
     /// Flushes that its cells had counted, all together.
     pub progress: u64,
     /// When it was so, unix milliseconds by the lead's clock.
@@ -44,7 +44,7 @@ pub struct Heard {
 pub struct View {
     generation: u64,
     cells: Vector,
-    heard: BTreeMap<Datacenter, Heard>,
+    heard: BTreeMap<Datacenter, ReportOrder>,
     uniques: Uniques,
 }
 
@@ -53,7 +53,7 @@ pub struct View {
 pub struct ViewAtRest {
     generation: u64,
     cells: Vector,
-    heard: BTreeMap<Datacenter, Heard>,
+    heard: BTreeMap<Datacenter, ReportOrder>,
     uniques: Uniques,
 }
 
@@ -90,7 +90,7 @@ impl View {
             view.note_cell((state.datacenter.clone(), shard), totals);
         }
         let progress = view.progress_of(state.datacenter);
-        let heard = Heard {
+        let heard = ReportOrder {
             progress,
             as_of_ms: state.as_of_ms,
             last_write_ms: state.last_write_ms,
@@ -119,12 +119,12 @@ impl View {
     }
 
     /// The datacenters that were heard of, in order of their names.
-    pub fn datacenters(&self) -> impl Iterator<Item = (&Datacenter, &Heard)> {
+    pub fn datacenters(&self) -> impl Iterator<Item = (&Datacenter, &ReportOrder)> {
         self.heard.iter()
     }
 
     /// How current a datacenter is, if anything is known of it.
-    pub fn heard_of(&self, datacenter: &Datacenter) -> Option<Heard> {
+    pub fn heard_of(&self, datacenter: &Datacenter) -> Option<ReportOrder> {
         self.heard.get(datacenter).copied()
     }
 
@@ -162,7 +162,7 @@ impl View {
     }
 
     /// Notes how current a datacenter is. True if it was news.
-    pub(super) fn note_heard(&mut self, datacenter: &Datacenter, heard: Heard) -> bool {
+    pub(super) fn note_heard(&mut self, datacenter: &Datacenter, heard: ReportOrder) -> bool {
         if !self.has_room_for(datacenter) {
             return false;
         }

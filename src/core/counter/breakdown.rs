@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use super::dimensions::{Amounts, BrokenLog, DimensionLog, DimensionName, Stamp, ValueSums};
 use super::history::Step;
-use super::spans::{BY_HOURS_SECONDS, kept_seconds};
+use super::uniques_retention::{BY_HOURS_SECONDS, kept_seconds};
 use crate::core::sketch::{TopValues, VALUES_MAX};
 
 /// The most dimensions of one cell. What writes say by further names is counted by those names only, see [`OVERFLOW`].

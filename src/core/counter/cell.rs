@@ -12,11 +12,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::flush::{Changes, Load, Refusal};
-use super::grant::{GRANT_TRUSTED_MS, Grant, Taken};
+use super::grant::{GRANT_TRUSTED_MS, Grant, GrantOutcome};
 use super::history::{History, HotHistory, Step};
 use super::ledgers::Ledgers;
 use super::merge::{Part, Question};
-use super::nonces::{Known, Nonce, Nonces, Outcome};
+use super::nonces::{FlushRecord, Nonce, Nonces, Outcome};
 use super::total::CellTotal;
 use crate::core::sketch::Uniques;
 
@@ -26,12 +26,14 @@ mod elements;
 mod former;
 mod keyed;
 mod numbered;
+mod remembered;
 mod rows;
 mod samples;
 mod shards;
 
 pub use keyed::recall;
 pub use numbered::{KnownNumbers, NumberedWrites};
+pub use remembered::{Remembered, SEQUENCE_GAP};
 
 /// How far a write's stamp may lie from the cell's clock before it is moved to the nearer end.
 pub const STAMP_CLAMP_SECONDS: i64 = 5;
@@ -151,16 +153,16 @@ impl Cell {
     /// Takes a grant. A newer generation starts from nothing; the same one takes newer settings; an
     /// older one, or one that has ended, changes nothing. `asked_ms` is when it was asked for: from then on the granter
     /// says that the counter lives, however long its word was on its way.
-    pub fn take_grant(&mut self, grant: Grant, asked_ms: i64) -> Taken {
+    pub fn take_grant(&mut self, grant: Grant, asked_ms: i64) -> GrantOutcome {
         if grant.generation <= self.closed_through
             || self.generation().is_some_and(|own| own > grant.generation)
         {
-            return Taken::Outdated;
+            return GrantOutcome::Outdated;
         }
         let taken = match self.generation() {
             Some(own) if own == grant.generation => {
                 self.renew(grant);
-                Taken::Renewed
+                GrantOutcome::Renewed
             }
             older => {
                 // An unborn cell may have struck writes out, which it must not count now either.
@@ -180,8 +182,8 @@ impl Cell {
                     ..Self::default()
                 };
                 match older {
-                    Some(_) => Taken::Replaced,
-                    None => Taken::Born,
+                    Some(_) => GrantOutcome::Replaced,
+                    None => GrantOutcome::Born,
                 }
             }
         };
@@ -276,10 +278,10 @@ impl Cell {
         changes: &mut Changes,
     ) -> Result<Outcome, Refusal> {
         match self.nonces.look_up(nonce, now_ms) {
-            Known::New => {}
-            Known::Repeated(outcome) => return Ok(outcome),
-            Known::Stray => return Err(Refusal::Stray),
-            Known::Full => return Err(Refusal::TooManyLanes),
+            FlushRecord::New => {}
+            FlushRecord::Repeated(outcome) => return Ok(outcome),
+            FlushRecord::Stray => return Err(Refusal::Stray),
+            FlushRecord::Full => return Err(Refusal::TooManyLanes),
         }
         self.check_generation(nonce, load.newest)?;
         if self.needs_grant(now_ms) {

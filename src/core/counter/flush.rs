@@ -4,13 +4,13 @@ use serde::{Deserialize, Serialize};
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::autoscale::shard_of_element;
 use super::dimensions::DimensionLog;
 use super::history::{DirtyPages, Step};
 use super::ledger::{Keys, NewRecord, WriteKey};
 use super::numbers::Numbers;
 use super::samples::{Samples, add_samples};
 use super::settings::{SHARDS_MAX, UniqueHash};
-use super::split::shard_of_element;
 use crate::core::sketch::{Class, HashId, Source, Token, TopValues, Uniques, redis_token_of};
 
 /// What the hash of a unique element says of it.

@@ -37,7 +37,7 @@ pub struct Grant {
 
 /// What a grant did to a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum GrantOutcome {
     /// It was unborn and counts now.
     Born,
     /// It goes on counting, under newer settings if there are any.

@@ -143,6 +143,19 @@ pub struct HotHistory {
     open: Option<(i64, u128)>,
 }
 
+impl HotHistory {
+    /// That of a cell whose hot row was lost, by when the first bucket begins that its pages have of minutes, hours and days: nothing is
+    /// claimed of the time before, of seconds nothing up to `now`, unix seconds.
+    pub fn remembered(begins: [Option<i64>; 3], now: i64) -> Self {
+        let [minutes, hours, days] = begins.map(|begin| begin.unwrap_or(now.saturating_add(1)));
+        Self {
+            seconds: Vec::new(),
+            kept_from: [now.saturating_add(1), minutes, hours, days],
+            open: None,
+        }
+    }
+}
+
 impl History {
     /// Adds `count` at a second of unix time; `now` is the cell's clock in unix seconds. Names the
     /// pages that must be written with it; none while only the open minute changes.

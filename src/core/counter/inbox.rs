@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use super::id::CounterId;
 use super::ledger::{Keys, WriteKey};
-use super::nonces::{Known, Nonce, Nonces, Outcome};
+use super::nonces::{FlushRecord, Nonce, Nonces, Outcome};
 use super::queue::{DeadLetter, Due, InboxId, Logged, LoggedHead, Verdict, gather, retry_after_ms};
 
 /// How many rows of the log are written between two rows of what is remembered of appends, where no batch begins, which
@@ -83,11 +83,11 @@ impl Head {
     /// What becomes of an append where the log may have `rows_max` rows. Nothing has changed.
     pub fn admit(&self, nonce: Nonce, now_ms: i64, rows_max: u64) -> Admission {
         match self.nonces.look_up(nonce, now_ms) {
-            Known::Repeated(_) => Admission::Repeated,
-            Known::Stray => Admission::Stray,
-            Known::Full => Admission::Full,
-            Known::New if self.rows() >= rows_max => Admission::Full,
-            Known::New => Admission::New(self.log.1 + 1),
+            FlushRecord::Repeated(_) => Admission::Repeated,
+            FlushRecord::Stray => Admission::Stray,
+            FlushRecord::Full => Admission::Full,
+            FlushRecord::New if self.rows() >= rows_max => Admission::Full,
+            FlushRecord::New => Admission::New(self.log.1 + 1),
         }
     }
 

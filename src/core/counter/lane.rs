@@ -1,5 +1,5 @@
 //! The queue of one (counter, shard) inside one isolate: concurrent writes join into one flush. Checks of rate
-//! limits join in the same way on their way to one partition; what a lane carries is its [`Cargo`].
+//! limits join in the same way on their way to one partition; what a lane carries is its [`Batchable`].
 //!
 //! Invariants: at most one batch is in flight; batches fly in the order in which they were opened;
 //! every ticket gets the outcome of its own batch, and of no other; memory is bounded by
@@ -16,9 +16,9 @@
 
 use std::collections::VecDeque;
 
-use super::cargo::Cargo;
+use super::batchable::Batchable;
 use super::flush::Load;
-use super::landed::Landed;
+use super::flush_outcomes::FlushOutcomes;
 use super::nonces::Nonce;
 
 /// The most writes in one batch: with stamps and tokens at most about 40 bytes each, 400 KB.
@@ -95,13 +95,13 @@ impl<W, C> Batch<W, C> {
 
 /// A lane whose flights end with an `R`, whose bulk writes leave a `W`, and which carries `C`.
 #[derive(Debug)]
-pub struct Lane<R, W, C: Cargo = Load> {
+pub struct Lane<R, W, C: Batchable = Load> {
     id: u64,
     next: u64,
     waiting: VecDeque<Batch<W, C>>,
     flying: Option<Flight<W, C::Place>>,
     /// Outcomes of flights, and the place that each batch ended at.
-    landed: Landed<(C::Place, R), LANDED_MAX>,
+    landed: FlushOutcomes<(C::Place, R), LANDED_MAX>,
     /// When a batch was last taken, and how long from then the next one gathers.
     taken_ms: i64,
     linger_ms: u32,
@@ -125,11 +125,11 @@ struct Flight<W, P> {
 pub struct Arrival<R, P = (u128, u128)> {
     /// The outcome of the flight.
     pub outcome: R,
-    /// What it means for the write, see [`Cargo::seen_from`]: what the batch added after it, (added, removed).
+    /// What it means for the write, see [`Batchable::seen_from`]: what the batch added after it, (added, removed).
     pub later: P,
 }
 
-impl<R: Clone, W, C: Cargo> Lane<R, W, C> {
+impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
     /// A lane of this name; draw it at random.
     pub fn new(id: u64) -> Self {
         Self {
@@ -137,7 +137,7 @@ impl<R: Clone, W, C: Cargo> Lane<R, W, C> {
             next: 1,
             waiting: VecDeque::new(),
             flying: None,
-            landed: Landed::default(),
+            landed: FlushOutcomes::default(),
             taken_ms: i64::MIN,
             linger_ms: 0,
             flight_ms: 0,
@@ -367,6 +367,6 @@ impl<R: Clone, W, C: Cargo> Lane<R, W, C> {
     }
 }
 
-fn is_full<W, C: Cargo>(batch: &Batch<W, C>) -> bool {
+fn is_full<W, C: Batchable>(batch: &Batch<W, C>) -> bool {
     batch.items >= BATCH_ITEMS_MAX || batch.load.entries() >= BATCH_ENTRIES_MAX
 }

@@ -119,7 +119,7 @@ pub struct Question {
     pub generation: u64,
     /// Count these seconds: (first, last).
     pub window: Option<(i64, i64)>,
-    /// Join the unique elements of these seconds: (first, last), as [`super::spans::told`] widens a window.
+    /// Join the unique elements of these seconds: (first, last), as [`super::uniques_retention::told`] widens a window.
     pub uniques: Option<(i64, i64)>,
     /// Name these buckets.
     pub history: Option<Range>,

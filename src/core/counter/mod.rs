@@ -4,21 +4,21 @@
 //! |---|---|
 //! | [`id`] | names of counters and datacenters |
 //! | [`total`] | sums and values wider than 2^53 and 2^128 |
-//! | [`spans`] | which minutes, hours and days of unique elements cover a window |
+//! | [`uniques_retention`] | which minutes, hours and days of unique elements cover a window |
 //! | [`history`] | buckets by second, minute, hour, day; windows |
 //! | [`nonces`] | which flushes were seen |
 //! | [`ledger`], [`ledgers`] | which keyed writes were counted, and by whose keys |
 //! | [`queue`] | events that are acknowledged and not counted yet |
 //! | [`inbox`] | what an inbox decides about its log and its batches |
-//! | [`parked`] | queued writes of counters that could not be counted when they were sent |
+//! | [`deferred_writes`] | queued writes of counters that could not be counted when they were sent |
 //! | [`numbers`] | which writes of queues and inboxes were counted, by the numbers of their senders |
 //! | [`sessions`] | which writes a queue of the platform may hold, by what its senders and the leads say |
-//! | [`produce`] | how queued events of one isolate join into batches, to an inbox or a queue of the platform |
+//! | [`queue_outbox`] | how queued events of one isolate join into batches, to an inbox or a queue of the platform |
 //! | [`settings`] | shards and time to live |
 //! | [`memory`] | memory that the objects of one isolate hold together |
 //! | [`cell`] | the state of one (counter, datacenter, shard), and what a flush does to it |
-//! | [`split`] | load, lingering, how many shards |
-//! | [`lane`], [`cargo`] | how concurrent writes of one isolate join into flushes, and what lanes carry |
+//! | [`autoscale`] | load, lingering, how many shards |
+//! | [`lane`], [`batchable`] | how concurrent writes of one isolate join into flushes, and what lanes carry |
 //! | [`flush`], [`grant`] | what a flush carries; permission to count |
 //! | [`samples`] | samples by time, for percentiles |
 //! | [`dimensions`], [`breakdown`] | what writes say of themselves, and what was counted of each value |
@@ -28,18 +28,20 @@
 //! A flush passes `cell` (nonce, overflow, grant) into totals, `history` and sketches; a read
 //! passes from each `cell` as a part through a lead's and the aggregator's `merge`.
 
+pub mod autoscale;
+pub mod batchable;
 pub mod bounded_map;
 pub mod breakdown;
-pub mod cargo;
 pub mod cell;
 pub mod contents;
+pub mod deferred_writes;
 pub mod dimensions;
 pub mod flush;
+pub mod flush_outcomes;
 pub mod grant;
 pub mod history;
 pub mod id;
 pub mod inbox;
-pub mod landed;
 pub mod lane;
 pub mod ledger;
 pub mod ledgers;
@@ -47,12 +49,10 @@ pub mod memory;
 pub mod merge;
 pub mod nonces;
 pub mod numbers;
-pub mod parked;
-pub mod produce;
 pub mod queue;
+pub mod queue_outbox;
 pub mod samples;
 pub mod sessions;
 pub mod settings;
-pub mod spans;
-pub mod split;
 pub mod total;
+pub mod uniques_retention;

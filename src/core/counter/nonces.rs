@@ -41,7 +41,7 @@ pub struct Outcome {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Seen {
+struct LaneRecord {
     nonce: Nonce,
     at_ms: i64,
     outcome: Outcome,
@@ -50,12 +50,12 @@ struct Seen {
 /// The newest flush of each recent lane.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nonces {
-    lanes: Vec<Seen>,
+    lanes: Vec<LaneRecord>,
 }
 
 /// What the memory says of a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Known {
+pub enum FlushRecord {
     /// Never seen: count it.
     New,
     /// Counted before, with this outcome.
@@ -68,14 +68,14 @@ pub enum Known {
 
 impl Nonces {
     /// Says whether a flush was seen. Cost: O(lanes of the last minute).
-    pub fn look_up(&self, nonce: Nonce, now_ms: i64) -> Known {
+    pub fn look_up(&self, nonce: Nonce, now_ms: i64) -> FlushRecord {
         match self.lanes.iter().find(|seen| seen.nonce.lane == nonce.lane) {
-            Some(seen) if seen.nonce.number == nonce.number => Known::Repeated(seen.outcome),
-            Some(seen) if seen.nonce.number > nonce.number => Known::Stray,
-            Some(_) => Known::New,
-            None if self.lanes.len() < LANES_MAX => Known::New,
-            None if self.lanes.iter().any(|seen| is_over(seen, now_ms)) => Known::New,
-            None => Known::Full,
+            Some(seen) if seen.nonce.number == nonce.number => FlushRecord::Repeated(seen.outcome),
+            Some(seen) if seen.nonce.number > nonce.number => FlushRecord::Stray,
+            Some(_) => FlushRecord::New,
+            None if self.lanes.len() < LANES_MAX => FlushRecord::New,
+            None if self.lanes.iter().any(|seen| is_over(seen, now_ms)) => FlushRecord::New,
+            None => FlushRecord::Full,
         }
     }
 
@@ -100,7 +100,7 @@ impl Nonces {
     /// These flushes and newer ones of other memory; at most [`LANES_MAX`] lanes, the newest. Cost: O(lanes of
     /// the one, times those of the other).
     pub fn with_newer(mut self, newer: Self) -> Self {
-        let is_known = |seen: &Seen| {
+        let is_known = |seen: &LaneRecord| {
             newer
                 .lanes
                 .iter()
@@ -132,7 +132,7 @@ impl Nonces {
         // Full only of lanes that fell silent together with their cell: the oldest gives way.
         let excess = (self.lanes.len() + 1).saturating_sub(LANES_MAX);
         self.lanes.drain(..excess);
-        self.lanes.push(Seen {
+        self.lanes.push(LaneRecord {
             nonce,
             at_ms: now_ms,
             outcome,
@@ -141,6 +141,6 @@ impl Nonces {
 }
 
 /// A clock that stepped back a little makes entries look young, so they are kept longer, never shorter.
-fn is_over(seen: &Seen, now_ms: i64) -> bool {
+fn is_over(seen: &LaneRecord, now_ms: i64) -> bool {
     now_ms.saturating_sub(seen.at_ms) > NONCE_KEPT_MS
 }

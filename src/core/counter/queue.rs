@@ -226,7 +226,7 @@ pub(super) fn keys_of(is_clients: bool, fingerprint: u64) -> Keys {
 
 /// What was gathered from the first rows of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Gathered {
+pub struct LogBatch {
     /// The writes.
     pub dues: Vec<Due>,
     /// How many rows they are of.
@@ -236,8 +236,8 @@ pub struct Gathered {
 /// Gathers a batch from rows in order: events of one counter and generation become one write. `new_key` gives the key of
 /// a counter's next write. At least one row is taken where there is one. Cost: O(events × writes of small batches),
 /// O(events × log writes) else.
-pub fn gather(rows: &[Logged], new_key: &mut dyn FnMut(&CounterId) -> WriteKey) -> Gathered {
-    let mut gathered = Gathered::default();
+pub fn gather(rows: &[Logged], new_key: &mut dyn FnMut(&CounterId) -> WriteKey) -> LogBatch {
+    let mut gathered = LogBatch::default();
     let mut places: std::collections::HashMap<(&CounterId, u64), usize> = Default::default();
     let mut events = 0_usize;
     for row in rows {

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::id::CounterId;
 use super::ledger::WriteKey;
 use super::numbers::{Decided, Numbers, lane_and_number};
-use super::produce::WAIT_MS_MAX;
+use super::queue_outbox::WAIT_MS_MAX;
 
 /// How long after its last write a session is closed, milliseconds: as long as a request waits for its batch, and 2 s, since
 /// a write may join a message of the second before, which has the number of an earlier session.

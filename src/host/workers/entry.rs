@@ -60,23 +60,27 @@ async fn answer(
     let is_aggregator = IS_AGGREGATOR.with(|known| {
         *known.get_or_init(|| host.setting(ROLE).as_deref() == Some(ROLE_AGGREGATOR))
     });
+    let background = Context::new(std::rc::Rc::new(RequestContext(context)));
     if is_aggregator {
         let reply = match messages::read(&request).await {
-            Ok(arrived) => aggregator::answer(&host, &arrived).await,
+            Ok(arrived) => aggregator::answer(&host, &arrived, &background).await,
             Err(reply) => reply,
         };
         return messages::answer(reply);
     }
     let request = Box::new(Incoming::new(request));
-    let context = Context::new(std::rc::Rc::new(RequestContext(context)));
-    response::response(edge::fetch(request, host, context).await)
+    response::response(edge::fetch(request, host, background).await)
 }
 
 /// A batch of the deployment's queue, where it has one. Not the SDK's macro, which ends the whole isolate where
 /// a handler fails; this one cannot fail.
 #[wasm_bindgen(wasm_bindgen = worker::wasm_bindgen, wasm_bindgen_futures = worker::wasm_bindgen_futures, js_sys = worker::js_sys)]
 pub async fn queue(batch: MessageBatch, env: Env, _context: JsValue) -> Result<JsValue, JsValue> {
+    #[cfg(feature = "queue")]
     let fates = aggregator::consumer::consume(&host(env), &delivered(&batch)).await;
+    // They stay in the queue, for a build that counts them.
+    #[cfg(not(feature = "queue"))]
+    let fates = aggregator::consumer::again(&delivered(&batch));
     settle(&batch, fates);
     Ok(JsValue::UNDEFINED)
 }

@@ -12,8 +12,8 @@ use worker::web_sys::{Headers, Request, RequestInit, Response, ResponseInit};
 use worker::{Env, Error};
 
 use crate::host::object::{Arrived, Reply};
-use crate::host::{Stream, Target};
-use crate::protocol::messages::{Fault, encode};
+use crate::host::{LATER_STATUS, Stream, Target, UNKNOWN_CALL};
+use crate::protocol::messages::{Fault, PROTOCOL, encode, later, protocol_of};
 use crate::protocol::names::{AGGREGATOR, Placement};
 
 /// Header that carries a small message, in base64: a body costs a stream at either end, which was a
@@ -102,7 +102,16 @@ pub(super) async fn open(
     init.set_headers(&headers);
     let url = format!("{HOST}{path}");
     let opened = JsFuture::from(stub(env, to)?.fetch(&url, &init)?).await?;
-    Ok(carried(opened.unchecked_into()))
+    let stream = carried(opened.unchecked_into());
+    let small = carrier(&stream)?.headers().get(SMALL)?;
+    let is_later =
+        small.is_some_and(|small| decoded(&small).is_ok_and(|told| later(&told).is_some()));
+    let status = if is_later {
+        LATER_STATUS
+    } else {
+        stream.status
+    };
+    Ok(Stream { status, ..stream })
 }
 
 /// A response of the platform's as a stream.
@@ -131,8 +140,10 @@ pub(super) async fn read(request: &Request) -> Result<Arrived, Reply> {
             }
         };
         let url = request.url();
+        let (protocol, path) = protocol_of(url.strip_prefix(HOST).unwrap_or(&url));
         Ok::<_, Error>(Arrived {
-            path: url.strip_prefix(HOST).unwrap_or(&url).to_owned(),
+            protocol,
+            path: path.to_owned(),
             message,
             upgrade: headers.get(UPGRADE)?,
         })
@@ -140,7 +151,8 @@ pub(super) async fn read(request: &Request) -> Result<Arrived, Reply> {
     // The same bytes whatever the call would have been answered with.
     let refused = |error: Error| Err::<(), Fault>(Fault::Broken(error.to_string()));
     let read = reading.await.map_err(refused);
-    read.map_err(|fault| Reply::Answer(encode(&fault).unwrap_or_default()))
+    let read = read.map_err(|fault| Reply::Answer(encode(&fault).unwrap_or_default()))?;
+    read.understood_by(PROTOCOL)
 }
 
 /// Answers a call.
@@ -154,7 +166,7 @@ pub(super) fn answer(reply: Reply) -> worker::Result<Response> {
         Reply::Answer(bytes) => bytes,
         Reply::Stream(stream) => return Ok(Clone::clone(carrier(&stream)?)),
         Reply::Refused(status, why) => return Ok(refused(status, &why)?),
-        Reply::Unknown => return Ok(refused(404, "no such call")?),
+        Reply::Unknown => return Ok(refused(404, UNKNOWN_CALL)?),
     };
     if bytes.len() > SMALL_BYTES_MAX {
         let body = Uint8Array::from(bytes.as_slice());

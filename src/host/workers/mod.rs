@@ -7,13 +7,18 @@
 //! | [`messages`] | how messages travel between them |
 //! | [`storage`] | an object's database, alarm and sockets |
 //! | [`sockets`] | WebSockets and streams of server-sent events |
-//! | [`queue`] | the deployment's queue |
+//! | [`points`] | the deployment's data set |
+//! | [`queue`], [`files`] | the deployment's queue, and its files |
 //! | [`request`], [`response`] | requests and responses of clients |
+//! | [`outside`] | requests that leave the deployment |
 //! | [`timer`] | timers |
 
 mod classes;
 mod entry;
+mod files;
 mod messages;
+mod outside;
+mod points;
 mod queue;
 mod request;
 mod response;
@@ -28,7 +33,9 @@ use worker::wasm_bindgen;
 use worker::wasm_bindgen::prelude::*;
 use worker::{Env, console_error, console_warn};
 
-use super::{File, Host, Later, Level, Memory, Platform, Stream, Target};
+use super::{File, Files, Host, Later, Level, Memory, Platform, Point, Stream, Target};
+use crate::protocol::alerts::Outgoing;
+use crate::protocol::messages::path_in;
 use crate::protocol::names::Placement;
 
 thread_local! {
@@ -94,12 +101,13 @@ impl Platform for Workers {
     fn send(
         &self,
         to: Target,
+        protocol: u8,
         path: &'static str,
         message: Vec<u8>,
     ) -> Later<Result<Vec<u8>, String>> {
         let env = self.0.clone();
         Box::pin(async move {
-            let sent = messages::send(&env, &to, path, &message).await;
+            let sent = messages::send(&env, &to, &path_in(protocol, path), &message).await;
             sent.map_err(|error| error.to_string())
         })
     }
@@ -107,13 +115,21 @@ impl Platform for Workers {
     fn open(
         &self,
         to: Placement,
+        protocol: u8,
         path: &'static str,
         message: Vec<u8>,
         upgrade: Option<String>,
     ) -> Later<Result<Stream, String>> {
         let env = self.0.clone();
         Box::pin(async move {
-            let opened = messages::open(&env, &to, path, &message, upgrade.as_deref()).await;
+            let opened = messages::open(
+                &env,
+                &to,
+                &path_in(protocol, path),
+                &message,
+                upgrade.as_deref(),
+            )
+            .await;
             opened.map_err(|error| error.to_string())
         })
     }
@@ -131,12 +147,33 @@ impl Platform for Workers {
         })
     }
 
+    fn has_points(&self) -> bool {
+        points::bound(&self.0).is_some()
+    }
+
+    fn write_points(&self, points: &[Point]) {
+        if let Some(bound) = points::bound(&self.0) {
+            points.iter().for_each(|point| points::write(&bound, point));
+        }
+    }
+
+    fn post(&self, request: Outgoing) -> Later<Result<u16, String>> {
+        Box::pin(async move {
+            let posted = outside::post(request).await;
+            posted.map_err(|error| outside::said(&error))
+        })
+    }
+
     fn file(&self, name: &str) -> Result<Option<File>, String> {
         let found = find(name).map_err(|_| "this module was built without its files")?;
         Ok(found.map(|file| File {
             text: file.text(),
             etag: file.etag(),
         }))
+    }
+
+    fn files(&self) -> Option<Rc<dyn Files>> {
+        files::bound(&self.0)
     }
 
     fn log(&self, level: Level, text: &str) {

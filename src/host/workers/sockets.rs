@@ -11,7 +11,7 @@ use super::messages::carried;
 use crate::host::Stream;
 use crate::host::object::{Events, Readiness, Socket};
 
-struct Held {
+struct HeldSocket {
     state: Rc<State>,
     socket: WebSocket,
 }
@@ -19,7 +19,7 @@ struct Held {
 /// A socket that an object has.
 pub(super) fn held(state: &Rc<State>, socket: WebSocket) -> Rc<dyn Socket> {
     let state = state.clone();
-    Rc::new(Held { state, socket })
+    Rc::new(HeldSocket { state, socket })
 }
 
 /// Accepts a socket. That is done last: one that is accepted and cannot be served would stay open.
@@ -35,7 +35,7 @@ pub(super) fn accept(
     Ok((held(state, pair.server), carried(response)))
 }
 
-impl Socket for Held {
+impl Socket for HeldSocket {
     fn name(&self) -> Option<String> {
         self.state.get_tags(&self.socket).into_iter().next()
     }

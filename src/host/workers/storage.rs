@@ -84,6 +84,10 @@ impl ObjectPlatform for Stored {
         cursor.raw().map(taken).collect()
     }
 
+    fn database_bytes(&self) -> u64 {
+        u64::try_from(self.sql.database_size()).unwrap_or(0)
+    }
+
     fn atomically(&self, body: &mut dyn FnMut() -> bool) -> Result<(), String> {
         let raw: &JsValue = self.storage.as_raw().as_ref();
         let method = Reflect::get(raw, &JsValue::from_str("transactionSync"))

@@ -126,6 +126,16 @@ pub async fn consume(host: &Host, delivered: &[Delivered]) -> Vec<Fate> {
     delivered.iter().zip(settled).map(fate).collect()
 }
 
+/// What becomes of a batch in a build that does not count queued events: it comes again.
+#[cfg(not(feature = "queue"))]
+pub fn again(delivered: &[Delivered]) -> Vec<Fate> {
+    let seconds = |message: &Delivered| retry_seconds(message.attempts);
+    let again = |message| Fate::Again {
+        seconds: seconds(message),
+    };
+    delivered.iter().map(again).collect()
+}
+
 /// What an inbox has taken over: all places of a parcel, or none.
 async fn hand_over(host: &Host, Parcel { content, places }: Parcel) -> Judged {
     let taken = call(host, &content).await;

@@ -16,7 +16,7 @@ use crate::protocol::messages::{
     Call, DatacenterSum, Drain, Explain, Explained, Fault, InboxAsked, LeadAsked, LetInboxesGo,
     ReadDrained, Sum, SumExplained, Way,
 };
-use crate::protocol::openings::User;
+use crate::protocol::open_slots::User;
 
 /// What is noted of a read, and what was before.
 #[derive(Clone, Copy, Default)]

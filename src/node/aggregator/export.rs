@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 
-use super::many::ask_some;
 use super::{DRAIN_MS_MAX, LEAD_MS_MAX, LEADS_AT_ONCE};
 use crate::core::cluster::root::Root;
 use crate::core::counter::contents::{Contents, ContentsWanted};
@@ -15,12 +14,13 @@ use crate::node::shared::call;
 use crate::node::shared::call_batcher::Batcher;
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::open_objects;
+use crate::node::shared::partitions::{self, Answered, ask_all};
 use crate::protocol::messages::{
     Drain, ExportPage, Exported, ExportedCounter, Fault, List, LookUp, ReadContents, ReadOut,
     Settle,
 };
-use crate::protocol::names::{CellAddress, DIRECTORY_PARTITIONS};
-use crate::protocol::openings::User;
+use crate::protocol::names::CellAddress;
+use crate::protocol::open_slots::User;
 
 /// How often a counter is read that is ended and created again meanwhile, or whose datacenters must settle first.
 const READ_TRIES: usize = 3;
@@ -37,18 +37,18 @@ async fn names(
     page: &ExportPage,
 ) -> (BTreeMap<CounterId, Root>, Option<String>, Vec<u32>) {
     // Names are spread evenly: twice its part of a partition is seldom too few, and a page that is shorter is no harm.
-    let limit = (2 * page.limit / DIRECTORY_PARTITIONS).max(NAMES_MIN);
+    let limit = (2 * page.limit / partitions::count(host)).max(NAMES_MIN);
     let ask = |partition: u32| List {
         partition,
         prefix: page.prefix.clone(),
         after: page.after.clone(),
         limit,
     };
-    let (answered, missing, _) = ask_some(host, 0..DIRECTORY_PARTITIONS, ask).await;
+    let Answered { told, missing, .. } = ask_all(host, ask).await;
     let mut roots = BTreeMap::new();
     // The first name after which some partition has more that it has not told.
     let mut told_to: Option<CounterId> = None;
-    for (_, listed) in answered {
+    for (_, listed) in told {
         let is_full = u32::try_from(listed.len()).is_ok_and(|names| names >= limit);
         if let Some((last, _)) = listed.last().filter(|_| is_full)
             && told_to.as_ref().is_none_or(|to| last < to)

@@ -13,17 +13,17 @@ use crate::core::counter::merge::Range;
 use crate::host::Host;
 use crate::node::shared::call;
 use crate::node::shared::call_batcher::Batcher;
-use crate::node::shared::call_within;
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::open_objects;
-use crate::protocol::bounds::AGGREGATE_MAX;
+use crate::node::shared::partitions::{self, ask_all, ask_some};
 use crate::protocol::messages::{
-    BoardsListed, By, Call, Fault, GlobalSum, List, ListAll, ListAllBoards, ListBoards, ListRows,
-    Listed, Order, Read, ReadDrained, ReadEach, SumMany, Sums, TopOf, Wanted,
+    BoardsListed, By, Fault, GlobalSum, List, ListAll, ListAllBoards, ListBoards, ListRows, Listed,
+    Order, Read, ReadDrained, ReadEach, SumMany, Sums, TopOf, Wanted,
 };
 use crate::protocol::names::DIRECTORY_PARTITIONS;
 use crate::protocol::order::in_order;
 use crate::protocol::public::Aggregate;
+use crate::protocol::shell_limits::AGGREGATE_MAX;
 
 /// How long an aggregate asks leads, and waits for room to open their objects: what is left of the edge's 45 s is for the last of them,
 /// and for what roots remember of 5,000 others, 1 to 2 ms each.
@@ -31,6 +31,9 @@ const ROOM_MS_MAX: i64 = 32_000;
 
 /// Names that one partition is asked for at first when an aggregate collects them, and then: 16 × 500 roots are 2 MB.
 const AGGREGATE_PAGES: (u32, u32) = (125, 500);
+
+/// Names that one is asked for at least.
+const NAMES_MIN: u32 = 16;
 
 /// Counters whose leads are asked at once where tablets host them: they travel together, 16 to a message where there are 64 tablets.
 const HOSTED_AT_ONCE: usize = 1_024;
@@ -40,56 +43,6 @@ const HISTORY_POINTS_AT_ONCE: i64 = 160_000;
 
 /// Counters whose breakdowns are asked for at once: 16 × 1,000 values of 280 bytes are 5 MB of it.
 const BREAKDOWNS_AT_ONCE: usize = 16;
-
-/// How long a partition may take before it is called missing: well below the time of the call that asks for all.
-const PARTITION_MS_MAX: u64 = 3_000;
-
-/// What partitions answered, and the numbers of those that did not.
-pub(super) type Asked<T> = (Vec<(u32, T)>, Vec<u32>);
-
-/// Asks every partition of the directory.
-///
-/// # Errors
-/// What one of them said, where none answers.
-pub(super) async fn ask_partitions<C: Call>(
-    host: &Host,
-    message: impl Fn(u32) -> C,
-) -> Result<Asked<C::Answer>, Fault> {
-    let (answered, missing, fault) = ask_some(host, 0..DIRECTORY_PARTITIONS, message).await;
-    match fault.filter(|_| answered.is_empty()) {
-        Some(fault) => Err(fault),
-        None => Ok((answered, missing)),
-    }
-}
-
-/// Asks some partitions of the directory. Returns besides what the last of those said that did not answer.
-pub(super) async fn ask_some<C: Call>(
-    host: &Host,
-    partitions: impl Iterator<Item = u32>,
-    message: impl Fn(u32) -> C,
-) -> (Vec<(u32, C::Answer)>, Vec<u32>, Option<Fault>) {
-    let ask = |partition: u32| {
-        let message = message(partition);
-        async move {
-            (
-                partition,
-                call_within(host, &message, PARTITION_MS_MAX).await,
-            )
-        }
-    };
-    let asked = all_settled(partitions.map(ask), LEADS_AT_ONCE).await;
-    let (mut answered, mut missing, mut fault) = (Vec::new(), Vec::new(), None);
-    for (partition, answer) in asked {
-        match answer {
-            Ok(answer) => answered.push((partition, answer)),
-            Err(other) => {
-                missing.push(partition);
-                fault = Some(other);
-            }
-        }
-    }
-    (answered, in_order(missing, Ord::cmp), fault)
-}
 
 /// One page of counters of all partitions, together in order.
 pub(super) async fn list_all(host: &Host, list: Result<ListAll, Fault>) -> Result<Listed, Fault> {
@@ -101,7 +54,7 @@ pub(super) async fn list_all(host: &Host, list: Result<ListAll, Fault>) -> Resul
         limit: list.limit,
         values: list.values,
     };
-    let (answered, missing_partitions) = ask_partitions(host, ask).await?;
+    let (answered, missing_partitions) = ask_all(host, ask).await.by_any()?;
     let mut rows = BTreeMap::new();
     for (_, page) in answered {
         rows.extend(page);
@@ -125,7 +78,7 @@ pub(super) async fn list_boards(
         after: list.after.clone(),
         limit: list.limit,
     };
-    let (answered, missing_partitions) = ask_partitions(host, ask).await?;
+    let (answered, missing_partitions) = ask_all(host, ask).await.by_any()?;
     let boards = answered.into_iter().flat_map(|(_, page)| page).collect();
     let mut boards = in_order(boards, Ord::cmp);
     boards.truncate(usize::try_from(list.limit).unwrap_or(usize::MAX));
@@ -144,6 +97,9 @@ struct Pages<'a> {
     left: BTreeMap<u32, Option<String>>,
     /// Those that did not answer.
     missing: Vec<u32>,
+    /// Whether all are asked together, as roots move or have moved, and the name up to which all have told.
+    is_together: bool,
+    after: Option<String>,
 }
 
 impl<'a> Pages<'a> {
@@ -152,15 +108,50 @@ impl<'a> Pages<'a> {
             host,
             prefix,
             limit: AGGREGATE_PAGES.0,
-            left: (0..DIRECTORY_PARTITIONS)
+            left: partitions::all(host)
                 .map(|partition| (partition, None))
                 .collect(),
             missing: Vec::new(),
+            is_together: partitions::count(host) != DIRECTORY_PARTITIONS,
+            after: None,
         }
     }
 
     fn are_over(&self) -> bool {
         self.left.is_empty()
+    }
+
+    /// The next page of names, where roots move: of all partitions together, up to the name that all have told.
+    async fn next_of_all(&mut self) -> Result<Vec<(CounterId, Root)>, Fault> {
+        // As many names of all together as sixteen partitions tell.
+        let part = self.limit * DIRECTORY_PARTITIONS / partitions::count(self.host);
+        let limit = part.clamp(NAMES_MIN, self.limit.max(NAMES_MIN));
+        let ask = |partition: u32| List {
+            partition,
+            prefix: self.prefix.to_owned(),
+            after: self.after.clone(),
+            limit,
+        };
+        let asked = ask_all(self.host, ask).await;
+        let (answered, silent) = asked.by_any()?;
+        self.missing.extend(silent);
+        let is_full = |page: &[(CounterId, Root)]| {
+            u32::try_from(page.len()).is_ok_and(|names| names >= limit)
+        };
+        let full = answered.iter().filter(|(_, page)| is_full(page));
+        let told_to = full.filter_map(|(_, page)| page.last());
+        let told_to = told_to.map(|(last, _)| last.clone()).min();
+        let mut found: Vec<(CounterId, Root)> =
+            answered.into_iter().flat_map(|(_, page)| page).collect();
+        match told_to {
+            Some(to) => {
+                found.retain(|(counter, _)| *counter <= to);
+                self.after = Some(to.as_str().to_owned());
+            }
+            None => self.left.clear(),
+        }
+        self.limit = AGGREGATE_PAGES.1;
+        Ok(found)
     }
 
     /// The next page of each partition that has more.
@@ -171,13 +162,22 @@ impl<'a> Pages<'a> {
             after: self.left.get(&partition).cloned().flatten(),
             limit: self.limit,
         };
+        if self.is_together {
+            return self.next_of_all().await;
+        }
         let partitions: Vec<u32> = self.left.keys().copied().collect();
         let all = ask_some(self.host, partitions.into_iter(), ask).await;
-        let (answered, silent, fault) = all;
+        if all.fault == Some(Fault::Repartitioned) {
+            // What was told so far lies before the first of the names up to which each has told.
+            self.is_together = true;
+            self.after = self.left.values().min().cloned().flatten();
+            return self.next_of_all().await;
+        }
         let is_first = self.left.values().all(Option::is_none);
-        if let Some(fault) = fault.filter(|_| is_first && answered.is_empty()) {
+        if let Some(fault) = all.fault.filter(|_| is_first && all.told.is_empty()) {
             return Err(fault);
         }
+        let (answered, silent) = (all.told, all.missing);
         for partition in &silent {
             self.left.remove(partition);
         }
@@ -242,7 +242,7 @@ async fn known_sum(host: &Host, asked: &SumMany) -> Result<Option<Aggregate>, Fa
         limit: 0,
         above: None,
     };
-    let (answered, mut missing) = ask_partitions(host, ask).await?;
+    let (answered, mut missing) = ask_all(host, ask).await.by_any()?;
     let mut sums = Sums::default();
     for (partition, part) in answered {
         sums = sums.plus(part.sums);

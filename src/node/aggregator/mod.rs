@@ -3,12 +3,16 @@
 //! It keeps nothing. Requests reach it through the edge's service binding alone: it has no public
 //! address (`workers_dev = false`, no route).
 
+mod alerts;
 pub mod consumer;
 mod explain;
 mod export;
+mod fleet;
 mod many;
+mod snapshots;
 mod top;
 
+pub use self::alerts::{Measured, measure_alert};
 use self::explain::{Notes, ask_inbox, ask_lead, ask_root};
 
 use crate::core::cluster::root::Root;
@@ -17,17 +21,20 @@ use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::queue::InboxId;
 use crate::core::sketch::Uniques;
 use crate::host::Host;
+use crate::host::http::Context;
 use crate::host::object::{Arrived, Reply, dispatch};
 use crate::node::shared::call::{CALL_MS_MAX, call, call_again};
 use crate::node::shared::concurrency::all_settled;
+use crate::node::shared::fleet as counts;
 use crate::node::shared::metrics;
-use crate::protocol::known;
 use crate::protocol::messages::{
-    AskTop, DatacenterSum, Drain, Explain, ExportPage, Fault, GlobalSum, ListAll, ListAllBoards,
-    LookUp, Measure, Read, ReadDrained, ReadEach, Settle, Sum, SumMany, ViewOf, Viewed, Wanted,
+    AllAlerts, AllDeliveries, AskFleet, AskRuns, AskTop, DatacenterSum, Drain, Explain, ExportPage,
+    Fault, GlobalSum, KeptAll, ListAll, ListAllBoards, LookUp, Measure, Read, ReadDrained,
+    ReadEach, Settle, Sum, SumMany, ViewOf, Viewed, Wanted,
 };
 use crate::protocol::names::CellAddress;
 use crate::protocol::order::in_order;
+use crate::protocol::view_fallback;
 
 /// How long a lead may take before its datacenter is called unreachable.
 const LEAD_MS_MAX: u64 = 3_000;
@@ -42,7 +49,16 @@ const LEADS_AT_ONCE: usize = 64;
 const READ_TRIES: usize = 3;
 
 /// Answers one call of the edge.
-pub async fn answer(host: &Host, arrived: &Arrived) -> Reply {
+pub async fn answer(host: &Host, arrived: &Arrived, background: &Context) -> Reply {
+    let reply = reply_to(host, arrived).await;
+    if counts::is_due(host) {
+        let host = host.clone();
+        background.wait_until(async move { counts::report(&host, None).await });
+    }
+    reply
+}
+
+async fn reply_to(host: &Host, arrived: &Arrived) -> Reply {
     dispatch!(arrived, asked, {
         Read => read_view(host, asked, Notes::default()).await,
         Explain => explain::explain(host, asked).await,
@@ -50,9 +66,16 @@ pub async fn answer(host: &Host, arrived: &Arrived) -> Reply {
         ReadEach => many::read_each(host, asked).await,
         SumMany => many::sum_many(host, asked).await,
         ListAll => many::list_all(host, asked).await,
+        #[cfg(feature = "boards")]
         ListAllBoards => many::list_boards(host, asked).await,
         AskTop => top::top(host, asked).await,
+        AllAlerts => alerts::all(host, asked).await,
+        AllDeliveries => alerts::all_deliveries(host, asked).await,
+        #[cfg(feature = "exports")]
         ExportPage => export::export_page(host, asked).await,
+        AskFleet => fleet::fleet(host, asked).await,
+        AskRuns => snapshots::runs(host, asked).await,
+        KeptAll => snapshots::kept(host, asked).await,
         Measure => asked.map(|_| metrics::snapshot(host)),
     })
 }
@@ -146,7 +169,7 @@ async fn read_view(
     if let Some(view) = view {
         let view = View::from_rest(view);
         let silent = match is_watched {
-            true => known::silent(&view, now_ms),
+            true => view_fallback::silent(&view, now_ms),
             false => Vec::new(),
         };
         let notes = match silent.as_slice() {
@@ -269,7 +292,8 @@ async fn sum_world(
     let mut datacenters: Vec<(Datacenter, Option<DatacenterSum>)> = Vec::new();
     let mut asked = Vec::new();
     for datacenter in &root.datacenters {
-        match view.and_then(|(view, at_ms)| known::pushed(view, datacenter, at_ms, now_ms)) {
+        match view.and_then(|(view, at_ms)| view_fallback::pushed(view, datacenter, at_ms, now_ms))
+        {
             _ if only.is_some_and(|only| only != datacenter) => {}
             Some(sum) => datacenters.push((datacenter.clone(), Some(sum))),
             None => asked.push(datacenter),
@@ -283,8 +307,6 @@ async fn sum_world(
             Err(_) => datacenters.push((datacenter, None)),
         }
     }
-    let is_silent =
-        |part: &Option<DatacenterSum>| part.as_ref().is_none_or(|part| !part.missing.is_empty());
     let mut memory = None;
     // Nothing is remembered of samples and breakdowns, and what a datacenter had counted would not make its part of them newer.
     let remembers = view.is_none() && wanted.samples.is_none() && wanted.breakdown.is_none();
@@ -293,7 +315,7 @@ async fn sum_world(
     }
     let view = view.map(|(view, _)| view).or(memory.as_ref());
     if let Some(view) = view {
-        known::fill_in(&mut datacenters, view, now_ms);
+        view_fallback::fill_in(&mut datacenters, view, now_ms);
     }
     let datacenters = in_order(datacenters, |one, other| one.0.cmp(&other.0));
     let is_drained = root.inboxes.is_empty();
@@ -311,6 +333,11 @@ async fn sum_world(
     }
     sum.join_uniques();
     Ok(Some(sum))
+}
+
+/// Whether a datacenter did not answer, or not with all its shards.
+fn is_silent(part: &Option<DatacenterSum>) -> bool {
+    part.as_ref().is_none_or(|part| !part.missing.is_empty())
 }
 
 /// What the root remembers of a counter's generation, for what does not answer now.

@@ -2,9 +2,9 @@
 
 use std::cmp::Ordering;
 
-use super::many::ask_partitions;
 use crate::host::Host;
 use crate::node::shared::call;
+use crate::node::shared::partitions::ask_all;
 use crate::protocol::messages::{AmountOf, AskTop, Fault, Top, TopOf, TopRow};
 use crate::protocol::order::in_order;
 
@@ -33,7 +33,7 @@ pub(super) async fn top(host: &Host, asked: Result<AskTop, Fault>) -> Result<Top
         limit: if counter.is_some() { 0 } else { limit },
         above,
     };
-    let (answered, missing) = ask_partitions(host, ask).await?;
+    let (answered, missing) = ask_all(host, ask).await.by_any()?;
     let mut top = Top {
         rows,
         missing_partitions: missing,

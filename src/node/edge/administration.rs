@@ -16,7 +16,6 @@ use crate::core::sketch::{Uniques, hash};
 use crate::node::shared::metrics;
 use crate::node::shared::{call, call_within};
 use crate::protocol::bodies::{parse_nothing, parse_set, parse_settings};
-use crate::protocol::bounds::OPERATE_MS_MAX;
 use crate::protocol::keys::{Kind, fingerprint, parse_if_match, parse_key, write_key};
 use crate::protocol::messages::{
     Answered, Done, GlobalSum, Keep, LookUp, Operate, Operated, Operation, OperationKey, Read,
@@ -24,8 +23,9 @@ use crate::protocol::messages::{
 };
 use crate::protocol::metrics::Metric;
 use crate::protocol::problem::{Code, Problem};
-use crate::protocol::public::{Freshness, Told, deleted_json};
+use crate::protocol::public::{Freshness, SummedCounter, deleted_json};
 use crate::protocol::query::Query;
+use crate::protocol::shell_limits::OPERATE_MS_MAX;
 
 /// `PUT /counters/{id}`: replaces the settings, creating the counter if need be.
 ///
@@ -275,7 +275,7 @@ async fn state_after(
     };
     let sum = found.unwrap_or_else(|| outcome.of_ended());
     let done = outcome.done;
-    let told = Told::new(id, &sum, freshness).rounded(context.rounding()?);
+    let told = SummedCounter::new(id, &sum, freshness).rounded(context.rounding()?);
     Ok(Answered {
         status: if done.created { 201 } else { 200 },
         body: told.to_json(strings, None, Some(&done.pending)),

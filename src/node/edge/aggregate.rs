@@ -1,6 +1,6 @@
 //! Sums and histories of all counters whose names begin alike.
 
-use super::gathered::{Asked, Gathered, gather, mixed_up};
+use super::gathered::{ManyAnswer, ManyQuestion, gather, mixed_up};
 use super::read_cache::VIEW_MS_MAX;
 use super::request_context::RequestContext;
 use super::respond::Answer;
@@ -105,9 +105,9 @@ async fn sum(
     is_strong: bool,
 ) -> Result<(Aggregate, bool), Problem> {
     let shared_ms = (!is_strong).then_some(SHARED_MS_MAX);
-    let found = gather(context, Asked::Sum(asked), shared_ms).await?;
+    let found = gather(context, ManyQuestion::Sum(asked), shared_ms).await?;
     match &*found.gathered {
-        Gathered::Sum(sum) => Ok((sum.clone(), found.is_own)),
-        Gathered::Top(..) => Err(mixed_up()),
+        ManyAnswer::Sum(sum) => Ok((sum.clone(), found.is_own)),
+        ManyAnswer::Top(..) => Err(mixed_up()),
     }
 }

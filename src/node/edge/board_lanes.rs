@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::lanes::{self, Lanes, Line, land};
 use super::request_context::RequestContext;
 use crate::core::board::placing::ShardAt;
-use crate::core::counter::cargo::Cargo;
+use crate::core::counter::batchable::Batchable;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::nonces::Nonce;
 use crate::host::Host;
@@ -30,7 +30,7 @@ pub struct To {
 #[derive(Debug)]
 pub struct Requests(Vec<(Vec<MemberWrite>, Option<Once>)>);
 
-impl Cargo for Requests {
+impl Batchable for Requests {
     /// Which request of its batch.
     type Place = usize;
 
@@ -62,7 +62,7 @@ struct Boards;
 
 impl Line for Boards {
     type To = To;
-    type Cargo = Requests;
+    type Batchable = Requests;
     type Outcome = Result<Rc<Vec<BoardWritten>>, Fault>;
     type Watcher = ();
 

@@ -26,14 +26,14 @@ const USABLE_MS: i64 = 10_000;
 
 /// A summary that was read.
 #[derive(Default)]
-struct Known {
+struct CachedSummary {
     seen: Option<Rc<BoardSeen>>,
     is_being_read: bool,
 }
 
 /// Those of this isolate.
 #[derive(Default)]
-struct Summaries(RefCell<BoundedMap<CounterId, Known, SUMMARIES_MAX>>);
+struct Summaries(RefCell<BoundedMap<CounterId, CachedSummary, SUMMARIES_MAX>>);
 
 impl State for Summaries {
     fn begin(_host: &Host) -> Self {
@@ -81,11 +81,11 @@ pub async fn summary(
     Ok(Ok(seen))
 }
 
-fn with<T>(host: &Host, board: &CounterId, work: impl FnOnce(&mut Known) -> T) -> T {
+fn with<T>(host: &Host, board: &CounterId, work: impl FnOnce(&mut CachedSummary) -> T) -> T {
     let summaries = host.state::<Summaries>();
     let mut summaries = summaries.0.borrow_mut();
     summaries.make_room(board, |_| false);
-    work(summaries.entry(board, Known::default))
+    work(summaries.entry(board, CachedSummary::default))
 }
 
 fn begins_reading(host: &Host, board: &CounterId) -> bool {

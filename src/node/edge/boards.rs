@@ -8,25 +8,25 @@ use super::board_lanes;
 use super::board_summary::{self, is_elsewhere, place_in, top_of};
 use super::body;
 use super::hash_keys::name_key;
+use super::key_budget;
 use super::request_context::RequestContext;
 use super::respond::Answer;
 use crate::core::counter::id::CounterId;
 use crate::core::sketch::hash;
 use crate::node::shared::boards::{self, Reading};
-use crate::node::shared::call;
+use crate::node::shared::{call, partitions};
 use crate::protocol::access::Caller;
 use crate::protocol::boards::{
-    BoardQuery, BoardVersion, Lines, Told, WRITES_AT_ONCE, configured_json, count_json, cursor_of,
-    deleted_json, list_json, members_json, not_found, one_json, parse_hidden, parse_if_match,
-    parse_lines, parse_settings, parse_write, periods_json, problem_of, refusal_of, rows_json,
-    rows_ndjson, tag_text, written_json,
+    BoardQuery, BoardVersion, Lines, ReadBoard, WRITES_AT_ONCE, configured_json, count_json,
+    cursor_of, deleted_json, list_json, members_json, not_found, one_json, parse_hidden,
+    parse_if_match, parse_lines, parse_settings, parse_write, periods_json, problem_of, refusal_of,
+    rows_json, rows_ndjson, tag_text, written_json,
 };
 use crate::protocol::keys::{Kind, fingerprint, parse_key, section_key, write_key};
 use crate::protocol::messages::{
     BoardAnswer, BoardConfigured, BoardQuestion, BoardSeen, BoardWritten, ConfigureBoard, Deed,
     EndBoard, Fault, ListAllBoards, MemberWrite, Once, Stretch, WriteBoard, Written,
 };
-use crate::protocol::names::DIRECTORY_PARTITIONS;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::{LIST_LIMIT, Query};
 
@@ -53,7 +53,9 @@ pub async fn list(context: &RequestContext, caller: &Caller) -> Result<Answer, P
     let prefix = query.get("prefix").unwrap_or_default().to_owned();
     caller.may_list(&prefix)?;
     let limit = query.limit()?;
-    context.visitor().read(DIRECTORY_PARTITIONS.into())?;
+    context
+        .visitor()
+        .read(partitions::count(&context.host).into())?;
     let _waiting = context.waiting();
     // One more than asked for tells whether there is another page.
     let list = ListAllBoards {
@@ -126,8 +128,8 @@ pub async fn delete(context: &RequestContext, board: CounterId) -> Result<Answer
     }
 }
 
-fn told<'a>(context: &RequestContext, board: &'a CounterId, seen: &'a BoardSeen) -> Told<'a> {
-    Told {
+fn told<'a>(context: &RequestContext, board: &'a CounterId, seen: &'a BoardSeen) -> ReadBoard<'a> {
+    ReadBoard {
         board,
         seen,
         now_ms: context.host.now_ms(),
@@ -573,6 +575,9 @@ pub async fn write_many(context: &RequestContext, board: CounterId) -> Result<An
     let mut lines: Lines = parse_lines(&body, context.host.now_ms())?;
     let once = once_of(context, Kind::Batch, &[&body]).await?;
     context.visitor().admit(board.as_str())?;
+    // The request has used one.
+    let more = u64::try_from(lines.writes.len()).unwrap_or(u64::MAX);
+    key_budget::spend(context, &context.caller()?, more.saturating_sub(1)).await?;
     let _waiting = context.waiting();
     let names = name_key(&context.host).await?;
     let writes = std::mem::take(&mut lines.writes);

@@ -6,7 +6,7 @@ use super::respond::Answer;
 use crate::core::counter::id::CounterId;
 use crate::protocol::messages::Read;
 use crate::protocol::problem::Problem;
-use crate::protocol::public::Told;
+use crate::protocol::public::SummedCounter;
 use crate::protocol::query::Query;
 
 /// `GET /counters/{id}/breakdown`.
@@ -26,7 +26,7 @@ pub async fn breakdown(context: &RequestContext, id: CounterId) -> Result<Answer
     let _waiting = context.waiting();
     let seen = see_version(context, &question, query.is_strong()?, version.as_ref()).await?;
     let sum = seen.sum.ok_or_else(|| not_found(&question.counter))?;
-    let told = Told::new(&question.counter, &sum, seen.freshness);
+    let told = SummedCounter::new(&question.counter, &sum, seen.freshness);
     let answer = Answer::json(told.breakdown_json(&asked, strings));
     Ok(answer.fresh(told.is_exact(), told.as_of_ms(), told.staleness_ms()))
 }

@@ -20,7 +20,7 @@ use crate::node::shared::call::has_tablets;
 use crate::node::shared::call_batcher::Batcher;
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::keyed_calls::{ManyKeyed, count_bounded};
-use crate::node::shared::open_objects;
+use crate::node::shared::{open_objects, partitions};
 use crate::protocol::batch::gather::{Gathered, Manner};
 use crate::protocol::batch::keyed::{BodyKey, Calls, KeyedElements, KeyedWrites};
 use crate::protocol::batch::plan::{
@@ -28,10 +28,10 @@ use crate::protocol::batch::plan::{
 };
 use crate::protocol::batch::report::Report;
 use crate::protocol::batch::wave::{LOOK_EVERY_MS, Stage};
-use crate::protocol::keyed::Landed;
+use crate::protocol::keyed::FlushOutcomes;
 use crate::protocol::messages::Fault;
 use crate::protocol::names::{CellAddress, TABLET_COUNT};
-use crate::protocol::openings::User;
+use crate::protocol::open_slots::User;
 use crate::protocol::problem::{Code, Problem};
 
 /// Counters whose keyed writes are counted at once, of one body: each is two calls.
@@ -67,6 +67,8 @@ pub struct Section {
     pub sums: Vec<(CounterId, Gathered)>,
     /// What its records write to boards.
     pub boards: BoardLines,
+    /// How many records that is.
+    pub records: u64,
     /// Its key, if the body has one.
     pub key: Option<BodyKey>,
     /// The line after its last.
@@ -135,6 +137,7 @@ async fn count_all(
         sums, key, boards, ..
     } = section;
     let mut is_replay = !sums.is_empty() || !boards.is_empty();
+    #[cfg(feature = "boards")]
     if !boards.is_empty() {
         is_replay &= board_lines::write(host, counting, key, boards, &mut report).await;
     }
@@ -181,7 +184,7 @@ fn affordable(
         datacenter, calls, ..
     } = counting;
     let tablets = host.number(TABLET_COUNT).unwrap_or(0);
-    let shared = part_calls_max(tablets, part.len());
+    let shared = part_calls_max(tablets, partitions::count(host), part.len());
     if !calls.take_many(shared) {
         part.iter()
             .for_each(|(_, gathered)| gathered.fail(&too_many_calls(), report));
@@ -257,7 +260,7 @@ async fn count_keyed(
     host: &Host,
     counting: &Counting,
     keyed: Vec<KeyedWrites>,
-) -> Vec<(KeyedWrites, Vec<Landed>)> {
+) -> Vec<(KeyedWrites, Vec<FlushOutcomes>)> {
     let Counting {
         datacenter,
         keys,

@@ -11,6 +11,7 @@ use super::bulk::Records;
 use super::bulk_counting::{self, Counting, Section};
 use super::hash_keys::{Hashing, known_salt};
 use super::isolate::{BulkMemory, BulkStage, known_of};
+use super::key_budget;
 use super::request_context::RequestContext;
 use crate::core::counter::id::CounterId;
 use crate::core::sketch::{HashKey, hash};
@@ -115,6 +116,10 @@ pub struct Reader<'a> {
     /// What is written to boards, and about what that holds.
     boards: BoardLines,
     boards_bytes: u64,
+    /// Records of the section, as the budget of a key counts them.
+    records_taken: u64,
+    /// What the request has used of that budget before any record.
+    prepaid: u64,
     now_ms: i64,
     /// Sections that have ended and are not counted yet, oldest first.
     ended: Vec<Section>,
@@ -158,6 +163,8 @@ impl<'a> Reader<'a> {
             now_ms: context.host.now_ms(),
             boards: BoardLines::new(),
             boards_bytes: 0,
+            records_taken: 0,
+            prepaid: 1,
             context,
             caller,
             records,
@@ -249,7 +256,7 @@ impl<'a> Reader<'a> {
         let mut ends = None;
         let taken = record.and_then(|bytes| {
             let read = self.records.read(bytes);
-            if read.is_err() && self.records.writes_to_board(bytes) {
+            if cfg!(feature = "boards") && read.is_err() && self.records.writes_to_board(bytes) {
                 if let Some((_, sections)) = &mut self.body_key {
                     let hash_of = |name: &[u8]| self.keys.name(name);
                     if sections.note_board(&hash_of, bytes) {
@@ -288,7 +295,9 @@ impl<'a> Reader<'a> {
             admit(context, caller, &self.gather, &read.0, needs, self.now_ms)?;
         }
         let host = &context.host;
-        take(host, &mut self.gather, line, read, self.now_ms, &self.keys)
+        take(host, &mut self.gather, line, read, self.now_ms, &self.keys)?;
+        self.records_taken += 1;
+        Ok(())
     }
 
     /// Takes a line that writes to a board.
@@ -301,6 +310,7 @@ impl<'a> Reader<'a> {
             self.context.visitor().admit(board.as_str())?;
         }
         self.boards_bytes += board_line_bytes(bytes);
+        self.records_taken += 1;
         self.boards.entry(board).or_default().push((line, write));
         self.gather.report().accepted += 1;
         Ok(())
@@ -313,6 +323,7 @@ impl<'a> Reader<'a> {
         self.ended.push(Section {
             sums: self.gather.take(),
             boards: std::mem::take(&mut self.boards),
+            records: std::mem::take(&mut self.records_taken),
             key,
             before: self.line + 1,
             is_whole: is_first && is_last,
@@ -326,6 +337,11 @@ impl<'a> Reader<'a> {
                 section.before,
                 section.sums.is_empty() && section.boards.is_empty(),
             );
+            let paid = section.records.min(self.prepaid);
+            self.prepaid -= paid;
+            let spent = key_budget::spend(self.context, self.caller, section.records - paid);
+            let spent = spent.await;
+            spent.map_err(|problem| self.cut_short(problem))?;
             let report = std::mem::take(self.gather.report());
             let counting = counting.clone();
             let counted = bulk_counting::count_section(self.context, counting, section, report);

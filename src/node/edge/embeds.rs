@@ -16,7 +16,7 @@ use crate::protocol::batch::event::UNIQUE_BYTES_MAX;
 use crate::protocol::dimensions::parse_list;
 use crate::protocol::messages::Read;
 use crate::protocol::problem::{Code, Problem};
-use crate::protocol::public::Told;
+use crate::protocol::public::SummedCounter;
 use crate::protocol::query::{Query, Window};
 
 /// One transparent point. Source: GIF89a specification, sections 17 to 27.
@@ -105,7 +105,7 @@ pub async fn badge(
     let told = seen
         .sum
         .as_ref()
-        .map(|sum| Told::new(&question.counter, sum, seen.freshness));
+        .map(|sum| SummedCounter::new(&question.counter, sum, seen.freshness));
     let text = match &told {
         Some(told) => {
             let value = match window {

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use futures_channel::oneshot;
 
 use super::last_seen;
-use super::read_cache::{Ended, Look, Question, RENEW_MS, with_reads};
+use super::read_cache::{CacheLookup, Ended, Question, RENEW_MS, with_reads};
 use super::request_context::RequestContext;
 use crate::host::Host;
 use crate::node::shared::call;
@@ -22,7 +22,7 @@ use crate::protocol::public::Freshness;
 const LOOK_EVERY_MS: u64 = 2;
 
 /// A sum, or that there is no such counter, with its freshness.
-pub struct Seen {
+pub struct FetchedSum {
     /// The sum.
     pub sum: Option<Rc<GlobalSum>>,
     /// How true it is.
@@ -33,7 +33,10 @@ pub struct Seen {
 ///
 /// # Errors
 /// `quota-exceeded`, `unavailable`.
-pub async fn fetch_now(context: &RequestContext, question: &Question) -> Result<Seen, Problem> {
+pub async fn fetch_now(
+    context: &RequestContext,
+    question: &Question,
+) -> Result<FetchedSum, Problem> {
     context.visitor().read(1)?;
     let as_of_ms = context.host.now_ms();
     let drained = ReadDrained {
@@ -45,7 +48,7 @@ pub async fn fetch_now(context: &RequestContext, question: &Question) -> Result<
         now_ms: context.host.now_ms(),
         fresh: true,
     };
-    let seen = Seen {
+    let seen = FetchedSum {
         sum: sum.map(Rc::new),
         freshness,
     };
@@ -69,7 +72,7 @@ pub async fn fetch_shared(
     context: &RequestContext,
     question: &Question,
     after_ms: i64,
-) -> Result<Seen, Problem> {
+) -> Result<FetchedSum, Problem> {
     let asked_ms = context.host.now_ms();
     let look = with_reads(&context.host, |reads| {
         reads.look(question, after_ms, asked_ms)
@@ -77,22 +80,22 @@ pub async fn fetch_shared(
     metrics::count(
         &context.host,
         match look {
-            Look::Fetch => Metric::ReadCacheMiss,
+            CacheLookup::Fetch => Metric::ReadCacheMiss,
             _ => Metric::ReadCacheHit,
         },
     );
     // What a write is answered with was paid for by the write.
     let payer = (!question.wanted.is_passing).then(|| context.visitor());
     match look {
-        Look::Take(begun_ms, sum, is_due) => {
+        CacheLookup::Take(begun_ms, sum, is_due) => {
             // Whoever may not pay for a new one is given what is there.
             if is_due && payer.is_none_or(|payer| payer.read(1).is_ok()) {
                 drop(fetch(context, question, asked_ms));
             }
             seen(context, (begun_ms, Ok(Some(sum))), false)
         }
-        Look::Wait(begun_ms) => wait(context, question, begun_ms, false).await,
-        Look::Fetch => {
+        CacheLookup::Wait(begun_ms) => wait(context, question, begun_ms, false).await,
+        CacheLookup::Fetch => {
             if let Some(payer) = payer {
                 payer.read(1)?;
             }
@@ -113,13 +116,13 @@ fn seen(
     context: &RequestContext,
     (begun_ms, fetched): Ended,
     fresh: bool,
-) -> Result<Seen, Problem> {
+) -> Result<FetchedSum, Problem> {
     let freshness = Freshness {
         as_of_ms: begun_ms,
         now_ms: context.host.now_ms(),
         fresh,
     };
-    Ok(Seen {
+    Ok(FetchedSum {
         sum: fetched.map_err(unread)?,
         freshness,
     })
@@ -155,7 +158,7 @@ fn fetch_together(
         last_seen::absence(host, question).is_none()
             && matches!(
                 with_reads(host, |reads| reads.look(question, i64::MIN, begun_ms)),
-                Look::Fetch
+                CacheLookup::Fetch
             )
     };
     let are_new: Vec<bool> = questions.iter().map(is_new).collect();
@@ -201,7 +204,7 @@ async fn wait(
     question: &Question,
     begun_ms: i64,
     fresh: bool,
-) -> Result<Seen, Problem> {
+) -> Result<FetchedSum, Problem> {
     let asked_ms = context.host.now_ms();
     loop {
         let now_ms = context.host.now_ms();
@@ -228,7 +231,7 @@ pub async fn see(
     context: &RequestContext,
     question: &Question,
     strong: bool,
-) -> Result<Seen, Problem> {
+) -> Result<FetchedSum, Problem> {
     if strong {
         return fetch_now(context, question).await;
     }
@@ -243,8 +246,8 @@ pub async fn see(
 async fn remembered(
     context: &RequestContext,
     question: &Question,
-    seen: Result<Seen, Problem>,
-) -> Result<Seen, Problem> {
+    seen: Result<FetchedSum, Problem>,
+) -> Result<FetchedSum, Problem> {
     match seen {
         Ok(seen) => {
             last_seen::remember(&context.host, question, &seen);
@@ -266,7 +269,7 @@ pub async fn see_each(
     context: &RequestContext,
     questions: &[Question],
     strong: bool,
-) -> Result<Vec<Seen>, Problem> {
+) -> Result<Vec<FetchedSum>, Problem> {
     let asked_ms = context.host.now_ms();
     if strong {
         return fetch_each_now(context, questions, asked_ms).await;
@@ -291,7 +294,7 @@ async fn fetch_each_now(
     context: &RequestContext,
     questions: &[Question],
     as_of_ms: i64,
-) -> Result<Vec<Seen>, Problem> {
+) -> Result<Vec<FetchedSum>, Problem> {
     context
         .visitor()
         .read(u64::try_from(questions.len()).unwrap_or(u64::MAX))?;
@@ -307,14 +310,14 @@ async fn fetch_each_now(
     };
     let seen = |sum: Result<Option<GlobalSum>, Fault>| {
         let sum = sum.map_err(unread)?.map(Rc::new);
-        let seen = Seen { sum, freshness };
+        let seen = FetchedSum { sum, freshness };
         note_calls(context, &seen);
         Ok(seen)
     };
     sums.into_iter().map(seen).collect()
 }
 
-fn note_calls(context: &RequestContext, seen: &Seen) {
+fn note_calls(context: &RequestContext, seen: &FetchedSum) {
     let cells = seen.sum.as_deref().map_or(0, GlobalSum::cells);
     context.visitor().note_calls(cells);
 }

@@ -18,7 +18,7 @@ use crate::node::shared::{metrics, open_objects};
 use crate::protocol::messages::{Fault, Flush, Flushed};
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::CellAddress;
-use crate::protocol::openings::User;
+use crate::protocol::open_slots::User;
 use crate::protocol::problem::Problem;
 
 /// Time for the first attempt of a flight, and for its retry: together below [`crate::core::counter::lane::FLIGHT_MS_MAX`],
@@ -54,7 +54,7 @@ pub struct Cells;
 
 impl Line for Cells {
     type To = CellAddress;
-    type Cargo = Load;
+    type Batchable = Load;
     type Outcome = Outcome;
     type Watcher = Watcher;
 

@@ -13,10 +13,9 @@ use super::request_context::RequestContext;
 use crate::core::counter::bounded_map::BoundedMap;
 use crate::host::{Host, State};
 use crate::node::shared::metrics;
-use crate::node::shared::{call, call_within};
+use crate::node::shared::{call, call_within, partitions};
 use crate::protocol::messages::{AskTop, Fault, SumMany, Top, encode};
 use crate::protocol::metrics::Metric;
-use crate::protocol::names::DIRECTORY_PARTITIONS;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::Aggregate;
 
@@ -31,7 +30,7 @@ const LOOK_EVERY_MS: u64 = 5;
 
 /// What is asked of many counters.
 #[derive(Clone, Debug)]
-pub enum Asked {
+pub enum ManyQuestion {
     /// Their sum, or their history.
     Sum(SumMany),
     /// The first of them, or where one of them stands.
@@ -40,14 +39,14 @@ pub enum Asked {
 
 /// What was answered.
 #[derive(Clone, Debug)]
-pub enum Gathered {
+pub enum ManyAnswer {
     /// A sum or a history.
     Sum(Aggregate),
     /// The first of an order, and when that was asked for, unix milliseconds.
     Top(Top, i64),
 }
 
-impl Asked {
+impl ManyQuestion {
     /// Names it, whenever it is asked.
     fn key(&self) -> Result<Vec<u8>, Fault> {
         match self {
@@ -59,19 +58,19 @@ impl Asked {
         }
     }
 
-    async fn fetch(self, host: &Host, begun_ms: i64) -> Result<Gathered, Fault> {
+    async fn fetch(self, host: &Host, begun_ms: i64) -> Result<ManyAnswer, Fault> {
         match self {
             Self::Sum(asked) => {
                 let asked = SumMany { begun_ms, ..asked };
                 let sum = call_within(host, &asked, FETCH_MS_MAX).await?;
-                Ok(Gathered::Sum(sum))
+                Ok(ManyAnswer::Sum(sum))
             }
-            Self::Top(asked) => Ok(Gathered::Top(call(host, &asked).await?, begun_ms)),
+            Self::Top(asked) => Ok(ManyAnswer::Top(call(host, &asked).await?, begun_ms)),
         }
     }
 }
 
-impl Gathered {
+impl ManyAnswer {
     /// How many calls it took besides those of partitions.
     fn calls(&self) -> u64 {
         match self {
@@ -81,7 +80,7 @@ impl Gathered {
     }
 }
 
-type Fetched = Result<Rc<Gathered>, Fault>;
+type Fetched = Result<Rc<ManyAnswer>, Fault>;
 
 struct Shared {
     begun_ms: i64,
@@ -112,9 +111,9 @@ impl State for Answers {
 }
 
 /// What was gathered, and whether that began after its reader had asked.
-pub struct Found {
+pub struct FetchedAnswer {
     /// What was gathered.
-    pub gathered: Rc<Gathered>,
+    pub gathered: Rc<ManyAnswer>,
     /// Whether no other reader had begun it.
     pub is_own: bool,
 }
@@ -125,9 +124,9 @@ pub struct Found {
 /// `quota-exceeded`, `unavailable`, and what the calls are refused with.
 pub async fn gather(
     context: &RequestContext,
-    asked: Asked,
+    asked: ManyQuestion,
     shared_ms: Option<i64>,
-) -> Result<Found, Problem> {
+) -> Result<FetchedAnswer, Problem> {
     let host = &context.host;
     let key = asked.key()?;
     let waiting = context.waiting();
@@ -147,7 +146,7 @@ pub async fn gather(
     };
     drop(waiting);
     let gathered = fetched.map_err(unread)?;
-    Ok(Found { gathered, is_own })
+    Ok(FetchedAnswer { gathered, is_own })
 }
 
 /// Where a question was answered as another kind of question: two that are told apart have one name.
@@ -179,11 +178,13 @@ async fn join(host: &Host, key: &[u8]) -> Option<Fetched> {
 /// Gathers now, for others too where it is shared.
 async fn fetch(
     context: &RequestContext,
-    asked: Asked,
+    asked: ManyQuestion,
     key: Vec<u8>,
     shared_ms: Option<i64>,
 ) -> Result<Fetched, Problem> {
-    context.visitor().read(DIRECTORY_PARTITIONS.into())?;
+    context
+        .visitor()
+        .read(partitions::count(&context.host).into())?;
     let begun_ms = context.host.now_ms();
     if let Some(shared_ms) = shared_ms {
         begin(&context.host, &key, begun_ms, shared_ms);

@@ -40,7 +40,7 @@ impl Hashing {
 
 /// What is known.
 #[derive(Default)]
-struct Known {
+struct CachedKeys {
     /// That of the variable, once it was looked for: it holds for as long as the isolate does.
     set: Option<Option<Hashing>>,
     /// That of the directory.
@@ -51,7 +51,7 @@ struct Known {
 }
 
 /// What this isolate knows.
-struct IsolateSecrets(RefCell<Known>);
+struct IsolateSecrets(RefCell<CachedKeys>);
 
 impl State for IsolateSecrets {
     fn begin(_host: &Host) -> Self {
@@ -59,7 +59,7 @@ impl State for IsolateSecrets {
     }
 }
 
-fn with<T>(host: &Host, work: impl FnOnce(&mut Known) -> T) -> T {
+fn with<T>(host: &Host, work: impl FnOnce(&mut CachedKeys) -> T) -> T {
     work(&mut host.state::<IsolateSecrets>().0.borrow_mut())
 }
 

@@ -6,15 +6,18 @@
 
 use std::cell::RefCell;
 
+use serde::Serialize;
+
+use super::fleet_state::{self, FleetState};
 use super::isolate;
 use super::request_context::RequestContext;
 use super::respond::Answer;
 use crate::host::{Host, State};
 use crate::node::shared::concurrency::all_settled;
-use crate::node::shared::{call_within, open_objects, unreadable};
+use crate::node::shared::{call_within, open_objects, partitions, unreadable};
 use crate::protocol::health::{Ailment, Health};
 use crate::protocol::messages::{CheckStorage, PROTOCOL};
-use crate::protocol::problem::Problem;
+use crate::protocol::problem::{Code, Problem};
 use crate::protocol::stored::{self, SCHEMA_VERSION};
 
 /// How long a partition may take to answer, milliseconds. One that takes longer is not one that cannot read.
@@ -24,17 +27,17 @@ const CHECK_MS_MAX: u64 = 1_000;
 const PARTITIONS_AT_ONCE: usize = 16;
 
 /// What this isolate has found.
-struct Found {
+struct CachedHealth {
     /// They stay as they are while an isolate lives, and each is read by a call into JavaScript.
     settings: Result<(), Problem>,
     parts: RefCell<Health>,
 }
 
-impl State for Found {
+impl State for CachedHealth {
     fn begin(host: &Host) -> Self {
         Self {
             settings: host.check_settings(),
-            parts: RefCell::new(Health::new(host.random())),
+            parts: RefCell::new(Health::new(partitions::count(host), host.random())),
         }
     }
 }
@@ -46,24 +49,46 @@ impl State for Found {
 /// read.
 pub async fn health(context: &RequestContext) -> Result<Answer, Problem> {
     isolate::access(&context.host)?;
-    context.host.state::<Found>().settings.clone()?;
+    context.host.state::<CachedHealth>().settings.clone()?;
     match ailment(context).await {
-        None => Ok(Answer::json(well())),
+        None => Ok(Answer::json(well(fleet_state::known(context))?)),
         Some(ailment) => Err(ailment.into()),
     }
 }
 
-/// What an edge that can work says of itself.
-fn well() -> String {
-    format!(
-        r#"{{"status":"ok","build":"{}","formats":{{"schema":{SCHEMA_VERSION},"body":{},"protocol":{PROTOCOL}}}}}"#,
-        env!("CARGO_PKG_VERSION"),
-        stored::FIRST
-    )
+#[derive(Serialize)]
+struct FormatsView {
+    schema: i64,
+    body: u8,
+    protocol: u8,
+}
+
+#[derive(Serialize)]
+struct WellView {
+    status: &'static str,
+    build: &'static str,
+    formats: FormatsView,
+    #[serde(flatten)]
+    fleet: FleetState,
+}
+
+/// What an edge that can work says of itself, and of the deployment.
+fn well(fleet: FleetState) -> Result<String, Problem> {
+    let view = WellView {
+        status: "ok",
+        build: env!("CARGO_PKG_VERSION"),
+        formats: FormatsView {
+            schema: SCHEMA_VERSION,
+            body: stored::FIRST,
+            protocol: PROTOCOL,
+        },
+        fleet,
+    };
+    serde_json::to_string(&view).map_err(|error| Problem::new(Code::Internal, error.to_string()))
 }
 
 fn with<T>(host: &Host, work: impl FnOnce(&mut Health) -> T) -> T {
-    work(&mut host.state::<Found>().parts.borrow_mut())
+    work(&mut host.state::<CachedHealth>().parts.borrow_mut())
 }
 
 async fn ailment(context: &RequestContext) -> Option<Ailment> {

@@ -13,7 +13,7 @@ use crate::core::counter::settings::UniqueHash;
 use crate::node::shared::call;
 use crate::protocol::messages::{LookUp, Read, Wanted};
 use crate::protocol::problem::{Code, Problem};
-use crate::protocol::public::{Told, hyll_of, imported_json, not_of_redis, parse_hyll};
+use crate::protocol::public::{SummedCounter, hyll_of, imported_json, not_of_redis, parse_hyll};
 use crate::protocol::query::{Query, Window};
 
 /// Media type of the string.
@@ -42,7 +42,7 @@ pub async fn export(context: &RequestContext, id: CounterId) -> Result<Answer, P
     let _waiting = context.waiting();
     let seen = see_version(context, &question, query.is_strong()?, asked.as_ref()).await?;
     let sum = seen.sum.ok_or_else(|| not_found(&question.counter))?;
-    let told = Told::new(&question.counter, &sum, seen.freshness);
+    let told = SummedCounter::new(&question.counter, &sum, seen.freshness);
     let answer = Answer::bytes(OCTETS, hyll_of(&told, window)?.to_bytes());
     Ok(answer.fresh(told.is_exact(), told.as_of_ms(), told.staleness_ms()))
 }
@@ -81,7 +81,8 @@ pub async fn import(context: &RequestContext, id: CounterId) -> Result<Answer, P
     };
     let seen = see(context, &question, true).await?;
     let sum = seen.sum.ok_or_else(|| not_found(&question.counter))?;
-    let told = Told::new(&question.counter, &sum, seen.freshness).rounded(context.rounding()?);
+    let told =
+        SummedCounter::new(&question.counter, &sum, seen.freshness).rounded(context.rounding()?);
     let answer = Answer::json(imported_json(&told));
     Ok(answer.fresh(told.is_exact(), told.as_of_ms(), told.staleness_ms()))
 }

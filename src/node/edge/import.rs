@@ -28,7 +28,6 @@ use crate::protocol::boards::{
     WRITES_AT_ONCE, parse_member_line, parse_settings as parse_board, problem_of, refusal_of,
 };
 use crate::protocol::bodies::PIECE_MS_MAX;
-use crate::protocol::bounds::OPERATE_MS_MAX;
 use crate::protocol::export::{
     Checksum, CounterLine, ImportMode, LINE_BYTES_MAX, Line, Report, import_mode, parse_line,
 };
@@ -40,9 +39,10 @@ use crate::protocol::messages::{
     Operation, OperationKey, PolicyPut, PutPolicy, WriteBoard,
 };
 use crate::protocol::names::{BODY_PIECE_MS, CellAddress};
-use crate::protocol::openings::User;
+use crate::protocol::open_slots::User;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::Query;
+use crate::protocol::shell_limits::OPERATE_MS_MAX;
 
 /// Lines that are brought back at once.
 const LINES_AT_ONCE: usize = 64;
@@ -165,7 +165,7 @@ struct Members {
     writes: Vec<(u64, MemberWrite)>,
 }
 
-struct Import<'a> {
+pub(super) struct Import<'a> {
     context: &'a RequestContext,
     mode: ImportMode,
     secret: Rc<HashKey>,
@@ -176,6 +176,28 @@ struct Import<'a> {
     /// What the last line is compared with.
     checksum: Checksum,
     counter_lines: u64,
+}
+
+impl<'a> Import<'a> {
+    /// One that brings back counters of a snapshot, each once under a key, where there is one.
+    pub(super) fn of_snapshot(
+        context: &'a RequestContext,
+        mode: ImportMode,
+        secret: Rc<HashKey>,
+        key: Option<String>,
+    ) -> Self {
+        Self {
+            context,
+            mode,
+            secret,
+            key,
+            now_ms: context.host.now_ms(),
+            report: Report::default(),
+            members: None,
+            checksum: Checksum::default(),
+            counter_lines: 0,
+        }
+    }
 }
 
 impl Import<'_> {
@@ -250,7 +272,7 @@ impl Import<'_> {
     }
 
     /// The name of one step of a line.
-    fn step_key(&self, id: &str, step: &str, line: &[u8]) -> OperationKey {
+    pub(super) fn step_key(&self, id: &str, step: &str, line: &[u8]) -> OperationKey {
         let hashed = |bytes: &[u8]| hash(&self.secret, bytes);
         let key = match &self.key {
             Some(text) => {
@@ -266,7 +288,7 @@ impl Import<'_> {
     }
 
     /// Brings one counter back.
-    async fn counter(&self, line: &[u8], counter: CounterLine) -> Result<(), Problem> {
+    pub(super) async fn counter(&self, line: &[u8], counter: CounterLine) -> Result<(), Problem> {
         let host = &self.context.host;
         let CounterLine {
             id,
@@ -327,7 +349,7 @@ impl Import<'_> {
         Ok(())
     }
 
-    async fn operate(
+    pub(super) async fn operate(
         &self,
         id: &CounterId,
         back: BringBack,
@@ -356,7 +378,7 @@ impl Import<'_> {
         }
     }
 
-    async fn install(
+    pub(super) async fn install(
         &self,
         id: &CounterId,
         generation: u64,
@@ -611,7 +633,7 @@ fn add_to_first(
 }
 
 /// What this isolate knows of a counter is of before.
-fn forget(host: &Host, id: &CounterId) {
+pub(super) fn forget(host: &Host, id: &CounterId) {
     with_reads(host, |reads| reads.forget(id));
     last_seen::forget(host, id);
     isolate::forget_home(host, id);

@@ -6,21 +6,21 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::visitors;
+use crate::core::counter::autoscale::shard_of_lot;
 use crate::core::counter::bounded_map::BoundedMap;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::settings::UniqueHash;
-use crate::core::counter::split::shard_of_lot;
 use crate::host::{Host, State};
 use crate::protocol::access::Access;
-use crate::protocol::batch::shares::{Full, Shares};
+use crate::protocol::batch::body_memory::{BodyRefusal, Shares};
 use crate::protocol::batch::wave::{Stage, Waves};
-use crate::protocol::bounds::{BULK_MEMORY_BYTES_MAX, HOME_MS_MAX, HOMES_MAX};
 use crate::protocol::names::{
     ACCESS, ACCESS_OPEN, CLIENT_ADDRESS_HEADER, DATACENTERS, DATACENTERS_ONE, DATACENTERS_REGION,
     KEYS, UNIQUES_ROUNDING,
 };
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::Rounding;
+use crate::protocol::shell_limits::{BULK_MEMORY_BYTES_MAX, HOME_MS_MAX, HOMES_MAX};
 use crate::protocol::visitor::Address;
 
 /// Datacenters of one counter whose number of shards is remembered: an isolate serves few. Forgetting costs one hop.
@@ -52,7 +52,7 @@ impl State for Settings {
 
 /// What this isolate knows of a counter.
 #[derive(Clone, Default)]
-pub struct Known {
+pub struct CounterNotes {
     /// Where all its writes go.
     pub home: Option<Datacenter>,
     /// Whether its decrements are decided one by one.
@@ -65,7 +65,7 @@ pub struct Known {
     shards: Vec<(Datacenter, u8)>,
 }
 
-impl Known {
+impl CounterNotes {
     /// Shards that its writes spread over in a datacenter, as far as known.
     pub fn shards_in(&self, datacenter: &Datacenter) -> u8 {
         let mut known = self.shards.iter();
@@ -88,9 +88,9 @@ impl Known {
 
 /// What is known of counters.
 struct Places {
-    known: RefCell<BoundedMap<CounterId, Rc<Known>, HOMES_MAX>>,
+    known: RefCell<BoundedMap<CounterId, Rc<CounterNotes>, HOMES_MAX>>,
     /// What is known of all others.
-    nothing: Rc<Known>,
+    nothing: Rc<CounterNotes>,
     /// Decides which shard this isolate stays with.
     lot: u64,
 }
@@ -158,7 +158,7 @@ pub fn rounding(host: &Host) -> Result<Rounding, Problem> {
 }
 
 /// What this isolate knows of a counter. A request asks once, and again where it is told that something has changed.
-pub fn known_of(host: &Host, counter: &CounterId) -> Rc<Known> {
+pub fn known_of(host: &Host, counter: &CounterId) -> Rc<CounterNotes> {
     let places = host.state::<Places>();
     let mut known = places.known.borrow_mut();
     let Some(known) = known.get_mut(counter) else {
@@ -207,7 +207,7 @@ pub fn forget_home(host: &Host, counter: &CounterId) {
     }
 }
 
-fn learn(host: &Host, counter: &CounterId, learn: impl FnOnce(&mut Known)) {
+fn learn(host: &Host, counter: &CounterId, learn: impl FnOnce(&mut CounterNotes)) {
     change(host, counter, |known| {
         let now_ms = host.now_ms();
         if known.is_old(now_ms) {
@@ -218,7 +218,7 @@ fn learn(host: &Host, counter: &CounterId, learn: impl FnOnce(&mut Known)) {
     });
 }
 
-fn change(host: &Host, counter: &CounterId, change: impl FnOnce(&mut Known)) {
+fn change(host: &Host, counter: &CounterId, change: impl FnOnce(&mut CounterNotes)) {
     let places = host.state::<Places>();
     let mut known = places.known.borrow_mut();
     change(Rc::make_mut(known.entry(counter, Rc::default)));
@@ -256,12 +256,12 @@ impl BulkMemory {
         let mut shares = self.bulk.shares.borrow_mut();
         let held = shares.hold(self.sender, self.bytes, bytes);
         held.map_err(|full| match full {
-            Full::Alone => Problem::new(
+            BodyRefusal::Alone => Problem::new(
                 Code::BodyTooLarge,
                 "what the body sums to takes too much memory: it names too many different counters, times or visitors; \
                  nothing was counted, send it in parts",
             ),
-            Full::Now => Problem::new(
+            BodyRefusal::Now => Problem::new(
                 Code::Overloaded,
                 "too many bulk bodies are being read here at once; nothing was counted, send it again",
             ),

@@ -15,7 +15,7 @@ use crate::node::shared::keyed_calls::{count_unclaimed, recall_keyed};
 use crate::node::shared::open_objects;
 use crate::protocol::messages::Flushed;
 use crate::protocol::names::CellAddress;
-use crate::protocol::openings::User;
+use crate::protocol::open_slots::User;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::write_json;
 

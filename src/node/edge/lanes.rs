@@ -9,8 +9,8 @@ use std::hash::Hash;
 use futures_channel::oneshot;
 
 use super::request_context::RequestContext;
+use crate::core::counter::batchable::Batchable;
 use crate::core::counter::bounded_map::BoundedMap;
-use crate::core::counter::cargo::Cargo;
 use crate::core::counter::lane::{Arrival, FLIGHT_MS_MAX, Lane, Ticket};
 use crate::core::counter::nonces::Nonce;
 use crate::host::{Host, State};
@@ -34,7 +34,7 @@ const FLIGHTS_ALONG_MAX: usize = 50;
 const WAIT_MS_MAX: i64 = FLIGHT_MS_MAX - 200;
 
 /// The place of an item of a line.
-pub type PlaceOf<L> = <<L as Line>::Cargo as Cargo>::Place;
+pub type PlaceOf<L> = <<L as Line>::Batchable as Batchable>::Place;
 
 /// A ticket of a line.
 pub type TicketOf<L> = Ticket<PlaceOf<L>>;
@@ -44,7 +44,7 @@ pub trait Line: Sized + 'static {
     /// Where a lane leads.
     type To: Clone + Eq + Hash;
     /// What it carries.
-    type Cargo: Cargo;
+    type Batchable: Batchable;
     /// What a flight ends with.
     type Outcome: Clone;
     /// Who is told of it, besides those that look.
@@ -65,12 +65,16 @@ pub trait Line: Sized + 'static {
     fn tell(watcher: Self::Watcher, outcome: &Self::Outcome);
 
     /// Sends a batch that was taken, and lands it.
-    fn fly(host: &Host, to: &Self::To, nonce: Nonce, load: Self::Cargo)
-    -> impl Future<Output = ()>;
+    fn fly(
+        host: &Host,
+        to: &Self::To,
+        nonce: Nonce,
+        load: Self::Batchable,
+    ) -> impl Future<Output = ()>;
 }
 
 /// A lane of a line.
-type LaneOf<L> = Lane<<L as Line>::Outcome, <L as Line>::Watcher, <L as Line>::Cargo>;
+type LaneOf<L> = Lane<<L as Line>::Outcome, <L as Line>::Watcher, <L as Line>::Batchable>;
 
 /// The lanes of an isolate, of one line.
 pub struct Lanes<L: Line> {
@@ -134,7 +138,7 @@ impl<L: Line> Lanes<L> {
 pub fn join<L: Line>(
     host: &Host,
     to: &L::To,
-    load: L::Cargo,
+    load: L::Batchable,
     watcher: Option<L::Watcher>,
 ) -> Result<TicketOf<L>, Problem> {
     let now_ms = host.now_ms();
@@ -153,7 +157,11 @@ pub fn join<L: Line>(
 }
 
 /// Takes a ticket's batch if it may fly now.
-pub fn take<L: Line>(host: &Host, to: &L::To, ticket: &TicketOf<L>) -> Option<(Nonce, L::Cargo)> {
+pub fn take<L: Line>(
+    host: &Host,
+    to: &L::To,
+    ticket: &TicketOf<L>,
+) -> Option<(Nonce, L::Batchable)> {
     Lanes::<L>::with(host, |lanes| {
         lanes.known(to)?.take_for(ticket, host.now_ms())
     })
@@ -182,7 +190,7 @@ pub fn land<L: Line>(host: &Host, lane: &mut LaneOf<L>, nonce: Nonce, outcome: L
 pub async fn carry<L: Line>(
     context: &RequestContext,
     to: &L::To,
-    load: L::Cargo,
+    load: L::Batchable,
     begun_ms: i64,
 ) -> Result<Arrival<L::Outcome, PlaceOf<L>>, Problem> {
     L::admit(&context.host, to)?;

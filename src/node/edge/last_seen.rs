@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::fetch::Seen;
+use super::fetch::FetchedSum;
 use super::request_context::RequestContext;
 use crate::core::cluster::root::Root;
 use crate::core::counter::bounded_map::BoundedMap;
@@ -16,7 +16,7 @@ use crate::host::{Host, State};
 use crate::node::shared::open_objects;
 use crate::protocol::messages::{DatacenterSum, Fault, GlobalSum, Read, Sum};
 use crate::protocol::names::CellAddress;
-use crate::protocol::openings::User;
+use crate::protocol::open_slots::User;
 use crate::protocol::public::Freshness;
 
 /// How long it is remembered that there is no such counter, milliseconds.
@@ -67,7 +67,7 @@ fn is_plain(question: &Read) -> bool {
 }
 
 /// That there is no such counter, where that was seen a moment ago.
-pub fn absence(host: &Host, question: &Read) -> Option<Seen> {
+pub fn absence(host: &Host, question: &Read) -> Option<FetchedSum> {
     let now_ms = host.now_ms();
     let as_of_ms = with(host, |memory| {
         memory.absent_ms.get(&question.counter).copied()
@@ -78,14 +78,14 @@ pub fn absence(host: &Host, question: &Read) -> Option<Seen> {
         fresh: false,
     };
     let is_known = now_ms.abs_diff(as_of_ms) <= ABSENT_MS.unsigned_abs();
-    is_known.then_some(Seen {
+    is_known.then_some(FetchedSum {
         sum: None,
         freshness,
     })
 }
 
 /// Remembers what a read has seen.
-pub fn remember(host: &Host, question: &Read, seen: &Seen) {
+pub fn remember(host: &Host, question: &Read, seen: &FetchedSum) {
     let as_of_ms = seen.freshness.as_of_ms;
     let Some(sum) = &seen.sum else {
         forget(host, &question.counter);
@@ -139,7 +139,7 @@ pub fn forget(host: &Host, counter: &CounterId) {
 
 /// What can be told of a counter whose root does not answer: the last sum that was seen here, else what the lead of this datacenter
 /// has counted; `None` where neither is known.
-pub async fn without_root(context: &RequestContext, question: &Read) -> Option<Seen> {
+pub async fn without_root(context: &RequestContext, question: &Read) -> Option<FetchedSum> {
     let host = &context.host;
     if !is_plain(question) {
         return None;
@@ -154,14 +154,14 @@ pub async fn without_root(context: &RequestContext, question: &Read) -> Option<S
         Some((last.sum.clone(), last.as_of_ms))
     });
     if let Some((sum, as_of_ms)) = known {
-        return Some(Seen {
+        return Some(FetchedSum {
             sum: Some(sum),
             freshness: freshness(as_of_ms),
         });
     }
     let asked_ms = host.now_ms();
     let (generation, sum) = ask_lead(context, question).await?;
-    Some(Seen {
+    Some(FetchedSum {
         sum: Some(Rc::new(local(generation, context.datacenter(), sum))),
         freshness: freshness(asked_ms),
     })

@@ -6,6 +6,7 @@
 use futures_util::future::{join, join_all};
 
 use super::body;
+use super::key_budget;
 use super::limiters::{CHECK_MS_MAX, forget_denial};
 use super::limits::{ask_alone, may_check, unreachable, with_headers};
 use super::request_context::RequestContext;
@@ -50,6 +51,9 @@ pub async fn check_many(context: &RequestContext, caller: &Caller) -> Result<Ans
         askings.push(ResolvedCheck::new(context, &here, policy, key, asks).await?);
     }
     check_sums(&askings)?;
+    // The request has used one.
+    let more = u64::try_from(askings.len()).unwrap_or(u64::MAX);
+    key_budget::spend(context, caller, more.saturating_sub(1)).await?;
     for asking in &askings {
         let right = names::limit_right(&asking.told, Some(&asking.key));
         context.visitor().admit(&right)?;

@@ -12,10 +12,10 @@ use super::local_quota::LocalQuota;
 use super::repeated_checks;
 use super::request_context::RequestContext;
 use super::resolved_check::ResolvedCheck;
+use crate::core::counter::autoscale::Meter;
 use crate::core::counter::bounded_map::BoundedMap;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::nonces::Nonce;
-use crate::core::counter::split::Meter;
 use crate::core::limit::meter::Verdict;
 use crate::core::limit::policy::Policy;
 use crate::host::{Host, State};
@@ -57,7 +57,7 @@ const DENIAL_MS_MAX: i64 = 1_000;
 pub struct Limits {
     /// How often lanes fly, and with how many checks.
     flights: BoundedMap<LimiterAddress, Meter, METERS_MAX>,
-    policies: BoundedMap<PolicyName, Known, POLICIES_MAX>,
+    policies: BoundedMap<PolicyName, CachedPolicy, POLICIES_MAX>,
     denials: BoundedMap<String, Denial, DENIALS_MAX>,
     /// What it is lent of them.
     pub(super) lent: LocalQuota,
@@ -87,7 +87,7 @@ impl Limits {
     }
 }
 
-struct Known {
+struct CachedPolicy {
     policy: Rc<Policy>,
     read_ms: i64,
     is_being_read: bool,
@@ -107,7 +107,7 @@ pub struct Limiters;
 
 impl Line for Limiters {
     type To = LimiterAddress;
-    type Cargo = Batch;
+    type Batchable = Batch;
     type Outcome = Result<Rc<Checked>, Fault>;
     type Watcher = ();
 
@@ -236,7 +236,7 @@ pub fn learn_policy(host: &Host, name: &PolicyName, policy: Option<Rc<Policy>>) 
             limits.policies.remove(name);
             return;
         };
-        let known = Known {
+        let known = CachedPolicy {
             policy,
             read_ms,
             is_being_read: false,

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use super::audit;
 use super::body;
 use super::lanes;
 use super::limiters::{
@@ -57,7 +58,7 @@ pub async fn check(
         verdicts::note(context, &asking, Some(verdict));
         let answer = answer_of(&asking.judgement(&here, Some(verdict)));
         // One that only watches refuses nobody.
-        return Ok(if asking.policy.is_shadow || caller.is_public() {
+        return Ok(if asking.policy.is_shadow || !caller.may_repeat() {
             answer
         } else {
             answer.repeatable(Repeatable::Refused(asking, verdict))
@@ -66,7 +67,7 @@ pub async fn check(
     if let Some(verdict) = local_quota::take(context, &asking) {
         verdicts::note(context, &asking, Some(verdict));
         let answer = answer_of(&asking.judgement(&here, Some(verdict)));
-        return Ok(if caller.is_public() {
+        return Ok(if !caller.may_repeat() {
             answer
         } else {
             answer.repeatable(Repeatable::LocalQuota(asking))
@@ -90,7 +91,7 @@ pub fn may_check(caller: &Caller, right: &str, asked: &Asked) -> Result<(), Prob
 }
 
 /// The verdict by the lane to the limiter. `None` where nobody can tell.
-async fn ask(context: &RequestContext, asking: &ResolvedCheck) -> Option<Verdict> {
+pub async fn ask(context: &RequestContext, asking: &ResolvedCheck) -> Option<Verdict> {
     let _waiting = context.waiting();
     let batch = asking.batch(Wish::Consume);
     let arrival = lanes::carry::<Limiters>(context, &asking.to, batch, context.host.now_ms())
@@ -298,7 +299,7 @@ pub async fn put_policy(context: &RequestContext, name: PolicyName) -> Result<An
         policy: policy.clone(),
     };
     let _waiting = context.waiting();
-    let status = match call(&context.host, &put).await? {
+    let status = match audit::carry(context, &put).await? {
         PolicyPut::Created => 201,
         PolicyPut::Replaced => 200,
         PolicyPut::Full => {
@@ -335,7 +336,7 @@ pub async fn delete_policy(context: &RequestContext, name: PolicyName) -> Result
     Query::parse(context.query(), &[])?;
     let delete = DeletePolicy { name: name.clone() };
     let _waiting = context.waiting();
-    let was_there = call(&context.host, &delete).await?;
+    let was_there = audit::carry(context, &delete).await?;
     learn_policy(&context.host, &name, None);
     verdicts::forget(context, &name).await;
     if was_there {

@@ -3,11 +3,11 @@
 use super::read::unread;
 use super::request_context::RequestContext;
 use super::respond::Answer;
+use super::snapshots;
 use crate::core::counter::id::CounterId;
-use crate::node::shared::call;
+use crate::node::shared::{call, partitions};
 use crate::protocol::access::Caller;
 use crate::protocol::messages::ListAll;
-use crate::protocol::names::DIRECTORY_PARTITIONS;
 use crate::protocol::problem::Problem;
 use crate::protocol::public::list_json;
 use crate::protocol::query::Query;
@@ -17,16 +17,21 @@ use crate::protocol::query::Query;
 /// # Errors
 /// `invalid-query`, `quota-exceeded`, `unavailable`.
 pub async fn list(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
-    let known = ["prefix", "cursor", "limit", "values", "numbers"];
+    let known = ["prefix", "cursor", "limit", "values", "numbers", "on"];
     let query = Query::parse(context.query(), &known)?;
     let prefix = query.get("prefix").unwrap_or_default().to_owned();
     caller.may_list(&prefix)?;
+    if let Some(on) = query.get("on") {
+        return snapshots::list_on(context, &query, on).await;
+    }
     let limit = query.limit()?;
     let values = query.wants_values()?;
     let strings = query.numbers_as_strings()?;
     let after = query.get("cursor").map(str::to_owned);
     let rounding = context.rounding()?;
-    context.visitor().read(DIRECTORY_PARTITIONS.into())?;
+    context
+        .visitor()
+        .read(partitions::count(&context.host).into())?;
     let _waiting = context.waiting();
     // One name more than asked for tells whether there is another page.
     let list = ListAll {

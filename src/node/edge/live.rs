@@ -14,7 +14,7 @@ use crate::host::http::Response;
 use crate::host::{Host, State, Stream};
 use crate::node::shared::call;
 use crate::protocol::access::Scope;
-use crate::protocol::live::talk::{asked, resumes};
+use crate::protocol::live::client_message::{asked, resumes};
 use crate::protocol::live::{
     HUBS_MAX, PREFIXES_BYTES_MAX, VISITOR_COUNTERS_MAX, VISITOR_STREAMS_MAX,
 };

@@ -12,7 +12,7 @@ use super::limiters::with_limits;
 use super::request_context::RequestContext;
 use super::resolved_check::ResolvedCheck;
 use crate::core::counter::id::Datacenter;
-use crate::core::limit::holders::{Due, Holders};
+use crate::core::limit::borrowers::{Borrowers, Due};
 use crate::core::limit::hot::Hot;
 use crate::core::limit::meter::Verdict;
 use crate::host::Host;
@@ -38,15 +38,15 @@ const REPORTS_AT_ONCE: usize = 32;
 #[derive(Default)]
 pub struct LocalQuota {
     /// Made with the first hot key, for the datacenter of that: an isolate is in one, but for tests that say another.
-    held: Option<(Datacenter, Holders)>,
+    held: Option<(Datacenter, Borrowers)>,
     hot: Hot,
     is_ticking: bool,
 }
 
 impl LocalQuota {
-    fn of(&mut self, datacenter: Option<&Datacenter>) -> Option<&mut Holders> {
-        let (held_in, holders) = self.held.as_mut()?;
-        (Some(&*held_in) == datacenter).then_some(holders)
+    fn of(&mut self, datacenter: Option<&Datacenter>) -> Option<&mut Borrowers> {
+        let (held_in, borrowers) = self.held.as_mut()?;
+        (Some(&*held_in) == datacenter).then_some(borrowers)
     }
 
     /// Begins to hold a key, where it is hot.
@@ -65,12 +65,12 @@ impl LocalQuota {
             return;
         };
         if self.held.is_none() {
-            let holders = Holders::new(datacenter.as_str(), host.random());
-            self.held = Some((datacenter.clone(), holders));
+            let borrowers = Borrowers::new(datacenter.as_str(), host.random());
+            self.held = Some((datacenter.clone(), borrowers));
         }
-        if let Some(holders) = self.of(Some(datacenter)) {
+        if let Some(borrowers) = self.of(Some(datacenter)) {
             // Where there is no room the limiter goes on to judge each check.
-            let _ = holders.begin(&asking.check(), now_ms);
+            let _ = borrowers.begin(&asking.check(), now_ms);
         }
     }
 }
@@ -83,8 +83,8 @@ pub fn take(context: &RequestContext, asking: &ResolvedCheck) -> Option<Verdict>
     let (verdict, due) = with_limits(&context.host, |limits| {
         let lent = &mut limits.lent;
         let now_ms = context.host.now_ms();
-        let holders = lent.of(asking.to.datacenter.as_ref());
-        let taken = holders.map(|all| all.take(&asking.check(), now_ms));
+        let borrowers = lent.of(asking.to.datacenter.as_ref());
+        let taken = borrowers.map(|all| all.take(&asking.check(), now_ms));
         let (verdict, due) = taken.unwrap_or_default();
         if verdict.is_none() {
             lent.note(&context.host, asking);
@@ -105,9 +105,9 @@ pub fn take(context: &RequestContext, asking: &ResolvedCheck) -> Option<Verdict>
 pub fn refund(host: &Host, asking: &ResolvedCheck) -> u64 {
     let (name, key) = (asking.name.as_str(), asking.key.as_str());
     with_limits(host, |limits| {
-        let holders = limits.lent.of(asking.to.datacenter.as_ref());
-        holders.map_or(0, |holders| {
-            holders.refund(name, key, asking.cost, host.now_ms())
+        let borrowers = limits.lent.of(asking.to.datacenter.as_ref());
+        borrowers.map_or(0, |borrowers| {
+            borrowers.refund(name, key, asking.cost, host.now_ms())
         })
     })
 }
@@ -134,9 +134,9 @@ async fn send(host: &Host, due: Due) {
     });
     let answer = lend(host, datacenter.as_ref(), &due, LEND_MS_MAX).await;
     with_limits(host, |limits| {
-        if let Some((_, holders)) = &mut limits.lent.held {
+        if let Some((_, borrowers)) = &mut limits.lent.held {
             // What is lost is asked for, or reported, again.
-            let _ = holders.heard(&due, answer, host.now_ms());
+            let _ = borrowers.heard(&due, answer, host.now_ms());
         }
     });
 }
@@ -146,9 +146,9 @@ async fn tick(host: &Host) {
     for _ in 0..TICKS_MAX {
         host.sleep_ms(TICK_MS).await;
         let due = with_limits(host, |limits| {
-            let (_, holders) = limits.lent.held.as_mut()?;
-            let due = holders.all_due(REPORTS_MAX, host.now_ms());
-            (!holders.is_empty()).then_some(due)
+            let (_, borrowers) = limits.lent.held.as_mut()?;
+            let due = borrowers.all_due(REPORTS_MAX, host.now_ms());
+            (!borrowers.is_empty()).then_some(due)
         });
         let Some(due) = due else { break };
         all_settled(due.into_iter().map(|due| send(host, due)), REPORTS_AT_ONCE).await;

@@ -1,9 +1,14 @@
-//! `/metrics`: the numbers of the edge isolate that answers, with those of the aggregator.
+//! `/metrics`: the numbers of the edge isolate that answers, with those of the aggregator, and those of the deployment.
+
+use futures_util::future::join;
 
 use super::request_context::RequestContext;
 use super::respond::Answer;
-use crate::node::shared::{call_within, metrics};
-use crate::protocol::messages::Measure;
+use crate::core::counter::id::Datacenter;
+use crate::host::Host;
+use crate::node::shared::{call_within, fleet, metrics};
+use crate::protocol::fleet::Fleet;
+use crate::protocol::messages::{AskFleet, Fault, Measure};
 use crate::protocol::metrics::CONTENT_TYPE;
 use crate::protocol::problem::Problem;
 use crate::protocol::query::Query;
@@ -11,16 +16,30 @@ use crate::protocol::query::Query;
 /// How long the aggregator may take; a scraper waits 10 s by default, and its own numbers are worth more.
 const AGGREGATOR_MS_MAX: u64 = 2_000;
 
+/// How long all partitions of the directory may take.
+const FLEET_MS_MAX: u64 = 4_000;
+
 /// `GET /metrics`.
 ///
 /// # Errors
 /// `invalid-query`.
 pub async fn metrics(context: &RequestContext) -> Result<Answer, Problem> {
     Query::parse(context.query(), &[])?;
-    let snapshot = {
+    let host = &context.host;
+    let (snapshot, fleet) = {
         let _waiting = context.waiting();
-        call_within(&context.host, &Measure {}, AGGREGATOR_MS_MAX).await
+        let snapshot = call_within(host, &Measure {}, AGGREGATOR_MS_MAX);
+        join(snapshot, ask_fleet(host, context.datacenter())).await
     };
-    let text = metrics::render(&context.host, snapshot.ok().as_ref());
+    let text = metrics::render(host, snapshot.ok().as_ref(), fleet.ok().as_ref());
     Ok(Answer::text(text).of_type(CONTENT_TYPE))
+}
+
+/// What all partitions of the directory know of the deployment, once what this isolate counted is in it.
+///
+/// # Errors
+/// `Unavailable` where none answers.
+pub async fn ask_fleet(host: &Host, here: Datacenter) -> Result<Fleet, Fault> {
+    fleet::report_now(host, here).await;
+    call_within(host, &AskFleet {}, FLEET_MS_MAX).await
 }

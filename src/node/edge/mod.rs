@@ -18,6 +18,8 @@
 //! | [`hash_keys`], [`unique_elements`] | keys and salts of hashes; what uniques of one write are counted by |
 //! | [`uniques`] | unions of unique elements |
 //! | [`health`] | whether this edge can do its work |
+//! | [`mod@hot`] | which counters are written most now |
+//! | [`fleet_state`] | what an operator should know of the deployment |
 //! | [`hyll`] | unique elements from and for Redis |
 //! | [`last_seen`] | what is told where a root does not answer, and that a counter does not exist |
 //! | [`read_cache`] | what default reads share |
@@ -26,9 +28,11 @@
 //! | [`gathered`] | how those that ask for such share what takes many calls |
 //! | [`administration`] | settings, endings |
 //! | [`export`], [`import`] | what the deployment holds, as a file |
+//! | [`repair`] | what is damaged, put back from what others remember |
 //! | [`listing`] | counters by their names |
 //! | [`live`] | streams of what is watched |
 //! | [`metrics`] | what is counted of the service itself |
+//! | [`canary`] | how fast datacenters agree |
 //! | [`queue`] | events that are acknowledged at once and counted soon |
 //! | [`producer`] | how they reach the deployment's queue, where it has one |
 //! | [`boards`] | members with scores |
@@ -43,6 +47,9 @@
 //! | [`visitors`] | how much visitors without a key may have done |
 //! | [`redis`] | Redis's dialect |
 //! | [`files`] | the dashboard, the script for pages and the API's description, as they stand |
+//! | [`api_keys`], [`key_budget`] | keys that calls make, who comes with one, and how much a key may do |
+//! | [`audit`] | what admins do is noted |
+//! | [`alerts`] | alerts, and what was delivered of them |
 //! | [`shares`] | keys for reading one prefix, and who comes with one |
 //! | [`respond`] | responses, problems, CORS |
 //!
@@ -51,6 +58,9 @@
 
 mod administration;
 mod aggregate;
+mod alerts;
+mod api_keys;
+mod audit;
 mod board_lanes;
 mod board_lines;
 mod board_summary;
@@ -61,19 +71,23 @@ mod bulk;
 mod bulk_counting;
 mod bulk_reader;
 mod bulk_sender;
+mod canary;
 mod distribution;
 mod embeds;
 mod export;
 mod fetch;
 mod files;
+mod fleet_state;
 mod flush_sender;
 mod gathered;
 mod hash_keys;
 mod health;
+mod hot;
 mod hyll;
 mod import;
 mod increment;
 mod isolate;
+mod key_budget;
 mod keyed;
 mod lanes;
 mod last_seen;
@@ -89,11 +103,14 @@ mod queue;
 mod read;
 mod read_cache;
 mod redis;
+mod repair;
 mod repeated_checks;
 mod request_context;
 mod resolved_check;
 mod respond;
+mod restore;
 mod shares;
+mod snapshots;
 mod top;
 mod unique_elements;
 mod uniques;
@@ -112,6 +129,7 @@ use respond::Answer;
 /// Answers one request of a client.
 pub async fn fetch(request: Box<dyn Request>, host: Host, background: Context) -> Response {
     let context = RequestContext::new(request, host, background);
+    #[cfg(feature = "limits")]
     if let Some(known) = repeated_checks::again(&context) {
         return known;
     }
@@ -122,17 +140,24 @@ pub async fn fetch(request: Box<dyn Request>, host: Host, background: Context) -
     if context.method() == "OPTIONS" {
         return respond::preflight(&context);
     }
-    if let Err(problem) = shares::identify(&context).await {
+    if let Err(problem) = identify(&context).await {
         context.drain().await;
+        #[cfg(feature = "redis")]
+        if let Some(refused) = redis::refuse(&context, &problem) {
+            return refused;
+        }
         return respond::respond(&context, RouteName::Other, Answer::from(problem));
     }
+    #[cfg(feature = "queue")]
     producer::close_later(&context);
+    #[cfg(feature = "redis")]
     if let Some(answered) = redis::fetch(&context).await {
         return answered;
     }
     let (name, answer) = match resolve(context.method(), context.path()) {
         Ok(route) => {
             let name = route.name();
+            #[cfg(feature = "live")]
             if route == Route::Live {
                 return live::fetch(&context).await;
             }
@@ -146,14 +171,27 @@ pub async fn fetch(request: Box<dyn Request>, host: Host, background: Context) -
     respond::respond(&context, name, answer)
 }
 
+/// Notes who asks, where that takes more than the configuration.
+async fn identify(context: &RequestContext) -> Result<(), Problem> {
+    // It is looked for once: a header is a call into JavaScript.
+    let Some(authorization) = context.header("authorization") else {
+        return Ok(());
+    };
+    shares::identify(context, &authorization).await?;
+    api_keys::identify(context, &authorization).await
+}
+
 macro_rules! handlers {
     (($context:ident, $caller:ident)
-        $($variant:ident $(($($parameter:ident: $type:ty),+))? $method:literal $template:literal $metric:literal
-            $right:expr => $handler:expr;)*
+        $($(#[$built:meta])* $variant:ident $(($($parameter:ident: $type:ty),+))? $method:literal $template:literal
+            $metric:literal $right:expr => $handler:expr;)*
     ) => {
         async fn handle($context: &RequestContext, route: Route) -> Result<Answer, Problem> {
             let $caller = $context.caller_with(&route.right())?;
-            match route { $(Route::$variant $(($($parameter),+))? => $handler,)* }
+            audit::begin($context, &$caller, &route).await;
+            let answer = match route { $($(#[$built])* Route::$variant $(($($parameter),+))? => $handler,)* };
+            audit::end($context, &answer).await;
+            answer
         }
     };
 }

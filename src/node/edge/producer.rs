@@ -8,10 +8,10 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::request_context::RequestContext;
-use crate::core::cluster::lease::{Held, Look};
+use crate::core::cluster::generation_lease::{HeldGenerations, LeaseCheck};
 use crate::core::counter::id::CounterId;
 use crate::core::counter::numbers::{NUMBERED, Numbering};
-use crate::core::counter::produce::Sent;
+use crate::core::counter::queue_outbox::QueuedEvents;
 use crate::core::counter::sessions::{IDLE_MS, RETRY_MS, Session, Sessions};
 use crate::host::{Host, State};
 use crate::node::shared::call;
@@ -46,7 +46,7 @@ const CLOSED_MAX: usize = 900;
 /// What this isolate has put into the queue.
 #[derive(Default)]
 struct Sender {
-    leases: Held,
+    leases: HeldGenerations,
     numbering: Numbering,
     sessions: Sessions,
     /// Until when a request closes sessions, unix milliseconds.
@@ -80,13 +80,13 @@ pub async fn generation_of(context: &RequestContext, counter: &CounterId) -> Res
             let (session, generation) = sender.sessions.of_next(counter, lane, asked_ms);
             // One of those who come asks before the answer is too old, so that the others need not wait.
             let look = match generation {
-                0 => Look::Ask,
+                0 => LeaseCheck::Ask,
                 _ => sender.leases.look(counter, asked_ms),
             };
             (lane.0, session, look)
         });
         close_later(context);
-        if let Look::Known(generation) = look {
+        if let LeaseCheck::Known(generation) = look {
             return Ok(generation);
         }
         let open = OpenSession {
@@ -108,7 +108,7 @@ pub async fn generation_of(context: &RequestContext, counter: &CounterId) -> Res
 }
 
 /// Gives an event its key.
-pub fn name(host: &Host, event: &mut Sent) {
+pub fn name(host: &Host, event: &mut QueuedEvents) {
     let now_ms = host.now_ms();
     event.key = with(host, |sender| {
         (sender.numbering).next(&event.counter, now_ms, &mut || host.random())
@@ -120,7 +120,7 @@ pub fn name(host: &Host, event: &mut Sent) {
 ///
 /// # Errors
 /// `Unavailable`, after which it is unknown whether the queue has it.
-pub async fn send(host: &Host, messages: Vec<Sent>) -> Result<(), Fault> {
+pub async fn send(host: &Host, messages: Vec<QueuedEvents>) -> Result<(), Fault> {
     let batch = messages.iter().cloned().map(Message::write);
     let batch: Rc<[Vec<u8>]> = batch.collect::<Result<_, Fault>>()?;
     for milliseconds in ATTEMPTS_MS {

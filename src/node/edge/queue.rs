@@ -17,8 +17,10 @@ use crate::core::counter::id::CounterId;
 use crate::core::counter::ledger::{KeyedOutcome, Keys, WriteKey};
 use crate::core::counter::ledgers::marked;
 use crate::core::counter::nonces::Nonce;
-use crate::core::counter::produce::{INBOX_LIMITS, Producer, QUEUE_LIMITS, Sent, WAIT_MS_MAX};
 use crate::core::counter::queue::{Due, INBOXES_PER_DATACENTER, InboxId, Verdict, verdict};
+use crate::core::counter::queue_outbox::{
+    INBOX_LIMITS, Producer, QUEUE_LIMITS, QueuedEvents, WAIT_MS_MAX,
+};
 use crate::core::sketch::hash;
 use crate::host::{Host, State};
 use crate::node::shared::concurrency::all_settled;
@@ -29,7 +31,7 @@ use crate::protocol::keys::{Kind, fingerprint, parse_key, write_key};
 use crate::protocol::messages::{Append, Appended, DeadLetters, Fault, Read, ReadDead, Wanted};
 use crate::protocol::metrics::Metric;
 use crate::protocol::problem::{Code, Problem};
-use crate::protocol::public::{Told, count_json, dead_letters_json, queued_json};
+use crate::protocol::public::{SummedCounter, count_json, dead_letters_json, queued_json};
 use crate::protocol::query::{LIST_LIMIT, Query};
 
 /// Time for the first attempt of an append, and for its retry.
@@ -78,14 +80,14 @@ fn with<T>(host: &Host, to: &InboxId, work: impl FnOnce(&mut Producer<Outcome>) 
     Some(work(producers.entry(to, || Producer::new(limits))))
 }
 
-fn take(host: &Host, to: &InboxId) -> Option<(Nonce, Vec<Sent>)> {
+fn take(host: &Host, to: &InboxId) -> Option<(Nonce, Vec<QueuedEvents>)> {
     with(host, to, |producer| {
         producer.take(host.now_ms(), &mut || host.random())
     })?
 }
 
 /// Flies batches until nothing is gathered, or for a while.
-async fn fly(host: Host, to: InboxId, mut nonce: Nonce, mut messages: Vec<Sent>) {
+async fn fly(host: Host, to: InboxId, mut nonce: Nonce, mut messages: Vec<QueuedEvents>) {
     let begun_ms = host.now_ms();
     loop {
         let outcome = send(&host, &to, nonce, messages).await;
@@ -100,14 +102,14 @@ async fn fly(host: Host, to: InboxId, mut nonce: Nonce, mut messages: Vec<Sent>)
     }
 }
 
-async fn send(host: &Host, to: &InboxId, nonce: Nonce, messages: Vec<Sent>) -> Outcome {
+async fn send(host: &Host, to: &InboxId, nonce: Nonce, messages: Vec<QueuedEvents>) -> Outcome {
     if to.is_queue() {
         return Ok(producer::send(host, messages).await?);
     }
     let append = Append {
         to: to.clone(),
         nonce,
-        events: messages.into_iter().map(Sent::into_event).collect(),
+        events: messages.into_iter().map(QueuedEvents::into_event).collect(),
     };
     let mut is_unknown = false;
     for milliseconds in ATTEMPTS_MS {
@@ -129,9 +131,9 @@ async fn send(host: &Host, to: &InboxId, nonce: Nonce, messages: Vec<Sent>) -> O
 }
 
 /// Puts an event where it waits to be counted, together with those that come at the same time.
-async fn put(context: &RequestContext, to: InboxId, event: Sent) -> Outcome {
+async fn put(context: &RequestContext, to: InboxId, event: QueuedEvents) -> Outcome {
     let begun_ms = context.host.now_ms();
-    let mut name = |event: &mut Sent| {
+    let mut name = |event: &mut QueuedEvents| {
         if to.is_queue() {
             producer::name(&context.host, event);
         }
@@ -166,7 +168,10 @@ async fn put(context: &RequestContext, to: InboxId, event: Sent) -> Outcome {
 ///
 /// # Errors
 /// What no queue would mend: a key of another write, a counter that has ended, an overflow.
-async fn count_now(context: &RequestContext, event: &Sent) -> Option<Result<bool, Problem>> {
+async fn count_now(
+    context: &RequestContext,
+    event: &QueuedEvents,
+) -> Option<Result<bool, Problem>> {
     let Due { counter, write, .. } = event.clone().into_due();
     let only = std::slice::from_ref(&write);
     let whose = event.keys();
@@ -187,7 +192,7 @@ async fn count_now(context: &RequestContext, event: &Sent) -> Option<Result<bool
 
 /// Puts an event into the deployment's queue, or into an inbox where it has none. One with a client's key too: what is counted of
 /// a queue is told by numbers, and an inbox can be asked.
-async fn enqueue(context: &RequestContext, mut event: Sent) -> Outcome {
+async fn enqueue(context: &RequestContext, mut event: QueuedEvents) -> Outcome {
     if !context.host.platform().has_queue() || event.is_clients {
         let to = InboxId {
             datacenter: event.datacenter.clone(),
@@ -209,7 +214,7 @@ pub async fn event(context: &RequestContext, caller: &Caller) -> Result<Answer, 
     let bytes = body::read_small(context).await?;
     let (counter, delta) = parse_queued(&bytes)?;
     caller.may_write(counter.as_str(), delta, &[])?;
-    let mut event = Sent {
+    let mut event = QueuedEvents {
         datacenter: context.datacenter(),
         counter,
         generation: 0,
@@ -271,7 +276,7 @@ pub async fn counter(context: &RequestContext, caller: &Caller) -> Result<Answer
     let seen = read::see(context, &question, query.is_strong()?).await?;
     drop(waiting);
     let sum = seen.sum.ok_or_else(|| read::not_found(&question.counter))?;
-    let told = Told::new(&question.counter, &sum, seen.freshness);
+    let told = SummedCounter::new(&question.counter, &sum, seen.freshness);
     let answer = Answer::json(count_json(&question.counter, told.value(), strings));
     Ok(answer.fresh(told.is_exact(), told.as_of_ms(), told.staleness_ms()))
 }

@@ -9,6 +9,7 @@ use super::fetch::{fetch_now, fetch_shared};
 use super::read_cache::{Question, with_reads};
 use super::request_context::RequestContext;
 use super::respond::Answer;
+use super::snapshots;
 use crate::core::counter::id::CounterId;
 use crate::core::counter::ledger::SeenValue;
 use crate::node::shared::call;
@@ -17,11 +18,11 @@ use crate::protocol::export::CSV;
 use crate::protocol::messages::{Explain, Explained, Fault, GlobalSum, Read, Wanted};
 use crate::protocol::metrics::Metric;
 use crate::protocol::problem::{Code, Problem};
-use crate::protocol::public::{Freshness, Told};
+use crate::protocol::public::{Freshness, SummedCounter};
 use crate::protocol::query::{Query, Window};
 use crate::protocol::version::{Version, not_reached};
 
-pub use super::fetch::{Seen, see, unread};
+pub use super::fetch::{FetchedSum, see, unread};
 
 /// How long a reader waits for a version, from when it asked. Only its first sum may take longer, as any
 /// read may: a datacenter that hangs is given up after 3 s, and then there is something to tell.
@@ -37,7 +38,7 @@ pub async fn see_version(
     question: &Question,
     strong: bool,
     asked: Option<&Version>,
-) -> Result<Seen, Problem> {
+) -> Result<FetchedSum, Problem> {
     let Some(asked) = asked else {
         return see(context, question, strong).await;
     };
@@ -189,8 +190,13 @@ async fn fetch_counter(
             "at_least",
             "numbers",
             "explain",
+            "on",
         ],
     )?;
+    if let Some(on) = query.get("on") {
+        let answer = snapshots::counter_on(context, id, &query, on).await?;
+        return Ok((answer, false));
+    }
     let window = query.window(context.host.now_ms().div_euclid(1_000))?;
     let question = Read {
         counter: id,
@@ -208,7 +214,8 @@ async fn fetch_counter(
     let seen = see_version(context, &question, is_strong, asked.as_ref()).await?;
     drop(waiting);
     let sum = seen.sum.ok_or_else(|| not_found(&question.counter))?;
-    let told = Told::new(&question.counter, &sum, seen.freshness).rounded(context.rounding()?);
+    let told =
+        SummedCounter::new(&question.counter, &sum, seen.freshness).rounded(context.rounding()?);
     let answer = if as_text {
         Answer::text(told.value().to_string())
     } else {
@@ -248,7 +255,7 @@ async fn explained(
         now_ms: context.host.now_ms(),
         fresh: true,
     };
-    let told = Told::new(&id, &sum, freshness).rounded(context.rounding()?);
+    let told = SummedCounter::new(&id, &sum, freshness).rounded(context.rounding()?);
     let answer = Answer::json(told.explained_json(strings, window, &way));
     Ok(answer.fresh(told.is_exact(), told.as_of_ms(), told.staleness_ms()))
 }
@@ -295,7 +302,7 @@ pub async fn history(context: &RequestContext, id: CounterId) -> Result<Answer, 
     let _waiting = context.waiting();
     let seen = see_version(context, &question, query.is_strong()?, asked.as_ref()).await?;
     let sum = seen.sum.ok_or_else(|| not_found(&question.counter))?;
-    let told = Told::new(&question.counter, &sum, seen.freshness);
+    let told = SummedCounter::new(&question.counter, &sum, seen.freshness);
     let answer = match is_csv {
         true => Answer::text(told.history_csv(range, format)).of_type(CSV),
         false => Answer::json(told.history_json(range, format)),

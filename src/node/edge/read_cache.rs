@@ -168,7 +168,7 @@ fn is_within(at_ms: i64, now_ms: i64, milliseconds: i64) -> bool {
 }
 
 /// What a reader does.
-pub enum Look {
+pub enum CacheLookup {
     /// Takes this sum, whose fetch began then. Another fetch should begin, where that is said.
     Take(i64, Rc<GlobalSum>, bool),
     /// Waits for a fetch that began then, or a later one.
@@ -213,18 +213,18 @@ impl ReadCache {
     }
 
     /// What a reader does that asks now, for a sum whose fetch began after a moment.
-    pub fn look(&self, question: &Question, after_ms: i64, now_ms: i64) -> Look {
+    pub fn look(&self, question: &Question, after_ms: i64, now_ms: i64) -> CacheLookup {
         let Some(view) = self.view(question) else {
-            return Look::Fetch;
+            return CacheLookup::Fetch;
         };
         match view.young(now_ms) {
             Some((begun_ms, sum)) if begun_ms > after_ms => {
-                Look::Take(begun_ms, sum.clone(), view.is_due(question, now_ms))
+                CacheLookup::Take(begun_ms, sum.clone(), view.is_due(question, now_ms))
             }
             _ => {
                 let mut fetches = view.fetches(now_ms);
                 let first_ms = fetches.find(|begun_ms| *begun_ms > after_ms);
-                first_ms.map_or(Look::Fetch, Look::Wait)
+                first_ms.map_or(CacheLookup::Fetch, CacheLookup::Wait)
             }
         }
     }

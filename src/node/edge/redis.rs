@@ -2,8 +2,11 @@
 //!
 //! Invariant: the rights of the caller's key decide each command before any is sent on; what is sent on has as many words as it must.
 
+use super::api_keys;
+use super::audit;
 use super::body;
 use super::hash_keys::name_key;
+use super::key_budget;
 use super::request_context::RequestContext;
 use super::respond::{self, Answer};
 use crate::core::counter::ledger::WriteKey;
@@ -12,7 +15,7 @@ use crate::host::http::Response;
 use crate::host::{Host, State};
 use crate::node::shared::call_within;
 use crate::protocol::access::{Caller, Scope};
-use crate::protocol::bounds::OPERATE_MS_MAX;
+use crate::protocol::audit::Outcome;
 use crate::protocol::keys::{Kind, fingerprint, parse_key, section_key, write_key};
 use crate::protocol::messages::{Fault, RunCommands};
 use crate::protocol::names::{REDIS, REDIS_ROOT};
@@ -26,6 +29,7 @@ use crate::protocol::redis::request::{
 use crate::protocol::redis::script_table::Script;
 use crate::protocol::redis::scripts;
 use crate::protocol::routes::RouteName;
+use crate::protocol::shell_limits::OPERATE_MS_MAX;
 
 /// Where the dialect is answered.
 const MOUNT: &str = "/redis";
@@ -115,6 +119,17 @@ pub async fn fetch(context: &RequestContext) -> Option<Response> {
     Some(respond::respond(context, route, answer))
 }
 
+/// How a request of the dialect is refused before it is looked at; `None` for others.
+pub fn refuse(context: &RequestContext, problem: &Problem) -> Option<Response> {
+    rest_of(context)?;
+    let (status, text) = refusal_of(problem);
+    let mut answer = Answer::json(Reply::Error(text).to_json(Encoding::Plain)).with_status(status);
+    if let Some(seconds) = problem.retry_after_seconds() {
+        answer = answer.with_header("retry-after", seconds.to_string());
+    }
+    Some(respond::respond(context, RouteName::Redis, answer))
+}
+
 /// A refusal of a whole request: its status and its text.
 type Refusal = (u16, String);
 
@@ -134,7 +149,8 @@ async fn answer(context: &RequestContext, rest: &str) -> Result<Answer, Refusal>
     if !matches!(context.method(), "GET" | "HEAD" | "POST" | "PUT") {
         return Err((405, "ERR send GET, HEAD, POST or PUT".to_owned()));
     }
-    let caller = caller(context).map_err(|problem| refusal_of(&problem))?;
+    let caller = caller(context).await;
+    let caller = caller.map_err(|problem| refusal_of(&problem))?;
     let bytes_max = match rest.trim_matches('/') {
         "pipeline" | "multi-exec" => PIPELINE_BYTES_MAX,
         _ => COMMAND_BYTES_MAX,
@@ -201,10 +217,10 @@ fn several(replies: &[Reply], encoding: Encoding) -> Answer {
 }
 
 /// Who asks: by the header, or by `_token` in the query. Nobody may without a key, unless the deployment is open.
-fn caller(context: &RequestContext) -> Result<Caller, Problem> {
+async fn caller(context: &RequestContext) -> Result<Caller, Problem> {
     let caller = match token_of(context.query()) {
         Some(token) if context.header("authorization").is_none() => {
-            context.caller_with_key(&token)?
+            api_keys::identify_by(context, &token).await?
         }
         _ => context.caller()?,
     };
@@ -274,6 +290,10 @@ impl Work<'_> {
         if sent.is_empty() {
             return Ok(replies);
         }
+        // The request has used one.
+        let more = u64::try_from(sent.len()).unwrap_or(u64::MAX) - 1;
+        let spent = key_budget::spend(self.context, self.caller, more).await;
+        spent.map_err(|problem| refusal_of(&problem))?;
         let message = RunCommands {
             datacenter: self.context.datacenter(),
             tries: self
@@ -283,8 +303,17 @@ impl Work<'_> {
             commands: sent,
             is_transaction,
         };
-        let _waiting = self.context.waiting();
+        let flushes = message.commands.iter().any(is_flush);
+        if flushes {
+            let (context, caller) = (self.context, self.caller);
+            audit::begin_named(context, caller, "POST /redis", "FLUSHALL", false).await;
+        }
+        let waiting = self.context.waiting();
         let answered = call_within(&self.context.host, &message, RUN_MS_MAX).await;
+        drop(waiting);
+        if flushes && answered.is_ok() {
+            audit::end_as(self.context, Outcome::Done).await;
+        }
         let answered = answered.map_err(|fault| unanswered(&fault))?;
         for (place, reply) in places.into_iter().zip(answered) {
             if let Some(known) = replies.get_mut(place) {
@@ -324,6 +353,12 @@ fn prefix_of(whole: Whole, args: &Arguments) -> &str {
             words.next().map_or("", |pattern| literal_prefix(pattern))
         }
     }
+}
+
+/// Whether a command deletes all keys: that is noted as an act of an admin.
+fn is_flush(args: &Arguments) -> bool {
+    let command = Command::find(args);
+    command.is_ok_and(|command| matches!(command.act, Act::All(Whole::Flush)))
 }
 
 fn unanswered(fault: &Fault) -> Refusal {

@@ -43,7 +43,7 @@ enum Repeat {
     LocalQuota(ResolvedCheck),
 }
 
-struct Known {
+struct CachedCheck {
     here: Datacenter,
     since_ms: i64,
     until_ms: i64,
@@ -52,7 +52,7 @@ struct Known {
 }
 
 /// What is known again, by the text of its request.
-struct Repeats(RefCell<BoundedMap<String, Known, REPEATS_MAX>>);
+struct Repeats(RefCell<BoundedMap<String, CachedCheck, REPEATS_MAX>>);
 
 impl State for Repeats {
     fn begin(_host: &Host) -> Self {
@@ -114,7 +114,7 @@ pub fn note(context: &RequestContext, repeatable: Repeatable, response: &Respons
         _ => return,
     };
     let repeats = context.host.state::<Repeats>();
-    let known = Known {
+    let known = CachedCheck {
         here: context.datacenter(),
         since_ms,
         until_ms,

@@ -1,6 +1,6 @@
 //! One request and what is known of it.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 
 use super::isolate::Datacenters;
 use super::visitors::Visitor;
@@ -12,6 +12,7 @@ use crate::core::limit::owner::Owner;
 use crate::host::Host;
 use crate::host::http::{Context, Request};
 use crate::protocol::access::{Caller, Right, origin_of_referrer};
+use crate::protocol::audit::Act;
 use crate::protocol::names::CLIENT_ADDRESS_HEADER;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::Rounding;
@@ -33,8 +34,12 @@ pub struct RequestContext {
     /// The holder of a key, as far as limits tell callers apart.
     key_owner: Cell<Owner>,
     visitor: OnceCell<Visitor>,
-    /// Who asks, where a share says it.
-    shared: OnceCell<Caller>,
+    /// Who asks, where that was found out before: by a share, or a key that is looked up or has a budget.
+    noted: OnceCell<Caller>,
+    /// How the key's budget stands, as two headers tell it.
+    standing: RefCell<Option<(String, Option<String>)>>,
+    /// What the caller does, where it is noted.
+    act: RefCell<Option<Act>>,
     path: String,
     query: String,
 }
@@ -54,7 +59,9 @@ impl RequestContext {
             is_public: Cell::new(false),
             key_owner: Cell::default(),
             visitor: OnceCell::new(),
-            shared: OnceCell::new(),
+            noted: OnceCell::new(),
+            standing: RefCell::default(),
+            act: RefCell::default(),
         }
     }
 
@@ -97,18 +104,51 @@ impl RequestContext {
     /// # Errors
     /// `not-configured`, `unauthorized`.
     pub fn caller(&self) -> Result<Caller, Problem> {
-        if let Some(caller) = self.shared.get() {
+        if let Some(caller) = self.noted.get() {
             return Ok(caller.clone());
         }
-        let access = isolate::access(&self.host)?;
         let authorization = self.header("authorization");
         let origin = self.header("origin");
-        self.identified(access.identify(authorization.as_deref(), origin.as_deref()))
+        self.identified(authorization.as_deref(), origin.as_deref())
     }
 
-    /// Notes who asks, by a share.
-    pub fn note_shared(&self, caller: Caller) {
-        let _ = self.shared.set(caller);
+    /// Notes who asks.
+    pub fn note_caller(&self, caller: Caller) {
+        self.is_public.set(caller.is_public());
+        self.key_owner.set(caller.owner());
+        let _ = self.noted.set(caller);
+    }
+
+    /// Notes how the key's budget stands.
+    pub fn note_standing(&self, policy: String, left: Option<String>) {
+        self.standing.replace(Some((policy, left)));
+    }
+
+    /// How the key's budget stands, if it has one.
+    pub fn take_standing(&self) -> Option<(String, Option<String>)> {
+        self.standing.take()
+    }
+
+    /// Notes what the caller does.
+    pub fn note_act(&self, act: Act) {
+        self.act.replace(Some(act));
+    }
+
+    /// What the caller does, where it is noted.
+    pub fn act(&self) -> Option<Act> {
+        self.act.borrow().clone()
+    }
+
+    /// Changes what is noted of it.
+    pub fn change_act(&self, change: impl FnOnce(&mut Act)) {
+        if let Some(act) = &mut *self.act.borrow_mut() {
+            change(act);
+        }
+    }
+
+    /// What the caller has done, once.
+    pub fn take_act(&self) -> Option<Act> {
+        self.act.take()
     }
 
     /// Who asks, by a key that was sent otherwise than by its header.
@@ -116,13 +156,18 @@ impl RequestContext {
     /// # Errors
     /// As [`Self::caller`].
     pub fn caller_with_key(&self, key: &str) -> Result<Caller, Problem> {
-        let access = isolate::access(&self.host)?;
         let authorization = ["Bearer ", key].concat();
         let origin = self.header("origin");
-        self.identified(access.identify(Some(&authorization), origin.as_deref()))
+        self.identified(Some(&authorization), origin.as_deref())
     }
 
-    fn identified(&self, caller: Result<Caller, Problem>) -> Result<Caller, Problem> {
+    fn identified(
+        &self,
+        authorization: Option<&str>,
+        origin: Option<&str>,
+    ) -> Result<Caller, Problem> {
+        let access = isolate::access(&self.host)?;
+        let caller = access.identify(authorization, origin, self.host.now_ms());
         if let Ok(caller) = &caller {
             self.is_public.set(caller.is_public());
             self.key_owner.set(caller.owner());
@@ -197,13 +242,12 @@ impl RequestContext {
     /// # Errors
     /// As [`Self::caller`].
     fn caller_of_image(&self) -> Result<Caller, Problem> {
-        if let Some(caller) = self.shared.get() {
+        if let Some(caller) = self.noted.get() {
             return Ok(caller.clone());
         }
-        let access = isolate::access(&self.host)?;
         let authorization = self.header("authorization");
         let page = self.page();
-        self.identified(access.identify(authorization.as_deref(), page.as_deref()))
+        self.identified(authorization.as_deref(), page.as_deref())
     }
 
     /// How the uniques are rounded that this client sees. Answers are shared only among those who see the same.
@@ -255,6 +299,11 @@ impl RequestContext {
             }
         }
         Ok(address)
+    }
+
+    /// When the request arrived, unix milliseconds.
+    pub fn arrived_ms(&self) -> i64 {
+        self.arrived_ms
     }
 
     /// How long ago the request arrived, in milliseconds. The platform moves the clock only when I/O

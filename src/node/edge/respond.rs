@@ -4,14 +4,17 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::rc::Rc;
 
+use super::canary;
 use super::isolate;
 use super::redis;
 use super::repeated_checks::{self, Repeatable};
 use super::request_context::RequestContext;
 use crate::host::Stream;
 use crate::host::http::{Body, HeaderList, Pieces, Response};
+use crate::node::shared::fleet;
 use crate::node::shared::metrics;
-use crate::protocol::live::talk::EVENT_STREAM;
+use crate::protocol::limits::{LIMIT_HEADER, POLICY_HEADER};
+use crate::protocol::live::client_message::EVENT_STREAM;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::routes::{NoRoute, RouteName, allow_of};
 
@@ -239,6 +242,20 @@ fn cors(context: &RequestContext, headers: &mut HeaderList) {
     }
 }
 
+/// Counts the request, and sees to it that the deployment hears of it.
+fn note(context: &RequestContext, route: RouteName, total_ms: i64, refusal: Option<Code>) {
+    let host = &context.host;
+    metrics::answered(host, route, total_ms, refusal);
+    let now_ms = context.arrived_ms().saturating_add(total_ms);
+    if let Some(in_ms) = fleet::answered(host, route, now_ms) {
+        let (host, here) = (host.clone(), context.datacenter());
+        context.wait_until(async move {
+            fleet::report_later(&host, &here, in_ms).await;
+            canary::look(&host, &here).await;
+        });
+    }
+}
+
 /// Measures the request, and says where its time went: `total`, of which `cell` was waited for cells,
 /// roots and the aggregator, both in whole milliseconds. What took none has nothing to say: two headers
 /// were a tenth of the time of an answer from memory. Source: W3C Server Timing, section 3.
@@ -249,7 +266,7 @@ fn timing(
     headers: &mut HeaderList,
 ) {
     let (total_ms, waited_ms) = (context.age_ms(), context.waited_ms());
-    metrics::answered(&context.host, route, total_ms, refusal);
+    note(context, route, total_ms, refusal);
     if total_ms == 0 {
         return;
     }
@@ -264,6 +281,11 @@ fn timing(
 pub fn respond(context: &RequestContext, route: RouteName, answer: Answer) -> Response {
     let mut headers = answer.headers;
     timing(context, route, answer.refusal, &mut headers);
+    let is_told = headers.iter().any(|(name, _)| *name == POLICY_HEADER);
+    if let Some((policy, left)) = context.take_standing().filter(|_| !is_told) {
+        headers.push((POLICY_HEADER, policy));
+        headers.extend(left.map(|left| (LIMIT_HEADER, left)));
+    }
     if answer.is_for_every_page {
         headers.push(("access-control-allow-origin", "*".to_owned()));
     } else {
@@ -301,7 +323,7 @@ pub fn respond(context: &RequestContext, route: RouteName, answer: Answer) -> Re
         body = Body::Empty;
     }
     let response = Response::new(status, headers, body);
-    if let Some(repeatable) = answer.repeatable {
+    if let Some(repeatable) = answer.repeatable.filter(|_| cfg!(feature = "limits")) {
         repeated_checks::note(context, repeatable, &response);
     }
     response
@@ -321,13 +343,18 @@ pub fn events(context: &RequestContext, route: RouteName, stream: Option<Stream>
 
 /// Answers with a socket.
 pub fn socket(context: &RequestContext, route: RouteName, stream: Stream) -> Response {
-    metrics::answered(&context.host, route, context.age_ms(), None);
+    note(context, route, context.age_ms(), None);
     Response::new(stream.status, HeaderList::new(), Body::Socket(stream))
 }
 
 /// Answers a CORS preflight, and a plain `OPTIONS`.
 pub fn preflight(context: &RequestContext) -> Response {
-    let Some(allow) = redis::allow_of(context).or_else(|| allow_of(context.path())) else {
+    let of_redis = if cfg!(feature = "redis") {
+        redis::allow_of(context)
+    } else {
+        None
+    };
+    let Some(allow) = of_redis.or_else(|| allow_of(context.path())) else {
         let detail = "there is no such path; GET /openapi.json lists every call";
         let problem = Problem::new(Code::NotFound, detail);
         return respond(context, RouteName::Options, problem.into());

@@ -4,6 +4,7 @@
 
 use std::cell::RefCell;
 
+use super::audit;
 use super::body;
 use super::hash_keys::name_key;
 use super::request_context::RequestContext;
@@ -31,13 +32,13 @@ const ASK_MS_MAX: u64 = 3_000;
 /// Shares that an isolate remembers: 1,024 of at most 700 bytes.
 const KNOWN_MAX: usize = 1_024;
 
-struct Known {
+struct CachedShare {
     share: Option<Share>,
     asked_ms: i64,
 }
 
 /// What this isolate knows.
-struct KnownShares(RefCell<BoundedMap<ShareId, Known, KNOWN_MAX>>);
+struct KnownShares(RefCell<BoundedMap<ShareId, CachedShare, KNOWN_MAX>>);
 
 impl State for KnownShares {
     fn begin(_host: &Host) -> Self {
@@ -60,7 +61,7 @@ async fn look_up(host: &Host, id: ShareId) -> Result<Option<Share>, Problem> {
     let asked_ms = host.now_ms();
     match call_within(host, &GetShare { id }, ASK_MS_MAX).await {
         Ok(share) => {
-            let entry = Known {
+            let entry = CachedShare {
                 share: share.clone(),
                 asked_ms,
             };
@@ -78,9 +79,8 @@ async fn look_up(host: &Host, id: ShareId) -> Result<Option<Share>, Problem> {
 ///
 /// # Errors
 /// `unauthorized` for one that was revoked, has expired or was never made here; `unavailable`.
-pub async fn identify(context: &RequestContext) -> Result<(), Problem> {
-    let authorization = context.header("authorization");
-    let Some(token) = authorization.as_deref().and_then(Token::of) else {
+pub async fn identify(context: &RequestContext, authorization: &str) -> Result<(), Problem> {
+    let Some(token) = Token::of(authorization) else {
         return Ok(());
     };
     let names = name_key(&context.host).await?;
@@ -94,7 +94,7 @@ pub async fn identify(context: &RequestContext) -> Result<(), Problem> {
             "this share was revoked, has expired, or is of another deployment; ask for a new link";
         Problem::new(Code::Unauthorized, detail)
     })?;
-    context.note_shared(Caller::of_share(share.prefix));
+    context.note_caller(Caller::of_share(share.prefix));
     Ok(())
 }
 
@@ -109,7 +109,8 @@ pub async fn create(context: &RequestContext, caller: &Caller) -> Result<Answer,
     caller.may(Scope::Admin, &share.prefix)?;
     let names = name_key(&context.host).await?;
     let put = PutShare { share };
-    let id = call(&context.host, &put).await?.ok_or_else(|| {
+    audit::about(context, &put.share.prefix);
+    let id = audit::carry(context, &put).await?.ok_or_else(|| {
         let detail = "revoke a share that is not used any more: DELETE /shares/{id}";
         Problem::new(Code::TooManyShares, detail)
     })?;
@@ -149,7 +150,7 @@ pub async fn revoke(
     };
     let share = call(&context.host, &GetShare { id }).await?;
     caller.may(Scope::Admin, &share.ok_or_else(missing)?.prefix)?;
-    call(&context.host, &DeleteShare { id }).await?;
+    audit::carry(context, &DeleteShare { id }).await?;
     host_forgets(&context.host, id);
     Ok(Answer::json(revoked_json(id)))
 }

@@ -1,6 +1,6 @@
 //! Which counters have most, and where one of them stands, by what the directory has been told.
 
-use super::gathered::{Asked, Gathered, gather, mixed_up};
+use super::gathered::{ManyAnswer, ManyQuestion, gather, mixed_up};
 use super::read::not_found;
 use super::request_context::RequestContext;
 use super::respond::Answer;
@@ -69,8 +69,8 @@ async fn ask(
         limit,
         counter,
     };
-    let found = gather(context, Asked::Top(asked), Some(SHARED_MS_MAX)).await?;
-    let Gathered::Top(top, begun_ms) = &*found.gathered else {
+    let found = gather(context, ManyQuestion::Top(asked), Some(SHARED_MS_MAX)).await?;
+    let ManyAnswer::Top(top, begun_ms) = &*found.gathered else {
         return Err(mixed_up());
     };
     let told = TopTold {

@@ -10,7 +10,7 @@ use crate::protocol::access::{Caller, Scope};
 use crate::protocol::bodies::parse_nothing;
 use crate::protocol::messages::Read;
 use crate::protocol::problem::{Code, Problem};
-use crate::protocol::public::{Told, intersection_json, rotated_json, union_json};
+use crate::protocol::public::{SummedCounter, intersection_json, rotated_json, union_json};
 use crate::protocol::query::{Query, UNION_MAX, Window};
 
 /// `GET /uniques`.
@@ -57,10 +57,10 @@ pub async fn uniques(context: &RequestContext, caller: &Caller) -> Result<Answer
         let sum = seen.sum.ok_or_else(|| not_found(id))?;
         sums.push((sum, seen.freshness));
     }
-    let mut told: Vec<Told<'_>> = ids
+    let mut told: Vec<SummedCounter<'_>> = ids
         .iter()
         .zip(&sums)
-        .map(|(id, (sum, freshness))| Told::new(id, sum, *freshness).rounded(rounding))
+        .map(|(id, (sum, freshness))| SummedCounter::new(id, sum, *freshness).rounded(rounding))
         .collect();
     if intersects && let (Some(other), Some(one)) = (told.pop(), told.pop()) {
         return intersection_json(&ids, (one, other), window).map(Answer::json);

@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 
-use super::fetch::{Seen, see};
+use super::fetch::{FetchedSum, see};
 use super::limiters;
 use super::request_context::RequestContext;
 use super::respond::Answer;
@@ -12,7 +12,7 @@ use crate::protocol::limits::PolicyName;
 use crate::protocol::messages::{Read, Wanted};
 use crate::protocol::names::{self, VerdictKind};
 use crate::protocol::problem::Problem;
-use crate::protocol::public::{Told, VerdictsTold};
+use crate::protocol::public::{SummedCounter, VerdictsTold};
 use crate::protocol::query::Query;
 
 /// `GET /limits/{policy}/history`: how many checks were allowed and refused, bucket by bucket.
@@ -69,13 +69,13 @@ pub async fn refused(context: &RequestContext, policy: PolicyName) -> Result<Ans
 /// A counter of a policy, as it was read.
 struct Of {
     id: CounterId,
-    seen: Seen,
+    seen: FetchedSum,
 }
 
 impl Of {
-    fn told(&self) -> Option<Told<'_>> {
+    fn told(&self) -> Option<SummedCounter<'_>> {
         let sum = self.seen.sum.as_deref()?;
-        Some(Told::new(&self.id, sum, self.seen.freshness))
+        Some(SummedCounter::new(&self.id, sum, self.seen.freshness))
     }
 }
 

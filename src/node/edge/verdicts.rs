@@ -25,11 +25,11 @@ use crate::host::{Host, State};
 use crate::node::shared::call_within;
 use crate::node::shared::metrics;
 use crate::protocol::batch::plan::{Addressed, Rehashed};
-use crate::protocol::bounds::OPERATE_MS_MAX;
 use crate::protocol::limits::{PolicyName, kept_of_key};
 use crate::protocol::messages::{Operate, Operation};
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::{self, CellAddress, VerdictKind};
+use crate::protocol::shell_limits::OPERATE_MS_MAX;
 
 /// How long a busy isolate holds what it has counted, milliseconds: a row for each policy and kind in that time.
 pub const SEND_MS: i64 = 10_000;
@@ -53,7 +53,7 @@ struct Minute {
 
 /// What is not sent yet.
 #[derive(Default)]
-struct Gathered {
+struct UnsentVerdicts {
     policies: BoundedMap<PolicyName, Vec<Minute>, POLICIES_MAX>,
     /// When it is sent, unix milliseconds.
     due_ms: i64,
@@ -62,7 +62,7 @@ struct Gathered {
 }
 
 /// That of this isolate.
-struct IsolateVerdicts(RefCell<Gathered>);
+struct IsolateVerdicts(RefCell<UnsentVerdicts>);
 
 impl State for IsolateVerdicts {
     fn begin(_host: &Host) -> Self {
@@ -70,11 +70,11 @@ impl State for IsolateVerdicts {
     }
 }
 
-fn with<T>(host: &Host, work: impl FnOnce(&mut Gathered) -> T) -> T {
+fn with<T>(host: &Host, work: impl FnOnce(&mut UnsentVerdicts) -> T) -> T {
     work(&mut host.state::<IsolateVerdicts>().0.borrow_mut())
 }
 
-impl Gathered {
+impl UnsentVerdicts {
     fn note(&mut self, policy: &PolicyName, key: &str, kind: VerdictKind, now_ms: i64) {
         if !self.policies.contains_key(policy) {
             self.policies.insert(policy.clone(), Vec::new());

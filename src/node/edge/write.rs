@@ -5,18 +5,18 @@ use std::borrow::Cow;
 use super::flush_sender::{Cells, Outcome};
 use super::hash_keys::name_key;
 use super::increment::Write;
-use super::isolate::{Known, forget_home, known_of, own_shard};
+use super::isolate::{CounterNotes, forget_home, known_of, own_shard};
 use super::keyed::How;
 use super::request_context::RequestContext;
 use super::respond::Answer;
 use super::{administration, keyed, lanes, read, unique_elements};
+use crate::core::counter::autoscale::shard_of_element;
 use crate::core::counter::dimensions::Dimensions;
 use crate::core::counter::flush::{Element, Load, Refusal};
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::lane::Arrival;
 use crate::core::counter::ledger::{Keyed, Unchanged};
 use crate::core::counter::settings::UniqueHash;
-use crate::core::counter::split::shard_of_element;
 use crate::core::counter::total::Value;
 use crate::core::sketch::hash;
 use crate::node::shared::{call, metrics};
@@ -92,7 +92,7 @@ pub async fn one(
     }
 }
 
-type Landed = Arrival<Outcome, lanes::PlaceOf<Cells>>;
+type FlushOutcomes = Arrival<Outcome, lanes::PlaceOf<Cells>>;
 
 /// A write on its way to the cell that counts it.
 struct Delivery<'a> {
@@ -110,7 +110,7 @@ impl<'a> Delivery<'a> {
         context: &'a RequestContext,
         id: CounterId,
         write: &'a Write,
-        known: &Known,
+        known: &CounterNotes,
     ) -> Result<Self, Problem> {
         let host = &context.host;
         let datacenter = context.datacenter();
@@ -172,7 +172,7 @@ impl<'a> Delivery<'a> {
         };
     }
 
-    async fn carry(&self, begun_ms: i64) -> Result<Landed, Problem> {
+    async fn carry(&self, begun_ms: i64) -> Result<FlushOutcomes, Problem> {
         lanes::carry::<Cells>(self.context, &self.cell, self.load.clone(), begun_ms).await
     }
 

@@ -5,10 +5,11 @@ use std::rc::Rc;
 
 use super::cell::Core;
 use super::lead_place::Standing;
-use crate::core::counter::split::{self, Loads, Meter, Rate, Step, Thresholds};
+use crate::core::counter::autoscale::{self, Loads, Meter, Rate, Step, Thresholds};
 use crate::host::{Host, State};
 use crate::node::shared::call;
 use crate::node::shared::concurrency::all_settled;
+use crate::node::shared::fleet;
 use crate::node::shared::metrics;
 use crate::node::shared::open_objects;
 use crate::protocol::messages::{Fault, Flush, Report, Seal};
@@ -71,7 +72,7 @@ impl Core {
     /// Notes a flush and acts on the load. Returns how long the lane should gather.
     pub(super) fn note_flush(self: &Rc<Self>, flush: &Flush, lanes: u32, now_ms: i64) -> u32 {
         let rate = self.note(&flush.to, flush.load.writes, now_ms);
-        split::linger_ms(rate, lanes)
+        autoscale::linger_ms(rate, lanes)
     }
 
     /// Notes a flush of keyed writes, as [`Core::note_flush`].
@@ -85,6 +86,15 @@ impl Core {
             balance.meter.note(writes, now_ms);
             balance.meter.per_second(now_ms)
         };
+        let shards = self.state.borrow().spread();
+        fleet::wrote(
+            &self.host,
+            &me.counter,
+            &me.datacenter,
+            shards,
+            writes,
+            now_ms,
+        );
         let per_second = rate.flushes;
         if me.is_lead() {
             self.hear(per_second, now_ms);

@@ -58,11 +58,7 @@ impl UnderWay {
 
 /// A call of a batch, as it would arrive by itself.
 pub(super) fn arrived(call: BatchedCall) -> Arrived {
-    Arrived {
-        path: call.path,
-        message: call.message,
-        upgrade: None,
-    }
+    Arrived::within(call.path, call.message)
 }
 
 /// The answers of a batch: those of calls that are under way, and what comes after the most bytes, are asked for again.

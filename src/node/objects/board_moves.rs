@@ -9,7 +9,7 @@
 //! carries the rest and the records of keys, and lets the new layout begin. Only between these last two are writes and reads
 //! asked to wait.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::collections::BTreeMap;
 
 use futures_util::future::try_join_all;
@@ -25,12 +25,12 @@ use crate::core::counter::id::CounterId;
 use crate::host::{Host, State};
 use crate::node::shared::call;
 use crate::node::shared::call::call_again;
-use crate::protocol::bounds::BOARD_BYTES_MAX;
 use crate::protocol::messages::{
     CommandShard, Fault, MovedMember, MovedRecord, ReportShard, ShardCommand, ShardIs,
     ShardMeasure, ShardReply,
 };
 use crate::protocol::names::{QUIET_MS, SPLIT_FLUSHES_PER_SECOND};
+use crate::protocol::shell_limits::BOARD_BYTES_MAX;
 
 /// Members and records in one message of a move: at most about 2 MB each.
 const PAGE: u64 = 1_000;
@@ -831,15 +831,18 @@ impl BoardCore {
             .collect())
     }
 
-    fn give(&self, number: u64, start: i64, after: Option<&[u8]>) -> Result<ShardReply, Fault> {
+    /// The shard, while it notes what changes for a move.
+    fn noting(&self, number: u64) -> Option<Ref<'_, Loaded>> {
+        let notes = |loaded: &&Loaded| loaded.standing.noting == number;
         let loaded = self.loaded.borrow();
-        let Some(loaded) = loaded
-            .as_ref()
-            .filter(|loaded| loaded.standing.noting == number)
-        else {
+        Ref::filter_map(loaded, |loaded| loaded.as_ref().filter(notes)).ok()
+    }
+
+    fn give(&self, number: u64, start: i64, after: Option<&[u8]>) -> Result<ShardReply, Fault> {
+        let Some(loaded) = self.noting(number) else {
             return Ok(ShardReply::Lost);
         };
-        let Some(epoch) = self.epochs(loaded)?.get(&start).copied() else {
+        let Some(epoch) = self.epochs(&loaded)?.get(&start).copied() else {
             return Ok(ShardReply::Members(Vec::new(), false));
         };
         let members = self.rows.by_name(epoch, after, PAGE)?;
@@ -850,14 +853,10 @@ impl BoardCore {
     }
 
     fn give_changed(&self, number: u64, after: u64) -> Result<ShardReply, Fault> {
-        let loaded = self.loaded.borrow();
-        let Some(loaded) = loaded
-            .as_ref()
-            .filter(|loaded| loaded.standing.noting == number)
-        else {
+        let Some(loaded) = self.noting(number) else {
             return Ok(ShardReply::Lost);
         };
-        let epochs = self.epochs(loaded)?;
+        let epochs = self.epochs(&loaded)?;
         let changed = self.rows.changed_after(after, PAGE)?;
         let has_more = u64::try_from(changed.len()).is_ok_and(|count| count >= PAGE);
         let last = changed.last().map_or(after, |(number, _, _)| *number);

@@ -6,8 +6,8 @@ use crate::core::board::directory::Directory;
 use crate::core::board::member::{Member, Refusal, change};
 use crate::core::board::period::Period;
 use crate::core::counter::id::CounterId;
-use crate::protocol::bounds::{BOARD_BYTES_MAX, MEMBER_BYTES};
 use crate::protocol::messages::{Deed, Fault, MemberIs, MemberWrite, PeriodOf, Stand, encode};
+use crate::protocol::shell_limits::{BOARD_BYTES_MAX, MEMBER_BYTES};
 
 /// Members that expire in one turn; more wait for the next, and what is told until then is not exact.
 const EXPIRED_AT_ONCE: u64 = 1_000;

@@ -6,7 +6,7 @@
 use super::cell_rows::{CellRows, OwnRows};
 use super::hosted_rows::{STAY, start_of};
 use super::store::{WHOLE_MAX, integer};
-use super::tablet_rows::{Found, LEDGER, row_key};
+use super::tablet_rows::{LEDGER, NamedRows, row_key};
 use crate::core::counter::ledger::WriteKey;
 use crate::host::object::Value;
 use crate::protocol::messages::Fault;
@@ -21,7 +21,7 @@ const RECORDS_AT_ONCE: i64 = 4_096;
 const PAGE_BYTES_MAX: usize = 256 << 10;
 
 /// A page of a bundle, and the name after which there are more rows.
-pub(super) type Page = (Found, Option<Vec<u8>>);
+pub(super) type Page = (NamedRows, Option<Vec<u8>>);
 
 impl CellRows {
     /// The rows after a name, from the first for an empty one, as many as a page holds.
@@ -121,7 +121,7 @@ impl OwnRows {
             }
             _ => None,
         };
-        let found: Result<Found, Fault> = rows.iter().filter_map(read).collect();
+        let found: Result<NamedRows, Fault> = rows.iter().filter_map(read).collect();
         let found = found?;
         let is_last = rows.len() < usize::try_from(most).unwrap_or(usize::MAX);
         let next = match (is_last, is_ledger) {

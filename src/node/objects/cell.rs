@@ -21,7 +21,7 @@ use super::readable::Readable;
 use super::tablet::Tenancy;
 use crate::core::counter::cell::Cell as CellState;
 use crate::core::counter::flush::Refusal;
-use crate::core::counter::grant::{Grant, Taken};
+use crate::core::counter::grant::{Grant, GrantOutcome};
 use crate::core::counter::ledgers::LedgerLimits;
 use crate::core::counter::merge::{Part, Question};
 use crate::core::sketch::Uniques;
@@ -31,8 +31,8 @@ use crate::node::shared::call;
 use crate::node::shared::metrics;
 use crate::protocol::messages::{
     Ask, Call, CallLead, CellAnswer, Claim, Close, Configure, Count, Fault, Flush, Flushed,
-    GiveLead, Held, Hello, Install, LeadTaken, ReadContents, ReadNumbers, Recall, Register, Report,
-    Seal, Sum, SumExplained, Suspend, WatchLead,
+    GiveLead, Held, Hello, Install, LeadTaken, ReadContents, ReadNumbers, Recall, Register,
+    RepairCell, Report, Seal, Sum, SumExplained, Suspend, WatchLead,
 };
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::CellAddress;
@@ -67,6 +67,9 @@ pub(super) struct Core {
     /// By when the alarm rings that deletes keys of refused checks, unix milliseconds; 0 before it is set.
     pub(super) keys_due_ms: std::cell::Cell<i64>,
 }
+
+/// What metrics call such objects.
+pub(super) const KIND: &str = "cell";
 
 impl Shell for Cell {
     fn start(object: Object, host: Host) -> Self {
@@ -140,6 +143,7 @@ impl Core {
             ReadNumbers => core.on_read_numbers(asked),
             ReadContents => core.on_read_contents(asked),
             Install => core.on_install(asked).await,
+            RepairCell => core.on_repair(asked),
             Ask => core.on_ask(asked),
             Sum => core.on_sum(asked).await,
             SumExplained => core.on_sum_explained(asked).await,
@@ -304,10 +308,10 @@ impl Core {
     fn take_grant(&self, me: &CellAddress, grant: Grant, asked_ms: i64) -> Result<(), Fault> {
         let taken = self.state.borrow_mut().take_grant(grant, asked_ms);
         match taken {
-            Taken::Outdated => Ok(()),
-            Taken::Renewed => self.save(),
-            Taken::Born => self.begin(me),
-            Taken::Replaced => {
+            GrantOutcome::Outdated => Ok(()),
+            GrantOutcome::Renewed => self.save(),
+            GrantOutcome::Born => self.begin(me),
+            GrantOutcome::Replaced => {
                 let cleared = self.rows.clear();
                 self.written(cleared)?;
                 self.begin(me)

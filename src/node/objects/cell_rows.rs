@@ -4,9 +4,11 @@
 
 use std::cell::Cell as Flag;
 
+use super::cell_repair::{damaged_in, named, placed};
 use super::cell_store::Kind;
 use super::hosted_rows::HostedRows;
 use super::store::{Store, WHOLE_MAX, integer};
+use super::tablet_rows::LEDGER;
 use crate::core::counter::ledger::WriteKey;
 use crate::host::object::{Rows, Value};
 use crate::protocol::messages::Fault;
@@ -22,6 +24,15 @@ const SCHEMA: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS ledger (slot INTEGER NOT NULL, key BLOB NOT NULL, body BLOB NOT NULL, \
     PRIMARY KEY (slot, key)) WITHOUT ROWID",
 ];
+
+/// A row that does not match its checksum.
+#[derive(Clone, Debug)]
+pub(super) struct DamagedRow {
+    pub(super) kind: u8,
+    pub(super) start: i64,
+    /// How it is named where it lies: the key of a row of the ledger, or the whole name in a tablet.
+    pub(super) name: Vec<u8>,
+}
 
 /// The rows of a cell.
 pub(super) enum CellRows {
@@ -82,6 +93,61 @@ impl OwnRows {
 
     pub(super) fn body(&self, body: &Value) -> Result<Vec<u8>, Fault> {
         Ok(self.store.body(body)?.to_vec())
+    }
+
+    /// The rows that are damaged.
+    pub(super) fn damaged(&self) -> Result<Vec<DamagedRow>, Fault> {
+        if !self.open()? {
+            return Ok(Vec::new());
+        }
+        let first = (-WHOLE_MAX, -WHOLE_MAX);
+        let rows = damaged_in(&self.store, first, |(kind, start), most| {
+            let statement = "SELECT kind, start, body FROM rows WHERE (kind, start) > (?, ?) ORDER BY kind, start LIMIT ?";
+            let values = vec![(*kind).into(), (*start).into(), most.into()];
+            let rows = self.run(statement, values)?;
+            Ok(rows.iter().filter_map(|row| placed(row)).collect())
+        })?;
+        let records = damaged_in(
+            &self.store,
+            (-WHOLE_MAX, Vec::new()),
+            |(slot, key), most| {
+                let statement = "SELECT slot, key, body FROM ledger WHERE (slot, key) > (?, ?) ORDER BY slot, key LIMIT ?";
+                let values = vec![(*slot).into(), key.clone().into(), most.into()];
+                let rows = self.run(statement, values)?;
+                let read = |row: &Vec<Value>| {
+                    let (slot, rest) = row.split_first()?;
+                    let (key, body) = named(rest)?;
+                    Some(((integer(slot)?, key), body))
+                };
+                Ok(rows.iter().filter_map(read).collect())
+            },
+        )?;
+        let rows = rows.into_iter().map(|(kind, start)| DamagedRow {
+            kind: u8::try_from(kind).unwrap_or(LEDGER),
+            start,
+            name: Vec::new(),
+        });
+        let records = records.into_iter().map(|(slot, key)| DamagedRow {
+            kind: LEDGER,
+            start: slot,
+            name: key,
+        });
+        Ok(rows.chain(records).collect())
+    }
+
+    /// Deletes a row that is damaged.
+    pub(super) fn drop_damaged(&self, row: &DamagedRow) -> Result<(), Fault> {
+        let deleted = match row.kind {
+            LEDGER => self.run(
+                "DELETE FROM ledger WHERE slot = ? AND key = ?",
+                vec![row.start.into(), row.name.clone().into()],
+            ),
+            kind => self.run(
+                "DELETE FROM rows WHERE kind = ? AND start = ?",
+                vec![i32::from(kind).into(), row.start.into()],
+            ),
+        };
+        deleted.map(drop)
     }
 
     pub(super) fn clear(&self) -> Result<(), Fault> {

@@ -5,7 +5,7 @@
 use super::cell_store::{CellStore, Kind};
 use crate::core::counter::flush::Changes;
 use crate::core::counter::history::Step;
-use crate::core::counter::spans::{Rows, kept_seconds, rows_of};
+use crate::core::counter::uniques_retention::{Rows, kept_seconds, rows_of};
 use crate::core::sketch::Uniques;
 use crate::protocol::messages::Fault;
 use crate::protocol::order::in_order;

@@ -7,8 +7,8 @@ use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::{Keys, WriteKey};
 use crate::core::counter::ledgers::{LedgerLimits, Ledgers};
 use crate::host::Host;
-use crate::protocol::bounds::{CLAIMS_MAX, PUBLIC_CLAIMS_MAX};
 use crate::protocol::messages::{Claim, Fault, Holder, Owner, decode, encode};
+use crate::protocol::shell_limits::{CLAIMS_MAX, PUBLIC_CLAIMS_MAX};
 
 /// By slot first, as a cell's ledger.
 pub(super) const CLAIMS_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS claims (slot INTEGER NOT NULL, \
@@ -19,14 +19,14 @@ pub(super) const CLAIMS_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS claims (slot 
 const COUNTS: [(&str, Keys); 2] = [("claims", Keys::Clients), ("public_claims", Keys::Public)];
 
 /// A claim as it lies on disk.
-pub(super) struct Found {
+pub(super) struct StoredClaim {
     slot: i64,
     /// `None` for an operation.
     holder: Option<Holder>,
     generation: u64,
 }
 
-impl Found {
+impl StoredClaim {
     /// Who has it while this generation lives.
     fn owner(&self, living: u64) -> Owner {
         match &self.holder {
@@ -242,7 +242,7 @@ impl ClaimStore {
         counter: &CounterId,
         claims: &Ledgers,
         key: WriteKey,
-    ) -> Result<Option<Found>, Fault> {
+    ) -> Result<Option<StoredClaim>, Fault> {
         for slot in claims.slots(Keys::Clients) {
             let rows = self.store.run(
                 "SELECT datacenter, generation, moves FROM claims WHERE slot = ? AND id = ? AND key = ?",
@@ -252,7 +252,7 @@ impl ClaimStore {
                 let generation = integer(generation).and_then(|number| u64::try_from(number).ok());
                 let moves = integer(moves).and_then(|number| u32::try_from(number).ok());
                 let datacenter = text(datacenter).and_then(Datacenter::parse);
-                return Ok(Some(Found {
+                return Ok(Some(StoredClaim {
                     slot,
                     holder: datacenter.map(|datacenter| Holder {
                         datacenter,
@@ -348,7 +348,7 @@ impl ClaimStore {
     }
 
     /// Writes the counts that have changed.
-    fn put_claims(&self, claims: &Ledgers, before: &Ledgers) -> Result<(), Fault> {
+    pub(super) fn put_claims(&self, claims: &Ledgers, before: &Ledgers) -> Result<(), Fault> {
         for (name, keys) in COUNTS {
             if claims.of(keys) != before.of(keys) {
                 self.counts.put(name, encode(claims.of(keys))?)?;

@@ -55,6 +55,7 @@ impl Claims {
         check_number(&claim.keys)?;
         let lock = self.roots.lock_of(&claim.counter);
         let _alone = lock.lock().await;
+        self.roots.is_here(&claim.counter)?;
         // A retry makes no datacenter appear, nor a counter that was deleted.
         let living = self
             .roots
@@ -96,6 +97,7 @@ impl Claims {
         check_number(&keys)?;
         let lock = self.roots.lock_of(&counter);
         let _alone = lock.lock().await;
+        self.roots.is_here(&counter)?;
         let living = self.roots.living(&counter, true).await?;
         let generation = living.as_ref().map_or(0, |root| root.generation);
         let owners = self.rows.find_claims(&counter, &keys, generation)?;

@@ -8,8 +8,12 @@ use std::rc::Rc;
 
 use futures_util::future::FutureExt;
 
+use super::acts::Acts;
 use super::alarm::Alarm;
-use super::batch::{UnderWay, answer_batch, arrived, refusal};
+use super::alert_store::AlertStore;
+use super::alerts::Alerts;
+use super::api_keys::KeyStore;
+use super::batch::{UnderWay, answer_batch, arrived, bytes_of, refusal};
 use super::board_registry::{BOARDS_SCHEMA, BoardRegistry};
 use super::claim_store::CLAIMS_SCHEMA;
 use super::claims::Claims;
@@ -17,20 +21,29 @@ use super::deployment_values::DEPLOYMENT_SCHEMA;
 use super::directory_tablets::LeadSpreads;
 use super::directory_totals::DirectoryTotals;
 use super::duty_store::DUTIES_SCHEMA;
+use super::fleet_store::FleetStore;
 use super::inbox_registry::InboxRegistry;
 use super::inboxes::Inboxes;
 use super::listings::Listings;
+use super::living::Living;
 use super::operation_store::OPERATIONS_SCHEMA;
 use super::operations::Operations;
 use super::outbox::Outbox;
 use super::policies::{POLICIES_SCHEMA, PolicyStore};
 use super::push_receiver::{VIEWS_SCHEMA, Views};
 use super::readable::Readable;
+use super::root_bundle::RootBundles;
+use super::root_moves::{Parts, RootMoves, is_refused, moving};
+use super::root_places::{RootPlaces, Standing};
 use super::root_store::ROOTS_SCHEMA;
+use super::root_sweep;
+use super::root_sweep::RootSweep;
 use super::roots::Roots;
 use super::secrets::SecretStore;
 use super::sender_sessions::SENDERS_SCHEMA;
 use super::shares::ShareStore;
+use super::sizes::Sizes;
+use super::snapshots::Snapshots;
 use super::store::Store;
 use crate::core::cluster::push::Pushed;
 use crate::core::counter::grant::Grant;
@@ -38,13 +51,19 @@ use crate::core::counter::id::CounterId;
 use crate::host::Host;
 use crate::host::object::{Arrived, Object, Reply, Shell, dispatch, reply};
 use crate::node::shared::unreadable;
+use crate::protocol::audit::Outcome;
+use crate::protocol::fleet::FleetPart;
 use crate::protocol::health::Ailment;
 use crate::protocol::messages::{
-    AmountOf, Batch, BatchedCall, Call, CheckStorage, Claim, CloseSession, DeletePolicy,
-    DeleteShare, Fault, FindClaims, FindKey, ForgetBoard, GetPolicy, GetSecrets, GetShare, Keep,
-    KeyFound, LetInboxesGo, List, ListBoards, ListPolicies, ListRows, ListShares, LocateLead,
-    LookUp, OpenSession, Operate, Push, PutPolicy, PutShare, Register, RegisterBoard,
-    RegisterInbox, RotateKey, Secrets, Settle, TopOf, ViewOf, Viewed, batch, decode,
+    AmountOf, Batch, BatchedCall, BeginRun, Call, CallRoot, CheckStorage, Claim, CloseSession,
+    DeleteAlert, DeletePolicy, DeleteShare, DeliveriesOf, DoAct, Fault, FindApiKey, FindClaims,
+    FindKey, FleetOf, ForgetBoard, GetAlert, GetPolicy, GetSecrets, GetShare, GiveRoot,
+    InPartition, Keep, KeptOn, KeptRows, KeyFound, LetInboxesGo, List, ListActs, ListAlerts,
+    ListBoards, ListDatacenters, ListDeliveries, ListKeys, ListNames, ListPolicies, ListRows,
+    ListRuns, ListShares, LocateLead, LookUp, MakeKey, NoteAct, OpenSession, Operate, Push,
+    PutAlert, PutPolicy, PutShare, Register, RegisterBoard, RegisterInbox, RepairRoot, ReplaceKey,
+    RevokeKey, RootTaken, RotateKey, Secrets, Settle, SilenceAlert, SizesOf, SweptOf, TellCounts,
+    TellSizes, TestAlert, TopOf, UseKey, ViewOf, Viewed, Within, batch, decode,
 };
 
 /// Since this schema settings name the hash of a counter.
@@ -70,8 +89,14 @@ const ALARM_SPACING_MS: i64 = 100;
 /// is lost is waited for.
 const MESSAGES_AT_ONCE: usize = 4;
 
+/// How often it is looked where a root is before a call is refused: it may move on while it waits.
+const LOOKED_MAX: usize = 4;
+
 /// What fewer calls of a batch need is read by each itself.
 const AHEAD_MIN: usize = 4;
+
+/// The status of an act that storage did not let be done.
+const FAILED: u16 = 503;
 
 /// One partition of the directory, as the platform sees it.
 pub struct Directory(Rc<Partition>);
@@ -82,8 +107,15 @@ impl Shell for Directory {
     }
 
     async fn answer(&self, arrived: Arrived) -> Reply {
+        if arrived.path == DoAct::PATH {
+            let done = match decode::<DoAct>(&arrived.message) {
+                Ok(act) => self.0.do_act(act).await,
+                Err(fault) => Err(fault),
+            };
+            return reply::<DoAct>(&done);
+        }
         if arrived.path != Batch::PATH {
-            return self.0.answer(arrived).await;
+            return self.0.answer(arrived, 0).await;
         }
         let answered = match decode::<Batch>(&arrived.message) {
             Ok(batch) => {
@@ -122,20 +154,77 @@ struct Partition {
     boards: BoardRegistry,
     secrets: SecretStore,
     shares: ShareStore,
+    fleet: FleetStore,
+    living: Living,
+    keys: KeyStore,
+    acts: Acts,
+    snapshots: Rc<Snapshots>,
+    sizes: Sizes,
+    places: Rc<RootPlaces>,
+    moves: Rc<RootMoves>,
+    alerts: Rc<Alerts>,
 }
 
-impl Partition {
-    fn start(object: Object, host: Host) -> Self {
+/// What the parts of a partition stand on: its tables, and its alarm.
+struct Ground {
+    store: Store,
+    storage: Readable,
+    spreads: Rc<LeadSpreads>,
+    places: Rc<RootPlaces>,
+    alert_store: AlertStore,
+    snapshots: Rc<Snapshots>,
+    sweep: Rc<RootSweep>,
+    alarm: Rc<Alarm>,
+}
+
+impl Ground {
+    /// Opens the tables, and sets the alarm where something is due.
+    fn lay(object: &Object, host: &Host) -> Self {
         let store = Store::new(object.clone());
         let storage = Readable::default();
-        let spreads = Rc::new(LeadSpreads::new(&host, &store));
-        storage.note(prepare(&store, &spreads));
-        let alarm = Rc::new(Alarm::new(&host, &store, spreads.clone()));
-        if spreads.next_due_ms().is_some() {
+        let spreads = Rc::new(LeadSpreads::new(host, &store));
+        let bundles = RootBundles::new(host, &store, DirectoryTotals::wide_columns());
+        let places = Rc::new(RootPlaces::new(host, &store, bundles));
+        storage.note(prepare(&store, &spreads, &places));
+        let alert_store = AlertStore::new(&store);
+        let snapshots = Rc::new(Snapshots::new(host, object.clone(), &store));
+        let sweep = Rc::new(RootSweep::default());
+        let alarm = Rc::new(Alarm::new(
+            host,
+            &store,
+            &alert_store,
+            spreads.clone(),
+            snapshots.clone(),
+            (places.clone(), sweep.clone()),
+        ));
+        let has_moves = root_sweep::next_due_ms(&places, &sweep).is_some();
+        if spreads.next_due_ms().is_some() || has_moves {
             let (alarm, now_ms) = (alarm.clone(), host.now_ms());
             // Where it fails the next thing that is due sets it.
             object.wait_until(async move { drop(alarm.arm(now_ms).await) });
         }
+        if let Ok(Some(due_ms)) = snapshots.next_due_ms() {
+            // Here too.
+            let store = store.clone();
+            object.wait_until(async move { drop(store.set_alarm_by(due_ms).await) });
+        }
+        Self {
+            store,
+            storage,
+            spreads,
+            places,
+            alert_store,
+            snapshots,
+            sweep,
+            alarm,
+        }
+    }
+}
+
+impl Partition {
+    fn start(object: Object, host: Host) -> Self {
+        let ground = Ground::lay(&object, &host);
+        let (store, alarm, places) = (ground.store, ground.alarm, ground.places);
         let totals = Rc::new(DirectoryTotals::new(&store));
         let views = Rc::new(Views::new(&host, object.clone(), &store, totals.clone()));
         let inboxes = Rc::new(Inboxes::new(&host, object.clone()));
@@ -147,26 +236,60 @@ impl Partition {
             views.clone(),
             inboxes.clone(),
             outbox,
+            places.clone(),
         );
         let roots = Rc::new(roots);
+        let parts = Parts {
+            places: places.clone(),
+            roots: roots.clone(),
+            views: views.clone(),
+            totals: totals.clone(),
+            inboxes: inboxes.clone(),
+            spreads: ground.spreads.clone(),
+            alarm: alarm.clone(),
+            sweep: ground.sweep,
+        };
+        let moves = RootMoves::new(&host, object.clone(), &store, parts);
+        let alerts = Rc::new(Alerts::new(
+            &host,
+            object.clone(),
+            &ground.alert_store,
+            alarm.clone(),
+        ));
         Self {
-            storage,
+            storage: ground.storage,
             operations: Operations::new(&host, &store, roots.clone()),
             claims: Claims::new(&host, &store, roots.clone(), alarm.clone()),
             registry: InboxRegistry::new(&host, &store, roots.clone(), inboxes.clone()),
-            listings: Listings::new(&host, &store, roots.clone(), views.clone(), totals),
+            listings: Listings::new(
+                &host,
+                &store,
+                roots.clone(),
+                views.clone(),
+                totals,
+                places.clone(),
+            ),
             policies: PolicyStore::new(&store),
             boards: BoardRegistry::new(&store),
             secrets: SecretStore::new(&host, &store),
             shares: ShareStore::new(&host, &store),
+            fleet: FleetStore::new(&host, &store),
+            living: Living::new(&host, &store),
+            keys: KeyStore::new(&host, &store),
+            acts: Acts::new(&host, &store),
+            snapshots: ground.snapshots,
+            sizes: Sizes::new(&host, &store),
+            alerts,
             host,
             object,
             store,
             alarm,
-            spreads,
+            spreads: ground.spreads,
             roots,
             inboxes,
             views,
+            places,
+            moves,
         }
     }
 
@@ -188,7 +311,7 @@ impl Partition {
             // Others may send something that says what they have written.
             self.store.gather(is_push || call.path == Register::PATH);
             let partition = self.clone();
-            let call = async move { partition.answer(arrived(call)).await };
+            let call = async move { partition.answer(arrived(call), 0).await };
             ended.extend(under_way.begin(place, call.boxed_local()));
         }
         if let Err(fault) = self.store.write_gathered() {
@@ -224,8 +347,9 @@ impl Partition {
         self.views.forget_ahead();
     }
 
-    async fn answer(&self, arrived: Arrived) -> Reply {
-        dispatch!(&arrived, asked, {
+    /// Answers a call that stands here, see [`Partition::answer`].
+    async fn answer_here(self: &Rc<Self>, arrived: &Arrived) -> Reply {
+        let reply = dispatch!(arrived, asked, {
             Register => self.when_ready(asked, |asked| self.register(asked)).await,
             LocateLead => self.ready(asked).map(|asked| self.spreads.locate(&asked.counter)),
             FindClaims => self.when_ready(asked, |asked| self.claims.find(asked)).await,
@@ -239,27 +363,173 @@ impl Partition {
             Keep => self.ready(asked).and_then(|asked| self.operations.keep(&asked)),
             Settle => self.when_ready(asked, |asked| self.roots.settle(asked)).await,
             CheckStorage => asked.map(|_| self.ailment()),
+            ListNames => self.ready(asked).and_then(|asked| self.roots.names(&asked)),
+            ListDatacenters => self.ready(asked).and_then(|_| self.roots.datacenters()),
+            RepairRoot => self.when_ready(asked, |asked| self.roots.repair(asked)).await,
             List => self.ready(asked).and_then(|asked| self.roots.list(asked)),
             ListRows => self.when_ready(asked, |asked| self.listings.rows(asked)).await,
             TopOf => self.when_ready(asked, |asked| self.listings.top(asked)).await,
             AmountOf => self.ready(asked).and_then(|asked| self.listings.amount(asked)),
             Push => self.ready(asked).and_then(|asked| self.push(asked)),
             ViewOf => self.ready(asked).and_then(|asked| self.view(&asked)),
+            #[cfg(feature = "limits")]
             GetPolicy => self.ready(asked).and_then(|asked| self.policies.get(&asked.name)),
+            #[cfg(feature = "limits")]
             PutPolicy => self.ready(asked).and_then(|asked| self.policies.put(&asked)),
+            #[cfg(feature = "limits")]
             DeletePolicy => self.ready(asked).and_then(|asked| self.policies.delete(&asked.name)),
+            #[cfg(feature = "limits")]
             ListPolicies => self.ready(asked).and_then(|asked| self.policies.list(&asked)),
+        });
+        if !matches!(reply, Reply::Unknown) {
+            return reply;
+        }
+        self.answer_of_deployment(arrived).await
+    }
+
+    /// Answers a call about what belongs to the whole deployment, or to the partition itself.
+    async fn answer_of_deployment(self: &Rc<Self>, arrived: &Arrived) -> Reply {
+        dispatch!(arrived, asked, {
             PutShare => self.ready(asked).and_then(|asked| self.shares.put(&asked)),
             GetShare => self.ready(asked).and_then(|asked| self.shares.get(&asked)),
             DeleteShare => self.ready(asked).and_then(|asked| self.shares.delete(&asked)),
             ListShares => self.ready(asked).and_then(|asked| self.shares.list(&asked)),
+            MakeKey => self.ready(asked).and_then(|asked| self.keys.make(&asked)),
+            UseKey => self.ready(asked).and_then(|asked| self.keys.used(&asked)),
+            FindApiKey => self.ready(asked).and_then(|asked| self.keys.find(&asked)),
+            ReplaceKey => self.ready(asked).and_then(|asked| self.keys.replace(&asked)),
+            RevokeKey => self.ready(asked).and_then(|asked| self.keys.revoke(&asked)),
+            ListKeys => self.ready(asked).and_then(|asked| self.keys.list(&asked)),
+            NoteAct => self.ready(asked).and_then(|asked| self.acts.note(&asked.act)),
+            ListActs => self.ready(asked).and_then(|asked| self.acts.list(&asked)),
+            PutAlert => self.when_ready(asked, |asked| self.alerts.put(asked)).await,
+            GetAlert => self.ready(asked).and_then(|asked| self.alerts.get(asked)),
+            DeleteAlert => self.ready(asked).and_then(|asked| self.alerts.delete(&asked)),
+            SilenceAlert => self.when_ready(asked, |asked| self.alerts.silence(asked)).await,
+            TestAlert => self.when_ready(asked, |asked| self.alerts.test(asked)).await,
+            DeliveriesOf => self.ready(asked).and_then(|asked| self.alerts.deliveries(&asked)),
+            ListAlerts => self.ready(asked).and_then(|_| self.alerts.list()),
+            ListDeliveries => self.ready(asked).and_then(|_| self.alerts.all_deliveries()),
+            #[cfg(feature = "boards")]
             RegisterBoard => self.ready(asked).and_then(|asked| self.boards.register(&asked)),
+            #[cfg(feature = "boards")]
             ForgetBoard => self.ready(asked).and_then(|asked| self.boards.forget(&asked)),
+            #[cfg(feature = "boards")]
             ListBoards => self.ready(asked).and_then(|asked| self.boards.list(&asked)),
             FindKey => self.ready(asked).and_then(|asked| self.find_key(&asked)),
+            BeginRun => self.when_ready(asked, |_| self.begin_run()).await,
+            ListRuns => self.when_ready(asked, |asked| self.snapshots.list(asked)).await,
+            KeptOn => self.when_ready(asked, |asked| self.snapshots.on(asked)).await,
+            KeptRows => self.when_ready(asked, |asked| self.snapshots.rows(asked)).await,
             GetSecrets => self.when_ready(asked, |asked| self.secrets(asked)).await,
+            TellCounts => self.ready(asked).and_then(|asked| self.fleet.take(asked)),
+            TellSizes => self.ready(asked).and_then(|asked| self.sizes.take(&asked)),
+            FleetOf => self.ready(asked).and_then(|_| self.fleet_part()),
             RotateKey => self.ready(asked).and_then(|asked| self.secrets.rotate_key(&asked)),
+            GiveRoot => self.when_ready(asked, |asked| self.moves.on_give_root(asked)).await,
+            RootTaken => self.ready(asked).and_then(|asked| self.moves.on_root_taken(&asked)),
+            CallRoot => self.when_ready(asked, |asked| self.on_call_root(asked)).await,
+            SweptOf => self.when_ready(asked, |asked| self.moves.on_swept_of(asked)).await,
+            SizesOf => self.ready(asked).map(|asked| self.moves.on_sizes_of(&asked)),
+            InPartition => self.when_ready(asked, |asked| self.on_in_partition(asked)).await,
         })
+    }
+
+    /// Answers a call: here, or, where it is for a root that belongs elsewhere, there. `sent_on`: how often it was sent on before.
+    async fn answer(self: &Rc<Self>, arrived: Arrived, sent_on: u8) -> Reply {
+        if !is_of_root(&arrived.path) {
+            let has_read = self.readable().is_ok();
+            if has_read && is_of_all(&arrived.path) && !self.places.is_plain() {
+                return refusal(&Fault::Repartitioned);
+            }
+            return self.answer_here(&arrived).await;
+        }
+        let name = match batch::prefix::<CounterId>(&arrived.message) {
+            Ok(name) => name,
+            Err(fault) => return refusal(&fault),
+        };
+        for _ in 0..LOOKED_MAX {
+            let standing = self
+                .ready(Ok(()))
+                .and_then(|()| self.places.standing(&name));
+            match standing {
+                Err(fault) => return refusal(&fault),
+                Ok(Standing::Here) => {
+                    let reply = self.answer_here(&arrived).await;
+                    if !is_refused(&reply) {
+                        return reply;
+                    }
+                }
+                Ok(Standing::Away(to)) => return self.moves.send_on(to, &arrived, sent_on).await,
+                Ok(Standing::Unknown) => match self.moves.settle(&name).await {
+                    Ok(()) | Err(Fault::Repartitioned) => {}
+                    Err(fault) => return refusal(&fault),
+                },
+            }
+        }
+        refusal(&moving())
+    }
+
+    /// Answers a call that another partition has sent on; or only sees to it that the root is here.
+    async fn on_call_root(self: &Rc<Self>, asked: CallRoot) -> Result<Vec<u8>, Fault> {
+        self.places.is_number(asked.to);
+        self.moves.learn(&asked.sizes).await?;
+        if asked.path.is_empty() {
+            let name = batch::prefix::<CounterId>(&asked.message)?;
+            if self.places.standing(&name)? == Standing::Unknown {
+                self.moves.settle(&name).await?;
+            }
+            return Ok(Vec::new());
+        }
+        let arrived = Arrived::within(asked.path, asked.message);
+        if !is_of_root(&arrived.path) {
+            return Err(Fault::Broken("a call that no root answers".to_owned()));
+        }
+        let answered = self.answer(arrived, asked.sent_on).boxed_local();
+        Ok(bytes_of(answered.await))
+    }
+
+    /// Answers what all partitions are asked together.
+    async fn on_in_partition(self: &Rc<Self>, asked: InPartition) -> Result<Within, Fault> {
+        self.places.is_number(asked.partition);
+        if !is_of_all(&asked.path) {
+            return Err(Fault::Broken(
+                "a call that partitions answer by themselves".to_owned(),
+            ));
+        }
+        if asked.holds {
+            self.places.hold();
+        }
+        let moved = self.places.moved()?;
+        let arrived = Arrived::within(asked.path, asked.message);
+        let answer = bytes_of(self.answer_here(&arrived).boxed_local().await);
+        Ok(Within {
+            sizes: self.places.sizes(),
+            moved,
+            is_torn: self.places.moved()? != moved,
+            answer,
+        })
+    }
+
+    /// Notes an act and does it: neither is kept without the other, as nothing is waited for in between.
+    async fn do_act(self: &Rc<Self>, asked: DoAct) -> Result<Vec<u8>, Fault> {
+        let DoAct {
+            mut act,
+            path,
+            message,
+        } = asked;
+        self.readable()?;
+        self.acts.note(&act)?;
+        let call = arrived(BatchedCall { path, message });
+        let Reply::Answer(bytes) = self.answer_here(&call).await else {
+            return Err(Fault::Broken("an act that is no call".to_owned()));
+        };
+        // A result that is no error begins with a zero.
+        if bytes.first() != Some(&0) {
+            act.outcome = Outcome::Refused(FAILED);
+            self.acts.note(&act)?;
+        }
+        Ok(bytes)
     }
 
     fn find_key(&self, asked: &FindKey) -> Result<KeyFound, Fault> {
@@ -269,13 +539,29 @@ impl Partition {
         })
     }
 
+    async fn begin_run(&self) -> Result<(), Fault> {
+        self.snapshots.begin().await?;
+        self.store.set_alarm_by(self.host.now_ms()).await
+    }
+
     /// The alarm rings.
-    async fn ring(&self) -> Result<(), Fault> {
+    async fn ring(self: &Rc<Self>) -> Result<(), Fault> {
         if let Err(fault) = self.look_at_what_is_due().await {
             self.host.fail(&format!("the directory's alarm: {fault}"));
         }
         if let Err(fault) = self.spreads.sweep(&self.host, &self.store).await {
             self.host.fail(&format!("leads that move: {fault}"));
+        }
+        if let Err(fault) = self.readable().and_then(|()| self.alerts.ring()) {
+            self.host.fail(&format!("alerts: {fault}"));
+        }
+        if self.readable().is_ok()
+            && let Err(fault) = self.snapshots.step().await
+        {
+            self.host.fail(&format!("a snapshot: {fault}"));
+        }
+        if let Err(fault) = self.see_to_moves().await {
+            self.host.fail(&format!("roots that move: {fault}"));
         }
         // An alarm that fails is tried a few times and then never again: so this one never fails,
         // and always sets the next.
@@ -289,9 +575,14 @@ impl Partition {
         Ok(())
     }
 
+    async fn see_to_moves(&self) -> Result<(), Fault> {
+        self.readable()?;
+        self.moves.see_to_moves().await
+    }
+
     fn readable(&self) -> Result<(), Fault> {
-        self.storage
-            .check(|| self.storage.note(prepare(&self.store, &self.spreads)))
+        let again = || prepare(&self.store, &self.spreads, &self.places);
+        self.storage.check(|| self.storage.note(again()))
     }
 
     /// What is asked, once storage can be read.
@@ -329,6 +620,19 @@ impl Partition {
             Err(fault) => fault.to_string(),
         };
         Some(Ailment::Unreadable(why))
+    }
+
+    /// What this partition knows of the deployment.
+    fn fleet_part(&self) -> Result<FleetPart, Fault> {
+        let mut part = FleetPart {
+            now_ms: self.host.now_ms(),
+            counters: self.living.count()?,
+            moving: self.spreads.moving(&self.store)?,
+            stored: self.sizes.sum()?,
+            ..FleetPart::default()
+        };
+        self.fleet.add_to(&mut part)?;
+        Ok(part)
     }
 
     fn push(&self, push: Push) -> Result<Pushed, Fault> {
@@ -371,6 +675,7 @@ impl Partition {
         self.readable()?;
         self.operations.delete_old(self.host.now_ms())?;
         self.secrets.delete_old(self.host.now_ms())?;
+        self.acts.delete_old()?;
         self.roots.look_at_what_is_due().await
     }
 }
@@ -379,8 +684,9 @@ impl Partition {
 ///
 /// # Errors
 /// `Unreadable` for a schema from the future or of long ago, `Unavailable` where SQLite refuses.
-fn prepare(store: &Store, spreads: &LeadSpreads) -> Result<(), Fault> {
-    match store.schema_version(SCHEMA_VERSION_MIN)? {
+fn prepare(store: &Store, spreads: &LeadSpreads, places: &RootPlaces) -> Result<(), Fault> {
+    let version = store.schema_version(SCHEMA_VERSION_MIN)?;
+    match version {
         // Earlier builds do not have these, and leave them alone.
         Some(_) => {
             store.run(SENDERS_SCHEMA, vec![])?;
@@ -388,5 +694,47 @@ fn prepare(store: &Store, spreads: &LeadSpreads) -> Result<(), Fault> {
         }
         None => store.create_schema(SCHEMA)?,
     }
-    spreads.open()
+    // First: a partition that is new has no numbers yet.
+    spreads.open(version.is_none())?;
+    places.open(version.is_none())
+}
+
+/// Whether a call is for the root of one name, with which its message begins.
+fn is_of_root(path: &str) -> bool {
+    [
+        Push::PATH,
+        Register::PATH,
+        ViewOf::PATH,
+        LookUp::PATH,
+        Claim::PATH,
+        FindClaims::PATH,
+        LocateLead::PATH,
+        Operate::PATH,
+        Keep::PATH,
+        Settle::PATH,
+        AmountOf::PATH,
+        FindKey::PATH,
+        RegisterBoard::PATH,
+        ForgetBoard::PATH,
+        KeptOn::PATH,
+        RegisterInbox::PATH,
+        LetInboxesGo::PATH,
+        OpenSession::PATH,
+        CloseSession::PATH,
+    ]
+    .contains(&path)
+}
+
+/// Whether a call is one that all partitions are asked together.
+fn is_of_all(path: &str) -> bool {
+    [
+        List::PATH,
+        ListRows::PATH,
+        TopOf::PATH,
+        ListBoards::PATH,
+        BeginRun::PATH,
+        ListRuns::PATH,
+        KeptRows::PATH,
+    ]
+    .contains(&path)
 }

@@ -4,10 +4,11 @@
 //! begins a new spread, of a higher number, and what was there before is remembered, since leads may still live there. A lead is granted
 //! nothing but at its place under the spread that holds, and, where there are earlier ones, only once they have given what they had.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use super::deployment_values::DeploymentValues;
 use super::lead_sweep::{SWEEP, Sweep};
+use super::root_places::SIZES;
 use super::root_store::RootStore;
 use super::store::Store;
 use crate::core::cluster::tablets::{Changed, SPREADS_MAX, Spreads};
@@ -34,6 +35,8 @@ pub(super) struct LeadSpreads {
     all: RefCell<Spreads>,
     /// How far leads have been looked at that nobody asks for.
     pub(super) sweep: RefCell<Option<Sweep>>,
+    /// Leads that did not move when they were looked at last, of this incarnation's look at all roots.
+    pub(super) left: Cell<u64>,
 }
 
 impl LeadSpreads {
@@ -45,18 +48,19 @@ impl LeadSpreads {
             roots: RootStore::new(store),
             all: RefCell::default(),
             sweep: RefCell::default(),
+            left: Cell::default(),
         }
     }
 
-    /// Reads the spreads, and begins a new one where the setting is another than that of the newest.
+    /// Reads the spreads, and begins a new one where the setting is another than that of the newest. `is_new`: there are no rows yet.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
-    pub(super) fn open(&self) -> Result<(), Fault> {
+    pub(super) fn open(&self, is_new: bool) -> Result<(), Fault> {
         let set: Option<u32> = self.host.number(TABLET_COUNT);
         let mut all = match self.values.get(SPREADS)? {
             Some(body) => decode(&body)?,
-            None => Spreads::new(self.fixed(set)?),
+            None => Spreads::new(self.fixed(set, is_new)?),
         };
         // A setting that may not be so is the operator's to mend: it changes nothing.
         let is_wrong = set.is_none() && self.host.setting(TABLET_COUNT).is_some();
@@ -80,12 +84,51 @@ impl LeadSpreads {
         self.open_sweep()
     }
 
+    /// What is known of spreads, at rest, for a partition that takes counters over.
+    ///
+    /// # Errors
+    /// `Broken` should postcard refuse.
+    pub(super) fn at_rest(&self) -> Result<Vec<u8>, Fault> {
+        encode(&*self.all.borrow())
+    }
+
+    /// Takes over where the leads of counters may live that come from another partition. The caller makes it one commit with those, and
+    /// reads it anew after it.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses.
+    pub(super) fn join(&self, theirs: &[u8]) -> Result<(), Fault> {
+        let theirs: Spreads = decode(theirs)?;
+        let mut all = self.all.borrow().clone();
+        all.join(&theirs);
+        if all == *self.all.borrow() {
+            return Ok(());
+        }
+        self.values.put(FIXED, encode(&CHANGED)?)?;
+        self.values.put(SPREADS, encode(&all)?)?;
+        let sweep = Sweep::begin(self.host.now_ms());
+        self.values.put(SWEEP, encode(&sweep)?)
+    }
+
+    /// Reads the spreads anew, where they are stored.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses.
+    pub(super) fn reopen(&self) -> Result<(), Fault> {
+        if let Some(body) = self.values.get(SPREADS)? {
+            self.all.replace(decode(&body)?);
+            self.open_sweep()?;
+        }
+        Ok(())
+    }
+
     /// How many tablets data has whose setting was never changed.
-    fn fixed(&self, set: Option<u32>) -> Result<Option<u32>, Fault> {
+    fn fixed(&self, set: Option<u32>, is_new: bool) -> Result<Option<u32>, Fault> {
         if let Some(body) = self.values.get(FIXED)? {
             return decode(&body).map(Some);
         }
-        if !self.roots.is_empty()? {
+        // Roots that it had may have left, with leads of before.
+        if !is_new && (!self.roots.is_empty()? || self.values.get(SIZES)?.is_some()) {
             return Ok(None);
         }
         if let Some(tablets) = set {

@@ -131,6 +131,25 @@ impl DirectoryTotals {
         Ok(progress)
     }
 
+    /// The columns whose numbers JavaScript may not hold.
+    pub(super) fn wide_columns() -> Vec<String> {
+        let wide = ["value", "counted", "uniques"].map(str::to_owned);
+        let hours = (0..HOURS_KEPT).map(|hour| format!("h{hour}"));
+        let days = (0..DAYS_KEPT).map(|day| format!("d{day}"));
+        wide.into_iter().chain(hours).chain(days).collect()
+    }
+
+    /// Rows have come of a table that was written since then only. What is known of the progress is read anew after it.
+    pub(super) fn kept_from(&self, from_ms: i64) -> Result<(), Fault> {
+        let sql = "UPDATE totals_progress SET kept_from = MAX(kept_from, ?)";
+        self.store.run(sql, vec![from_ms.into()]).map(drop)
+    }
+
+    /// What is known of the progress is read anew.
+    pub(super) fn forget_progress(&self) {
+        self.progress.set(None);
+    }
+
     fn exists(&self) -> Result<bool, Fault> {
         let sql = "SELECT 1 FROM sqlite_master WHERE name = 'totals_progress'";
         Ok(self.progress.get().is_some() || !self.store.run(sql, vec![])?.is_empty())

@@ -14,9 +14,9 @@ use futures_channel::oneshot;
 use super::cell::Core;
 use crate::core::counter::flush::Changes;
 use crate::node::shared::metrics;
-use crate::protocol::bounds::WAITING_MAX;
 use crate::protocol::messages::{Fault, Flush, Flushed};
 use crate::protocol::metrics::Metric;
+use crate::protocol::shell_limits::WAITING_MAX;
 
 type Outcome = Result<Flushed, Fault>;
 

@@ -6,7 +6,9 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use super::bundle::Page;
-use super::tablet_rows::{ALARM, Found, LEDGER, TabletRows, row_key};
+use super::cell_repair::damaged_row;
+use super::cell_rows::DamagedRow;
+use super::tablet_rows::{ALARM, LEDGER, NamedRows, TabletRows, row_key};
 use super::tablet_wakes::Waking;
 use crate::core::cluster::push::TOGETHER;
 use crate::core::counter::id::CounterId;
@@ -153,6 +155,20 @@ impl HostedRows {
         self.tablet.some_after(&self.counter, after, most)
     }
 
+    /// The rows that are damaged: those of the log are not, where that can be read.
+    pub(super) fn damaged(&self) -> Result<Vec<DamagedRow>, Fault> {
+        let damaged = self.tablet.damaged(&self.counter)?;
+        Ok(damaged
+            .iter()
+            .filter_map(|name| damaged_row(name))
+            .collect())
+    }
+
+    /// Deletes a row that is damaged.
+    pub(super) fn drop_damaged(&self, row: &DamagedRow) -> Result<(), Fault> {
+        self.tablet.drop_damaged(&self.counter, &row.name)
+    }
+
     /// Writes a row by the bytes of its name.
     pub(super) fn put_row(&self, name: &[u8], body: &[u8]) -> Result<(), Fault> {
         self.change(name.to_vec(), Some(body.to_vec()))
@@ -227,7 +243,7 @@ impl HostedRows {
         self.tablet.get(&self.counter, key, is_in_table)
     }
 
-    fn rows(&self, from: &[u8], before: &[u8]) -> Result<Found, Fault> {
+    fn rows(&self, from: &[u8], before: &[u8]) -> Result<NamedRows, Fault> {
         let is_in_table = self.is_in_table();
         self.tablet
             .between(&self.counter, (from, before), is_in_table)

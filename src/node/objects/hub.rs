@@ -15,12 +15,12 @@ use super::store::Store;
 use crate::core::counter::id::CounterId;
 use crate::host::Host;
 use crate::host::object::{Arrived, Object, Readiness, Reply, Socket};
-use crate::node::shared::call::{call_again, partition_of};
+use crate::node::shared::call::{call_again, fixed_partition_of};
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::metrics;
-use crate::protocol::live::board::{Board, Full, Made, Update, WatcherId};
-use crate::protocol::live::sight::Sight;
-use crate::protocol::live::talk::{self, Kept, Said};
+use crate::protocol::live::client_message::{self, ClientMessage, SocketNotes};
+use crate::protocol::live::snapshot::CounterSnapshot;
+use crate::protocol::live::subscriptions::{Board, JoinRefusal, Update, UpdatesMade, WatcherId};
 use crate::protocol::live::topic::Topic;
 use crate::protocol::live::{
     HUB_MS_MAX, LATE_MS, LOOK_MAX, SECOND_MS, SIGHT_MS_MAX, WATCHERS_MAX, part_of,
@@ -90,7 +90,7 @@ impl Hub {
         if let Err(fault) = self.arm().await {
             return Reply::Refused(500, fault.to_string());
         }
-        let kept = Kept {
+        let kept = SocketNotes {
             ids: join.topics.clone(),
             as_strings: join.as_strings,
             prefixes: join.prefixes,
@@ -126,20 +126,20 @@ impl Hub {
         let part = part_of(self.host.now_ms());
         if matches!(sink, Sink::Events(_)) {
             // With what is known already, since the stream takes one chunk at a time.
-            let update = self.due(id, part, &mut Made::default());
-            let frame = update.as_ref().map(talk::update_frame);
-            sink.send(&[talk::first_frame(), frame.unwrap_or_default()].concat());
+            let update = self.due(id, part, &mut UpdatesMade::default());
+            let frame = update.as_ref().map(client_message::update_frame);
+            sink.send(&[client_message::first_frame(), frame.unwrap_or_default()].concat());
             if update.is_some() {
                 self.note_sent(id, part, Metric::LiveUpdateEvents);
             }
         }
         self.sinks.borrow_mut().insert(id, sink);
-        self.serve(id, part, &mut Made::default(), None);
+        self.serve(id, part, &mut UpdatesMade::default(), None);
         self.ask_unheard();
         Reply::Stream(stream)
     }
 
-    fn due(&self, id: WatcherId, part: i64, made: &mut Made) -> Option<Update> {
+    fn due(&self, id: WatcherId, part: i64, made: &mut UpdatesMade) -> Option<Update> {
         let now_ms = self.host.now_ms();
         self.board.borrow_mut().due(id, now_ms, part, made)
     }
@@ -216,7 +216,7 @@ impl Hub {
     async fn look(&self, topics: Vec<Topic>, age_ms_max: i64) {
         let mut partitions: BTreeMap<u32, Vec<Topic>> = BTreeMap::new();
         for topic in topics {
-            let partition = partition_of(&self.host, topic.name());
+            let partition = fixed_partition_of(&self.host, topic.name());
             partitions.entry(partition).or_default().push(topic);
         }
         let mut looks = Vec::new();
@@ -230,7 +230,8 @@ impl Hub {
             }
         }
         let ask = |look: Look| async move {
-            let asked: Result<Vec<Sight>, Fault> = call_again(&self.host, &look, HUB_MS_MAX).await;
+            let asked: Result<Vec<CounterSnapshot>, Fault> =
+                call_again(&self.host, &look, HUB_MS_MAX).await;
             let now_ms = self.host.now_ms();
             let mut board = self.board.borrow_mut();
             match asked {
@@ -253,7 +254,7 @@ impl Hub {
     /// who are gone.
     fn flush(&self, part: i64, pings: bool) {
         let ping_ms = pings.then(|| self.host.now_ms());
-        let mut made = Made::default();
+        let mut made = UpdatesMade::default();
         let watchers = self.board.borrow().all();
         for id in watchers {
             self.serve(id, part, &mut made, ping_ms);
@@ -261,7 +262,7 @@ impl Hub {
     }
 
     /// Sends one watcher what it is due, and a ping, by the time that is given, where that is; lets it go where it is gone.
-    fn serve(&self, id: WatcherId, part: i64, made: &mut Made, ping_ms: Option<i64>) {
+    fn serve(&self, id: WatcherId, part: i64, made: &mut UpdatesMade, ping_ms: Option<i64>) {
         let mut sinks = self.sinks.borrow_mut();
         let Some(sink) = sinks.get_mut(&id) else {
             return;
@@ -283,14 +284,14 @@ impl Hub {
         id: WatcherId,
         sink: &mut Sink,
         part: i64,
-        made: &mut Made,
+        made: &mut UpdatesMade,
         ping_ms: Option<i64>,
     ) -> bool {
         if let Some(update) = self.due(id, part, made) {
             let (metric, is_there) = match sink {
                 Sink::Events(_) => (
                     Metric::LiveUpdateEvents,
-                    sink.send(&talk::update_frame(&update)),
+                    sink.send(&client_message::update_frame(&update)),
                 ),
                 Sink::Socket(..) => (Metric::LiveUpdateSocket, sink.send(&update.text)),
             };
@@ -300,8 +301,8 @@ impl Hub {
         let ping_ms = ping_ms.filter(|now_ms| self.board.borrow_mut().pings(id, *now_ms));
         ping_ms.is_none_or(|now_ms| {
             sink.send(&match sink {
-                Sink::Events(_) => talk::ping_frame(now_ms),
-                Sink::Socket(..) => talk::ping(now_ms),
+                Sink::Events(_) => client_message::ping_frame(now_ms),
+                Sink::Socket(..) => client_message::ping(now_ms),
             })
         })
     }
@@ -320,28 +321,28 @@ impl Hub {
             *silent_bytes = 0;
         }
         let said = match text {
-            Some(text) => Said::parse(&text),
+            Some(text) => ClientMessage::parse(&text),
             None => {
                 let detail = "send text, not bytes";
                 Err(Problem::new(Code::InvalidBody, detail))
             }
         };
         let done = match said {
-            Ok(Said::Ping) => {
+            Ok(ClientMessage::Ping) => {
                 socket.send("pong");
                 return;
             }
-            Ok(Said::Change { add, remove }) => self.change(id, socket, add, &remove),
+            Ok(ClientMessage::Change { add, remove }) => self.change(id, socket, add, &remove),
             Err(problem) => Err(problem),
         };
         match done {
             Ok(()) => {
                 let part = part_of(self.host.now_ms());
-                self.serve(id, part, &mut Made::default(), None);
+                self.serve(id, part, &mut UpdatesMade::default(), None);
                 self.ask_unheard();
             }
             Err(problem) => {
-                socket.send(&talk::refusal(&problem));
+                socket.send(&client_message::refusal(&problem));
             }
         }
     }
@@ -356,13 +357,13 @@ impl Hub {
         let Some(mut kept) = kept_of(socket) else {
             return Ok(());
         };
-        kept.ids = talk::changed(&kept, add, remove)?;
+        kept.ids = client_message::changed(&kept, add, remove)?;
         let internal = |what: String| Problem::new(Code::Internal, what);
         let attachment = kept.to_attachment();
         let attachment = attachment.map_err(|fault| internal(fault.to_string()))?;
         let now_ms = self.host.now_ms();
         let changed = self.board.borrow_mut().change(id, now_ms, kept.ids);
-        changed.map_err(|Full| {
+        changed.map_err(|JoinRefusal| {
             let detail =
                 "too many counters are watched together here; let some go, or open another socket";
             Problem::new(Code::Overloaded, detail)

@@ -13,10 +13,10 @@ use super::inbox_store::InboxStore;
 use super::readable::Readable;
 use super::store::Store;
 use crate::core::counter::cell::STAMP_CLAMP_SECONDS;
+use crate::core::counter::deferred_writes::Parked;
 use crate::core::counter::id::CounterId;
 use crate::core::counter::inbox::{Admission, Draining, Head};
 use crate::core::counter::numbers::Numbering;
-use crate::core::counter::parked::Parked;
 use crate::core::counter::queue::{APPEND_ENTRIES_MAX, InboxId, LOG_ROWS_MAX, Logged};
 use crate::host::Host;
 use crate::host::object::{Arrived, Object, Reply, Shell, dispatch};
@@ -64,6 +64,8 @@ pub(super) struct InboxCore {
     pub(super) begun_ms: Cell<i64>,
     /// When the alarm rings, unix milliseconds; 0 where that is not known.
     armed_ms: Cell<i64>,
+    /// When it was told last how much waits here, unix milliseconds; `None` where nobody need be told that nothing does.
+    pub(super) told_ms: Cell<Option<i64>>,
     /// How often a root took a generation back: what it said before may be on its way still.
     releases: Cell<u64>,
     storage: Readable,
@@ -82,6 +84,7 @@ impl Shell for Inbox {
             is_gathering: Cell::default(),
             begun_ms: Cell::new(0),
             armed_ms: Cell::new(0),
+            told_ms: Cell::default(),
             releases: Cell::new(0),
             storage: Readable::default(),
         };

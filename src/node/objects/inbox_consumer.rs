@@ -8,11 +8,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
 use super::inbox::InboxCore;
+use crate::core::counter::deferred_writes::Parked;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::inbox::{Batch, begin};
 use crate::core::counter::ledger::WriteKey;
 use crate::core::counter::memory::{INBOXES_BYTES_MAX, Share};
-use crate::core::counter::parked::Parked;
 use crate::core::counter::queue::{
     BATCH_ROWS_MAX, BATCH_SPACING_MS, BATCHES_MAX, BROKEN_TRIES_MAX, Death, Due, InboxId,
     PARKED_MAX, RETRY_MS, Verdict, verdict,
@@ -219,6 +219,8 @@ impl InboxCore {
                     core.host.fail(&format!("an inbox's batch: {fault}"));
                 }
                 core.sending.borrow_mut().end(number);
+                // What cannot be told now is told with the next batch.
+                let _ = core.tell_backlog();
             });
         }
         Ok(!self.head.borrow().is_empty())

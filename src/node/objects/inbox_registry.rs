@@ -42,6 +42,7 @@ impl InboxRegistry {
         let RegisterInbox { counter, inbox } = register;
         let lock = self.roots.lock_of(&counter);
         let _alone = lock.lock().await;
+        self.roots.is_here(&counter)?;
         let inbox = if inbox.is_queue() {
             InboxId::of_queue_at(self.host.now_ms())
         } else {
@@ -55,6 +56,7 @@ impl InboxRegistry {
     pub(super) async fn open_session(&self, open: OpenSession) -> Result<Option<u64>, Fault> {
         let lock = self.roots.lock_of(&open.counter);
         let _alone = lock.lock().await;
+        self.roots.is_here(&open.counter)?;
         if self.senders.is_closed(&open)? {
             return Ok(None);
         }
@@ -130,6 +132,7 @@ impl InboxRegistry {
         self.inboxes.drain(&counter, &root).await?;
         let lock = self.roots.lock_of(&counter);
         let _alone = lock.lock().await;
+        self.roots.is_here(&counter)?;
         let Some(Entry::Live(mut root)) = self.roots.entry(&counter)? else {
             return Ok(());
         };

@@ -255,6 +255,21 @@ impl InboxStore {
         }
     }
 
+    /// When the oldest event was acknowledged that waits, unix milliseconds: of the first batch, or else of the log's first row.
+    pub fn oldest_ms(&self) -> Result<Option<i64>, Fault> {
+        if let Some(batch) = self.next_batch(0)? {
+            let seconds = batch.dues.iter().flat_map(|due| &due.write.past);
+            let oldest = seconds.map(|(second, _)| second.saturating_mul(1_000));
+            return Ok(oldest.min());
+        }
+        let sql = "SELECT substr(body, 1, ?) FROM log ORDER BY seq LIMIT 1";
+        let rows = self.store.run(sql, vec![HEAD_BYTES.into()])?;
+        let head = rows.first().and_then(|row| row.first()).and_then(blob);
+        let head = head.map(stored::beginning);
+        let head = head.and_then(|head| decode::<LoggedHead>(head).ok());
+        Ok(head.map(|head| head.at_ms))
+    }
+
     /// Makes a batch due now.
     pub fn hurry_one(&self, number: i64, now_ms: i64) -> Result<(), Fault> {
         let sql = "UPDATE batches SET due_at = ? WHERE number = ?";

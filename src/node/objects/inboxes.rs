@@ -4,7 +4,7 @@
 
 use std::cell::RefCell;
 
-use crate::core::cluster::lease::Granted;
+use crate::core::cluster::generation_lease::Granted;
 use crate::core::cluster::root::Root;
 use crate::core::counter::bounded_map::BoundedMap;
 use crate::core::counter::id::CounterId;

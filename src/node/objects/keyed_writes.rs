@@ -16,12 +16,12 @@ use crate::core::counter::ledgers::{LedgerLimits, PUBLIC_RECORDS_MAX};
 use crate::core::counter::numbers::{Numbers, Place};
 use crate::host::{Host, State};
 use crate::node::shared::metrics;
-use crate::protocol::bounds::{WHOLE_EVERY_MS, WHOLE_MS_MAX};
 use crate::protocol::messages::{
     Claim, Claimed, Count, Counted, Fault, Holder, Owner, ReadNumbers, Recall,
 };
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::{CellAddress, IDEMPOTENCY_SECONDS};
+use crate::protocol::shell_limits::{WHOLE_EVERY_MS, WHOLE_MS_MAX};
 
 /// How long keys are kept where nothing is set, seconds: a day.
 const KEPT_SECONDS: i64 = 86_400;
@@ -30,7 +30,7 @@ const KEPT_SECONDS: i64 = 86_400;
 const WHOLE_TRIES: usize = 35;
 
 /// Looks up in storage a key's record, and what was decided of a lane.
-pub(super) struct Known<'a> {
+pub(super) struct StoredRecords<'a> {
     pub(super) record: &'a dyn Fn(WriteKey) -> Option<Kept>,
     numbers: KnownNumbers<'a>,
 }
@@ -240,7 +240,7 @@ impl Core {
         self: &Rc<Self>,
         now_ms: i64,
         keys: Keys,
-        decide: impl FnOnce(&mut Cell, Known<'_>, &mut Changes) -> Result<T, Fault>,
+        decide: impl FnOnce(&mut Cell, StoredRecords<'_>, &mut Changes) -> Result<T, Fault>,
     ) -> Result<(T, Changes), Fault> {
         self.readable()?;
         self.let_records_go(now_ms)?;
@@ -260,7 +260,7 @@ impl Core {
                 Numbers::default()
             })
         };
-        let known = Known {
+        let known = StoredRecords {
             record: &record,
             numbers: &numbers,
         };

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use super::keyed_writes::kept_ms;
 use super::keyspace_boards::Boards;
-use super::keyspace_counters::{Changed, Counters, Seen, kept_end};
+use super::keyspace_counters::{Changed, CounterRead, Counters, kept_end};
 use super::keyspace_locks::Locks;
 use super::keyspace_sketches::ElementLine;
 use super::keyspace_store::{KeyspaceStore, Row, Try};
@@ -82,7 +82,7 @@ impl Shell for Keyspace {
 }
 
 /// A command as it arrived, with the name of its try.
-pub(super) struct Asked<'a> {
+pub(super) struct CommandRequest<'a> {
     pub(super) command: &'static Command,
     pub(super) args: &'a Arguments,
     pub(super) named: Option<(WriteKey, u64)>,
@@ -99,7 +99,7 @@ impl KeyspaceCore {
         let here = &asked.datacenter;
         let mut commands = Vec::with_capacity(asked.commands.len());
         for (place, args) in asked.commands.iter().enumerate() {
-            commands.push(Asked {
+            commands.push(CommandRequest {
                 command: Command::find(args)
                     .map_err(|_| Fault::Broken("a command was sent that is none".to_owned()))?,
                 args,
@@ -142,7 +142,12 @@ impl KeyspaceCore {
     }
 
     /// Carries one command out, or answers as the first time.
-    async fn one(&self, asked: &Asked<'_>, here: &Datacenter, holds: bool) -> Result<Reply, Fault> {
+    async fn one(
+        &self,
+        asked: &CommandRequest<'_>,
+        here: &Datacenter,
+        holds: bool,
+    ) -> Result<Reply, Fault> {
         if let Some((name, fingerprint)) = asked.named
             && let Some((known, reply)) = self.rows.answered(name)?
         {
@@ -196,9 +201,9 @@ impl KeyspaceCore {
     /// Runs a command on its keys and keeps what it has changed, if they are as they were seen.
     pub(super) async fn run_once(
         &self,
-        asked: &Asked<'_>,
+        asked: &CommandRequest<'_>,
         here: &Datacenter,
-        (mut space, seen): (Space, &BTreeMap<String, Seen>),
+        (mut space, seen): (Space, &BTreeMap<String, CounterRead>),
         is_blind: bool,
     ) -> Result<(Reply, Changed), Refused> {
         let before = space.clone();
@@ -213,11 +218,11 @@ impl KeyspaceCore {
         Ok((reply, kept))
     }
 
-    /// Carries out commands of one key each, those of one key together.
+    /// Carries out commands of one key each, those of one key together: what refuses them is the reply to each of these.
     pub(super) async fn by_key(
         &self,
-        asked: &[Asked<'_>],
-        run: impl AsyncFn(String, Vec<&Asked<'_>>) -> Vec<Reply>,
+        asked: &[CommandRequest<'_>],
+        run: impl AsyncFn(String, Vec<&CommandRequest<'_>>) -> Result<Vec<Reply>, Refused>,
     ) -> Vec<Reply> {
         let mut keys = BTreeMap::<&String, Vec<usize>>::new();
         for (place, asked) in asked.iter().enumerate() {
@@ -229,7 +234,11 @@ impl KeyspaceCore {
                 .filter_map(|place| asked.get(*place))
                 .collect();
             let ran = run(key.clone(), group);
-            async move { (places, ran.await) }
+            async move {
+                let refused = |refused| vec![reply_of(Err(refused)); places.len()];
+                let replies = ran.await.unwrap_or_else(refused);
+                (places, replies)
+            }
         };
         let mut replies = vec![Reply::Nil; asked.len()];
         for (places, group) in all_settled(keys.into_iter().map(run), COUNTERS_AT_ONCE).await {
@@ -243,7 +252,11 @@ impl KeyspaceCore {
     }
 
     /// Loads the keys, decides, and keeps what came of it.
-    async fn decide(&self, asked: &Asked<'_>, here: &Datacenter) -> Result<Reply, Refused> {
+    async fn decide(
+        &self,
+        asked: &CommandRequest<'_>,
+        here: &Datacenter,
+    ) -> Result<Reply, Refused> {
         let keys = keys_of(asked);
         // The keys of a script are no counters, but for the one that may hold a limit.
         let own_alone = matches!(asked.command.act, Act::Script);
@@ -269,7 +282,7 @@ impl KeyspaceCore {
         &self,
         writes: &Writes<'_>,
         here: &Datacenter,
-        asked: &Asked<'_>,
+        asked: &CommandRequest<'_>,
         reply: &Reply,
     ) -> Result<Changed, Refused> {
         let mut rows = Vec::new();
@@ -311,7 +324,7 @@ impl KeyspaceCore {
         Ok(Changed::Done)
     }
 
-    pub(super) fn try_of(&self, asked: &Asked<'_>, reply: &Reply) -> Option<Try> {
+    pub(super) fn try_of(&self, asked: &CommandRequest<'_>, reply: &Reply) -> Option<Try> {
         let (name, fingerprint) = asked.named?;
         Some(Try {
             name,
@@ -345,7 +358,7 @@ pub(super) fn reply_of(done: Result<Reply, Refused>) -> Reply {
 pub(super) struct Writes<'a> {
     pub(super) before: &'a Space,
     pub(super) after: &'a Space,
-    pub(super) seen: &'a BTreeMap<String, Seen>,
+    pub(super) seen: &'a BTreeMap<String, CounterRead>,
     /// Whether it is done whatever the keys were.
     pub(super) is_blind: bool,
 }
@@ -366,7 +379,7 @@ fn number_of(entry: &Entry) -> Option<i64> {
 }
 
 /// The keys that a command holds.
-pub(super) fn keys_of(asked: &Asked<'_>) -> BTreeSet<String> {
+pub(super) fn keys_of(asked: &CommandRequest<'_>) -> BTreeSet<String> {
     let keys = asked.command.keys_of(asked.args).unwrap_or_default();
     let limit = limit_key(asked);
     let held = keys.into_iter().filter(|key| limit != Some(*key));
@@ -374,7 +387,7 @@ pub(super) fn keys_of(asked: &Asked<'_>) -> BTreeSet<String> {
 }
 
 /// The key that a script reads a limit from.
-fn limit_key<'a>(asked: &Asked<'a>) -> Option<&'a String> {
+fn limit_key<'a>(asked: &CommandRequest<'a>) -> Option<&'a String> {
     if !matches!(asked.command.act, Act::Script) {
         return None;
     }
@@ -384,16 +397,16 @@ fn limit_key<'a>(asked: &Asked<'a>) -> Option<&'a String> {
 }
 
 /// Whether commands may be joined with those beside them.
-fn adds(asked: &Asked<'_>) -> bool {
+fn adds(asked: &CommandRequest<'_>) -> bool {
     matches!(asked.command.act, Act::Add) && asked.named.is_none()
 }
 
-fn adds_elements(asked: &Asked<'_>) -> bool {
+fn adds_elements(asked: &CommandRequest<'_>) -> bool {
     matches!(asked.command.act, Act::Elements(Elements::Add)) && asked.named.is_none()
 }
 
 /// How many of these commands are of one sorted set each. One that removes members is the last: its set may end with it.
-fn sorted_together(rest: &[Asked<'_>]) -> usize {
+fn sorted_together(rest: &[CommandRequest<'_>]) -> usize {
     let sorted = rest
         .iter()
         .take_while(|asked| matches!(asked.command.act, Act::Sorted));
@@ -404,7 +417,7 @@ fn sorted_together(rest: &[Asked<'_>]) -> usize {
 }
 
 /// The script that reads sorted sets, if it is one.
-fn script_of_sets(asked: &Asked<'_>) -> Option<Script> {
+fn script_of_sets(asked: &CommandRequest<'_>) -> Option<Script> {
     if !matches!(asked.command.act, Act::Script) {
         return None;
     }
@@ -412,7 +425,7 @@ fn script_of_sets(asked: &Asked<'_>) -> Option<Script> {
     matches!(script, Script::FieldSums | Script::Union | Script::Tops).then_some(script)
 }
 
-fn is_reset(asked: &Asked<'_>) -> bool {
+fn is_reset(asked: &CommandRequest<'_>) -> bool {
     matches!(asked.command.act, Act::Script)
         && scripts::named(asked.args) == Ok(Script::Reset)
         && script_words(asked.args).is_ok_and(|(keys, _)| !keys.is_empty())

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::keyspace::{Asked, KeyspaceCore, ROUNDS_MAX, keys_of, reply_of, unavailable};
+use super::keyspace::{CommandRequest, KeyspaceCore, ROUNDS_MAX, keys_of, reply_of};
 use super::keyspace_locks::Guard;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::WriteKey;
@@ -47,7 +47,7 @@ impl KeyspaceCore {
     /// Adds by one command.
     pub(super) async fn add_one(
         &self,
-        asked: &Asked<'_>,
+        asked: &CommandRequest<'_>,
         here: &Datacenter,
     ) -> Result<Reply, Refused> {
         let delta = strings::delta_of(asked.args)?.unwrap_or(0);
@@ -94,7 +94,11 @@ impl KeyspaceCore {
     }
 
     /// Adds to a string that is no counter: nothing is waited for, so no other command comes between.
-    async fn add_to_own(&self, asked: &Asked<'_>, here: &Datacenter) -> Result<Reply, Refused> {
+    async fn add_to_own(
+        &self,
+        asked: &CommandRequest<'_>,
+        here: &Datacenter,
+    ) -> Result<Reply, Refused> {
         let keys = keys_of(asked);
         let (space, seen) = self.load(&keys, here, true).await?;
         let (reply, _) = self.run_once(asked, here, (space, &seen), true).await?;
@@ -104,39 +108,38 @@ impl KeyspaceCore {
     /// Adds by several commands: what several of them add to one counter is one message to its cell.
     pub(super) async fn add_all(
         &self,
-        asked: &[Asked<'_>],
+        asked: &[CommandRequest<'_>],
         here: &Datacenter,
         holds: bool,
     ) -> Result<Vec<Reply>, Fault> {
-        let held = asked.iter().map(|asked| asked.args[1].clone());
-        let held = if holds {
-            held.collect()
-        } else {
-            BTreeSet::new()
-        };
+        let held = asked.iter().filter(|_| holds);
+        let held = held.map(|asked| asked.args[1].clone()).collect();
         let _held = self.locks.hold(&self.host, held, false).await?;
-        let add = async |_: String, group: Vec<&Asked<'_>>| self.add_group(&group, here).await;
+        let add =
+            async |_: String, group: Vec<&CommandRequest<'_>>| self.add_group(&group, here).await;
         Ok(self.by_key(asked, add).await)
     }
 
     /// Adds to one key.
-    async fn add_group(&self, group: &[&Asked<'_>], here: &Datacenter) -> Vec<Reply> {
-        match self.add_together(group, here).await {
-            Ok(Some(replies)) => return replies,
-            Ok(None) => {}
-            Err(fault) => return vec![unavailable(&fault); group.len()],
+    async fn add_group(
+        &self,
+        group: &[&CommandRequest<'_>],
+        here: &Datacenter,
+    ) -> Result<Vec<Reply>, Refused> {
+        if let Some(replies) = self.add_together(group, here).await? {
+            return Ok(replies);
         }
         let mut replies = Vec::with_capacity(group.len());
         for asked in group {
             replies.push(reply_of(self.add_one(asked, here).await));
         }
-        replies
+        Ok(replies)
     }
 
     /// Adds to one counter at once; `None` where that cannot be told apart again, and nothing was added.
     async fn add_together(
         &self,
-        group: &[&Asked<'_>],
+        group: &[&CommandRequest<'_>],
         here: &Datacenter,
     ) -> Result<Option<Vec<Reply>>, Fault> {
         let mut deltas = Vec::with_capacity(group.len());

@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use super::keyspace::{Asked, COUNTERS_AT_ONCE, KeyspaceCore, unavailable};
+use super::keyspace::{COUNTERS_AT_ONCE, CommandRequest, KeyspaceCore, reply_of};
 use crate::core::board::score::Score;
 use crate::core::counter::bounded_map::BoundedMap;
 use crate::core::counter::id::{CounterId, Datacenter};
@@ -14,7 +14,6 @@ use crate::core::counter::ledger::WriteKey;
 use crate::host::Host;
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::{call, call_within};
-use crate::protocol::bounds::OPERATE_MS_MAX;
 use crate::protocol::messages::{EndBoard, Fault, FindKey, KeyFound, RunSorted};
 use crate::protocol::redis::error;
 use crate::protocol::redis::float::{score, text_of};
@@ -25,6 +24,7 @@ use crate::protocol::redis::scripts_of_analytics as analytics;
 use crate::protocol::redis::sorted::{self, Members, NoMembers};
 use crate::protocol::redis::sorted_sets::{Joined, join};
 use crate::protocol::redis::space::Value;
+use crate::protocol::shell_limits::OPERATE_MS_MAX;
 
 /// Boards that are remembered, about 600 bytes each; one that is not costs a call.
 const BOARDS_KNOWN_MAX: usize = 10_000;
@@ -87,36 +87,25 @@ impl KeyspaceCore {
     /// Carries out commands of one sorted set each: those of one set are one message to its board.
     pub(super) async fn sorted_all(
         &self,
-        asked: &[Asked<'_>],
+        asked: &[CommandRequest<'_>],
         here: &Datacenter,
         holds: bool,
     ) -> Vec<Reply> {
-        self.by_key(
-            asked,
-            async |key: String, group: Vec<&Asked<'_>>| match self
-                .sorted_group(&key, &group, here, holds)
-                .await
-            {
-                Ok(replies) => replies,
-                Err(fault) => vec![unavailable(&fault); group.len()],
-            },
-        )
-        .await
+        let run = async |key: String, group: Vec<&CommandRequest<'_>>| {
+            self.sorted_group(&key, &group, here, holds).await
+        };
+        self.by_key(asked, run).await
     }
 
     /// Carries out commands of one set.
     async fn sorted_group(
         &self,
         key: &str,
-        group: &[&Asked<'_>],
+        group: &[&CommandRequest<'_>],
         here: &Datacenter,
         holds: bool,
-    ) -> Result<Vec<Reply>, Fault> {
-        let only = if holds {
-            BTreeSet::from([key.to_owned()])
-        } else {
-            BTreeSet::new()
-        };
+    ) -> Result<Vec<Reply>, Refused> {
+        let only: BTreeSet<String> = holds.then(|| key.to_owned()).into_iter().collect();
         let held = self.hold_to_add(only.clone(), here).await?;
         let row = self.rows.row(key)?;
         if row.is_some_and(|row| row.value.is_some()) {
@@ -125,10 +114,11 @@ impl KeyspaceCore {
         let id = match CounterId::parse(key) {
             Ok(id) => id,
             Err(why) => {
-                let run = |asked: &&Asked<'_>| match without_members(asked.args, &self.host) {
-                    Some(reply) => reply,
-                    None => Reply::err(format!("a sorted set is a board, and {why}")),
-                };
+                let run =
+                    |asked: &&CommandRequest<'_>| match without_members(asked.args, &self.host) {
+                        Some(reply) => reply,
+                        None => Reply::err(format!("a sorted set is a board, and {why}")),
+                    };
                 return Ok(group.iter().map(run).collect());
             }
         };
@@ -176,7 +166,7 @@ impl KeyspaceCore {
     /// A command of several sets.
     pub(super) async fn join_sets(
         &self,
-        asked: &Asked<'_>,
+        asked: &CommandRequest<'_>,
         here: &Datacenter,
     ) -> Result<Reply, Refused> {
         let args = asked.args;
@@ -309,19 +299,16 @@ impl KeyspaceCore {
 /// What a command is replied of a set that is not there; `None` where it would begin one.
 fn without_members(args: &Arguments, host: &Host) -> Option<Reply> {
     let mut none = NoMembers::default();
-    let reply = match sorted::run(&mut none, args, host.random()) {
-        Ok(reply) | Err(Refused::Reply(reply)) => reply,
-        Err(Refused::Fault(fault)) => unavailable(&fault),
-    };
+    let reply = reply_of(sorted::run(&mut none, args, host.random()));
     (!none.would_begin).then_some(reply)
 }
 
-fn wrong_types(group: &[&Asked<'_>]) -> Vec<Reply> {
+fn wrong_types(group: &[&CommandRequest<'_>]) -> Vec<Reply> {
     let replies = group.iter().map(|asked| sorted::wrong_type(asked.args));
     replies.collect()
 }
 
-fn tries_of(group: &[&Asked<'_>]) -> Vec<(WriteKey, u64)> {
+fn tries_of(group: &[&CommandRequest<'_>]) -> Vec<(WriteKey, u64)> {
     group.iter().filter_map(|asked| asked.named).collect()
 }
 

@@ -16,11 +16,11 @@ use crate::host::Host;
 use crate::node::aggregator;
 use crate::node::shared::keyed_calls::{count_keyed, count_unclaimed};
 use crate::node::shared::{call, call_within};
-use crate::protocol::bounds::OPERATE_MS_MAX;
 use crate::protocol::messages::{
     Condition, DatacenterSum, Fault, GlobalSum, Operate, Operated, Operation,
 };
 use crate::protocol::redis::reply::{Refused, Reply};
+use crate::protocol::shell_limits::OPERATE_MS_MAX;
 use crate::protocol::version::Version;
 
 /// Homes that are remembered, about 600 bytes each; a home that is not costs a call.
@@ -36,7 +36,7 @@ pub(super) struct Counters {
 }
 
 /// A counter as it was read.
-pub(super) struct Seen {
+pub(super) struct CounterRead {
     /// Its value, in digits.
     pub(super) text: String,
     version: Version,
@@ -69,12 +69,12 @@ impl Counters {
     ///
     /// # Errors
     /// `Unavailable` where not all of it can be read: half of a value is none.
-    pub(super) async fn read(&self, id: &CounterId) -> Result<Option<Seen>, Fault> {
+    pub(super) async fn read(&self, id: &CounterId) -> Result<Option<CounterRead>, Fault> {
         let Some(sum) = aggregator::read_now(&self.host, id).await? else {
             return Ok(None);
         };
         Self::whole(&sum)?;
-        Ok(Some(Seen {
+        Ok(Some(CounterRead {
             text: sum.value().to_string(),
             version: Version::of_sum(&sum),
             has_home: sum.root.home.is_some(),
@@ -217,7 +217,7 @@ impl Counters {
         id: &CounterId,
         here: &Datacenter,
         value: Option<i64>,
-        seen: Option<&Seen>,
+        seen: Option<&CounterRead>,
     ) -> Result<Changed, Refused> {
         if let Some(seen) = seen
             && !seen.has_home

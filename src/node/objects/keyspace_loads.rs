@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::keyspace::{COUNTERS_AT_ONCE, KeyspaceCore};
-use super::keyspace_counters::Seen;
+use super::keyspace_counters::CounterRead;
 use super::keyspace_store::Row;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::node::shared::concurrency::all_settled;
@@ -17,7 +17,7 @@ impl KeyspaceCore {
         keys: &BTreeSet<String>,
         here: &Datacenter,
         own_alone: bool,
-    ) -> Result<(Space, BTreeMap<String, Seen>), Refused> {
+    ) -> Result<(Space, BTreeMap<String, CounterRead>), Refused> {
         let mut seen = BTreeMap::new();
         let mut rows = BTreeMap::new();
         let mut asked = Vec::new();

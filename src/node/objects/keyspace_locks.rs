@@ -15,7 +15,7 @@ const WAIT_MS_MAX: i64 = 3_000;
 
 /// How somebody works on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Held {
+enum LockMode {
     Alone,
     /// So many add to it.
     Shared(u32),
@@ -23,7 +23,7 @@ enum Held {
 
 /// The keys that are worked on.
 #[derive(Clone, Default)]
-pub(super) struct Locks(Rc<RefCell<BTreeMap<String, Held>>>);
+pub(super) struct Locks(Rc<RefCell<BTreeMap<String, LockMode>>>);
 
 /// Keys that are held, until it is dropped.
 pub(super) struct Guard {
@@ -60,17 +60,17 @@ impl Locks {
         let mut held = self.0.borrow_mut();
         let is_free = |key: &String| match held.get(key) {
             None => true,
-            Some(Held::Shared(_)) => !alone,
-            Some(Held::Alone) => false,
+            Some(LockMode::Shared(_)) => !alone,
+            Some(LockMode::Alone) => false,
         };
         if !keys.iter().all(is_free) {
             return false;
         }
         for key in keys {
             let now = match (alone, held.get(key)) {
-                (true, _) => Held::Alone,
-                (false, Some(Held::Shared(count))) => Held::Shared(count + 1),
-                (false, _) => Held::Shared(1),
+                (true, _) => LockMode::Alone,
+                (false, Some(LockMode::Shared(count))) => LockMode::Shared(count + 1),
+                (false, _) => LockMode::Shared(1),
             };
             held.insert(key.clone(), now);
         }
@@ -83,7 +83,7 @@ impl Drop for Guard {
         let mut held = self.locks.0.borrow_mut();
         for key in &self.keys {
             match held.get_mut(key) {
-                Some(Held::Shared(count)) if *count > 1 => *count -= 1,
+                Some(LockMode::Shared(count)) if *count > 1 => *count -= 1,
                 _ => {
                     held.remove(key);
                 }

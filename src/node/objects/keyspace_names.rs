@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::keyspace::KeyspaceCore;
-use crate::core::counter::id::Datacenter;
+use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::sketch::{HashKey, hash};
-use crate::node::shared::call;
 use crate::node::shared::concurrency::all_settled;
-use crate::protocol::messages::{Fault, List, ListBoards};
-use crate::protocol::names::DIRECTORY_PARTITIONS;
+use crate::node::shared::partitions::ask_all;
+use crate::protocol::messages::{Call, Fault, List, ListBoards};
 use crate::protocol::redis::command::{Whole, script_words};
 use crate::protocol::redis::options::number;
 use crate::protocol::redis::reply::{Refused, Reply};
@@ -121,21 +120,25 @@ impl KeyspaceCore {
 
     /// All keys whose names begin so.
     async fn names(&self, prefix: &str) -> Result<Names, Refused> {
-        let partitions =
-            (0..DIRECTORY_PARTITIONS).map(|partition| self.counters_of(partition, prefix));
-        let listed = all_settled(partitions, ENDED_AT_ONCE).await;
         let mut names = Names::new();
-        for partition in listed {
-            for name in partition? {
-                names.insert(name, "string");
-            }
+        let counters = |partition: u32, after: Option<String>| List {
+            partition,
+            prefix: prefix.to_owned(),
+            after,
+            limit: PAGE,
+        };
+        let name = |(counter, _): (CounterId, _)| counter.into();
+        for name in self.listed(counters, name).await? {
+            names.insert(name, "string");
         }
-        let partitions =
-            (0..DIRECTORY_PARTITIONS).map(|partition| self.boards_of(partition, prefix));
-        for partition in all_settled(partitions, ENDED_AT_ONCE).await {
-            for name in partition? {
-                names.entry(name).or_insert("zset");
-            }
+        let boards = |partition: u32, after: Option<String>| ListBoards {
+            partition,
+            prefix: prefix.to_owned(),
+            after,
+            limit: PAGE,
+        };
+        for name in self.listed(boards, String::from).await? {
+            names.entry(name).or_insert("zset");
         }
         self.readable()?;
         let most = i64::try_from(KEYS_LISTED_MAX).unwrap_or(i64::MAX);
@@ -157,45 +160,34 @@ impl KeyspaceCore {
         Ok(names)
     }
 
-    async fn counters_of(&self, partition: u32, prefix: &str) -> Result<Vec<String>, Refused> {
+    /// All names of all partitions, by pages of [`PAGE`] of each; a page ends at the name up to which all have told.
+    async fn listed<T, C: Call<Answer = Vec<T>>>(
+        &self,
+        list: impl Fn(u32, Option<String>) -> C,
+        name: impl Fn(T) -> String,
+    ) -> Result<Vec<String>, Refused> {
         let mut names: Vec<String> = Vec::new();
+        let mut after: Option<String> = None;
         loop {
-            let list = List {
-                partition,
-                prefix: prefix.to_owned(),
-                after: names.last().cloned(),
-                limit: PAGE,
-            };
-            let page = call(&self.host, &list).await?;
-            let is_last = page.len() < usize::try_from(PAGE).unwrap_or(usize::MAX);
-            names.extend(page.into_iter().map(|(counter, _)| counter.into()));
+            let asked = ask_all(&self.host, |partition| list(partition, after.clone())).await;
+            if let Some(fault) = asked.fault {
+                return Err(fault.into());
+            }
+            let most = usize::try_from(PAGE).unwrap_or(usize::MAX);
+            let pages: Vec<Vec<String>> = (asked.told.into_iter())
+                .map(|(_, page)| page.into_iter().map(&name).collect())
+                .collect();
+            let full = pages.iter().filter(|page| page.len() >= most);
+            let told_to = full.filter_map(|page| page.last()).min().cloned();
+            let told = pages.into_iter().flatten();
+            names.extend(told.filter(|name| told_to.as_ref().is_none_or(|to| name <= to)));
             if names.len() > KEYS_LISTED_MAX {
                 return Err(too_many());
             }
-            if is_last {
+            if told_to.is_none() {
                 return Ok(names);
             }
-        }
-    }
-
-    async fn boards_of(&self, partition: u32, prefix: &str) -> Result<Vec<String>, Refused> {
-        let mut names: Vec<String> = Vec::new();
-        loop {
-            let list = ListBoards {
-                partition,
-                prefix: prefix.to_owned(),
-                after: names.last().cloned(),
-                limit: PAGE,
-            };
-            let page = call(&self.host, &list).await?;
-            let is_last = page.len() < usize::try_from(PAGE).unwrap_or(usize::MAX);
-            names.extend(page.into_iter().map(String::from));
-            if names.len() > KEYS_LISTED_MAX {
-                return Err(too_many());
-            }
-            if is_last {
-                return Ok(names);
-            }
+            after = told_to;
         }
     }
 

@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
-use super::keyspace::{Asked, KeyspaceCore, reply_of};
+use super::keyspace::{CommandRequest, KeyspaceCore};
 use super::keyspace_counters::{Counters, needs_home};
 use crate::core::counter::flush::{Element, Load, Refusal};
 use crate::core::counter::id::{CounterId, Datacenter};
@@ -16,11 +16,11 @@ use crate::core::sketch::{HashId, Hyll, Uniques, redis_hash, redis_token_of};
 use crate::host::Host;
 use crate::node::aggregator;
 use crate::node::shared::call_within;
-use crate::protocol::bounds::OPERATE_MS_MAX;
 use crate::protocol::messages::{Fault, Flush, Operated, Operation, Put};
 use crate::protocol::names::CellAddress;
 use crate::protocol::redis::error;
 use crate::protocol::redis::reply::{Refused, Reply};
+use crate::protocol::shell_limits::OPERATE_MS_MAX;
 
 /// Elements of one message to a cell: 200 KB.
 const ELEMENTS_SENT_MAX: usize = 10_000;
@@ -54,28 +54,21 @@ impl KeyspaceCore {
     /// `PFADD`, several times.
     pub(super) async fn add_elements_all(
         &self,
-        asked: &[Asked<'_>],
+        asked: &[CommandRequest<'_>],
         here: &Datacenter,
         holds: bool,
     ) -> Vec<Reply> {
-        self.by_key(
-            asked,
-            async |key: String, group: Vec<&Asked<'_>>| match self
-                .add_elements(&key, &group, here, holds)
-                .await
-            {
-                Ok(replies) => replies,
-                Err(refused) => vec![reply_of(Err(refused)); group.len()],
-            },
-        )
-        .await
+        let add = async |key: String, group: Vec<&CommandRequest<'_>>| {
+            self.add_elements(&key, &group, here, holds).await
+        };
+        self.by_key(asked, add).await
     }
 
     /// `PFADD` on one key, several times.
     pub(super) async fn add_elements(
         &self,
         key: &str,
-        group: &[&Asked<'_>],
+        group: &[&CommandRequest<'_>],
         here: &Datacenter,
         holds: bool,
     ) -> Result<Vec<Reply>, Refused> {

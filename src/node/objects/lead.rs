@@ -21,7 +21,7 @@ use crate::protocol::messages::{
     SumExplained, Suspend,
 };
 use crate::protocol::names::CellAddress;
-use crate::protocol::openings::User;
+use crate::protocol::open_slots::User;
 use crate::protocol::order::in_order;
 
 /// How long a shard may take to answer: less than the 3 s that its lead has, so that one shard does

@@ -365,11 +365,7 @@ impl Core {
             self.confirm_taken().await?;
             return Ok(Vec::new());
         }
-        let arrived = Arrived {
-            path,
-            message,
-            upgrade: None,
-        };
+        let arrived = Arrived::within(path, message);
         let answered = async move { self.answer_here(&arrived).await };
         Ok(bytes_of(answered.boxed_local().await))
     }

@@ -15,6 +15,7 @@ use crate::host::Host;
 use crate::node::shared::call::call_within;
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::open_objects;
+use crate::protocol::fleet::Moving;
 use crate::protocol::messages::{CallLead, Fault, decode, encode};
 use crate::protocol::names::{CellAddress, LeadAt};
 
@@ -98,6 +99,23 @@ impl LeadSpreads {
         self.sweep.borrow().as_ref().map(|sweep| sweep.next_ms)
     }
 
+    /// How far it is: counters that were not looked at yet, and leads that were left.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses.
+    pub(super) fn moving(&self, store: &Store) -> Result<Moving, Fault> {
+        let sweep = self.sweep.borrow();
+        let Some(sweep) = sweep.as_ref() else {
+            return Ok(Moving::default());
+        };
+        let after = sweep.after.as_deref().unwrap_or_default();
+        Ok(Moving {
+            partitions: 1,
+            waiting: RootStore::new(store).count_after(after)?,
+            left: self.left.get(),
+        })
+    }
+
     /// Has some leads taken over where they live, if it is time.
     ///
     /// # Errors
@@ -121,7 +139,10 @@ impl LeadSpreads {
         }
         let told = leads.into_iter().map(|at| take_over(host, at));
         let told = all_settled(told, LEADS_AT_ONCE).await;
-        let has_left = told.iter().any(Result::is_err);
+        let left = told.iter().filter(|told| told.is_err()).count();
+        let has_left = left > 0;
+        let before = sweep.after.as_ref().map_or(0, |_| self.left.get());
+        self.left.set(before + u64::try_from(left).unwrap_or(0));
         let looked_at: Vec<CounterId> = some.into_iter().map(|(counter, _)| counter).collect();
         let next = sweep.go_on(&looked_at, has_left, host.now_ms());
         match &next {

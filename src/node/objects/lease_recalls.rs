@@ -1,12 +1,12 @@
 //! How limiters lend, and how that of the world has back what datacenters hold and do not use, before it refuses anything.
 //!
-//! Invariant: at most one recall of a key is on its way. Its first round takes what each holder does not need until the next answer could
+//! Invariant: at most one recall of a key is on its way. Its first round takes what each borrower does not need until the next answer could
 //! come, the second one all. So what is refused then was held by nobody who could be reached.
 
 use std::rc::Rc;
 
-use super::limiter::{Asked, LimiterCore};
-use super::limiter_growth::Taken;
+use super::limiter::{LimiterCore, NamedDemand};
+use super::limiter_growth::MovedUse;
 use crate::core::counter::id::Datacenter;
 use crate::core::limit::lease::{Answer, LeaseId, Request};
 use crate::core::limit::policy::Scope;
@@ -16,20 +16,20 @@ use crate::node::shared::{call, call_within};
 use crate::protocol::messages::{Demand, Fault, Judged, Lease, RecallLease, Wish};
 use crate::protocol::names::LimiterAddress;
 
-/// How long a holder may take: a trip around the world is 0.3 s.
+/// How long a borrower may take: a trip around the world is 0.3 s.
 const RECALL_MS_MAX: u64 = 500;
 
-/// How long the limiter may take to which a request is sent on: a little less than its holder waits.
+/// How long the limiter may take to which a request is sent on: a little less than its borrower waits.
 const SENT_ON_MS_MAX: u64 = 1_300;
 
-/// How many holders are asked at once. There are at most [`crate::core::limit::escrow::LEASES_MAX`].
+/// How many borrowers are asked at once. There are at most [`crate::core::limit::lender::LEASES_MAX`].
 const RECALLS_AT_ONCE: usize = 64;
 
 /// How often a request looks whether a recall that others have begun is over.
 const LOOK_EVERY_MS: u64 = 2;
 
 impl LimiterCore {
-    /// Answers a holder's request.
+    /// Answers a borrower's request.
     pub(super) async fn on_lease(
         self: &Rc<Self>,
         lease: Result<Lease, Fault>,
@@ -49,7 +49,7 @@ impl LimiterCore {
             owner,
             ..Demand::of(&key, 1, Wish::Look)
         };
-        let asked = Asked {
+        let asked = NamedDemand {
             name: &name,
             policy: &policy,
             demand: &demand,
@@ -73,7 +73,7 @@ impl LimiterCore {
             return call_within(&self.host, &lease, SENT_ON_MS_MAX).await;
         }
         self.may_lend(&to)?;
-        if let Taken::NoRoom = self.fetch_before(&to, &asked).await? {
+        if let MovedUse::NoRoom = self.fetch_before(&to, &asked).await? {
             return Ok(Full::answer(&request));
         }
         let answer = self.lend(&to, &asked, &request).await?;
@@ -81,17 +81,17 @@ impl LimiterCore {
         Ok(answer)
     }
 
-    /// What the table answers to the request of a holder.
-    fn answer(&self, asked: &Asked<'_>, request: &Request) -> Answer {
+    /// What the table answers to the request of a borrower.
+    fn answer(&self, asked: &NamedDemand<'_>, request: &Request) -> Answer {
         let mut table = self.table.borrow_mut();
         table.ask(&asked.check(), request, self.host.now_ms())
     }
 
-    /// Answers the request of a holder, after what others do not use was recalled where it lacks that.
+    /// Answers the request of a borrower, after what others do not use was recalled where it lacks that.
     async fn lend(
         self: &Rc<Self>,
         to: &LimiterAddress,
-        asked: &Asked<'_>,
+        asked: &NamedDemand<'_>,
         request: &Request,
     ) -> Result<Answer, Fault> {
         let mut answer = self.answer(asked, request);
@@ -117,7 +117,7 @@ impl LimiterCore {
     pub(super) async fn judge_with_recalls(
         &self,
         to: &LimiterAddress,
-        asked: &Asked<'_>,
+        asked: &NamedDemand<'_>,
     ) -> Judged {
         let lends = to.datacenter.is_none() && asked.policy.scope == Scope::Global;
         let wish = asked.demand.wish;
@@ -149,7 +149,7 @@ impl LimiterCore {
         judged
     }
 
-    fn recalled_in_vain(&self, asked: &Asked<'_>) {
+    fn recalled_in_vain(&self, asked: &NamedDemand<'_>) {
         let (name, key) = (asked.name.as_str(), asked.demand.key.as_str());
         let mut table = self.table.borrow_mut();
         table.recalled_in_vain(name, key, self.host.now_ms());
@@ -158,7 +158,7 @@ impl LimiterCore {
     /// Recalls what others than this lease hold of a key, or waits for the recall that goes on. Returns whether there was anything to.
     pub(super) async fn recall(
         &self,
-        asked: &Asked<'_>,
+        asked: &NamedDemand<'_>,
         but: Option<&LeaseId>,
         takes_all: bool,
     ) -> bool {
@@ -180,7 +180,7 @@ impl LimiterCore {
         }
         let _recalling = Recalling::begin(self, place);
         let recalls = leases.into_iter().filter_map(|lease| {
-            let datacenter = Datacenter::parse(&lease.holder)?;
+            let datacenter = Datacenter::parse(&lease.borrower)?;
             Some(RecallLease {
                 to: call::limiter_of(&self.host, Some(&datacenter), name, key),
                 name: name.clone(),
@@ -196,7 +196,7 @@ impl LimiterCore {
 
     async fn recall_one(&self, recall: RecallLease) {
         let report = call_within(&self.host, &recall, RECALL_MS_MAX).await;
-        // What is lost is told by the holder's next request.
+        // What is lost is told by the borrower's next request.
         if let Ok(Some(report)) = report {
             let (name, key) = (recall.name.as_str(), recall.key.as_str());
             self.table

@@ -5,9 +5,9 @@
 
 use std::rc::Rc;
 
-use super::limiter::{Asked, LimiterCore};
+use super::limiter::{LimiterCore, NamedDemand};
 use crate::core::cluster::spread::Counts;
-use crate::core::limit::holders::{Due, Holders};
+use crate::core::limit::borrowers::{Borrowers, Due};
 use crate::core::limit::lease::{self, Admission};
 use crate::core::limit::table::Full;
 use crate::host::Host;
@@ -34,13 +34,13 @@ const REPORTS_MAX: usize = 1_000;
 const REPORTS_AT_ONCE: usize = 32;
 
 impl LimiterCore {
-    fn with_holders<T>(&self, me: &LimiterAddress, work: impl FnOnce(&mut Holders) -> T) -> T {
-        let mut holders = self.holders.borrow_mut();
-        work(holders.get_or_insert_with(|| {
+    fn with_borrowers<T>(&self, me: &LimiterAddress, work: impl FnOnce(&mut Borrowers) -> T) -> T {
+        let mut borrowers = self.borrowers.borrow_mut();
+        work(borrowers.get_or_insert_with(|| {
             let datacenter = me.datacenter.as_ref();
             let name = datacenter.map_or_else(String::new, ToString::to_string);
             let memory = memory::share(&self.host, Kind::Limiters);
-            Holders::new(&name, self.host.random()).sharing(memory)
+            Borrowers::new(&name, self.host.random()).sharing(memory)
         }))
     }
 
@@ -48,7 +48,7 @@ impl LimiterCore {
     pub(super) async fn judge_worlds(
         self: &Rc<Self>,
         me: &LimiterAddress,
-        asked: &Asked<'_>,
+        asked: &NamedDemand<'_>,
         waits: bool,
         remote_calls: &mut u32,
     ) -> Judged {
@@ -106,12 +106,12 @@ impl LimiterCore {
     async fn refund_worlds(
         &self,
         me: &LimiterAddress,
-        asked: &Asked<'_>,
+        asked: &NamedDemand<'_>,
         remote_calls: &mut u32,
     ) -> Judged {
         let Demand { key, cost, .. } = asked.demand;
-        let given = self.with_holders(me, |holders| {
-            holders.refund(asked.name.as_str(), key.as_str(), *cost, self.host.now_ms())
+        let given = self.with_borrowers(me, |borrowers| {
+            borrowers.refund(asked.name.as_str(), key.as_str(), *cost, self.host.now_ms())
         });
         // What is not heard of now is told again; the rest is the world's to give back.
         if let Some(due) = self.due(me, asked) {
@@ -120,14 +120,14 @@ impl LimiterCore {
         }
         *remote_calls += 1;
         let judged = self.ask_world(asked, cost.saturating_sub(given)).await;
-        self.with_holders(me, |holders| {
-            holders.hope(asked.name.as_str(), key.as_str());
+        self.with_borrowers(me, |borrowers| {
+            borrowers.hope(asked.name.as_str(), key.as_str());
         });
         judged
     }
 
     /// What becomes of a demand as far as this limiter can tell. One that is to ask does not wait.
-    fn try_admit(&self, me: &LimiterAddress, asked: &Asked<'_>) -> Result<Admission, Full> {
+    fn try_admit(&self, me: &LimiterAddress, asked: &NamedDemand<'_>) -> Result<Admission, Full> {
         let admission = self.look(me, asked)?;
         if admission == Admission::Ask {
             self.leave(me, asked);
@@ -135,15 +135,15 @@ impl LimiterCore {
         Ok(admission)
     }
 
-    fn look(&self, me: &LimiterAddress, asked: &Asked<'_>) -> Result<Admission, Full> {
+    fn look(&self, me: &LimiterAddress, asked: &NamedDemand<'_>) -> Result<Admission, Full> {
         let now_ms = self.host.now_ms();
-        self.with_holders(me, |holders| holders.check(&asked.check(), now_ms))
+        self.with_borrowers(me, |borrowers| borrowers.check(&asked.check(), now_ms))
     }
 
-    fn leave(&self, me: &LimiterAddress, asked: &Asked<'_>) {
+    fn leave(&self, me: &LimiterAddress, asked: &NamedDemand<'_>) {
         let Demand { key, cost, .. } = asked.demand;
-        self.with_holders(me, |holders| {
-            holders.leave(asked.name.as_str(), key.as_str(), *cost);
+        self.with_borrowers(me, |borrowers| {
+            borrowers.leave(asked.name.as_str(), key.as_str(), *cost);
         });
     }
 
@@ -151,7 +151,7 @@ impl LimiterCore {
     async fn admit(
         self: &Rc<Self>,
         me: &LimiterAddress,
-        asked: &Asked<'_>,
+        asked: &NamedDemand<'_>,
         remote_calls: &mut u32,
     ) -> Result<Admission, Full> {
         let begun_ms = self.host.now_ms();
@@ -181,20 +181,20 @@ impl LimiterCore {
             }
         }
         let key = asked.demand.key.as_str();
-        Ok(self.with_holders(me, |holders| {
-            holders.without_grantor(asked.name.as_str(), key, self.host.now_ms())
+        Ok(self.with_borrowers(me, |borrowers| {
+            borrowers.without_lender(asked.name.as_str(), key, self.host.now_ms())
         }))
     }
 
-    fn due(&self, me: &LimiterAddress, asked: &Asked<'_>) -> Option<Due> {
+    fn due(&self, me: &LimiterAddress, asked: &NamedDemand<'_>) -> Option<Due> {
         let key = asked.demand.key.as_str();
-        self.with_holders(me, |holders| {
-            holders.due(asked.name.as_str(), key, self.host.now_ms())
+        self.with_borrowers(me, |borrowers| {
+            borrowers.due(asked.name.as_str(), key, self.host.now_ms())
         })
     }
 
     /// Asks for more after the answer, where it is time to; whether it is.
-    fn ask_soon(self: &Rc<Self>, me: &LimiterAddress, asked: &Asked<'_>) -> bool {
+    fn ask_soon(self: &Rc<Self>, me: &LimiterAddress, asked: &NamedDemand<'_>) -> bool {
         let Some(due) = self.due(me, asked) else {
             return false;
         };
@@ -208,8 +208,8 @@ impl LimiterCore {
 
     async fn send(&self, due: Due) -> Result<(), Fault> {
         let answer = lend(&self.host, None, &due, LEASE_MS_MAX).await;
-        match self.holders.borrow_mut().as_mut() {
-            Some(holders) => holders.heard(&due, answer, self.host.now_ms()),
+        match self.borrowers.borrow_mut().as_mut() {
+            Some(borrowers) => borrowers.heard(&due, answer, self.host.now_ms()),
             None => Ok(()),
         }
     }
@@ -217,11 +217,11 @@ impl LimiterCore {
     /// Reports what nobody asks for any more.
     pub(super) async fn report(&self) {
         let due = {
-            let mut holders = self.holders.borrow_mut();
-            let Some(holders) = holders.as_mut() else {
+            let mut borrowers = self.borrowers.borrow_mut();
+            let Some(borrowers) = borrowers.as_mut() else {
                 return;
             };
-            holders.all_due(REPORTS_MAX, self.host.now_ms())
+            borrowers.all_due(REPORTS_MAX, self.host.now_ms())
         };
         let send = |due: Due| async move {
             // What is lost is reported again.
@@ -231,7 +231,7 @@ impl LimiterCore {
     }
 
     /// How a key stands in the world, after so much was given back there.
-    async fn ask_world(&self, asked: &Asked<'_>, refund: u64) -> Judged {
+    async fn ask_world(&self, asked: &NamedDemand<'_>, refund: u64) -> Judged {
         let (wish, cost) = if refund > 0 {
             (Wish::Refund, refund)
         } else {
@@ -240,7 +240,7 @@ impl LimiterCore {
         self.ask_world_to(asked, wish, cost).await
     }
 
-    async fn ask_world_to(&self, asked: &Asked<'_>, wish: Wish, cost: u64) -> Judged {
+    async fn ask_world_to(&self, asked: &NamedDemand<'_>, wish: Wish, cost: u64) -> Judged {
         let demand = Demand {
             wish,
             cost,
@@ -263,9 +263,9 @@ impl LimiterCore {
             takes_all,
             ..
         } = recall?;
-        let mut holders = self.holders.borrow_mut();
-        Ok(holders.as_mut().and_then(|holders| {
-            holders.recall(
+        let mut borrowers = self.borrowers.borrow_mut();
+        Ok(borrowers.as_mut().and_then(|borrowers| {
+            borrowers.recall(
                 name.as_str(),
                 key.as_str(),
                 &lease,
@@ -280,7 +280,7 @@ impl LimiterCore {
 struct Waiting<'a> {
     core: &'a LimiterCore,
     me: &'a LimiterAddress,
-    asked: &'a Asked<'a>,
+    asked: &'a NamedDemand<'a>,
 }
 
 impl Drop for Waiting<'_> {
@@ -293,7 +293,7 @@ impl Drop for Waiting<'_> {
 pub(super) async fn ask(
     host: &Host,
     to: LimiterAddress,
-    asked: &Asked<'_>,
+    asked: &NamedDemand<'_>,
     demand: Demand,
 ) -> Judged {
     let check = check_of(to, asked, demand);
@@ -304,14 +304,14 @@ pub(super) async fn ask(
 pub(super) async fn send_on(
     host: &Host,
     to: LimiterAddress,
-    asked: &Asked<'_>,
+    asked: &NamedDemand<'_>,
     counts: Counts,
 ) -> Judged {
     let check = check_of(to, asked, asked.demand.clone());
     judged_of(call_within(host, &SentOn { check, counts }, LEASE_MS_MAX).await)
 }
 
-fn check_of(to: LimiterAddress, asked: &Asked<'_>, demand: Demand) -> Check {
+fn check_of(to: LimiterAddress, asked: &NamedDemand<'_>, demand: Demand) -> Check {
     Check {
         to,
         policies: vec![(asked.name.clone(), asked.policy.clone())],

@@ -15,7 +15,7 @@ use super::store::Store;
 use crate::core::cluster::spread::{Counts, Spread};
 use crate::core::counter::bounded_map::BoundedMap;
 use crate::core::counter::id::CounterId;
-use crate::core::limit::holders::Holders;
+use crate::core::limit::borrowers::Borrowers;
 use crate::core::limit::meter::Verdict;
 use crate::core::limit::policy::{Durability, Policy, Scope};
 use crate::core::limit::table::{self, Commit, Full, Table};
@@ -58,7 +58,7 @@ pub(super) struct LimiterCore {
     /// What the table has handed out to be written and could not be.
     unwritten: RefCell<Option<Commit>>,
     /// What this limiter may admit of limits that hold for the world; made when it is first asked.
-    pub(super) holders: RefCell<Option<Holders>>,
+    pub(super) borrowers: RefCell<Option<Borrowers>>,
     storage: Readable,
     is_ticking: Cell<bool>,
     is_reporting: Cell<bool>,
@@ -75,7 +75,7 @@ impl Shell for Limiter {
             table: RefCell::default(),
             recalling: RefCell::default(),
             unwritten: RefCell::default(),
-            holders: RefCell::default(),
+            borrowers: RefCell::default(),
             storage: Readable::default(),
             is_ticking: Cell::new(false),
             is_reporting: Cell::new(false),
@@ -86,7 +86,7 @@ impl Shell for Limiter {
         memory::start(&core.host, Kind::Limiters, id, move || {
             if let Some(core) = former.upgrade() {
                 core.table.take();
-                core.holders.take();
+                core.borrowers.take();
             }
         });
         core.load();
@@ -109,13 +109,13 @@ impl Shell for Limiter {
 
 /// A demand with the policy that it names.
 #[derive(Clone, Copy)]
-pub(super) struct Asked<'a> {
+pub(super) struct NamedDemand<'a> {
     pub(super) name: &'a PolicyName,
     pub(super) policy: &'a Policy,
     pub(super) demand: &'a Demand,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> NamedDemand<'a> {
     pub(super) fn all(
         policies: &'a [(PolicyName, Policy)],
         demands: &'a [Demand],
@@ -185,7 +185,7 @@ impl LimiterCore {
             remote_calls: 0,
         };
         let mut must_commit = false;
-        for asked in Asked::all(&policies, &demands)? {
+        for asked in NamedDemand::all(&policies, &demands)? {
             let is_worlds = asked.policy.scope == Scope::Global && to.datacenter.is_some();
             let judged = if is_worlds {
                 self.judge_worlds(&to, &asked, waits, &mut checked.remote_calls)
@@ -206,7 +206,7 @@ impl LimiterCore {
     }
 
     /// Whether a key has a place of its own here.
-    pub(super) fn knows(&self, asked: &Asked<'_>) -> bool {
+    pub(super) fn knows(&self, asked: &NamedDemand<'_>) -> bool {
         let key = asked.demand.key.as_str();
         self.table.borrow().knows(asked.name.as_str(), key)
     }
@@ -215,7 +215,12 @@ impl LimiterCore {
     ///
     /// # Errors
     /// [`Full`] where there is no room for the key.
-    pub(super) fn charge(&self, asked: &Asked<'_>, used: u64, now_ms: i64) -> Result<(), Full> {
+    pub(super) fn charge(
+        &self,
+        asked: &NamedDemand<'_>,
+        used: u64,
+        now_ms: i64,
+    ) -> Result<(), Full> {
         let check = table::Check {
             cost: used,
             ..asked.check()
@@ -223,7 +228,7 @@ impl LimiterCore {
         self.table.borrow_mut().charge(&check, now_ms)
     }
 
-    pub(super) fn judge(&self, asked: &Asked<'_>) -> Judged {
+    pub(super) fn judge(&self, asked: &NamedDemand<'_>) -> Judged {
         let now_ms = self.host.now_ms();
         let check = asked.check();
         let mut table = self.table.borrow_mut();
@@ -263,8 +268,10 @@ impl LimiterCore {
     }
 
     fn is_idle(&self) -> bool {
-        let holders = self.holders.borrow();
-        let holds = holders.as_ref().is_some_and(|holders| !holders.is_empty());
+        let borrowers = self.borrowers.borrow();
+        let holds = borrowers
+            .as_ref()
+            .is_some_and(|borrowers| !borrowers.is_empty());
         !holds && self.unwritten.borrow().is_none() && !self.table.borrow().is_dirty()
     }
 

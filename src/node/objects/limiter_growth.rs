@@ -8,7 +8,7 @@
 use std::rc::Rc;
 
 use super::leases::send_on;
-use super::limiter::{Asked, LimiterCore};
+use super::limiter::{LimiterCore, NamedDemand};
 use crate::core::cluster::spread::{Counts, Home};
 use crate::core::limit::meter::Verdict;
 use crate::core::limit::table::{self, Full};
@@ -24,7 +24,7 @@ pub(super) const TAKEN_OVER_MAX: usize = 10_000;
 
 /// Whether what was used of a key at its old place counts here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(super) enum MovedUse {
     /// It does, or there was nothing to take over.
     Over,
     /// There is no room for it: the key is to be refused.
@@ -45,7 +45,7 @@ impl LimiterCore {
     pub(super) async fn judge_here(
         self: &Rc<Self>,
         to: &LimiterAddress,
-        asked: &Asked<'_>,
+        asked: &NamedDemand<'_>,
         ways: Ways,
         remote_calls: &mut u32,
     ) -> Judged {
@@ -55,8 +55,8 @@ impl LimiterCore {
             }
             *remote_calls += 1;
             match self.fetch_before(to, asked).await {
-                Ok(Taken::Over) => {}
-                Ok(Taken::NoRoom) => return Judged::of(Full::verdict(asked.policy)),
+                Ok(MovedUse::Over) => {}
+                Ok(MovedUse::NoRoom) => return Judged::of(Full::verdict(asked.policy)),
                 Err(_) => return Judged::Unreachable,
             }
         }
@@ -120,7 +120,7 @@ impl LimiterCore {
         self.spread.borrow().counts(self.host.now_ms())
     }
 
-    fn home(&self, to: &LimiterAddress, asked: &Asked<'_>) -> Home {
+    fn home(&self, to: &LimiterAddress, asked: &NamedDemand<'_>) -> Home {
         let place = call::limiter_key(asked.name, &asked.demand.key);
         self.spread
             .borrow()
@@ -131,7 +131,7 @@ impl LimiterCore {
     pub(super) fn elsewhere(
         &self,
         to: &LimiterAddress,
-        asked: &Asked<'_>,
+        asked: &NamedDemand<'_>,
     ) -> Option<LimiterAddress> {
         match self.home(to, asked) {
             Home::At(partition) => Some(LimiterAddress {
@@ -149,7 +149,7 @@ impl LimiterCore {
     pub(super) fn is_here_still(
         &self,
         to: &LimiterAddress,
-        asked: &Asked<'_>,
+        asked: &NamedDemand<'_>,
     ) -> Result<(), Fault> {
         match self.elsewhere(to, asked) {
             None => Ok(()),
@@ -177,7 +177,7 @@ impl LimiterCore {
         Ok(())
     }
 
-    fn must_fetch(&self, to: &LimiterAddress, asked: &Asked<'_>) -> bool {
+    fn must_fetch(&self, to: &LimiterAddress, asked: &NamedDemand<'_>) -> bool {
         matches!(self.home(to, asked), Home::After(_))
             && !self.knows(asked)
             && !self.taken_over.borrow().contains_key(&taken(asked))
@@ -190,13 +190,13 @@ impl LimiterCore {
     pub(super) async fn fetch_before(
         &self,
         to: &LimiterAddress,
-        asked: &Asked<'_>,
-    ) -> Result<Taken, Fault> {
+        asked: &NamedDemand<'_>,
+    ) -> Result<MovedUse, Fault> {
         let Home::After(partition) = self.home(to, asked) else {
-            return Ok(Taken::Over);
+            return Ok(MovedUse::Over);
         };
         if !self.must_fetch(to, asked) {
-            return Ok(Taken::Over);
+            return Ok(MovedUse::Over);
         }
         let over = HandOver {
             to: LimiterAddress {
@@ -212,17 +212,17 @@ impl LimiterCore {
         let used = asked.policy.capacity().saturating_sub(verdict.remaining);
         // Somebody else may have taken it over meanwhile.
         if !self.must_fetch(to, asked) {
-            return Ok(Taken::Over);
+            return Ok(MovedUse::Over);
         }
         if used > 0 && self.charge(asked, used, self.host.now_ms()) == Err(Full) {
-            return Ok(Taken::NoRoom);
+            return Ok(MovedUse::NoRoom);
         }
         let mut taken_over = self.taken_over.borrow_mut();
         taken_over.insert(taken(asked), ());
-        Ok(Taken::Over)
+        Ok(MovedUse::Over)
     }
 }
 
-fn taken(asked: &Asked<'_>) -> super::limiter::Place {
+fn taken(asked: &NamedDemand<'_>) -> super::limiter::Place {
     (asked.name.clone(), asked.demand.key.clone())
 }

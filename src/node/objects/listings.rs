@@ -8,6 +8,7 @@ use std::rc::Rc;
 use super::directory_tops::row_of_known;
 use super::directory_totals::{DirectoryTotals, known_of};
 use super::push_receiver::Views;
+use super::root_places::RootPlaces;
 use super::root_store::RootStore;
 use super::roots::Roots;
 use super::store::Store;
@@ -39,6 +40,7 @@ pub(super) struct Listings {
     roots: Rc<Roots>,
     views: Rc<Views>,
     totals: Rc<DirectoryTotals>,
+    places: Rc<RootPlaces>,
     /// Until when each is told, unix milliseconds.
     tops: RefCell<BoundedMap<Vec<u8>, (i64, PartitionTop), TOPS_MAX>>,
 }
@@ -51,6 +53,7 @@ impl Listings {
         roots: Rc<Roots>,
         views: Rc<Views>,
         totals: Rc<DirectoryTotals>,
+        places: Rc<RootPlaces>,
     ) -> Self {
         Self {
             host: host.clone(),
@@ -59,6 +62,7 @@ impl Listings {
             roots,
             views,
             totals,
+            places,
             tops: RefCell::default(),
         }
     }
@@ -106,7 +110,9 @@ impl Listings {
             Some(than) => self.totals.above(&asked.order, than, now_ms)?,
             None => 0,
         };
-        let key = encode(&(&asked.order, asked.limit))?;
+        // What is told again was true of the same counters.
+        let moved = self.places.moved()?;
+        let key = encode(&(&asked.order, asked.limit, moved))?;
         let known = self.tops.borrow().get(&key).cloned();
         let known =
             known.filter(|(until_ms, _)| (now_ms..now_ms + TOP_REST_MS_MAX).contains(until_ms));

@@ -20,7 +20,7 @@ use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::metrics;
 use crate::protocol::boards::live_board;
 use crate::protocol::live::pace::Pace;
-use crate::protocol::live::sight::{Shown, Sight, is_outdated};
+use crate::protocol::live::snapshot::{CounterSnapshot, Shown, is_outdated};
 use crate::protocol::live::topic::{Topic, WatchedBoard};
 use crate::protocol::live::{LOOK_MAX, LOOK_MS_MAX, SIGHTS_MAX};
 use crate::protocol::messages::{
@@ -28,7 +28,7 @@ use crate::protocol::messages::{
 };
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::UNIQUES_ROUNDING;
-use crate::protocol::public::{Freshness, Rounding, Told};
+use crate::protocol::public::{Freshness, Rounding, SummedCounter};
 
 /// Reads that are under way at once for one question.
 const READS_AT_ONCE: usize = 64;
@@ -38,8 +38,8 @@ const UNUSED_MS: u64 = 60_000;
 
 /// What is known of a counter.
 #[derive(Default)]
-struct Held {
-    sight: Sight,
+struct WatchedCounter {
+    sight: CounterSnapshot,
     pace: Pace,
     /// When its last read began, unix milliseconds.
     begun_ms: i64,
@@ -55,7 +55,7 @@ struct Held {
 pub(super) struct LiveReader {
     host: Host,
     object: Object,
-    held: RefCell<HashMap<Topic, Held>>,
+    held: RefCell<HashMap<Topic, WatchedCounter>>,
     /// All who watch are told the same: with a key or not.
     rounding: Rounding,
 }
@@ -76,7 +76,7 @@ impl LiveReader {
     pub(super) async fn on_look(
         self: &Rc<Self>,
         look: Result<Look, Fault>,
-    ) -> Result<Vec<Sight>, Fault> {
+    ) -> Result<Vec<CounterSnapshot>, Fault> {
         let Look {
             topics: counters,
             age_ms_max,
@@ -99,7 +99,7 @@ impl LiveReader {
         let now_ms = self.host.now_ms();
         let mut all = self.held.borrow_mut();
         if all.len() + counters.len() > SIGHTS_MAX {
-            let is_used = |held: &Held| held.asked_ms.abs_diff(now_ms) < UNUSED_MS;
+            let is_used = |held: &WatchedCounter| held.asked_ms.abs_diff(now_ms) < UNUSED_MS;
             all.retain(|_, held| held.is_reading || is_used(held));
         }
         let (mut due, mut waits) = (Vec::new(), Vec::new());
@@ -159,13 +159,13 @@ impl LiveReader {
         };
         match read {
             Some(Ok(BoardAnswer::Seen(seen))) => {
-                held.sight = Sight {
+                held.sight = CounterSnapshot {
                     shown: Shown::Counter(live_board(&seen, watched)),
                     is_read: true,
                 };
             }
             Some(Ok(BoardAnswer::Absent)) => {
-                held.sight = Sight {
+                held.sight = CounterSnapshot {
                     shown: Shown::Missing,
                     is_read: true,
                 };
@@ -199,7 +199,7 @@ impl LiveReader {
     }
 }
 
-impl Held {
+impl WatchedCounter {
     /// Tells those who wait that it has been read.
     fn tell(&mut self) {
         self.is_reading = false;
@@ -232,11 +232,11 @@ impl Held {
                     fresh: true,
                 };
                 self.pace.note(begun_ms, sum.root.generation, sum.added());
-                let told = Told::new(counter, sum, freshness).rounded(rounding);
+                let told = SummedCounter::new(counter, sum, freshness).rounded(rounding);
                 Shown::Counter(told.live(self.pace.rate_thousandths()))
             }
         };
-        self.sight = Sight {
+        self.sight = CounterSnapshot {
             shown,
             is_read: true,
         };

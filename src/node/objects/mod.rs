@@ -21,17 +21,21 @@
 //! | [`directory`] | one partition of the directory: dispatches to its parts, of which each has tables of its own |
 //! | [`listings`], [`directory_totals`], [`directory_tops`] | lists of its counters with what they come to, the table of that, and its orders |
 //! | [`roots`], [`root_store`], [`duty_store`] | the roots of its counters, how they end, what their leads must be told, and the rows of that |
+//! | [`root_places`], [`root_moves`], [`root_bundle`], [`root_sweep`] | where roots belong, how they move to another partition, their rows meanwhile, and those that nobody asks for |
 //! | [`lead_calls`], [`inboxes`] | what a root asks leads and inboxes |
 //! | [`alarm`] | when something is due |
+//! | [`alerts`], [`alert_store`] | alerts: how they are evaluated and delivered, and their rows |
 //! | [`operations`], [`operation_store`] | settings, set, reset and deletion at a root, each once; the rows of those with a key |
 //! | [`push_sender`] | how a lead tells the root what its datacenter has counted |
 //! | [`push_receiver`] | what a root has heard of its datacenters, and the rows of that |
 //! | [`deployment_values`] | values by name: secrets, and how many claims there are |
+//! | [`snapshots`], [`snapshot_reads`] | how a partition writes snapshots, and what they tell |
 //! | [`secrets`] | keys of hashes and salts of visitors, at one partition of the directory |
 //! | [`limiter`], [`limiter_store`] | rate limits of one partition of the keys, and their rows |
 //! | [`cell_memory`] | what the cells of an isolate hold together, and how those that rest give it back |
 //! | [`limiter_growth`] | how keys move when the number of limiters changes |
 //! | [`leases`] | how a limiter admits what the world shares |
+//! | [`api_keys`], [`acts`] | keys that calls have made, and what admins did, at one partition of the directory |
 //! | [`policies`] | the deployment's policies, at one partition of the directory |
 //! | [`watcher`] | those who show counters to watchers: a hub or a lookout |
 //! | [`hub`], [`live_streams`], [`second_alarm`] | holds the streams of watchers, how each is reached, and when all are |
@@ -43,7 +47,11 @@
 //! | [`directory_tablets`], [`lead_sweep`] | over how many tablets leads are spread, now and before, and how those move that nobody asks for |
 //! | [`store`] | SQL, and the schema's version |
 
+mod acts;
 mod alarm;
+mod alert_store;
+mod alerts;
+mod api_keys;
 mod autoscaler;
 mod batch;
 mod board;
@@ -58,6 +66,7 @@ mod cell_breakdowns;
 mod cell_contents;
 mod cell_ledger;
 mod cell_memory;
+mod cell_repair;
 mod cell_row_kinds;
 mod cell_rows;
 mod cell_samples;
@@ -71,10 +80,12 @@ mod directory_tablets;
 mod directory_tops;
 mod directory_totals;
 mod duty_store;
+mod fleet_store;
 mod group_commit;
 mod hosted_rows;
 mod hub;
 mod inbox;
+mod inbox_backlog;
 mod inbox_consumer;
 mod inbox_registry;
 mod inbox_store;
@@ -97,12 +108,21 @@ mod lead_place;
 mod lead_sweep;
 mod lease_recalls;
 mod leases;
+#[cfg(not(all(
+    feature = "boards",
+    feature = "limits",
+    feature = "live",
+    feature = "queue",
+    feature = "redis"
+)))]
+mod left_out;
 mod limiter;
 mod limiter_growth;
 mod limiter_store;
 mod listings;
 mod live_reader;
 mod live_streams;
+mod living;
 mod operation_store;
 mod operations;
 mod outbox;
@@ -112,27 +132,66 @@ mod push_sender;
 mod readable;
 mod reservations;
 mod ringing;
+mod root_bundle;
+mod root_moves;
+mod root_places;
 mod root_store;
+mod root_sweep;
 mod roots;
 mod rows_ahead;
 mod second_alarm;
 mod secrets;
 mod sender_sessions;
 mod shares;
+mod sizes;
+mod snapshot_reads;
+mod snapshots;
 mod store;
 mod tablet;
 mod tablet_alarms;
 mod tablet_fold;
 mod tablet_rows;
 mod tablet_wakes;
+mod watched;
 mod watcher;
 
-pub use board::Board;
-pub use cell::Cell;
 pub use cell_store::{CellStore, Kind};
-pub use directory::Directory;
-pub use inbox::Inbox;
-pub use keyspace::Keyspace;
-pub use limiter::Limiter;
-pub use tablet::Tablet;
-pub use watcher::Watcher;
+
+use watched::Watched;
+
+/// The objects, as the platform sees them.
+#[cfg(feature = "boards")]
+pub type Board = Watched<board::Board>;
+/// What answers in its place.
+#[cfg(not(feature = "boards"))]
+pub type Board = Watched<left_out::LeftOut>;
+/// See [`mod@cell`].
+pub type Cell = Watched<cell::Cell>;
+/// See [`mod@directory`].
+pub type Directory = Watched<directory::Directory>;
+/// See [`mod@inbox`].
+#[cfg(feature = "queue")]
+pub type Inbox = Watched<inbox::Inbox>;
+/// What answers in its place.
+#[cfg(not(feature = "queue"))]
+pub type Inbox = Watched<left_out::LeftOut>;
+/// See [`mod@keyspace`].
+#[cfg(feature = "redis")]
+pub type Keyspace = Watched<keyspace::Keyspace>;
+/// What answers in its place.
+#[cfg(not(feature = "redis"))]
+pub type Keyspace = Watched<left_out::LeftOut>;
+/// See [`mod@limiter`].
+#[cfg(feature = "limits")]
+pub type Limiter = Watched<limiter::Limiter>;
+/// What answers in its place.
+#[cfg(not(feature = "limits"))]
+pub type Limiter = Watched<left_out::LeftOut>;
+/// See [`mod@tablet`].
+pub type Tablet = Watched<tablet::Tablet>;
+/// See [`mod@watcher`].
+#[cfg(feature = "live")]
+pub type Watcher = Watched<watcher::Watcher>;
+/// What answers in its place.
+#[cfg(not(feature = "live"))]
+pub type Watcher = Watched<left_out::LeftOut>;

@@ -9,8 +9,8 @@ use crate::core::counter::id::CounterId;
 use crate::core::counter::ledger::{Keys, WriteKey};
 use crate::host::Host;
 use crate::host::object::Value;
-use crate::protocol::bounds::ANSWER_BYTES_MAX;
 use crate::protocol::messages::{Answered, Done, Fault, Keep, Operated, OperationKey};
+use crate::protocol::shell_limits::ANSWER_BYTES_MAX;
 
 /// By slot first, as claims.
 pub(super) const OPERATIONS_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS operations (slot INTEGER NOT NULL, \

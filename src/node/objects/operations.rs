@@ -65,6 +65,7 @@ impl Operations {
     pub(super) async fn operate(&self, operate: Operate) -> Result<Operated, Fault> {
         let lock = self.roots.lock_of(&operate.counter);
         let _alone = lock.lock().await;
+        self.roots.is_here(&operate.counter)?;
         if let Some(key) = &operate.key
             && let Some(known) = self.records.operated(&operate.counter, *key)?
         {

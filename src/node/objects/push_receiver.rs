@@ -10,21 +10,23 @@ use std::rc::Rc;
 use super::directory_totals::DirectoryTotals;
 use super::rows_ahead::RowsAhead;
 use super::store::{Insert, Store};
-use crate::core::cluster::delta::{Gathering, Marks, Taken};
+use crate::core::cluster::delta::{DeltaOutcome, Gathering, Marks};
 use crate::core::cluster::push::Pushed;
 use crate::core::cluster::root::Root;
+use crate::core::cluster::subscription::Watch;
 use crate::core::cluster::view::{View, ViewAtRest};
-use crate::core::cluster::watch::Watch;
 use crate::core::counter::id::CounterId;
 use crate::core::counter::memory::{Share, VIEWS_BYTES_MAX};
 use crate::host::Host;
 use crate::host::object::Object;
 use crate::node::shared::memory::{self, Kind};
+use crate::node::shared::metrics;
 use crate::node::shared::open_objects;
-use crate::protocol::known::PUSHED_MS_MAX;
 use crate::protocol::messages::{Fault, Push, WatchLead};
+use crate::protocol::metrics::Metric;
 use crate::protocol::names::CellAddress;
 use crate::protocol::order::in_order;
+use crate::protocol::view_fallback::PUSHED_MS_MAX;
 
 pub(super) const VIEWS_SCHEMA: &str =
     "CREATE TABLE IF NOT EXISTS views (id TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID";
@@ -43,7 +45,7 @@ const VIEW_BYTES: (usize, usize) = (1_024, 256);
 const WRITE_EVERY_MS: i64 = 10_000;
 
 /// A counter's view in memory.
-struct Gathered {
+struct CachedView {
     gathering: Gathering,
     watch: Watch,
     written_ms: i64,
@@ -54,7 +56,7 @@ struct Gathered {
 
 /// The views that a partition has in memory.
 struct ViewMemory {
-    views: HashMap<CounterId, Gathered>,
+    views: HashMap<CounterId, CachedView>,
     memory: Share,
 }
 
@@ -64,7 +66,7 @@ impl ViewMemory {
             .hold(self.views.values().map(|view| view.bytes).sum());
     }
 
-    fn insert(&mut self, counter: &CounterId, view: Gathered) {
+    fn insert(&mut self, counter: &CounterId, view: CachedView) {
         self.make_room();
         self.memory.hold(self.memory.bytes() + view.bytes);
         self.views.insert(counter.clone(), view);
@@ -163,8 +165,8 @@ impl Views {
         let now_ms = self.host.now_ms();
         self.with_gathered(&counter, told, |gathered| {
             let have = match gathered.gathering.take(&datacenter, &push.delta) {
-                Taken::Over(have) => have,
-                Taken::Outdated(generation) => return Err(Fault::Superseded(generation)),
+                DeltaOutcome::Over(have) => have,
+                DeltaOutcome::Outdated(generation) => return Err(Fault::Superseded(generation)),
             };
             let watch = &mut gathered.watch;
             watch.heard(now_ms, &datacenter, push.watched_for_ms);
@@ -198,6 +200,11 @@ impl Views {
         watches: bool,
     ) -> Result<(ViewAtRest, bool), Fault> {
         let now_ms = self.host.now_ms();
+        let from = match self.gathered.borrow().views.contains_key(counter) {
+            true => Metric::LookupMemory,
+            false => Metric::LookupStorage,
+        };
+        metrics::count(&self.host, from);
         self.with_gathered(counter, root.generation, |gathered| {
             if watches {
                 gathered.watch.asked(now_ms);
@@ -231,7 +238,7 @@ impl Views {
         &self,
         counter: &CounterId,
         generation: u64,
-        work: impl FnOnce(&mut Gathered) -> Result<T, Fault>,
+        work: impl FnOnce(&mut CachedView) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
         let now_ms = self.host.now_ms();
         let mut all = self.gathered.borrow_mut();
@@ -239,7 +246,7 @@ impl Views {
             let stored = self.stored(counter)?;
             let (view, marks) = stored.unwrap_or_else(|| (View::new(generation), Marks::new()));
             let bytes = bytes_of(&view);
-            let gathered = Gathered {
+            let gathered = CachedView {
                 gathering: Gathering::new(view, marks),
                 watch: Watch::default(),
                 written_ms: 0,
@@ -295,6 +302,20 @@ impl Views {
         self.ahead.forget(counter);
         let id = vec![counter.as_str().into()];
         self.store.run("DELETE FROM views WHERE id = ?", id)?;
+        self.totals.delete(counter)
+    }
+
+    /// Drops the row of a counter that cannot be read, and what memory holds of it: its leads tell it again.
+    pub(super) fn forget_stored(&self, counter: &CounterId) -> Result<(), Fault> {
+        self.ahead.forget(counter);
+        let id = vec![counter.as_str().into()];
+        self.store.run("DELETE FROM views WHERE id = ?", id)?;
+        self.forget(counter);
+        Ok(())
+    }
+
+    /// Drops the row of lists of a counter.
+    pub(super) fn forget_total(&self, counter: &CounterId) -> Result<(), Fault> {
         self.totals.delete(counter)
     }
 

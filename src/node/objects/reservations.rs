@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
-use super::limiter::{Asked, LimiterCore};
-use super::limiter_growth::Taken;
+use super::limiter::{LimiterCore, NamedDemand};
+use super::limiter_growth::MovedUse;
 use crate::core::limit::policy::Durability;
 use crate::core::limit::table::{self, Full, Refusal};
 use crate::protocol::messages::{EndReservation, Fault, Reserve, Reserved};
@@ -21,10 +21,10 @@ impl LimiterCore {
             demands,
         } = reserve?;
         self.readable()?;
-        let all = Asked::all(&policies, &demands)?;
+        let all = NamedDemand::all(&policies, &demands)?;
         let mut has_room = true;
         for asked in &all {
-            has_room &= self.fetch_before(&to, asked).await? == Taken::Over;
+            has_room &= self.fetch_before(&to, asked).await? == MovedUse::Over;
         }
         let homes = all.iter().map(|asked| {
             let home = self.elsewhere(&to, asked);
@@ -38,7 +38,7 @@ impl LimiterCore {
                 homes,
             });
         }
-        let checks: Vec<table::Check<'_>> = all.iter().map(Asked::check).collect();
+        let checks: Vec<table::Check<'_>> = all.iter().map(NamedDemand::check).collect();
         let now_ms = self.host.now_ms();
         let asked = {
             let mut table = self.table.borrow_mut();

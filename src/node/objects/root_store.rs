@@ -1,17 +1,22 @@
 //! The rows of the roots of one partition of the directory.
 
+use std::collections::BTreeSet;
+
 use super::rows_ahead::RowsAhead;
 use super::store::{Insert, Store, integer, text};
 use crate::core::cluster::root::{Entry, prefix_end};
-use crate::core::counter::id::CounterId;
+use crate::core::counter::id::{CounterId, Datacenter};
 use crate::host::object::Value;
-use crate::protocol::messages::Fault;
+use crate::protocol::messages::{Fault, ListNames};
 
 pub(super) const ROOTS_SCHEMA: [&str; 2] = [
     "CREATE TABLE IF NOT EXISTS roots (id TEXT PRIMARY KEY, live INTEGER NOT NULL, due_at INTEGER, \
         body BLOB NOT NULL) WITHOUT ROWID",
     "CREATE INDEX IF NOT EXISTS roots_due ON roots (due_at) WHERE due_at IS NOT NULL",
 ];
+
+/// Roots whose datacenters are taken for those that may count another counter, in each partition.
+const NEIGHBOURS: i32 = 256;
 
 /// The rows of roots, and of what is known of those that have ended.
 pub(super) struct RootStore {
@@ -56,6 +61,51 @@ impl RootStore {
         )?;
         let body = rows.first().and_then(|row| row.first());
         body.map(|body| self.store.get(body)).transpose()
+    }
+
+    /// Whether a row of a counter is damaged, in one of the tables that have a row for each.
+    pub(super) fn is_damaged(
+        &self,
+        table: &'static str,
+        counter: &CounterId,
+    ) -> Result<bool, Fault> {
+        let there = "SELECT 1 FROM sqlite_master WHERE name = ?";
+        if self.store.run(there, vec![table.into()])?.is_empty() {
+            return Ok(false);
+        }
+        let sql = format!("SELECT body FROM {table} WHERE id = ?");
+        let rows = self.store.run(&sql, vec![counter.as_str().into()])?;
+        let body = rows.first().and_then(|row| row.first());
+        Ok(body.is_some_and(|body| self.store.is_damaged(body)))
+    }
+
+    /// Datacenters that count any of the first [`NEIGHBOURS`] counters that can be read.
+    pub(super) fn datacenters(&self) -> Result<BTreeSet<Datacenter>, Fault> {
+        let sql = "SELECT body FROM roots WHERE live = 1 LIMIT ?";
+        let rows = self.store.run(sql, vec![NEIGHBOURS.into()])?;
+        let mut datacenters = BTreeSet::new();
+        for body in rows.iter().flatten() {
+            if let Ok(Entry::Live(root)) = self.store.get(body) {
+                datacenters.extend(root.datacenters);
+            }
+        }
+        Ok(datacenters)
+    }
+
+    /// Names of living counters after one, in order: of those too whose rows cannot be read.
+    pub(super) fn names(&self, asked: &ListNames) -> Result<Vec<String>, Fault> {
+        let end = prefix_end(&asked.prefix);
+        let bound = if end.is_some() { "AND id < ?" } else { "" };
+        let sql = format!(
+            "SELECT id FROM roots WHERE live = 1 AND id >= ? AND id > ? {bound} ORDER BY id LIMIT ?"
+        );
+        let after = asked.after.as_deref().unwrap_or_default();
+        let mut values: Vec<Value> = vec![asked.prefix.as_str().into(), after.into()];
+        values.extend(end.map(Value::from));
+        values.push(i64::from(asked.limit).into());
+        let rows = self.store.run(&sql, values)?;
+        let name = |row: &Vec<Value>| text(row.first()?).map(str::to_owned);
+        Ok(rows.iter().filter_map(name).collect())
     }
 
     /// Writes what is known of a counter, in one commit with what `besides` writes: all or nothing.
@@ -116,6 +166,16 @@ impl RootStore {
             vec![counter.as_str().into()],
         )?;
         Ok(())
+    }
+
+    /// How many counters live whose names come after one. Cost: O(roots).
+    pub(super) fn count_after(&self, after: &str) -> Result<u64, Fault> {
+        let sql = "SELECT COUNT(*) FROM roots WHERE live = 1 AND id > ?";
+        let rows = self.store.run(sql, vec![after.into()])?;
+        let count = rows.first().and_then(|row| row.first()).and_then(integer);
+        Ok(count
+            .and_then(|count| u64::try_from(count).ok())
+            .unwrap_or(0))
     }
 
     /// Living counters whose names begin with `prefix` and come after `after`, in order.

@@ -5,10 +5,11 @@
 
 mod lead_notifications;
 mod root_rebuild;
+mod root_repair;
 mod unsettled_datacenters;
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::rc::{Rc, Weak};
 
 use futures_util::lock::Mutex;
@@ -19,6 +20,7 @@ use super::inboxes::Inboxes;
 use super::operation_store::{Operation, OperationStore};
 use super::outbox::Outbox;
 use super::push_receiver::Views;
+use super::root_places::RootPlaces;
 use super::root_store::RootStore;
 use super::store::Store;
 use crate::core::cluster::root::{DATACENTERS_MAX, Entry, Root};
@@ -29,7 +31,7 @@ use crate::core::counter::id::{BEFORE_CALLERS, CounterId, Datacenter};
 use crate::host::Host;
 use crate::node::shared::call;
 use crate::node::shared::concurrency::all_settled;
-use crate::protocol::messages::{Fault, List, Push, Register};
+use crate::protocol::messages::{Fault, List, ListNames, Push, Register};
 
 pub(super) use lead_notifications::duties;
 
@@ -50,6 +52,7 @@ pub(super) struct Roots {
     /// What leads are told and asked.
     outbox: Rc<Outbox>,
     alarm: Rc<Alarm>,
+    places: Rc<RootPlaces>,
     locks: RefCell<HashMap<CounterId, Weak<Mutex<()>>>>,
 }
 
@@ -62,6 +65,7 @@ impl Roots {
         views: Rc<Views>,
         inboxes: Rc<Inboxes>,
         outbox: Rc<Outbox>,
+        places: Rc<RootPlaces>,
     ) -> Self {
         Self {
             host: host.clone(),
@@ -72,6 +76,7 @@ impl Roots {
             inboxes,
             outbox,
             alarm,
+            places,
             locks: RefCell::default(),
         }
     }
@@ -99,7 +104,15 @@ impl Roots {
         self.rows.entry(counter)
     }
 
-    /// The counter's lock. Locks that nobody holds are let go.
+    /// Refuses what has waited, for a lock or for others, while the root went to another partition.
+    ///
+    /// # Errors
+    /// `Repartitioned` where it did; `Unavailable` where SQLite refuses.
+    pub(super) fn is_here(&self, counter: &CounterId) -> Result<(), Fault> {
+        self.places.is_here(counter)
+    }
+
+    /// The counter's lock, whose holder looks whether the root [is here](Self::is_here). Locks that nobody holds are let go.
     pub(super) fn lock_of(&self, counter: &CounterId) -> Rc<Mutex<()>> {
         let mut locks = self.locks.borrow_mut();
         if let Some(lock) = locks.get(counter).and_then(Weak::upgrade) {
@@ -121,6 +134,7 @@ impl Roots {
         } = register;
         let lock = self.lock_of(&counter);
         let _alone = lock.lock().await;
+        self.is_here(&counter)?;
         if let Some(held) = holds {
             self.adopt(&counter, &datacenter, &held).await?;
         }
@@ -184,6 +198,16 @@ impl Roots {
             Some(Entry::Live(root)) if is_listed(&root, self.host.now_ms()) => Some(root),
             _ => None,
         })
+    }
+
+    /// Datacenters that count any of the first counters.
+    pub(super) fn datacenters(&self) -> Result<BTreeSet<Datacenter>, Fault> {
+        self.rows.datacenters()
+    }
+
+    /// Names of living counters, in order: of those too whose roots cannot be read.
+    pub(super) fn names(&self, asked: &ListNames) -> Result<Vec<String>, Fault> {
+        self.rows.names(asked)
     }
 
     /// The living counters whose names begin with a prefix and come after one, in order.
@@ -325,6 +349,7 @@ impl Roots {
     async fn look_at(&self, counter: &CounterId) -> Result<(), Fault> {
         let lock = self.lock_of(counter);
         let _alone = lock.lock().await;
+        // One that has left has no row here.
         let Some(entry) = self.rows.entry(counter)? else {
             return Ok(());
         };
@@ -349,6 +374,6 @@ impl Roots {
 }
 
 /// Fixed ends are the root's own to see. Whether a sliding one has passed only leads can tell.
-fn is_listed(root: &Root, now_ms: i64) -> bool {
+pub(super) fn is_listed(root: &Root, now_ms: i64) -> bool {
     root.is_sliding() || !root.is_due(now_ms)
 }

@@ -19,7 +19,7 @@ use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::open_objects;
 use crate::protocol::messages::{CloseSession, Fault, OpenSession, ReadNumbers};
 use crate::protocol::names::CellAddress;
-use crate::protocol::openings::User;
+use crate::protocol::open_slots::User;
 use crate::protocol::stored::Damage;
 
 /// One row for each sender of a counter. `holds`: whether a write of it may wait; `at`: when it was written.

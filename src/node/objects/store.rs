@@ -86,7 +86,7 @@ struct Waiting {
 
 /// What waits to be inserted until the turn ends, or something else is read or written.
 #[derive(Default)]
-struct Gathered {
+struct PendingInserts {
     is_gathering: Cell<bool>,
     waiting: RefCell<Vec<Waiting>>,
     /// What of it could not be written.
@@ -98,7 +98,7 @@ struct Gathered {
 pub struct Store {
     object: Object,
     setting: Rc<Setting>,
-    gathered: Rc<Gathered>,
+    gathered: Rc<PendingInserts>,
 }
 
 impl Store {
@@ -311,6 +311,14 @@ impl Store {
         self.finished(in_room(value)?)
     }
 
+    /// As [`Store::put`], for a table that no earlier build reads: the schema need not rise for it.
+    ///
+    /// # Errors
+    /// `Broken` should postcard refuse.
+    pub fn put_unread<T: Serialize>(&self, value: &T) -> Result<Value, Fault> {
+        Ok(stored::finish(in_room(value)?, stored::FIRST).into())
+    }
+
     /// Whether a build before 0.2 has written here.
     pub fn may_be_bare(&self) -> bool {
         self.object.forms().may_be_bare.get()
@@ -346,6 +354,13 @@ impl Store {
     /// `Unreadable` for what is none.
     pub fn value<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, Fault> {
         postcard::from_bytes(body).map_err(|_| self.damaged(Damage::Changed))
+    }
+
+    /// Whether the body of a column is damaged: not one of a newer build.
+    pub fn is_damaged(&self, value: &Value) -> bool {
+        let bytes = blob(value).unwrap_or_default();
+        let read = Body::read(bytes, stored::FIRST, self.may_be_bare());
+        read == Err(Damage::Changed)
     }
 
     /// The fault of a row that cannot be read.

@@ -86,7 +86,7 @@ struct Core {
 }
 
 /// A call of a batch that has begun: its answer, or what is left of it.
-enum Begun {
+enum StartedCall {
     Answered(Reply),
     /// Besides the tenant, if it may write at the end of a turn.
     UnderWay(LocalBoxFuture<'static, Reply>, Option<Rc<Tenant>>),
@@ -220,7 +220,7 @@ impl Core {
         calls: Vec<BatchedCall>,
     ) -> Result<Vec<Option<Vec<u8>>>, Fault> {
         check_size(calls.len())?;
-        let mut begun: Vec<Option<Begun>> = Vec::new();
+        let mut begun: Vec<Option<StartedCall>> = Vec::new();
         begun.resize_with(calls.len(), || None);
         let (together, apart): (Vec<_>, Vec<_>) = calls
             .into_iter()
@@ -258,9 +258,9 @@ impl Core {
             for place in begun.iter_mut().flatten() {
                 match place {
                     // It has written nothing yet.
-                    Begun::UnderWay(_, Some(_)) => {}
-                    Begun::Answered(_) | Begun::UnderWay(_, None) => {
-                        *place = Begun::Answered(refusal(fault));
+                    StartedCall::UnderWay(_, Some(_)) => {}
+                    StartedCall::Answered(_) | StartedCall::UnderWay(_, None) => {
+                        *place = StartedCall::Answered(refusal(fault));
                     }
                 }
             }
@@ -275,14 +275,14 @@ impl Core {
     }
 
     /// The answers of calls that have begun. Those that are under way still go on.
-    async fn answers(self: &Rc<Self>, begun: Vec<Option<Begun>>) -> Vec<Option<Vec<u8>>> {
+    async fn answers(self: &Rc<Self>, begun: Vec<Option<StartedCall>>) -> Vec<Option<Vec<u8>>> {
         let mut answers = Answers::new(begun.len());
         let mut waiting = Vec::new();
         let (mut tenants, counting) = (Vec::new(), FuturesUnordered::<Rest>::new());
         for (number, begun) in begun.into_iter().enumerate() {
             match begun {
-                Some(Begun::Answered(reply)) => answers.put(number, bytes_of(reply)),
-                Some(Begun::UnderWay(rest, tenant)) => {
+                Some(StartedCall::Answered(reply)) => answers.put(number, bytes_of(reply)),
+                Some(StartedCall::UnderWay(rest, tenant)) => {
                     let (done, answer) = oneshot::channel();
                     match tenant {
                         Some(tenant) => {
@@ -430,14 +430,18 @@ impl Core {
 }
 
 /// Begins a call: it goes on until it must wait.
-fn begin(tenant: Option<Rc<Tenant>>, call: BatchedCall, counting: Option<Rc<Tenant>>) -> Begun {
+fn begin(
+    tenant: Option<Rc<Tenant>>,
+    call: BatchedCall,
+    counting: Option<Rc<Tenant>>,
+) -> StartedCall {
     let Some(tenant) = tenant else {
         let what = "a call of a batch names no counter".to_owned();
-        return Begun::Answered(refusal(&Fault::Broken(what)));
+        return StartedCall::Answered(refusal(&Fault::Broken(what)));
     };
     let mut rest = async move { tenant.answer_call(arrived(call)).await }.boxed_local();
     match (&mut rest).now_or_never() {
-        Some(reply) => Begun::Answered(reply),
-        None => Begun::UnderWay(rest, counting),
+        Some(reply) => StartedCall::Answered(reply),
+        None => StartedCall::UnderWay(rest, counting),
     }
 }

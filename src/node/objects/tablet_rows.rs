@@ -10,6 +10,7 @@ use std::ops::Bound;
 use std::rc::Rc;
 
 use super::bundle::Page;
+use super::cell_repair::{damaged_in, named};
 use super::store::{Store, in_room, integer};
 use super::tablet_wakes::Waking;
 use crate::core::counter::id::CounterId;
@@ -41,7 +42,7 @@ pub(super) const LEDGER: u8 = 200;
 pub(super) const ALARM: u8 = 201;
 
 /// Rows that were found, in order: the bytes of their names, and their bodies.
-pub(super) type Found = Vec<(Vec<u8>, Vec<u8>)>;
+pub(super) type NamedRows = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// A row: whose, and which.
 pub(super) type Name = (CounterId, Vec<u8>);
@@ -292,7 +293,7 @@ impl TabletRows {
         counter: &CounterId,
         (from, before): (&[u8], &[u8]),
         is_in_table: bool,
-    ) -> Result<Found, Fault> {
+    ) -> Result<NamedRows, Fault> {
         let mut found = BTreeMap::new();
         if is_in_table && self.has_schema.get() {
             let rows = self.store.run(
@@ -358,6 +359,31 @@ impl TabletRows {
             };
         }
         Ok((found.into_iter().collect(), next))
+    }
+
+    /// The names of the rows of a tenant in the table that are damaged, and that the log does not replace.
+    pub(super) fn damaged(&self, counter: &CounterId) -> Result<Vec<Vec<u8>>, Fault> {
+        if !self.has_schema.get() {
+            return Ok(Vec::new());
+        }
+        let mut damaged = damaged_in(&self.store, Vec::new(), |after: &Vec<u8>, most| {
+            let rows = self.store.run(
+                "SELECT key, body FROM rows WHERE counter = ? AND key > ? ORDER BY key LIMIT ?",
+                vec![counter.as_str().into(), after.clone().into(), most.into()],
+            )?;
+            Ok(rows.iter().filter_map(|row| named(row)).collect())
+        })?;
+        let unfolded = self.unfolded.borrow();
+        damaged.retain(|name| !unfolded.contains_key(&(counter.clone(), name.clone())));
+        Ok(damaged)
+    }
+
+    /// Deletes a row of the table.
+    pub(super) fn drop_damaged(&self, counter: &CounterId, name: &[u8]) -> Result<(), Fault> {
+        no_rows(self.store.run(
+            "DELETE FROM rows WHERE counter = ? AND key = ?",
+            vec![counter.as_str().into(), name.to_vec().into()],
+        ))
     }
 
     /// Waits until all that was written so far is durable.

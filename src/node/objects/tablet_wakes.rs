@@ -49,7 +49,11 @@ impl Waking {
     }
 
     /// The rows in `from..before` of a kind that is read whole, in order.
-    pub(super) fn between(&self, from: &[u8], before: &[u8]) -> Option<super::tablet_rows::Found> {
+    pub(super) fn between(
+        &self,
+        from: &[u8],
+        before: &[u8],
+    ) -> Option<super::tablet_rows::NamedRows> {
         is_read_whole(*from.first()?).then(|| {
             let rows = self.rows.range(from.to_vec()..before.to_vec());
             rows.map(|(key, body)| (key.clone(), body.clone()))
@@ -165,7 +169,13 @@ impl TabletRows {
                 && let Ok(counter) = CounterId::stored(id)
                 && let Some(waking) = found.get_mut(&counter)
             {
-                waking.take_row(self, key, body)?;
+                match waking.take_row(self, key, body) {
+                    // Of many that are read together the others go on; it is read by itself, and refused.
+                    Err(Fault::Unreadable(_)) if counters.len() > 1 => {
+                        found.remove(&counter);
+                    }
+                    taken => taken?,
+                }
             }
         }
         Ok(())

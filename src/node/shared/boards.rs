@@ -598,7 +598,7 @@ pub async fn write(
 ) -> Result<(BoardWritten, BoardVersion), Fault> {
     let mut layout = layout_of(host, board);
     let mut left: Vec<(u32, MemberWrite)> = (0..).zip(writes).collect();
-    let mut made = Made::default();
+    let mut made = WriteProgress::default();
     let mut missed = false;
     for _ in 0..TRIES_MAX {
         let mut parts: BTreeMap<ShardAt, Vec<(u32, MemberWrite)>> = BTreeMap::new();
@@ -673,7 +673,7 @@ fn version_of(layout: Layout, at: ShardAt, written: &Written) -> BoardVersion {
 }
 
 /// What came of writes so far.
-struct Made {
+struct WriteProgress {
     written: Option<Written>,
     /// Whether all of them had been made before.
     is_replay: bool,
@@ -681,7 +681,7 @@ struct Made {
     refused: Option<BoardWritten>,
 }
 
-impl Default for Made {
+impl Default for WriteProgress {
     fn default() -> Self {
         Self {
             written: None,
@@ -696,7 +696,7 @@ impl Default for Made {
     }
 }
 
-impl Made {
+impl WriteProgress {
     fn note(
         &mut self,
         layout: Layout,

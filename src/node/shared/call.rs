@@ -1,19 +1,21 @@
 //! Messages on their way: a call is a POST whose path names it and whose body is postcard; the
 //! answer is a postcard `Result`. Any failure below that is `Unavailable`.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use super::unreadable;
+use super::{partitions, unreadable};
 use crate::core::cluster::region::location_hint;
-use crate::core::cluster::ring::Ring;
 use crate::core::cluster::spread::{Counts, Rings};
 use crate::core::cluster::tablets::{Place, TabletSpread};
 use crate::core::counter::id::{CounterId, Datacenter};
-use crate::host::{Host, State, Stream, Target};
+use crate::host::{Host, LATER_STATUS, State, Stream, Target, UNKNOWN_CALL};
 use crate::protocol::limits::PolicyName;
-use crate::protocol::messages::{Call, Fault, Receiver, decode, encode};
+use crate::protocol::messages::{
+    Call, Fault, PROTOCOL, PROTOCOL_BEFORE, Receiver, decode_padded, encode, later,
+};
 use crate::protocol::names::{
     self, Address, CellAddress, LimiterAddress, Placement, TabletAddress,
 };
@@ -25,21 +27,40 @@ pub const CALL_MS_MAX: u64 = 5_000;
 /// farthest places.
 const AGAIN_MS: u64 = 250;
 
-/// The directory's partitions.
-struct Partitions(Ring);
-
-impl State for Partitions {
-    fn begin(_host: &Host) -> Self {
-        Self(Ring::new(names::DIRECTORY_PARTITIONS))
-    }
-}
-
 /// How leads are spread over tablets, as this isolate's variables say it; `None` where each has an object of its own.
 struct Tablets(Option<TabletSpread>);
 
 impl State for Tablets {
     fn begin(host: &Host) -> Self {
         Self(spread_over(host.number(names::TABLET_COUNT)))
+    }
+}
+
+/// For how long an isolate speaks the protocol before once a receiver understood no newer one: while a deployment changes over, one
+/// message in so long is said twice.
+const BEFORE_MS: i64 = 60_000;
+
+/// Until when this isolate speaks the protocol before, unix milliseconds.
+struct Spoken(Cell<i64>);
+
+impl State for Spoken {
+    fn begin(_: &Host) -> Self {
+        Self(Cell::new(i64::MIN))
+    }
+}
+
+impl Spoken {
+    fn protocol(&self, now_ms: i64) -> u8 {
+        // Where the clock has stepped back that time is over.
+        let left_ms = self.0.get().saturating_sub(now_ms);
+        match (1..=BEFORE_MS).contains(&left_ms) {
+            true => PROTOCOL_BEFORE,
+            false => PROTOCOL,
+        }
+    }
+
+    fn note_before(&self, now_ms: i64) {
+        self.0.set(now_ms.saturating_add(BEFORE_MS));
     }
 }
 
@@ -125,6 +146,12 @@ pub(super) fn target(host: &Host, address: Address<'_>) -> Target {
 fn placement(host: &Host, address: Address<'_>) -> Option<Placement> {
     Some(match address {
         Address::Root(counter) => names::directory(partition_of(host, counter)),
+        // They stay where they are when the directory grows.
+        Address::Alert(name) => {
+            let id = CounterId::parse(name.as_str()).ok();
+            let partition = id.map_or(0, |id| fixed_partition_of(host, &id));
+            names::directory(partition)
+        }
         Address::Directory(partition) => names::directory(partition),
         Address::Cell(address) => match tablet_of_cell(host, address) {
             Some(tablet) => names::tablet(&tablet),
@@ -146,9 +173,15 @@ fn placement(host: &Host, address: Address<'_>) -> Option<Placement> {
     })
 }
 
-/// The partition of the directory that holds a counter's root.
+/// The partition of the directory that holds a counter's root, as this isolate's variables say it.
 pub fn partition_of(host: &Host, counter: &CounterId) -> u32 {
-    host.state::<Partitions>().0.partition_of(counter.as_str())
+    partitions::place_among(host, partitions::count(host), counter)
+}
+
+/// The partition that a counter would have among [`names::DIRECTORY_PARTITIONS`]: leads and lookouts are spread by it, so that none moves
+/// where the directory grows.
+pub fn fixed_partition_of(host: &Host, counter: &CounterId) -> u32 {
+    partitions::place_among(host, names::DIRECTORY_PARTITIONS, counter)
 }
 
 /// Who takes a message to an address together with others; `None` where its object hosts one tenant alone.
@@ -168,6 +201,7 @@ pub fn receiver_of(host: &Host, address: Address<'_>) -> Option<Receiver> {
         | Address::Board(..)
         | Address::Lookout(_)
         | Address::Hub(..)
+        | Address::Alert(_)
         | Address::Keyspace
         | Address::Aggregator => None,
     }
@@ -180,13 +214,17 @@ pub fn has_tablets(host: &Host) -> bool {
 
 /// Where the lead of a counter lives, where so many tablets host leads.
 pub fn place_among(host: &Host, tablets: Option<u32>, counter: &CounterId) -> Place {
-    Place::of(spread_over(tablets), counter, partition_of(host, counter))
+    Place::of(
+        spread_over(tablets),
+        counter,
+        fixed_partition_of(host, counter),
+    )
 }
 
 /// The tablet that hosts a cell; `None` where the cell has an object of its own.
 pub fn tablet_of_cell(host: &Host, cell: &CellAddress) -> Option<TabletAddress> {
     let tablets = host.state::<Tablets>().0.filter(|_| cell.is_lead())?;
-    let partition = partition_of(host, &cell.counter);
+    let partition = fixed_partition_of(host, &cell.counter);
     Some(TabletAddress {
         datacenter: cell.datacenter.clone(),
         number: tablets.of(&cell.counter, partition),
@@ -224,8 +262,10 @@ pub(super) async fn exchange(
     message: Vec<u8>,
     milliseconds: u64,
 ) -> Result<Vec<u8>, Fault> {
-    let sent = host.platform().send(to, path, message);
-    match host.within_ms(milliseconds, sent).await {
+    match host
+        .within_ms(milliseconds, say(host, to, path, message))
+        .await
+    {
         Some(Ok(bytes)) => Ok(bytes),
         Some(Err(error)) => Err(Fault::Unavailable(format!("{path} failed: {error}"))),
         None => Err(Fault::Unavailable(format!(
@@ -234,12 +274,56 @@ pub(super) async fn exchange(
     }
 }
 
+/// Says a message in the newest protocol that receivers have understood lately, and once more in the one before where this one does not
+/// understand it: it has done nothing then.
+async fn say(
+    host: &Host,
+    to: Target,
+    path: &'static str,
+    message: Vec<u8>,
+) -> Result<Vec<u8>, String> {
+    let spoken = host.state::<Spoken>();
+    let (protocol, platform) = (spoken.protocol(host.now_ms()), host.platform());
+    if protocol == PROTOCOL_BEFORE {
+        return platform.send(to, protocol, path, message).await;
+    }
+    let answer = platform.send(to.clone(), protocol, path, message.clone());
+    let answer = answer.await?;
+    if later(&answer) != Some(PROTOCOL_BEFORE) && answer != UNKNOWN_CALL.as_bytes() {
+        return Ok(answer);
+    }
+    spoken.note_before(host.now_ms());
+    platform.send(to, PROTOCOL_BEFORE, path, message).await
+}
+
+/// As [`say`], to an object that answers with a stream.
+async fn open(
+    host: &Host,
+    to: Placement,
+    path: &'static str,
+    message: Vec<u8>,
+    upgrade: Option<String>,
+) -> Result<Stream, String> {
+    let spoken = host.state::<Spoken>();
+    let (protocol, platform) = (spoken.protocol(host.now_ms()), host.platform());
+    let opened = platform.open(to.clone(), protocol, path, message.clone(), upgrade.clone());
+    let stream = opened.await?;
+    if stream.status != LATER_STATUS || protocol == PROTOCOL_BEFORE {
+        return Ok(stream);
+    }
+    spoken.note_before(host.now_ms());
+    platform
+        .open(to, PROTOCOL_BEFORE, path, message, upgrade)
+        .await
+}
+
 /// What a call was answered with.
 ///
 /// # Errors
 /// What the receiver answers, or `Unavailable` for what is no answer.
 pub fn answer_of<C: Call>(host: &Host, bytes: &[u8]) -> Result<C::Answer, Fault> {
-    let answer = decode::<Result<C::Answer, Fault>>(bytes).unwrap_or_else(|_| {
+    let answer = decode_padded::<Result<C::Answer, Fault>>(bytes, C::LACKS.1);
+    let answer = answer.unwrap_or_else(|_| {
         // Not our encoding: the platform's own error page, so the call did not get through.
         Err(Fault::Unavailable(format!("{} was not answered", C::PATH)))
     });
@@ -258,7 +342,7 @@ pub async fn stream<C: Call>(
     let upgrade = upgrade.map(str::to_owned);
     let no_object = || Fault::Broken(format!("{} has no stream", C::PATH));
     let to = placement(host, message.to()).ok_or_else(no_object)?;
-    let sent = host.platform().open(to, C::PATH, encode(message)?, upgrade);
+    let sent = open(host, to, C::PATH, encode(message)?, upgrade);
     let failed = |what: String| Fault::Unavailable(format!("{} {what}", C::PATH));
     match host.within_ms(CALL_MS_MAX, sent).await {
         Some(answered) => answered.map_err(|error| failed(format!("failed: {error}"))),

@@ -35,7 +35,7 @@ pub const REPEATED_ALONE_MAX: usize = 64;
 const CALL_BYTES: usize = 32;
 
 /// What is told of a call, as bytes.
-type Told = Result<Vec<u8>, Fault>;
+type CallBytes = Result<Vec<u8>, Fault>;
 
 /// A call that waits to be sent.
 struct Queued {
@@ -44,7 +44,7 @@ struct Queued {
     milliseconds: u64,
     /// When its time is up, once it was sent.
     until_ms: Option<i64>,
-    told: oneshot::Sender<Told>,
+    told: oneshot::Sender<CallBytes>,
 }
 
 impl Queued {
@@ -57,7 +57,7 @@ impl Queued {
         u64::try_from(until_ms.saturating_sub(now_ms)).unwrap_or(0)
     }
 
-    fn tell(self, told: Told) {
+    fn tell(self, told: CallBytes) {
         // Nobody listens if the caller was dropped.
         let _ = self.told.send(told);
     }
@@ -79,7 +79,7 @@ pub struct Batcher {
 }
 
 /// What is under way.
-type Sent<'a> = FuturesUnordered<LocalBoxFuture<'a, ()>>;
+type CallsUnderWay<'a> = FuturesUnordered<LocalBoxFuture<'a, ()>>;
 
 impl Batcher {
     /// None.
@@ -113,7 +113,7 @@ impl Batcher {
         path: &'static str,
         message: Vec<u8>,
         milliseconds: u64,
-    ) -> Told {
+    ) -> CallBytes {
         let (told, telling) = oneshot::channel();
         let queued = Queued {
             path,
@@ -140,7 +140,7 @@ impl Batcher {
     /// Does what makes calls here, and sends them.
     pub async fn run<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
-        let mut sent = Sent::new();
+        let mut sent = CallsUnderWay::new();
         poll_fn(|context| {
             loop {
                 if let Poll::Ready(done) = work.as_mut().poll(context) {
@@ -157,7 +157,7 @@ impl Batcher {
     }
 
     /// Begins to send what may be sent now.
-    fn begin<'a>(&'a self, sent: &mut Sent<'a>) {
+    fn begin<'a>(&'a self, sent: &mut CallsUnderWay<'a>) {
         let mut queues = self.queues.borrow_mut();
         let queues = &mut *queues;
         let Queues { batched, busy, .. } = queues;
@@ -269,7 +269,7 @@ impl Batcher {
 }
 
 /// Lets what was sent land; whether anything did.
-fn land(sent: &mut Sent<'_>, context: &mut Context<'_>) -> bool {
+fn land(sent: &mut CallsUnderWay<'_>, context: &mut Context<'_>) -> bool {
     let mut has_landed = false;
     while let Poll::Ready(Some(())) = sent.poll_next_unpin(context) {
         has_landed = true;

@@ -8,7 +8,7 @@ use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::{Keyed, Keys, WriteKey};
 use crate::host::Host;
 use crate::protocol::batch::keyed::Calls;
-use crate::protocol::keyed::{self, Bounded, Carrier, Landed};
+use crate::protocol::keyed::{self, Bounded, Carrier, FlushOutcomes};
 use crate::protocol::messages::{
     Call, Claim, Claimed, Count, Counted, Fault, FindClaims, Holder, Owner, Recall,
 };
@@ -118,7 +118,7 @@ pub async fn count_keyed(
     here: &Datacenter,
     writes: &[Keyed],
     keys: Keys,
-) -> Vec<Landed> {
+) -> Vec<FlushOutcomes> {
     let caller = Caller::new(host, counter, keys);
     keyed::count_claimed(&caller, here, writes).await
 }
@@ -141,7 +141,7 @@ pub async fn count_bounded(
     many: &ManyKeyed<'_>,
     writes: &[Keyed],
     keys: Option<Keys>,
-) -> Vec<Landed> {
+) -> Vec<FlushOutcomes> {
     let mut carrier = keys.map_or_else(
         || Caller::asking(host, counter),
         |keys| Caller::new(host, counter, keys),
@@ -159,7 +159,7 @@ pub async fn recall_keyed(
     counter: &CounterId,
     here: &Datacenter,
     writes: &[Keyed],
-) -> Vec<Landed> {
+) -> Vec<FlushOutcomes> {
     let caller = Caller::asking(host, counter);
     keyed::count_claimed(&caller, here, writes).await
 }
@@ -172,7 +172,7 @@ pub async fn count_unclaimed(
     lead: &Datacenter,
     writes: &[Keyed],
     keys: Keys,
-) -> Vec<Landed> {
+) -> Vec<FlushOutcomes> {
     let caller = Caller::new(host, counter, keys);
     keyed::count_unclaimed(&caller, lead, writes).await
 }

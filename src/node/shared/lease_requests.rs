@@ -1,14 +1,14 @@
-//! How a holder of leases reaches the limiter that lends.
+//! How a borrower of leases reaches the limiter that lends.
 
 use super::{call, call_within};
 use crate::core::counter::id::{CounterId, Datacenter};
-use crate::core::limit::holders::Due;
+use crate::core::limit::borrowers::Due;
 use crate::core::limit::lease::Answer;
 use crate::host::Host;
 use crate::protocol::limits::PolicyName;
 use crate::protocol::messages::{Fault, Lease};
 
-/// Sends a holder's request to the limiter of a datacenter, or to that of the world.
+/// Sends a borrower's request to the limiter of a datacenter, or to that of the world.
 ///
 /// # Errors
 /// The limiter's, or `Unavailable`.

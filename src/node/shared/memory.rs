@@ -29,7 +29,7 @@ type Free = Box<dyn Fn()>;
 
 /// What all objects of each kind hold in an isolate.
 #[derive(Default)]
-struct Held {
+struct KindBytes {
     limiters: Memory,
     inboxes: Memory,
     cells: Memory,
@@ -37,7 +37,7 @@ struct Held {
     living: RefCell<BoundedMap<(Kind, String), Free, OBJECTS_MAX>>,
 }
 
-impl State for Held {
+impl State for KindBytes {
     fn begin(_host: &Host) -> Self {
         Self::default()
     }
@@ -45,7 +45,7 @@ impl State for Held {
 
 /// A share of what all objects of this kind hold in this isolate.
 pub fn share(host: &Host, kind: Kind) -> Share {
-    let held = host.state::<Held>();
+    let held = host.state::<KindBytes>();
     match kind {
         Kind::Limiters => held.limiters.share(),
         Kind::Inboxes => held.inboxes.share(),
@@ -57,7 +57,7 @@ pub fn share(host: &Host, kind: Kind) -> Share {
 /// Says that an object of this id starts, and how to free what it holds once the next one of its id does; `free` must not keep it.
 pub fn start(host: &Host, kind: Kind, id: String, free: impl Fn() + 'static) {
     let before = {
-        let held = host.state::<Held>();
+        let held = host.state::<KindBytes>();
         let mut living = held.living.borrow_mut();
         living.insert((kind, id), Box::new(free))
     };

@@ -8,6 +8,7 @@ use std::cell::RefCell;
 
 use crate::host::{Host, State};
 use crate::protocol::batch::report::Report;
+use crate::protocol::fleet::Fleet;
 use crate::protocol::metrics::{Metric, Metrics, Snapshot};
 use crate::protocol::problem::Code;
 use crate::protocol::routes::RouteName;
@@ -82,7 +83,24 @@ pub fn snapshot(host: &Host) -> Snapshot {
     with(host, |metrics| metrics.snapshot())
 }
 
-/// The text of `/metrics`, see [`Metrics::render`].
-pub fn render(host: &Host, aggregator: Option<&Snapshot>) -> String {
-    with(host, |metrics| metrics.render(aggregator))
+/// All numbers of this isolate, and how often any of them changed.
+pub fn counts(host: &Host) -> (Vec<u64>, u64) {
+    with(host, |metrics| {
+        (metrics.counts().to_vec(), metrics.changes())
+    })
+}
+
+/// How often any of them changed.
+pub fn changes(host: &Host) -> u64 {
+    with(host, |metrics| metrics.changes())
+}
+
+/// The text of `/metrics`, see [`Metrics::render_with`].
+pub fn render(host: &Host, aggregator: Option<&Snapshot>, fleet: Option<&Fleet>) -> String {
+    with(host, |metrics| metrics.render_with(aggregator, fleet))
+}
+
+/// The names of series, see [`crate::protocol::metrics::named`].
+pub fn named(rose: &[(u32, u64)]) -> Vec<(String, u64)> {
+    crate::protocol::metrics::named(rose)
 }

@@ -11,7 +11,9 @@
 //! | [`lease_requests`] | how holders of leases reach who lends |
 //! | [`memory`] | what the objects of this isolate hold together |
 //! | [`open_objects`] | objects in use, where one process has them all |
+//! | [`partitions`] | the partitions of the directory, and asking all of them |
 //! | [`metrics`] | the numbers of this isolate |
+//! | [`mod@fleet`] | how they reach those of the deployment |
 //! | [`unreadable`] | stored data that could not be read |
 //! | [`concurrency`] | runs many futures, a bounded number at a time |
 
@@ -19,11 +21,13 @@ pub mod boards;
 pub mod call;
 pub mod call_batcher;
 pub mod concurrency;
+pub mod fleet;
 pub mod keyed_calls;
 pub mod lease_requests;
 pub mod memory;
 pub mod metrics;
 pub mod open_objects;
+pub mod partitions;
 pub mod queued_writes;
 pub mod unreadable;
 

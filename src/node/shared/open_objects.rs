@@ -13,7 +13,7 @@ use crate::host::{Host, State};
 use super::call::{CALL_MS_MAX, call_within, tablet_of_cell};
 use crate::protocol::messages::{Call, Fault, Receiver, batch};
 use crate::protocol::names::{Address, CellAddress, OPEN_OBJECTS_MAX};
-use crate::protocol::openings::{Begun, Openings, REST_MS, User};
+use crate::protocol::open_slots::{Openings, REST_MS, SlotUse, User};
 use crate::protocol::problem::{Code, Problem};
 
 /// How often a call that must wait for its turn looks whether it has come.
@@ -145,7 +145,7 @@ pub fn time_for(host: &Host, objects: usize) -> i64 {
 
 /// A call's turn, until it is dropped.
 pub struct Turn {
-    begun: Option<(Host, Begun)>,
+    begun: Option<(Host, SlotUse)>,
     was_made: bool,
 }
 
@@ -176,7 +176,7 @@ pub fn begin(host: &Host, to: &CellAddress) -> Option<Turn> {
     turn_of(host, |openings| openings.begin(name_of(to), host.now_ms()))
 }
 
-fn turn_of(host: &Host, begin: impl FnOnce(&mut Openings) -> Option<Begun>) -> Option<Turn> {
+fn turn_of(host: &Host, begin: impl FnOnce(&mut Openings) -> Option<SlotUse>) -> Option<Turn> {
     let begun = match with(host, begin) {
         Some(begun) => Some((host.clone(), begun?)),
         None => None,

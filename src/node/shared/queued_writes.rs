@@ -12,7 +12,7 @@ use crate::core::counter::queue::Due;
 use crate::host::Host;
 use crate::protocol::messages::{Fault, LookUp};
 use crate::protocol::names::CellAddress;
-use crate::protocol::openings::{LET_GO_MS, User};
+use crate::protocol::open_slots::{LET_GO_MS, User};
 
 /// How long queued writes wait for room to open their counter's object, milliseconds: until those that are in use now may have been
 /// let go.

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use super::grant::{Grant, Permission, Scope, Target};
+use super::holder::Holder;
 use crate::core::limit::owner::Owner;
+use crate::protocol::api_key::{ApiKey, KeyId};
 use crate::protocol::names::LIMIT_RIGHTS;
 use crate::protocol::problem::{Code, Problem};
 
@@ -20,6 +22,7 @@ pub(super) enum Who {
     KeyHolder {
         grants: Vec<Arc<Grant>>,
         owner: Owner,
+        holder: Arc<Holder>,
     },
     Public {
         grants: Vec<Arc<Grant>>,
@@ -50,7 +53,32 @@ impl Caller {
         Self(Who::KeyHolder {
             grants: vec![Arc::new(grant)],
             owner: Owner::default(),
+            holder: Arc::default(),
         })
+    }
+
+    /// The holder of a key that was made by a call.
+    pub fn of_key(id: KeyId, key: &ApiKey) -> Self {
+        let grant = |prefix: &String| {
+            Arc::new(Grant {
+                scopes: key.scopes.clone(),
+                prefix: prefix.clone(),
+                public_writes: None,
+            })
+        };
+        Self(Who::KeyHolder {
+            grants: key.prefixes.iter().map(grant).collect(),
+            owner: Owner::of_made_key(id.0),
+            holder: Arc::new(Holder::of_key(id, key)),
+        })
+    }
+
+    /// Who holds the key that was sent, if one was.
+    pub fn holder(&self) -> Option<&Holder> {
+        match &self.0 {
+            Who::KeyHolder { holder, .. } => Some(holder),
+            Who::Anyone | Who::Public { .. } => None,
+        }
     }
 
     /// Returns whether the caller has shown a key.
@@ -189,6 +217,13 @@ impl Caller {
     /// anybody may see.
     pub fn is_public(&self) -> bool {
         matches!(self.0, Who::Public { .. })
+    }
+
+    /// Whether a request of the caller that is the same to the letter may be answered without looking at it again: nothing is counted
+    /// of who asks.
+    pub fn may_repeat(&self) -> bool {
+        let has_budget = |holder: &Holder| holder.budget.is_some();
+        !self.is_public() && !self.holder().is_some_and(has_budget)
     }
 
     /// What the ids begin with that the caller may read; the empty text where that is every id.

@@ -12,9 +12,12 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use subtle::ConstantTimeEq;
 
 use super::grant::{Grant, Permission, PublicWrites, Scope};
+use super::holder::{Holder, KeyBudget};
 use super::key::{FixedKey, KEY_BYTES_MAX, KEY_BYTES_MIN};
 use super::refusal::{at_most, named, unreadable, wrong};
 use crate::core::counter::id::COUNTER_ID_BYTES_MAX;
+use crate::core::sha256;
+use crate::protocol::api_key::{KEY_PREFIXES_MAX, RATE_PER_MINUTE_MAX};
 use crate::protocol::problem::Problem;
 
 /// The longest `TALLY_KEYS`, in bytes: 1,000 keys of 64 bytes with scopes and prefixes are about 150 KB.
@@ -42,8 +45,26 @@ pub const PREFIX_BYTES_MAX: usize = COUNTER_ID_BYTES_MAX;
 /// The parsed secret.
 #[derive(Debug)]
 pub(super) struct Config {
-    keys: Vec<(FixedKey, Arc<Grant>)>,
+    keys: Vec<KeyEntry>,
+    /// Whether any key has a budget.
+    pub(super) has_budgets: bool,
     pub(super) public: Vec<PublicEntry>,
+}
+
+/// What the holder of a key may do.
+#[derive(Debug)]
+struct KeyEntry {
+    key: FixedKey,
+    grants: Vec<Arc<Grant>>,
+    holder: Holder,
+}
+
+/// What a key of the configuration gives whoever holds it.
+pub(super) struct KeyGrants {
+    pub(super) grants: Vec<Arc<Grant>>,
+    /// The place of its first entry.
+    pub(super) place: usize,
+    pub(super) holder: Holder,
 }
 
 /// What callers without a key may do, if they come from one of these origins.
@@ -112,8 +133,10 @@ struct RawKey {
     name: Option<String>,
     key: String,
     scopes: Vec<String>,
-    #[serde(default)]
-    prefix: String,
+    prefix: Option<String>,
+    prefixes: Option<Vec<String>>,
+    rate_per_minute: Option<u64>,
+    expires_at: Option<i64>,
 }
 
 impl Shape for RawKey {
@@ -151,33 +174,55 @@ impl Config {
         at_most("public", raw.public.len(), PUBLIC_ENTRIES_COUNT_MAX)?;
         let keys = raw.keys.into_iter().enumerate();
         let public = raw.public.into_iter().enumerate();
+        let keys = keys.map(|(at, Object(raw))| key(at, raw));
+        let keys: Vec<KeyEntry> = keys.collect::<Result<_, _>>()?;
+        let has_budget = |entry: &KeyEntry| entry.holder.budget.is_some();
         Ok(Self {
-            keys: keys
-                .map(|(at, Object(raw))| key(&format!("keys[{at}]"), raw))
-                .collect::<Result<_, _>>()?,
+            has_budgets: keys.iter().any(has_budget),
+            keys,
             public: public
                 .map(|(at, Object(raw))| public_entry(&format!("public[{at}]"), raw))
                 .collect::<Result<_, _>>()?,
         })
     }
 
-    /// The grants of all entries with this key, and the place of its first entry. Every entry is compared, in constant time: what
-    /// differs afterwards, only the holder of a valid key can measure.
-    pub(super) fn grants_of(&self, presented: &FixedKey) -> Option<(Vec<Arc<Grant>>, usize)> {
-        let mut grants = Vec::new();
-        let mut first = None;
-        for (place, (key, grant)) in self.keys.iter().enumerate() {
-            if bool::from(key.ct_eq(presented)) {
-                first = first.or(Some(place));
-                grants.push(Arc::clone(grant));
+    /// What all entries with this key that have not ended give together; `None` where there are none. Every entry is compared, in constant
+    /// time: what differs afterwards, only the holder of a valid key can measure.
+    pub(super) fn held_by(&self, presented: &FixedKey, now_ms: i64) -> Option<KeyGrants> {
+        let mut held: Option<KeyGrants> = None;
+        for (place, entry) in self.keys.iter().enumerate() {
+            let is_equal = bool::from(entry.key.ct_eq(presented));
+            let has_ended = entry
+                .holder
+                .expires_ms
+                .is_some_and(|end_ms| end_ms <= now_ms);
+            if !is_equal || has_ended {
+                continue;
+            }
+            let grants = entry.grants.iter().cloned();
+            match &mut held {
+                Some(held) => {
+                    held.grants.extend(grants);
+                    held.holder.narrow(&entry.holder);
+                }
+                None => {
+                    held = Some(KeyGrants {
+                        grants: grants.collect(),
+                        place,
+                        holder: entry.holder.clone(),
+                    });
+                }
             }
         }
-        Some((grants, first?))
+        held
     }
 }
 
-fn key(path: &str, raw: RawKey) -> Result<(FixedKey, Arc<Grant>), Problem> {
-    if raw.name.is_some_and(|name| name.len() > NAME_BYTES_MAX) {
+fn key(at: usize, raw: RawKey) -> Result<KeyEntry, Problem> {
+    let path = format!("keys[{at}]");
+    let path = path.as_str();
+    let name = raw.name.unwrap_or_else(|| path.to_owned());
+    if name.len() > NAME_BYTES_MAX {
         return Err(wrong(format!(
             "{path}.name has more than {NAME_BYTES_MAX} bytes"
         )));
@@ -193,7 +238,50 @@ fn key(path: &str, raw: RawKey) -> Result<(FixedKey, Arc<Grant>), Problem> {
         return Err(wrong(format!("{path}.key {why}")));
     };
     let scopes = scopes(path, &raw.scopes, &Scope::ALL)?;
-    Ok((key, grant(path, raw.prefix, scopes, None)?))
+    let prefixes = match (raw.prefix, raw.prefixes) {
+        (Some(_), Some(_)) => {
+            return Err(wrong(format!("{path} has both `prefix` and `prefixes`")));
+        }
+        (Some(prefix), None) => vec![prefix],
+        (None, Some(prefixes)) => prefixes,
+        (None, None) => vec![String::new()],
+    };
+    if !(1..=KEY_PREFIXES_MAX).contains(&prefixes.len()) {
+        return Err(wrong(format!(
+            "{path}.prefixes must have 1 to {KEY_PREFIXES_MAX} entries; leave it out for all counters"
+        )));
+    }
+    let prefixes = prefixes.into_iter();
+    let grants = prefixes.map(|prefix| grant(path, prefix, scopes.clone(), None));
+    let budget = raw.rate_per_minute.map(|rate| {
+        let rate = u32::try_from(rate).ok();
+        rate.filter(|rate| (1..=RATE_PER_MINUTE_MAX).contains(rate))
+            .map(|rate_per_minute| KeyBudget {
+                rate_per_minute,
+                subject: subject_of(&raw.key),
+            })
+            .ok_or_else(|| {
+                wrong(format!(
+                    "{path}.rate_per_minute must be from 1 to {RATE_PER_MINUTE_MAX}"
+                ))
+            })
+    });
+    Ok(KeyEntry {
+        key,
+        grants: grants.collect::<Result<_, _>>()?,
+        holder: Holder {
+            id: None,
+            name,
+            expires_ms: raw.expires_at,
+            budget: budget.transpose()?,
+        },
+    })
+}
+
+/// What the budget of a key of the configuration is counted under: it tells nothing of the key.
+fn subject_of(key: &str) -> String {
+    let digest = sha256::digest(&[b"tally/configured/", key.as_bytes()].concat());
+    ["configured-", &sha256::hex(&digest)[..32]].concat()
 }
 
 fn public_entry(path: &str, raw: RawPublic) -> Result<PublicEntry, Problem> {

@@ -1,13 +1,15 @@
 //! What an entry of the configuration lets its callers do.
 //!
-//! Invariant: a grant reaches what its prefix begins, byte by byte; limits only where the prefix itself says `limits/`, so that no
-//! grant on counters is one on the limits of others.
+//! Invariant: a grant reaches what its prefix begins, byte by byte; limits only where the prefix itself says `limits/`, or where there
+//! is none and a scope says `limits`, so that no grant on counters is one on the limits of others.
+
+use serde::{Deserialize, Serialize};
 
 use super::caller::shown;
 use crate::protocol::names::LIMIT_RIGHTS;
 
-/// What a grant allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a grant allows. Stored: append, never reorder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Scope {
     /// Reading counters, their history, uniques and listings.
     Read,
@@ -18,11 +20,19 @@ pub enum Scope {
     Refund,
     /// Settings and deletion. Implies all others.
     Admin,
+    /// Checking limits and looking at them, and nothing of counters. Without a prefix it reaches all limits.
+    Limits,
 }
 
 impl Scope {
     /// All scopes.
-    pub const ALL: [Self; 4] = [Self::Read, Self::Write, Self::Refund, Self::Admin];
+    pub const ALL: [Self; 5] = [
+        Self::Read,
+        Self::Write,
+        Self::Limits,
+        Self::Refund,
+        Self::Admin,
+    ];
 
     /// The scope as configuration and refusals write it.
     pub const fn as_str(self) -> &'static str {
@@ -31,6 +41,7 @@ impl Scope {
             Self::Write => "write",
             Self::Refund => "refund",
             Self::Admin => "admin",
+            Self::Limits => "limits",
         }
     }
 }
@@ -110,13 +121,23 @@ impl Grant {
     }
 
     pub(super) fn covers(&self, scope: Scope, target: Target<'_>) -> bool {
-        let reaches = match target {
-            Target::Counters(prefix) => prefix.starts_with(&self.prefix),
-            Target::Limits(right) => {
-                self.prefix.starts_with(LIMIT_RIGHTS) && right.starts_with(&self.prefix)
-            }
+        match target {
+            Target::Counters(prefix) => prefix.starts_with(&self.prefix) && self.has(scope),
+            Target::Limits(right) => self.reaches_limits(right) && self.has_for_limits(scope),
+        }
+    }
+
+    fn reaches_limits(&self, right: &str) -> bool {
+        let names_them = match self.prefix.as_str() {
+            "" => self.scopes.contains(&Scope::Limits),
+            prefix => prefix.starts_with(LIMIT_RIGHTS),
         };
-        reaches && self.has(scope)
+        names_them && right.starts_with(&self.prefix)
+    }
+
+    fn has_for_limits(&self, scope: Scope) -> bool {
+        let is_check_or_look = matches!(scope, Scope::Read | Scope::Write);
+        self.has(scope) || (is_check_or_look && self.scopes.contains(&Scope::Limits))
     }
 }
 

@@ -109,6 +109,15 @@ pub fn parse_rfc3339(text: &str) -> Option<i64> {
     Some(unix_seconds(date, time, offset_seconds)? * 1000 + milliseconds)
 }
 
+/// Returns the days from 1970-01-01 to `yyyy-mm-dd`, `None` for anything else.
+pub fn parse_date(text: &str) -> Option<i64> {
+    let &[y0, y1, y2, y3, b'-', m0, m1, b'-', d0, d1] = text.as_bytes() else {
+        return None;
+    };
+    let year = number(&[y0, y1, y2, y3])?;
+    days(year, number(&[m0, m1])?, number(&[d0, d1])?).filter(|days| *days >= 0)
+}
+
 /// Reads at most four digits.
 fn number(digits: &[u8]) -> Option<i64> {
     digits.iter().try_fold(0, |sum, digit| {

@@ -11,7 +11,7 @@ use super::super::problem::{Code, Problem};
 use super::Record;
 use super::civil::{CLF_TIME_BYTES, parse_clf_time};
 use super::ingest::UniqueField;
-use super::said::Hit;
+use super::log_fields::Hit;
 use crate::core::counter::dimensions::Dimensions;
 
 /// What is counted of a log line.

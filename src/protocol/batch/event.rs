@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 
 use super::super::delta::parse_delta;
 use super::super::dimensions::{ByWire, refuse_auto};
+use super::super::features::left_out;
 use super::super::problem::{Code, Problem};
 use super::Record;
 use super::by::By;
@@ -154,6 +155,9 @@ pub fn parse_increment(body: &[u8]) -> Result<IncrementBody, Problem> {
 
 /// Returns what percentiles are of, if it was given.
 fn sample_of(number: Option<f64>) -> Result<Option<Sample>, Problem> {
+    if number.is_some() && cfg!(not(feature = "samples")) {
+        return Err(left_out("samples"));
+    }
     let sample = number.map(Sample::new).transpose();
     sample.map_err(|refused| Problem::new(Code::InvalidBody, refused.to_string()))
 }

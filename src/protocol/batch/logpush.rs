@@ -17,7 +17,7 @@ use super::clf::path_of;
 use super::event::{check_event_id, check_unique, delta_or_one, milliseconds_of};
 use super::ingest::UniqueField;
 use super::json::{Text, bytes_of, present, read_object};
-use super::said::Hit;
+use super::log_fields::Hit;
 use crate::core::counter::dimensions::Dimensions;
 
 /// What is counted of a Logpush line.
@@ -32,12 +32,12 @@ pub struct LogpushLine<'a> {
     /// `EdgeColoCode`: the datacenter that answered the request.
     pub colo: Option<Cow<'a, str>>,
     /// What it says of its request.
-    said: Said<'a>,
+    said: RequestFields<'a>,
 }
 
 /// What a line of Logpush says of its request, as JSON; a field that is missing, or of another type, says nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Said<'a> {
+struct RequestFields<'a> {
     target: Cow<'a, str>,
     method: Cow<'a, str>,
     status: &'a str,
@@ -85,7 +85,7 @@ impl<'a> LogpushLine<'a> {
     pub fn parse(json: &'a [u8]) -> Result<Option<Self>, Problem> {
         let wire: LogpushWire<'a> = read_object(json)?;
         let target = wire.uri.as_ref().or(wire.path.as_ref());
-        let said = Said {
+        let said = RequestFields {
             target: target.map(|text| text.0.clone()).unwrap_or_default(),
             method: text_of(wire.method),
             status: wire.status.map_or("", RawValue::get),
@@ -126,7 +126,7 @@ impl<'a> LogpushLine<'a> {
 
     /// Returns what the line says of its request.
     pub fn hit(&self) -> Hit<'_> {
-        let Said {
+        let RequestFields {
             target,
             method,
             status,

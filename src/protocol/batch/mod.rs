@@ -14,7 +14,7 @@
 //! | [`event`] | records of `/events`, and the body of one increment |
 //! | [`by`] | what a write says of who did it |
 //! | [`ingest`] | the queries of `/ingest`: which format, which fields |
-//! | [`said`] | what lines of logs say of their requests, as dimensions |
+//! | [`log_fields`] | what lines of logs say of their requests, as dimensions |
 //! | [`clf`] | lines in Common and Combined Log Format |
 //! | [`logpush`] | lines of Cloudflare Logpush, and NDJSON lines of `/ingest` |
 //! | [`civil`] | dates and times of day into unix time |
@@ -25,7 +25,7 @@
 //! | [`lines`] | which lines of a body |
 //! | [`report`] | what was accepted, what was rejected and why |
 //! | [`sections`] | where a body is cut, so that memory holds the sums of a part |
-//! | [`shares`] | the memory of bodies, shared among their senders |
+//! | [`body_memory`] | the memory of bodies, shared among their senders |
 //! | [`wave`] | when a body that has been read sends its sums |
 
 use std::borrow::Cow;
@@ -35,6 +35,7 @@ use crate::core::counter::dimensions::Dimensions;
 use crate::core::counter::id::CounterId;
 use crate::core::sketch::Sample;
 
+pub mod body_memory;
 pub mod by;
 pub mod civil;
 pub mod clf;
@@ -48,12 +49,11 @@ pub mod ingest;
 pub mod json;
 pub mod keyed;
 pub mod lines;
+pub mod log_fields;
 pub mod logpush;
 pub mod plan;
 pub mod report;
-pub mod said;
 pub mod sections;
-pub mod shares;
 pub mod split;
 pub mod wave;
 

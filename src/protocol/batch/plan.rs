@@ -13,14 +13,14 @@ use super::hashes::Hashed;
 use super::keyed::{BodyKey, KEYED_AT_ONCE_MAX, KeyedWrites};
 use super::lines::LineNumbers;
 use super::report::Report;
+use crate::core::counter::autoscale::shard_of_element;
 use crate::core::counter::flush::{Element, Load};
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::settings::{SHARDS_MAX, UniqueHash};
-use crate::core::counter::split::shard_of_element;
 use crate::core::sketch::HashId;
-use crate::protocol::bounds::CALLS_MAX;
-use crate::protocol::names::{CellAddress, DIRECTORY_PARTITIONS};
+use crate::protocol::names::CellAddress;
 use crate::protocol::problem::Problem;
+use crate::protocol::shell_limits::CALLS_MAX;
 
 /// Calls of an invocation that are left for the rest: secrets, settings.
 const OTHER_CALLS: usize = 200;
@@ -31,10 +31,10 @@ pub const PART_COUNTERS_MAX: usize = 1_000;
 /// The same where tablets host cells: with 64 tablets 128 counters in a message. About 2 KB each while they are counted, 16 MB.
 pub const HOSTED_PART_COUNTERS_MAX: usize = 8_192;
 
-/// The most messages of one part for the cells that so many tablets host, and for their roots: for elements of plain lines, amounts,
+/// The most messages of one part for the cells that so many tablets host, and for their roots in so many partitions: for elements of plain lines, amounts,
 /// claims, counts and elements of keyed lines.
-pub fn part_calls_max(tablets: usize, counters: usize) -> usize {
-    let partitions = usize::try_from(DIRECTORY_PARTITIONS).unwrap_or(usize::MAX);
+pub fn part_calls_max(tablets: usize, partitions: u32, counters: usize) -> usize {
+    let partitions = usize::try_from(partitions).unwrap_or(usize::MAX);
     match tablets {
         0 => 0,
         _ => 4 * tablets.min(counters) + partitions.min(counters),

@@ -12,7 +12,7 @@ use crate::core::board::placing::{Placing, Shards};
 use crate::core::board::score::Score;
 use crate::core::board::settings::Settings;
 use crate::core::counter::id::{CounterId, Datacenter};
-use crate::protocol::live::sight as live;
+use crate::protocol::live::snapshot as live;
 use crate::protocol::live::topic::WatchedBoard;
 use crate::protocol::messages::{
     BoardAnswer, BoardSeen, BoardWritten, BoardsListed, PeriodOf, Ranked, Written,
@@ -190,7 +190,7 @@ struct SeenView<'a> {
 }
 
 /// A board's answer, on its way to a client.
-pub struct Told<'a> {
+pub struct ReadBoard<'a> {
     /// The board.
     pub board: &'a CounterId,
     /// What it answered.
@@ -199,7 +199,7 @@ pub struct Told<'a> {
     pub now_ms: i64,
 }
 
-impl<'a> Told<'a> {
+impl<'a> ReadBoard<'a> {
     fn view(&self) -> SeenView<'a> {
         let seen = self.seen;
         SeenView {
@@ -233,7 +233,7 @@ fn percentile(rank: u64, total: u64) -> f64 {
 }
 
 /// The JSON of one member; `None` where it is not there.
-pub fn one_json(told: &Told<'_>) -> Option<String> {
+pub fn one_json(told: &ReadBoard<'_>) -> Option<String> {
     let row = told.seen.rows.first()?;
     let mut view = told.view();
     let slack = told.seen.slack.first().copied().unwrap_or(0);
@@ -246,7 +246,7 @@ pub fn one_json(told: &Told<'_>) -> Option<String> {
 }
 
 /// The JSON of members in order; `counts` says whether how many the stretch has is told.
-pub fn rows_json(told: &Told<'_>, counts: bool) -> String {
+pub fn rows_json(told: &ReadBoard<'_>, counts: bool) -> String {
     let seen = told.seen;
     let mut view = told.view();
     view.rows = Some(seen.rows.iter().map(RowView::of).collect());
@@ -256,7 +256,7 @@ pub fn rows_json(told: &Told<'_>, counts: bool) -> String {
 }
 
 /// The JSON of members that were asked for by name, and of those that are not there.
-pub fn members_json(told: &Told<'_>, asked: &[CounterId]) -> String {
+pub fn members_json(told: &ReadBoard<'_>, asked: &[CounterId]) -> String {
     let mut view = told.view();
     let is_there = |name: &CounterId| {
         let mut rows = told.seen.rows.iter();
@@ -277,7 +277,7 @@ pub fn members_json(told: &Told<'_>, asked: &[CounterId]) -> String {
 }
 
 /// The JSON of a board with its settings.
-pub fn configured_json(told: &Told<'_>) -> String {
+pub fn configured_json(told: &ReadBoard<'_>) -> String {
     let mut view = told.view();
     view.settings = Some(SettingsView::of(&told.seen.settings, &told.seen.placing));
     view.shards = Some(told.seen.layout.shards);
@@ -285,14 +285,14 @@ pub fn configured_json(told: &Told<'_>) -> String {
 }
 
 /// The JSON of a count between two scores.
-pub fn count_json(told: &Told<'_>) -> String {
+pub fn count_json(told: &ReadBoard<'_>) -> String {
     let mut view = told.view();
     view.count = Some(told.seen.count);
     to_json(&view)
 }
 
 /// The JSON of the ended periods that are kept.
-pub fn periods_json(told: &Told<'_>) -> String {
+pub fn periods_json(told: &ReadBoard<'_>) -> String {
     let mut view = told.view();
     view.periods = Some(
         told.seen
@@ -305,7 +305,7 @@ pub fn periods_json(told: &Told<'_>) -> String {
 }
 
 /// What watchers of a board are told.
-pub fn live_board(seen: &BoardSeen, watched: &WatchedBoard) -> live::Told {
+pub fn live_board(seen: &BoardSeen, watched: &WatchedBoard) -> live::ReadCounter {
     #[derive(Serialize)]
     struct MemberView<'a> {
         #[serde(flatten)]
@@ -339,7 +339,7 @@ pub fn live_board(seen: &BoardSeen, watched: &WatchedBoard) -> live::Told {
         .strip_prefix('{')
         .and_then(|json| json.strip_suffix('}'));
     let members = members.unwrap_or_default().to_owned();
-    live::Told {
+    live::ReadCounter {
         tag: live::Tag::default().with(members.as_bytes()).value(),
         members,
         members_of_strings: None,

@@ -13,7 +13,7 @@ mod query;
 mod token;
 
 pub use answer::{
-    Told, board_line, configured_json, count_json, deleted_json, list_json, live_board,
+    ReadBoard, board_line, configured_json, count_json, deleted_json, list_json, live_board,
     member_lines, members_json, not_found, one_json, periods_json, problem_of, refusal_of,
     rows_json, rows_ndjson, written_json,
 };

@@ -3,9 +3,9 @@
 //! Invariant: a check keeps its place, so that it gets its own verdict, in order of arrival; equal ones are counted and
 //! not repeated, so that a hot key costs a message one entry.
 
-use crate::core::counter::cargo::Cargo;
+use crate::core::counter::autoscale::Rate;
+use crate::core::counter::batchable::Batchable;
 use crate::core::counter::lane::BATCH_ENTRIES_MAX;
-use crate::core::counter::split::Rate;
 use crate::core::limit::policy::Policy;
 use crate::protocol::messages::Demand;
 
@@ -120,7 +120,7 @@ impl Batch {
     }
 }
 
-impl Cargo for Batch {
+impl Batchable for Batch {
     type Place = Place;
 
     fn absorb(&mut self, item: &Self) -> bool {

@@ -5,11 +5,11 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`board`] | what a hub knows of its watchers and counters: what to send to whom |
+//! | [`subscriptions`] | what a hub knows of its watchers and counters: what to send to whom |
 //! | [`pace`] | how many increments a second there are |
-//! | [`sight`] | one counter, as watchers see it |
+//! | [`snapshot`] | one counter, as watchers see it |
 //! | [`topic`] | what a watcher names |
-//! | [`talk`] | what watchers say, and how they are told |
+//! | [`client_message`] | what watchers say, and how they are told |
 //!
 //! Life of an update: a *hub* holds the streams of many watchers. Once a second it asks the *lookouts* of all counters that
 //! are watched; a lookout reads each of its counters once, however many hubs ask, and keeps what it saw for half a second.
@@ -17,10 +17,10 @@
 //! watchers combine it with others. All hubs ask when a second begins by their clocks, so that they share reads; a clock that is off costs
 //! a second read and nothing else.
 
-pub mod board;
+pub mod client_message;
 pub mod pace;
-pub mod sight;
-pub mod talk;
+pub mod snapshot;
+pub mod subscriptions;
 pub mod topic;
 
 /// The most members of a board that one stream is told: an update of 100 is about 8 KB.

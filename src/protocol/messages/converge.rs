@@ -11,9 +11,9 @@ use crate::core::counter::id::{CounterId, Datacenter};
 use crate::protocol::names::{Address, CellAddress};
 
 calls! {
-    Push => push::Pushed, "/push", |it| Address::Root(&it.counter);
+    Push => push::Pushed, "/push", |it| Address::Root(&it.counter), lacks (0, 1);
     WatchLead => (), "/watch", |it| Address::Cell(&it.to);
-    ViewOf => Option<Viewed>, "/view", |it| Address::Root(&it.counter);
+    ViewOf => Option<Viewed>, "/view", |it| Address::Root(&it.counter), lacks (0, 2);
     Held => Option<Grant>, "/held", |it| Address::Cell(&it.to);
 }
 
@@ -58,7 +58,8 @@ pub struct Viewed {
     /// What it has heard of the datacenters. `None` for a watcher of a counter that one datacenter counts: that
     /// one is asked as fast.
     pub view: Option<ViewAtRest>,
-    /// Whether leads that can be reached have known for a while that somebody watches: one that has not pushed lately is away.
+    /// Whether leads that can be reached have known for a while that somebody watches: one that has not pushed lately is away. The
+    /// protocol before may lack this and what follows: then no lead is known to be away, none has pushed lately, and each is asked.
     pub is_watched: bool,
     /// When that is, unix milliseconds by the root's clock: how long ago leads have pushed is told by it, whatever the reader's says.
     pub now_ms: i64,

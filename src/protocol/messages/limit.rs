@@ -213,7 +213,7 @@ pub struct EndReservation {
     pub is_cancelled: bool,
 }
 
-/// Limiter of a datacenter → that of the world, or edge → limiter of its datacenter: a holder's report, and what it asks for.
+/// Limiter of a datacenter → that of the world, or edge → limiter of its datacenter: a borrower's report, and what it asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     /// The limiter that lends.
@@ -224,7 +224,7 @@ pub struct Lease {
     pub policy: Policy,
     /// The key.
     pub key: CounterId,
-    /// What the holder says.
+    /// What the borrower says.
     pub request: lease::Request,
     /// Where a limiter sends it on that does not lend the key itself: how many there are, as it knows it.
     pub sent_on: Option<Counts>,
@@ -232,7 +232,7 @@ pub struct Lease {
     pub owner: Owner,
 }
 
-/// Limiter of the world → that of a datacenter: give back what a lease holds. What its holder tells of it; nothing where it has ended.
+/// Limiter of the world → that of a datacenter: give back what a lease holds. What its borrower tells of it; nothing where it has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecallLease {
     /// The limiter that holds it.

@@ -4,12 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use super::Call;
 use crate::core::counter::id::Datacenter;
-use crate::protocol::live::sight::Sight;
+use crate::protocol::live::snapshot::CounterSnapshot;
 use crate::protocol::live::topic::Topic;
 use crate::protocol::names::Address;
 
 calls! {
-    Look => Vec<Sight>, "/look", |it| Address::Lookout(it.partition);
+    Look => Vec<CounterSnapshot>, "/look", |it| Address::Lookout(it.partition);
     Join => (), "/live-join", |it| Address::Hub(&it.datacenter, it.hub);
 }
 

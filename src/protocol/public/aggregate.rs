@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::breakdown::{BreakdownView, StretchView, Subject};
+use super::counter_view::{Freshness, Point, SummedCounter, points_of, step_name};
 use super::number::Exact;
 use super::to_json;
-use super::told::{Freshness, Point, Told, points_of, step_name};
 use super::top::share;
 use crate::core::counter::breakdown::Breakdown;
 use crate::core::counter::id::CounterId;
@@ -45,6 +45,11 @@ pub struct Aggregate {
 }
 
 impl Aggregate {
+    /// How old it is at a moment, milliseconds; 0 where clocks say less.
+    fn staleness_ms(&self, now_ms: i64) -> i64 {
+        now_ms.saturating_sub(self.as_of_ms).max(0)
+    }
+
     /// The sum of none, of a fetch that began then; `top_max` counters with most are named: most of a value of a dimension, where one is
     /// given.
     pub fn new(begun_ms: i64, top_max: u32, value_named: Option<String>) -> Self {
@@ -86,7 +91,7 @@ impl Aggregate {
             now_ms: self.begun_ms,
             fresh: true,
         };
-        let told = Told::new(id, sum, freshness);
+        let told = SummedCounter::new(id, sum, freshness);
         self.counters += 1;
         self.value = self.value.plus(told.value());
         self.is_complete = self.is_complete && told.is_exact();
@@ -159,7 +164,7 @@ impl Aggregate {
             value: Exact::new(self.value, strings),
             exact: is_fresh && self.is_complete,
             as_of: self.as_of_ms,
-            staleness_ms: now_ms.saturating_sub(self.as_of_ms).max(0),
+            staleness_ms: self.staleness_ms(now_ms),
             missing_partitions: &self.missing_partitions,
         })
     }
@@ -179,7 +184,7 @@ impl Aggregate {
             missing_partitions: &self.missing_partitions,
             is_exact: is_fresh && self.is_complete,
             as_of_ms: self.as_of_ms,
-            staleness_ms: now_ms.saturating_sub(self.as_of_ms).max(0),
+            staleness_ms: self.staleness_ms(now_ms),
             kept_from: self.kept_from,
             ..Subject::default()
         };
@@ -246,7 +251,7 @@ impl Aggregate {
             other: exact(count.saturating_sub(shown)),
             exact: is_fresh && self.is_complete && error == 0,
             as_of: self.as_of_ms,
-            staleness_ms: now_ms.saturating_sub(self.as_of_ms).max(0),
+            staleness_ms: self.staleness_ms(now_ms),
             missing_partitions: &self.missing_partitions,
         })
     }
@@ -291,7 +296,7 @@ impl Aggregate {
             kept_from: (self.kept_from != i64::MIN).then_some(self.kept_from),
             exact: is_fresh && self.is_complete,
             as_of: self.as_of_ms,
-            staleness_ms: now_ms.saturating_sub(self.as_of_ms).max(0),
+            staleness_ms: self.staleness_ms(now_ms),
             missing_partitions: &self.missing_partitions,
             points: points_of(&self.points, self.kept_from, range, format),
             top: (self.top_max > 0).then(|| self.top.iter().map(row).collect()),

@@ -4,9 +4,9 @@
 
 use serde::Serialize;
 
+use super::counter_view::SummedCounter;
 use super::number::Exact;
 use super::to_json;
-use super::told::Told;
 use super::top::share;
 use crate::core::counter::breakdown::Breakdown;
 use crate::core::counter::id::{CounterId, Datacenter};
@@ -178,7 +178,7 @@ impl BreakdownView<'_> {
     }
 }
 
-impl Told<'_> {
+impl SummedCounter<'_> {
     /// The JSON of `GET /counters/{id}/breakdown`.
     pub fn breakdown_json(&self, asked: &BreakdownQuery, strings: bool) -> String {
         let datacenters = self.sum.datacenters.iter().map(|(id, part)| PlaceView {

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
+use super::counter_view::SummedCounter;
 use super::number::Exact;
 use super::to_json;
-use super::told::Told;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::samples::samples_from_rest;
 use crate::core::counter::total::Value;
@@ -45,7 +45,7 @@ struct DistributionView<'a> {
     datacenters: Vec<PlaceView<'a>>,
 }
 
-impl Told<'_> {
+impl SummedCounter<'_> {
     /// The JSON of `GET /counters/{id}/distribution`. The window is told as it was counted: whole minutes, or hours.
     pub fn distribution_json(&self, window: SamplesWindow, strings: bool) -> String {
         let samples = samples_from_rest(&self.total.samples);

@@ -4,9 +4,9 @@
 
 use serde::Serialize;
 
+use super::counter_view::SummedCounter;
 use super::number::Exact;
 use super::to_json;
-use super::told::Told;
 use crate::core::counter::id::Datacenter;
 use crate::core::counter::merge::CellTotals;
 use crate::core::counter::total::Value;
@@ -64,8 +64,8 @@ struct InboxView {
     drained: bool,
 }
 
-impl Told<'_> {
-    /// The JSON of `GET /counters/{id}?explain=1`: as [`Told::to_json`], and the way to it.
+impl SummedCounter<'_> {
+    /// The JSON of `GET /counters/{id}?explain=1`: as [`SummedCounter::to_json`], and the way to it.
     pub fn explained_json(&self, strings: bool, window: Option<Window>, way: &Way) -> String {
         let mut json = self.to_json(strings, window, None);
         // Both are objects: the one ends with the brace that closes it.

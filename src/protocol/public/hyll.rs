@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
+use super::counter_view::SummedCounter;
 use super::number::Estimate;
 use super::to_json;
-use super::told::Told;
 use crate::core::counter::id::CounterId;
 use crate::core::counter::settings::UniqueHash;
 use crate::core::sketch::Hyll;
@@ -15,7 +15,7 @@ use crate::protocol::query::Window;
 ///
 /// # Errors
 /// `hash-mismatch` where they did not go through Redis's hash.
-pub fn hyll_of(told: &Told<'_>, window: Option<Window>) -> Result<Hyll, Problem> {
+pub fn hyll_of(told: &SummedCounter<'_>, window: Option<Window>) -> Result<Hyll, Problem> {
     let settings = told.sum.root.settings;
     let hyll = told.sketches(window).hyll();
     hyll.filter(|_| settings.unique_hash == UniqueHash::Redis)
@@ -50,7 +50,7 @@ pub fn parse_hyll(bytes: &[u8]) -> Result<Hyll, Problem> {
 }
 
 /// The JSON of `PUT /counters/{id}/uniques/hyll`: the counter's unique elements after it.
-pub fn imported_json(told: &Told<'_>) -> String {
+pub fn imported_json(told: &SummedCounter<'_>) -> String {
     #[derive(Serialize)]
     struct ImportedView<'a> {
         id: &'a CounterId,

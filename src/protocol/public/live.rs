@@ -1,11 +1,11 @@
 //! A counter's sum, as it is told to those who watch it.
 
+use super::counter_view::SummedCounter;
 use super::number::Exact;
 use super::to_json;
-use super::told::Told;
 use crate::core::counter::total::Value;
 use crate::protocol::live::pace::thousandths_json;
-use crate::protocol::live::sight::{self, Tag};
+use crate::protocol::live::snapshot::{self, Tag};
 
 /// A text, with the hash of what in it is no time.
 #[derive(Default)]
@@ -27,16 +27,16 @@ impl Text {
     }
 }
 
-impl Told<'_> {
+impl SummedCounter<'_> {
     /// What watchers are told; the rate is in thousandths, `None` while it is not known.
-    pub fn live(&self, rate_thousandths: Option<u128>) -> sight::Told {
+    pub fn live(&self, rate_thousandths: Option<u128>) -> snapshot::ReadCounter {
         let text = self.live_text(rate_thousandths, false);
         let parts = self.sum.datacenters.iter();
         let mut values =
             parts.map(|(datacenter, part)| self.sum.value_of(datacenter, part.as_ref()));
         let is_safe = self.value().is_javascript_safe() && values.all(Value::is_javascript_safe);
         let strings = (!is_safe).then(|| self.live_text(rate_thousandths, true).text);
-        sight::Told {
+        snapshot::ReadCounter {
             members: text.text,
             members_of_strings: strings,
             tag: text.tag.value(),

@@ -12,7 +12,7 @@
 //! | `number` | exact numbers of any size, estimates |
 //! | `rounding` | estimates for readers without a key |
 //! | `top` | which counters have most |
-//! | `told` | one counter's sum, as it is told |
+//! | `counter_view` | one counter's sum, as it is told |
 //! | `verdicts` | what checks of a policy came to, and which keys were refused |
 //! | `union` | unique elements of several counters |
 //!
@@ -20,11 +20,11 @@
 
 use serde::Serialize;
 
-use super::bounds::KEY_MS_MAX;
 use super::messages::{DeadLetters, Flushed};
 use super::names::CellAddress;
 use super::order::in_order;
 use super::problem::Code;
+use super::shell_limits::KEY_MS_MAX;
 use super::version::Version;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::queue::Death;
@@ -33,24 +33,26 @@ use crate::core::sketch::HashId;
 
 mod aggregate;
 mod breakdown;
+mod counter_view;
 mod distribution;
 mod explain;
+mod hot;
 mod hyll;
 mod listing;
 mod live;
 mod number;
 mod rounding;
-mod told;
 mod top;
 mod union;
 mod verdicts;
 
 pub use aggregate::Aggregate;
+pub use counter_view::{Freshness, SettingsView, SummedCounter};
+pub use hot::hot_json;
 pub use hyll::{hyll_of, imported_json, not_of_redis, parse_hyll};
 pub use listing::list_json;
 pub use number::{Estimate, Exact};
 pub use rounding::{DIGITS_MAX, Rounding};
-pub use told::{Freshness, SettingsView, Told};
 pub use top::{TopTold, rank_json, top_json};
 pub use union::{intersection_json, union_json, union_of};
 pub use verdicts::VerdictsTold;

@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
+use super::counter_view::SummedCounter;
 use super::number::Estimate;
 use super::rounding::Rounding;
 use super::to_json;
-use super::told::Told;
 use crate::core::counter::id::CounterId;
 use crate::core::sketch::{HashId, Uniques};
 use crate::protocol::problem::{Code, Problem};
@@ -17,7 +17,7 @@ use crate::protocol::query::Window;
 /// # Errors
 /// `hash-mismatch` where no hash is that of all counters that have any: an element that two of them saw would
 /// count twice, and the sum would only say what each of them says alone.
-pub fn union_of(told: &[Told<'_>], window: Option<Window>) -> Result<Uniques, Problem> {
+pub fn union_of(told: &[SummedCounter<'_>], window: Option<Window>) -> Result<Uniques, Problem> {
     let mut union = Uniques::new();
     let mut in_common: Option<Vec<HashId>> = None;
     for one in told {
@@ -49,7 +49,7 @@ pub fn union_of(told: &[Told<'_>], window: Option<Window>) -> Result<Uniques, Pr
 /// As [`union_of`].
 pub fn union_json(
     ids: &[CounterId],
-    told: &[Told<'_>],
+    told: &[SummedCounter<'_>],
     window: Option<Window>,
 ) -> Result<String, Problem> {
     let union = union_of(told, window)?;
@@ -63,7 +63,7 @@ pub fn union_json(
 /// As [`union_of`].
 pub fn intersection_json(
     ids: &[CounterId],
-    (one, other): (Told<'_>, Told<'_>),
+    (one, other): (SummedCounter<'_>, SummedCounter<'_>),
     window: Option<Window>,
 ) -> Result<String, Problem> {
     let told = [one, other];
@@ -88,7 +88,7 @@ pub fn intersection_json(
 
 fn together_json(
     ids: &[CounterId],
-    told: &[Told<'_>],
+    told: &[SummedCounter<'_>],
     window: Option<Window>,
     op: Option<&'static str>,
     estimate: Estimate,
@@ -108,15 +108,19 @@ fn together_json(
         as_of: i64,
         staleness_ms: i64,
     }
-    let rounding = told.first().map_or(Rounding::OFF, Told::rounding);
+    let rounding = told.first().map_or(Rounding::OFF, SummedCounter::rounding);
     to_json(&TogetherView {
         ids,
         op,
         estimate: rounding.apply(estimate),
         window: window.map(|window| window.seconds),
         uniques_cover: window.and_then(Window::uniques_cover),
-        exact: told.iter().all(Told::is_exact),
-        as_of: told.iter().map(Told::as_of_ms).min().unwrap_or(0),
-        staleness_ms: told.iter().map(Told::staleness_ms).max().unwrap_or(0),
+        exact: told.iter().all(SummedCounter::is_exact),
+        as_of: told.iter().map(SummedCounter::as_of_ms).min().unwrap_or(0),
+        staleness_ms: told
+            .iter()
+            .map(SummedCounter::staleness_ms)
+            .max()
+            .unwrap_or(0),
     })
 }

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::breakdown::{BreakdownView, Subject};
+use super::counter_view::{SummedCounter, points_of, step_name};
 use super::number::Exact;
 use super::to_json;
-use super::told::{Told, points_of, step_name};
 use crate::core::counter::breakdown::keys_kept_from;
 use crate::core::counter::merge::{Range, Summary};
 use crate::core::counter::total::Value;
@@ -16,7 +16,7 @@ use crate::protocol::names::VerdictKind;
 use crate::protocol::query::{BreakdownQuery, HistoryFormat};
 
 /// What the counters of a policy say: nothing of one that has counted nothing.
-pub type Kinds<'a> = [Option<Told<'a>>; VerdictKind::ALL.len()];
+pub type Kinds<'a> = [Option<SummedCounter<'a>>; VerdictKind::ALL.len()];
 
 /// Of which policy, and when it was read.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +54,7 @@ impl VerdictsTold<'_> {
             staleness_ms: i64,
             points: Vec<Step>,
         }
-        let kept_from = kinds.iter().flatten().map(Told::kept_from).max();
+        let kept_from = kinds.iter().flatten().map(SummedCounter::kept_from).max();
         let kept_from = kept_from.unwrap_or(i64::MIN);
         let nothing = BTreeMap::new();
         // All three have the same points; those of nothing are left out together.
@@ -62,8 +62,8 @@ impl VerdictsTold<'_> {
             zeros: true,
             ..format
         };
-        let counted = |kind: &Option<Told<'_>>| {
-            let counted = kind.as_ref().map_or(&nothing, Told::points);
+        let counted = |kind: &Option<SummedCounter<'_>>| {
+            let counted = kind.as_ref().map_or(&nothing, SummedCounter::points);
             let count = counted.range(range.from.max(kept_from)..=range.to);
             let count = count.fold(0, |sum: u128, (_, count)| sum.saturating_add(*count));
             (
@@ -101,7 +101,7 @@ impl VerdictsTold<'_> {
     /// The JSON of `GET /limits/{policy}/refused`.
     pub fn refused_json(
         &self,
-        told: Option<&Told<'_>>,
+        told: Option<&SummedCounter<'_>>,
         asked: &BreakdownQuery,
         strings: bool,
     ) -> String {

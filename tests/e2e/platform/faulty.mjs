@@ -31,7 +31,7 @@ async function copyOf(request) {
 }
 
 async function perhaps(env, kind, name, request, answer, copies = []) {
-  const asked = JSON.stringify({ kind, name, path: request === null ? "" : new URL(request.url).pathname });
+  const asked = JSON.stringify({ kind, name, path: request === null ? "" : new URL(request.url).pathname.replace(/^\/\d+(?=\/)/, "") });
   const fault = await (await env.FAULTS.fetch("http://faults", { method: "POST", body: asked })).text();
   if (fault === "before") throw new Error("fault: unreachable");
   if (fault === "hang") return new Promise(() => {});

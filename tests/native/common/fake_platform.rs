@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use tally::host::{File, Host, Later, Level, Memory, Platform, Stream, Target};
+use tally::protocol::alerts::Outgoing;
 use tally::protocol::messages::batch::{BYTES_MAX, CALLS_MAX};
 use tally::protocol::messages::{Batch, Call, decode};
 use tally::protocol::names::Placement;
@@ -72,6 +73,7 @@ impl Platform for Messages {
     fn send(
         &self,
         to: Target,
+        _protocol: u8,
         path: &'static str,
         message: Vec<u8>,
     ) -> Later<Result<Vec<u8>, String>> {
@@ -104,9 +106,14 @@ impl Platform for Messages {
         })
     }
 
+    fn post(&self, _: Outgoing) -> Later<Result<u16, String>> {
+        unimplemented!()
+    }
+
     fn open(
         &self,
         _: Placement,
+        _: u8,
         _: &'static str,
         _: Vec<u8>,
         _: Option<String>,
@@ -124,6 +131,10 @@ impl Platform for Messages {
 
     fn file(&self, _: &str) -> Result<Option<File>, String> {
         Ok(None)
+    }
+
+    fn files(&self) -> Option<Rc<dyn tally::host::Files>> {
+        None
     }
 
     fn log(&self, _: Level, _: &str) {}

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use tally::core::cluster::delta::{Delta, Feed, Gathering, Have, Marks, Taken};
+use tally::core::cluster::delta::{Delta, DeltaOutcome, Feed, Gathering, Have, Marks};
 use tally::core::cluster::view::{DatacenterState, View, ViewAtRest};
 use tally::core::counter::flush::Element;
 use tally::core::counter::id::Datacenter;
@@ -182,8 +182,8 @@ impl World {
                 let delta: Delta =
                     decode(&encode(&delta).expect("a delta")).expect("the same delta");
                 match self.root.take(&datacenter(number), &delta) {
-                    Taken::Over(have) => self.air.push(Message::Answer(number, have)),
-                    Taken::Outdated(generation) => self.leads[number].close(generation),
+                    DeltaOutcome::Over(have) => self.air.push(Message::Answer(number, have)),
+                    DeltaOutcome::Outdated(generation) => self.leads[number].close(generation),
                 }
             }
             Message::Answer(number, have) => self.leads[number].root_has = have,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tally::core::counter::cell::Cell;
 use tally::core::counter::flush::{Changes, Load, Refusal};
-use tally::core::counter::grant::{Grant, Taken};
+use tally::core::counter::grant::{Grant, GrantOutcome};
 use tally::core::counter::ledger::{Kept, Keyed, KeyedOutcome, Keys, RECORDS_MAX, WriteKey};
 use tally::core::counter::ledgers::LedgerLimits;
 use tally::core::counter::merge::Question;
@@ -49,7 +49,7 @@ pub fn home(revision: u64, rest: i64, floor: Option<i64>) -> Grant {
 
 pub fn cell(grant: Grant) -> Cell {
     let mut cell = Cell::default();
-    assert_eq!(cell.take_grant(grant, NOW_MS), Taken::Born);
+    assert_eq!(cell.take_grant(grant, NOW_MS), GrantOutcome::Born);
     cell
 }
 

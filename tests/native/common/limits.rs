@@ -56,11 +56,11 @@ pub fn drawn(kind: u64, chance: &mut Chance) -> Policy {
     drawn
 }
 
-/// What a holder asks for its first lease: so much, now.
+/// What a borrower asks for its first lease: so much, now.
 pub fn request(name: &str, sequence: u64, want: u64) -> Request {
     Request {
         lease: LeaseId {
-            holder: name.to_owned(),
+            borrower: name.to_owned(),
             incarnation: 1,
             number: 1,
         },

@@ -4,12 +4,12 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tally::core::counter::cell::Cell;
 use tally::core::counter::flush::{Changes, Element, Load};
-use tally::core::counter::grant::{Grant, Taken};
+use tally::core::counter::grant::{Grant, GrantOutcome};
 use tally::core::counter::history::Step;
 use tally::core::counter::merge::{Question, Range};
 use tally::core::counter::nonces::Nonce;
 use tally::core::counter::settings::Settings;
-use tally::core::counter::spans::{BY_DAYS_SECONDS, told};
+use tally::core::counter::uniques_retention::{BY_DAYS_SECONDS, told};
 use tally::core::sketch::{HashKey, Source, Token, Uniques, hash};
 
 use super::rows::Rows;
@@ -127,7 +127,7 @@ impl Shell {
         let taken = self
             .cell
             .take_grant(grant(self.generation), self.now * 1_000);
-        assert_ne!(taken, Taken::Outdated);
+        assert_ne!(taken, GrantOutcome::Outdated);
         self.rows.clear();
         self.rows.write_hot(&self.cell);
         self.tokens.clear();
@@ -232,7 +232,7 @@ impl Shell {
                     ..grant(self.generation)
                 };
                 let taken = self.cell.take_grant(grant, now * 1_000);
-                assert_eq!(taken, Taken::Renewed);
+                assert_eq!(taken, GrantOutcome::Renewed);
                 self.rows.write_hot(&self.cell);
             }
             Event::Spread(shards) => {

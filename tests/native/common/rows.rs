@@ -32,6 +32,10 @@ impl ObjectPlatform for Disk {
         unreachable!("rows are written at once")
     }
 
+    fn database_bytes(&self) -> u64 {
+        self.0.bytes()
+    }
+
     fn run(&self, statement: &str, values: Vec<Value>) -> Result<object::Rows, String> {
         self.0.run(statement, &values)
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::log::{Changed, Log};
 use super::{Basis, CellChange, Delta, Have, Mark, Part};
-use crate::core::cluster::view::{Heard, View};
+use crate::core::cluster::view::{ReportOrder, View};
 use crate::core::counter::id::Datacenter;
 use crate::core::counter::merge::CellTotals;
 use crate::core::sketch::{Learnt, Source};
@@ -161,7 +161,7 @@ impl Feed {
     }
 
     fn all_parts(&self) -> Vec<Part> {
-        let part = |(datacenter, heard): (&Datacenter, &Heard)| {
+        let part = |(datacenter, heard): (&Datacenter, &ReportOrder)| {
             let cells = self.view.cells().cells_of(datacenter);
             let change = |(shard, totals): (u8, CellTotals)| CellChange::of(shard, &totals);
             Part {

@@ -7,7 +7,7 @@
 use super::{Cell, clamp_stamp};
 use crate::core::counter::flush::{Changes, Load};
 use crate::core::counter::history::Step;
-use crate::core::counter::spans::kept_seconds;
+use crate::core::counter::uniques_retention::kept_seconds;
 use crate::core::sketch::{Source, Token, Uniques};
 
 impl Cell {

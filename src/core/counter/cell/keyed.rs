@@ -64,8 +64,8 @@ impl Cell {
         let mut outcomes = Vec::with_capacity(writes.len());
         for write in writes {
             outcomes.push(match look_up(write, moves, known, changes) {
-                Known::Answered(outcome) => outcome,
-                Known::New(lifted) => {
+                LedgerAnswer::Answered(outcome) => outcome,
+                LedgerAnswer::New(lifted) => {
                     let outcome = self.count_keyed(write, lifted, limits, now_ms, changes);
                     if moves.is_some() && outcome == KeyedOutcome::BelowFloor {
                         self.refuse(write, lifted, limits, now_ms, changes)
@@ -269,11 +269,11 @@ impl Cell {
         let mut outcomes = Vec::with_capacity(writes.len());
         for write in writes {
             let replaces = match look_up(write, moves, known, changes) {
-                Known::Answered(outcome) => {
+                LedgerAnswer::Answered(outcome) => {
                     outcomes.push(outcome);
                     continue;
                 }
-                Known::New(replaces) => replaces,
+                LedgerAnswer::New(replaces) => replaces,
             };
             if self.generation().is_some() && self.is_before(write) {
                 outcomes.push(KeyedOutcome::NotWhole);
@@ -305,14 +305,16 @@ pub fn recall(writes: &[Keyed], known: &dyn Fn(WriteKey) -> Option<Kept>) -> Vec
     let recalled = writes
         .iter()
         .map(|write| match look_up(write, None, known, &nothing) {
-            Known::New(_) | Known::Answered(KeyedOutcome::Struck) => KeyedOutcome::Unknown,
-            Known::Answered(outcome) => outcome,
+            LedgerAnswer::New(_) | LedgerAnswer::Answered(KeyedOutcome::Struck) => {
+                KeyedOutcome::Unknown
+            }
+            LedgerAnswer::Answered(outcome) => outcome,
         });
     recalled.collect()
 }
 
 /// What the ledger knows of a write.
-enum Known {
+enum LedgerAnswer {
     /// What is answered to it.
     Answered(KeyedOutcome),
     /// Nothing; or it was struck out under an earlier claim, by the record in this slot.
@@ -325,19 +327,19 @@ fn look_up(
     moves: Option<u32>,
     known: &dyn Fn(WriteKey) -> Option<Kept>,
     changes: &Changes,
-) -> Known {
+) -> LedgerAnswer {
     let is_this = |new: &&NewRecord| new.key == write.key;
     if let Some(pending) = changes.records.iter().find(is_this) {
         // The writes of a commit were sent with one claim, so none can lift what another has struck out.
-        return Known::Answered(told(write, pending.kept.record));
+        return LedgerAnswer::Answered(told(write, pending.kept.record));
     }
     match known(write.key) {
-        None => Known::New(None),
+        None => LedgerAnswer::New(None),
         Some(Kept {
             slot,
             record: Record::Struck { moves: struck, .. },
-        }) if moves.unwrap_or(0) > struck => Known::New(Some(slot)),
-        Some(kept) => Known::Answered(told(write, kept.record)),
+        }) if moves.unwrap_or(0) > struck => LedgerAnswer::New(Some(slot)),
+        Some(kept) => LedgerAnswer::Answered(told(write, kept.record)),
     }
 }
 

@@ -128,6 +128,10 @@ impl Roots {
         };
         let mut pending = Vec::new();
         for (duty, number, told) in all_settled(duties.iter().map(tell), LEADS_AT_ONCE).await {
+            // It has gone with its root, and is told from there.
+            if self.is_here(&duty.counter).is_err() {
+                continue;
+            }
             // Settings that were put while these were told are a duty of their own, under this name.
             let is_newest = match self.rows.entry(&duty.counter)? {
                 Some(Entry::Live(root)) => root.settings.number == number,

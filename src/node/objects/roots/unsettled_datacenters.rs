@@ -5,7 +5,7 @@
 
 use super::super::lead_calls::{silent, sums};
 use super::Roots;
-use crate::core::cluster::operation::Heard;
+use crate::core::cluster::operation::SettledReport;
 use crate::core::cluster::root::{Entry, Root};
 use crate::core::counter::id::CounterId;
 use crate::protocol::messages::{Fault, Settle, Wanted};
@@ -19,6 +19,7 @@ impl Roots {
         let Settle { counter } = settle;
         let lock = self.lock_of(&counter);
         let _alone = lock.lock().await;
+        self.is_here(&counter)?;
         let Ok(mut root) = self.living(&counter, false).await? else {
             return Ok(None);
         };
@@ -41,7 +42,7 @@ impl Roots {
         let mut is_news = false;
         for (datacenter, sum) in sums(&self.outbox, counter, root, &unsettled, wanted).await {
             let Some(sum) = sum else { continue };
-            let heard = Heard {
+            let heard = SettledReport {
                 since: sum.summary.window.count,
                 last_write_ms: sum.summary.last_write_ms,
                 cells: sum.cells,

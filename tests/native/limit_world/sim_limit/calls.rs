@@ -6,7 +6,7 @@ use tally::core::limit::table::Check;
 
 use super::{Event, Failures, KEY, POLICY, Waiting, World};
 
-/// How long a holder waits for an answer.
+/// How long a borrower waits for an answer.
 const PATIENCE_MS: i64 = 2_000;
 
 /// How long a call waits for tokens.
@@ -16,11 +16,11 @@ impl World {
     pub(super) fn attempt(&mut self, at: usize, call: Waiting) {
         let clock_ms = self.clock_ms(at);
         let policy = self.plan.policy.clone();
-        let holders = &mut self.datacenters[at].holders;
+        let borrowers = &mut self.datacenters[at].borrowers;
         if call.since_ms.is_some() {
-            holders.leave(POLICY, KEY, call.cost);
+            borrowers.leave(POLICY, KEY, call.cost);
         }
-        let admission = holders
+        let admission = borrowers
             .check(&Check::of(POLICY, &policy, KEY, call.cost), clock_ms)
             .expect("room");
         let since_ms = call.since_ms.unwrap_or(self.now_ms);
@@ -32,7 +32,7 @@ impl World {
                 self.judge.refuse(&policy, self.now_ms, call.cost);
             }
             Admission::Ask if self.now_ms - since_ms > WAIT_MS_MAX => {
-                holders.leave(POLICY, KEY, call.cost);
+                borrowers.leave(POLICY, KEY, call.cost);
                 self.judge.refuse(&policy, self.now_ms, call.cost);
             }
             Admission::Ask => {
@@ -43,7 +43,7 @@ impl World {
                     .push(Waiting { since_ms, ..call });
             }
         }
-        if let Some(due) = self.datacenters[at].holders.due(POLICY, KEY, clock_ms) {
+        if let Some(due) = self.datacenters[at].borrowers.due(POLICY, KEY, clock_ms) {
             self.send(at, due.request);
         }
     }
@@ -53,7 +53,7 @@ impl World {
             self.attempt(at, call);
         }
         let clock_ms = self.clock_ms(at);
-        if let Some(due) = self.datacenters[at].holders.due(POLICY, KEY, clock_ms) {
+        if let Some(due) = self.datacenters[at].borrowers.due(POLICY, KEY, clock_ms) {
             self.send(at, due.request);
         }
     }

@@ -9,8 +9,8 @@ impl World {
     pub(super) fn take(&mut self, at: usize, cost: u64) {
         let clock_ms = self.clock_ms(at);
         let policy = self.plan.policy.clone();
-        let holders = &mut self.datacenters[at].holders;
-        let (verdict, due) = holders.take(&Check::of(POLICY, &policy, KEY, cost), clock_ms);
+        let borrowers = &mut self.datacenters[at].borrowers;
+        let (verdict, due) = borrowers.take(&Check::of(POLICY, &policy, KEY, cost), clock_ms);
         match verdict {
             Some(verdict) => {
                 assert!(verdict.is_allowed);
@@ -19,7 +19,7 @@ impl World {
             None => {
                 if self.plan.lends {
                     let check = Check::of(POLICY, &policy, KEY, cost);
-                    holders.begin(&check, clock_ms).expect("room");
+                    borrowers.begin(&check, clock_ms).expect("room");
                 }
                 self.judge.waited += 1;
                 if self.copies(at) > 0 {
@@ -39,7 +39,7 @@ impl World {
             return;
         }
         let check = Check::of(POLICY, &self.plan.policy, KEY, cost);
-        let verdict = self.grantor.check(&check, self.now_ms).expect("room");
+        let verdict = self.lender.check(&check, self.now_ms).expect("room");
         if verdict.is_allowed {
             self.commit();
             self.judge.admit(self.now_ms, cost);

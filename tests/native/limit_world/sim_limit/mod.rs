@@ -1,14 +1,14 @@
-//! Twenty holders and one grantor, out of the machines that ship, on a network that loses, repeats and reorders. The holders of a
+//! Twenty borrowers and one lender, out of the machines that ship, on a network that loses, repeats and reorders. The borrowers of a
 //! limit that holds for the world are datacenters, whose calls wait for a lease; those of a limit of a datacenter are isolates,
 //! whose calls go to the limiter itself where nothing is held.
 //!
-//! Invariant: true time is that of the grantor's clock. What is admitted is written down with it, and judged at the end by
+//! Invariant: true time is that of the lender's clock. What is admitted is written down with it, and judged at the end by
 //! nothing but that list.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use tally::core::limit::holders::Holders;
+use tally::core::limit::borrowers::Borrowers;
 use tally::core::limit::lease::{Answer, LeaseId, Request};
 use tally::core::limit::policy::{Policy, Scope};
 use tally::core::limit::table::Table;
@@ -18,11 +18,11 @@ pub use judge::Figures;
 
 mod calls;
 mod chance;
-mod grantor;
 mod isolate;
 mod judge;
+mod lender;
 
-/// When a world begins, by the grantor's clock.
+/// When a world begins, by the lender's clock.
 const BEGIN_MS: i64 = 1_777_593_600_000;
 
 const POLICY: &str = "policy";
@@ -67,7 +67,7 @@ enum Event {
     Call { at: usize },
     /// A call of an isolate reaches the limiter.
     Checked { from: usize, cost: u64 },
-    /// A request reaches the grantor.
+    /// A request reaches the lender.
     Asked {
         from: usize,
         life: u64,
@@ -79,7 +79,7 @@ enum Event {
         life: u64,
         answer: Answer,
     },
-    /// A holder is asked for what it does not need, and tells.
+    /// A borrower is asked for what it does not need, and tells.
     Recall {
         at: usize,
         lease: LeaseId,
@@ -99,7 +99,7 @@ enum Event {
     Tick { at: usize },
     /// A datacenter's object starts anew.
     Restart { at: usize },
-    /// The grantor's object starts anew, from what is stored.
+    /// The lender's object starts anew, from what is stored.
     Crash,
     /// A datacenter is cut off for so long.
     Cut { at: usize, length_ms: i64 },
@@ -114,7 +114,7 @@ struct Waiting {
 }
 
 struct Datacenter {
-    holders: Holders,
+    borrowers: Borrowers,
     life: u64,
     /// This clock: at the world's beginning, and how many millionths faster it is.
     offset_ms: i64,
@@ -139,10 +139,10 @@ pub struct World {
     events: BTreeMap<u64, Event>,
     number: u64,
     datacenters: Vec<Datacenter>,
-    grantor: Table,
+    lender: Table,
     rows: BTreeMap<u64, Vec<u8>>,
     down_until_ms: i64,
-    recalling: Option<grantor::Recall>,
+    recalling: Option<lender::Recall>,
     recalls: u64,
     judge: judge::Judge,
 }
@@ -167,7 +167,7 @@ impl World {
         let fails = plan.failures == Failures::All;
         let count = plan.datacenters;
         let datacenters = (0..count).map(|number| Datacenter {
-            holders: Holders::new(&number.to_string(), 1),
+            borrowers: Borrowers::new(&number.to_string(), 1),
             life: 1,
             offset_ms: chance.between_ms(-5_000, 5_000),
             drift_millionths: if fails {
@@ -197,7 +197,7 @@ impl World {
             events: BTreeMap::new(),
             number: 0,
             datacenters,
-            grantor: Table::default(),
+            lender: Table::default(),
             rows: BTreeMap::new(),
             down_until_ms: 0,
             recalling: None,
@@ -310,7 +310,7 @@ impl World {
                     self.datacenters[to].heard = answer.sequence;
                     let clock_ms = self.clock_ms(to);
                     self.datacenters[to]
-                        .holders
+                        .borrowers
                         .answered(POLICY, KEY, &answer, clock_ms);
                     self.wake(to);
                 }
@@ -332,7 +332,7 @@ impl World {
                 if one.life == life && one.heard < sequence {
                     let clock_ms = self.clock_ms(at);
                     self.datacenters[at]
-                        .holders
+                        .borrowers
                         .lost(POLICY, KEY, sequence, clock_ms);
                     self.wake(at);
                 }
@@ -344,14 +344,14 @@ impl World {
                 };
                 self.after(every_ms, Event::Tick { at });
                 let clock_ms = self.clock_ms(at);
-                for due in self.datacenters[at].holders.all_due(10, clock_ms) {
+                for due in self.datacenters[at].borrowers.all_due(10, clock_ms) {
                     self.send(at, due.request);
                 }
             }
             Event::Restart { at } => {
                 let one = &mut self.datacenters[at];
                 one.life += 1;
-                one.holders = Holders::new(&at.to_string(), one.life);
+                one.borrowers = Borrowers::new(&at.to_string(), one.life);
                 // Its callers get an error.
                 one.waiting.clear();
                 self.next_failure(at);
@@ -362,9 +362,9 @@ impl World {
             }
             Event::Crash => {
                 self.recalling = None;
-                self.grantor = Table::default();
+                self.lender = Table::default();
                 for (row, body) in &self.rows {
-                    self.grantor.load(*row, body, self.now_ms).expect("a row");
+                    self.lender.load(*row, body, self.now_ms).expect("a row");
                 }
                 self.down_until_ms = self.now_ms + self.chance.between_ms(0, 2_000);
                 self.next_crash();

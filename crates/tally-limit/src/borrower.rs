@@ -1,0 +1,313 @@
+//! The borrower's side of a limit of which parts are lent: what a datacenter, or an isolate, may admit without asking.
+//!
+//! Invariants: tokens spent and returned are together never more than were granted by an answer to the newest request; none is spent
+//! once the lease has ended, by this clock, counted from when the request was sent; what is told is only ever told as more.
+//!
+//! The life of a lease: a call finds no tokens and asks; the answer brings some, by the rate at which they are used; more are asked
+//! for before they run out, and with each request what was spent is reported. Before the lease ends it is renewed, or given back
+//! if it is hardly used. A lease that ends takes its tokens with it, and the next call begins another.
+
+use super::demand::Demand;
+use super::lease::{Admission, Answer, LeaseId};
+use super::lender::{drift_ms, lease_ms};
+use super::meter::{NEVER_MS, Verdict};
+use super::policy::Policy;
+use super::spending::Spending;
+
+/// How long a refusal is believed without asking again: others may have given back meanwhile.
+const DRY_MS_MAX: u64 = 1_000;
+
+/// A borrower that is given less than this part of what it would like, or hears nothing, does not ask for more of its own accord for
+/// so long.
+const SCARCE_PART: u64 = 8;
+const REST_MS: i64 = 100;
+
+/// How long a lender that did not answer is not asked again for a call.
+const AWAY_MS: i64 = 1_000;
+
+/// How long a request is taken to last while none was measured.
+const TRIP_MS_FIRST: i64 = 300;
+
+/// A request on its way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flight {
+    pub(super) sequence: u64,
+    pub(super) sent_ms: i64,
+    /// What it reports as spent.
+    pub(super) spent: u64,
+    pub(super) need: u64,
+    pub(super) want: u64,
+    /// Whether it tells of what was given back.
+    pub(super) tells: bool,
+}
+
+/// What the lender said it cannot give.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Dry {
+    pub(super) need: u64,
+    /// Until when that is believed.
+    pub(super) until_ms: i64,
+    /// When it can, as far as the lender knows.
+    pub(super) ends_ms: i64,
+}
+
+/// What one key of a datacenter holds. In memory only: a restart forfeits it.
+#[derive(Clone, Debug)]
+pub struct Borrower {
+    pub(super) lease: LeaseId,
+    /// Of the newest request.
+    pub(super) sequence: u64,
+    pub(super) granted: u64,
+    pub(super) spent: u64,
+    pub(super) returned: u64,
+    pub(super) refunded: u64,
+    /// Whether something was given back of which no request tells yet.
+    pub(super) is_untold: bool,
+    pub(super) until_ms: i64,
+    pub(super) valid_ms: i64,
+    /// What was spent and not yet confirmed, oldest first.
+    pub(super) recent: Spending,
+    pub(super) flight: Option<Flight>,
+    pub(super) trip_ms: i64,
+    /// The largest cost for which too little was held since the last request.
+    pub(super) largest: u64,
+    /// The costs of all calls that wait.
+    pub(super) waiting: u64,
+    /// Whether a call went elsewhere, since there was too little for it here.
+    pub(super) is_short: bool,
+    /// Until when no more is asked for than calls wait for: hardly anything was given last.
+    pub(super) rests_until_ms: i64,
+    pub(super) dry: Dry,
+    /// Until when the lender is not asked for a call: it did not answer.
+    pub(super) away_until_ms: i64,
+    pub(super) demand: Demand,
+    pub(super) spent_at_ms: i64,
+    pub(super) free: u64,
+    pub(super) reset_at_ms: i64,
+}
+
+impl Borrower {
+    /// A borrower without a lease. Its leases are numbered from this one on: no two borrowers may ever name the same.
+    pub fn new(first: LeaseId) -> Self {
+        Self {
+            // Unlike those of any other borrower, since answers name nothing else.
+            sequence: first.number,
+            lease: first,
+            granted: 0,
+            spent: 0,
+            returned: 0,
+            refunded: 0,
+            is_untold: false,
+            until_ms: i64::MIN,
+            valid_ms: 0,
+            recent: Spending::default(),
+            flight: None,
+            trip_ms: TRIP_MS_FIRST,
+            largest: 0,
+            waiting: 0,
+            is_short: false,
+            rests_until_ms: i64::MIN,
+            dry: Dry::default(),
+            away_until_ms: i64::MIN,
+            demand: Demand::default(),
+            spent_at_ms: i64::MIN,
+            free: 0,
+            reset_at_ms: 0,
+        }
+    }
+
+    /// Tokens that may be spent now.
+    pub fn tokens(&self, now_ms: i64) -> u64 {
+        if now_ms >= self.until_ms {
+            return 0;
+        }
+        self.granted
+            .saturating_sub(self.spent)
+            .saturating_sub(self.returned)
+    }
+
+    /// What becomes of a call of this cost; one that is told to ask waits until [`Self::leave`]; then it may ask again. Time is the
+    /// borrower's own, and must not go back. What the verdict says of the rest is as
+    /// the lender last told.
+    pub fn check(&mut self, policy: &Policy, now_ms: i64, cost: u64) -> Admission {
+        if cost > policy.capacity() {
+            return Admission::Decided(self.verdict(policy, now_ms, NEVER_MS));
+        }
+        let tokens = self.tokens(now_ms);
+        let missing = cost.saturating_sub(tokens);
+        if missing == 0 {
+            self.demand.note(policy, now_ms, cost);
+            self.spend(policy, now_ms, cost);
+            return Admission::Decided(self.verdict(policy, now_ms, 0));
+        }
+        if now_ms < self.dry.until_ms && missing >= self.dry.need {
+            self.demand.note(policy, now_ms, cost);
+            let wait_ms = u64::try_from(self.dry.ends_ms.saturating_sub(now_ms)).unwrap_or(0);
+            return Admission::Decided(self.verdict(policy, now_ms, wait_ms.max(1)));
+        }
+        if now_ms < self.away_until_ms {
+            self.demand.note(policy, now_ms, cost);
+            return self.without_lender(policy, now_ms);
+        }
+        self.largest = self.largest.max(cost);
+        self.waiting = self.waiting.saturating_add(cost);
+        Admission::Ask
+    }
+
+    /// Notes that a call of this cost waits no longer, which was told to ask.
+    pub fn leave(&mut self, cost: u64) {
+        self.waiting = self.waiting.saturating_sub(cost);
+        if self.waiting == 0 {
+            self.largest = 0;
+        }
+    }
+
+    /// What becomes of a call for which too little is held while the lender does not answer: a lease that is spent is a refusal, since
+    /// what it was lent is all that may be admitted here. Without a lease nobody can tell.
+    pub fn without_lender(&self, policy: &Policy, now_ms: i64) -> Admission {
+        if now_ms >= self.until_ms {
+            return Admission::Away;
+        }
+        let wait_ms = u64::try_from(self.away_until_ms.saturating_sub(now_ms));
+        let wait_ms = wait_ms.unwrap_or(0).max(1);
+        Admission::Decided(self.verdict(policy, now_ms, wait_ms))
+    }
+
+    /// Admits a call of this cost from what is held. `None` where that is too little: the call is to be judged elsewhere, and more is
+    /// asked for on the side. What the verdict says of the rest is as the lender last told.
+    pub fn take(&mut self, policy: &Policy, now_ms: i64, cost: u64) -> Option<Verdict> {
+        self.demand.note(policy, now_ms, cost);
+        if cost > self.tokens(now_ms) {
+            self.is_short = true;
+            return None;
+        }
+        self.spend(policy, now_ms, cost);
+        Some(self.verdict(policy, now_ms, 0))
+    }
+
+    /// The verdict that goes with this wait; 0 for one that is admitted.
+    fn verdict(&self, policy: &Policy, now_ms: i64, retry_after_ms: u64) -> Verdict {
+        let remaining = self.free.saturating_add(self.tokens(now_ms));
+        let remaining = remaining.min(policy.capacity());
+        // After the time that was told, the next that the lender hears, and says, of it.
+        let told_ms = match self.reset_at_ms.saturating_sub(now_ms) {
+            _ if remaining == policy.capacity() => 0,
+            told_ms if told_ms > 0 => told_ms,
+            _ => self.until_ms.saturating_sub(now_ms).max(1),
+        };
+        Verdict {
+            is_allowed: retry_after_ms == 0,
+            limit: policy.limit,
+            remaining,
+            reset_ms: u64::try_from(told_ms).unwrap_or(0),
+            retry_after_ms,
+        }
+    }
+
+    fn spend(&mut self, policy: &Policy, now_ms: i64, amount: u64) {
+        self.spent = self.spent.saturating_add(amount);
+        self.spent_at_ms = now_ms;
+        self.recent.note(lease_ms(policy), now_ms, amount);
+    }
+
+    /// Gives back what a call had consumed, never more than the lease has spent. Returns how much that was.
+    pub fn refund(&mut self, now_ms: i64, amount: u64) -> u64 {
+        if now_ms >= self.until_ms {
+            return 0;
+        }
+        let amount = amount.min(self.spent.saturating_sub(self.refunded));
+        self.refunded = self.refunded.saturating_add(amount);
+        if amount > 0 {
+            self.is_untold = true;
+            self.hope();
+        }
+        amount
+    }
+
+    /// Believes no refusal any more: something was given back.
+    pub fn hope(&mut self) {
+        self.dry = Dry::default();
+        self.away_until_ms = i64::MIN;
+    }
+
+    /// Returns all that it holds, since its policy is another: more is only granted under that. An answer that is on its way is void.
+    pub fn give_up(&mut self, now_ms: i64) {
+        let tokens = self.tokens(now_ms);
+        self.returned = self.returned.saturating_add(tokens);
+        self.is_untold |= tokens > 0 || self.flight.is_some_and(|flight| flight.tells);
+        self.flight = None;
+        self.hope();
+    }
+
+    /// Takes in an answer; one to another than the newest request changes nothing.
+    pub fn answered(&mut self, answer: &Answer, now_ms: i64) {
+        let Some(flight) = self
+            .flight
+            .filter(|flight| flight.sequence == answer.sequence)
+        else {
+            return;
+        };
+        self.flight = None;
+        self.away_until_ms = i64::MIN;
+        self.trip_ms = now_ms.saturating_sub(flight.sent_ms).max(1);
+        self.free = answer.free;
+        self.reset_at_ms = at_ms(now_ms, answer.reset_ms);
+        if answer.retry_after_ms > 0 {
+            self.dry = Dry {
+                need: flight.need.max(1),
+                until_ms: at_ms(now_ms, answer.retry_after_ms.min(DRY_MS_MAX)),
+                ends_ms: at_ms(now_ms, answer.retry_after_ms),
+            };
+        }
+        let more = answer.granted.saturating_sub(self.granted);
+        if more < flight.want / SCARCE_PART {
+            self.rest(now_ms);
+        }
+        if answer.valid_ms == 0 {
+            self.begin_anew();
+            return;
+        }
+        self.granted = answer.granted;
+        self.valid_ms = i64::try_from(answer.valid_ms).unwrap_or(0);
+        let valid_ms = answer.valid_ms.saturating_sub(drift_ms(answer.valid_ms));
+        self.until_ms = at_ms(flight.sent_ms, valid_ms);
+        self.recent.confirm(self.spent.saturating_sub(flight.spent));
+    }
+
+    /// Asks for nothing of its own accord for a while: a lender that is far away costs more.
+    pub(super) fn rest(&mut self, now_ms: i64) {
+        let rest_ms = REST_MS.max(self.trip_ms.saturating_mul(4));
+        self.rests_until_ms = now_ms.saturating_add(rest_ms);
+    }
+
+    /// The lease is over: nothing of it may be spent, and the lender counts all of it as spent.
+    pub(super) fn begin_anew(&mut self) {
+        self.lease.number = self.lease.number.saturating_add(1);
+        (self.granted, self.spent, self.returned, self.refunded) = (0, 0, 0, 0);
+        self.is_untold = false;
+        self.until_ms = i64::MIN;
+        self.recent.clear();
+    }
+
+    /// Notes that no answer to this request will be waited for.
+    pub fn lost(&mut self, sequence: u64, now_ms: i64) {
+        let flight = self.flight.filter(|flight| flight.sequence == sequence);
+        if let Some(flight) = flight {
+            self.flight = None;
+            self.is_untold |= flight.tells;
+            self.rest(now_ms);
+            if flight.need > 0 {
+                self.away_until_ms = now_ms.saturating_add(AWAY_MS);
+            }
+        }
+    }
+
+    /// Whether it holds nothing and waits for nothing, so that it may be dropped.
+    pub fn is_idle(&self, now_ms: i64) -> bool {
+        !self.is_asking(now_ms) && now_ms >= self.until_ms
+    }
+}
+
+fn at_ms(from_ms: i64, after_ms: u64) -> i64 {
+    from_ms.saturating_add(i64::try_from(after_ms).unwrap_or(i64::MAX))
+}

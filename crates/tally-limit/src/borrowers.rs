@@ -1,0 +1,331 @@
+//! The leases that one partition of a datacenter holds, or one isolate. Times are wall times.
+//!
+//! Invariants: at most [`BORROWERS_MAX`] keys are held; a key whose lease is out, or whose request is on its way, is not dropped; no two
+//! leases are named alike.
+//!
+//! How long a lease has lasted is told by the difference of two readings of the clock. Where that is seen to step back nobody knows, and
+//! all leases are forfeited. A step back that is shorter than the time since the last reading cannot be seen: such clocks must be slewed.
+
+use std::collections::HashMap;
+
+use super::borrower::Borrower;
+use super::lease::{Admission, Answer, LeaseId, Request};
+use super::memory::{LIMITERS_BYTES_MAX, Share};
+use super::meter::Verdict;
+use super::owner::Owner;
+use super::policy::Policy;
+use super::table::{Check, Full, subject};
+
+/// The most keys: 20 MB. All limiters of an isolate hold no more of them than fits into [`LIMITERS_BYTES_MAX`] with their tables.
+pub const BORROWERS_MAX: usize = 20_000;
+
+/// What one takes: 500 bytes, 384 for the times of what was spent, and its name of about 100.
+pub const HELD_BYTES: u64 = 1_000;
+
+/// How often borrowers that are idle are looked for where there is no room.
+const SWEPT_EVERY_MS: i64 = 100;
+
+/// Leases are numbered in each borrower's own range.
+const NUMBERS_EACH: u64 = 1 << 32;
+
+/// A request that is to be sent for a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Due {
+    /// The policy's name.
+    pub name: String,
+    /// The policy that the borrower has.
+    pub policy: Policy,
+    /// The key.
+    pub key: String,
+    /// Who sent the policy along.
+    pub owner: Owner,
+    /// What to send.
+    pub request: Request,
+}
+
+#[derive(Clone, Debug)]
+struct BorrowedKey {
+    policy: Policy,
+    owner: Owner,
+    borrower: Borrower,
+}
+
+impl BorrowedKey {
+    /// Goes on under this policy.
+    fn adapt(&mut self, policy: &Policy, now_ms: i64) {
+        if self.policy == *policy {
+            return;
+        }
+        let is_narrower =
+            policy.limit < self.policy.limit || policy.capacity() < self.policy.capacity();
+        if is_narrower || !self.policy.counts_like(policy) || self.policy.scope != policy.scope {
+            self.borrower.give_up(now_ms);
+        }
+        self.policy = policy.clone();
+    }
+
+    fn due(&mut self, name: &str, key: &str, now_ms: i64) -> Option<Due> {
+        Some(Due {
+            request: self.borrower.due(&self.policy, now_ms)?,
+            name: name.to_owned(),
+            policy: self.policy.clone(),
+            key: key.to_owned(),
+            owner: self.owner,
+        })
+    }
+}
+
+/// The leases of one partition.
+#[derive(Clone, Debug)]
+pub struct Borrowers {
+    name: String,
+    incarnation: u64,
+    last_ms: i64,
+    swept_ms: i64,
+    held: HashMap<Box<str>, BorrowedKey>,
+    /// Borrowers that ever were.
+    begun: u64,
+    /// What they take, beside others of the isolate.
+    memory: Share,
+    scratch: String,
+}
+
+impl Borrowers {
+    /// None. The name tells datacenters and their partitions apart, the incarnation the lives of an object: it is drawn at random when
+    /// that starts. Both go into each lease.
+    pub fn new(name: &str, incarnation: u64) -> Self {
+        Self {
+            name: name.to_owned(),
+            incarnation,
+            last_ms: i64::MIN,
+            swept_ms: i64::MIN,
+            held: HashMap::new(),
+            begun: 0,
+            memory: Share::default(),
+            scratch: String::new(),
+        }
+    }
+
+    /// The same, where what they take is counted with what others of the same memory do.
+    #[must_use]
+    pub fn sharing(self, memory: Share) -> Self {
+        Self { memory, ..self }
+    }
+
+    /// What becomes of a call of this cost.
+    ///
+    /// # Errors
+    /// [`Full`] where the key is new and there is no room for it.
+    pub fn check(&mut self, check: &Check<'_>, wall_ms: i64) -> Result<Admission, Full> {
+        let now_ms = self.read(wall_ms);
+        let Check { policy, cost, .. } = *check;
+        if let Some(held) = self.find(check.name, check.key) {
+            held.adapt(policy, now_ms);
+            return Ok(held.borrower.check(policy, now_ms, cost));
+        }
+        Ok(self.hold(check, now_ms)?.check(policy, now_ms, cost))
+    }
+
+    /// A borrower of the key that was last looked for in vain.
+    fn hold(&mut self, check: &Check<'_>, now_ms: i64) -> Result<&mut Borrower, Full> {
+        // Not for each call that finds no room: to look at all costs 0.2 ms.
+        if self.is_full() && now_ms >= self.swept_ms.saturating_add(SWEPT_EVERY_MS) {
+            self.swept_ms = now_ms;
+            self.sweep(now_ms);
+        }
+        if self.is_full() {
+            return Err(Full);
+        }
+        let bytes = self.memory.bytes().saturating_add(HELD_BYTES);
+        self.memory.hold(bytes);
+        let first = LeaseId {
+            borrower: self.name.clone(),
+            incarnation: self.incarnation,
+            number: self.begun.saturating_mul(NUMBERS_EACH),
+        };
+        self.begun = self.begun.saturating_add(1);
+        let place = Box::from(self.scratch.as_str());
+        let held = self.held.entry(place).or_insert_with(|| BorrowedKey {
+            policy: check.policy.clone(),
+            owner: check.owner,
+            borrower: Borrower::new(first),
+        });
+        Ok(&mut held.borrower)
+    }
+
+    fn is_full(&self) -> bool {
+        self.held.len() >= BORROWERS_MAX || !self.memory.has_room(LIMITERS_BYTES_MAX)
+    }
+
+    /// Drops what is idle.
+    fn sweep(&mut self, now_ms: i64) {
+        self.held.retain(|_, held| !held.borrower.is_idle(now_ms));
+        let held = u64::try_from(self.held.len()).unwrap_or(u64::MAX);
+        self.memory.hold(held.saturating_mul(HELD_BYTES));
+    }
+
+    /// Begins to hold a key whose calls [`Self::take`] admits.
+    ///
+    /// # Errors
+    /// [`Full`] where there is no room for it.
+    pub fn begin(&mut self, check: &Check<'_>, wall_ms: i64) -> Result<(), Full> {
+        let now_ms = self.read(wall_ms);
+        if self.find(check.name, check.key).is_none() {
+            self.hold(check, now_ms)?;
+        }
+        Ok(())
+    }
+
+    /// Admits a call of this cost from what is held of a key, see [`Borrower::take`], and gives the request to send now, if there is one.
+    /// Neither where the key was never begun. What is held under a policy that allowed more, or counted otherwise, is returned.
+    pub fn take(&mut self, check: &Check<'_>, wall_ms: i64) -> (Option<Verdict>, Option<Due>) {
+        let now_ms = self.read(wall_ms);
+        let Check {
+            name,
+            policy,
+            key,
+            cost,
+            ..
+        } = *check;
+        let Some(held) = self.find(name, key) else {
+            return (None, None);
+        };
+        held.adapt(policy, now_ms);
+        let verdict = held.borrower.take(policy, now_ms, cost);
+        (verdict, held.due(name, key, now_ms))
+    }
+
+    fn read(&mut self, wall_ms: i64) -> i64 {
+        if wall_ms < self.last_ms {
+            self.held.clear();
+            self.memory.hold(0);
+        }
+        self.last_ms = wall_ms;
+        wall_ms
+    }
+
+    fn find(&mut self, name: &str, key: &str) -> Option<&mut BorrowedKey> {
+        subject(&mut self.scratch, name, key);
+        self.held.get_mut(self.scratch.as_str())
+    }
+
+    /// Gives back what a call had consumed, never more than the key's lease has spent. Returns how much that was.
+    pub fn refund(&mut self, name: &str, key: &str, amount: u64, wall_ms: i64) -> u64 {
+        let now_ms = self.read(wall_ms);
+        self.find(name, key)
+            .map_or(0, |held| held.borrower.refund(now_ms, amount))
+    }
+
+    /// Notes that a call of this cost waits no longer, which was told to ask.
+    pub fn leave(&mut self, name: &str, key: &str, cost: u64) {
+        if let Some(held) = self.find(name, key) {
+            held.borrower.leave(cost);
+        }
+    }
+
+    /// What becomes of a call of a key while the lender does not answer, see [`Borrower::without_lender`].
+    pub fn without_lender(&mut self, name: &str, key: &str, wall_ms: i64) -> Admission {
+        let now_ms = self.read(wall_ms);
+        let held = self.find(name, key);
+        held.map_or(Admission::Away, |held| {
+            held.borrower.without_lender(&held.policy, now_ms)
+        })
+    }
+
+    /// Gives back what a lease of a key holds, see [`Borrower::recall`].
+    pub fn recall(
+        &mut self,
+        name: &str,
+        key: &str,
+        lease: &LeaseId,
+        takes_all: bool,
+        wall_ms: i64,
+    ) -> Option<Request> {
+        let now_ms = self.read(wall_ms);
+        let BorrowedKey {
+            policy, borrower, ..
+        } = self.find(name, key)?;
+        borrower.recall(policy, lease, takes_all, now_ms)
+    }
+
+    /// Notes that something of a key was given back elsewhere: no refusal of it is believed any more.
+    pub fn hope(&mut self, name: &str, key: &str) {
+        if let Some(held) = self.find(name, key) {
+            held.borrower.hope();
+        }
+    }
+
+    /// The request to send now for this key, if there is one; ask after each check of it.
+    pub fn due(&mut self, name: &str, key: &str, wall_ms: i64) -> Option<Due> {
+        let now_ms = self.read(wall_ms);
+        self.find(name, key)?.due(name, key, now_ms)
+    }
+
+    /// Requests of keys whose lease nears its end though nobody checks them, or of which something was given back, at most so many; keys without a lease are
+    /// dropped. Ask by a timer, about once a second while [`Self::is_empty`] is false. Cost: O(keys).
+    pub fn all_due(&mut self, most: usize, wall_ms: i64) -> Vec<Due> {
+        let now_ms = self.read(wall_ms);
+        self.sweep(now_ms);
+        let mut all = Vec::new();
+        for (place, held) in &mut self.held {
+            if all.len() >= most {
+                break;
+            }
+            let is_due = held
+                .borrower
+                .due_at_ms()
+                .is_some_and(|due_ms| due_ms <= now_ms);
+            if !is_due {
+                continue;
+            }
+            let Some((name, key)) = place.split_once('\0') else {
+                continue;
+            };
+            all.extend(held.due(name, key, now_ms));
+        }
+        all
+    }
+
+    /// Takes in the answer to a request.
+    pub fn answered(&mut self, name: &str, key: &str, answer: &Answer, wall_ms: i64) {
+        let now_ms = self.read(wall_ms);
+        if let Some(held) = self.find(name, key) {
+            held.borrower.answered(answer, now_ms);
+        }
+    }
+
+    /// Takes in what came of a request, and passes on how it failed.
+    ///
+    /// # Errors
+    /// That of the outcome.
+    pub fn heard<E>(
+        &mut self,
+        due: &Due,
+        outcome: Result<Answer, E>,
+        wall_ms: i64,
+    ) -> Result<(), E> {
+        match outcome {
+            Ok(answer) => {
+                self.answered(&due.name, &due.key, &answer, wall_ms);
+                Ok(())
+            }
+            Err(fault) => {
+                self.lost(&due.name, &due.key, due.request.sequence, wall_ms);
+                Err(fault)
+            }
+        }
+    }
+
+    /// Notes that a request failed.
+    pub fn lost(&mut self, name: &str, key: &str, sequence: u64, wall_ms: i64) {
+        let now_ms = self.read(wall_ms);
+        if let Some(held) = self.find(name, key) {
+            held.borrower.lost(sequence, now_ms);
+        }
+    }
+
+    /// Whether there is no key.
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+}

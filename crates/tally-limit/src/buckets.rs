@@ -1,0 +1,240 @@
+//! What was used, by the time of its use: sliding, precise and fixed windows, which differ only in how time is cut.
+//!
+//! Time is cut into places; place `i` is from `i · part / parts` milliseconds on, in exact integers. What was used in a place counts
+//! in it and in the `kept` places after it:
+//!
+//! | window of W ms | a place | kept | counts at most |
+//! |---|---|---|---|
+//! | sliding | W / 60 | 60 | W + W / 60 |
+//! | precise | 1 ms | W − 1 | W |
+//! | fixed | W, from multiples of W | 0 | W |
+//!
+//! Invariants: slots are in order of time, each place at most once, none of them empty; their sum is `total`.
+//!
+//! **Sliding**: two calls at most W apart are at most 60 places apart, since adding W to a time adds 60 to its place. So
+//! when the later is judged, the earlier counts: no interval of length W admits more than the limit. A place counts no longer
+//! than W + W / 60 from its beginning, so quota returns at most W / 60 late. **Precise**: what was used at t counts until t + W, which it no longer
+//! does. **Fixed**: each window by itself.
+
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use super::policy::{Algorithm, Policy};
+
+/// Places of a sliding window.
+pub(super) const PARTS: i64 = 60;
+
+/// The most slots: a precise window has one for each of its at most 1,000 units. What was spent elsewhere may be
+/// above the limit; then the two oldest become one, at the later time.
+pub(super) const SLOTS_MAX: usize = 1_000;
+
+/// The slots of a key where there is too little memory: 128 bytes.
+const SLOTS_COMPACT: usize = 8;
+
+/// How time is cut.
+#[derive(Clone, Copy)]
+struct Grid {
+    parts: i64,
+    part_ms: i64,
+    kept: i64,
+}
+
+impl Grid {
+    fn of(policy: &Policy) -> Self {
+        let window_ms = policy.window_ms.max(1);
+        let (parts, part_ms, kept) = match policy.algorithm {
+            Algorithm::SlidingWindow if policy.is_precise => (1, 1, window_ms - 1),
+            Algorithm::SlidingWindow => (PARTS, window_ms, PARTS),
+            // A token bucket has no places.
+            Algorithm::FixedWindow | Algorithm::TokenBucket => (1, window_ms, 0),
+        };
+        Self {
+            parts,
+            part_ms,
+            kept,
+        }
+    }
+
+    /// The place of a time.
+    fn place(self, at_ms: i64) -> i64 {
+        at_ms.saturating_mul(self.parts).div_euclid(self.part_ms)
+    }
+
+    /// The first millisecond in which a place no longer counts.
+    fn ends_at_ms(self, place: i64) -> i64 {
+        let end = place.saturating_add(self.kept + 1);
+        // Rounded up: the time at which the place after the last begins, or the first after it.
+        -(end.saturating_mul(-self.part_ms).div_euclid(self.parts))
+    }
+}
+
+/// What was used in one place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Slot {
+    /// The place, counted from the first slot's. A precise window has the most: 2,592,000,000, below 2^32.
+    offset: u32,
+    amount: u64,
+}
+
+/// What was used.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Buckets {
+    /// The place of the first slot.
+    first: i64,
+    total: u64,
+    slots: Vec<Slot>,
+}
+
+impl Buckets {
+    fn place_of(&self, slot: Slot) -> i64 {
+        self.first.saturating_add(i64::from(slot.offset))
+    }
+
+    /// The number of slots that no longer count, and what they hold.
+    fn expired(&self, grid: Grid, now_ms: i64) -> (usize, u64) {
+        let oldest = grid.place(now_ms).saturating_sub(grid.kept);
+        let mut amount = 0_u64;
+        for (number, slot) in self.slots.iter().enumerate() {
+            if self.place_of(*slot) >= oldest {
+                return (number, amount);
+            }
+            amount = amount.saturating_add(slot.amount);
+        }
+        (self.slots.len(), self.total)
+    }
+
+    /// How much counts. Cost: O(slots that do not).
+    pub(super) fn used(&self, policy: &Policy, now_ms: i64) -> u64 {
+        let (_, gone) = self.expired(Grid::of(policy), now_ms);
+        self.total.saturating_sub(gone)
+    }
+
+    /// The first time, not before now, at which no more than this counts. Cost: O(slots).
+    pub(super) fn falls_at_ms(&self, policy: &Policy, now_ms: i64, target: u64) -> i64 {
+        let grid = Grid::of(policy);
+        let (number, gone) = self.expired(grid, now_ms);
+        let mut left = self.total.saturating_sub(gone);
+        let mut at_ms = now_ms;
+        for slot in self.slots.get(number..).unwrap_or_default() {
+            if left <= target {
+                break;
+            }
+            left = left.saturating_sub(slot.amount);
+            at_ms = grid.ends_at_ms(self.place_of(*slot));
+        }
+        at_ms
+    }
+
+    /// Drops what no longer counts.
+    pub(super) fn expire(&mut self, policy: &Policy, now_ms: i64) {
+        let (number, gone) = self.expired(Grid::of(policy), now_ms);
+        if number > 0 {
+            self.slots.drain(..number);
+            self.total = self.total.saturating_sub(gone);
+            self.rebase();
+        }
+    }
+
+    /// Counts places from the first slot again.
+    fn rebase(&mut self) {
+        let moved = self.slots.first().map_or(0, |slot| slot.offset);
+        if moved > 0 {
+            self.first = self.first.saturating_add(i64::from(moved));
+            for slot in &mut self.slots {
+                slot.offset = slot.offset.saturating_sub(moved);
+            }
+        }
+    }
+
+    /// Adds what was used at a time up to now; what no longer counts is left out. Cost: O(1) for the newest place,
+    /// else O(slots).
+    pub(super) fn add(&mut self, policy: &Policy, now_ms: i64, at_ms: i64, amount: u64) {
+        self.expire(policy, now_ms);
+        let grid = Grid::of(policy);
+        let place = grid.place(at_ms.min(now_ms));
+        let is_over = place < grid.place(now_ms).saturating_sub(grid.kept);
+        if amount == 0 || is_over {
+            return;
+        }
+        if self.slots.is_empty() {
+            self.first = place;
+        }
+        if place < self.first {
+            let moved = u32::try_from(self.first.saturating_sub(place)).unwrap_or(u32::MAX);
+            self.first = place;
+            for slot in &mut self.slots {
+                slot.offset = slot.offset.saturating_add(moved);
+            }
+        }
+        let offset = u32::try_from(place.saturating_sub(self.first)).unwrap_or(u32::MAX);
+        let later = self.slots.iter().rev();
+        let later = later.take_while(|slot| slot.offset > offset).count();
+        let after = self.slots.len() - later;
+        let before = after.checked_sub(1).and_then(|at| self.slots.get_mut(at));
+        self.total = self.total.saturating_add(amount);
+        match before {
+            Some(slot) if slot.offset == offset => slot.amount = slot.amount.saturating_add(amount),
+            _ => self.slots.insert(after, Slot { offset, amount }),
+        }
+        if self.slots.len() > SLOTS_MAX {
+            let oldest = self.slots.remove(0);
+            if let Some(slot) = self.slots.first_mut() {
+                slot.amount = slot.amount.saturating_add(oldest.amount);
+            }
+            self.rebase();
+        }
+    }
+
+    /// Takes away what was used at a time that still counts: the newest not after it, then the oldest after it. Slot by slot what
+    /// stays is then never older than what is still used (Hall's condition for two sorted lists: removing, from the list of
+    /// what is kept, one at or before the rank of what is removed from the true list keeps each kept time at or above its
+    /// true one). Returns how much it was. Cost: O(slots).
+    pub(super) fn take(&mut self, policy: &Policy, now_ms: i64, at_ms: i64, amount: u64) -> u64 {
+        self.expire(policy, now_ms);
+        let grid = Grid::of(policy);
+        let place = grid.place(at_ms.min(now_ms));
+        let first = self.first;
+        let until = self
+            .slots
+            .partition_point(|slot| first.saturating_add(i64::from(slot.offset)) <= place);
+        let mut left = amount;
+        let (before, after) = self.slots.split_at_mut(until);
+        for slot in before.iter_mut().rev().chain(after) {
+            let taken = slot.amount.min(left);
+            slot.amount -= taken;
+            left -= taken;
+        }
+        self.slots.retain(|slot| slot.amount > 0);
+        self.rebase();
+        self.total = self.total.saturating_sub(amount - left);
+        amount - left
+    }
+
+    /// Whether what was used at this time still counts.
+    pub(super) fn counts(policy: &Policy, now_ms: i64, at_ms: i64) -> bool {
+        let grid = Grid::of(policy);
+        grid.place(at_ms) >= grid.place(now_ms).saturating_sub(grid.kept)
+    }
+
+    /// Joins slots until there are at most [`SLOTS_COMPACT`], each at the time of its last.
+    pub(super) fn compact(&mut self) {
+        if self.slots.len() <= SLOTS_COMPACT {
+            return;
+        }
+        let each = self.slots.len().div_ceil(SLOTS_COMPACT);
+        let joined = self.slots.chunks(each).filter_map(|chunk| {
+            let amount = chunk
+                .iter()
+                .fold(0, |sum: u64, slot| sum.saturating_add(slot.amount));
+            chunk.last().map(|last| Slot { amount, ..*last })
+        });
+        self.slots = joined.collect();
+        self.rebase();
+    }
+
+    /// Bytes that the slots occupy.
+    pub(super) fn heap_bytes(&self) -> u64 {
+        u64::try_from(self.slots.capacity().saturating_mul(size_of::<Slot>())).unwrap_or(u64::MAX)
+    }
+}

@@ -1,0 +1,109 @@
+//! Rate limits, pure: no clock, no randomness, no I/O; time is an argument, in milliseconds.
+//!
+//! One limit for one caller is a [`RateLimiter`]; many keys, bounded in memory, are a [`table::Table`].
+//!
+//! ```
+//! use core::num::NonZeroU32;
+//! use tally_limit::{Quota, RateLimiter};
+//!
+//! let quota = Quota::per_minute(NonZeroU32::new(2).unwrap());
+//! let mut limiter = RateLimiter::direct(quota);
+//! assert!(limiter.check_at(0).is_ok());
+//! assert!(limiter.check_at(10).is_ok());
+//! let refused = limiter.check_at(20).unwrap_err();
+//! assert!(limiter.check_at(20 + refused.retry_after_ms as i64).is_ok());
+//! ```
+//!
+//! Without the feature `std` the crate is `no_std` with `alloc`, and has no tables of many keys.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`direct`] | one limit for one caller, and its quota |
+//! | [`policy`] | what is promised: limit, window, algorithm, scope |
+//! | [`meter`] | what one key has used under one policy, and the verdict about the next call |
+//! | [`clock`] | a clock that never goes back |
+//! | [`table`] | the keys of one partition: bounded, atomic over several keys, with reservations |
+//! | [`owner`] | who has a part of a table |
+//! | `sharing` | what becomes of keys for which a table has no room |
+//! | [`log`] | how a table is stored: rows of changes, the oldest dropped once nothing in them counts |
+//! | [`lender`] | the lender's side of a limit of which others hold parts |
+//! | [`borrower`] | the borrower's side: what a datacenter, or an isolate, may admit without asking |
+//! | [`lease`] | what the two say to each other |
+//! | `requests` | what a borrower asks for, and when |
+//! | `recall` | how a lender has back what borrowers do not use |
+//! | [`borrowers`] | the leases of one partition, or of one isolate |
+//! | [`hot`] | which keys are worth a lease |
+//! | [`visitors`] | what visitors without a key may write |
+//!
+//! A call passes [`table::Table::check`] into a meter's `check`, which answers a [`meter::Verdict`]. Where the scope is
+//! global it passes a [`borrower::Borrower`], and only the borrower's requests reach the table of the lender. A key that is hot in an
+//! isolate is lent a part for a second: what is held there is admitted there, and all else goes to the table.
+//!
+//! What each algorithm promises, for a policy of `limit` per `window`, where nothing is refunded:
+//!
+//! | algorithm | never more than | price |
+//! |---|---|---|
+//! | sliding window | `limit` in any interval of `window` | quota returns up to a sixtieth of the window late |
+//! | precise | `limit` in any interval of `window` | up to 1,000 times are kept; limits up to 1,000 |
+//! | fixed window | `limit` in each window of the clock, so twice that around a boundary | none |
+//! | token bucket | `burst + limit · d / window` in any interval of length d | none |
+//!
+//! Where parts are lent to isolates the bounds are the same, and quota returns up to 0.13 s later: what was spent is told with its age, in
+//! parts of a sixteenth of the lease's second, less what clocks may drift.
+
+#![cfg_attr(not(feature = "std"), no_std)]
+#![cfg_attr(
+    not(feature = "std"),
+    expect(dead_code, reason = "tables and lenders call it")
+)]
+
+extern crate alloc;
+
+#[cfg(feature = "std")]
+pub mod borrower;
+#[cfg(feature = "std")]
+pub mod borrowers;
+mod buckets;
+pub mod clock;
+#[cfg(feature = "std")]
+mod commits;
+#[cfg(feature = "std")]
+mod demand;
+pub mod direct;
+mod gcra;
+#[cfg(feature = "std")]
+pub mod hot;
+#[cfg(feature = "std")]
+pub mod lease;
+#[cfg(feature = "std")]
+pub mod lender;
+#[cfg(feature = "std")]
+pub mod log;
+#[cfg(feature = "std")]
+pub mod memory;
+pub mod meter;
+#[cfg(feature = "std")]
+pub mod owner;
+pub mod policy;
+#[cfg(feature = "std")]
+mod recall;
+#[cfg(feature = "std")]
+mod requests;
+#[cfg(feature = "std")]
+mod reservations;
+#[cfg(feature = "std")]
+mod sharing;
+#[cfg(feature = "std")]
+mod slots;
+#[cfg(feature = "std")]
+mod spending;
+#[cfg(feature = "std")]
+pub mod table;
+#[cfg(feature = "std")]
+pub mod visitors;
+
+pub use direct::{Quota, RateLimiter, Refused};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,220 @@
+//! How a table is stored: a log of rows, each with the newest state of the keys that had changed.
+//!
+//! Invariants: the rows that are kept are the newest ones, without gaps, and the newest state of every key that is held and stored lies in
+//! one of them. So read in order, each key's last state is its newest, and what is not in them was idle. A row is dropped
+//! once no key's newest state lies in it or before it. Where the log is much longer than what it holds, the keys of its oldest row are
+//! written anew: so it is at most [`ROWS_MAX`] rows, and the one that is written, and each byte of change costs at most about one more to keep.
+//!
+//! A body is a byte of version, the time of the table's clock, and entries until its end, in postcard. An entry whose subject begins with a zero
+//! is no key: it names the owner of those behind it. To builds that know of no owners it is a key that is idle.
+
+use alloc::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+
+use super::clock::Monotone;
+use super::lender::Lender;
+use super::owner::Owner;
+use super::policy::Policy;
+
+/// The largest body of a row; the platform's rows are 2 MB at most. Entries are 50 KB at the most (a lease at each of 512 borrowers),
+/// so one that begins below this fits.
+pub const BODY_BYTES_MAX: usize = 1_000_000;
+
+/// The most rows of a limiter's table: it is read from that many at a start.
+pub const ROWS_MAX: usize = 1_000;
+
+/// How much longer than twice what it holds the log may be.
+const SLACK_BYTES: u64 = 4_000_000;
+
+const VERSION: u8 = 1;
+
+/// A stored row that cannot be read: the operator must act.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Broken;
+
+/// One key as it is stored.
+#[derive(Serialize)]
+pub(super) struct StoredRef<'a> {
+    pub(super) subject: &'a str,
+    pub(super) policy: &'a Policy,
+    pub(super) escrow: &'a Lender,
+}
+
+/// The same, read.
+#[derive(Deserialize)]
+pub(super) struct Stored {
+    pub(super) subject: String,
+    pub(super) policy: Policy,
+    pub(super) escrow: Lender,
+}
+
+/// What the subject of an entry begins with that names an owner; no policy's name is empty.
+const OWNER: &str = "\0owner ";
+
+/// A body that is being written.
+pub(super) struct Writer {
+    body: Vec<u8>,
+    /// Of the entry that was pushed last.
+    owner: Owner,
+}
+
+impl Writer {
+    pub(super) fn new(clock: &Monotone) -> Self {
+        let body = postcard::to_extend(clock, vec![VERSION]).unwrap_or_default();
+        Self {
+            body,
+            owner: Owner::default(),
+        }
+    }
+
+    /// Whether there is room for another entry.
+    pub(super) fn has_room(&self) -> bool {
+        self.body.len() < BODY_BYTES_MAX - 60_000
+    }
+
+    /// Appends an entry of this owner. Returns how long it is.
+    pub(super) fn push(&mut self, entry: &StoredRef<'_>, owner: Owner) -> u64 {
+        if owner != self.owner {
+            self.owner = owner;
+            self.append(&StoredRef {
+                subject: &format!("{OWNER}{}", owner.number()),
+                policy: entry.policy,
+                escrow: &Lender::new(entry.policy),
+            });
+        }
+        self.append(entry)
+    }
+
+    fn append(&mut self, entry: &StoredRef<'_>) -> u64 {
+        let before = self.body.len();
+        // Writing into memory cannot fail, and no part of an entry is without a length.
+        if let Ok(body) = postcard::to_extend(entry, core::mem::take(&mut self.body)) {
+            self.body = body;
+        }
+        u64::try_from(self.body.len().saturating_sub(before)).unwrap_or(0)
+    }
+
+    pub(super) fn finish(self) -> Vec<u8> {
+        self.body
+    }
+}
+
+/// A body that is being read: the clock, then entries.
+pub(super) struct Reader<'a> {
+    rest: &'a [u8],
+    owner: Owner,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(body: &'a [u8]) -> Result<(Monotone, Self), Broken> {
+        let Some((&VERSION, rest)) = body.split_first() else {
+            return Err(Broken);
+        };
+        let (clock, rest) = postcard::take_from_bytes(rest).map_err(|_| Broken)?;
+        let owner = Owner::default();
+        Ok((clock, Self { rest, owner }))
+    }
+
+    /// The owner of the entry that was read last.
+    pub(super) fn owner(&self) -> Owner {
+        self.owner
+    }
+
+    /// The next entry and its length; nothing at the end.
+    pub(super) fn next(&mut self) -> Result<Option<(Stored, u64)>, Broken> {
+        while !self.rest.is_empty() {
+            let before = self.rest.len();
+            let (stored, rest) =
+                postcard::take_from_bytes::<Stored>(self.rest).map_err(|_| Broken)?;
+            self.rest = rest;
+            let Some(number) = stored.subject.strip_prefix(OWNER) else {
+                let bytes = u64::try_from(before - rest.len()).unwrap_or(0);
+                return Ok(Some((stored, bytes)));
+            };
+            self.owner = Owner::of_number(number.parse().map_err(|_| Broken)?);
+        }
+        Ok(None)
+    }
+}
+
+/// A row of the log.
+#[derive(Clone, Debug)]
+struct Row {
+    number: u64,
+    bytes: u64,
+    /// Keys whose newest state lies in it.
+    live: u64,
+    /// Where the keys lie that were written into it.
+    places: Vec<usize>,
+}
+
+/// What is known of the rows.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Log {
+    rows: VecDeque<Row>,
+    newest: u64,
+    bytes: u64,
+    live_bytes: u64,
+}
+
+impl Log {
+    /// The number that the next row gets, from 1.
+    pub(super) fn next(&self) -> u64 {
+        self.newest.saturating_add(1)
+    }
+
+    /// Notes a row that is written or read; numbers rise.
+    pub(super) fn push(&mut self, number: u64, bytes: usize) {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        self.newest = self.newest.max(number);
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.rows.push_back(Row {
+            number,
+            bytes,
+            live: 0,
+            places: Vec::new(),
+        });
+    }
+
+    /// Notes that the newest state of a key lies in the newest row.
+    pub(super) fn add(&mut self, place: usize, bytes: u64) {
+        self.live_bytes = self.live_bytes.saturating_add(bytes);
+        if let Some(row) = self.rows.back_mut() {
+            row.live = row.live.saturating_add(1);
+            row.places.push(place);
+        }
+    }
+
+    /// Notes that it no longer lies in this row.
+    pub(super) fn remove(&mut self, number: u64, bytes: u64) {
+        let place = self.rows.binary_search_by_key(&number, |row| row.number);
+        if let Some(row) = place.ok().and_then(|place| self.rows.get_mut(place)) {
+            row.live = row.live.saturating_sub(1);
+            self.live_bytes = self.live_bytes.saturating_sub(bytes);
+        }
+    }
+
+    /// The row whose keys are to be written anew, if the log is too long, and the places of those that were written into it.
+    pub(super) fn take_oldest(&mut self) -> Option<(u64, Vec<usize>)> {
+        let bytes_max = self
+            .live_bytes
+            .saturating_mul(2)
+            .saturating_add(SLACK_BYTES);
+        let is_long = self.rows.len() >= ROWS_MAX || self.bytes > bytes_max;
+        let oldest = self.rows.front_mut().filter(|_| is_long)?;
+        Some((oldest.number, core::mem::take(&mut oldest.places)))
+    }
+
+    /// Forgets the oldest rows in which nothing lies. Returns the number of the first that is kept.
+    pub(super) fn truncate(&mut self) -> u64 {
+        while self.rows.len() > 1 {
+            match self.rows.front() {
+                Some(row) if row.live == 0 => self.bytes = self.bytes.saturating_sub(row.bytes),
+                _ => break,
+            }
+            self.rows.pop_front();
+        }
+        self.rows.front().map_or(0, |row| row.number)
+    }
+}

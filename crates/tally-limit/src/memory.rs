@@ -1,0 +1,105 @@
+//! Memory that several owners in one isolate hold together. The platform puts many objects into one isolate of 128 MB, so a bound for
+//! each object is no bound for the isolate.
+//!
+//! Invariant: [`Memory::bytes`] is the sum of what the shares of it hold that still exist.
+
+use alloc::rc::Rc;
+use core::cell::Cell;
+
+/// The most bytes that the tables of all limiters of an isolate, and the leases that they hold, take together, before those that hold less than an even part take more: see
+/// [`Share::has_room`]. At most twice that in all.
+pub const LIMITERS_BYTES_MAX: u64 = 24 << 20;
+
+/// An even part is one of so many, also while there are fewer owners: eight limiters with a table and leases each, or all partitions of the
+/// directory. Were it larger while they are few, each that comes would add its part to what those before it took.
+pub const OWNERS_MIN: u64 = 16;
+
+#[derive(Debug, Default)]
+struct Sum {
+    bytes: Cell<u64>,
+    shares: Cell<u64>,
+}
+
+/// What all shares of one kind hold. Clones are the same memory.
+#[derive(Clone, Debug, Default)]
+pub struct Memory(Rc<Sum>);
+
+impl Memory {
+    /// Bytes that all shares hold.
+    pub fn bytes(&self) -> u64 {
+        self.0.bytes.get()
+    }
+
+    /// A share that holds nothing yet.
+    pub fn share(&self) -> Share {
+        self.0.shares.set(self.0.shares.get().saturating_add(1));
+        Share {
+            memory: self.clone(),
+            bytes: 0,
+        }
+    }
+}
+
+/// What one owner holds. What it held is free again when it is dropped.
+#[derive(Debug)]
+pub struct Share {
+    memory: Memory,
+    bytes: u64,
+}
+
+impl Share {
+    /// Bytes that this owner holds.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Bytes that all owners hold.
+    pub fn together(&self) -> u64 {
+        self.memory.bytes()
+    }
+
+    /// Says how many bytes this owner holds now. Nothing is refused: ask [`Self::has_room`] before.
+    pub fn hold(&mut self, bytes: u64) {
+        let sum = &self.memory.0.bytes;
+        let others = sum.get().saturating_sub(self.bytes);
+        sum.set(others.saturating_add(bytes));
+        self.bytes = bytes;
+    }
+
+    /// How many bytes more this owner may hold, where all may hold so many together: what is left of that, or of an even part of it. So no
+    /// owner keeps another of [`OWNERS_MIN`] from its part, and all hold at most twice as much, however many come one after the other.
+    pub fn room(&self, bytes_max: u64) -> u64 {
+        let part = bytes_max / self.memory.0.shares.get().max(OWNERS_MIN);
+        let left = |most: u64| most.saturating_sub(self.together());
+        let of_part = part.saturating_sub(self.bytes);
+        left(bytes_max).max(of_part.min(left(bytes_max.saturating_mul(2))))
+    }
+
+    /// Whether this owner may hold more, see [`Self::room`].
+    pub fn has_room(&self, bytes_max: u64) -> bool {
+        self.room(bytes_max) > 0
+    }
+}
+
+impl Default for Share {
+    /// A share of a memory of its own.
+    fn default() -> Self {
+        Memory::default().share()
+    }
+}
+
+impl Clone for Share {
+    fn clone(&self) -> Self {
+        let mut share = self.memory.share();
+        share.hold(self.bytes);
+        share
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.hold(0);
+        let shares = &self.memory.0.shares;
+        shares.set(shares.get().saturating_sub(1));
+    }
+}

@@ -1,0 +1,139 @@
+//! What a borrower asks its lender for, and when.
+//!
+//! Invariant: at most one request is on its way.
+
+use super::borrower::{Borrower, Flight};
+use super::lease::Request;
+use super::lender::lease_ms;
+use super::policy::{Policy, Scope};
+
+/// How much a borrower keeps for its rate: what it uses within this time and four trips, and a fiftieth of the limit or 50 where that is more,
+/// so that one request serves many calls. Not more than it uses within its lease.
+const AHEAD_MS: i64 = 2_000;
+const PART_OF_CAPACITY: u64 = 50;
+const TOKENS_AHEAD_MIN: u64 = 50;
+
+/// When a request is given up of which nobody says that it was lost: its sender was ended. Nobody waits so long for an answer.
+const FLIGHT_MS_MAX: i64 = 5_000;
+
+impl Borrower {
+    /// The request to send now, if there is one: tokens are asked for before they run out, reported before the lease ends, and
+    /// given back when they are not used. At most one is on its way; it ends by [`Self::answered`] or [`Self::lost`].
+    pub fn due(&mut self, policy: &Policy, now_ms: i64) -> Option<Request> {
+        if self.is_asking(now_ms) {
+            return None;
+        }
+        if now_ms >= self.until_ms && self.granted > 0 {
+            self.begin_anew();
+        }
+        let tokens = self.tokens(now_ms);
+        let expected = self.ahead(policy, now_ms);
+        // What has come meanwhile may do.
+        let missing = self.largest.saturating_sub(tokens);
+        let (need, want) = if missing > 0 {
+            let more = expected.saturating_add(self.waiting);
+            (missing, more.saturating_sub(tokens).max(missing))
+        } else if self.is_low(policy, tokens, now_ms) {
+            (0, expected.saturating_sub(tokens))
+        } else if self.granted > 0 && now_ms >= self.renewal_ms() && tokens > 0 {
+            // What is not expected to be used goes back; all of it if nothing was used.
+            let kept = if self.demand.is_idle(policy, now_ms) {
+                0
+            } else {
+                expected
+            };
+            self.returned = self.returned.saturating_add(tokens.saturating_sub(kept));
+            (0, kept.saturating_sub(tokens))
+        } else if self.is_untold && now_ms >= self.rests_until_ms {
+            (0, 0)
+        } else {
+            return None;
+        };
+        Some(self.request(now_ms, need, want))
+    }
+
+    /// How much it would like to hold.
+    fn ahead(&self, policy: &Policy, now_ms: i64) -> u64 {
+        let expected = self.demand.within(policy, now_ms, lease_ms(policy));
+        if policy.scope == Scope::Datacenter {
+            return expected;
+        }
+        let soon_ms = AHEAD_MS.saturating_add(self.trip_ms.saturating_mul(4));
+        let soon = self.demand.within(policy, now_ms, soon_ms);
+        let least = (policy.capacity() / PART_OF_CAPACITY).max(TOKENS_AHEAD_MIN);
+        expected.min(soon.max(least))
+    }
+
+    /// Whether an answer may still come.
+    pub(super) fn is_asking(&self, now_ms: i64) -> bool {
+        self.flight
+            .is_some_and(|flight| now_ms.saturating_sub(flight.sent_ms) < FLIGHT_MS_MAX)
+    }
+
+    /// Whether the tokens have run out for a call, or may before an answer could come.
+    fn is_low(&self, policy: &Policy, tokens: u64, now_ms: i64) -> bool {
+        let is_dry = now_ms < self.dry.until_ms || now_ms < self.rests_until_ms;
+        if self.is_short || now_ms >= self.until_ms {
+            return self.is_short && !is_dry;
+        }
+        let meanwhile = self
+            .demand
+            .within(policy, now_ms, self.trip_ms.saturating_mul(2));
+        !is_dry && tokens < meanwhile
+    }
+
+    /// When the lease is to be renewed: early enough for a request to fail and be repeated.
+    fn renewal_ms(&self) -> i64 {
+        let margin_ms = self.trip_ms.saturating_mul(3).max(self.valid_ms / 8);
+        self.until_ms
+            .saturating_sub(margin_ms.min(self.valid_ms / 2))
+    }
+
+    fn request(&mut self, now_ms: i64, need: u64, want: u64) -> Request {
+        self.sequence = self.sequence.saturating_add(1);
+        self.flight = Some(Flight {
+            sequence: self.sequence,
+            sent_ms: now_ms,
+            spent: self.spent,
+            need,
+            want,
+            tells: core::mem::take(&mut self.is_untold),
+        });
+        self.largest = 0;
+        self.is_short = false;
+        self.told(now_ms, need, want)
+    }
+
+    /// What a request tells.
+    pub(super) fn told(&self, now_ms: i64, need: u64, want: u64) -> Request {
+        Request {
+            lease: self.lease.clone(),
+            sequence: self.sequence,
+            spent: self.spent,
+            recent: self.recent.told(now_ms),
+            returned: self.returned,
+            refunded: self.refunded,
+            known_granted: self.granted,
+            want,
+            need,
+            waiting: if need > 0 {
+                let more = self.waiting.saturating_sub(self.tokens(now_ms));
+                more.clamp(need, want)
+            } else {
+                0
+            },
+        }
+    }
+
+    /// When [`Self::due`] must be asked again though no call comes, by this clock; nothing where it need not.
+    pub fn due_at_ms(&self) -> Option<i64> {
+        if self.flight.is_some() {
+            return None;
+        }
+        if self.is_untold {
+            return Some(self.rests_until_ms);
+        }
+        let is_out = self.granted > self.spent.saturating_add(self.returned);
+        is_out.then(|| self.renewal_ms())
+    }
+}

@@ -1,0 +1,314 @@
+//! Where the keys of a table lie.
+//!
+//! Invariants: `places` and the filled slots name the same keys; `memory` holds the sum over the filled slots; a slot is only emptied
+//! once its key is idle and stored. A hand goes round the slots, a few with each call, and empties those.
+
+use alloc::sync::Arc;
+use std::collections::HashMap;
+
+use super::lender::Lender;
+use super::memory::Share;
+use super::owner::{Group, Owner, groups, hash_of};
+use super::policy::Policy;
+use super::table::{BYTES_MAX, Full, KEYS_MAX, LEASES_BYTES_MIN};
+
+/// Slots that the hand looks at with each call. A call fills at most one, so it goes round before they are all used twice.
+const SWEPT_EACH: usize = 2;
+
+/// Slots that it looks at where a key finds no room: 1,000 · 20 ns = 20 µs.
+const SWEPT_FULL: usize = 1_000;
+
+/// Meters that keys share for which there is no room, of one policy, and of all: at about 400 bytes 1.6 MB.
+const SHARED_EACH: u64 = 256;
+const SHARED_MAX: u64 = 4_096;
+
+/// A group may hold so many times the keys that could still come, of it and of those beside it: alone three quarters of all. Of
+/// shared meters as many.
+const ROOM_TIMES: u64 = 3;
+const SHARED_ROOM_TIMES: u64 = 1;
+
+/// What a key with few buckets takes.
+const KEY_BYTES: u64 = 320;
+
+/// What the name of a key that stands for others begins with; no client's key has a control character.
+const SHARED: char = '\u{1}';
+
+/// How long a policy that was left is not taken up again: isolates use one for at most 15 s after they read it.
+const LEFT_MS: i64 = 20_000;
+
+/// What a place in the map and the name's own header take beside the entry: 24 bytes at a load of a half, and 16.
+const PLACE_BYTES: usize = 64;
+
+/// One key.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    /// Policy's name, a zero, key.
+    pub(super) subject: Arc<str>,
+    pub(super) owner: Owner,
+    pub(super) policy: Policy,
+    /// The policy before, if it counted in another way, and when it was left.
+    pub(super) left: Option<Box<(Policy, i64)>>,
+    pub(super) escrow: Lender,
+    /// The row that has its newest stored state, and how long that is; 0 where there is none.
+    pub(super) row: u64,
+    pub(super) stored_bytes: u64,
+    /// Whether it has changed since.
+    pub(super) is_dirty: bool,
+    bytes: u64,
+    lease_bytes: u64,
+}
+
+impl Entry {
+    /// Whether a policy counts as the one did that was just left: who sends it has not heard of the change. Were the state brought
+    /// back and forth, what lies further back than the shorter window would be forgotten.
+    pub(super) fn has_left(&self, policy: &Policy, now_ms: i64) -> bool {
+        let left = self.left.as_ref();
+        left.is_some_and(|left| {
+            let (left, left_ms) = &**left;
+            left.counts_like(policy) && now_ms.saturating_sub(*left_ms) < LEFT_MS
+        })
+    }
+
+    /// Whether it is one of the meters that keys share.
+    pub(super) fn is_shared(&self) -> bool {
+        self.subject
+            .split_once('\0')
+            .is_some_and(|(_, key)| key.starts_with(SHARED))
+    }
+
+    /// Whether nothing is used or lent.
+    pub(super) fn is_unused(&self, now_ms: i64) -> bool {
+        !self.escrow.lends() && self.escrow.meter.used(&self.policy, now_ms) == 0
+    }
+
+    fn measure(&self) -> u64 {
+        let bytes = size_of::<Self>() + PLACE_BYTES + self.subject.len();
+        u64::try_from(bytes)
+            .unwrap_or(u64::MAX)
+            .saturating_add(self.escrow.heap_bytes())
+    }
+}
+
+fn name_of(subject: &str) -> &str {
+    subject.split_once('\0').map_or(subject, |(name, _)| name)
+}
+
+/// The name of the meter that a key shares where there is no room for its own.
+pub(super) fn shared_subject(subject: &str) -> String {
+    let (name, key) = subject.split_once('\0').unwrap_or((subject, ""));
+    format!("{name}\0{SHARED}{}", hash_of(key) % SHARED_EACH)
+}
+
+/// All keys.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Slots {
+    places: HashMap<Arc<str>, usize>,
+    entries: Vec<Option<Entry>>,
+    empty: Vec<usize>,
+    /// What all keys take, beside the other tables of the isolate.
+    memory: Share,
+    /// What the leases of all keys take of it.
+    lease_bytes: u64,
+    hand: usize,
+    /// How many keys each group has, and how many meters that are shared: 40 bytes for each of at most 10,000 policies, 4,096 addresses
+    /// and the keys of the deployment, 0.6 MB.
+    held: HashMap<(Group, bool), u64>,
+    shared: u64,
+}
+
+impl Slots {
+    pub(super) fn place_of(&self, subject: &str) -> Option<usize> {
+        self.places.get(subject).copied()
+    }
+
+    pub(super) fn get(&self, place: usize) -> Option<&Entry> {
+        self.entries.get(place)?.as_ref()
+    }
+
+    pub(super) fn get_mut(&mut self, place: usize) -> Option<&mut Entry> {
+        self.entries.get_mut(place)?.as_mut()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.memory.bytes()
+    }
+
+    /// Counts what it holds with what others of the same memory do.
+    pub(super) fn sharing(mut self, mut memory: Share) -> Self {
+        memory.hold(self.bytes());
+        self.memory = memory;
+        self
+    }
+
+    /// Whether there is no room for another key.
+    pub(super) fn is_full(&self) -> bool {
+        let keys = u32::try_from(self.places.len()).unwrap_or(u32::MAX);
+        keys >= KEYS_MAX || self.is_overgrown()
+    }
+
+    /// Whether the keys that are here may not grow either.
+    pub(super) fn is_overgrown(&self) -> bool {
+        !self.memory.has_room(BYTES_MAX)
+    }
+
+    /// Whether another lease may begin.
+    pub(super) fn has_room_for_lease(&self) -> bool {
+        self.lease_bytes < LEASES_BYTES_MIN || !self.is_overgrown()
+    }
+
+    /// Whether there is room for another key of this owner: so that none takes what others need, each group may have three times as many as
+    /// could still come.
+    pub(super) fn has_room_for(&self, subject: &str, owner: Owner) -> bool {
+        let keys = u64::try_from(self.places.len()).unwrap_or(u64::MAX);
+        let bytes = self.memory.room(BYTES_MAX);
+        let room = u64::from(KEYS_MAX)
+            .saturating_sub(keys)
+            .min(bytes / KEY_BYTES);
+        !self.is_full() && self.has_part(groups(name_of(subject), owner), false, room, ROOM_TIMES)
+    }
+
+    /// Whether each of these groups, which lie in each other, holds less than so many times what could still come of it: of the first that is
+    /// the room, of one within it what the outer could still get, x where `held + x = times · (room - x)`.
+    fn has_part(
+        &self,
+        mut groups: impl Iterator<Item = Group>,
+        is_shared: bool,
+        mut room: u64,
+        times: u64,
+    ) -> bool {
+        groups.all(|group| {
+            let held = self.held.get(&(group, is_shared)).copied().unwrap_or(0);
+            let more = room.saturating_mul(times).saturating_sub(held);
+            room = more / times.saturating_add(1);
+            more > 0
+        })
+    }
+
+    /// A place for a meter that keys share.
+    ///
+    /// # Errors
+    /// [`Full`] where there are too many, or its owner has more than could still come.
+    pub(super) fn insert_shared(
+        &mut self,
+        subject: &str,
+        owner: Owner,
+        policy: &Policy,
+    ) -> Result<usize, Full> {
+        let room = SHARED_MAX.saturating_sub(self.shared);
+        let groups = groups(name_of(subject), owner);
+        if !self.has_part(groups, true, room, SHARED_ROOM_TIMES) {
+            return Err(Full);
+        }
+        self.insert(subject, owner, policy, true)
+    }
+
+    /// Counts a key in, or out.
+    fn count(&mut self, subject: &str, owner: Owner, is_shared: bool, comes: bool) {
+        for group in groups(name_of(subject), owner) {
+            let held = self.held.entry((group, is_shared)).or_default();
+            *held = if comes {
+                held.saturating_add(1)
+            } else {
+                held.saturating_sub(1)
+            };
+            if *held == 0 {
+                self.held.remove(&(group, is_shared));
+            }
+        }
+        let shared = u64::from(is_shared);
+        self.shared = if comes {
+            self.shared.saturating_add(shared)
+        } else {
+            self.shared.saturating_sub(shared)
+        };
+    }
+
+    /// A place for a new key.
+    ///
+    /// # Errors
+    /// [`Full`] where the bounds are reached. `is_forced` puts it in all the same.
+    pub(super) fn insert(
+        &mut self,
+        subject: &str,
+        owner: Owner,
+        policy: &Policy,
+        is_forced: bool,
+    ) -> Result<usize, Full> {
+        if !is_forced && self.is_full() {
+            return Err(Full);
+        }
+        let subject: Arc<str> = Arc::from(subject);
+        let entry = Entry {
+            left: None,
+            subject: Arc::clone(&subject),
+            owner,
+            policy: policy.clone(),
+            escrow: Lender::new(policy),
+            row: 0,
+            stored_bytes: 0,
+            is_dirty: false,
+            bytes: 0,
+            lease_bytes: 0,
+        };
+        let place = self.empty.pop().unwrap_or(self.entries.len());
+        if place == self.entries.len() {
+            self.entries.push(None);
+        }
+        let is_shared = entry.is_shared();
+        if let Some(slot) = self.entries.get_mut(place) {
+            *slot = Some(entry);
+        }
+        self.count(&subject, owner, is_shared, true);
+        self.places.insert(subject, place);
+        self.weigh(place);
+        Ok(place)
+    }
+
+    /// Counts the bytes of a key anew, after it has changed.
+    pub(super) fn weigh(&mut self, place: usize) {
+        if let Some(Some(entry)) = self.entries.get_mut(place) {
+            let bytes = entry.measure();
+            let others = self.memory.bytes().saturating_sub(entry.bytes);
+            self.memory.hold(others.saturating_add(bytes));
+            entry.bytes = bytes;
+            let of_leases = entry.escrow.lease_bytes();
+            let others = self.lease_bytes.saturating_sub(entry.lease_bytes);
+            self.lease_bytes = others.saturating_add(of_leases);
+            entry.lease_bytes = of_leases;
+        }
+    }
+
+    /// Moves the hand on, and empties slots of keys that are idle. Calls `gone` for each.
+    pub(super) fn sweep(&mut self, is_full: bool, now_ms: i64, mut gone: impl FnMut(&Entry)) {
+        let many = if is_full { SWEPT_FULL } else { SWEPT_EACH };
+        for _ in 0..many.min(self.entries.len()) {
+            let place = self.hand;
+            self.hand = (place + 1) % self.entries.len().max(1);
+            let Some(slot) = self.entries.get_mut(place) else {
+                continue;
+            };
+            let Some(entry) = slot else { continue };
+            if entry.is_dirty {
+                continue;
+            }
+            entry.escrow.settle(&entry.policy, now_ms);
+            if entry.escrow.idle_at_ms(&entry.policy) > now_ms {
+                continue;
+            }
+            gone(entry);
+            let others = self.memory.bytes().saturating_sub(entry.bytes);
+            self.memory.hold(others);
+            self.lease_bytes = self.lease_bytes.saturating_sub(entry.lease_bytes);
+            self.places.remove(&entry.subject);
+            let (subject, owner, is_shared) =
+                (Arc::clone(&entry.subject), entry.owner, entry.is_shared());
+            *slot = None;
+            self.empty.push(place);
+            self.count(&subject, owner, is_shared, false);
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! The keys of one partition. Times are wall times: the table keeps a clock that never goes back.
+//!
+//! Invariants: at most [`KEYS_MAX`] keys and about [`BYTES_MAX`] bytes are held, see [`Share::room`]; a key for which there is no room shares a meter with others
+//! of its policy, so it never gets more than its limit, and may get less; a key is only dropped once nothing of it counts;
+//! checks of one call are all admitted or consume nothing; what was consumed by a reservation is given back at most once.
+
+use super::clock::Monotone;
+use super::lease::{Answer, Request};
+use super::lender::Lender;
+use super::log::Log;
+use super::memory::{LIMITERS_BYTES_MAX, Share};
+use super::meter::Verdict;
+use super::owner::Owner;
+use super::policy::Policy;
+use super::reservations::Reservations;
+use super::slots::Slots;
+
+/// The most keys of one limiter: at 320 bytes for one with few buckets they fill [`BYTES_MAX`].
+pub const KEYS_MAX: u32 = 75_000;
+
+/// The most bytes that the keys of a limiter may take: all that limiters may in their isolate. A key with all its buckets has about 1,400, one with leases at all
+/// datacenters 60,000. Where there is no room for another key, those that are there keep times in fewer buckets, so that they grow no more.
+pub const BYTES_MAX: u64 = LIMITERS_BYTES_MAX;
+
+/// The bytes of leases that a limiter may hold whatever its keys take: 4,300 of 120 bytes. Beyond it a lease begins only while there is room in
+/// [`BYTES_MAX`]. So the leases of eight limiters of an isolate take 4 MB besides at most, and one list of 60 KB that has just grown. A borrower that gets none is
+/// told to wait, as where [`super::lender::LEASES_MAX`] is reached.
+pub const LEASES_BYTES_MIN: u64 = 512 << 10;
+
+/// One check of a call.
+#[derive(Clone, Copy, Debug)]
+pub struct Check<'a> {
+    /// The policy's name, without control characters.
+    pub name: &'a str,
+    /// The policy as it is now.
+    pub policy: &'a Policy,
+    /// The key, without control characters.
+    pub key: &'a str,
+    /// What the call costs, 1 to the policy's capacity.
+    pub cost: u64,
+    /// Who sends the policy along; the default for one that is stored.
+    pub owner: Owner,
+}
+
+impl<'a> Check<'a> {
+    /// A check by a stored policy.
+    pub fn of(name: &'a str, policy: &'a Policy, key: &'a str, cost: u64) -> Self {
+        Self {
+            name,
+            policy,
+            key,
+            cost,
+            owner: Owner::default(),
+        }
+    }
+}
+
+/// How long a check waits that found no room.
+const FULL_MS: u64 = 1_000;
+
+/// No room for another key or reservation, nor for a meter that keys share: time must act.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+impl Full {
+    /// What a check is told then: it is refused, as any that an own place could not be given.
+    pub fn verdict(policy: &Policy) -> Verdict {
+        Verdict {
+            is_allowed: false,
+            limit: policy.limit,
+            remaining: 0,
+            reset_ms: FULL_MS,
+            retry_after_ms: FULL_MS,
+        }
+    }
+
+    /// What the borrower of a lease is told then: nothing is lent, and its calls are refused.
+    pub fn answer(request: &Request) -> Answer {
+        Answer {
+            sequence: request.sequence,
+            granted: 0,
+            valid_ms: 0,
+            free: 0,
+            reset_ms: FULL_MS,
+            retry_after_ms: FULL_MS,
+            must_commit: false,
+        }
+    }
+}
+
+/// Why nothing was reserved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Not all were admitted: the verdict of each.
+    Over(Vec<Verdict>),
+    /// No room.
+    Full,
+    /// It was cancelled before it came.
+    Cancelled,
+}
+
+/// A reservation's name, chosen at random by who asks for it.
+pub type ReservationId = [u8; 16];
+
+/// How long a reservation may be cancelled, and how long a cancelled one is remembered.
+pub const RESERVED_MS_MAX: i64 = 10_000;
+
+/// What one commit writes, in one transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Commit {
+    /// The number of the row to insert; numbers rise.
+    pub row: u64,
+    /// Its body.
+    pub body: Vec<u8>,
+    /// Rows below this number are to be deleted in the same transaction.
+    pub delete_below: u64,
+}
+
+/// What the table holds, for metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Keys.
+    pub keys: u64,
+    /// Bytes, estimated from above.
+    pub bytes: u64,
+}
+
+/// Puts the name of a key in a table: policy's name, a zero, key. Neither has control characters, so no two are alike.
+pub(super) fn subject(into: &mut String, name: &str, key: &str) {
+    into.clear();
+    into.push_str(name);
+    into.push('\0');
+    into.push_str(key);
+}
+
+/// The keys of one partition.
+#[derive(Clone, Debug)]
+pub struct Table {
+    pub(super) clock: Monotone,
+    pub(super) slots: Slots,
+    pub(super) reservations: Reservations,
+    /// Nothing where the table is not stored.
+    pub(super) log: Option<Log>,
+    pub(super) dirty: Vec<usize>,
+    pub(super) scratch: String,
+}
+
+impl Default for Table {
+    /// An empty table that is stored: what has changed must be committed, or its memory is never freed.
+    fn default() -> Self {
+        Self {
+            log: Some(Log::default()),
+            ..Self::in_memory()
+        }
+    }
+}
+
+impl Table {
+    /// An empty table that is not stored: a restart forgets all.
+    pub fn in_memory() -> Self {
+        Self {
+            clock: Monotone::default(),
+            slots: Slots::default(),
+            reservations: Reservations::default(),
+            log: None,
+            dirty: Vec::new(),
+            scratch: String::new(),
+        }
+    }
+
+    /// The same, where what it holds is counted with what others of the same memory do.
+    #[must_use]
+    pub fn sharing(self, memory: Share) -> Self {
+        Self {
+            slots: self.slots.sharing(memory),
+            ..self
+        }
+    }
+
+    /// The verdict about one check; an admitted one is consumed. Cost: O(1), and bounded work to drop idle keys.
+    ///
+    /// # Errors
+    /// [`Full`] where the key is new and there is no room for it.
+    pub fn check(&mut self, check: &Check<'_>, wall_ms: i64) -> Result<Verdict, Full> {
+        let now_ms = self.clock.read(wall_ms);
+        self.make_room(&[*check], now_ms);
+        let place = self.enter(check, now_ms)?;
+        let entry = self.slots.get_mut(place).ok_or(Full)?;
+        let verdict = entry.escrow.check(&entry.policy, now_ms, check.cost);
+        if verdict.is_allowed {
+            self.touch(place);
+        }
+        Ok(verdict)
+    }
+
+    /// What [`Self::check`] would say, as it stands before the call; nothing changes.
+    pub fn peek(&self, check: &Check<'_>, wall_ms: i64) -> Verdict {
+        let now_ms = self.clock.peek(wall_ms);
+        let place = self.place(check.name, check.key);
+        let entry = place.and_then(|place| self.slots.get(place));
+        match entry {
+            None => Lender::new(check.policy).peek(check.policy, now_ms, check.cost),
+            Some(entry)
+                if entry.policy == *check.policy || entry.has_left(check.policy, now_ms) =>
+            {
+                entry.escrow.peek(&entry.policy, now_ms, check.cost)
+            }
+            Some(entry) => {
+                let mut adapted = entry.escrow.clone();
+                adapted.adapt(&entry.policy, check.policy, now_ms);
+                adapted.peek(check.policy, now_ms, check.cost)
+            }
+        }
+    }
+
+    /// The verdict of each check: if all are admitted they are consumed, else nothing is. Costs of checks of the same key add; of their
+    /// policies the last holds. Cost: O(n²) for n checks.
+    ///
+    /// # Errors
+    /// [`Full`] where there is no room for all keys; nothing is consumed.
+    pub fn check_all(&mut self, checks: &[Check<'_>], wall_ms: i64) -> Result<Vec<Verdict>, Full> {
+        let now_ms = self.clock.read(wall_ms);
+        self.all(checks, now_ms)
+    }
+
+    pub(super) fn all(&mut self, checks: &[Check<'_>], now_ms: i64) -> Result<Vec<Verdict>, Full> {
+        self.make_room(checks, now_ms);
+        let mut places = Vec::with_capacity(checks.len());
+        for check in checks {
+            places.push(self.enter(check, now_ms)?);
+        }
+        let mut verdicts = Vec::with_capacity(checks.len());
+        for (number, (check, place)) in checks.iter().zip(&places).enumerate() {
+            let before = checks.iter().zip(&places).take(number);
+            let before = before.filter(|(_, other)| *other == place);
+            let cost = before.fold(check.cost, |sum, (other, _)| sum.saturating_add(other.cost));
+            let entry = self.slots.get(*place).ok_or(Full)?;
+            verdicts.push(entry.escrow.peek(&entry.policy, now_ms, cost));
+        }
+        if !verdicts.iter().all(|verdict| verdict.is_allowed) {
+            return Ok(verdicts);
+        }
+        for ((check, place), verdict) in checks.iter().zip(&places).zip(&mut verdicts) {
+            if let Some(entry) = self.slots.get_mut(*place) {
+                *verdict = entry.escrow.check(&entry.policy, now_ms, check.cost);
+                self.touch(*place);
+            }
+        }
+        Ok(verdicts)
+    }
+
+    /// Whether a key has a place of its own.
+    pub fn knows(&self, name: &str, key: &str) -> bool {
+        let mut place = String::new();
+        subject(&mut place, name, key);
+        self.slots.place_of(&place).is_some()
+    }
+
+    /// Consumes the cost of the check although it may be too much: what was used of the key elsewhere.
+    ///
+    /// # Errors
+    /// [`Full`] where there is no room for the key.
+    pub fn charge(&mut self, check: &Check<'_>, wall_ms: i64) -> Result<(), Full> {
+        let now_ms = self.clock.read(wall_ms);
+        self.make_room(&[*check], now_ms);
+        let place = self.enter(check, now_ms)?;
+        let entry = self.slots.get_mut(place).ok_or(Full)?;
+        let meter = entry.escrow.meter_mut();
+        meter.charge(&entry.policy, now_ms, check.cost);
+        self.touch(place);
+        Ok(())
+    }
+
+    /// Answers a borrower of leases for a key of a global limit. [`Answer::must_commit`] says whether the table must be
+    /// committed before the answer is sent. A request for which no call waits changes no policy, since its borrower may not have heard of a
+    /// newer one, and is granted nothing under another. Where there is no room for the key, or for another lease, nothing is lent: see [`Full::answer`].
+    pub fn ask(&mut self, check: &Check<'_>, request: &Request, wall_ms: i64) -> Answer {
+        let now_ms = self.clock.read(wall_ms);
+        self.make_room(&[*check], now_ms);
+        let known = self.place(check.name, check.key);
+        let place = match known.filter(|_| request.need == 0) {
+            Some(place) => Ok(place),
+            None => self.enter(check, now_ms),
+        };
+        let has_room = self.slots.has_room_for_lease();
+        let entry = place.map(|place| (place, self.slots.get_mut(place)));
+        let Ok((place, Some(entry))) = entry else {
+            return Full::answer(request);
+        };
+        if !has_room && entry.escrow.begins(request) {
+            return Full::answer(request);
+        }
+        let report = (entry.policy != *check.policy).then(|| Request {
+            want: 0,
+            ..request.clone()
+        });
+        let request = report.as_ref().unwrap_or(request);
+        let answer = entry.escrow.ask(&entry.policy, request, now_ms);
+        self.touch(place);
+        answer
+    }
+
+    /// How much it holds.
+    pub fn size(&self) -> Size {
+        Size {
+            keys: u64::try_from(self.slots.len()).unwrap_or(u64::MAX),
+            bytes: self.slots.bytes(),
+        }
+    }
+
+    /// Drops idle keys: a few, or many where a new key finds no room. Comes before keys are entered, since one that is as new is
+    /// idle.
+    pub(super) fn make_room(&mut self, checks: &[Check<'_>], now_ms: i64) {
+        let is_needed = checks.iter().any(|check| {
+            subject(&mut self.scratch, check.name, check.key);
+            self.slots.place_of(&self.scratch).is_none()
+                && !self.slots.has_room_for(&self.scratch, check.owner)
+        });
+        self.sweep(is_needed, now_ms);
+    }
+
+    pub(super) fn adapt(&mut self, place: usize, policy: &Policy, now_ms: i64) {
+        let entry = self.slots.get_mut(place);
+        let entry = entry.filter(|entry| entry.policy != *policy);
+        if let Some(entry) = entry.filter(|entry| !entry.has_left(policy, now_ms)) {
+            entry.escrow.adapt(&entry.policy, policy, now_ms);
+            let old = core::mem::replace(&mut entry.policy, policy.clone());
+            if !old.counts_like(policy) {
+                entry.left = Some(Box::new((old, now_ms)));
+            }
+            self.touch(place);
+        }
+    }
+
+    /// Notes that a key has changed.
+    pub(super) fn touch(&mut self, place: usize) {
+        self.slots.weigh(place);
+        if self.log.is_none() {
+            return;
+        }
+        let entry = self.slots.get_mut(place);
+        if let Some(entry) = entry.filter(|entry| !entry.is_dirty) {
+            entry.is_dirty = true;
+            self.dirty.push(place);
+        }
+    }
+
+    pub(super) fn sweep(&mut self, is_full: bool, now_ms: i64) {
+        let log = &mut self.log;
+        self.slots.sweep(is_full, now_ms, |entry| {
+            if let Some(log) = log {
+                log.remove(entry.row, entry.stored_bytes);
+            }
+        });
+    }
+}

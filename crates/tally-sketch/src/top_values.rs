@@ -1,0 +1,173 @@
+//! Which values were counted most often, in bounded memory.
+//!
+//! Invariants: of a value that is held, at least `count` and at most `count + error` was counted; of one that is not, at most
+//! [`TopValues::absent_max`]. What is held and [`TopValues::rest`] are together what was counted, exactly. While nothing was left out,
+//! all of it is exact. Of `n` counted in all and pruned to `k` values nothing is off by more than `n / (k + 1)`, however it was split
+//! and merged.
+//!
+//! What is left out are the values that may have been counted least, as in Space-Saving; here each keeps what was surely counted of it
+//! besides, and what is left out is a row of its own. Sources: Metwally et al. 2005, "Efficient computation of frequent and top-k
+//! elements in data streams"; Agarwal et al. 2012, "Mergeable summaries", section 2.
+
+use alloc::collections::BTreeMap;
+use alloc::collections::btree_map::Entry;
+
+use serde::{Deserialize, Serialize};
+
+/// The most values of one summary at rest.
+pub const VALUES_MAX: usize = 1_000;
+
+/// What is known of one value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counted {
+    /// How much was counted at least.
+    pub count: u128,
+    /// How much more it may be.
+    pub error: u128,
+}
+
+impl Counted {
+    /// How much was counted at most.
+    pub fn at_most(self) -> u128 {
+        self.count.saturating_add(self.error)
+    }
+}
+
+/// Values with what was counted of each. A stored format.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TopValues {
+    values: BTreeMap<String, Counted>,
+    rest: u128,
+    absent_max: u128,
+}
+
+impl TopValues {
+    /// The summary that holds these values, besides what was counted of others, and at most of any one of them.
+    pub fn of(values: BTreeMap<String, Counted>, rest: u128, absent_max: u128) -> Self {
+        Self {
+            values,
+            rest,
+            absent_max,
+        }
+    }
+
+    /// Counts a value. What is held grows: see [`TopValues::prune`].
+    pub fn add(&mut self, value: &str, amount: u128) {
+        let counted = Counted {
+            count: amount,
+            error: 0,
+        };
+        if let Some(held) = self.values.get_mut(value) {
+            held.count = held.count.saturating_add(amount);
+        } else {
+            self.insert(value.to_owned(), counted, self.absent_max);
+        }
+    }
+
+    /// Adds what another summary holds of other writes. What is held grows: see [`TopValues::prune`].
+    pub fn merge(&mut self, other: Self) {
+        let own_absent_max = self.absent_max;
+        for (value, held) in &mut self.values {
+            if !other.values.contains_key(value) {
+                held.error = held.error.saturating_add(other.absent_max);
+            }
+        }
+        for (value, counted) in other.values {
+            self.insert(value, counted, own_absent_max);
+        }
+        self.add_rest(other.rest, other.absent_max);
+    }
+
+    /// Adds to a value, of which at most so much was counted before if it is not held.
+    fn insert(&mut self, value: String, more: Counted, absent_max: u128) {
+        match self.values.entry(value) {
+            Entry::Occupied(mut held) => {
+                let held = held.get_mut();
+                held.count = held.count.saturating_add(more.count);
+                held.error = held.error.saturating_add(more.error);
+            }
+            Entry::Vacant(place) => {
+                place.insert(Counted {
+                    count: more.count,
+                    error: more.error.saturating_add(absent_max),
+                });
+            }
+        }
+    }
+
+    /// Adds what was counted of values that nobody names, at most `each_max` of any one of them.
+    pub fn add_rest(&mut self, amount: u128, each_max: u128) {
+        self.rest = self.rest.saturating_add(amount);
+        self.absent_max = self.absent_max.saturating_add(each_max);
+    }
+
+    /// Leaves out all but `most` values, those that may have been counted most. Cost: O(n log n) where there are more.
+    pub fn prune(&mut self, most: usize) {
+        if self.values.len() <= most {
+            return;
+        }
+        let mut sizes: Vec<u128> = self.values.values().map(|held| held.at_most()).collect();
+        sizes.sort_unstable_by(|one, other| other.cmp(one));
+        let cut = sizes.get(most).copied().unwrap_or(0);
+        // Of those that may have been counted as often, the first by name stay.
+        let mut room = most - sizes.iter().filter(|size| **size > cut).count();
+        let mut left_out = 0_u128;
+        self.values.retain(|_, held| {
+            let stays = match held.at_most() {
+                size if size > cut => true,
+                size if size == cut && room > 0 => {
+                    room -= 1;
+                    true
+                }
+                _ => false,
+            };
+            if !stays {
+                left_out = left_out.saturating_add(held.count);
+            }
+            stays
+        });
+        self.rest = self.rest.saturating_add(left_out);
+        self.absent_max = self.absent_max.max(cut);
+    }
+
+    /// The values that are held, in order of their names.
+    pub fn values(&self) -> impl Iterator<Item = (&str, Counted)> {
+        let values = self.values.iter();
+        values.map(|(value, counted)| (value.as_str(), *counted))
+    }
+
+    /// How many values are held.
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Whether nothing was counted.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty() && self.rest == 0
+    }
+
+    /// What is known of a value, held or not.
+    pub fn get(&self, value: &str) -> Counted {
+        let absent = || Counted {
+            count: 0,
+            error: self.absent_max,
+        };
+        self.values.get(value).copied().unwrap_or_else(absent)
+    }
+
+    /// What was counted of values that are not held, or before they were.
+    pub fn rest(&self) -> u128 {
+        self.rest
+    }
+
+    /// The most that was counted of any value that is not held.
+    pub fn absent_max(&self) -> u128 {
+        self.absent_max
+    }
+
+    /// All that was counted.
+    pub fn sum(&self) -> u128 {
+        let counts = self.values.values().map(|held| held.count);
+        counts.fold(self.rest, u128::saturating_add)
+    }
+}

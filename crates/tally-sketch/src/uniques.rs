@@ -1,0 +1,321 @@
+//! The unique elements of a counter: sketches by hash and by class.
+//!
+//! Invariants: what is merged by registers went through one hash, or is told as several; an element of
+//! one hash is never counted twice; and [`Uniques`] only grow by joins, so that lost, repeated and
+//! reordered messages do no harm.
+//!
+//! Sketches of one hash are an *epoch*. Of how many elements two epochs saw in common nobody can tell: an
+//! element has other registers under another key. So the estimates of epochs are added, which counts a
+//! visitor once in each epoch that saw it, and whoever is told the sum is told of how many epochs it is.
+//!
+//! Bounds: classes are of at most [`CLASS_SHARDS_MAX`] shards, so 2 · 16 − 1 = 31 for each hash, and
+//! hashes are at most [`EPOCHS_MAX`]: 4 · 31 · (12,290 + 7) + 1 = 1,524,829 bytes at rest, below the 2 MB of a
+//! row; 12,298 for a counter of one shard and one hash. A hash that would be one too many is *folded*:
+//! registers of several hashes in one sketch, [`HashId::SEVERAL`], estimate the sum of their epochs, since
+//! to them each pair of hash and element is an element of its own. It is the smallest hash that is folded, whatever the
+//! order in which they came, so that folding is a join as well: a hash that is among the largest of all is
+//! among the largest of those that any part has seen, and was never folded there.
+
+use alloc::collections::BTreeMap;
+use serde::{Deserialize, Serialize};
+
+use super::difference::{Digests, Learnt};
+use super::family::{self, Class, Estimated, Families};
+use super::hash_id::HashId;
+use super::hyperloglog::Sketch;
+#[cfg(feature = "redis")]
+use super::redis::Hyll;
+use super::token::Token;
+
+mod format;
+
+/// The most shards whose unique elements are estimated one by one: 16 state 0.2 %, and 64 would be four times as many bytes.
+pub const CLASS_SHARDS_MAX: u8 = 16;
+
+/// The most epochs of the hash that one counter's uniques are kept for: three hashes by themselves, and one sketch of each class for all others.
+pub const EPOCHS_MAX: usize = 4;
+
+/// Where tokens come from: how their elements were hashed, and which of all elements they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Source {
+    /// The hash.
+    pub hash: HashId,
+    /// The class.
+    pub class: Class,
+}
+
+impl Source {
+    /// Returns the source of elements that may be any.
+    pub const fn of_all(hash: HashId) -> Self {
+        let class = Class::ALL;
+        Self { hash, class }
+    }
+}
+
+/// What was packed of one sketch.
+pub type Packed = (Source, Vec<u8>);
+
+/// Sketches by hash and class, none of them empty.
+///
+/// Merging is commutative, associative and idempotent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Uniques(BTreeMap<Source, Sketch>);
+
+impl Uniques {
+    /// Returns what has seen nothing.
+    pub const fn new() -> Self {
+        Self(BTreeMap::new())
+    }
+
+    /// Returns what has seen the elements of this sketch.
+    pub fn of(source: Source, sketch: Sketch) -> Self {
+        let mut uniques = Self::new();
+        uniques.add(source, &sketch);
+        uniques
+    }
+
+    /// Whether no element was seen.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the sketches, by hash, wider classes first.
+    pub fn parts(&self) -> impl Iterator<Item = (Source, &Sketch)> {
+        self.0.iter().map(|(source, sketch)| (*source, sketch))
+    }
+
+    /// Returns the hashes of which elements were seen, ascending.
+    pub fn hashes(&self) -> Vec<HashId> {
+        let mut hashes: Vec<HashId> = self.0.keys().map(|source| source.hash).collect();
+        hashes.dedup();
+        hashes
+    }
+
+    /// Adds one element, and returns whether something changed.
+    pub fn insert(&mut self, source: Source, token: Token) -> bool {
+        let (place, has_folded) = self.place_of(source);
+        self.0.entry(place).or_default().insert(token) | has_folded
+    }
+
+    /// Adds all that a sketch has seen, and returns whether something changed.
+    pub fn add(&mut self, source: Source, sketch: &Sketch) -> bool {
+        if sketch.is_empty() {
+            // Equal ones have equal parts.
+            return false;
+        }
+        let (place, has_folded) = self.place_of(source);
+        self.0.entry(place).or_default().merge(sketch) | has_folded
+    }
+
+    /// Adds all that `other` has seen, and returns whether something changed. Cost: a merge for each part.
+    pub fn merge(&mut self, other: &Self) -> bool {
+        // `|`, not `||`: every sketch has its effect.
+        other.parts().fold(false, |changed, (source, sketch)| {
+            self.add(source, sketch) | changed
+        })
+    }
+
+    /// Where elements of a source go, and whether a hash was folded to make room for them.
+    fn place_of(&mut self, source: Source) -> (Source, bool) {
+        let class = source.class.widened(CLASS_SHARDS_MAX);
+        let place = Source { class, ..source };
+        if self.0.contains_key(&place) || place.hash == HashId::SEVERAL {
+            return (place, false);
+        }
+        let mut apart = self.hashes();
+        apart.retain(|hash| *hash != HashId::SEVERAL);
+        let is_full = apart.len() >= EPOCHS_MAX - 1;
+        match apart.first() {
+            Some(&smallest) if is_full && !apart.contains(&place.hash) => {
+                let hash = HashId::SEVERAL;
+                if place.hash < smallest {
+                    return (Source { hash, ..place }, false);
+                }
+                self.fold(smallest);
+                (place, true)
+            }
+            _ => (place, false),
+        }
+    }
+
+    fn fold(&mut self, folded: HashId) {
+        let parts = core::mem::take(&mut self.0);
+        for (source, sketch) in parts {
+            let hash = match source.hash {
+                hash if hash == folded => HashId::SEVERAL,
+                hash => hash,
+            };
+            let held = self.0.entry(Source { hash, ..source }).or_default();
+            held.merge(&sketch);
+        }
+    }
+
+    /// Returns the families of one hash. Cost: a copy of its sketches.
+    pub fn families(&self, hash: HashId) -> Families {
+        let mut families = Families::new();
+        for (source, sketch) in self.parts().filter(|(source, _)| source.hash == hash) {
+            families.add(source.class, sketch);
+        }
+        families
+    }
+
+    /// Returns how many epochs elements were seen in; [`EPOCHS_MAX`] stands for so many or more.
+    pub fn epochs(&self) -> usize {
+        self.hashes().len()
+    }
+
+    /// Returns the estimated number of distinct elements, with its error: the sum over all epochs, so that an
+    /// element that several of them saw counts in each.
+    ///
+    /// Cost: for each sketch at most two merges and two estimates.
+    pub fn estimate(&self) -> Estimated {
+        let mut estimate = 0.0;
+        let mut variance = 0.0;
+        for hash in self.hashes() {
+            let parts = self.parts().filter(|(source, _)| source.hash == hash);
+            let parts: Vec<(Class, &Sketch)> = parts
+                .map(|(source, sketch)| (source.class, sketch))
+                .collect();
+            let epoch = match hash {
+                #[cfg(feature = "redis")]
+                HashId::REDIS => as_redis(&merged(&parts)),
+                _ => family::estimate(&parts),
+            };
+            estimate += epoch.estimate;
+            variance += epoch.standard_error * epoch.standard_error;
+        }
+        Estimated {
+            estimate,
+            standard_error: variance.sqrt(),
+        }
+    }
+
+    /// Adds all that `other` has seen, and returns what was new in which sketch.
+    pub fn learn(&mut self, other: &Self) -> Vec<(Source, Learnt)> {
+        let mut news = Vec::new();
+        for (source, sketch) in other.parts() {
+            let place = self.place_in(source, &mut news);
+            let learnt = self.0.entry(place).or_default().learn(sketch);
+            news.push((place, learnt));
+        }
+        news
+    }
+
+    /// Adds what [`Uniques::pack`] has packed, and returns what was new in which sketch. What cannot be read is of no
+    /// build of ours, and adds nothing: whoever compares digests finds that it is missing.
+    pub fn learn_packed(&mut self, packed: &[Packed]) -> Vec<(Source, Learnt)> {
+        let mut news = Vec::new();
+        for (source, bytes) in packed {
+            let class = source.class.widened(CLASS_SHARDS_MAX);
+            let held = Source { class, ..*source };
+            if let Some(sketch) = self.0.get_mut(&held) {
+                news.extend(sketch.learn_packed(bytes).map(|learnt| (held, learnt)));
+                continue;
+            }
+            let mut part = Sketch::new();
+            // Looked at first, so that no sketch is empty and no hash is folded for nothing.
+            if part.learn_packed(bytes).is_none() || part.is_empty() {
+                continue;
+            }
+            let place = self.place_in(*source, &mut news);
+            let learnt = self.0.entry(place).or_default().learn(&part);
+            news.push((place, learnt));
+        }
+        news
+    }
+
+    fn place_in(&mut self, source: Source, news: &mut Vec<(Source, Learnt)>) -> Source {
+        let (place, has_folded) = self.place_of(source);
+        if has_folded {
+            // What was folded has no name any more.
+            news.push((place, Learnt::Form));
+        }
+        place
+    }
+
+    /// Returns the names of all items, see [`Sketch::items`].
+    pub fn items(&self) -> Vec<(Source, u32)> {
+        let mut items = Vec::new();
+        for (source, sketch) in self.parts() {
+            items.extend(sketch.items().into_iter().map(|item| (source, item)));
+        }
+        items
+    }
+
+    /// Returns the items of these names packed; names may be in any order.
+    pub fn pack(&self, items: impl IntoIterator<Item = (Source, u32)>) -> Vec<Packed> {
+        let mut names: BTreeMap<Source, Vec<u32>> = BTreeMap::new();
+        for (source, item) in items {
+            names.entry(source).or_default().push(item);
+        }
+        let pack = |(source, names)| {
+            let packed = self.0.get(&source)?.pack(names);
+            (!packed.is_empty()).then_some((source, packed))
+        };
+        names.into_iter().filter_map(pack).collect()
+    }
+
+    /// Returns the digests of all sketches.
+    pub fn digests(&self) -> Vec<(Source, Digests)> {
+        self.parts()
+            .map(|(source, sketch)| (source, sketch.digests()))
+            .collect()
+    }
+
+    /// Returns the names of the items in blocks whose digests are not these.
+    pub fn items_unlike(&self, theirs: &[(Source, Digests)]) -> Vec<(Source, u32)> {
+        let mut items = Vec::new();
+        for (source, sketch) in self.parts() {
+            let digests = theirs.iter().find(|(of, _)| *of == source);
+            let digests = digests.map_or(&[][..], |(_, digests)| digests);
+            let names = sketch.items_unlike(digests);
+            items.extend(names.into_iter().map(|item| (source, item)));
+        }
+        items
+    }
+}
+
+#[cfg(feature = "redis")]
+impl Uniques {
+    /// Returns what `hyll` has seen, as elements of Redis's hash that may be any.
+    pub fn from_hyll(hyll: &Hyll) -> Self {
+        Self::of(Source::of_all(HashId::REDIS), Sketch::from(hyll))
+    }
+
+    /// Returns all registers of elements by Redis's hash, merged; `None` where elements of another hash were seen,
+    /// which Redis could not count on. Cost: a merge for each part.
+    pub fn hyll(&self) -> Option<Hyll> {
+        let parts: Vec<(Class, &Sketch)> = self
+            .parts()
+            .map(|(source, sketch)| {
+                (source.hash == HashId::REDIS).then_some((source.class, sketch))
+            })
+            .collect::<Option<_>>()?;
+        Some(merged(&parts))
+    }
+}
+
+/// All registers as Redis has them: in one.
+#[cfg(feature = "redis")]
+fn merged(parts: &[(Class, &Sketch)]) -> Hyll {
+    let mut union = Hyll::new();
+    for (_, sketch) in parts {
+        union.merge(&Hyll::from(*sketch));
+    }
+    union
+}
+
+/// As Redis estimates: from all registers merged.
+#[cfg(feature = "redis")]
+fn as_redis(union: &Hyll) -> Estimated {
+    #[expect(
+        clippy::as_conversions,
+        clippy::cast_precision_loss,
+        reason = "an estimate, which has no more digits than an f64"
+    )]
+    let estimate = union.estimate() as f64;
+    Estimated {
+        estimate,
+        standard_error: estimate * super::STANDARD_ERROR,
+    }
+}

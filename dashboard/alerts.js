@@ -1,0 +1,138 @@
+// The view of alerts: their states, what was delivered, and what can be done with each.
+import { Failure, json, send } from "./api.js";
+import { refusalOf } from "./counter.js";
+import { el, notice, setText } from "./dom.js";
+
+// An alert is looked at once a minute; a page that nobody touches asks no more often than other views.
+const REFRESH_MS = 30_000;
+const HOUR_SECONDS = 3_600;
+const SILENCES = [
+  ["1 h", HOUR_SECONDS],
+  ["8 h", 8 * HOUR_SECONDS],
+  ["3 d", 72 * HOUR_SECONDS],
+];
+const TONES = { firing: "bad", pending: "fair", unknown: "fair", ok: "good", silenced: "none" };
+
+const timeOf = (ms) => new Date(ms).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" });
+const numberOf = (value) => (value === null ? "–" : value.toLocaleString("en-US"));
+
+/** Returns in words what an alert watches and when it is over. */
+export function wordsOf({ counter, prefix, policy, when }) {
+  const [[measure, { seconds, above, below }]] = Object.entries(when);
+  const of = counter ?? policy ?? (prefix === "" ? "all counters" : `${prefix}*`);
+  const what = measure.replaceAll("_", " ");
+  const within = seconds === undefined ? "" : ` ${seconds} s`;
+  const bounds = [above === undefined ? "" : `above ${numberOf(above)}`, below === undefined ? "" : `below ${numberOf(below)}`];
+  return `${of}: ${what}${within} ${bounds.filter(Boolean).join(" or ")}`.trim();
+}
+
+/** Shows the alerts in `main`; `status` is the chip of the page. Returns a function that ends it. */
+export function showAlerts(main, _, status) {
+  const stopped = new AbortController();
+  const { signal } = stopped;
+  const told = el("p", { class: "sub", role: "status" });
+  const alerts = el("div", {});
+  const deliveries = el("div", {});
+  const body = el(
+    "div",
+    { class: "panels" },
+    el("section", { class: "panel wide", "aria-labelledby": "alerts-title" }, el("h2", { id: "alerts-title", class: "label" }, "Alerts"), alerts, told),
+    el("section", { class: "panel wide", "aria-labelledby": "deliveries-title" }, el("h2", { id: "deliveries-title", class: "label" }, "Last 100 deliveries"), deliveries),
+  );
+  main.replaceChildren(
+    el("div", { class: "title" }, el("h1", { tabindex: "-1" }, "Alerts"), el("p", { class: "sub" }, "A webhook is told when a number is over its threshold. They are put by PUT /alerts/{alert}.")),
+    body,
+  );
+  const act = async (work) => {
+    try {
+      setText(told, await work());
+      await refresh();
+    } catch (error) {
+      if (signal.aborted) return;
+      if (!(error instanceof Failure)) throw error;
+      setText(told, `${error.message}.`);
+    }
+  };
+  const acts = {
+    silence: ({ name }, seconds) =>
+      act(async () => {
+        await send("POST", `/alerts/${encodeURIComponent(name)}/silence`, { for_seconds: seconds }, signal);
+        return seconds === 0 ? `${name} is not silenced any more.` : `Nothing of ${name} is delivered for a time.`;
+      }),
+    test: ({ name }) =>
+      act(async () => {
+        const { outcome, why } = await send("POST", `/alerts/${encodeURIComponent(name)}/test`, undefined, signal);
+        return outcome === "delivered" ? `The receiver of ${name} has taken the test.` : `The test of ${name} failed: ${why ?? "nobody knows why"}.`;
+      }),
+  };
+  const refresh = async () => {
+    const [all, last] = await Promise.all([json("/alerts", signal), json("/alert-deliveries", signal)]);
+    const firing = all.alerts.filter(({ condition }) => condition === "firing").length;
+    const missing = (all.missing_partitions ?? []).length > 0;
+    status(
+      missing
+        ? { tone: "fair", text: "some did not answer" }
+        : { tone: firing > 0 ? "bad" : "good", text: firing > 0 ? `${firing} firing` : `${all.alerts.length} ${all.alerts.length === 1 ? "alert" : "alerts"}` },
+    );
+    alerts.replaceChildren(all.alerts.length === 0 ? el("p", { class: "sub" }, "There are none.") : alertTable(all.alerts, acts));
+    deliveries.replaceChildren(last.deliveries.length === 0 ? el("p", { class: "sub" }, "There are none.") : deliveryTable(last.deliveries));
+  };
+  const fail = (error) => {
+    if (signal.aborted) return;
+    if (!(error instanceof Failure)) throw error;
+    status({ tone: "none", text: error.wantsKey ? "key needed" : "not shown" });
+    body.replaceChildren(error.status === 403 ? notice("This key may not see alerts", "Alerts need a key with the scope admin.") : refusalOf(error, "alerts"));
+  };
+  refresh().catch(fail);
+  const timer = setInterval(() => document.hidden || refresh().catch(fail), REFRESH_MS);
+  return () => {
+    clearInterval(timer);
+    stopped.abort();
+  };
+}
+
+function tableOf(heads, rows) {
+  const head = el("tr", {}, heads.map((text) => el("th", { scope: "col" }, text)));
+  return el("table", { class: "policies" }, el("thead", {}, head), el("tbody", {}, rows));
+}
+
+function alertTable(alerts, acts) {
+  const heads = ["Alert", "Watches", "State", "Value", "Since", ""];
+  const button = (text, label, click) => el("button", { type: "button", class: "quiet small", "aria-label": label, on: { click } }, text);
+  const row = (alert) => {
+    const { name, state, condition, value, since, missing, silenced_until: until } = alert;
+    const more = [until === null ? "" : `until ${timeOf(until)}, else ${condition}`, missing ?? ""].filter(Boolean).join("; ");
+    const silences =
+      until === null
+        ? SILENCES.map(([text, seconds]) => button(text, `Silence ${name} for ${text}`, () => acts.silence(alert, seconds)))
+        : [button("End the silence", `End the silence of ${name}`, () => acts.silence(alert, 0))];
+    return el(
+      "tr",
+      { "data-id": name },
+      el("th", { scope: "row" }, el("bdi", {}, name)),
+      el("td", { "data-label": heads[1] }, el("bdi", {}, wordsOf(alert))),
+      el("td", { "data-label": heads[2] }, el("span", { class: "chip", "data-tone": TONES[state] }, state), more === "" ? "" : el("span", { class: "sub" }, ` ${more}`)),
+      el("td", { "data-label": heads[3] }, numberOf(value)),
+      el("td", { "data-label": heads[4] }, timeOf(since)),
+      el("td", { "data-label": "Silence, test" }, el("span", { class: "buttons" }, silences, button("Test", `Test ${name}`, () => acts.test(alert)))),
+    );
+  };
+  return tableOf(heads, alerts.map(row));
+}
+
+function deliveryTable(deliveries) {
+  const heads = ["When", "Alert", "Says", "Outcome", "Attempts"];
+  const row = ({ id, alert, state, outcome, attempts, created_at: at, status, why }) => {
+    const answered = why ?? (status === null ? "" : String(status));
+    return el(
+      "tr",
+      { "data-id": id },
+      el("th", { scope: "row" }, timeOf(at)),
+      el("td", { "data-label": heads[1] }, el("bdi", {}, alert)),
+      el("td", { "data-label": heads[2] }, state),
+      el("td", { "data-label": heads[3] }, `${outcome.replace("_", " ")}${answered === "" ? "" : ` (${answered})`}`),
+      el("td", { "data-label": heads[4] }, String(attempts)),
+    );
+  };
+  return tableOf(heads, deliveries.map(row));
+}

@@ -1,0 +1,52 @@
+// Writes what each feature of the Wasm takes into docs/internals/features.md: builds all, none, and all but each.
+// node scripts/features.mjs [feature…]: those alone, and all and none; some minutes each.
+//
+// Invariant: a figure is of the very bytes that a deploy would upload, see benches/wasm-size.mjs; build/ holds all features afterwards.
+import { spawnSync } from "node:child_process";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { wasmGzipBytes } from "../benches/wasm-size.mjs";
+
+const ROOT = fileURLToPath(new URL("..", import.meta.url));
+const PAGE = "docs/internals/features.md";
+const BEGIN = "<!-- written by scripts/features.mjs -->";
+const END = "<!-- up to here -->";
+
+// The features, each with those that it needs.
+function features() {
+  const [, section] = readFileSync(join(ROOT, "Cargo.toml"), "utf8").match(/^\[features\]\n([\s\S]*?)^\[/m);
+  const rows = [...section.matchAll(/^(\w+) = \[([^\]]*)\]/gm)].map(([, name, needs]) => [name, needs.match(/\w+/g) ?? []]);
+  return new Map(rows.filter(([name]) => name !== "default"));
+}
+
+// Returns the gzipped bytes of a build with some features.
+function bytesOf(names) {
+  const { status } = spawnSync("scripts/build.sh", { cwd: ROOT, stdio: "inherit", env: { ...process.env, FEATURES: names.join(",") } });
+  if (status !== 0) throw new Error(`the build with ${names.join(",") || "none"} failed`);
+  return wasmGzipBytes(ROOT);
+}
+
+function main(asked) {
+  const known = features();
+  const all = [...known.keys()];
+  const wrong = asked.find((name) => !known.has(name));
+  if (wrong !== undefined) throw new Error(`there is no feature ${wrong}; there are ${all.join(", ")}`);
+  const bytes = (number) => number.toLocaleString("en");
+  const none = bytesOf([]);
+  const without = (asked.length > 0 ? asked : all).map((off) => [off, bytesOf(all.filter((name) => name !== off && !known.get(name).includes(off)))]);
+  const whole = bytesOf(["default"]);
+  const rows = [
+    ["all", whole, ""],
+    ...without.map(([name, rest]) => [`without \`${name}\``, rest, bytes(whole - rest)]),
+    ["none", none, bytes(whole - none)],
+  ];
+  const table = ["| build | bytes, gzipped | less |", "|---|---:|---:|", ...rows.map(([name, size, less]) => `| ${name} | ${bytes(size)} | ${less} |`)];
+  const page = readFileSync(join(ROOT, PAGE), "utf8");
+  const [begin, end] = [page.indexOf(BEGIN), page.indexOf(END)];
+  if (begin < 0 || end < begin) throw new Error(`${PAGE} has no table between its marks`);
+  writeFileSync(join(ROOT, PAGE), `${page.slice(0, begin)}${BEGIN}\n${table.join("\n")}\n${page.slice(end)}`);
+  console.log(table.join("\n"));
+}
+
+main(process.argv.slice(2));

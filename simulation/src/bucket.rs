@@ -1,0 +1,71 @@
+//! The deployment's files: a bucket, away from everybody.
+//!
+//! What fails may be done nevertheless, also long after whoever asked has been told so, or has crashed.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use crate::core::Core;
+use crate::one_shot::OneShot;
+
+/// How long something takes there, microseconds: least and most. What failed may still be done up to a hundred times as late.
+const TAKES_US: (u64, u64) = (2_000, 60_000);
+
+/// All files, by their names.
+#[derive(Default)]
+pub(crate) struct Bucket(RefCell<BTreeMap<String, Vec<u8>>>);
+
+impl Bucket {
+    /// Writes a file, or deletes it.
+    pub(crate) fn put(&self, name: &str, bytes: Option<Vec<u8>>) {
+        let mut files = self.0.borrow_mut();
+        match bytes {
+            Some(bytes) => files.insert(name.to_owned(), bytes),
+            None => files.remove(name),
+        };
+    }
+
+    /// What a file holds.
+    pub(crate) fn get(&self, name: &str) -> Option<Vec<u8>> {
+        self.0.borrow().get(name).cloned()
+    }
+
+    /// The names of files that begin so.
+    pub(crate) fn names(&self, begin: &str) -> Vec<String> {
+        let files = self.0.borrow();
+        let names = files.keys().filter(|name| name.starts_with(begin));
+        names.cloned().collect()
+    }
+
+    /// Does something after a time, and tells what came of it.
+    pub(crate) fn work<T: 'static>(
+        core: &Rc<Core>,
+        work: impl FnOnce(&Self) -> T + 'static,
+        slot: Rc<OneShot<Result<T, String>>>,
+    ) {
+        let fails = core.chance.once_in(core.faults.get().files_fail_once_in);
+        let is_done = !fails || core.chance.once_in(2);
+        let after_us = core.chance.between(TAKES_US.0, TAKES_US.1);
+        if fails {
+            let slot = slot.clone();
+            core.after(after_us, move || {
+                slot.fill(Err("the bucket failed".to_owned()))
+            });
+        }
+        let late = if fails {
+            core.chance.between(1, 100)
+        } else {
+            1
+        };
+        let known = core.clone();
+        core.after(after_us * late, move || {
+            if is_done {
+                let done = work(&known.bucket);
+                if !fails {
+                    slot.fill(Ok(done));
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,192 @@
+//! Two builds in one world: some isolates and objects are of the build before, which speaks the protocol before and no newer one.
+//!
+//! Who is of the build before says all messages in that protocol, in their forms of then: what was added to a message or an answer since is
+//! not there, whichever way it goes. It answers `Later` to what is newer. An upgrade ends the isolate, or the object, which starts again as
+//! of this build.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use tally::core::cluster::push::Pushed;
+use tally::host::object::{Arrived, Reply};
+use tally::protocol::messages::{
+    Batch, BatchedCall, Call, Fault, PROTOCOL, PROTOCOL_BEFORE, Push, Register, ViewOf, Viewed,
+    decode, encode,
+};
+
+use crate::chance::Chance;
+use crate::core::Core;
+use crate::isolate::Role;
+use crate::world::World;
+
+/// Which build an isolate or an object is of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Build {
+    /// This one.
+    #[default]
+    Now,
+    /// The one before.
+    Before,
+}
+
+impl Build {
+    /// Draws the build of who begins; `once_in` times one is of the build before. Worlds of one build draw nothing.
+    pub(crate) fn draw(chance: &Chance, once_in: u64) -> Self {
+        match once_in != 0 && chance.once_in(once_in) {
+            true => Self::Before,
+            false => Self::Now,
+        }
+    }
+
+    /// The newest protocol that it understands.
+    pub(crate) fn newest(self) -> u8 {
+        match self {
+            Self::Now => PROTOCOL,
+            Self::Before => PROTOCOL_BEFORE,
+        }
+    }
+
+    /// The protocol in which it says what this build would say in another.
+    pub(crate) fn says_in(self, protocol: u8) -> u8 {
+        match self {
+            Self::Now => protocol,
+            Self::Before => protocol.min(PROTOCOL_BEFORE),
+        }
+    }
+
+    /// A message as it writes and reads it.
+    pub(crate) fn message(self, path: &str, message: Vec<u8>) -> Vec<u8> {
+        match self {
+            Self::Now => message,
+            Self::Before => cut(path, &message).unwrap_or(message),
+        }
+    }
+
+    /// An answer as it writes and reads it, to a message that had this form.
+    pub(crate) fn answer(self, path: &str, message: &[u8], answer: Vec<u8>) -> Vec<u8> {
+        match self {
+            Self::Now => answer,
+            Self::Before => cut_answer(path, message, &answer).unwrap_or(answer),
+        }
+    }
+
+    /// A call, where it understands it, as it reads it.
+    pub(crate) fn receive(self, arrived: Arrived) -> Result<Arrived, Reply> {
+        let mut arrived = arrived.understood_by(self.newest())?;
+        let message = std::mem::take(&mut arrived.message);
+        arrived.message = self.message(&arrived.path, message);
+        Ok(arrived)
+    }
+}
+
+/// The form of the protocol before of a message that had another.
+fn cut(path: &str, message: &[u8]) -> Option<Vec<u8>> {
+    if path == Register::PATH {
+        let it: Register = decode(message).ok()?;
+        return encode(&(it.counter, it.datacenter, it.holds, it.place)).ok();
+    }
+    if path == Batch::PATH {
+        let mut batch: Batch = decode(message).ok()?;
+        for BatchedCall { path, message } in &mut batch.calls {
+            *message = Build::Before.message(path, std::mem::take(message));
+        }
+        return encode(&batch).ok();
+    }
+    None
+}
+
+/// The form of the protocol before of an answer that had another.
+fn cut_answer(path: &str, message: &[u8], answer: &[u8]) -> Option<Vec<u8>> {
+    if path == ViewOf::PATH {
+        let it: Result<Option<Viewed>, Fault> = decode(answer).ok()?;
+        return encode(&it.map(|it| it.map(|it| (it.root, it.view)))).ok();
+    }
+    if path == Push::PATH {
+        let it: Result<Pushed, Fault> = decode(answer).ok()?;
+        return encode(&it.map(|it| (it.number, it.have, it.watch_for_ms))).ok();
+    }
+    if path == Batch::PATH {
+        let batch: Batch = decode(message).ok()?;
+        let answers: Result<Vec<Option<Vec<u8>>>, Fault> = decode(answer).ok()?;
+        let cut = answers.map(|answers| {
+            let answers = answers.into_iter().zip(&batch.calls);
+            let answers = answers.map(|(answer, call)| {
+                answer.map(|answer| Build::Before.answer(&call.path, &call.message, answer))
+            });
+            answers.collect::<Vec<_>>()
+        });
+        return encode(&cut).ok();
+    }
+    None
+}
+
+/// How many of those that begin are of the build before: one in so many, none where it is 0.
+#[derive(Default)]
+pub(crate) struct Mixture(pub(crate) Cell<u64>);
+
+impl World {
+    /// Of isolates and objects that begin to be from now on, one in so many is of the build before; none where it is 0.
+    pub fn set_before_once_in(&self, once_in: u64) {
+        self.core.builds.0.set(once_in);
+    }
+
+    /// Upgrades one isolate, or one object, that is of the build before: its memory is gone. Returns whether there was any.
+    pub fn upgrade_one(&self) -> bool {
+        let old = self.core.olds();
+        let Some(one) = (!old.is_empty()).then(|| self.core.chance.pick(old.len())) else {
+            return false;
+        };
+        old[one].upgrade(&self.core);
+        true
+    }
+
+    /// Upgrades all that are of the build before; who begins from now on is of this one.
+    pub fn upgrade_all(&self) {
+        self.set_before_once_in(0);
+        for old in self.core.olds() {
+            old.upgrade(&self.core);
+        }
+    }
+
+    /// How many isolates and objects are of the build before.
+    pub fn before_count(&self) -> usize {
+        self.core.olds().len()
+    }
+}
+
+/// Somebody of the build before.
+enum Old {
+    Isolate(Rc<crate::isolate::Isolate>),
+    Place(Rc<crate::place::Place>),
+}
+
+impl Old {
+    fn upgrade(&self, core: &Rc<Core>) {
+        match self {
+            Self::Isolate(isolate) => {
+                core.note(|| format!("upgrade  {}", isolate.label));
+                isolate.build.set(Build::Now);
+                core.crash_isolate(isolate);
+            }
+            Self::Place(place) => {
+                core.note(|| format!("upgrade  {}", place.label()));
+                place.build.set(Build::Now);
+                place.crash();
+            }
+        }
+    }
+}
+
+impl Core {
+    fn olds(&self) -> Vec<Old> {
+        let isolates = self.all_isolates().into_iter();
+        let isolates = isolates.filter(|isolate| isolate.role != Role::Objects);
+        let isolates = isolates.filter(|isolate| isolate.build.get() == Build::Before);
+        let places = self.all_places().into_iter();
+        let places = places.filter(|place| place.build.get() == Build::Before);
+        isolates
+            .map(Old::Isolate)
+            .chain(places.map(Old::Place))
+            .collect()
+    }
+}

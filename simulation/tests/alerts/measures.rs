@@ -1,0 +1,397 @@
+//! What is measured, and what that makes of an alert.
+
+use super::*;
+
+#[test]
+fn an_alert_fires_and_is_resolved_once() {
+    let (world, _, client, receiver) = service(1);
+    add(&world, &client, "orders", 10);
+    let when = json!({"value": {"above": 10}});
+    let told = put(&world, &client, "many", &alert("counter", "orders", &when));
+    assert_eq!(told["state"], "unknown");
+    assert_eq!((&told["when"], &told["counter"]), (&when, &"orders".into()));
+    assert!(told.get("secret").is_none(), "{told}");
+    world.run_for_ms(1_000);
+    let told = get(&world, &client, "/alerts/many");
+    assert_eq!(
+        (&told["state"], &told["value"], &told["exact"]),
+        (&"ok".into(), &10.into(), &true.into())
+    );
+    assert_eq!(receiver.states(), [""; 0]);
+
+    add(&world, &client, "orders", 1);
+    world.run_for_ms(EVALUATED_MS);
+    let told = get(&world, &client, "/alerts/many");
+    assert_eq!(
+        (&told["state"], &told["value"]),
+        (&"firing".into(), &11.into())
+    );
+    assert_eq!(told["last_delivery"]["outcome"], "delivered");
+    world.run_for_ms(10 * EVALUATED_MS);
+    assert_eq!(receiver.states(), ["firing"]);
+    let got = &receiver.got()[0];
+    assert_eq!(got.url, "https://hooks.example.com/tally?key=1");
+    assert_eq!(
+        (
+            &got.json["alert"],
+            &got.json["value"],
+            &got.json["threshold"]
+        ),
+        (&"many".into(), &11.into(), &10.into())
+    );
+    assert_eq!(
+        (&got.json["exact"], &got.json["counter"], &got.json["when"]),
+        (&true.into(), &"orders".into(), &when)
+    );
+    assert!(got.json["as_of"].as_i64().expect("a time") <= got.at_ms);
+
+    done(
+        &world,
+        &client,
+        "POST",
+        "/counters/orders/decrement",
+        &json!({"delta": 5}),
+    );
+    world.run_for_ms(10 * EVALUATED_MS);
+    assert_eq!(receiver.states(), ["firing", "resolved"]);
+    let got = receiver.got();
+    assert_eq!(got[0].incident(), got[1].incident());
+    assert_ne!(got[0].id, got[1].id);
+    assert_eq!(got[1].json["value"], 6);
+    add(&world, &client, "orders", 50);
+    world.run_for_ms(2 * EVALUATED_MS);
+    assert_eq!(receiver.states(), ["firing", "resolved", "firing"]);
+    assert_ne!(receiver.got()[2].incident(), receiver.got()[1].incident());
+}
+
+#[test]
+fn what_is_near_is_looked_at_each_ten_seconds() {
+    let (world, _, client, receiver) = service(2);
+    add(&world, &client, "near", 90);
+    add(&world, &client, "far", 20);
+    for counter in ["near", "far"] {
+        let when = json!({"value": {"above": 100}});
+        put(&world, &client, counter, &alert("counter", counter, &when));
+    }
+    // The first look is at once; so the next one of what is far is a minute later.
+    world.run_for_ms(5_000);
+    let begun_ms = world.now_ms();
+    add(&world, &client, "near", 20);
+    add(&world, &client, "far", 90);
+    world.run_for_ms(EVALUATED_MS);
+    let got = receiver.got();
+    let late_ms = |alert: &str| {
+        let found = got.iter().find(|got| got.json["alert"] == alert);
+        found.unwrap_or_else(|| panic!("{alert}: {got:?}")).at_ms - begun_ms
+    };
+    assert!(
+        (0..=11_000).contains(&late_ms("near")),
+        "{}",
+        late_ms("near")
+    );
+    assert!(
+        (50_000..=61_000).contains(&late_ms("far")),
+        "{}",
+        late_ms("far")
+    );
+}
+
+#[test]
+fn it_must_be_over_for_as_long_as_was_asked() {
+    let (world, _, client, receiver) = service(3);
+    add(&world, &client, "held", 20);
+    let mut wanted = alert("counter", "held", &json!({"value": {"above": 10}}));
+    wanted["for_seconds"] = 300.into();
+    put(&world, &client, "long", &wanted);
+    world.run_for_ms(200_000);
+    assert_eq!(get(&world, &client, "/alerts/long")["state"], "pending");
+    // It was within for a moment, and begins anew.
+    done(
+        &world,
+        &client,
+        "POST",
+        "/counters/held/decrement",
+        &json!({"delta": 15}),
+    );
+    world.run_for_ms(15_000);
+    add(&world, &client, "held", 15);
+    world.run_for_ms(290_000);
+    assert_eq!(receiver.states(), [""; 0]);
+    world.run_for_ms(80_000);
+    assert_eq!(receiver.states(), ["firing"]);
+}
+
+/// An alert, what is done that makes it fire, and what makes it end.
+struct Case {
+    name: &'static str,
+    watched: (&'static str, &'static str),
+    when: Value,
+    begin: fn(&World, &Client),
+    end: fn(&World, &Client),
+    value: std::ops::RangeInclusive<i64>,
+}
+
+fn keep_adding(world: &World, client: &Client, counter: &str, seconds: u64, delta: u64) {
+    for _ in 0..seconds {
+        add(world, client, counter, delta);
+        world.run_for_ms(1_000);
+    }
+}
+
+fn cases() -> Vec<Case> {
+    vec![
+        Case {
+            name: "rate",
+            watched: ("counter", "r"),
+            when: json!({"rate_per_minute": {"above": 600}}),
+            begin: |world, client| keep_adding(world, client, "r", 200, 20),
+            end: |world, _| world.run_for_ms(200_000),
+            value: 601..=1_300,
+        },
+        Case {
+            name: "slow",
+            watched: ("counter", "s"),
+            when: json!({"rate_per_minute": {"below": 60}}),
+            begin: |world, client| {
+                keep_adding(world, client, "s", 200, 10);
+                world.run_for_ms(200_000);
+            },
+            end: |world, client| keep_adding(world, client, "s", 200, 10),
+            value: 0..=59,
+        },
+        Case {
+            name: "count",
+            watched: ("counter", "c"),
+            when: json!({"count_in": {"seconds": 600, "above": 100}}),
+            begin: |world, client| {
+                add(world, client, "c", 101);
+                world.run_for_ms(EVALUATED_MS);
+            },
+            end: |world, _| world.run_for_ms(700_000),
+            value: 101..=101,
+        },
+        Case {
+            name: "uniques",
+            watched: ("counter", "u"),
+            when: json!({"uniques_in": {"seconds": 600, "above": 5}}),
+            begin: |world, client| {
+                for person in 0..8 {
+                    let body = json!({"unique": format!("person {person}")});
+                    done(world, client, "POST", "/counters/u/increment", &body);
+                }
+                world.run_for_ms(EVALUATED_MS);
+            },
+            end: |world, _| world.run_for_ms(800_000),
+            value: 8..=8,
+        },
+        Case {
+            name: "silent",
+            watched: ("counter", "beats"),
+            when: json!({"silent_for": {"seconds": 300}}),
+            begin: |world, client| {
+                add(world, client, "beats", 1);
+                world.run_for_ms(400_000);
+            },
+            end: |world, client| {
+                add(world, client, "beats", 1);
+                world.run_for_ms(EVALUATED_MS);
+            },
+            value: 300..=330,
+        },
+        Case {
+            name: "prefix",
+            watched: ("prefix", "shop/"),
+            when: json!({"value": {"above": 30}}),
+            begin: |world, client| {
+                add(world, client, "shop%2Fa", 20);
+                add(world, client, "shop%2Fb", 20);
+                world.run_for_ms(2 * EVALUATED_MS);
+            },
+            end: |world, client| {
+                let body = json!({"delta": 20});
+                done(world, client, "POST", "/counters/shop%2Fa/decrement", &body);
+                world.run_for_ms(2 * EVALUATED_MS);
+            },
+            value: 40..=40,
+        },
+        Case {
+            name: "prefix-silent",
+            watched: ("prefix", "beat/"),
+            when: json!({"silent_for": {"seconds": 300}}),
+            begin: |world, client| {
+                add(world, client, "beat%2Fa", 20);
+                world.run_for_ms(500_000);
+            },
+            end: |world, client| {
+                add(world, client, "beat%2Fb", 20);
+                world.run_for_ms(2 * EVALUATED_MS);
+            },
+            value: 300..=360,
+        },
+        Case {
+            name: "prefix-rate",
+            watched: ("prefix", "many/"),
+            when: json!({"rate_per_minute": {"above": 300}}),
+            begin: |world, client| keep_adding(world, client, "many%2Fa", 500, 10),
+            end: |world, _| world.run_for_ms(600_000),
+            value: 301..=700,
+        },
+        Case {
+            name: "prefix-count",
+            watched: ("prefix", "day/"),
+            when: json!({"count_in": {"seconds": 3600, "above": 30}}),
+            begin: |world, client| {
+                add(world, client, "day%2Fa", 40);
+                world.run_for_ms(2 * EVALUATED_MS);
+            },
+            end: |world, _| world.run_for_ms(3 * 3_600_000),
+            value: 40..=40,
+        },
+        Case {
+            name: "refused",
+            watched: ("policy", "api"),
+            when: json!({"refused_in": {"seconds": 600, "above": 5}}),
+            begin: check_often,
+            end: |world, _| world.run_for_ms(900_000),
+            value: 7..=10,
+        },
+        Case {
+            name: "allowed",
+            watched: ("policy", "api"),
+            when: json!({"allowed_percent_in": {"seconds": 600, "below": 50}}),
+            begin: check_often,
+            end: |world, _| world.run_for_ms(900_000),
+            value: 0..=49,
+        },
+    ]
+}
+
+/// Twelve checks of a policy that allows two.
+fn check_often(world: &World, client: &Client) {
+    let policy = json!({"limit": 2, "window_seconds": 3_600});
+    done(world, client, "PUT", "/limits/api", &policy);
+    for _ in 0..12 {
+        ask(world, client, "POST", "/limits/api/ann", &Value::Null);
+    }
+    world.run_for_ms(2 * EVALUATED_MS);
+}
+
+#[test]
+fn everything_that_can_be_watched_fires_and_ends() {
+    for (number, case) in (10..).zip(cases()) {
+        let (world, _, client, receiver) = service(number);
+        let name = case.name;
+        let (watched, of) = case.watched;
+        let told = put(&world, &client, name, &alert(watched, of, &case.when));
+        assert_eq!(
+            (&told[watched], &told["when"]),
+            (&of.into(), &case.when),
+            "{name}"
+        );
+        (case.begin)(&world, &client);
+        let told = get(&world, &client, &format!("/alerts/{name}"));
+        assert_eq!(receiver.states(), ["firing"], "{name}: {told}");
+        let value = receiver.got()[0].json["value"].as_i64().expect("a number");
+        assert!(case.value.contains(&value), "{name}: {value}");
+        (case.end)(&world, &client);
+        let told = get(&world, &client, &format!("/alerts/{name}"));
+        assert_eq!(receiver.states(), ["firing", "resolved"], "{name}: {told}");
+    }
+}
+
+#[test]
+fn a_datacenter_that_does_not_answer_makes_it_unknown_and_resolves_nothing() {
+    let (world, near, client, receiver) = service(30);
+    let far = world.site("SYD", 2);
+    let far_client = admin(&world, far);
+    add(&world, &client, "spread", 10);
+    add(&world, &far_client, "spread", 10);
+    let when = json!({"value": {"above": 15}});
+    put(&world, &client, "sum", &alert("counter", "spread", &when));
+    let when = json!({"silent_for": {"seconds": 120}});
+    put(&world, &client, "beats", &alert("counter", "spread", &when));
+    world.run_for_ms(EVALUATED_MS);
+    assert_eq!(receiver.states(), ["firing"]);
+    world.cut_off(far, 600_000);
+    let _ = near;
+    // It would be over by what answers, and goes on being written where nobody hears it.
+    for _ in 0..8 {
+        done(
+            &world,
+            &client,
+            "POST",
+            "/counters/spread/decrement",
+            &json!({"delta": 1}),
+        );
+        world
+            .run(far_client.post("/counters/spread/increment", r#"{"delta":1}"#))
+            .ok();
+        world.run_for_ms(20_000);
+    }
+    world.run_for_ms(200_000);
+    let told = get(&world, &client, "/alerts/sum");
+    assert_eq!(
+        (&told["state"], &told["missing"]),
+        (&"unknown".into(), &"no answer of SYD".into()),
+        "{told}"
+    );
+    let told = get(&world, &client, "/alerts/beats");
+    assert_eq!(
+        (&told["state"], &told["missing"]),
+        (&"unknown".into(), &"no answer of SYD".into()),
+        "{told}"
+    );
+    assert_eq!(receiver.states(), ["firing"]);
+    world.run_for_ms(300_000);
+    let told = get(&world, &client, "/alerts/sum");
+    assert_ne!(told["state"], "unknown", "{told}");
+}
+
+#[test]
+fn a_partition_that_does_not_answer_makes_a_prefix_unknown() {
+    use tally_simulation::Verdict;
+    let (world, _, client, receiver) = service(31);
+    for counter in 0..20 {
+        add(&world, &client, &format!("p{counter}"), 10);
+    }
+    let when = json!({"value": {"above": 150}});
+    put(&world, &client, "sum", &alert("prefix", "p", &when));
+    world.run_for_ms(2 * EVALUATED_MS);
+    assert_eq!(receiver.states(), ["firing"]);
+    world.set_judge(|judged| {
+        let is_away = judged.path == "/top-of" && judged.name == "d1/3";
+        Box::pin(async move {
+            match is_away {
+                true => Verdict::Unreached,
+                false => Verdict::Answered,
+            }
+        })
+    });
+    world.run_for_ms(2 * EVALUATED_MS);
+    let told = get(&world, &client, "/alerts/sum");
+    assert_eq!(told["state"], "unknown");
+    assert_eq!(told["missing"], "no answer of partition 3 of the directory");
+    assert_eq!(receiver.states(), ["firing"]);
+}
+
+#[test]
+fn who_has_no_alerts_pays_nothing_for_them() {
+    let (world, _, client, _) = service(32);
+    add(&world, &client, "orders", 10);
+    world.run_for_ms(600_000);
+    let tables = "SELECT name FROM sqlite_master WHERE name LIKE 'alert%'";
+    for (binding, name, _, _) in world.objects() {
+        let placement = tally::protocol::names::Placement {
+            binding,
+            name,
+            location_hint: None,
+        };
+        let rows = world.look(&placement, tables).unwrap_or_default();
+        assert_eq!(rows, Vec::<Vec<_>>::new(), "{placement:?}");
+    }
+    assert_eq!(get(&world, &client, "/alerts")["alerts"], json!([]));
+    assert_eq!(
+        get(&world, &client, "/alert-deliveries")["deliveries"],
+        json!([])
+    );
+}

@@ -1,0 +1,502 @@
+//! Laws of snapshots: what they tell, and what a restore does.
+
+use serde_json::{Value, json};
+use tally_simulation::Faults;
+
+use crate::service::Service;
+
+/// The day on which worlds begin is 2026-01-01; snapshots are made at its hours.
+const DAY_MS: u64 = 86_400_000;
+const HOUR_MS: u64 = 3_600_000;
+
+fn add(service: &Service, id: &str, delta: u64) {
+    let path = format!("/counters/{id}/increment");
+    let key = format!("{id} {}", service.world.now_ms());
+    let body = json!({"delta": delta, "unique": format!("visitor {delta}")}).to_string();
+    let answer = service.ask(0, "POST", &path, &body, Some(&key));
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}
+
+fn make(service: &Service) -> Value {
+    let answer = service.ask(0, "POST", "/snapshots", "", None);
+    assert!(answer.status < 300, "{} {}", answer.status, answer.text());
+    answer.json()
+}
+
+/// Until what was counted is told, and then a snapshot.
+fn rest_and_make(service: &Service) -> Value {
+    service.world.run_for_ms(70_000);
+    make(service)
+}
+
+fn on(service: &Service, id: &str, day: &str) -> (u16, Value) {
+    let path = format!("/counters/{id}?on={day}");
+    let answer = service.world.run(service.clients[1].clone().get(&path));
+    let answer = answer.expect("no fault");
+    (answer.status, answer.json())
+}
+
+fn value_on(service: &Service, id: &str, day: &str) -> Value {
+    let (status, told) = on(service, id, day);
+    assert_eq!(status, 200, "{told}");
+    told["value"].clone()
+}
+
+fn restore(service: &Service, day: &str, body: Value, key: Option<&str>) -> Value {
+    let path = format!("/snapshots/{day}/restore");
+    let answer = service.ask(1, "POST", &path, &body.to_string(), key);
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json()
+}
+
+fn strong(service: &Service, id: &str) -> Value {
+    let path = format!("/counters/{id}?consistency=strong");
+    service.ask(1, "GET", &path, "", None).json()["value"].clone()
+}
+
+#[test]
+fn a_snapshot_is_made_each_day_and_tells_what_was_so() {
+    let service = Service::with_bucket(1, None);
+    let world = &service.world;
+    world.run_for_ms(HOUR_MS);
+    add(&service, "likes", 5);
+    add(&service, "idle", 3);
+    add(&service, "gone", 4);
+    world.run_for_ms(DAY_MS);
+    add(&service, "likes", 2);
+    service.well(0, "POST", "/counters/likes/decrement", r#"{"delta":1}"#);
+    service.well(0, "DELETE", "/counters/gone", "");
+    world.run_for_ms(DAY_MS);
+    service.well(0, "PUT", "/counters/likes/value", r#"{"value":100}"#);
+    world.run_for_ms(DAY_MS);
+
+    for (day, likes) in [("2026-01-02", 5), ("2026-01-03", 6), ("2026-01-04", 100)] {
+        assert_eq!(value_on(&service, "likes", day), likes, "{day}");
+        assert_eq!(value_on(&service, "idle", day), 3, "{day}");
+    }
+    assert_eq!(value_on(&service, "gone", "2026-01-02"), 4);
+    let (status, none) = on(&service, "gone", "2026-01-03");
+    assert_eq!(
+        (status, &none["code"]),
+        (404, &json!("counter-not-found")),
+        "{none}"
+    );
+    let (status, none) = on(&service, "likes", "2025-12-31");
+    assert_eq!(
+        (status, &none["code"]),
+        (404, &json!("snapshot-not-found")),
+        "{none}"
+    );
+
+    // Between which writes it lies.
+    let (_, told) = on(&service, "likes", "2026-01-02");
+    let (as_of, taken, updated) = (
+        told["as_of"].as_i64(),
+        told["taken_at"].as_i64(),
+        told["updated_at"].as_i64(),
+    );
+    assert!(
+        updated <= as_of && as_of <= taken && updated > Some(0),
+        "{told}"
+    );
+    assert_eq!(told["uniques"]["estimate"], 1, "{told}");
+    assert_eq!(
+        told["datacenters"],
+        json!([{"id": "FRA", "value": 5}]),
+        "{told}"
+    );
+
+    // Days in one answer, with the operations of each.
+    let (_, days) = on(&service, "likes", "2026-01-01..2026-01-04");
+    let values: Vec<(&str, i64)> = days["days"]
+        .as_array()
+        .expect("days")
+        .iter()
+        .filter_map(|day| Some((day["on"].as_str()?, day["value"].as_i64()?)))
+        .collect();
+    assert_eq!(
+        values,
+        [("2026-01-02", 5), ("2026-01-03", 6), ("2026-01-04", 100)],
+        "{days}"
+    );
+
+    // Lists, page by page.
+    let list = |query: &str| service.well(0, "GET", &format!("/counters?{query}"), "");
+    let page = list("on=2026-01-03&limit=1");
+    assert_eq!(
+        (&page["counters"][0]["id"], &page["counters"][0]["value"]),
+        (&json!("idle"), &json!(3)),
+        "{page}"
+    );
+    let page = list("on=2026-01-03&limit=1&cursor=idle");
+    assert_eq!(
+        (&page["counters"][0]["id"], &page["counters"][0]["value"]),
+        (&json!("likes"), &json!(6)),
+        "{page}"
+    );
+    assert_eq!(page["cursor"], Value::Null, "{page}");
+    let page = list("on=2026-01-02&prefix=g");
+    assert_eq!(page["counters"].as_array().map(Vec::len), Some(1), "{page}");
+
+    let all = service.well(0, "GET", "/snapshots", "");
+    let dates: Vec<&str> = all["snapshots"]
+        .as_array()
+        .expect("some")
+        .iter()
+        .filter_map(|one| one["date"].as_str())
+        .collect();
+    assert_eq!(
+        dates[..3],
+        ["2026-01-04", "2026-01-03", "2026-01-02"],
+        "{all}"
+    );
+    assert!(
+        all["snapshots"]
+            .as_array()
+            .expect("some")
+            .iter()
+            .all(|one| one["whole"] == true),
+        "{all}"
+    );
+    let one = service.well(0, "GET", "/snapshots/2026-01-03", "");
+    assert_eq!(
+        (&one["changed"], &one["counters"]),
+        (&json!(2), &json!(2)),
+        "{one}"
+    );
+    for (path, status) in [
+        ("/snapshots/monday", 400),
+        ("/snapshots/2026-02-30", 400),
+        ("/snapshots/2026-01-09", 404),
+        ("/counters/likes?on=tomorrow", 400),
+        ("/counters/likes?on=2026-01-09", 400),
+        ("/counters/likes?on=2026-01-02&window=60", 400),
+        ("/counters?on=2026-01-02..2026-01-03", 400),
+    ] {
+        let answer = service.ask(0, "GET", path, "", None);
+        assert_eq!(answer.status, status, "{path}: {}", answer.text());
+    }
+}
+
+#[test]
+fn runs_are_full_each_week_small_between_and_old_ones_go() {
+    let service = Service::with_bucket(2, Some(4));
+    service.world.set(
+        "TALLY_SNAPSHOTS",
+        Some(r#"{"hour":3,"full_every_days":7,"keep_days":10}"#),
+    );
+    let lines: String = (0..2_000)
+        .map(|number| format!("{{\"id\":\"page/{number:05}\",\"value\":{number}}}\n"))
+        .collect();
+    service.import("", &lines, Some("fill"));
+    let mut daily = Vec::new();
+    for day in 0..40 {
+        service.world.run_for_ms(DAY_MS);
+        for number in 0..20 {
+            add(&service, &format!("page%2F{:05}", 37 * number + day), 1);
+        }
+    }
+    let all = service.well(0, "GET", "/snapshots", "");
+    let some = all["snapshots"].as_array().expect("some");
+    let full_bytes = some
+        .iter()
+        .filter(|one| one["full"] == true)
+        .filter_map(|one| one["bytes"].as_u64())
+        .max()
+        .expect("one");
+    for one in some {
+        assert_eq!(
+            (&one["whole"], &one["partitions"]),
+            (&json!(true), &json!(16)),
+            "{one}"
+        );
+        if one["full"] == false {
+            daily.push(one["bytes"].as_u64().expect("bytes"));
+        }
+    }
+    // 16 files of a counter or two each: most of it is what each file has once.
+    assert!(
+        daily.iter().all(|bytes| 10 * bytes <= 2 * full_bytes),
+        "{daily:?} of {full_bytes}"
+    );
+    let fulls = some.iter().filter(|one| one["full"] == true).count();
+    // 10 days and what their chains need, and the first of January.
+    assert!(
+        (11..=17).contains(&some.len()) && fulls >= 2,
+        "{} {fulls} {all}",
+        some.len()
+    );
+    assert_eq!(some.last().expect("one")["date"], "2026-01-01", "{all}");
+    assert_eq!(value_on(&service, "page%2F01234", "2026-02-08"), 1234);
+    // Files of those that went are gone.
+    service.world.run_for_ms(HOUR_MS);
+    let runs = service
+        .world
+        .files()
+        .iter()
+        .filter(|name| name.contains("/runs/"))
+        .count();
+    assert_eq!(runs, 16 * some.len());
+}
+
+#[test]
+fn a_restore_does_what_it_says_once_and_keeps_what_is_counted_meanwhile() {
+    let service = Service::with_bucket(3, None);
+    for (id, delta) in [
+        ("page%2Fa", 5),
+        ("page%2Fb", 7),
+        ("page%2Fc", 9),
+        ("other", 1),
+    ] {
+        add(&service, id, delta);
+    }
+    service.well(0, "PUT", "/counters/page%2Fb", r#"{"floor":2}"#);
+    rest_and_make(&service);
+    // Everything goes wrong.
+    add(&service, "page%2Fa", 1_000);
+    service.well(0, "PUT", "/counters/page%2Fb", r#"{"floor":-5}"#);
+    service.well(0, "PUT", "/counters/page%2Fb/value", r#"{"value":-4}"#);
+    service.well(0, "DELETE", "/counters/page%2Fc", "");
+    add(&service, "other", 50);
+    add(&service, "page%2Fnew", 3);
+
+    let body = json!({"prefix": "page/", "mode": "replace", "dry_run": true});
+    let would = restore(&service, "2026-01-01", body, None);
+    assert_eq!(
+        (&would["counters"], &would["created"], &would["set"]),
+        (&json!(3), &json!(1), &json!(2)),
+        "{would}"
+    );
+    assert_eq!(
+        would["changes"],
+        json!([
+            {"id": "page/a", "action": "set", "now": 1005, "then": 5},
+            {"id": "page/b", "action": "set", "now": -4, "then": 7},
+            {"id": "page/c", "action": "create", "now": null, "then": 9},
+        ]),
+        "{would}"
+    );
+    assert_eq!(
+        strong(&service, "page%2Fa"),
+        1005,
+        "a dry run changes nothing"
+    );
+
+    let body = json!({"prefix": "page/", "mode": "replace"});
+    let mut did = restore(&service, "2026-01-01", body.clone(), Some("once"));
+    did["dry_run"] = json!(true);
+    assert_eq!(did, would);
+    for (id, value) in [
+        ("page%2Fa", 5),
+        ("page%2Fb", 7),
+        ("page%2Fc", 9),
+        ("other", 51),
+        ("page%2Fnew", 3),
+    ] {
+        assert_eq!(strong(&service, id), value, "{id}");
+    }
+    let line = service.export("?prefix=page/b");
+    assert!(line.contains(r#""floor":2"#), "{line}");
+    let read = service.well(0, "GET", "/counters/page%2Fc?consistency=strong", "");
+    assert_eq!(read["uniques"]["estimate"], 1, "{read}");
+
+    // Twice is once, and what was counted since stays.
+    add(&service, "page%2Fa", 2);
+    add(&service, "page%2Fc", 2);
+    restore(&service, "2026-01-01", body, Some("once"));
+    assert_eq!(
+        (strong(&service, "page%2Fa"), strong(&service, "page%2Fc")),
+        (json!(7), json!(11))
+    );
+
+    // The other modes.
+    let body = json!({"mode": "create"});
+    let left = restore(&service, "2026-01-01", body, Some("create"));
+    assert_eq!(
+        (&left["left"], &left["created"]),
+        (&json!(4), &json!(0)),
+        "{left}"
+    );
+    let body = json!({"prefix": "other", "mode": "add"});
+    for _ in 0..2 {
+        restore(&service, "2026-01-01", body.clone(), Some("add"));
+    }
+    assert_eq!(strong(&service, "other"), 52);
+    for (body, status) in [
+        (r#"{"mode":"undo"}"#, 400),
+        (r#"{"dry":true}"#, 400),
+        (r#"{"limit":0}"#, 400),
+    ] {
+        let answer = service.ask(0, "POST", "/snapshots/2026-01-01/restore", body, None);
+        assert_eq!(answer.status, status, "{body}: {}", answer.text());
+    }
+    let answer = service.ask(0, "POST", "/snapshots/2025-01-01/restore", "", None);
+    assert_eq!(answer.status, 404, "{}", answer.text());
+    // A page at a time.
+    let page = restore(
+        &service,
+        "2026-01-01",
+        json!({"dry_run": true, "limit": 3}),
+        None,
+    );
+    assert_eq!(
+        (&page["counters"], &page["cursor"]),
+        (&json!(3), &json!("page/b")),
+        "{page}"
+    );
+    let page = restore(
+        &service,
+        "2026-01-01",
+        json!({"dry_run": true, "cursor": "page/b"}),
+        None,
+    );
+    assert_eq!(
+        (&page["counters"], &page["cursor"]),
+        (&json!(1), &Value::Null),
+        "{page}"
+    );
+}
+
+#[test]
+fn files_alone_bring_everything_back_into_an_empty_deployment() {
+    let from = Service::with_bucket(4, None);
+    from.fill(12, Faults::NONE);
+    from.world.run_for_ms(70_000);
+    make(&from);
+    let day = "2026-01-01";
+    let told = from.well(0, "GET", &format!("/counters?on={day}&limit=1000"), "");
+    let to = Service::with_bucket(104, Some(4));
+    for name in from.world.files() {
+        to.world.put_file(&name, from.world.file(&name));
+    }
+    to.world
+        .run_for_ms(u64::try_from(from.world.now_ms() - to.world.now_ms()).expect("later"));
+    assert_eq!(
+        to.well(0, "GET", &format!("/counters?on={day}&limit=1000"), ""),
+        told
+    );
+    let did = restore(&to, day, json!({}), Some("back"));
+    assert_eq!(
+        (&did["created"], &did["rejected"]),
+        (&json!(18), &json!(0)),
+        "{did}"
+    );
+    // What exports and reads tell of both. Unique elements are those of the counter, in whichever datacenter.
+    let lines = |service: &Service| -> Vec<Value> {
+        let file = service.export("");
+        let lines = file
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("JSON"));
+        lines
+            .filter(|line: &Value| line["id"].is_string())
+            .collect()
+    };
+    let uniques = |service: &Service, id: &str| {
+        let path = format!("/counters/{}?consistency=strong", id.replace('/', "%2F"));
+        service.well(0, "GET", &path, "")["uniques"].clone()
+    };
+    let (ours, theirs) = (lines(&from), lines(&to));
+    assert_eq!(ours, theirs);
+    for line in &ours {
+        let id = line["id"].as_str().expect("a name");
+        assert_eq!(uniques(&from, id), uniques(&to, id), "{id}");
+    }
+    // The next run there is a full one: what its marks say is not known.
+    to.world.run_for_ms(DAY_MS);
+    let next = to.well(0, "GET", "/snapshots", "");
+    assert_eq!(next["snapshots"][0]["full"], true, "{next}");
+}
+
+#[test]
+fn a_damaged_or_missing_file_is_named_and_refused() {
+    let service = Service::with_bucket(5, None);
+    add(&service, "likes", 5);
+    rest_and_make(&service);
+    let parts: Vec<String> = service
+        .world
+        .files()
+        .into_iter()
+        .filter(|name| name.contains("/parts/"))
+        .collect();
+    let [part] = parts.as_slice() else {
+        panic!("{parts:?}")
+    };
+    let whole = service.world.file(part).expect("a file");
+    for bit in [0, 8 * 3, 8 * (whole.len() - 1)] {
+        let mut changed = whole.clone();
+        changed[bit / 8] ^= 1 << (bit % 8);
+        service.world.put_file(part, Some(changed));
+        for path in ["/counters/likes?on=2026-01-01", "/counters?on=2026-01-01"] {
+            let answer = service
+                .world
+                .run(service.clients[0].clone().get(path))
+                .expect("an answer");
+            assert_eq!(answer.status, 503, "{path}: {}", answer.text());
+            assert!(
+                answer.text().contains("damaged") && answer.text().contains(part.as_str()),
+                "{}",
+                answer.text()
+            );
+        }
+    }
+    service.world.put_file(part, None);
+    let answer = service
+        .world
+        .run(
+            service.clients[0]
+                .clone()
+                .get("/counters/likes?on=2026-01-01"),
+        )
+        .expect("an answer");
+    assert!(
+        answer.status == 503 && answer.text().contains("missing"),
+        "{}",
+        answer.text()
+    );
+    let answer = service
+        .world
+        .run(
+            service.clients[0]
+                .clone()
+                .post("/snapshots/2026-01-01/restore", "{}"),
+        )
+        .expect("an answer");
+    assert_eq!(answer.status, 503, "{}", answer.text());
+    let health = service
+        .world
+        .run(service.clients[0].clone().get("/healthz"))
+        .expect("an answer");
+    assert!(
+        health.status == 503 && health.text().contains(part.as_str()),
+        "{}",
+        health.text()
+    );
+    let metrics = service
+        .world
+        .run(service.clients[0].clone().get("/metrics"))
+        .expect("an answer")
+        .text();
+    assert!(
+        !metrics.contains("\ntally_unreadable_total 0\n")
+            || !metrics.contains("\ntally_objects_unreadable_total 0\n")
+    );
+    service.world.put_file(part, Some(whole));
+    assert_eq!(value_on(&service, "likes", "2026-01-01"), 5);
+}
+
+#[test]
+fn without_a_place_for_files_it_is_said_what_is_missing() {
+    let service = Service::new(6, None);
+    add(&service, "likes", 5);
+    let answer = service
+        .world
+        .run(service.clients[0].clone().post("/snapshots", ""))
+        .expect("an answer");
+    assert!(
+        answer.status == 503 && answer.text().contains("TALLY_SNAPSHOTS_BUCKET"),
+        "{}",
+        answer.text()
+    );
+    let (status, told) = on(&service, "likes", "2026-01-01");
+    assert_eq!((status, &told["code"]), (404, &json!("snapshot-not-found")));
+}

@@ -1,0 +1,236 @@
+//! Whole services whose leads move: from objects of their own into tablets, among tablets, and back, while clients write.
+//!
+//! Laws: an acknowledged write is counted once, also under a key that is sent again from anywhere; what was deleted stays deleted; what
+//! was acknowledged is found; where the number of tablets was never changed, nobody asks where a lead lives.
+
+use std::cell::Cell;
+
+use futures_util::future::{join, join_all};
+use tally::protocol::names::{CELLS, Placement, TABLET_COUNT};
+use tally_simulation::{Chance, ClientRequest, Faults, Role, Verdict};
+
+use super::service::Deployment;
+
+/// Numbers of tablets, one after the other: on, more, off, fewer, the first again.
+const NUMBERS: [Option<&str>; 5] = [Some("64"), Some("128"), None, Some("3"), Some("64")];
+
+#[test]
+fn tablets_are_switched_on_changed_and_switched_off_while_counters_are_written() {
+    let all = Deployment::new(1, TABLET_COUNT, None);
+    let counters = ["page-a", "page-b", "page-c"];
+    let write_all = |round: u64| {
+        let each = counters.iter().enumerate().map(|(number, counter)| {
+            let (all, key) = (&all, format!("key-{round}"));
+            async move { all.write(number % 2, counter, &key).await }
+        });
+        all.world.run(join_all(each));
+    };
+    write_all(0);
+    assert!(all.moved.borrow().is_empty());
+    let gone = all
+        .world
+        .run(all.client(0).post("/counters/gone/increment", "{}"));
+    assert_eq!(gone.expect("an answer").status, 200);
+    for (round, number) in (1..).zip(NUMBERS) {
+        // Edges of before go on as they are.
+        let restarted: &[Role] = if round % 2 == 0 { &[Role::Edge] } else { &[] };
+        all.change(number, restarted);
+        if round == 2 {
+            let delete = ClientRequest::new("DELETE", "/counters/gone");
+            let deleted = all.world.run(all.client(1).ask(delete)).expect("an answer");
+            assert_eq!(deleted.status, 200, "{}", deleted.text());
+        }
+        write_all(round);
+        // Again, from the other datacenter: it was counted.
+        all.world
+            .run(all.write(1, "page-a", &format!("key-{}", round - 1)));
+        for counter in counters {
+            assert_eq!(
+                all.value(counter),
+                Some(round + 1),
+                "{counter} in round {round}"
+            );
+        }
+    }
+    let gives = |path: &&String| path.as_str() == "/give-lead";
+    assert!(all.moved.borrow().iter().filter(gives).count() >= counters.len() * 4);
+    all.world.run_for_ms(120_000);
+    assert_eq!(all.value("gone"), None);
+    for counter in counters {
+        assert_eq!(all.value(counter), Some(6));
+    }
+}
+
+#[test]
+fn leads_that_nobody_asks_for_move_by_themselves_and_leave_nothing_behind() {
+    let all = Deployment::new(3, TABLET_COUNT, None);
+    let counter = |number: usize| format!("cold-{number}");
+    for number in 0..40 {
+        all.world
+            .run(all.write(number % 2, &counter(number), "key"));
+    }
+    let moved = |call: &str| {
+        let moved = all.moved.borrow();
+        moved.iter().filter(|path| path.as_str() == call).count()
+    };
+    all.change(Some("4"), &[Role::Edge]);
+    // Partitions start anew when they are asked for something.
+    let list = all.world.run(all.client(0).get("/counters?limit=100"));
+    let list = list.expect("an answer").json();
+    assert_eq!(
+        list["counters"].as_array().map(Vec::len),
+        Some(40),
+        "{list}"
+    );
+    for _ in 0..60 {
+        all.world.run_for_ms(1_000);
+    }
+    assert_eq!(moved("/lead-taken"), 40);
+    for (binding, name, ..) in all.world.objects() {
+        if binding == CELLS {
+            let placement = Placement {
+                binding,
+                name: name.clone(),
+                location_hint: None,
+            };
+            let tables = all.world.look(&placement, "SELECT name FROM sqlite_master");
+            assert_eq!(tables.map(|rows| rows.len()), Some(0), "{name}");
+        }
+    }
+    let (asked, values) = (moved("/give-lead"), 0..40);
+    for number in values {
+        assert_eq!(all.value(&counter(number)), Some(1));
+    }
+    assert_eq!(moved("/give-lead"), asked, "all had moved");
+}
+
+#[test]
+fn where_the_number_of_tablets_never_changed_nobody_asks_where_a_lead_lives() {
+    for tablets in [None, Some("4")] {
+        let all = Deployment::new(2, TABLET_COUNT, tablets);
+        for round in 0..4 {
+            for counter in ["a", "b"] {
+                let writes = [0, 1].map(|site| {
+                    let key = format!("key-{round}-{site}");
+                    let all = &all;
+                    async move { all.write(site, counter, &key).await }
+                });
+                all.world.run(join_all(writes));
+            }
+            let plain = all
+                .world
+                .run(all.client(0).post("/counters/plain/increment", "{}"));
+            assert_eq!(plain.expect("an answer").status, 200);
+            all.world.crash_all_objects();
+        }
+        assert_eq!(all.value("a"), Some(8));
+        let delete = ClientRequest::new("DELETE", "/counters/a");
+        let deleted = all.world.run(all.client(1).ask(delete)).expect("an answer");
+        assert_eq!(deleted.status, 200, "{}", deleted.text());
+        all.world.run_for_ms(90_000);
+        assert_eq!((all.value("a"), all.value("plain")), (None, Some(4)));
+        assert!(all.moved.borrow().is_empty(), "{:?}", all.moved.borrow());
+    }
+}
+
+#[test]
+fn a_lead_moves_whatever_call_fails_and_whenever_objects_crash() {
+    let fates = [Verdict::Unreached, Verdict::AnswerLost, Verdict::Answered];
+    let paths = [
+        "/register",
+        "/locate-lead",
+        "/give-lead",
+        "/lead-taken",
+        "/call-lead",
+    ];
+    let mut seed = 10;
+    for path in paths {
+        for fate in fates {
+            for nth in 1..=3 {
+                seed += 1;
+                fails_once(seed, path, fate, nth);
+            }
+        }
+    }
+}
+
+/// A counter moves twice while one call fails, or, where that is answered, while all objects crash right after.
+fn fails_once(seed: u64, path: &str, fate: Verdict, nth: u32) {
+    let all = Deployment::new(seed, TABLET_COUNT, Some("4"));
+    let write_all = |round: usize| {
+        let is_over = Cell::new(false);
+        let writes = async {
+            let each = (0..2).map(|site| {
+                let (all, key) = (&all, format!("key-{round}-{site}"));
+                async move { all.write(site, "hits", &key).await }
+            });
+            join_all(each).await;
+            is_over.set(true);
+        };
+        all.world.run(join(writes, all.crash_when_asked(&is_over)));
+    };
+    write_all(0);
+    *all.fails.borrow_mut() = Some((path.to_owned(), nth, fate));
+    all.change(None, &[]);
+    write_all(1);
+    all.change(Some("9"), &[Role::Edge]);
+    write_all(2);
+    let what = format!("{path} {fate:?} {nth}, seed {seed}");
+    assert_eq!(all.value("hits"), Some(6), "{what}");
+    all.world.run_for_ms(70_000);
+    assert_eq!(all.value("hits"), Some(6), "{what}");
+}
+
+#[test]
+fn writes_of_several_edges_count_once_while_leads_move_and_much_goes_wrong() {
+    for seed in 0..6 {
+        storm(seed);
+    }
+}
+
+fn storm(seed: u64) {
+    let all = Deployment::new(seed, TABLET_COUNT, None);
+    let chance = Chance::new(seed.wrapping_add(1_000));
+    all.world.set_faults(Faults {
+        slow_ms_max: 1_000,
+        ..Faults::SOME
+    });
+    let counters = 3_u64;
+    let written: Vec<Cell<u64>> = (0..counters).map(|_| Cell::new(0)).collect();
+    let clients = join_all((0..4).map(|client: usize| {
+        let (all, chance, written) = (&all, &chance, &written);
+        async move {
+            for number in 0..12 {
+                let counter = chance.pick(3);
+                written[counter].set(written[counter].get() + 1);
+                let key = format!("key-{client}-{number}");
+                all.write(client % 2, &format!("hits-{counter}"), &key)
+                    .await;
+                if chance.once_in(3) {
+                    all.write(chance.pick(2), &format!("hits-{counter}"), &key)
+                        .await;
+                }
+                all.world.sleep_ms(chance.below(2_000)).await;
+            }
+        }
+    }));
+    let changes = async {
+        for _ in 0..6 {
+            all.world.sleep_ms(chance.below(5_000)).await;
+            let roles: &[Role] = if chance.once_in(2) {
+                &[Role::Edge]
+            } else {
+                &[]
+            };
+            all.change(NUMBERS[chance.pick(NUMBERS.len())], roles);
+        }
+    };
+    all.world.run(join(clients, changes));
+    all.world.set_faults(Faults::NONE);
+    all.world.run_for_ms(30_000);
+    for (number, written) in written.iter().enumerate() {
+        let counter = format!("hits-{number}");
+        let expected = Some(written.get()).filter(|written| *written > 0);
+        assert_eq!(all.value(&counter), expected, "{counter}, seed {seed}");
+    }
+}

@@ -1,0 +1,390 @@
+//! Whole services whose roots move: the directory grows and shrinks while clients write and others list.
+//!
+//! Laws: an acknowledged write is counted once, also under a key that is sent again from anywhere; what was deleted stays deleted; lists and
+//! sums of many tell each counter once, whenever they are asked; where the number of partitions was never changed, no call is made for it.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+
+use futures_util::future::{join, join_all};
+use serde_json::Value;
+use tally::protocol::names::{DIRECTORY_COUNT, TABLET_COUNT};
+use tally_simulation::{Chance, ClientRequest, Faults, Role, Verdict};
+
+use super::service::Deployment;
+
+/// Numbers of partitions, one after the other: more, fewer than at first, as at first, and others.
+const NUMBERS: [Option<&str>; 5] = [Some("64"), Some("5"), None, Some("17"), Some("64")];
+
+/// How long all roots take to move, and the numbers of before to be forgotten, where nothing fails, milliseconds.
+const SETTLED_MS: u64 = 30_000;
+
+/// By when every lead has told its root of a write, milliseconds.
+const TOLD_AGAIN_MS: u64 = 90_000;
+
+impl Deployment {
+    /// What a path answers, once it is answered in full.
+    fn whole(&self, path: &str) -> Value {
+        let mut last = String::new();
+        for _ in 0..30 {
+            let read = self.world.run(self.client(0).get(path)).expect("an answer");
+            last = read.text();
+            if read.status == 200
+                && read.json()["missing_partitions"]
+                    .as_array()
+                    .is_none_or(Vec::is_empty)
+            {
+                return read.json();
+            }
+            self.world.run_for_ms(1_000);
+        }
+        panic!("{path} is not told in full: {last}");
+    }
+
+    /// The names of all counters, each as often as it is told, page by page.
+    fn names(&self, limit: usize) -> Vec<String> {
+        let (mut names, mut cursor) = (Vec::new(), None::<String>);
+        loop {
+            let after = cursor.map_or_else(String::new, |cursor| format!("&cursor={cursor}"));
+            let page = self.whole(&format!("/counters?limit={limit}{after}"));
+            let counters = page["counters"].as_array().expect("counters").clone();
+            let name = |counter: &Value| counter["id"].as_str().expect("a name").to_owned();
+            names.extend(counters.iter().map(name));
+            match page["cursor"].as_str() {
+                Some(next) => cursor = Some(next.to_owned()),
+                None => return names,
+            }
+        }
+    }
+
+    fn sums(&self) -> (Value, Value, Value) {
+        let top = self.whole("/top?by=value&limit=100");
+        let aggregate = self.whole("/counters/*/aggregate");
+        (
+            top["counters"].clone(),
+            top["total"].clone(),
+            aggregate["value"].clone(),
+        )
+    }
+}
+
+#[test]
+fn the_directory_grows_and_shrinks_while_counters_are_written() {
+    let all = Deployment::new(1, DIRECTORY_COUNT, None);
+    let counters: Vec<String> = (0..12).map(|number| format!("page-{number}")).collect();
+    let write_all = |round: u64| {
+        let each = counters.iter().enumerate().map(|(number, counter)| {
+            let (all, key) = (&all, format!("key-{round}"));
+            async move { all.write(number % 2, counter, &key).await }
+        });
+        all.world.run(join_all(each));
+    };
+    write_all(0);
+    assert!(all.moved.borrow().is_empty());
+    let gone = all
+        .world
+        .run(all.client(0).post("/counters/gone/increment", "{}"));
+    assert_eq!(gone.expect("an answer").status, 200);
+    for (round, number) in (1..).zip(NUMBERS) {
+        // Edges of before go on as they are.
+        let roles: [&[Role]; 3] = [&[], &[Role::Edge], &[Role::Edge, Role::Aggregator]];
+        all.change(
+            number,
+            roles[usize::try_from(round % 3).expect("it is small")],
+        );
+        if round == 2 {
+            let delete = ClientRequest::new("DELETE", "/counters/gone");
+            let deleted = all.world.run(all.client(1).ask(delete)).expect("an answer");
+            assert_eq!(deleted.status, 200, "{}", deleted.text());
+        }
+        write_all(round);
+        // Again, from the other datacenter: it was counted.
+        all.world
+            .run(all.write(1, "page-0", &format!("key-{}", round - 1)));
+        for counter in &counters {
+            assert_eq!(
+                all.value(counter),
+                Some(round + 1),
+                "{counter} in round {round}"
+            );
+        }
+        let mut expected: BTreeSet<String> = counters.iter().cloned().collect();
+        if round < 2 {
+            expected.insert("gone".to_owned());
+        }
+        for limit in [100, 5] {
+            let names = all.names(limit);
+            assert_eq!(
+                names,
+                Vec::from_iter(expected.clone()),
+                "round {round}, by {limit}"
+            );
+        }
+        if round % 2 == 0 {
+            all.world.run_for_ms(SETTLED_MS);
+        }
+    }
+    all.world.run_for_ms(SETTLED_MS);
+    assert!(
+        all.calls("/give-root") >= counters.len(),
+        "{}",
+        all.calls("/give-root")
+    );
+    assert_eq!(all.value("gone"), None);
+    let total = u64::try_from(counters.len()).expect("it is small") * 6;
+    assert_eq!(all.sums(), (12.into(), total.into(), total.into()));
+}
+
+#[test]
+fn roots_that_nobody_asks_for_move_by_themselves_and_leave_nothing_behind() {
+    let all = Deployment::new(3, DIRECTORY_COUNT, None);
+    for number in 0..60 {
+        all.world
+            .run(all.write(number % 2, &format!("cold-{number}"), "key"));
+    }
+    all.change(Some("64"), &[Role::Edge, Role::Aggregator]);
+    assert_eq!(all.names(100).len(), 60);
+    all.world.run_for_ms(SETTLED_MS);
+    let moved = all.calls("/root-taken");
+    assert!(
+        (30..=60).contains(&moved),
+        "three of four are moved: {moved}"
+    );
+    all.moved.borrow_mut().clear();
+    for number in 0..60 {
+        assert_eq!(all.value(&format!("cold-{number}")), Some(1));
+    }
+    assert_eq!(all.names(100).len(), 60);
+    all.world.run(all.write(0, "new", "key"));
+    all.world.run_for_ms(SETTLED_MS);
+    assert!(all.moved.borrow().is_empty(), "{:?}", all.moved.borrow());
+    for (binding, name, ..) in all.world.objects() {
+        if binding == "DIRECTORY" {
+            let placement = tally::protocol::names::Placement {
+                binding,
+                name: name.clone(),
+                location_hint: None,
+            };
+            let left = "SELECT 1 FROM leaving UNION ALL SELECT 1 FROM leaving_rows UNION ALL SELECT 1 FROM arrived";
+            if let Some(rows) = all.world.look(&placement, left) {
+                assert_eq!(rows.len(), 0, "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn where_the_number_of_partitions_never_changed_no_call_is_made_for_it() {
+    for number in [None, Some("16")] {
+        let all = Deployment::new(2, DIRECTORY_COUNT, number);
+        for round in 0..4 {
+            for counter in ["a", "b"] {
+                all.world
+                    .run(all.write(round % 2, counter, &format!("key-{round}")));
+            }
+            all.world.crash_all_objects();
+        }
+        assert_eq!((all.value("a"), all.names(10).len()), (Some(4), 2));
+        all.sums();
+        all.world.run_for_ms(90_000);
+        assert!(all.moved.borrow().is_empty(), "{:?}", all.moved.borrow());
+    }
+}
+
+#[test]
+fn a_deployment_begins_with_any_number() {
+    for number in ["1", "3", "100"] {
+        let all = Deployment::new(7, DIRECTORY_COUNT, Some(number));
+        for counter in 0..20 {
+            all.world
+                .run(all.write(counter % 2, &format!("a-{counter}"), "key"));
+        }
+        assert_eq!(all.names(100).len(), 20);
+        all.world.run_for_ms(SETTLED_MS);
+        all.moved.borrow_mut().clear();
+        for counter in 0..20 {
+            all.world
+                .run(all.write(counter % 2, &format!("b-{counter}"), "key"));
+        }
+        assert_eq!(all.names(7).len(), 40);
+        assert!(all.moved.borrow().is_empty(), "{:?}", all.moved.borrow());
+        all.world.run_for_ms(SETTLED_MS);
+        assert_eq!(all.sums(), (40.into(), 40.into(), 40.into()));
+    }
+}
+
+#[test]
+fn a_root_moves_whatever_call_fails_and_whenever_objects_crash() {
+    let fates = [Verdict::Unreached, Verdict::AnswerLost, Verdict::Answered];
+    let paths = [
+        "/register",
+        "/claim",
+        "/push",
+        "/give-root",
+        "/root-taken",
+        "/call-root",
+        "/directory-swept",
+        "/directory-sizes",
+    ];
+    let mut seed = 10;
+    for path in paths {
+        for fate in fates {
+            for nth in 1..=3 {
+                seed += 1;
+                fails_once(seed, path, fate, nth);
+            }
+        }
+    }
+}
+
+/// A root moves twice while one call fails, or, where that is answered, while all objects crash right after.
+fn fails_once(seed: u64, path: &str, fate: Verdict, nth: u32) {
+    let all = Deployment::new(seed, DIRECTORY_COUNT, Some("4"));
+    let write_all = |round: usize| {
+        let is_over = Cell::new(false);
+        let writes = async {
+            let each = (0..4).map(|number| {
+                let (all, key) = (&all, format!("key-{round}-{number}"));
+                async move {
+                    all.write(number % 2, ["hits", "clicks"][number / 2], &key)
+                        .await
+                }
+            });
+            join_all(each).await;
+            is_over.set(true);
+        };
+        all.world.run(join(writes, all.crash_when_asked(&is_over)));
+    };
+    write_all(0);
+    *all.fails.borrow_mut() = Some((path.to_owned(), nth, fate));
+    all.change(Some("37"), &[]);
+    write_all(1);
+    all.change(Some("2"), &[Role::Edge]);
+    write_all(2);
+    let what = format!("{path} {fate:?} {nth}, seed {seed}");
+    for counter in ["hits", "clicks"] {
+        assert_eq!(all.value(counter), Some(6), "{what}");
+    }
+    assert_eq!(all.names(10), ["clicks", "hits"], "{what}");
+    all.world.run_for_ms(70_000);
+    assert_eq!(all.value("hits"), Some(6), "{what}");
+    assert_eq!(all.sums(), (2.into(), 12.into(), 12.into()), "{what}");
+    all.moved.borrow_mut().clear();
+    all.world.run_for_ms(30_000);
+    assert!(
+        all.moved.borrow().is_empty(),
+        "{what}: {:?}",
+        all.moved.borrow()
+    );
+}
+
+#[test]
+fn writes_count_once_and_lists_tell_each_counter_once_while_roots_move_and_much_goes_wrong() {
+    for seed in 0..6 {
+        storm(seed, Faults::SOME);
+    }
+}
+
+#[test]
+fn lists_tell_each_counter_once_while_roots_move_and_calls_are_slow() {
+    for seed in 10..14 {
+        let whole = storm(seed, Faults::NONE);
+        assert!(whole > 15, "{whole} lists were whole, seed {seed}");
+    }
+}
+
+/// Returns how many lists were whole.
+fn storm(seed: u64, faults: Faults) -> u32 {
+    let all = Deployment::new(seed, DIRECTORY_COUNT, None);
+    let chance = Chance::new(seed.wrapping_add(2_000));
+    let counters = 6_usize;
+    let name = |number: usize| format!("hits-{number}");
+    for number in 0..counters {
+        all.world.run(all.write(number % 2, &name(number), "first"));
+    }
+    all.world.set_faults(Faults {
+        slow_ms_max: 1_000,
+        ..faults
+    });
+    let written: Vec<Cell<u64>> = (0..counters).map(|_| Cell::new(1)).collect();
+    let is_over = Cell::new(false);
+    let clients = join_all((0..4).map(|client: usize| {
+        let (all, chance, written) = (&all, &chance, &written);
+        async move {
+            for number in 0..12 {
+                let counter = chance.pick(counters);
+                written[counter].set(written[counter].get() + 1);
+                let key = format!("key-{client}-{number}");
+                all.write(client % 2, &name(counter), &key).await;
+                if chance.once_in(3) {
+                    all.write(chance.pick(2), &name(counter), &key).await;
+                }
+                all.world.sleep_ms(chance.below(2_000)).await;
+            }
+        }
+    }));
+    let changes = async {
+        for _ in 0..6 {
+            all.world.sleep_ms(chance.below(8_000)).await;
+            let roles: [&[Role]; 3] = [&[], &[Role::Edge], &[Role::Edge, Role::Aggregator]];
+            let roles = roles[chance.pick(3)];
+            if chance.once_in(3) {
+                all.world
+                    .set(TABLET_COUNT, [None, Some("4")][chance.pick(2)]);
+            }
+            all.change(NUMBERS[chance.pick(NUMBERS.len())], roles);
+        }
+    };
+    let whole = Cell::new(0);
+    let lists = async {
+        while !is_over.get() {
+            all.world.sleep_ms(chance.below(500)).await;
+            let path = ["/counters?limit=100", "/top?by=value&limit=100"][chance.pick(2)];
+            let Ok(answer) = all.client(chance.pick(2)).get(path).await else {
+                continue;
+            };
+            let json = answer.json();
+            let is_whole = json["missing_partitions"]
+                .as_array()
+                .is_none_or(Vec::is_empty);
+            if answer.status != 200 || !is_whole {
+                continue;
+            }
+            whole.set(whole.get() + 1);
+            let rows = json["counters"].as_array().map(Vec::len);
+            let told = rows.unwrap_or_else(|| {
+                usize::try_from(json["counters"].as_u64().expect("a number")).expect("it is small")
+            });
+            assert_eq!(told, counters, "{path}, seed {seed}: {json}");
+        }
+    };
+    let works = async {
+        join(clients, changes).await;
+        is_over.set(true);
+    };
+    all.world.run(join(works, lists));
+    all.world.set_faults(Faults::NONE);
+    all.world.run_for_ms(60_000);
+    let mut total = 0;
+    for (number, written) in written.iter().enumerate() {
+        total += written.get();
+        assert_eq!(
+            all.value(&name(number)),
+            Some(written.get()),
+            "{}, seed {seed}",
+            name(number)
+        );
+    }
+    assert_eq!(all.names(100).len(), counters, "seed {seed}");
+    // A lead that moved and crashed tells its root of what it had with the next write.
+    for number in 0..counters {
+        for site in 0..2 {
+            all.world
+                .run(all.write(site, &name(number), &format!("last-{site}")));
+            total += 1;
+        }
+    }
+    all.world.run_for_ms(TOLD_AGAIN_MS);
+    assert_eq!(all.sums().1, Value::from(total), "seed {seed}");
+    whole.get()
+}

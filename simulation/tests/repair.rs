@@ -1,0 +1,339 @@
+//! Rows that are damaged, and put back from what other objects remember of them.
+
+use serde_json::{Value, json};
+use tally::host::object::Value as Column;
+use tally::protocol::names::{self, CellAddress, Placement};
+use tally_simulation::{Client, ClientRequest, Options, Site, World, admin, deployed};
+
+struct Scene {
+    world: World,
+    sites: Vec<Site>,
+    clients: Vec<Client>,
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl Scene {
+    fn new(seed: u64, tablets: Option<&str>) -> Self {
+        let world = deployed(seed, Options::default());
+        world.set(names::TABLET_COUNT, tablets);
+        let sites = ["FRA", "SYD"].map(|name| world.site(name, 1)).to_vec();
+        let clients = sites.iter().map(|site| admin(&world, *site)).collect();
+        Self {
+            world,
+            sites,
+            clients,
+        }
+    }
+
+    fn ask(&self, site: usize, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        let mut request = ClientRequest::new(method, path);
+        if !body.is_null() {
+            request = request.body(body.to_string().into_bytes());
+        }
+        let answer = self.world.run(self.clients[site].ask(request));
+        let answer = answer.expect("no fault");
+        (answer.status, answer.json())
+    }
+
+    fn add(&self, site: usize, id: &str, delta: u32) -> u16 {
+        let path = format!("/counters/{id}/increment");
+        let body = json!({"delta": delta, "unique": format!("u{delta}-{site}")});
+        self.ask(site, "POST", &path, &body).0
+    }
+
+    fn read(&self, id: &str) -> (u16, Value) {
+        let path = format!("/counters/{id}?consistency=strong");
+        self.ask(0, "GET", &path, &Value::Null)
+    }
+
+    fn value(&self, id: &str) -> i64 {
+        let (status, answer) = self.read(id);
+        assert_eq!(status, 200, "{answer}");
+        answer["value"].as_i64().expect("a number")
+    }
+
+    fn repair(&self, body: &Value) -> Value {
+        let (status, answer) = self.ask(1, "POST", "/repair", body);
+        assert_eq!(status, 200, "{answer}");
+        answer
+    }
+
+    /// Changes a bit of bodies that a condition names, after a restart. Returns how many there were.
+    fn damage(&self, of: &Placement, table: &str, condition: &str) -> usize {
+        let query = format!("SELECT body FROM {table} WHERE {condition}");
+        let rows = self.world.look(of, &query).unwrap_or_default();
+        for row in &rows {
+            let [Column::Blob(bytes)] = row.as_slice() else {
+                panic!("a body is bytes");
+            };
+            let mut changed = bytes.clone();
+            *changed.last_mut().expect("a byte") ^= 4;
+            let (from, to) = (hex(bytes), hex(&changed));
+            let update =
+                format!("UPDATE {table} SET body = x'{to}' WHERE body = x'{from}' AND {condition}");
+            assert!(self.world.look(of, &update).is_some(), "{update}");
+        }
+        rows.len()
+    }
+}
+
+fn cell(id: &str, datacenter: &str, shard: u8) -> Placement {
+    names::cell(&CellAddress {
+        counter: tally::core::counter::id::CounterId::parse(id).expect("an id"),
+        datacenter: tally::core::counter::id::Datacenter::parse(datacenter).expect("a name"),
+        shard,
+    })
+}
+
+/// The partition that holds a counter.
+fn partition(scene: &Scene, id: &str) -> Placement {
+    let holds = |of: &Placement| {
+        let query = format!("SELECT 1 FROM roots WHERE id = '{id}'");
+        scene
+            .world
+            .look(of, &query)
+            .is_some_and(|rows| !rows.is_empty())
+    };
+    let all = (0..names::DIRECTORY_PARTITIONS).map(names::directory);
+    all.into_iter().find(holds).expect("it has a root")
+}
+
+#[test]
+fn a_cell_whose_totals_are_damaged_is_put_back_from_its_root() {
+    let scene = Scene::new(1, None);
+    for site in 0..2 {
+        assert_eq!(scene.add(site, "hits", 5), 200);
+        assert_eq!(scene.add(site, "other", 1), 200);
+    }
+    // The leads tell their roots.
+    scene.world.run_for_ms(120_000);
+    let history = scene.ask(0, "GET", "/counters/hits/history?step=1d", &Value::Null);
+    // Not told yet when it is damaged.
+    assert_eq!(scene.add(1, "hits", 2), 200);
+    scene.world.restart(1_000);
+    assert_eq!(scene.damage(&cell("hits", "SYD", 0), "rows", "kind = 1"), 1);
+    assert_eq!(scene.read("hits").0, 503);
+    assert_eq!(scene.add(1, "hits", 1), 503);
+    assert_eq!(scene.value("other"), 2);
+    for is_dry in [true, false] {
+        let said = scene.repair(&json!({"counter": "hits", "dry_run": is_dry}));
+        assert_eq!((&said["checked"], &said["damaged"]), (&json!(1), &json!(1)));
+        assert_eq!(said["repaired"], json!(u8::from(!is_dry)));
+        let cell = &said["counters"][0]["cells"][0];
+        assert_eq!(
+            (&cell["datacenter"], &cell["shard"]),
+            (&json!("SYD"), &json!(0))
+        );
+        assert_eq!(cell["damaged"], json!(["totals"]));
+        assert_eq!(cell["totals"]["from"], "root");
+        assert_eq!(cell["totals"]["added"], "5");
+        assert!(cell["totals"]["as_of"].is_i64(), "{cell}");
+        assert!(
+            cell["lost"][0].to_string().contains("after as_of"),
+            "{cell}"
+        );
+        assert_eq!(scene.read("hits").0, if is_dry { 503 } else { 200 });
+    }
+    // 2 that the root had not been told of are lost, as the answer says.
+    assert_eq!(scene.value("hits"), 10);
+    let again = scene.repair(&json!({"counter": "hits"}));
+    assert_eq!(
+        (&again["damaged"], &again["counters"]),
+        (&json!(0), &json!([]))
+    );
+    for site in 0..2 {
+        assert_eq!(scene.add(site, "hits", 3), 200);
+    }
+    assert_eq!(scene.value("hits"), 16);
+    // Lists, and whoever had seen what is lost, take the new state for newer.
+    scene.world.run_for_ms(120_000);
+    for site in 0..2 {
+        let (_, told) = scene.ask(site, "GET", "/counters/hits", &Value::Null);
+        assert_eq!(told["value"], 16);
+        let (_, list) = scene.ask(site, "GET", "/counters?prefix=hits&values=1", &Value::Null);
+        assert_eq!(list["counters"][0]["value"], 16);
+    }
+    // What a page holds of days that were over is there still; what is lost of the newest minute is not made up.
+    let after = scene.ask(0, "GET", "/counters/hits/history?step=1d", &Value::Null);
+    assert_eq!(history.0, after.0);
+    scene.world.restart(1_000);
+    assert_eq!(scene.value("hits"), 16);
+}
+
+#[test]
+fn a_damaged_shard_and_pages_of_a_lead_are_put_back() {
+    let scene = Scene::new(2, None);
+    scene.ask(0, "PUT", "/counters/wide", &json!({"shards": 4}));
+    // Pages are written by what comes after the minute.
+    for _ in 0..2 {
+        for delta in 1..30 {
+            assert_eq!(scene.add(0, "wide", delta), 200);
+        }
+        scene.world.run_for_ms(200_000);
+    }
+    let counted: i64 = 2 * (1..30).sum::<i64>();
+    assert_eq!(scene.value("wide"), counted);
+    scene.world.restart(1_000);
+    let hurt = |kinds: &str, but: Option<u8>| {
+        let mut shards = (0..4).filter(|shard| Some(*shard) != but);
+        let condition = format!("kind IN ({kinds})");
+        shards.find(|shard| scene.damage(&cell("wide", "FRA", *shard), "rows", &condition) == 1)
+    };
+    let totals = hurt("1", Some(0));
+    let pages = hurt("4", totals);
+    assert!(totals.is_some() && pages.is_some(), "{totals:?} {pages:?}");
+    assert_eq!(scene.read("wide").0, 503);
+    let said = scene.repair(&json!({"prefix": ""}));
+    let cells = said["counters"][0]["cells"].as_array();
+    let cells = cells.expect("a list").clone();
+    assert_eq!(cells.len(), 2, "{said}");
+    for cell in cells {
+        if cell["shard"] == json!(pages) {
+            assert_eq!(cell["damaged"], json!(["hours"]));
+        } else {
+            assert_eq!(cell["shard"], json!(totals));
+            assert_eq!(cell["totals"]["from"], "root");
+        }
+    }
+    assert_eq!(scene.value("wide"), counted);
+    for delta in 1..9 {
+        assert_eq!(scene.add(0, "wide", delta), 200);
+    }
+    assert_eq!(scene.value("wide"), counted + 36);
+}
+
+#[test]
+fn a_tenant_of_a_tablet_is_put_back_and_the_others_go_on() {
+    let scene = Scene::new(3, Some("1"));
+    for id in ["one", "two", "three"] {
+        assert_eq!(scene.add(0, id, 7), 200);
+    }
+    scene.world.run_for_ms(200_000);
+    scene.world.restart(1_000);
+    let tablets = scene.world.objects().into_iter();
+    let tablets = tablets.filter(|(binding, ..)| *binding == names::TABLETS);
+    let mut damaged = 0;
+    for (binding, name, ..) in tablets {
+        let of = Placement {
+            binding,
+            name,
+            location_hint: None,
+        };
+        damaged += scene.damage(&of, "rows", "counter = 'two' AND substr(key, 1, 1) = x'01'");
+    }
+    assert_eq!(damaged, 1);
+    // Together with others, in one batch of those that are not in memory.
+    let lines = ["one", "two", "three"].map(|id| format!(r#"{{"key":"{id}","increment":1}}"#));
+    let body = ClientRequest::new("POST", "/events").body(lines.join("\n").into_bytes());
+    let answer = scene
+        .world
+        .run(scene.clients[0].ask(body))
+        .expect("no fault");
+    assert_eq!(
+        (scene.value("one"), scene.value("three")),
+        (8, 8),
+        "{}",
+        answer.text()
+    );
+    let said = scene.repair(&json!({"prefix": "t"}));
+    assert_eq!(
+        (&said["checked"], &said["repaired"]),
+        (&json!(2), &json!(1)),
+        "{said}"
+    );
+    assert_eq!(scene.value("two"), 7);
+    assert_eq!(scene.add(0, "two", 3), 200);
+    assert_eq!(scene.value("two"), 10);
+    scene.world.restart(1_000);
+    assert_eq!(scene.value("two"), 10);
+}
+
+#[test]
+fn a_damaged_root_is_put_back_from_its_leads() {
+    for (seed, has_memory) in [(4, true), (5, false)] {
+        let scene = Scene::new(seed, None);
+        scene.ask(0, "PUT", "/counters/hits", &json!({"shards": 2}));
+        for site in 0..2 {
+            assert_eq!(scene.add(site, "hits", 5), 200);
+            assert_eq!(scene.add(site, "other", 1), 200);
+        }
+        scene.world.run_for_ms(120_000);
+        let of = partition(&scene, "hits");
+        scene.world.restart(1_000);
+        assert_eq!(scene.damage(&of, "roots", "id = 'hits'"), 1);
+        if !has_memory {
+            assert_eq!(scene.damage(&of, "views", "id = 'hits'"), 1);
+            assert_eq!(scene.damage(&of, "totals", "id = 'hits'"), 1);
+        }
+        assert_eq!(scene.read("hits").0, 503);
+        let dry = scene.repair(&json!({"prefix": "hi", "dry_run": true}));
+        assert_eq!(dry["counters"][0]["status"], "damaged", "{dry}");
+        assert_eq!(scene.read("hits").0, 503);
+        let said = scene.repair(&json!({"prefix": "hi"}));
+        let root = &said["counters"][0]["root"];
+        assert_eq!(root["from"], "leads", "{said}");
+        assert_eq!(said["counters"][0]["status"], "repaired");
+        let (_, told) = scene.read("hits");
+        // Of the datacenters that were asked all are in it.
+        assert_eq!(told["value"], 10, "{said} {told}");
+        assert_eq!(told["datacenters"][0]["shards"], 2, "its settings hold");
+        for site in 0..2 {
+            assert_eq!(scene.add(site, "hits", 3), 200);
+        }
+        assert_eq!(scene.value("hits"), 16);
+        scene.world.run_for_ms(120_000);
+        let (_, list) = scene.ask(0, "GET", "/counters?prefix=hits&values=1", &Value::Null);
+        assert_eq!(list["counters"][0]["value"], 16, "{list}");
+        assert_eq!(scene.value("other"), 2);
+    }
+}
+
+#[test]
+fn a_root_that_no_lead_knows_stays_refused() {
+    let scene = Scene::new(6, None);
+    assert_eq!(scene.add(0, "hits", 5), 200);
+    let of = partition(&scene, "hits");
+    scene.world.run_for_ms(120_000);
+    scene.world.restart(1_000);
+    assert_eq!(scene.damage(&of, "roots", "id = 'hits'"), 1);
+    assert_eq!(scene.damage(&of, "views", "id = 'hits'"), 1);
+    assert_eq!(scene.damage(&cell("hits", "FRA", 0), "rows", "kind = 1"), 1);
+    let said = scene.repair(&json!({"counter": "hits"}));
+    assert_eq!(said["counters"][0]["status"], "failed", "{said}");
+    assert!(
+        said["counters"][0]["root"]["lost"][0]
+            .to_string()
+            .contains("stays refused")
+    );
+    assert_eq!(scene.read("hits").0, 503);
+    assert_eq!(scene.add(0, "hits", 1), 503);
+}
+
+#[test]
+fn a_repair_is_the_operators_and_says_what_its_body_must_be() {
+    let scene = Scene::new(7, None);
+    for body in [
+        json!({}),
+        json!({"counter": "a", "prefix": "b"}),
+        json!({"counter": "a", "cursor": "b"}),
+    ] {
+        let (status, answer) = scene.ask(0, "POST", "/repair", &body);
+        assert_eq!((status, &answer["code"]), (400, &json!("invalid-body")));
+    }
+    let (status, answer) = scene.ask(0, "POST", "/repair", &json!({"prefix": "", "dry": true}));
+    assert_eq!((status, &answer["code"]), (400, &json!("unknown-field")));
+    let stranger = scene.world.client(scene.sites[0]);
+    let ask = ClientRequest::new("POST", "/repair").json(r#"{"prefix":""}"#);
+    assert_eq!(
+        scene.world.run(stranger.ask(ask)).expect("no fault").status,
+        401
+    );
+    let said = scene.repair(&json!({"prefix": ""}));
+    assert_eq!(
+        (&said["checked"], &said["cursor"]),
+        (&json!(0), &Value::Null)
+    );
+}

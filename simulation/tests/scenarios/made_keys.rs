@@ -1,0 +1,582 @@
+//! Keys that calls make: their rights end when they are said to, budgets hold over isolates, and what admins did is noted.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use tally::protocol::names;
+use tally_simulation::{
+    Answer, Client, ClientRequest, Faults, Options, Role, Site, Verdict, World, admin, deployed,
+};
+
+/// Where a revoked key may still be good: as the guide says.
+const REVOKED_MS: u64 = 30_000;
+
+/// How long one that is known goes on where the directory does not answer.
+const STALE_MS: u64 = 900_000;
+
+struct Keys {
+    world: World,
+    sites: [Site; 2],
+    admin: Client,
+}
+
+impl Keys {
+    fn new(seed: u64) -> Self {
+        let world = deployed(seed, Options::default());
+        let sites = [world.site("FRA", 2), world.site("SYD", 2)];
+        let admin = admin(&world, sites[0]);
+        Self {
+            world,
+            sites,
+            admin,
+        }
+    }
+
+    fn ask(&self, method: &str, path: &str, body: &Value) -> Answer {
+        self.ask_as(&self.admin, 0, method, path, body)
+    }
+
+    fn ask_as(
+        &self,
+        client: &Client,
+        edge: usize,
+        method: &str,
+        path: &str,
+        body: &Value,
+    ) -> Answer {
+        let mut ask = ClientRequest::new(method, path).at(edge);
+        if !body.is_null() {
+            ask = ask.json(body.to_string());
+        }
+        self.world.run(client.ask(ask)).expect("an answer")
+    }
+
+    fn make(&self, body: Value) -> Value {
+        let answer = self.ask("POST", "/keys", &body);
+        assert_eq!(answer.status, 201, "{}", answer.text());
+        answer.json()
+    }
+
+    fn client(&self, site: usize, made: &Value) -> Client {
+        let key = made["key"].as_str().expect("a key");
+        self.world.client(self.sites[site]).with_key(key)
+    }
+
+    fn status(&self, client: &Client, edge: usize, path: &str) -> u16 {
+        self.ask_as(client, edge, "POST", path, &Value::Null).status
+    }
+
+    fn acts(&self) -> Vec<Value> {
+        let answer = self.ask("GET", "/audit", &Value::Null);
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer.json()["acts"].as_array().expect("acts").clone()
+    }
+}
+
+fn path_of(made: &Value) -> String {
+    format!("/keys/{}", made["id"].as_str().expect("an id"))
+}
+
+const HIT: &str = "/counters/blog%2Fhome/increment";
+
+#[test]
+fn a_key_that_was_made_does_what_its_scopes_and_prefixes_say_until_it_ends() {
+    let keys = Keys::new(1);
+    let made = keys.make(json!({
+        "name": "blog", "scopes": ["write"], "prefixes": ["blog/", "shop/"], "expires_in": 600
+    }));
+    let token = made["key"].as_str().expect("a key");
+    assert!(token.starts_with(&format!("tally_{}_", made["id"].as_str().expect("an id"))));
+    let client = keys.client(1, &made);
+    assert_eq!(keys.status(&client, 0, HIT), 200);
+    assert_eq!(keys.status(&client, 1, "/counters/shop%2Fa/increment"), 200);
+    assert_eq!(keys.status(&client, 0, "/counters/other/increment"), 403);
+    let read = keys.ask_as(&client, 0, "GET", "/counters/blog%2Fhome", &Value::Null);
+    assert_eq!(read.status, 403, "{}", read.text());
+    let told = keys.ask("GET", &path_of(&made), &Value::Null);
+    assert_eq!(told.status, 200, "{}", told.text());
+    assert!(
+        !told.text().contains(&token[23..]),
+        "the secret is told once"
+    );
+    assert!(told.json()["last_used_at"].is_i64(), "{}", told.text());
+    keys.world.run_for_ms(600_000);
+    assert_eq!(keys.status(&client, 0, HIT), 401);
+}
+
+#[test]
+fn a_revoked_key_is_refused_everywhere_within_the_bound_and_where_it_was_revoked_at_once() {
+    let keys = Keys::new(2);
+    let made = keys.make(json!({"name": "blog", "scopes": ["write"]}));
+    let clients = [keys.client(0, &made), keys.client(1, &made)];
+    for client in &clients {
+        for edge in 0..2 {
+            assert_eq!(keys.status(client, edge, HIT), 200);
+        }
+    }
+    let revoked = keys.ask("DELETE", &path_of(&made), &Value::Null);
+    assert_eq!(revoked.json()["status"], "revoked", "{}", revoked.text());
+    assert_eq!(keys.status(&clients[0], 0, HIT), 401);
+    keys.world.run_for_ms(REVOKED_MS);
+    for client in &clients {
+        for edge in 0..2 {
+            assert_eq!(keys.status(client, edge, HIT), 401);
+        }
+    }
+    let missing = keys.ask("GET", &path_of(&made), &Value::Null);
+    assert_eq!(
+        missing.json()["code"],
+        "key-not-found",
+        "{}",
+        missing.text()
+    );
+}
+
+#[test]
+fn a_busy_key_that_was_revoked_ends_within_the_bound_too() {
+    let keys = Keys::new(3);
+    let made = keys.make(json!({"name": "blog", "scopes": ["write"]}));
+    let client = keys.client(1, &made);
+    assert_eq!(keys.status(&client, 0, HIT), 200);
+    keys.ask("DELETE", &path_of(&made), &Value::Null);
+    let began_ms = keys.world.now_ms();
+    let mut last_ms = began_ms;
+    while keys.world.now_ms() - began_ms < 60_000 {
+        if keys.status(&client, 0, HIT) == 200 {
+            last_ms = keys.world.now_ms();
+        }
+        keys.world.run_for_ms(500);
+    }
+    let good_ms = u64::try_from(last_ms - began_ms).expect("later");
+    assert!(good_ms < REVOKED_MS, "{good_ms}");
+}
+
+#[test]
+fn guessed_keys_cost_no_call_each() {
+    let keys = Keys::new(4);
+    let made = keys.make(json!({"name": "blog", "scopes": ["write"]}));
+    assert_eq!(keys.status(&keys.client(0, &made), 0, HIT), 200);
+    let calls = Rc::new(Cell::new(0));
+    let count = calls.clone();
+    keys.world.set_judge(move |_| {
+        count.set(count.get() + 1);
+        Box::pin(async { Verdict::Answered })
+    });
+    let token = made["key"].as_str().expect("a key").to_owned();
+    for number in 0..200_u64 {
+        let guessed = format!("tally_{number:016x}_{number:080x}");
+        let known_id = format!("{}{number:080x}", &token[..23]);
+        for key in [guessed, known_id, "tally_not-a-key-at-all".to_owned()] {
+            let client = keys.world.client(keys.sites[0]).with_key(&key);
+            assert_eq!(keys.status(&client, 0, HIT), 401, "{key}");
+        }
+    }
+    assert_eq!(calls.get(), 0);
+    // Nor does one that was good once, more than once in a while.
+    keys.ask("DELETE", &path_of(&made), &Value::Null);
+    calls.set(0);
+    let client = keys.client(0, &made);
+    for _ in 0..100 {
+        assert_eq!(keys.status(&client, 0, HIT), 401);
+    }
+    assert!(calls.get() <= 1, "{}", calls.get());
+}
+
+#[test]
+fn both_secrets_are_good_for_the_time_of_grace_and_repeating_a_rotation_loses_neither() {
+    let keys = Keys::new(5);
+    let made = keys.make(json!({"name": "blog", "scopes": ["write"]}));
+    let old = keys.client(1, &made);
+    assert_eq!(keys.status(&old, 0, HIT), 200);
+    let rotate = format!("{}/rotate", path_of(&made));
+    // The answer to the first is lost.
+    keys.ask("POST", &rotate, &json!({"keep_seconds": 120}));
+    let answer = keys.ask("POST", &rotate, &json!({"keep_seconds": 120}));
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let new = keys.client(1, &answer.json());
+    keys.world.run_for_ms(2_000);
+    assert_eq!(
+        keys.status(&new, 0, HIT),
+        200,
+        "at once, also where another is known"
+    );
+    assert_eq!(keys.status(&old, 0, HIT), 200);
+    keys.world.run_for_ms(120_000);
+    assert_eq!(keys.status(&old, 0, HIT), 401);
+    assert_eq!(keys.status(&new, 0, HIT), 200);
+    let answer = keys.ask("POST", &rotate, &json!({"keep_seconds": 0}));
+    let newest = keys.client(0, &answer.json());
+    assert_eq!(keys.status(&newest, 0, HIT), 200);
+    keys.world.run_for_ms(REVOKED_MS);
+    assert_eq!(keys.status(&new, 0, HIT), 401);
+}
+
+#[test]
+fn where_the_directory_is_away_known_keys_go_on_for_a_while_and_others_are_unknown_not_refused() {
+    let keys = Keys::new(6);
+    let made = keys.make(json!({"name": "limits", "scopes": ["limits"]}));
+    let client = keys.client(0, &made);
+    let check = "/limits/login/bob";
+    let policy = json!({"limit": 1_000_000, "window_seconds": 60});
+    let ask = |client: &Client, edge: usize| {
+        let answer = keys.ask_as(client, edge, "POST", check, &policy);
+        answer.status
+    };
+    assert_eq!(ask(&client, 0), 200);
+    keys.world.set_judge(|judged| {
+        let verdict = match judged.binding == names::DIRECTORY {
+            true => Verdict::Unreached,
+            false => Verdict::Answered,
+        };
+        Box::pin(async move { verdict })
+    });
+    // The other isolate does not know it.
+    assert_eq!(ask(&client, 1), 503);
+    keys.world.run_for_ms(STALE_MS - 60_000);
+    assert_eq!(ask(&client, 0), 200);
+    keys.world.run_for_ms(120_000);
+    assert_eq!(ask(&client, 0), 503);
+    // Keys of the configuration need nobody.
+    let by_config = keys.ask_as(&keys.admin, 0, "POST", check, &policy);
+    assert_eq!(by_config.status, 200, "{}", by_config.text());
+}
+
+#[test]
+fn a_budget_holds_over_isolates_and_datacenters_and_refuses_before_anything_is_counted() {
+    let keys = Keys::new(7);
+    let made = keys.make(json!({"name": "blog", "scopes": ["write"], "rate_per_minute": 100}));
+    let clients = [keys.client(0, &made), keys.client(1, &made)];
+    let answers = keys.world.run(join_all((0..240_usize).map(|number| {
+        let (client, world) = (&clients[number % 2], &keys.world);
+        async move {
+            world.sleep_ms(world.chance().below(20_000)).await;
+            let ask = ClientRequest::new("POST", HIT).at(number / 2 % 2);
+            client.ask(ask).await.expect("an answer")
+        }
+    })));
+    let counted = answers.iter().filter(|answer| answer.status == 200).count();
+    let refused: Vec<&Answer> = answers
+        .iter()
+        .filter(|answer| answer.status == 429)
+        .collect();
+    assert_eq!(counted + refused.len(), 240);
+    assert!((90..=100).contains(&counted), "{counted}");
+    for answer in refused {
+        assert!(answer.header("retry-after").is_some());
+        assert_eq!(
+            answer.header("ratelimit-policy"),
+            Some("\"key\";q=100;w=60")
+        );
+        assert_eq!(answer.json()["code"], "quota-exceeded");
+    }
+    keys.world.run_for_ms(5_000);
+    let read = keys.ask(
+        "GET",
+        "/counters/blog%2Fhome?consistency=strong",
+        &Value::Null,
+    );
+    assert_eq!(read.json()["value"], counted, "{}", read.text());
+}
+
+#[test]
+fn a_body_of_many_lines_uses_one_for_each_and_is_refused_whole() {
+    let keys = Keys::new(8);
+    let made = keys.make(json!({
+        "name": "blog", "scopes": ["write", "limits"], "rate_per_minute": 50
+    }));
+    let client = keys.client(0, &made);
+    let lines = |count: usize| "{\"key\":\"blog/home\"}\n".repeat(count);
+    let send = |count: usize| {
+        let ask = ClientRequest::new("POST", "/events")
+            .at(0)
+            .body(lines(count));
+        keys.world.run(client.ask(ask)).expect("an answer")
+    };
+    keys.ask(
+        "PUT",
+        "/limits/login",
+        &json!({"limit": 1_000, "window_seconds": 60}),
+    );
+    let first = send(30);
+    assert_eq!(
+        (first.status, &first.json()["accepted"]),
+        (200, &json!(30)),
+        "{}",
+        first.text()
+    );
+    let over = send(30);
+    assert_eq!(
+        (over.status, &over.json()["code"]),
+        (429, &json!("quota-exceeded")),
+        "{}",
+        over.text()
+    );
+    let never = send(60);
+    assert_eq!(
+        never.json()["code"],
+        "cost-exceeds-limit",
+        "{}",
+        never.text()
+    );
+    let redis: Vec<Vec<&str>> = vec![vec!["INCR", "blog/home"]; 40];
+    let piped = keys.ask_as(&client, 0, "POST", "/redis/pipeline", &json!(redis));
+    assert_eq!(piped.status, 429, "{}", piped.text());
+    let checks: Vec<Value> = (0..32)
+        .map(|key| json!({"policy": "login", "key": key.to_string()}))
+        .collect();
+    let many = keys.ask_as(&client, 0, "POST", "/limits", &json!({"checks": checks}));
+    assert_eq!(many.status, 429, "{}", many.text());
+    let read = keys.ask(
+        "GET",
+        "/counters/blog%2Fhome?consistency=strong",
+        &Value::Null,
+    );
+    assert_eq!(read.json()["value"], 30, "{}", read.text());
+}
+
+#[test]
+fn nobody_makes_a_key_that_may_do_more_than_their_own() {
+    let keys = Keys::new(9);
+    let made = keys.make(json!({
+        "name": "blog admin", "scopes": ["admin"], "prefixes": ["blog/"], "expires_in": 86_400, "rate_per_minute": 600
+    }));
+    let client = keys.client(0, &made);
+    let try_to = |body: Value| {
+        let answer = keys.ask_as(&client, 0, "POST", "/keys", &body);
+        answer.status
+    };
+    let bounds = json!({"expires_in": 3_600, "rate_per_minute": 60, "name": "x", "scopes": ["write"], "prefixes": ["blog/a"]});
+    let with = |field: &str, value: Value| {
+        let mut body = bounds.clone();
+        body[field] = value;
+        body
+    };
+    assert_eq!(try_to(bounds.clone()), 201);
+    for (field, value) in [
+        ("prefixes", json!(["blog/", "shop/"])),
+        ("prefixes", json!(["blo"])),
+        ("prefixes", Value::Null),
+        ("prefixes", json!(["limits/"])),
+        ("expires_in", Value::Null),
+        ("expires_in", json!(864_000)),
+        ("rate_per_minute", Value::Null),
+        ("rate_per_minute", json!(601)),
+    ] {
+        assert_eq!(try_to(with(field, value.clone())), 403, "{field} {value}");
+    }
+    // Nor changes its own, nor sees those of others.
+    let own = path_of(&made);
+    let longer = keys.ask_as(&client, 0, "PATCH", &own, &json!({"expires_at": null}));
+    assert_eq!(longer.status, 403, "{}", longer.text());
+    let other = keys.make(json!({"name": "other", "scopes": ["read"]}));
+    let seen = keys.ask_as(&client, 0, "GET", "/keys", &Value::Null).json();
+    assert_eq!(seen["keys"].as_array().map(Vec::len), Some(2), "{seen}");
+    for method in ["GET", "DELETE"] {
+        let refused = keys.ask_as(&client, 0, method, &path_of(&other), &Value::Null);
+        assert_eq!(refused.status, 403, "{}", refused.text());
+    }
+    // One without the scope sees and makes none.
+    let reader = keys.client(0, &other);
+    for (method, body) in [("GET", Value::Null), ("POST", bounds)] {
+        let refused = keys.ask_as(&reader, 0, method, "/keys", &body);
+        assert_eq!(refused.status, 403, "{}", refused.text());
+    }
+    let log = keys.ask_as(&client, 0, "GET", "/audit", &Value::Null);
+    assert_eq!(log.status, 403, "{}", log.text());
+}
+
+#[test]
+fn what_admins_did_is_noted_with_who_and_how_it_ended() {
+    let keys = Keys::new(10);
+    let made = keys.make(json!({"name": "ops", "scopes": ["admin", "limits"]}));
+    let ops = keys.client(1, &made);
+    let well = |method: &str, path: &str, body: Value| {
+        let answer = keys.ask_as(&ops, 0, method, path, &body);
+        assert!(answer.status < 300, "{method} {path}: {}", answer.text());
+    };
+    well("PUT", "/counters/blog%2Fhome", json!({"floor": 0}));
+    well("POST", "/counters/blog%2Fhome/reset", Value::Null);
+    well(
+        "PUT",
+        "/limits/login",
+        json!({"limit": 5, "window_seconds": 60}),
+    );
+    well("POST", "/shares", json!({"prefix": "blog/"}));
+    well("DELETE", "/counters/blog%2Fhome", Value::Null);
+    let none = keys.ask_as(&ops, 0, "DELETE", "/counters/none", &Value::Null);
+    assert_eq!(none.status, 404);
+    well("POST", "/counters/hits/increment", Value::Null);
+    let told: Vec<(String, String, String, String)> = keys
+        .acts()
+        .iter()
+        .map(|act| {
+            let text = |name: &str| act[name].as_str().unwrap_or_default().to_owned();
+            (text("by"), text("call"), text("target"), text("outcome"))
+        })
+        .collect();
+    let id = made["id"].as_str().expect("an id");
+    let expected = [
+        ("ops", "DELETE /counters/{id}", "none", "refused"),
+        ("ops", "DELETE /counters/{id}", "blog/home", "done"),
+        ("ops", "POST /shares", "blog/", "done"),
+        ("ops", "PUT /limits/{policy}", "login", "done"),
+        ("ops", "POST /counters/{id}/reset", "blog/home", "done"),
+        ("ops", "PUT /counters/{id}", "blog/home", "done"),
+        ("all", "POST /keys", id, "done"),
+    ];
+    let expected = expected.map(|(by, call, target, outcome)| {
+        (
+            by.to_owned(),
+            call.to_owned(),
+            target.to_owned(),
+            outcome.to_owned(),
+        )
+    });
+    assert_eq!(told, expected);
+    let acts = keys.acts();
+    assert_eq!(
+        (&acts[0]["status"], &acts[1]["key"]),
+        (&json!(404), &json!(id))
+    );
+    // Page by page, and within a time.
+    let page = keys.ask("GET", "/audit?limit=3", &Value::Null).json();
+    let cursor = page["cursor"].as_str().expect("more").to_owned();
+    let next = keys.ask(
+        "GET",
+        &format!("/audit?limit=100&cursor={cursor}"),
+        &Value::Null,
+    );
+    assert_eq!(
+        next.json()["acts"].as_array().map(Vec::len),
+        Some(4),
+        "{}",
+        next.text()
+    );
+    assert_eq!(next.json()["cursor"], Value::Null);
+    let at = acts[2]["at"].as_i64().expect("a time");
+    let at_once = keys.ask("GET", &format!("/audit?from={at}&to={at}"), &Value::Null);
+    assert_eq!(
+        at_once.json()["acts"].as_array().map(Vec::len),
+        Some(1),
+        "{}",
+        at_once.text()
+    );
+    keys.world.run_for_ms(401 * 86_400_000);
+    assert_eq!(keys.acts(), Vec::<Value>::new());
+}
+
+#[test]
+fn a_key_and_its_entry_are_made_together_and_survive_crashes() {
+    for seed in 20..40 {
+        let keys = Keys::new(seed);
+        keys.world.set_faults(Faults::SOME);
+        let mut made = Vec::new();
+        for number in 0..6 {
+            let body = json!({"name": format!("key {number}"), "scopes": ["read"]});
+            let ask = ClientRequest::new("POST", "/keys").json(body.to_string());
+            if let Ok(answer) = keys.world.run(keys.admin.ask(ask))
+                && answer.status == 201
+            {
+                made.push(answer.json());
+            }
+            keys.world.crash(&names::directory(0));
+        }
+        keys.world.set_faults(Faults::NONE);
+        keys.world.run_for_ms(60_000);
+        keys.world.crash_isolates(Role::Edge, keys.sites[0]);
+        let listed = keys.ask("GET", "/keys", &Value::Null).json();
+        let listed: Vec<&str> = listed["keys"]
+            .as_array()
+            .expect("keys")
+            .iter()
+            .map(|key| key["id"].as_str().expect("an id"))
+            .collect();
+        for key in &made {
+            assert!(
+                listed.contains(&key["id"].as_str().expect("an id")),
+                "seed {seed}"
+            );
+            let client = keys.client(0, key);
+            let read = keys.ask_as(&client, 1, "GET", "/counters", &Value::Null);
+            assert_eq!(read.status, 200, "seed {seed}: {}", read.text());
+        }
+        let acts = keys.acts();
+        for id in listed {
+            let noted = acts
+                .iter()
+                .filter(|act| act["target"] == id && act["outcome"] == "done");
+            assert_eq!(noted.count(), 1, "seed {seed}: {id} {acts:?}");
+        }
+    }
+}
+
+#[test]
+fn an_act_is_noted_before_it_is_done() {
+    let keys = Keys::new(11);
+    // Nobody hears how it ends.
+    keys.world.set_judge(|judged| {
+        let verdict = match judged.path == "/operate" {
+            true => Verdict::Unanswered,
+            false => Verdict::Answered,
+        };
+        Box::pin(async move { verdict })
+    });
+    let answer = keys.ask("DELETE", "/counters/hits", &Value::Null);
+    assert_eq!(answer.status, 503, "{}", answer.text());
+    let acts = keys.acts();
+    assert_eq!(acts.len(), 1, "{acts:?}");
+    assert_eq!(
+        (&acts[0]["target"], &acts[0]["outcome"]),
+        (&json!("hits"), &json!("unknown"))
+    );
+}
+
+#[test]
+fn made_up_keys_make_an_isolate_that_knows_nothing_ask_once_a_second_while_the_directory_is_away() {
+    let keys = Keys::new(12);
+    let calls = Rc::new(Cell::new(0));
+    let count = calls.clone();
+    keys.world.set_judge(move |judged| {
+        let is_away = judged.binding == names::DIRECTORY;
+        count.set(count.get() + i32::from(is_away));
+        let verdict = match is_away {
+            true => Verdict::Unreached,
+            false => Verdict::Answered,
+        };
+        Box::pin(async move { verdict })
+    });
+    let began_ms = keys.world.now_ms();
+    for number in 0..100_u64 {
+        let guessed = format!("tally_{number:016x}_{number:080x}");
+        let client = keys.world.client(keys.sites[0]).with_key(&guessed);
+        assert_eq!(keys.status(&client, 0, HIT), 503, "unknown, not refused");
+    }
+    let seconds = (keys.world.now_ms() - began_ms) / 1_000 + 1;
+    // Each asks a few times for one answer.
+    assert!(
+        i64::from(calls.get()) <= 4 * seconds,
+        "{} in {seconds} s",
+        calls.get()
+    );
+}
+
+#[test]
+fn deleting_all_keys_of_redis_is_noted_and_other_commands_are_not() {
+    let keys = Keys::new(13);
+    for command in ["SET", "FLUSHALL"] {
+        let words: Vec<&str> = match command {
+            "SET" => vec!["SET", "a", "1"],
+            _ => vec!["FLUSHALL"],
+        };
+        let answer = keys.ask("POST", "/redis", &json!(words));
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    let acts = keys.acts();
+    assert_eq!(acts.len(), 1, "{acts:?}");
+    assert_eq!(
+        (&acts[0]["target"], &acts[0]["outcome"]),
+        (&json!("FLUSHALL"), &json!("done"))
+    );
+}

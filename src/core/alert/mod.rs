@@ -1,0 +1,14 @@
+//! Alerts, pure: when a number is over its threshold, what that makes of an alert, and when somebody is told. Time and randomness
+//! are arguments.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`condition`] | what is measured, and when it is over its threshold |
+//! | [`samples`] | rates, by what had been counted a while ago |
+//! | [`standing`] | what an alert is: its state, its incident, and what receivers were told |
+//! | [`backoff`] | when a delivery is tried again |
+
+pub mod backoff;
+pub mod condition;
+pub mod samples;
+pub mod standing;

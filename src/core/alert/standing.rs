@@ -1,0 +1,174 @@
+//! What an alert is: its state, its incident, and what its receiver was told.
+//!
+//! Invariants: an incident begins with the reading that makes the alert fire and ends with the first reading that is within; a
+//! reading of which a part is missing that decides begins and ends none. Of an incident its receiver is told that it fires before it
+//! is told that it is resolved, each once. While the alert is silenced the receiver is told nothing; afterwards it is told what is
+//! so then.
+
+use serde::{Deserialize, Serialize};
+
+use super::condition::{Condition, Judgement, Reading};
+use super::samples::Samples;
+
+/// How often an alert is evaluated.
+pub const EVERY_MS: i64 = 60_000;
+
+/// How often while it is near a threshold, or over it and not yet firing.
+pub const NEAR_EVERY_MS: i64 = 10_000;
+
+/// What an alert is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum State {
+    /// Within its thresholds.
+    Ok,
+    /// Over one, but not yet for as long as it must be.
+    Pending,
+    /// Over one.
+    Firing,
+    /// Something did not answer that decides. An incident that was there goes on.
+    Unknown,
+}
+
+/// One time that an alert fires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Incident {
+    /// Names it among all.
+    pub id: u64,
+    /// When it began, unix milliseconds.
+    pub since_ms: i64,
+}
+
+/// What a receiver is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// An incident has begun.
+    Firing(Incident),
+    /// An incident is over.
+    Resolved(Incident),
+}
+
+/// What is kept of an alert besides what it was told to watch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Standing {
+    /// Its state.
+    pub state: State,
+    /// Since when, unix milliseconds.
+    pub since_ms: i64,
+    /// Since when it has been over a threshold.
+    over_since_ms: Option<i64>,
+    /// The incident that lasts.
+    pub incident: Option<Incident>,
+    /// The incident that its receiver was told of, and not yet that it is over.
+    told: Option<Incident>,
+    /// Until when nobody is told anything, unix milliseconds.
+    silenced_until_ms: i64,
+    /// The last reading.
+    pub reading: Reading,
+    /// What it was measured with before.
+    pub samples: Samples,
+}
+
+impl Standing {
+    /// That of a new alert.
+    pub fn new(now_ms: i64) -> Self {
+        Self {
+            state: State::Unknown,
+            since_ms: now_ms,
+            over_since_ms: None,
+            incident: None,
+            told: None,
+            silenced_until_ms: 0,
+            reading: Reading::unknown("it was not measured yet"),
+            samples: Samples::default(),
+        }
+    }
+
+    /// The alert watches something else from now on: what its receiver was told of before is resolved by the next reading, or goes
+    /// on as another incident.
+    #[must_use]
+    pub fn anew(&self, now_ms: i64) -> Self {
+        Self {
+            told: self.told,
+            silenced_until_ms: self.silenced_until_ms,
+            ..Self::new(now_ms)
+        }
+    }
+
+    /// Until when nobody is told anything, where that is so now.
+    pub fn silenced_until_ms(&self, now_ms: i64) -> Option<i64> {
+        Some(self.silenced_until_ms).filter(|until_ms| *until_ms > now_ms)
+    }
+
+    /// Tells nobody anything until a time, unix milliseconds; a time that is past ends it.
+    pub fn silence(&mut self, until_ms: i64) {
+        self.silenced_until_ms = until_ms;
+    }
+
+    /// Takes a reading. id: names an incident that begins with it.
+    pub fn take(
+        &mut self,
+        now_ms: i64,
+        condition: &Condition,
+        for_ms: i64,
+        reading: Reading,
+        id: u64,
+    ) {
+        let state = match condition.judge(&reading) {
+            Judgement::Unknown => State::Unknown,
+            Judgement::Within => {
+                self.over_since_ms = None;
+                self.incident = None;
+                State::Ok
+            }
+            Judgement::Over => {
+                let over_since_ms = *self.over_since_ms.get_or_insert(now_ms);
+                if self.incident.is_none() && now_ms - over_since_ms.min(now_ms) >= for_ms {
+                    let since_ms = now_ms;
+                    self.incident = Some(Incident { id, since_ms });
+                }
+                match self.incident {
+                    Some(_) => State::Firing,
+                    None => State::Pending,
+                }
+            }
+        };
+        if state != self.state {
+            self.state = state;
+            self.since_ms = now_ms;
+        }
+        self.reading = reading;
+    }
+
+    /// What its receiver must be told now, in order; it counts as told. Where there is no room for all of it nothing is, and the next
+    /// reading tells what is so then.
+    pub fn notices(&mut self, now_ms: i64, room: usize) -> Vec<Notice> {
+        if self.silenced_until_ms(now_ms).is_some() || room < 2 || self.state == State::Unknown {
+            return Vec::new();
+        }
+        let mut notices = Vec::new();
+        if self.told == self.incident {
+            return notices;
+        }
+        notices.extend(self.told.map(Notice::Resolved));
+        notices.extend(self.incident.map(Notice::Firing));
+        self.told = self.incident;
+        notices
+    }
+
+    /// When it is evaluated next, unix milliseconds, after it was at a time.
+    pub fn next_ms(&self, at_ms: i64, condition: &Condition) -> i64 {
+        let value = self.reading.value;
+        let is_near = value.is_some_and(|value| condition.is_near(value));
+        let every_ms = match self.state {
+            State::Pending => NEAR_EVERY_MS,
+            State::Ok | State::Firing if is_near => NEAR_EVERY_MS,
+            _ => EVERY_MS,
+        };
+        let next_ms = at_ms + every_ms;
+        match self.silenced_until_ms(at_ms) {
+            // What is so then is told then.
+            Some(until_ms) => next_ms.min(until_ms),
+            None => next_ms,
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! What alerts measure, as a reader would ask for it; and the alerts of all partitions.
+//!
+//! Invariant: what did not answer is named, and what is missing by that is said: see [`Bound`].
+
+use super::explain::Notes;
+use super::read_view;
+use crate::core::alert::condition::{Bound, Measure, Reading};
+use crate::core::alert::samples::Samples;
+use crate::core::counter::id::CounterId;
+use crate::core::counter::total::Value;
+use crate::host::Host;
+use crate::node::shared::partitions::ask_some;
+use crate::protocol::alerts::{Alert, DELIVERIES_MAX, Watched};
+use crate::protocol::messages::{
+    AlertSeen, AllAlerts, AllDeliveries, AskTop, By, DeliveriesListed, Fault, GlobalSum,
+    ListAlerts, ListDeliveries, Order, Read, Since, Wanted,
+};
+use crate::protocol::names::{DIRECTORY_PARTITIONS, VerdictKind, verdicts};
+use crate::protocol::order::in_order;
+use crate::protocol::public::{Freshness, SummedCounter};
+use crate::protocol::query::Window;
+
+/// Over how long the rate of a counter is told: leads are asked, so a minute is enough. And of a prefix: its counters tell what they
+/// have counted once a minute.
+const RATE_MS: i64 = 60_000;
+const PREFIX_RATE_MS: i64 = 300_000;
+
+/// What was measured.
+enum Amount {
+    /// The number.
+    Number(i64),
+    /// There is nothing to measure.
+    Nothing,
+    /// What had been counted, whose change is the number.
+    Counted(u128),
+}
+
+/// What was measured, of when, and how true it is.
+pub struct Measured {
+    amount: Amount,
+    as_of_ms: Option<i64>,
+    is_exact: bool,
+    /// Names of what did not answer.
+    missing: Vec<String>,
+}
+
+impl Measured {
+    /// The number that is judged. samples: what was measured before.
+    pub fn reading(self, alert: &Alert, samples: &mut Samples, now_ms: i64) -> Reading {
+        let measure = alert.condition.measure;
+        let mut missing = match self.missing.as_slice() {
+            [] => String::new(),
+            names => format!("no answer of {}", names.join(", ")),
+        };
+        let mut bound = match measure {
+            _ if missing.is_empty() => Bound::Whole,
+            Measure::Silence => Bound::AtMost,
+            Measure::Value | Measure::AllowedPercentIn(_) => Bound::Unknown,
+            // What had been counted before may have been asked of more.
+            Measure::RatePerMinute => Bound::Unknown,
+            Measure::CountIn(_) | Measure::UniquesIn(_) | Measure::RefusedIn(_) => Bound::AtLeast,
+        };
+        let value = match self.amount {
+            Amount::Number(number) => Some(number),
+            Amount::Nothing => None,
+            // A part of what had been counted is no sample of it.
+            Amount::Counted(_) if !missing.is_empty() => {
+                bound = Bound::Unknown;
+                None
+            }
+            Amount::Counted(counted) if measure == Measure::Silence => {
+                Some(samples.silent_seconds(now_ms, counted))
+            }
+            Amount::Counted(counted) => {
+                samples.note(now_ms, counted);
+                let span_ms = match alert.watched {
+                    Watched::Prefix(_) => PREFIX_RATE_MS,
+                    Watched::Counter(_) | Watched::Policy(_) => RATE_MS,
+                };
+                let rate = samples.rate_per_minute(span_ms);
+                if rate.is_none() {
+                    bound = Bound::Unknown;
+                    missing = format!("a rate is told after {} s", span_ms / 1_000);
+                }
+                rate
+            }
+        };
+        Reading {
+            value,
+            bound,
+            as_of_ms: self.as_of_ms,
+            is_exact: self.is_exact,
+            missing,
+        }
+    }
+}
+
+/// Measures what an alert watches. Begun at that time, unix milliseconds.
+///
+/// # Errors
+/// `Unavailable` where a root does not answer.
+pub async fn measure_alert(host: &Host, alert: &Alert, begun_ms: i64) -> Result<Measured, Fault> {
+    let measure = alert.condition.measure;
+    match &alert.watched {
+        Watched::Counter(counter) => {
+            let sums = [read(host, counter, measure, begun_ms).await?];
+            Ok(of_counters(&sums, measure, begun_ms))
+        }
+        Watched::Policy(policy) => {
+            let kinds: &[VerdictKind] = match measure {
+                Measure::RefusedIn(_) => &[VerdictKind::Refused],
+                _ => &[VerdictKind::Allowed, VerdictKind::Refused],
+            };
+            let mut sums = Vec::new();
+            for kind in kinds {
+                let counter = verdicts(policy, *kind)
+                    .ok_or_else(|| Fault::Broken("no such policy".to_owned()))?;
+                sums.push(read(host, &counter, measure, begun_ms).await?);
+            }
+            Ok(of_counters(&sums, measure, begun_ms))
+        }
+        Watched::Prefix(prefix) => of_prefix(host, prefix, measure, begun_ms).await,
+    }
+}
+
+/// A counter and its sum; `None` where there is no such counter.
+type Summed = (CounterId, Option<GlobalSum>);
+
+/// Reads a counter as an alert measures it. Nobody need push what changes for it.
+async fn read(
+    host: &Host,
+    counter: &CounterId,
+    measure: Measure,
+    begun_ms: i64,
+) -> Result<Summed, Fault> {
+    let window = window_of(measure, begun_ms);
+    let wanted = Wanted {
+        totals_only: !matches!(measure, Measure::UniquesIn(_)),
+        is_passing: true,
+        ..Window::wanted(window)
+    };
+    let asked = Read {
+        counter: counter.clone(),
+        datacenter: None,
+        wanted,
+    };
+    let sum = read_view(host, Ok(asked), Notes::default()).await?;
+    Ok((counter.clone(), sum))
+}
+
+fn window_of(measure: Measure, now_ms: i64) -> Option<Window> {
+    let now = now_ms.div_euclid(1_000);
+    match measure {
+        Measure::CountIn(seconds)
+        | Measure::UniquesIn(seconds)
+        | Measure::RefusedIn(seconds)
+        | Measure::AllowedPercentIn(seconds) => Some(Window {
+            seconds: seconds.into(),
+            at: now,
+            now,
+        }),
+        Measure::Value | Measure::RatePerMinute | Measure::Silence => None,
+    }
+}
+
+/// What counters come to together. One that does not exist has counted nothing.
+fn of_counters(sums: &[Summed], measure: Measure, begun_ms: i64) -> Measured {
+    let freshness = Freshness {
+        as_of_ms: begun_ms,
+        now_ms: begun_ms,
+        fresh: true,
+    };
+    let told: Vec<SummedCounter<'_>> = sums
+        .iter()
+        .filter_map(|(id, sum)| Some(SummedCounter::new(id, sum.as_ref()?, freshness)))
+        .collect();
+    let there = || sums.iter().filter_map(|(_, sum)| sum.as_ref());
+    let missing = there().flat_map(|sum| {
+        let parts = sum.datacenters.iter();
+        let silent = parts.filter(|(datacenter, part)| !sum.is_told(datacenter, part.as_ref()));
+        silent.map(|(datacenter, _)| datacenter.as_str().to_owned())
+    });
+    let mut missing: Vec<String> = missing.collect();
+    missing.dedup();
+    let in_window =
+        |told: &SummedCounter<'_>| i64::try_from(told.window_count()).unwrap_or(i64::MAX);
+    let amount = match measure {
+        Measure::Value => {
+            let values = told.iter().map(SummedCounter::value);
+            let value = values.fold(Value::default(), Value::plus);
+            Amount::Number(value.within_62_bits())
+        }
+        Measure::RatePerMinute => {
+            let counted = there().map(GlobalSum::added);
+            Amount::Counted(counted.fold(0, u128::saturating_add))
+        }
+        Measure::CountIn(_) | Measure::RefusedIn(_) => {
+            let counted = told.iter().map(in_window);
+            Amount::Number(counted.fold(0, i64::saturating_add))
+        }
+        Measure::UniquesIn(_) => {
+            let window = window_of(measure, begun_ms);
+            let estimate = told.first().and_then(|told| told.uniques(window));
+            let estimate = estimate.map_or(0, |estimate| estimate.estimate);
+            Amount::Number(i64::try_from(estimate).unwrap_or(i64::MAX))
+        }
+        Measure::AllowedPercentIn(_) => {
+            let allowed = match sums.first() {
+                Some((_, Some(_))) => told.first().map_or(0, in_window),
+                _ => 0,
+            };
+            let all = told.iter().map(in_window).fold(0, i64::saturating_add);
+            match all {
+                0 => Amount::Nothing,
+                _ => Amount::Number(percent(allowed, all)),
+            }
+        }
+        Measure::Silence => match there().map(last_write_ms).max() {
+            Some(last_ms) if last_ms > i64::MIN => {
+                Amount::Number(begun_ms.saturating_sub(last_ms).max(0) / 1_000)
+            }
+            // Nothing was ever written: since when nobody knows, so since the first look.
+            _ => Amount::Counted(0),
+        },
+    };
+    Measured {
+        amount,
+        as_of_ms: Some(begun_ms).filter(|_| missing.is_empty()),
+        is_exact: told.iter().all(SummedCounter::is_exact)
+            && !matches!(measure, Measure::UniquesIn(_)),
+        missing,
+    }
+}
+
+fn percent(part: i64, all: i64) -> i64 {
+    let percent = i128::from(part) * 100 / i128::from(all.max(1));
+    i64::try_from(percent).unwrap_or(100)
+}
+
+fn last_write_ms(sum: &GlobalSum) -> i64 {
+    let told = sum.parts().map(|part| part.summary.last_write_ms);
+    told.max().unwrap_or(i64::MIN)
+}
+
+/// What all counters of a prefix come to, by what partitions have been told of them.
+async fn of_prefix(
+    host: &Host,
+    prefix: &str,
+    measure: Measure,
+    begun_ms: i64,
+) -> Result<Measured, Fault> {
+    let hour = begun_ms.div_euclid(3_600_000);
+    let (by, since) = match measure {
+        Measure::Value => (By::Value, None),
+        Measure::CountIn(seconds) => {
+            let hours = i64::from(seconds).div_euclid(3_600);
+            (By::Count, Some(Since::Hour(hour - hours)))
+        }
+        _ => (By::Count, None),
+    };
+    let asked = AskTop {
+        order: Order {
+            prefix: prefix.to_owned(),
+            by,
+            since,
+        },
+        limit: 0,
+        counter: None,
+    };
+    let top = super::top::top(host, Ok(asked)).await?;
+    let total = top.sums.total;
+    let missing = top.missing_partitions.iter();
+    Ok(Measured {
+        amount: match measure {
+            Measure::Value | Measure::CountIn(_) => Amount::Number(total.within_62_bits()),
+            _ => Amount::Counted(u128::from(total.within_62_bits().unsigned_abs())),
+        },
+        as_of_ms: top.sums.as_of_ms.or(Some(begun_ms)),
+        is_exact: false,
+        missing: missing
+            .map(|partition| format!("partition {partition} of the directory"))
+            .collect(),
+    })
+}
+
+/// The alerts of all partitions, in order of their names, and the partitions that did not answer.
+pub(super) async fn all(
+    host: &Host,
+    asked: Result<AllAlerts, Fault>,
+) -> Result<(Vec<AlertSeen>, Vec<u32>), Fault> {
+    let AllAlerts {} = asked?;
+    let (answered, missing) = ask_some(host, 0..DIRECTORY_PARTITIONS, |partition| ListAlerts {
+        partition,
+    })
+    .await
+    .by_any()?;
+    let alerts = answered.into_iter().flat_map(|(_, alerts)| alerts);
+    let alerts = in_order(alerts.collect(), |one: &AlertSeen, other| {
+        one.name.cmp(&other.name)
+    });
+    Ok((alerts, missing))
+}
+
+/// The last deliveries of all partitions, the last one first, and the partitions that did not answer.
+pub(super) async fn all_deliveries(
+    host: &Host,
+    asked: Result<AllDeliveries, Fault>,
+) -> Result<DeliveriesListed, Fault> {
+    let AllDeliveries {} = asked?;
+    let (answered, missing) = ask_some(host, 0..DIRECTORY_PARTITIONS, |partition| ListDeliveries {
+        partition,
+    })
+    .await
+    .by_any()?;
+    let all = answered.into_iter().flat_map(|(_, deliveries)| deliveries);
+    let mut all = in_order(all.collect(), |(_, one), (_, other)| {
+        other.0.created_ms.cmp(&one.0.created_ms)
+    });
+    all.truncate(DELIVERIES_MAX);
+    Ok((all, missing))
+}

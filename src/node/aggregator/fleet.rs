@@ -1,0 +1,38 @@
+//! What all partitions of the directory know of the deployment.
+
+use crate::host::Host;
+use crate::node::shared::call_within;
+use crate::node::shared::concurrency::all_settled;
+use crate::node::shared::partitions::{self, PARTITION_MS_MAX};
+use crate::protocol::fleet::Fleet;
+use crate::protocol::messages::{AskFleet, Fault, FleetOf};
+use crate::protocol::names::DIRECTORY_PARTITIONS;
+use crate::protocol::order::in_order;
+
+/// All partitions at once.
+const PARTITIONS_AT_ONCE: usize = 16;
+
+/// Asks every partition once.
+pub(super) async fn fleet(host: &Host, asked: Result<AskFleet, Fault>) -> Result<Fleet, Fault> {
+    asked?;
+    let ask = |partition: u32| async move {
+        let sent_ms = host.now_ms();
+        let part = call_within(host, &FleetOf { partition }, PARTITION_MS_MAX).await;
+        (partition, part.map(|part| (part, sent_ms, host.now_ms())))
+    };
+    // What isolates have told lies in the first sixteen, whatever their number is.
+    let all = partitions::count(host).max(DIRECTORY_PARTITIONS);
+    let asked = all_settled((0..all).map(ask), PARTITIONS_AT_ONCE).await;
+    let (mut parts, mut missing) = (Vec::new(), Vec::new());
+    for (partition, part) in asked {
+        match part {
+            Ok(part) => parts.push(part),
+            Err(_) => missing.push(partition),
+        }
+    }
+    if parts.is_empty() {
+        let why = "no partition of the directory tells what it knows of the deployment";
+        return Err(Fault::Unavailable(why.to_owned()));
+    }
+    Ok(Fleet::of(parts, in_order(missing, Ord::cmp)))
+}

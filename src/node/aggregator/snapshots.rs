@@ -1,0 +1,65 @@
+//! Snapshots of all partitions: which there are, and what counters were.
+
+use std::collections::BTreeMap;
+
+use crate::core::counter::id::CounterId;
+use crate::host::Host;
+use crate::node::shared::partitions::{Answered, ByPartition, ask_all};
+use crate::protocol::messages::{
+    AllRuns, AskRuns, BeginRun, Fault, KeptAll, KeptListed, KeptRow, KeptRows, ListRuns,
+};
+
+/// The runs of all partitions; where that is asked for, one is begun in each first.
+pub(super) async fn runs(host: &Host, asked: Result<AskRuns, Fault>) -> Result<AllRuns, Fault> {
+    if asked?.begins {
+        let begin = |partition: u32| BeginRun { partition };
+        if let Some(fault) = ask_all(host, begin).await.fault {
+            return Err(fault);
+        }
+    }
+    let list = |partition: u32| ListRuns { partition };
+    let (partitions, missing_partitions) = readable(ask_all(host, list).await)?;
+    Ok(AllRuns {
+        partitions,
+        missing_partitions,
+    })
+}
+
+/// What was answered, and the numbers of those that did not answer.
+///
+/// # Errors
+/// What one of them said, where none answers; `Unreadable` where the last that did not could not be read.
+fn readable<T>(answered: Answered<T>) -> Result<(ByPartition<T>, Vec<u32>), Fault> {
+    match &answered.fault {
+        Some(fault @ Fault::Unreadable(_)) => Err(fault.clone()),
+        _ => answered.by_any(),
+    }
+}
+
+/// Counters of all partitions as they were on a day, together in order.
+///
+/// # Errors
+/// `Unreadable` where a file cannot be read that is needed.
+pub(super) async fn kept(host: &Host, asked: Result<KeptAll, Fault>) -> Result<KeptListed, Fault> {
+    let asked = asked?;
+    let ask = |partition: u32| KeptRows {
+        partition,
+        asked: asked.clone(),
+    };
+    let (pages, missing_partitions) = readable(ask_all(host, ask).await)?;
+    let mut listed = KeptListed {
+        missing_partitions,
+        ..KeptListed::default()
+    };
+    let mut rows: BTreeMap<CounterId, KeptRow> = BTreeMap::new();
+    for (partition, page) in pages {
+        listed.has_more |= page.has_more;
+        listed.runs.extend(page.run.map(|run| (partition, run)));
+        rows.extend(page.rows.into_iter().map(|row| (row.counter.clone(), row)));
+    }
+    let most = usize::try_from(asked.limit).unwrap_or(usize::MAX);
+    listed.has_more |= rows.len() > most;
+    // A page that is full ends at its last name, so what other partitions have beyond the first `limit` names is never skipped.
+    listed.rows = rows.into_values().take(most).collect();
+    Ok(listed)
+}

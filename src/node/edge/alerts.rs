@@ -1,0 +1,223 @@
+//! Alerts: putting, reading, silencing and testing them, and what was delivered.
+//!
+//! Invariant: who administers what an alert watches may do all of this with it, and nobody else may know what it is.
+
+use super::body;
+use super::request_context::RequestContext;
+use super::respond::Answer;
+use crate::core::alert::backoff::ANSWER_MS_MAX;
+use crate::node::shared::{call, call_within};
+use crate::protocol::access::{Caller, Scope};
+use crate::protocol::alerts::answer::{
+    AlertTold, alert_json, alerts_json, deleted_json, deliveries_json, tested_json,
+};
+use crate::protocol::alerts::body::{parse_alert, parse_silence};
+use crate::protocol::alerts::webhook::Allowed;
+use crate::protocol::alerts::{Alert, AlertName, DELIVERIES_MAX, Watched};
+use crate::protocol::messages::{
+    AlertIsPut, AlertSeen, AllAlerts, AllDeliveries, DeleteAlert, DeliveriesOf, GetAlert, PutAlert,
+    SilenceAlert, TestAlert,
+};
+use crate::protocol::names::{ALERTS_ALLOW, limit_right};
+use crate::protocol::problem::{Code, Problem};
+use crate::protocol::query::Query;
+
+/// How long a test may take: as long as its receiver, and the way there.
+const TEST_MS_MAX: u64 = ANSWER_MS_MAX + 3_000;
+
+fn may(caller: &Caller, alert: &Alert) -> Result<(), Problem> {
+    match &alert.watched {
+        Watched::Counter(counter) => caller.may(Scope::Admin, counter.as_str()),
+        Watched::Prefix(prefix) => caller.may(Scope::Admin, prefix),
+        Watched::Policy(policy) => caller.may_limit(Scope::Admin, &limit_right(policy, None)),
+    }
+}
+
+fn not_found(name: &AlertName) -> Problem {
+    let detail = format!("there is no alert `{name}`; GET /alerts lists those that there are");
+    Problem::new(Code::AlertNotFound, detail)
+}
+
+fn told(seen: &AlertSeen) -> AlertTold<'_> {
+    AlertTold {
+        name: &seen.name,
+        alert: &seen.alert,
+        standing: &seen.standing,
+        last: seen.last.as_ref(),
+    }
+}
+
+fn answer(context: &RequestContext, seen: &AlertSeen) -> Answer {
+    Answer::json(alert_json(&told(seen), context.host.now_ms()))
+}
+
+/// The alert, of a caller who may know of it; nothing else is known of the query.
+async fn seen(
+    context: &RequestContext,
+    caller: &Caller,
+    name: &AlertName,
+) -> Result<Option<AlertSeen>, Problem> {
+    Query::parse(context.query(), &[])?;
+    caller.may_somewhere(Scope::Admin, &[])?;
+    let get = GetAlert { name: name.clone() };
+    let seen = call(&context.host, &get).await?;
+    if let Some(seen) = &seen {
+        may(caller, &seen.alert)?;
+    }
+    Ok(seen)
+}
+
+async fn found(
+    context: &RequestContext,
+    caller: &Caller,
+    name: &AlertName,
+) -> Result<AlertSeen, Problem> {
+    let seen = seen(context, caller, name).await?;
+    seen.ok_or_else(|| not_found(name))
+}
+
+/// `PUT /alerts/{name}`.
+///
+/// # Errors
+/// `invalid-json`, `unknown-field`, `invalid-body`, `webhook-not-allowed`, `forbidden`, `too-many-alerts`, `unavailable`.
+pub async fn put(
+    context: &RequestContext,
+    caller: &Caller,
+    name: AlertName,
+) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    let body = body::read_small(context).await?;
+    let allowed = Allowed::of(context.host.setting(ALERTS_ALLOW).as_deref());
+    let put = parse_alert(&body, &allowed)?;
+    may(caller, &put.alert)?;
+    let over = seen(context, caller, &name).await?.map(|seen| seen.alert);
+    let put = PutAlert { name, put, over };
+    match call(&context.host, &put).await? {
+        AlertIsPut::Created(seen) => Ok(answer(context, &seen).with_status(201)),
+        AlertIsPut::Replaced(seen) => Ok(answer(context, &seen)),
+        AlertIsPut::Full => Err(Problem::new(
+            Code::TooManyAlerts,
+            "delete an alert that is not needed any more, or watch a prefix by one: DELETE /alerts/{name}",
+        )),
+        AlertIsPut::NeedsSecret => Err(Problem::new(
+            Code::InvalidBody,
+            "a new alert needs a secret, which its deliveries are signed with: echo whsec_$(openssl rand -base64 32)",
+        )),
+        AlertIsPut::Changed => Err(Problem::new(
+            Code::Unavailable,
+            "somebody else has put the alert at the same time; try again",
+        )),
+    }
+}
+
+/// `GET /alerts/{name}`.
+///
+/// # Errors
+/// `alert-not-found`, `forbidden`, `unavailable`; so all below.
+pub async fn get(
+    context: &RequestContext,
+    caller: &Caller,
+    name: AlertName,
+) -> Result<Answer, Problem> {
+    let seen = found(context, caller, &name).await?;
+    Ok(answer(context, &seen))
+}
+
+/// `GET /alerts`: those that the caller administers.
+///
+/// # Errors
+/// `forbidden`, `unavailable`.
+pub async fn list(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    caller.may_somewhere(Scope::Admin, &[])?;
+    let (alerts, missing) = call(&context.host, &AllAlerts {}).await?;
+    let alerts = alerts
+        .iter()
+        .filter(|seen| may(caller, &seen.alert).is_ok());
+    let alerts: Vec<AlertTold<'_>> = alerts.map(told).collect();
+    let json = alerts_json(&alerts, &missing, context.host.now_ms());
+    Ok(Answer::json(json))
+}
+
+/// `DELETE /alerts/{name}`.
+///
+/// # Errors
+/// As [`get`].
+pub async fn delete(
+    context: &RequestContext,
+    caller: &Caller,
+    name: AlertName,
+) -> Result<Answer, Problem> {
+    found(context, caller, &name).await?;
+    let delete = DeleteAlert { name };
+    call(&context.host, &delete).await?;
+    Ok(Answer::json(deleted_json(&delete.name)))
+}
+
+/// `POST /alerts/{name}/silence`.
+///
+/// # Errors
+/// As [`get`], `invalid-json`, `unknown-field`, `invalid-body`.
+pub async fn silence(
+    context: &RequestContext,
+    caller: &Caller,
+    name: AlertName,
+) -> Result<Answer, Problem> {
+    let body = body::read_small(context).await?;
+    let seconds = parse_silence(&body)?;
+    found(context, caller, &name).await?;
+    let for_ms = i64::try_from(seconds).unwrap_or(0) * 1_000;
+    let silence = SilenceAlert { name, for_ms };
+    match call(&context.host, &silence).await? {
+        Some(seen) => Ok(answer(context, &seen)),
+        None => Err(not_found(&silence.name)),
+    }
+}
+
+/// `POST /alerts/{name}/test`: delivers a test at once, and tells what came of it.
+///
+/// # Errors
+/// As [`get`].
+pub async fn test(
+    context: &RequestContext,
+    caller: &Caller,
+    name: AlertName,
+) -> Result<Answer, Problem> {
+    found(context, caller, &name).await?;
+    let test = TestAlert { name };
+    match call_within(&context.host, &test, TEST_MS_MAX).await? {
+        Some(delivery) => Ok(Answer::json(tested_json(&delivery))),
+        None => Err(not_found(&test.name)),
+    }
+}
+
+/// `GET /alerts/{name}/deliveries`: the last ones, the last one first.
+///
+/// # Errors
+/// As [`get`].
+pub async fn deliveries(
+    context: &RequestContext,
+    caller: &Caller,
+    name: AlertName,
+) -> Result<Answer, Problem> {
+    found(context, caller, &name).await?;
+    let deliveries = call(&context.host, &DeliveriesOf { name }).await?;
+    Ok(Answer::json(deliveries_json(&deliveries, &[])))
+}
+
+/// `GET /alert-deliveries`: the last ones of all alerts that the caller administers.
+///
+/// # Errors
+/// `forbidden`, `unavailable`.
+pub async fn all_deliveries(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    caller.may_somewhere(Scope::Admin, &[])?;
+    let (deliveries, missing) = call(&context.host, &AllDeliveries {}).await?;
+    let deliveries = deliveries.into_iter();
+    let deliveries = deliveries.filter(|(alert, _)| may(caller, alert).is_ok());
+    let kept: Vec<_> = deliveries
+        .map(|(_, kept)| kept)
+        .take(DELIVERIES_MAX)
+        .collect();
+    Ok(Answer::json(deliveries_json(&kept, &missing)))
+}

@@ -1,0 +1,159 @@
+//! What admins do is noted: calls of the scope `admin` that change something.
+//!
+//! Invariant: an act is noted before it is done, or in the commit that does it, where the log can be reached. Where it cannot the call
+//! goes on, and the log is told afterwards, for as long as the platform lets an isolate go on.
+
+use super::request_context::RequestContext;
+use super::respond::Answer;
+use crate::host::Host;
+use crate::node::shared::call::answer_of;
+use crate::node::shared::{call, call_within};
+use crate::protocol::access::{Caller, Right, Scope};
+use crate::protocol::audit::{Act, Outcome, acts_json, parse_span};
+use crate::protocol::messages::{Call, DoAct, Fault, ListActs, NoteAct, encode};
+use crate::protocol::problem::Problem;
+use crate::protocol::routes::{Route, RouteName};
+
+/// How long a call waits for the log, milliseconds.
+const NOTE_MS_MAX: u64 = 1_000;
+
+/// When the log is told again that did not answer, milliseconds after the last time.
+const AGAIN_MS: [u64; 3] = [1_000, 5_000, 15_000];
+
+/// What of the acts under way is done by the partition that keeps the log, in one commit with its entry.
+const fn is_kept_beside_the_log(name: RouteName) -> bool {
+    matches!(
+        name,
+        RouteName::MakeKey
+            | RouteName::ChangeKey
+            | RouteName::RevokeKey
+            | RouteName::RotateKey
+            | RouteName::CreateShare
+            | RouteName::RevokeShare
+            | RouteName::PutPolicy
+            | RouteName::DeletePolicy
+    )
+}
+
+/// What a call is about: the id, the prefix or the name in its path.
+fn target_of(context: &RequestContext, right: &Right<'_>) -> String {
+    match right {
+        Right::Counter(_, target) if !target.is_empty() => (*target).to_owned(),
+        Right::Limit(_, policy, None) => policy.as_str().to_owned(),
+        Right::Limit(_, policy, Some(key)) => [policy.as_str(), "/", key.as_str()].concat(),
+        _ => {
+            let id = context.path().split('/').nth(2);
+            id.unwrap_or_default().to_owned()
+        }
+    }
+}
+
+/// The act that a call is, where it is one: noted before it is done.
+pub async fn begin(context: &RequestContext, caller: &Caller, route: &Route) {
+    let right = route.right();
+    let name = route.name();
+    let is_act = right.scope() == Some(Scope::Admin) && !name.call().starts_with("GET ");
+    if !is_act || caller.may_somewhere(Scope::Admin, &[]).is_err() {
+        return;
+    }
+    let target = target_of(context, &right);
+    begin_named(
+        context,
+        caller,
+        name.call(),
+        &target,
+        is_kept_beside_the_log(name),
+    )
+    .await;
+}
+
+/// As [`begin`], of a call by its name.
+pub async fn begin_named(
+    context: &RequestContext,
+    caller: &Caller,
+    call: &str,
+    target: &str,
+    is_noted_later: bool,
+) {
+    let host = &context.host;
+    let act = Act::begun(caller, call, target, host.now_ms(), host.random());
+    context.note_act(act.clone());
+    if !is_noted_later {
+        let _ = call_within(host, &NoteAct { act }, NOTE_MS_MAX).await;
+    }
+}
+
+/// Says what the act under way is about, once that is known.
+pub fn about(context: &RequestContext, target: &str) {
+    context.change_act(|act| act.target = target.to_owned());
+}
+
+/// Carries a message to the partition that keeps the log, so that what it does and the entry are one commit.
+///
+/// # Errors
+/// What the receiver answers, or `Unavailable`.
+pub async fn carry<C: Call>(context: &RequestContext, message: &C) -> Result<C::Answer, Fault> {
+    let host = &context.host;
+    let Some(act) = context.act() else {
+        return call(host, message).await;
+    };
+    let done = DoAct {
+        act: Act {
+            outcome: Outcome::Done,
+            ..act
+        },
+        path: C::PATH.to_owned(),
+        message: encode(message)?,
+    };
+    let bytes = call(host, &done).await?;
+    context.change_act(|act| act.outcome = Outcome::Done);
+    answer_of::<C>(host, &bytes)
+}
+
+/// Notes how the act under way has ended.
+pub async fn end(context: &RequestContext, answer: &Result<Answer, Problem>) {
+    end_as(context, Outcome::of(answer)).await;
+}
+
+/// As [`end`], of what has no such answer.
+pub async fn end_as(context: &RequestContext, outcome: Outcome) {
+    let Some(act) = context.take_act() else {
+        return;
+    };
+    // What was noted in the commit that did it is known.
+    if act.outcome == outcome || outcome == Outcome::Unknown {
+        return;
+    }
+    let note = NoteAct {
+        act: Act { outcome, ..act },
+    };
+    let host = context.host.clone();
+    if call_within(&host, &note, NOTE_MS_MAX).await.is_err() {
+        context.wait_until(async move { tell_again(&host, &note).await });
+    }
+}
+
+async fn tell_again(host: &Host, note: &NoteAct) {
+    for wait_ms in AGAIN_MS {
+        host.sleep_ms(wait_ms).await;
+        if call_within(host, note, NOTE_MS_MAX).await.is_ok() {
+            return;
+        }
+    }
+    host.fail("an entry of the audit log could not be written");
+}
+
+/// `GET /audit`: what admins did, newest first.
+///
+/// # Errors
+/// `invalid-query`, `unavailable`.
+pub async fn list(context: &RequestContext) -> Result<Answer, Problem> {
+    let mut span = parse_span(context.query(), context.host.now_ms())?;
+    let limit = usize::try_from(span.limit).unwrap_or(usize::MAX);
+    // One more than asked for tells whether there is another page.
+    span.limit += 1;
+    let mut acts = call(&context.host, &ListActs { span }).await?;
+    let has_more = acts.len() > limit;
+    acts.truncate(limit);
+    Ok(Answer::json(acts_json(&acts, has_more)))
+}

@@ -1,0 +1,86 @@
+//! What a key may do in a minute: a limit of the world, judged as those of policies are.
+//!
+//! Invariant: what is refused for its budget has counted nothing.
+
+use super::limiters::{denied, learn_denial};
+use super::limits;
+use super::request_context::RequestContext;
+use super::resolved_check::ResolvedCheck;
+use crate::core::counter::id::CounterId;
+use crate::core::limit::owner::Owner;
+use crate::core::limit::policy::{Policy, Scope};
+use crate::node::shared::call;
+use crate::protocol::access::{Caller, KeyBudget};
+use crate::protocol::limits::PolicyName;
+use crate::protocol::problem::{Code, Problem};
+
+/// The window of a budget.
+const WINDOW_SECONDS: u64 = 60;
+
+/// What headers call it.
+const TOLD: &str = "key";
+
+/// What it is counted under: no client's policy is called so.
+const COUNTED: &str = "key~k60";
+
+/// Uses so much of the caller's budget, if it has one: one for a request, and of a body with many writes, checks or commands one for each.
+/// Where nobody can tell what is left it is let in.
+///
+/// # Errors
+/// `quota-exceeded`; `cost-exceeds-limit` for more than a minute's.
+pub async fn spend(context: &RequestContext, caller: &Caller, cost: u64) -> Result<(), Problem> {
+    let budget = caller.holder().and_then(|holder| holder.budget.as_ref());
+    let Some(budget) = budget.filter(|_| cost > 0) else {
+        return Ok(());
+    };
+    let rate = budget.rate_per_minute;
+    if cost > u64::from(rate) {
+        let detail = format!(
+            "this needs {cost} of the key's budget of {rate} a minute, which it never has at once; nothing more was counted, send it in parts"
+        );
+        return Err(Problem::new(Code::CostExceedsLimit, detail));
+    }
+    let asking = check_of(context, budget, cost)?;
+    let verdict = match denied(&context.host, &asking) {
+        Some(verdict) => Some(verdict),
+        None => limits::ask(context, &asking).await,
+    };
+    let here = context.datacenter();
+    let judgement = asking.judgement(&here, verdict);
+    context.note_standing(judgement.policy_item(), judgement.limit_item());
+    let Some(seconds) = judgement.retry_after_seconds() else {
+        return Ok(());
+    };
+    if let Some(verdict) = verdict {
+        learn_denial(&context.host, &asking, verdict);
+    }
+    let detail = format!(
+        "the key's budget of {rate} a minute is used up; this was not done, try again in {seconds} s"
+    );
+    let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
+    Err(Problem::new(Code::QuotaExceeded, detail).with_retry_after(seconds))
+}
+
+fn check_of(
+    context: &RequestContext,
+    budget: &KeyBudget,
+    cost: u64,
+) -> Result<ResolvedCheck, Problem> {
+    let internal = |what: &str| Problem::new(Code::Internal, what);
+    let name = PolicyName::try_from(COUNTED.to_owned()).map_err(internal)?;
+    let key = CounterId::parse(budget.subject.clone())?;
+    let policy = Policy {
+        scope: Scope::Global,
+        ..Policy::sliding(budget.rate_per_minute.into(), WINDOW_SECONDS)
+    };
+    let here = context.datacenter();
+    Ok(ResolvedCheck {
+        told: PolicyName::parse(TOLD)?,
+        to: call::limiter_of(&context.host, Some(&here), &name, &key),
+        name,
+        policy: policy.into(),
+        key,
+        cost,
+        owner: Owner::default(),
+    })
+}

@@ -1,0 +1,265 @@
+//! `POST /snapshots/{date}/restore`: counters as a snapshot has them, brought back.
+//!
+//! Invariants: what a counter is now is asked of all its cells, and what becomes of it is decided by that; each change is an operation of
+//! the counter's root, so that what is counted meanwhile is kept. Under an `Idempotency-Key` each counter is changed once, however often
+//! the call is repeated.
+
+use std::rc::Rc;
+
+use super::hash_keys::name_key;
+use super::import::{Import, forget};
+use super::request_context::RequestContext;
+use super::respond::Answer;
+use super::{audit, body, snapshots};
+use crate::core::counter::contents::Contents;
+use crate::core::counter::id::CounterId;
+use crate::core::sketch::HashKey;
+use crate::node::shared::call_within;
+use crate::node::shared::concurrency::all_settled;
+use crate::protocol::access::{Caller, Scope};
+use crate::protocol::export::ImportMode;
+use crate::protocol::keys::parse_key;
+use crate::protocol::messages::{
+    BringBack, GlobalSum, IfThere, KeptAll, KeptRow, Put, Read, ReadEach, Wanted, encode,
+};
+use crate::protocol::problem::{Code, Problem};
+use crate::protocol::query::Query;
+use crate::protocol::snapshot::{
+    Deed, Kept, Restore, Restored, deed_of, has_settings, has_value, parse_date,
+};
+
+/// Counters that are asked for, read and changed at once: with sketches of 12 KB from each of 16 partitions 12 MB at the most.
+const AT_ONCE: u32 = 64;
+
+/// How long reads of counters may take.
+const READ_MS_MAX: u64 = 40_000;
+
+/// How long one answer takes about; what is left then is for the next call.
+const ANSWER_MS: u64 = 20_000;
+
+/// `POST /snapshots/{date}/restore`.
+///
+/// # Errors
+/// `invalid-query`, `invalid-json`, `unknown-field`, `invalid-body`, `invalid-idempotency-key`, `forbidden`, `snapshot-not-found`,
+/// `unavailable`.
+pub async fn restore(
+    context: &RequestContext,
+    caller: &Caller,
+    date: &str,
+) -> Result<Answer, Problem> {
+    let strings = Query::parse(context.query(), &["numbers"])?.numbers_as_strings()?;
+    let day = parse_date(date)?;
+    let restore = Restore::parse(&body::read_small(context).await?)?;
+    caller.may(Scope::Admin, &restore.prefix)?;
+    audit::about(context, &restore.prefix);
+    let header = context.header("idempotency-key");
+    let key = header.as_deref().map(parse_key).transpose()?;
+    let work = Work {
+        context,
+        restore: &restore,
+        secret: name_key(&context.host).await?,
+        key: key.map(|key| format!("restore/{date}/{key}")),
+    };
+    let _waiting = context.waiting();
+    let begun_ms = context.host.now_ms();
+    let mut restored = Restored::default();
+    let mut after = restore.cursor.clone();
+    loop {
+        let left = restore.limit - restored.counters;
+        let asked = KeptAll {
+            day,
+            prefix: restore.prefix.clone(),
+            after: after.take(),
+            limit: u32::try_from(left).unwrap_or(AT_ONCE).min(AT_ONCE),
+            uniques: true,
+        };
+        let page = snapshots::page(context, &asked).await?;
+        let last = page.rows.last().map(|row| row.counter.as_str().to_owned());
+        work.bring_back(page.rows, &mut restored).await?;
+        after = last.filter(|_| page.has_more);
+        let is_over = context.host.now_ms().abs_diff(begun_ms) >= ANSWER_MS;
+        if after.is_none() || is_over || restored.counters >= restore.limit {
+            break;
+        }
+    }
+    restored.cursor = after;
+    Ok(Answer::json(restored.to_json(date, &restore, strings)))
+}
+
+struct Work<'a> {
+    context: &'a RequestContext,
+    restore: &'a Restore,
+    secret: Rc<HashKey>,
+    key: Option<String>,
+}
+
+impl Work<'_> {
+    /// Brings some counters back, or says what would become of them.
+    async fn bring_back(&self, rows: Vec<KeptRow>, into: &mut Restored) -> Result<(), Problem> {
+        let now = self.read(&rows).await?;
+        let work = |(row, now): (KeptRow, Option<GlobalSum>)| async move {
+            let deed = deed_of(self.restore.mode, &row.kept, now.as_ref());
+            let done = match self.restore.is_dry {
+                true => Ok(deed),
+                false => self.carry_out(deed, &row, now.as_ref()).await,
+            };
+            let now = now.map(|now| now.value());
+            (row.counter, done, now, row.kept.value())
+        };
+        let at_once = usize::try_from(AT_ONCE).unwrap_or(usize::MAX);
+        let worked = all_settled(rows.into_iter().zip(now).map(work), at_once).await;
+        let mut worked: Vec<_> = worked;
+        worked.sort_by(|one, other| one.0.cmp(&other.0));
+        for (id, done, now, then) in worked {
+            into.counters += 1;
+            match done {
+                Ok(deed) => into.note(&id, deed, now, then),
+                Err(problem) => into.refused.push((id, problem)),
+            }
+        }
+        Ok(())
+    }
+
+    /// What counters are now, by all their cells.
+    async fn read(&self, rows: &[KeptRow]) -> Result<Vec<Option<GlobalSum>>, Problem> {
+        let read = |row: &KeptRow| Read {
+            counter: row.counter.clone(),
+            datacenter: None,
+            wanted: Wanted {
+                totals_only: row.kept.uniques.is_empty(),
+                asks_all: true,
+                is_passing: true,
+                ..Wanted::default()
+            },
+        };
+        let asked = ReadEach {
+            reads: rows.iter().map(read).collect(),
+            is_strong: true,
+        };
+        let read = call_within(&self.context.host, &asked, READ_MS_MAX).await;
+        let read = read.map_err(super::read::unread)?;
+        let read = read.into_iter().map(|sum| sum.map_err(super::read::unread));
+        read.collect()
+    }
+
+    /// Does it. Returns what was done.
+    async fn carry_out(
+        &self,
+        deed: Deed,
+        row: &KeptRow,
+        now: Option<&GlobalSum>,
+    ) -> Result<Deed, Problem> {
+        let KeptRow { counter, kept, .. } = row;
+        if deed == Deed::Same {
+            // Under a key it stays so, whatever becomes of the counter before the call is repeated.
+            return match self.key {
+                Some(_) => self.set(counter, kept, now).await.map(|()| deed),
+                None => Ok(deed),
+            };
+        }
+        let ttl = kept.settings.ttl;
+        if ttl.is_some_and(|ttl| {
+            ttl.expires_at_ms(self.context.host.now_ms()) <= self.context.host.now_ms()
+        }) {
+            let detail = "its time to live is over";
+            return Err(Problem::new(Code::InvalidLine, detail));
+        }
+        if deed == Deed::Add {
+            return self
+                .import(ImportMode::Add, counter, kept)
+                .await
+                .map(|()| deed);
+        }
+        // What this call has begun under its key, it ends: so it is tried before whatever is there is set.
+        if deed == Deed::Create || self.key.is_some() {
+            match self.import(ImportMode::Create, counter, kept).await {
+                Ok(()) => return Ok(Deed::Create),
+                Err(problem) if problem.code() != Code::CounterExists => return Err(problem),
+                Err(_) => {}
+            }
+        }
+        match self.restore.mode {
+            ImportMode::Replace => self.set(counter, kept, now).await.map(|()| Deed::Set),
+            _ => Ok(Deed::Keep),
+        }
+    }
+
+    fn importer(&self, mode: ImportMode) -> Import<'_> {
+        let (secret, key) = (self.secret.clone(), self.key.clone());
+        Import::of_snapshot(self.context, mode, secret, key)
+    }
+
+    async fn import(&self, mode: ImportMode, id: &CounterId, kept: &Kept) -> Result<(), Problem> {
+        let line = kept.line(id.clone());
+        self.importer(mode).counter(&encode(kept)?, line).await
+    }
+
+    /// Gives a counter that is there the settings and the value that it had; unique elements are joined.
+    async fn set(
+        &self,
+        id: &CounterId,
+        kept: &Kept,
+        now: Option<&GlobalSum>,
+    ) -> Result<(), Problem> {
+        let importer = self.importer(ImportMode::Replace);
+        let line = encode(kept)?;
+        let key = |step: &str| importer.step_key(id.as_str(), step, &line);
+        let back = |if_there: IfThere, settings: Put| BringBack {
+            if_there,
+            settings,
+            ttl_set_at_ms: kept.settings.ttl.map(|ttl| ttl.set_at_ms),
+            created_at_ms: None,
+            base: Some(kept.value()),
+        };
+        // A step that is not needed now is noted under its key: a repeated call does not do it either.
+        let step = |name: &'static str, is_needed: bool, back: BringBack| {
+            let (importer, key) = (&importer, key(name));
+            let if_there = match is_needed {
+                true => back.if_there,
+                false => IfThere::Keep,
+            };
+            let is_done = is_needed || self.key.is_some();
+            let back = BringBack { if_there, ..back };
+            async move {
+                match is_done {
+                    true => importer.operate(id, back, key).await.map(Some),
+                    false => Ok(None),
+                }
+            }
+        };
+        let changes_settings = now.is_none_or(|now| !has_settings(kept, now));
+        let changes_value = now.is_none_or(|now| !has_value(kept, now));
+        // The value may be below the floor that it gets, and that which it has.
+        let unbound = Put {
+            floor: None,
+            ..kept.put()
+        };
+        let put = back(IfThere::PutSettings, unbound);
+        step("settings", changes_settings, put).await?;
+        let set = back(IfThere::Set, kept.put());
+        let done = step("value", changes_value, set).await?;
+        if kept.settings.floor.is_some() {
+            let put = back(IfThere::PutSettings, kept.put());
+            step("floor", changes_settings, put).await?;
+        }
+        let generation = done.map(|done| done.generation);
+        let generation = generation
+            .or(now.map(|now| now.root.generation))
+            .unwrap_or(0);
+        if !kept.uniques.is_empty() {
+            let first = kept.datacenters.first().map(|part| part.datacenter.clone());
+            let place = kept.home.clone().or(first);
+            let place = place.unwrap_or_else(|| self.context.datacenter());
+            let contents = Contents {
+                uniques: kept.uniques.clone(),
+                ..Contents::default()
+            };
+            let key = key("uniques");
+            importer
+                .install(id, generation, place, contents, key)
+                .await?;
+        }
+        forget(&self.context.host, id);
+        Ok(())
+    }
+}

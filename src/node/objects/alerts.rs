@@ -1,0 +1,370 @@
+//! The alerts of a partition of the directory: evaluated by its alarm, and delivered.
+//!
+//! Invariants: an alert lies in one partition, by its name, and one measurement of it is under way at most, so nobody else evaluates
+//! it. What a reading makes of an alert and what its receiver must be told of that are one commit. A delivery is noted as tried
+//! before it leaves, and is due again until its receiver has taken it: so it is made at least once, whatever crashes.
+//!
+//! Life: the alarm rings for the alerts that are due; each is measured as a reader would ask, judged, and written down with its
+//! deliveries. Those leave at once, and by the alarm again.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::rc::Rc;
+
+use super::alarm::Alarm;
+use super::alert_store::{AlertStore, StoredAlert};
+use crate::core::alert::backoff::{ANSWER_MS_MAX, GIVEN_UP_AFTER_MS, wait_ms};
+use crate::core::alert::condition::Reading;
+use crate::core::alert::standing::{EVERY_MS, Notice, Standing};
+use crate::host::Host;
+use crate::host::object::Object;
+use crate::node::aggregator;
+use crate::node::shared::concurrency::all_settled;
+use crate::protocol::alerts::answer::Kept;
+use crate::protocol::alerts::delivery::refusal_of;
+use crate::protocol::alerts::webhook::{Allowed, check, host_name};
+use crate::protocol::alerts::{
+    ALERTS_MAX, Alert, AlertName, Attempt, DELIVERIES_MAX, Delivery, Event, EventKind, Outcome,
+    WAITING_MAX,
+};
+use crate::protocol::messages::{
+    AlertIsPut, AlertSeen, DeleteAlert, DeliveriesOf, Fault, GetAlert, PutAlert, SilenceAlert,
+    TestAlert,
+};
+use crate::protocol::names::ALERTS_ALLOW;
+
+/// How long a measurement may take: as long as a reader waits for a datacenter, twice, and for the roots.
+const MEASURE_MS_MAX: u64 = 8_000;
+
+/// Alerts that are measured at once, and deliveries that are under way: the platform allows six open connections to receivers.
+const AT_ONCE: usize = 6;
+
+/// The alerts of one partition.
+pub(super) struct Alerts {
+    host: Host,
+    object: Object,
+    store: AlertStore,
+    alarm: Rc<Alarm>,
+    measured: RefCell<HashSet<AlertName>>,
+    sent: RefCell<HashSet<i64>>,
+}
+
+/// Something that is done once at a time, until it is dropped.
+struct Turn<'a, T: Eq + std::hash::Hash>(&'a RefCell<HashSet<T>>, T);
+
+impl<'a, T: Eq + std::hash::Hash + Clone> Turn<'a, T> {
+    fn begin(all: &'a RefCell<HashSet<T>>, one: &T) -> Option<Self> {
+        let is_first = all.borrow_mut().insert(one.clone());
+        is_first.then(|| Self(all, one.clone()))
+    }
+}
+
+impl<T: Eq + std::hash::Hash> Drop for Turn<'_, T> {
+    fn drop(&mut self) {
+        self.0.borrow_mut().remove(&self.1);
+    }
+}
+
+impl Alerts {
+    /// Those of a partition.
+    pub(super) fn new(host: &Host, object: Object, store: &AlertStore, alarm: Rc<Alarm>) -> Self {
+        Self {
+            host: host.clone(),
+            object,
+            store: store.clone(),
+            alarm,
+            measured: RefCell::default(),
+            sent: RefCell::default(),
+        }
+    }
+
+    /// Puts an alert in its place. It is measured at once.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses; so all below.
+    pub(super) async fn put(self: &Rc<Self>, put: PutAlert) -> Result<AlertIsPut, Fault> {
+        let PutAlert { name, put, over } = put;
+        let now_ms = self.host.now_ms();
+        let before = self.store.get(&name)?;
+        let alert = before.as_ref().map(|before| &before.alert);
+        // The same put may come twice.
+        if alert != over.as_ref() && alert != Some(&put.alert) {
+            return Ok(AlertIsPut::Changed);
+        }
+        if before.is_none() && self.store.count()? >= ALERTS_MAX {
+            return Ok(AlertIsPut::Full);
+        }
+        let kept = before.as_ref().map(|before| &before.secret);
+        let Some(secret) = put.secret.as_ref().or(kept).cloned() else {
+            return Ok(AlertIsPut::NeedsSecret);
+        };
+        let standing = match &before {
+            None => Standing::new(now_ms),
+            Some(before) if watches_the_same(&before.alert, &put.alert) => before.standing.clone(),
+            Some(before) => before.standing.anew(now_ms),
+        };
+        let stored = StoredAlert {
+            alert: put.alert,
+            secret,
+            standing,
+            revision: self.host.random(),
+        };
+        self.store.put(&name, &stored, now_ms)?;
+        self.alarm.arm(now_ms).await?;
+        let seen = Box::new(self.store.seen(name, stored)?);
+        Ok(match before {
+            None => AlertIsPut::Created(seen),
+            Some(_) => AlertIsPut::Replaced(seen),
+        })
+    }
+
+    /// An alert.
+    pub(super) fn get(&self, get: GetAlert) -> Result<Option<AlertSeen>, Fault> {
+        let stored = self.store.get(&get.name)?;
+        stored
+            .map(|stored| self.store.seen(get.name, stored))
+            .transpose()
+    }
+
+    /// All of them.
+    pub(super) fn list(&self) -> Result<Vec<AlertSeen>, Fault> {
+        self.store.list()
+    }
+
+    /// Forgets an alert.
+    pub(super) fn delete(&self, delete: &DeleteAlert) -> Result<bool, Fault> {
+        self.store.delete(&delete.name)
+    }
+
+    /// The last deliveries of an alert.
+    pub(super) fn deliveries(&self, asked: &DeliveriesOf) -> Result<Vec<Kept>, Fault> {
+        self.store.deliveries(&asked.name, DELIVERIES_MAX)
+    }
+
+    /// The last deliveries of all.
+    pub(super) fn all_deliveries(&self) -> Result<Vec<(Alert, Kept)>, Fault> {
+        self.store.all_deliveries(DELIVERIES_MAX)
+    }
+
+    /// Silences an alert, or ends that. Then it is measured at once, and what waits is delivered.
+    pub(super) async fn silence(&self, silence: SilenceAlert) -> Result<Option<AlertSeen>, Fault> {
+        let SilenceAlert { name, for_ms } = silence;
+        let now_ms = self.host.now_ms();
+        let Some(mut stored) = self.store.get(&name)? else {
+            return Ok(None);
+        };
+        let until_ms = now_ms.saturating_add(for_ms);
+        stored.standing.silence(until_ms);
+        self.store.atomically(|| {
+            self.store.put(&name, &stored, now_ms)?;
+            self.store.put_off(&name, until_ms)
+        })?;
+        self.alarm.arm(now_ms).await?;
+        Ok(Some(self.store.seen(name, stored)?))
+    }
+
+    /// Delivers a test, once; silent or not. Tells what came of it.
+    pub(super) async fn test(&self, test: TestAlert) -> Result<Option<Delivery>, Fault> {
+        let now_ms = self.host.now_ms();
+        let Some(stored) = self.store.get(&test.name)? else {
+            return Ok(None);
+        };
+        let event = Event {
+            kind: EventKind::Test,
+            incident: self.host.random(),
+            since_ms: now_ms,
+            alert: stored.alert.clone(),
+            reading: stored.standing.reading.clone(),
+        };
+        let mut delivery = Delivery::new(test.name, event, now_ms);
+        delivery.attempts = 1;
+        // Should this object stop before it is answered, nobody tries again.
+        delivery.outcome = Outcome::GivenUp;
+        let number = self.store.deliver(&delivery, None)?;
+        let attempt = self.attempt(&delivery, &stored).await;
+        delivery.outcome = match attempt.why.is_empty() {
+            true => Outcome::Delivered,
+            false => Outcome::GivenUp,
+        };
+        delivery.last = Some(attempt);
+        if self.store.delivery(number)?.is_some() {
+            self.store.note(number, &delivery, None)?;
+        }
+        Ok(Some(delivery))
+    }
+
+    /// The alarm rings: begins what is due. It goes on by itself.
+    pub(super) fn ring(self: &Rc<Self>) -> Result<(), Fault> {
+        let now_ms = self.host.now_ms();
+        let due = match self.store.next_due_ms()? {
+            Some(due_ms) if due_ms <= now_ms => self.store.take_due(now_ms, now_ms + EVERY_MS)?,
+            _ => return Ok(()),
+        };
+        let alerts = self.clone();
+        self.object.wait_until(async move {
+            let evaluate = |name: AlertName| {
+                let alerts = &alerts;
+                async move {
+                    if let Err(fault) = alerts.evaluate(&name).await {
+                        alerts.host.fail(&format!("the alert {name}: {fault}"));
+                    }
+                }
+            };
+            all_settled(due.into_iter().map(evaluate), AT_ONCE).await;
+            alerts.send().await;
+        });
+        Ok(())
+    }
+
+    /// Measures an alert, and writes down what that makes of it.
+    async fn evaluate(&self, name: &AlertName) -> Result<(), Fault> {
+        let Some(_turn) = Turn::begin(&self.measured, name) else {
+            return Ok(());
+        };
+        let Some(before) = self.store.get(name)? else {
+            return Ok(());
+        };
+        let begun_ms = self.host.now_ms();
+        let measuring = aggregator::measure_alert(&self.host, &before.alert, begun_ms);
+        let measured = self.host.within_ms(MEASURE_MS_MAX, measuring).await;
+        // Whatever was done to it meanwhile counts.
+        let Some(mut stored) = self.store.get(name)? else {
+            return Ok(());
+        };
+        if stored.revision != before.revision {
+            return Ok(());
+        }
+        let now_ms = self.host.now_ms();
+        let (alert, standing) = (&stored.alert, &mut stored.standing);
+        let reading = match measured {
+            Some(Ok(measured)) => measured.reading(alert, &mut standing.samples, begun_ms),
+            Some(Err(fault)) => Reading::unknown(fault.to_string()),
+            None => Reading::unknown("the counters did not answer in time"),
+        };
+        let for_ms = i64::from(alert.for_seconds) * 1_000;
+        let id = self.host.random();
+        standing.take(now_ms, &alert.condition, for_ms, reading, id);
+        let room = WAITING_MAX.saturating_sub(self.store.waiting(name)?);
+        let notices = standing.notices(now_ms, room);
+        let due_ms = standing.next_ms(begun_ms, &alert.condition);
+        self.store.atomically(|| {
+            self.store.put(name, &stored, due_ms)?;
+            for notice in &notices {
+                let delivery = delivery_of(name, &stored, *notice, now_ms);
+                self.store.deliver(&delivery, Some(now_ms))?;
+            }
+            Ok(())
+        })?;
+        self.alarm.arm(now_ms).await
+    }
+
+    /// Makes the deliveries that are due, until none is.
+    async fn send(&self) {
+        loop {
+            let due = self.store.due_deliveries(self.host.now_ms(), AT_ONCE);
+            let due: Vec<i64> = match due {
+                Ok(due) => {
+                    let sent = self.sent.borrow();
+                    due.into_iter()
+                        .filter(|number| !sent.contains(number))
+                        .collect()
+                }
+                Err(fault) => return self.host.fail(&format!("deliveries of alerts: {fault}")),
+            };
+            if due.is_empty() {
+                break;
+            }
+            let deliver = |number: i64| async move { self.deliver(number).await };
+            for delivered in all_settled(due.into_iter().map(deliver), AT_ONCE).await {
+                if let Err(fault) = delivered {
+                    return self.host.fail(&format!("deliveries of alerts: {fault}"));
+                }
+            }
+        }
+        if let Err(fault) = self.alarm.arm(self.host.now_ms()).await {
+            self.host.fail(&format!("the alarm of alerts: {fault}"));
+        }
+    }
+
+    /// Tries a delivery once.
+    async fn deliver(&self, number: i64) -> Result<(), Fault> {
+        let Some(_turn) = Turn::begin(&self.sent, &number) else {
+            return Ok(());
+        };
+        let now_ms = self.host.now_ms();
+        let Some((mut delivery, _)) = self.store.delivery(number)? else {
+            return Ok(());
+        };
+        let Some(stored) = self.store.get(&delivery.name)? else {
+            return Ok(());
+        };
+        if let Some(until_ms) = stored.standing.silenced_until_ms(now_ms) {
+            return self.store.put_off(&delivery.name, until_ms);
+        }
+        delivery.attempts += 1;
+        let next_ms = now_ms + wait_ms(delivery.attempts, self.host.random());
+        // Durable before it leaves: whatever happens now, it is tried again then.
+        self.store.note(number, &delivery, Some(next_ms))?;
+        let attempt = self.attempt(&delivery, &stored).await;
+        let Some((_, due_ms)) = self.store.delivery(number)? else {
+            return Ok(());
+        };
+        let is_over = next_ms >= delivery.created_ms + GIVEN_UP_AFTER_MS;
+        delivery.outcome = match attempt.why.is_empty() {
+            true => Outcome::Delivered,
+            false if is_over => Outcome::GivenUp,
+            false => Outcome::Waiting,
+        };
+        if delivery.outcome == Outcome::GivenUp {
+            let (host, why) = (host_name(&stored.alert.webhook), &attempt.why);
+            let (name, attempts) = (&delivery.name, delivery.attempts);
+            self.host.fail(&format!(
+                "the alert {name} was not delivered to {host} in {attempts} attempts, and is given up: {why}"
+            ));
+        }
+        delivery.last = Some(attempt);
+        let waits = delivery.outcome == Outcome::Waiting;
+        self.store.note(number, &delivery, due_ms.filter(|_| waits))
+    }
+
+    /// Sends a delivery to its receiver.
+    async fn attempt(&self, delivery: &Delivery, stored: &StoredAlert) -> Attempt {
+        let at_ms = self.host.now_ms();
+        let failed = |status: Option<u16>, why: String| Attempt { at_ms, status, why };
+        let allowed = Allowed::of(self.host.setting(ALERTS_ALLOW).as_deref());
+        let webhook = &stored.alert.webhook;
+        if let Err(problem) = check(webhook, &allowed) {
+            return failed(None, problem.detail().to_owned());
+        }
+        let request = delivery.request(webhook, &stored.secret, at_ms);
+        let posting = self.host.platform().post(request);
+        match self.host.within_ms(ANSWER_MS_MAX, posting).await {
+            Some(Ok(status)) => failed(Some(status), refusal_of(status).unwrap_or_default()),
+            Some(Err(why)) => failed(None, format!("the receiver cannot be reached: {why}")),
+            None => failed(
+                None,
+                format!("the receiver did not answer in {} s", ANSWER_MS_MAX / 1_000),
+            ),
+        }
+    }
+}
+
+/// Whether what is measured, and when it is over, is the same.
+fn watches_the_same(one: &Alert, other: &Alert) -> bool {
+    (&one.watched, one.condition) == (&other.watched, other.condition)
+}
+
+fn delivery_of(name: &AlertName, stored: &StoredAlert, notice: Notice, now_ms: i64) -> Delivery {
+    let (kind, incident) = match notice {
+        Notice::Firing(incident) => (EventKind::Firing, incident),
+        Notice::Resolved(incident) => (EventKind::Resolved, incident),
+    };
+    let event = Event {
+        kind,
+        incident: incident.id,
+        since_ms: incident.since_ms,
+        alert: stored.alert.clone(),
+        reading: stored.standing.reading.clone(),
+    };
+    Delivery::new(name.clone(), event, now_ms)
+}

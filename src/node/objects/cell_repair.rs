@@ -1,0 +1,232 @@
+//! Cells that are damaged: which of their rows, and how they are put back.
+//!
+//! Invariant: only what does not match its checksum is dropped. What a newer build wrote is not damaged, and stays.
+
+use std::rc::Rc;
+
+use super::cell::Core;
+use super::cell_rows::{CellRows, DamagedRow};
+use super::cell_store::{CellStore, Kind};
+use super::hosted_rows::start_of;
+use super::store::{Store, blob, integer};
+use super::tablet_rows::LEDGER;
+use crate::core::counter::cell::{Cell, Hot, Remembered};
+use crate::core::counter::history::Step;
+use crate::core::counter::merge::CellTotals;
+use crate::host::object::Value;
+use crate::protocol::messages::{CellPart, CellRepaired, Fault, RepairCell, TotalsFrom};
+use crate::protocol::names::CellAddress;
+
+/// Rows that are looked at by one statement: each is below 2 MB, most far below.
+const ROWS_AT_ONCE: i64 = 16;
+
+impl DamagedRow {
+    fn is(&self, kind: Kind) -> bool {
+        i32::from(self.kind) == kind.number()
+    }
+
+    /// What a cell keeps in it.
+    fn part(&self) -> CellPart {
+        match self.kind {
+            0 => CellPart::Address,
+            1 => CellPart::Totals,
+            3 => CellPart::Minutes,
+            4 => CellPart::Hours,
+            5 => CellPart::Days,
+            7 | 8 => CellPart::Shards,
+            9 | LEDGER => CellPart::Keys,
+            10 | 11 => CellPart::Samples,
+            14..=18 => CellPart::Breakdowns,
+            _ => CellPart::Uniques,
+        }
+    }
+}
+
+impl Core {
+    /// Says what of this cell is damaged, and puts it back.
+    ///
+    /// # Errors
+    /// `Unavailable` where storage refuses; `Unreadable` where it is of a newer build.
+    pub(super) fn on_repair(
+        self: &Rc<Self>,
+        asked: Result<RepairCell, Fault>,
+    ) -> Result<CellRepaired, Fault> {
+        let asked = asked?;
+        let rows = self.rows.damaged()?;
+        let mut damaged: Vec<CellPart> = rows.iter().map(DamagedRow::part).collect();
+        damaged.sort_unstable();
+        damaged.dedup();
+        if rows.is_empty() {
+            self.lead.is_not_away()?;
+        }
+        // Memory that was read before the damage holds all of it.
+        let in_memory = self.loaded().is_ok() && self.state.borrow().generation().is_some();
+        let totals_from = match asked.remembered.totals {
+            _ if !damaged.contains(&CellPart::Totals) => TotalsFrom::Kept,
+            _ if in_memory => TotalsFrom::Memory,
+            Some(_) => TotalsFrom::Remembered,
+            None => TotalsFrom::Nothing,
+        };
+        let repaired = CellRepaired {
+            damaged,
+            totals_from,
+        };
+        if asked.is_dry || rows.is_empty() {
+            return Ok(repaired);
+        }
+        let now_ms = self.host.now_ms();
+        let put_back = {
+            let state = self.state.borrow();
+            let known = in_memory.then_some(&*state);
+            self.rows.put_back(&asked, &rows, known, now_ms)
+        };
+        self.written(put_back)?;
+        self.reload();
+        self.loaded()?;
+        self.note_change(now_ms);
+        Ok(repaired)
+    }
+}
+
+impl CellStore {
+    /// The rows that do not match their checksums.
+    fn damaged(&self) -> Result<Vec<DamagedRow>, Fault> {
+        match &self.rows {
+            CellRows::Own(own) => own.damaged(),
+            CellRows::Hosted(hosted) => hosted.damaged(),
+        }
+    }
+
+    /// Drops rows, and writes what is known of them: from memory, where it `known`s all, or from what is remembered.
+    fn put_back(
+        &self,
+        asked: &RepairCell,
+        rows: &[DamagedRow],
+        known: Option<&Cell>,
+        now_ms: i64,
+    ) -> Result<(), Fault> {
+        self.rows.atomically(|| {
+            for row in rows {
+                match &self.rows {
+                    CellRows::Own(own) => own.drop_damaged(row)?,
+                    CellRows::Hosted(hosted) => hosted.drop_damaged(row)?,
+                }
+            }
+            if rows.iter().any(|row| row.part() == CellPart::Address) {
+                self.write_address(&asked.to)?;
+            }
+            if let Some(cell) = known {
+                return self.put_back_known(cell, rows);
+            }
+            if !rows.iter().any(|row| row.is(Kind::Hot)) {
+                return Ok(());
+            }
+            let hot = self.remembered(asked, now_ms)?;
+            self.write_address(&asked.to)?;
+            self.put(Kind::Hot, 0, &hot)
+        })
+    }
+
+    /// Writes what the memory of a cell has of these rows.
+    fn put_back_known(&self, cell: &Cell, rows: &[DamagedRow]) -> Result<(), Fault> {
+        for row in rows {
+            for step in Step::PAGED {
+                if row.is(Kind::of_page(step)) {
+                    let page = cell.page_row(step, row.start);
+                    self.put(Kind::of_page(step), row.start, &page)?;
+                }
+            }
+            if row.is(Kind::AllTime) {
+                self.put_bytes(Kind::AllTime, 0, cell.all_time_row())?;
+            }
+            if row.is(Kind::Hot) {
+                self.put(Kind::Hot, 0, &cell.hot_row())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The hot row by what is remembered, and by the rows that are left. Minutes of unique elements that the lost row knew to be open are
+    /// joined into those of all time: a union of what is in it already changes nothing.
+    fn remembered(&self, asked: &RepairCell, now_ms: i64) -> Result<Hot, Fault> {
+        let RepairCell { to, remembered, .. } = asked;
+        let mut all_time = self.uniques(Kind::AllTime, 0)?;
+        let mut open_hour = None;
+        for (minute, _) in self.all(Kind::MinuteUniques)? {
+            all_time.merge(&self.uniques(Kind::MinuteUniques, minute)?);
+            open_hour.get_or_insert(Step::Hour.start_of(minute));
+        }
+        if !all_time.is_empty() {
+            self.put_bytes(Kind::AllTime, 0, all_time.to_bytes())?;
+        }
+        let mut begins = [None; 3];
+        for (begin, step) in begins.iter_mut().zip(Step::PAGED) {
+            for (page, _) in self.all(Kind::of_page(step))? {
+                let buckets: Option<Vec<(i64, u128)>> = self.get(Kind::of_page(step), page)?;
+                let first = buckets.and_then(|buckets| buckets.first().map(|(start, _)| *start));
+                *begin = first.into_iter().chain(*begin).min();
+            }
+        }
+        let of = Remembered {
+            grant: remembered.grant,
+            totals: remembered.totals.unwrap_or(CellTotals {
+                generation: remembered.grant.generation,
+                sequence: 0,
+                added: Default::default(),
+                removed: Default::default(),
+            }),
+            last_write_ms: remembered.last_write_ms,
+            shards: remembered.shards,
+        };
+        let now = now_ms.div_euclid(1_000);
+        let is_lead = CellAddress::is_lead(to);
+        Ok(Hot::remembered(&of, is_lead, begins, open_hour, now))
+    }
+}
+
+/// The rows of a table that are damaged. `page` reads some after a place, in order: the place of each, and its body.
+pub(super) fn damaged_in<P: Clone>(
+    store: &Store,
+    first: P,
+    mut page: impl FnMut(&P, i64) -> Result<Vec<(P, Value)>, Fault>,
+) -> Result<Vec<P>, Fault> {
+    let mut damaged = Vec::new();
+    let mut after = first;
+    loop {
+        let rows = page(&after, ROWS_AT_ONCE)?;
+        let Some((last, _)) = rows.last() else {
+            return Ok(damaged);
+        };
+        after = last.clone();
+        for (place, body) in rows {
+            if store.is_damaged(&body) {
+                damaged.push(place);
+            }
+        }
+    }
+}
+
+/// A row of a tenant by its name.
+pub(super) fn damaged_row(name: &[u8]) -> Option<DamagedRow> {
+    Some(DamagedRow {
+        kind: *name.first()?,
+        start: start_of(name)?,
+        name: name.to_vec(),
+    })
+}
+
+/// Two columns, a name and a body.
+pub(super) fn named(row: &[Value]) -> Option<(Vec<u8>, Value)> {
+    match row {
+        [name, body] => Some((blob(name)?.to_vec(), body.clone())),
+        _ => None,
+    }
+}
+
+/// Three columns, two of a place and a body.
+pub(super) fn placed(row: &[Value]) -> Option<((i64, i64), Value)> {
+    match row {
+        [kind, start, body] => Some(((integer(kind)?, integer(start)?), body.clone())),
+        _ => None,
+    }
+}

@@ -1,0 +1,149 @@
+//! What isolates have told a partition of the directory, a row for each incarnation.
+//!
+//! Invariant: a report is in one row once. The row of an incarnation that is silent for [`FORGET_MS`] is added to that of all that were,
+//! in one commit.
+
+use std::cell::Cell;
+
+use super::store::{Store, integer};
+use crate::host::Host;
+use crate::protocol::fleet::{FORGET_MS, FleetPart, ISOLATES_MAX, Taken, Told};
+use crate::protocol::messages::{CountsTaken, Fault, TellCounts};
+
+/// Made with the first report: most partitions of most deployments begin without one.
+const FLEET_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS fleet (incarnation INTEGER PRIMARY KEY, heard_ms INTEGER NOT NULL, \
+     body BLOB NOT NULL)";
+
+/// The row of all that are forgotten: no isolate draws it but once in 2^52 times, and that one is refused.
+const FORGOTTEN: i64 = 0;
+
+/// Rows that are folded at once, when another incarnation comes: so there are never many more than come in an hour.
+const FOLDED_MAX: i64 = 16;
+
+/// The rows of a partition.
+pub(super) struct FleetStore {
+    host: Host,
+    store: Store,
+    has_table: Cell<bool>,
+}
+
+impl FleetStore {
+    /// Those of an object.
+    pub(super) fn new(host: &Host, store: &Store) -> Self {
+        Self {
+            host: host.clone(),
+            store: store.clone(),
+            has_table: Cell::default(),
+        }
+    }
+
+    fn told(&self, incarnation: i64) -> Result<Option<Told>, Fault> {
+        let sql = "SELECT body FROM fleet WHERE incarnation = ?";
+        let rows = self.store.run(sql, vec![incarnation.into()])?;
+        let body = rows.first().and_then(|row| row.first());
+        body.map(|body| self.store.get(body)).transpose()
+    }
+
+    fn put(&self, incarnation: i64, heard_ms: i64, told: &Told) -> Result<(), Fault> {
+        self.store.run(
+            "INSERT INTO fleet VALUES (?, ?, ?) ON CONFLICT (incarnation) DO UPDATE SET heard_ms = excluded.heard_ms, body = excluded.body",
+            vec![incarnation.into(), heard_ms.into(), self.store.put_unread(told)?],
+        )?;
+        Ok(())
+    }
+
+    /// Takes a report: one row.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses; so all below.
+    pub(super) fn take(&self, tell: TellCounts) -> Result<CountsTaken, Fault> {
+        let now_ms = self.host.now_ms();
+        let answer = |taken| Ok(CountsTaken { taken, now_ms });
+        let incarnation = i64::try_from(tell.counts.incarnation).unwrap_or(FORGOTTEN);
+        if incarnation == FORGOTTEN {
+            return answer(Taken::Forgotten);
+        }
+        if !self.has_table.get() {
+            self.store.run(FLEET_SCHEMA, vec![])?;
+            self.has_table.set(true);
+        }
+        let known = self.told(incarnation)?;
+        if known.is_none() {
+            let (mut isolates, has_silent) = self.isolates(now_ms - FORGET_MS)?;
+            if has_silent {
+                self.fold(now_ms)?;
+                (isolates, _) = self.isolates(now_ms - FORGET_MS)?;
+            }
+            if isolates >= i64::from(ISOLATES_MAX) {
+                return answer(Taken::Full);
+            }
+        }
+        let mut told = known.unwrap_or_default();
+        let (taken, has_changed) = told.take(tell.counts);
+        if has_changed {
+            self.put(incarnation, now_ms, &told)?;
+        }
+        answer(taken)
+    }
+
+    /// How many rows there are, and whether any is of an incarnation that was silent for long.
+    fn isolates(&self, silent_ms: i64) -> Result<(i64, bool), Fault> {
+        let sql = "SELECT COUNT(*), SUM(incarnation <> ? AND heard_ms < ?) FROM fleet";
+        let bounds = vec![FORGOTTEN.into(), silent_ms.into()];
+        let rows = self.store.run(sql, bounds)?;
+        let number = |place: usize| {
+            let value = rows.first().and_then(|row| row.get(place));
+            value.and_then(integer).unwrap_or(0)
+        };
+        Ok((number(0), number(1) > 0))
+    }
+
+    /// Adds rows of incarnations that were silent for long to that of all that were.
+    fn fold(&self, now_ms: i64) -> Result<(), Fault> {
+        let sql =
+            "SELECT incarnation, body FROM fleet WHERE incarnation <> ? AND heard_ms < ? LIMIT ?";
+        let bounds = vec![
+            FORGOTTEN.into(),
+            (now_ms - FORGET_MS).into(),
+            FOLDED_MAX.into(),
+        ];
+        let silent = self.store.run(sql, bounds)?;
+        let mut all = self.told(FORGOTTEN)?.unwrap_or_default();
+        let mut gone = Vec::new();
+        for row in &silent {
+            let [incarnation, body] = row.as_slice() else {
+                continue;
+            };
+            let told: Told = self.store.get(body)?;
+            all.add(&told.sums);
+            gone.extend(integer(incarnation));
+        }
+        self.store.atomically(|| {
+            self.put(FORGOTTEN, now_ms, &all)?;
+            let places = vec!["?"; gone.len()].join(", ");
+            let sql = ["DELETE FROM fleet WHERE incarnation IN (", &places, ")"].concat();
+            let gone = gone.iter().map(|incarnation| (*incarnation).into());
+            self.store.run(&sql, gone.collect()).map(|_| ())
+        })
+    }
+
+    /// Adds what isolates have told to what the partition knows.
+    pub(super) fn add_to(&self, part: &mut FleetPart) -> Result<(), Fault> {
+        if !self.has_table.get() {
+            let sql = "SELECT 1 FROM sqlite_master WHERE name = 'fleet'";
+            self.has_table.set(!self.store.run(sql, vec![])?.is_empty());
+        }
+        if !self.has_table.get() {
+            return Ok(());
+        }
+        let rows = self.store.run("SELECT heard_ms, body FROM fleet", vec![])?;
+        for row in &rows {
+            let [heard_ms, body] = row.as_slice() else {
+                continue;
+            };
+            part.add(integer(heard_ms).unwrap_or(0), self.store.get(body)?);
+        }
+        part.finish();
+        Ok(())
+    }
+}

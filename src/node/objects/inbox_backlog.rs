@@ -1,0 +1,55 @@
+//! How much waits in an inbox, told where it has waited for a while.
+
+use super::inbox::InboxCore;
+use crate::node::shared::fleet;
+use crate::protocol::fleet::GaugeKind;
+use crate::protocol::messages::Fault;
+
+/// From when on what waits is told, milliseconds: what is counted as it should be waits for less.
+const WAITS_MS_MIN: i64 = 5_000;
+
+/// How often it is told while it waits, milliseconds.
+const TELL_EVERY_MS: i64 = 10_000;
+
+impl InboxCore {
+    /// Tells how much waits here, where it has waited for a while, and once that is over.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses.
+    pub(super) fn tell_backlog(&self) -> Result<(), Fault> {
+        let now_ms = self.host.now_ms();
+        let told_ms = self.told_ms.get();
+        let is_told = told_ms.is_some_and(|at_ms| (0..TELL_EVERY_MS).contains(&(now_ms - at_ms)));
+        let rows = self.head.borrow().rows() + self.rows.count_batches()?;
+        if rows > 0 && is_told {
+            return Ok(());
+        }
+        let oldest_ms = if rows > 0 {
+            self.rows.oldest_ms()?
+        } else {
+            None
+        };
+        let waits_ms = oldest_ms.filter(|oldest_ms| now_ms - oldest_ms >= WAITS_MS_MIN);
+        if waits_ms.is_none() && told_ms.is_none() {
+            return Ok(());
+        }
+        let me = self.head.borrow().me.clone();
+        let Some(me) = me else { return Ok(()) };
+        let name = format!("{}/{}", me.datacenter, me.number);
+        let rows = if waits_ms.is_some() { rows } else { 0 };
+        let since_ms = waits_ms.and_then(|since_ms| u64::try_from(since_ms).ok());
+        fleet::gauge(&self.host, GaugeKind::Backlog, name.clone(), rows);
+        fleet::gauge(
+            &self.host,
+            GaugeKind::OldestWaiting,
+            name,
+            since_ms.unwrap_or(0),
+        );
+        self.told_ms.set(waits_ms.map(|_| now_ms));
+        // No call may come to tell it after.
+        let host = self.host.clone();
+        self.object
+            .wait_until(async move { fleet::report(&host, None).await });
+        Ok(())
+    }
+}

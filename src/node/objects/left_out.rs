@@ -1,0 +1,18 @@
+//! The object of a feature that this build was made without: its class is there, as the platform's configuration names it, and
+//! answers nothing. Its rows stay as they are.
+
+use crate::host::Host;
+use crate::host::object::{Arrived, Object, Reply, Shell};
+
+/// An object that answers nothing.
+pub struct LeftOut;
+
+impl Shell for LeftOut {
+    fn start(_object: Object, _host: Host) -> Self {
+        Self
+    }
+
+    async fn answer(&self, _arrived: Arrived) -> Reply {
+        Reply::Unknown
+    }
+}

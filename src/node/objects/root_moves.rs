@@ -1,0 +1,482 @@
+//! How a root moves: the partition where it belongs asks those where earlier numbers of partitions put it; whoever has it seals it, and
+//! gives its rows as often as it is asked.
+//!
+//! Invariant: a root does its work at one partition. The giver's seal is durable before it answers. The taker writes the last rows and
+//! that it has them in one transaction, and only then says that it has; the giver forgets its copy then. Until that is done the taker
+//! does not give the root on: no copy is left behind that could come back. A partition that says that it has nothing knows from then on
+//! by which numbers it was asked, and takes nothing by older ones.
+//!
+//! What was given leads on by the ring: whoever has nothing of a root sends a call for it to where it belongs.
+
+use std::rc::Rc;
+
+use futures_channel::oneshot;
+use serde::{Deserialize, Serialize};
+
+use super::alarm::Alarm;
+use super::batch::refusal;
+use super::directory_tablets::LeadSpreads;
+use super::directory_totals::DirectoryTotals;
+use super::inboxes::Inboxes;
+use super::push_receiver::Views;
+use super::root_places::{RootPlaces, Standing};
+use super::root_sweep::RootSweep;
+use super::roots::Roots;
+use super::store::Store;
+use crate::core::cluster::root::Entry;
+use crate::core::cluster::sizes::Sizes;
+use crate::core::counter::id::CounterId;
+use crate::host::Host;
+use crate::host::object::{Arrived, Object, Reply};
+use crate::node::shared::call::call;
+use crate::protocol::messages::{
+    CallRoot, Fault, GiveRoot, GivenRoot, RootCursor, RootRow, RootTaken, decode,
+};
+
+/// How often places are asked for one root before its taker gives up: each may have given it on.
+const ASKED_MAX: usize = 32;
+
+/// How often a call is sent on: the numbers may change on its way.
+const SENT_ON_MAX: u8 = 4;
+
+/// Roots whose givers are told at once that they were taken, where that failed before.
+const CONFIRMED_AT_ONCE: u32 = 16;
+
+/// The numbers of tables from which on rows are claims or operations.
+const RECORDS_FROM: u8 = 6;
+
+/// A root that is sealed. Stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Leaving {
+    /// The partition that takes it.
+    to: u32,
+    /// What tells this time from others.
+    seal: u64,
+}
+
+/// A root that was taken, until its giver has forgotten it. Stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Taken {
+    from: u32,
+    seal: u64,
+}
+
+/// Rows of a root that is given.
+struct Given {
+    from: u32,
+    seal: u64,
+    rows: Vec<RootRow>,
+    next: Option<RootCursor>,
+    spreads: Vec<u8>,
+    kept_from_ms: i64,
+}
+
+/// Moves the roots of a partition.
+pub(super) struct RootMoves {
+    pub(super) host: Host,
+    object: Object,
+    pub(super) store: Store,
+    pub(super) places: Rc<RootPlaces>,
+    pub(super) roots: Rc<Roots>,
+    views: Rc<Views>,
+    totals: Rc<DirectoryTotals>,
+    inboxes: Rc<Inboxes>,
+    spreads: Rc<LeadSpreads>,
+    alarm: Rc<Alarm>,
+    pub(super) sweep: Rc<RootSweep>,
+}
+
+/// The parts of a partition that a move touches.
+pub(super) struct Parts {
+    pub(super) places: Rc<RootPlaces>,
+    pub(super) roots: Rc<Roots>,
+    pub(super) views: Rc<Views>,
+    pub(super) totals: Rc<DirectoryTotals>,
+    pub(super) inboxes: Rc<Inboxes>,
+    pub(super) spreads: Rc<LeadSpreads>,
+    pub(super) alarm: Rc<Alarm>,
+    pub(super) sweep: Rc<RootSweep>,
+}
+
+impl RootMoves {
+    /// Those of a partition.
+    pub(super) fn new(host: &Host, object: Object, store: &Store, parts: Parts) -> Rc<Self> {
+        let Parts {
+            places,
+            roots,
+            views,
+            totals,
+            inboxes,
+            spreads,
+            alarm,
+            sweep,
+        } = parts;
+        Rc::new(Self {
+            host: host.clone(),
+            object,
+            store: store.clone(),
+            places,
+            roots,
+            views,
+            totals,
+            inboxes,
+            spreads,
+            alarm,
+            sweep,
+        })
+    }
+
+    /// Sends a call on to the partition where its root belongs.
+    pub(super) async fn send_on(&self, to: u32, arrived: &Arrived, sent_on: u8) -> Reply {
+        if sent_on >= SENT_ON_MAX {
+            return refusal(&moving());
+        }
+        let message = CallRoot {
+            to,
+            sizes: self.places.sizes(),
+            sent_on: sent_on + 1,
+            path: arrived.path.clone(),
+            message: arrived.message.clone(),
+        };
+        match call(&self.host, &message).await {
+            Ok(bytes) => Reply::Answer(bytes),
+            Err(fault) => refusal(&fault),
+        }
+    }
+
+    /// Learns by which numbers somebody asks.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses, or the alarm cannot be set.
+    pub(super) async fn learn(&self, sizes: &Sizes) -> Result<(), Fault> {
+        if sizes.is_newer_than(&self.places.sizes()) {
+            self.places.learn(sizes)?;
+            self.alarm.arm(self.host.now_ms()).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes a root over that belongs here, wherever it is.
+    ///
+    /// # Errors
+    /// `Unavailable` where somebody does not answer who may have it; `Repartitioned` where the numbers change.
+    pub(super) async fn settle(self: &Rc<Self>, name: &CounterId) -> Result<(), Fault> {
+        let (done, settled) = oneshot::channel();
+        let (moves, name) = (self.clone(), name.clone());
+        // By itself: what it writes must not be part of a turn that sends before it is written.
+        self.object.wait_until(async move {
+            // Nobody listens if the request was ended.
+            let _ = done.send(moves.settle_alone(&name).await);
+        });
+        let ended = |_| Err(Fault::Unavailable("the object was ended".to_owned()));
+        settled.await.unwrap_or_else(ended)
+    }
+
+    async fn settle_alone(self: &Rc<Self>, name: &CounterId) -> Result<(), Fault> {
+        let lock = self.roots.lock_of(name);
+        let _alone = lock.lock().await;
+        let sizes = self.places.sizes();
+        if self.places.standing(name)? != Standing::Unknown {
+            return Ok(());
+        }
+        let me = self.places.place(name);
+        let mut to_ask = self.places.former(name);
+        to_ask.reverse();
+        let mut nothing_at = Vec::new();
+        for _ in 0..ASKED_MAX {
+            let Some(from) = to_ask.pop() else {
+                return self.be_home(name);
+            };
+            let give = GiveRoot {
+                counter: name.clone(),
+                from,
+                to: me,
+                sizes: sizes.clone(),
+                nothing_at: nothing_at.clone(),
+                from_row: None,
+            };
+            let given = call(&self.host, &give).await?;
+            self.may_take(name, &sizes)?;
+            match given {
+                GivenRoot::Nothing => nothing_at.push(from),
+                GivenRoot::ToAnother(other) => to_ask.extend([from, other]),
+                GivenRoot::Outdated(newer) => {
+                    self.learn(&newer).await?;
+                    return Err(Fault::Repartitioned);
+                }
+                GivenRoot::Rows {
+                    seal,
+                    rows,
+                    next,
+                    spreads,
+                    kept_from_ms,
+                } => {
+                    let given = Given {
+                        from,
+                        seal,
+                        rows,
+                        next,
+                        spreads,
+                        kept_from_ms,
+                    };
+                    return self.take(name, &sizes, give, given).await;
+                }
+            }
+        }
+        Err(moving())
+    }
+
+    /// Refuses where the numbers have changed since a root is looked for.
+    fn may_take(&self, name: &CounterId, sizes: &Sizes) -> Result<(), Fault> {
+        let is_same = self.places.sizes() == *sizes;
+        match self.places.standing(name)? {
+            Standing::Unknown if is_same => Ok(()),
+            _ => Err(Fault::Repartitioned),
+        }
+    }
+
+    /// Nobody else has the root. What was given from here, and taken by nobody, is here again.
+    fn be_home(&self, name: &CounterId) -> Result<(), Fault> {
+        let bundles = &self.places.bundles;
+        if let Some(Leaving { seal, .. }) = bundles.note("leaving", name)? {
+            self.store.atomically(|| {
+                bundles.put_back(name)?;
+                bundles.forget_note("leaving", name)?;
+                self.places.add_moved(seal.wrapping_neg(), 0)
+            })?;
+            self.arrive(name)?;
+        }
+        self.places.note_settled(name);
+        Ok(())
+    }
+
+    /// Writes the rows of a root; with the last of them it is here.
+    async fn take(
+        self: &Rc<Self>,
+        name: &CounterId,
+        sizes: &Sizes,
+        give: GiveRoot,
+        first: Given,
+    ) -> Result<(), Fault> {
+        let bundles = &self.places.bundles;
+        let mut given = first;
+        let mut rest = Vec::new();
+        let mut is_first = true;
+        loop {
+            let (records, others): (Vec<RootRow>, Vec<RootRow>) =
+                (given.rows.drain(..)).partition(|(table, _)| *table >= RECORDS_FROM);
+            rest.extend(others);
+            self.store.atomically(|| {
+                if is_first {
+                    bundles.delete_records(name)?;
+                }
+                bundles.put_records(name, records.clone())
+            })?;
+            is_first = false;
+            let Some(next) = given.next.take() else {
+                break;
+            };
+            let give = GiveRoot {
+                from_row: Some((given.seal, next)),
+                ..give.clone()
+            };
+            let more = call(&self.host, &give).await?;
+            self.may_take(name, sizes)?;
+            let GivenRoot::Rows {
+                seal, rows, next, ..
+            } = more
+            else {
+                return Err(moving());
+            };
+            if seal != given.seal {
+                return Err(moving());
+            }
+            (given.rows, given.next) = (rows, next);
+        }
+        // Before: where this object crashes right after, the alarm rings all the same.
+        self.alarm.ring_by(self.host.now_ms()).await?;
+        self.may_take(name, sizes)?;
+        self.write(name, &given, &rest)?;
+        self.arrive(name)?;
+        let (moves, name) = (self.clone(), name.clone());
+        self.object.wait_until(async move {
+            // Where it fails the alarm tries again.
+            let _ = moves.confirm(&name).await;
+        });
+        Ok(())
+    }
+
+    fn write(&self, name: &CounterId, given: &Given, rows: &[RootRow]) -> Result<(), Fault> {
+        let bundles = &self.places.bundles;
+        self.totals.prepare(self.host.now_ms())?;
+        self.store.atomically(|| {
+            bundles.delete_rows(name)?;
+            bundles.forget_laid_aside(name)?;
+            bundles.forget_note("leaving", name)?;
+            bundles.put_rows(rows.to_vec())?;
+            let taken = Taken {
+                from: given.from,
+                seal: given.seal,
+            };
+            bundles.put_note("arrived", name, &taken)?;
+            self.totals.kept_from(given.kept_from_ms)?;
+            self.spreads.join(&given.spreads)?;
+            self.places.add_moved(0, given.seal)
+        })?;
+        self.totals.forget_progress();
+        self.spreads.reopen()
+    }
+
+    /// The rows of a root have come, or have gone: memory knows others.
+    fn arrive(&self, name: &CounterId) -> Result<(), Fault> {
+        self.views.forget(name);
+        self.roots.forget_ahead();
+        self.views.forget_ahead();
+        if let Some(Entry::Live(root)) = self.roots.entry(name)? {
+            // Whoever relies on what the giver said of it is not known here.
+            self.inboxes.lease(name, root.generation);
+        }
+        self.places.note_settled(name);
+        Ok(())
+    }
+
+    /// Has whoever gave a root forget it, if it has not yet.
+    async fn confirm(&self, name: &CounterId) -> Result<(), Fault> {
+        let bundles = &self.places.bundles;
+        let Some(Taken { from, seal }) = bundles.note("arrived", name)? else {
+            return Ok(());
+        };
+        let taken = RootTaken {
+            counter: name.clone(),
+            from,
+            seal,
+        };
+        call(&self.host, &taken).await?;
+        let still: Option<Taken> = bundles.note("arrived", name)?;
+        if still == Some(Taken { from, seal }) {
+            bundles.forget_note("arrived", name)?;
+        }
+        Ok(())
+    }
+
+    /// Has some givers forget what was taken, where that failed. Whether none is left.
+    pub(super) async fn confirm_some(&self) -> Result<bool, Fault> {
+        let names = self.places.bundles.noted("arrived", CONFIRMED_AT_ONCE)?;
+        let mut is_done = true;
+        for name in names {
+            is_done &= self.confirm(&name).await.is_ok();
+        }
+        Ok(is_done && self.places.bundles.noted("arrived", 1)?.is_empty())
+    }
+
+    /// The root is stored at its new place.
+    pub(super) fn on_root_taken(&self, taken: &RootTaken) -> Result<(), Fault> {
+        let bundles = &self.places.bundles;
+        self.places.is_number(taken.from);
+        if self.places.is_plain() {
+            return Ok(());
+        }
+        let name = &taken.counter;
+        let leaving: Option<Leaving> = bundles.note("leaving", name)?;
+        if leaving.is_none_or(|leaving| leaving.seal != taken.seal) {
+            return Ok(());
+        }
+        self.store.atomically(|| {
+            bundles.forget_note("leaving", name)?;
+            bundles.forget_laid_aside(name)?;
+            bundles.delete_records(name)
+        })
+    }
+
+    /// Another partition takes a root over.
+    pub(super) async fn on_give_root(&self, give: GiveRoot) -> Result<GivenRoot, Fault> {
+        self.places.is_number(give.from);
+        if self.places.sizes().is_newer_than(&give.sizes) {
+            return Ok(GivenRoot::Outdated(self.places.sizes()));
+        }
+        self.learn(&give.sizes).await?;
+        let held_ms = self.places.held_for_ms();
+        if held_ms > 0 {
+            self.host.sleep_ms(held_ms).await;
+        }
+        let name = &give.counter;
+        let lock = self.roots.lock_of(name);
+        let _alone = lock.lock().await;
+        self.confirm(name).await?;
+        if self.places.sizes() != give.sizes {
+            return Ok(GivenRoot::Outdated(self.places.sizes()));
+        }
+        let bundles = &self.places.bundles;
+        let leaving: Option<Leaving> = bundles.note("leaving", name)?;
+        let seal = match leaving {
+            Some(Leaving { to, seal }) if to == give.to => match &give.from_row {
+                Some((begun, _)) if *begun != seal => return Err(moving()),
+                _ => seal,
+            },
+            _ if give.from_row.is_some() => return Err(moving()),
+            Some(Leaving { to, seal }) if give.nothing_at.contains(&to) => {
+                self.seal_anew(name, give.to, seal)?
+            }
+            Some(Leaving { to, .. }) => return Ok(GivenRoot::ToAnother(to)),
+            None => {
+                self.places.forget_settled(name);
+                if !bundles.is_home(name)? {
+                    return Ok(GivenRoot::Nothing);
+                }
+                self.seal(name, give.to)?
+            }
+        };
+        let from = give.from_row.map(|(_, from)| from);
+        let (rows, next) = bundles.page(name, from)?;
+        Ok(GivenRoot::Rows {
+            seal,
+            rows,
+            next,
+            spreads: self.spreads.at_rest()?,
+            kept_from_ms: self.totals.prepare(self.host.now_ms())?.kept_from_ms,
+        })
+    }
+
+    /// Seals a root, durably. Nothing that is under way here does anything for it any more.
+    fn seal(&self, name: &CounterId, to: u32) -> Result<u64, Fault> {
+        let seal = self.host.random();
+        let bundles = &self.places.bundles;
+        self.store.atomically(|| {
+            bundles.lay_aside(name)?;
+            bundles.put_note("leaving", name, &Leaving { to, seal })?;
+            self.places.add_moved(seal, 0)
+        })?;
+        self.views.forget(name);
+        self.roots.forget_ahead();
+        self.views.forget_ahead();
+        Ok(seal)
+    }
+
+    /// Gives a root to another partition than to the one that was to take it and never will.
+    fn seal_anew(&self, name: &CounterId, to: u32, before: u64) -> Result<u64, Fault> {
+        let seal = self.host.random();
+        let bundles = &self.places.bundles;
+        self.store.atomically(|| {
+            bundles.put_note("leaving", name, &Leaving { to, seal })?;
+            self.places.add_moved(seal.wrapping_sub(before), 0)
+        })?;
+        Ok(seal)
+    }
+}
+
+/// Whether a call was refused since its root is elsewhere, or is looked for.
+pub(super) fn is_refused(reply: &Reply) -> bool {
+    let Reply::Answer(bytes) = reply else {
+        return false;
+    };
+    // A result that is an error begins so.
+    bytes.first() == Some(&1)
+        && matches!(
+            decode::<Result<(), Fault>>(bytes),
+            Ok(Err(Fault::Repartitioned))
+        )
+}
+
+pub(super) fn moving() -> Fault {
+    Fault::Unavailable("the counter is moving to another partition of the directory".to_owned())
+}

@@ -1,0 +1,269 @@
+//! Where roots belong, seen from one partition: by how many partitions there are, and were.
+//!
+//! Invariants: a root does its work at one partition at a time. A partition that has nothing of a root, and whose number of neighbours was
+//! changed, does nothing for it before those have been asked where earlier numbers put it. What has its lock looks again whether the
+//! root is still here. A number that was never changed is nowhere stored, and nobody is asked for it.
+//!
+//! Which number holds is decided by the first partition, by the setting that it was started with. Others learn it: from whoever asks them
+//! for a root by it, and from the first.
+
+use std::cell::{Cell, RefCell};
+
+use super::deployment_values::DeploymentValues;
+use super::root_bundle::{LEAVING_SCHEMA, RootBundles};
+use super::store::Store;
+use crate::core::cluster::sizes::{BEFORE_MAX, Sizes};
+use crate::core::counter::bounded_map::BoundedMap;
+use crate::core::counter::id::CounterId;
+use crate::host::Host;
+use crate::node::shared::partitions;
+use crate::protocol::messages::{Fault, decode, encode};
+use crate::protocol::names::{self, DIRECTORY_COUNT, DIRECTORY_PARTITIONS};
+
+/// Names of rows: the numbers of partitions, and what has moved.
+pub(super) const SIZES: &str = "directory";
+const MOVED: &str = "moved";
+
+/// Roots of which it is remembered that they are nowhere else: about 100 bytes each. Forgetting costs a call.
+const SETTLED_MAX: usize = 4_096;
+
+/// How long no root leaves a partition while all are asked, milliseconds; after that roots may move for as long.
+const HELD_MS: i64 = 300;
+
+/// Where a root is, seen from here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Standing {
+    /// Here, or nowhere.
+    Here,
+    /// It belongs to that partition.
+    Away(u32),
+    /// It belongs here, and may be where it was before.
+    Unknown,
+}
+
+/// The sums of seals of roots that have left, and of those that came; by the change that they belong to. Stored.
+type Moved = (u32, u64, u64);
+
+/// What a partition knows of where roots belong.
+pub(super) struct RootPlaces {
+    host: Host,
+    store: Store,
+    values: DeploymentValues,
+    pub(super) bundles: RootBundles,
+    number: Cell<Option<u32>>,
+    sizes: RefCell<Sizes>,
+    settled: RefCell<BoundedMap<CounterId, u32, SETTLED_MAX>>,
+    held_ms: Cell<i64>,
+}
+
+impl RootPlaces {
+    /// Those of an object.
+    pub(super) fn new(host: &Host, store: &Store, bundles: RootBundles) -> Self {
+        Self {
+            host: host.clone(),
+            store: store.clone(),
+            values: DeploymentValues::new(store),
+            bundles,
+            number: Cell::default(),
+            sizes: RefCell::new(Sizes::new(DIRECTORY_PARTITIONS)),
+            settled: RefCell::default(),
+            held_ms: Cell::new(i64::MIN),
+        }
+    }
+
+    /// Reads the numbers. The first partition begins a change where its setting is another. `is_new`: there are no rows yet.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses; so all below.
+    pub(super) fn open(&self, is_new: bool) -> Result<(), Fault> {
+        let stored = match is_new {
+            true => None,
+            false => self.values.get(SIZES)?,
+        };
+        if let Some(body) = stored {
+            let sizes: Sizes = decode(&body)?;
+            self.make_tables()?;
+            self.sizes.replace(sizes);
+        }
+        let set = self.set();
+        if set == self.sizes().now() || !self.is_me(0) {
+            return Ok(());
+        }
+        match self.sizes().changed(set) {
+            Some(sizes) => self.learn(&sizes),
+            None => {
+                self.host.fail(&format!(
+                    "{DIRECTORY_COUNT} has had {BEFORE_MAX} values before that roots may lie by: it is changed once they have moved"
+                ));
+                Ok(())
+            }
+        }
+    }
+
+    /// How many partitions there are by the setting; as many as before where that may not be so.
+    pub(super) fn set(&self) -> u32 {
+        let is_wrong = self.host.setting(DIRECTORY_COUNT).is_some();
+        match self.host.number(DIRECTORY_COUNT) {
+            Some(set) if u64::from(partitions::COUNT_MAX) >= u64::from(set) => set,
+            _ if is_wrong => self.sizes().now(),
+            _ => DIRECTORY_PARTITIONS,
+        }
+    }
+
+    fn make_tables(&self) -> Result<(), Fault> {
+        for statement in LEAVING_SCHEMA {
+            self.store.run(statement, vec![])?;
+        }
+        Ok(())
+    }
+
+    /// The numbers that this partition acts by.
+    pub(super) fn sizes(&self) -> Sizes {
+        self.sizes.borrow().clone()
+    }
+
+    /// Whether the number is that of builds before, and was never changed.
+    pub(super) fn is_plain(&self) -> bool {
+        *self.sizes.borrow() == Sizes::new(DIRECTORY_PARTITIONS)
+    }
+
+    /// Learns numbers, where they say more than those that are known. They are durable before anything is answered by them.
+    pub(super) fn learn(&self, sizes: &Sizes) -> Result<(), Fault> {
+        let known = self.sizes();
+        if !sizes.is_newer_than(&known) {
+            return Ok(());
+        }
+        self.make_tables()?;
+        self.store.atomically(|| {
+            if sizes.since() != known.since() {
+                self.put_moved((sizes.since(), 0, 0))?;
+            }
+            self.values.put(SIZES, encode(sizes)?)
+        })?;
+        self.sizes.replace(sizes.clone());
+        self.settled.borrow_mut().clear();
+        Ok(())
+    }
+
+    /// This partition's number, as whoever asks it says.
+    pub(super) fn is_number(&self, number: u32) {
+        self.number.set(Some(number));
+    }
+
+    /// Whether this is the partition of that number.
+    pub(super) fn is_me(&self, number: u32) -> bool {
+        if let Some(known) = self.number.get() {
+            return known == number;
+        }
+        let placement = names::directory(number);
+        let is_me = self.store.object().platform().is_at(&placement);
+        if is_me {
+            self.number.set(Some(number));
+        }
+        is_me
+    }
+
+    /// Where a root belongs.
+    pub(super) fn place(&self, name: &CounterId) -> u32 {
+        partitions::place_among(&self.host, self.sizes.borrow().now(), name)
+    }
+
+    /// Where earlier numbers put a root, the latest first, but for where it belongs.
+    pub(super) fn former(&self, name: &CounterId) -> Vec<u32> {
+        let place = self.place(name);
+        let mut former = Vec::new();
+        for number in self.sizes.borrow().before() {
+            let before = partitions::place_among(&self.host, number, name);
+            if before != place && !former.contains(&before) {
+                former.push(before);
+            }
+        }
+        former
+    }
+
+    /// Where a root is.
+    pub(super) fn standing(&self, name: &CounterId) -> Result<Standing, Fault> {
+        let place = self.place(name);
+        let is_mine = self.is_me(place);
+        if is_mine && (!self.sizes.borrow().is_changing() || self.is_settled(name)) {
+            return Ok(Standing::Here);
+        }
+        if self.bundles.is_home(name)? {
+            return Ok(Standing::Here);
+        }
+        Ok(match is_mine {
+            true if self.former(name).is_empty() && !self.bundles.has_note("leaving", name)? => {
+                Standing::Here
+            }
+            true => Standing::Unknown,
+            false => Standing::Away(place),
+        })
+    }
+
+    /// Refuses what has waited while the root went elsewhere.
+    ///
+    /// # Errors
+    /// `Repartitioned` where it did.
+    pub(super) fn is_here(&self, name: &CounterId) -> Result<(), Fault> {
+        match self.standing(name)? {
+            Standing::Here => Ok(()),
+            _ => Err(Fault::Repartitioned),
+        }
+    }
+
+    fn is_settled(&self, name: &CounterId) -> bool {
+        let settled = self.settled.borrow();
+        settled.get(name) == Some(&self.sizes.borrow().epoch())
+    }
+
+    /// Notes that a root is nowhere else.
+    pub(super) fn note_settled(&self, name: &CounterId) {
+        let epoch = self.sizes.borrow().epoch();
+        self.settled.borrow_mut().insert(name.clone(), epoch);
+    }
+
+    /// Somebody was told what is here of a root: that it is nowhere else is not known any more.
+    pub(super) fn forget_settled(&self, name: &CounterId) {
+        self.settled.borrow_mut().remove(name);
+    }
+
+    /// What has left and what came since the first change that is not over: sums of seals.
+    pub(super) fn moved(&self) -> Result<(u64, u64), Fault> {
+        let (since, left, came) = self.stored_moved()?;
+        let is_current = since == self.sizes.borrow().since();
+        Ok(if is_current { (left, came) } else { (0, 0) })
+    }
+
+    fn stored_moved(&self) -> Result<Moved, Fault> {
+        let body = self.values.get(MOVED)?;
+        let moved = body.map(|body| decode(&body)).transpose()?;
+        Ok(moved.unwrap_or_default())
+    }
+
+    fn put_moved(&self, moved: Moved) -> Result<(), Fault> {
+        self.values.put(MOVED, encode(&moved)?)
+    }
+
+    /// Adds to what has left and came. The caller makes it one commit with the rows.
+    pub(super) fn add_moved(&self, left: u64, came: u64) -> Result<(), Fault> {
+        let (known_left, known_came) = self.moved()?;
+        let since = self.sizes.borrow().since();
+        let sums = (known_left.wrapping_add(left), known_came.wrapping_add(came));
+        self.put_moved((since, sums.0, sums.1))
+    }
+
+    /// Lets no root leave for a moment.
+    pub(super) fn hold(&self) {
+        let now_ms = self.host.now_ms();
+        if now_ms.saturating_sub(self.held_ms.get()) >= 2 * HELD_MS {
+            self.held_ms.set(now_ms);
+        }
+    }
+
+    /// For how long no root may leave, milliseconds.
+    pub(super) fn held_for_ms(&self) -> u64 {
+        let over_ms = self.held_ms.get().saturating_add(HELD_MS);
+        let left_ms = over_ms.saturating_sub(self.host.now_ms());
+        u64::try_from(left_ms.clamp(0, HELD_MS)).unwrap_or(0)
+    }
+}

@@ -1,0 +1,273 @@
+//! How roots move that nobody asks for, and how the first partition learns that all have.
+//!
+//! Invariant: a root that cannot move holds up no other; where any was left all are looked at once more. The first partition forgets the
+//! numbers of before only once every partition has said, by the numbers that hold, that nothing is left there which belongs elsewhere.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use super::root_moves::RootMoves;
+use crate::core::cluster::sizes::Sizes;
+use crate::core::counter::id::CounterId;
+use crate::node::shared::call::{call, call_within};
+use crate::node::shared::concurrency::all_settled;
+use crate::protocol::messages::{CallRoot, Fault, SizesOf, SweptOf, encode};
+
+/// Names that are looked at together, and roots that are moved at once.
+const NAMES_AT_ONCE: u32 = 64;
+const ROOTS_AT_ONCE: usize = 8;
+
+/// How long the first waits after the number of partitions has changed, milliseconds: those that are asked for move by themselves.
+const BEGIN_MS: i64 = 5_000;
+
+/// How long the next wait, milliseconds: 64 in a fifth of a second are a million an hour of each partition.
+const NEXT_MS: i64 = 200;
+
+/// How long it waits before it looks at all once more where some were left, milliseconds.
+const AGAIN_MS: i64 = 5_000;
+
+/// How often the first partition asks the others, and those ask it, milliseconds.
+const ASK_MS: i64 = 2_000;
+const LEARN_MS: i64 = 10_000;
+
+/// Partitions that the first asks at once.
+const PARTITIONS_AT_ONCE: usize = 64;
+
+/// How long a partition may take to answer, and a root to move, milliseconds.
+const ANSWER_MS_MAX: u64 = 2_000;
+
+/// How far it is, in memory: a partition that starts anew looks at all again.
+#[derive(Default)]
+pub(super) struct RootSweep {
+    /// By which numbers.
+    sizes: RefCell<Option<Sizes>>,
+    /// The last name that was looked at.
+    after: RefCell<String>,
+    /// Whether those with claims or operations are looked at, which come last.
+    is_last_part: Cell<bool>,
+    has_left: Cell<bool>,
+    is_done: Cell<bool>,
+    next_ms: Cell<i64>,
+    /// When the other partitions are asked, or the first is, unix milliseconds.
+    ask_ms: Cell<i64>,
+    /// Partitions that have said that nothing is left.
+    swept: RefCell<BTreeSet<u32>>,
+}
+
+impl RootSweep {
+    /// Begins where the numbers are others.
+    fn begin(&self, sizes: &Sizes, now_ms: i64) {
+        if self.sizes.borrow().as_ref() == Some(sizes) {
+            return;
+        }
+        self.sizes.replace(Some(sizes.clone()));
+        self.restart(now_ms + BEGIN_MS);
+        self.is_done.set(!sizes.is_changing());
+        self.ask_ms.set(now_ms);
+        self.swept.take();
+    }
+
+    fn restart(&self, next_ms: i64) {
+        self.after.replace(String::new());
+        self.is_last_part.set(false);
+        self.has_left.set(false);
+        self.next_ms.set(next_ms);
+    }
+}
+
+impl RootMoves {
+    /// When there is something to do, unix milliseconds.
+    pub(super) fn next_due_ms(&self) -> Option<i64> {
+        next_due_ms(&self.places, &self.sweep)
+    }
+
+    /// Whether nothing is left here that belongs elsewhere by these numbers.
+    ///
+    /// # Errors
+    /// As [`RootMoves::learn`].
+    pub(super) async fn on_swept_of(&self, asked: SweptOf) -> Result<bool, Fault> {
+        self.places.is_number(asked.partition);
+        self.learn(&asked.sizes).await?;
+        self.sweep.begin(&self.places.sizes(), self.host.now_ms());
+        Ok(self.places.sizes() == asked.sizes && self.is_swept()?)
+    }
+
+    fn is_swept(&self) -> Result<bool, Fault> {
+        let bundles = &self.places.bundles;
+        Ok(self.sweep.is_done.get()
+            && bundles.noted("leaving", 1)?.is_empty()
+            && bundles.noted("arrived", 1)?.is_empty())
+    }
+
+    /// The numbers that hold, as the first partition knows them.
+    pub(super) fn on_sizes_of(&self, _: &SizesOf) -> Sizes {
+        self.places.is_number(0);
+        self.places.sizes()
+    }
+
+    /// Does what is due.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses.
+    pub(super) async fn see_to_moves(self: &Rc<Self>) -> Result<(), Fault> {
+        let now_ms = self.host.now_ms();
+        if self.next_due_ms().is_none_or(|due_ms| due_ms > now_ms) {
+            return Ok(());
+        }
+        let sizes = self.places.sizes();
+        self.sweep.begin(&sizes, now_ms);
+        if self.sweep.ask_ms.get() <= now_ms {
+            match self.places.is_me(0) {
+                true => self.ask_others(&sizes).await?,
+                false => self.ask_first().await?,
+            }
+        }
+        if !sizes.is_changing() || self.places.sizes() != sizes {
+            return Ok(());
+        }
+        self.confirm_some().await?;
+        if !self.sweep.is_done.get() && self.sweep.next_ms.get() <= self.host.now_ms() {
+            self.move_some(&sizes).await?;
+        }
+        Ok(())
+    }
+
+    /// Asks the first partition which numbers hold.
+    async fn ask_first(&self) -> Result<(), Fault> {
+        self.sweep.ask_ms.set(self.host.now_ms() + LEARN_MS);
+        let set = self.places.set();
+        let told = call_within(&self.host, &SizesOf { set }, ANSWER_MS_MAX).await;
+        match told {
+            Ok(sizes) => self.learn(&sizes).await,
+            // Asked again later.
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Tells the others the numbers, and asks whether all have moved. Once they have, those of before are forgotten.
+    async fn ask_others(&self, sizes: &Sizes) -> Result<(), Fault> {
+        self.sweep.ask_ms.set(self.host.now_ms() + ASK_MS);
+        let swept = self.sweep.swept.borrow().clone();
+        let left = (1..sizes.span()).filter(|partition| !swept.contains(partition));
+        let ask = |partition: u32| {
+            let asked = SweptOf {
+                partition,
+                sizes: sizes.clone(),
+            };
+            async move {
+                let told = call_within(&self.host, &asked, ANSWER_MS_MAX).await;
+                (partition, told == Ok(true))
+            }
+        };
+        let told = all_settled(left.map(ask), PARTITIONS_AT_ONCE).await;
+        if self.places.sizes() != *sizes {
+            return Ok(());
+        }
+        let is_over = {
+            let mut swept = self.sweep.swept.borrow_mut();
+            let moved = told.into_iter().filter(|(_, is_swept)| *is_swept);
+            swept.extend(moved.map(|(partition, _)| partition));
+            u32::try_from(swept.len()).is_ok_and(|swept| swept + 1 >= sizes.span())
+        };
+        if is_over && sizes.is_changing() && self.is_swept()? {
+            self.learn(&sizes.settled()).await?;
+        }
+        Ok(())
+    }
+
+    /// Has the next roots that belong elsewhere taken over there.
+    async fn move_some(&self, sizes: &Sizes) -> Result<(), Fault> {
+        let names = self.next_names()?;
+        let Some(last) = names.last().cloned() else {
+            return self.end_part();
+        };
+        let move_on = |name: CounterId| async move { self.move_on(&name, sizes).await };
+        let moved = all_settled(names.into_iter().map(move_on), ROOTS_AT_ONCE).await;
+        if moved.iter().any(Result::is_err) {
+            self.sweep.has_left.set(true);
+        }
+        self.sweep.after.replace(last.as_str().to_owned());
+        self.sweep.next_ms.set(self.host.now_ms() + NEXT_MS);
+        Ok(())
+    }
+
+    fn next_names(&self) -> Result<Vec<CounterId>, Fault> {
+        let bundles = &self.places.bundles;
+        let mut after = self.sweep.after.borrow().clone();
+        if !self.sweep.is_last_part.get() {
+            return bundles.names_after(&after, NAMES_AT_ONCE);
+        }
+        let mut names = Vec::new();
+        for _ in 0..NAMES_AT_ONCE {
+            let Some(name) = bundles.record_after(&after)? else {
+                break;
+            };
+            after = name.as_str().to_owned();
+            names.push(name);
+        }
+        Ok(names)
+    }
+
+    fn end_part(&self) -> Result<(), Fault> {
+        let sweep = &self.sweep;
+        let now_ms = self.host.now_ms();
+        if !sweep.is_last_part.replace(true) {
+            sweep.after.replace(String::new());
+            sweep.next_ms.set(now_ms);
+        } else if sweep.has_left.get() {
+            sweep.restart(now_ms + AGAIN_MS);
+        } else {
+            sweep.is_done.set(true);
+        }
+        Ok(())
+    }
+
+    /// Has a root taken over where it belongs, if that is not here.
+    async fn move_on(&self, name: &CounterId, sizes: &Sizes) -> Result<(), Fault> {
+        let to = self.places.place(name);
+        if self.places.is_me(to) {
+            return Ok(());
+        }
+        let take = CallRoot {
+            to,
+            sizes: sizes.clone(),
+            sent_on: 0,
+            path: String::new(),
+            message: encode(name)?,
+        };
+        call(&self.host, &take).await?;
+        let lock = self.roots.lock_of(name);
+        let _alone = lock.lock().await;
+        if self.places.sizes() != *sizes {
+            return Err(super::root_moves::moving());
+        }
+        let bundles = &self.places.bundles;
+        if bundles.is_home(name)? || bundles.has_note("leaving", name)? {
+            return Err(super::root_moves::moving());
+        }
+        // Written by what was under way when it left: it is known where it is now.
+        self.store.atomically(|| {
+            bundles.delete_rows(name)?;
+            bundles.delete_records(name)
+        })
+    }
+}
+
+/// When a partition has something to do, unix milliseconds.
+pub(super) fn next_due_ms(
+    places: &super::root_places::RootPlaces,
+    sweep: &RootSweep,
+) -> Option<i64> {
+    let sizes = places.sizes();
+    if !sizes.is_changing() && places.set() == sizes.now() {
+        return None;
+    }
+    let is_known = sweep.sizes.borrow().as_ref() == Some(&sizes);
+    if !is_known {
+        return Some(i64::MIN);
+    }
+    let is_sweeping = sizes.is_changing() && !sweep.is_done.get();
+    let next_ms = is_sweeping.then(|| sweep.next_ms.get());
+    next_ms.into_iter().chain([sweep.ask_ms.get()]).min()
+}

@@ -1,0 +1,281 @@
+//! What snapshots of a partition tell: of a counter on some days, of many on one.
+//!
+//! Invariant: a value is told by the newest run that has it, of a chain that is whole; where a file is missing or damaged that is needed
+//! for it, nothing is told.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::snapshots::Snapshots;
+use crate::core::counter::id::CounterId;
+use crate::node::shared::concurrency::all_settled;
+use crate::protocol::messages::{
+    Fault, KeptAll, KeptOn, KeptPage, KeptRow, KeptRows, KeptThen, KnownUniques,
+};
+use crate::protocol::public::Estimate;
+use crate::protocol::snapshot::{
+    Entry, Kept, Manifest, PartOf, RunOf, chain_of, date_of, read_part,
+};
+
+/// Files that are read at once: each is at most 0.5 MB before it is read, and some 2 MB then.
+const FILES_AT_ONCE: usize = 8;
+
+/// The estimate of what is kept.
+fn estimate_of(kept: &Kept) -> Option<KnownUniques> {
+    Estimate::of(&kept.uniques).map(|told| KnownUniques {
+        estimate: told.estimate,
+        standard_error: told.standard_error,
+        epochs: u64::try_from(told.epochs).unwrap_or(u64::MAX),
+    })
+}
+
+/// What a counter was, as it is told.
+fn told((run, mut kept): (RunOf, Option<Kept>)) -> KeptThen {
+    let uniques = kept.as_ref().and_then(estimate_of);
+    if let Some(kept) = &mut kept {
+        kept.uniques = Default::default();
+    }
+    KeptThen { run, kept, uniques }
+}
+
+/// The newest run on a day or before.
+fn run_on(runs: &BTreeMap<u64, RunOf>, day: i64) -> Option<RunOf> {
+    runs.values().rev().find(|run| run.day <= day).copied()
+}
+
+/// What a run says of a counter: nothing, where it has not changed.
+type Said = Option<Option<Kept>>;
+
+impl Snapshots {
+    /// The runs that tell what was so after one of them, the oldest first.
+    ///
+    /// # Errors
+    /// `Unreadable` where one of them is not there.
+    fn chain(&self, runs: &BTreeMap<u64, RunOf>, run: RunOf) -> Result<Vec<u64>, Fault> {
+        chain_of(runs, run.run).ok_or_else(|| {
+            Fault::Unreadable(format!(
+                "the snapshot of {} needs an earlier one that is not there: put its files back from a copy, or ask for another day",
+                date_of(run.day)
+            ))
+        })
+    }
+
+    fn needed(&self, run: u64) -> Result<Manifest, Fault> {
+        let manifest = self.manifest(run)?;
+        manifest.ok_or_else(|| Fault::Broken("a run has no manifest".to_owned()))
+    }
+
+    /// The counters of a file.
+    async fn part(&self, run: RunOf, part: &PartOf) -> Result<Vec<Entry>, Fault> {
+        let refuse = |what: &str| {
+            Fault::Unreadable(format!(
+                "the file {} of the snapshot of {} is {what}: put it back from a copy, or ask for another day",
+                part.file,
+                date_of(run.day)
+            ))
+        };
+        let file = self.files()?.get(&part.file).await;
+        let file = file.map_err(|why| {
+            Fault::Unavailable(format!("the file {} does not come: {why}", part.file))
+        })?;
+        let file = file.ok_or_else(|| refuse("missing"))?;
+        let entries = read_part(&file).map_err(|_| refuse("damaged"))?;
+        let is_its = entries.len().try_into() == Ok(part.entries)
+            && entries.first().map(|(id, _)| id.as_str()) == Some(part.first.as_str());
+        is_its.then_some(entries).ok_or_else(|| refuse("another"))
+    }
+
+    /// What a run says of a counter.
+    async fn said(&self, run: u64, counter: &CounterId) -> Result<Said, Fault> {
+        let manifest = self.needed(run)?;
+        let Some(part) = manifest.part_of(counter.as_str()) else {
+            return Ok(None);
+        };
+        let mut entries = self.part(manifest.run, part).await?;
+        let place = entries.binary_search_by(|(id, _)| id.cmp(counter));
+        Ok(place.ok().map(|place| entries.swap_remove(place).1))
+    }
+
+    /// What a counter was when the last run was made on a day or before, with that run: `None` where it did not exist, and where there is
+    /// no run.
+    ///
+    /// # Errors
+    /// `Unreadable` where a file that is needed for it cannot be read, `Unavailable`; so all below.
+    pub(super) async fn kept_by(
+        &self,
+        counter: &CounterId,
+        day: i64,
+    ) -> Result<Option<(RunOf, Option<Kept>)>, Fault> {
+        let runs = self.runs().await?;
+        let Some(run) = run_on(&runs, day) else {
+            return Ok(None);
+        };
+        // A file of an earlier run is not needed where a later one tells it.
+        for number in self.chain(&runs, run)?.into_iter().rev() {
+            if let Some(kept) = self.said(number, counter).await? {
+                return Ok(Some((run, kept)));
+            }
+        }
+        Ok(Some((run, None)))
+    }
+
+    /// What a counter was on some days.
+    pub(super) async fn on(&self, asked: KeptOn) -> Result<Vec<KeptThen>, Fault> {
+        let KeptOn {
+            counter,
+            first,
+            last,
+            is_range,
+        } = asked;
+        if !is_range {
+            let known = self.kept_by(&counter, last).await?;
+            return Ok(known.into_iter().map(told).collect());
+        }
+        let runs = self.runs().await?;
+        let of_days = runs
+            .values()
+            .filter(|run| (first..=last).contains(&run.day));
+        let wanted: BTreeMap<i64, RunOf> = of_days.map(|run| (run.day, *run)).collect();
+        let mut chains = Vec::new();
+        for run in wanted.into_values() {
+            chains.push((run, self.chain(&runs, run)?));
+        }
+        let needed: BTreeSet<u64> = chains
+            .iter()
+            .flat_map(|(_, chain)| chain)
+            .copied()
+            .collect();
+        let read = |run: u64| {
+            let counter = &counter;
+            async move { (run, self.said(run, counter).await) }
+        };
+        let said = all_settled(needed.into_iter().map(read), FILES_AT_ONCE).await;
+        let said: BTreeMap<u64, Result<Said, Fault>> = said.into_iter().collect();
+        let mut days = Vec::new();
+        for (run, chain) in chains {
+            let mut kept = None;
+            for number in chain.iter().rev() {
+                match said.get(number) {
+                    Some(Err(fault)) => return Err(fault.clone()),
+                    Some(Ok(Some(then))) => {
+                        kept = then.clone();
+                        break;
+                    }
+                    _ => {}
+                }
+            }
+            days.push(told((run, kept)));
+        }
+        Ok(days)
+    }
+
+    /// Counters as they were on a day, in order of their names.
+    pub(super) async fn rows(&self, asked: KeptRows) -> Result<KeptPage, Fault> {
+        let KeptAll {
+            day,
+            prefix,
+            after,
+            limit,
+            uniques,
+        } = asked.asked;
+        let runs = self.runs().await?;
+        let Some(run) = run_on(&runs, day) else {
+            return Ok(KeptPage::default());
+        };
+        let after = after.unwrap_or_default();
+        let mut readers = Vec::new();
+        // The newest first: it has the last word.
+        for run in self.chain(&runs, run)?.into_iter().rev() {
+            readers.push(Reader::new(self.needed(run)?, &prefix, &after));
+        }
+        let most = usize::try_from(limit).unwrap_or(usize::MAX);
+        let mut page = KeptPage {
+            run: Some(run),
+            ..KeptPage::default()
+        };
+        loop {
+            for reader in &mut readers {
+                reader.fill(self).await?;
+            }
+            let next = readers.iter().filter_map(Reader::next).min().cloned();
+            let Some(next) = next.filter(|next| next.as_str().starts_with(&prefix)) else {
+                return Ok(page);
+            };
+            let mut said = readers.iter_mut().filter_map(|reader| reader.take(&next));
+            let newest = said.next().flatten();
+            // What earlier runs say of it goes.
+            said.for_each(drop);
+            let Some(mut kept) = newest else { continue };
+            if page.rows.len() >= most {
+                page.has_more = true;
+                return Ok(page);
+            }
+            let estimate = estimate_of(&kept);
+            if !uniques {
+                kept.uniques = Default::default();
+            }
+            page.rows.push(KeptRow {
+                counter: next,
+                kept,
+                uniques: estimate,
+            });
+        }
+    }
+}
+
+/// Reads the counters of a run in order, one file at a time.
+struct Reader {
+    manifest: Manifest,
+    /// The next file.
+    part: usize,
+    from: (String, String),
+    entries: VecDeque<Entry>,
+}
+
+impl Reader {
+    fn new(manifest: Manifest, prefix: &str, after: &str) -> Self {
+        let start = prefix.max(after);
+        let part = manifest
+            .parts
+            .partition_point(|part| part.last.as_str() < start);
+        Self {
+            part,
+            from: (prefix.to_owned(), after.to_owned()),
+            entries: VecDeque::new(),
+            manifest,
+        }
+    }
+
+    /// Reads the next file where all of the one before was taken.
+    async fn fill(&mut self, snapshots: &Snapshots) -> Result<(), Fault> {
+        while self.entries.is_empty() {
+            let Some(part) = self.manifest.parts.get(self.part) else {
+                return Ok(());
+            };
+            let (prefix, after) = &self.from;
+            let is_past =
+                part.first.as_str() > prefix.as_str() && !part.first.starts_with(prefix.as_str());
+            if is_past {
+                return Ok(());
+            }
+            let entries = snapshots.part(self.manifest.run, part).await?;
+            let is_asked = |(id, _): &Entry| {
+                let id = id.as_str();
+                id >= prefix.as_str() && id > after.as_str() && id.starts_with(prefix.as_str())
+            };
+            self.entries = entries.into_iter().filter(is_asked).collect();
+            self.part += 1;
+        }
+        Ok(())
+    }
+
+    fn next(&self) -> Option<&CounterId> {
+        self.entries.front().map(|(id, _)| id)
+    }
+
+    /// What the run says of a counter, where it is the next.
+    fn take(&mut self, id: &CounterId) -> Said {
+        let is_it = self.next() == Some(id);
+        let entry = is_it.then(|| self.entries.pop_front()).flatten();
+        entry.map(|(_, kept)| kept)
+    }
+}

@@ -1,0 +1,702 @@
+//! How a partition of the directory writes snapshots of its counters, a few counters at each ring of its alarm.
+//!
+//! Invariants: a file is written under a new name; a run is known once its manifest is there, and told by this object once its row is; the
+//! row of a mark says what the newest known run tells of a counter, or nothing. Nothing is asked of a counter: what its root knows is
+//! written. Of all that is written one part is in memory.
+//!
+//! Life: a run begins when it is due, or asked for. Each step looks at [`PAGE`] counters and compares them with their marks; a part that is
+//! full, and the last one, becomes a file, and then, in one commit, part of the run. After the last one the manifest is written. A crash
+//! costs what was looked at since the last part. A run that is not done when the next is due is given up.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use serde::{Deserialize, Serialize};
+
+use super::deployment_values::DeploymentValues;
+use super::roots::is_listed;
+use super::store::{Store, integer, text};
+use crate::core::cluster::delta::Marks;
+use crate::core::cluster::root::{Entry, Root};
+use crate::core::cluster::view::{View, ViewAtRest};
+use crate::core::counter::id::{BEFORE_CALLERS, CounterId};
+use crate::host::object::{Object, Value};
+use crate::host::{Files, Host};
+use crate::node::shared::{partitions, unreadable};
+use crate::protocol::messages::{Fault, ListRuns, PartitionRuns, RunUnderWay, decode, encode};
+use crate::protocol::names::{self, SNAPSHOTS};
+use crate::protocol::snapshot::{
+    CHAIN_MAX, DAY_MS, Kept, Manifest, PartOf, PartWriter, Plan, RunOf, SNAPSHOTS_OFF, chain_of,
+    day_of_ms, digest_of, thinned,
+};
+use crate::protocol::stored::{self, Body};
+
+/// Counters that one step looks at: some 10 ms of work, in which nothing else is done.
+const PAGE: i64 = 256;
+
+/// How long the alarm rests between two steps: where one process has all partitions, and all of them write, half of the time is left.
+const REST_MS: i64 = 200;
+
+/// How long a run rests that could not write.
+const AGAIN_MS: i64 = 30_000;
+
+/// An object that starts so late after its run was due still makes it, where it has made none before. One that starts later waits for the
+/// next day, so that nothing is written because an object was only looked at.
+const LATE_MS: i64 = 600_000;
+
+/// Files that one step deletes.
+const DELETED_AT_ONCE: usize = 16;
+
+/// Values that one statement binds at most, and those of a mark.
+const VALUES_MAX: usize = 99;
+const MARK_VALUES: usize = 3;
+
+/// What is kept in rows of their names.
+const STATE: &str = "snapshot/state";
+const RUNS: [&str; 2] = ["snapshot/run/", "snapshot/run0"];
+
+const MARKS_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS snapshot_marks (id TEXT PRIMARY KEY, digest INTEGER NOT NULL, run INTEGER NOT NULL) WITHOUT ROWID";
+
+/// The digest of a counter of which no known run tells what it is. Others are not negative.
+const UNKNOWN: i64 = -1;
+
+/// A run that is under way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Progress {
+    run: u64,
+    before: Option<u64>,
+    begun_ms: i64,
+    /// The name up to which counters are in its parts.
+    after: String,
+    /// Living counters up to there.
+    counters: u64,
+    parts: Vec<PartOf>,
+    /// When it had looked at the last counter, unix milliseconds.
+    ended_ms: Option<i64>,
+    /// Files of which it is not known whether they were written.
+    tried: Vec<String>,
+}
+
+/// What a partition knows of its snapshots besides the runs that are known.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct State {
+    /// When the last run began, unix milliseconds.
+    since_ms: i64,
+    last_run: u64,
+    /// Whether marks do not say what the known runs tell.
+    needs_full: bool,
+    progress: Option<Progress>,
+    /// Files to delete.
+    gone: Vec<String>,
+}
+
+/// A part that is being filled.
+struct Writing {
+    /// Where it began: of which run, and after which name.
+    begun: (u64, String),
+    after: String,
+    counters: u64,
+    part: PartWriter,
+    /// Marks to write with it; none for a counter that has ended.
+    marks: Vec<(String, Option<i64>)>,
+    is_last: bool,
+}
+
+/// The snapshots of a partition.
+pub(super) struct Snapshots {
+    pub(super) host: Host,
+    pub(super) store: Store,
+    pub(super) values: DeploymentValues,
+    object: Object,
+    files: Option<Rc<dyn Files>>,
+    plan: Option<Plan>,
+    started_ms: i64,
+    partition: OnceCell<Option<u32>>,
+    writing: RefCell<Option<Writing>>,
+    known: RefCell<Option<Rc<BTreeMap<u64, RunOf>>>>,
+    is_busy: Cell<bool>,
+    again_ms: Cell<i64>,
+    /// Why it does not go on.
+    why: RefCell<Option<String>>,
+}
+
+/// One step at a time.
+struct Busy<'a>(&'a Cell<bool>);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
+
+fn unavailable(what: &str, why: &str) -> Fault {
+    Fault::Unavailable(format!(
+        "the snapshots' files do not answer ({what}): {why}"
+    ))
+}
+
+fn run_name(run: u64) -> String {
+    format!("{}{run:012}", RUNS[0])
+}
+
+impl Snapshots {
+    /// Those of an object.
+    pub(super) fn new(host: &Host, object: Object, store: &Store) -> Self {
+        let plan = match host.setting(SNAPSHOTS) {
+            Some(text) if text == SNAPSHOTS_OFF => None,
+            Some(text) => Some(Plan::parse(&text).unwrap_or_default()),
+            None => Some(Plan::default()),
+        };
+        Self {
+            host: host.clone(),
+            store: store.clone(),
+            values: DeploymentValues::new(store),
+            object,
+            files: host.platform().files(),
+            plan,
+            started_ms: host.now_ms(),
+            partition: OnceCell::new(),
+            writing: RefCell::default(),
+            known: RefCell::default(),
+            is_busy: Cell::new(false),
+            again_ms: Cell::new(i64::MIN),
+            why: RefCell::default(),
+        }
+    }
+
+    /// Whether the deployment has a place for files.
+    pub(super) fn has_files(&self) -> bool {
+        self.files.is_some()
+    }
+
+    /// The place for files.
+    ///
+    /// # Errors
+    /// `Unavailable` where there is none.
+    pub(super) fn files(&self) -> Result<&Rc<dyn Files>, Fault> {
+        self.files.as_ref().ok_or_else(|| {
+            Fault::Unavailable("this deployment has no place for snapshots".to_owned())
+        })
+    }
+
+    /// The number of this partition.
+    pub(super) fn partition(&self) -> Option<u32> {
+        *self.partition.get_or_init(|| {
+            let is_here = |number: &u32| self.object.platform().is_at(&names::directory(*number));
+            (0..partitions::COUNT_MAX).find(is_here)
+        })
+    }
+
+    fn folder(&self, kind: &str) -> Result<String, Fault> {
+        let partition = self.partition();
+        let partition = partition.ok_or(Fault::Broken("this is no partition".to_owned()))?;
+        Ok(format!("s1/{partition}/{kind}/"))
+    }
+
+    fn manifest_file(&self, run: u64) -> Result<String, Fault> {
+        Ok(format!("{}{run:08}", self.folder("runs")?))
+    }
+
+    fn state(&self) -> Result<Option<State>, Fault> {
+        let body = self.values.get(STATE)?;
+        body.map(|body| self.store.value(&body)).transpose()
+    }
+
+    fn put_state(&self, state: &State) -> Result<(), Fault> {
+        self.values.put(STATE, encode(state)?)
+    }
+
+    /// When something is to be done next, unix milliseconds.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses; so all below.
+    pub(super) fn next_due_ms(&self) -> Result<Option<i64>, Fault> {
+        if !self.has_files() {
+            return Ok(None);
+        }
+        let state = self.state()?;
+        let is_under_way = |state: &State| state.progress.is_some() || !state.gone.is_empty();
+        if state.as_ref().is_some_and(is_under_way) {
+            let rest_ms = self.host.now_ms().saturating_add(REST_MS);
+            return Ok(Some(rest_ms.max(self.again_ms.get())));
+        }
+        Ok(self.due_ms(state.as_ref()))
+    }
+
+    /// When a run is due, unix milliseconds.
+    fn due_ms(&self, state: Option<&State>) -> Option<i64> {
+        let since_ms = match state {
+            Some(state) => state.since_ms,
+            None => self.started_ms - LATE_MS,
+        };
+        Some(self.plan?.next_ms(self.partition()?, since_ms))
+    }
+
+    /// The runs that are known. Those of a place for files that another object has filled become this one's.
+    pub(super) async fn runs(&self) -> Result<Rc<BTreeMap<u64, RunOf>>, Fault> {
+        if let Some(known) = self.known.borrow().clone() {
+            return Ok(known);
+        }
+        if self.has_files() && self.state()?.is_none() {
+            self.adopt().await?;
+        }
+        let mut runs = BTreeMap::new();
+        for (_, body) in self.values.between(RUNS[0], RUNS[1])? {
+            let manifest: Manifest = self.store.value(&body)?;
+            runs.insert(manifest.run.run, manifest.run);
+        }
+        let runs = Rc::new(runs);
+        self.known.replace(Some(runs.clone()));
+        Ok(runs)
+    }
+
+    /// Takes over what files tell of runs, where nothing is known of any.
+    async fn adopt(&self) -> Result<(), Fault> {
+        let files = self.files()?;
+        let listed = files.list(&self.folder("runs")?).await;
+        let mut manifests = Vec::new();
+        for name in listed.map_err(|why| unavailable("list", &why))? {
+            let file = files.get(&name).await;
+            if let Some(bytes) = file.map_err(|why| unavailable(&name, &why))? {
+                manifests.push(self.manifest_of(&name, &bytes)?);
+            }
+        }
+        // Others may have been quicker.
+        if manifests.is_empty() || self.state()?.is_some() {
+            return Ok(());
+        }
+        let runs = manifests.iter().map(|manifest| manifest.run);
+        let state = State {
+            since_ms: runs.clone().map(|run| run.begun_ms).max().unwrap_or(0),
+            last_run: runs.map(|run| run.run).max().unwrap_or(0),
+            needs_full: true,
+            ..State::default()
+        };
+        self.store.atomically(|| {
+            for manifest in &manifests {
+                let name = run_name(manifest.run.run);
+                self.values.put(&name, encode(manifest)?)?;
+            }
+            self.put_state(&state)
+        })
+    }
+
+    fn manifest_of(&self, name: &str, bytes: &[u8]) -> Result<Manifest, Fault> {
+        let damaged = |why: &str| {
+            Fault::Unreadable(format!(
+                "the file {name} of the snapshots is damaged ({why}): put it back from a copy"
+            ))
+        };
+        let body = Body::read(bytes, stored::FIRST, false);
+        let body = body.map_err(|damage| damaged(&damage.to_string()))?;
+        decode(body.bytes).map_err(|fault| damaged(&fault.to_string()))
+    }
+
+    /// What a run has written.
+    pub(super) fn manifest(&self, run: u64) -> Result<Option<Manifest>, Fault> {
+        let body = self.values.get(&run_name(run))?;
+        body.map(|body| self.store.value(&body)).transpose()
+    }
+
+    /// Which runs there are.
+    pub(super) async fn list(&self, _: ListRuns) -> Result<PartitionRuns, Fault> {
+        let runs = self.runs().await?;
+        let progress = self.state()?.and_then(|state| state.progress);
+        let under_way = progress.map(|progress| RunUnderWay {
+            begun_ms: progress.begun_ms,
+            entries: progress.parts.iter().map(|part| part.entries).sum(),
+            why: self.why.borrow().clone(),
+        });
+        let any = "SELECT 1 FROM roots WHERE live = 1 AND id > ? LIMIT 1";
+        let counters = self.store.run(any, vec![BEFORE_CALLERS.into()])?;
+        Ok(PartitionRuns {
+            runs: runs.values().copied().collect(),
+            under_way,
+            has_files: self.has_files(),
+            has_counters: !counters.is_empty(),
+        })
+    }
+
+    /// Begins a run, unless one is under way.
+    pub(super) async fn begin(&self) -> Result<(), Fault> {
+        self.files()?;
+        if self.is_busy.replace(true) {
+            return Ok(());
+        }
+        let _busy = Busy(&self.is_busy);
+        self.again_ms.set(i64::MIN);
+        let runs = self.runs().await?;
+        let state = self.state()?.unwrap_or_default();
+        match state.progress {
+            Some(_) => Ok(()),
+            None => self.begin_run(state, &runs),
+        }
+    }
+
+    fn begin_run(&self, mut state: State, runs: &BTreeMap<u64, RunOf>) -> Result<(), Fault> {
+        let now_ms = self.host.now_ms();
+        let last = runs.keys().next_back().copied();
+        let chain = last.and_then(|last| chain_of(runs, last));
+        let plan = self.plan.unwrap_or_default();
+        let is_young = |chain: &Vec<u64>| {
+            let full = chain.first().and_then(|run| runs.get(run));
+            let is_of_late =
+                full.is_some_and(|full| day_of_ms(now_ms) < full.day + plan.full_every_days);
+            is_of_late && chain.len() < CHAIN_MAX
+        };
+        let before = last.filter(|_| !state.needs_full && chain.as_ref().is_some_and(is_young));
+        state.last_run += 1;
+        state.since_ms = now_ms;
+        state.progress = Some(Progress {
+            run: state.last_run,
+            before,
+            begun_ms: now_ms,
+            after: BEFORE_CALLERS.to_owned(),
+            counters: 0,
+            parts: Vec::new(),
+            ended_ms: None,
+            tried: Vec::new(),
+        });
+        self.store.run(MARKS_SCHEMA, vec![])?;
+        self.put_state(&state)
+    }
+
+    /// Gives a run up: what it has written goes.
+    fn give_up(&self, state: &mut State) -> Result<(), Fault> {
+        let Some(progress) = state.progress.take() else {
+            return Ok(());
+        };
+        self.writing.take();
+        state.gone.extend(progress.tried);
+        let parts = progress.parts.into_iter().map(|part| part.file);
+        state.gone.extend(parts);
+        state.gone.push(self.manifest_file(progress.run)?);
+        self.store.atomically(|| {
+            let run = i64::try_from(progress.run).unwrap_or(i64::MAX);
+            let sql = "UPDATE snapshot_marks SET digest = ? WHERE run = ?";
+            self.store.run(sql, vec![UNKNOWN.into(), run.into()])?;
+            self.put_state(state)
+        })
+    }
+
+    /// Does what is due, a little of it.
+    pub(super) async fn step(&self) -> Result<(), Fault> {
+        if !self.has_files() || self.is_busy.replace(true) {
+            return Ok(());
+        }
+        let _busy = Busy(&self.is_busy);
+        if self.host.now_ms() < self.again_ms.get() {
+            return Ok(());
+        }
+        let done = self.go_on().await;
+        match &done {
+            Ok(()) => {
+                self.again_ms.set(i64::MIN);
+                self.why.replace(None);
+            }
+            Err(fault) => {
+                unreadable::note(&self.host, "a snapshot", fault);
+                self.again_ms.set(self.host.now_ms() + AGAIN_MS);
+                self.why.replace(Some(fault.to_string()));
+            }
+        }
+        done
+    }
+
+    async fn go_on(&self) -> Result<(), Fault> {
+        let now_ms = self.host.now_ms();
+        let state = self.state()?;
+        let is_due = self
+            .due_ms(state.as_ref())
+            .is_some_and(|due_ms| due_ms <= now_ms);
+        let progress = state.as_ref().and_then(|state| state.progress.as_ref());
+        if let Some(progress) = progress
+            && !(is_due && now_ms - progress.begun_ms >= DAY_MS)
+        {
+            return self.write_some().await;
+        }
+        if is_due {
+            let runs = self.runs().await?;
+            let mut state = self.state()?.unwrap_or_default();
+            self.give_up(&mut state)?;
+            return self.begin_run(state, &runs);
+        }
+        match state {
+            Some(state) if !state.gone.is_empty() => self.delete_some(state).await,
+            _ => Ok(()),
+        }
+    }
+
+    async fn delete_some(&self, mut state: State) -> Result<(), Fault> {
+        let files = self.files()?;
+        let count = state.gone.len().min(DELETED_AT_ONCE);
+        let some: Vec<String> = state.gone.drain(..count).collect();
+        for name in some {
+            let deleted = files.delete(&name).await;
+            deleted.map_err(|why| unavailable(&name, &why))?;
+        }
+        self.put_state(&state)
+    }
+
+    /// Looks at some counters, and writes a part where it is full.
+    async fn write_some(&self) -> Result<(), Fault> {
+        let missing = || Fault::Broken("no run is under way".to_owned());
+        let mut state = self.state()?.ok_or_else(missing)?;
+        let progress = state.progress.as_mut().ok_or_else(missing)?;
+        if progress.ended_ms.is_some() {
+            return self.make_known(state).await;
+        }
+        let begun = (progress.run, progress.after.clone());
+        let writing = self.writing.take();
+        let mut writing = writing
+            .filter(|writing| writing.begun == begun)
+            .unwrap_or_else(|| Writing {
+                after: begun.1.clone(),
+                begun,
+                counters: 0,
+                part: PartWriter::default(),
+                marks: Vec::new(),
+                is_last: false,
+            });
+        self.look(progress, &mut writing)?;
+        if !writing.is_last && !writing.part.is_full() {
+            self.writing.replace(Some(writing));
+            return Ok(());
+        }
+        let is_last = writing.is_last;
+        self.write_part(&mut state, writing).await?;
+        match is_last {
+            true => self.make_known(state).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Looks at the next counters.
+    fn look(&self, progress: &Progress, writing: &mut Writing) -> Result<(), Fault> {
+        let page = self.page(&writing.after)?;
+        let is_full = progress.before.is_none();
+        let now_ms = self.host.now_ms();
+        for (id, row) in page.rows {
+            if writing.part.is_full() {
+                return Ok(());
+            }
+            let counter = CounterId::stored(id.as_str()).map_err(|error| {
+                Fault::Broken(format!("a counter's name cannot be read: {error}"))
+            })?;
+            let kept = row
+                .root
+                .filter(|(root, _)| is_listed(root, now_ms))
+                .map(|(root, view)| Kept::of(&root, &view));
+            let digest = kept.as_ref().map(digest_of);
+            let is_same = digest == row.mark;
+            // One that has ended is told only since when it has.
+            let is_told = if is_full { kept.is_some() } else { !is_same };
+            if is_told {
+                writing.part.push(&counter, kept.as_ref());
+            }
+            if !is_same {
+                writing.marks.push((id.clone(), digest));
+            }
+            writing.counters += u64::from(kept.is_some());
+            writing.after = id;
+        }
+        writing.is_last = page.is_last;
+        Ok(())
+    }
+
+    fn page(&self, after: &str) -> Result<Page, Fault> {
+        let select = |sql: &str, values: Vec<Value>| self.store.run(sql, values);
+        let sql = "SELECT id, body FROM roots WHERE live = 1 AND id > ? ORDER BY id LIMIT ?";
+        let roots = select(sql, vec![after.into(), PAGE.into()])?;
+        let sql = "SELECT id, digest FROM snapshot_marks WHERE id > ? ORDER BY id LIMIT ?";
+        let marks = select(sql, vec![after.into(), PAGE.into()])?;
+        let most = usize::try_from(PAGE).unwrap_or(usize::MAX);
+        let last = |rows: &[Vec<Value>]| -> Option<String> {
+            let last = rows.last().filter(|_| rows.len() >= most)?;
+            last.first().and_then(text).map(str::to_owned)
+        };
+        // Up to this name both are told.
+        let to = last(&roots).into_iter().chain(last(&marks)).min();
+        let is_told = |id: &str| to.as_deref().is_none_or(|to| id <= to);
+        let mut rows: BTreeMap<String, Row> = BTreeMap::new();
+        for row in &marks {
+            if let [id, digest] = row.as_slice()
+                && let Some(id) = text(id).filter(|id| is_told(id))
+            {
+                let row = Row {
+                    root: None,
+                    mark: integer(digest),
+                };
+                rows.insert(id.to_owned(), row);
+            }
+        }
+        let mut views = self.views(after, to.as_deref(), &roots)?;
+        for row in &roots {
+            if let [id, body] = row.as_slice()
+                && let Some(id) = text(id).filter(|id| is_told(id))
+                && let Entry::Live(root) = self.store.get(body)?
+            {
+                let view = views.remove(id);
+                let view = view.unwrap_or_else(|| View::new(root.generation));
+                rows.entry(id.to_owned()).or_default().root = Some((root, view));
+            }
+        }
+        Ok(Page {
+            rows,
+            is_last: to.is_none(),
+        })
+    }
+
+    /// What leads had told of the counters of a page.
+    fn views(
+        &self,
+        after: &str,
+        to: Option<&str>,
+        roots: &[Vec<Value>],
+    ) -> Result<BTreeMap<String, View>, Fault> {
+        let last = roots.last().and_then(|row| text(row.first()?));
+        let Some(to) = to.or(last) else {
+            return Ok(BTreeMap::new());
+        };
+        let sql = "SELECT id, body FROM views WHERE id > ? AND id <= ?";
+        let mut views = BTreeMap::new();
+        for row in self.store.run(sql, vec![after.into(), to.into()])? {
+            if let [id, body] = row.as_slice()
+                && let Some(id) = text(id)
+            {
+                let (view, _): (ViewAtRest, Marks) = self.store.get(body)?;
+                views.insert(id.to_owned(), View::from_rest(view));
+            }
+        }
+        Ok(views)
+    }
+
+    /// Makes a part a file, and then part of the run.
+    async fn write_part(&self, state: &mut State, writing: Writing) -> Result<(), Fault> {
+        let missing = || Fault::Broken("no run is under way".to_owned());
+        let names = writing.part.names();
+        let names = names.map(|(first, last)| (first.to_owned(), last.to_owned()));
+        let entries = u64::try_from(writing.part.entries()).unwrap_or(u64::MAX);
+        let run = state.progress.as_ref().ok_or_else(missing)?.run;
+        let mut part = None;
+        if let Some((first, last)) = names {
+            let folder = self.folder("parts")?;
+            let file = format!("{folder}{run:08}-{:016x}", self.host.random());
+            let progress = state.progress.as_mut().ok_or_else(missing)?;
+            progress.tried.push(file.clone());
+            self.put_state(state)?;
+            let bytes = writing.part.finish();
+            let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+            let put = self.files()?.put(&file, bytes).await;
+            put.map_err(|why| unavailable(&file, &why))?;
+            part = Some(PartOf {
+                file,
+                first,
+                last,
+                entries,
+                bytes: length,
+            });
+        }
+        let progress = state.progress.as_mut().ok_or_else(missing)?;
+        if let Some(part) = part {
+            progress.tried.retain(|name| *name != part.file);
+            progress.parts.push(part);
+        }
+        progress.after = writing.after;
+        progress.counters += writing.counters;
+        if writing.is_last {
+            progress.ended_ms = Some(self.host.now_ms());
+        }
+        self.store.atomically(|| {
+            self.put_marks(run, &writing.marks)?;
+            self.put_state(state)
+        })
+    }
+
+    fn put_marks(&self, run: u64, marks: &[(String, Option<i64>)]) -> Result<(), Fault> {
+        let run = i64::try_from(run).unwrap_or(i64::MAX);
+        let living = marks
+            .iter()
+            .filter_map(|(id, digest)| Some((id, (*digest)?)));
+        let living: Vec<(&String, i64)> = living.collect();
+        for some in living.chunks(VALUES_MAX / MARK_VALUES) {
+            let places = vec!["(?, ?, ?)"; some.len()].join(", ");
+            let sql = format!(
+                "INSERT INTO snapshot_marks VALUES {places} ON CONFLICT (id) DO UPDATE SET digest = excluded.digest, run = excluded.run"
+            );
+            let values = some
+                .iter()
+                .flat_map(|(id, digest)| [id.as_str().into(), Value::from(*digest), run.into()]);
+            self.store.run(&sql, values.collect())?;
+        }
+        for (id, _) in marks.iter().filter(|(_, digest)| digest.is_none()) {
+            let sql = "DELETE FROM snapshot_marks WHERE id = ?";
+            self.store.run(sql, vec![id.as_str().into()])?;
+        }
+        Ok(())
+    }
+
+    /// Writes the manifest of a run that has all its parts, and lets go what is not kept any longer.
+    async fn make_known(&self, mut state: State) -> Result<(), Fault> {
+        let Some(progress) = state.progress.take() else {
+            return Ok(());
+        };
+        let sum = |of: fn(&PartOf) -> u64| progress.parts.iter().map(of).sum();
+        let run = RunOf {
+            run: progress.run,
+            before: progress.before,
+            day: day_of_ms(progress.begun_ms),
+            begun_ms: progress.begun_ms,
+            ended_ms: progress.ended_ms.unwrap_or(progress.begun_ms),
+            counters: progress.counters,
+            entries: sum(|part| part.entries),
+            bytes: sum(|part| part.bytes),
+        };
+        let manifest = Manifest {
+            run,
+            parts: progress.parts.clone(),
+        };
+        let mut runs = BTreeMap::clone(&*self.runs().await?);
+        let body = encode(&manifest)?;
+        let file = self.manifest_file(run.run)?;
+        let put = self
+            .files()?
+            .put(&file, stored::framed(&body, stored::FIRST));
+        put.await.map_err(|why| unavailable(&file, &why))?;
+        runs.insert(run.run, run);
+        state.gone.extend(progress.tried);
+        state.needs_full &= run.before.is_some();
+        let keep_days = self.plan.unwrap_or_default().keep_days;
+        let old = thinned(&runs, day_of_ms(self.host.now_ms()), keep_days);
+        for run in &old {
+            // Its manifest first: without it nothing is looked for in its parts.
+            state.gone.push(self.manifest_file(*run)?);
+            let parts = self.manifest(*run)?.map(|manifest| manifest.parts);
+            let parts = parts.into_iter().flatten().map(|part| part.file);
+            state.gone.extend(parts);
+        }
+        self.store.atomically(|| {
+            self.values.put(&run_name(run.run), body.clone())?;
+            for run in &old {
+                self.values.remove(&run_name(*run))?;
+            }
+            self.put_state(&state)
+        })?;
+        self.known.replace(None);
+        Ok(())
+    }
+}
+
+/// What is known of a counter.
+#[derive(Default)]
+struct Row {
+    root: Option<(Root, View)>,
+    mark: Option<i64>,
+}
+
+/// Some counters, in order of their names.
+struct Page {
+    rows: BTreeMap<String, Row>,
+    is_last: bool,
+}

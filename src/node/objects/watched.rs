@@ -1,0 +1,168 @@
+//! An object that tells how large it is, and reports what its isolate counted, when a call or an alarm of it ends and it is time.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+#[cfg(feature = "boards")]
+use super::board;
+#[cfg(feature = "queue")]
+use super::inbox;
+#[cfg(feature = "redis")]
+use super::keyspace;
+#[cfg(feature = "limits")]
+use super::limiter;
+use super::sizes::differs;
+#[cfg(feature = "live")]
+use super::watcher;
+use super::{cell, directory, tablet};
+use crate::host::Host;
+use crate::host::object::{Arrived, Object, Reply, Shell, Socket};
+use crate::node::shared::fleet;
+use crate::protocol::fleet::{CELLS_SAMPLED, Size};
+use crate::protocol::messages::Fault;
+
+/// How often the size is looked at: after the 1st, 2nd, 4th, … call of an incarnation, each time so many calls have ended, and after each alarm.
+const LOOK_EVERY: u32 = 256;
+
+/// A hash is below 2^52, which a JavaScript number holds.
+const OBJECT_BITS: u32 = 52;
+
+/// What metrics call the objects of a shell.
+pub trait Kind {
+    /// The name.
+    const KIND: &'static str;
+    /// One in so many tells its size.
+    const SAMPLED: u64 = 1;
+}
+
+macro_rules! kinds {
+    ($($(#[$when:meta])? $shell:ty => $kind:expr),+ $(,)?) => {
+        $($(#[$when])?
+        impl Kind for $shell {
+            const KIND: &'static str = $kind;
+        })+
+    };
+}
+
+kinds! {
+    directory::Directory => "directory",
+    tablet::Tablet => "tablet",
+    #[cfg(feature = "boards")]
+    board::Board => "board",
+    #[cfg(feature = "queue")]
+    inbox::Inbox => "inbox",
+    #[cfg(feature = "redis")]
+    keyspace::Keyspace => "keyspace",
+    #[cfg(feature = "limits")]
+    limiter::Limiter => "limiter",
+    #[cfg(feature = "live")]
+    watcher::Watcher => "watcher",
+    #[cfg(not(all(
+        feature = "boards",
+        feature = "limits",
+        feature = "live",
+        feature = "queue",
+        feature = "redis"
+    )))]
+    super::left_out::LeftOut => "left_out",
+}
+
+impl Kind for cell::Cell {
+    const KIND: &'static str = cell::KIND;
+    const SAMPLED: u64 = CELLS_SAMPLED;
+}
+
+/// An object, as the platform sees it.
+pub struct Watched<S> {
+    shell: S,
+    object: Object,
+    host: Host,
+    calls: Cell<u32>,
+    told_bytes: Cell<u64>,
+}
+
+impl<S: Kind> Watched<S> {
+    /// Looks how large it is, now and then; and has it told where that has changed.
+    fn measure(&self) {
+        let calls = self.calls.get().wrapping_add(1);
+        self.calls.set(calls);
+        if calls.is_power_of_two() || calls.is_multiple_of(LOOK_EVERY) {
+            self.measure_now();
+        }
+    }
+
+    fn measure_now(&self) {
+        let bytes = self.object.platform().database_bytes();
+        if !differs(bytes, self.told_bytes.get()) {
+            return;
+        }
+        self.told_bytes.set(bytes);
+        let object = hash(S::KIND, &self.object.platform().id());
+        if object.is_multiple_of(S::SAMPLED) {
+            let kind = S::KIND.to_owned();
+            fleet::size(
+                &self.host,
+                Size {
+                    object,
+                    kind,
+                    bytes,
+                },
+            );
+        }
+    }
+
+    fn report(&self) {
+        if fleet::is_due(&self.host) {
+            let host = self.host.clone();
+            self.object
+                .wait_until(async move { fleet::report(&host, None).await });
+        }
+    }
+}
+
+/// A number for an object (FNV-1a, and its halves together).
+fn hash(kind: &str, id: &str) -> u64 {
+    let bytes = kind.bytes().chain([0]).chain(id.bytes());
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    (hash ^ (hash >> 32)) & ((1 << OBJECT_BITS) - 1)
+}
+
+impl<S: Shell + Kind> Shell for Watched<S> {
+    fn start(object: Object, host: Host) -> Self {
+        Self {
+            shell: S::start(object.clone(), host.clone()),
+            object,
+            host,
+            calls: Cell::default(),
+            told_bytes: Cell::default(),
+        }
+    }
+
+    async fn answer(&self, arrived: Arrived) -> Reply {
+        let reply = self.shell.answer(arrived).await;
+        self.measure();
+        self.report();
+        reply
+    }
+
+    async fn alarm(&self) -> Result<(), Fault> {
+        let rung = self.shell.alarm().await;
+        self.measure_now();
+        self.report();
+        rung
+    }
+
+    fn on_message(&self, socket: Rc<dyn Socket>, text: Option<String>) {
+        self.shell.on_message(socket, text);
+    }
+
+    fn on_close(&self, socket: Rc<dyn Socket>, said: Option<(u16, String)>) {
+        self.shell.on_close(socket, said);
+    }
+
+    fn on_error(&self, socket: Rc<dyn Socket>) {
+        self.shell.on_error(socket);
+    }
+}

@@ -1,0 +1,320 @@
+//! How this isolate reports what it counted to the deployment's sums.
+//!
+//! Invariants: nothing that answers somebody waits for a report; one is under way at a time; and an isolate that counts nothing sends none.
+//!
+//! Life: an edge's first request that is counted has a report sent [`REPORT_EVERY_MS`] later, by a timer that goes on after its answer.
+//! Timers would keep objects open, so those have none: the first call or alarm that ends when it is time sends it. What an isolate has not
+//! told when it ends goes with it: of an edge up to ten seconds, of objects what they counted since the last call.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use futures_util::future::join;
+
+use super::call_within;
+use super::concurrency::all_settled;
+use super::metrics;
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::host::{Host, Point, State};
+use crate::protocol::fleet::hot::HotNotes;
+use crate::protocol::fleet::{
+    CELLS_SAMPLED, Clock, Counts, GAUGES_MAX, Gauge, GaugeKind, News, REPORT_EVERY_MS, Reporter,
+    Role, SIZES_MAX, Size, Taken,
+};
+use crate::protocol::messages::{TellCounts, TellSizes};
+use crate::protocol::names::DIRECTORY_PARTITIONS;
+use crate::protocol::routes::RouteName;
+
+/// Partitions that are told of sizes at once.
+const PARTITIONS_AT_ONCE: usize = 4;
+
+/// How long a report may take, milliseconds. One that takes longer is sent again.
+const TELL_MS_MAX: u64 = 3_000;
+
+/// Points of one report: the platform takes 250 of an invocation.
+const POINTS_MAX: usize = 250;
+
+/// By how much a timer may be late before another request sends the report, milliseconds.
+const LATE_MS: i64 = 5_000;
+
+/// How long objects gather before their first report, milliseconds: a counter that is written once tells with its checkpoint, after 3 s.
+const GATHER_MS: i64 = 2_000;
+
+/// Incarnations are below 2^52, which a JavaScript number holds.
+const INCARNATION_BITS: u32 = 52;
+
+/// What this isolate reports.
+struct Reporting {
+    reporter: Reporter,
+    role: Role,
+    /// When the timer of an edge ends, unix milliseconds.
+    due_ms: Option<i64>,
+    /// When something was counted first that is not told.
+    since_ms: Option<i64>,
+    told_ms: Option<i64>,
+    /// How often anything had been counted when it was told last.
+    told_changes: u64,
+    is_under_way: bool,
+    clock: Option<Clock>,
+    hot: HotNotes,
+    gauges: Vec<Gauge>,
+    sizes: Vec<Size>,
+}
+
+/// That of this isolate.
+struct Fleet(RefCell<Reporting>);
+
+impl State for Fleet {
+    fn begin(host: &Host) -> Self {
+        Self(RefCell::new(Reporting {
+            reporter: Reporter::new(incarnation(host), host.now_ms()),
+            role: Role::Objects,
+            due_ms: None,
+            since_ms: None,
+            told_ms: None,
+            told_changes: 0,
+            is_under_way: false,
+            clock: None,
+            hot: HotNotes::default(),
+            gauges: Vec::new(),
+            sizes: Vec::new(),
+        }))
+    }
+}
+
+fn incarnation(host: &Host) -> u64 {
+    host.random() >> (u64::BITS - INCARNATION_BITS)
+}
+
+fn with<T>(host: &Host, work: impl FnOnce(&mut Reporting) -> T) -> T {
+    work(&mut host.state::<Fleet>().0.borrow_mut())
+}
+
+/// Gives way to the next report however this one ends.
+struct UnderWay(Rc<Fleet>);
+
+impl UnderWay {
+    fn begin(host: &Host) -> Option<Self> {
+        let fleet = host.state::<Fleet>();
+        let was_under_way = std::mem::replace(&mut fleet.0.borrow_mut().is_under_way, true);
+        (!was_under_way).then(|| Self(fleet))
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.0.borrow_mut().is_under_way = false;
+    }
+}
+
+/// Edge: a request was counted. In how many milliseconds this request must have a report sent; `None` where another has.
+pub fn answered(host: &Host, route: RouteName, now_ms: i64) -> Option<u64> {
+    // Who looks at the numbers of a deployment that rests must not wake it.
+    if matches!(route, RouteName::Metrics | RouteName::Health) {
+        return None;
+    }
+    with(host, |own| {
+        let is_due = |due_ms: i64| (now_ms - LATE_MS..=now_ms + REPORT_EVERY_MS).contains(&due_ms);
+        if own.due_ms.is_some_and(is_due) {
+            return None;
+        }
+        own.role = Role::Edge;
+        own.due_ms = Some(now_ms + REPORT_EVERY_MS);
+        u64::try_from(REPORT_EVERY_MS).ok()
+    })
+}
+
+/// Edge: waits, and reports.
+pub async fn report_later(host: &Host, here: &Datacenter, in_ms: u64) {
+    host.sleep_ms(in_ms).await;
+    report(host, Some(here.clone())).await;
+}
+
+/// Edge: reports what was counted and not told, where there is anything to tell.
+pub async fn report_now(host: &Host, here: Datacenter) {
+    if with(host, |own| own.due_ms.is_some()) {
+        report(host, Some(here)).await;
+    }
+}
+
+/// Objects and the aggregator: a call or an alarm has ended. Whether a report must be sent now.
+pub fn is_due(host: &Host) -> bool {
+    let changes = metrics::changes(host);
+    with(host, |own| {
+        if own.role == Role::Edge || own.is_under_way {
+            return false;
+        }
+        let is_told = own.told_changes == changes && !own.reporter.is_pending();
+        if is_told && own.sizes.is_empty() {
+            return false;
+        }
+        let now_ms = host.now_ms();
+        let since_ms = *own.since_ms.get_or_insert(now_ms);
+        let is_over = |since_ms: i64, ms: i64| !(0..ms).contains(&now_ms.saturating_sub(since_ms));
+        is_over(since_ms, GATHER_MS)
+            && own
+                .told_ms
+                .is_none_or(|told_ms| is_over(told_ms, REPORT_EVERY_MS))
+    })
+}
+
+/// Reports. An edge says where it is, so that its clock is known.
+pub async fn report(host: &Host, here: Option<Datacenter>) {
+    let Some(_under_way) = UnderWay::begin(host) else {
+        return;
+    };
+    let sent_ms = host.now_ms();
+    let (counts, is_new) = counts_of(host, sent_ms);
+    if is_new {
+        write_points(host, &counts, here.as_ref());
+    }
+    let (incarnation, sequence) = (counts.incarnation, counts.sequence);
+    let sizes = with(host, |own| std::mem::take(&mut own.sizes));
+    let tell = TellCounts { counts };
+    let tell = call_within(host, &tell, TELL_MS_MAX);
+    let (answer, ()) = join(tell, tell_sizes(host, sizes)).await;
+    let now_ms = host.now_ms();
+    with(host, |own| {
+        let Ok(answer) = answer else {
+            // It goes again with what is counted next.
+            own.since_ms = Some(now_ms);
+            return;
+        };
+        match answer.taken {
+            Taken::Counted => own.reporter.confirmed(incarnation, sequence, now_ms),
+            Taken::Forgotten => {
+                let next = || self::incarnation(host);
+                own.reporter.forgotten(incarnation, now_ms, next);
+            }
+            Taken::Full => own.reporter.refused(incarnation, sequence),
+        }
+        let measured = here.and_then(|here| Clock::by(here, sent_ms, now_ms, answer.now_ms));
+        if measured.is_some() {
+            own.clock = measured;
+        }
+    });
+}
+
+/// Writes what is told for the first time to the deployment's data set, where it has one: a point for each series.
+#[expect(
+    clippy::as_conversions,
+    reason = "what an isolate counts in ten seconds is far below 2^53"
+)]
+fn write_points(host: &Host, counts: &Counts, here: Option<&Datacenter>) {
+    if !host.platform().has_points() {
+        return;
+    }
+    let role = match counts.role {
+        Role::Edge => "edge",
+        Role::Objects => "objects",
+    };
+    let place = here.map_or("", Datacenter::as_str);
+    let named = metrics::named(&counts.rose).into_iter().take(POINTS_MAX);
+    let points = named.map(|(name, amount)| Point {
+        index: name.split('{').next().unwrap_or_default().to_owned(),
+        texts: vec![name, role.to_owned(), place.to_owned()],
+        number: amount as f64,
+    });
+    host.platform().write_points(&points.collect::<Vec<_>>());
+}
+
+/// What is told now, and whether for the first time.
+fn counts_of(host: &Host, now_ms: i64) -> (Counts, bool) {
+    let (counts, changes) = metrics::counts(host);
+    with(host, |own| {
+        (own.due_ms, own.since_ms) = (None, None);
+        own.told_ms = Some(now_ms);
+        own.told_changes = changes;
+        let next = || incarnation(host);
+        let unsent = own.reporter.tell(&counts, own.role, now_ms, next);
+        let counts = Counts {
+            incarnation: unsent.incarnation,
+            sequence: unsent.sequence,
+            role: own.role,
+            rose: unsent.rose,
+            news: News {
+                clock: own.clock.clone(),
+                hot: own.hot.take(now_ms),
+                gauges: own.gauges.clone(),
+            },
+        };
+        (counts, unsent.is_new)
+    })
+}
+
+/// Tells how large some objects are, each the partition of its hash. What is lost is told with the next change.
+async fn tell_sizes(host: &Host, sizes: Vec<Size>) {
+    let mut by_partition: BTreeMap<u32, Vec<Size>> = BTreeMap::new();
+    for size in sizes {
+        let partition = size.object / CELLS_SAMPLED % u64::from(DIRECTORY_PARTITIONS);
+        let partition = u32::try_from(partition).unwrap_or(0);
+        by_partition.entry(partition).or_default().push(size);
+    }
+    let tell = |(partition, sizes)| async move {
+        let tell = TellSizes { partition, sizes };
+        call_within(host, &tell, TELL_MS_MAX).await
+    };
+    let _lost = all_settled(by_partition.into_iter().map(tell), PARTITIONS_AT_ONCE).await;
+}
+
+/// Notes how large an object is, to be told with the next report.
+pub fn size(host: &Host, size: Size) {
+    with(host, |own| {
+        let mut sizes = own.sizes.iter_mut();
+        if let Some(known) = sizes.find(|known| known.object == size.object) {
+            *known = size;
+        } else if own.sizes.len() < SIZES_MAX {
+            own.sizes.push(size);
+        }
+    });
+}
+
+/// Notes writes that a cell has counted.
+pub fn wrote(
+    host: &Host,
+    counter: &CounterId,
+    datacenter: &Datacenter,
+    shards: u8,
+    writes: u32,
+    now_ms: i64,
+) {
+    with(host, |own| {
+        let writes = u64::from(writes.max(1));
+        own.hot.note(counter, datacenter, shards, writes, now_ms);
+    });
+}
+
+/// Notes what is so now, to be told with the next report.
+pub fn gauge(host: &Host, kind: GaugeKind, name: String, value: u64) {
+    let at_ms = host.now_ms();
+    let gauge = Gauge {
+        kind,
+        name,
+        value,
+        at_ms,
+    };
+    with(host, |own| {
+        let is_of = |known: &&mut Gauge| known.kind == kind && known.name == gauge.name;
+        if let Some(known) = own.gauges.iter_mut().find(is_of) {
+            *known = gauge;
+            return;
+        }
+        if own.gauges.len() >= GAUGES_MAX {
+            let oldest = own
+                .gauges
+                .iter()
+                .enumerate()
+                .min_by_key(|(_, known)| known.at_ms);
+            if let Some((place, _)) = oldest {
+                own.gauges.swap_remove(place);
+            }
+        }
+        own.gauges.push(gauge);
+    });
+}
+
+/// How far the clock of this isolate is off, as it was found last.
+pub fn clock(host: &Host) -> Option<Clock> {
+    with(host, |own| own.clock.clone())
+}

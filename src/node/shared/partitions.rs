@@ -1,0 +1,274 @@
+//! The partitions of the directory: which there are, and asking all of them.
+//!
+//! Invariant: what all are asked together is told of each root once, also while roots move between them. A partition sums the seals of the
+//! roots that have left it and of those that came; where the sums of all differ, some root was counted twice or not at all, and all are
+//! asked again, between two moves.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::rc::Rc;
+
+use super::call::{answer_of, call_within};
+use super::concurrency::all_settled;
+use crate::core::cluster::ring::{PARTITIONS_MAX, Ring};
+use crate::core::counter::id::CounterId;
+use crate::host::{Host, State};
+use crate::protocol::messages::{Call, Fault, InPartition, Within, encode};
+use crate::protocol::names::{DIRECTORY_COUNT, DIRECTORY_PARTITIONS};
+use crate::protocol::order::in_order;
+
+/// The most partitions.
+pub const COUNT_MAX: u32 = PARTITIONS_MAX;
+
+/// How long a partition may take before it is called missing, milliseconds: well below the time of the call that asks for all.
+pub const PARTITION_MS_MAX: u64 = 3_000;
+
+/// Partitions that are asked at once.
+const PARTITIONS_AT_ONCE: usize = 64;
+
+/// How often all are asked until none has moved meanwhile, and how long the first wait is, milliseconds; each is twice as long.
+const ASKED_MAX: u32 = 6;
+const WAIT_MS: u64 = 20;
+
+/// Rings that are kept: that of the number that holds, the fixed one, and those of before.
+const RINGS_MAX: usize = 12;
+
+/// The ring of each number of partitions that was asked for: it takes time to make.
+struct Rings(RefCell<BTreeMap<u32, Rc<Ring>>>);
+
+impl State for Rings {
+    fn begin(_host: &Host) -> Self {
+        Self(RefCell::default())
+    }
+}
+
+/// How many there are, as this isolate's variables say it: they never change.
+struct Count(u32);
+
+impl State for Count {
+    fn begin(host: &Host) -> Self {
+        let count = host.number(DIRECTORY_COUNT);
+        Self(
+            count
+                .filter(|count| (1..=COUNT_MAX).contains(count))
+                .unwrap_or(DIRECTORY_PARTITIONS),
+        )
+    }
+}
+
+/// The partition of a name among so many.
+pub fn place_among(host: &Host, partitions: u32, name: &CounterId) -> u32 {
+    let rings = host.state::<Rings>();
+    let known = rings.0.borrow().get(&partitions).cloned();
+    if let Some(ring) = known {
+        return ring.partition_of(name.as_str());
+    }
+    let ring = Rc::new(Ring::new(partitions));
+    let place = ring.partition_of(name.as_str());
+    let mut rings = rings.0.borrow_mut();
+    if rings.len() >= RINGS_MAX {
+        rings.clear();
+    }
+    rings.insert(partitions, ring);
+    place
+}
+
+/// How many partitions there are, as this isolate's variables say it.
+pub fn count(host: &Host) -> u32 {
+    host.state::<Count>().0
+}
+
+/// The numbers of all partitions, as this isolate's variables say it.
+pub fn all(host: &Host) -> Range<u32> {
+    0..count(host)
+}
+
+/// What partitions answered, by their numbers.
+pub type ByPartition<T> = Vec<(u32, T)>;
+
+/// What partitions said.
+pub struct Answered<T> {
+    /// Those that answered.
+    pub told: ByPartition<T>,
+    /// The numbers of those that did not, in order.
+    pub missing: Vec<u32>,
+    /// What the last of those said.
+    pub fault: Option<Fault>,
+    /// Whether roots move: the next page must begin after the same name at all of them.
+    pub is_changing: bool,
+}
+
+impl<T> Answered<T> {
+    fn of(asked: Vec<(u32, Result<T, Fault>)>) -> Self {
+        let (mut told, mut missing, mut fault) = (Vec::new(), Vec::new(), None);
+        for (partition, answer) in asked {
+            match answer {
+                Ok(answer) => told.push((partition, answer)),
+                Err(other) => {
+                    missing.push(partition);
+                    if !is_repartitioned(&fault) {
+                        fault = Some(other);
+                    }
+                }
+            }
+        }
+        Self {
+            told,
+            missing: in_order(missing, Ord::cmp),
+            fault,
+            is_changing: false,
+        }
+    }
+
+    /// What was answered, and the numbers of those that did not answer.
+    ///
+    /// # Errors
+    /// What one of them said, where none answers.
+    pub fn by_any(self) -> Result<(ByPartition<T>, Vec<u32>), Fault> {
+        match self.fault.filter(|_| self.told.is_empty()) {
+            Some(fault) => Err(fault),
+            None => Ok((self.told, self.missing)),
+        }
+    }
+}
+
+/// Asks every partition of the directory the same, at the same moment where roots move.
+pub async fn ask_all<C: Call>(host: &Host, message: impl Fn(u32) -> C) -> Answered<C::Answer> {
+    if count(host) == DIRECTORY_PARTITIONS {
+        let asked = ask_some(host, all(host), &message).await;
+        if !is_repartitioned(&asked.fault) {
+            return asked;
+        }
+    }
+    let encoded = |partition: u32| encode(&message(partition));
+    let asked = ask_within(host, C::PATH, &encoded).await;
+    let mut answered = Answered::of(
+        (asked.told)
+            .into_iter()
+            .map(|(partition, bytes)| (partition, answer_of::<C>(host, &bytes)))
+            .collect(),
+    );
+    answered.missing.extend(asked.missing);
+    answered.missing.sort_unstable();
+    Answered {
+        fault: answered.fault.or(asked.fault),
+        is_changing: asked.is_changing,
+        ..answered
+    }
+}
+
+fn is_repartitioned(fault: &Option<Fault>) -> bool {
+    *fault == Some(Fault::Repartitioned)
+}
+
+/// Asks some partitions of the directory.
+pub async fn ask_some<C: Call>(
+    host: &Host,
+    partitions: impl Iterator<Item = u32>,
+    message: impl Fn(u32) -> C,
+) -> Answered<C::Answer> {
+    let ask = |partition: u32| {
+        let message = message(partition);
+        async move {
+            let told = call_within(host, &message, PARTITION_MS_MAX).await;
+            (partition, told)
+        }
+    };
+    Answered::of(all_settled(partitions.map(ask), PARTITIONS_AT_ONCE).await)
+}
+
+/// Asks all partitions by [`InPartition`], as often as roots move meanwhile.
+async fn ask_within(
+    host: &Host,
+    path: &str,
+    message: &dyn Fn(u32) -> Result<Vec<u8>, Fault>,
+) -> Answered<Vec<u8>> {
+    let mut wait_ms = WAIT_MS;
+    for tries in 0..ASKED_MAX {
+        if tries > 0 {
+            host.sleep_ms(wait_ms).await;
+            wait_ms *= 2;
+        }
+        let asked = ask_once(host, path, message, tries > 0).await;
+        if asked.missing.is_empty() && !is_cut(&asked.told) {
+            continue;
+        }
+        let is_changing = (asked.told.iter()).any(|(_, within)| within.sizes.is_changing());
+        let told = asked.told.into_iter();
+        return Answered {
+            told: told
+                .map(|(partition, within)| (partition, within.answer))
+                .collect(),
+            missing: asked.missing,
+            fault: asked.fault,
+            is_changing,
+        };
+    }
+    Answered {
+        told: Vec::new(),
+        missing: all(host).collect(),
+        fault: Some(Fault::Unavailable(
+            "counters are moving between partitions of the directory".to_owned(),
+        )),
+        is_changing: true,
+    }
+}
+
+async fn ask_once(
+    host: &Host,
+    path: &str,
+    message: &dyn Fn(u32) -> Result<Vec<u8>, Fault>,
+    holds: bool,
+) -> Answered<Within> {
+    let ask = |partition: u32| {
+        let message = message(partition);
+        async move {
+            let within = InPartition {
+                partition,
+                holds,
+                path: path.to_owned(),
+                message: match message {
+                    Ok(message) => message,
+                    Err(fault) => return (partition, Err(fault)),
+                },
+            };
+            let told = call_within(host, &within, PARTITION_MS_MAX).await;
+            (partition, told)
+        }
+    };
+    let mut asked = all_settled(all(host).map(ask), PARTITIONS_AT_ONCE).await;
+    let told = asked.iter().filter_map(|(_, told)| told.as_ref().ok());
+    let span = told.map(|within| within.sizes.span()).max();
+    let more = count(host)..span.unwrap_or(0);
+    if !more.is_empty() {
+        asked.extend(all_settled(more.map(ask), PARTITIONS_AT_ONCE).await);
+    }
+    Answered::of(asked)
+}
+
+/// Whether each root was at one of these when they answered: what has left has come.
+fn is_cut(told: &[(u32, Within)]) -> bool {
+    if !told.iter().any(|(_, within)| within.sizes.is_changing()) {
+        return true;
+    }
+    let since = told.iter().map(|(_, within)| within.sizes.since()).max();
+    let of_since = told
+        .iter()
+        .filter(|(_, within)| Some(within.sizes.since()) == since);
+    let (mut left, mut came, mut is_torn) = (0_u64, 0_u64, false);
+    for (
+        _,
+        Within {
+            moved,
+            is_torn: torn,
+            ..
+        },
+    ) in of_since
+    {
+        left = left.wrapping_add(moved.0);
+        came = came.wrapping_add(moved.1);
+        is_torn |= torn;
+    }
+    left == came && !is_torn
+}

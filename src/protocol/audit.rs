@@ -1,0 +1,191 @@
+//! What admins did: who called what, when, on what, and how it ended.
+//!
+//! Invariants: an entry holds no address, no secret and nothing of a body. It is written before the call acts, or in the commit of what
+//! it does; so a call that acted is missed only where the log could not be reached, and the isolate ended before it could.
+
+use serde::{Deserialize, Serialize};
+
+use super::access::Caller;
+use super::api_key::KeyId;
+use super::problem::{Code, Problem};
+use super::public::to_json;
+use super::query::Query;
+
+/// How long an entry is kept: 400 days.
+pub const AUDIT_MS: i64 = 400 * 86_400_000;
+
+/// The most entries: 100,000 of at most 600 bytes are 60 MB in one partition of the directory. The oldest go first.
+pub const AUDIT_ROWS_MAX: u64 = 100_000;
+
+/// The most bytes of a target that are kept.
+pub const TARGET_BYTES_MAX: usize = 256;
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// Nobody has told: it is under way, or its isolate has ended, or a part of the service did not answer.
+    Unknown,
+    /// It was done.
+    Done,
+    /// It was refused with this status, and nothing was done.
+    Refused(u16),
+}
+
+impl Outcome {
+    /// How a call ended that was answered so.
+    pub fn of<T>(answer: &Result<T, Problem>) -> Self {
+        match answer {
+            Ok(_) => Self::Done,
+            Err(problem) if problem.code().status() < 500 => Self::Refused(problem.code().status()),
+            Err(_) => Self::Unknown,
+        }
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Done => "done",
+            Self::Refused(_) => "refused",
+        }
+    }
+}
+
+/// What somebody did. A stored format and a part of messages.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Act {
+    /// When it began, unix milliseconds.
+    pub at_ms: i64,
+    /// Tells it from others of that millisecond.
+    pub number: u64,
+    /// The key, by its name; empty where the deployment is open.
+    pub by: String,
+    /// The key's id, where it was made by a call.
+    pub key: Option<KeyId>,
+    /// The method and the template of the call.
+    pub call: String,
+    /// What it was about: an id, a prefix, a name.
+    pub target: String,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+impl Act {
+    /// What a caller begins to do.
+    pub fn begun(caller: &Caller, call: &str, target: &str, at_ms: i64, number: u64) -> Self {
+        let holder = caller.holder();
+        let mut end = target.len().min(TARGET_BYTES_MAX);
+        while !target.is_char_boundary(end) {
+            end -= 1;
+        }
+        Self {
+            at_ms,
+            number,
+            by: holder.map(|holder| holder.name.clone()).unwrap_or_default(),
+            key: holder.and_then(|holder| holder.id),
+            call: call.to_owned(),
+            target: target.get(..end).unwrap_or_default().to_owned(),
+            outcome: Outcome::Unknown,
+        }
+    }
+
+    /// Where it stands among all: in order of time.
+    pub fn place(&self) -> String {
+        place_at(self.at_ms, self.number)
+    }
+}
+
+fn place_at(at_ms: i64, number: u64) -> String {
+    format!("{:015}/{number:016x}", at_ms.max(0))
+}
+
+/// Which acts are asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Span {
+    /// The first place.
+    pub from: String,
+    /// The first place after the last.
+    pub before: String,
+    /// The most of them.
+    pub limit: u32,
+}
+
+/// Reads `from`, `to` (unix milliseconds, both included), `limit` and `cursor`.
+///
+/// # Errors
+/// `invalid-query`.
+pub fn parse_span(query: &str, now_ms: i64) -> Result<Span, Problem> {
+    let query = Query::parse(query, &["from", "to", "limit", "cursor"])?;
+    let refuse = |detail: &str| Problem::new(Code::InvalidQuery, detail);
+    let time = |name: &str| {
+        let text = query.get(name);
+        let read = |text: &str| text.parse::<i64>().ok().filter(|time| *time >= 0);
+        let wrong = || refuse("from and to are unix milliseconds");
+        text.map(|text| read(text).ok_or_else(wrong)).transpose()
+    };
+    let oldest_ms = now_ms.saturating_sub(AUDIT_MS);
+    let from_ms = time("from")?.unwrap_or(0).max(oldest_ms);
+    let to_ms = time("to")?.unwrap_or(i64::MAX - 1);
+    let mut before = place_at(to_ms.saturating_add(1), 0);
+    if let Some(cursor) = query.get("cursor") {
+        let digits = |byte: u8| byte.is_ascii_hexdigit() || byte == b'/';
+        if cursor.len() > 64 || !cursor.bytes().all(digits) {
+            return Err(refuse(
+                "send the cursor of the page before as it was answered",
+            ));
+        }
+        before = before.min(cursor.to_owned());
+    }
+    Ok(Span {
+        from: place_at(from_ms, 0),
+        before,
+        limit: query.limit()?,
+    })
+}
+
+/// The JSON of a page, newest first; `has_more` where there are older ones.
+pub fn acts_json(acts: &[Act], has_more: bool) -> String {
+    #[derive(Serialize)]
+    struct View<'a> {
+        at: i64,
+        by: &'a str,
+        key: Option<String>,
+        call: &'a str,
+        target: &'a str,
+        outcome: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        status: Option<u16>,
+    }
+    #[derive(Serialize)]
+    struct Page<'a> {
+        acts: Vec<View<'a>>,
+        cursor: Option<String>,
+    }
+    let view = |act| {
+        let Act {
+            at_ms,
+            by,
+            key,
+            call,
+            target,
+            outcome,
+            ..
+        }: &Act = act;
+        View {
+            at: *at_ms,
+            by,
+            key: key.map(|id| id.to_string()),
+            call,
+            target,
+            outcome: outcome.as_str(),
+            status: match outcome {
+                Outcome::Refused(status) => Some(*status),
+                Outcome::Unknown | Outcome::Done => None,
+            },
+        }
+    };
+    let last = acts.last().filter(|_| has_more);
+    to_json(&Page {
+        acts: acts.iter().map(view).collect(),
+        cursor: last.map(Act::place),
+    })
+}

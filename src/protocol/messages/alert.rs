@@ -1,0 +1,123 @@
+//! Messages about alerts: each lies in one partition of the directory, by its name.
+
+use serde::{Deserialize, Serialize};
+
+use super::Call;
+use crate::core::alert::standing::Standing;
+use crate::protocol::alerts::answer::Kept;
+use crate::protocol::alerts::{Alert, AlertName, AlertPut, Delivery};
+use crate::protocol::names::Address;
+
+calls! {
+    PutAlert => AlertIsPut, "/alert-put", |it| Address::Alert(&it.name);
+    GetAlert => Option<AlertSeen>, "/alert-get", |it| Address::Alert(&it.name);
+    DeleteAlert => bool, "/alert-delete", |it| Address::Alert(&it.name);
+    SilenceAlert => Option<AlertSeen>, "/alert-silence", |it| Address::Alert(&it.name);
+    TestAlert => Option<Delivery>, "/alert-test", |it| Address::Alert(&it.name);
+    DeliveriesOf => Vec<Kept>, "/alert-deliveries-of", |it| Address::Alert(&it.name);
+    ListAlerts => Vec<AlertSeen>, "/alert-list", |it| Address::Directory(it.partition);
+    ListDeliveries => Vec<(Alert, Kept)>, "/alert-deliveries", |it| Address::Directory(it.partition);
+    AllAlerts => (Vec<AlertSeen>, Vec<u32>), "/alert-list-all", |_| Address::Aggregator;
+    AllDeliveries => DeliveriesListed, "/alert-deliveries-all", |_| Address::Aggregator;
+}
+
+/// An alert as its partition tells it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AlertSeen {
+    /// Its name.
+    pub name: AlertName,
+    /// What it watches.
+    pub alert: Alert,
+    /// What is known of it; without what it is measured with.
+    pub standing: Standing,
+    /// Its last delivery.
+    pub last: Option<Kept>,
+}
+
+/// Deliveries of all alerts with what each watched, the last first, and the partitions that did not answer.
+pub type DeliveriesListed = (Vec<(Alert, Kept)>, Vec<u32>);
+
+/// Edge → partition of the alert: put it in its place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PutAlert {
+    /// Its name.
+    pub name: AlertName,
+    /// The alert.
+    pub put: AlertPut,
+    /// The one that is there, if one is, as far as the asker has seen: it may put it only in the place of this one.
+    pub over: Option<Alert>,
+}
+
+/// What came of a put.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AlertIsPut {
+    /// It is new.
+    Created(Box<AlertSeen>),
+    /// It was there.
+    Replaced(Box<AlertSeen>),
+    /// There are too many.
+    Full,
+    /// A new one needs a secret.
+    NeedsSecret,
+    /// Another is there than the asker has seen.
+    Changed,
+}
+
+/// Edge → partition of the alert: the alert, if it is there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GetAlert {
+    /// Its name.
+    pub name: AlertName,
+}
+
+/// Edge → partition of the alert: forget it, with its deliveries. Tells whether it was there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeleteAlert {
+    /// Its name.
+    pub name: AlertName,
+}
+
+/// Edge → partition of the alert: tell its receiver nothing for a time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SilenceAlert {
+    /// Its name.
+    pub name: AlertName,
+    /// For so long, milliseconds; 0 ends it.
+    pub for_ms: i64,
+}
+
+/// Edge → partition of the alert: deliver a test, once. Tells what came of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TestAlert {
+    /// Its name.
+    pub name: AlertName,
+}
+
+/// Edge → partition of the alert: its deliveries, the last one first, and when each is tried next, unix milliseconds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeliveriesOf {
+    /// Its name.
+    pub name: AlertName,
+}
+
+/// Aggregator → one partition: its alerts, in order of their names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListAlerts {
+    /// The partition.
+    pub partition: u32,
+}
+
+/// Aggregator → one partition: the last deliveries of its alerts, the last one first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListDeliveries {
+    /// The partition.
+    pub partition: u32,
+}
+
+/// Edge → aggregator: the alerts of all partitions in order of their names, and the partitions that did not answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AllAlerts {}
+
+/// Edge → aggregator: the last deliveries of all.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AllDeliveries {}

@@ -1,0 +1,57 @@
+//! Messages about what the deployment has counted.
+
+use serde::{Deserialize, Serialize};
+
+use super::Call;
+use crate::protocol::fleet::{Counts, Fleet, FleetPart, Size, Taken};
+use crate::protocol::names::{Address, DIRECTORY_PARTITIONS};
+
+calls! {
+    TellCounts => CountsTaken, "/tell-counts", |it| Address::Directory(it.partition());
+    TellSizes => (), "/tell-sizes", |it| Address::Directory(it.partition);
+    FleetOf => FleetPart, "/fleet-of", |it| Address::Directory(it.partition);
+    AskFleet => Fleet, "/fleet", |_| Address::Aggregator;
+}
+
+/// Isolate → the partition of its incarnation: what it counted since it told last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TellCounts {
+    /// The report.
+    pub counts: Counts,
+}
+
+impl TellCounts {
+    fn partition(&self) -> u32 {
+        let partition = self.counts.incarnation % u64::from(DIRECTORY_PARTITIONS);
+        u32::try_from(partition).unwrap_or(0)
+    }
+}
+
+/// What became of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CountsTaken {
+    /// Whether it is counted.
+    pub taken: Taken,
+    /// When it was there, unix milliseconds by the partition's clock.
+    pub now_ms: i64,
+}
+
+/// Isolate → the partition of some objects: how large their databases are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TellSizes {
+    /// The partition.
+    pub partition: u32,
+    /// The objects.
+    pub sizes: Vec<Size>,
+}
+
+/// Aggregator → one partition: what do you know of the deployment?
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FleetOf {
+    /// The partition.
+    pub partition: u32,
+}
+
+/// Edge → aggregator: what do all partitions know of it?
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskFleet {}

@@ -1,0 +1,154 @@
+//! Messages of snapshots: making them, and reading what they hold.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Call, KnownUniques};
+use crate::core::counter::id::CounterId;
+use crate::protocol::names::Address;
+use crate::protocol::snapshot::{Kept, RunOf};
+
+calls! {
+    BeginRun => (), "/begin-run", |it| Address::Directory(it.partition);
+    ListRuns => PartitionRuns, "/list-runs", |it| Address::Directory(it.partition);
+    KeptOn => Vec<KeptThen>, "/kept-on", |it| Address::Root(&it.counter);
+    KeptRows => KeptPage, "/kept-rows", |it| Address::Directory(it.partition);
+    AskRuns => AllRuns, "/ask-runs", |_| Address::Aggregator;
+    KeptAll => KeptListed, "/kept-all", |_| Address::Aggregator;
+}
+
+/// Aggregator → one partition: begin a run, unless one is under way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BeginRun {
+    /// The partition.
+    pub partition: u32,
+}
+
+/// Aggregator → one partition: which runs are there?
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListRuns {
+    /// The partition.
+    pub partition: u32,
+}
+
+/// A run that is under way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunUnderWay {
+    /// When it began, unix milliseconds.
+    pub begun_ms: i64,
+    /// Counters in the files that it has written.
+    pub entries: u64,
+    /// Why it does not go on at present.
+    pub why: Option<String>,
+}
+
+/// The runs of a partition.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartitionRuns {
+    /// Those that are known, the oldest first.
+    pub runs: Vec<RunOf>,
+    /// The one that is under way.
+    pub under_way: Option<RunUnderWay>,
+    /// Whether there is a place for files.
+    pub has_files: bool,
+    /// Whether there is any counter.
+    pub has_counters: bool,
+}
+
+/// Edge → aggregator: which runs are there?
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskRuns {
+    /// Whether to begin one in each partition first.
+    pub begins: bool,
+}
+
+/// The runs of all partitions.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AllRuns {
+    /// Those that answered.
+    pub partitions: Vec<(u32, PartitionRuns)>,
+    /// Those that did not.
+    pub missing_partitions: Vec<u32>,
+}
+
+/// Edge → root: what was this counter on these days?
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptOn {
+    /// The counter.
+    pub counter: CounterId,
+    /// The first day, counted from 1970-01-01.
+    pub first: i64,
+    /// The last one.
+    pub last: i64,
+    /// Whether each day is told that has a run; else the last run is, on the last day or before.
+    pub is_range: bool,
+}
+
+/// What a counter was when a run was made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KeptThen {
+    /// The run.
+    pub run: RunOf,
+    /// What it was, without its unique elements; `None` where it did not exist.
+    pub kept: Option<Kept>,
+    /// The estimate of these.
+    pub uniques: Option<KnownUniques>,
+}
+
+/// Aggregator → one partition: what counters were on a day, in order of their names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptRows {
+    /// The partition.
+    pub partition: u32,
+    /// What is asked.
+    pub asked: KeptAll,
+}
+
+/// A counter as it was.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KeptRow {
+    /// The counter.
+    pub counter: CounterId,
+    /// What it was.
+    pub kept: Kept,
+    /// The estimate of its unique elements.
+    pub uniques: Option<KnownUniques>,
+}
+
+/// Counters of a partition as they were.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct KeptPage {
+    /// The run that tells it; `None` where there is none.
+    pub run: Option<RunOf>,
+    /// The counters.
+    pub rows: Vec<KeptRow>,
+    /// Whether there are more.
+    pub has_more: bool,
+}
+
+/// Edge → aggregator: what counters were on a day, in order of their names.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptAll {
+    /// The day, counted from 1970-01-01: the last run on it or before tells it.
+    pub day: i64,
+    /// What names begin with.
+    pub prefix: String,
+    /// Only names after this one.
+    pub after: Option<String>,
+    /// At most this many.
+    pub limit: u32,
+    /// Whether unique elements are told, and not their estimates alone.
+    pub uniques: bool,
+}
+
+/// Counters of all partitions as they were.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct KeptListed {
+    /// The runs that tell it, with their partitions.
+    pub runs: Vec<(u32, RunOf)>,
+    /// The counters, in order of their names.
+    pub rows: Vec<KeptRow>,
+    /// Whether there are more.
+    pub has_more: bool,
+    /// Partitions that did not answer.
+    pub missing_partitions: Vec<u32>,
+}

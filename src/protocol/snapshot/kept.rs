@@ -1,0 +1,127 @@
+//! What a snapshot keeps of a counter: what its root holds, and what its leads had told by then.
+
+use serde::{Deserialize, Serialize};
+
+use crate::core::cluster::root::Root;
+use crate::core::cluster::total::{CounterTotal, shares_of};
+use crate::core::cluster::view::View;
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::counter::settings::Settings;
+use crate::core::counter::total::{Sum, Value};
+use crate::core::sketch::Uniques;
+use crate::protocol::export::CounterLine;
+use crate::protocol::messages::Put;
+
+/// What a datacenter adds to the value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DatacenterKept {
+    /// The datacenter.
+    pub datacenter: Datacenter,
+    /// Increments that count.
+    pub added: Sum,
+    /// Decrements that count.
+    pub removed: Sum,
+    /// Its newest write, unix milliseconds; `i64::MIN` for none.
+    pub last_write_ms: i64,
+}
+
+/// What is kept of a living counter.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// When it was created, unix milliseconds.
+    pub created_at_ms: i64,
+    /// Its settings; how often they were put is left out.
+    pub settings: Settings,
+    /// The only datacenter that counts, if there is one.
+    pub home: Option<Datacenter>,
+    /// What it was set to last, if it was.
+    pub base: Option<Value>,
+    /// Each datacenter, in order of their names.
+    pub datacenters: Vec<DatacenterKept>,
+    /// Unique elements of all time.
+    pub uniques: Uniques,
+    /// Every write that was acknowledged before is in it, unix milliseconds.
+    pub as_of_ms: i64,
+}
+
+impl Kept {
+    /// What a root knows.
+    pub fn of(root: &Root, view: &View) -> Self {
+        let is_of_root = view.generation() == root.generation;
+        Self {
+            created_at_ms: root.created_at_ms,
+            settings: Settings {
+                number: 0,
+                ..root.settings
+            },
+            home: root.home.clone(),
+            base: (root.operations.at_ms() > 0).then(|| root.operations.base()),
+            datacenters: shares_of(root, view)
+                .into_iter()
+                .map(|(datacenter, added, removed)| DatacenterKept {
+                    last_write_ms: view
+                        .heard_of(&datacenter)
+                        .filter(|_| is_of_root)
+                        .map_or(i64::MIN, |heard| heard.last_write_ms),
+                    datacenter,
+                    added,
+                    removed,
+                })
+                .collect(),
+            uniques: match is_of_root {
+                true => view.uniques().clone(),
+                false => Uniques::new(),
+            },
+            as_of_ms: CounterTotal::of(root, view).as_of_ms,
+        }
+    }
+
+    /// Its value.
+    pub fn value(&self) -> Value {
+        let base = self.base.unwrap_or_default();
+        self.datacenters.iter().fold(base, |value, part| {
+            value.plus(Value::new(part.added, part.removed))
+        })
+    }
+
+    /// Its newest write, unix milliseconds, if one is known.
+    pub fn last_write_ms(&self) -> Option<i64> {
+        let writes = self.datacenters.iter().map(|part| part.last_write_ms);
+        writes.max().filter(|at_ms| *at_ms > 0)
+    }
+
+    /// Its settings, as they are put.
+    pub fn put(&self) -> Put {
+        let settings = &self.settings;
+        Put {
+            shards: settings.shards,
+            ttl: settings.ttl.map(|ttl| (ttl.seconds, ttl.mode)),
+            floor: settings.floor,
+            home: self.home.clone(),
+            unique_hash: Some(settings.unique_hash),
+        }
+    }
+
+    /// The counter as an import brings it back.
+    pub fn line(&self, id: CounterId) -> CounterLine {
+        use crate::core::counter::contents::Contents;
+        let contents = |part: &DatacenterKept| {
+            let contents = Contents {
+                added: part.added,
+                removed: part.removed,
+                last_write_ms: part.last_write_ms,
+                ..Contents::default()
+            };
+            (part.datacenter.clone(), contents)
+        };
+        CounterLine {
+            id,
+            settings: self.put(),
+            ttl_set_at_ms: self.settings.ttl.map(|ttl| ttl.set_at_ms),
+            created_at_ms: Some(self.created_at_ms),
+            base: self.base,
+            datacenters: self.datacenters.iter().map(contents).collect(),
+            uniques: self.uniques.clone(),
+        }
+    }
+}

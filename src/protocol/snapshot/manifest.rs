@@ -1,0 +1,100 @@
+//! What a run has written, and which runs stay.
+//!
+//! Invariant: a run that stays has its whole chain: the runs before it, back to a full one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::date::date_of;
+
+/// Runs of a chain at most, whatever days lie between full ones: a value is looked for in a file of each.
+pub const CHAIN_MAX: usize = 32;
+
+/// A file of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartOf {
+    /// Its name.
+    pub file: String,
+    /// The name of its first counter.
+    pub first: String,
+    /// That of its last one.
+    pub last: String,
+    /// How many it has.
+    pub entries: u64,
+    /// Its length.
+    pub bytes: u64,
+}
+
+/// A run, in short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunOf {
+    /// Its number in its partition; the next one's is higher.
+    pub run: u64,
+    /// The run that it tells the changes since; `None` for a full one.
+    pub before: Option<u64>,
+    /// The day on which it began, counted from 1970-01-01.
+    pub day: i64,
+    /// When it began, unix milliseconds.
+    pub begun_ms: i64,
+    /// When it had looked at the last counter, unix milliseconds.
+    pub ended_ms: i64,
+    /// Living counters then.
+    pub counters: u64,
+    /// Counters in its files.
+    pub entries: u64,
+    /// Length of its files.
+    pub bytes: u64,
+}
+
+/// What a run has written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// The run.
+    pub run: RunOf,
+    /// Its files, in order of the names in them.
+    pub parts: Vec<PartOf>,
+}
+
+impl Manifest {
+    /// The file that would hold a counter.
+    pub fn part_of(&self, id: &str) -> Option<&PartOf> {
+        let place = self.parts.partition_point(|part| part.last.as_str() < id);
+        let part = self.parts.get(place);
+        part.filter(|part| part.first.as_str() <= id)
+    }
+}
+
+/// The runs that tell what was so after one of them, the oldest first, which is full; `None` where one of them is not there.
+pub fn chain_of(runs: &BTreeMap<u64, RunOf>, run: u64) -> Option<Vec<u64>> {
+    let mut chain = Vec::new();
+    let mut next = Some(run);
+    while let Some(run) = next {
+        chain.push(run);
+        let before = runs.get(&run)?.before;
+        // Numbers fall, so this ends.
+        if before.is_some_and(|before| before >= run) {
+            return None;
+        }
+        next = before;
+    }
+    chain.reverse();
+    Some(chain)
+}
+
+/// The runs that go: those of more than `keep_days` ago, but for the first full one of each month and what a run that stays needs.
+pub fn thinned(runs: &BTreeMap<u64, RunOf>, today: i64, keep_days: i64) -> Vec<u64> {
+    let mut kept = BTreeSet::new();
+    let mut months = BTreeSet::new();
+    for (number, run) in runs {
+        let is_young = run.day > today.saturating_sub(keep_days);
+        let month: String = date_of(run.day).chars().take("2026-11".len()).collect();
+        let is_first = run.before.is_none() && months.insert(month);
+        if is_young || is_first {
+            kept.insert(*number);
+            kept.extend(chain_of(runs, *number).into_iter().flatten());
+        }
+    }
+    let gone = runs.keys().filter(|run| !kept.contains(run));
+    gone.copied().collect()
+}

@@ -1,0 +1,33 @@
+//! Snapshots: what a partition of the directory knows of its counters, as files; one run of it a day.
+//!
+//! Invariants: a file is known only by a manifest, which is written after all files that it names; a value is told by the newest manifest
+//! of its day and those before it, back to a full one, or not at all.
+//!
+//! Life: a *run* of a partition writes *parts*, each with some counters in order of their names, and then its manifest. A full run has all
+//! counters, another has what changed since the run before it. A run and those before it, back to a full one, are a *chain*.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `kept` | what is kept of a counter |
+//! | `part` | a file of counters |
+//! | `manifest` | what a run has written, and which runs stay |
+//! | `plan` | the setting, and when runs are due |
+//! | `date` | days as clients say them |
+//!
+//! | `answer` | the public JSON |
+
+mod answer;
+mod date;
+mod kept;
+mod manifest;
+mod part;
+mod plan;
+mod restore;
+
+pub use answer::{days_json, list_on_json, on_json, snapshot_json, snapshots_json};
+pub use date::{DAY_MS, Days, date_of, day_of_ms, parse_date};
+pub use kept::{DatacenterKept, Kept};
+pub use manifest::{CHAIN_MAX, Manifest, PartOf, RunOf, chain_of, thinned};
+pub use part::{Entry, PART_BYTES_MAX, PART_ENTRIES_MAX, PartWriter, digest_of, read_part};
+pub use plan::{Plan, SNAPSHOTS_OFF};
+pub use restore::{Deed, Restore, Restored, deed_of, has_settings, has_value};

@@ -1,0 +1,242 @@
+//! What a restore asks for, and what it does to a counter.
+//!
+//! Invariant: what a restore says that it would do is what it does, by the same decision.
+
+use serde::{Deserialize, Serialize};
+
+use super::kept::Kept;
+use crate::core::counter::id::{COUNTER_ID_BYTES_MAX, CounterId};
+use crate::core::counter::settings::Settings;
+use crate::core::counter::total::Value;
+use crate::protocol::batch::json::{Whole, read_object};
+use crate::protocol::export::{ImportMode, import_mode};
+use crate::protocol::messages::{DatacenterSum, GlobalSum};
+use crate::protocol::problem::{Code, Problem};
+use crate::protocol::public::Exact;
+
+/// Counters of one answer, where nothing else is asked for, and at most.
+pub const RESTORE_LIMIT: u64 = 1_000;
+
+/// Changes that an answer names.
+pub const CHANGES_TOLD_MAX: usize = 100;
+
+/// What `POST /snapshots/{date}/restore` asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restore {
+    /// What names begin with.
+    pub prefix: String,
+    /// How it meets what is there.
+    pub mode: ImportMode,
+    /// Whether nothing is to change.
+    pub is_dry: bool,
+    /// Only counters after this one.
+    pub cursor: Option<String>,
+    /// At most so many.
+    pub limit: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wire {
+    #[serde(default)]
+    prefix: String,
+    #[serde(default)]
+    mode: Option<String>,
+    #[serde(default)]
+    dry_run: bool,
+    #[serde(default)]
+    cursor: Option<String>,
+    #[serde(default)]
+    limit: Option<Whole>,
+}
+
+impl Restore {
+    /// Reads `{"prefix"?, "mode"?: "create", "replace" or "add", "dry_run"?, "cursor"?, "limit"?}`; nothing is all of the default.
+    ///
+    /// # Errors
+    /// `invalid-json`, `unknown-field`, `invalid-body`.
+    pub fn parse(body: &[u8]) -> Result<Self, Problem> {
+        let body = if body.trim_ascii().is_empty() {
+            b"{}"
+        } else {
+            body
+        };
+        let wire: Wire = read_object(body)?;
+        let refuse = |detail: String| Problem::new(Code::InvalidBody, detail);
+        let mode = import_mode(wire.mode.as_deref());
+        let limit = wire.limit.map_or(RESTORE_LIMIT, |Whole(limit)| limit);
+        if !(1..=RESTORE_LIMIT).contains(&limit) {
+            return Err(refuse(format!("limit must be from 1 to {RESTORE_LIMIT}")));
+        }
+        let is_begin =
+            |text: &str| text.len() <= COUNTER_ID_BYTES_MAX && !text.chars().any(char::is_control);
+        if !is_begin(&wire.prefix) || !wire.cursor.as_deref().is_none_or(is_begin) {
+            return Err(refuse(format!(
+                "prefix and cursor begin counter ids: at most {COUNTER_ID_BYTES_MAX} bytes without control characters"
+            )));
+        }
+        Ok(Self {
+            prefix: wire.prefix,
+            mode: mode.map_err(|problem| refuse(problem.detail().to_owned()))?,
+            is_dry: wire.dry_run,
+            cursor: wire.cursor,
+            limit,
+        })
+    }
+}
+
+/// What becomes of a counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Deed {
+    /// There is none: it is made as it was.
+    Create,
+    /// Its value and settings become what they were; what is counted meanwhile is kept.
+    Set,
+    /// What it held is added.
+    Add,
+    /// It is as it was.
+    Same,
+    /// There is one, which stays as it is.
+    Keep,
+}
+
+/// What becomes of a counter that was `then`, and is `now`.
+pub fn deed_of(mode: ImportMode, then: &Kept, now: Option<&GlobalSum>) -> Deed {
+    let Some(now) = now else {
+        return Deed::Create;
+    };
+    match mode {
+        ImportMode::Create => Deed::Keep,
+        ImportMode::Add => Deed::Add,
+        ImportMode::Replace if is_same(then, now) => Deed::Same,
+        ImportMode::Replace => Deed::Set,
+    }
+}
+
+fn is_same(then: &Kept, now: &GlobalSum) -> bool {
+    let mut uniques = now.uniques.clone();
+    let adds_uniques = uniques.merge(&then.uniques);
+    !adds_uniques && has_value(then, now) && has_settings(then, now)
+}
+
+/// Whether the value of a counter is what it was. Where a datacenter does not answer it is not known to be.
+pub fn has_value(then: &Kept, now: &GlobalSum) -> bool {
+    let mut parts = now.datacenters.iter();
+    let is_whole = parts.all(|(_, part)| part.as_ref().is_some_and(DatacenterSum::is_heard));
+    is_whole && !now.value().is_below(then.value()) && !then.value().is_below(now.value())
+}
+
+/// Whether the settings of a counter are what they were.
+pub fn has_settings(then: &Kept, now: &GlobalSum) -> bool {
+    let settings = Settings {
+        number: 0,
+        ..now.root.settings
+    };
+    settings == then.settings && now.root.home == then.home
+}
+
+/// What a restore has done, or would do.
+#[derive(Debug, Default)]
+pub struct Restored {
+    /// Counters of the snapshot that it has looked at.
+    pub counters: u64,
+    /// How many of each deed: created, set, added, same, kept.
+    pub deeds: [u64; 5],
+    /// The first of those that change: what becomes of each, what it is and what it was then.
+    pub changes: Vec<(CounterId, Deed, Option<Value>, Value)>,
+    /// Counters that were refused, and why.
+    pub refused: Vec<(CounterId, Problem)>,
+    /// The counter after which it goes on.
+    pub cursor: Option<String>,
+}
+
+impl Restored {
+    /// Notes what becomes of a counter.
+    pub fn note(&mut self, id: &CounterId, deed: Deed, now: Option<Value>, then: Value) {
+        let place = match deed {
+            Deed::Create => 0,
+            Deed::Set => 1,
+            Deed::Add => 2,
+            Deed::Same => 3,
+            Deed::Keep => 4,
+        };
+        self.deeds[place] += 1;
+        let changes = !matches!(deed, Deed::Same | Deed::Keep);
+        if changes && self.changes.len() < CHANGES_TOLD_MAX {
+            self.changes.push((id.clone(), deed, now, then));
+        }
+    }
+
+    /// The JSON of the answer.
+    pub fn to_json(&self, date: &str, restore: &Restore, strings: bool) -> String {
+        #[derive(Serialize)]
+        struct ChangeView<'a> {
+            id: &'a CounterId,
+            action: Deed,
+            now: Option<Exact>,
+            then: Exact,
+        }
+        #[derive(Serialize)]
+        struct RefusedView<'a> {
+            id: &'a CounterId,
+            code: &'static str,
+            detail: &'a str,
+        }
+        #[derive(Serialize)]
+        struct View<'a> {
+            date: &'a str,
+            prefix: &'a str,
+            mode: &'static str,
+            dry_run: bool,
+            counters: u64,
+            created: u64,
+            set: u64,
+            added: u64,
+            unchanged: u64,
+            left: u64,
+            rejected: usize,
+            refused: Vec<RefusedView<'a>>,
+            changes: Vec<ChangeView<'a>>,
+            cursor: Option<&'a str>,
+        }
+        let exact = |value: Value| Exact::new(value, strings);
+        let changes = self
+            .changes
+            .iter()
+            .map(|(id, action, now, then)| ChangeView {
+                id,
+                action: *action,
+                now: now.map(exact),
+                then: exact(*then),
+            });
+        let refused = self.refused.iter().take(CHANGES_TOLD_MAX);
+        let refused = refused.map(|(id, why)| RefusedView {
+            id,
+            code: why.code().as_str(),
+            detail: why.detail(),
+        });
+        let [created, set, added, unchanged, left] = self.deeds;
+        serde_json::to_string(&View {
+            date,
+            prefix: &restore.prefix,
+            mode: match restore.mode {
+                ImportMode::Create => "create",
+                ImportMode::Replace => "replace",
+                ImportMode::Add => "add",
+            },
+            dry_run: restore.is_dry,
+            counters: self.counters,
+            created,
+            set,
+            added,
+            unchanged,
+            left,
+            rejected: self.refused.len(),
+            refused: refused.collect(),
+            changes: changes.collect(),
+            cursor: self.cursor.as_deref(),
+        })
+        .unwrap_or_default()
+    }
+}

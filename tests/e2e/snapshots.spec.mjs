@@ -1,0 +1,163 @@
+// Snapshots on plain workerd, whose disk service is their folder: made, read, restored, through a kill, a damaged file, and in an empty deployment.
+import { cpSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { Server } from "../crash/server.mjs";
+import { pause, until } from "../crash/wait.mjs";
+
+let folder;
+let servers;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "tally-snapshots-"));
+  servers = [];
+});
+afterEach(async () => {
+  for (const server of servers) await server.end();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+async function open(name, variables = { TALLY_DATACENTERS: "one", TALLY_TABLETS: "4" }) {
+  const server = new Server({ folder: join(folder, name), variables });
+  servers.push(server);
+  await server.start();
+  return server;
+}
+
+async function call(server, method, path, body, headers = {}) {
+  const answer = await fetch(`${server.urls[0]}${path}`, { method, headers, ...(body === undefined ? {} : { body: JSON.stringify(body) }) });
+  return { status: answer.status, json: await answer.json() };
+}
+
+async function well(...asked) {
+  const { status, json } = await call(...asked);
+  expect([200, 201], JSON.stringify(json)).toContain(status);
+  return json;
+}
+
+const filesOf = (name, kind) => {
+  const all = readdirSync(join(folder, name, "snapshots"), { recursive: true, withFileTypes: true });
+  return all.filter((entry) => entry.isFile() && entry.parentPath.endsWith(kind)).map((entry) => join(entry.parentPath, entry.name));
+};
+const value = async (server, id) => (await well(server, "GET", `/counters/${encodeURIComponent(id)}?consistency=strong`)).value;
+
+test("a snapshot outlives a kill, tells the day, and comes back here and in an empty deployment", { timeout: 120_000 }, async () => {
+  const server = await open("one");
+  for (let number = 0; number < 40; number++) await well(server, "PUT", `/counters/page%2F${number}/value`, { value: number });
+  await well(server, "PUT", "/counters/other/value", { value: 5 });
+  const made = await well(server, "POST", "/snapshots");
+  expect([made.whole, made.full, made.counters, made.partitions]).toEqual([true, true, 41, 16]);
+  expect(filesOf("one", "runs").length).toBe(16);
+  const day = made.date;
+
+  // What changed since is in the next one alone.
+  await well(server, "PUT", "/counters/page%2F3/value", { value: 1_003 });
+  await well(server, "DELETE", "/counters/page%2F4");
+  const next = await well(server, "POST", "/snapshots");
+  expect([next.full, next.changed, next.counters]).toEqual([false, 2, 40]);
+  const on = (id) => call(server, "GET", `/counters/${encodeURIComponent(id)}?on=${day}`);
+  await server.kill();
+  await server.start();
+  expect((await on("page/3")).json.value).toBe(1_003);
+  expect((await on("page/5")).json.value).toBe(5);
+  expect((await on("page/4")).status).toBe(404);
+  const listed = await well(server, "GET", `/counters?prefix=page%2F&on=${day}&limit=1000`);
+  expect(listed.counters.length).toBe(39);
+
+  await well(server, "PUT", "/counters/page%2F3/value", { value: 9 });
+  await well(server, "DELETE", "/counters/page%2F5");
+  const body = { prefix: "page/", mode: "replace" };
+  const path = `/snapshots/${day}/restore`;
+  const would = await well(server, "POST", path, { ...body, dry_run: true });
+  expect(would.changes).toEqual([
+    { id: "page/3", action: "set", now: 9, then: 1_003 },
+    { id: "page/5", action: "create", now: null, then: 5 },
+  ]);
+  for (let time = 0; time < 2; time++) await well(server, "POST", path, body, { "idempotency-key": "once" });
+  expect([await value(server, "page/3"), await value(server, "page/5")]).toEqual([1_003, 5]);
+
+  // The folder alone brings all of it back.
+  cpSync(join(folder, "one", "snapshots"), join(folder, "two", "snapshots"), { recursive: true });
+  const empty = await open("two", { TALLY_DATACENTERS: "one" });
+  const restored = await well(empty, "POST", path, {});
+  expect([restored.created, restored.rejected]).toEqual([40, 0]);
+  expect([await value(empty, "page/3"), await value(empty, "other")]).toEqual([1_003, 5]);
+});
+
+test("kills in the middle of snapshots and restores leave what was true, and twice is once", { timeout: 180_000 }, async () => {
+  const server = await open("killed");
+  const lines = Array.from({ length: 2_000 }, (_, number) => `${JSON.stringify({ id: `page/${number}`, value: number })}\n`);
+  const imported = await fetch(`${server.urls[0]}/import`, { method: "POST", body: lines.join("") });
+  expect((await imported.json()).counters).toBe(2_000);
+  // Asks, kills after a while, and starts again; whether it was answered nobody knows.
+  const killed = async (path, body, headers, after_ms) => {
+    const asked = call(server, "POST", path, body, headers).catch(() => undefined);
+    await pause(after_ms);
+    await server.kill();
+    await asked;
+    await server.start();
+  };
+  for (const after_ms of [5, 40, 90, 160, 250, 20, 120]) await killed("/snapshots", undefined, {}, after_ms);
+  const made = await until(async () => {
+    const { status, json } = await call(server, "POST", "/snapshots");
+    return status === 200 && json.whole && json;
+  }, "no snapshot is made", 60_000);
+  const list = async () => {
+    const rows = [];
+    for (let cursor; cursor !== null; ) {
+      const page = await well(server, "GET", `/counters?on=${made.date}&limit=1000${cursor === undefined ? "" : `&cursor=${encodeURIComponent(cursor)}`}`);
+      rows.push(...page.counters.map(({ id, value }) => [id, value]));
+      cursor = page.cursor;
+    }
+    return rows;
+  };
+  const kept = await list();
+  expect(kept.length).toBe(2_000);
+  for (const [id, value] of kept) expect(id).toBe(`page/${value}`);
+
+  // A third of them is set, and some are deleted.
+  const prefix = "page/1";
+  const changed = kept.filter(([id], index) => id.startsWith(prefix) && index % 10 === 0);
+  for (const [index, [id]] of changed.entries()) {
+    const path = `/counters/${encodeURIComponent(id)}`;
+    if (index % 5 === 0) await well(server, "DELETE", path);
+    else await well(server, "PUT", `${path}/value`, { value: -1 });
+  }
+  const path = `/snapshots/${made.date}/restore`;
+  const body = { prefix, mode: "replace" };
+  const key = { "idempotency-key": "once" };
+  for (const after_ms of [30, 200, 500]) await killed(path, body, key, after_ms);
+  for (let cursor; cursor !== null; ) {
+    const did = await well(server, "POST", path, { ...body, ...(cursor === undefined ? {} : { cursor }) }, key);
+    expect(did.rejected).toBe(0);
+    cursor = did.cursor;
+  }
+  for (const [id, then] of changed) expect([id, await value(server, id)]).toEqual([id, then]);
+  const [id, then] = changed[0];
+  await well(server, "POST", `/counters/${encodeURIComponent(id)}/increment`, { delta: 5 });
+  await well(server, "POST", path, body, key);
+  expect(await value(server, id)).toBe(then + 5);
+});
+
+test("a damaged file is refused and named, and a wrong setting is said", { timeout: 60_000 }, async () => {
+  const server = await open("three");
+  await well(server, "PUT", "/counters/likes/value", { value: 5 });
+  const { date } = await well(server, "POST", "/snapshots");
+  const [file] = filesOf("three", "parts");
+  const bytes = readFileSync(file);
+  bytes[bytes.length - 1] ^= 1;
+  writeFileSync(file, bytes);
+  const { status, json } = await call(server, "GET", `/counters/likes?on=${date}`);
+  expect([status, json.code]).toEqual([503, "unavailable"]);
+  expect(json.detail).toMatch(/the file s1\/\d+\/parts\/\S+ of the snapshot of \S+ is damaged: put it back/);
+  rmSync(file);
+  expect((await call(server, "GET", `/counters/likes?on=${date}`)).json.detail).toMatch(/is missing/);
+  expect((await call(server, "GET", "/healthz")).json.detail).toContain(file.slice(file.indexOf("s1/")));
+
+  const wrong = new Server({ folder: join(folder, "four"), variables: { TALLY_SNAPSHOTS: '{"hour":24}' } });
+  servers.push(wrong);
+  wrong.spawn();
+  const health = await until(() => wrong.urls[0] && call(wrong, "GET", "/healthz").catch(() => undefined), "it does not answer", 20_000);
+  expect(health.json.code).toBe("not-configured");
+  expect(health.json.detail).toMatch(/TALLY_SNAPSHOTS must be `off`, or JSON such as .*, not `\{"hour":24\}`/);
+});

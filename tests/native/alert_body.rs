@@ -1,0 +1,246 @@
+//! Alerts as clients send them, and deliveries as receivers get them.
+
+use serde_json::{Value, json};
+use tally::core::alert::condition::{Bound, Measure, Reading};
+use tally::protocol::alerts::body::{parse_alert, parse_silence};
+use tally::protocol::alerts::delivery::refusal_of;
+use tally::protocol::alerts::webhook::Allowed;
+use tally::protocol::alerts::{AlertName, AlertPut, Delivery, Event, EventKind, Secret};
+use tally::protocol::problem::{Code, Problem};
+
+const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
+fn whole() -> Value {
+    json!({
+        "counter": "orders", "when": {"value": {"above": 10}}, "webhook": "https://hooks.example.com/", "secret": SECRET
+    })
+}
+
+fn parse(body: &Value) -> Result<AlertPut, Problem> {
+    parse_alert(body.to_string().as_bytes(), &Allowed::default())
+}
+
+#[test]
+fn everything_that_can_be_watched_is_read() {
+    let table = [
+        ("counter", json!({"value": {"above": 10, "below": -5}})),
+        ("counter", json!({"rate_per_minute": {"below": 10}})),
+        ("counter", json!({"count_in": {"seconds": 90, "above": 10}})),
+        (
+            "counter",
+            json!({"uniques_in": {"seconds": 2_592_000, "above": 10}}),
+        ),
+        ("counter", json!({"silent_for": {"seconds": 60}})),
+        ("prefix", json!({"value": {"above": 10}})),
+        ("prefix", json!({"rate_per_minute": {"above": 10}})),
+        (
+            "prefix",
+            json!({"count_in": {"seconds": 7_200, "above": 10}}),
+        ),
+        ("prefix", json!({"silent_for": {"seconds": 600}})),
+        (
+            "policy",
+            json!({"refused_in": {"seconds": 600, "above": 0}}),
+        ),
+        (
+            "policy",
+            json!({"allowed_percent_in": {"seconds": 600, "below": 90}}),
+        ),
+        ("policy", json!({"count_in": {"seconds": 600, "below": 90}})),
+        ("policy", json!({"rate_per_minute": {"below": 90}})),
+        ("policy", json!({"silent_for": {"seconds": 600}})),
+    ];
+    for (watched, when) in table {
+        let mut body = whole();
+        body.as_object_mut().expect("an object").remove("counter");
+        body[watched] = "x".into();
+        body["when"] = when.clone();
+        let read = parse(&body).unwrap_or_else(|problem| panic!("{body}: {problem}"));
+        // As it is told, so it was.
+        let event = Event {
+            kind: EventKind::Test,
+            incident: 1,
+            since_ms: 2,
+            alert: read.alert,
+            reading: Reading::unknown(""),
+        };
+        let name = AlertName::parse("a").expect("a name");
+        let told: Value =
+            serde_json::from_str(&Delivery::new(name, event, 3).body(4)).expect("JSON");
+        assert_eq!((&told["when"], &told[watched]), (&when, &"x".into()));
+    }
+}
+
+#[test]
+fn what_is_no_alert_is_refused() {
+    let table = [
+        (json!({"counter": null}), Code::InvalidBody),
+        (json!({"prefix": "a"}), Code::InvalidBody),
+        (json!({"policy": "a"}), Code::InvalidBody),
+        (json!({"counter": ".."}), Code::InvalidId),
+        (json!({"when": {}}), Code::InvalidBody),
+        (json!({"when": {"value": {}}}), Code::InvalidBody),
+        (
+            json!({"when": {"value": {"above": 1.5}}}),
+            Code::InvalidBody,
+        ),
+        (
+            json!({"when": {"value": {"above": null}}}),
+            Code::InvalidBody,
+        ),
+        (
+            json!({"when": {"value": {"above": 9_007_199_254_740_992_i64}}}),
+            Code::InvalidBody,
+        ),
+        (
+            json!({"when": {"value": {"above": 1, "seconds": 60}}}),
+            Code::InvalidBody,
+        ),
+        (json!({"when": {"value": {"over": 1}}}), Code::UnknownField),
+        (json!({"when": {"mean": {"above": 1}}}), Code::UnknownField),
+        (
+            json!({"when": {"value": {"above": 1}, "count_in": {"seconds": 60, "above": 1}}}),
+            Code::InvalidBody,
+        ),
+        (
+            json!({"when": {"count_in": {"above": 1}}}),
+            Code::InvalidBody,
+        ),
+        (
+            json!({"when": {"count_in": {"seconds": 59, "above": 1}}}),
+            Code::InvalidBody,
+        ),
+        (
+            json!({"when": {"count_in": {"seconds": 2_592_001, "above": 1}}}),
+            Code::InvalidBody,
+        ),
+        (
+            json!({"when": {"silent_for": {"seconds": 60, "above": 1}}}),
+            Code::InvalidBody,
+        ),
+        (json!({"when": {"silent_for": {}}}), Code::InvalidBody),
+        (
+            json!({"when": {"refused_in": {"seconds": 60, "above": 1}}}),
+            Code::InvalidBody,
+        ),
+        (json!({"for_seconds": 86_401}), Code::InvalidBody),
+        (json!({"for_seconds": -1}), Code::InvalidBody),
+        (
+            json!({"webhook": "http://hooks.example.com/"}),
+            Code::WebhookNotAllowed,
+        ),
+        (
+            json!({"webhook": "https://127.0.0.1/"}),
+            Code::WebhookNotAllowed,
+        ),
+        (json!({"secret": "abc"}), Code::InvalidBody),
+        (json!({"secret": "whsec_AAAA"}), Code::InvalidBody),
+        (
+            json!({"secret": "whsec_!fKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}),
+            Code::InvalidBody,
+        ),
+        (json!({"colour": 1}), Code::UnknownField),
+    ];
+    for (change, code) in table {
+        let mut body = whole();
+        for (name, value) in change.as_object().expect("an object") {
+            body[name] = value.clone();
+        }
+        let refused = parse(&body).expect_err(&body.to_string());
+        assert_eq!(refused.code(), code, "{body}: {refused}");
+        assert!(!refused.detail().contains("whsec_M"), "{refused}");
+    }
+    let of = |watched: &str, when: Value| {
+        let webhook = "https://hooks.example.com/";
+        parse(&json!({watched: "x", "when": when, "webhook": webhook, "secret": SECRET})).is_err()
+    };
+    assert!(of(
+        "prefix",
+        json!({"uniques_in": {"seconds": 60, "above": 1}})
+    ));
+    assert!(of(
+        "prefix",
+        json!({"count_in": {"seconds": 5_000, "above": 1}})
+    ));
+    assert!(of(
+        "prefix",
+        json!({"count_in": {"seconds": 90_000, "above": 1}})
+    ));
+    assert!(of("policy", json!({"value": {"above": 1}})));
+    assert!(of(
+        "policy",
+        json!({"uniques_in": {"seconds": 60, "above": 1}})
+    ));
+    assert!(parse_silence(br#"{"for_seconds":2592001}"#).is_err());
+    assert_eq!(parse_silence(br#"{"for_seconds":0}"#), Ok(0));
+}
+
+#[test]
+fn names_are_those_of_paths() {
+    for name in ["a", "A-b_c.d:e", "1", &"x".repeat(64)] {
+        assert!(AlertName::parse(name).is_ok(), "{name}");
+    }
+    for name in ["", ".", "..", "a b", "a/b", "é", &"x".repeat(65)] {
+        assert!(AlertName::parse(name).is_err(), "{name}");
+    }
+}
+
+/// The signature was made with Python's hmac.
+#[test]
+fn deliveries_are_signed_as_standard_webhooks_says() {
+    let put = parse(&whole()).expect("an alert");
+    let secret = Secret::parse(SECRET).expect("a secret");
+    assert_eq!(format!("{secret:?} {put:?}").matches("MfKQ").count(), 0);
+    let event = Event {
+        kind: EventKind::Firing,
+        incident: 255,
+        since_ms: 1_000,
+        alert: put.alert.clone(),
+        reading: Reading {
+            value: Some(11),
+            bound: Bound::Whole,
+            as_of_ms: Some(2_000),
+            is_exact: true,
+            missing: String::new(),
+        },
+    };
+    assert_eq!(put.alert.condition.measure, Measure::Value);
+    let delivery = Delivery::new(AlertName::parse("many").expect("a name"), event, 3_000);
+    let request = delivery.request("https://hooks.example.com/", &secret, 1_614_265_330_999);
+    let body = r#"{"type":"alert.firing","alert":"many","state":"firing","id":"alert_00000000000000ff_firing","incident":"00000000000000ff","counter":"orders","when":{"value":{"above":10}},"value":11,"threshold":10,"as_of":2000,"exact":true,"since":1000,"sent_at":1614265330999}"#;
+    assert_eq!(String::from_utf8(request.body).expect("text"), body);
+    let header = |name: &str| {
+        let mut headers = request.headers.iter();
+        headers
+            .find(|(known, _)| *known == name)
+            .map(|(_, value)| value.as_str())
+    };
+    assert_eq!(header("webhook-id"), Some("alert_00000000000000ff_firing"));
+    assert_eq!(header("webhook-timestamp"), Some("1614265330"));
+    assert_eq!(
+        header("webhook-signature"),
+        Some("v1,sTIZZsW3PFIOdm4Ro5TBoXz+vyBd9yOA8d2L0UPqGwY=")
+    );
+    assert_eq!(header("content-type"), Some("application/json"));
+}
+
+#[test]
+fn only_2xx_acknowledges_and_redirects_are_named() {
+    for status in [200, 201, 202, 204, 299] {
+        assert_eq!(refusal_of(status), None);
+    }
+    for status in [0, 300, 301, 302, 307, 308, 399] {
+        assert!(
+            refusal_of(status)
+                .expect("refused")
+                .contains("not followed")
+        );
+    }
+    for status in [100, 400, 401, 404, 410, 429, 500, 503] {
+        assert!(
+            refusal_of(status)
+                .expect("refused")
+                .contains(&status.to_string())
+        );
+    }
+}

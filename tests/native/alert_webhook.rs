@@ -1,0 +1,256 @@
+//! Which addresses webhooks may have: a table, with the forms that are meant to slip through.
+
+use tally::protocol::alerts::webhook::{Allowed, check, host_name};
+use tally::protocol::problem::Code;
+
+fn is_taken(webhook: &str, allowed: &str) -> bool {
+    let allowed = Allowed::parse(allowed).expect("a setting");
+    match check(webhook, &allowed) {
+        Ok(()) => true,
+        Err(problem) => {
+            assert_eq!(problem.code(), Code::WebhookNotAllowed, "{webhook}");
+            assert!(problem.detail().starts_with("webhook "), "{problem}");
+            false
+        }
+    }
+}
+
+#[test]
+fn addresses_of_the_internet_are_taken() {
+    let taken = [
+        "https://hooks.example.com/tally",
+        "https://hooks.example.com",
+        "https://hooks.example.com?key=a%20b&x=[1]",
+        "https://hooks.example.com:8443/a/b?c=d:e",
+        "https://HOOKS.Example.COM/",
+        "https://xn--bcher-kva.de/",
+        "https://a_b.example.com/",
+        "https://1.1.1.1/",
+        "https://8.8.8.8:444/x",
+        "https://172.15.255.255/",
+        "https://172.32.0.1/",
+        "https://100.63.255.255/",
+        "https://100.128.0.1/",
+        "https://223.255.255.255/",
+        "https://[2606:4700:4700::1111]/",
+        "https://[2a00:1450:4001:830::200e]:8443/x",
+        "https://10.0.0.1.example.com/",
+        "https://localhost.example.com/",
+    ];
+    for webhook in taken {
+        assert!(is_taken(webhook, "[]"), "{webhook}");
+    }
+}
+
+#[test]
+fn inner_addresses_and_their_disguises_are_refused() {
+    let refused = [
+        // No https.
+        "http://hooks.example.com/",
+        "ftp://hooks.example.com/",
+        "javascript:alert(1)",
+        "hooks.example.com/tally",
+        "//hooks.example.com/",
+        "https:/hooks.example.com/",
+        "https:hooks.example.com/",
+        "https://",
+        "https:///path",
+        "",
+        // Networks that are not the Internet's.
+        "https://0.0.0.0/",
+        "https://0.1.2.3/",
+        "https://10.0.0.1/",
+        "https://10.255.255.255/",
+        "https://100.64.0.1/",
+        "https://100.127.255.254/",
+        "https://127.0.0.1/",
+        "https://127.255.255.254/",
+        "https://169.254.169.254/latest/meta-data/",
+        "https://172.16.0.1/",
+        "https://172.31.255.255/",
+        "https://192.0.0.8/",
+        "https://192.0.2.1/",
+        "https://192.88.99.1/",
+        "https://192.168.1.1/",
+        "https://198.18.0.1/",
+        "https://198.19.255.255/",
+        "https://198.51.100.7/",
+        "https://203.0.113.9/",
+        "https://224.0.0.1/",
+        "https://239.1.2.3/",
+        "https://240.0.0.1/",
+        "https://255.255.255.255/",
+        // Of version 6.
+        "https://[::]/",
+        "https://[::1]/",
+        "https://[0:0:0:0:0:0:0:1]/",
+        "https://[::ffff:127.0.0.1]/",
+        "https://[::ffff:7f00:1]/",
+        "https://[::ffff:10.0.0.1]/",
+        "https://[::ffff:8.8.8.8]:99999/",
+        "https://[::127.0.0.1]/",
+        "https://[64:ff9b::7f00:1]/",
+        "https://[64:ff9b::10.0.0.1]/",
+        "https://[2002:7f00:1::]/",
+        "https://[2001:0:4136:e378:8000:63bf:3fff:fdd2]/",
+        "https://[2001:db8::1]/",
+        "https://[3fff::1]/",
+        "https://[fc00::1]/",
+        "https://[fd12:3456::1]/",
+        "https://[fe80::1]/",
+        "https://[fe80::1%25eth0]/",
+        "https://[fec0::1]/",
+        "https://[ff02::1]/",
+        "https://[100::1]/",
+        "https://[::1/",
+        "https://::1/",
+        // Addresses in other forms.
+        "https://2130706433/",
+        "https://017700000001/",
+        "https://0x7f000001/",
+        "https://0x7f.0.0.1/",
+        "https://0X7F.1/",
+        "https://127.1/",
+        "https://127.0.1/",
+        "https://0177.0.0.1/",
+        "https://127.0.0.01/",
+        "https://127.0.0.1./",
+        "https://127.0.0.0x1/",
+        "https://1.1.1.256/",
+        "https://1.1.1.1.1/",
+        "https://example.com.0x7f/",
+        "https://example.1/",
+        // Names of inner networks.
+        "https://localhost/",
+        "https://LOCALHOST:8443/",
+        "https://localhost./",
+        "https://a.localhost/",
+        "https://printer.local/",
+        "https://metadata.google.internal/",
+        "https://vault.service.internal/",
+        "https://intranet/",
+        "https://router.lan/",
+        "https://nas.home/",
+        "https://nas.home.arpa/",
+        "https://wiki.corp/",
+        "https://db.private/",
+        "https://a.example/",
+        // What clients read in several ways.
+        "https://user@hooks.example.com/",
+        "https://user:pass@hooks.example.com/",
+        "https://hooks.example.com@127.0.0.1/",
+        "https://127.0.0.1\\@hooks.example.com/",
+        "https:\\\\127.0.0.1/",
+        "https://hooks.example.com#@127.0.0.1/",
+        "https://127.0.0.1%2f.example.com/",
+        "https://%31%32%37.0.0.1/",
+        "https://①②⑦.⓪.⓪.①/",
+        "https://ⓛocalhost/",
+        "https://hooks。example。com/",
+        "https://127。0。0。1/",
+        "https://hooks.example.com\t/",
+        " https://hooks.example.com/",
+        "https://hooks.example.com/\n",
+        "https://hooks .example.com/",
+        "https://hooks..example.com/",
+        "https://.example.com/",
+        "https://example.com./",
+        "https://-a.example.com/",
+        "https://hooks.example.com:/",
+        "https://hooks.example.com:0/",
+        "https://hooks.example.com:65536/",
+        "https://hooks.example.com:+443/",
+        "https://hooks.example.com:443:444/",
+        "https://hooks.example.com:80;127.0.0.1/",
+        "https://*.example.com/",
+    ];
+    for webhook in refused {
+        assert!(!is_taken(webhook, "[]"), "{webhook}");
+    }
+    let long = format!("https://hooks.example.com/{}", "a".repeat(2_048));
+    assert!(!is_taken(&long, "[]"));
+    let long = format!("https://{}.com/", "a.".repeat(130));
+    assert!(!is_taken(&long, "[]"));
+}
+
+#[test]
+fn what_is_allowed_is_taken_also_by_http_and_nothing_else_is() {
+    let allowed = r#"["10.1.0.0/16","127.0.0.1","localhost","*.svc.internal","fd00::/8"]"#;
+    let taken = [
+        "http://10.1.2.3:8080/x",
+        "https://10.1.255.255/",
+        "http://127.0.0.1:9000/",
+        "http://[::ffff:127.0.0.1]:9000/",
+        "http://localhost:9000/hook",
+        "http://LocalHost/",
+        "http://hooks.svc.internal/",
+        "http://[fd12::1]/",
+        "https://hooks.example.com/",
+    ];
+    for webhook in taken {
+        assert!(is_taken(webhook, allowed), "{webhook}");
+    }
+    let refused = [
+        "http://10.2.0.1/",
+        "https://10.0.255.255/",
+        "http://127.0.0.2/",
+        "http://127.1/",
+        "http://2130706433/",
+        "http://svc.internal/",
+        "http://evilsvc.internal/",
+        "http://localhost.example.com/",
+        "http://a.localhost/",
+        "http://hooks.example.com/",
+        "http://[fe80::1]/",
+        "ftp://localhost/",
+        "http://user@localhost/",
+    ];
+    for webhook in refused {
+        assert!(!is_taken(webhook, allowed), "{webhook}");
+    }
+    assert!(is_taken("https://10.2.0.1/", r#"["0.0.0.0/0"]"#));
+    assert!(is_taken("http://10.2.0.1/", r#"["0.0.0.0/0"]"#));
+    assert!(!is_taken("https://[fe80::1]/", r#"["0.0.0.0/0"]"#));
+}
+
+#[test]
+fn a_setting_that_is_none_is_refused_and_allows_nothing() {
+    let wrong = [
+        "10.0.0.0/8",
+        "{}",
+        "[1]",
+        r#"["10.0.0.0/33"]"#,
+        r#"["10.0.0/8"]"#,
+        r#"["fd00::/129"]"#,
+        r#"["10.0.0.0/8/8"]"#,
+        r#"["http://localhost"]"#,
+        r#"["localhost:80"]"#,
+        r#"["*"]"#,
+        r#"["*."]"#,
+        r#"["a*.internal"]"#,
+        r#"[""]"#,
+    ];
+    for text in wrong {
+        assert!(Allowed::parse(text).is_err(), "{text}");
+        assert!(check("http://localhost/", &Allowed::of(Some(text))).is_err());
+    }
+    assert_eq!(Allowed::of(None), Allowed::default());
+}
+
+#[test]
+fn a_log_names_the_host_and_no_more() {
+    let hosts = [
+        (
+            "https://hooks.example.com/secret?key=1",
+            "hooks.example.com",
+        ),
+        (
+            "https://hooks.example.com:8443?key=1",
+            "hooks.example.com:8443",
+        ),
+        ("http://[fd00::1]:80/x", "[fd00::1]:80"),
+    ];
+    for (webhook, host) in hosts {
+        assert_eq!(host_name(webhook), host);
+    }
+}
