@@ -67,10 +67,7 @@ fn resolved<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
 
 /// The fields that a schema of objects knows, and those of them that it requires; of an `allOf`
 /// those of all its parts.
-fn fields_of<'a>(
-    document: &'a Value,
-    schema: &'a Value,
-) -> (BTreeSet<&'a str>, BTreeSet<&'a str>) {
+fn fields_of<'a>(document: &'a Value, schema: &'a Value) -> (BTreeSet<&'a str>, BTreeSet<&'a str>) {
     let schema = resolved(document, schema);
     let properties = schema["properties"].as_object().into_iter().flatten();
     let mut known: BTreeSet<&str> = properties.map(|(name, _)| name.as_str()).collect();
@@ -295,7 +292,6 @@ fn examples_have_the_fields_of_their_schemas() {
             let schemas = one_of.map_or(vec![schema], |all| all.iter().collect());
             let fits = schemas.iter().any(|schema| {
                 let (known, required) = fields_of(&document, schema);
-                assert!(!known.is_empty(), "{at}: an object's schema");
                 fields.is_subset(&known) && required.is_subset(&fields)
             });
             assert!(fits, "{at}: {fields:?}");
