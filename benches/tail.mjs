@@ -28,7 +28,7 @@ const BATCH_EVENTS = 50_000;
 const BATCH_COUNTERS = 1_000;
 // Within it datacenters have pushed what they counted, and tablets have folded their logs.
 const SETTLED_MS = 70_000;
-const AGGREGATES = 5;
+const ROUNDS = 5;
 const README_LOG = join(ROOT, "tests/fixtures/access.log");
 
 const whole = (name, otherwise) => {
@@ -177,13 +177,27 @@ async function aggregate({ url, counters }) {
     if (performance.now() > until) throw new BenchError("the directory was not told of all lines in time");
     await sleep(1_000);
   }
+  return { ms: await again(url, path), strong_ms: strong.value.exact ? strong.ms : NaN };
+}
+
+// Which of the log's counters lead, of all time and of the last seven days, once the directory was told of all lines.
+async function tops({ url, counters }) {
+  const path = "/top?prefix=%2Ftail%2F&by=value&limit=100";
+  const told = await ask(url, "GET", path);
+  check("the counters of a top", told.counters, counters);
+  check("what they count together", told.total, linesOf(counters));
+  check("its rows", told.rows.length, Math.min(100, counters));
+  return { ms: await again(url, path), days_ms: await again(url, path.replace("by=value", "by=count&window=7d")) };
+}
+
+// The median milliseconds of a read, asked so seldom that no answer is told again without looking.
+async function again(url, path) {
   const took = [];
-  for (let round = 0; round < AGGREGATES; round += 1) {
-    // Longer than it is told again without looking.
+  for (let round = 0; round < ROUNDS; round += 1) {
     await sleep(1_000);
     took.push((await timed(() => ask(url, "GET", path))).ms);
   }
-  return { ms: quantile(took.sort((one, other) => one - other), 0.5), strong_ms: strong.value.exact ? strong.ms : NaN };
+  return quantile(took.sort((one, other) => one - other), 0.5);
 }
 
 // The README's own log, as a newcomer imports it, beside one upsert for each of its lines.
@@ -269,6 +283,7 @@ async function measure(name, folder, { variables, counters, fresh }, toldBilled)
     await stage("log", `a log over ${counters} counters`, () => importLog({ ...on(), counters }));
     await stage("reads", "reads", () => reads({ ...on(), counters }));
     await stage("aggregate", "the aggregate", () => aggregate({ ...on(), counters }));
+    await stage("tops", "tops", () => tops({ ...on(), counters }));
     await stage("bytes", "disk of a counter", async () => (diskBytes(data) - before) / counters);
     await stage("increments", "increments by Zipf", () => increments({ ...on(), counters: Math.min(counters, 100_000) }));
     await stage("events", "bodies of 50,000 events", () => batches(on()));
@@ -307,6 +322,8 @@ function report(found, facts) {
     ["a warm read, median, ms", (of) => figure(of.reads.warm_ms, 1), ""],
     ["aggregate over the log's counters, ms", (of) => figure(of.aggregate.ms), "≤ 50"],
     ["… asking each of them (`consistency=strong`), ms", (of) => figure(of.aggregate.strong_ms), ""],
+    ["`GET /top` over the log's counters, limit 100, ms", (of) => figure(of.tops.ms, 1), "≤ 20"],
+    ["… of the last seven days, ms", (of) => figure(of.tops.days_ms, 1), "≤ 20"],
     ["increments/s over as many counters by Zipf, 64 clients", (of) => figure(of.increments.rate), ""],
     ["… p99, ms", (of) => figure(of.increments.p99_ms), ""],
     ["rows of 1,000 increments over 10,000 counters (own objects: 1,000) by Zipf, 64 clients, until acknowledged", (of) => figure(of.billed.rows), "≤ 100"],
