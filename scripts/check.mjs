@@ -9,6 +9,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { compatibilityDate as workerdDate } from "workerd";
 import { WASM_GZIP_BYTES_MAX, wasmGzipBytes } from "../benches/wasm-size.mjs";
+import { allBut, features } from "./features.mjs";
 import { tidy } from "./tidy.mjs";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
@@ -46,12 +47,10 @@ function clippy(...args) {
 }
 
 // Each feature alone, all but each, and none; a test asks the service of none for what it lacks.
-function features() {
-  const { features } = JSON.parse(attempt("cargo", ["metadata", "--locked", "--no-deps", "--format-version", "1"]).stdout).packages.find(
-    ({ name }) => name === "tally",
-  );
-  const names = Object.keys(features).filter((name) => name !== "default");
-  const sets = [[], ...names.map((name) => [name]), ...names.map((off) => names.filter((name) => name !== off && !features[name].includes(off)))];
+function featureSets() {
+  const known = features(ROOT);
+  const names = [...known.keys()];
+  const sets = [[], ...names.map((name) => [name]), ...names.map((off) => allBut(off, known))];
   for (const set of sets) run("cargo", ["check", "--locked", "--quiet", "-p", "tally", "--lib", "--target", WASM, "--no-default-features", "--features", set.join(",")]);
   run("cargo", ["test", "--locked", "--quiet", "-p", "tally-simulation", "--no-default-features", "--test", "features"]);
   return `${sets.length} sets`;
@@ -116,7 +115,7 @@ const CHECKS = [
   ["formatting", () => run("cargo", ["fmt", "--check"]), "run cargo fmt"],
   ["clippy native", () => clippy("--all-targets"), FIX_LINTS],
   ["clippy wasm32", () => clippy("-p", "tally", "--lib", "--target", WASM), FIX_LINTS],
-  ["features alone and off", features, "code that needs a feature of Cargo.toml must say so: #[cfg(feature = …)]"],
+  ["features alone and off", featureSets, "code that needs a feature of Cargo.toml must say so: #[cfg(feature = …)]"],
   ["clippy of crates alone", () => clippy("-p", "tally-limit", "-p", "tally-sketch", "--no-default-features"), FIX_LINTS],
   ["examples of crates, wasm32", () => clippy("-p", "tally-limit", "-p", "tally-sketch", "--examples", "--target", WASM), FIX_LINTS],
   ["docs native", () => rustdoc("--lib"), "fix the documentation shown above"],

@@ -10,6 +10,7 @@ import { existsSync, readFileSync, readdirSync, renameSync, writeFileSync } from
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { transformSync } from "esbuild";
+import { features as featuresOf, withNeeds } from "./features.mjs";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const MARK = "\n//! The files that are served as they stand, by scripts/dashboard.mjs.\n";
@@ -28,14 +29,15 @@ export function dashboardFiles(root = ROOT) {
   return files;
 }
 
-/** Returns the API's description with the calls of a build alone. features: the names of its features; all where it is undefined. */
+/** Returns the API's description with the calls of a build alone. features: the names that it was built with; all where it is undefined. */
 export function described(root, features) {
   const text = readFileSync(join(root, "src/protocol/openapi.json"), "utf8");
   if (features === undefined) return text;
+  const built = withNeeds(features, featuresOf(root));
   const api = JSON.parse(text);
   const table = readFileSync(join(root, "src/protocol/routes/table.rs"), "utf8");
   for (const [, feature, method, path] of table.matchAll(/#\[cfg\(feature = "(\w+)"\)\]\s+\w+(?:\([^)]*\))? "(\w+)" "([^"]+)"/g)) {
-    if (features.includes(feature) || api.paths[path] === undefined) continue;
+    if (built.includes(feature) || api.paths[path] === undefined) continue;
     delete api.paths[path][method.toLowerCase()];
     if (!["get", "post", "put", "patch", "delete"].some((one) => one in api.paths[path])) delete api.paths[path];
   }

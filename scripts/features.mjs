@@ -13,11 +13,24 @@ const PAGE = "docs/internals/features.md";
 const BEGIN = "<!-- written by scripts/features.mjs -->";
 const END = "<!-- up to here -->";
 
-// The features, each with those that it needs.
-function features() {
-  const [, section] = readFileSync(join(ROOT, "Cargo.toml"), "utf8").match(/^\[features\]\n([\s\S]*?)^\[/m);
+/** Returns the features of the Wasm, each with those that it needs itself. root: the project's folder. */
+export function features(root = ROOT) {
+  const [, section] = readFileSync(join(root, "Cargo.toml"), "utf8").match(/^\[features\]\n([\s\S]*?)^\[/m);
   const rows = [...section.matchAll(/^(\w+) = \[([^\]]*)\]/gm)].map(([, name, needs]) => [name, needs.match(/\w+/g) ?? []]);
   return new Map(rows.filter(([name]) => name !== "default"));
+}
+
+/** Returns some features with all that those need. known: of `features()`. */
+export function withNeeds(names, known) {
+  const all = new Set(names);
+  // What is added on the way is visited too.
+  for (const name of all) for (const needed of known.get(name) ?? []) all.add(needed);
+  return [...all];
+}
+
+/** Returns all features but one and those that need it. known: of `features()`. */
+export function allBut(off, known) {
+  return [...known.keys()].filter((name) => !withNeeds([name], known).includes(off));
 }
 
 // Returns the gzipped bytes of a build with some features.
@@ -34,7 +47,7 @@ function main(asked) {
   if (wrong !== undefined) throw new Error(`there is no feature ${wrong}; there are ${all.join(", ")}`);
   const bytes = (number) => number.toLocaleString("en");
   const none = bytesOf([]);
-  const without = (asked.length > 0 ? asked : all).map((off) => [off, bytesOf(all.filter((name) => name !== off && !known.get(name).includes(off)))]);
+  const without = (asked.length > 0 ? asked : all).map((off) => [off, bytesOf(allBut(off, known))]);
   const whole = bytesOf(["default"]);
   const rows = [
     ["all", whole, ""],
@@ -49,4 +62,4 @@ function main(asked) {
   console.log(table.join("\n"));
 }
 
-main(process.argv.slice(2));
+if (process.argv[1] === fileURLToPath(import.meta.url)) main(process.argv.slice(2));

@@ -1,7 +1,9 @@
 // The files that are shipped: all there, nothing asked for that is not, nothing that the page may not run.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { dashboardFiles, servedFiles, withFiles } from "../../scripts/dashboard.mjs";
+import { fileURLToPath } from "node:url";
+import { dashboardFiles, described, servedFiles, withFiles } from "../../scripts/dashboard.mjs";
+import { allBut, features } from "../../scripts/features.mjs";
 
 const files = dashboardFiles();
 
@@ -40,4 +42,18 @@ test("the files are put into a module once, whatever it had before", () => {
 
 test("the chart library keeps its licence", () => {
   assert.match(files.get("uPlot.js"), /^\/\*\nThe MIT License/);
+});
+
+test("the description of a build has the calls of its features, and of those that they need", () => {
+  const root = fileURLToPath(new URL("../..", import.meta.url));
+  const has = (names, path) => path in JSON.parse(described(root, names)).paths;
+  assert.ok(has(undefined, "/export") && has(undefined, "/boards/{board}"));
+  // Redis's sorted sets are boards, and an export holds policies too.
+  assert.ok(has(["redis"], "/boards/{board}"));
+  assert.ok(has(["exports"], "/boards/{board}") && has(["exports"], "/limits/{policy}"));
+  assert.ok(!has(["redis"], "/export") && !has(["redis"], "/limits/{policy}") && !has([], "/boards/{board}"));
+  const known = features(root);
+  assert.deepEqual(known.get("redis"), ["boards"]);
+  assert.ok(!allBut("boards", known).some((name) => ["boards", "redis", "exports"].includes(name)));
+  assert.ok(allBut("pages", known).length === known.size - 1);
 });
