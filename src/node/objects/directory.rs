@@ -33,7 +33,7 @@ use super::policies::{POLICIES_SCHEMA, PolicyStore};
 use super::push_receiver::{VIEWS_SCHEMA, Views};
 use super::readable::Readable;
 use super::root_bundle::RootBundles;
-use super::root_moves::{Parts, RootMoves, is_refused, moving};
+use super::root_moves::{RootMoves, is_refused, moving};
 use super::root_places::{RootPlaces, Standing};
 use super::root_store::ROOTS_SCHEMA;
 use super::root_sweep;
@@ -187,7 +187,7 @@ impl Ground {
         let places = Rc::new(RootPlaces::new(host, &store, bundles));
         storage.note(prepare(&store, &spreads, &places));
         let alert_store = AlertStore::new(&store);
-        let snapshots = Rc::new(Snapshots::new(host, object.clone(), &store));
+        let snapshots = Rc::new(Snapshots::new(host, &store, places.clone()));
         let sweep = Rc::new(RootSweep::default());
         let alarm = Rc::new(Alarm::new(
             host,
@@ -239,7 +239,10 @@ impl Partition {
             places.clone(),
         );
         let roots = Rc::new(roots);
-        let parts = Parts {
+        let moves = Rc::new(RootMoves {
+            host: host.clone(),
+            object: object.clone(),
+            store: store.clone(),
             places: places.clone(),
             roots: roots.clone(),
             views: views.clone(),
@@ -248,8 +251,7 @@ impl Partition {
             spreads: ground.spreads.clone(),
             alarm: alarm.clone(),
             sweep: ground.sweep,
-        };
-        let moves = RootMoves::new(&host, object.clone(), &store, parts);
+        });
         let alerts = Rc::new(Alerts::new(
             &host,
             object.clone(),

@@ -74,20 +74,8 @@ struct Given {
 /// Moves the roots of a partition.
 pub(super) struct RootMoves {
     pub(super) host: Host,
-    object: Object,
+    pub(super) object: Object,
     pub(super) store: Store,
-    pub(super) places: Rc<RootPlaces>,
-    pub(super) roots: Rc<Roots>,
-    views: Rc<Views>,
-    totals: Rc<DirectoryTotals>,
-    inboxes: Rc<Inboxes>,
-    spreads: Rc<LeadSpreads>,
-    alarm: Rc<Alarm>,
-    pub(super) sweep: Rc<RootSweep>,
-}
-
-/// The parts of a partition that a move touches.
-pub(super) struct Parts {
     pub(super) places: Rc<RootPlaces>,
     pub(super) roots: Rc<Roots>,
     pub(super) views: Rc<Views>,
@@ -99,33 +87,6 @@ pub(super) struct Parts {
 }
 
 impl RootMoves {
-    /// Those of a partition.
-    pub(super) fn new(host: &Host, object: Object, store: &Store, parts: Parts) -> Rc<Self> {
-        let Parts {
-            places,
-            roots,
-            views,
-            totals,
-            inboxes,
-            spreads,
-            alarm,
-            sweep,
-        } = parts;
-        Rc::new(Self {
-            host: host.clone(),
-            object,
-            store: store.clone(),
-            places,
-            roots,
-            views,
-            totals,
-            inboxes,
-            spreads,
-            alarm,
-            sweep,
-        })
-    }
-
     /// Sends a call on to the partition where its root belongs.
     pub(super) async fn send_on(&self, to: u32, arrived: &Arrived, sent_on: u8) -> Reply {
         if sent_on >= SENT_ON_MAX {

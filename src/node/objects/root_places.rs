@@ -150,6 +150,12 @@ impl RootPlaces {
         self.number.set(Some(number));
     }
 
+    /// This partition's number; `None` for an object that is no partition. Cost: where nobody has said it yet, a look at each number.
+    pub(super) fn number(&self) -> Option<u32> {
+        let number = self.number.get();
+        number.or_else(|| (0..partitions::COUNT_MAX).find(|number| self.is_me(*number)))
+    }
+
     /// Whether this is the partition of that number.
     pub(super) fn is_me(&self, number: u32) -> bool {
         if let Some(known) = self.number.get() {

@@ -8,24 +8,25 @@
 //! full, and the last one, becomes a file, and then, in one commit, part of the run. After the last one the manifest is written. A crash
 //! costs what was looked at since the last part. A run that is not done when the next is due is given up.
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
 
 use super::deployment_values::DeploymentValues;
+use super::root_places::RootPlaces;
 use super::roots::is_listed;
-use super::store::{Store, integer, text};
+use super::store::{Insert, Store, integer, text};
 use crate::core::cluster::delta::Marks;
 use crate::core::cluster::root::{Entry, Root};
 use crate::core::cluster::view::{View, ViewAtRest};
 use crate::core::counter::id::{BEFORE_CALLERS, CounterId};
-use crate::host::object::{Object, Value};
+use crate::host::object::Value;
 use crate::host::{Files, Host};
-use crate::node::shared::{partitions, unreadable};
+use crate::node::shared::unreadable;
 use crate::protocol::messages::{Fault, ListRuns, PartitionRuns, RunUnderWay, decode, encode};
-use crate::protocol::names::{self, SNAPSHOTS};
+use crate::protocol::names::SNAPSHOTS;
 use crate::protocol::snapshot::{
     CHAIN_MAX, DAY_MS, Kept, Manifest, PartOf, PartWriter, Plan, RunOf, SNAPSHOTS_OFF, chain_of,
     day_of_ms, digest_of, thinned,
@@ -48,8 +49,7 @@ const LATE_MS: i64 = 600_000;
 /// Files that one step deletes.
 const DELETED_AT_ONCE: usize = 16;
 
-/// Values that one statement binds at most, and those of a mark.
-const VALUES_MAX: usize = 99;
+/// Values of a mark.
 const MARK_VALUES: usize = 3;
 
 /// What is kept in rows of their names.
@@ -108,11 +108,10 @@ pub(super) struct Snapshots {
     pub(super) host: Host,
     pub(super) store: Store,
     pub(super) values: DeploymentValues,
-    object: Object,
+    places: Rc<RootPlaces>,
     files: Option<Rc<dyn Files>>,
     plan: Option<Plan>,
     started_ms: i64,
-    partition: OnceCell<Option<u32>>,
     writing: RefCell<Option<Writing>>,
     known: RefCell<Option<Rc<BTreeMap<u64, RunOf>>>>,
     is_busy: Cell<bool>,
@@ -141,8 +140,8 @@ fn run_name(run: u64) -> String {
 }
 
 impl Snapshots {
-    /// Those of an object.
-    pub(super) fn new(host: &Host, object: Object, store: &Store) -> Self {
+    /// Those of a partition.
+    pub(super) fn new(host: &Host, store: &Store, places: Rc<RootPlaces>) -> Self {
         let plan = match host.setting(SNAPSHOTS) {
             Some(text) if text == SNAPSHOTS_OFF => None,
             Some(text) => Some(Plan::parse(&text).unwrap_or_default()),
@@ -152,11 +151,10 @@ impl Snapshots {
             host: host.clone(),
             store: store.clone(),
             values: DeploymentValues::new(store),
-            object,
+            places,
             files: host.platform().files(),
             plan,
             started_ms: host.now_ms(),
-            partition: OnceCell::new(),
             writing: RefCell::default(),
             known: RefCell::default(),
             is_busy: Cell::new(false),
@@ -180,16 +178,8 @@ impl Snapshots {
         })
     }
 
-    /// The number of this partition.
-    pub(super) fn partition(&self) -> Option<u32> {
-        *self.partition.get_or_init(|| {
-            let is_here = |number: &u32| self.object.platform().is_at(&names::directory(*number));
-            (0..partitions::COUNT_MAX).find(is_here)
-        })
-    }
-
     fn folder(&self, kind: &str) -> Result<String, Fault> {
-        let partition = self.partition();
+        let partition = self.places.number();
         let partition = partition.ok_or(Fault::Broken("this is no partition".to_owned()))?;
         Ok(format!("s1/{partition}/{kind}/"))
     }
@@ -230,7 +220,7 @@ impl Snapshots {
             Some(state) => state.since_ms,
             None => self.started_ms - LATE_MS,
         };
-        Some(self.plan?.next_ms(self.partition()?, since_ms))
+        Some(self.plan?.next_ms(self.places.number()?, since_ms))
     }
 
     /// The runs that are known. Those of a place for files that another object has filled become this one's.
@@ -619,17 +609,15 @@ impl Snapshots {
         let living = marks
             .iter()
             .filter_map(|(id, digest)| Some((id, (*digest)?)));
-        let living: Vec<(&String, i64)> = living.collect();
-        for some in living.chunks(VALUES_MAX / MARK_VALUES) {
-            let places = vec!["(?, ?, ?)"; some.len()].join(", ");
-            let sql = format!(
-                "INSERT INTO snapshot_marks VALUES {places} ON CONFLICT (id) DO UPDATE SET digest = excluded.digest, run = excluded.run"
-            );
-            let values = some
-                .iter()
-                .flat_map(|(id, digest)| [id.as_str().into(), Value::from(*digest), run.into()]);
-            self.store.run(&sql, values.collect())?;
-        }
+        let values =
+            living.flat_map(|(id, digest)| [id.as_str().into(), Value::from(digest), run.into()]);
+        let insert = Insert {
+            into: "INSERT INTO snapshot_marks VALUES",
+            places: "(?, ?, ?)",
+            conflict: "ON CONFLICT (id) DO UPDATE SET digest = excluded.digest, run = excluded.run",
+        };
+        self.store
+            .insert_all(&insert, MARK_VALUES, values.collect())?;
         for (id, _) in marks.iter().filter(|(_, digest)| digest.is_none()) {
             let sql = "DELETE FROM snapshot_marks WHERE id = ?";
             self.store.run(sql, vec![id.as_str().into()])?;

@@ -74,7 +74,7 @@ pub struct Insert<'a> {
     pub conflict: &'a str,
 }
 
-/// Rows that wait to be inserted by one statement.
+/// Rows that are inserted by as few statements as possible.
 struct Waiting {
     into: &'static str,
     places: &'static str,
@@ -140,6 +140,26 @@ impl Store {
             }),
         }
         Ok(())
+    }
+
+    /// Inserts rows of so many values each, at once: few statements for many rows.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses.
+    pub fn insert_all(
+        &self,
+        insert: &Insert<'_>,
+        width: usize,
+        values: Vec<Value>,
+    ) -> Result<(), Fault> {
+        self.write_waiting()?;
+        self.insert_rows(Waiting {
+            into: insert.into,
+            places: insert.places,
+            conflict: insert.conflict.to_owned(),
+            width: width.max(1),
+            values,
+        })
     }
 
     /// Whether what is inserted from now on waits for [`Store::write_gathered`], which must come in the same turn. What is sent in between
