@@ -490,16 +490,3 @@ pub fn keys_json(keys: &[(KeyId, ApiKey)], cursor: Option<KeyId>, now_ms: i64) -
         cursor: cursor.map(|id| id.to_string()),
     })
 }
-
-/// The JSON of `DELETE /keys/{id}`.
-pub fn revoked_json(id: KeyId) -> String {
-    #[derive(Serialize)]
-    struct RevokedView {
-        id: String,
-        status: &'static str,
-    }
-    to_json(&RevokedView {
-        id: id.to_string(),
-        status: "revoked",
-    })
-}

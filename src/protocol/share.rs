@@ -223,16 +223,3 @@ pub fn shares_json(names: &HashKey, shares: &[(ShareId, Share)]) -> String {
             .collect(),
     })
 }
-
-/// The JSON of `DELETE /shares/{id}`.
-pub fn revoked_json(id: ShareId) -> String {
-    #[derive(Serialize)]
-    struct RevokedView {
-        id: String,
-        status: &'static str,
-    }
-    to_json(&RevokedView {
-        id: id.to_string(),
-        status: "revoked",
-    })
-}

@@ -20,13 +20,14 @@ use crate::node::shared::{call, call_within};
 use crate::protocol::access::{Caller, Scope};
 use crate::protocol::api_key::{
     ApiKey, Digest, KeyChange, KeyId, SECRET_BYTES, Token, key_json, keys_json, make_token,
-    parse_change, parse_rotation, revoked_json,
+    parse_change, parse_rotation,
 };
 use crate::protocol::messages::{
     Fault, FindApiKey, ListKeys, MakeKey, ReplaceKey, RevokeKey, UseKey,
 };
 use crate::protocol::names::LIMIT_RIGHTS;
 use crate::protocol::problem::{Code, Problem};
+use crate::protocol::public::revoked_json;
 use crate::protocol::query::Query;
 
 /// How long an isolate goes by what it knows of a key without asking. From then on it asks on the side.
@@ -453,7 +454,7 @@ pub async fn revoke(
     own(context, caller, id).await?;
     audit::carry(context, &RevokeKey { id }).await?;
     forget(&context.host, id);
-    Ok(Answer::json(revoked_json(id)))
+    Ok(Answer::json(revoked_json(&id.to_string())))
 }
 
 /// Here it is as it is now at once.

@@ -15,10 +15,9 @@ use crate::node::shared::{call, call_within};
 use crate::protocol::access::{Caller, Scope};
 use crate::protocol::messages::{DeleteShare, GetShare, ListShares, PutShare};
 use crate::protocol::problem::{Code, Problem};
+use crate::protocol::public::revoked_json;
 use crate::protocol::query::Query;
-use crate::protocol::share::{
-    Share, ShareId, Token, parse_share, revoked_json, share_json, shares_json,
-};
+use crate::protocol::share::{Share, ShareId, Token, parse_share, share_json, shares_json};
 
 /// How long an isolate goes by what it knows of a share without asking.
 const FRESH_MS_MAX: i64 = 30_000;
@@ -152,7 +151,7 @@ pub async fn revoke(
     caller.may(Scope::Admin, &share.ok_or_else(missing)?.prefix)?;
     audit::carry(context, &DeleteShare { id }).await?;
     host_forgets(&context.host, id);
-    Ok(Answer::json(revoked_json(id)))
+    Ok(Answer::json(revoked_json(&id.to_string())))
 }
 
 /// Here it ends at once.

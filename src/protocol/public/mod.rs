@@ -195,6 +195,19 @@ pub fn deleted_json(id: &CounterId, pending: &[Datacenter]) -> String {
     })
 }
 
+/// The JSON of `DELETE /keys/{id}`, and of `DELETE /shares/{id}`.
+pub fn revoked_json(id: &str) -> String {
+    #[derive(Serialize)]
+    struct RevokedView<'a> {
+        id: &'a str,
+        status: &'static str,
+    }
+    to_json(&RevokedView {
+        id,
+        status: "revoked",
+    })
+}
+
 /// None of the types above can fail to be written; an empty object would only show in a test.
 pub(super) fn to_json<T: Serialize>(view: &T) -> String {
     serde_json::to_string(view).unwrap_or_else(|_| "{}".to_owned())
