@@ -8,13 +8,14 @@
 //! | [`sketch`] | the crate `tally-sketch`: HyperLogLog and the keyed hash |
 //! | [`limit`] | the crate `tally-limit`: policies, meters, leases |
 //! | [`cluster`] | the ring, roots, regions |
-//! | [`sha256`] | SHA-256 and HMAC |
+//! | [`sha256`], [`sha_blocks`] | SHA-256 and HMAC; the blocks of all SHA |
 
 pub mod alert;
 pub mod board;
 pub mod cluster;
 pub mod counter;
 pub mod sha256;
+pub mod sha_blocks;
 
 #[doc(no_inline)]
 pub use tally_limit as limit;

@@ -2,11 +2,10 @@
 //!
 //! Cost: 64 rounds for each 64 bytes; a message of 1 KB takes some 10 µs in Wasm.
 
+use super::sha_blocks::{BLOCK_BYTES, padded, read_words};
+
 /// Bytes of a digest.
 pub const DIGEST_BYTES: usize = 32;
-
-/// Bytes that are taken in at once.
-const BLOCK_BYTES: usize = 64;
 
 /// What HMAC's two keys are the secret with. Source: RFC 2104.
 const INNER: u8 = 0x36;
@@ -93,14 +92,7 @@ const ROUNDS: [u32; 64] = [
 /// The digest of bytes.
 pub fn digest(bytes: &[u8]) -> [u8; DIGEST_BYTES] {
     let mut state = BEGIN;
-    let mut message = bytes.to_vec();
-    let bits = u64::try_from(bytes.len()).unwrap_or(0) << 3;
-    message.push(0x80);
-    while message.len() % BLOCK_BYTES != BLOCK_BYTES - 8 {
-        message.push(0);
-    }
-    message.extend(bits.to_be_bytes());
-    for block in message.chunks_exact(BLOCK_BYTES) {
+    for block in padded(bytes).chunks_exact(BLOCK_BYTES) {
         absorb(&mut state, block);
     }
     let mut digest = [0; DIGEST_BYTES];
@@ -122,18 +114,14 @@ pub fn hmac(secret: &[u8], message: &[u8]) -> [u8; DIGEST_BYTES] {
     for (to, from) in key.iter_mut().zip(short) {
         *to = from;
     }
-    let padded = |pad: u8| key.map(|byte| byte ^ pad).to_vec();
-    let inner = digest(&[&padded(INNER), message].concat());
-    digest(&[padded(OUTER), inner.to_vec()].concat())
+    let key_with = |pad: u8| key.map(|byte| byte ^ pad).to_vec();
+    let inner = digest(&[&key_with(INNER), message].concat());
+    digest(&[key_with(OUTER), inner.to_vec()].concat())
 }
 
 fn absorb(state: &mut [u32; 8], block: &[u8]) {
     let mut words = [0_u32; 64];
-    for (word, bytes) in words.iter_mut().zip(block.chunks_exact(4)) {
-        *word = bytes
-            .iter()
-            .fold(0, |word, byte| (word << 8) | u32::from(*byte));
-    }
+    read_words(block, &mut words);
     for place in 16..64 {
         let (old, new) = (words[place - 15], words[place - 2]);
         let low = old.rotate_right(7) ^ old.rotate_right(18) ^ (old >> 3);

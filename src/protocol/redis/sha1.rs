@@ -1,6 +1,6 @@
 //! SHA-1, by which Redis names scripts. Source: RFC 3174.
 
-const BLOCK_BYTES: usize = 64;
+use crate::core::sha_blocks::{BLOCK_BYTES, padded, read_words};
 
 /// The digest as 40 hexadecimal digits. It names texts; it protects nothing.
 pub fn hex(text: &str) -> String {
@@ -11,14 +11,7 @@ pub fn hex(text: &str) -> String {
         0x1032_5476,
         0xc3d2_e1f0,
     ];
-    let mut message = text.as_bytes().to_vec();
-    let bits = u64::try_from(message.len()).unwrap_or(0) << 3;
-    message.push(0x80);
-    while message.len() % BLOCK_BYTES != BLOCK_BYTES - 8 {
-        message.push(0);
-    }
-    message.extend(bits.to_be_bytes());
-    for block in message.chunks_exact(BLOCK_BYTES) {
+    for block in padded(text.as_bytes()).chunks_exact(BLOCK_BYTES) {
         absorb(&mut state, block);
     }
     state.iter().map(|word| format!("{word:08x}")).collect()
@@ -26,11 +19,7 @@ pub fn hex(text: &str) -> String {
 
 fn absorb(state: &mut [u32; 5], block: &[u8]) {
     let mut words = [0_u32; 80];
-    for (word, bytes) in words.iter_mut().zip(block.chunks_exact(4)) {
-        *word = bytes
-            .iter()
-            .fold(0, |word, byte| (word << 8) | u32::from(*byte));
-    }
+    read_words(block, &mut words);
     for place in 16..80 {
         words[place] =
             (words[place - 3] ^ words[place - 8] ^ words[place - 14] ^ words[place - 16])
