@@ -1,6 +1,7 @@
 //! The object of a feature that this build was made without: its class is there, as the platform's configuration names it, and
 //! answers nothing. Its rows stay as they are.
 
+use super::watched::Kind;
 use crate::host::Host;
 use crate::host::object::{Arrived, Object, Reply, Shell};
 
@@ -15,4 +16,8 @@ impl Shell for LeftOut {
     async fn answer(&self, _arrived: Arrived) -> Reply {
         Reply::Unknown
     }
+}
+
+impl Kind for LeftOut {
+    const KIND: &'static str = "left_out";
 }

@@ -57,14 +57,6 @@ kinds! {
     limiter::Limiter => "limiter",
     #[cfg(feature = "live")]
     watcher::Watcher => "watcher",
-    #[cfg(not(all(
-        feature = "boards",
-        feature = "limits",
-        feature = "live",
-        feature = "queue",
-        feature = "redis"
-    )))]
-    super::left_out::LeftOut => "left_out",
 }
 
 impl Kind for cell::Cell {
