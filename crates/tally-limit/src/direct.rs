@@ -9,9 +9,6 @@ use super::clock::Monotone;
 use super::meter::{Meter, NEVER_MS, Verdict};
 use super::policy::{Algorithm, Policy};
 
-/// Milliseconds of a second.
-const SECOND_MS: i64 = 1_000;
-
 /// How much may be consumed, and in which time. Sliding windows unless [`Quota::allow_burst`] or [`Quota::fixed`] says otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quota(Policy);
@@ -57,7 +54,7 @@ impl Quota {
 
     /// How long its window is, milliseconds.
     pub fn window_ms(&self) -> i64 {
-        self.0.window_ms.max(SECOND_MS)
+        self.0.window_ms
     }
 }
 

@@ -78,7 +78,7 @@ async fn names(
     let mut names: Vec<String> = told.told.into_iter().flat_map(|(_, names)| names).collect();
     names.sort_unstable();
     let most = usize::try_from(COUNTERS_MAX).unwrap_or(usize::MAX);
-    let has_more = names.len() > most || names.len() == most;
+    let has_more = names.len() >= most;
     names.truncate(most);
     let cursor = names.last().filter(|_| has_more).cloned();
     let counters = names.iter().filter_map(|name| CounterId::stored(name).ok());

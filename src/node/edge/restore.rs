@@ -22,6 +22,7 @@ use crate::protocol::keys::parse_key;
 use crate::protocol::messages::{
     BringBack, GlobalSum, IfThere, KeptAll, KeptRow, Put, Read, ReadEach, Wanted, encode,
 };
+use crate::protocol::order::in_order;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::Query;
 use crate::protocol::snapshot::{
@@ -108,9 +109,7 @@ impl Work<'_> {
         };
         let at_once = usize::try_from(AT_ONCE).unwrap_or(usize::MAX);
         let worked = all_settled(rows.into_iter().zip(now).map(work), at_once).await;
-        let mut worked: Vec<_> = worked;
-        worked.sort_by(|one, other| one.0.cmp(&other.0));
-        for (id, done, now, then) in worked {
+        for (id, done, now, then) in in_order(worked, |one, other| one.0.cmp(&other.0)) {
             into.counters += 1;
             match done {
                 Ok(deed) => into.note(&id, deed, now, then),
