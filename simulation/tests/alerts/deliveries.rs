@@ -67,13 +67,7 @@ fn a_delivery_is_tried_for_a_day_under_one_id_and_then_given_up_by_name() {
     );
     // It is resolved nevertheless.
     receiver.answer_status(200);
-    done(
-        &world,
-        &client,
-        "POST",
-        "/counters/c/decrement",
-        &json!({"delta": 5}),
-    );
+    subtract(&world, &client, "c", 5);
     world.run_for_ms(2 * EVALUATED_MS);
     assert_eq!(receiver.states(), ["resolved"]);
 }
@@ -81,13 +75,7 @@ fn a_delivery_is_tried_for_a_day_under_one_id_and_then_given_up_by_name() {
 #[test]
 fn a_receiver_that_comes_back_gets_both_in_order() {
     let (world, client, receiver) = firing(61, 500);
-    done(
-        &world,
-        &client,
-        "POST",
-        "/counters/c/decrement",
-        &json!({"delta": 5}),
-    );
+    subtract(&world, &client, "c", 5);
     world.run_for_ms(10 * EVALUATED_MS);
     assert!(receiver.take().iter().all(|got| got.state() == "firing"));
     receiver.answer_status(202);
@@ -193,13 +181,7 @@ fn nothing_is_delivered_while_it_is_silenced_and_afterwards_what_is_so() {
     assert_eq!(receiver.states(), ["test"]);
     receiver.take();
     // What begins and ends in a silence nobody hears of.
-    done(
-        &world,
-        &client,
-        "POST",
-        "/counters/c/decrement",
-        &json!({"delta": 5}),
-    );
+    subtract(&world, &client, "c", 5);
     world.run_for_ms(1_000_000);
     assert_eq!(receiver.states(), [""; 0]);
     // What lasts longer than it is told at its end.
@@ -211,13 +193,7 @@ fn nothing_is_delivered_while_it_is_silenced_and_afterwards_what_is_so() {
     assert_eq!(receiver.states(), ["firing"]);
     // What ends in it is told at its end, also where somebody ends it.
     silence(86_400);
-    done(
-        &world,
-        &client,
-        "POST",
-        "/counters/c/decrement",
-        &json!({"delta": 11}),
-    );
+    subtract(&world, &client, "c", 11);
     world.run_for_ms(600_000);
     assert_eq!(receiver.states(), ["firing"]);
     silence(0);
@@ -285,13 +261,7 @@ fn the_last_hundred_are_kept_and_what_waits_is_bounded() {
     for _ in 0..20 {
         add(&world, &client, "c", 11);
         world.run_for_ms(EVALUATED_MS);
-        done(
-            &world,
-            &client,
-            "POST",
-            "/counters/c/decrement",
-            &json!({"delta": 11}),
-        );
+        subtract(&world, &client, "c", 11);
         world.run_for_ms(EVALUATED_MS);
     }
     let told = get(&world, &client, "/alerts/a/deliveries");

@@ -9,6 +9,11 @@ use tally_simulation::Faults;
 /// Worlds that every run looks at. `SEEDS` asks for another number.
 const SEEDS: u64 = 6;
 
+fn set(world: &World, client: &Client, counter: &str, value: u64) {
+    let path = format!("/counters/{counter}/value");
+    done(world, client, "PUT", &path, &json!({"value": value}));
+}
+
 /// What a receiver must see of one alert: each incident fires before it is resolved, one after the other, each delivery under one id.
 fn check(seed: u64, name: &str, got: &[Got]) {
     let mut seen: Vec<&Got> = Vec::new();
@@ -93,9 +98,8 @@ fn world_of(seed: u64) {
     world.set_faults(Faults::NONE);
     receiver.answer_status(200);
     for number in 0..3 {
-        let path = format!("/counters/c{number}/value");
         let value = if number == 1 { 50 } else { 1 };
-        done(&world, &client, "PUT", &path, &json!({"value": value}));
+        set(&world, &client, &format!("c{number}"), value);
     }
     world.run_for_ms(1_800_000);
     let mut of: BTreeMap<String, Vec<Got>> = BTreeMap::new();
@@ -167,13 +171,7 @@ fn a_crash_at_any_await_loses_nothing() {
         });
         for value in [20, 1, 20, 1] {
             world.set_faults(Faults::NONE);
-            done(
-                &world,
-                &client,
-                "PUT",
-                "/counters/c/value",
-                &json!({"value": value}),
-            );
+            set(&world, &client, "c", value);
             world.set_faults(Faults {
                 crashes_object_once_in: 3 + seed % 20,
                 ..Faults::NONE
@@ -181,13 +179,7 @@ fn a_crash_at_any_await_loses_nothing() {
             world.run_for_ms(150_000);
         }
         world.set_faults(Faults::NONE);
-        done(
-            &world,
-            &client,
-            "PUT",
-            "/counters/c/value",
-            &json!({"value": 30}),
-        );
+        set(&world, &client, "c", 30);
         world.run_for_ms(900_000);
         let got = receiver.got();
         check(seed, "a", &got);

@@ -159,3 +159,8 @@ fn add(world: &World, client: &Client, counter: &str, delta: u64) {
     let path = format!("/counters/{counter}/increment");
     done(world, client, "POST", &path, &json!({"delta": delta}));
 }
+
+fn subtract(world: &World, client: &Client, counter: &str, delta: u64) {
+    let path = format!("/counters/{counter}/decrement");
+    done(world, client, "POST", &path, &json!({"delta": delta}));
+}

@@ -9,7 +9,7 @@ use futures_util::future::{join, join_all};
 use tally::protocol::names::{CELLS, Placement, TABLET_COUNT};
 use tally_simulation::{Chance, ClientRequest, Faults, Role, Verdict};
 
-use super::service::Deployment;
+use super::service::{Deployment, each_failure};
 
 /// Numbers of tablets, one after the other: on, more, off, fewer, the first again.
 const NUMBERS: [Option<&str>; 5] = [Some("64"), Some("128"), None, Some("3"), Some("64")];
@@ -135,7 +135,6 @@ fn where_the_number_of_tablets_never_changed_nobody_asks_where_a_lead_lives() {
 
 #[test]
 fn a_lead_moves_whatever_call_fails_and_whenever_objects_crash() {
-    let fates = [Verdict::Unreached, Verdict::AnswerLost, Verdict::Answered];
     let paths = [
         "/register",
         "/locate-lead",
@@ -143,38 +142,18 @@ fn a_lead_moves_whatever_call_fails_and_whenever_objects_crash() {
         "/lead-taken",
         "/call-lead",
     ];
-    let mut seed = 10;
-    for path in paths {
-        for fate in fates {
-            for nth in 1..=3 {
-                seed += 1;
-                fails_once(seed, path, fate, nth);
-            }
-        }
-    }
+    each_failure(&paths, fails_once);
 }
 
 /// A counter moves twice while one call fails, or, where that is answered, while all objects crash right after.
 fn fails_once(seed: u64, path: &str, fate: Verdict, nth: u32) {
     let all = Deployment::new(seed, TABLET_COUNT, Some("4"));
-    let write_all = |round: usize| {
-        let is_over = Cell::new(false);
-        let writes = async {
-            let each = (0..2).map(|site| {
-                let (all, key) = (&all, format!("key-{round}-{site}"));
-                async move { all.write(site, "hits", &key).await }
-            });
-            join_all(each).await;
-            is_over.set(true);
-        };
-        all.world.run(join(writes, all.crash_when_asked(&is_over)));
-    };
-    write_all(0);
+    all.write_while_objects_crash(0, &["hits"]);
     *all.fails.borrow_mut() = Some((path.to_owned(), nth, fate));
     all.change(None, &[]);
-    write_all(1);
+    all.write_while_objects_crash(1, &["hits"]);
     all.change(Some("9"), &[Role::Edge]);
-    write_all(2);
+    all.write_while_objects_crash(2, &["hits"]);
     let what = format!("{path} {fate:?} {nth}, seed {seed}");
     assert_eq!(all.value("hits"), Some(6), "{what}");
     all.world.run_for_ms(70_000);

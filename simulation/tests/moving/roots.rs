@@ -11,7 +11,7 @@ use serde_json::Value;
 use tally::protocol::names::{DIRECTORY_COUNT, TABLET_COUNT};
 use tally_simulation::{Chance, ClientRequest, Faults, Role, Verdict};
 
-use super::service::Deployment;
+use super::service::{Deployment, each_failure};
 
 /// Numbers of partitions, one after the other: more, fewer than at first, as at first, and others.
 const NUMBERS: [Option<&str>; 5] = [Some("64"), Some("5"), None, Some("17"), Some("64")];
@@ -215,7 +215,6 @@ fn a_deployment_begins_with_any_number() {
 
 #[test]
 fn a_root_moves_whatever_call_fails_and_whenever_objects_crash() {
-    let fates = [Verdict::Unreached, Verdict::AnswerLost, Verdict::Answered];
     let paths = [
         "/register",
         "/claim",
@@ -226,43 +225,21 @@ fn a_root_moves_whatever_call_fails_and_whenever_objects_crash() {
         "/directory-swept",
         "/directory-sizes",
     ];
-    let mut seed = 10;
-    for path in paths {
-        for fate in fates {
-            for nth in 1..=3 {
-                seed += 1;
-                fails_once(seed, path, fate, nth);
-            }
-        }
-    }
+    each_failure(&paths, fails_once);
 }
 
 /// A root moves twice while one call fails, or, where that is answered, while all objects crash right after.
 fn fails_once(seed: u64, path: &str, fate: Verdict, nth: u32) {
+    const COUNTERS: [&str; 2] = ["hits", "clicks"];
     let all = Deployment::new(seed, DIRECTORY_COUNT, Some("4"));
-    let write_all = |round: usize| {
-        let is_over = Cell::new(false);
-        let writes = async {
-            let each = (0..4).map(|number| {
-                let (all, key) = (&all, format!("key-{round}-{number}"));
-                async move {
-                    all.write(number % 2, ["hits", "clicks"][number / 2], &key)
-                        .await
-                }
-            });
-            join_all(each).await;
-            is_over.set(true);
-        };
-        all.world.run(join(writes, all.crash_when_asked(&is_over)));
-    };
-    write_all(0);
+    all.write_while_objects_crash(0, &COUNTERS);
     *all.fails.borrow_mut() = Some((path.to_owned(), nth, fate));
     all.change(Some("37"), &[]);
-    write_all(1);
+    all.write_while_objects_crash(1, &COUNTERS);
     all.change(Some("2"), &[Role::Edge]);
-    write_all(2);
+    all.write_while_objects_crash(2, &COUNTERS);
     let what = format!("{path} {fate:?} {nth}, seed {seed}");
-    for counter in ["hits", "clicks"] {
+    for counter in COUNTERS {
         assert_eq!(all.value(counter), Some(6), "{what}");
     }
     assert_eq!(all.names(10), ["clicks", "hits"], "{what}");

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use futures_util::future::{join, join_all};
 use tally_simulation::{
     Client, ClientRequest, Options, Role, Site, Verdict, World, admin, deployed,
 };
@@ -33,7 +34,7 @@ pub struct Deployment {
     /// What becomes of the call of this path that is made so often from now.
     pub fails: Rc<RefCell<Option<(String, u32, Verdict)>>>,
     /// Whether every object must crash now.
-    pub crashes: Rc<Cell<bool>>,
+    crashes: Rc<Cell<bool>>,
 }
 
 impl Deployment {
@@ -109,8 +110,23 @@ impl Deployment {
         panic!("a write under {key} is never answered");
     }
 
-    /// Lets every object crash as soon as that is asked for.
-    pub async fn crash_when_asked(&self, is_over: &Cell<bool>) {
+    /// Writes to each counter at both sites, all at once, each write under a key of its own. Every object crashes as soon
+    /// as that is asked for.
+    pub fn write_while_objects_crash(&self, round: usize, counters: &[&str]) {
+        let is_over = Cell::new(false);
+        let writes = async {
+            let each = (0..2 * counters.len()).map(|number| {
+                let key = format!("key-{round}-{number}");
+                async move { self.write(number % 2, counters[number / 2], &key).await }
+            });
+            join_all(each).await;
+            is_over.set(true);
+        };
+        self.world
+            .run(join(writes, self.crash_when_asked(&is_over)));
+    }
+
+    async fn crash_when_asked(&self, is_over: &Cell<bool>) {
         while !is_over.get() {
             self.world.sleep_ms(1).await;
             if self.crashes.take() {
@@ -144,5 +160,18 @@ impl Deployment {
             self.world.run_for_ms(1_000);
         }
         panic!("{counter} has no exact value: {last}");
+    }
+}
+
+/// Has the first, second and third call of each path fail, or all objects crash right after it, each in a world of its own.
+pub fn each_failure(paths: &[&str], fails_once: impl Fn(u64, &str, Verdict, u32)) {
+    let mut seed = 10;
+    for path in paths {
+        for fate in [Verdict::Unreached, Verdict::AnswerLost, Verdict::Answered] {
+            for nth in 1..=3 {
+                seed += 1;
+                fails_once(seed, path, fate, nth);
+            }
+        }
     }
 }
