@@ -16,7 +16,7 @@ use tally::protocol::batch::ingest::UniqueField;
 use tally::protocol::batch::split::Splitter;
 use tally::protocol::problem::Problem;
 
-use crate::{BEGIN_MS, SplitMix64};
+use crate::{BEGIN_MS, Chance};
 
 /// Events and counters of one body: those of the HTTP benchmark.
 const EVENTS: usize = 50_000;
@@ -61,7 +61,7 @@ struct Body {
 impl Body {
     fn of_events(kind: Events) -> Self {
         let mut sums = BTreeMap::new();
-        let mut random = SplitMix64(11);
+        let mut random = Chance(11);
         let mut draw = |below: u64| random.next().unwrap() % below;
         let events: Vec<String> = (0..EVENTS)
             .map(|_| {

@@ -14,7 +14,7 @@ use tally::core::counter::nonces::{LANES_MAX, Nonce};
 use tally::core::counter::settings::Settings;
 use tally::protocol::messages::{decode, encode};
 
-use crate::{BEGIN_MS, SplitMix64};
+use crate::{BEGIN_MS, Chance};
 
 const BEGIN: i64 = BEGIN_MS / 1_000;
 const GENERATION: u64 = 1;
@@ -67,7 +67,7 @@ impl Busy {
         seconds.extend(buckets(DAYS_KEPT, Step::Day));
         seconds.sort_unstable();
         busy.flush(&past(seconds), BEGIN_MS);
-        let mut random = SplitMix64(21);
+        let mut random = Chance(21);
         for lane in random.by_ref().take(lanes - 1) {
             busy.nonce = Nonce { lane, number: 0 };
             busy.flush(&plain(1, BEGIN), BEGIN_MS);
@@ -126,7 +126,7 @@ fn apply_1_increment(bencher: Bencher, lanes: usize) {
 /// 64 increments, each with a time of its own within the 5 s that are allowed.
 #[divan::bench(args = [1, 32], sample_size = SAMPLE)]
 fn apply_64_stamps(bencher: Bencher, lanes: usize) {
-    let offsets = SplitMix64(22).map(|number| i64::from(number.to_le_bytes()[0] % 11));
+    let offsets = Chance(22).map(|number| i64::from(number.to_le_bytes()[0] % 11));
     let stamps = offsets.map(|offset| (BEGIN - STAMP_CLAMP_SECONDS + offset, 1));
     let load = Load {
         added: 64,
@@ -148,7 +148,7 @@ enum Minute {
 #[divan::bench(args = [Minute::Empty, Minute::Sparse, Minute::Dense], sample_size = SAMPLE_OF_COPIES)]
 fn apply_64_uniques(bencher: Bencher, minute: Minute) {
     let tokens = |seed: u64, count: usize| {
-        let hashes = SplitMix64(seed).take(count);
+        let hashes = Chance(seed).take(count);
         hashes.map(|hash| (BEGIN, Element::of(hash))).collect()
     };
     let mut busy = Busy::with_lanes(32);

@@ -7,7 +7,7 @@ use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use tally::core::sketch::{Histogram, Sample};
 
-use crate::{SplitMix64, THOUSAND};
+use crate::{Chance, THOUSAND};
 
 /// Iterations of a sample where every one needs a histogram of its own.
 const SAMPLE: u32 = 8;
@@ -27,7 +27,7 @@ impl Spread {
             Self::Wide => (1.0, 8.0),
         };
         let part = |number: u64| f64::from(u32::try_from(number >> 32).unwrap()) / 2_f64.powi(32);
-        let numbers = SplitMix64(seed).take(count);
+        let numbers = Chance(seed).take(count);
         let powers = numbers.map(|number| from + (to - from) * part(number));
         powers
             .map(|power| Sample::new(power.exp2()).unwrap())

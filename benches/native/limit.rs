@@ -4,7 +4,7 @@ use divan::{Bencher, black_box};
 use tally::core::limit::policy::{Algorithm, Policy};
 use tally::core::limit::table::{Check, Table};
 
-use crate::{BEGIN_MS, SplitMix64, THOUSAND};
+use crate::{BEGIN_MS, Chance, THOUSAND};
 
 const KINDS: [&str; 4] = ["sliding", "precise", "fixed", "token bucket"];
 
@@ -52,7 +52,7 @@ fn thousand_verdicts_of_10_000_keys(bencher: Bencher, kind: &str) {
     let policy = policy(kind);
     let keys: Vec<String> = (0..10_000).map(|key| format!("203.0.{key}")).collect();
     let mut table = Table::in_memory();
-    let mut random = SplitMix64(1);
+    let mut random = Chance(1);
     let mut now_ms = BEGIN_MS;
     bencher.bench_local(|| {
         let mut allowed = 0_u64;

@@ -20,11 +20,9 @@ mod limit;
 mod peers;
 mod sketch;
 mod snapshots;
-#[path = "../splitmix.rs"]
-mod splitmix;
 mod top_values;
 
-use splitmix::SplitMix64;
+use tally_testing::chance::Chance;
 
 /// How often an iteration repeats an operation of few nanoseconds.
 const THOUSAND: u64 = 1_000;

@@ -13,7 +13,7 @@ use hyperloglockless::HyperLogLog as Lockless;
 use hyperloglogplus::{HyperLogLog, HyperLogLogPlus};
 use tally::core::sketch::{HashKey, Sketch, Token, hash};
 
-use crate::{SplitMix64, THOUSAND};
+use crate::{Chance, THOUSAND};
 
 const PRECISION: u8 = 14;
 
@@ -30,9 +30,7 @@ trait Peer: Clone {
 
     fn full(seed: u64) -> Self {
         let mut sketch = Self::new();
-        SplitMix64(seed)
-            .take(FULL)
-            .for_each(|hash| sketch.insert(hash));
+        Chance(seed).take(FULL).for_each(|hash| sketch.insert(hash));
         let ratio = sketch.estimate() / 100_000.0;
         // Four standard errors.
         assert!((0.967..1.033).contains(&ratio), "{ratio}");
@@ -130,7 +128,7 @@ impl Hasher for Held {
 #[divan::bench(types = [Tally, Lockless])]
 fn insert_1000<P: Peer>(bencher: Bencher) {
     let sketch = P::full(1);
-    let hashes: Vec<u64> = SplitMix64(2).take(1_000).collect();
+    let hashes: Vec<u64> = Chance(2).take(1_000).collect();
     bencher
         .counter(ItemsCount::new(THOUSAND))
         .with_inputs(|| sketch.clone())
@@ -145,7 +143,7 @@ fn insert_1000<P: Peer>(bencher: Bencher) {
 #[divan::bench]
 fn insert_1000_hyperloglogplus(bencher: Bencher) {
     let mut sketch = plus(1);
-    let hashes: Vec<u64> = SplitMix64(2).take(1_000).collect();
+    let hashes: Vec<u64> = Chance(2).take(1_000).collect();
     bencher.counter(ItemsCount::new(THOUSAND)).bench_local(|| {
         for hash in &hashes {
             sketch.0.insert(black_box(hash));
@@ -157,7 +155,7 @@ fn insert_1000_hyperloglogplus(bencher: Bencher) {
 #[divan::bench(types = [Tally, Datasketches, Lockless])]
 fn hash_and_insert_1000<P: Peer>(bencher: Bencher) {
     let sketch = P::full(1);
-    let elements: Vec<String> = SplitMix64(8)
+    let elements: Vec<String> = Chance(8)
         .take(1_000)
         .map(|number| format!("{number:0>20}").split_off(8))
         .collect();
@@ -184,7 +182,7 @@ fn merge<P: Peer>(bencher: Bencher) {
 fn merge_datasketches(bencher: Bencher) {
     let sketch = |seed| {
         let mut sketch = HllSketch::new(PRECISION, HllType::Hll8).unwrap();
-        SplitMix64(seed)
+        Chance(seed)
             .take(FULL)
             .for_each(|value| sketch.update(value));
         sketch
@@ -204,7 +202,7 @@ fn merge_hyperloglogplus(bencher: Bencher) {
 
 fn plus(seed: u64) -> Plus {
     let mut sketch = Plus(HyperLogLogPlus::new(PRECISION, Identity).unwrap());
-    SplitMix64(seed)
+    Chance(seed)
         .take(FULL)
         .for_each(|hash| sketch.0.insert(&hash));
     let ratio = sketch.0.count() / 100_000.0;

@@ -6,7 +6,7 @@ use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use tally::core::sketch::{HashKey, Sketch, Token, hash};
 
-use crate::{SplitMix64, THOUSAND};
+use crate::{Chance, THOUSAND};
 
 /// Iterations of a sample where every one needs a sketch of its own. Fixed: making it can take longer
 /// than what is measured, and the number would then grow without bound.
@@ -34,7 +34,7 @@ impl Form {
 const FORMS: [Form; 2] = [Form::Sparse, Form::Dense];
 
 fn tokens(seed: u64, count: usize) -> Vec<Token> {
-    let hashes = SplitMix64(seed).take(count);
+    let hashes = Chance(seed).take(count);
     hashes.map(Token::from_hash).collect()
 }
 
@@ -104,7 +104,7 @@ fn from_bytes(bencher: Bencher, form: Form) {
 fn siphash_1000(bencher: Bencher, bytes: usize) {
     let key = HashKey::from(*b"a key of a bench");
     let text = |number: u64| format!("{number:0>36}").into_bytes();
-    let elements: Vec<Vec<u8>> = SplitMix64(8)
+    let elements: Vec<Vec<u8>> = Chance(8)
         .take(1_000)
         .map(|number| text(number).split_off(36 - bytes))
         .collect();

@@ -16,7 +16,7 @@ use tally::protocol::snapshot::{
     DatacenterKept, Entry, Kept, PART_ENTRIES_MAX, PartWriter, digest_of, read_part,
 };
 
-use crate::{BEGIN_MS, SplitMix64};
+use crate::{BEGIN_MS, Chance};
 
 const COUNTERS: usize = 100_000;
 
@@ -28,7 +28,7 @@ const SMALLER: usize = 10;
 
 /// Pages of a site: 15 years of articles, read for a day each, within the last 300 days.
 fn counters() -> BTreeMap<CounterId, Kept> {
-    let mut random = SplitMix64(7);
+    let mut random = Chance(7);
     let mut below = |bound: u64| random.next().unwrap() % bound;
     let mut counters = BTreeMap::new();
     while counters.len() < COUNTERS {

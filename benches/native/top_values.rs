@@ -3,7 +3,7 @@
 use divan::{Bencher, black_box};
 use tally::core::sketch::{TopValues, VALUES_MAX};
 
-use crate::SplitMix64;
+use crate::Chance;
 
 const SHARDS: usize = 16;
 const VALUES: u32 = 100_000;
@@ -30,7 +30,7 @@ fn is_true(seed: u64, sums: &[f64], names: &[String]) -> bool {
     let last = *sums.last().expect("values");
     // As often as rows are folded: a shard holds what it counted since, and its summary.
     let mut summaries = vec![TopValues::default(); SHARDS];
-    for (number, random) in SplitMix64(seed).take(WRITES).enumerate() {
+    for (number, random) in Chance(seed).take(WRITES).enumerate() {
         let unit = f64::from(u32::try_from(random >> 32).expect("32 bits")) / 4_294_967_296.0;
         let value = sums.partition_point(|sum| *sum < unit * last);
         truth[value] += 1;

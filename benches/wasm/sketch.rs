@@ -8,12 +8,10 @@
     reason = "an exported function needs a name of its own, which nothing else here has"
 )]
 
-#[path = "../splitmix.rs"]
-mod splitmix;
-
-use splitmix::SplitMix64;
 use std::hint::black_box;
+
 use tally::core::sketch::{Sketch, Token};
+use tally_testing::chance::Chance;
 
 /// Six for each register: a sketch of them is dense and full.
 const ELEMENTS: usize = 100_000;
@@ -22,7 +20,7 @@ const ELEMENTS: usize = 100_000;
 const INSERTS: usize = 1_000;
 
 fn tokens(seed: u64, count: usize) -> Vec<Token> {
-    SplitMix64(seed).take(count).map(Token::from_hash).collect()
+    Chance(seed).take(count).map(Token::from_hash).collect()
 }
 
 fn full(seed: u64) -> Sketch {

@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 
-use crate::common::chance::Chance;
 use tally::core::board::directory::{Directory, Rows, SEGMENT_MEMBERS_MAX};
 use tally::core::board::key::Key;
 use tally::core::board::score::Score;
+use tally_testing::chance::Chance;
 
 /// Rows as SQLite has them.
 #[derive(Default)]

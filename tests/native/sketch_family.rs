@@ -2,17 +2,16 @@
 //! All seeds are fixed, and none was picked: they count up from 0.
 
 use crate::common;
-use crate::common::drawn;
-use crate::common::errors;
 
 use common::config;
-use drawn::{SplitMix, drawn_sketch, run};
-use errors::errors;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use tally::core::counter::autoscale::shard_of_element;
 use tally::core::sketch::{Class, Families, STANDARD_ERROR, Sketch, Token};
+use tally_testing::chance::Chance;
+use tally_testing::drawn::drawn_sketch;
+use tally_testing::errors::errors;
 
 fn classes() -> Vec<Class> {
     (1..=127)
@@ -94,9 +93,9 @@ fn class_numbers_never_change() {
 
 #[test]
 fn a_shard_holds_the_class_of_its_elements() {
-    let mut random = run(7);
+    let mut random = Chance::of_run(7);
     for _ in 0..2_000 {
-        let hash = random.hash();
+        let hash = random.bits();
         let of = |shards| class(shard_of_element(hash, shards), shards);
         for shards in [1, 2, 4, 8, 16, 32] {
             assert!(of(shards).contains(of(2 * shards)));
@@ -109,7 +108,7 @@ fn sixteen_shards_err_by_no_more_than_three_in_a_thousand() {
     // Of 10^8 the number itself strays by one in 10,000.
     let truth = 1e8;
     let found = errors("16 shards", truth, 100, |seed| {
-        let mut random = run(seed);
+        let mut random = Chance::of_run(seed);
         let mut families = Families::new();
         for shard in 0..16 {
             let sketch = drawn_sketch(truth / 16.0, &mut random);
@@ -129,10 +128,10 @@ fn sixteen_shards_err_by_no_more_than_three_in_a_thousand() {
 #[test]
 fn sixteen_shards_of_real_elements_err_no_more() {
     let found = errors("16 shards, inserted", 160_000.0, 25, |seed| {
-        let mut random = run(seed);
+        let mut random = Chance::of_run(seed);
         let mut shards = vec![Vec::new(); 16];
         for _ in 0..160_000 {
-            let hash = random.hash();
+            let hash = random.bits();
             shards[usize::from(shard_of_element(hash, 16))].push(Token::from_hash(hash));
         }
         let mut families = Families::new();
@@ -149,7 +148,7 @@ fn sixteen_shards_of_real_elements_err_no_more() {
 
 /// A sketch that was alone before it was split into eight: of 10^8 elements `before` were seen by it
 /// alone, `both` by it and after the split again, the others after the split only.
-fn split(before: f64, both: f64, random: &mut SplitMix) -> Families {
+fn split(before: f64, both: f64, random: &mut Chance) -> Families {
     let total = 1e8;
     let mut families = Families::new();
     let mut alone = drawn_sketch(total * before, random);
@@ -174,12 +173,14 @@ fn what_was_counted_before_a_split_counts_once_and_errors_are_those_stated() {
         (0.99, 0.0, STANDARD_ERROR + 1e-9),
     ] {
         let what = format!("split, {before} before and {both} again");
-        let mut random = run(0);
+        let mut random = Chance::of_run(0);
         let one = split(before, both, &mut random).estimate();
         let stated = one.standard_error / one.estimate;
         assert!(stated <= stated_max, "{what}: {stated}");
         let found = errors(&what, 1e8, runs, |seed| {
-            split(before, both, &mut run(seed)).estimate().estimate
+            split(before, both, &mut Chance::of_run(seed))
+                .estimate()
+                .estimate
         });
         println!("stated {stated:.6}");
         // Of 40 runs the RMSE itself strays by 11 %.
@@ -227,17 +228,17 @@ impl World {
     /// Visitors of a small world, many of whom come again, some elsewhere. Each datacenter goes through
     /// its numbers of shards.
     fn live(seed: u64, shards: [&[u8]; 2], visits: u32) -> Self {
-        let mut random = run(seed);
+        let mut random = Chance::of_run(seed);
         let mut world = Self::default();
         let mut seen: Vec<u64> = Vec::new();
         for step in 0..shards[0].len() {
             for _ in 0..visits {
-                let lot = random.hash();
+                let lot = random.bits();
                 let is_return = lot.is_multiple_of(3) && !seen.is_empty();
                 let hash = if is_return {
                     seen[usize::try_from((lot >> 8) % u64::try_from(seen.len()).unwrap()).unwrap()]
                 } else {
-                    random.hash()
+                    random.bits()
                 };
                 seen.push(hash);
                 let datacenter = u8::try_from(lot >> 63).unwrap();
@@ -282,9 +283,9 @@ fn families() -> impl Strategy<Value = Families> {
     vec(part, 0..6).prop_map(|parts| {
         let mut families = Families::new();
         for (number, seed, count) in parts {
-            let mut random = run(seed);
+            let mut random = Chance::of_run(seed);
             let tokens: Vec<Token> = (0..count)
-                .map(|_| Token::from_hash(random.hash()))
+                .map(|_| Token::from_hash(random.bits()))
                 .collect();
             let mut sketch = Sketch::new();
             sketch.insert_many(&tokens);

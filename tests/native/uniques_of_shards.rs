@@ -2,12 +2,7 @@
 //! view, however its shards came to be, and wherever else the same elements were seen. All seeds are fixed, and none
 //! was picked: they count up from 0.
 
-use crate::common::drawn;
-use crate::common::errors;
-
 use crate::common::following::nothing;
-use drawn::run;
-use errors::{Errors, errors};
 use tally::core::cluster::delta::{Feed, Gathering, Marks};
 use tally::core::cluster::view::{DatacenterState, View};
 use tally::core::counter::autoscale::shard_of_element;
@@ -18,6 +13,8 @@ use tally::core::counter::id::Datacenter;
 use tally::core::counter::merge::{Question, Summary};
 use tally::core::counter::nonces::Nonce;
 use tally::core::sketch::{Estimated, HashKey, STANDARD_ERROR};
+use tally_testing::chance::Chance;
+use tally_testing::errors::{Errors, errors};
 
 const NOW_MS: i64 = 1_777_593_630_000;
 
@@ -107,8 +104,8 @@ fn told(places: &[Place]) -> Estimated {
 }
 
 fn hashes(seed: u64, count: usize) -> Vec<u64> {
-    let mut random = run(seed);
-    (0..count).map(|_| random.hash()).collect()
+    let mut random = Chance::of_run(seed);
+    (0..count).map(|_| random.bits()).collect()
 }
 
 /// The error found is that stated, as far as so many runs tell.

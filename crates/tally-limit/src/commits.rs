@@ -35,7 +35,7 @@ impl Table {
             let stored = StoredRef {
                 subject: &entry.subject,
                 policy: &entry.policy,
-                escrow: &entry.escrow,
+                lender: &entry.lender,
             };
             entry.stored_bytes = writer.push(&stored, entry.owner);
             entry.is_dirty = false;
@@ -85,7 +85,7 @@ impl Table {
                     log.add(place, bytes);
                 }
                 entry.policy = stored.policy;
-                entry.escrow = stored.escrow;
+                entry.lender = stored.lender;
                 entry.row = row;
                 entry.stored_bytes = bytes;
             }

@@ -22,6 +22,7 @@
 //! | [`policy`] | what is promised: limit, window, algorithm, scope |
 //! | [`meter`] | what one key has used under one policy, and the verdict about the next call |
 //! | [`clock`] | a clock that never goes back |
+//! | `errors` | what errors say |
 //! | [`table`] | the keys of one partition: bounded, atomic over several keys, with reservations |
 //! | [`owner`] | who has a part of a table |
 //! | `sharing` | what becomes of keys for which a table has no room |
@@ -70,6 +71,7 @@ mod commits;
 #[cfg(feature = "std")]
 mod demand;
 pub mod direct;
+mod errors;
 mod gcra;
 #[cfg(feature = "std")]
 pub mod hot;

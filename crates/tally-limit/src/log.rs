@@ -38,7 +38,7 @@ pub struct Broken;
 pub(super) struct StoredRef<'a> {
     pub(super) subject: &'a str,
     pub(super) policy: &'a Policy,
-    pub(super) escrow: &'a Lender,
+    pub(super) lender: &'a Lender,
 }
 
 /// The same, read.
@@ -46,7 +46,7 @@ pub(super) struct StoredRef<'a> {
 pub(super) struct Stored {
     pub(super) subject: String,
     pub(super) policy: Policy,
-    pub(super) escrow: Lender,
+    pub(super) lender: Lender,
 }
 
 /// What the subject of an entry begins with that names an owner; no policy's name is empty.
@@ -80,7 +80,7 @@ impl Writer {
             self.append(&StoredRef {
                 subject: &format!("{OWNER}{}", owner.number()),
                 policy: entry.policy,
-                escrow: &Lender::new(entry.policy),
+                lender: &Lender::new(entry.policy),
             });
         }
         self.append(entry)

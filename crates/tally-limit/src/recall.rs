@@ -152,7 +152,7 @@ impl Table {
         let now_ms = self.clock.read(wall_ms);
         let place = self.place(name, key);
         let entry = place.and_then(|place| self.slots.get(place));
-        entry.map_or_else(Vec::new, |entry| entry.escrow.recallable(but, now_ms))
+        entry.map_or_else(Vec::new, |entry| entry.lender.recallable(but, now_ms))
     }
 
     /// Takes in what a borrower told when its lease was recalled.
@@ -160,7 +160,7 @@ impl Table {
         let now_ms = self.clock.read(wall_ms);
         if let Some(place) = self.place(name, key) {
             if let Some(entry) = self.slots.get_mut(place) {
-                entry.escrow.hear(&entry.policy, report, now_ms);
+                entry.lender.hear(&entry.policy, report, now_ms);
             }
             self.touch(place);
         }
@@ -172,7 +172,7 @@ impl Table {
         let place = self.place(check.name, check.key);
         match place.and_then(|place| self.slots.get(place)) {
             Some(entry) if entry.policy == *check.policy => {
-                entry.escrow.peek_left(&entry.policy, now_ms, check.cost)
+                entry.lender.peek_left(&entry.policy, now_ms, check.cost)
             }
             _ => self.peek(check, wall_ms),
         }
@@ -183,7 +183,7 @@ impl Table {
         let now_ms = self.clock.read(wall_ms);
         let place = self.place(name, key);
         if let Some(entry) = place.and_then(|place| self.slots.get_mut(place)) {
-            entry.escrow.recalled_in_vain(now_ms);
+            entry.lender.recalled_in_vain(now_ms);
         }
     }
 }

@@ -146,8 +146,8 @@ impl Table {
             return;
         };
         if let Some(entry) = self.slots.get_mut(place) {
-            entry.escrow.settle(&entry.policy, now_ms);
-            let meter = entry.escrow.meter_mut();
+            entry.lender.settle(&entry.policy, now_ms);
+            let meter = entry.lender.meter_mut();
             meter.refund_at(&entry.policy, now_ms, made_ms, cost);
         }
         self.touch(place);

@@ -23,7 +23,7 @@ impl Table {
         let lends = |place: usize| {
             self.slots
                 .get(place)
-                .is_some_and(|entry| entry.escrow.lends())
+                .is_some_and(|entry| entry.lender.lends())
         };
         if self.slots.has_room_for(&self.scratch, owner) && !known.is_some_and(lends) {
             let place = self.slots.insert(&self.scratch, owner, policy, false)?;
@@ -43,9 +43,9 @@ impl Table {
     fn inherit(&mut self, place: usize, shared: Option<usize>, policy: &Policy, now_ms: i64) {
         let Some(shared) = shared else { return };
         self.adapt(shared, policy, now_ms);
-        let escrow = self.slots.get(shared).map(|entry| entry.escrow.clone());
-        if let (Some(escrow), Some(entry)) = (escrow, self.slots.get_mut(place)) {
-            entry.escrow = escrow;
+        let lender = self.slots.get(shared).map(|entry| entry.lender.clone());
+        if let (Some(lender), Some(entry)) = (lender, self.slots.get_mut(place)) {
+            entry.lender = lender;
         }
         self.touch(place);
     }
@@ -54,7 +54,7 @@ impl Table {
     fn compact(&mut self, place: usize) {
         if self.slots.is_overgrown() {
             if let Some(entry) = self.slots.get_mut(place) {
-                entry.escrow.meter_mut().compact();
+                entry.lender.meter_mut().compact();
             }
             self.slots.weigh(place);
         }
@@ -66,7 +66,7 @@ impl Table {
     /// [`Full`] where the key shares a meter, and there is no room for its own: what it has used of that nobody knows.
     pub fn refund(&mut self, check: &Check<'_>, wall_ms: i64) -> Result<Verdict, Full> {
         self.correct(check, wall_ms, |entry, now_ms| {
-            let meter = entry.escrow.meter_mut();
+            let meter = entry.lender.meter_mut();
             meter.refund(&entry.policy, now_ms, check.cost);
         })?;
         Ok(self.peek(&Check { cost: 0, ..*check }, wall_ms))
@@ -78,7 +78,7 @@ impl Table {
     /// As [`Self::refund`].
     pub fn reset(&mut self, check: &Check<'_>, wall_ms: i64) -> Result<Verdict, Full> {
         self.correct(check, wall_ms, |entry, _| {
-            entry.escrow.reset(&entry.policy);
+            entry.lender.reset(&entry.policy);
         })?;
         Ok(self.peek(check, wall_ms))
     }
@@ -104,7 +104,7 @@ impl Table {
             return is_unused.then_some(()).ok_or(Full);
         }
         if let Some(entry) = self.slots.get_mut(place) {
-            entry.escrow.settle(&entry.policy, now_ms);
+            entry.lender.settle(&entry.policy, now_ms);
             work(entry, now_ms);
         }
         self.touch(place);

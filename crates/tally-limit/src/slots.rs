@@ -48,7 +48,7 @@ pub(super) struct Entry {
     pub(super) policy: Policy,
     /// The policy before, if it counted in another way, and when it was left.
     pub(super) left: Option<Box<(Policy, i64)>>,
-    pub(super) escrow: Lender,
+    pub(super) lender: Lender,
     /// The row that has its newest stored state, and how long that is; 0 where there is none.
     pub(super) row: u64,
     pub(super) stored_bytes: u64,
@@ -78,14 +78,14 @@ impl Entry {
 
     /// Whether nothing is used or lent.
     pub(super) fn is_unused(&self, now_ms: i64) -> bool {
-        !self.escrow.lends() && self.escrow.meter.used(&self.policy, now_ms) == 0
+        !self.lender.lends() && self.lender.meter.used(&self.policy, now_ms) == 0
     }
 
     fn measure(&self) -> u64 {
         let bytes = size_of::<Self>() + PLACE_BYTES + self.subject.len();
         u64::try_from(bytes)
             .unwrap_or(u64::MAX)
-            .saturating_add(self.escrow.heap_bytes())
+            .saturating_add(self.lender.heap_bytes())
     }
 }
 
@@ -247,7 +247,7 @@ impl Slots {
             subject: Arc::clone(&subject),
             owner,
             policy: policy.clone(),
-            escrow: Lender::new(policy),
+            lender: Lender::new(policy),
             row: 0,
             stored_bytes: 0,
             is_dirty: false,
@@ -275,7 +275,7 @@ impl Slots {
             let others = self.memory.bytes().saturating_sub(entry.bytes);
             self.memory.hold(others.saturating_add(bytes));
             entry.bytes = bytes;
-            let of_leases = entry.escrow.lease_bytes();
+            let of_leases = entry.lender.lease_bytes();
             let others = self.lease_bytes.saturating_sub(entry.lease_bytes);
             self.lease_bytes = others.saturating_add(of_leases);
             entry.lease_bytes = of_leases;
@@ -295,8 +295,8 @@ impl Slots {
             if entry.is_dirty {
                 continue;
             }
-            entry.escrow.settle(&entry.policy, now_ms);
-            if entry.escrow.idle_at_ms(&entry.policy) > now_ms {
+            entry.lender.settle(&entry.policy, now_ms);
+            if entry.lender.idle_at_ms(&entry.policy) > now_ms {
                 continue;
             }
             gone(entry);

@@ -186,7 +186,7 @@ impl Table {
         self.make_room(&[*check], now_ms);
         let place = self.enter(check, now_ms)?;
         let entry = self.slots.get_mut(place).ok_or(Full)?;
-        let verdict = entry.escrow.check(&entry.policy, now_ms, check.cost);
+        let verdict = entry.lender.check(&entry.policy, now_ms, check.cost);
         if verdict.is_allowed {
             self.touch(place);
         }
@@ -203,10 +203,10 @@ impl Table {
             Some(entry)
                 if entry.policy == *check.policy || entry.has_left(check.policy, now_ms) =>
             {
-                entry.escrow.peek(&entry.policy, now_ms, check.cost)
+                entry.lender.peek(&entry.policy, now_ms, check.cost)
             }
             Some(entry) => {
-                let mut adapted = entry.escrow.clone();
+                let mut adapted = entry.lender.clone();
                 adapted.adapt(&entry.policy, check.policy, now_ms);
                 adapted.peek(check.policy, now_ms, check.cost)
             }
@@ -235,14 +235,14 @@ impl Table {
             let before = before.filter(|(_, other)| *other == place);
             let cost = before.fold(check.cost, |sum, (other, _)| sum.saturating_add(other.cost));
             let entry = self.slots.get(*place).ok_or(Full)?;
-            verdicts.push(entry.escrow.peek(&entry.policy, now_ms, cost));
+            verdicts.push(entry.lender.peek(&entry.policy, now_ms, cost));
         }
         if !verdicts.iter().all(|verdict| verdict.is_allowed) {
             return Ok(verdicts);
         }
         for ((check, place), verdict) in checks.iter().zip(&places).zip(&mut verdicts) {
             if let Some(entry) = self.slots.get_mut(*place) {
-                *verdict = entry.escrow.check(&entry.policy, now_ms, check.cost);
+                *verdict = entry.lender.check(&entry.policy, now_ms, check.cost);
                 self.touch(*place);
             }
         }
@@ -265,7 +265,7 @@ impl Table {
         self.make_room(&[*check], now_ms);
         let place = self.enter(check, now_ms)?;
         let entry = self.slots.get_mut(place).ok_or(Full)?;
-        let meter = entry.escrow.meter_mut();
+        let meter = entry.lender.meter_mut();
         meter.charge(&entry.policy, now_ms, check.cost);
         self.touch(place);
         Ok(())
@@ -287,7 +287,7 @@ impl Table {
         let Ok((place, Some(entry))) = entry else {
             return Full::answer(request);
         };
-        if !has_room && entry.escrow.begins(request) {
+        if !has_room && entry.lender.begins(request) {
             return Full::answer(request);
         }
         let report = (entry.policy != *check.policy).then(|| Request {
@@ -295,7 +295,7 @@ impl Table {
             ..request.clone()
         });
         let request = report.as_ref().unwrap_or(request);
-        let answer = entry.escrow.ask(&entry.policy, request, now_ms);
+        let answer = entry.lender.ask(&entry.policy, request, now_ms);
         self.touch(place);
         answer
     }
@@ -323,7 +323,7 @@ impl Table {
         let entry = self.slots.get_mut(place);
         let entry = entry.filter(|entry| entry.policy != *policy);
         if let Some(entry) = entry.filter(|entry| !entry.has_left(policy, now_ms)) {
-            entry.escrow.adapt(&entry.policy, policy, now_ms);
+            entry.lender.adapt(&entry.policy, policy, now_ms);
             let old = core::mem::replace(&mut entry.policy, policy.clone());
             if !old.counts_like(policy) {
                 entry.left = Some(Box::new((old, now_ms)));

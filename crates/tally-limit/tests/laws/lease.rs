@@ -1,0 +1,296 @@
+//! Laws of leases, each by itself: when one ends, what a dead datacenter strands, what is reported when, and the bytes of what is stored
+//! and sent.
+
+use tally_limit::borrower::Borrower;
+use tally_limit::borrowers::Borrowers;
+use tally_limit::lease::{Admission, Answer, LeaseId, Request, Spent};
+use tally_limit::lender::{LEASE_MS_MAX, LEASE_MS_MIN, LEASES_MAX, Lender, lease_ms};
+use tally_limit::policy::{Algorithm, Policy, Scope};
+use tally_limit::table::Check;
+
+use crate::policy_kinds::{BEGIN_MS, request};
+
+fn precise(limit: u64, window_seconds: u64) -> Policy {
+    Policy {
+        is_precise: true,
+        scope: Scope::Global,
+        ..Policy::sliding(limit, window_seconds)
+    }
+}
+
+fn borrower(name: &str) -> Borrower {
+    Borrower::new(LeaseId {
+        borrower: name.to_owned(),
+        incarnation: 1,
+        number: 1,
+    })
+}
+
+fn is_allowed(admission: Admission) -> bool {
+    matches!(admission, Admission::Decided(verdict) if verdict.is_allowed)
+}
+
+#[test]
+fn a_lease_ends_at_its_holder_before_it_ends_at_the_lender() {
+    for window_seconds in [1, 60, 86_400] {
+        let policy = precise(1_000, window_seconds);
+        for drift_millionths in [-9_900, 0, 9_900] {
+            for (there_ms, back_ms) in [(0, 0), (300, 300), (0, 900), (900, 0)] {
+                let clock_ms =
+                    |true_ms: i64| true_ms + (true_ms - BEGIN_MS) * drift_millionths / 1_000_000;
+                let mut lender = Lender::new(&policy);
+                let mut borrower = borrower("FRA");
+                assert_eq!(
+                    borrower.check(&policy, clock_ms(BEGIN_MS), 5),
+                    Admission::Ask
+                );
+                let request = borrower.due(&policy, clock_ms(BEGIN_MS)).unwrap();
+                let asked_ms = BEGIN_MS + there_ms;
+                let answer = lender.ask(&policy, &request, asked_ms);
+                let heard_ms = asked_ms + back_ms;
+                borrower.answered(&answer, clock_ms(heard_ms));
+                assert!(borrower.tokens(clock_ms(heard_ms)) >= 5);
+                let ends_ms = asked_ms + lease_ms(&policy);
+                assert_eq!(
+                    borrower.tokens(clock_ms(ends_ms)),
+                    0,
+                    "{drift_millionths} {there_ms} {back_ms}"
+                );
+                lender.settle(&policy, ends_ms - 1);
+                assert!(lender.outstanding() >= 5);
+                lender.settle(&policy, ends_ms);
+                assert_eq!(lender.outstanding(), 0);
+                // What it costs: little of the lease is lost.
+                let last_ms = ends_ms - there_ms - lease_ms(&policy) / 40 - 110;
+                assert!(
+                    borrower.tokens(clock_ms(last_ms)) > 0,
+                    "{drift_millionths} {there_ms} {back_ms}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_dead_datacenter_strands_its_lease_until_that_ends_and_a_window_longer() {
+    let policy = precise(100, 60);
+    let mut lender = Lender::new(&policy);
+    let answer = lender.ask(&policy, &request("FRA", 1, 40), BEGIN_MS);
+    assert_eq!(answer.granted, 40);
+    assert!(
+        lender.check(&policy, BEGIN_MS, 60).is_allowed,
+        "the rest is not stranded"
+    );
+    let ends_ms = BEGIN_MS + lease_ms(&policy);
+    let held = lender.peek(&policy, ends_ms - 1, 100);
+    assert_eq!(held.remaining, 60, "what was used here has returned");
+    let charged = lender.peek(&policy, ends_ms + 30_000, 100);
+    assert_eq!((charged.remaining, charged.retry_after_ms), (60, 30_000));
+    // Nobody asked meanwhile: it counts as spent at its end all the same.
+    assert!(lender.check(&policy, ends_ms + 60_000, 100).is_allowed);
+}
+
+#[test]
+fn what_is_reported_counts_from_when_it_was_spent_and_never_from_earlier() {
+    for drift_millionths in [-9_900, 0, 9_900] {
+        let policy = precise(100, 60);
+        let clock_ms = |true_ms: i64| true_ms + (true_ms - BEGIN_MS) * drift_millionths / 1_000_000;
+        let mut lender = Lender::new(&policy);
+        let mut borrower = borrower("FRA");
+        assert_eq!(
+            borrower.check(&policy, clock_ms(BEGIN_MS), 10),
+            Admission::Ask
+        );
+        let first = borrower.due(&policy, clock_ms(BEGIN_MS)).unwrap();
+        borrower.answered(&lender.ask(&policy, &first, BEGIN_MS), clock_ms(BEGIN_MS));
+        let spent_ms = BEGIN_MS + 5_000;
+        assert!(is_allowed(borrower.check(&policy, clock_ms(spent_ms), 10)));
+        // A call that finds too little makes it report.
+        let asked_ms = BEGIN_MS + 45_000;
+        assert_eq!(
+            borrower.check(&policy, clock_ms(asked_ms), 90),
+            Admission::Ask
+        );
+        let second = borrower.due(&policy, clock_ms(asked_ms)).unwrap();
+        assert_eq!(second.spent, 10);
+        lender.ask(
+            &policy,
+            &Request {
+                want: 0,
+                need: 0,
+                ..second
+            },
+            asked_ms,
+        );
+        assert_eq!(
+            lender.peek(&policy, spent_ms + 59_999, 1).remaining,
+            90,
+            "{drift_millionths}"
+        );
+        let late_ms = spent_ms + 60_000 + 900;
+        assert_eq!(
+            lender.peek(&policy, late_ms, 1).remaining,
+            100,
+            "{drift_millionths}"
+        );
+    }
+}
+
+#[test]
+fn what_an_unheard_answer_granted_is_taken_back_by_the_next_request() {
+    let policy = precise(100, 60);
+    let mut lender = Lender::new(&policy);
+    lender.ask(&policy, &request("FRA", 1, 40), BEGIN_MS);
+    assert_eq!(lender.outstanding(), 40);
+    let again = lender.ask(&policy, &request("FRA", 2, 50), BEGIN_MS);
+    assert_eq!((again.granted, lender.outstanding()), (50, 50));
+    let late = lender.ask(&policy, &request("FRA", 1, 40), BEGIN_MS);
+    assert_eq!(
+        (late.granted, lender.outstanding()),
+        (50, 50),
+        "a late request changes nothing"
+    );
+}
+
+#[test]
+fn a_lease_that_has_ended_gets_nothing_more() {
+    let policy = precise(100, 60);
+    let mut lender = Lender::new(&policy);
+    lender.ask(&policy, &request("FRA", 1, 40), BEGIN_MS);
+    let later = Request {
+        known_granted: 40,
+        ..request("FRA", 2, 10)
+    };
+    let answer = lender.ask(&policy, &later, BEGIN_MS + lease_ms(&policy));
+    assert_eq!(
+        (answer.granted, answer.valid_ms, answer.must_commit),
+        (0, 0, false)
+    );
+    assert_eq!(lender.outstanding(), 0);
+}
+
+#[test]
+fn a_holder_that_is_not_asked_any_more_gives_back_what_it_has() {
+    let policy = precise(100, 60);
+    let mut lender = Lender::new(&policy);
+    let mut borrowers = Borrowers::new("FRA", 1);
+    assert_eq!(
+        borrowers.check(&Check::of("p", &policy, "k", 10), BEGIN_MS),
+        Ok(Admission::Ask)
+    );
+    let first = borrowers.due("p", "k", BEGIN_MS).unwrap().request;
+    borrowers.answered("p", "k", &lender.ask(&policy, &first, BEGIN_MS), BEGIN_MS);
+    let out = lender.outstanding();
+    assert!(out >= 10, "it got {out}");
+    let mut now_ms = BEGIN_MS;
+    while now_ms < BEGIN_MS + lease_ms(&policy) {
+        now_ms += 1_000;
+        for due in borrowers.all_due(9, now_ms) {
+            assert_eq!((due.name.as_str(), due.key.as_str()), ("p", "k"));
+            let answer = lender.ask(&due.policy, &due.request, now_ms);
+            borrowers.answered("p", "k", &answer, now_ms);
+        }
+    }
+    assert_eq!(lender.outstanding(), 0);
+    assert_eq!(
+        lender.peek(&policy, now_ms, 1).remaining,
+        100,
+        "none of it counts as spent"
+    );
+    borrowers.all_due(9, now_ms + 2 * lease_ms(&policy));
+    assert!(borrowers.is_empty());
+}
+
+#[test]
+fn a_clock_that_is_seen_to_step_back_forfeits_all_leases() {
+    let policy = precise(100, 60);
+    let mut lender = Lender::new(&policy);
+    let mut borrowers = Borrowers::new("FRA", 1);
+    assert_eq!(
+        borrowers.check(&Check::of("p", &policy, "k", 10), BEGIN_MS),
+        Ok(Admission::Ask)
+    );
+    let first = borrowers.due("p", "k", BEGIN_MS).unwrap().request;
+    let answer = lender.ask(&policy, &first, BEGIN_MS);
+    assert_eq!(
+        borrowers.check(&Check::of("p", &policy, "k", 1), BEGIN_MS - 1),
+        Ok(Admission::Ask)
+    );
+    let second = borrowers.due("p", "k", BEGIN_MS - 1).unwrap().request;
+    assert_ne!(first.lease, second.lease, "no two leases are named alike");
+    borrowers.answered("p", "k", &answer, BEGIN_MS);
+    assert_eq!(
+        borrowers.check(&Check::of("p", &policy, "k", 1), BEGIN_MS),
+        Ok(Admission::Ask),
+        "it is not of this lease"
+    );
+}
+
+#[test]
+fn leases_are_bounded_in_number_and_length() {
+    let policy = precise(1_000, 60);
+    let mut lender = Lender::new(&policy);
+    for number in 0..LEASES_MAX {
+        let answer = lender.ask(&policy, &request(&number.to_string(), 1, 1), BEGIN_MS);
+        assert_eq!(answer.granted, 1, "borrower {number}");
+    }
+    let answer = lender.ask(&policy, &request("one more", 1, 1), BEGIN_MS);
+    assert_eq!((answer.granted, answer.valid_ms), (0, 0));
+    assert!(answer.retry_after_ms >= 1);
+    assert_eq!(lease_ms(&precise(1, 1)), LEASE_MS_MIN);
+    assert_eq!(lease_ms(&precise(1, 2_592_000)), LEASE_MS_MAX);
+}
+
+#[test]
+fn a_dry_grantor_is_not_asked_again_for_a_second() {
+    let policy = precise(10, 60);
+    let mut lender = Lender::new(&policy);
+    assert!(lender.check(&policy, BEGIN_MS, 10).is_allowed);
+    let mut borrower = borrower("FRA");
+    assert_eq!(borrower.check(&policy, BEGIN_MS, 1), Admission::Ask);
+    let first = borrower.due(&policy, BEGIN_MS).unwrap();
+    borrower.answered(&lender.ask(&policy, &first, BEGIN_MS), BEGIN_MS + 100);
+    let Admission::Decided(verdict) = borrower.check(&policy, BEGIN_MS + 200, 1) else {
+        unreachable!("it was asked")
+    };
+    assert!(!verdict.is_allowed);
+    assert!(borrower.due(&policy, BEGIN_MS + 200).is_none());
+    assert_eq!(borrower.check(&policy, BEGIN_MS + 1_100, 1), Admission::Ask);
+}
+
+#[test]
+fn messages_and_stored_lenders_keep_their_bytes() {
+    let policy = Policy {
+        algorithm: Algorithm::TokenBucket,
+        ..precise(100, 60)
+    };
+    let mut asked = request("FRA", 3, 40);
+    asked.recent.push(Spent {
+        age_ms: 300,
+        amount: 2,
+    });
+    let mut lender = Lender::new(&policy);
+    let answer: Answer = lender.ask(&policy, &asked, BEGIN_MS);
+    let hex = |bytes: Vec<u8>| {
+        bytes
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<String>()
+    };
+    assert_eq!(
+        hex(postcard::to_allocvec(&policy).unwrap()),
+        "64c0a90702640100000100"
+    );
+    assert_eq!(
+        hex(postcard::to_allocvec(&asked).unwrap()),
+        "034652410101030001ac0202000000282828"
+    );
+    assert_eq!(
+        hex(postcard::to_allocvec(&answer).unwrap()),
+        "032890bf053cc8dc030001"
+    );
+    assert_eq!(
+        hex(postcard::to_allocvec(&lender).unwrap()),
+        "d6f6b18dbc67010001034652410101032800000028f6f4bc8dbc6790bf05"
+    );
+}

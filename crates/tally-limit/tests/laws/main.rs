@@ -1,0 +1,23 @@
+//! Laws of limits, as one program: it is linked once.
+#![allow(
+    clippy::as_conversions,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+mod change;
+mod checks;
+mod direct;
+mod full;
+mod lease;
+mod lease_bytes;
+mod lent;
+mod log;
+mod meter;
+mod policies;
+mod policy_kinds;
+mod table;
+mod visitors;
+mod world;
