@@ -17,7 +17,7 @@ use crate::core::counter::flush::{Load, Refusal};
 use crate::core::counter::grant::Grant;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::merge::{CellTotals, Part, Question, Summary};
-use crate::core::counter::nonces::{Nonce, Outcome};
+use crate::core::counter::nonces::{FlushEffect, Nonce};
 use crate::core::counter::total::Sum as Total;
 use crate::core::sketch::Uniques;
 
@@ -269,7 +269,7 @@ pub struct Flushed {
     /// The generation it was counted in.
     pub generation: u64,
     /// The cell's state right after it.
-    pub outcome: Outcome,
+    pub outcome: FlushEffect,
     /// Totals (added, removed) of all other cells, where none of them counts any more or ever did,
     /// so that the counter's value is known exactly; else `None`.
     pub elsewhere: Option<(Total, Total)>,
@@ -283,7 +283,7 @@ pub struct Flushed {
 
 impl Flushed {
     /// What a cell answers right after it has applied a flush, before it says how long to gather.
-    pub fn after(cell: &Cell, outcome: Outcome) -> Self {
+    pub fn after(cell: &Cell, outcome: FlushEffect) -> Self {
         Self {
             generation: cell.generation().unwrap_or(0),
             outcome,

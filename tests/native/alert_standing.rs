@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use tally::core::alert::backoff::{ANSWER_MS_MAX, GIVEN_UP_AFTER_MS, wait_ms};
 use tally::core::alert::condition::{Bound, Condition, Judgement, Measure, Reading};
 use tally::core::alert::samples::Samples;
-use tally::core::alert::standing::{EVERY_MS, NEAR_EVERY_MS, Notice, Standing, State};
+use tally::core::alert::standing::{AlertRecord, AlertState, EVERY_MS, NEAR_EVERY_MS, Notice};
 
 fn condition(above: Option<i64>, below: Option<i64>) -> Condition {
     Condition {
@@ -164,7 +164,7 @@ proptest! {
     #[test]
     fn a_receiver_is_told_what_is_so(steps in prop::collection::vec(step(), 1..80), for_ms in 0_i64..200_000) {
         let condition = condition(Some(10), None);
-        let mut standing = Standing::new(0);
+        let mut standing = AlertRecord::new(0);
         let (mut now_ms, mut id, mut told) = (0, 0, None);
         let mut over_since: Option<i64> = None;
         for step in steps {
@@ -177,9 +177,9 @@ proptest! {
                     over_since = (value > 10).then(|| over_since.unwrap_or(now_ms));
                     let fires = over_since.is_some_and(|since| now_ms - since >= for_ms);
                     let expected = match (over_since, fires) {
-                        (None, _) => State::Ok,
-                        (_, false) => State::Pending,
-                        (_, true) => State::Firing,
+                        (None, _) => AlertState::Ok,
+                        (_, false) => AlertState::Pending,
+                        (_, true) => AlertState::Firing,
                     };
                     prop_assert_eq!(standing.state, expected);
                 }
@@ -187,7 +187,7 @@ proptest! {
                     id += 1;
                     let before = standing.incident;
                     standing.take(now_ms, &condition, for_ms, Reading::unknown("away"), id);
-                    prop_assert_eq!(standing.state, State::Unknown);
+                    prop_assert_eq!(standing.state, AlertState::Unknown);
                     prop_assert_eq!(standing.incident, before);
                 }
                 Step::Silence(for_ms) => standing.silence(now_ms + for_ms),
@@ -207,12 +207,12 @@ proptest! {
                     other => return Err(TestCaseError::fail(format!("{other:?}"))),
                 };
             }
-            if !is_silent && room == 20 && standing.state != State::Unknown {
+            if !is_silent && room == 20 && standing.state != AlertState::Unknown {
                 prop_assert_eq!(told, standing.incident);
             }
             let next_ms = standing.next_ms(now_ms, &condition);
             prop_assert!(next_ms > now_ms && next_ms <= now_ms + EVERY_MS);
-            if standing.state == State::Pending && !is_silent {
+            if standing.state == AlertState::Pending && !is_silent {
                 prop_assert_eq!(next_ms, now_ms + NEAR_EVERY_MS);
             }
         }

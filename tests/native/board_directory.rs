@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 
-use tally::core::board::directory::{Directory, Rows, SEGMENT_MEMBERS_MAX};
+use tally::core::board::directory::{Directory, MemberRows, SEGMENT_MEMBERS_MAX};
 use tally::core::board::key::Key;
 use tally::core::board::score::Score;
 use tally_testing::chance::Chance;
@@ -13,7 +13,7 @@ use tally_testing::chance::Chance;
 #[derive(Default)]
 struct Sorted(BTreeSet<Key>);
 
-impl Rows for Sorted {
+impl MemberRows for Sorted {
     type Fault = Infallible;
 
     fn count(&self, from: &Key, before: &Key) -> Result<u64, Infallible> {

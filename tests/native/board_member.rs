@@ -1,6 +1,6 @@
 //! Laws of what a board keeps of a member, and of its periods.
 
-use tally::core::board::member::{Amount, Change, Member, Only, Refusal, Write, change};
+use tally::core::board::member::{Amount, Change, Member, MemberRefusal, Only, Write, change};
 use tally::core::board::period::Period;
 use tally::core::board::score::Score;
 use tally::core::board::settings::{Keep, Order, Scores, Settings, Ties};
@@ -20,7 +20,11 @@ fn member(number: f64) -> Member {
     }
 }
 
-fn decided(settings: Settings, before: Option<f64>, write: &Write) -> Result<Option<f64>, Refusal> {
+fn decided(
+    settings: Settings,
+    before: Option<f64>,
+    write: &Write,
+) -> Result<Option<f64>, MemberRefusal> {
     let before = before.map(member);
     let Change { score, .. } = change(&settings, before.as_ref(), write, 1)?;
     Ok(score.map(Score::number))
@@ -42,12 +46,18 @@ fn a_score_is_kept_as_the_board_says() {
     let sum = of(Keep::Sum, Order::Desc);
     assert_eq!(decided(sum, None, &add(3.0)), Ok(Some(3.0)));
     assert_eq!(decided(sum, Some(5.0), &add(0.5)), Ok(Some(5.5)));
-    assert_eq!(decided(sum, Some(5.0), &put(3.0)), Err(Refusal::KeepsSums));
+    assert_eq!(
+        decided(sum, Some(5.0), &put(3.0)),
+        Err(MemberRefusal::KeepsSums)
+    );
     for (order, better, worse) in [(Order::Desc, 6.0, 4.0), (Order::Asc, 4.0, 6.0)] {
         let best = of(Keep::Best, order);
         assert_eq!(decided(best, Some(5.0), &put(better)), Ok(Some(better)));
         assert_eq!(decided(best, Some(5.0), &put(worse)), Ok(Some(5.0)));
-        assert_eq!(decided(best, Some(5.0), &add(1.0)), Err(Refusal::KeepsBest));
+        assert_eq!(
+            decided(best, Some(5.0), &add(1.0)),
+            Err(MemberRefusal::KeepsBest)
+        );
     }
 }
 
@@ -102,17 +112,20 @@ fn scores_of_a_board_are_the_numbers_that_it_holds() {
     assert_eq!(decided(integers, None, &put(most)), Ok(Some(most)));
     assert_eq!(
         decided(integers, Some(most), &add(1.0)),
-        Err(Refusal::NotWhole)
+        Err(MemberRefusal::NotWhole)
     );
-    assert_eq!(decided(integers, None, &put(0.5)), Err(Refusal::NotWhole));
+    assert_eq!(
+        decided(integers, None, &put(0.5)),
+        Err(MemberRefusal::NotWhole)
+    );
     assert_eq!(
         decided(integers, None, &put(f64::INFINITY)),
-        Err(Refusal::NotWhole)
+        Err(MemberRefusal::NotWhole)
     );
     let floats = Settings::default();
     assert_eq!(
         decided(floats, Some(f64::INFINITY), &add(f64::NEG_INFINITY)),
-        Err(Refusal::NotANumber)
+        Err(MemberRefusal::NotANumber)
     );
 }
 

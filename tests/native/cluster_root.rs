@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::core::cluster::root::{DATACENTERS_MAX, Entry, Root, TOMBSTONE_KEPT_MS, prefix_end};
+use tally::core::cluster::root::{DATACENTERS_MAX, Root, RootEntry, TOMBSTONE_KEPT_MS, prefix_end};
 use tally::core::counter::id::Datacenter;
 use tally::core::counter::settings::{Settings, Ttl, TtlMode};
 
@@ -42,7 +42,7 @@ proptest! {
         clocks in vec(prop_oneof![0..NOW_MS, -5..5_i64, Just(i64::MIN), NOW_MS..NOW_MS + 9], 1..20),
         forgets in vec(any::<bool>(), 20),
     ) {
-        let mut before: Option<Entry> = None;
+        let mut before: Option<RootEntry> = None;
         // Where nothing is remembered the clock alone must make generations rise: it has gone on
         // for a day by then.
         let mut latest_ms = 0;
@@ -58,7 +58,7 @@ proptest! {
             prop_assert!(now_ms < 1 || root.generation >= u64::try_from(now_ms).unwrap());
             prop_assert_eq!((root.created_at_ms, root.last_write_ms), (now_ms, now_ms));
             prop_assert_eq!((root.settings, root.datacenters.len()), (Settings::default(), 0));
-            before = Some(Entry::Ended { generation: root.generation, at_ms: now_ms });
+            before = Some(RootEntry::Ended { generation: root.generation, at_ms: now_ms });
         }
     }
 
@@ -86,7 +86,7 @@ proptest! {
         prop_assert_eq!(root.expires_at_ms(), Some(end_ms));
         prop_assert_eq!(root.is_due(end_ms + offset), offset >= 0);
         prop_assert_eq!(root.is_sliding(), sliding);
-        prop_assert_eq!(Entry::Live(root).due_at_ms(), Some(end_ms));
+        prop_assert_eq!(RootEntry::Live(root).due_at_ms(), Some(end_ms));
     }
 }
 
@@ -161,7 +161,7 @@ fn without_a_time_to_live_a_root_never_ends() {
     let root = root(&["FRA"]);
     assert_eq!(root.expires_at_ms(), None);
     assert!(!root.is_due(i64::MAX) && !root.is_sliding());
-    assert_eq!(Entry::Live(root).due_at_ms(), None);
+    assert_eq!(RootEntry::Live(root).due_at_ms(), None);
 }
 
 #[test]
@@ -179,13 +179,16 @@ fn an_end_that_is_postponed_comes_no_earlier_and_a_fixed_one_stays() {
 #[test]
 fn an_ended_generation_is_remembered_for_a_day_and_an_hour() {
     let at_ms = NOW_MS;
-    let ended = Entry::Ended {
+    let ended = RootEntry::Ended {
         generation: 7,
         at_ms,
     };
     assert_eq!(ended.due_at_ms(), Some(at_ms + 25 * 3_600 * 1_000));
     assert_eq!(ended.generation(), 7);
-    assert_eq!(Entry::Live(root(&[])).generation(), root(&[]).generation);
+    assert_eq!(
+        RootEntry::Live(root(&[])).generation(),
+        root(&[]).generation
+    );
 }
 
 #[test]

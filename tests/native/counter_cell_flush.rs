@@ -13,7 +13,7 @@ use tally::core::counter::flush::{Changes, Element, Load, Refusal};
 use tally::core::counter::grant::Grant;
 use tally::core::counter::history::Step;
 use tally::core::counter::merge::{Question, Range};
-use tally::core::counter::nonces::{LANES_MAX, NONCE_KEPT_MS, Nonce, Outcome};
+use tally::core::counter::nonces::{FlushEffect, LANES_MAX, NONCE_KEPT_MS, Nonce};
 use tally::core::counter::settings::{Settings, Ttl, TtlMode, UniqueHash};
 use tally::core::counter::total::{CellTotal, Value};
 use tally::core::sketch::{Class, HashId, HashKey, Uniques};
@@ -104,8 +104,8 @@ proptest! {
         let mut cell = granted();
         let mut now_ms = BEGIN_MS;
         let mut sent: Vec<(Nonce, Load)> = Vec::new();
-        let mut newest: BTreeMap<u64, (u64, Outcome)> = BTreeMap::new();
-        let mut expected = Outcome { sequence: 0, added: 0.into(), removed: 0.into() };
+        let mut newest: BTreeMap<u64, (u64, FlushEffect)> = BTreeMap::new();
+        let mut expected = FlushEffect { sequence: 0, added: 0.into(), removed: 0.into() };
         for event in events {
             match event {
                 Event::Tick(milliseconds) => now_ms += milliseconds,
@@ -113,7 +113,7 @@ proptest! {
                     let number = newest.get(&lane).map_or(1, |(number, _)| number + 1);
                     let load = load(added.into(), removed.into());
                     let (outcome, changes) = cell.apply(nonce(lane, number), &load, now_ms).expect("counted");
-                    expected = Outcome {
+                    expected = FlushEffect {
                         sequence: expected.sequence + 1,
                         added: expected.added.plus(added.into()),
                         removed: expected.removed.plus(removed.into()),

@@ -13,7 +13,7 @@ use tally::core::counter::cell::Cell;
 use tally::core::counter::flush::{Load, Refusal};
 use tally::core::counter::grant::Grant;
 use tally::core::counter::lane::{Lane, newest_at};
-use tally::core::counter::nonces::{LANES_MAX, Nonce, Nonces, Outcome};
+use tally::core::counter::nonces::{FlushEffect, LANES_MAX, Nonce, Nonces};
 use tally::core::counter::settings::Settings;
 use tally::core::sketch::Uniques;
 
@@ -129,7 +129,7 @@ impl World {
     }
 
     /// As the object's shell: where a grant is needed, the root makes a generation as `Root::create` does.
-    fn deliver(&mut self, sent: &Sent) -> Result<Outcome, Refusal> {
+    fn deliver(&mut self, sent: &Sent) -> Result<FlushEffect, Refusal> {
         let before = self.cell.clone();
         let applied = match self.cell.apply(sent.nonce, &sent.load, self.now_ms) {
             Err(Refusal::NeedsGrant) => {
@@ -273,7 +273,7 @@ fn what_was_counted_before_an_end_is_a_stray_after_it_and_after_the_next() {
 
 #[test]
 fn memory_of_former_generations_is_bounded_and_keeps_the_newest() {
-    let outcome = Outcome {
+    let outcome = FlushEffect {
         sequence: 1,
         added: 1.into(),
         removed: 0.into(),

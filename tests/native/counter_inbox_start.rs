@@ -8,7 +8,7 @@ use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tally::core::counter::id::CounterId;
-use tally::core::counter::inbox::{Admission, Head, NONCES_EVERY_ROWS, last_within};
+use tally::core::counter::inbox::{AppendOutcome, InboxState, NONCES_EVERY_ROWS, last_within};
 use tally::core::counter::nonces::{Nonce, Nonces};
 use tally::core::counter::queue::{
     APPEND_ENTRIES_MAX, Event, LOG_ROWS_MAX, LOGGED_HEAD_BYTES, Logged, LoggedHead,
@@ -30,7 +30,7 @@ struct Disk {
 
 impl Disk {
     /// Returns the head, and how many rows were read for it.
-    fn start(&self) -> (Head, usize) {
+    fn start(&self) -> (InboxState, usize) {
         let newer: Vec<(i64, Option<LoggedHead>)> = self
             .log
             .range(self.nonces_upto + 1..)
@@ -40,12 +40,12 @@ impl Disk {
         let ends = ends.map(|((first, _), (last, _))| (*first, *last));
         let read = newer.len();
         let nonces = (self.nonces.clone(), self.nonces_upto);
-        (Head::restore(None, nonces, 0, ends, newer), read)
+        (InboxState::restore(None, nonces, 0, ends, newer), read)
     }
 
-    fn append(&mut self, head: &mut Head, nonce: Nonce, at_ms: i64) -> Admission {
+    fn append(&mut self, head: &mut InboxState, nonce: Nonce, at_ms: i64) -> AppendOutcome {
         let admission = head.admit(nonce, at_ms, LOG_ROWS_MAX);
-        if let Admission::New(seq) = admission {
+        if let AppendOutcome::New(seq) = admission {
             if let Some(nonces) = head.nonces_with(nonce, seq, at_ms) {
                 self.nonces = nonces;
                 self.nonces_upto = seq;
@@ -58,7 +58,7 @@ impl Disk {
         admission
     }
 
-    fn batch(&mut self, head: &mut Head, rows: usize) {
+    fn batch(&mut self, head: &mut InboxState, rows: usize) {
         let Some(upto) = self.log.keys().take(rows.max(1)).next_back().copied() else {
             return;
         };
@@ -81,7 +81,7 @@ fn a_start_with_a_full_log_reads_the_heads_of_its_newest_rows_alone() {
         let at_ms = NOW_MS + i64::try_from(number).expect("small");
         assert!(matches!(
             disk.append(&mut head, nonce, at_ms),
-            Admission::New(_)
+            AppendOutcome::New(_)
         ));
     }
     let (mut head, read) = disk.start();
@@ -100,13 +100,13 @@ fn a_start_with_a_full_log_reads_the_heads_of_its_newest_rows_alone() {
     };
     assert_eq!(
         disk.append(&mut head, repeated, late_ms),
-        Admission::Repeated
+        AppendOutcome::Repeated
     );
     let more = Nonce {
         lane: 1,
         number: last + 2,
     };
-    assert_eq!(disk.append(&mut head, more, late_ms), Admission::Full);
+    assert_eq!(disk.append(&mut head, more, late_ms), AppendOutcome::Full);
 }
 
 #[test]
@@ -175,12 +175,12 @@ proptest! {
                     let number = sent.get(&lane).map_or(0, |number| number + 1);
                     sent.insert(lane, number);
                     let admission = disk.append(&mut head, Nonce { lane, number }, now_ms);
-                    prop_assert!(matches!(admission, Admission::New(_)));
+                    prop_assert!(matches!(admission, AppendOutcome::New(_)));
                 }
                 Deed::Repeat(lane) => {
                     let Some(number) = sent.get(&lane).copied() else { continue };
                     let admission = disk.append(&mut head, Nonce { lane, number }, now_ms);
-                    prop_assert_eq!(admission, Admission::Repeated);
+                    prop_assert_eq!(admission, AppendOutcome::Repeated);
                 }
                 Deed::Batch(_) if holds_batches => {}
                 Deed::Batch(rows) => disk.batch(&mut head, rows),

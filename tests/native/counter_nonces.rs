@@ -1,13 +1,15 @@
 //! Law: every lane's newest flush is known for a minute, in bounded memory.
 
-use tally::core::counter::nonces::{FlushRecord, LANES_MAX, NONCE_KEPT_MS, Nonce, Nonces, Outcome};
+use tally::core::counter::nonces::{
+    FlushEffect, FlushRecord, LANES_MAX, NONCE_KEPT_MS, Nonce, Nonces,
+};
 
 fn nonce(lane: u64, number: u64) -> Nonce {
     Nonce { lane, number }
 }
 
-fn outcome(sequence: u64) -> Outcome {
-    Outcome {
+fn outcome(sequence: u64) -> FlushEffect {
+    FlushEffect {
         sequence,
         added: (u128::from(sequence) * 10).into(),
         removed: 3.into(),

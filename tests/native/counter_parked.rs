@@ -11,7 +11,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tally::core::counter::deferred_writes::Parked;
 use tally::core::counter::id::CounterId;
-use tally::core::counter::inbox::{Batch, begin};
+use tally::core::counter::inbox::{InboxBatch, begin};
 use tally::core::counter::ledger::WriteKey;
 use tally::core::counter::nonces::Nonce;
 use tally::core::counter::numbers::Numbering;
@@ -28,7 +28,7 @@ fn counter(number: u8) -> CounterId {
 struct Inbox {
     parked: Parked,
     numbering: Numbering,
-    rows: BTreeMap<i64, Batch>,
+    rows: BTreeMap<i64, InboxBatch>,
     lanes: u64,
     number: i64,
     second: i64,
@@ -125,7 +125,7 @@ impl Inbox {
 
     fn restart(&mut self) {
         self.parked = Parked::default();
-        let all: Vec<Batch> = self.rows.values().cloned().collect();
+        let all: Vec<InboxBatch> = self.rows.values().cloned().collect();
         self.parked.restore(&all);
         self.numbering = Numbering::default();
         self.lanes += 1;

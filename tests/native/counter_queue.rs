@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use tally::core::counter::id::CounterId;
 use tally::core::counter::ledger::{KeyedOutcome, Recorded, WriteKey};
-use tally::core::counter::nonces::{FlushRecord, Nonce, Nonces, Outcome};
+use tally::core::counter::nonces::{FlushEffect, FlushRecord, Nonce, Nonces};
 use tally::core::counter::numbers::{COUNTED_WITHIN_MS, Numbering, is_over};
 use tally::core::counter::queue::{
     BATCH_ENTRIES_MAX, DISTINCT_KEYS_MAX, Death, Due, Event, InboxId, LogBatch, Logged, SUMMED_MAX,
@@ -84,7 +84,7 @@ struct World {
     keys: BTreeSet<(CounterId, WriteKey)>,
 }
 
-const NO_OUTCOME: Outcome = Outcome {
+const NO_OUTCOME: FlushEffect = FlushEffect {
     sequence: 0,
     added: CellTotal::ZERO,
     removed: CellTotal::ZERO,

@@ -12,7 +12,7 @@ use tally::core::counter::grant::Grant;
 use tally::core::counter::history::Step;
 use tally::core::counter::nonces::Nonce;
 use tally::core::counter::uniques_retention::{
-    BY_DAYS_SECONDS, BY_HOURS_SECONDS, BY_MINUTES_SECONDS, Rows, kept_seconds, rows_of, told,
+    BY_DAYS_SECONDS, BY_HOURS_SECONDS, BY_MINUTES_SECONDS, RowSpan, kept_seconds, rows_of, told,
 };
 use tally::core::sketch::{HashKey, hash};
 
@@ -61,7 +61,7 @@ proptest! {
         let rows = rows_of((first, last), open_hour);
         prop_assert!(rows.len() <= 5);
         let mut next = first;
-        for Rows { step, from, before } in rows {
+        for RowSpan { step, from, before } in rows {
             prop_assert_eq!(from, next);
             prop_assert!(from < before);
             prop_assert_eq!((from.rem_euclid(step.seconds()), before.rem_euclid(step.seconds())), (0, 0));
@@ -80,7 +80,7 @@ proptest! {
 fn a_month_is_told_by_few_rows() {
     let stretch = told((NOW - 30 * 86_400, NOW), NOW);
     let rows = rows_of(stretch, Some(Step::Hour.start_of(NOW)));
-    let count = |rows: &Rows| (rows.before - rows.from) / rows.step.seconds();
+    let count = |rows: &RowSpan| (rows.before - rows.from) / rows.step.seconds();
     // 30 days, and the minute of today.
     assert_eq!(rows.iter().map(count).sum::<i64>(), 30 + 1, "{rows:?}");
 }

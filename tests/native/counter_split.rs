@@ -6,7 +6,7 @@ use crate::common;
 use common::config;
 use proptest::prelude::*;
 use tally::core::counter::autoscale::{
-    FLUSHES_PER_SECOND_TARGET, Loads, Meter, Rate, Step, Thresholds, linger_ms,
+    FLUSHES_PER_SECOND_TARGET, Loads, Meter, Rate, ShardStep, Thresholds, linger_ms,
 };
 use tally::core::counter::lane::LINGER_MS_MAX;
 use tally::core::counter::settings::SHARDS_MAX;
@@ -189,7 +189,7 @@ const USUAL: Thresholds = Thresholds {
 
 /// A lead whose cells share a load evenly, each telling its part every 200 ms. Returns how the number
 /// of shards went, and what it is in the end.
-fn follow(shards: u8, seconds: i64, load: impl Fn(i64) -> u32) -> (Vec<Step>, u8) {
+fn follow(shards: u8, seconds: i64, load: impl Fn(i64) -> u32) -> (Vec<ShardStep>, u8) {
     let (mut shards, mut steps) = (shards, Vec::new());
     let mut loads = Loads::new(BEGIN_MS);
     for passed_ms in (0..seconds * SECOND_MS).step_by(200) {
@@ -198,9 +198,9 @@ fn follow(shards: u8, seconds: i64, load: impl Fn(i64) -> u32) -> (Vec<Step>, u8
         loads.hear(each, USUAL, now_ms);
         let step = loads.decide(shards, USUAL, now_ms);
         match step {
-            Step::Stay => continue,
-            Step::Double => shards *= 2,
-            Step::Halve => shards /= 2,
+            ShardStep::Stay => continue,
+            ShardStep::Double => shards *= 2,
+            ShardStep::Halve => shards /= 2,
         }
         assert!(shards.is_power_of_two() && shards <= SHARDS_MAX);
         steps.push(step);
@@ -212,11 +212,11 @@ fn follow(shards: u8, seconds: i64, load: impl Fn(i64) -> u32) -> (Vec<Step>, u8
 #[test]
 fn shards_double_under_load_up_to_the_most_and_halve_after_quiet_down_to_one() {
     let (steps, shards) = follow(1, 30, |_| 1_000_000);
-    assert_eq!((steps, shards), (vec![Step::Double; 6], 64));
+    assert_eq!((steps, shards), (vec![ShardStep::Double; 6], 64));
     // A second for each change to work.
     assert_eq!(follow(1, 4, |_| 1_000_000).1, 8);
     let (steps, shards) = follow(64, 6 * 61 + 1, |_| 0);
-    assert_eq!((steps, shards), (vec![Step::Halve; 6], 1));
+    assert_eq!((steps, shards), (vec![ShardStep::Halve; 6], 1));
     assert_eq!(follow(64, 60, |_| 0).1, 64, "not before a minute of quiet");
     assert_eq!(
         follow(64, 119, |_| 0).1,
@@ -258,23 +258,23 @@ fn one_busy_cell_is_enough_to_split_and_to_keep_the_shards() {
     let now_ms = BEGIN_MS + 1_000;
     loads.hear(1_001, USUAL, now_ms);
     loads.hear(3, USUAL, now_ms + 100);
-    assert_eq!(loads.decide(4, USUAL, now_ms + 100), Step::Double);
+    assert_eq!(loads.decide(4, USUAL, now_ms + 100), ShardStep::Double);
     for passed_ms in (0..120_000).step_by(500) {
         loads.hear(126, USUAL, now_ms + passed_ms);
         loads.hear(0, USUAL, now_ms + passed_ms);
     }
-    assert_eq!(loads.decide(4, USUAL, now_ms + 120_000), Step::Stay);
+    assert_eq!(loads.decide(4, USUAL, now_ms + 120_000), ShardStep::Stay);
 }
 
 #[test]
 fn an_old_burst_does_not_split_again() {
     let mut loads = Loads::new(BEGIN_MS);
     loads.hear(5_000, USUAL, BEGIN_MS + 1_000);
-    assert_eq!(loads.decide(1, USUAL, BEGIN_MS + 1_000), Step::Double);
+    assert_eq!(loads.decide(1, USUAL, BEGIN_MS + 1_000), ShardStep::Double);
     loads.changed(BEGIN_MS + 1_000);
-    assert_eq!(loads.decide(2, USUAL, BEGIN_MS + 9_000), Step::Stay);
+    assert_eq!(loads.decide(2, USUAL, BEGIN_MS + 9_000), ShardStep::Stay);
     loads.hear(10, USUAL, BEGIN_MS + 9_000);
-    assert_eq!(loads.decide(2, USUAL, BEGIN_MS + 9_000), Step::Stay);
+    assert_eq!(loads.decide(2, USUAL, BEGIN_MS + 9_000), ShardStep::Stay);
 }
 
 proptest! {
@@ -291,9 +291,9 @@ proptest! {
         for (per_second, now_ms) in heard {
             loads.hear(per_second, thresholds, now_ms);
             match loads.decide(shards, thresholds, now_ms) {
-                Step::Double => { prop_assert!(shards < SHARDS_MAX && per_second > split); shards *= 2 }
-                Step::Halve => { prop_assert!(shards > 1); shards /= 2 }
-                Step::Stay => continue,
+                ShardStep::Double => { prop_assert!(shards < SHARDS_MAX && per_second > split); shards *= 2 }
+                ShardStep::Halve => { prop_assert!(shards > 1); shards /= 2 }
+                ShardStep::Stay => continue,
             }
             loads.changed(now_ms);
         }
@@ -304,6 +304,6 @@ proptest! {
         let mut loads = Loads::new(BEGIN_MS);
         loads.hear(500, USUAL, BEGIN_MS);
         loads.hear(0, USUAL, BEGIN_MS - step_ms);
-        prop_assert_eq!(loads.decide(2, USUAL, BEGIN_MS - step_ms), Step::Stay);
+        prop_assert_eq!(loads.decide(2, USUAL, BEGIN_MS - step_ms), ShardStep::Stay);
     }
 }

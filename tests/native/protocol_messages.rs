@@ -10,16 +10,16 @@ use tally::core::board::member::{Amount, Write};
 use tally::core::board::placing::{Layout, ShardAt};
 use tally::core::board::score::Score;
 use tally::core::cluster::operation::Operations;
-use tally::core::cluster::root::{Entry, Root};
+use tally::core::cluster::root::{Root, RootEntry};
 use tally::core::cluster::tablets::{Changed, Place, Spreads};
-use tally::core::counter::cell::{Cell, Hot};
+use tally::core::counter::cell::{Cell, FlushRow};
 use tally::core::counter::dimensions::{DimensionLog, Stamp};
 use tally::core::counter::flush::{Element, Load, Refusal};
 use tally::core::counter::grant::Grant;
 use tally::core::counter::history::Step;
 use tally::core::counter::id::{CounterId, Datacenter};
 use tally::core::counter::merge::{CellTotals, Part, Question};
-use tally::core::counter::nonces::{Nonce, Outcome};
+use tally::core::counter::nonces::{FlushEffect, Nonce};
 use tally::core::counter::numbers::{Decided, Numbers};
 use tally::core::counter::queue::InboxId;
 use tally::core::counter::sessions::SenderLane;
@@ -154,7 +154,7 @@ fn a_flush_has_these_bytes() {
 fn an_answer_to_a_flush_has_these_bytes() {
     let flushed = Flushed {
         generation: 7,
-        outcome: Outcome {
+        outcome: FlushEffect {
             sequence: 300,
             added: u128::MAX.into(),
             removed: 1.into(),
@@ -175,11 +175,11 @@ fn an_answer_to_a_flush_has_these_bytes() {
 #[test]
 fn a_hot_row_has_these_bytes() {
     assert_eq!(
-        golden::<Hot>(&cell().hot_row()),
+        golden::<FlushRow>(&cell().hot_row()),
         "01c0c0b286de3302010801901c0190e5b18dbc670000f8ecb18dbc6700010000000000000801d3fdffffffffffffffffffffffffffffffff0303e0f4b18dbc6708080001ffffffffffffffffff0107e0f4b18dbc6701d3fdffffffffffffffffffffffffffffffff030302bab49f9f0d0102ac02a2a69f9f0df8df949f0dffffffffffffffffff01ffffffffffffffffff010180b49f9f0dad020180b49f9f0d0180b49f9f0d"
     );
     assert_eq!(
-        golden::<Hot>(&Cell::default().hot_row()),
+        golden::<FlushRow>(&Cell::default().hot_row()),
         "00000000000000000000ffffffffffffffffff01ffffffffffffffffff01ffffffffffffffffff01ffffffffffffffffff01000000"
     );
 }
@@ -248,10 +248,10 @@ fn entries_of_the_directory_have_these_bytes() {
         may_lack: false,
     };
     assert_eq!(
-        golden(&Entry::Live(root)),
+        golden(&RootEntry::Live(root)),
         "00c0c0b286de33e0f4b18dbc6702010801901c0190e5b18dbc670000020346524103494144e2f4b18dbc670e01034652410304010346524101034652410101c0c0b286de33ac02ad020201e0f4b18dbc6700090000010346524101ad020201054c4f43414c00"
     );
-    let ended = Entry::Ended {
+    let ended = RootEntry::Ended {
         generation: 300,
         at_ms: NOW_MS,
     };

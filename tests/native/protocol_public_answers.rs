@@ -9,7 +9,7 @@ use tally::core::cluster::total::CounterTotal;
 use tally::core::counter::history::Step;
 use tally::core::counter::id::CounterId;
 use tally::core::counter::merge::Range;
-use tally::core::counter::nonces::Outcome;
+use tally::core::counter::nonces::FlushEffect;
 use tally::core::counter::total::Value;
 use tally::protocol::messages::Flushed;
 use tally::protocol::messages::{GlobalSum, KnownTotal, KnownUniques, Listed};
@@ -165,7 +165,7 @@ fn a_write_reads_so() {
     };
     let flushed = Flushed {
         generation: 1,
-        outcome: Outcome {
+        outcome: FlushEffect {
             sequence: 9,
             added: 5.into(),
             removed: 0.into(),

@@ -10,7 +10,7 @@ use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tally::core::counter::id::{CounterId, Datacenter};
-use tally::core::counter::nonces::Outcome;
+use tally::core::counter::nonces::FlushEffect;
 use tally::protocol::messages::Flushed;
 use tally::protocol::names::CellAddress;
 use tally::protocol::version::{SeenCell, VERSION_BYTES_MAX, Version, VersionError};
@@ -62,7 +62,7 @@ fn a_writes_version_names_its_cell() {
     };
     let flushed = Flushed {
         generation: 7,
-        outcome: Outcome {
+        outcome: FlushEffect {
             sequence: 9,
             added: 1.into(),
             removed: 2.into(),

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::meter::Verdict;
-use super::table::{Check, Full, RESERVED_MS_MAX, Refusal, ReservationId, Table};
+use super::table::{Check, Full, RESERVED_MS_MAX, ReservationId, ReservationRefusal, Table};
 
 /// The most reservations: 1,000 a second for the 10 s that each is remembered. 100 bytes each, beside the checks that they hold, are 1 MB.
 pub(super) const RESERVATIONS_MAX: usize = 10_000;
@@ -88,27 +88,29 @@ impl Table {
     /// gets the verdicts as they are now, and consumes nothing.
     ///
     /// # Errors
-    /// A [`Refusal`]; nothing is consumed.
+    /// A [`ReservationRefusal`]; nothing is consumed.
     pub fn reserve(
         &mut self,
         id: ReservationId,
         checks: &[Check<'_>],
         wall_ms: i64,
-    ) -> Result<Vec<Verdict>, Refusal> {
+    ) -> Result<Vec<Verdict>, ReservationRefusal> {
         let now_ms = self.clock.read(wall_ms);
         match self.reservations.get(&id, now_ms).cloned() {
-            Some(State::Cancelled) => return Err(Refusal::Cancelled),
+            Some(State::Cancelled) => return Err(ReservationRefusal::Cancelled),
             Some(State::Held(_) | State::Confirmed) => {
                 let peek = |check: &Check<'_>| self.peek(&Check { cost: 0, ..*check }, wall_ms);
                 let verdicts = checks.iter().map(peek);
                 return Ok(verdicts.map(admitted).collect());
             }
-            None if !self.reservations.has_room() => return Err(Refusal::Full),
+            None if !self.reservations.has_room() => return Err(ReservationRefusal::Full),
             None => {}
         }
-        let verdicts = self.all(checks, now_ms).map_err(|Full| Refusal::Full)?;
+        let verdicts = self
+            .all(checks, now_ms)
+            .map_err(|Full| ReservationRefusal::Full)?;
         if !verdicts.iter().all(|verdict| verdict.is_allowed) {
-            return Err(Refusal::Over(verdicts));
+            return Err(ReservationRefusal::Over(verdicts));
         }
         let mut held = Vec::with_capacity(checks.len());
         for check in checks {

@@ -90,7 +90,7 @@ impl Full {
 
 /// Why nothing was reserved.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum ReservationRefusal {
     /// Not all were admitted: the verdict of each.
     Over(Vec<Verdict>),
     /// No room.

@@ -134,7 +134,7 @@ impl Table {
 
 /// Why something is not done now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spent {
+pub struct BudgetSpent {
     /// Which budget is used up.
     pub budget: Budget,
     /// How long until there is enough, milliseconds, at least 1.
@@ -179,8 +179,8 @@ impl Visitors {
     /// Whether the counter was taken for a new one, where this visitor may write to it now; all that the write needs is then used.
     ///
     /// # Errors
-    /// [`Spent`]; then nothing was used.
-    pub fn write(&mut self, write: VisitorWrite, now_ms: i64) -> Result<bool, Spent> {
+    /// [`BudgetSpent`]; then nothing was used.
+    pub fn write(&mut self, write: VisitorWrite, now_ms: i64) -> Result<bool, BudgetSpent> {
         let VisitorWrite {
             visitor,
             counter,
@@ -221,8 +221,8 @@ impl Visitors {
     /// Nothing where a visitor's read may make so many calls now, which are then used.
     ///
     /// # Errors
-    /// [`Spent`]; then nothing was used.
-    pub fn read(&mut self, visitor: u64, calls: u64, now_ms: i64) -> Result<(), Spent> {
+    /// [`BudgetSpent`]; then nothing was used.
+    pub fn read(&mut self, visitor: u64, calls: u64, now_ms: i64) -> Result<(), BudgetSpent> {
         enough(&self.read_calls, visitor, calls, now_ms)?;
         self.read_calls.take(visitor, calls, now_ms);
         Ok(())
@@ -234,10 +234,10 @@ impl Visitors {
     }
 }
 
-fn enough(table: &Table, subject: u64, cost: u64, now_ms: i64) -> Result<(), Spent> {
+fn enough(table: &Table, subject: u64, cost: u64, now_ms: i64) -> Result<(), BudgetSpent> {
     match table.wait_ms(subject, cost, now_ms) {
         0 => Ok(()),
-        wait_ms => Err(Spent {
+        wait_ms => Err(BudgetSpent {
             budget: table.budget,
             wait_ms,
         }),

@@ -18,7 +18,7 @@ pub const NEAR_EVERY_MS: i64 = 10_000;
 
 /// What an alert is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum State {
+pub enum AlertState {
     /// Within its thresholds.
     Ok,
     /// Over one, but not yet for as long as it must be.
@@ -49,9 +49,9 @@ pub enum Notice {
 
 /// What is kept of an alert besides what it was told to watch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Standing {
+pub struct AlertRecord {
     /// Its state.
-    pub state: State,
+    pub state: AlertState,
     /// Since when, unix milliseconds.
     pub since_ms: i64,
     /// Since when it has been over a threshold.
@@ -68,11 +68,11 @@ pub struct Standing {
     pub samples: Samples,
 }
 
-impl Standing {
+impl AlertRecord {
     /// That of a new alert.
     pub fn new(now_ms: i64) -> Self {
         Self {
-            state: State::Unknown,
+            state: AlertState::Unknown,
             since_ms: now_ms,
             over_since_ms: None,
             incident: None,
@@ -114,11 +114,11 @@ impl Standing {
         id: u64,
     ) {
         let state = match condition.judge(&reading) {
-            Judgement::Unknown => State::Unknown,
+            Judgement::Unknown => AlertState::Unknown,
             Judgement::Within => {
                 self.over_since_ms = None;
                 self.incident = None;
-                State::Ok
+                AlertState::Ok
             }
             Judgement::Over => {
                 let over_since_ms = *self.over_since_ms.get_or_insert(now_ms);
@@ -127,8 +127,8 @@ impl Standing {
                     self.incident = Some(Incident { id, since_ms });
                 }
                 match self.incident {
-                    Some(_) => State::Firing,
-                    None => State::Pending,
+                    Some(_) => AlertState::Firing,
+                    None => AlertState::Pending,
                 }
             }
         };
@@ -142,7 +142,8 @@ impl Standing {
     /// What its receiver must be told now, in order; it counts as told. Where there is no room for all of it nothing is, and the next
     /// reading tells what is so then.
     pub fn notices(&mut self, now_ms: i64, room: usize) -> Vec<Notice> {
-        if self.silenced_until_ms(now_ms).is_some() || room < 2 || self.state == State::Unknown {
+        if self.silenced_until_ms(now_ms).is_some() || room < 2 || self.state == AlertState::Unknown
+        {
             return Vec::new();
         }
         let mut notices = Vec::new();
@@ -160,8 +161,8 @@ impl Standing {
         let value = self.reading.value;
         let is_near = value.is_some_and(|value| condition.is_near(value));
         let every_ms = match self.state {
-            State::Pending => NEAR_EVERY_MS,
-            State::Ok | State::Firing if is_near => NEAR_EVERY_MS,
+            AlertState::Pending => NEAR_EVERY_MS,
+            AlertState::Ok | AlertState::Firing if is_near => NEAR_EVERY_MS,
             _ => EVERY_MS,
         };
         let next_ms = at_ms + every_ms;

@@ -19,7 +19,7 @@ pub const SEGMENT_MEMBERS_MAX: u64 = 1_024;
 const JOINED_MEMBERS_MAX: u64 = SEGMENT_MEMBERS_MAX / 2;
 
 /// The rows of a board: the keys of its members, in order.
-pub trait Rows {
+pub trait MemberRows {
     /// Why they cannot be read.
     type Fault;
 
@@ -95,8 +95,8 @@ impl Directory {
     /// How many members stand before a key.
     ///
     /// # Errors
-    /// As [`Rows`]; so below.
-    pub fn before<R: Rows>(&self, key: &Key, rows: &R) -> Result<u64, R::Fault> {
+    /// As [`MemberRows`]; so below.
+    pub fn before<R: MemberRows>(&self, key: &Key, rows: &R) -> Result<u64, R::Fault> {
         let at = self.segment_of(key);
         let Some(segment) = self.segments.get(at) else {
             return Ok(0);
@@ -150,7 +150,7 @@ impl Directory {
     ///
     /// # Errors
     /// As above; then this must be read anew.
-    pub fn added<R: Rows>(&mut self, key: &Key, rows: &R) -> Result<(), R::Fault> {
+    pub fn added<R: MemberRows>(&mut self, key: &Key, rows: &R) -> Result<(), R::Fault> {
         let at = self.segment_of(key);
         let count = self.count_at(at) + 1;
         self.set(at, count);

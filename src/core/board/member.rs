@@ -84,7 +84,7 @@ impl Write {
 
 /// Why a write is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Refusal {
+pub enum MemberRefusal {
     /// The board holds whole numbers up to a bound, and the score would not be one.
     NotWhole,
     /// The score would be no number.
@@ -119,7 +119,7 @@ pub fn change(
     before: Option<&Member>,
     write: &Write,
     sequence: u64,
-) -> Result<Change, Refusal> {
+) -> Result<Change, MemberRefusal> {
     let previous = before.map(|member| member.score);
     let kept = Change {
         after: None,
@@ -127,15 +127,15 @@ pub fn change(
         previous,
     };
     let wanted = match (write.amount, settings.keep) {
-        (Amount::Score(_), Keep::Sum) => return Err(Refusal::KeepsSums),
-        (Amount::Delta(_), Keep::Best) => return Err(Refusal::KeepsBest),
+        (Amount::Score(_), Keep::Sum) => return Err(MemberRefusal::KeepsSums),
+        (Amount::Delta(_), Keep::Best) => return Err(MemberRefusal::KeepsBest),
         (Amount::Score(score), _) => score,
         (Amount::Delta(delta), _) => {
-            (previous.unwrap_or_default().plus(delta)).ok_or(Refusal::NotANumber)?
+            (previous.unwrap_or_default().plus(delta)).ok_or(MemberRefusal::NotANumber)?
         }
     };
     if settings.scores == Scores::Integer && !wanted.is_whole() {
-        return Err(Refusal::NotWhole);
+        return Err(MemberRefusal::NotWhole);
     }
     if write
         .exists

@@ -29,7 +29,7 @@ pub const DATACENTERS_MAX: usize = 1_024;
     reason = "one is read or written at a time, and most are live"
 )]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Entry {
+pub enum RootEntry {
     /// The counter exists.
     Live(Root),
     /// Its last generation has ended.
@@ -78,7 +78,7 @@ pub struct NeedsHome;
 impl Root {
     /// A new counter. Its generation is above the one that ended, and above the clock in
     /// milliseconds, so that it rises even where no memory of the old one is left.
-    pub fn create(before: Option<&Entry>, now_ms: i64) -> Self {
+    pub fn create(before: Option<&RootEntry>, now_ms: i64) -> Self {
         let from_clock = u64::try_from(now_ms).unwrap_or(0);
         let above_old = before.map_or(1, |entry| entry.generation() + 1);
         Self {
@@ -277,7 +277,7 @@ impl Root {
     }
 }
 
-impl Entry {
+impl RootEntry {
     /// The generation that lives or ended last.
     pub fn generation(&self) -> u64 {
         match self {

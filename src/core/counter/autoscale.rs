@@ -116,7 +116,7 @@ pub fn linger_ms(rate: Rate, lanes: u32) -> u32 {
 
 /// What a lead decides about its number of shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ShardStep {
     /// Twice as many.
     Double,
     /// Half as many.
@@ -164,18 +164,18 @@ impl Loads {
     }
 
     /// What to do about `shards` shards now.
-    pub fn decide(&self, shards: u8, thresholds: Thresholds, now_ms: i64) -> Step {
+    pub fn decide(&self, shards: u8, thresholds: Thresholds, now_ms: i64) -> ShardStep {
         let settled_ms = now_ms.saturating_sub(self.changed_ms);
         let quiet_ms = now_ms.saturating_sub(self.busy_ms.max(self.changed_ms));
         if self.highest > thresholds.split_flushes_per_second
             && shards < SHARDS_MAX
             && settled_ms >= SETTLE_MS.min(thresholds.quiet_ms)
         {
-            Step::Double
+            ShardStep::Double
         } else if quiet_ms >= thresholds.quiet_ms && shards > 1 {
-            Step::Halve
+            ShardStep::Halve
         } else {
-            Step::Stay
+            ShardStep::Stay
         }
     }
 

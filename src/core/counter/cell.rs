@@ -16,7 +16,7 @@ use super::grant::{GRANT_TRUSTED_MS, Grant, GrantOutcome};
 use super::history::{History, HotHistory, Step};
 use super::ledgers::Ledgers;
 use super::merge::{Part, Question};
-use super::nonces::{FlushRecord, Nonce, Nonces, Outcome};
+use super::nonces::{FlushEffect, FlushRecord, Nonce, Nonces};
 use super::total::CellTotal;
 use crate::core::sketch::Uniques;
 
@@ -84,7 +84,7 @@ pub struct Cell {
 
 /// The stored form of the hot row, the one row that a plain flush writes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hot {
+pub struct FlushRow {
     grant: Option<Grant>,
     sequence: u64,
     added: CellTotal,
@@ -101,7 +101,7 @@ pub struct Hot {
     open_hour: Option<i64>,
 }
 
-impl Hot {
+impl FlushRow {
     /// The minute whose sketch the sketch of all time does not include yet.
     pub fn open_minute(&self) -> Option<i64> {
         self.open_uniques
@@ -258,7 +258,7 @@ impl Cell {
         nonce: Nonce,
         load: &Load,
         now_ms: i64,
-    ) -> Result<(Outcome, Changes), Refusal> {
+    ) -> Result<(FlushEffect, Changes), Refusal> {
         let mut changes = Changes::default();
         let outcome = self.apply_in(nonce, load, now_ms, &mut changes)?;
         Ok((outcome, changes))
@@ -276,7 +276,7 @@ impl Cell {
         load: &Load,
         now_ms: i64,
         changes: &mut Changes,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<FlushEffect, Refusal> {
         match self.nonces.look_up(nonce, now_ms) {
             FlushRecord::New => {}
             FlushRecord::Repeated(outcome) => return Ok(outcome),
@@ -304,7 +304,7 @@ impl Cell {
         self.last_write_ms = self.last_write_ms.max(now_ms);
         changes.hot = true;
         self.apply_times(load, now_ms.div_euclid(1_000), changes);
-        let outcome = Outcome {
+        let outcome = FlushEffect {
             sequence: self.sequence,
             added: self.added,
             removed: self.removed,

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::id::CounterId;
-use super::inbox::Batch;
+use super::inbox::InboxBatch;
 use super::ledger::{Keys, WriteKey};
 use super::queue::{DISTINCT_KEYS_MAX, Due, wait_with};
 
@@ -27,13 +27,13 @@ struct Parking {
 
 impl Parked {
     /// Notes batches that are stored, of which nobody knows any more whether they were sent.
-    pub fn restore(&mut self, batches: &[Batch]) {
+    pub fn restore(&mut self, batches: &[InboxBatch]) {
         for batch in batches {
             self.note(batch);
         }
     }
 
-    fn note(&mut self, left: &Batch) {
+    fn note(&mut self, left: &InboxBatch) {
         for due in &left.dues {
             let parking = self.counters.entry(due.counter.clone()).or_default();
             parking.sent.insert(left.number);
@@ -43,7 +43,7 @@ impl Parked {
     /// Notes what is left of a batch that was sent, which held writes of `before`. Returns the rows that may be sent now.
     pub fn settled<'a>(
         &mut self,
-        left: &Batch,
+        left: &InboxBatch,
         before: impl IntoIterator<Item = &'a CounterId>,
     ) -> Vec<i64> {
         self.note(left);
@@ -98,11 +98,11 @@ impl Parked {
     /// Those of `stored`.
     pub fn set_aside<E>(
         &self,
-        batch: &mut Batch,
+        batch: &mut InboxBatch,
         stored: impl Fn(i64) -> Result<Vec<Due>, E>,
         new_key: &mut dyn FnMut(&CounterId) -> WriteKey,
-    ) -> Result<Vec<Batch>, E> {
-        let mut rows: BTreeMap<CounterId, Batch> = BTreeMap::new();
+    ) -> Result<Vec<InboxBatch>, E> {
+        let mut rows: BTreeMap<CounterId, InboxBatch> = BTreeMap::new();
         if self.counters.is_empty() {
             return Ok(Vec::new());
         }
@@ -113,7 +113,7 @@ impl Parked {
                 continue;
             }
             if !rows.contains_key(&due.counter) {
-                let mut row = Batch::default();
+                let mut row = InboxBatch::default();
                 if let Some(waiting) = self.waiting(&due.counter) {
                     row.number = waiting;
                     row.dues = stored(waiting)?;
@@ -138,7 +138,7 @@ impl Parked {
     }
 
     /// Notes rows that [`Parked::set_aside`] made, once they are stored.
-    pub fn wait_in(&mut self, rows: &[Batch]) {
+    pub fn wait_in(&mut self, rows: &[InboxBatch]) {
         for row in rows {
             let counter = row.dues.first().map(|due| &due.counter);
             let parking = counter.and_then(|counter| self.counters.get_mut(counter));

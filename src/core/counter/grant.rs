@@ -50,7 +50,7 @@ pub enum GrantOutcome {
 
 /// What a lead answers a shard that may count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Admission {
+pub struct ShardGrant {
     /// The shard's grant.
     pub grant: Grant,
     /// Whether the lead kept it as sealed until now.

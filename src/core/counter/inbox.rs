@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use super::id::CounterId;
 use super::ledger::{Keys, WriteKey};
-use super::nonces::{FlushRecord, Nonce, Nonces, Outcome};
+use super::nonces::{FlushEffect, FlushRecord, Nonce, Nonces};
 use super::queue::{DeadLetter, Due, InboxId, Logged, LoggedHead, Verdict, gather, retry_after_ms};
 
 /// How many rows of the log are written between two rows of what is remembered of appends, where no batch begins, which
@@ -18,7 +18,7 @@ pub const NONCES_EVERY_ROWS: i64 = 256;
 
 /// What an inbox has in memory of its rows.
 #[derive(Clone, Debug, Default)]
-pub struct Head {
+pub struct InboxState {
     /// Which inbox it is, once it was told.
     pub me: Option<InboxId>,
     /// The newest append of each lane.
@@ -33,7 +33,7 @@ pub struct Head {
 
 /// What becomes of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admission {
+pub enum AppendOutcome {
     /// It is new, and its row has this number.
     New(i64),
     /// It was logged before.
@@ -44,7 +44,7 @@ pub enum Admission {
     Full,
 }
 
-impl Head {
+impl InboxState {
     /// The head of rows as they are stored: what was remembered of appends, and up to which row; the log's first and last
     /// row, if there are any; and what is behind that row, in order, if it can be read.
     pub fn restore(
@@ -81,13 +81,13 @@ impl Head {
     }
 
     /// What becomes of an append where the log may have `rows_max` rows. Nothing has changed.
-    pub fn admit(&self, nonce: Nonce, now_ms: i64, rows_max: u64) -> Admission {
+    pub fn admit(&self, nonce: Nonce, now_ms: i64, rows_max: u64) -> AppendOutcome {
         match self.nonces.look_up(nonce, now_ms) {
-            FlushRecord::Repeated(_) => Admission::Repeated,
-            FlushRecord::Stray => Admission::Stray,
-            FlushRecord::Full => Admission::Full,
-            FlushRecord::New if self.rows() >= rows_max => Admission::Full,
-            FlushRecord::New => Admission::New(self.log.1 + 1),
+            FlushRecord::Repeated(_) => AppendOutcome::Repeated,
+            FlushRecord::Stray => AppendOutcome::Stray,
+            FlushRecord::Full => AppendOutcome::Full,
+            FlushRecord::New if self.rows() >= rows_max => AppendOutcome::Full,
+            FlushRecord::New => AppendOutcome::New(self.log.1 + 1),
         }
     }
 
@@ -122,16 +122,16 @@ impl Head {
 }
 
 /// What is remembered of an append: only its row.
-fn outcome_of(seq: i64) -> Outcome {
-    Outcome {
+fn outcome_of(seq: i64) -> FlushEffect {
+    FlushEffect {
         sequence: u64::try_from(seq).unwrap_or(0),
-        ..Outcome::default()
+        ..FlushEffect::default()
     }
 }
 
 /// A batch that is not done.
 #[derive(Clone, Debug, Default)]
-pub struct Batch {
+pub struct InboxBatch {
     /// Its number.
     pub number: i64,
     /// How often it was tried.
@@ -146,7 +146,7 @@ pub struct Batch {
 #[derive(Clone, Debug)]
 pub struct Beginning {
     /// The batch.
-    pub batch: Batch,
+    pub batch: InboxBatch,
     /// The last row that is in it.
     pub upto_seq: i64,
     /// What can never be counted: rows that cannot be read.
@@ -194,7 +194,7 @@ pub fn begin(
     let gathered = gather(&readable, new_key);
     let taken = gathered.rows.checked_sub(1).and_then(|row| seqs.get(row));
     Beginning {
-        batch: Batch {
+        batch: InboxBatch {
             number,
             tries: 0,
             dues: gathered.dues,
@@ -205,7 +205,7 @@ pub fn begin(
     }
 }
 
-impl Batch {
+impl InboxBatch {
     /// The places of the writes that go together: those of one counter and generation, keys of each kind by
     /// themselves.
     pub fn groups(&self) -> Vec<Vec<usize>> {
@@ -262,7 +262,7 @@ pub struct Draining {
 
 impl Draining {
     /// Everything that is acknowledged now.
-    pub fn new(head: &Head) -> Self {
+    pub fn new(head: &InboxState) -> Self {
         Self {
             last: head.log.1,
             horizon: None,
@@ -270,7 +270,7 @@ impl Draining {
     }
 
     /// The newest of the batches that matter, once all rows that matter are in one: nothing is drained before.
-    pub fn horizon(&mut self, head: &Head) -> Option<i64> {
+    pub fn horizon(&mut self, head: &InboxState) -> Option<i64> {
         if self.horizon.is_none() && head.log.0 > self.last {
             self.horizon = Some(head.batch);
         }
@@ -278,7 +278,7 @@ impl Draining {
     }
 
     /// Whether those batches, as they are stored now, hold nothing of the counter any more.
-    pub fn is_done(batches: &[Batch], counter: &CounterId) -> bool {
+    pub fn is_done(batches: &[InboxBatch], counter: &CounterId) -> bool {
         let mut dues = batches.iter().flat_map(|batch| &batch.dues);
         !dues.any(|due| due.counter == *counter)
     }

@@ -231,7 +231,7 @@ impl From<Recorded> for Record {
 
 /// A record, and where it lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct StoredRecord {
     /// Its slot.
     pub slot: i64,
     /// What it says.
@@ -244,7 +244,7 @@ pub struct NewRecord {
     /// Its key.
     pub key: WriteKey,
     /// Where it is to lie, and what it says.
-    pub kept: Kept,
+    pub kept: StoredRecord,
     /// The slot of the record of the same key that it takes the place of.
     pub replaces: Option<i64>,
 }

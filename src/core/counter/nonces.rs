@@ -31,7 +31,7 @@ pub struct Nonce {
 
 /// What a flush did: the cell's state right after it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct FlushEffect {
     /// The cell's sequence after the flush.
     pub sequence: u64,
     /// The cell's added total after the flush.
@@ -44,7 +44,7 @@ pub struct Outcome {
 struct LaneRecord {
     nonce: Nonce,
     at_ms: i64,
-    outcome: Outcome,
+    outcome: FlushEffect,
 }
 
 /// The newest flush of each recent lane.
@@ -59,7 +59,7 @@ pub enum FlushRecord {
     /// Never seen: count it.
     New,
     /// Counted before, with this outcome.
-    Repeated(Outcome),
+    Repeated(FlushEffect),
     /// A stray copy of a flush that its lane has long finished.
     Stray,
     /// No room to remember another lane; nothing may be counted that could be counted twice.
@@ -114,7 +114,7 @@ impl Nonces {
     }
 
     /// Remembers a flush that was just counted and lets go of lanes that fell silent.
-    pub fn remember(&mut self, nonce: Nonce, outcome: Outcome, now_ms: i64) {
+    pub fn remember(&mut self, nonce: Nonce, outcome: FlushEffect, now_ms: i64) {
         let newest_ms = self.lanes.iter().map(|seen| seen.at_ms).max();
         let gap_ms = newest_ms.map_or(0, |newest_ms| now_ms.saturating_sub(newest_ms));
         let stepped_ms = if gap_ms < -GAP_MS_MAX {

@@ -130,12 +130,12 @@ pub enum Decided {
     /// All writes went elsewhere: it is never counted here by a claim that has moved so often, or less often.
     Struck(u32),
     /// Its sender, who asks here first, was told to have it counted there; it has moved so often.
-    Sent(Place),
+    Sent(WritePlace),
 }
 
 /// The lead that a numbered write goes to: its datacenter, `None` for that of the one that says so, and how often the
 /// write has moved by then.
-pub type Place = (Option<Datacenter>, u32);
+pub type WritePlace = (Option<Datacenter>, u32);
 
 /// What was decided of the numbers of a lane. A stored format.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -38,7 +38,7 @@ pub const FULL_MAX: usize = 8;
 
 /// What batches are bound by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct OutboxLimits {
     /// The most messages of one.
     pub messages_max: usize,
     /// The most that are in flight.
@@ -49,14 +49,14 @@ pub struct Limits {
 }
 
 /// Those to a queue. The platform opens six connections for one request.
-pub const QUEUE_LIMITS: Limits = Limits {
+pub const QUEUE_LIMITS: OutboxLimits = OutboxLimits {
     messages_max: BATCH_MESSAGES_MAX,
     flights_max: 4,
     joins: true,
 };
 
 /// Those to an inbox.
-pub const INBOX_LIMITS: Limits = Limits {
+pub const INBOX_LIMITS: OutboxLimits = OutboxLimits {
     messages_max: APPEND_ENTRIES_MAX,
     flights_max: 1,
     joins: false,
@@ -145,7 +145,7 @@ impl QueuedEvents {
 /// What an isolate sends to one place. `O` is how a batch ended.
 #[derive(Clone, Debug)]
 pub struct Producer<O> {
-    limits: Limits,
+    limits: OutboxLimits,
     lane: u64,
     /// Number of the batch that is gathered now.
     number: u64,
@@ -158,7 +158,7 @@ pub struct Producer<O> {
 
 impl<O: Clone> Producer<O> {
     /// Nothing is gathered yet.
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: OutboxLimits) -> Self {
         Self {
             limits,
             lane: 0,

@@ -47,7 +47,7 @@ pub fn told((from, to): (i64, i64), now: i64) -> (i64, i64) {
 
 /// Rows of one step, by the seconds that they begin at: from one, before another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rows {
+pub struct RowSpan {
     /// How long each is.
     pub step: Step,
     /// The first may begin here.
@@ -58,12 +58,12 @@ pub struct Rows {
 
 /// Returns the rows that tell a stretch, at most five ranges of them: days that are over, before and after them hours
 /// that are over, and minutes at the ends. `open_hour` is the first hour that is not over; `None` where none is.
-pub fn rows_of((first, last): (i64, i64), open_hour: Option<i64>) -> Vec<Rows> {
+pub fn rows_of((first, last): (i64, i64), open_hour: Option<i64>) -> Vec<RowSpan> {
     let end = last.saturating_add(1);
     let mut rows = Vec::new();
     let mut push = |step: Step, from: i64, before: i64| {
         if from < before {
-            rows.push(Rows { step, from, before });
+            rows.push(RowSpan { step, from, before });
         }
     };
     let open = open_hour.unwrap_or(first);

@@ -8,7 +8,7 @@ use super::respond::Answer;
 use super::{administration, read};
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::{Keyed, KeyedOutcome, Keys, Recorded};
-use crate::core::counter::nonces::Outcome;
+use crate::core::counter::nonces::FlushEffect;
 use crate::core::counter::total::Value;
 pub use crate::node::shared::keyed_calls::count_keyed;
 use crate::node::shared::keyed_calls::{count_unclaimed, recall_keyed};
@@ -98,9 +98,9 @@ fn answer_json(
 ) -> String {
     let flushed = Flushed {
         generation: recorded.generation,
-        outcome: Outcome {
+        outcome: FlushEffect {
             sequence: recorded.sequence,
-            ..Outcome::default()
+            ..FlushEffect::default()
         },
         elsewhere: None,
         shards: 1,

@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use super::request_context::RequestContext;
 use crate::core::limit::owner::Owner;
 use crate::core::limit::visitors::{
-    Budget, COUNTER_WRITES, NEW_COUNTERS, READ_CALLS, Spent, VisitorWrite, Visitors, WRITES,
+    Budget, BudgetSpent, COUNTER_WRITES, NEW_COUNTERS, READ_CALLS, VisitorWrite, Visitors, WRITES,
 };
 use crate::core::sketch::{HashKey, hash};
 use crate::host::{Host, State};
@@ -143,7 +143,7 @@ impl Visitor {
         work(&mut own.visitors.borrow_mut(), self.host.now_ms())
     }
 
-    fn refusal(&self, Spent { budget, wait_ms }: Spent) -> Problem {
+    fn refusal(&self, BudgetSpent { budget, wait_ms }: BudgetSpent) -> Problem {
         let seconds = u32::try_from(wait_ms.div_ceil(1_000)).unwrap_or(u32::MAX);
         let Budget { burst, interval_ms } = budget;
         let what = match budget {

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use serde::{Deserialize, Serialize};
 
 use super::store::{Store, integer, text};
-use crate::core::alert::standing::Standing;
+use crate::core::alert::standing::AlertRecord;
 use crate::host::object::Value;
 use crate::protocol::alerts::answer::Kept;
 use crate::protocol::alerts::{Alert, AlertName, DELIVERIES_MAX, Delivery, Secret};
@@ -34,7 +34,7 @@ pub(super) struct StoredAlert {
     /// What its deliveries are signed with.
     pub(super) secret: Secret,
     /// What is known of it.
-    pub(super) standing: Standing,
+    pub(super) standing: AlertRecord,
     /// Drawn anew whenever it is put, so that a measurement of what it was before is told apart.
     pub(super) revision: u64,
 }

@@ -15,7 +15,7 @@ use super::alarm::Alarm;
 use super::alert_store::{AlertStore, StoredAlert};
 use crate::core::alert::backoff::{ANSWER_MS_MAX, GIVEN_UP_AFTER_MS, wait_ms};
 use crate::core::alert::condition::Reading;
-use crate::core::alert::standing::{EVERY_MS, Notice, Standing};
+use crate::core::alert::standing::{AlertRecord, EVERY_MS, Notice};
 use crate::host::Host;
 use crate::host::object::Object;
 use crate::node::aggregator;
@@ -99,7 +99,7 @@ impl Alerts {
             return Ok(AlertIsPut::NeedsSecret);
         };
         let standing = match &before {
-            None => Standing::new(now_ms),
+            None => AlertRecord::new(now_ms),
             Some(before) if watches_the_same(&before.alert, &put.alert) => before.standing.clone(),
             Some(before) => before.standing.anew(now_ms),
         };

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::cell::Core;
 use super::lead_place::Standing;
-use crate::core::counter::autoscale::{self, Loads, Meter, Rate, Step, Thresholds};
+use crate::core::counter::autoscale::{self, Loads, Meter, Rate, ShardStep, Thresholds};
 use crate::host::{Host, State};
 use crate::node::shared::call;
 use crate::node::shared::concurrency::all_settled;
@@ -122,12 +122,12 @@ impl Core {
             let balance = self.balance.borrow();
             let by_load = self.state.borrow().spreads_by_load();
             let step = balance.loads.decide(spread, balance.thresholds, now_ms);
-            if by_load { step } else { Step::Stay }
+            if by_load { step } else { ShardStep::Stay }
         };
         let wanted = match step {
-            Step::Double => spread.saturating_mul(2),
-            Step::Halve => spread / 2,
-            Step::Stay => spread,
+            ShardStep::Double => spread.saturating_mul(2),
+            ShardStep::Halve => spread / 2,
+            ShardStep::Stay => spread,
         };
         if wanted != spread {
             self.balance.borrow_mut().loads.changed(now_ms);

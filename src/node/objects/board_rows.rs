@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::store::{Store, blob, integer, text};
-use crate::core::board::directory::{Directory, Rows};
+use crate::core::board::directory::{Directory, MemberRows};
 use crate::core::board::key::Key;
 use crate::core::board::member::Member;
 use crate::core::board::placing::{Layout, Placing, ShardAt};
@@ -16,7 +16,7 @@ use crate::core::board::settings::Settings;
 use crate::core::counter::id::CounterId;
 use crate::core::counter::ledger::{Keys, Ledger, WriteKey};
 use crate::core::counter::ledgers::Ledgers;
-use crate::host::object::{Rows as SqlRows, Value};
+use crate::host::object::{Rows, Value};
 use crate::protocol::messages::{Fault, MovedRecord, PeriodOf, Written};
 
 const SCHEMA: &[&str] = &[
@@ -422,7 +422,7 @@ impl BoardRows {
         epoch: i64,
         from: &Key,
         (limit, skip): (u64, u64),
-    ) -> Result<SqlRows, Fault> {
+    ) -> Result<Rows, Fault> {
         let Key { place, member } = from.clone();
         let values = vec![
             epoch.into(),
@@ -544,7 +544,7 @@ impl BoardRows {
 /// The rows of one period.
 pub(super) struct EpochRows<'a>(pub(super) &'a BoardRows, pub(super) i64);
 
-impl Rows for EpochRows<'_> {
+impl MemberRows for EpochRows<'_> {
     type Fault = Fault;
 
     fn count(&self, from: &Key, before: &Key) -> Result<u64, Fault> {

@@ -3,7 +3,7 @@
 use super::board_reads::{Reader, tag};
 use super::board_rows::{BoardRows, EpochRows, Head, Standing};
 use crate::core::board::directory::Directory;
-use crate::core::board::member::{Member, Refusal, change};
+use crate::core::board::member::{Member, MemberRefusal, change};
 use crate::core::board::period::Period;
 use crate::core::counter::id::CounterId;
 use crate::protocol::messages::{Deed, Fault, MemberIs, MemberWrite, PeriodOf, Stand, encode};
@@ -238,7 +238,7 @@ impl Loaded {
         &mut self,
         rows: &BoardRows,
         write: &MemberWrite,
-    ) -> Result<Result<(Stand, bool), Refusal>, Fault> {
+    ) -> Result<Result<(Stand, bool), MemberRefusal>, Fault> {
         let MemberWrite {
             member: name,
             deed,
@@ -256,7 +256,7 @@ impl Loaded {
             Some(MemberIs::Tagged(wanted)) => own == Some(*wanted),
         };
         if !holds {
-            return Ok(Err(Refusal::Changed));
+            return Ok(Err(MemberRefusal::Changed));
         }
         let after = match deed {
             Deed::Put(put) => match change(
@@ -277,7 +277,7 @@ impl Loaded {
         let is_changed = after != before;
         if is_changed {
             if self.is_full(name, before.as_ref(), after.as_ref()) {
-                return Ok(Err(Refusal::Full));
+                return Ok(Err(MemberRefusal::Full));
             }
             self.put(rows, name, before.as_ref(), after.as_ref())?;
         }

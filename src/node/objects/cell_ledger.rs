@@ -5,7 +5,7 @@
 use super::cell_store::{CellStore, Kind};
 use crate::core::counter::cell::Cell;
 use crate::core::counter::flush::Changes;
-use crate::core::counter::ledger::{Kept, Keys, Ledger, WriteKey};
+use crate::core::counter::ledger::{Keys, Ledger, StoredRecord, WriteKey};
 use crate::core::counter::numbers::{Numbers, slot_gone_before, slot_of};
 use crate::protocol::messages::{Fault, decode, encode};
 
@@ -28,7 +28,7 @@ impl CellStore {
     /// `Unavailable`.
     pub(super) fn put_records(&self, cell: &Cell, changes: &Changes) -> Result<(), Fault> {
         for new in &changes.records {
-            let Kept { slot, record } = &new.kept;
+            let StoredRecord { slot, record } = &new.kept;
             let body = encode(record)?;
             match new.replaces {
                 None => self.rows.put_record(*slot, new.key, body)?,
@@ -90,11 +90,11 @@ impl CellStore {
     ///
     /// # Errors
     /// `Unavailable`.
-    pub fn record(&self, slots: &[i64], key: WriteKey) -> Result<Option<Kept>, Fault> {
+    pub fn record(&self, slots: &[i64], key: WriteKey) -> Result<Option<StoredRecord>, Fault> {
         for &slot in slots {
             if let Some(body) = self.rows.record(slot, key)? {
                 let record = decode(&body)?;
-                return Ok(Some(Kept { slot, record }));
+                return Ok(Some(StoredRecord { slot, record }));
             }
         }
         Ok(None)

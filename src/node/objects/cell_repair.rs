@@ -10,7 +10,7 @@ use super::cell_store::{CellStore, Kind};
 use super::hosted_rows::start_of;
 use super::store::{Store, blob, integer};
 use super::tablet_rows::LEDGER;
-use crate::core::counter::cell::{Cell, Hot, Remembered};
+use crate::core::counter::cell::{Cell, FlushRow, Remembered};
 use crate::core::counter::history::Step;
 use crate::core::counter::merge::CellTotals;
 use crate::host::object::Value;
@@ -148,7 +148,7 @@ impl CellStore {
 
     /// The hot row by what is remembered, and by the rows that are left. Minutes of unique elements that the lost row knew to be open are
     /// joined into those of all time: a union of what is in it already changes nothing.
-    fn remembered(&self, asked: &RepairCell, now_ms: i64) -> Result<Hot, Fault> {
+    fn remembered(&self, asked: &RepairCell, now_ms: i64) -> Result<FlushRow, Fault> {
         let RepairCell { to, remembered, .. } = asked;
         let mut all_time = self.uniques(Kind::AllTime, 0)?;
         let mut open_hour = None;
@@ -180,7 +180,7 @@ impl CellStore {
         };
         let now = now_ms.div_euclid(1_000);
         let is_lead = CellAddress::is_lead(to);
-        Ok(Hot::remembered(&of, is_lead, begins, open_hour, now))
+        Ok(FlushRow::remembered(&of, is_lead, begins, open_hour, now))
     }
 }
 

@@ -9,7 +9,7 @@ pub use super::cell_row_kinds::Kind;
 use super::cell_rows::{CellRows, OwnRows};
 use super::hosted_rows::HostedRows;
 use super::store::{Store, WHOLE_MAX};
-use crate::core::counter::cell::{Cell, Hot};
+use crate::core::counter::cell::{Cell, FlushRow};
 use crate::core::counter::flush::Changes;
 use crate::core::counter::history::Step;
 use crate::core::sketch::Uniques;
@@ -87,7 +87,7 @@ impl CellStore {
     }
 
     fn read_cell(&self) -> Result<Cell, Fault> {
-        let Some(hot) = self.get::<Hot>(Kind::Hot, 0)? else {
+        let Some(hot) = self.get::<FlushRow>(Kind::Hot, 0)? else {
             let mut unborn = Cell::default();
             self.load_ledgers(&mut unborn)?;
             return Ok(unborn);

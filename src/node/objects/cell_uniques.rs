@@ -5,7 +5,7 @@
 use super::cell_store::{CellStore, Kind};
 use crate::core::counter::flush::Changes;
 use crate::core::counter::history::Step;
-use crate::core::counter::uniques_retention::{Rows, kept_seconds, rows_of};
+use crate::core::counter::uniques_retention::{RowSpan, kept_seconds, rows_of};
 use crate::core::sketch::Uniques;
 use crate::protocol::messages::Fault;
 use crate::protocol::order::in_order;
@@ -58,7 +58,7 @@ impl CellStore {
             Step::Minute
         };
         let mut whole = self.uniques(Kind::of_uniques(step), start)?;
-        let rows = Rows {
+        let rows = RowSpan {
             step: part,
             from: start,
             before: start.saturating_add(step.seconds()),
@@ -70,7 +70,7 @@ impl CellStore {
     }
 
     /// Adds what rows hold; true if anything was new.
-    fn join_rows(&self, rows: Rows, into: &mut Uniques) -> Result<bool, Fault> {
+    fn join_rows(&self, rows: RowSpan, into: &mut Uniques) -> Result<bool, Fault> {
         let mut has_news = false;
         let kind = Kind::of_uniques(rows.step);
         self.each_between(kind, (rows.from, rows.before), |body| {

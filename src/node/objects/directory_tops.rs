@@ -2,7 +2,7 @@
 
 use super::directory_totals::{DAY_HOURS, DAYS_KEPT, DirectoryTotals, HOURS_KEPT};
 use super::store::{Store, integer, text};
-use crate::core::cluster::root::{Entry, prefix_end};
+use crate::core::cluster::root::{RootEntry, prefix_end};
 use crate::core::counter::id::{BEFORE_CALLERS, CounterId};
 use crate::core::counter::total::Value as Number;
 use crate::host::object::Value;
@@ -86,7 +86,7 @@ impl DirectoryTotals {
         let rows = self.store.run(&sql, ids)?;
         let mut created_ms = Vec::new();
         for body in rows.iter().flatten() {
-            if let Entry::Live(root) = self.store.get(body)? {
+            if let RootEntry::Live(root) = self.store.get(body)? {
                 created_ms.push(root.created_at_ms);
             }
         }

@@ -13,7 +13,7 @@ use super::push_receiver::Views;
 use super::root_store::RootStore;
 use super::rows_ahead::RowsAhead;
 use super::store::{Insert, Store, integer, text};
-use crate::core::cluster::root::{Entry, Root};
+use crate::core::cluster::root::{Root, RootEntry};
 use crate::core::cluster::total::CounterTotal;
 use crate::core::cluster::view::View;
 use crate::core::counter::id::CounterId;
@@ -302,7 +302,7 @@ impl DirectoryTotals {
         let last = page.last().map(|(counter, _)| counter.as_str());
         let is_last = page.len() < usize::try_from(BUILT_AT_ONCE).unwrap_or(usize::MAX);
         for (counter, entry) in &page {
-            if let (Entry::Live(root), Some((view, _))) = (entry, views.stored(counter)?) {
+            if let (RootEntry::Live(root), Some((view, _))) = (entry, views.stored(counter)?) {
                 self.note(counter, root, &view, now_ms)?;
             }
         }

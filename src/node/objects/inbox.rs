@@ -15,7 +15,7 @@ use super::store::Store;
 use crate::core::counter::cell::STAMP_CLAMP_SECONDS;
 use crate::core::counter::deferred_writes::Parked;
 use crate::core::counter::id::CounterId;
-use crate::core::counter::inbox::{Admission, Draining, Head};
+use crate::core::counter::inbox::{AppendOutcome, Draining, InboxState};
 use crate::core::counter::numbers::Numbering;
 use crate::core::counter::queue::{APPEND_ENTRIES_MAX, InboxId, LOG_ROWS_MAX, Logged};
 use crate::host::Host;
@@ -52,7 +52,7 @@ pub(super) struct InboxCore {
     pub(super) host: Host,
     pub(super) object: Object,
     pub(super) rows: InboxStore,
-    pub(super) head: RefCell<Head>,
+    pub(super) head: RefCell<InboxState>,
     pub(super) sending: RefCell<Sending>,
     /// What could not be counted when it was sent, once that was read.
     pub(super) parked: RefCell<Option<Parked>>,
@@ -150,10 +150,10 @@ impl InboxCore {
             let now_ms = self.host.now_ms();
             let admission = self.head.borrow().admit(nonce, now_ms, LOG_ROWS_MAX);
             let seq = match admission {
-                Admission::New(seq) => seq,
-                Admission::Repeated => return Ok(Appended::Logged),
-                Admission::Stray => return Err(Fault::Broken("a stray append".to_owned())),
-                Admission::Full => return Ok(Appended::Full),
+                AppendOutcome::New(seq) => seq,
+                AppendOutcome::Repeated => return Ok(Appended::Logged),
+                AppendOutcome::Stray => return Err(Fault::Broken("a stray append".to_owned())),
+                AppendOutcome::Full => return Ok(Appended::Full),
             };
             let now = now_ms.div_euclid(1_000);
             for (_, event) in &mut logged {

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use super::inbox::InboxCore;
 use crate::core::counter::deferred_writes::Parked;
 use crate::core::counter::id::{CounterId, Datacenter};
-use crate::core::counter::inbox::{Batch, begin};
+use crate::core::counter::inbox::{InboxBatch, begin};
 use crate::core::counter::ledger::WriteKey;
 use crate::core::counter::memory::{INBOXES_BYTES_MAX, Share};
 use crate::core::counter::queue::{
@@ -188,7 +188,7 @@ impl InboxCore {
             // Before the write, since what is not counted must have an alarm.
             self.arm(RETRY_MS.0).await?;
         }
-        let batch = Batch {
+        let batch = InboxBatch {
             number: self.head.borrow().batch + 1,
             tries: 0,
             dues,
@@ -227,7 +227,7 @@ impl InboxCore {
     }
 
     /// Sends a batch once, and strikes off what is settled.
-    async fn send(&self, mut batch: Batch) -> Result<(), Fault> {
+    async fn send(&self, mut batch: InboxBatch) -> Result<(), Fault> {
         let me = self.head.borrow().me.clone();
         let Some(InboxId { datacenter, .. }) = me else {
             return Err(Fault::Broken("an inbox does not know its name".to_owned()));

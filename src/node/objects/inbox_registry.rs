@@ -12,7 +12,7 @@ use super::inboxes::Inboxes;
 use super::roots::Roots;
 use super::sender_sessions::Senders;
 use super::store::Store;
-use crate::core::cluster::root::{Entry, Root};
+use crate::core::cluster::root::{Root, RootEntry};
 use crate::core::counter::id::CounterId;
 use crate::core::counter::queue::InboxId;
 use crate::host::Host;
@@ -111,7 +111,7 @@ impl InboxRegistry {
             }
             root.revision += 1;
             root.last_write_ms = root.last_write_ms.max(self.host.now_ms());
-            self.roots.save(counter, Entry::Live(root), &[]).await?;
+            self.roots.save(counter, RootEntry::Live(root), &[]).await?;
         }
         Ok(generation)
     }
@@ -124,7 +124,7 @@ impl InboxRegistry {
     /// `Unavailable` where some may hold events.
     pub(super) async fn let_go(&self, let_go: LetInboxesGo) -> Result<(), Fault> {
         let LetInboxesGo { counter } = let_go;
-        let Some(Entry::Live(root)) = self.roots.entry(&counter)? else {
+        let Some(RootEntry::Live(root)) = self.roots.entry(&counter)? else {
             return Ok(());
         };
         // First without the lock, as it may take its time.
@@ -133,7 +133,7 @@ impl InboxRegistry {
         let lock = self.roots.lock_of(&counter);
         let _alone = lock.lock().await;
         self.roots.is_here(&counter)?;
-        let Some(Entry::Live(mut root)) = self.roots.entry(&counter)? else {
+        let Some(RootEntry::Live(mut root)) = self.roots.entry(&counter)? else {
             return Ok(());
         };
         self.inboxes.release_all(&counter, &root).await?;
@@ -159,7 +159,7 @@ impl InboxRegistry {
     async fn save_fewer(&self, counter: &CounterId, root: &mut Root) -> Result<(), Fault> {
         root.revision += 1;
         let generation = root.generation;
-        let entry = Entry::Live(root.clone());
+        let entry = RootEntry::Live(root.clone());
         self.roots.save(counter, entry, &[]).await?;
         if let Some(lone) = root.sole().cloned() {
             // Until it knows, its answers to writes are not called exact: nothing else depends on it.

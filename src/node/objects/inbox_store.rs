@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use super::store::{Store, blob, integer};
 use crate::core::counter::id::CounterId;
-use crate::core::counter::inbox::{Batch, Beginning, Draining, Head, last_within};
+use crate::core::counter::inbox::{Beginning, Draining, InboxBatch, InboxState, last_within};
 use crate::core::counter::nonces::Nonces;
 use crate::core::counter::queue::{
     BATCH_LOG_BYTES_MAX, DEAD_LETTERS_MAX, DeadLetter, InboxId, LOGGED_HEAD_BYTES, Logged,
@@ -58,7 +58,7 @@ impl InboxStore {
     ///
     /// # Errors
     /// `Unreadable` for a schema from the future, `Unavailable` where SQLite refuses; so all below.
-    pub fn load(&self) -> Result<Head, Fault> {
+    pub fn load(&self) -> Result<InboxState, Fault> {
         if self.store.schema_version(1)?.is_none() {
             self.store.create_schema(SCHEMA)?;
         }
@@ -84,7 +84,13 @@ impl InboxStore {
         };
         let batch = self.number("SELECT MAX(number) FROM batches")?;
         let newer = rows.iter().filter_map(read);
-        Ok(Head::restore(me, (nonces, nonces_upto), batch, log, newer))
+        Ok(InboxState::restore(
+            me,
+            (nonces, nonces_upto),
+            batch,
+            log,
+            newer,
+        ))
     }
 
     fn number(&self, sql: &str) -> Result<i64, Fault> {
@@ -196,8 +202,8 @@ impl InboxStore {
     pub fn begin(
         &self,
         next: &Beginning,
-        waiting: &[Batch],
-        head: &Head,
+        waiting: &[InboxBatch],
+        head: &InboxState,
         now_ms: i64,
     ) -> Result<(), Fault> {
         self.store.atomically(|| {
@@ -212,7 +218,7 @@ impl InboxStore {
         })
     }
 
-    fn put_batch(&self, batch: &Batch, due_at_ms: i64) -> Result<(), Fault> {
+    fn put_batch(&self, batch: &InboxBatch, due_at_ms: i64) -> Result<(), Fault> {
         if batch.dues.is_empty() {
             let sql = "DELETE FROM batches WHERE number = ?";
             self.store.run(sql, vec![batch.number.into()])?;
@@ -231,7 +237,12 @@ impl InboxStore {
     }
 
     /// Keeps what is left of a batch, or nothing of it, and what was given up.
-    pub fn end(&self, batch: &Batch, due_at_ms: i64, dead: &[DeadLetter]) -> Result<(), Fault> {
+    pub fn end(
+        &self,
+        batch: &InboxBatch,
+        due_at_ms: i64,
+        dead: &[DeadLetter],
+    ) -> Result<(), Fault> {
         self.store.atomically(|| {
             self.bury(dead)?;
             self.put_batch(batch, due_at_ms)
@@ -246,7 +257,7 @@ impl InboxStore {
     }
 
     /// The next batch after a number.
-    pub fn next_batch(&self, number: i64) -> Result<Option<Batch>, Fault> {
+    pub fn next_batch(&self, number: i64) -> Result<Option<InboxBatch>, Fault> {
         let sql = "SELECT MIN(number) FROM batches WHERE number > ?";
         let rows = self.store.run(sql, vec![number.into()])?;
         match rows.first().and_then(|row| row.first()).and_then(integer) {
@@ -293,14 +304,14 @@ impl InboxStore {
     }
 
     /// A batch, if it is not done.
-    pub fn batch(&self, number: i64) -> Result<Option<Batch>, Fault> {
+    pub fn batch(&self, number: i64) -> Result<Option<InboxBatch>, Fault> {
         let sql = "SELECT tries, body FROM batches WHERE number = ?";
         let rows = self.store.run(sql, vec![number.into()])?;
         let Some([tries, body]) = rows.first().map(Vec::as_slice) else {
             return Ok(None);
         };
         let dues = decode(self.store.body(body)?);
-        Ok(Some(Batch {
+        Ok(Some(InboxBatch {
             number,
             tries: integer(tries)
                 .and_then(|tries| u32::try_from(tries).ok())

@@ -10,10 +10,10 @@ use crate::core::counter::cell::{Cell, KnownNumbers, NumberedWrites, recall};
 use crate::core::counter::flush::{Changes, Refusal};
 use crate::core::counter::id::Datacenter;
 use crate::core::counter::ledger::{
-    DRAWN_KEPT_SECONDS, DRAWN_RECORDS_MAX, Kept, KeyedOutcome, Keys, RECORDS_MAX, WriteKey,
+    DRAWN_KEPT_SECONDS, DRAWN_RECORDS_MAX, KeyedOutcome, Keys, RECORDS_MAX, StoredRecord, WriteKey,
 };
 use crate::core::counter::ledgers::{LedgerLimits, PUBLIC_RECORDS_MAX};
-use crate::core::counter::numbers::{Numbers, Place};
+use crate::core::counter::numbers::{Numbers, WritePlace};
 use crate::host::{Host, State};
 use crate::node::shared::metrics;
 use crate::protocol::messages::{
@@ -31,7 +31,7 @@ const WHOLE_TRIES: usize = 35;
 
 /// Looks up in storage a key's record, and what was decided of a lane.
 pub(super) struct StoredRecords<'a> {
-    pub(super) record: &'a dyn Fn(WriteKey) -> Option<Kept>,
+    pub(super) record: &'a dyn Fn(WriteKey) -> Option<StoredRecord>,
     numbers: KnownNumbers<'a>,
 }
 
@@ -105,7 +105,7 @@ impl Core {
         let state = self.state.borrow();
         let slots = state.record_slots(Keys::Clients);
         let broken: RefCell<Option<Fault>> = RefCell::default();
-        let known = |key: WriteKey| -> Option<Kept> {
+        let known = |key: WriteKey| -> Option<StoredRecord> {
             self.rows.record(&slots, key).unwrap_or_else(|fault| {
                 broken.replace(Some(fault));
                 None
@@ -200,7 +200,7 @@ impl Core {
                 });
                 continue;
             }
-            let owner = |place: Option<Place>| match place {
+            let owner = |place: Option<WritePlace>| match place {
                 Some((to, moves)) => Owner::Lead(Holder {
                     datacenter: to.unwrap_or_else(|| here.clone()),
                     moves,
@@ -248,7 +248,7 @@ impl Core {
         let newest_before = newest(self);
         let slots = self.state.borrow().record_slots(keys);
         let broken: RefCell<Option<Fault>> = RefCell::default();
-        let record = |key: WriteKey| -> Option<Kept> {
+        let record = |key: WriteKey| -> Option<StoredRecord> {
             self.rows.record(&slots, key).unwrap_or_else(|fault| {
                 broken.replace(Some(fault));
                 None

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::directory_tablets::LeadSpreads;
 use super::root_store::RootStore;
 use super::store::Store;
-use crate::core::cluster::root::Entry;
+use crate::core::cluster::root::RootEntry;
 use crate::core::cluster::tablets::Place;
 use crate::core::counter::id::CounterId;
 use crate::host::Host;
@@ -128,7 +128,9 @@ impl LeadSpreads {
         let some = RootStore::new(store).list("", sweep.after.as_deref(), COUNTERS_AT_ONCE)?;
         let mut leads = Vec::new();
         for (counter, entry) in &some {
-            let Entry::Live(root) = entry else { continue };
+            let RootEntry::Live(root) = entry else {
+                continue;
+            };
             let located = self.locate(counter);
             let at = |datacenter: &_| LeadAt {
                 counter: counter.clone(),

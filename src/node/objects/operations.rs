@@ -13,7 +13,7 @@ use super::operation_store::{Operation as Record, OperationStore};
 use super::roots::{Roots, duties};
 use super::store::Store;
 use crate::core::cluster::operation::Cells;
-use crate::core::cluster::root::{Entry, NeedsHome, Root};
+use crate::core::cluster::root::{NeedsHome, Root, RootEntry};
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::settings::{Settings, Ttl};
 use crate::core::counter::total::Value;
@@ -124,7 +124,7 @@ impl Operations {
                     ..Done::default()
                 };
                 let record = self.record_of(operate, &done);
-                let entry = Entry::Live(root);
+                let entry = RootEntry::Live(root);
                 self.roots.save_with(counter, entry, &[], record).await?;
                 return Ok(done);
             }
@@ -161,7 +161,7 @@ impl Operations {
         };
         let record = self.record_of(operate, &done);
         self.roots
-            .save_with(counter, Entry::Live(root), &[], record)
+            .save_with(counter, RootEntry::Live(root), &[], record)
             .await?;
         Ok(done)
     }
@@ -226,7 +226,7 @@ impl Operations {
         };
         let record = self.record_of(operate, &done);
         self.roots
-            .save_with(counter, Entry::Live(root), &duties, record)
+            .save_with(counter, RootEntry::Live(root), &duties, record)
             .await?;
         let pending = self.roots.fulfil(&duties).await?;
         Ok(Done { pending, ..done })
@@ -286,7 +286,7 @@ impl Operations {
         };
         let record = self.record_of(operate, &done);
         self.roots
-            .save_with(counter, Entry::Live(root), &duties, record)
+            .save_with(counter, RootEntry::Live(root), &duties, record)
             .await?;
         Ok(done)
     }
@@ -316,7 +316,7 @@ impl Operations {
         let generation = root.generation;
         // What it is told must hold for good, also where this goes no further. It refuses to decide until it knows.
         self.roots
-            .save(counter, Entry::Live(root.clone()), &[])
+            .save(counter, RootEntry::Live(root.clone()), &[])
             .await?;
         if let Some(home) = &home {
             let telling = Telling::Configure;

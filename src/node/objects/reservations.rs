@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::limiter::{LimiterCore, NamedDemand};
 use super::limiter_growth::MovedUse;
 use crate::core::limit::policy::Durability;
-use crate::core::limit::table::{self, Full, Refusal};
+use crate::core::limit::table::{self, Full, ReservationRefusal};
 use crate::protocol::messages::{EndReservation, Fault, Reserve, Reserved};
 
 impl LimiterCore {
@@ -43,11 +43,11 @@ impl LimiterCore {
         let asked = {
             let mut table = self.table.borrow_mut();
             match id {
-                _ if !has_room => Err(Refusal::Full),
+                _ if !has_room => Err(ReservationRefusal::Full),
                 Some(id) => table.reserve(id, &checks, now_ms),
                 None => table
                     .check_all(&checks, now_ms)
-                    .map_err(|Full| Refusal::Full),
+                    .map_err(|Full| ReservationRefusal::Full),
             }
         };
         let (verdicts, is_reserved) = match asked {
@@ -55,12 +55,14 @@ impl LimiterCore {
                 let is_reserved = verdicts.iter().all(|verdict| verdict.is_allowed);
                 (verdicts.into_iter().map(Some).collect(), is_reserved)
             }
-            Err(Refusal::Over(verdicts)) => (verdicts.into_iter().map(Some).collect(), false),
-            Err(Refusal::Full) => {
+            Err(ReservationRefusal::Over(verdicts)) => {
+                (verdicts.into_iter().map(Some).collect(), false)
+            }
+            Err(ReservationRefusal::Full) => {
                 let refused = checks.iter().map(|check| Some(Full::verdict(check.policy)));
                 (refused.collect(), false)
             }
-            Err(Refusal::Cancelled) => (vec![None; checks.len()], false),
+            Err(ReservationRefusal::Cancelled) => (vec![None; checks.len()], false),
         };
         let must_commit = all
             .iter()

@@ -23,7 +23,7 @@ use super::root_places::{RootPlaces, Standing};
 use super::root_sweep::RootSweep;
 use super::roots::Roots;
 use super::store::Store;
-use crate::core::cluster::root::Entry;
+use crate::core::cluster::root::RootEntry;
 use crate::core::cluster::sizes::Sizes;
 use crate::core::counter::id::CounterId;
 use crate::host::Host;
@@ -293,7 +293,7 @@ impl RootMoves {
         self.views.forget(name);
         self.roots.forget_ahead();
         self.views.forget_ahead();
-        if let Some(Entry::Live(root)) = self.roots.entry(name)? {
+        if let Some(RootEntry::Live(root)) = self.roots.entry(name)? {
             // Whoever relies on what the giver said of it is not known here.
             self.inboxes.lease(name, root.generation);
         }

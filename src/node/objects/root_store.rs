@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::rows_ahead::RowsAhead;
 use super::store::{Insert, Store, integer, text};
-use crate::core::cluster::root::{Entry, prefix_end};
+use crate::core::cluster::root::{RootEntry, prefix_end};
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::host::object::Value;
 use crate::protocol::messages::{Fault, ListNames};
@@ -51,7 +51,7 @@ impl RootStore {
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses; so all below.
-    pub(super) fn entry(&self, counter: &CounterId) -> Result<Option<Entry>, Fault> {
+    pub(super) fn entry(&self, counter: &CounterId) -> Result<Option<RootEntry>, Fault> {
         if let Some(row) = self.ahead.get(counter) {
             return row.map(|row| self.store.get(&row)).transpose();
         }
@@ -85,7 +85,7 @@ impl RootStore {
         let rows = self.store.run(sql, vec![NEIGHBOURS.into()])?;
         let mut datacenters = BTreeSet::new();
         for body in rows.iter().flatten() {
-            if let Ok(Entry::Live(root)) = self.store.get(body) {
+            if let Ok(RootEntry::Live(root)) = self.store.get(body) {
                 datacenters.extend(root.datacenters);
             }
         }
@@ -112,7 +112,7 @@ impl RootStore {
     pub(super) fn put_with(
         &self,
         counter: &CounterId,
-        entry: &Entry,
+        entry: &RootEntry,
         besides: impl Fn() -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         self.store.atomically(|| {
@@ -122,7 +122,7 @@ impl RootStore {
     }
 
     /// Writes what is known of a counter.
-    pub(super) fn put(&self, counter: &CounterId, entry: &Entry) -> Result<(), Fault> {
+    pub(super) fn put(&self, counter: &CounterId, entry: &RootEntry) -> Result<(), Fault> {
         self.ahead.forget(counter);
         self.store.insert(
             &Insert {
@@ -132,7 +132,7 @@ impl RootStore {
             },
             vec![
                 counter.as_str().into(),
-                i32::from(matches!(entry, Entry::Live(_))).into(),
+                i32::from(matches!(entry, RootEntry::Live(_))).into(),
                 entry.due_at_ms().into(),
                 self.store.put(entry)?,
             ],
@@ -184,7 +184,7 @@ impl RootStore {
         prefix: &str,
         after: Option<&str>,
         limit: u32,
-    ) -> Result<Vec<(CounterId, Entry)>, Fault> {
+    ) -> Result<Vec<(CounterId, RootEntry)>, Fault> {
         let (bound, end) = match prefix_end(prefix) {
             Some(end) => ("AND id < ?", Some(end)),
             None => ("", None),

@@ -23,7 +23,7 @@ use super::push_receiver::Views;
 use super::root_places::RootPlaces;
 use super::root_store::RootStore;
 use super::store::Store;
-use crate::core::cluster::root::{DATACENTERS_MAX, Entry, Root};
+use crate::core::cluster::root::{DATACENTERS_MAX, Root, RootEntry};
 use crate::core::counter::flush::Refusal;
 use crate::core::counter::grant::Grant;
 
@@ -100,7 +100,7 @@ impl Roots {
     }
 
     /// What is known of a counter.
-    pub(super) fn entry(&self, counter: &CounterId) -> Result<Option<Entry>, Fault> {
+    pub(super) fn entry(&self, counter: &CounterId) -> Result<Option<RootEntry>, Fault> {
         self.rows.entry(counter)
     }
 
@@ -143,7 +143,8 @@ impl Roots {
         // A lapsed cell asks again; its write keeps a sliding counter alive from now on. A newcomer's is saved already.
         if root.last_write_ms < begun_ms {
             root.last_write_ms = self.host.now_ms();
-            self.save(&counter, Entry::Live(root.clone()), &[]).await?;
+            self.save(&counter, RootEntry::Live(root.clone()), &[])
+                .await?;
         }
         Ok(root.grant(&datacenter))
     }
@@ -188,14 +189,15 @@ impl Roots {
         // Not before: told of a write that is not in the root, the lone lead would count for longer than the root
         // lets the counter live.
         root.last_write_ms = root.last_write_ms.max(self.host.now_ms());
-        self.save(counter, Entry::Live(root.clone()), &[]).await?;
+        self.save(counter, RootEntry::Live(root.clone()), &[])
+            .await?;
         Ok(root)
     }
 
     /// The root of a counter that readers see.
     pub(super) fn listed(&self, counter: &CounterId) -> Result<Option<Root>, Fault> {
         Ok(match self.rows.entry(counter)? {
-            Some(Entry::Live(root)) if is_listed(&root, self.host.now_ms()) => Some(root),
+            Some(RootEntry::Live(root)) if is_listed(&root, self.host.now_ms()) => Some(root),
             _ => None,
         })
     }
@@ -233,7 +235,7 @@ impl Roots {
                 entries
                     .into_iter()
                     .filter_map(|(counter, entry)| match entry {
-                        Entry::Live(root) if is_listed(&root, self.host.now_ms()) => {
+                        RootEntry::Live(root) if is_listed(&root, self.host.now_ms()) => {
                             Some((counter, root))
                         }
                         _ => None,
@@ -253,13 +255,13 @@ impl Roots {
     pub(super) fn admit_push(&self, push: &Push) -> Result<Root, Fault> {
         let told = push.push.delta.generation;
         match self.rows.entry(&push.counter)? {
-            Some(Entry::Live(root))
+            Some(RootEntry::Live(root))
                 if root.generation == told && root.datacenters.contains(&push.datacenter) =>
             {
                 Ok(root)
             }
             Some(entry) if entry.generation() > told => Err(Fault::Superseded(entry.generation())),
-            Some(Entry::Ended { generation, .. }) if generation == told => {
+            Some(RootEntry::Ended { generation, .. }) if generation == told => {
                 Err(Fault::Superseded(generation))
             }
             // It ended so long ago that the root has forgotten it, and the lead has yet to hear so.
@@ -275,7 +277,7 @@ impl Roots {
     pub(super) async fn save(
         &self,
         counter: &CounterId,
-        entry: Entry,
+        entry: RootEntry,
         duties: &[Duty],
     ) -> Result<(), Fault> {
         self.save_with(counter, entry, duties, None).await
@@ -285,12 +287,12 @@ impl Roots {
     pub(super) async fn save_with(
         &self,
         counter: &CounterId,
-        entry: Entry,
+        entry: RootEntry,
         duties: &[Duty],
         record: Option<Operation>,
     ) -> Result<(), Fault> {
         let now_ms = self.host.now_ms();
-        let is_end = matches!(entry, Entry::Ended { .. });
+        let is_end = matches!(entry, RootEntry::Ended { .. });
         let besides = || {
             if let Some(operation) = &record {
                 let generation = entry.generation();
@@ -312,11 +314,11 @@ impl Roots {
             self.rows.put(counter, &entry)?;
         }
         match &entry {
-            Entry::Ended { .. } => self.views.forget(counter),
-            Entry::Live(root) if root.operations.at_ms() > 0 || !root.held.is_empty() => {
+            RootEntry::Ended { .. } => self.views.forget(counter),
+            RootEntry::Live(root) if root.operations.at_ms() > 0 || !root.held.is_empty() => {
                 self.views.note_total(counter, root)?;
             }
-            Entry::Live(_) => {}
+            RootEntry::Live(_) => {}
         }
         if entry.due_at_ms().is_some() || !duties.is_empty() || record.is_some() {
             self.alarm.arm(now_ms).await?;
@@ -357,8 +359,8 @@ impl Roots {
             .due_at_ms()
             .is_some_and(|due| due <= self.host.now_ms());
         match entry {
-            Entry::Ended { .. } if is_due => self.rows.forget(counter),
-            Entry::Live(root) if is_due => self.end_if_it_may(counter, root).await,
+            RootEntry::Ended { .. } if is_due => self.rows.forget(counter),
+            RootEntry::Live(root) if is_due => self.end_if_it_may(counter, root).await,
             _ => Ok(()),
         }
     }
@@ -367,7 +369,7 @@ impl Roots {
     async fn end_if_it_may(&self, counter: &CounterId, mut root: Root) -> Result<(), Fault> {
         if self.living(counter, false).await.is_err() {
             root.postpone_end(self.host.now_ms() + UNSURE_MS);
-            self.rows.put(counter, &Entry::Live(root))?;
+            self.rows.put(counter, &RootEntry::Live(root))?;
         }
         Ok(())
     }

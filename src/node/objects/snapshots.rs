@@ -19,7 +19,7 @@ use super::root_places::RootPlaces;
 use super::roots::is_listed;
 use super::store::{Insert, Store, integer, text};
 use crate::core::cluster::delta::Marks;
-use crate::core::cluster::root::{Entry, Root};
+use crate::core::cluster::root::{Root, RootEntry};
 use crate::core::cluster::view::{View, ViewAtRest};
 use crate::core::counter::id::{BEFORE_CALLERS, CounterId};
 use crate::host::object::Value;
@@ -525,7 +525,7 @@ impl Snapshots {
         for row in &roots {
             if let [id, body] = row.as_slice()
                 && let Some(id) = text(id).filter(|id| is_told(id))
-                && let Entry::Live(root) = self.store.get(body)?
+                && let RootEntry::Live(root) = self.store.get(body)?
             {
                 let view = views.remove(id);
                 let view = view.unwrap_or_else(|| View::new(root.generation));

@@ -5,7 +5,7 @@ use serde::{Serialize, Serializer};
 use super::delivery::{Delivery, Outcome, incident_text};
 use super::{Alert, AlertName, Watched};
 use crate::core::alert::condition::{Condition, Measure};
-use crate::core::alert::standing::{Standing, State};
+use crate::core::alert::standing::{AlertRecord, AlertState};
 use crate::protocol::public::to_json;
 
 /// What is watched.
@@ -151,7 +151,7 @@ pub struct AlertTold<'a> {
     /// What it watches.
     pub alert: &'a Alert,
     /// What is known of it.
-    pub standing: &'a Standing,
+    pub standing: &'a AlertRecord,
     /// Its last delivery.
     pub last: Option<&'a Kept>,
 }
@@ -186,10 +186,10 @@ fn alert_view<'a>(told: &AlertTold<'a>, now_ms: i64) -> AlertView<'a> {
         last,
     } = *told;
     let condition = match standing.state {
-        State::Ok => "ok",
-        State::Pending => "pending",
-        State::Firing => "firing",
-        State::Unknown => "unknown",
+        AlertState::Ok => "ok",
+        AlertState::Pending => "pending",
+        AlertState::Firing => "firing",
+        AlertState::Unknown => "unknown",
     };
     let silenced_until = standing.silenced_until_ms(now_ms);
     let reading = &standing.reading;

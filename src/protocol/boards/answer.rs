@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::body::Lines;
 use super::token::{BoardVersion, cursor_of};
-use crate::core::board::member::Refusal;
+use crate::core::board::member::MemberRefusal;
 use crate::core::board::placing::{Placing, Shards};
 use crate::core::board::score::Score;
 use crate::core::board::settings::Settings;
@@ -502,29 +502,29 @@ pub fn written_json(
 }
 
 /// What a client is told of a write that is refused.
-pub fn refusal_of(refusal: Refusal) -> Problem {
+pub fn refusal_of(refusal: MemberRefusal) -> Problem {
     let (code, detail) = match refusal {
-        Refusal::NotWhole => (
+        MemberRefusal::NotWhole => (
             Code::InvalidScore,
             "the board's scores are whole numbers from -(2^53 - 1) to 2^53 - 1, and this would not be one; nothing was written",
         ),
-        Refusal::NotANumber => (
+        MemberRefusal::NotANumber => (
             Code::InvalidScore,
             "the score would be no number; nothing was written",
         ),
-        Refusal::KeepsSums => (
+        MemberRefusal::KeepsSums => (
             Code::InvalidBody,
             "this board keeps sums: send a `delta` instead of a `score`",
         ),
-        Refusal::KeepsBest => (
+        MemberRefusal::KeepsBest => (
             Code::InvalidBody,
             "this board keeps the best: send a `score` instead of a `delta`",
         ),
-        Refusal::Full => (
+        MemberRefusal::Full => (
             Code::BoardFull,
             "the board has as many members, or as many bytes, as it may; nothing was written: raise members_max, or remove members",
         ),
-        Refusal::Changed => (
+        MemberRefusal::Changed => (
             Code::PreconditionFailed,
             "the member is not as If-Match says; nothing was written, read it again",
         ),

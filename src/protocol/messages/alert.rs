@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Call;
-use crate::core::alert::standing::Standing;
+use crate::core::alert::standing::AlertRecord;
 use crate::protocol::alerts::answer::Kept;
 use crate::protocol::alerts::{Alert, AlertName, AlertPut, Delivery};
 use crate::protocol::names::Address;
@@ -29,7 +29,7 @@ pub struct AlertSeen {
     /// What it watches.
     pub alert: Alert,
     /// What is known of it; without what it is measured with.
-    pub standing: Standing,
+    pub standing: AlertRecord,
     /// Its last delivery.
     pub last: Option<Kept>,
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Call;
 use crate::core::board::key::Key;
-use crate::core::board::member::{Member, Refusal, Write};
+use crate::core::board::member::{Member, MemberRefusal, Write};
 use crate::core::board::placing::{Layout, Placing, ShardAt};
 use crate::core::board::score::Score;
 use crate::core::board::settings::Settings;
@@ -139,7 +139,7 @@ pub struct Written {
     /// How many of them changed something.
     pub changed: u64,
     /// The places of those that were refused, and why.
-    pub refused: Vec<(u32, Refusal)>,
+    pub refused: Vec<(u32, MemberRefusal)>,
     /// How the member stands, where there was one write.
     pub stand: Option<Stand>,
 }

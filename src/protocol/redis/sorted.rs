@@ -12,7 +12,7 @@ use super::options::number;
 use super::reply::{Refused, Reply};
 use super::sorted_ranges::{Query, reply_of, select};
 use crate::core::board::key::Key;
-use crate::core::board::member::{Amount, Change, Only, Refusal, Write, change};
+use crate::core::board::member::{Amount, Change, MemberRefusal, Only, Write, change};
 use crate::core::board::score::Score;
 use crate::core::board::settings::Settings;
 use crate::protocol::messages::Fault;
@@ -61,7 +61,7 @@ pub trait SortedSet {
         member: &[u8],
         write: &Write,
         is_trial: bool,
-    ) -> Result<Result<Change, Refusal>, Fault>;
+    ) -> Result<Result<Change, MemberRefusal>, Fault>;
 
     /// Removes a member; whether there was one.
     fn remove(&mut self, member: &[u8]) -> Result<bool, Fault>;
@@ -100,7 +100,7 @@ impl SortedSet for NoMembers {
         _: &[u8],
         write: &Write,
         is_trial: bool,
-    ) -> Result<Result<Change, Refusal>, Fault> {
+    ) -> Result<Result<Change, MemberRefusal>, Fault> {
         let change = change(&Settings::default(), None, write, 0);
         let has_begun = change.as_ref().is_ok_and(|change| change.after.is_some());
         self.would_begin |= has_begun && !is_trial;
@@ -287,17 +287,17 @@ impl Options {
 }
 
 /// Why the board does not take a write: Redis's words where it has them.
-fn refusal_of(refusal: Refusal) -> Refused {
+fn refusal_of(refusal: MemberRefusal) -> Refused {
     Refused::Reply(Reply::err(match refusal {
-        Refusal::NotANumber => "resulting score is not a number (NaN)",
-        Refusal::NotWhole => "this board holds whole numbers from -(2^53 - 1) to 2^53 - 1",
-        Refusal::KeepsSums => "this board keeps sums: send ZINCRBY",
-        Refusal::KeepsBest => "this board keeps the best score: send ZADD",
-        Refusal::Full => {
+        MemberRefusal::NotANumber => "resulting score is not a number (NaN)",
+        MemberRefusal::NotWhole => "this board holds whole numbers from -(2^53 - 1) to 2^53 - 1",
+        MemberRefusal::KeepsSums => "this board keeps sums: send ZINCRBY",
+        MemberRefusal::KeepsBest => "this board keeps the best score: send ZADD",
+        MemberRefusal::Full => {
             "this board has as many members, or as many bytes, as it may: raise members_max, or remove members; \
              members that stood before were written"
         }
-        Refusal::Changed => "the member has changed",
+        MemberRefusal::Changed => "the member has changed",
     }))
 }
 

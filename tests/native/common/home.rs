@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use tally::core::counter::cell::Cell;
 use tally::core::counter::flush::{Changes, Load, Refusal};
 use tally::core::counter::grant::{Grant, GrantOutcome};
-use tally::core::counter::ledger::{Kept, Keyed, KeyedOutcome, Keys, RECORDS_MAX, WriteKey};
+use tally::core::counter::ledger::{
+    Keyed, KeyedOutcome, Keys, RECORDS_MAX, StoredRecord, WriteKey,
+};
 use tally::core::counter::ledgers::LedgerLimits;
 use tally::core::counter::merge::Question;
 use tally::core::counter::nonces::Nonce;
@@ -74,7 +76,7 @@ pub fn keyed(number: u64, added: u128, removed: u128) -> Keyed {
 /// A cell with the records that it has written.
 pub struct Shell {
     pub cell: Cell,
-    pub records: BTreeMap<WriteKey, Kept>,
+    pub records: BTreeMap<WriteKey, StoredRecord>,
 }
 
 impl Shell {

@@ -7,7 +7,7 @@ use tally::core::counter::breakdown::{Breakdown, RowKind, read};
 use tally::core::counter::cell::Cell;
 use tally::core::counter::flush::Changes;
 use tally::core::counter::history::Step;
-use tally::core::counter::ledger::{Kept, WriteKey};
+use tally::core::counter::ledger::{StoredRecord, WriteKey};
 use tally::core::counter::numbers::Numbers;
 use tally::core::sketch::{Histogram, Uniques};
 use tally::host::object::{self, Events, Object, ObjectPlatform, Socket, Value};
@@ -126,7 +126,7 @@ impl Rows {
     }
 
     /// The record of a keyed write, if there is one in these slots.
-    pub fn record(&self, slots: &[i64], key: WriteKey) -> Option<Kept> {
+    pub fn record(&self, slots: &[i64], key: WriteKey) -> Option<StoredRecord> {
         self.store.record(slots, key).expect("a record")
     }
 

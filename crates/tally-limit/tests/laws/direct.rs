@@ -6,8 +6,8 @@ use std::num::{NonZeroU32, NonZeroU64};
 use tally_limit::log::Broken;
 use tally_limit::meter::NEVER_MS;
 use tally_limit::policy::Policy;
-use tally_limit::table::{Full, Refusal};
-use tally_limit::visitors::{READ_CALLS, Spent};
+use tally_limit::table::{Full, ReservationRefusal};
+use tally_limit::visitors::{BudgetSpent, READ_CALLS};
 use tally_limit::{Quota, RateLimiter};
 
 fn many(number: u32) -> NonZeroU32 {
@@ -69,7 +69,7 @@ fn errors_say_who_must_act() {
             "the table has no room for another key: try again later",
         ),
         (
-            Refusal::Over(vec![Full::verdict(&policy)]).into(),
+            ReservationRefusal::Over(vec![Full::verdict(&policy)]).into(),
             "1 of 1 checks are over their limits: try again later",
         ),
         (
@@ -77,7 +77,7 @@ fn errors_say_who_must_act() {
             "a stored row of limits cannot be read: delete it, or put a copy back",
         ),
         (
-            Spent {
+            BudgetSpent {
                 budget: READ_CALLS,
                 wait_ms: 7,
             }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tally_limit::meter::Meter;
 use tally_limit::policy::Policy;
-use tally_limit::table::{RESERVED_MS_MAX, Refusal, Table};
+use tally_limit::table::{RESERVED_MS_MAX, ReservationRefusal, Table};
 
 use crate::checks::{check, left};
 use crate::policy_kinds::{BEGIN_MS, Chance, drawn, step_ms};
@@ -134,7 +134,7 @@ fn a_reservation_is_given_back_once_or_stays() {
     assert_eq!(lefts(&table), (10, 10), "given back once");
     assert_eq!(
         table.reserve(one, &asked, BEGIN_MS),
-        Err(Refusal::Cancelled)
+        Err(ReservationRefusal::Cancelled)
     );
 
     table.reserve(two, &asked, BEGIN_MS).unwrap();
@@ -147,7 +147,7 @@ fn a_reservation_is_given_back_once_or_stays() {
     table.confirm(three, BEGIN_MS);
     assert_eq!(
         table.reserve(three, &asked, BEGIN_MS),
-        Err(Refusal::Cancelled)
+        Err(ReservationRefusal::Cancelled)
     );
     assert_eq!(
         lefts(&table),
@@ -155,7 +155,7 @@ fn a_reservation_is_given_back_once_or_stays() {
         "a cancel that came first keeps it from consuming"
     );
 
-    let Err(Refusal::Over(verdicts)) = table.reserve(
+    let Err(ReservationRefusal::Over(verdicts)) = table.reserve(
         four,
         &[check(&policy, "a", 8), check(&policy, "b", 1)],
         BEGIN_MS,
@@ -213,7 +213,7 @@ fn reservations_are_bounded() {
     assert_eq!(many, 10_000);
     assert_eq!(
         table.reserve(id(many), &[check(&policy, "a", 1)], BEGIN_MS),
-        Err(Refusal::Full)
+        Err(ReservationRefusal::Full)
     );
     assert_eq!(left(&table, &policy, "a", BEGIN_MS), 990_000);
     let later_ms = BEGIN_MS + RESERVED_MS_MAX;
@@ -233,7 +233,10 @@ fn checks_that_are_reserved_are_bounded_until_they_are_confirmed() {
         assert!(table.reserve([number; 16], &hundred, BEGIN_MS).is_ok());
     }
     let more = [200; 16];
-    assert_eq!(table.reserve(more, &hundred, BEGIN_MS), Err(Refusal::Full));
+    assert_eq!(
+        table.reserve(more, &hundred, BEGIN_MS),
+        Err(ReservationRefusal::Full)
+    );
     table.confirm([0; 16], BEGIN_MS);
     assert!(table.reserve(more, &hundred, BEGIN_MS).is_ok());
     table.cancel(more, BEGIN_MS);

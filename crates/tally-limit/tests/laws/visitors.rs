@@ -2,7 +2,7 @@
 //! fixed.
 
 use tally_limit::visitors::{
-    Budget, COUNTER_WRITES, NEW_COUNTERS, READ_CALLS, Spent, VisitorWrite, Visitors, WRITES,
+    Budget, BudgetSpent, COUNTER_WRITES, NEW_COUNTERS, READ_CALLS, VisitorWrite, Visitors, WRITES,
 };
 
 const NOW_MS: i64 = 1_795_269_600_000;
@@ -23,8 +23,8 @@ fn write(visitor: u64, counter: u64) -> VisitorWrite {
     }
 }
 
-fn spent(budget: Budget, wait_ms: u64) -> Result<bool, Spent> {
-    Err(Spent { budget, wait_ms })
+fn spent(budget: Budget, wait_ms: u64) -> Result<bool, BudgetSpent> {
+    Err(BudgetSpent { budget, wait_ms })
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn a_read_that_cost_more_than_was_foreseen_is_made_up_for() {
         visitors.note_calls(1, 5_000, NOW_MS);
     }
     let used = 2 * (16 + 5_000);
-    let refused = Spent {
+    let refused = BudgetSpent {
         budget: READ_CALLS,
         wait_ms: (used + 16 - burst) * 10,
     };

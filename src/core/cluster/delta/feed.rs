@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::log::{Changed, Log};
+use super::log::{Log, ViewPart};
 use super::{Basis, CellChange, Delta, Have, Mark, Part};
 use crate::core::cluster::view::{ReportOrder, View};
 use crate::core::counter::id::Datacenter;
@@ -50,12 +50,12 @@ impl Feed {
 
     fn begin(&mut self, generation: u64) {
         if self.view.begin(generation) {
-            self.note(Changed::Form);
+            self.note(ViewPart::Form);
         }
     }
 
-    fn note(&mut self, changed: Changed) {
-        let is_counted = !matches!(changed, Changed::Heard(_));
+    fn note(&mut self, changed: ViewPart) {
+        let is_counted = !matches!(changed, ViewPart::Heard(_));
         self.log.note(changed);
         if is_counted {
             self.counted = self.log.revision();
@@ -70,22 +70,22 @@ impl Feed {
         self.begin(other.generation());
         for (datacenter, heard) in other.datacenters() {
             if self.view.note_heard(datacenter, *heard) {
-                self.note(Changed::Heard(datacenter.clone()));
+                self.note(ViewPart::Heard(datacenter.clone()));
             }
         }
         for (cell, totals) in other.cells().iter() {
             if self.view.note_cell(cell.clone(), *totals) {
-                self.note(Changed::Cell(cell.clone()));
+                self.note(ViewPart::Cell(cell.clone()));
             }
         }
         for (source, learnt) in self.view.uniques_mut().learn(other.uniques()) {
             match learnt {
                 Learnt::Items(items) => {
                     for item in items {
-                        self.note(Changed::Unique((source, item)));
+                        self.note(ViewPart::Unique((source, item)));
                     }
                 }
-                Learnt::Form => self.note(Changed::Form),
+                Learnt::Form => self.note(ViewPart::Form),
             }
         }
     }
@@ -136,24 +136,24 @@ impl Feed {
         self.delta(basis, self.all_parts(), items.unwrap_or_default())
     }
 
-    fn changes<'a>(&self, revision: u64, changes: impl Iterator<Item = &'a Changed>) -> Delta {
+    fn changes<'a>(&self, revision: u64, changes: impl Iterator<Item = &'a ViewPart>) -> Delta {
         let mut parts: BTreeMap<&Datacenter, Part> = BTreeMap::new();
         let mut items = Vec::new();
         for changed in changes {
             match changed {
-                Changed::Heard(datacenter) => {
+                ViewPart::Heard(datacenter) => {
                     let part = parts.entry(datacenter).or_insert_with(|| empty(datacenter));
                     part.heard = self.view.heard_of(datacenter);
                 }
-                Changed::Cell(cell) => {
+                ViewPart::Cell(cell) => {
                     let part = parts.entry(&cell.0).or_insert_with(|| empty(&cell.0));
                     let totals = self.view.cells().get(cell);
                     part.cells
                         .extend(totals.map(|totals| CellChange::of(cell.1, totals)));
                 }
-                Changed::Unique(item) => items.push(*item),
+                ViewPart::Unique(item) => items.push(*item),
                 // Never in the log: it empties it.
-                Changed::Form => {}
+                ViewPart::Form => {}
             }
         }
         let parts = parts.into_values().collect();

@@ -16,7 +16,7 @@ const ENTRIES_MAX: usize = 4_096;
 
 /// A part of a view.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Changed {
+pub(super) enum ViewPart {
     /// A cell's totals.
     Cell(CellKey),
     /// How current a datacenter is.
@@ -30,8 +30,8 @@ pub(super) enum Changed {
 /// The log of a feed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Log {
-    by_revision: BTreeMap<u64, Changed>,
-    revisions: BTreeMap<Changed, u64>,
+    by_revision: BTreeMap<u64, ViewPart>,
+    revisions: BTreeMap<ViewPart, u64>,
     floor: u64,
     revision: u64,
 }
@@ -43,9 +43,9 @@ impl Log {
     }
 
     /// Notes a change.
-    pub fn note(&mut self, changed: Changed) {
+    pub fn note(&mut self, changed: ViewPart) {
         self.revision += 1;
-        if changed == Changed::Form {
+        if changed == ViewPart::Form {
             // Whoever had less lacks items that the log cannot name any more.
             self.forget();
             return;
@@ -70,7 +70,7 @@ impl Log {
     }
 
     /// What changed after a revision, each thing once; `None` where the log does not reach back so far.
-    pub fn after(&self, revision: u64) -> Option<impl Iterator<Item = &Changed>> {
+    pub fn after(&self, revision: u64) -> Option<impl Iterator<Item = &ViewPart>> {
         let reaches = (self.floor..=self.revision).contains(&revision);
         reaches.then(|| self.by_revision.range(revision + 1..).map(|(_, what)| what))
     }

@@ -5,7 +5,7 @@
 use super::{Cell, Changes, Refusal};
 use crate::core::counter::contents::{Contents, ContentsWanted, Points};
 use crate::core::counter::history::Step;
-use crate::core::counter::ledger::{Kept, Keyed, KeyedOutcome, WriteKey};
+use crate::core::counter::ledger::{Keyed, KeyedOutcome, StoredRecord, WriteKey};
 use crate::core::counter::ledgers::LedgerLimits;
 
 impl Cell {
@@ -43,7 +43,7 @@ impl Cell {
         (write, contents): (&Keyed, &Contents),
         limits: LedgerLimits,
         now_ms: i64,
-        known: &dyn Fn(WriteKey) -> Option<Kept>,
+        known: &dyn Fn(WriteKey) -> Option<StoredRecord>,
         changes: &mut Changes,
     ) -> Result<KeyedOutcome, Refusal> {
         let last_write_ms = self.last_write_ms;

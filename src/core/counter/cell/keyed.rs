@@ -5,8 +5,8 @@
 
 use super::{Cell, Changes, Refusal};
 use crate::core::counter::ledger::{
-    Kept, Keyed, KeyedOutcome, Keys, Ledger, NewRecord, REFUSALS_PART, Record, Recorded, SeenValue,
-    Unchanged, WriteKey,
+    Keyed, KeyedOutcome, Keys, Ledger, NewRecord, REFUSALS_PART, Record, Recorded, SeenValue,
+    StoredRecord, Unchanged, WriteKey,
 };
 use crate::core::counter::ledgers::{LedgerLimits, is_same};
 use crate::core::counter::total::{Sum, Value};
@@ -56,7 +56,7 @@ impl Cell {
         moves: Option<u32>,
         limits: LedgerLimits,
         now_ms: i64,
-        known: &dyn Fn(WriteKey) -> Option<Kept>,
+        known: &dyn Fn(WriteKey) -> Option<StoredRecord>,
         changes: &mut Changes,
     ) -> Result<Vec<KeyedOutcome>, Refusal> {
         self.is_granted(writes, now_ms)?;
@@ -97,7 +97,7 @@ impl Cell {
         let recorded = self.add_keyed(write, elsewhere, now_ms, changes);
         changes.records.push(NewRecord {
             key: write.key,
-            kept: Kept {
+            kept: StoredRecord {
                 slot,
                 record: Record::Counted(recorded),
             },
@@ -208,7 +208,7 @@ impl Cell {
         };
         changes.records.push(NewRecord {
             key: write.key,
-            kept: Kept { slot, record },
+            kept: StoredRecord { slot, record },
             replaces,
         });
         KeyedOutcome::BelowFloor
@@ -262,7 +262,7 @@ impl Cell {
         moves: Option<u32>,
         limits: LedgerLimits,
         now_ms: i64,
-        known: &dyn Fn(WriteKey) -> Option<Kept>,
+        known: &dyn Fn(WriteKey) -> Option<StoredRecord>,
         changes: &mut Changes,
     ) -> Vec<KeyedOutcome> {
         changes.keys = limits.keys;
@@ -289,7 +289,7 @@ impl Cell {
             };
             changes.records.push(NewRecord {
                 key: write.key,
-                kept: Kept { slot, record },
+                kept: StoredRecord { slot, record },
                 replaces,
             });
             outcomes.push(KeyedOutcome::Struck);
@@ -300,7 +300,10 @@ impl Cell {
 
 /// What became of writes that may only be answered, not counted. `known` looks a key up in storage. Nothing
 /// changes, and no grant is needed: what was counted was counted.
-pub fn recall(writes: &[Keyed], known: &dyn Fn(WriteKey) -> Option<Kept>) -> Vec<KeyedOutcome> {
+pub fn recall(
+    writes: &[Keyed],
+    known: &dyn Fn(WriteKey) -> Option<StoredRecord>,
+) -> Vec<KeyedOutcome> {
     let nothing = Changes::default();
     let recalled = writes
         .iter()
@@ -325,7 +328,7 @@ enum LedgerAnswer {
 fn look_up(
     write: &Keyed,
     moves: Option<u32>,
-    known: &dyn Fn(WriteKey) -> Option<Kept>,
+    known: &dyn Fn(WriteKey) -> Option<StoredRecord>,
     changes: &Changes,
 ) -> LedgerAnswer {
     let is_this = |new: &&NewRecord| new.key == write.key;
@@ -335,7 +338,7 @@ fn look_up(
     }
     match known(write.key) {
         None => LedgerAnswer::New(None),
-        Some(Kept {
+        Some(StoredRecord {
             slot,
             record: Record::Struck { moves: struck, .. },
         }) if moves.unwrap_or(0) > struck => LedgerAnswer::New(Some(slot)),

@@ -5,7 +5,7 @@
 use super::{Cell, Changes, Refusal};
 use crate::core::counter::id::Datacenter;
 use crate::core::counter::ledger::{Keyed, KeyedOutcome, WriteKey};
-use crate::core::counter::numbers::{Decided, Numbers, Place, is_over, lane_and_number};
+use crate::core::counter::numbers::{Decided, Numbers, WritePlace, is_over, lane_and_number};
 
 /// Looks up in storage what was decided of a lane.
 pub type KnownNumbers<'a> = &'a dyn Fn(WriteKey) -> Numbers;
@@ -116,11 +116,11 @@ impl Cell {
     pub fn place_numbered(
         &self,
         keys: &[WriteKey],
-        struck_at: &Place,
+        struck_at: &WritePlace,
         next: Option<&Option<Datacenter>>,
         known: KnownNumbers<'_>,
         changes: &mut Changes,
-    ) -> Vec<Option<Place>> {
+    ) -> Vec<Option<WritePlace>> {
         let places = keys.iter().map(|key| {
             let (lane, number) = lane_and_number(*key);
             let pending = changes.numbers.get(&lane).cloned();

@@ -2,7 +2,7 @@
 //!
 //! Invariant: it never says less than what is remembered, and claims nothing of times that it lost.
 
-use super::Hot;
+use super::FlushRow;
 use crate::core::counter::grant::Grant;
 use crate::core::counter::history::HotHistory;
 use crate::core::counter::merge::CellTotals;
@@ -24,7 +24,7 @@ pub struct Remembered {
     pub shards: u8,
 }
 
-impl Hot {
+impl FlushRow {
     /// The hot row. A shard is sealed: it asks its lead before it counts. `begins` is when the first bucket of minutes, hours and days
     /// begins that is left, `open_hour` the first hour of which minutes of unique elements are left, all unix seconds.
     pub fn remembered(

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Cell, Hot};
+use super::{Cell, FlushRow};
 use crate::core::counter::history::{History, Step};
 use crate::core::counter::merge::Part;
 use crate::core::sketch::Uniques;
@@ -44,8 +44,8 @@ impl Cell {
     }
 
     /// The stored form of the hot row.
-    pub fn hot_row(&self) -> Hot {
-        Hot {
+    pub fn hot_row(&self) -> FlushRow {
+        FlushRow {
             grant: self.grant,
             sequence: self.sequence,
             added: self.added,
@@ -61,9 +61,9 @@ impl Cell {
         }
     }
 
-    /// Puts a cell together again from its rows; `open` are the unique elements of [`Hot::open_minute`].
+    /// Puts a cell together again from its rows; `open` are the unique elements of [`FlushRow::open_minute`].
     pub fn restore(
-        hot: Hot,
+        hot: FlushRow,
         pages: impl IntoIterator<Item = (Step, i64, Vec<(i64, u128)>)>,
         all_time: Uniques,
         open: Uniques,

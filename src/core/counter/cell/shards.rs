@@ -4,8 +4,8 @@
 //! Invariant: at every moment each shard's counts are in the lead's sum exactly once: either the
 //! shard is asked, or its part is kept, and then it counts nothing.
 
-use super::{Cell, Grant, Outcome, Part, Question, Refusal};
-use crate::core::counter::grant::Admission;
+use super::{Cell, FlushEffect, Grant, Part, Question, Refusal};
+use crate::core::counter::grant::ShardGrant;
 use crate::core::counter::total::{Sum, Value};
 
 impl Cell {
@@ -37,7 +37,7 @@ impl Cell {
     /// [`Cell::elsewhere`] for the answer to a flush. `None` besides where a repeated flush was counted
     /// a while ago, and shards may have counted or the counter may have been set since: its totals and the rest are of
     /// different moments.
-    pub fn elsewhere_after(&self, outcome: &Outcome) -> Option<(Sum, Sum)> {
+    pub fn elsewhere_after(&self, outcome: &FlushEffect) -> Option<(Sum, Sum)> {
         let is_never_set = self.grant.is_some_and(|grant| grant.operations == 0);
         let has_no_rest = is_never_set && self.shards_ever() == 1;
         let of_one_moment = outcome.sequence == self.sequence || has_no_rest;
@@ -164,7 +164,7 @@ impl Cell {
     ///
     /// # Errors
     /// [`Refusal::Moved`] where writes do not spread to that shard.
-    pub fn admit(&mut self, shard: u8) -> Result<Admission, Refusal> {
+    pub fn admit(&mut self, shard: u8) -> Result<ShardGrant, Refusal> {
         let spread = self.spread();
         if shard >= spread {
             return Err(Refusal::Moved(spread));
@@ -174,7 +174,7 @@ impl Cell {
         let was_sealed = self.sealed.remove(&shard).is_some();
         let is_new = self.note_shard(shard);
         let last_write_ms = self.last_write_ms();
-        Ok(Admission {
+        Ok(ShardGrant {
             grant: Grant {
                 alone: false,
                 is_home: false,

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{BoardCore, Loaded, Misplaced};
 use crate::core::board::key::Key;
-use crate::core::board::member::{Change, Refusal, Write, change};
+use crate::core::board::member::{Change, MemberRefusal, Write, change};
 use crate::core::board::placing::{Placing, ShardAt, Shards};
 use crate::core::board::score::Score;
 use crate::core::board::settings::Settings;
@@ -64,7 +64,7 @@ impl SortedSet for Ranking<'_> {
         member: &[u8],
         write: &Write,
         is_trial: bool,
-    ) -> Result<Result<Change, Refusal>, Fault> {
+    ) -> Result<Result<Change, MemberRefusal>, Fault> {
         let head = &self.loaded.head;
         let before = self.rows.member(head.epoch, member)?;
         let change = match change(&head.settings, before.as_ref(), write, head.sequence + 1) {
@@ -73,7 +73,7 @@ impl SortedSet for Ranking<'_> {
         };
         if let (false, Some(after)) = (is_trial, &change.after) {
             if self.loaded.is_full(member, before.as_ref(), Some(after)) {
-                return Ok(Err(Refusal::Full));
+                return Ok(Err(MemberRefusal::Full));
             }
             self.loaded
                 .put(self.rows, member, before.as_ref(), Some(after))?;

@@ -7,7 +7,7 @@ use super::super::duty_store::{Duty, Telling};
 use super::super::lead_calls::{LEADS_AT_ONCE, silent, sums, suspend};
 use super::super::operation_store::Operation;
 use super::Roots;
-use crate::core::cluster::root::{Entry, Root};
+use crate::core::cluster::root::{Root, RootEntry};
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::node::shared::concurrency::all_settled;
 use crate::protocol::messages::{Close, Configure, Fault, Settle, Wanted};
@@ -22,9 +22,9 @@ impl Roots {
         &self,
         counter: &CounterId,
         for_write: bool,
-    ) -> Result<Result<Root, Option<Entry>>, Fault> {
+    ) -> Result<Result<Root, Option<RootEntry>>, Fault> {
         let entry = self.rows.entry(counter)?;
-        let Some(Entry::Live(mut root)) = entry else {
+        let Some(RootEntry::Live(mut root)) = entry else {
             return Ok(Err(entry));
         };
         if !root.is_due(self.host.now_ms()) {
@@ -36,7 +36,8 @@ impl Roots {
             Err(fault) => return Err(fault),
         }
         if !root.is_due(self.host.now_ms()) {
-            self.save(counter, Entry::Live(root.clone()), &[]).await?;
+            self.save(counter, RootEntry::Live(root.clone()), &[])
+                .await?;
             return Ok(Ok(root));
         }
         self.end(counter, &root, true, None).await?;
@@ -95,7 +96,7 @@ impl Roots {
         }
         self.inboxes.release_all(counter, root).await?;
         self.inboxes.outwait_leases(counter, root).await;
-        let ended = Entry::Ended {
+        let ended = RootEntry::Ended {
             generation: root.generation,
             at_ms: self.host.now_ms(),
         };
@@ -110,7 +111,7 @@ impl Roots {
             let duty = duty.clone();
             async move {
                 let root = match self.rows.entry(&duty.counter) {
-                    Ok(Some(Entry::Live(root))) => Some(root),
+                    Ok(Some(RootEntry::Live(root))) => Some(root),
                     _ => None,
                 };
                 let told = self
@@ -134,7 +135,7 @@ impl Roots {
             }
             // Settings that were put while these were told are a duty of their own, under this name.
             let is_newest = match self.rows.entry(&duty.counter)? {
-                Some(Entry::Live(root)) => root.settings.number == number,
+                Some(RootEntry::Live(root)) => root.settings.number == number,
                 _ => true,
             };
             match told {

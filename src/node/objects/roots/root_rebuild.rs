@@ -6,7 +6,7 @@
 //! says that it may lack some.
 
 use super::Roots;
-use crate::core::cluster::root::{Entry, Root};
+use crate::core::cluster::root::{Root, RootEntry};
 use crate::core::counter::grant::Grant;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::protocol::messages::{Fault, Held};
@@ -22,7 +22,7 @@ impl Roots {
         &self,
         counter: &CounterId,
         datacenter: &Datacenter,
-    ) -> Result<Result<Root, Option<Entry>>, Fault> {
+    ) -> Result<Result<Root, Option<RootEntry>>, Fault> {
         let living = self.living(counter, true).await?;
         if !matches!(living, Err(None)) {
             return Ok(living);
@@ -55,6 +55,6 @@ impl Roots {
         self.host
             .warn("a root was lost, and is made again from what its lead knows");
         let root = Root::adopt(held, datacenter, self.host.now_ms());
-        self.save(counter, Entry::Live(root), &[]).await
+        self.save(counter, RootEntry::Live(root), &[]).await
     }
 }

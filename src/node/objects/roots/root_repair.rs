@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::Roots;
-use crate::core::cluster::root::{DATACENTERS_MAX, Entry, Root};
+use crate::core::cluster::root::{DATACENTERS_MAX, Root, RootEntry};
 use crate::core::cluster::view::View;
 use crate::core::counter::grant::Grant;
 use crate::core::counter::id::{CounterId, Datacenter};
@@ -47,11 +47,11 @@ impl Roots {
                 return Ok(repaired);
             };
             if !asked.is_dry {
-                let entry = Entry::Live(rebuilt.clone());
+                let entry = RootEntry::Live(rebuilt.clone());
                 self.save(counter, entry, &[]).await?;
             }
             root = Some(rebuilt);
-        } else if let Some(Entry::Live(living)) = self.rows.entry(counter)? {
+        } else if let Some(RootEntry::Live(living)) = self.rows.entry(counter)? {
             root = Some(living);
         }
         if !asked.is_dry && !repaired.damaged.is_empty() {

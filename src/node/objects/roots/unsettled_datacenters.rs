@@ -6,7 +6,7 @@
 use super::super::lead_calls::{silent, sums};
 use super::Roots;
 use crate::core::cluster::operation::SettledReport;
-use crate::core::cluster::root::{Entry, Root};
+use crate::core::cluster::root::{Root, RootEntry};
 use crate::core::counter::id::CounterId;
 use crate::protocol::messages::{Fault, Settle, Wanted};
 
@@ -25,7 +25,8 @@ impl Roots {
         };
         if self.settle_those_that_answer(&counter, &mut root).await {
             root.revision += 1;
-            self.save(&counter, Entry::Live(root.clone()), &[]).await?;
+            self.save(&counter, RootEntry::Live(root.clone()), &[])
+                .await?;
         }
         Ok(Some(root))
     }
