@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use divan::counter::{BytesCount, ItemsCount};
 use divan::{Bencher, black_box};
 use tally::core::sketch::{HashKey, hash};
-use tally::protocol::batch::Record;
+use tally::protocol::batch::BulkRecord;
 use tally::protocol::batch::clf::LogLine;
 use tally::protocol::batch::event::parse_event;
-use tally::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Limits, Times};
+use tally::protocol::batch::gather::{BatchLimits, CLOCK_SKEW_MS, Gather, Times};
 use tally::protocol::batch::ingest::UniqueField;
 use tally::protocol::batch::split::Splitter;
 use tally::protocol::problem::Problem;
@@ -119,11 +119,11 @@ impl Body {
         &self,
         splitter: Splitter,
         times: Times,
-        read: impl Fn(&[u8]) -> Result<Record<'_>, Problem>,
+        read: impl Fn(&[u8]) -> Result<BulkRecord<'_>, Problem>,
     ) {
         let key = HashKey::from(*b"a key of a bench");
         let hash_of = |element: &[u8]| hash(&key, element);
-        let limits = Limits {
+        let limits = BatchLimits {
             times,
             clock_skew_ms: CLOCK_SKEW_MS,
         };
@@ -181,7 +181,7 @@ fn log_parse(bencher: Bencher) {
     });
 }
 
-fn read_log(line: &[u8]) -> Result<Record<'_>, Problem> {
+fn read_log(line: &[u8]) -> Result<BulkRecord<'_>, Problem> {
     LogLine::parse(line).map(|line| line.record(UniqueField::Ip))
 }
 

@@ -124,7 +124,7 @@ pub enum Body {
 }
 
 /// Status and headers that are given again and again: the platform may keep what it has made of them.
-pub struct Head {
+pub struct StaticHead {
     /// The status.
     pub status: u16,
     /// The headers.
@@ -134,7 +134,7 @@ pub struct Head {
 /// A response. No value of its headers has several lines.
 pub struct Response {
     /// Its status and headers.
-    pub head: Rc<Head>,
+    pub head: Rc<StaticHead>,
     /// Headers with another value than in the head, which has them too.
     pub changed: HeaderList,
     /// Its body.
@@ -145,7 +145,7 @@ impl Response {
     /// A response with a head of its own.
     pub fn new(status: u16, headers: HeaderList, body: Body) -> Self {
         Self {
-            head: Rc::new(Head { status, headers }),
+            head: Rc::new(StaticHead { status, headers }),
             changed: HeaderList::new(),
             body,
         }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use subtle::{Choice, ConstantTimeEq};
 
 use super::access::{NAME_BYTES_MAX, PREFIX_BYTES_MAX, Scope};
-use super::batch::json::{Whole, read_object};
+use super::batch::json::{WholeNumber, read_object};
 use super::problem::{Code, Problem};
 use super::public::to_json;
 use crate::core::sha256;
@@ -181,15 +181,15 @@ fn digest_of(secret: &str) -> Digest {
 
 /// What looks like the token of a key.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Token(String);
+pub struct KeyToken(String);
 
-impl fmt::Debug for Token {
+impl fmt::Debug for KeyToken {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Token(hidden)")
     }
 }
 
-impl Token {
+impl KeyToken {
     /// The token that a text is; `None` where none looks so.
     pub fn parse(text: &str) -> Option<Self> {
         let (id, rest) = text.strip_prefix(TOKEN_START)?.split_once('_')?;
@@ -240,11 +240,11 @@ struct Wire {
     #[serde(default)]
     prefixes: Field<Vec<String>>,
     #[serde(default)]
-    rate_per_minute: Field<Whole>,
+    rate_per_minute: Field<WholeNumber>,
     #[serde(default)]
-    expires_in: Field<Whole>,
+    expires_in: Field<WholeNumber>,
     #[serde(default)]
-    expires_at: Field<Whole>,
+    expires_at: Field<WholeNumber>,
 }
 
 /// What is said of a key that is to be made or changed.
@@ -326,8 +326,8 @@ fn check_rate(rate: u64) -> Result<u32, Problem> {
 }
 
 fn end_of(
-    within: Field<Whole>,
-    at: Field<Whole>,
+    within: Field<WholeNumber>,
+    at: Field<WholeNumber>,
     now_ms: i64,
 ) -> Result<Option<Option<i64>>, Problem> {
     let end_ms = match (within, at) {
@@ -335,11 +335,11 @@ fn end_of(
         (Field::Null, Field::Absent | Field::Null) | (Field::Absent, Field::Null) => {
             return Ok(Some(None));
         }
-        (Field::Is(Whole(seconds)), Field::Absent | Field::Null) => {
+        (Field::Is(WholeNumber(seconds)), Field::Absent | Field::Null) => {
             let lasts_ms = i64::try_from(seconds.saturating_mul(1_000)).unwrap_or(i64::MAX);
             now_ms.saturating_add(lasts_ms)
         }
-        (Field::Absent | Field::Null, Field::Is(Whole(at_ms))) => {
+        (Field::Absent | Field::Null, Field::Is(WholeNumber(at_ms))) => {
             i64::try_from(at_ms).unwrap_or(i64::MAX)
         }
         (Field::Is(_), Field::Is(_)) => {
@@ -374,7 +374,7 @@ pub fn parse_change(body: &[u8], now_ms: i64) -> Result<KeyChange, Problem> {
         rate_per_minute: match wire.rate_per_minute {
             Field::Absent => None,
             Field::Null => Some(None),
-            Field::Is(Whole(rate)) => Some(Some(check_rate(rate)?)),
+            Field::Is(WholeNumber(rate)) => Some(Some(check_rate(rate)?)),
         },
         expires_ms: end_of(wire.expires_in, wire.expires_at, now_ms)?,
     })
@@ -424,13 +424,13 @@ pub fn parse_rotation(body: &[u8]) -> Result<i64, Problem> {
     #[serde(deny_unknown_fields)]
     struct Rotation {
         #[serde(default)]
-        keep_seconds: Option<Whole>,
+        keep_seconds: Option<WholeNumber>,
     }
     let seconds = match body.trim_ascii() {
         [] => None,
         body => read_object::<Rotation>(body)?.keep_seconds,
     };
-    let seconds = seconds.map_or(KEEP_SECONDS, |Whole(seconds)| seconds);
+    let seconds = seconds.map_or(KEEP_SECONDS, |WholeNumber(seconds)| seconds);
     if seconds > KEEP_SECONDS_MAX {
         return refuse(format!(
             "keep_seconds must be from 0 to {KEEP_SECONDS_MAX}: for so long the secret before goes on"

@@ -22,7 +22,7 @@ pub const TARGET_BYTES_MAX: usize = 256;
 
 /// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Outcome {
+pub enum CallOutcome {
     /// Nobody has told: it is under way, or its isolate has ended, or a part of the service did not answer.
     Unknown,
     /// It was done.
@@ -31,7 +31,7 @@ pub enum Outcome {
     Refused(u16),
 }
 
-impl Outcome {
+impl CallOutcome {
     /// How a call ended that was answered so.
     pub fn of<T>(answer: &Result<T, Problem>) -> Self {
         match answer {
@@ -66,7 +66,7 @@ pub struct Act {
     /// What it was about: an id, a prefix, a name.
     pub target: String,
     /// How it ended.
-    pub outcome: Outcome,
+    pub outcome: CallOutcome,
 }
 
 impl Act {
@@ -84,7 +84,7 @@ impl Act {
             key: holder.and_then(|holder| holder.id),
             call: call.to_owned(),
             target: target.get(..end).unwrap_or_default().to_owned(),
-            outcome: Outcome::Unknown,
+            outcome: CallOutcome::Unknown,
         }
     }
 
@@ -178,8 +178,8 @@ pub fn acts_json(acts: &[Act], has_more: bool) -> String {
             target,
             outcome: outcome.as_str(),
             status: match outcome {
-                Outcome::Refused(status) => Some(*status),
-                Outcome::Unknown | Outcome::Done => None,
+                CallOutcome::Refused(status) => Some(*status),
+                CallOutcome::Unknown | CallOutcome::Done => None,
             },
         }
     };

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::batch::event::delta_or_one;
-use super::batch::json::{Text, Whole, present, read_object};
+use super::batch::json::{Text, WholeNumber, present, read_object};
 use super::delta::parse_value;
 use super::messages::Put;
 use super::problem::{Code, Problem};
@@ -58,7 +58,7 @@ struct Wire<'a> {
     #[serde(borrow, default)]
     shards: Option<&'a RawValue>,
     #[serde(default)]
-    ttl_seconds: Option<Whole>,
+    ttl_seconds: Option<WholeNumber>,
     /// A string first: another type in an enum's place would be called malformed JSON.
     #[serde(default)]
     ttl_mode: Option<String>,
@@ -86,14 +86,16 @@ pub fn parse_settings(body: &[u8]) -> Result<Put, Problem> {
     let refuse = |detail: String| Err(Problem::new(Code::InvalidBody, detail));
     let shards = match wire.shards.map(RawValue::get) {
         None | Some("null" | "\"auto\"") => None,
-        Some(text) => match serde_json::from_str(text).map(|Whole(count)| u8::try_from(count)) {
-            Ok(Ok(count)) if count.is_power_of_two() && count <= SHARDS_MAX => Some(count),
-            _ => {
-                return refuse(format!(
-                    "shards must be \"auto\" or a power of two from 1 to {SHARDS_MAX}"
-                ));
+        Some(text) => {
+            match serde_json::from_str(text).map(|WholeNumber(count)| u8::try_from(count)) {
+                Ok(Ok(count)) if count.is_power_of_two() && count <= SHARDS_MAX => Some(count),
+                _ => {
+                    return refuse(format!(
+                        "shards must be \"auto\" or a power of two from 1 to {SHARDS_MAX}"
+                    ));
+                }
             }
-        },
+        }
     };
     let mode = match wire.ttl_mode.as_deref() {
         None => None,

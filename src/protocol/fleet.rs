@@ -25,9 +25,9 @@ mod told;
 
 use serde::{Deserialize, Serialize};
 
-pub use part::{Clock, Fleet, FleetPart, Moving, Stored};
+pub use part::{Clock, Fleet, FleetPart, Moving, StoredSizes};
 pub use reporter::{Reporter, Unsent};
-pub use told::{Taken, Told};
+pub use told::{ReportOutcome, Told};
 
 use self::hot::HotTold;
 

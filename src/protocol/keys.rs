@@ -16,7 +16,7 @@ const BLOCK_BYTES: usize = 65_536;
 
 /// What a key was sent with: the same text on a write, on a batch and as an event's id are three keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum KeyKind {
     /// One increment or decrement.
     Write,
     /// A whole bulk body.
@@ -56,7 +56,7 @@ pub fn parse_if_match(header: &str) -> Result<Condition, Problem> {
     })
 }
 
-impl Kind {
+impl KeyKind {
     fn number(self) -> u8 {
         match self {
             Self::Write => 1,
@@ -95,7 +95,7 @@ pub fn parse_key(header: &str) -> Result<&str, Problem> {
 
 /// Returns the name that a key is kept by: two keyed hashes, 128 bits, so that no two keys of a counter meet
 /// by chance, nor by intent without the secret. `hash` is the keyed hash that elements have too.
-pub fn write_key(hash: &dyn Fn(&[u8]) -> u64, kind: Kind, text: &str) -> WriteKey {
+pub fn write_key(hash: &dyn Fn(&[u8]) -> u64, kind: KeyKind, text: &str) -> WriteKey {
     let half = |part: u8| hash(&[&[kind.number(), part], text.as_bytes()].concat()).to_le_bytes();
     let mut name = [0; 16];
     name[..8].copy_from_slice(&half(0));
@@ -111,7 +111,7 @@ pub fn section_key(hash: &dyn Fn(&[u8]) -> u64, key: WriteKey, section: u32) -> 
     }
     let half = |part: u8| {
         let named = [
-            &[Kind::Section.number(), part],
+            &[KeyKind::Section.number(), part],
             &section.to_le_bytes()[..],
             &key.0,
         ]

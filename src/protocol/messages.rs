@@ -153,14 +153,14 @@ pub use snapshot::{
     ListRuns, PartitionRuns, RunUnderWay,
 };
 pub use totals::{
-    AmountOf, AskTop, By, KnownTotal, KnownUniques, ListAll, ListRows, Listed, Order, PartitionTop,
-    Row, Since, SumMany, Sums, Top, TopOf, TopRow,
+    AmountOf, AskTop, By, KnownTotal, KnownUniques, ListAll, ListRows, Listed, ListedCounter,
+    Order, PartitionTop, Since, SumMany, Sums, Top, TopOf, TopRow,
 };
 
 calls! {
     Flush => Flushed, "/flush", |it| Address::Cell(&it.to);
     Hello => Grant, "/hello", |it| Address::Cell(&it.to);
-    Report => u8, "/report", |it| Address::Cell(&it.to);
+    LoadReport => u8, "/report", |it| Address::Cell(&it.to);
     Seal => Option<Part>, "/seal", |it| Address::Cell(&it.to);
     Configure => (), "/configure", |it| Address::Cell(&it.to);
     Suspend => (), "/suspend", |it| Address::Cell(&it.to);
@@ -306,7 +306,7 @@ pub struct Hello {
 
 /// Shard → lead: my load. The answer is the number of shards that writes spread over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Report {
+pub struct LoadReport {
     /// The lead.
     pub to: CellAddress,
     /// Flushes a second.

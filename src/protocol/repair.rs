@@ -21,7 +21,7 @@ pub enum Extent {
 
 /// A repair that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct RepairRequest {
     /// What.
     pub extent: Extent,
     /// Whether nothing is to be changed.
@@ -42,7 +42,7 @@ struct Wire {
 ///
 /// # Errors
 /// `invalid-json`, `unknown-field`, `invalid-body`, `invalid-id`.
-pub fn parse_repair(body: &[u8]) -> Result<Asked, Problem> {
+pub fn parse_repair(body: &[u8]) -> Result<RepairRequest, Problem> {
     let Wire {
         counter,
         prefix,
@@ -57,7 +57,7 @@ pub fn parse_repair(body: &[u8]) -> Result<Asked, Problem> {
             return Err(Problem::new(Code::InvalidBody, shape));
         }
     };
-    Ok(Asked {
+    Ok(RepairRequest {
         extent,
         is_dry: dry_run,
     })

@@ -86,8 +86,8 @@ macro_rules! types {
 
         /// All calls, and the pages.
         #[expect(unused_variables, reason = "not every call has parameters")]
-        pub const ROUTES: &[Row] = &[
-            $($(#[$built])* Row {
+        pub const ROUTES: &[RouteRow] = &[
+            $($(#[$built])* RouteRow {
                 method: $method,
                 template: $template,
                 read: |segments| Ok(Route::$variant $(($(segments.read::<$type>()?),+))?),
@@ -99,7 +99,7 @@ macro_rules! types {
 route_table!(types);
 
 /// A row of the table.
-pub struct Row {
+pub struct RouteRow {
     /// The method; `GET` answers `HEAD` too.
     pub method: &'static str,
     /// The path, with its parameters in braces.

@@ -8,7 +8,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
 
-use super::batch::json::{Whole, read_object};
+use super::batch::json::{WholeNumber, read_object};
 use super::names::LIMIT_RIGHTS;
 use super::problem::{Code, Problem};
 use super::public::to_json;
@@ -98,12 +98,12 @@ pub fn token(names: &HashKey, id: ShareId) -> String {
 
 /// What a bearer is: a token of a share, or something else.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Token {
+pub struct ShareToken {
     id: ShareId,
     tag: String,
 }
 
-impl Token {
+impl ShareToken {
     /// The token in an `Authorization`; `None` where there is no token of a share.
     pub fn of(authorization: &str) -> Option<Self> {
         let (scheme, token) = authorization.trim().split_once(' ')?;
@@ -134,7 +134,7 @@ struct Wire {
     #[serde(default)]
     name: Option<String>,
     #[serde(default)]
-    expires_in: Option<Whole>,
+    expires_in: Option<WholeNumber>,
 }
 
 /// Reads `{"prefix": "/blog/", "name"?: "for Ann", "expires_in"?: seconds}`.
@@ -161,7 +161,7 @@ pub fn parse_share(body: &[u8], now_ms: i64) -> Result<Share, Problem> {
             "name must have at most {SHARE_NAME_BYTES_MAX} bytes and no control characters"
         ));
     }
-    let seconds = wire.expires_in.map(|Whole(seconds)| seconds);
+    let seconds = wire.expires_in.map(|WholeNumber(seconds)| seconds);
     if seconds.is_some_and(|seconds| !(SHARE_SECONDS_MIN..=SHARE_SECONDS_MAX).contains(&seconds)) {
         return refuse(format!(
             "expires_in must be seconds from {SHARE_SECONDS_MIN} to {SHARE_SECONDS_MAX}; leave it out for a share that lasts until it is revoked"

@@ -65,20 +65,20 @@ impl fmt::Debug for Salt {
 /// Of IPv6 the first 64 bits: a household has as many, and its devices change the rest several times a day (RFC 8981),
 /// so whole addresses would count one visitor again and again. IPv4 in IPv6 is IPv4.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Address {
+pub enum ClientAddress {
     /// All of it.
     V4([u8; 4]),
     /// The network.
     V6([u8; 8]),
 }
 
-impl fmt::Debug for Address {
+impl fmt::Debug for ClientAddress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Address(not shown)")
     }
 }
 
-impl Address {
+impl ClientAddress {
     /// Returns the address of a text such as `203.0.113.9`, `203.0.113.9:8080`, `2001:db8::1` or `[2001:db8::1]:8080`.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
@@ -131,14 +131,14 @@ impl Address {
 /// no other's but by a chance of 2⁻¹²⁸. Only the first [`USER_AGENT_BYTES_MAX`] bytes of a user agent count.
 ///
 /// **Source**: two SipHash-1-3 under one key, of messages that differ in their first byte.
-pub fn visitor(salt: Salt, address: Address, user_agent: &str) -> [u8; 16] {
+pub fn visitor(salt: Salt, address: ClientAddress, user_agent: &str) -> [u8; 16] {
     let key = HashKey::from(salt.0);
     let agent = user_agent.trim().as_bytes();
     let agent = agent.get(..USER_AGENT_BYTES_MAX).unwrap_or(agent);
     let network = address.as_bytes();
     let family = match &address {
-        Address::V4(_) => 4,
-        Address::V6(_) => 6,
+        ClientAddress::V4(_) => 4,
+        ClientAddress::V6(_) => 6,
     };
     // The family says how long the address is, so no two visitors have the same message.
     let half = |part: u8| hash(&key, &[&[part, family], network, agent].concat()).to_le_bytes();

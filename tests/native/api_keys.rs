@@ -4,8 +4,8 @@ use tally::core::sha256;
 use tally::core::sketch::HashKey;
 use tally::protocol::access::Scope;
 use tally::protocol::api_key::{
-    ApiKey, FORMER_SECRETS_MAX, KEY_PREFIXES_MAX, KeyId, Token, key_json, make_token, parse_change,
-    parse_rotation,
+    ApiKey, FORMER_SECRETS_MAX, KEY_PREFIXES_MAX, KeyId, KeyToken, key_json, make_token,
+    parse_change, parse_rotation,
 };
 use tally::protocol::problem::Code;
 
@@ -28,7 +28,7 @@ fn a_token_is_good_for_its_own_deployment_id_and_secret_alone() {
     let expected = format!("tally_6d1f0c9f0b7a4c21_{}", "07".repeat(32));
     assert_eq!(&token[..expected.len()], expected);
     assert_eq!(token.len(), expected.len() + 16);
-    let signed = |text: &str, key: u8| Token::parse(text)?.signed(&names(key));
+    let signed = |text: &str, key: u8| KeyToken::parse(text)?.signed(&names(key));
     assert_eq!(signed(&token, 1), Some((ID, secret)));
     assert_eq!(signed(&token, 2), None);
     for place in "tally_".len()..token.len() {
@@ -46,11 +46,11 @@ fn a_token_is_good_for_its_own_deployment_id_and_secret_alone() {
         &token.to_uppercase(),
         &token.replace("tally_", "share_"),
     ] {
-        assert!(Token::parse(text).is_none(), "{text}");
+        assert!(KeyToken::parse(text).is_none(), "{text}");
     }
-    assert!(Token::of(&format!("bearer  {token}")).is_some());
-    assert!(Token::of(&format!("Basic {token}")).is_none());
-    assert!(Token::of(&token).is_none());
+    assert!(KeyToken::of(&format!("bearer  {token}")).is_some());
+    assert!(KeyToken::of(&format!("Basic {token}")).is_none());
+    assert!(KeyToken::of(&token).is_none());
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn nothing_that_is_kept_or_told_holds_the_secret() {
     assert!(
         !kept.contains(secret) && !kept.contains(&sha256::hex(&sha256::digest(secret.as_bytes())))
     );
-    assert!(!format!("{:?}", Token::parse(&token)).contains(secret));
+    assert!(!format!("{:?}", KeyToken::parse(&token)).contains(secret));
     assert!(key_json(ID, &key, Some(&token), NOW_MS).contains(&token));
 }
 

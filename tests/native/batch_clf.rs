@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use tally::protocol::batch::clf::LogLine;
-use tally::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Limits, Times};
+use tally::protocol::batch::gather::{BatchLimits, CLOCK_SKEW_MS, Gather, Times};
 use tally::protocol::batch::ingest::{Format, Ingest, KeyField, UniqueField};
 use tally::protocol::problem::Code;
 
@@ -232,7 +232,7 @@ fn only_known_queries_are_taken() {
 fn the_fixture_counts_as_a_plain_count_does() {
     let log = include_str!("../fixtures/access.log");
     let now_ms = 1_800_000_000_000;
-    let limits = Limits {
+    let limits = BatchLimits {
         times: Times::Past,
         clock_skew_ms: CLOCK_SKEW_MS,
     };

@@ -7,13 +7,13 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use tally::core::counter::id::{CounterId, Datacenter};
 use tally::core::sketch::redis_hash;
-use tally::protocol::batch::Record;
+use tally::protocol::batch::BulkRecord;
 use tally::protocol::batch::gather::{
-    CLOCK_SKEW_MS, Gather, Gathered, Hashed, Hashes, Limits, Manner, Times, coarsen,
+    BatchLimits, CLOCK_SKEW_MS, Gather, Gathered, Hashed, Hashes, Manner, Times, coarsen,
 };
 use tally::protocol::batch::lines::LineNumbers;
 use tally::protocol::batch::plan::Plan;
-use tally::protocol::batch::report::{ERRORS_MAX, Report};
+use tally::protocol::batch::report::{BatchReport, ERRORS_MAX};
 use tally::protocol::problem::{Code, Problem};
 
 /// What was added, by stamp, the tokens, and the lines of one counter.
@@ -22,8 +22,8 @@ type PlainSum = (u128, BTreeMap<i64, u128>, BTreeSet<(i64, Hashed)>, Vec<u64>);
 const NOW_MS: i64 = 1_700_000_000_500;
 const NOW: i64 = 1_700_000_000;
 
-fn limits(times: Times) -> Limits {
-    Limits {
+fn limits(times: Times) -> BatchLimits {
+    BatchLimits {
         times,
         clock_skew_ms: CLOCK_SKEW_MS,
     }
@@ -34,9 +34,9 @@ fn record<'a>(
     delta: u128,
     at_ms: Option<i64>,
     unique: Option<&'static str>,
-) -> Record<'a> {
+) -> BulkRecord<'a> {
     let unique = unique.map(|element| Cow::Borrowed(element.as_bytes()));
-    Record {
+    BulkRecord {
         key: Cow::Borrowed(key),
         delta,
         unique,
@@ -60,7 +60,7 @@ fn hashed(element: &[u8]) -> Hashed {
     }
 }
 
-fn codes(report: &Report) -> Vec<(u64, Code)> {
+fn codes(report: &BatchReport) -> Vec<(u64, Code)> {
     report
         .errors
         .iter()
@@ -168,7 +168,7 @@ fn a_record_with_an_id_whose_time_is_out_of_range_may_be_a_retry() {
         (Times::Past, i64::MAX, true),
     ] {
         let mut gather = Gather::new(limits(times), 1);
-        let sent = Record {
+        let sent = BulkRecord {
             id: Some("1".into()),
             ..record("a", 3, Some(at_ms), Some("u"))
         };
@@ -193,8 +193,9 @@ fn a_record_with_an_id_whose_time_is_out_of_range_may_be_a_retry() {
 #[test]
 fn a_rejected_record_changes_nothing() {
     let mut gather = Gather::new(limits(Times::Live), 1);
-    let add =
-        |gather: &mut Gather, line, record: &Record<'_>| gather.add(line, record, NOW_MS, &hash);
+    let add = |gather: &mut Gather, line, record: &BulkRecord<'_>| {
+        gather.add(line, record, NOW_MS, &hash)
+    };
     add(&mut gather, 1, &record("a", 5, None, Some("u")));
     add(&mut gather, 2, &record("b", 1, None, None));
     let before = gather.memory_bytes();
@@ -295,7 +296,7 @@ fn memory_grows_with_what_is_distinct_only() {
 #[test]
 fn a_visitor_is_counted_by_its_element_and_known_again_by_what_was_sent() {
     let today = record("a", 1, None, Some("auto"));
-    let keyed = Record {
+    let keyed = BulkRecord {
         id: Some("1".into()),
         ..today.clone()
     };
@@ -332,7 +333,7 @@ fn elements_and_names_have_hashes_of_their_own() {
         }
     }
     let mut gather = Gather::new(limits(Times::Live), 1);
-    let sent = Record {
+    let sent = BulkRecord {
         id: Some("1".into()),
         ..record("a", 1, None, Some("bob"))
     };
@@ -354,9 +355,9 @@ fn elements_and_names_have_hashes_of_their_own() {
 
 #[test]
 fn a_report_names_the_first_errors_of_the_whole_batch() {
-    let mut report = Report {
+    let mut report = BatchReport {
         accepted: 1_000,
-        ..Report::default()
+        ..BatchReport::default()
     };
     let bad = Problem::new(Code::InvalidJson, "no");
     for line in (2..=400).step_by(2) {
@@ -373,18 +374,18 @@ fn a_report_names_the_first_errors_of_the_whole_batch() {
 
 #[test]
 fn a_report_has_its_documented_form() {
-    let mut report = Report {
+    let mut report = BatchReport {
         accepted: 2,
-        ..Report::default()
+        ..BatchReport::default()
     };
     report.reject(3, &Problem::new(Code::InvalidLine, "why"));
     assert_eq!(
         serde_json::to_string(&report).unwrap(),
         r#"{"accepted":2,"rejected":1,"errors":[{"line":3,"code":"invalid-line","detail":"why"}],"rejected_lines":[{"code":"invalid-line","count":1,"lines":"3"}]}"#
     );
-    let with_bots = Report {
+    let with_bots = BatchReport {
         bots_ignored: 4,
-        ..Report::default()
+        ..BatchReport::default()
     };
     assert_eq!(
         serde_json::to_string(&with_bots).unwrap(),

@@ -15,11 +15,11 @@ use tally::core::counter::autoscale::shard_of_element;
 use tally::core::counter::flush::Element;
 use tally::core::counter::id::{CounterId, Datacenter};
 use tally::core::counter::ledger::WriteKey;
-use tally::protocol::batch::Record;
-use tally::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Limits, Manner, Times};
+use tally::protocol::batch::BulkRecord;
+use tally::protocol::batch::gather::{BatchLimits, CLOCK_SKEW_MS, Gather, Manner, Times};
 use tally::protocol::batch::keyed::{BodyKey, KeyedElements};
 use tally::protocol::batch::plan::{Addressed, Plan};
-use tally::protocol::batch::report::{ERRORS_MAX, Report};
+use tally::protocol::batch::report::{BatchReport, ERRORS_MAX};
 use tally::protocol::problem::{Code, Problem};
 use weather::{Weather, weather};
 
@@ -80,7 +80,7 @@ impl World {
     }
 
     /// Every line that was accepted has its element counted too.
-    fn check_elements(&self, report: &Report, lines: &[Line]) {
+    fn check_elements(&self, report: &BatchReport, lines: &[Line]) {
         let rejected: BTreeSet<u64> = report.errors.iter().map(|error| error.line).collect();
         for (number, line) in (1..).zip(lines) {
             let sent = line.as_ref().filter(|_| !rejected.contains(&number));
@@ -103,8 +103,8 @@ impl World {
         key: Option<BodyKey>,
         weather: &Weather,
         now_ms: i64,
-    ) -> Report {
-        let limits = Limits {
+    ) -> BatchReport {
+        let limits = BatchLimits {
             times,
             clock_skew_ms: CLOCK_SKEW_MS,
         };
@@ -115,7 +115,7 @@ impl World {
                     let unique = sent
                         .unique
                         .map(|element| Cow::Borrowed(ELEMENTS[element].as_bytes()));
-                    let record = Record {
+                    let record = BulkRecord {
                         key: Cow::Borrowed(COUNTERS[sent.counter]),
                         delta: sent.delta.into(),
                         unique,
@@ -222,7 +222,7 @@ fn elements_that_count(lines: &[Line]) -> BTreeSet<(String, Element)> {
         .collect()
 }
 
-fn check(report: &Report, lines: &[Line]) -> Result<(), TestCaseError> {
+fn check(report: &BatchReport, lines: &[Line]) -> Result<(), TestCaseError> {
     let all = u64::try_from(lines.len()).expect("few");
     prop_assert_eq!(report.accepted + report.rejected, all);
     let errors = u64::try_from(report.errors.len()).expect("few");

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use tally::protocol::batch::lines::{LineNumbers, LineSet};
-use tally::protocol::batch::report::{RUNS_MAX, Report};
+use tally::protocol::batch::report::{BatchReport, RUNS_MAX};
 use tally::protocol::problem::{Code, Problem};
 
 fn flat(runs: impl Iterator<Item = (u64, u64)>) -> Vec<u64> {
@@ -59,7 +59,7 @@ fn lines_that_follow_each_other_cost_nothing_and_others_a_few_bytes() {
 #[test]
 fn what_is_beyond_the_most_runs_is_told_as_a_number() {
     let bad = Problem::new(Code::InvalidJson, "no");
-    let mut report = Report::default();
+    let mut report = BatchReport::default();
     let most = u64::try_from(RUNS_MAX).expect("a number");
     for line in 1..=most + 7 {
         report.reject(2 * line, &bad);

@@ -11,7 +11,7 @@ use tally::protocol::batch::gather::{Gathered, Hashed, Identified, Manner, Times
 use tally::protocol::batch::keyed::{BodyKey, Calls, KEYED_AT_ONCE_MAX, KeyedElements};
 use tally::protocol::batch::lines::LineNumbers;
 use tally::protocol::batch::plan::{Addressed, CallsNeeded, Plan, body_calls_max, part_calls_max};
-use tally::protocol::batch::report::Report;
+use tally::protocol::batch::report::BatchReport;
 use tally::protocol::problem::{Code, Problem};
 
 /// Subrequests of one invocation on the paid plan, and how often a call may be made.
@@ -274,9 +274,9 @@ fn amounts_go_to_one_cell_and_every_element_to_its_own_shard_once() {
 
 #[test]
 fn a_counter_whose_elements_failed_is_not_counted_and_fails_once() {
-    let mut report = Report {
+    let mut report = BatchReport {
         accepted: 3,
-        ..Report::default()
+        ..BatchReport::default()
     };
     let mut plan = plan(3, 100, 8);
     let elements = plan.elements();

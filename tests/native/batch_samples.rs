@@ -6,7 +6,7 @@ use tally::core::counter::ledger::WriteKey;
 use tally::core::counter::samples::Samples;
 use tally::core::sketch::{HashKey, Histogram, Sample};
 use tally::protocol::batch::event::{parse_event, parse_increment};
-use tally::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Gathered, Limits, Manner, Times};
+use tally::protocol::batch::gather::{BatchLimits, CLOCK_SKEW_MS, Gather, Gathered, Manner, Times};
 use tally::protocol::batch::keyed::BodyKey;
 use tally::protocol::batch::plan::Plan;
 use tally::protocol::problem::Code;
@@ -15,7 +15,7 @@ use tally::protocol::problem::Code;
 const NOW_MS: i64 = 1_777_593_630_000;
 const NOW: i64 = NOW_MS / 1_000;
 
-const LIMITS: Limits = Limits {
+const LIMITS: BatchLimits = BatchLimits {
     times: Times::Live,
     clock_skew_ms: CLOCK_SKEW_MS,
 };

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use tally::core::counter::ledger::WriteKey;
 use tally::core::sketch::{HashKey, Sample};
-use tally::protocol::batch::Record;
-use tally::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Limits, Times};
+use tally::protocol::batch::BulkRecord;
+use tally::protocol::batch::gather::{BatchLimits, CLOCK_SKEW_MS, Gather, Times};
 use tally::protocol::batch::keyed::BodyKey;
 use tally::protocol::batch::sections::Sections;
 
@@ -22,8 +22,8 @@ fn hash(bytes: &[u8]) -> u64 {
 /// A record: its counter, its element, and whether it has an id, a sample and a time of its own.
 type Line = (u16, Option<u32>, bool, bool, Option<u32>);
 
-fn record(&(counter, element, has_id, has_sample, ago): &Line, line: usize) -> Record<'static> {
-    Record {
+fn record(&(counter, element, has_id, has_sample, ago): &Line, line: usize) -> BulkRecord<'static> {
+    BulkRecord {
         key: Cow::Owned(format!("counter/{counter}")),
         delta: 1,
         unique: element.map(|element| Cow::Owned(element.to_le_bytes().to_vec())),
@@ -37,7 +37,7 @@ fn record(&(counter, element, has_id, has_sample, ago): &Line, line: usize) -> R
 /// The line after each section, the key of each, and the most that one held.
 fn cut(lines: &[Line], bytes_max: u64) -> (Vec<usize>, Vec<BodyKey>, u64) {
     let mut sections = Sections::new(KEY, &hash, &[b"events"], bytes_max);
-    let limits = Limits {
+    let limits = BatchLimits {
         times: Times::Past,
         clock_skew_ms: CLOCK_SKEW_MS,
     };

@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use tally::core::counter::id::{CounterId, Datacenter};
 use tally::protocol::fleet::hot::{Hot, HotNotes, HotTold};
 use tally::protocol::fleet::{
-    Clock, Counts, Fleet, FleetPart, Gauge, GaugeKind, News, Reporter, Role, STAND_BY_MS, Stored,
-    Taken, Told,
+    Clock, Counts, Fleet, FleetPart, Gauge, GaugeKind, News, ReportOutcome, Reporter, Role,
+    STAND_BY_MS, StoredSizes, Told,
 };
 use tally::protocol::messages::{decode, encode};
 use tally::protocol::metrics::{Metric, Metrics, changed, named, series_ids};
@@ -61,7 +61,7 @@ fn way() -> impl Strategy<Value = Way> {
 struct Rows(BTreeMap<u64, Told>);
 
 impl Rows {
-    fn take(&mut self, report: &Counts) -> Taken {
+    fn take(&mut self, report: &Counts) -> ReportOutcome {
         let bytes = encode(report).unwrap();
         let told = self.0.entry(report.incarnation).or_default();
         told.take(decode(&bytes).unwrap()).0
@@ -94,7 +94,7 @@ proptest! {
                 news: News::default(),
             };
             if !matches!(way, Way::Lost) {
-                prop_assert_eq!(rows.take(&report), Taken::Counted);
+                prop_assert_eq!(rows.take(&report), ReportOutcome::Counted);
             }
             match way {
                 Way::Told | Way::Late => reporter.confirmed(report.incarnation, report.sequence, now_ms),
@@ -200,10 +200,10 @@ fn a_number_that_is_ahead_is_of_an_incarnation_that_was_forgotten() {
         rose: vec![(7, 1)],
         news: News::default(),
     };
-    assert_eq!(told.take(report(2)), (Taken::Forgotten, false));
-    assert_eq!(told.take(report(1)), (Taken::Counted, true));
-    assert_eq!(told.take(report(1)), (Taken::Counted, false));
-    assert_eq!(told.take(report(3)), (Taken::Forgotten, false));
+    assert_eq!(told.take(report(2)), (ReportOutcome::Forgotten, false));
+    assert_eq!(told.take(report(1)), (ReportOutcome::Counted, true));
+    assert_eq!(told.take(report(1)), (ReportOutcome::Counted, false));
+    assert_eq!(told.take(report(3)), (ReportOutcome::Forgotten, false));
     assert_eq!(told.sums, [(7, 1)]);
 }
 
@@ -248,7 +248,7 @@ fn what_is_so_now_is_told_in_the_form_of_prometheus() {
     first.isolates = [3, 2];
     first.stored = vec![(
         "CELLS".to_owned(),
-        Stored {
+        StoredSizes {
             objects: 2,
             bytes: 8_192,
             variance: 99,

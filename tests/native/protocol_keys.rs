@@ -10,10 +10,10 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tally::core::sketch::{HashKey, hash};
 use tally::protocol::batch::ingest::Ingest;
-use tally::protocol::keys::{BodyHash, KEY_BYTES_MAX, Kind, fingerprint, parse_key, write_key};
+use tally::protocol::keys::{BodyHash, KEY_BYTES_MAX, KeyKind, fingerprint, parse_key, write_key};
 use tally::protocol::problem::Code;
 
-const KINDS: [Kind; 3] = [Kind::Write, Kind::Batch, Kind::Event];
+const KINDS: [KeyKind; 3] = [KeyKind::Write, KeyKind::Batch, KeyKind::Event];
 
 fn keyed_hash(bytes: &[u8]) -> u64 {
     hash(&HashKey::from([7; 16]), bytes)
@@ -127,13 +127,13 @@ fn parts_are_told_apart_by_their_lengths() {
 #[test]
 fn no_half_of_a_key_says_the_other() {
     for text in ["a", "b", "order-4711"] {
-        let name = write_key(&keyed_hash, Kind::Write, text).0;
+        let name = write_key(&keyed_hash, KeyKind::Write, text).0;
         assert_ne!(name[..8], name[8..], "{text}");
     }
     // Both halves are of the text, so that 64 bits of luck are not enough.
     let (one, other) = (
-        write_key(&keyed_hash, Kind::Write, "a").0,
-        write_key(&keyed_hash, Kind::Write, "b").0,
+        write_key(&keyed_hash, KeyKind::Write, "a").0,
+        write_key(&keyed_hash, KeyKind::Write, "b").0,
     );
     assert_ne!(one[..8], other[..8]);
     assert_ne!(one[8..], other[8..]);

@@ -8,7 +8,7 @@ use tally::core::counter::id::{CounterId, Datacenter};
 use tally::core::counter::lane::BATCH_ENTRIES_MAX;
 use tally::core::limit::meter::Verdict;
 use tally::core::limit::policy::{OnError, Policy};
-use tally::protocol::limits::batch::{Batch, DEMANDS_MAX, GATHER_MS, gather_ms};
+use tally::protocol::limits::batch::{CheckBatch, DEMANDS_MAX, GATHER_MS, gather_ms};
 use tally::protocol::limits::{Judgement, PolicyName, many_json, refused_many_json};
 use tally::protocol::messages::{Demand, Judged, Wish};
 
@@ -132,7 +132,7 @@ fn retry_after_is_never_before_quota_returns() {
 }
 
 /// Judges a batch as a limiter does, by one count for each key.
-fn judged(batch: &Batch, limit: u64) -> Vec<Judged> {
+fn judged(batch: &CheckBatch, limit: u64) -> Vec<Judged> {
     let mut used = std::collections::BTreeMap::new();
     let judge = |demand: &tally::protocol::messages::Demand| {
         let used: &mut u64 = used.entry(demand.key.clone()).or_default();
@@ -165,10 +165,10 @@ proptest! {
         limit in 0u64..60,
     ) {
         let policy = Policy::sliding(1_000, 60);
-        let mut batch: Option<Batch> = None;
+        let mut batch: Option<CheckBatch> = None;
         let mut places = Vec::new();
         for (number, cost) in &sent {
-            let one = Batch::of(&name("p"), &policy, Demand::of(&key(&number.to_string()), *cost, Wish::Consume));
+            let one = CheckBatch::of(&name("p"), &policy, Demand::of(&key(&number.to_string()), *cost, Wish::Consume));
             match batch.as_mut() {
                 Some(batch) => prop_assert!(batch.absorb(&one)),
                 None => batch = Some(one),
@@ -195,10 +195,10 @@ proptest! {
 #[test]
 fn a_message_has_at_most_so_many_demands() {
     let policy = Policy::sliding(1, 1);
-    let mut batch = Batch::of(&name("p"), &policy, Demand::of(&key("0"), 1, Wish::Consume));
+    let mut batch = CheckBatch::of(&name("p"), &policy, Demand::of(&key("0"), 1, Wish::Consume));
     for number in 1..DEMANDS_MAX {
         assert!(batch.entries() < BATCH_ENTRIES_MAX, "{number}");
-        let one = Batch::of(
+        let one = CheckBatch::of(
             &name("p"),
             &policy,
             Demand::of(&key(&number.to_string()), 1, Wish::Consume),

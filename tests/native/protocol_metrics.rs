@@ -10,7 +10,7 @@ use common::config;
 use exposition::{Sample, parse, values};
 use proptest::prelude::*;
 use tally::protocol::batch::lines::LineNumbers;
-use tally::protocol::batch::report::Report;
+use tally::protocol::batch::report::BatchReport;
 use tally::protocol::messages::{decode, encode};
 use tally::protocol::metrics::{Metric, Metrics, Snapshot};
 use tally::protocol::problem::{Code, Problem};
@@ -267,9 +267,9 @@ fn a_snapshot_survives_its_way_and_another_builds_is_left_out() {
 
 #[test]
 fn a_report_knows_which_lines_each_code_cost() {
-    let mut report = Report {
+    let mut report = BatchReport {
         accepted: 10,
-        ..Report::default()
+        ..BatchReport::default()
     };
     for line in 1..=150 {
         report.reject(line, &Problem::new(Code::ClockSkew, "late"));

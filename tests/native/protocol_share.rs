@@ -3,7 +3,8 @@
 use tally::core::sketch::HashKey;
 use tally::protocol::problem::Code;
 use tally::protocol::share::{
-    SHARE_SECONDS_MAX, SHARE_SECONDS_MIN, Share, ShareId, Token, parse_share, share_json, token,
+    SHARE_SECONDS_MAX, SHARE_SECONDS_MIN, Share, ShareId, ShareToken, parse_share, share_json,
+    token,
 };
 
 const ID: ShareId = ShareId(0x6d1f_0c9f_0b7a_4c21);
@@ -13,7 +14,7 @@ fn key(byte: u8) -> HashKey {
 }
 
 fn signed(text: &str, names: &HashKey) -> Option<ShareId> {
-    Token::of(&format!("Bearer {text}")).and_then(|token| token.signed(names))
+    ShareToken::of(&format!("Bearer {text}")).and_then(|token| token.signed(names))
 }
 
 #[test]
@@ -42,9 +43,9 @@ fn a_token_is_good_for_its_own_deployment_and_id_alone() {
     ] {
         assert_eq!(signed(text, &key(1)), None, "{text}");
     }
-    assert_eq!(Token::of(&own), None);
-    assert_eq!(Token::of(&format!("Basic {own}")), None);
-    assert!(Token::of(&format!("bearer  {own}")).is_some());
+    assert_eq!(ShareToken::of(&own), None);
+    assert_eq!(ShareToken::of(&format!("Basic {own}")), None);
+    assert!(ShareToken::of(&format!("bearer  {own}")).is_some());
 }
 
 #[test]

@@ -4,19 +4,20 @@
 use std::collections::HashSet;
 
 use tally::protocol::visitor::{
-    Address, SALT_KEPT_MS, Salt, USER_AGENT_BYTES_MAX, day_of, forgotten_ms, may_make, visitor,
+    ClientAddress, SALT_KEPT_MS, Salt, USER_AGENT_BYTES_MAX, day_of, forgotten_ms, may_make,
+    visitor,
 };
 
 const AGENT: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
 const HOUR_MS: i64 = 3_600_000;
 
-fn at(text: &str) -> Address {
-    Address::parse(text).expect(text)
+fn at(text: &str) -> ClientAddress {
+    ClientAddress::parse(text).expect(text)
 }
 
 #[test]
 fn addresses_are_read_as_platforms_and_proxies_write_them() {
-    let v4 = Address::V4([203, 0, 113, 9]);
+    let v4 = ClientAddress::V4([203, 0, 113, 9]);
     for text in [
         "203.0.113.9",
         " 203.0.113.9 ",
@@ -28,7 +29,7 @@ fn addresses_are_read_as_platforms_and_proxies_write_them() {
     ] {
         assert_eq!(at(text), v4, "{text}");
     }
-    let v6 = Address::V6([0x20, 0x01, 0x0d, 0xb8, 0, 1, 0, 2]);
+    let v6 = ClientAddress::V6([0x20, 0x01, 0x0d, 0xb8, 0, 1, 0, 2]);
     for text in [
         "2001:db8:1:2::1",
         "2001:DB8:1:2:3:4:5:6",
@@ -48,7 +49,7 @@ fn addresses_are_read_as_platforms_and_proxies_write_them() {
         "_hidden",
         "1",
     ] {
-        assert_eq!(Address::parse(text), None, "{text}");
+        assert_eq!(ClientAddress::parse(text), None, "{text}");
     }
 }
 
@@ -75,7 +76,7 @@ fn a_proxy_beside_the_server_is_told_from_a_client() {
 
 #[test]
 fn of_a_list_only_what_the_last_proxy_wrote_counts() {
-    let of = Address::of_header;
+    let of = ClientAddress::of_header;
     assert_eq!(of("6.6.6.6, 203.0.113.9"), Some(at("203.0.113.9")));
     assert_eq!(of("203.0.113.9"), Some(at("203.0.113.9")));
     for nobodys in [
@@ -122,10 +123,10 @@ fn a_visitor_is_one_by_address_and_user_agent_and_day() {
     let one = visitor(today, at("2001:db8:1:2:aaaa::1"), AGENT);
     assert_eq!(one, visitor(today, at("2001:db8:1:2:bbbb::2"), AGENT));
     // The border between address and user agent is not a border of what is hashed.
-    let shorter = visitor(today, Address::V4([1, 2, 3, 4]), "5678x");
+    let shorter = visitor(today, ClientAddress::V4([1, 2, 3, 4]), "5678x");
     assert_ne!(
         shorter,
-        visitor(today, Address::V6(*b"\x01\x02\x03\x045678"), "x")
+        visitor(today, ClientAddress::V6(*b"\x01\x02\x03\x045678"), "x")
     );
 }
 

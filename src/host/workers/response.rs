@@ -123,7 +123,7 @@ thread_local! {
     /// By status and lines: those of [`CHANGING`] headers without their values.
     static HEADS: RefCell<BoundedMap<(u16, String), Head, HEADS_MAX>> = RefCell::default();
     /// Those that somebody gives again and again, by themselves.
-    static SHARED: RefCell<Vec<(Rc<http::Head>, Head)>> = RefCell::default();
+    static SHARED: RefCell<Vec<(Rc<http::StaticHead>, Head)>> = RefCell::default();
     /// The last short body, and what JavaScript has of it: what is hot answers the same again and again.
     static LAST: RefCell<(String, JsValue)> = RefCell::default();
 }

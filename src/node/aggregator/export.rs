@@ -14,7 +14,7 @@ use crate::node::shared::call;
 use crate::node::shared::call_batcher::Batcher;
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::open_objects;
-use crate::node::shared::partitions::{self, Answered, ask_all};
+use crate::node::shared::partitions::{self, PartitionAnswers, ask_all};
 use crate::protocol::messages::{
     Drain, ExportPage, Exported, ExportedCounter, Fault, List, LookUp, ReadContents, ReadOut,
     Settle,
@@ -44,7 +44,7 @@ async fn names(
         after: page.after.clone(),
         limit,
     };
-    let Answered { told, missing, .. } = ask_all(host, ask).await;
+    let PartitionAnswers { told, missing, .. } = ask_all(host, ask).await;
     let mut roots = BTreeMap::new();
     // The first name after which some partition has more that it has not told.
     let mut told_to: Option<CounterId> = None;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::core::counter::id::CounterId;
 use crate::host::Host;
-use crate::node::shared::partitions::{Answered, ByPartition, ask_all};
+use crate::node::shared::partitions::{ByPartition, PartitionAnswers, ask_all};
 use crate::protocol::messages::{
     AllRuns, AskRuns, BeginRun, Fault, KeptAll, KeptListed, KeptRow, KeptRows, ListRuns,
 };
@@ -29,7 +29,7 @@ pub(super) async fn runs(host: &Host, asked: Result<AskRuns, Fault>) -> Result<A
 ///
 /// # Errors
 /// What one of them said, where none answers; `Unreadable` where the last that did not could not be read.
-fn readable<T>(answered: Answered<T>) -> Result<(ByPartition<T>, Vec<u32>), Fault> {
+fn readable<T>(answered: PartitionAnswers<T>) -> Result<(ByPartition<T>, Vec<u32>), Fault> {
     match &answered.fault {
         Some(fault @ Fault::Unreadable(_)) => Err(fault.clone()),
         _ => answered.by_any(),

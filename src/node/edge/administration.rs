@@ -16,7 +16,7 @@ use crate::core::sketch::{Uniques, hash};
 use crate::node::shared::metrics;
 use crate::node::shared::{call, call_within};
 use crate::protocol::bodies::{parse_nothing, parse_set, parse_settings};
-use crate::protocol::keys::{Kind, fingerprint, parse_if_match, parse_key, write_key};
+use crate::protocol::keys::{KeyKind, fingerprint, parse_if_match, parse_key, write_key};
 use crate::protocol::messages::{
     Answered, Done, GlobalSum, Keep, LookUp, Operate, Operated, Operation, OperationKey, Read,
     ReadDrained, Wanted,
@@ -176,7 +176,7 @@ async fn key_of(
     let hashed = |bytes: &[u8]| hash(&secret, bytes);
     let asked = crate::protocol::messages::encode(operation)?;
     Ok(Some(OperationKey {
-        key: write_key(&hashed, Kind::Write, text),
+        key: write_key(&hashed, KeyKind::Write, text),
         fingerprint: fingerprint(&hashed, &[&asked, &[u8::from(strings)]]),
     }))
 }

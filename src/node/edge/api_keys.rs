@@ -19,7 +19,7 @@ use crate::host::{Host, State};
 use crate::node::shared::{call, call_within};
 use crate::protocol::access::{Caller, Scope};
 use crate::protocol::api_key::{
-    ApiKey, Digest, KeyChange, KeyId, SECRET_BYTES, Token, key_json, keys_json, make_token,
+    ApiKey, Digest, KeyChange, KeyId, KeyToken, SECRET_BYTES, key_json, keys_json, make_token,
     parse_change, parse_rotation,
 };
 use crate::protocol::messages::{
@@ -184,7 +184,7 @@ async fn names(host: &Host) -> Result<Rc<HashKey>, Problem> {
 ///
 /// # Errors
 /// `unauthorized` for one that was revoked, has ended or was never made here; `unavailable`.
-pub async fn caller_of(context: &RequestContext, token: &Token) -> Result<Caller, Problem> {
+pub async fn caller_of(context: &RequestContext, token: &KeyToken) -> Result<Caller, Problem> {
     let host = &context.host;
     let names = names(host).await?;
     let unknown = || {
@@ -211,7 +211,7 @@ fn is_configured(context: &RequestContext, authorization: &str) -> bool {
 /// # Errors
 /// `unauthorized`, `unavailable`, `quota-exceeded`.
 pub async fn identify(context: &RequestContext, authorization: &str) -> Result<(), Problem> {
-    match Token::of(authorization) {
+    match KeyToken::of(authorization) {
         Some(token) if !is_configured(context, authorization) => {
             context.note_caller(caller_of(context, &token).await?);
         }
@@ -235,7 +235,7 @@ pub async fn identify(context: &RequestContext, authorization: &str) -> Result<(
 /// As [`identify`].
 pub async fn identify_by(context: &RequestContext, key: &str) -> Result<Caller, Problem> {
     let authorization = ["Bearer ", key].concat();
-    if Token::parse(key).is_some() && !is_configured(context, &authorization) {
+    if KeyToken::parse(key).is_some() && !is_configured(context, &authorization) {
         identify(context, &authorization).await?;
         return context.caller();
     }

@@ -9,7 +9,7 @@ use crate::host::Host;
 use crate::node::shared::call::answer_of;
 use crate::node::shared::{call, call_within};
 use crate::protocol::access::{Caller, Right, Scope};
-use crate::protocol::audit::{Act, Outcome, acts_json, parse_span};
+use crate::protocol::audit::{Act, CallOutcome, acts_json, parse_span};
 use crate::protocol::messages::{Call, DoAct, Fault, ListActs, NoteAct, encode};
 use crate::protocol::problem::Problem;
 use crate::protocol::routes::{Route, RouteName};
@@ -99,29 +99,29 @@ pub async fn carry<C: Call>(context: &RequestContext, message: &C) -> Result<C::
     };
     let done = DoAct {
         act: Act {
-            outcome: Outcome::Done,
+            outcome: CallOutcome::Done,
             ..act
         },
         path: C::PATH.to_owned(),
         message: encode(message)?,
     };
     let bytes = call(host, &done).await?;
-    context.change_act(|act| act.outcome = Outcome::Done);
+    context.change_act(|act| act.outcome = CallOutcome::Done);
     answer_of::<C>(host, &bytes)
 }
 
 /// Notes how the act under way has ended.
 pub async fn end(context: &RequestContext, answer: &Result<Answer, Problem>) {
-    end_as(context, Outcome::of(answer)).await;
+    end_as(context, CallOutcome::of(answer)).await;
 }
 
 /// As [`end`], of what has no such answer.
-pub async fn end_as(context: &RequestContext, outcome: Outcome) {
+pub async fn end_as(context: &RequestContext, outcome: CallOutcome) {
     let Some(act) = context.take_act() else {
         return;
     };
     // What was noted in the commit that did it is known.
-    if act.outcome == outcome || outcome == Outcome::Unknown {
+    if act.outcome == outcome || outcome == CallOutcome::Unknown {
         return;
     }
     let note = NoteAct {

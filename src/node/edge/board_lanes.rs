@@ -4,7 +4,7 @@
 
 use std::rc::Rc;
 
-use super::lanes::{self, Lanes, Line, land};
+use super::lanes::{self, LaneKind, Lanes, land};
 use super::request_context::RequestContext;
 use crate::core::board::placing::ShardAt;
 use crate::core::counter::batchable::Batchable;
@@ -60,7 +60,7 @@ impl Batchable for Requests {
 /// The line to boards.
 struct Boards;
 
-impl Line for Boards {
+impl LaneKind for Boards {
     type To = To;
     type Batchable = Requests;
     type Outcome = Result<Rc<Vec<BoardWritten>>, Fault>;

@@ -16,7 +16,7 @@ use crate::node::shared::call;
 use crate::node::shared::concurrency::all_settled;
 use crate::protocol::batch::keyed::BodyKey;
 use crate::protocol::batch::lines::LineNumbers;
-use crate::protocol::batch::report::Report;
+use crate::protocol::batch::report::BatchReport;
 use crate::protocol::boards::{WRITES_AT_ONCE, problem_of, refusal_of};
 use crate::protocol::keys::section_key;
 use crate::protocol::messages::{BoardWritten, Fault, MemberWrite, Once, WriteBoard};
@@ -37,7 +37,7 @@ pub async fn write(
     counting: &Counting,
     key: Option<BodyKey>,
     lines: BoardLines,
-    report: &mut Report,
+    report: &mut BatchReport,
 ) -> bool {
     let write = |(board, lines): (CounterId, Vec<(u64, MemberWrite)>)| async move {
         write_to(host, counting, key, &board, lines).await

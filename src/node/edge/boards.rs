@@ -22,7 +22,7 @@ use crate::protocol::boards::{
     parse_if_match, parse_lines, parse_settings, parse_write, periods_json, problem_of, refusal_of,
     rows_json, rows_ndjson, tag_text, written_json,
 };
-use crate::protocol::keys::{Kind, fingerprint, parse_key, section_key, write_key};
+use crate::protocol::keys::{KeyKind, fingerprint, parse_key, section_key, write_key};
 use crate::protocol::messages::{
     BoardAnswer, BoardConfigured, BoardQuestion, BoardSeen, BoardWritten, ConfigureBoard, Deed,
     EndBoard, Fault, ListAllBoards, MemberWrite, Once, Stretch, WriteBoard, Written,
@@ -404,7 +404,7 @@ pub async fn export(context: &RequestContext, board: CounterId) -> Result<Answer
 /// The key of a body, where its client sent one.
 async fn once_of(
     context: &RequestContext,
-    kind: Kind,
+    kind: KeyKind,
     parts: &[&[u8]],
 ) -> Result<Option<Once>, Problem> {
     let Some(header) = context.header("idempotency-key") else {
@@ -534,7 +534,7 @@ pub async fn write(
     Query::parse(context.query(), &[])?;
     let body = body::read_small(context).await?;
     let put = parse_write(&body, context.host.now_ms())?;
-    let once = once_of(context, Kind::Write, &[name.as_str().as_bytes(), &body]).await?;
+    let once = once_of(context, KeyKind::Write, &[name.as_str().as_bytes(), &body]).await?;
     write_one(context, board, name, Deed::Put(put), once).await
 }
 
@@ -573,7 +573,7 @@ pub async fn write_many(context: &RequestContext, board: CounterId) -> Result<An
     Query::parse(context.query(), &[])?;
     let body = body::read_small(context).await?;
     let mut lines: Lines = parse_lines(&body, context.host.now_ms())?;
-    let once = once_of(context, Kind::Batch, &[&body]).await?;
+    let once = once_of(context, KeyKind::Batch, &[&body]).await?;
     context.visitor().admit(board.as_str())?;
     // The request has used one.
     let more = u64::try_from(lines.writes.len()).unwrap_or(u64::MAX);

@@ -7,13 +7,13 @@ use std::rc::Rc;
 
 use super::body::BulkBody;
 use super::bulk_counting::Counting;
-use super::bulk_reader::{Keys, Reader};
+use super::bulk_reader::{BulkHashes, BulkReader};
 use super::hash_keys::{hashing, name_key, prepare};
 use super::request_context::RequestContext;
 use super::respond::Answer;
 use crate::node::shared::metrics;
 use crate::protocol::access::{Caller, Permission};
-use crate::protocol::batch::Record;
+use crate::protocol::batch::BulkRecord;
 use crate::protocol::batch::by::By;
 use crate::protocol::batch::event::parse_line;
 use crate::protocol::batch::gather::{Hashes, Manner, Times};
@@ -23,7 +23,7 @@ use crate::protocol::batch::plan::body_calls_max;
 use crate::protocol::batch::sections::{SECTION_BYTES_MAX, Sections};
 use crate::protocol::batch::split::Splitter;
 use crate::protocol::bodies::PIECE_MS_MAX;
-use crate::protocol::keys::{BodyHash, Kind, parse_key, write_key};
+use crate::protocol::keys::{BodyHash, KeyKind, parse_key, write_key};
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::{BODY_PIECE_MS, SUBREQUESTS};
 use crate::protocol::problem::{Code, Problem};
@@ -43,7 +43,7 @@ impl Records {
     ///
     /// # Errors
     /// Those of its line.
-    pub fn read<'a>(&self, record: &'a [u8]) -> Result<Option<(Record<'a>, By<'a>)>, Problem> {
+    pub fn read<'a>(&self, record: &'a [u8]) -> Result<Option<(BulkRecord<'a>, By<'a>)>, Problem> {
         match self {
             Self::Events => parse_line(record).map(Some),
             Self::Logs(ingest) => {
@@ -143,11 +143,11 @@ async fn bulk(
         Some(_) => Some(name_key(&context.host).await?),
         None => prepare(&context.host, records.day(context.host.now_ms())).await,
     };
-    let keys = Keys { elements, names };
+    let keys = BulkHashes { elements, names };
     let mut body_key = None;
     if let Some(header) = &key {
         let hash_of = |name: &[u8]| keys.name(name);
-        let key = write_key(&hash_of, Kind::Batch, parse_key(header)?);
+        let key = write_key(&hash_of, KeyKind::Batch, parse_key(header)?);
         let hash = BodyHash::new(&hash_of, &records.asked());
         let sections = Sections::new(key, &hash_of, &records.asked(), SECTION_BYTES_MAX);
         body_key = Some((hash, sections));
@@ -162,7 +162,7 @@ async fn bulk(
     let piece_ms = context.host.number(BODY_PIECE_MS).unwrap_or(PIECE_MS_MAX);
     let body = BulkBody::open(context, piece_ms)?;
     let acknowledged = records.acknowledged();
-    let reader = Reader::new(context, caller, records, keys, body_key)?;
+    let reader = BulkReader::new(context, caller, records, keys, body_key)?;
     let (report, is_replay) = reader.read(body, Rc::new(counting)).await?;
     let done = match is_replay {
         true => Metric::Replayed,

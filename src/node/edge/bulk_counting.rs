@@ -26,7 +26,7 @@ use crate::protocol::batch::keyed::{BodyKey, Calls, KeyedElements, KeyedWrites};
 use crate::protocol::batch::plan::{
     CallsNeeded, HOSTED_PART_COUNTERS_MAX, PART_COUNTERS_MAX, Plan, part_calls_max,
 };
-use crate::protocol::batch::report::Report;
+use crate::protocol::batch::report::BatchReport;
 use crate::protocol::batch::wave::{LOOK_EVERY_MS, Stage};
 use crate::protocol::keyed::FlushOutcomes;
 use crate::protocol::messages::Fault;
@@ -86,8 +86,8 @@ pub async fn count_section(
     context: &RequestContext,
     counting: Rc<Counting>,
     section: Section,
-    report: Report,
-) -> Result<(Report, bool), Problem> {
+    report: BatchReport,
+) -> Result<(BatchReport, bool), Problem> {
     let gathers = section.is_whole && !section.sums.is_empty();
     let has_company = gathers && gather_with_others(&context.host, section.sums.len()).await;
     let flying = BulkStage::enter(&context.host, Stage::Flying);
@@ -126,8 +126,8 @@ async fn count_all(
     counting: &Counting,
     has_company: bool,
     section: Section,
-    mut report: Report,
-) -> (Report, bool) {
+    mut report: BatchReport,
+) -> (BatchReport, bool) {
     let now_ms = host.now_ms();
     if counting.begun_ms.get() == 0 {
         counting.begun_ms.set(now_ms);
@@ -178,7 +178,7 @@ fn affordable(
     counting: &Counting,
     has_key: bool,
     mut part: Vec<(CounterId, Gathered)>,
-    report: &mut Report,
+    report: &mut BatchReport,
 ) -> Option<Vec<(CounterId, Gathered)>> {
     let Counting {
         datacenter, calls, ..
@@ -214,7 +214,7 @@ async fn count_part(
     key: Option<BodyKey>,
     has_company: bool,
     part: Vec<(CounterId, Gathered)>,
-    report: &mut Report,
+    report: &mut BatchReport,
 ) -> bool {
     let Counting {
         datacenter, manner, ..

@@ -17,11 +17,11 @@ use crate::core::counter::id::CounterId;
 use crate::core::sketch::{HashKey, hash};
 use crate::host::Host;
 use crate::protocol::access::{Caller, Permission, Scope};
-use crate::protocol::batch::Record;
+use crate::protocol::batch::BulkRecord;
 use crate::protocol::batch::by::By;
-use crate::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Hashes, Limits};
+use crate::protocol::batch::gather::{BatchLimits, CLOCK_SKEW_MS, Gather, Hashes};
 use crate::protocol::batch::keyed::BodyKey;
-use crate::protocol::batch::report::Report;
+use crate::protocol::batch::report::BatchReport;
 use crate::protocol::batch::sections::{SECTION_BYTES_MAX, Sections, board_line_bytes};
 use crate::protocol::batch::split::Splitter;
 use crate::protocol::batch::wave::Stage;
@@ -32,14 +32,14 @@ use crate::protocol::problem::{Code, Problem};
 use crate::protocol::visitor::{day_of, visitor};
 
 /// What a body is hashed with.
-pub struct Keys {
+pub struct BulkHashes {
     /// Elements.
     pub elements: Hashing,
     /// Not there while the directory does not answer: what has an id or a key is refused then, the rest is counted.
     pub names: Option<Rc<HashKey>>,
 }
 
-impl Hashes for Keys {
+impl Hashes for BulkHashes {
     fn element(&self, bytes: &[u8]) -> u64 {
         hash(&self.elements.key, bytes)
     }
@@ -56,7 +56,7 @@ fn admit(
     context: &RequestContext,
     caller: &Caller,
     gather: &Gather,
-    record: &Record<'_>,
+    record: &BulkRecord<'_>,
     needs: &[Permission],
     now_ms: i64,
 ) -> Result<(), Problem> {
@@ -74,9 +74,9 @@ fn take(
     host: &Host,
     gather: &mut Gather,
     line: u64,
-    (record, by): &(Record<'_>, By<'_>),
+    (record, by): &(BulkRecord<'_>, By<'_>),
     now_ms: i64,
-    keys: &Keys,
+    keys: &BulkHashes,
 ) -> Result<(), Problem> {
     if by.is_ignored(|| None) {
         gather.ignore_bot();
@@ -105,11 +105,11 @@ fn take(
 }
 
 /// A body that is being read.
-pub struct Reader<'a> {
+pub struct BulkReader<'a> {
     context: &'a RequestContext,
     caller: &'a Caller,
     records: Records,
-    keys: Keys,
+    keys: BulkHashes,
     /// Where it has a key: the hash of all of it, and its sections.
     body_key: Option<(BodyHash, Sections)>,
     gather: Gather,
@@ -137,7 +137,7 @@ pub struct Reader<'a> {
     is_replay: Option<bool>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> BulkReader<'a> {
     /// Nothing of it was read yet.
     ///
     /// # Errors
@@ -146,10 +146,10 @@ impl<'a> Reader<'a> {
         context: &'a RequestContext,
         caller: &'a Caller,
         records: Records,
-        keys: Keys,
+        keys: BulkHashes,
         body_key: Option<(BodyHash, Sections)>,
     ) -> Result<Self, Problem> {
-        let limits = Limits {
+        let limits = BatchLimits {
             times: records.times(),
             clock_skew_ms: CLOCK_SKEW_MS,
         };
@@ -189,7 +189,7 @@ impl<'a> Reader<'a> {
         mut self,
         mut body: BulkBody<'_>,
         counting: Rc<Counting>,
-    ) -> Result<(Report, bool), Problem> {
+    ) -> Result<(BatchReport, bool), Problem> {
         let mut splitter = self.records.splitter();
         let mut reading = BulkStage::enter(&self.context.host, Stage::Reading);
         loop {
@@ -287,7 +287,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn take_read(&mut self, line: u64, read: &(Record<'_>, By<'_>)) -> Result<(), Problem> {
+    fn take_read(&mut self, line: u64, read: &(BulkRecord<'_>, By<'_>)) -> Result<(), Problem> {
         let (context, caller) = (self.context, self.caller);
         caller.may(Scope::Write, &read.0.key)?;
         if caller.is_public() {

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::isolate::{learn_bounded, learn_home, learn_shards, learn_unique_hash};
-use super::lanes::{Lanes, Line, land};
+use super::lanes::{LaneKind, Lanes, land};
 use super::last_seen;
 use crate::core::counter::flush::{Load, Refusal};
 use crate::core::counter::lane::newest_at;
@@ -52,7 +52,7 @@ pub struct Watcher {
 /// The line to cells.
 pub struct Cells;
 
-impl Line for Cells {
+impl LaneKind for Cells {
     type To = CellAddress;
     type Batchable = Load;
     type Outcome = Outcome;

@@ -31,7 +31,7 @@ use crate::protocol::bodies::PIECE_MS_MAX;
 use crate::protocol::export::{
     Checksum, CounterLine, ImportMode, LINE_BYTES_MAX, Line, Report, import_mode, parse_line,
 };
-use crate::protocol::keys::{Kind, fingerprint, parse_key, write_key};
+use crate::protocol::keys::{KeyKind, fingerprint, parse_key, write_key};
 use crate::protocol::limits::{PolicyName, parse_policy};
 use crate::protocol::messages::{
     BoardAnswer, BoardConfigured, BoardQuestion, BoardWritten, BringBack, ConfigureBoard, Deed,
@@ -277,7 +277,7 @@ impl Import<'_> {
         let key = match &self.key {
             Some(text) => {
                 let name = ["import/", step, "/", text, "/", id].concat();
-                write_key(&hashed, Kind::Batch, &name)
+                write_key(&hashed, KeyKind::Batch, &name)
             }
             None => self.context.host.random_key(),
         };

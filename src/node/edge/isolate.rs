@@ -21,7 +21,7 @@ use crate::protocol::names::{
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::Rounding;
 use crate::protocol::shell_limits::{BULK_MEMORY_BYTES_MAX, HOME_MS_MAX, HOMES_MAX};
-use crate::protocol::visitor::Address;
+use crate::protocol::visitor::ClientAddress;
 
 /// Datacenters of one counter whose number of shards is remembered: an isolate serves few. Forgetting costs one hop.
 const SHARD_PLACES_MAX: usize = 16;
@@ -239,8 +239,8 @@ pub struct BulkMemory {
 
 impl BulkMemory {
     /// Nothing yet, of a sender at this address. All whose address is not known are one.
-    pub fn of(host: &Host, address: Option<Address>) -> Self {
-        let bytes = address.as_ref().map(Address::as_bytes);
+    pub fn of(host: &Host, address: Option<ClientAddress>) -> Self {
+        let bytes = address.as_ref().map(ClientAddress::as_bytes);
         Self {
             bulk: host.state(),
             sender: visitors::hashed(host, bytes.unwrap_or_default()),

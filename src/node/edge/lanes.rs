@@ -34,13 +34,13 @@ const FLIGHTS_ALONG_MAX: usize = 50;
 const WAIT_MS_MAX: i64 = FLIGHT_MS_MAX - 200;
 
 /// The place of an item of a line.
-pub type PlaceOf<L> = <<L as Line>::Batchable as Batchable>::Place;
+pub type PlaceOf<L> = <<L as LaneKind>::Batchable as Batchable>::Place;
 
 /// A ticket of a line.
 pub type TicketOf<L> = Ticket<PlaceOf<L>>;
 
 /// A kind of lanes: where they lead, what they carry, how that is sent.
-pub trait Line: Sized + 'static {
+pub trait LaneKind: Sized + 'static {
     /// Where a lane leads.
     type To: Clone + Eq + Hash;
     /// What it carries.
@@ -74,15 +74,16 @@ pub trait Line: Sized + 'static {
 }
 
 /// A lane of a line.
-type LaneOf<L> = Lane<<L as Line>::Outcome, <L as Line>::Watcher, <L as Line>::Batchable>;
+type LaneOf<L> =
+    Lane<<L as LaneKind>::Outcome, <L as LaneKind>::Watcher, <L as LaneKind>::Batchable>;
 
 /// The lanes of an isolate, of one line.
-pub struct Lanes<L: Line> {
+pub struct Lanes<L: LaneKind> {
     lanes: BoundedMap<L::To, LaneOf<L>, LANES_MAX>,
     swept_ms: i64,
 }
 
-impl<L: Line> Default for Lanes<L> {
+impl<L: LaneKind> Default for Lanes<L> {
     fn default() -> Self {
         Self {
             lanes: BoundedMap::default(),
@@ -92,15 +93,15 @@ impl<L: Line> Default for Lanes<L> {
 }
 
 /// Those of this isolate.
-struct IsolateLanes<L: Line>(RefCell<Lanes<L>>);
+struct IsolateLanes<L: LaneKind>(RefCell<Lanes<L>>);
 
-impl<L: Line> State for IsolateLanes<L> {
+impl<L: LaneKind> State for IsolateLanes<L> {
     fn begin(_host: &Host) -> Self {
         Self(RefCell::default())
     }
 }
 
-impl<L: Line> Lanes<L> {
+impl<L: LaneKind> Lanes<L> {
     /// Works with the lanes of this isolate.
     pub fn with<T>(host: &Host, work: impl FnOnce(&mut Self) -> T) -> T {
         work(&mut host.state::<IsolateLanes<L>>().0.borrow_mut())
@@ -135,7 +136,7 @@ impl<L: Line> Lanes<L> {
 ///
 /// # Errors
 /// `overloaded` where the lane, or the isolate, is full.
-pub fn join<L: Line>(
+pub fn join<L: LaneKind>(
     host: &Host,
     to: &L::To,
     load: L::Batchable,
@@ -157,7 +158,7 @@ pub fn join<L: Line>(
 }
 
 /// Takes a ticket's batch if it may fly now.
-pub fn take<L: Line>(
+pub fn take<L: LaneKind>(
     host: &Host,
     to: &L::To,
     ticket: &TicketOf<L>,
@@ -168,7 +169,7 @@ pub fn take<L: Line>(
 }
 
 /// Whether a ticket's batch has not been taken yet.
-pub fn is_waiting<L: Line>(host: &Host, to: &L::To, ticket: &TicketOf<L>) -> bool {
+pub fn is_waiting<L: LaneKind>(host: &Host, to: &L::To, ticket: &TicketOf<L>) -> bool {
     Lanes::<L>::with(host, |lanes| {
         let lane = lanes.known(to);
         lane.is_some_and(|lane| lane.is_waiting(ticket))
@@ -176,7 +177,7 @@ pub fn is_waiting<L: Line>(host: &Host, to: &L::To, ticket: &TicketOf<L>) -> boo
 }
 
 /// Lands a batch, and tells its watchers.
-pub fn land<L: Line>(host: &Host, lane: &mut LaneOf<L>, nonce: Nonce, outcome: L::Outcome) {
+pub fn land<L: LaneKind>(host: &Host, lane: &mut LaneOf<L>, nonce: Nonce, outcome: L::Outcome) {
     for watcher in lane.land(nonce.number, outcome.clone(), host.now_ms()) {
         L::tell(watcher, &outcome);
     }
@@ -187,7 +188,7 @@ pub fn land<L: Line>(host: &Host, lane: &mut LaneOf<L>, nonce: Nonce, outcome: L
 ///
 /// # Errors
 /// `unavailable` where nothing is confirmed in time; `overloaded`.
-pub async fn carry<L: Line>(
+pub async fn carry<L: LaneKind>(
     context: &RequestContext,
     to: &L::To,
     load: L::Batchable,
@@ -234,7 +235,7 @@ pub async fn carry<L: Line>(
 }
 
 /// What came of a ticket's batch, or in how many milliseconds to look again.
-fn look<L: Line>(
+fn look<L: LaneKind>(
     host: &Host,
     lane: &LaneOf<L>,
     ticket: &TicketOf<L>,
@@ -244,7 +245,7 @@ fn look<L: Line>(
 }
 
 /// Waits for a batch's turn, and flies it; false if somebody else does.
-async fn fly_in_turn<L: Line>(host: &Host, to: &L::To, ticket: &TicketOf<L>) -> bool {
+async fn fly_in_turn<L: LaneKind>(host: &Host, to: &L::To, ticket: &TicketOf<L>) -> bool {
     let begun_ms = host.now_ms();
     while host.now_ms() - begun_ms <= FLIGHT_MS_MAX {
         if let Some((nonce, load)) = take::<L>(host, to, ticket) {
@@ -267,7 +268,7 @@ async fn fly_in_turn<L: Line>(host: &Host, to: &L::To, ticket: &TicketOf<L>) -> 
 
 /// Flies whatever has gathered meanwhile, so that a hot lane does not idle until its next attendant
 /// looks.
-async fn fly_along<L: Line>(host: &Host, to: &L::To) {
+async fn fly_along<L: LaneKind>(host: &Host, to: &L::To) {
     for _ in 0..FLIGHTS_ALONG_MAX {
         let next = Lanes::<L>::with(host, |lanes| lanes.known(to)?.take_first(host.now_ms()));
         let Some((nonce, load)) = next else { return };

@@ -19,9 +19,9 @@ use crate::host::Host;
 use crate::node::shared::call_within;
 use crate::node::shared::metrics;
 use crate::protocol::access::Caller;
-use crate::protocol::limits::batch::Batch;
+use crate::protocol::limits::batch::CheckBatch;
 use crate::protocol::limits::{
-    Judgement, Line, check_cost, is_allowed, many_json, parse_checks, refused_many_json,
+    CheckLine, Judgement, check_cost, is_allowed, many_json, parse_checks, refused_many_json,
 };
 use crate::protocol::messages::{EndReservation, Reserve, Reserved, Wish};
 use crate::protocol::metrics::Metric;
@@ -46,7 +46,7 @@ pub async fn check_many(context: &RequestContext, caller: &Caller) -> Result<Ans
     let lines = parse_checks(&body::read_small(context).await?)?;
     let here = context.datacenter();
     let mut askings = Vec::with_capacity(lines.len());
-    for Line { policy, key, asks } in lines {
+    for CheckLine { policy, key, asks } in lines {
         may_check(caller, &names::limit_right(&policy, Some(&key)), &asks)?;
         askings.push(ResolvedCheck::new(context, &here, policy, key, asks).await?);
     }
@@ -259,9 +259,9 @@ async fn reserve_all(
 
 async fn reserve(context: &RequestContext, askings: &[ResolvedCheck], group: &Group) -> Reserved {
     let chosen = group.places.iter().filter_map(|place| askings.get(*place));
-    let Batch {
+    let CheckBatch {
         policies, demands, ..
-    } = Batch::each(chosen.map(|asking| {
+    } = CheckBatch::each(chosen.map(|asking| {
         let demand = asking.demand(Wish::Consume);
         (&asking.name, &*asking.policy, demand)
     }));

@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::lanes::{Lanes, Line, land};
+use super::lanes::{LaneKind, Lanes, land};
 use super::local_quota::LocalQuota;
 use super::repeated_checks;
 use super::request_context::RequestContext;
@@ -22,7 +22,7 @@ use crate::host::{Host, State};
 use crate::node::shared::call_within;
 use crate::node::shared::metrics;
 use crate::protocol::limits::PolicyName;
-use crate::protocol::limits::batch::{Batch, gather_ms};
+use crate::protocol::limits::batch::{CheckBatch, gather_ms};
 use crate::protocol::messages::{Check, Checked, Fault, GetPolicy};
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::LimiterAddress;
@@ -54,7 +54,7 @@ const DENIAL_MS_MAX: i64 = 1_000;
 
 /// What an isolate remembers of limits.
 #[derive(Default)]
-pub struct Limits {
+pub struct LimitMemory {
     /// How often lanes fly, and with how many checks.
     flights: BoundedMap<LimiterAddress, Meter, METERS_MAX>,
     policies: BoundedMap<PolicyName, CachedPolicy, POLICIES_MAX>,
@@ -64,7 +64,7 @@ pub struct Limits {
 }
 
 /// Those of this isolate.
-struct IsolateLimits(RefCell<Limits>);
+struct IsolateLimits(RefCell<LimitMemory>);
 
 impl State for IsolateLimits {
     fn begin(_host: &Host) -> Self {
@@ -73,11 +73,11 @@ impl State for IsolateLimits {
 }
 
 /// Works with what this isolate remembers of limits.
-pub fn with_limits<T>(host: &Host, work: impl FnOnce(&mut Limits) -> T) -> T {
+pub fn with_limits<T>(host: &Host, work: impl FnOnce(&mut LimitMemory) -> T) -> T {
     work(&mut host.state::<IsolateLimits>().0.borrow_mut())
 }
 
-impl Limits {
+impl LimitMemory {
     /// How long a lane should gather that has flown with so many checks, see [`gather_ms`]. A message costs both ends as much as
     /// several answers: a hot key had 13 checks in each without, and has 30.
     fn linger_ms(&mut self, to: &LimiterAddress, checks: u32, now_ms: i64) -> u32 {
@@ -105,9 +105,9 @@ struct Denial {
 /// The line to limiters.
 pub struct Limiters;
 
-impl Line for Limiters {
+impl LaneKind for Limiters {
     type To = LimiterAddress;
-    type Batchable = Batch;
+    type Batchable = CheckBatch;
     type Outcome = Result<Rc<Checked>, Fault>;
     type Watcher = ();
 
@@ -119,8 +119,8 @@ impl Line for Limiters {
 
     fn tell((): (), _: &Self::Outcome) {}
 
-    async fn fly(host: &Host, to: &LimiterAddress, nonce: Nonce, load: Batch) {
-        let Batch {
+    async fn fly(host: &Host, to: &LimiterAddress, nonce: Nonce, load: CheckBatch) {
+        let CheckBatch {
             policies, demands, ..
         } = load;
         let check = Check {

@@ -19,9 +19,9 @@ use crate::core::limit::meter::Verdict;
 use crate::node::shared::call;
 use crate::node::shared::metrics;
 use crate::protocol::access::{Caller, Permission, Scope as Right};
-use crate::protocol::limits::batch::{Batch, Place};
+use crate::protocol::limits::batch::{CheckBatch, CheckPlace};
 use crate::protocol::limits::{
-    Asked, Judgement, LIMIT_HEADER, POLICY_HEADER, PolicyName, deleted_json, list_json,
+    CheckRequest, Judgement, LIMIT_HEADER, POLICY_HEADER, PolicyName, deleted_json, list_json,
     parse_check, parse_policy, policy_json,
 };
 use crate::protocol::messages::{
@@ -82,7 +82,7 @@ pub async fn check(
 }
 
 /// Nothing where a caller may consume so much, by its own policy if it brings one.
-pub fn may_check(caller: &Caller, right: &str, asked: &Asked) -> Result<(), Problem> {
+pub fn may_check(caller: &Caller, right: &str, asked: &CheckRequest) -> Result<(), Problem> {
     let needs: &[Permission] = match asked.policy {
         Some(_) => &[Permission::Policy],
         None => &[],
@@ -97,7 +97,7 @@ pub async fn ask(context: &RequestContext, asking: &ResolvedCheck) -> Option<Ver
     let arrival = lanes::carry::<Limiters>(context, &asking.to, batch, context.host.now_ms())
         .await
         .ok()?;
-    let Place { ask, ordinal } = arrival.later;
+    let CheckPlace { ask, ordinal } = arrival.later;
     let checked = arrival.outcome.ok()?;
     match checked.judged.get(ask)? {
         Judged::Full | Judged::Unreachable => None,
@@ -127,7 +127,7 @@ async fn judge_alone(context: &RequestContext, asking: &ResolvedCheck, wish: Wis
     } else {
         asking.to.clone()
     };
-    let Batch {
+    let CheckBatch {
         policies, demands, ..
     } = asking.batch(wish);
     let check = Check {
@@ -199,7 +199,7 @@ async fn about(
     context: &RequestContext,
     name: PolicyName,
     key: CounterId,
-    asked: Asked,
+    asked: CheckRequest,
     wish: Wish,
 ) -> Result<Answer, Problem> {
     let here = context.datacenter();
@@ -257,7 +257,7 @@ pub async fn peek(
 ) -> Result<Answer, Problem> {
     Query::parse(context.query(), &[])?;
     context.visitor().read(1)?;
-    about(context, name, key, Asked::default(), Wish::Look).await
+    about(context, name, key, CheckRequest::default(), Wish::Look).await
 }
 
 /// `DELETE /limits/{policy}/{key}`: forgets what the key has used.
@@ -270,7 +270,7 @@ pub async fn forget(
     key: CounterId,
 ) -> Result<Answer, Problem> {
     Query::parse(context.query(), &[])?;
-    about(context, name, key, Asked::default(), Wish::Forget).await
+    about(context, name, key, CheckRequest::default(), Wish::Forget).await
 }
 
 /// `POST /limits/{policy}/{key}/refund`: gives back what a check has consumed.

@@ -27,7 +27,7 @@ use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::{call, call_within, metrics};
 use crate::protocol::access::{Caller, Scope};
 use crate::protocol::bodies::parse_queued;
-use crate::protocol::keys::{Kind, fingerprint, parse_key, write_key};
+use crate::protocol::keys::{KeyKind, fingerprint, parse_key, write_key};
 use crate::protocol::messages::{Append, Appended, DeadLetters, Fault, Read, ReadDead, Wanted};
 use crate::protocol::metrics::Metric;
 use crate::protocol::problem::{Code, Problem};
@@ -232,7 +232,7 @@ pub async fn event(context: &RequestContext, caller: &Caller) -> Result<Answer, 
         let secret = name_key(&context.host).await?;
         let hashed = |bytes: &[u8]| hash(&secret, bytes);
         event.is_clients = true;
-        event.key = write_key(&hashed, Kind::Queued, key);
+        event.key = write_key(&hashed, KeyKind::Queued, key);
         let asked = fingerprint(&hashed, &[&delta.to_le_bytes()]);
         event.fingerprint = marked(asked, context.keys());
         let waiting = context.waiting();

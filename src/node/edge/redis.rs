@@ -15,8 +15,8 @@ use crate::host::http::Response;
 use crate::host::{Host, State};
 use crate::node::shared::call_within;
 use crate::protocol::access::{Caller, Scope};
-use crate::protocol::audit::Outcome;
-use crate::protocol::keys::{Kind, fingerprint, parse_key, section_key, write_key};
+use crate::protocol::audit::CallOutcome;
+use crate::protocol::keys::{KeyKind, fingerprint, parse_key, section_key, write_key};
 use crate::protocol::messages::{Fault, RunCommands};
 use crate::protocol::names::{REDIS, REDIS_ROOT};
 use crate::protocol::problem::{Code, Problem};
@@ -312,7 +312,7 @@ impl Work<'_> {
         let answered = call_within(&self.context.host, &message, RUN_MS_MAX).await;
         drop(waiting);
         if flushes && answered.is_ok() {
-            audit::end_as(self.context, Outcome::Done).await;
+            audit::end_as(self.context, CallOutcome::Done).await;
         }
         let answered = answered.map_err(|fault| unanswered(&fault))?;
         for (place, reply) in places.into_iter().zip(answered) {
@@ -330,7 +330,7 @@ impl Work<'_> {
         };
         let secret = name_key(&self.context.host).await?;
         let hashed = |bytes: &[u8]| hash(&secret, bytes);
-        let key = write_key(&hashed, Kind::Write, parse_key(&header)?);
+        let key = write_key(&hashed, KeyKind::Write, parse_key(&header)?);
         let named = (0_u32..).zip(commands).map(|(place, args)| {
             let words: Vec<&[u8]> = args.iter().map(String::as_bytes).collect();
             (

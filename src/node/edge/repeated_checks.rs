@@ -14,7 +14,7 @@ use super::verdicts;
 use crate::core::counter::bounded_map::BoundedMap;
 use crate::core::counter::id::Datacenter;
 use crate::core::limit::meter::Verdict;
-use crate::host::http::{Body, Head, HeaderList, Response};
+use crate::host::http::{Body, HeaderList, Response, StaticHead};
 use crate::host::{Host, State};
 use crate::node::shared::metrics;
 use crate::protocol::limits::LIMIT_HEADER;
@@ -48,7 +48,7 @@ struct CachedCheck {
     since_ms: i64,
     until_ms: i64,
     repeat: Repeat,
-    head: Rc<Head>,
+    head: Rc<StaticHead>,
 }
 
 /// What is known again, by the text of its request.

@@ -16,7 +16,7 @@ use crate::protocol::audit::Act;
 use crate::protocol::names::CLIENT_ADDRESS_HEADER;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::Rounding;
-use crate::protocol::visitor::Address;
+use crate::protocol::visitor::ClientAddress;
 
 /// Headers by which a proxy says that it is one.
 const FORWARDED: [&str; 3] = ["cf-connecting-ip", "x-forwarded-for", "x-real-ip"];
@@ -268,10 +268,10 @@ impl RequestContext {
     ///
     /// # Errors
     /// `no-client-address` where there is none.
-    pub fn address(&self) -> Result<Address, Problem> {
+    pub fn address(&self) -> Result<ClientAddress, Problem> {
         if let Some(named) = isolate::address_header(&self.host) {
             let value = self.header(&named);
-            return value.and_then(|value| Address::of_header(&value)).ok_or_else(|| {
+            return value.and_then(|value| ClientAddress::of_header(&value)).ok_or_else(|| {
                 no_address(&format!(
                     "{CLIENT_ADDRESS_HEADER} names the header `{named}`, which this request does not have, or not with an address; \
                      have the proxy in front set it"
@@ -280,8 +280,8 @@ impl RequestContext {
         }
         let of_connection = self.request.client_address();
         let told = match &of_connection {
-            Some(told) => Address::parse(told),
-            None => Address::parse(&self.header("cf-connecting-ip").unwrap_or_default()),
+            Some(told) => ClientAddress::parse(told),
+            None => ClientAddress::parse(&self.header("cf-connecting-ip").unwrap_or_default()),
         };
         let address = told.ok_or_else(|| {
             no_address(&format!(

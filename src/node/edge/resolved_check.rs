@@ -10,8 +10,8 @@ use crate::core::limit::owner::Owner;
 use crate::core::limit::policy::{Policy, Scope};
 use crate::core::limit::table::Check;
 use crate::node::shared::call;
-use crate::protocol::limits::batch::Batch;
-use crate::protocol::limits::{Asked, Judgement, PolicyName, check_cost};
+use crate::protocol::limits::batch::CheckBatch;
+use crate::protocol::limits::{CheckRequest, Judgement, PolicyName, check_cost};
 use crate::protocol::messages::{Demand, Wish};
 use crate::protocol::names::LimiterAddress;
 use crate::protocol::problem::Problem;
@@ -45,7 +45,7 @@ impl ResolvedCheck {
         here: &Datacenter,
         told: PolicyName,
         key: CounterId,
-        asked: Asked,
+        asked: CheckRequest,
     ) -> Result<Self, Problem> {
         let (policy, name, owner) = match asked.policy {
             Some(policy) => {
@@ -70,8 +70,8 @@ impl ResolvedCheck {
     }
 
     /// The message of it alone.
-    pub fn batch(&self, wish: Wish) -> Batch {
-        Batch::of(&self.name, &self.policy, self.demand(wish))
+    pub fn batch(&self, wish: Wish) -> CheckBatch {
+        CheckBatch::of(&self.name, &self.policy, self.demand(wish))
     }
 
     /// What it asks of its policy.

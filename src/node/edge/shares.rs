@@ -17,7 +17,7 @@ use crate::protocol::messages::{DeleteShare, GetShare, ListShares, PutShare};
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::revoked_json;
 use crate::protocol::query::Query;
-use crate::protocol::share::{Share, ShareId, Token, parse_share, share_json, shares_json};
+use crate::protocol::share::{Share, ShareId, ShareToken, parse_share, share_json, shares_json};
 
 /// How long an isolate goes by what it knows of a share without asking.
 const FRESH_MS_MAX: i64 = 30_000;
@@ -79,7 +79,7 @@ async fn look_up(host: &Host, id: ShareId) -> Result<Option<Share>, Problem> {
 /// # Errors
 /// `unauthorized` for one that was revoked, has expired or was never made here; `unavailable`.
 pub async fn identify(context: &RequestContext, authorization: &str) -> Result<(), Problem> {
-    let Some(token) = Token::of(authorization) else {
+    let Some(token) = ShareToken::of(authorization) else {
         return Ok(());
     };
     let names = name_key(&context.host).await?;

@@ -22,14 +22,14 @@ use crate::protocol::messages::Fault;
 use crate::protocol::names::CellAddress;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::not_of_redis;
-use crate::protocol::visitor::{Address, day_of, visitor};
+use crate::protocol::visitor::{ClientAddress, day_of, visitor};
 
 /// What uniques are counted by.
 pub enum Unique {
     /// What the client said.
     Given(String),
     /// Who it is; an element only by the salt of a day.
-    Visitor(Address, String),
+    Visitor(ClientAddress, String),
 }
 
 /// What a write's uniques are counted by, if by anything. Nothing is counted yet where this fails.

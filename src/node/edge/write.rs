@@ -23,7 +23,7 @@ use crate::node::shared::{call, metrics};
 use crate::protocol::access::Caller;
 use crate::protocol::batch::gather::Times;
 use crate::protocol::keyed::element_second;
-use crate::protocol::keys::{Kind, fingerprint, write_key};
+use crate::protocol::keys::{KeyKind, fingerprint, write_key};
 use crate::protocol::messages::{Condition, Fault, LookUp};
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::CellAddress;
@@ -336,7 +336,7 @@ async fn keyed_of(
         Some(key) => {
             let names = name_key(&context.host).await?;
             let hashed = |bytes: &[u8]| hash(&names, bytes);
-            let key = write_key(&hashed, Kind::Write, key);
+            let key = write_key(&hashed, KeyKind::Write, key);
             (key, fingerprint(&hashed, &parts))
         }
         // Nobody else can send another write under a key that was drawn here.

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use super::store::{Store, integer};
 use crate::host::Host;
 use crate::host::object::Value;
-use crate::protocol::audit::{AUDIT_MS, AUDIT_ROWS_MAX, Act, Outcome};
+use crate::protocol::audit::{AUDIT_MS, AUDIT_ROWS_MAX, Act, CallOutcome};
 use crate::protocol::messages::{Fault, ListActs};
 
 /// Made with the first of them: other partitions have none.
@@ -53,7 +53,7 @@ impl Acts {
         let place = act.place();
         let known = "SELECT 1 FROM acts WHERE place = ?";
         let is_known = !self.run(known, vec![place.as_str().into()])?.is_empty();
-        if is_known && act.outcome == Outcome::Unknown {
+        if is_known && act.outcome == CallOutcome::Unknown {
             return Ok(());
         }
         if !is_known {

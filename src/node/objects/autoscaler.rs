@@ -12,7 +12,7 @@ use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::fleet;
 use crate::node::shared::metrics;
 use crate::node::shared::open_objects;
-use crate::protocol::messages::{Fault, Flush, Report, Seal};
+use crate::protocol::messages::{Fault, Flush, LoadReport, Seal};
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::{CellAddress, QUIET_MS, SPLIT_FLUSHES_PER_SECOND};
 
@@ -227,7 +227,7 @@ impl Core {
         }
         let (core, to) = (self.clone(), me.sibling(0));
         self.object.wait_until(async move {
-            let report = Report { to, per_second };
+            let report = LoadReport { to, per_second };
             if let Ok(shards) = call(&core.host, &report).await {
                 core.state.borrow_mut().spread_as_told(shards);
             }
@@ -235,8 +235,11 @@ impl Core {
     }
 
     /// Lead: a shard tells how busy it is.
-    pub(super) fn on_report(self: &Rc<Self>, report: Result<Report, Fault>) -> Result<u8, Fault> {
-        let Report { per_second, .. } = report?;
+    pub(super) fn on_report(
+        self: &Rc<Self>,
+        report: Result<LoadReport, Fault>,
+    ) -> Result<u8, Fault> {
+        let LoadReport { per_second, .. } = report?;
         self.readable()?;
         self.hear(per_second, self.host.now_ms());
         self.note_change(self.host.now_ms());

@@ -21,14 +21,14 @@ const RECORDS_AT_ONCE: i64 = 4_096;
 const PAGE_BYTES_MAX: usize = 256 << 10;
 
 /// A page of a bundle, and the name after which there are more rows.
-pub(super) type Page = (NamedRows, Option<Vec<u8>>);
+pub(super) type BundlePage = (NamedRows, Option<Vec<u8>>);
 
 impl CellRows {
     /// The rows after a name, from the first for an empty one, as many as a page holds.
     ///
     /// # Errors
     /// `Unavailable`; so all below.
-    pub(super) fn page(&self, after: &[u8]) -> Result<Page, Fault> {
+    pub(super) fn page(&self, after: &[u8]) -> Result<BundlePage, Fault> {
         let (found, most) = match self {
             Self::Own(own) => own.some_after(after)?,
             Self::Hosted(hosted) => {
@@ -88,7 +88,7 @@ impl CellRows {
 
 impl OwnRows {
     /// Some rows after a name, and where there may be more.
-    fn some_after(&self, after: &[u8]) -> Result<Page, Fault> {
+    fn some_after(&self, after: &[u8]) -> Result<BundlePage, Fault> {
         let kind = after.first().map_or(-1, |kind| i32::from(*kind));
         let start = start_of(after).unwrap_or(-WHOLE_MAX);
         let is_ledger = after.first() == Some(&LEDGER);

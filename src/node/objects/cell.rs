@@ -12,7 +12,7 @@ use futures_util::lock::Mutex;
 use super::autoscaler::Autoscaler;
 use super::batch::refusal;
 use super::cell_memory::{self, Busy, Held as HeldMemory};
-use super::cell_store::{CellStore, Loaded};
+use super::cell_store::{CellStore, LoadedCell};
 use super::group_commit::Commits;
 use super::keyed_writes::ledger_limits;
 use super::lead_place::{LeadName, LeadStanding, moved_to};
@@ -31,8 +31,8 @@ use crate::node::shared::call;
 use crate::node::shared::metrics;
 use crate::protocol::messages::{
     Ask, Call, CallLead, CellAnswer, Claim, Close, Configure, Count, Fault, Flush, Flushed,
-    GiveLead, Held, Hello, Install, LeadTaken, ReadContents, ReadNumbers, Recall, Register,
-    RepairCell, Report, Seal, Sum, SumExplained, Suspend, WatchLead,
+    GiveLead, Held, Hello, Install, LeadTaken, LoadReport, ReadContents, ReadNumbers, Recall,
+    Register, RepairCell, Seal, Sum, SumExplained, Suspend, WatchLead,
 };
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::CellAddress;
@@ -148,7 +148,7 @@ impl Core {
             Sum => core.on_sum(asked).await,
             SumExplained => core.on_sum_explained(asked).await,
             Hello => core.on_hello(asked).await,
-            Report => core.on_report(asked),
+            LoadReport => core.on_report(asked),
             Seal => core.on_seal(asked),
             Configure => core.on_configure(asked).await,
             Suspend => core.on_suspend(asked).await,
@@ -183,7 +183,7 @@ impl Core {
         }
     }
 
-    pub(super) fn adopt(&self, loaded: Result<Loaded, Fault>) {
+    pub(super) fn adopt(&self, loaded: Result<LoadedCell, Fault>) {
         self.storage.note(loaded.map(|loaded| {
             self.lead.adopt(&loaded);
             self.state.borrow_mut().adopt(loaded.cell);

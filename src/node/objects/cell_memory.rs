@@ -11,7 +11,7 @@ use super::cell::Core;
 use crate::core::counter::cell::Cell as CellState;
 use crate::core::counter::memory::{CELLS_BYTES_MAX, Share, least_recent};
 use crate::host::{Host, State};
-use crate::node::shared::memory::{self, Kind};
+use crate::node::shared::memory::{self, MemoryKind};
 use crate::protocol::messages::Fault;
 
 /// A cell says what it holds with its first call, and with every 64th: it grows by a few KB in so many.
@@ -66,7 +66,7 @@ impl Held {
     pub(super) fn new(host: &Host) -> Self {
         Self {
             cells: host.state(),
-            share: RefCell::new(memory::share(host, Kind::Cells)),
+            share: RefCell::new(memory::share(host, MemoryKind::Cells)),
             busy: Cell::new(0),
             calls: Cell::new(0),
             used: Cell::new(0),
@@ -97,7 +97,7 @@ impl Drop for Busy<'_> {
         if calls.is_multiple_of(MEASURED_EVERY) {
             self.0.measure();
             held.cells
-                .make_room(memory::share(&self.0.host, Kind::Cells), call);
+                .make_room(memory::share(&self.0.host, MemoryKind::Cells), call);
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::protocol::names::CellAddress;
 
 /// A cell as it was read from its rows.
 #[derive(Default)]
-pub struct Loaded {
+pub struct LoadedCell {
     /// The cell.
     pub cell: Cell,
     /// Who it is, if it has been told.
@@ -56,14 +56,14 @@ impl CellStore {
     ///
     /// # Errors
     /// `Broken` for rows that this build cannot read.
-    pub fn load(&self) -> Result<Loaded, Fault> {
+    pub fn load(&self) -> Result<LoadedCell, Fault> {
         let loaded = self.read();
         self.rows.is_read();
         loaded
     }
 
-    fn read(&self) -> Result<Loaded, Fault> {
-        let mut loaded = Loaded::default();
+    fn read(&self) -> Result<LoadedCell, Fault> {
+        let mut loaded = LoadedCell::default();
         if !self.rows.open()? {
             return Ok(loaded);
         }

@@ -34,7 +34,7 @@ use super::push_receiver::{VIEWS_SCHEMA, Views};
 use super::readable::Readable;
 use super::root_bundle::RootBundles;
 use super::root_moves::{RootMoves, is_refused, moving};
-use super::root_places::{RootPlaces, Standing};
+use super::root_places::{RootPlaces, RootStanding};
 use super::root_store::ROOTS_SCHEMA;
 use super::root_sweep;
 use super::root_sweep::RootSweep;
@@ -51,7 +51,7 @@ use crate::core::counter::id::CounterId;
 use crate::host::Host;
 use crate::host::object::{Arrived, Object, Reply, Shell, dispatch, reply};
 use crate::node::shared::unreadable;
-use crate::protocol::audit::Outcome;
+use crate::protocol::audit::CallOutcome;
 use crate::protocol::fleet::FleetPart;
 use crate::protocol::health::Ailment;
 use crate::protocol::messages::{
@@ -456,14 +456,16 @@ impl Partition {
                 .and_then(|()| self.places.standing(&name));
             match standing {
                 Err(fault) => return refusal(&fault),
-                Ok(Standing::Here) => {
+                Ok(RootStanding::Here) => {
                     let reply = self.answer_here(&arrived).await;
                     if !is_refused(&reply) {
                         return reply;
                     }
                 }
-                Ok(Standing::Away(to)) => return self.moves.send_on(to, &arrived, sent_on).await,
-                Ok(Standing::Unknown) => match self.moves.settle(&name).await {
+                Ok(RootStanding::Away(to)) => {
+                    return self.moves.send_on(to, &arrived, sent_on).await;
+                }
+                Ok(RootStanding::Unknown) => match self.moves.settle(&name).await {
                     Ok(()) | Err(Fault::Repartitioned) => {}
                     Err(fault) => return refusal(&fault),
                 },
@@ -478,7 +480,7 @@ impl Partition {
         self.moves.learn(&asked.sizes).await?;
         if asked.path.is_empty() {
             let name = batch::prefix::<CounterId>(&asked.message)?;
-            if self.places.standing(&name)? == Standing::Unknown {
+            if self.places.standing(&name)? == RootStanding::Unknown {
                 self.moves.settle(&name).await?;
             }
             return Ok(Vec::new());
@@ -528,7 +530,7 @@ impl Partition {
         };
         // A result that is no error begins with a zero.
         if bytes.first() != Some(&0) {
-            act.outcome = Outcome::Refused(FAILED);
+            act.outcome = CallOutcome::Refused(FAILED);
             self.acts.note(&act)?;
         }
         Ok(bytes)

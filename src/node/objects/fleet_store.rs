@@ -7,7 +7,7 @@ use std::cell::Cell;
 
 use super::store::{Store, integer};
 use crate::host::Host;
-use crate::protocol::fleet::{FORGET_MS, FleetPart, ISOLATES_MAX, Taken, Told};
+use crate::protocol::fleet::{FORGET_MS, FleetPart, ISOLATES_MAX, ReportOutcome, Told};
 use crate::protocol::messages::{CountsTaken, Fault, TellCounts};
 
 /// Made with the first report: most partitions of most deployments begin without one.
@@ -61,7 +61,7 @@ impl FleetStore {
         let answer = |taken| Ok(CountsTaken { taken, now_ms });
         let incarnation = i64::try_from(tell.counts.incarnation).unwrap_or(FORGOTTEN);
         if incarnation == FORGOTTEN {
-            return answer(Taken::Forgotten);
+            return answer(ReportOutcome::Forgotten);
         }
         if !self.has_table.get() {
             self.store.run(FLEET_SCHEMA, vec![])?;
@@ -75,7 +75,7 @@ impl FleetStore {
                 (isolates, _) = self.isolates(now_ms - FORGET_MS)?;
             }
             if isolates >= i64::from(ISOLATES_MAX) {
-                return answer(Taken::Full);
+                return answer(ReportOutcome::Full);
             }
         }
         let mut told = known.unwrap_or_default();

@@ -5,7 +5,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use super::bundle::Page;
+use super::bundle::BundlePage;
 use super::cell_repair::damaged_row;
 use super::cell_rows::DamagedRow;
 use super::tablet_rows::{ALARM, LEDGER, NamedRows, TabletRows, row_key};
@@ -151,7 +151,7 @@ impl HostedRows {
     }
 
     /// Some rows after a name, and where there may be more.
-    pub(super) fn some_after(&self, after: &[u8], most: i64) -> Result<Page, Fault> {
+    pub(super) fn some_after(&self, after: &[u8], most: i64) -> Result<BundlePage, Fault> {
         self.tablet.some_after(&self.counter, after, most)
     }
 

@@ -19,7 +19,7 @@ use crate::core::counter::queue::{
 };
 use crate::host::Host;
 use crate::node::shared::concurrency::all_settled;
-use crate::node::shared::memory::{self, Kind};
+use crate::node::shared::memory::{self, MemoryKind};
 use crate::node::shared::metrics;
 use crate::node::shared::queued_writes::{self, count_dues};
 use crate::protocol::messages::{Appended, Fault, TakeOver};
@@ -52,7 +52,7 @@ impl Sending {
     pub(super) fn new(host: &Host) -> Self {
         Self {
             bytes: HashMap::new(),
-            memory: memory::share(host, Kind::Inboxes),
+            memory: memory::share(host, MemoryKind::Inboxes),
         }
     }
 

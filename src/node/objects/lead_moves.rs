@@ -8,7 +8,7 @@
 use std::rc::Rc;
 
 use super::cell::Core;
-use super::cell_store::Loaded;
+use super::cell_store::LoadedCell;
 use super::lead_place::{LeadName, Standing};
 use crate::core::cluster::tablets::Place;
 use crate::node::shared::call::call;
@@ -141,9 +141,9 @@ impl Core {
         self.lead.note_given();
         self.state.borrow_mut().void_grants();
         self.pushing.borrow_mut().forget();
-        self.adopt(Ok(Loaded {
+        self.adopt(Ok(LoadedCell {
             stay: Some(stay),
-            ..Loaded::default()
+            ..LoadedCell::default()
         }));
         Ok(seal)
     }

@@ -10,14 +10,14 @@ use std::rc::Rc;
 use super::batch::{bytes_of, refusal};
 use super::cell::Core;
 use super::cell_memory::Busy;
-use super::cell_store::Loaded;
+use super::cell_store::LoadedCell;
 use crate::core::cluster::tablets::Place;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::host::object::{Arrived, Reply};
 use crate::node::shared::call::{self, tablet_of_cell};
 use crate::protocol::messages::{
-    Call, CallLead, Claim, Close, Configure, Fault, LocateLead, Located, ReadContents, ReadNumbers,
-    Recall, Report, Stay, Sum, SumExplained, Suspend, WatchLead, batch, decode,
+    Call, CallLead, Claim, Close, Configure, Fault, LoadReport, LocateLead, Located, ReadContents,
+    ReadNumbers, Recall, Stay, Sum, SumExplained, Suspend, WatchLead, batch, decode,
 };
 use crate::protocol::names::{self, CellAddress, LeadAt};
 use futures_channel::oneshot;
@@ -83,7 +83,7 @@ pub(super) struct LeadStanding {
 
 impl LeadStanding {
     /// Takes over what storage holds.
-    pub(super) fn adopt(&self, loaded: &Loaded) {
+    pub(super) fn adopt(&self, loaded: &LoadedCell) {
         let stay = match &loaded.stay {
             // Its rows were deleted.
             Some(Stay::Arriving) => {
@@ -161,7 +161,7 @@ fn must_find(path: &str) -> bool {
         ReadContents::PATH,
         Sum::PATH,
         SumExplained::PATH,
-        Report::PATH,
+        LoadReport::PATH,
         Configure::PATH,
         Suspend::PATH,
         WatchLead::PATH,

@@ -209,11 +209,11 @@ impl LimiterCore {
 /// A recall that goes on; it does no longer when this is dropped, however that comes.
 struct Recalling<'a> {
     core: &'a LimiterCore,
-    place: super::limiter::Place,
+    place: super::limiter::LimitKey,
 }
 
 impl<'a> Recalling<'a> {
-    fn begin(core: &'a LimiterCore, place: super::limiter::Place) -> Self {
+    fn begin(core: &'a LimiterCore, place: super::limiter::LimitKey) -> Self {
         core.recalling.borrow_mut().insert(place.clone());
         Self { core, place }
     }

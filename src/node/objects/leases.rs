@@ -13,7 +13,7 @@ use crate::core::limit::table::Full;
 use crate::host::Host;
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::lease_requests::lend;
-use crate::node::shared::memory::{self, Kind};
+use crate::node::shared::memory::{self, MemoryKind};
 use crate::node::shared::{call, call_within};
 use crate::protocol::messages::{Check, Checked, Demand, Fault, Judged, RecallLease, SentOn, Wish};
 use crate::protocol::names::LimiterAddress;
@@ -39,7 +39,7 @@ impl LimiterCore {
         work(borrowers.get_or_insert_with(|| {
             let datacenter = me.datacenter.as_ref();
             let name = datacenter.map_or_else(String::new, ToString::to_string);
-            let memory = memory::share(&self.host, Kind::Limiters);
+            let memory = memory::share(&self.host, MemoryKind::Limiters);
             Borrowers::new(&name, self.host.random()).sharing(memory)
         }))
     }

@@ -1,7 +1,7 @@
 //! The object of a feature that this build was made without: its class is there, as the platform's configuration names it, and
 //! answers nothing. Its rows stay as they are.
 
-use super::watched::Kind;
+use super::watched::ObjectKind;
 use crate::host::Host;
 use crate::host::object::{Arrived, Object, Reply, Shell};
 
@@ -18,6 +18,6 @@ impl Shell for LeftOut {
     }
 }
 
-impl Kind for LeftOut {
+impl ObjectKind for LeftOut {
     const KIND: &'static str = "left_out";
 }

@@ -22,7 +22,7 @@ use crate::core::limit::table::{self, Commit, Full, Table};
 use crate::host::Host;
 use crate::host::object::{Arrived, Object, Reply, Shell, dispatch};
 use crate::node::shared::call;
-use crate::node::shared::memory::{self, Kind};
+use crate::node::shared::memory::{self, MemoryKind};
 use crate::protocol::limits::PolicyName;
 use crate::protocol::messages::{
     Check, Checked, Demand, EndReservation, Fault, HandOver, Judged, Lease, RecallLease, Reserve,
@@ -36,7 +36,7 @@ pub(super) const COMMIT_MS: u64 = 1_000;
 const ROWS_AT_ONCE: usize = 64;
 
 /// A policy's name and a key.
-pub(super) type Place = (PolicyName, CounterId);
+pub(super) type LimitKey = (PolicyName, CounterId);
 
 /// One limiter, as the platform sees it.
 pub struct Limiter {
@@ -52,9 +52,9 @@ pub(super) struct LimiterCore {
     /// What is known of how many limiters there are.
     pub(super) spread: RefCell<Spread>,
     /// Keys that were taken over from their old limiters and have no place of their own.
-    pub(super) taken_over: RefCell<BoundedMap<Place, (), TAKEN_OVER_MAX>>,
+    pub(super) taken_over: RefCell<BoundedMap<LimitKey, (), TAKEN_OVER_MAX>>,
     /// Keys of which something is being recalled.
-    pub(super) recalling: RefCell<HashSet<Place>>,
+    pub(super) recalling: RefCell<HashSet<LimitKey>>,
     /// What the table has handed out to be written and could not be.
     unwritten: RefCell<Option<Commit>>,
     /// What this limiter may admit of limits that hold for the world; made when it is first asked.
@@ -83,7 +83,7 @@ impl Shell for Limiter {
         let core = Rc::new(core);
         let former = Rc::downgrade(&core);
         let id = core.object.platform().id();
-        memory::start(&core.host, Kind::Limiters, id, move || {
+        memory::start(&core.host, MemoryKind::Limiters, id, move || {
             if let Some(core) = former.upgrade() {
                 core.table.take();
                 core.borrowers.take();
@@ -148,7 +148,7 @@ impl<'a> NamedDemand<'a> {
 impl LimiterCore {
     fn load(&self) {
         let loaded = self.rows.load(
-            memory::share(&self.host, Kind::Limiters),
+            memory::share(&self.host, MemoryKind::Limiters),
             self.host.now_ms(),
         );
         let loaded = loaded.and_then(|table| Ok((table, self.rows.heard()?)));

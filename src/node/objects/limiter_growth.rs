@@ -223,6 +223,6 @@ impl LimiterCore {
     }
 }
 
-fn taken(asked: &NamedDemand<'_>) -> super::limiter::Place {
+fn taken(asked: &NamedDemand<'_>) -> super::limiter::LimitKey {
     (asked.name.clone(), asked.demand.key.clone())
 }

@@ -18,7 +18,8 @@ use crate::core::counter::bounded_map::BoundedMap;
 use crate::core::counter::id::CounterId;
 use crate::host::Host;
 use crate::protocol::messages::{
-    AmountOf, By, Fault, KnownTotal, List, ListRows, PartitionTop, Row, TopOf, TopRow, encode,
+    AmountOf, By, Fault, KnownTotal, List, ListRows, ListedCounter, PartitionTop, TopOf, TopRow,
+    encode,
 };
 
 /// How long the alarm rests between two steps in which the table of totals is made.
@@ -71,7 +72,7 @@ impl Listings {
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses; so all below.
-    pub(super) async fn rows(&self, asked: ListRows) -> Result<Vec<Row>, Fault> {
+    pub(super) async fn rows(&self, asked: ListRows) -> Result<Vec<ListedCounter>, Fault> {
         let page = self.roots.list(List {
             partition: asked.partition,
             prefix: asked.prefix,

@@ -19,7 +19,7 @@ use crate::core::counter::id::CounterId;
 use crate::core::counter::memory::{Share, VIEWS_BYTES_MAX};
 use crate::host::Host;
 use crate::host::object::Object;
-use crate::node::shared::memory::{self, Kind};
+use crate::node::shared::memory::{self, MemoryKind};
 use crate::node::shared::metrics;
 use crate::node::shared::open_objects;
 use crate::protocol::messages::{Fault, Push, WatchLead};
@@ -116,7 +116,7 @@ impl Views {
     ) -> Self {
         let gathered = ViewMemory {
             views: HashMap::new(),
-            memory: memory::share(host, Kind::Views),
+            memory: memory::share(host, MemoryKind::Views),
         };
         Self {
             host: host.clone(),

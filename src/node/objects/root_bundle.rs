@@ -93,7 +93,7 @@ const TOTALS_PLAIN: [&str; 7] = [
 const TOTALS_BODY: usize = 6;
 
 /// A page of rows, and where there are more.
-pub(super) type Page = (Vec<RootRow>, Option<RootCursor>);
+pub(super) type RootPage = (Vec<RootRow>, Option<RootCursor>);
 
 /// The rows of names in one partition.
 pub(super) struct RootBundles {
@@ -254,7 +254,7 @@ impl RootBundles {
     }
 
     /// One page of what was laid aside.
-    fn laid_aside(&self, name: &CounterId, page: u32) -> Result<Page, Fault> {
+    fn laid_aside(&self, name: &CounterId, page: u32) -> Result<RootPage, Fault> {
         let rows = self.store.run(
             "SELECT body FROM leaving_rows WHERE id = ? AND page >= ? ORDER BY page LIMIT 2",
             vec![name.as_str().into(), i64::from(page).into()],
@@ -289,7 +289,11 @@ impl RootBundles {
     }
 
     /// The rows of a root that is sealed, from one on.
-    pub(super) fn page(&self, name: &CounterId, from: Option<RootCursor>) -> Result<Page, Fault> {
+    pub(super) fn page(
+        &self,
+        name: &CounterId,
+        from: Option<RootCursor>,
+    ) -> Result<RootPage, Fault> {
         let from = from.unwrap_or(RootCursor::Claims(i64::MIN, Vec::new()));
         match from {
             RootCursor::Rest(page) => self.laid_aside(name, page),
@@ -298,7 +302,7 @@ impl RootBundles {
     }
 
     /// Claims or operations of a name, of one slot.
-    fn records(&self, name: &CounterId, from: RootCursor) -> Result<Page, Fault> {
+    fn records(&self, name: &CounterId, from: RootCursor) -> Result<RootPage, Fault> {
         let (number, slot, after) = match from {
             RootCursor::Claims(slot, after) => (CLAIMS, slot, after),
             RootCursor::Operations(slot, after) => (OPERATIONS, slot, after),

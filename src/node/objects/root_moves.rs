@@ -19,7 +19,7 @@ use super::directory_tablets::LeadSpreads;
 use super::directory_totals::DirectoryTotals;
 use super::inboxes::Inboxes;
 use super::push_receiver::Views;
-use super::root_places::{RootPlaces, Standing};
+use super::root_places::{RootPlaces, RootStanding};
 use super::root_sweep::RootSweep;
 use super::roots::Roots;
 use super::store::Store;
@@ -137,7 +137,7 @@ impl RootMoves {
         let lock = self.roots.lock_of(name);
         let _alone = lock.lock().await;
         let sizes = self.places.sizes();
-        if self.places.standing(name)? != Standing::Unknown {
+        if self.places.standing(name)? != RootStanding::Unknown {
             return Ok(());
         }
         let me = self.places.place(name);
@@ -191,7 +191,7 @@ impl RootMoves {
     fn may_take(&self, name: &CounterId, sizes: &Sizes) -> Result<(), Fault> {
         let is_same = self.places.sizes() == *sizes;
         match self.places.standing(name)? {
-            Standing::Unknown if is_same => Ok(()),
+            RootStanding::Unknown if is_same => Ok(()),
             _ => Err(Fault::Repartitioned),
         }
     }

@@ -32,7 +32,7 @@ const HELD_MS: i64 = 300;
 
 /// Where a root is, seen from here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Standing {
+pub(super) enum RootStanding {
     /// Here, or nowhere.
     Here,
     /// It belongs to that partition.
@@ -188,21 +188,21 @@ impl RootPlaces {
     }
 
     /// Where a root is.
-    pub(super) fn standing(&self, name: &CounterId) -> Result<Standing, Fault> {
+    pub(super) fn standing(&self, name: &CounterId) -> Result<RootStanding, Fault> {
         let place = self.place(name);
         let is_mine = self.is_me(place);
         if is_mine && (!self.sizes.borrow().is_changing() || self.is_settled(name)) {
-            return Ok(Standing::Here);
+            return Ok(RootStanding::Here);
         }
         if self.bundles.is_home(name)? {
-            return Ok(Standing::Here);
+            return Ok(RootStanding::Here);
         }
         Ok(match is_mine {
             true if self.former(name).is_empty() && !self.bundles.has_note("leaving", name)? => {
-                Standing::Here
+                RootStanding::Here
             }
-            true => Standing::Unknown,
-            false => Standing::Away(place),
+            true => RootStanding::Unknown,
+            false => RootStanding::Away(place),
         })
     }
 
@@ -212,7 +212,7 @@ impl RootPlaces {
     /// `Repartitioned` where it did.
     pub(super) fn is_here(&self, name: &CounterId) -> Result<(), Fault> {
         match self.standing(name)? {
-            Standing::Here => Ok(()),
+            RootStanding::Here => Ok(()),
             _ => Err(Fault::Repartitioned),
         }
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::cell::KIND;
 use super::store::{Store, integer, text};
 use crate::host::Host;
-use crate::protocol::fleet::{CELLS_SAMPLED, Stored};
+use crate::protocol::fleet::{CELLS_SAMPLED, StoredSizes};
 use crate::protocol::messages::{Fault, TellSizes};
 
 const SIZES_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS sizes (object INTEGER PRIMARY KEY, kind TEXT NOT NULL, bytes INTEGER NOT NULL)";
@@ -20,7 +20,7 @@ const PART: u64 = 8;
 const SUM_EVERY_MS: i64 = 60_000;
 
 /// A sum by kind, and when it was made, unix milliseconds.
-type Summed = (i64, Vec<(String, Stored)>);
+type Summed = (i64, Vec<(String, StoredSizes)>);
 
 /// The rows of a partition.
 pub(super) struct Sizes {
@@ -74,7 +74,7 @@ impl Sizes {
     }
 
     /// What is stored, by kind.
-    pub(super) fn sum(&self) -> Result<Vec<(String, Stored)>, Fault> {
+    pub(super) fn sum(&self) -> Result<Vec<(String, StoredSizes)>, Fault> {
         let now_ms = self.host.now_ms();
         if let Some((at_ms, sums)) = &*self.summed.borrow()
             && (0..SUM_EVERY_MS).contains(&(now_ms - at_ms))
@@ -103,7 +103,7 @@ impl Sizes {
             // Each of those that tell stands for so many: Horvitz and Thompson 1952.
             let of = if kind == KIND { CELLS_SAMPLED } else { 1 };
             let squares = u128::from(number(squares).unwrap_or(0)) << 20;
-            let stored = Stored {
+            let stored = StoredSizes {
                 objects: objects * of,
                 bytes: bytes.saturating_mul(of),
                 variance: squares * u128::from(of * (of - 1)),

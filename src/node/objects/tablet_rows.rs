@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::rc::Rc;
 
-use super::bundle::Page;
+use super::bundle::BundlePage;
 use super::cell_repair::{damaged_in, named};
 use super::store::{Store, in_room, integer};
 use super::tablet_wakes::Waking;
@@ -326,7 +326,7 @@ impl TabletRows {
         counter: &CounterId,
         after: &[u8],
         most: i64,
-    ) -> Result<Page, Fault> {
+    ) -> Result<BundlePage, Fault> {
         let mut found = BTreeMap::new();
         let mut next = None;
         if self.has_schema.get() {

@@ -28,7 +28,7 @@ const LOOK_EVERY: u32 = 256;
 const OBJECT_BITS: u32 = 52;
 
 /// What metrics call the objects of a shell.
-pub trait Kind {
+pub trait ObjectKind {
     /// The name.
     const KIND: &'static str;
     /// One in so many tells its size.
@@ -38,7 +38,7 @@ pub trait Kind {
 macro_rules! kinds {
     ($($(#[$when:meta])? $shell:ty => $kind:expr),+ $(,)?) => {
         $($(#[$when])?
-        impl Kind for $shell {
+        impl ObjectKind for $shell {
             const KIND: &'static str = $kind;
         })+
     };
@@ -59,7 +59,7 @@ kinds! {
     watcher::Watcher => "watcher",
 }
 
-impl Kind for cell::Cell {
+impl ObjectKind for cell::Cell {
     const KIND: &'static str = cell::KIND;
     const SAMPLED: u64 = CELLS_SAMPLED;
 }
@@ -73,7 +73,7 @@ pub struct Watched<S> {
     told_bytes: Cell<u64>,
 }
 
-impl<S: Kind> Watched<S> {
+impl<S: ObjectKind> Watched<S> {
     /// Looks how large it is, now and then; and has it told where that has changed.
     fn measure(&self) {
         let calls = self.calls.get().wrapping_add(1);
@@ -121,7 +121,7 @@ fn hash(kind: &str, id: &str) -> u64 {
     (hash ^ (hash >> 32)) & ((1 << OBJECT_BITS) - 1)
 }
 
-impl<S: Shell + Kind> Shell for Watched<S> {
+impl<S: Shell + ObjectKind> Shell for Watched<S> {
     fn start(object: Object, host: Host) -> Self {
         Self {
             shell: S::start(object.clone(), host.clone()),

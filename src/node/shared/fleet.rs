@@ -19,8 +19,8 @@ use crate::core::counter::id::{CounterId, Datacenter};
 use crate::host::{Host, Point, State};
 use crate::protocol::fleet::hot::HotNotes;
 use crate::protocol::fleet::{
-    CELLS_SAMPLED, Clock, Counts, GAUGES_MAX, Gauge, GaugeKind, News, REPORT_EVERY_MS, Reporter,
-    Role, SIZES_MAX, Size, Taken,
+    CELLS_SAMPLED, Clock, Counts, GAUGES_MAX, Gauge, GaugeKind, News, REPORT_EVERY_MS,
+    ReportOutcome, Reporter, Role, SIZES_MAX, Size,
 };
 use crate::protocol::messages::{TellCounts, TellSizes};
 use crate::protocol::names::DIRECTORY_PARTITIONS;
@@ -182,12 +182,12 @@ pub async fn report(host: &Host, here: Option<Datacenter>) {
             return;
         };
         match answer.taken {
-            Taken::Counted => own.reporter.confirmed(incarnation, sequence, now_ms),
-            Taken::Forgotten => {
+            ReportOutcome::Counted => own.reporter.confirmed(incarnation, sequence, now_ms),
+            ReportOutcome::Forgotten => {
                 let next = || self::incarnation(host);
                 own.reporter.forgotten(incarnation, now_ms, next);
             }
-            Taken::Full => own.reporter.refused(incarnation, sequence),
+            ReportOutcome::Full => own.reporter.refused(incarnation, sequence),
         }
         let measured = here.and_then(|here| Clock::by(here, sent_ms, now_ms, answer.now_ms));
         if measured.is_some() {

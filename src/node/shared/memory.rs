@@ -11,7 +11,7 @@ use crate::host::{Host, State};
 
 /// What holds memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum MemoryKind {
     /// The tables of limiters, and the leases that they hold.
     Limiters,
     /// Batches that inboxes are sending.
@@ -34,7 +34,7 @@ struct KindBytes {
     inboxes: Memory,
     cells: Memory,
     views: Memory,
-    living: RefCell<BoundedMap<(Kind, String), Free, OBJECTS_MAX>>,
+    living: RefCell<BoundedMap<(MemoryKind, String), Free, OBJECTS_MAX>>,
 }
 
 impl State for KindBytes {
@@ -44,18 +44,18 @@ impl State for KindBytes {
 }
 
 /// A share of what all objects of this kind hold in this isolate.
-pub fn share(host: &Host, kind: Kind) -> Share {
+pub fn share(host: &Host, kind: MemoryKind) -> Share {
     let held = host.state::<KindBytes>();
     match kind {
-        Kind::Limiters => held.limiters.share(),
-        Kind::Inboxes => held.inboxes.share(),
-        Kind::Cells => held.cells.share(),
-        Kind::Views => held.views.share(),
+        MemoryKind::Limiters => held.limiters.share(),
+        MemoryKind::Inboxes => held.inboxes.share(),
+        MemoryKind::Cells => held.cells.share(),
+        MemoryKind::Views => held.views.share(),
     }
 }
 
 /// Says that an object of this id starts, and how to free what it holds once the next one of its id does; `free` must not keep it.
-pub fn start(host: &Host, kind: Kind, id: String, free: impl Fn() + 'static) {
+pub fn start(host: &Host, kind: MemoryKind, id: String, free: impl Fn() + 'static) {
     let before = {
         let held = host.state::<KindBytes>();
         let mut living = held.living.borrow_mut();

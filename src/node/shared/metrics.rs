@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 
 use crate::host::{Host, State};
-use crate::protocol::batch::report::Report;
+use crate::protocol::batch::report::BatchReport;
 use crate::protocol::fleet::Fleet;
 use crate::protocol::metrics::{Metric, Metrics, Snapshot};
 use crate::protocol::problem::Code;
@@ -49,7 +49,7 @@ pub fn answered(host: &Host, route: RouteName, milliseconds: i64, refusal: Optio
 
 /// Notes what became of the lines of a bulk body that is answered; `accepted` is what they are
 /// acknowledged as.
-pub fn reported(host: &Host, report: &Report, accepted: Metric) {
+pub fn reported(host: &Host, report: &BatchReport, accepted: Metric) {
     with(host, |metrics| {
         metrics.add(accepted, report.accepted);
         metrics.add(Metric::BotIgnored, report.bots_ignored);

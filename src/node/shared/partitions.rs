@@ -88,7 +88,7 @@ pub fn all(host: &Host) -> Range<u32> {
 pub type ByPartition<T> = Vec<(u32, T)>;
 
 /// What partitions said.
-pub struct Answered<T> {
+pub struct PartitionAnswers<T> {
     /// Those that answered.
     pub told: ByPartition<T>,
     /// The numbers of those that did not, in order.
@@ -99,7 +99,7 @@ pub struct Answered<T> {
     pub is_changing: bool,
 }
 
-impl<T> Answered<T> {
+impl<T> PartitionAnswers<T> {
     fn of(asked: Vec<(u32, Result<T, Fault>)>) -> Self {
         let (mut told, mut missing, mut fault) = (Vec::new(), Vec::new(), None);
         for (partition, answer) in asked {
@@ -134,7 +134,10 @@ impl<T> Answered<T> {
 }
 
 /// Asks every partition of the directory the same, at the same moment where roots move.
-pub async fn ask_all<C: Call>(host: &Host, message: impl Fn(u32) -> C) -> Answered<C::Answer> {
+pub async fn ask_all<C: Call>(
+    host: &Host,
+    message: impl Fn(u32) -> C,
+) -> PartitionAnswers<C::Answer> {
     if count(host) == DIRECTORY_PARTITIONS {
         let asked = ask_some(host, all(host), &message).await;
         if !is_repartitioned(&asked.fault) {
@@ -143,7 +146,7 @@ pub async fn ask_all<C: Call>(host: &Host, message: impl Fn(u32) -> C) -> Answer
     }
     let encoded = |partition: u32| encode(&message(partition));
     let asked = ask_within(host, C::PATH, &encoded).await;
-    let mut answered = Answered::of(
+    let mut answered = PartitionAnswers::of(
         (asked.told)
             .into_iter()
             .map(|(partition, bytes)| (partition, answer_of::<C>(host, &bytes)))
@@ -151,7 +154,7 @@ pub async fn ask_all<C: Call>(host: &Host, message: impl Fn(u32) -> C) -> Answer
     );
     answered.missing.extend(asked.missing);
     answered.missing.sort_unstable();
-    Answered {
+    PartitionAnswers {
         fault: answered.fault.or(asked.fault),
         is_changing: asked.is_changing,
         ..answered
@@ -167,7 +170,7 @@ pub async fn ask_some<C: Call>(
     host: &Host,
     partitions: impl Iterator<Item = u32>,
     message: impl Fn(u32) -> C,
-) -> Answered<C::Answer> {
+) -> PartitionAnswers<C::Answer> {
     let ask = |partition: u32| {
         let message = message(partition);
         async move {
@@ -175,7 +178,7 @@ pub async fn ask_some<C: Call>(
             (partition, told)
         }
     };
-    Answered::of(all_settled(partitions.map(ask), PARTITIONS_AT_ONCE).await)
+    PartitionAnswers::of(all_settled(partitions.map(ask), PARTITIONS_AT_ONCE).await)
 }
 
 /// Asks all partitions by [`InPartition`], as often as roots move meanwhile.
@@ -183,7 +186,7 @@ async fn ask_within(
     host: &Host,
     path: &str,
     message: &dyn Fn(u32) -> Result<Vec<u8>, Fault>,
-) -> Answered<Vec<u8>> {
+) -> PartitionAnswers<Vec<u8>> {
     let mut wait_ms = WAIT_MS;
     for tries in 0..ASKED_MAX {
         if tries > 0 {
@@ -196,7 +199,7 @@ async fn ask_within(
         }
         let is_changing = (asked.told.iter()).any(|(_, within)| within.sizes.is_changing());
         let told = asked.told.into_iter();
-        return Answered {
+        return PartitionAnswers {
             told: told
                 .map(|(partition, within)| (partition, within.answer))
                 .collect(),
@@ -205,7 +208,7 @@ async fn ask_within(
             is_changing,
         };
     }
-    Answered {
+    PartitionAnswers {
         told: Vec::new(),
         missing: all(host).collect(),
         fault: Some(Fault::Unavailable(
@@ -220,7 +223,7 @@ async fn ask_once(
     path: &str,
     message: &dyn Fn(u32) -> Result<Vec<u8>, Fault>,
     holds: bool,
-) -> Answered<Within> {
+) -> PartitionAnswers<Within> {
     let ask = |partition: u32| {
         let message = message(partition);
         async move {
@@ -244,7 +247,7 @@ async fn ask_once(
     if !more.is_empty() {
         asked.extend(all_settled(more.map(ask), PARTITIONS_AT_ONCE).await);
     }
-    Answered::of(asked)
+    PartitionAnswers::of(asked)
 }
 
 /// Whether each root was at one of these when they answered: what has left has come.

@@ -8,7 +8,7 @@ use std::fmt;
 
 use super::super::bots::is_bot;
 use super::super::problem::{Code, Problem};
-use super::super::visitor::Address;
+use super::super::visitor::ClientAddress;
 use super::json::Text;
 
 /// The `unique` that stands for the visitor.
@@ -22,7 +22,7 @@ pub struct By<'a> {
     /// Whether a bot's write is left out.
     ignores_bots: bool,
     /// The visitor's address.
-    pub address: Option<Address>,
+    pub address: Option<ClientAddress>,
     /// The visitor's user agent.
     pub user_agent: Option<Cow<'a, str>>,
 }
@@ -71,7 +71,7 @@ impl<'a> By<'a> {
         }
         let address = match ip {
             None => None,
-            Some(ip) => match Address::parse(&ip.0) {
+            Some(ip) => match ClientAddress::parse(&ip.0) {
                 Some(address) => Some(address),
                 None => return Err(unfit("`ip` is an IPv4 or IPv6 address")),
             },

@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 
 use super::super::problem::{Code, Problem};
-use super::Record;
+use super::BulkRecord;
 use super::civil::{CLF_TIME_BYTES, parse_clf_time};
 use super::ingest::UniqueField;
 use super::log_fields::Hit;
@@ -76,10 +76,10 @@ impl<'a> LogLine<'a> {
     }
 
     /// Returns the line as a record that counts its path once.
-    pub fn record(&self, unique: UniqueField) -> Record<'a> {
+    pub fn record(&self, unique: UniqueField) -> BulkRecord<'a> {
         let known = !matches!(self.address, b"" | b"-");
         let counted = unique == UniqueField::Ip && known;
-        Record {
+        BulkRecord {
             key: Cow::Borrowed(self.path),
             delta: 1,
             unique: counted.then_some(Cow::Borrowed(self.address)),

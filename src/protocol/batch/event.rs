@@ -10,9 +10,9 @@ use super::super::delta::parse_delta;
 use super::super::dimensions::{ByWire, refuse_auto};
 use super::super::features::left_out;
 use super::super::problem::{Code, Problem};
-use super::Record;
+use super::BulkRecord;
 use super::by::By;
-use super::json::{Text, Whole, bytes_of, present, read_object};
+use super::json::{Text, WholeNumber, bytes_of, present, read_object};
 use crate::core::counter::dimensions::Dimensions;
 use crate::core::sketch::Sample;
 
@@ -32,7 +32,7 @@ struct EventWire<'a> {
     #[serde(borrow, default, deserialize_with = "present")]
     unique: Option<Text<'a>>,
     #[serde(default, deserialize_with = "present")]
-    at: Option<Whole>,
+    at: Option<WholeNumber>,
     #[serde(borrow, default, deserialize_with = "present")]
     id: Option<Text<'a>>,
     #[serde(default, deserialize_with = "present")]
@@ -51,12 +51,12 @@ struct EventWire<'a> {
 /// number or its decimal string, 1 where it is missing; `at` is in unix milliseconds; `sample` see [`Sample::new`]. Besides what it
 /// says of who did it; where that is a visitor, its `unique` is the word `auto`, and stands for no element.
 ///
-/// The key is not checked here, see [`Record::counter_id`]. Allocates only for strings with escapes.
+/// The key is not checked here, see [`BulkRecord::counter_id`]. Allocates only for strings with escapes.
 ///
 /// # Errors
 /// `invalid-json`, `unknown-field`, `invalid-body` (also for an element that is empty or has more than
 /// 1,024 bytes, and an id that is empty or has more than 255) and `invalid-delta`; those of [`By::of_line`].
-pub fn parse_line(json: &[u8]) -> Result<(Record<'_>, By<'_>), Problem> {
+pub fn parse_line(json: &[u8]) -> Result<(BulkRecord<'_>, By<'_>), Problem> {
     let wire: EventWire<'_> = read_object(json)?;
     let delta = delta_or_one(wire.increment)?;
     check_unique(wire.unique.as_ref())?;
@@ -64,7 +64,7 @@ pub fn parse_line(json: &[u8]) -> Result<(Record<'_>, By<'_>), Problem> {
     let dimensions = ByWire::read(wire.by.as_ref())?;
     refuse_auto(&dimensions)?;
     let by = By::read(wire.unique.as_ref(), wire.bots, wire.ip, wire.user_agent)?;
-    let record = Record {
+    let record = BulkRecord {
         key: wire.key.0,
         delta,
         unique: wire.unique.map(|text| bytes_of(text.0)),
@@ -80,7 +80,7 @@ pub fn parse_line(json: &[u8]) -> Result<(Record<'_>, By<'_>), Problem> {
 ///
 /// # Errors
 /// As [`parse_line`].
-pub fn parse_event(json: &[u8]) -> Result<Record<'_>, Problem> {
+pub fn parse_event(json: &[u8]) -> Result<BulkRecord<'_>, Problem> {
     parse_line(json).map(|(record, _)| record)
 }
 
@@ -109,7 +109,7 @@ struct IncrementWire<'a> {
     #[serde(borrow, default, deserialize_with = "present")]
     unique: Option<Text<'a>>,
     #[serde(default, deserialize_with = "present")]
-    at: Option<Whole>,
+    at: Option<WholeNumber>,
     #[serde(default, deserialize_with = "present")]
     sample: Option<f64>,
     #[serde(borrow, default, deserialize_with = "present")]

@@ -8,12 +8,12 @@ use super::super::order::in_order;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, DefaultHasher, Hasher};
 
-use super::super::keys::{Kind, fingerprint, write_key};
+use super::super::keys::{KeyKind, fingerprint, write_key};
 use super::super::problem::{Code, Problem};
 pub use super::gathered::{Gathered, Identified, Manner};
 pub use super::hashes::{Hashed, Hashes};
-use super::report::Report;
-use super::{Record, length};
+use super::report::BatchReport;
+use super::{BulkRecord, length};
 use crate::core::counter::dimensions::{DimensionLog, Stamp};
 use crate::core::counter::id::CounterId;
 use crate::core::counter::samples::insert_sample;
@@ -57,7 +57,7 @@ pub enum Times {
 
 /// What a batch may hold, and how its times are judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct BatchLimits {
     /// Which times a record may give.
     pub times: Times,
     /// How far a record's time may be from the clock, in milliseconds: either way for [`Times::Live`],
@@ -67,23 +67,23 @@ pub struct Limits {
 
 /// Sums records by counter.
 pub struct Gather {
-    limits: Limits,
+    limits: BatchLimits,
     counters: HashMap<String, Gathered, Seeded>,
     memory_bytes: u64,
-    report: Report,
+    report: BatchReport,
     unique_hash_of: Box<dyn Fn(&CounterId) -> UniqueHash>,
 }
 
 impl Gather {
     /// Returns an empty batch. `seed` is a random number: it keeps a sender from choosing keys that
     /// collide in memory, and changes no result.
-    pub fn new(limits: Limits, seed: u64) -> Self {
+    pub fn new(limits: BatchLimits, seed: u64) -> Self {
         let counters = HashMap::with_hasher(Seeded(seed));
         Self {
             limits,
             counters,
             memory_bytes: 0,
-            report: Report::default(),
+            report: BatchReport::default(),
             unique_hash_of: Box::new(|_| UniqueHash::Keyed),
         }
     }
@@ -101,7 +101,7 @@ impl Gather {
     /// ones. Costs one look-up, and allocates only for what is new.
     ///
     /// The reasons: `clock-skew` and `invalid-id`.
-    pub fn add(&mut self, line: u64, record: &Record<'_>, now_ms: i64, hashes: &dyn Hashes) {
+    pub fn add(&mut self, line: u64, record: &BulkRecord<'_>, now_ms: i64, hashes: &dyn Hashes) {
         self.add_as(line, record, record.unique.as_deref(), now_ms, hashes);
     }
 
@@ -110,7 +110,7 @@ impl Gather {
     pub fn add_as(
         &mut self,
         line: u64,
-        record: &Record<'_>,
+        record: &BulkRecord<'_>,
         element: Option<&[u8]>,
         now_ms: i64,
         hashes: &dyn Hashes,
@@ -125,7 +125,7 @@ impl Gather {
     ///
     /// # Errors
     /// As [`Gather::add`] notes them.
-    pub fn check(&self, record: &Record<'_>, now_ms: i64) -> Result<(), Problem> {
+    pub fn check(&self, record: &BulkRecord<'_>, now_ms: i64) -> Result<(), Problem> {
         if record.id.is_none() {
             self.limits.stamp(record.at_ms, now_ms)?;
         }
@@ -178,19 +178,19 @@ impl Gather {
     }
 
     /// What became of the records so far. Sums that were taken may fail later.
-    pub fn report(&mut self) -> &mut Report {
+    pub fn report(&mut self) -> &mut BatchReport {
         &mut self.report
     }
 
     /// Returns the sums in the order of their ids, and the report.
-    pub fn finish(mut self) -> (Vec<(CounterId, Gathered)>, Report) {
+    pub fn finish(mut self) -> (Vec<(CounterId, Gathered)>, BatchReport) {
         (self.take(), self.report)
     }
 
     fn try_add(
         &mut self,
         line: u64,
-        record: &Record<'_>,
+        record: &BulkRecord<'_>,
         element: Option<&[u8]>,
         now_ms: i64,
         hashes: &dyn Hashes,
@@ -227,7 +227,7 @@ impl Gather {
             let name = |bytes: &[u8]| hashes.name(bytes);
             gathered.identified.push(Identified {
                 line,
-                key: write_key(&name, Kind::Event, id),
+                key: write_key(&name, KeyKind::Event, id),
                 fingerprint: fingerprint_of(record, &name),
                 second: stamp,
                 delta: record.delta,
@@ -260,7 +260,7 @@ impl Gather {
 }
 
 /// The hash of what a record asks for.
-fn fingerprint_of(record: &Record<'_>, name: &dyn Fn(&[u8]) -> u64) -> u64 {
+fn fingerprint_of(record: &BulkRecord<'_>, name: &dyn Fn(&[u8]) -> u64) -> u64 {
     let unique = record.unique.as_deref().unwrap_or_default();
     let at_ms = record.at_ms.map(i64::to_le_bytes);
     let at_ms = at_ms.as_ref().map_or(&[][..], |bytes| bytes);
@@ -274,7 +274,7 @@ fn fingerprint_of(record: &Record<'_>, name: &dyn Fn(&[u8]) -> u64) -> u64 {
     fingerprint(name, &asked)
 }
 
-impl Limits {
+impl BatchLimits {
     /// Returns the stamp of a record, in unix seconds.
     fn stamp(&self, at_ms: Option<i64>, now_ms: i64) -> Result<i64, Problem> {
         let stamp = seconds_of(at_ms, now_ms);

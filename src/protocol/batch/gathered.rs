@@ -6,7 +6,7 @@ use super::super::problem::Problem;
 use super::gather::Times;
 use super::hashes::Hashed;
 use super::lines::LineNumbers;
-use super::report::Report;
+use super::report::BatchReport;
 use crate::core::counter::dimensions::{DimensionLog, Dimensions, Stamp};
 use crate::core::counter::ledger::WriteKey;
 use crate::core::counter::samples::Samples;
@@ -71,7 +71,7 @@ impl Gathered {
     }
 
     /// Fails all its lines.
-    pub fn fail(&self, problem: &Problem, report: &mut Report) {
+    pub fn fail(&self, problem: &Problem, report: &mut BatchReport) {
         report.fail(&self.lines, problem);
         for record in &self.identified {
             report.fail(&LineNumbers::of([record.line]), problem);

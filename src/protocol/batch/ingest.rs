@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use super::super::problem::{Code, Problem};
-use super::Record;
+use super::BulkRecord;
 use super::clf::LogLine;
 use super::log_fields::{Hit, LogField};
 use super::logpush::{LogpushLine, parse_ndjson};
@@ -149,7 +149,7 @@ impl Ingest {
     ///
     /// # Errors
     /// As [`LogLine::parse`], [`LogpushLine::parse`] and [`parse_ndjson`].
-    pub fn read<'a>(&self, line: &'a [u8]) -> Result<Option<Record<'a>>, Problem> {
+    pub fn read<'a>(&self, line: &'a [u8]) -> Result<Option<BulkRecord<'a>>, Problem> {
         let mut read = match self.format {
             Format::Clf => {
                 let line = LogLine::parse(line)?;

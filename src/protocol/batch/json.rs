@@ -76,26 +76,26 @@ where
 
 /// A whole number as JSON has them: `60`, `60.0` and `6e1` are one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Whole(pub(crate) u64);
+pub(crate) struct WholeNumber(pub(crate) u64);
 
-impl<'de> Deserialize<'de> for Whole {
+impl<'de> Deserialize<'de> for WholeNumber {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Number;
 
         impl Visitor<'_> for Number {
-            type Value = Whole;
+            type Value = WholeNumber;
 
             fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 formatter.write_str("a whole number from 0 to 2^64 - 1")
             }
 
-            fn visit_u64<E>(self, number: u64) -> Result<Whole, E> {
-                Ok(Whole(number))
+            fn visit_u64<E>(self, number: u64) -> Result<WholeNumber, E> {
+                Ok(WholeNumber(number))
             }
 
-            fn visit_f64<E: de::Error>(self, number: f64) -> Result<Whole, E> {
+            fn visit_f64<E: de::Error>(self, number: f64) -> Result<WholeNumber, E> {
                 // Without a sign before 0. A number that is whole is written without a point.
-                let whole = format!("{}", number + 0.0).parse().ok().map(Whole);
+                let whole = format!("{}", number + 0.0).parse().ok().map(WholeNumber);
                 whole.ok_or_else(|| E::invalid_value(de::Unexpected::Float(number), &self))
             }
         }

@@ -12,7 +12,7 @@ use super::gather::{Gathered, Manner, Times};
 use super::hashes::Hashed;
 use super::lines::LineNumbers;
 use super::plan::{Addressed, Rehashed};
-use super::report::Report;
+use super::report::BatchReport;
 use crate::core::counter::autoscale::shard_of_element;
 use crate::core::counter::flush::Load;
 use crate::core::counter::id::{CounterId, Datacenter};
@@ -128,7 +128,7 @@ impl KeyedWrites {
     }
 
     /// Fails the lines of the write of that place.
-    pub fn fail(&self, place: usize, problem: &Problem, report: &mut Report) {
+    pub fn fail(&self, place: usize, problem: &Problem, report: &mut BatchReport) {
         if let Some(lines) = self.lines.get(place) {
             report.fail(lines, problem);
         }
@@ -244,7 +244,7 @@ impl KeyedElements {
     }
 
     /// Fails the lines whose elements could not be stored: the load of that number. A line fails once.
-    pub fn fail(&mut self, number: usize, problem: &Problem, report: &mut Report) {
+    pub fn fail(&mut self, number: usize, problem: &Problem, report: &mut BatchReport) {
         for place in self.lines_of.get(number).into_iter().flatten() {
             if let Some(lines) = self.lines.get_mut(*place) {
                 report.fail(&std::mem::take(lines), problem);

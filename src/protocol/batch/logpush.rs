@@ -10,7 +10,7 @@ use std::borrow::Cow;
 
 use super::super::dimensions::{ByWire, refuse_auto};
 use super::super::problem::{Code, Problem};
-use super::Record;
+use super::BulkRecord;
 use super::by::AUTO;
 use super::civil::parse_rfc3339;
 use super::clf::path_of;
@@ -145,12 +145,12 @@ impl<'a> LogpushLine<'a> {
     }
 
     /// Returns the line as a record that counts its path once.
-    pub fn record(self, unique: UniqueField) -> Record<'a> {
+    pub fn record(self, unique: UniqueField) -> BulkRecord<'a> {
         let unique = self
             .address
             .filter(|_| unique == UniqueField::Ip)
             .map(bytes_of);
-        Record {
+        BulkRecord {
             key: self.path,
             delta: 1,
             unique,
@@ -191,7 +191,7 @@ struct NdjsonWire<'a> {
 ///
 /// # Errors
 /// As [`super::event::parse_event`]; `invalid-body` also where both names of a field are given.
-pub fn parse_ndjson(json: &[u8], unique_field: UniqueField) -> Result<Record<'_>, Problem> {
+pub fn parse_ndjson(json: &[u8], unique_field: UniqueField) -> Result<BulkRecord<'_>, Problem> {
     let wire: NdjsonWire<'_> = read_object(json)?;
     let key = match either("key", wire.key, "path", wire.path)? {
         Either::First(key) => key.0,
@@ -221,7 +221,7 @@ pub fn parse_ndjson(json: &[u8], unique_field: UniqueField) -> Result<Record<'_>
         Either::Neither => None,
     };
     let unique = unique.map(|text| bytes_of(text.0));
-    Ok(Record {
+    Ok(BulkRecord {
         key,
         delta,
         unique,

@@ -59,8 +59,8 @@ pub mod wave;
 
 /// What one record of a bulk body asks to count, whatever its format was.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record<'a> {
-    /// The counter's id as sent. It is checked where it is first needed, see [`Record::counter_id`]:
+pub struct BulkRecord<'a> {
+    /// The counter's id as sent. It is checked where it is first needed, see [`BulkRecord::counter_id`]:
     /// a batch that names a counter a thousand times pays for one check.
     pub key: Cow<'a, str>,
     /// How much to add, 1 or more.
@@ -77,7 +77,7 @@ pub struct Record<'a> {
     pub dimensions: Dimensions,
 }
 
-impl Record<'_> {
+impl BulkRecord<'_> {
     /// Returns the counter that the record names.
     ///
     /// # Errors

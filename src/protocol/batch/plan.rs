@@ -12,7 +12,7 @@ use super::gather::{Gathered, Manner, Times};
 use super::hashes::Hashed;
 use super::keyed::{BodyKey, KEYED_AT_ONCE_MAX, KeyedWrites};
 use super::lines::LineNumbers;
-use super::report::Report;
+use super::report::BatchReport;
 use crate::core::counter::autoscale::shard_of_element;
 use crate::core::counter::flush::{Element, Load};
 use crate::core::counter::id::{CounterId, Datacenter};
@@ -234,21 +234,21 @@ impl Plan {
     }
 
     /// Fails the lines whose elements could not be stored: the load of that number.
-    pub fn fail_elements(&mut self, number: usize, problem: &Problem, report: &mut Report) {
+    pub fn fail_elements(&mut self, number: usize, problem: &Problem, report: &mut BatchReport) {
         if let Some(&index) = self.counter_of.get(number) {
             self.fail(index, problem, report);
         }
     }
 
     /// Fails the lines whose amounts could not be counted: the load of that number.
-    pub fn fail_amounts(&mut self, number: usize, problem: &Problem, report: &mut Report) {
+    pub fn fail_amounts(&mut self, number: usize, problem: &Problem, report: &mut BatchReport) {
         if let Some(&index) = self.sent.get(number) {
             self.fail(index, problem, report);
         }
     }
 
     /// A counter's lines fail once, however many of its cells did.
-    fn fail(&mut self, index: usize, problem: &Problem, report: &mut Report) {
+    fn fail(&mut self, index: usize, problem: &Problem, report: &mut BatchReport) {
         if let Some(counted) = self.counters.get_mut(index) {
             report.fail(&std::mem::take(&mut counted.lines), problem);
         }

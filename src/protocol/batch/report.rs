@@ -83,7 +83,7 @@ impl Serialize for Rejected {
 
 /// The answer to a batch: `{"accepted","rejected","bots_ignored"?,"errors":[{"line","code","detail"}],"rejected_lines"?}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Report {
+pub struct BatchReport {
     /// How many records count.
     pub accepted: u64,
     /// How many do not.
@@ -98,7 +98,7 @@ pub struct Report {
     pub rejected_lines: Vec<Rejected>,
 }
 
-impl Report {
+impl BatchReport {
     /// Counts one record as rejected. Records come in the order of their numbers.
     pub fn reject(&mut self, line: u64, problem: &Problem) {
         self.note_rejected(problem.code(), 1).insert(line, line);

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use super::super::keys::{fingerprint, section_key};
 use super::keyed::BodyKey;
-use super::{Record, length};
+use super::{BulkRecord, length};
 use crate::core::counter::ledger::WriteKey;
 
 /// What the sums of one section may hold: 12,000 counters of about 700 bytes. Four senders at once have room for one section each.
@@ -59,7 +59,7 @@ impl Sections {
         &mut self,
         hash: &dyn Fn(&[u8]) -> u64,
         bytes: &[u8],
-        record: Option<&Record<'_>>,
+        record: Option<&BulkRecord<'_>>,
     ) -> bool {
         self.chain = fingerprint(hash, &[&self.chain.to_le_bytes(), bytes]);
         if let Some(record) = record {

@@ -41,7 +41,7 @@ pub enum Stage {
 
 /// The place of a body that gathers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct WavePlace {
     wave: u64,
     until_ms: i64,
 }
@@ -69,19 +69,19 @@ impl Waves {
 
     /// Returns the place of a body with so many counters that begins to gather, unix milliseconds;
     /// `None` where there is no other body, so that it may go at once.
-    pub fn place(&self, counters: u64, now_ms: i64) -> Option<Place> {
+    pub fn place(&self, counters: u64, now_ms: i64) -> Option<WavePlace> {
         let others = self.reading + self.gathering + self.flying;
         let most_ms = i64::try_from(counters)
             .unwrap_or(i64::MAX)
             .min(GATHER_MS_MAX);
-        (others > 0).then(|| Place {
+        (others > 0).then(|| WavePlace {
             wave: self.wave,
             until_ms: now_ms.saturating_add(most_ms),
         })
     }
 
     /// Whether a body that gathers may go now.
-    pub fn may_go(&mut self, place: Place, now_ms: i64) -> bool {
+    pub fn may_go(&mut self, place: WavePlace, now_ms: i64) -> bool {
         if self.wave != place.wave || now_ms >= place.until_ms {
             return true;
         }

@@ -12,7 +12,7 @@ use crate::core::board::score::Score;
 use crate::core::board::settings::{Keep, Order, Scores, Settings, Ties};
 use crate::core::board::zone::Zone;
 use crate::core::counter::id::{CounterId, Datacenter};
-use crate::protocol::batch::json::{Whole, read_object};
+use crate::protocol::batch::json::{WholeNumber, read_object};
 use crate::protocol::messages::{Deed, MemberWrite};
 use crate::protocol::problem::{Code, Problem};
 
@@ -41,8 +41,8 @@ struct SettingsWire {
     scores: Option<String>,
     period: Option<String>,
     zone: Option<String>,
-    archive: Option<Whole>,
-    members_max: Option<Whole>,
+    archive: Option<WholeNumber>,
+    members_max: Option<WholeNumber>,
     shards: Option<ShardsWire>,
     home: Option<String>,
 }
@@ -106,7 +106,7 @@ pub fn parse_settings(body: &[u8]) -> Result<(Settings, Placing), Problem> {
     };
     let archive = wire
         .archive
-        .map_or(Ok(0), |Whole(count)| u32::try_from(count));
+        .map_or(Ok(0), |WholeNumber(count)| u32::try_from(count));
     let settings = Settings {
         order: word(
             "order",
@@ -147,7 +147,7 @@ pub fn parse_settings(body: &[u8]) -> Result<(Settings, Placing), Problem> {
         archive: archive.unwrap_or(u32::MAX),
         members_max: wire
             .members_max
-            .map_or(default.members_max, |Whole(count)| count),
+            .map_or(default.members_max, |WholeNumber(count)| count),
     };
     settings.check().or_else(refuse)?;
     let placing = placing_of(wire.shards, wire.home.as_deref())?;
@@ -208,7 +208,7 @@ fn put_of(wire: &WriteWire<'_>, now_ms: i64) -> Result<Write, Problem> {
     let expires_ms = match wire.expires_in.map(RawValue::get) {
         None => None,
         Some("null") => Some(None),
-        Some(text) => match serde_json::from_str(text).map(|Whole(seconds)| seconds) {
+        Some(text) => match serde_json::from_str(text).map(|WholeNumber(seconds)| seconds) {
             Ok(seconds @ 1..=EXPIRES_SECONDS_MAX) => {
                 let after_ms = i64::try_from(seconds)
                     .unwrap_or(i64::MAX)

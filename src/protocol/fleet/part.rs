@@ -77,7 +77,7 @@ pub struct Moving {
 
 /// What objects of a kind store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stored {
+pub struct StoredSizes {
     /// How many told.
     pub objects: u64,
     /// Bytes, all of them.
@@ -106,7 +106,7 @@ pub struct FleetPart {
     /// Leads that move.
     pub moving: Moving,
     /// What is stored, by the binding of the objects.
-    pub stored: Vec<(String, Stored)>,
+    pub stored: Vec<(String, StoredSizes)>,
     /// When it is, unix milliseconds by the partition's clock.
     pub now_ms: i64,
 }
@@ -213,7 +213,7 @@ impl Fleet {
     /// did not answer.
     pub fn of(parts: Vec<(FleetPart, i64, i64)>, missing: Vec<u32>) -> Self {
         let mut all = FleetPart::default();
-        let mut stored: BTreeMap<String, Stored> = BTreeMap::new();
+        let mut stored: BTreeMap<String, StoredSizes> = BTreeMap::new();
         let middle = middle_clock(&parts);
         for (mut part, sent_ms, answered_ms) in parts {
             part.compare_clocks(sent_ms, answered_ms, middle);

@@ -19,7 +19,7 @@ pub struct Told {
 
 /// What becomes of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Taken {
+pub enum ReportOutcome {
     /// It is counted, now or before.
     Counted,
     /// Nothing is known of reports before it: it is not counted, and must come as the first of another incarnation.
@@ -30,18 +30,18 @@ pub enum Taken {
 
 impl Told {
     /// Adds a report, unless it was added before. Returns what became of it, and whether anything has changed.
-    pub fn take(&mut self, report: Counts) -> (Taken, bool) {
+    pub fn take(&mut self, report: Counts) -> (ReportOutcome, bool) {
         if report.sequence <= self.sequence {
-            return (Taken::Counted, false);
+            return (ReportOutcome::Counted, false);
         }
         if report.sequence != self.sequence + 1 {
-            return (Taken::Forgotten, false);
+            return (ReportOutcome::Forgotten, false);
         }
         self.sequence = report.sequence;
         self.role = Some(report.role);
         self.add(&report.rose);
         self.news = report.news;
-        (Taken::Counted, true)
+        (ReportOutcome::Counted, true)
     }
 
     /// Adds numbers.

@@ -37,24 +37,24 @@ pub fn gather_ms(rate: Rate) -> u32 {
 
 /// Checks that wait to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Batch {
+pub struct CheckBatch {
     /// The policies, each once.
     pub policies: Vec<(PolicyName, Policy)>,
     /// What is asked.
     pub demands: Vec<Demand>,
-    last: Place,
+    last: CheckPlace,
 }
 
 /// Where a check stands: the number of its ask, and how many equal ones came before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct CheckPlace {
     /// Number of the ask.
     pub ask: usize,
     /// How many before it.
     pub ordinal: u32,
 }
 
-impl Batch {
+impl CheckBatch {
     /// One demand, by the policy of this name.
     pub fn of(name: &PolicyName, policy: &Policy, demand: Demand) -> Self {
         Self {
@@ -63,7 +63,7 @@ impl Batch {
                 policy: 0,
                 ..demand
             }],
-            last: Place::default(),
+            last: CheckPlace::default(),
         }
     }
 
@@ -72,7 +72,7 @@ impl Batch {
         let mut batch = Self {
             policies: Vec::new(),
             demands: Vec::new(),
-            last: Place::default(),
+            last: CheckPlace::default(),
         };
         for (name, policy, demand) in all {
             let policy = batch.policy_number(&(name.clone(), policy.clone()));
@@ -102,14 +102,14 @@ impl Batch {
                 && known.wish == demand.wish
         });
         if let Some((place, known)) = equal {
-            self.last = Place {
+            self.last = CheckPlace {
                 ask: place,
                 ordinal: known.times,
             };
             known.times = known.times.saturating_add(demand.times);
             return;
         }
-        self.last = Place {
+        self.last = CheckPlace {
             ask: self.demands.len(),
             ordinal: 0,
         };
@@ -120,8 +120,8 @@ impl Batch {
     }
 }
 
-impl Batchable for Batch {
-    type Place = Place;
+impl Batchable for CheckBatch {
+    type Place = CheckPlace;
 
     fn absorb(&mut self, item: &Self) -> bool {
         for demand in &item.demands {
@@ -133,11 +133,11 @@ impl Batchable for Batch {
         true
     }
 
-    fn place(&self) -> Place {
+    fn place(&self) -> CheckPlace {
         self.last
     }
 
-    fn seen_from(item: Place, _last: Place) -> Place {
+    fn seen_from(item: CheckPlace, _last: CheckPlace) -> CheckPlace {
         item
     }
 

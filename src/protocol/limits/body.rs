@@ -5,7 +5,7 @@ use serde::Deserialize;
 use super::PolicyName;
 use crate::core::counter::id::CounterId;
 use crate::core::limit::policy::{Algorithm, Durability, OnError, Policy, PolicyFault, Scope};
-use crate::protocol::batch::json::{Whole, present, read_object};
+use crate::protocol::batch::json::{WholeNumber, present, read_object};
 use crate::protocol::problem::{Code, Problem};
 
 /// The most checks of one call. All of them are held for one answer: 100 keys of 512 bytes are 51 KB.
@@ -22,11 +22,11 @@ struct Wire {
     #[serde(default, deserialize_with = "present")]
     key: Option<String>,
     #[serde(default, deserialize_with = "present")]
-    cost: Option<Whole>,
-    limit: Option<Whole>,
-    window_seconds: Option<Whole>,
+    cost: Option<WholeNumber>,
+    limit: Option<WholeNumber>,
+    window_seconds: Option<WholeNumber>,
     algorithm: Option<String>,
-    burst: Option<Whole>,
+    burst: Option<WholeNumber>,
     scope: Option<String>,
     on_error: Option<String>,
     shadow: Option<bool>,
@@ -81,8 +81,8 @@ impl Wire {
             let detail = format!("a policy needs {name:?}, a whole number");
             Problem::new(Code::InvalidPolicy, detail)
         };
-        let Whole(limit) = self.limit.ok_or_else(|| needed("limit"))?;
-        let Whole(seconds) = self
+        let WholeNumber(limit) = self.limit.ok_or_else(|| needed("limit"))?;
+        let WholeNumber(seconds) = self
             .window_seconds
             .ok_or_else(|| needed("window_seconds"))?;
         let algorithm = choice("algorithm", self.algorithm.as_deref(), ALGORITHMS)?;
@@ -114,7 +114,7 @@ impl Wire {
     /// The cost, 1 where none is said.
     fn cost(&self) -> Result<u64, Problem> {
         match self.cost {
-            Some(Whole(0)) => Err(Problem::new(
+            Some(WholeNumber(0)) => Err(Problem::new(
                 Code::InvalidCost,
                 "cost must be 1 or more; to look without consuming send GET",
             )),
@@ -187,14 +187,14 @@ pub fn parse_policy(body: &[u8]) -> Result<Policy, Problem> {
 
 /// What a check asks: how much, and by which policy if it brings its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct CheckRequest {
     /// The cost, 1 or more.
     pub cost: u64,
     /// The policy that stands in the body.
     pub policy: Option<Policy>,
 }
 
-impl Default for Asked {
+impl Default for CheckRequest {
     /// One, by the policy of that name.
     fn default() -> Self {
         Self {
@@ -209,10 +209,10 @@ impl Default for Asked {
 ///
 /// # Errors
 /// As [`parse_policy`], and `invalid-cost`.
-pub fn parse_check(body: &[u8]) -> Result<Asked, Problem> {
+pub fn parse_check(body: &[u8]) -> Result<CheckRequest, Problem> {
     let wire = Wire::read(body)?;
     wire.refuse(true, false)?;
-    Ok(Asked {
+    Ok(CheckRequest {
         cost: wire.cost()?,
         policy: wire.policy()?,
     })
@@ -220,20 +220,20 @@ pub fn parse_check(body: &[u8]) -> Result<Asked, Problem> {
 
 /// One check of several.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct CheckLine {
     /// The policy's name.
     pub policy: PolicyName,
     /// The key.
     pub key: CounterId,
     /// What it asks.
-    pub asks: Asked,
+    pub asks: CheckRequest,
 }
 
 /// Returns the checks of `POST /limits`: `{"checks": [{"policy", "key", "cost"?, …}…]}`, 1 to [`CHECKS_MAX`].
 ///
 /// # Errors
 /// As [`parse_check`], and `invalid-id`; says which check is wrong.
-pub fn parse_checks(body: &[u8]) -> Result<Vec<Line>, Problem> {
+pub fn parse_checks(body: &[u8]) -> Result<Vec<CheckLine>, Problem> {
     let refuse = |detail: String| Problem::new(Code::InvalidBody, detail);
     let wire = Wire::read(body)?;
     let checks = wire.checks.unwrap_or_default();
@@ -253,15 +253,15 @@ pub fn parse_checks(body: &[u8]) -> Result<Vec<Line>, Problem> {
     Ok(lines)
 }
 
-fn line_of(mut wire: Wire) -> Result<Line, Problem> {
+fn line_of(mut wire: Wire) -> Result<CheckLine, Problem> {
     wire.refuse(true, true)?;
     let missing = |name: &str| Problem::new(Code::InvalidBody, format!("{name} is missing"));
     let policy = wire.policy.take().ok_or_else(|| missing("policy"))?;
     let key = wire.key.take().ok_or_else(|| missing("key"))?;
-    Ok(Line {
+    Ok(CheckLine {
         policy: PolicyName::parse(policy)?,
         key: CounterId::parse(key)?,
-        asks: Asked {
+        asks: CheckRequest {
             cost: wire.cost()?,
             policy: wire.policy()?,
         },

@@ -20,6 +20,6 @@ pub use answer::{
     Judgement, LIMIT_HEADER, POLICY_HEADER, check_cost, deleted_json, is_allowed, list_json,
     many_json, policy_json, policy_line, refused_many_json,
 };
-pub use body::{Asked, CHECKS_MAX, Line, parse_check, parse_checks, parse_policy};
+pub use body::{CHECKS_MAX, CheckLine, CheckRequest, parse_check, parse_checks, parse_policy};
 pub use name::{POLICY_NAME_BYTES_MAX, PolicyName};
 pub use refused_key::kept_of_key;

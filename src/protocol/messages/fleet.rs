@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Call;
-use crate::protocol::fleet::{Counts, Fleet, FleetPart, Size, Taken};
+use crate::protocol::fleet::{Counts, Fleet, FleetPart, ReportOutcome, Size};
 use crate::protocol::names::{Address, DIRECTORY_PARTITIONS};
 
 calls! {
@@ -31,7 +31,7 @@ impl TellCounts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CountsTaken {
     /// Whether it is counted.
-    pub taken: Taken,
+    pub taken: ReportOutcome,
     /// When it was there, unix milliseconds by the partition's clock.
     pub now_ms: i64,
 }

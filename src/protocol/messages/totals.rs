@@ -12,7 +12,7 @@ use crate::protocol::names::Address;
 use crate::protocol::public::Aggregate;
 
 calls! {
-    ListRows => Vec<Row>, "/list-rows", |it| Address::Directory(it.partition);
+    ListRows => Vec<ListedCounter>, "/list-rows", |it| Address::Directory(it.partition);
     ListAll => Listed, "/list-all-rows", |_| Address::Aggregator;
     SumMany => Aggregate, "/sum-many", |_| Address::Aggregator;
     TopOf => PartitionTop, "/top-of", |it| Address::Directory(it.partition);
@@ -21,7 +21,7 @@ calls! {
 }
 
 /// A counter, and what is known of it where that was asked for.
-pub type Row = (CounterId, Option<KnownTotal>);
+pub type ListedCounter = (CounterId, Option<KnownTotal>);
 
 /// What a partition has been told of a counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -227,7 +227,7 @@ impl Sums {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Listed {
     /// The counters, in order of their names.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ListedCounter>,
     /// The partitions that did not answer: their counters are left out.
     pub missing_partitions: Vec<u32>,
 }

@@ -8,7 +8,7 @@ use super::kept::Kept;
 use crate::core::counter::id::{COUNTER_ID_BYTES_MAX, CounterId};
 use crate::core::counter::settings::Settings;
 use crate::core::counter::total::Value;
-use crate::protocol::batch::json::{Whole, read_object};
+use crate::protocol::batch::json::{WholeNumber, read_object};
 use crate::protocol::export::{ImportMode, import_mode};
 use crate::protocol::messages::{DatacenterSum, GlobalSum};
 use crate::protocol::problem::{Code, Problem};
@@ -47,7 +47,7 @@ struct Wire {
     #[serde(default)]
     cursor: Option<String>,
     #[serde(default)]
-    limit: Option<Whole>,
+    limit: Option<WholeNumber>,
 }
 
 impl Restore {
@@ -64,7 +64,7 @@ impl Restore {
         let wire: Wire = read_object(body)?;
         let refuse = |detail: String| Problem::new(Code::InvalidBody, detail);
         let mode = import_mode(wire.mode.as_deref());
-        let limit = wire.limit.map_or(RESTORE_LIMIT, |Whole(limit)| limit);
+        let limit = wire.limit.map_or(RESTORE_LIMIT, |WholeNumber(limit)| limit);
         if !(1..=RESTORE_LIMIT).contains(&limit) {
             return Err(refuse(format!("limit must be from 1 to {RESTORE_LIMIT}")));
         }
