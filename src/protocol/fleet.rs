@@ -6,28 +6,28 @@
 //!
 //! Life of a number: an isolate counts it ([`super::metrics`]). At most every [`REPORT_EVERY_MS`] its [`Reporter`] makes a report of what
 //! changed: a delta, with the isolate's incarnation and a sequence number. A partition of the directory adds it to the row of the
-//! incarnation ([`Told::take`]), once, and says so. Until that is heard the same delta goes again, under the same number. The rows of
+//! incarnation ([`IncarnationCounts::take`]), once, and says so. Until that is heard the same delta goes again, under the same number. The rows of
 //! incarnations that are silent for [`FORGET_MS`] are folded into one. What an isolate had not reported when it ended is missing.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `reporter` | what an isolate has told, and tells next |
-//! | `told` | what is kept of each isolate |
+//! | `incarnation` | what is kept of each isolate |
 //! | `part` | what a partition knows of the deployment, and all of them together |
 //! | `hot` | which counters were written most |
 //! | `text` | the numbers as Prometheus reads them |
 
 pub mod hot;
+mod incarnation;
 mod part;
 mod reporter;
 mod text;
-mod told;
 
 use serde::{Deserialize, Serialize};
 
+pub use incarnation::{IncarnationCounts, ReportOutcome};
 pub use part::{Clock, Fleet, FleetPart, Moving, StoredSizes};
 pub use reporter::{Reporter, Unsent};
-pub use told::{ReportOutcome, Told};
 
 use self::hot::HotTold;
 

@@ -10,7 +10,7 @@ use tally::core::counter::nonces::{FlushEffect, FlushRecord, Nonce, Nonces};
 use tally::core::counter::numbers::{COUNTED_WITHIN_MS, Numbering, is_over};
 use tally::core::counter::queue::{
     BATCH_ENTRIES_MAX, DISTINCT_KEYS_MAX, Death, Due, Event, InboxId, LogBatch, Logged, SUMMED_MAX,
-    Verdict, gather, retry_after_ms, retry_seconds, verdict,
+    WriteOutcome, gather, retry_after_ms, retry_seconds, verdict,
 };
 use tally::core::counter::total::CellTotal;
 
@@ -161,7 +161,7 @@ impl World {
     fn strike_off(&mut self) {
         let mut struck: BTreeMap<u64, BTreeSet<usize>> = BTreeMap::new();
         for (number, place, outcome) in std::mem::take(&mut self.answers) {
-            assert_eq!(verdict(outcome), Verdict::Done);
+            assert_eq!(verdict(outcome), WriteOutcome::Done);
             struck.entry(number).or_default().insert(place);
         }
         for (number, places) in struck {
@@ -337,13 +337,16 @@ fn what_is_large_and_what_has_a_key_or_another_generation_is_written_by_itself()
 #[test]
 fn what_can_never_be_counted_is_dead_and_all_else_is_sent_again() {
     for (outcome, expected) in [
-        (KeyedOutcome::Counted(recorded()), Verdict::Done),
-        (KeyedOutcome::Replayed(recorded()), Verdict::Done),
-        (KeyedOutcome::Ended, Verdict::Dead(Death::Ended)),
-        (KeyedOutcome::Reused, Verdict::Dead(Death::Reused)),
-        (KeyedOutcome::BelowFloorBefore, Verdict::Dead(Death::Reused)),
-        (KeyedOutcome::Full, Verdict::Later),
-        (KeyedOutcome::NeedsView, Verdict::Later),
+        (KeyedOutcome::Counted(recorded()), WriteOutcome::Done),
+        (KeyedOutcome::Replayed(recorded()), WriteOutcome::Done),
+        (KeyedOutcome::Ended, WriteOutcome::Dead(Death::Ended)),
+        (KeyedOutcome::Reused, WriteOutcome::Dead(Death::Reused)),
+        (
+            KeyedOutcome::BelowFloorBefore,
+            WriteOutcome::Dead(Death::Reused),
+        ),
+        (KeyedOutcome::Full, WriteOutcome::Later),
+        (KeyedOutcome::NeedsView, WriteOutcome::Later),
     ] {
         assert_eq!(verdict(outcome), expected);
     }

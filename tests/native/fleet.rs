@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use tally::core::counter::id::{CounterId, Datacenter};
 use tally::protocol::fleet::hot::{Hot, HotNotes, HotTold};
 use tally::protocol::fleet::{
-    Clock, Counts, Fleet, FleetPart, Gauge, GaugeKind, News, ReportOutcome, Reporter, Role,
-    STAND_BY_MS, StoredSizes, Told,
+    Clock, Counts, Fleet, FleetPart, Gauge, GaugeKind, IncarnationCounts, News, ReportOutcome,
+    Reporter, Role, STAND_BY_MS, StoredSizes,
 };
 use tally::protocol::messages::{decode, encode};
 use tally::protocol::metrics::{Metric, Metrics, changed, named, series_ids};
@@ -58,7 +58,7 @@ fn way() -> impl Strategy<Value = Way> {
 
 /// Rows by incarnation, as a partition has them.
 #[derive(Default)]
-struct Rows(BTreeMap<u64, Told>);
+struct Rows(BTreeMap<u64, IncarnationCounts>);
 
 impl Rows {
     fn take(&mut self, report: &Counts) -> ReportOutcome {
@@ -192,7 +192,7 @@ fn whoever_may_be_forgotten_begins_anew_and_gives_up_what_may_have_been_counted(
 
 #[test]
 fn a_number_that_is_ahead_is_of_an_incarnation_that_was_forgotten() {
-    let mut told = Told::default();
+    let mut told = IncarnationCounts::default();
     let report = |sequence| Counts {
         incarnation: 1,
         sequence,

@@ -5,10 +5,10 @@
 //! |---|---|
 //! | [`condition`] | what is measured, and when it is over its threshold |
 //! | [`samples`] | rates, by what had been counted a while ago |
-//! | [`standing`] | what an alert is: its state, its incident, and what receivers were told |
+//! | [`record`] | what an alert is: its state, its incident, and what receivers were told |
 //! | [`backoff`] | when a delivery is tried again |
 
 pub mod backoff;
 pub mod condition;
+pub mod record;
 pub mod samples;
-pub mod standing;

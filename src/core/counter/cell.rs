@@ -23,17 +23,17 @@ use crate::core::sketch::Uniques;
 mod answer;
 mod contents;
 mod elements;
-mod former;
 mod keyed;
 mod numbered;
-mod remembered;
+mod recovery;
 mod rows;
 mod samples;
 mod shards;
+mod stale_flush_guard;
 
 pub use keyed::recall;
 pub use numbered::{KnownNumbers, NumberedWrites};
-pub use remembered::{Remembered, SEQUENCE_GAP};
+pub use recovery::{CellRecovery, SEQUENCE_GAP};
 
 /// How far a write's stamp may lie from the cell's clock before it is moved to the nearer end.
 pub const STAMP_CLAMP_SECONDS: i64 = 5;

@@ -10,7 +10,9 @@ use std::collections::BTreeMap;
 use super::id::CounterId;
 use super::ledger::{Keys, WriteKey};
 use super::nonces::{FlushEffect, FlushRecord, Nonce, Nonces};
-use super::queue::{DeadLetter, Due, InboxId, Logged, LoggedHead, Verdict, gather, retry_after_ms};
+use super::queue::{
+    DeadLetter, Due, InboxId, Logged, LoggedHead, WriteOutcome, gather, retry_after_ms,
+};
 
 /// How many rows of the log are written between two rows of what is remembered of appends, where no batch begins, which
 /// writes it too: one row in 256 more. The heads of so many are read at a start, of 30 bytes each.
@@ -222,10 +224,10 @@ impl InboxBatch {
     /// given up, and how long what is left waits, milliseconds.
     pub fn settle(
         &mut self,
-        verdicts: impl IntoIterator<Item = (usize, Verdict)>,
+        verdicts: impl IntoIterator<Item = (usize, WriteOutcome)>,
         now_ms: i64,
     ) -> (Vec<DeadLetter>, i64) {
-        let mut known = vec![Verdict::Later; self.dues.len()];
+        let mut known = vec![WriteOutcome::Later; self.dues.len()];
         for (place, verdict) in verdicts {
             if let Some(known) = known.get_mut(place) {
                 *known = verdict;
@@ -239,9 +241,9 @@ impl InboxBatch {
         let mut left = Vec::new();
         for (due, verdict) in std::mem::take(&mut self.dues).into_iter().zip(known) {
             match verdict {
-                Verdict::Done => {}
-                Verdict::Dead(death) => dead.push(DeadLetter::of(&due, death, now_ms)),
-                Verdict::Later => left.push(due),
+                WriteOutcome::Done => {}
+                WriteOutcome::Dead(death) => dead.push(DeadLetter::of(&due, death, now_ms)),
+                WriteOutcome::Later => left.push(due),
             }
         }
         self.dues = left;

@@ -8,9 +8,9 @@
 //! Life of an event: appended to the log → gathered into a batch, one keyed write for each counter → sent
 //! until its cell answers → done, or dead where it can never be counted.
 
-mod fate;
+mod write_outcome;
 
-pub use fate::{DeadLetter, Death, Verdict, retry_after_ms, retry_seconds, verdict};
+pub use write_outcome::{DeadLetter, Death, WriteOutcome, retry_after_ms, retry_seconds, verdict};
 
 use std::collections::BTreeMap;
 

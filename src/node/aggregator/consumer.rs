@@ -7,7 +7,7 @@
 //! It is the aggregator's and not the edge's: it has no clients, calls objects only, and is deployed with them.
 
 use crate::core::counter::queue::{
-    DeadLetter, Death, Due, HAND_OVER_DELIVERIES, InboxId, Verdict, retry_seconds, verdict,
+    DeadLetter, Death, Due, HAND_OVER_DELIVERIES, InboxId, WriteOutcome, retry_seconds, verdict,
 };
 use crate::host::{Delivered, Fate, Host};
 use crate::node::shared::concurrency::all_settled;
@@ -22,7 +22,7 @@ const GROUPS_AT_ONCE: usize = 16;
 
 /// Places of messages, and what becomes of each. The type that an inbox has too: what runs many of these is
 /// there once for each type, 5 KB of Wasm.
-type Judged = (Vec<usize>, Vec<Verdict>);
+type Judged = (Vec<usize>, Vec<WriteOutcome>);
 
 /// What an inbox is to take over, and the places of its messages: dead letters, or writes. Not both, since an
 /// inbox may have no room for the latter.
@@ -90,15 +90,15 @@ pub async fn consume(host: &Host, delivered: &[Delivered]) -> Vec<Fate> {
         for ((place, due), verdict) in places.into_iter().zip(&group.dues).zip(verdicts) {
             let deliveries = delivered.get(place).map_or(1, |message| message.attempts);
             match verdict {
-                Verdict::Done => set(&mut settled, place),
-                Verdict::Dead(death) => {
+                WriteOutcome::Done => set(&mut settled, place),
+                WriteOutcome::Dead(death) => {
                     let letter = DeadLetter::of(due, death, host.now_ms());
                     bury(&mut parcels, inbox.clone(), place, letter);
                 }
-                Verdict::Later if deliveries >= HAND_OVER_DELIVERIES => {
+                WriteOutcome::Later if deliveries >= HAND_OVER_DELIVERIES => {
                     give(&mut parcels, inbox.clone(), place, due.clone());
                 }
-                Verdict::Later => {}
+                WriteOutcome::Later => {}
             }
         }
     }
@@ -144,7 +144,7 @@ async fn hand_over(host: &Host, Parcel { content, places }: Parcel) -> Judged {
     }
     let dead = u64::try_from(content.dead.len()).unwrap_or(u64::MAX);
     metrics::add(host, Metric::DeadLetter, dead);
-    let verdicts = vec![Verdict::Done; places.len()];
+    let verdicts = vec![WriteOutcome::Done; places.len()];
     (places, verdicts)
 }
 
@@ -156,19 +156,19 @@ fn set(settled: &mut [bool], place: usize) {
 
 /// Counts the writes of a group.
 async fn count(host: &Host, group: &Group) -> Judged {
-    let judged = |verdict: Verdict| (group.places.clone(), vec![verdict; group.dues.len()]);
+    let judged = |verdict: WriteOutcome| (group.places.clone(), vec![verdict; group.dues.len()]);
     let Some(first) = group.dues.first() else {
         return Judged::default();
     };
     match is_living(host, &first.counter, first.write.generation).await {
         Ok(true) => {}
-        Ok(false) => return judged(Verdict::Dead(Death::Ended)),
-        Err(_) => return judged(Verdict::Later),
+        Ok(false) => return judged(WriteOutcome::Dead(Death::Ended)),
+        Err(_) => return judged(WriteOutcome::Later),
     }
     let dues: Vec<&Due> = group.dues.iter().collect();
     let counted = count_dues(host, &group.datacenter, &dues).await;
     let verdicts = counted
         .into_iter()
-        .map(|outcome| outcome.map_or(Verdict::Later, verdict));
+        .map(|outcome| outcome.map_or(WriteOutcome::Later, verdict));
     (group.places.clone(), verdicts.collect())
 }

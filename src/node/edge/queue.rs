@@ -17,7 +17,7 @@ use crate::core::counter::id::CounterId;
 use crate::core::counter::ledger::{KeyedOutcome, Keys, WriteKey};
 use crate::core::counter::ledgers::marked;
 use crate::core::counter::nonces::Nonce;
-use crate::core::counter::queue::{Due, INBOXES_PER_DATACENTER, InboxId, Verdict, verdict};
+use crate::core::counter::queue::{Due, INBOXES_PER_DATACENTER, InboxId, WriteOutcome, verdict};
 use crate::core::counter::queue_outbox::{
     INBOX_LIMITS, Producer, QUEUE_LIMITS, QueuedEvents, WAIT_MS_MAX,
 };
@@ -180,13 +180,13 @@ async fn count_now(
     let (_, outcome) = landed.into_iter().next()?;
     let outcome = outcome.ok()?;
     match verdict(outcome) {
-        Verdict::Done => Some(Ok(matches!(outcome, KeyedOutcome::Replayed(_)))),
-        Verdict::Dead(_) => Some(Err(problem_of(outcome))),
+        WriteOutcome::Done => Some(Ok(matches!(outcome, KeyedOutcome::Replayed(_)))),
+        WriteOutcome::Dead(_) => Some(Err(problem_of(outcome))),
         // Where others have filled what is kept of public keys, no room in a queue is theirs besides.
-        Verdict::Later if (outcome, whose) == (KeyedOutcome::Full, Keys::Public) => {
+        WriteOutcome::Later if (outcome, whose) == (KeyedOutcome::Full, Keys::Public) => {
             Some(Err(problem_of(outcome)))
         }
-        Verdict::Later => None,
+        WriteOutcome::Later => None,
     }
 }
 

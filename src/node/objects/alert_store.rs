@@ -8,7 +8,7 @@ use std::cell::Cell;
 use serde::{Deserialize, Serialize};
 
 use super::store::{Store, integer, text};
-use crate::core::alert::standing::AlertRecord;
+use crate::core::alert::record::AlertRecord;
 use crate::host::object::Value;
 use crate::protocol::alerts::answer::Kept;
 use crate::protocol::alerts::{Alert, AlertName, DELIVERIES_MAX, Delivery, Secret};

@@ -15,7 +15,7 @@ use super::alarm::Alarm;
 use super::alert_store::{AlertStore, StoredAlert};
 use crate::core::alert::backoff::{ANSWER_MS_MAX, GIVEN_UP_AFTER_MS, wait_ms};
 use crate::core::alert::condition::Reading;
-use crate::core::alert::standing::{AlertRecord, EVERY_MS, Notice};
+use crate::core::alert::record::{AlertRecord, EVERY_MS, Notice};
 use crate::host::Host;
 use crate::host::object::Object;
 use crate::node::aggregator;

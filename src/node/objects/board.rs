@@ -16,7 +16,7 @@ use super::board_reads::Reader;
 use super::board_rows::{BoardRows, Head, Record};
 use super::board_state::Loaded;
 use super::keyed_writes::ledger_limits;
-use super::readable::Readable;
+use super::storage_guard::StorageGuard;
 use super::store::Store;
 use crate::core::board::placing::{GROUPS, Layout, Placing, ShardAt, group_of};
 use crate::core::board::settings::Settings;
@@ -57,7 +57,7 @@ pub(super) struct BoardCore {
     pub(super) rows: BoardRows,
     pub(super) store: Store,
     pub(super) loaded: RefCell<Option<Loaded>>,
-    storage: Readable,
+    storage: StorageGuard,
     /// The generation of a board that is about to begin.
     beginning: Cell<Option<u64>>,
     /// Whether all that is stored is being deleted.
@@ -78,7 +78,7 @@ impl Shell for Board {
             rows: BoardRows::new(store.clone()),
             store,
             loaded: RefCell::default(),
-            storage: Readable::default(),
+            storage: StorageGuard::default(),
             beginning: Cell::default(),
             is_ending: Cell::default(),
             armed_ms: Cell::new(i64::MAX),

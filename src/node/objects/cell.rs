@@ -17,7 +17,7 @@ use super::group_commit::Commits;
 use super::keyed_writes::ledger_limits;
 use super::lead_place::{LeadName, LeadStanding, moved_to};
 use super::push_sender::Pushing;
-use super::readable::Readable;
+use super::storage_guard::StorageGuard;
 use super::tablet::Tenancy;
 use crate::core::counter::cell::Cell as CellState;
 use crate::core::counter::flush::Refusal;
@@ -56,7 +56,7 @@ pub(super) struct Core {
     pub(super) state: RefCell<CellState>,
     pub(super) balance: RefCell<Autoscaler>,
     pub(super) address: RefCell<Option<CellAddress>>,
-    pub(super) storage: Readable,
+    pub(super) storage: StorageGuard,
     pub(super) held: HeldMemory,
     pub(super) lead: LeadStanding,
     pub(super) ledger_limits: LedgerLimits,
@@ -105,7 +105,7 @@ impl Core {
             rows,
             state: RefCell::default(),
             address: RefCell::default(),
-            storage: Readable::default(),
+            storage: StorageGuard::default(),
             held: HeldMemory::new(&host),
             lead: LeadStanding::default(),
             host,

@@ -10,7 +10,7 @@ use super::cell_store::{CellStore, Kind};
 use super::hosted_rows::start_of;
 use super::store::{Store, blob, integer};
 use super::tablet_rows::LEDGER;
-use crate::core::counter::cell::{Cell, FlushRow, Remembered};
+use crate::core::counter::cell::{Cell, CellRecovery, FlushRow};
 use crate::core::counter::history::Step;
 use crate::core::counter::merge::CellTotals;
 use crate::host::object::Value;
@@ -167,7 +167,7 @@ impl CellStore {
                 *begin = first.into_iter().chain(*begin).min();
             }
         }
-        let of = Remembered {
+        let of = CellRecovery {
             grant: remembered.grant,
             totals: remembered.totals.unwrap_or(CellTotals {
                 generation: remembered.grant.generation,

@@ -25,13 +25,12 @@ use super::fleet_store::FleetStore;
 use super::inbox_registry::InboxRegistry;
 use super::inboxes::Inboxes;
 use super::listings::Listings;
-use super::living::Living;
+use super::living_counters::LivingCounters;
 use super::operation_store::OPERATIONS_SCHEMA;
 use super::operations::Operations;
 use super::outbox::Outbox;
 use super::policies::{POLICIES_SCHEMA, PolicyStore};
 use super::push_receiver::{VIEWS_SCHEMA, Views};
-use super::readable::Readable;
 use super::root_bundle::RootBundles;
 use super::root_moves::{RootMoves, is_refused, moving};
 use super::root_places::{RootPlaces, RootStanding};
@@ -44,6 +43,7 @@ use super::sender_sessions::SENDERS_SCHEMA;
 use super::shares::ShareStore;
 use super::sizes::Sizes;
 use super::snapshots::Snapshots;
+use super::storage_guard::StorageGuard;
 use super::store::Store;
 use crate::core::cluster::push::Pushed;
 use crate::core::counter::grant::Grant;
@@ -140,7 +140,7 @@ struct Partition {
     host: Host,
     object: Object,
     store: Store,
-    storage: Readable,
+    storage: StorageGuard,
     alarm: Rc<Alarm>,
     spreads: Rc<LeadSpreads>,
     roots: Rc<Roots>,
@@ -155,7 +155,7 @@ struct Partition {
     secrets: SecretStore,
     shares: ShareStore,
     fleet: FleetStore,
-    living: Living,
+    living: LivingCounters,
     keys: KeyStore,
     acts: Acts,
     snapshots: Rc<Snapshots>,
@@ -168,7 +168,7 @@ struct Partition {
 /// What the parts of a partition stand on: its tables, and its alarm.
 struct Ground {
     store: Store,
-    storage: Readable,
+    storage: StorageGuard,
     spreads: Rc<LeadSpreads>,
     places: Rc<RootPlaces>,
     alert_store: AlertStore,
@@ -181,7 +181,7 @@ impl Ground {
     /// Opens the tables, and sets the alarm where something is due.
     fn lay(object: &Object, host: &Host) -> Self {
         let store = Store::new(object.clone());
-        let storage = Readable::default();
+        let storage = StorageGuard::default();
         let spreads = Rc::new(LeadSpreads::new(host, &store));
         let bundles = RootBundles::new(host, &store, DirectoryTotals::wide_columns());
         let places = Rc::new(RootPlaces::new(host, &store, bundles));
@@ -276,7 +276,7 @@ impl Partition {
             secrets: SecretStore::new(&host, &store),
             shares: ShareStore::new(&host, &store),
             fleet: FleetStore::new(&host, &store),
-            living: Living::new(&host, &store),
+            living: LivingCounters::new(&host, &store),
             keys: KeyStore::new(&host, &store),
             acts: Acts::new(&host, &store),
             snapshots: ground.snapshots,

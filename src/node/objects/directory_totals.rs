@@ -11,7 +11,7 @@ use std::cell::Cell;
 
 use super::push_receiver::Views;
 use super::root_store::RootStore;
-use super::rows_ahead::RowsAhead;
+use super::row_prefetch::RowPrefetch;
 use super::store::{Insert, Store, integer, text};
 use crate::core::cluster::root::{Root, RootEntry};
 use crate::core::cluster::total::CounterTotal;
@@ -59,7 +59,7 @@ pub(super) struct DirectoryTotals {
     pub(super) store: Store,
     /// The last name that was read while the table is made, and since when it is written; nothing before it was looked for.
     progress: Cell<Option<Progress>>,
-    ahead: RowsAhead,
+    ahead: RowPrefetch,
 }
 
 /// How far the table has come.
@@ -90,7 +90,7 @@ impl DirectoryTotals {
         Self {
             store: store.clone(),
             progress: Cell::new(None),
-            ahead: RowsAhead::new(store, "totals", "hour"),
+            ahead: RowPrefetch::new(store, "totals", "hour"),
         }
     }
 

@@ -7,7 +7,9 @@ use std::cell::Cell;
 
 use super::store::{Store, integer};
 use crate::host::Host;
-use crate::protocol::fleet::{FORGET_MS, FleetPart, ISOLATES_MAX, ReportOutcome, Told};
+use crate::protocol::fleet::{
+    FORGET_MS, FleetPart, ISOLATES_MAX, IncarnationCounts, ReportOutcome,
+};
 use crate::protocol::messages::{CountsTaken, Fault, TellCounts};
 
 /// Made with the first report: most partitions of most deployments begin without one.
@@ -37,14 +39,14 @@ impl FleetStore {
         }
     }
 
-    fn told(&self, incarnation: i64) -> Result<Option<Told>, Fault> {
+    fn told(&self, incarnation: i64) -> Result<Option<IncarnationCounts>, Fault> {
         let sql = "SELECT body FROM fleet WHERE incarnation = ?";
         let rows = self.store.run(sql, vec![incarnation.into()])?;
         let body = rows.first().and_then(|row| row.first());
         body.map(|body| self.store.get(body)).transpose()
     }
 
-    fn put(&self, incarnation: i64, heard_ms: i64, told: &Told) -> Result<(), Fault> {
+    fn put(&self, incarnation: i64, heard_ms: i64, told: &IncarnationCounts) -> Result<(), Fault> {
         self.store.run(
             "INSERT INTO fleet VALUES (?, ?, ?) ON CONFLICT (incarnation) DO UPDATE SET heard_ms = excluded.heard_ms, body = excluded.body",
             vec![incarnation.into(), heard_ms.into(), self.store.put_unread(told)?],
@@ -114,7 +116,7 @@ impl FleetStore {
             let [incarnation, body] = row.as_slice() else {
                 continue;
             };
-            let told: Told = self.store.get(body)?;
+            let told: IncarnationCounts = self.store.get(body)?;
             all.add(&told.sums);
             gone.extend(integer(incarnation));
         }

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use super::inbox_consumer::Sending;
 use super::inbox_store::InboxStore;
-use super::readable::Readable;
+use super::storage_guard::StorageGuard;
 use super::store::Store;
 use crate::core::counter::cell::STAMP_CLAMP_SECONDS;
 use crate::core::counter::deferred_writes::Parked;
@@ -68,7 +68,7 @@ pub(super) struct InboxCore {
     pub(super) told_ms: Cell<Option<i64>>,
     /// How often a root took a generation back: what it said before may be on its way still.
     releases: Cell<u64>,
-    storage: Readable,
+    storage: StorageGuard,
 }
 
 impl Shell for Inbox {
@@ -86,7 +86,7 @@ impl Shell for Inbox {
             armed_ms: Cell::new(0),
             told_ms: Cell::default(),
             releases: Cell::new(0),
-            storage: Readable::default(),
+            storage: StorageGuard::default(),
         };
         core.reload();
         Self {

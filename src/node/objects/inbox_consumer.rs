@@ -15,7 +15,7 @@ use crate::core::counter::ledger::WriteKey;
 use crate::core::counter::memory::{INBOXES_BYTES_MAX, Share};
 use crate::core::counter::queue::{
     BATCH_ROWS_MAX, BATCH_SPACING_MS, BATCHES_MAX, BROKEN_TRIES_MAX, Death, Due, InboxId,
-    PARKED_MAX, RETRY_MS, Verdict, verdict,
+    PARKED_MAX, RETRY_MS, WriteOutcome, verdict,
 };
 use crate::host::Host;
 use crate::node::shared::concurrency::all_settled;
@@ -248,7 +248,7 @@ impl InboxCore {
         let verdicts = counted
             .into_iter()
             .flat_map(|(places, some)| places.into_iter().zip(some));
-        let verdicts: Vec<(usize, Verdict)> = verdicts.collect();
+        let verdicts: Vec<(usize, WriteOutcome)> = verdicts.collect();
         let before: BTreeSet<CounterId> =
             (batch.dues.iter()).map(|due| due.counter.clone()).collect();
         // Before anything is settled: what is read from storage now is what was sent.
@@ -281,23 +281,23 @@ impl InboxCore {
     }
 
     /// Counts writes of one counter and generation. Returns what becomes of each.
-    async fn count(&self, here: &Datacenter, dues: &[&Due], tries: u32) -> Vec<Verdict> {
+    async fn count(&self, here: &Datacenter, dues: &[&Due], tries: u32) -> Vec<WriteOutcome> {
         let Some(first) = dues.first() else {
             return Vec::new();
         };
         let (counter, generation) = (&first.counter, first.write.generation);
-        let all = |verdict: Verdict| vec![verdict; dues.len()];
+        let all = |verdict: WriteOutcome| vec![verdict; dues.len()];
         // A write would create a counter that was deleted.
         match self.is_living(counter, generation).await {
             Ok(true) => {}
-            Ok(false) => return all(Verdict::Dead(Death::Ended)),
-            Err(_) => return all(Verdict::Later),
+            Ok(false) => return all(WriteOutcome::Dead(Death::Ended)),
+            Err(_) => return all(WriteOutcome::Later),
         }
         let of_fault = |fault: &Fault| match fault {
             Fault::Broken(_) | Fault::TooMany(_) if tries + 1 >= BROKEN_TRIES_MAX => {
-                Verdict::Dead(Death::Broken)
+                WriteOutcome::Dead(Death::Broken)
             }
-            _ => Verdict::Later,
+            _ => WriteOutcome::Later,
         };
         let now_ms = self.host.now_ms();
         let live = dues.iter().filter(|due| !due.is_over(now_ms));
@@ -305,12 +305,12 @@ impl InboxCore {
         let mut counted = count_dues(&self.host, here, &live).await.into_iter();
         let verdicts = dues.iter().map(|due| {
             if due.is_over(now_ms) {
-                return Verdict::Dead(Death::Broken);
+                return WriteOutcome::Dead(Death::Broken);
             }
             match counted.next() {
                 Some(Ok(outcome)) => verdict(outcome),
                 Some(Err(fault)) => of_fault(&fault),
-                None => Verdict::Later,
+                None => WriteOutcome::Later,
             }
         });
         verdicts.collect()

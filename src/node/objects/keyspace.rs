@@ -15,7 +15,7 @@ use super::keyspace_counters::{Changed, CounterRead, Counters, kept_end};
 use super::keyspace_locks::Locks;
 use super::keyspace_sketches::ElementLine;
 use super::keyspace_store::{KeyspaceStore, Row, Try};
-use super::readable::Readable;
+use super::storage_guard::StorageGuard;
 use super::store::Store;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::WriteKey;
@@ -50,7 +50,7 @@ pub(super) struct KeyspaceCore {
     pub(super) boards: Boards,
     pub(super) elements: ElementLine,
     pub(super) locks: Locks,
-    storage: Readable,
+    storage: StorageGuard,
 }
 
 impl Shell for Keyspace {
@@ -62,7 +62,7 @@ impl Shell for Keyspace {
             elements: ElementLine::new(&host),
             host,
             locks: Locks::default(),
-            storage: Readable::default(),
+            storage: StorageGuard::default(),
         };
         core.storage.note(core.rows.open());
         Self {

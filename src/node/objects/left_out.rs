@@ -1,7 +1,7 @@
 //! The object of a feature that this build was made without: its class is there, as the platform's configuration names it, and
 //! answers nothing. Its rows stay as they are.
 
-use super::watched::ObjectKind;
+use super::measured_object::ObjectKind;
 use crate::host::Host;
 use crate::host::object::{Arrived, Object, Reply, Shell};
 

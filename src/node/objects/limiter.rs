@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use super::limiter_growth::{TAKEN_OVER_MAX, Ways};
 use super::limiter_store::LimiterStore;
-use super::readable::Readable;
+use super::storage_guard::StorageGuard;
 use super::store::Store;
 use crate::core::cluster::spread::{Counts, Spread};
 use crate::core::counter::bounded_map::BoundedMap;
@@ -59,7 +59,7 @@ pub(super) struct LimiterCore {
     unwritten: RefCell<Option<Commit>>,
     /// What this limiter may admit of limits that hold for the world; made when it is first asked.
     pub(super) borrowers: RefCell<Option<Borrowers>>,
-    storage: Readable,
+    storage: StorageGuard,
     is_ticking: Cell<bool>,
     is_reporting: Cell<bool>,
 }
@@ -76,7 +76,7 @@ impl Shell for Limiter {
             recalling: RefCell::default(),
             unwritten: RefCell::default(),
             borrowers: RefCell::default(),
-            storage: Readable::default(),
+            storage: StorageGuard::default(),
             is_ticking: Cell::new(false),
             is_reporting: Cell::new(false),
         };

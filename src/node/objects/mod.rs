@@ -40,7 +40,7 @@
 //! | [`watcher`] | those who show counters to watchers: a hub or a lookout |
 //! | [`hub`], [`live_streams`], [`second_alarm`] | holds the streams of watchers, how each is reached, and when all are |
 //! | [`live_reader`] | reads what is watched, once for all |
-//! | [`readable`] | refusing what comes while storage cannot be read |
+//! | [`storage_guard`] | refusing what comes while storage cannot be read |
 //! | [`tablet`], [`tablet_rows`], [`tablet_fold`], [`tablet_alarms`], [`hosted_rows`] | hosts the leads of many counters, and where their rows lie |
 //! | [`keyspace`], [`keyspace_adds`], [`keyspace_boards`], [`keyspace_counters`], [`keyspace_ends`], [`keyspace_loads`], [`keyspace_names`], [`keyspace_sketches`], [`keyspace_store`], [`keyspace_locks`] | the owner of the keys of Redis's dialect, and its rows |
 //! | [`outbox`] | joins what tenants send to the directory, and what roots send to tablets |
@@ -49,6 +49,7 @@
 
 mod acts;
 mod alarm;
+mod alarm_turns;
 mod alert_store;
 mod alerts;
 mod api_keys;
@@ -122,23 +123,22 @@ mod limiter_store;
 mod listings;
 mod live_reader;
 mod live_streams;
-mod living;
+mod living_counters;
+mod measured_object;
 mod operation_store;
 mod operations;
 mod outbox;
 mod policies;
 mod push_receiver;
 mod push_sender;
-mod readable;
 mod reservations;
-mod ringing;
 mod root_bundle;
 mod root_moves;
 mod root_places;
 mod root_store;
 mod root_sweep;
 mod roots;
-mod rows_ahead;
+mod row_prefetch;
 mod second_alarm;
 mod secrets;
 mod sender_sessions;
@@ -146,52 +146,52 @@ mod shares;
 mod sizes;
 mod snapshot_reads;
 mod snapshots;
+mod storage_guard;
 mod store;
 mod tablet;
 mod tablet_alarms;
 mod tablet_fold;
 mod tablet_rows;
 mod tablet_wakes;
-mod watched;
 mod watcher;
 
 pub use cell_store::{CellStore, Kind};
 
-use watched::Watched;
+use measured_object::MeasuredObject;
 
 /// The objects, as the platform sees them.
 #[cfg(feature = "boards")]
-pub type Board = Watched<board::Board>;
+pub type Board = MeasuredObject<board::Board>;
 /// What answers in its place.
 #[cfg(not(feature = "boards"))]
-pub type Board = Watched<left_out::LeftOut>;
+pub type Board = MeasuredObject<left_out::LeftOut>;
 /// See [`mod@cell`].
-pub type Cell = Watched<cell::Cell>;
+pub type Cell = MeasuredObject<cell::Cell>;
 /// See [`mod@directory`].
-pub type Directory = Watched<directory::Directory>;
+pub type Directory = MeasuredObject<directory::Directory>;
 /// See [`mod@inbox`].
 #[cfg(feature = "queue")]
-pub type Inbox = Watched<inbox::Inbox>;
+pub type Inbox = MeasuredObject<inbox::Inbox>;
 /// What answers in its place.
 #[cfg(not(feature = "queue"))]
-pub type Inbox = Watched<left_out::LeftOut>;
+pub type Inbox = MeasuredObject<left_out::LeftOut>;
 /// See [`mod@keyspace`].
 #[cfg(feature = "redis")]
-pub type Keyspace = Watched<keyspace::Keyspace>;
+pub type Keyspace = MeasuredObject<keyspace::Keyspace>;
 /// What answers in its place.
 #[cfg(not(feature = "redis"))]
-pub type Keyspace = Watched<left_out::LeftOut>;
+pub type Keyspace = MeasuredObject<left_out::LeftOut>;
 /// See [`mod@limiter`].
 #[cfg(feature = "limits")]
-pub type Limiter = Watched<limiter::Limiter>;
+pub type Limiter = MeasuredObject<limiter::Limiter>;
 /// What answers in its place.
 #[cfg(not(feature = "limits"))]
-pub type Limiter = Watched<left_out::LeftOut>;
+pub type Limiter = MeasuredObject<left_out::LeftOut>;
 /// See [`mod@tablet`].
-pub type Tablet = Watched<tablet::Tablet>;
+pub type Tablet = MeasuredObject<tablet::Tablet>;
 /// See [`mod@watcher`].
 #[cfg(feature = "live")]
-pub type Watcher = Watched<watcher::Watcher>;
+pub type Watcher = MeasuredObject<watcher::Watcher>;
 /// What answers in its place.
 #[cfg(not(feature = "live"))]
-pub type Watcher = Watched<left_out::LeftOut>;
+pub type Watcher = MeasuredObject<left_out::LeftOut>;

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::directory_totals::DirectoryTotals;
-use super::rows_ahead::RowsAhead;
+use super::row_prefetch::RowPrefetch;
 use super::store::{Insert, Store};
 use crate::core::cluster::delta::{DeltaOutcome, Gathering, Marks};
 use crate::core::cluster::push::Pushed;
@@ -102,7 +102,7 @@ pub(super) struct Views {
     object: Object,
     store: Store,
     totals: Rc<DirectoryTotals>,
-    ahead: RowsAhead,
+    ahead: RowPrefetch,
     gathered: RefCell<ViewMemory>,
 }
 
@@ -120,7 +120,7 @@ impl Views {
         };
         Self {
             host: host.clone(),
-            ahead: RowsAhead::new(store, "views", "body"),
+            ahead: RowPrefetch::new(store, "views", "body"),
             store: store.clone(),
             object,
             totals,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::rows_ahead::RowsAhead;
+use super::row_prefetch::RowPrefetch;
 use super::store::{Insert, Store, integer, text};
 use crate::core::cluster::root::{RootEntry, prefix_end};
 use crate::core::counter::id::{CounterId, Datacenter};
@@ -21,7 +21,7 @@ const NEIGHBOURS: i32 = 256;
 /// The rows of roots, and of what is known of those that have ended.
 pub(super) struct RootStore {
     store: Store,
-    ahead: RowsAhead,
+    ahead: RowPrefetch,
 }
 
 impl RootStore {
@@ -29,7 +29,7 @@ impl RootStore {
     pub(super) fn new(store: &Store) -> Self {
         Self {
             store: store.clone(),
-            ahead: RowsAhead::new(store, "roots", "body"),
+            ahead: RowPrefetch::new(store, "roots", "body"),
         }
     }
 
@@ -43,7 +43,7 @@ impl RootStore {
     }
 
     /// What is read of many at once; whoever has one of these writes all roots of the object.
-    pub(super) fn ahead(&self) -> &RowsAhead {
+    pub(super) fn ahead(&self) -> &RowPrefetch {
         &self.ahead
     }
 

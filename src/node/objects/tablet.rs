@@ -15,13 +15,13 @@ use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
+use super::alarm_turns;
 use super::batch::{ANSWER_MS_MAX, Answers, arrived, bytes_of, check_size, refusal};
 use super::cell::Core as Tenant;
 use super::cell_store::CellStore;
 use super::hosted_rows::{HostedRows, TenantAlarm};
 use super::outbox::Outbox;
-use super::readable::Readable;
-use super::ringing;
+use super::storage_guard::StorageGuard;
 use super::store::Store;
 use super::tablet_rows::TabletRows;
 use crate::core::cluster::push::TOGETHER;
@@ -75,7 +75,7 @@ struct Core {
     host: Host,
     object: Object,
     rows: Rc<TabletRows>,
-    storage: Readable,
+    storage: StorageGuard,
     /// Those in memory.
     tenants: RefCell<HashMap<CounterId, Rc<Tenant>>>,
     outbox: Rc<Outbox>,
@@ -103,7 +103,7 @@ impl Shell for Tablet {
             host,
             object,
             rows,
-            storage: Readable::default(),
+            storage: StorageGuard::default(),
             tenants: RefCell::default(),
             fold_at_ms: Cell::new(None),
             number: Rc::default(),
@@ -367,7 +367,7 @@ impl Core {
     async fn on_alarm(self: &Rc<Self>) -> Result<(), Fault> {
         self.readable()?;
         self.rows.disarmed();
-        let _turn = ringing::turn(&self.host).await;
+        let _turn = alarm_turns::turn(&self.host).await;
         self.readable()?;
         let now_ms = self.host.now_ms();
         let mut due = self.rows.next_alarms(RING_AT_ONCE + 1)?;

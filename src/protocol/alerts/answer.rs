@@ -5,7 +5,7 @@ use serde::{Serialize, Serializer};
 use super::delivery::{Delivery, Outcome, incident_text};
 use super::{Alert, AlertName, Watched};
 use crate::core::alert::condition::{Condition, Measure};
-use crate::core::alert::standing::{AlertRecord, AlertState};
+use crate::core::alert::record::{AlertRecord, AlertState};
 use crate::protocol::public::to_json;
 
 /// What is watched.

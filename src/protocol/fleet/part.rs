@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde::{Deserialize, Serialize};
 
 use super::hot::{Hot, RECENT_MS, ROWS_MAX};
-use super::{CLOCK_OFF_MS, GAUGE_MS_MAX, Gauge, GaugeKind, PRESENT_MS, Role, Told};
+use super::{CLOCK_OFF_MS, GAUGE_MS_MAX, Gauge, GaugeKind, IncarnationCounts, PRESENT_MS, Role};
 use crate::core::counter::id::Datacenter;
 use crate::protocol::names::DIRECTORY_PARTITIONS;
 use crate::protocol::order::in_order;
@@ -113,7 +113,7 @@ pub struct FleetPart {
 
 impl FleetPart {
     /// Adds what an incarnation has told, heard of at a time.
-    pub fn add(&mut self, heard_ms: i64, told: Told) {
+    pub fn add(&mut self, heard_ms: i64, told: IncarnationCounts) {
         self.add_sums(&told.sums);
         let Some(role) = told.role else { return };
         let age_ms = u64::try_from(self.now_ms.saturating_sub(heard_ms)).unwrap_or(0);
@@ -152,9 +152,9 @@ impl FleetPart {
     }
 
     fn add_sums(&mut self, more: &[(u32, u64)]) {
-        let mut sums = Told {
+        let mut sums = IncarnationCounts {
             sums: std::mem::take(&mut self.sums),
-            ..Told::default()
+            ..IncarnationCounts::default()
         };
         sums.add(more);
         self.sums = sums.sums;

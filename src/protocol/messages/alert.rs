@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Call;
-use crate::core::alert::standing::AlertRecord;
+use crate::core::alert::record::AlertRecord;
 use crate::protocol::alerts::answer::Kept;
 use crate::protocol::alerts::{Alert, AlertName, AlertPut, Delivery};
 use crate::protocol::names::Address;

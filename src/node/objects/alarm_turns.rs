@@ -32,12 +32,12 @@ impl State for Ringing {
 }
 
 /// A tablet's turn to ring, until it is dropped.
-pub(super) struct Turn {
+pub(super) struct AlarmTurn {
     host: Host,
     number: u64,
 }
 
-impl Drop for Turn {
+impl Drop for AlarmTurn {
     fn drop(&mut self) {
         let ringing = self.host.state::<Ringing>();
         ringing.0.borrow_mut().looked_ms.remove(&self.number);
@@ -55,7 +55,7 @@ impl Line {
 }
 
 /// Waits for a turn to ring; `None` where tablets are in many processes.
-pub(super) async fn turn(host: &Host) -> Option<Turn> {
+pub(super) async fn turn(host: &Host) -> Option<AlarmTurn> {
     if !open_objects::are_bounded(host) {
         return None;
     }
@@ -65,7 +65,7 @@ pub(super) async fn turn(host: &Host) -> Option<Turn> {
         line.next += 1;
         line.next
     };
-    let turn = Turn {
+    let turn = AlarmTurn {
         host: host.clone(),
         number,
     };

@@ -25,14 +25,14 @@ const STORED_MIN: u64 = 1_000;
 type Counted = (u64, i64);
 
 /// The count of a partition.
-pub(super) struct Living {
+pub(super) struct LivingCounters {
     host: Host,
     values: DeploymentValues,
     roots: RootStore,
     known: Cell<Option<Counted>>,
 }
 
-impl Living {
+impl LivingCounters {
     /// That of an object.
     pub(super) fn new(host: &Host, store: &Store) -> Self {
         Self {

@@ -65,7 +65,7 @@ impl ObjectKind for cell::Cell {
 }
 
 /// An object, as the platform sees it.
-pub struct Watched<S> {
+pub struct MeasuredObject<S> {
     shell: S,
     object: Object,
     host: Host,
@@ -73,7 +73,7 @@ pub struct Watched<S> {
     told_bytes: Cell<u64>,
 }
 
-impl<S: ObjectKind> Watched<S> {
+impl<S: ObjectKind> MeasuredObject<S> {
     /// Looks how large it is, now and then; and has it told where that has changed.
     fn measure(&self) {
         let calls = self.calls.get().wrapping_add(1);
@@ -121,7 +121,7 @@ fn hash(kind: &str, id: &str) -> u64 {
     (hash ^ (hash >> 32)) & ((1 << OBJECT_BITS) - 1)
 }
 
-impl<S: Shell + ObjectKind> Shell for Watched<S> {
+impl<S: Shell + ObjectKind> Shell for MeasuredObject<S> {
     fn start(object: Object, host: Host) -> Self {
         Self {
             shell: S::start(object.clone(), host.clone()),

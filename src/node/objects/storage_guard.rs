@@ -7,9 +7,9 @@ use crate::protocol::messages::Fault;
 
 /// Why storage could not be read, if it could not.
 #[derive(Default)]
-pub(super) struct Readable(RefCell<Option<Fault>>);
+pub(super) struct StorageGuard(RefCell<Option<Fault>>);
 
-impl Readable {
+impl StorageGuard {
     /// Notes how reading went.
     pub(super) fn note(&self, read: Result<(), Fault>) {
         self.0.replace(read.err());

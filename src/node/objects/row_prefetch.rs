@@ -14,14 +14,14 @@ use crate::protocol::messages::Fault;
 const AT_ONCE: usize = 96;
 
 /// Rows of one table by their `id`: of each one column, or that there is none.
-pub(super) struct RowsAhead {
+pub(super) struct RowPrefetch {
     store: Store,
     /// The table, and the column.
     of: (&'static str, &'static str),
     rows: RefCell<HashMap<CounterId, Option<Value>>>,
 }
 
-impl RowsAhead {
+impl RowPrefetch {
     /// None of this table.
     pub(super) fn new(store: &Store, table: &'static str, column: &'static str) -> Self {
         Self {

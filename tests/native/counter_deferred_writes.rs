@@ -15,7 +15,7 @@ use tally::core::counter::inbox::{InboxBatch, begin};
 use tally::core::counter::ledger::WriteKey;
 use tally::core::counter::nonces::Nonce;
 use tally::core::counter::numbers::Numbering;
-use tally::core::counter::queue::{BATCH_ENTRIES_MAX, Event, Logged, Verdict};
+use tally::core::counter::queue::{BATCH_ENTRIES_MAX, Event, Logged, WriteOutcome};
 
 const NOW_MS: i64 = 1_777_593_630_000;
 
@@ -105,7 +105,7 @@ impl Inbox {
                 if away.contains(&due.counter) {
                     continue;
                 }
-                verdicts.push((place, Verdict::Done));
+                verdicts.push((place, WriteOutcome::Done));
                 let key = (due.counter.clone(), due.write.key);
                 prop_assert_eq!(
                     self.keys.insert(key, due.write.added),

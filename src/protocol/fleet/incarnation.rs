@@ -6,7 +6,7 @@ use super::{Counts, News, Role};
 
 /// What one incarnation has told; or, without a number, what all have told that are forgotten. Stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
+pub struct IncarnationCounts {
     /// The number of its last report; 0 for none.
     pub sequence: u64,
     /// What it is for.
@@ -28,7 +28,7 @@ pub enum ReportOutcome {
     Full,
 }
 
-impl Told {
+impl IncarnationCounts {
     /// Adds a report, unless it was added before. Returns what became of it, and whether anything has changed.
     pub fn take(&mut self, report: Counts) -> (ReportOutcome, bool) {
         if report.sequence <= self.sequence {

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use tally::core::alert::backoff::{ANSWER_MS_MAX, GIVEN_UP_AFTER_MS, wait_ms};
 use tally::core::alert::condition::{Bound, Condition, Judgement, Measure, Reading};
+use tally::core::alert::record::{AlertRecord, AlertState, EVERY_MS, NEAR_EVERY_MS, Notice};
 use tally::core::alert::samples::Samples;
-use tally::core::alert::standing::{AlertRecord, AlertState, EVERY_MS, NEAR_EVERY_MS, Notice};
 
 fn condition(above: Option<i64>, below: Option<i64>) -> Condition {
     Condition {

@@ -13,7 +13,7 @@ pub const SEQUENCE_GAP: u64 = 1 << 32;
 
 /// What is remembered of a cell.
 #[derive(Clone, Copy, Debug)]
-pub struct Remembered {
+pub struct CellRecovery {
     /// Under what it counts.
     pub grant: Grant,
     /// What it had counted; zeros where nobody knows.
@@ -28,7 +28,7 @@ impl FlushRow {
     /// The hot row. A shard is sealed: it asks its lead before it counts. `begins` is when the first bucket of minutes, hours and days
     /// begins that is left, `open_hour` the first hour of which minutes of unique elements are left, all unix seconds.
     pub fn remembered(
-        of: &Remembered,
+        of: &CellRecovery,
         is_lead: bool,
         begins: [Option<i64>; 3],
         open_hour: Option<i64>,

@@ -20,7 +20,7 @@ pub enum Death {
 
 /// What becomes of a write that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum WriteOutcome {
     /// It is counted.
     Done,
     /// It never will be.
@@ -30,15 +30,15 @@ pub enum Verdict {
 }
 
 /// What becomes of a write, by what its cell answered.
-pub fn verdict(outcome: KeyedOutcome) -> Verdict {
+pub fn verdict(outcome: KeyedOutcome) -> WriteOutcome {
     match outcome {
         KeyedOutcome::Counted(_) | KeyedOutcome::Replayed(_) | KeyedOutcome::CountedBefore => {
-            Verdict::Done
+            WriteOutcome::Done
         }
-        KeyedOutcome::Expired => Verdict::Dead(Death::Broken),
-        KeyedOutcome::Ended => Verdict::Dead(Death::Ended),
+        KeyedOutcome::Expired => WriteOutcome::Dead(Death::Broken),
+        KeyedOutcome::Ended => WriteOutcome::Dead(Death::Ended),
         // An event takes nothing away, so what was refused under its key was another write.
-        KeyedOutcome::Reused | KeyedOutcome::BelowFloorBefore => Verdict::Dead(Death::Reused),
+        KeyedOutcome::Reused | KeyedOutcome::BelowFloorBefore => WriteOutcome::Dead(Death::Reused),
         // Home has moved, or is being settled; an event neither takes away nor has a condition.
         KeyedOutcome::Full
         | KeyedOutcome::NeedsView
@@ -47,7 +47,7 @@ pub fn verdict(outcome: KeyedOutcome) -> Verdict {
         | KeyedOutcome::NotWhole
         | KeyedOutcome::Unknown
         | KeyedOutcome::BelowFloor
-        | KeyedOutcome::Changed => Verdict::Later,
+        | KeyedOutcome::Changed => WriteOutcome::Later,
     }
 }
 
