@@ -33,13 +33,13 @@ const PLACES_MAX: usize = 16;
 pub struct HotNotes {
     writes: TopValues,
     /// Of those that are held: where.
-    places: HashMap<String, Vec<HotPlace>>,
+    places: HashMap<String, Vec<WrittenPlace>>,
     since_ms: Option<i64>,
 }
 
 /// A counter in a datacenter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HotPlace {
+pub struct WrittenPlace {
     /// The datacenter.
     pub datacenter: Datacenter,
     /// Over how many shards its writes are spread there.
@@ -58,7 +58,7 @@ pub struct HotOne {
     /// How many more they may be.
     pub error: u64,
     /// Where.
-    pub places: Vec<HotPlace>,
+    pub places: Vec<WrittenPlace>,
 }
 
 /// What an isolate tells.
@@ -88,7 +88,7 @@ impl HotNotes {
         self.since_ms.get_or_insert(now_ms);
         self.writes.add(counter.as_str(), writes.into());
         let Some(places) = self.places.get_mut(counter.as_str()) else {
-            let place = HotPlace {
+            let place = WrittenPlace {
                 datacenter: datacenter.clone(),
                 shards,
                 writes,
@@ -104,7 +104,7 @@ impl HotNotes {
                 place.writes = place.writes.saturating_add(writes);
                 place.shards = shards;
             }
-            None if has_room => places.push(HotPlace {
+            None if has_room => places.push(WrittenPlace {
                 datacenter: datacenter.clone(),
                 shards,
                 writes,
