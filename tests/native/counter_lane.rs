@@ -1,5 +1,5 @@
 //! The laws of a lane, over random schedules beside a plain model: every write gets the outcome of
-//! its own batch, at most one batch flies, and they fly in the order in which they were opened.
+//! its own batch, at most one batch is in flight, and they are sent in the order in which they were opened.
 
 use crate::common;
 
@@ -10,17 +10,17 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tally::core::counter::flush::Load;
 use tally::core::counter::lane::{
-    Arrival, BATCHES_MAX, FLIGHT_MS_MAX, LANDED_MAX, LINGER_MS_MAX, Lane, Ticket, UNATTENDED_MS_MAX,
+    Arrival, BATCHES_MAX, IN_FLIGHT_MS_MAX, LINGER_MS_MAX, Lane, SETTLED_MAX, Ticket, UNSENT_MS_MAX,
 };
 
 const LANE: u64 = 99;
 /// Two of these are more than a batch holds.
 const WIDE: u128 = 1 << 127;
 
-/// How long an attended batch, or one in flight, stays before it is given up.
-const STALE_MS: i64 = FLIGHT_MS_MAX + FLIGHT_MS_MAX / 2;
+/// How long a batch with a sender, or one in flight, stays before it is given up.
+const STALE_MS: i64 = IN_FLIGHT_MS_MAX + IN_FLIGHT_MS_MAX / 2;
 
-/// What a flight ends with: the cell's total after it, or that it failed.
+/// What a batch ends with: the cell's total after it, or that it failed.
 type End = Result<u128, &'static str>;
 
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ enum Event {
     Land {
         ok: bool,
     },
-    /// An outcome of a flight that is none.
+    /// An outcome of a batch that is none.
     LandStray(u64),
     Linger(u32),
     Tick(i64),
@@ -65,7 +65,7 @@ struct Batch {
     writes: Vec<(Ticket, u128)>,
     watchers: Vec<u64>,
     opened_ms: i64,
-    attended_ms: Option<i64>,
+    sender_since_ms: Option<i64>,
 }
 
 impl Batch {
@@ -79,8 +79,8 @@ struct Both {
     lane: Lane<End, u64>,
     now_ms: i64,
     waiting: BTreeMap<u64, Batch>,
-    flying: Option<(u64, Batch, i64)>,
-    landed: Vec<(u64, Batch, End)>,
+    in_flight: Option<(u64, Batch, i64)>,
+    settled: Vec<(u64, Batch, End)>,
     taken_ms: Option<i64>,
     linger_ms: u32,
     cell_total: u128,
@@ -93,8 +93,8 @@ impl Both {
             lane: Lane::new(LANE),
             now_ms: 1_000_000,
             waiting: BTreeMap::new(),
-            flying: None,
-            landed: Vec::new(),
+            in_flight: None,
+            settled: Vec::new(),
             taken_ms: None,
             linger_ms: 0,
             cell_total: 0,
@@ -128,10 +128,10 @@ impl Both {
             opened_ms: now_ms,
             ..Batch::default()
         });
-        let attends = !watched && batch.attended_ms.is_none();
-        prop_assert_eq!(ticket.attends, attends, "one attends, if anybody offers to");
-        if attends {
-            batch.attended_ms = Some(now_ms);
+        let sends = !watched && batch.sender_since_ms.is_none();
+        prop_assert_eq!(ticket.sends, sends, "one sends, if anybody offers to");
+        if sends {
+            batch.sender_since_ms = Some(now_ms);
         }
         batch.watchers.extend(watcher);
         batch.writes.push((ticket, delta));
@@ -147,7 +147,7 @@ impl Both {
         let gathered = self
             .taken_ms
             .is_none_or(|taken_ms| taken_ms + linger_ms <= self.now_ms || self.now_ms < taken_ms);
-        let may_fly = first == Some(number) && self.flying.is_none() && gathered;
+        let may_fly = first == Some(number) && self.in_flight.is_none() && gathered;
         prop_assert_eq!(taken.is_some(), may_fly);
         if let Some((nonce, load)) = taken {
             let batch = self.waiting.remove(&number).unwrap_or_default();
@@ -155,14 +155,14 @@ impl Both {
             prop_assert_eq!((load.added, load.removed), (batch.sum(), 0));
             let stamped: u128 = load.live.iter().map(|(_, amount)| amount).sum();
             prop_assert_eq!(stamped, batch.sum());
-            self.flying = Some((number, batch, self.now_ms));
+            self.in_flight = Some((number, batch, self.now_ms));
             self.taken_ms = Some(self.now_ms);
         }
         Ok(())
     }
 
-    fn land(&mut self, ok: bool) -> Result<(), TestCaseError> {
-        let Some((number, batch, _)) = self.flying.take() else {
+    fn settle(&mut self, ok: bool) -> Result<(), TestCaseError> {
+        let Some((number, batch, _)) = self.in_flight.take() else {
             return Ok(());
         };
         if ok {
@@ -173,9 +173,9 @@ impl Both {
         } else {
             Err("failed")
         };
-        let watchers = self.lane.land(number, end, self.now_ms);
+        let watchers = self.lane.settle(number, end, self.now_ms);
         prop_assert_eq!(&watchers, &batch.watchers);
-        self.landed.push((number, batch, end));
+        self.settled.push((number, batch, end));
         Ok(())
     }
 
@@ -185,19 +185,19 @@ impl Both {
         let mut watchers = Vec::new();
         let mut lose = |number: u64, batch: Batch| {
             watchers.extend(batch.watchers.clone());
-            self.landed.push((number, batch, Err("lost")));
+            self.settled.push((number, batch, Err("lost")));
         };
         if let Some((number, batch, _)) = self
-            .flying
+            .in_flight
             .take_if(|(_, _, since_ms)| now_ms - *since_ms > STALE_MS)
         {
             lose(number, batch);
         }
         while let Some(first) = self.waiting.first_entry() {
             let batch = first.get();
-            let is_stale = match batch.attended_ms {
+            let is_stale = match batch.sender_since_ms {
                 Some(since_ms) => now_ms - since_ms > STALE_MS,
-                None => now_ms - batch.opened_ms > UNATTENDED_MS_MAX,
+                None => now_ms - batch.opened_ms > UNSENT_MS_MAX,
             };
             if !is_stale {
                 break;
@@ -213,11 +213,11 @@ impl Both {
         match event {
             Event::Join { delta, watched } => self.join(delta, watched)?,
             Event::Take(behind) => self.take(behind)?,
-            Event::Land { ok } => self.land(ok)?,
+            Event::Land { ok } => self.settle(ok)?,
             Event::LandStray(number) => {
-                let flying = self.flying.as_ref().map(|(flying, _, _)| *flying);
-                if flying != Some(number) {
-                    let told = self.lane.land(number, Ok(12_345), self.now_ms);
+                let in_flight = self.in_flight.as_ref().map(|(in_flight, _, _)| *in_flight);
+                if in_flight != Some(number) {
+                    let told = self.lane.settle(number, Ok(12_345), self.now_ms);
                     prop_assert_eq!(told, Vec::<u64>::new());
                 }
             }
@@ -232,27 +232,27 @@ impl Both {
     }
 
     fn check(&self) -> Result<(), TestCaseError> {
-        let is_idle = self.waiting.is_empty() && self.flying.is_none();
-        // At the end of time nobody looks any more; until then what waits or flies keeps a lane.
+        let is_idle = self.waiting.is_empty() && self.in_flight.is_none();
+        // At the end of time nobody looks any more; until then what waits or is in flight keeps a lane.
         prop_assert_eq!(self.lane.is_idle(i64::MAX), is_idle);
         prop_assert!(is_idle || !self.lane.is_idle(self.now_ms));
-        let flying = self.flying.iter().map(|(_, batch, _)| (batch, false));
+        let in_flight = self.in_flight.iter().map(|(_, batch, _)| (batch, false));
         let waiting = self.waiting.values().map(|batch| (batch, true));
-        for (batch, is_waiting) in flying.chain(waiting) {
+        for (batch, is_waiting) in in_flight.chain(waiting) {
             for (ticket, _) in &batch.writes {
-                prop_assert_eq!(self.lane.arrival(ticket), None, "it has not landed");
+                prop_assert_eq!(self.lane.arrival(ticket), None, "it has not settled");
                 prop_assert_eq!(self.lane.is_waiting(ticket), is_waiting);
                 let look_in_ms = self.lane.look_in_ms(ticket, self.now_ms);
                 prop_assert!((1..=50).contains(&look_in_ms));
             }
         }
-        let landed = self.landed.iter().rev();
+        let settled = self.settled.iter().rev();
         let (awaited, watched): (Vec<_>, Vec<_>) =
-            landed.partition(|(_, batch, _)| batch.watchers.len() < batch.writes.len());
+            settled.partition(|(_, batch, _)| batch.watchers.len() < batch.writes.len());
         for (ticket, _) in watched.iter().flat_map(|(_, batch, _)| &batch.writes) {
             prop_assert_eq!(self.lane.arrival(ticket), None, "its watcher was told");
         }
-        for (_, batch, end) in awaited.into_iter().take(LANDED_MAX) {
+        for (_, batch, end) in awaited.into_iter().take(SETTLED_MAX) {
             let mut later = batch.sum();
             for (ticket, delta) in &batch.writes {
                 later -= delta;
@@ -269,7 +269,7 @@ impl Both {
     /// Each counted write's value is the sum of all that were counted up to it, in order of arrival.
     fn check_values(&self) -> Result<(), TestCaseError> {
         let mut total = 0_u128;
-        for (_, batch, end) in &self.landed {
+        for (_, batch, end) in &self.settled {
             let Ok(after) = end else { continue };
             let mut later = batch.sum();
             for (_, delta) in &batch.writes {
@@ -293,8 +293,8 @@ proptest! {
             both.play(event)?;
         }
         both.check_values()?;
-        let counted = both.landed.iter().filter(|(_, _, end)| end.is_ok());
+        let counted = both.settled.iter().filter(|(_, _, end)| end.is_ok());
         let numbers: Vec<u64> = counted.map(|(number, _, _)| *number).collect();
-        prop_assert!(numbers.is_sorted(), "batches fly in the order in which they were opened");
+        prop_assert!(numbers.is_sorted(), "batches are sent in the order in which they were opened");
     }
 }

@@ -1,10 +1,10 @@
-//! Law: a lane is bounded: what does not fit flies in the next batch or is refused, and what nobody
-//! attends any more does not stop the lane.
+//! Law: a lane is bounded: what does not fit goes in the next batch or is refused, and what nobody
+//! sends any more does not stop the lane.
 
 use tally::core::counter::flush::Load;
 use tally::core::counter::lane::{
-    BATCH_ENTRIES_MAX, BATCH_ITEMS_MAX, BATCHES_MAX, FLIGHT_MS_MAX, LANDED_MAX, LINGER_MS_MAX,
-    Lane, Ticket, UNATTENDED_MS_MAX,
+    BATCH_ENTRIES_MAX, BATCH_ITEMS_MAX, BATCHES_MAX, IN_FLIGHT_MS_MAX, LINGER_MS_MAX, Lane,
+    SETTLED_MAX, Ticket, UNSENT_MS_MAX,
 };
 
 type Plain = Lane<u64, ()>;
@@ -21,9 +21,9 @@ fn join(lane: &mut Plain, added: u128) -> Ticket {
 }
 
 /// Flies the first batch, which is this one.
-fn fly(lane: &mut Plain, batch: u64, outcome: u64) -> Load {
+fn send(lane: &mut Plain, batch: u64, outcome: u64) -> Load {
     let (_, load) = lane.take(batch, 0).expect("first in line");
-    lane.land(batch, outcome, 0);
+    lane.settle(batch, outcome, 0);
     load
 }
 
@@ -36,9 +36,9 @@ fn a_batch_closes_at_its_most_writes() {
     }
     let next = join(&mut lane, 1);
     assert!(next.opens && next.batch != first.batch);
-    let full = fly(&mut lane, first.batch, 1);
+    let full = send(&mut lane, first.batch, 1);
     assert_eq!(full.added, u128::from(BATCH_ITEMS_MAX));
-    assert_eq!(fly(&mut lane, next.batch, 2).added, 1);
+    assert_eq!(send(&mut lane, next.batch, 2).added, 1);
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn what_a_batch_cannot_hold_opens_the_next() {
     let mut lane = Plain::new(1);
     let batches = [3, u128::MAX, 1, 4].map(|added| join(&mut lane, added).batch);
     assert_eq!(batches, [1, 2, 3, 3]);
-    let loads = [1, 2, 3].map(|batch| fly(&mut lane, batch, batch).added);
+    let loads = [1, 2, 3].map(|batch| send(&mut lane, batch, batch).added);
     assert_eq!(loads, [3, u128::MAX, 5]);
 }
 
@@ -91,12 +91,12 @@ fn only_the_first_batch_flies_and_only_when_nothing_else_does() {
     let (one, two) = (join(&mut lane, wide), join(&mut lane, wide));
     assert_eq!(lane.take(two.batch, 0), None);
     assert!(lane.take(one.batch, 0).is_some());
-    assert_eq!(lane.take(one.batch, 0), None, "a batch flies once");
+    assert_eq!(lane.take(one.batch, 0), None, "a batch is sent once");
     assert_eq!(lane.take(two.batch, 0), None);
-    lane.land(one.batch, 7, 0);
+    lane.settle(one.batch, 7, 0);
     assert!(lane.take(two.batch, 0).is_some());
-    // What lands late changes nothing.
-    lane.land(one.batch, 8, 0);
+    // What settles late changes nothing.
+    lane.settle(one.batch, 8, 0);
     assert_eq!(lane.arrival(&one).map(|arrival| arrival.outcome), Some(7));
     assert_eq!(lane.arrival(&two), None);
 }
@@ -109,9 +109,9 @@ fn a_lane_gathers_as_long_as_it_is_asked_to() {
     let first = join(&mut lane, 1);
     assert!(
         lane.take(first.batch, 0).is_some(),
-        "the first flies at once"
+        "the first is sent at once"
     );
-    lane.land(first.batch, 0, 1);
+    lane.settle(first.batch, 0, 1);
     let second = join(&mut lane, 1);
     let linger_ms = i64::from(LINGER_MS_MAX);
     assert_eq!(lane.gathers_ms(0), linger_ms);
@@ -119,7 +119,7 @@ fn a_lane_gathers_as_long_as_it_is_asked_to() {
     assert_eq!(lane.take(second.batch, linger_ms - 1), None);
     assert_eq!(lane.gathers_ms(linger_ms), 0);
     assert!(lane.take(second.batch, linger_ms).is_some());
-    lane.land(second.batch, 0, linger_ms);
+    lane.settle(second.batch, 0, linger_ms);
     let full = Load {
         past: vec![(7, 1); BATCH_ENTRIES_MAX],
         ..load(1)
@@ -133,38 +133,38 @@ fn a_lane_gathers_as_long_as_it_is_asked_to() {
 
 #[test]
 fn what_nobody_attends_any_more_is_given_up_and_not_before() {
-    let stale_ms = FLIGHT_MS_MAX + FLIGHT_MS_MAX / 2;
+    let stale_ms = IN_FLIGHT_MS_MAX + IN_FLIGHT_MS_MAX / 2;
     let mut lane = Plain::new(1);
-    let flying = join(&mut lane, 1);
-    lane.take(flying.batch, 0).expect("first in line");
-    let attended = join(&mut lane, 1);
+    let in_flight = join(&mut lane, 1);
+    lane.take(in_flight.batch, 0).expect("first in line");
+    let with_sender = join(&mut lane, 1);
     lane.give_up_stale(stale_ms, &9);
-    assert_eq!(lane.arrival(&flying), None);
+    assert_eq!(lane.arrival(&in_flight), None);
     lane.give_up_stale(stale_ms + 1, &9);
-    for ticket in [flying, attended] {
+    for ticket in [in_flight, with_sender] {
         assert_eq!(
             lane.arrival(&ticket).map(|arrival| arrival.outcome),
             Some(9)
         );
     }
     // Somebody may still be looking; nobody looks that long.
-    assert!(!lane.is_idle(2 * FLIGHT_MS_MAX));
-    assert!(lane.is_idle(2 * FLIGHT_MS_MAX + 1));
+    assert!(!lane.is_idle(2 * IN_FLIGHT_MS_MAX));
+    assert!(lane.is_idle(2 * IN_FLIGHT_MS_MAX + 1));
 
-    let unattended = lane.join(load(1), 0, Some(())).expect("there is room");
-    assert!(!unattended.attends);
-    assert!(lane.give_up_stale(UNATTENDED_MS_MAX, &9).is_empty());
-    assert_eq!(lane.give_up_stale(UNATTENDED_MS_MAX + 1, &9), [()]);
-    assert!(lane.is_idle(UNATTENDED_MS_MAX + 1));
+    let without_sender = lane.join(load(1), 0, Some(())).expect("there is room");
+    assert!(!without_sender.sends);
+    assert!(lane.give_up_stale(UNSENT_MS_MAX, &9).is_empty());
+    assert_eq!(lane.give_up_stale(UNSENT_MS_MAX + 1, &9), [()]);
+    assert!(lane.is_idle(UNSENT_MS_MAX + 1));
 }
 
 #[test]
 fn outcomes_are_kept_for_64_flights() {
     let mut lane = Plain::new(1);
     let mut tickets = Vec::new();
-    for outcome in (0..).take(LANDED_MAX + 1) {
+    for outcome in (0..).take(SETTLED_MAX + 1) {
         let ticket = join(&mut lane, 1);
-        fly(&mut lane, ticket.batch, outcome);
+        send(&mut lane, ticket.batch, outcome);
         tickets.push(ticket);
     }
     let outcomes: Vec<Option<u64>> = tickets
@@ -172,7 +172,7 @@ fn outcomes_are_kept_for_64_flights() {
         .map(|ticket| lane.arrival(ticket).map(|arrival| arrival.outcome))
         .collect();
     assert_eq!(outcomes.first(), Some(&None));
-    let kept: Vec<Option<u64>> = (1..).take(LANDED_MAX).map(Some).collect();
+    let kept: Vec<Option<u64>> = (1..).take(SETTLED_MAX).map(Some).collect();
     assert_eq!(outcomes.get(1..), Some(kept.as_slice()));
 }
 
@@ -186,7 +186,7 @@ fn a_ticket_of_a_lane_that_was_let_go_gets_nothing_from_its_successor() {
     assert!(!new.is_waiting(&ticket));
     assert_eq!(new.take_for(&ticket, 0), None);
     new.take_for(&other, 0).expect("its own");
-    new.land(other.batch, 5, 1);
+    new.settle(other.batch, 5, 1);
     assert_eq!(new.arrival(&ticket), None);
     assert!(new.arrival(&other).is_some());
 }
@@ -196,7 +196,7 @@ fn a_clock_that_steps_back_does_not_hold_a_lane() {
     let mut lane = Plain::new(1);
     let first = join(&mut lane, 1);
     lane.take(first.batch, 100_000).expect("first in line");
-    lane.land(first.batch, 5, 100_001);
+    lane.settle(first.batch, 5, 100_001);
     lane.linger(20);
     let next = join(&mut lane, 1);
     assert_eq!(lane.take(next.batch, 100_010), None, "it gathers");

@@ -30,7 +30,7 @@ pub trait Batchable {
     /// How much it holds beyond the number of its items: at most [`super::lane::BATCH_ENTRIES_MAX`].
     fn entries(&self) -> usize;
 
-    /// Makes it ready to fly now, unix milliseconds, with so many items, in a lane that has learned a generation.
+    /// Makes it ready to be sent now, unix milliseconds, with so many items, in a lane that has learned a generation.
     fn depart(&mut self, items: u32, generation: u64, now_ms: i64);
 }
 

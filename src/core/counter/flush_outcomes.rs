@@ -1,4 +1,4 @@
-//! How flights of numbered batches ended, for those who have not looked yet.
+//! How numbered batches ended, for those who have not looked yet.
 //!
 //! Invariant: at most `MAX` outcomes are kept, the newest.
 
@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 #[derive(Clone, Debug)]
 pub struct FlushOutcomes<R, const MAX: usize> {
     outcomes: VecDeque<(u64, R)>,
-    /// The highest number that has landed: whoever waits for a higher one need not look for it.
+    /// The highest number that has settled: whoever waits for a higher one need not look for it.
     newest: u64,
 }
 
@@ -31,14 +31,14 @@ impl<R, const MAX: usize> FlushOutcomes<R, MAX> {
         self.newest = self.newest.max(number);
     }
 
-    /// How a batch ended; `None` where that is not known yet, or no more. Cost: O(1) for those that wait for the next to land, else
-    /// O(those that landed since).
+    /// How a batch ended; `None` where that is not known yet, or no more. Cost: O(1) for those that wait for the next to settle, else
+    /// O(those that settled since).
     pub fn outcome(&self, number: u64) -> Option<&R> {
         if number > self.newest {
             return None;
         }
         let mut newest_first = self.outcomes.iter().rev();
-        let found = newest_first.find(|(landed, _)| *landed == number);
+        let found = newest_first.find(|(settled, _)| *settled == number);
         found.map(|(_, outcome)| outcome)
     }
 

@@ -1,18 +1,18 @@
 //! The queue of one (counter, shard) inside one isolate: concurrent writes join into one flush. Checks of rate
 //! limits join in the same way on their way to one partition; what a lane carries is its [`Batchable`].
 //!
-//! Invariants: at most one batch is in flight; batches fly in the order in which they were opened;
+//! Invariants: at most one batch is in flight; batches are sent in the order in which they were opened;
 //! every ticket gets the outcome of its own batch, and of no other; memory is bounded by
-//! [`BATCHES_MAX`] × [`BATCH_ITEMS_MAX`] waiting writes and [`LANDED_MAX`] outcomes; a batch may count in no
+//! [`BATCHES_MAX`] × [`BATCH_ITEMS_MAX`] waiting writes and [`SETTLED_MAX`] outcomes; a batch may count in no
 //! generation that begins after it was taken, but for what [`newest_at`] says.
 //!
-//! Life of a write: it joins the youngest batch, or opens one. Whoever *attends* a batch takes it once
-//! it is first in line, nothing flies and the lane has gathered long enough; sends it, and lands it
-//! with its outcome. All others look for that outcome. A single write attends its batch unless somebody
+//! Life of a write: it joins the youngest batch, or opens one. A batch has one *sender*, a write that takes it once
+//! it is first in line, nothing is in flight and the lane has gathered long enough; sends it, and settles it
+//! with its outcome. All others look for that outcome. A single write sends its batch unless somebody
 //! does already; a bulk body joins many lanes at once and takes the batches that it opened one after
-//! the other, so those may wait unattended. Nobody wakes anybody: each looks by its own timer,
+//! the other, so those may wait without a sender. Nobody wakes anybody: each looks by its own timer,
 //! because the platform forbids one request to resume another. A bulk body leaves a *watcher* with its
-//! write, which whoever lands the batch notes the outcome with, so that it need not look at each lane.
+//! write, which whoever settles the batch notes the outcome with, so that it need not look at each lane.
 
 use std::collections::VecDeque;
 
@@ -31,10 +31,10 @@ pub const BATCH_ENTRIES_MAX: usize = 100_000;
 pub const BATCHES_MAX: usize = 16;
 
 /// How long a batch may be on its way, retries included, before its outcome is called unknown.
-pub const FLIGHT_MS_MAX: i64 = 5_000;
+pub const IN_FLIGHT_MS_MAX: i64 = 5_000;
 
-/// How long a batch may wait that nobody attends: as long as a bulk body may take, and a little.
-pub const UNATTENDED_MS_MAX: i64 = 65_000;
+/// How long a batch may wait that has no sender: as long as a bulk body may take, and a little.
+pub const UNSENT_MS_MAX: i64 = 65_000;
 
 /// The longest that a cell may ask a lane to gather.
 pub const LINGER_MS_MAX: u32 = 20;
@@ -42,9 +42,9 @@ pub const LINGER_MS_MAX: u32 = 20;
 /// The longest that a write waits between two looks.
 const LOOK_MS_MAX: u64 = 50;
 
-/// Outcomes that are kept for writes that have not looked yet. One lands per flight, and a write
+/// Outcomes that are kept for writes that have not looked yet. Each batch has one, and a write
 /// looks every few milliseconds, so 64 reach back far longer than anybody waits.
-pub const LANDED_MAX: usize = 64;
+pub const SETTLED_MAX: usize = 64;
 
 /// How much newer than the moment of its sending a generation may be that a flush counts in whose lane has not
 /// seen any: the write itself may create the counter, by the root's clock. It is less than a first attempt
@@ -66,8 +66,8 @@ pub struct Ticket<P = (u128, u128)> {
     lane: u64,
     /// Which batch.
     pub batch: u64,
-    /// Whether the holder attends the batch: it must take and land it.
-    pub attends: bool,
+    /// Whether the holder sends the batch: it must take and settle it.
+    pub sends: bool,
     /// Whether the write opened the batch.
     pub opens: bool,
     /// The write's place in its batch.
@@ -81,8 +81,8 @@ struct Batch<W, C> {
     items: u32,
     opened_ms: i64,
     full: bool,
-    /// Since when somebody attends it.
-    attended_ms: Option<i64>,
+    /// Since when it has a sender.
+    sender_since_ms: Option<i64>,
     watchers: Vec<W>,
 }
 
@@ -93,26 +93,26 @@ impl<W, C> Batch<W, C> {
     }
 }
 
-/// A lane whose flights end with an `R`, whose bulk writes leave a `W`, and which carries `C`.
+/// A lane whose batches end with an `R`, whose bulk writes leave a `W`, and which carries `C`.
 #[derive(Debug)]
 pub struct Lane<R, W, C: Batchable = Load> {
     id: u64,
     next: u64,
     waiting: VecDeque<Batch<W, C>>,
-    flying: Option<Flight<W, C::Place>>,
-    /// Outcomes of flights, and the place that each batch ended at.
-    landed: FlushOutcomes<(C::Place, R), LANDED_MAX>,
+    in_flight: Option<InFlight<W, C::Place>>,
+    /// Outcomes of batches, and the place that each batch ended at.
+    settled: FlushOutcomes<(C::Place, R), SETTLED_MAX>,
     /// When a batch was last taken, and how long from then the next one gathers.
     taken_ms: i64,
     linger_ms: u32,
-    /// How long flights take, smoothed.
-    flight_ms: i64,
+    /// How long it takes from sending a batch to its outcome, smoothed.
+    round_trip_ms: i64,
     /// The generation that the cell last counted in, or told; 0 before any.
     generation: u64,
 }
 
 #[derive(Debug)]
-struct Flight<W, P> {
+struct InFlight<W, P> {
     number: u64,
     last: P,
     since_ms: i64,
@@ -123,7 +123,7 @@ struct Flight<W, P> {
 /// What came of a ticket's batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrival<R, P = (u128, u128)> {
-    /// The outcome of the flight.
+    /// The outcome of the batch.
     pub outcome: R,
     /// What it means for the write, see [`Batchable::seen_from`]: what the batch added after it, (added, removed).
     pub later: P,
@@ -136,11 +136,11 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
             id,
             next: 1,
             waiting: VecDeque::new(),
-            flying: None,
-            landed: FlushOutcomes::default(),
+            in_flight: None,
+            settled: FlushOutcomes::default(),
             taken_ms: i64::MIN,
             linger_ms: 0,
-            flight_ms: 0,
+            round_trip_ms: 0,
             generation: 0,
         }
     }
@@ -156,24 +156,24 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
     }
 
     /// Lets a write join; `None`, and nothing changes, where [`BATCHES_MAX`] batches wait. Without a
-    /// watcher it offers to attend its batch, if nobody does. Cost: O(entries of the write).
+    /// watcher it offers to send its batch, if nobody does. Cost: O(entries of the write).
     pub fn join(&mut self, load: C, now_ms: i64, watcher: Option<W>) -> Option<Ticket<C::Place>> {
-        let attends = watcher.is_none();
+        let sends = watcher.is_none();
         let youngest = self.waiting.back_mut();
         if let Some(batch) = youngest.filter(|batch| !batch.full)
             && batch.load.absorb(&load)
         {
             batch.items += 1;
             batch.full = is_full(batch);
-            let attends = attends && batch.attended_ms.is_none();
-            if attends {
-                batch.attended_ms = Some(now_ms);
+            let sends = sends && batch.sender_since_ms.is_none();
+            if sends {
+                batch.sender_since_ms = Some(now_ms);
             }
             batch.watchers.extend(watcher);
             return Some(Ticket {
                 lane: self.id,
                 batch: batch.number,
-                attends,
+                sends,
                 opens: false,
                 place: batch.load.place(),
             });
@@ -190,7 +190,7 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
             items: 1,
             opened_ms: now_ms,
             full: false,
-            attended_ms: attends.then_some(now_ms),
+            sender_since_ms: sends.then_some(now_ms),
             watchers: watcher.into_iter().collect(),
         };
         batch.full = is_full(&batch);
@@ -198,7 +198,7 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
         Some(Ticket {
             lane: self.id,
             batch: number,
-            attends,
+            sends,
             opens: true,
             place,
         })
@@ -213,20 +213,20 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
         }
     }
 
-    /// Hands a batch out once it may fly: it is first in line, nothing is in flight, and the lane
+    /// Hands a batch out once it may be sent: it is first in line, nothing is in flight, and the lane
     /// has gathered long enough (a full batch does not wait).
     pub fn take(&mut self, batch: u64, now_ms: i64) -> Option<(Nonce, C)> {
         let first = self.waiting.front()?;
         // A clock that stepped back has nothing to say about how long the lane has gathered.
         let since_ms = now_ms.saturating_sub(self.taken_ms);
         let gathered = since_ms < 0 || since_ms >= self.linger_ms.into();
-        if self.flying.is_some() || first.number != batch || !(gathered || first.full) {
+        if self.in_flight.is_some() || first.number != batch || !(gathered || first.full) {
             return None;
         }
         let mut batch = self.waiting.pop_front()?;
         batch.load.depart(batch.items, self.generation, now_ms);
         self.taken_ms = now_ms;
-        self.flying = Some(Flight {
+        self.in_flight = Some(InFlight {
             number: batch.number,
             last: batch.load.place(),
             since_ms: now_ms,
@@ -240,7 +240,7 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
         Some((nonce, batch.load))
     }
 
-    /// Hands out the batch that is first in line, if it may fly.
+    /// Hands out the batch that is first in line, if it may be sent.
     pub fn take_first(&mut self, now_ms: i64) -> Option<(Nonce, C)> {
         let first = self.waiting.front()?.number;
         self.take(first, now_ms)
@@ -262,13 +262,13 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
     pub fn look_in_ms(&self, ticket: &Ticket<C::Place>, now_ms: i64) -> u64 {
         let until = |since_ms: i64| {
             since_ms
-                .saturating_add(self.flight_ms)
+                .saturating_add(self.round_trip_ms)
                 .saturating_sub(now_ms)
         };
-        let flying_ms = self
-            .flying
+        let in_flight_ms = self
+            .in_flight
             .as_ref()
-            .map_or(0, |flight| until(flight.since_ms).max(0));
+            .map_or(0, |sent| until(sent.since_ms).max(0));
         let ahead = self
             .waiting
             .iter()
@@ -276,20 +276,20 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
             .count();
         let ahead_ms = i64::try_from(ahead)
             .unwrap_or(1)
-            .saturating_mul(self.flight_ms);
+            .saturating_mul(self.round_trip_ms);
         let gathers_ms = if ahead > 0 {
             self.gathers_ms(now_ms)
         } else {
             0
         };
         // One more: a look that is too early costs another timer, one that is late a millisecond.
-        u64::try_from(flying_ms.max(gathers_ms).saturating_add(ahead_ms))
+        u64::try_from(in_flight_ms.max(gathers_ms).saturating_add(ahead_ms))
             .unwrap_or(0)
             .saturating_add(1)
             .min(LOOK_MS_MAX)
     }
 
-    /// How much longer the lane gathers before its next batch may fly, 0 to [`LINGER_MS_MAX`].
+    /// How much longer the lane gathers before its next batch may be sent, 0 to [`LINGER_MS_MAX`].
     pub fn gathers_ms(&self, now_ms: i64) -> i64 {
         // As in `take`: a clock that stepped back has nothing to say.
         if now_ms < self.taken_ms {
@@ -299,59 +299,59 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
         gathered_ms.saturating_sub(now_ms).max(0)
     }
 
-    /// Notes the outcome of a flight, and returns the watchers that must be told.
-    pub fn land(&mut self, batch: u64, outcome: R, now_ms: i64) -> Vec<W> {
-        match self.flying.take_if(|flight| flight.number == batch) {
-            Some(flight) => {
-                let took_ms = now_ms.saturating_sub(flight.since_ms).max(0);
-                // An eighth of the news: one slow flight must not make the next writes wait as long.
-                self.flight_ms = (self.flight_ms * 7 + took_ms.min(FLIGHT_MS_MAX)) / 8;
-                if flight.is_awaited {
-                    self.landed.keep(flight.number, (flight.last, outcome));
+    /// Notes the outcome of a batch, and returns the watchers that must be told.
+    pub fn settle(&mut self, batch: u64, outcome: R, now_ms: i64) -> Vec<W> {
+        match self.in_flight.take_if(|sent| sent.number == batch) {
+            Some(sent) => {
+                let took_ms = now_ms.saturating_sub(sent.since_ms).max(0);
+                // An eighth of the news: one slow batch must not make the next writes wait as long.
+                self.round_trip_ms = (self.round_trip_ms * 7 + took_ms.min(IN_FLIGHT_MS_MAX)) / 8;
+                if sent.is_awaited {
+                    self.settled.keep(sent.number, (sent.last, outcome));
                 } else if self.waiting.is_empty() {
                     // A bulk body passes thousands of lanes once: what one held for it is given back.
                     self.waiting = VecDeque::new();
                 }
-                flight.watchers
+                sent.watchers
             }
             None => Vec::new(),
         }
     }
 
-    /// The outcome for a ticket, once its batch has landed; none where all writes of the batch have watchers. Cost: O([`LANDED_MAX`]).
+    /// The outcome for a ticket, once its batch has settled; none where all writes of the batch have watchers. Cost: O([`SETTLED_MAX`]).
     pub fn arrival(&self, ticket: &Ticket<C::Place>) -> Option<Arrival<R, C::Place>> {
         if ticket.lane != self.id {
             return None;
         }
-        let (last, outcome) = self.landed.outcome(ticket.batch)?;
+        let (last, outcome) = self.settled.outcome(ticket.batch)?;
         Some(Arrival {
             outcome: outcome.clone(),
             later: C::seen_from(ticket.place, *last),
         })
     }
 
-    /// Gives up batches whose attendant is gone (the platform may end a request at any await), so
+    /// Gives up batches whose sender is gone (the platform may end a request at any await), so
     /// that the lane moves on. `lost` is the outcome their writes get; returns their watchers.
     pub fn give_up_stale(&mut self, now_ms: i64, lost: &R) -> Vec<W> {
-        let attended_max = FLIGHT_MS_MAX + FLIGHT_MS_MAX / 2;
+        let sender_ms_max = IN_FLIGHT_MS_MAX + IN_FLIGHT_MS_MAX / 2;
         let age = |since_ms: i64| now_ms.saturating_sub(since_ms);
         let mut watchers = Vec::new();
-        if let Some(flight) = self
-            .flying
-            .take_if(|flight| age(flight.since_ms) > attended_max)
+        if let Some(sent) = self
+            .in_flight
+            .take_if(|sent| age(sent.since_ms) > sender_ms_max)
         {
-            if flight.is_awaited {
-                self.landed.keep(flight.number, (flight.last, lost.clone()));
+            if sent.is_awaited {
+                self.settled.keep(sent.number, (sent.last, lost.clone()));
             }
-            watchers.extend(flight.watchers);
+            watchers.extend(sent.watchers);
         }
-        let is_stale = |batch: &mut Batch<W, C>| match batch.attended_ms {
-            Some(since_ms) => age(since_ms) > attended_max,
-            None => age(batch.opened_ms) > UNATTENDED_MS_MAX,
+        let is_stale = |batch: &mut Batch<W, C>| match batch.sender_since_ms {
+            Some(since_ms) => age(since_ms) > sender_ms_max,
+            None => age(batch.opened_ms) > UNSENT_MS_MAX,
         };
         while let Some(batch) = self.waiting.pop_front_if(is_stale) {
             if batch.is_awaited() {
-                self.landed
+                self.settled
                     .keep(batch.number, (batch.load.place(), lost.clone()));
             }
             watchers.extend(batch.watchers);
@@ -359,11 +359,11 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
         watchers
     }
 
-    /// Whether nothing waits, nothing flies, and nobody can still be looking for an outcome, so that
+    /// Whether nothing waits, nothing is in flight, and nobody can still be looking for an outcome, so that
     /// the lane may be let go.
     pub fn is_idle(&self, now_ms: i64) -> bool {
-        let rested = now_ms.saturating_sub(self.taken_ms) > 2 * FLIGHT_MS_MAX;
-        self.waiting.is_empty() && self.flying.is_none() && (rested || self.landed.is_empty())
+        let rested = now_ms.saturating_sub(self.taken_ms) > 2 * IN_FLIGHT_MS_MAX;
+        self.waiting.is_empty() && self.in_flight.is_none() && (rested || self.settled.is_empty())
     }
 }
 

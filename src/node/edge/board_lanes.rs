@@ -4,7 +4,7 @@
 
 use std::rc::Rc;
 
-use super::lanes::{self, LaneKind, Lanes, land};
+use super::lanes::{self, LaneKind, Lanes, settle};
 use super::request_context::RequestContext;
 use crate::core::board::placing::ShardAt;
 use crate::core::counter::batchable::Batchable;
@@ -15,7 +15,7 @@ use crate::node::shared::call_within;
 use crate::protocol::boards::WRITES_AT_ONCE;
 use crate::protocol::messages::{BoardWritten, Fault, MemberWrite, Once, WriteBoard, WriteBoards};
 
-/// How long a board may take to write, milliseconds: below what a flight may.
+/// How long a board may take to write, milliseconds: below what a batch may.
 const WRITE_MS_MAX: u64 = 4_500;
 
 /// Where a lane leads: an object of a board, and where that is made should it be new.
@@ -74,7 +74,7 @@ impl LaneKind for Boards {
 
     fn tell((): (), _: &Self::Outcome) {}
 
-    async fn fly(host: &Host, to: &To, nonce: Nonce, load: Requests) {
+    async fn send(host: &Host, to: &To, nonce: Nonce, load: Requests) {
         let write = WriteBoards {
             board: to.board.clone(),
             at: to.at,
@@ -84,7 +84,7 @@ impl LaneKind for Boards {
         let written = call_within(host, &write, WRITE_MS_MAX).await;
         Lanes::<Self>::with(host, |lanes| {
             if let Some(lane) = lanes.known(to) {
-                land::<Self>(host, lane, nonce, written.map(Rc::new));
+                settle::<Self>(host, lane, nonce, written.map(Rc::new));
             }
         });
     }

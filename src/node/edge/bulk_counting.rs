@@ -93,7 +93,7 @@ pub async fn count_section(
     let flying = BulkStage::enter(&context.host, Stage::Flying);
     let host = context.host.clone();
     let (done, doing) = oneshot::channel();
-    // Other bodies may have joined what this one flies, so it goes on if the client hangs up.
+    // Other bodies may have joined what this one sends, so it goes on if the client hangs up.
     context.wait_until(async move {
         let counted = count_all(&host, &counting, has_company, section, report).await;
         drop(flying);

@@ -1,5 +1,5 @@
 //! How a bulk body reaches its cells: it joins the lanes of all of them at once, so that bodies that
-//! arrive together share flushes, and flies what nobody else flies, a bounded number at a time.
+//! arrive together share flushes, and sends what nobody else sends, a bounded number at a time.
 //!
 //! Invariant: a load is joined again only after a cell has refused it, so nothing counts twice.
 
@@ -10,7 +10,7 @@ use std::rc::Rc;
 use futures_util::future::{Either, FutureExt, LocalBoxFuture, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use super::flush_sender::{Cells, Progress, Watcher, fly};
+use super::flush_sender::{Cells, Progress, Watcher, send_batch};
 use super::isolate::{known_of, own_shard};
 use super::lanes;
 use crate::core::counter::flush::Refusal;
@@ -29,13 +29,13 @@ use crate::protocol::problem::{Code, Problem};
 /// (3.4 ms, one thread), so more would only wait there.
 const FLIGHTS_MAX: usize = 48;
 
-/// The same where tablets host cells: these fly together, so 16 messages at once.
+/// The same where tablets host cells: these are sent together, so 16 messages at once.
 const HOSTED_FLIGHTS_MAX: usize = 8_192;
 
-/// How often a body looks for what others fly for it.
+/// How often a body looks for what others send for it.
 const LOOK_EVERY_MS: u64 = 2;
 
-/// How long a part of a body may take: below the 65 s that a batch waits whom nobody attends. 1,000 first openings of 12 ms,
+/// How long a part of a body may take: below the 65 s that a batch waits without a sender. 1,000 first openings of 12 ms,
 /// as on a slow disk, take 12 s.
 const PART_MS_MAX: i64 = 50_000;
 
@@ -46,7 +46,7 @@ struct Fleet {
     loads: Vec<Addressed>,
     moves: Vec<u8>,
     progress: Rc<RefCell<Progress>>,
-    /// Batches that this body's writes are in, until somebody flies them.
+    /// Batches that this body's writes are in, until somebody sends them.
     own: VecDeque<(CellAddress, Ticket)>,
     /// Writes that found no room in their lanes yet, and why.
     late: VecDeque<(usize, Problem)>,
@@ -54,7 +54,7 @@ struct Fleet {
 }
 
 /// Counts all loads. Returns those that failed, by their index, with the reason. A body that has company
-/// lets the others join before it flies.
+/// lets the others join before it sends.
 pub async fn count_many(
     host: &Host,
     loads: Vec<Addressed>,
@@ -68,14 +68,14 @@ pub async fn count_many(
         late: VecDeque::new(),
         failed: Vec::new(),
     };
-    fleet.progress.borrow_mut().landed = vec![false; fleet.loads.len()];
+    fleet.progress.borrow_mut().settled = vec![false; fleet.loads.len()];
     for number in 0..fleet.loads.len() {
         fleet.join(host, number);
     }
     if has_company && !fleet.loads.is_empty() {
         // All that go with it have looked by then.
         host.sleep_ms(wave::LOOK_EVERY_MS + 1).await;
-        // They may have flown all of it already: where that failed, the loop below would not hear of it.
+        // They may have sent all of it already: where that failed, the loop below would not hear of it.
         fleet.sort_out(host);
     }
     let batcher = Batcher::new(host);
@@ -83,7 +83,7 @@ pub async fn count_many(
     fleet.failed
 }
 
-/// Flies what nobody else flies until all have landed.
+/// Sends what nobody else sends until all have an outcome.
 async fn fly_all(host: &Host, batcher: &Batcher, fleet: &mut Fleet) {
     let begun_ms = host.now_ms();
     let most = if has_tablets(host) {
@@ -91,14 +91,14 @@ async fn fly_all(host: &Host, batcher: &Batcher, fleet: &mut Fleet) {
     } else {
         FLIGHTS_MAX
     };
-    let mut flights: FuturesUnordered<LocalBoxFuture<'_, ()>> = FuturesUnordered::new();
+    let mut sending: FuturesUnordered<LocalBoxFuture<'_, ()>> = FuturesUnordered::new();
     while fleet.is_under_way() {
         if host.now_ms() - begun_ms > PART_MS_MAX {
             fleet.give_up();
             break;
         }
         for _ in 0..fleet.own.len() {
-            if flights.len() >= most {
+            if sending.len() >= most {
                 break;
             }
             let Some((to, ticket)) = fleet.own.pop_front() else {
@@ -110,13 +110,13 @@ async fn fly_all(host: &Host, batcher: &Batcher, fleet: &mut Fleet) {
             };
             match lanes::take::<Cells>(host, &to, &ticket) {
                 Some((nonce, load)) => {
-                    let flight = async move {
-                        fly(host, Some(batcher), &to, nonce, load).await;
+                    let batch = async move {
+                        send_batch(host, Some(batcher), &to, nonce, load).await;
                         drop(turn);
                     };
-                    flights.push(flight.boxed_local());
+                    sending.push(batch.boxed_local());
                 }
-                // The flight before it is under way, or somebody else flies it.
+                // The batch before it is under way, or somebody else sends it.
                 None => {
                     turn.give_back();
                     if lanes::is_waiting::<Cells>(host, &to, &ticket) {
@@ -125,11 +125,11 @@ async fn fly_all(host: &Host, batcher: &Batcher, fleet: &mut Fleet) {
                 }
             }
         }
-        next_event(host, &mut flights).await;
+        next_event(host, &mut sending).await;
         fleet.sort_out(host);
     }
-    // Others may have joined what still flies.
-    while flights.next().await.is_some() {}
+    // Others may have joined what is still under way.
+    while sending.next().await.is_some() {}
 }
 
 impl Fleet {
@@ -149,8 +149,8 @@ impl Fleet {
             Ok(ticket) => {
                 let mut progress = self.progress.borrow_mut();
                 progress.pending += 1;
-                if let Some(landed) = progress.landed.get_mut(number) {
-                    *landed = false;
+                if let Some(settled) = progress.settled.get_mut(number) {
+                    *settled = false;
                 }
                 // Others' batches too: whoever opened one may be gone, and taking is exclusive.
                 self.own.push_back((to.clone(), ticket));
@@ -180,7 +180,7 @@ impl Fleet {
         for (number, fault) in refused {
             let moves = self.moves.get(number).copied().unwrap_or(MOVES_MAX);
             let goes_on = match (&fault, self.loads.get_mut(number)) {
-                // A decrement in the same flight may have made a counter with a floor refuse all of it.
+                // A decrement in the same batch may have made a counter with a floor refuse all of it.
                 (Fault::Refused(Refusal::Moved(_) | Refusal::Bounded) | Fault::Elsewhere(_), _) => {
                     true
                 }
@@ -214,29 +214,29 @@ impl Fleet {
         let late: Vec<usize> = self.late.iter().map(|(number, _)| *number).collect();
         self.failed.extend(std::mem::take(&mut self.late));
         let detail = "the body took too long; this line may or may not have been counted";
-        let mut landed = std::mem::take(&mut self.progress.borrow_mut().landed);
+        let mut settled = std::mem::take(&mut self.progress.borrow_mut().settled);
         // Of these it is known that they are not.
         for number in late {
-            if let Some(landed) = landed.get_mut(number) {
-                *landed = true;
+            if let Some(settled) = settled.get_mut(number) {
+                *settled = true;
             }
         }
-        let unknown = landed.iter().enumerate().filter(|(_, landed)| !**landed);
+        let unknown = settled.iter().enumerate().filter(|(_, settled)| !**settled);
         let problem = Problem::new(Code::Unavailable, detail);
         self.failed
             .extend(unknown.map(|(number, _)| (number, problem.clone())));
     }
 }
 
-/// Waits until a flight of this body lands, or it is time to look what others have flown.
-async fn next_event(host: &Host, flights: &mut FuturesUnordered<LocalBoxFuture<'_, ()>>) {
+/// Waits until a batch of this body settles, or it is time to look what others have sent.
+async fn next_event(host: &Host, sending: &mut FuturesUnordered<LocalBoxFuture<'_, ()>>) {
     let look = std::pin::pin!(host.sleep_ms(LOOK_EVERY_MS));
-    if flights.is_empty() {
+    if sending.is_empty() {
         look.await;
         return;
     }
-    if let Either::Left(_) = select(flights.next(), look).await {
-        // Whatever landed together is seen together.
-        while let Some(Some(())) = flights.next().now_or_never() {}
+    if let Either::Left(_) = select(sending.next(), look).await {
+        // Whatever settled together is seen together.
+        while let Some(Some(())) = sending.next().now_or_never() {}
     }
 }

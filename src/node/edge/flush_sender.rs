@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::isolate::{learn_bounded, learn_home, learn_shards, learn_unique_hash};
-use super::lanes::{LaneKind, Lanes, land};
+use super::lanes::{LaneKind, Lanes, settle};
 use super::last_seen;
 use crate::core::counter::flush::{Load, Refusal};
 use crate::core::counter::lane::newest_at;
@@ -21,14 +21,14 @@ use crate::protocol::names::CellAddress;
 use crate::protocol::open_slots::User;
 use crate::protocol::problem::Problem;
 
-/// Time for the first attempt of a flight, and for its retry: together below [`crate::core::counter::lane::FLIGHT_MS_MAX`],
+/// Time for the first attempt of a flush, and for its retry: together below [`crate::core::counter::lane::IN_FLIGHT_MS_MAX`],
 /// so that no write waits past 5 s.
 const ATTEMPTS_MS: [u64; 2] = [2_500, 2_000];
 
-/// What a flight ends with.
+/// What a flush ends with.
 pub type Outcome = Result<Flushed, Fault>;
 
-/// Where a bulk body learns what became of its writes: whoever lands a flight notes it here. That
+/// Where a bulk body learns what became of its writes: whoever settles a batch notes it here. That
 /// is memory which another request wrote; it wakes nobody.
 #[derive(Debug, Default)]
 pub struct Progress {
@@ -36,8 +36,8 @@ pub struct Progress {
     pub pending: usize,
     /// Writes that failed: the body's own number of the write, and why.
     pub failed: Vec<(usize, Fault)>,
-    /// Which writes have landed, well or not, by the body's own number.
-    pub landed: Vec<bool>,
+    /// Which writes have an outcome, good or bad, by the body's own number.
+    pub settled: Vec<bool>,
 }
 
 /// One write of a bulk body.
@@ -71,21 +71,21 @@ impl LaneKind for Cells {
     fn tell(watcher: Watcher, outcome: &Outcome) {
         let mut progress = watcher.progress.borrow_mut();
         progress.pending = progress.pending.saturating_sub(1);
-        if let Some(landed) = progress.landed.get_mut(watcher.number) {
-            *landed = true;
+        if let Some(settled) = progress.settled.get_mut(watcher.number) {
+            *settled = true;
         }
         if let Err(fault) = outcome {
             progress.failed.push((watcher.number, fault.clone()));
         }
     }
 
-    async fn fly(host: &Host, to: &CellAddress, nonce: Nonce, load: Load) {
-        fly(host, None, to, nonce, load).await;
+    async fn send(host: &Host, to: &CellAddress, nonce: Nonce, load: Load) {
+        send_batch(host, None, to, nonce, load).await;
     }
 }
 
-/// Sends a batch of a lane that was taken, together with others of this request where there is a batcher, and lands it.
-pub async fn fly(
+/// Sends a batch of a lane that was taken, together with others of this request where there is a batcher, and settles it.
+pub async fn send_batch(
     host: &Host,
     batcher: Option<&Batcher>,
     to: &CellAddress,
@@ -93,13 +93,13 @@ pub async fn fly(
     load: Load,
 ) {
     let writes = load.writes;
-    let outcome = send(host, batcher, to, nonce, load).await;
+    let outcome = send_flush(host, batcher, to, nonce, load).await;
     let ended = match &outcome {
         Ok(_) => Metric::FlushCounted,
         Err(Fault::Unavailable(_)) => Metric::FlushUnknown,
         Err(_) => Metric::FlushRefused,
     };
-    metrics::flown(host, ended, writes);
+    metrics::flush_ended(host, ended, writes);
     if outcome.is_ok() {
         last_seen::note_counted(host, &to.counter);
     }
@@ -122,7 +122,7 @@ pub async fn fly(
                 Err(Fault::Refused(Refusal::Newer(generation))) => lane.learn(*generation),
                 Err(_) => {}
             }
-            land::<Cells>(host, lane, nonce, outcome);
+            settle::<Cells>(host, lane, nonce, outcome);
         }
     });
 }
@@ -135,7 +135,7 @@ pub async fn fly(
 /// Not so after an attempt of unknown outcome, although that one will count nothing more: it may have been
 /// counted, and read by somebody, in the generation that ended. Its writes count at most once over all
 /// generations, and their clients are told that the outcome is unknown.
-async fn send(
+async fn send_flush(
     host: &Host,
     batcher: Option<&Batcher>,
     to: &CellAddress,

@@ -1,4 +1,4 @@
-//! How what clients send reaches its object: items join lanes, a batch is flown by whoever attends it, and
+//! How what clients send reaches its object: items join lanes, one of them sends the batch, and
 //! every item waits for the outcome of its batch by its own timer.
 //!
 //! Invariant: an item is answered well only if the message that holds it was.
@@ -11,7 +11,7 @@ use futures_channel::oneshot;
 use super::request_context::RequestContext;
 use crate::core::counter::batchable::Batchable;
 use crate::core::counter::bounded_map::BoundedMap;
-use crate::core::counter::lane::{Arrival, FLIGHT_MS_MAX, Lane, Ticket};
+use crate::core::counter::lane::{Arrival, IN_FLIGHT_MS_MAX, Lane, Ticket};
 use crate::core::counter::nonces::Nonce;
 use crate::host::{Host, State};
 use crate::protocol::messages::Fault;
@@ -26,12 +26,12 @@ const SWEEP_EVERY_MS: i64 = 20;
 /// How often a waiting write looks for its outcome.
 const LOOK_EVERY_MS: u64 = 1;
 
-/// Batches of others that an attendant flies after its own. Its own client has its answer by then,
-/// but the platform lets a request go on for 30 s at most: 50 flights of 5 ms are 0.25 s.
-const FLIGHTS_ALONG_MAX: usize = 50;
+/// Batches of others that a sender sends after its own. Its own client has its answer by then,
+/// but the platform lets a request go on for 30 s at most: 50 batches of 5 ms are 0.25 s.
+const FOLLOWING_MAX: usize = 50;
 
-/// How long a write waits in all: for the flight before its own, and its own.
-const WAIT_MS_MAX: i64 = FLIGHT_MS_MAX - 200;
+/// How long a write waits in all: for the batch before its own, and its own.
+const WAIT_MS_MAX: i64 = IN_FLIGHT_MS_MAX - 200;
 
 /// The place of an item of a line.
 pub type PlaceOf<L> = <<L as LaneKind>::Batchable as Batchable>::Place;
@@ -45,7 +45,7 @@ pub trait LaneKind: Sized + 'static {
     type To: Clone + Eq + Hash;
     /// What it carries.
     type Batchable: Batchable;
-    /// What a flight ends with.
+    /// What a batch ends with.
     type Outcome: Clone;
     /// Who is told of it, besides those that look.
     type Watcher;
@@ -58,14 +58,14 @@ pub trait LaneKind: Sized + 'static {
         Ok(())
     }
 
-    /// What the items of a batch are told whose attendant is gone.
+    /// What the items of a batch are told whose sender is gone.
     fn lost() -> Self::Outcome;
 
     /// Tells a watcher.
     fn tell(watcher: Self::Watcher, outcome: &Self::Outcome);
 
-    /// Sends a batch that was taken, and lands it.
-    fn fly(
+    /// Sends a batch that was taken, and settles it.
+    fn send(
         host: &Host,
         to: &Self::To,
         nonce: Nonce,
@@ -157,7 +157,7 @@ pub fn join<L: LaneKind>(
     })
 }
 
-/// Takes a ticket's batch if it may fly now.
+/// Takes a ticket's batch if it may be sent now.
 pub fn take<L: LaneKind>(
     host: &Host,
     to: &L::To,
@@ -177,8 +177,8 @@ pub fn is_waiting<L: LaneKind>(host: &Host, to: &L::To, ticket: &TicketOf<L>) ->
 }
 
 /// Lands a batch, and tells its watchers.
-pub fn land<L: LaneKind>(host: &Host, lane: &mut LaneOf<L>, nonce: Nonce, outcome: L::Outcome) {
-    for watcher in lane.land(nonce.number, outcome.clone(), host.now_ms()) {
+pub fn settle<L: LaneKind>(host: &Host, lane: &mut LaneOf<L>, nonce: Nonce, outcome: L::Outcome) {
+    for watcher in lane.settle(nonce.number, outcome.clone(), host.now_ms()) {
         L::tell(watcher, &outcome);
     }
 }
@@ -196,23 +196,23 @@ pub async fn carry<L: LaneKind>(
 ) -> Result<Arrival<L::Outcome, PlaceOf<L>>, Problem> {
     L::admit(&context.host, to)?;
     let ticket = join::<L>(&context.host, to, load, None)?;
-    if ticket.attends {
-        let (landed, landing) = oneshot::channel();
+    if ticket.sends {
+        let (settled, settlement) = oneshot::channel();
         let (host, to) = (context.host.clone(), to.clone());
         context.wait_until(async move {
-            let flew = fly_in_turn::<L>(&host, &to, &ticket).await;
+            let has_sent = send_in_turn::<L>(&host, &to, &ticket).await;
             // Nobody listens if the client is gone; the other items look for themselves.
-            let _ = landed.send(());
-            if flew {
-                fly_along::<L>(&host, &to).await;
+            let _ = settled.send(());
+            if has_sent {
+                send_following::<L>(&host, &to).await;
             }
         });
-        // This wakes the attendant within its own request, which is allowed.
+        // This wakes the sender within its own request, which is allowed.
         let left_ms =
             WAIT_MS_MAX.saturating_sub(context.host.now_ms().saturating_sub(begun_ms).max(0));
         let _ = context
             .host
-            .within_ms(u64::try_from(left_ms).unwrap_or(0), landing)
+            .within_ms(u64::try_from(left_ms).unwrap_or(0), settlement)
             .await;
     }
     loop {
@@ -244,15 +244,15 @@ fn look<L: LaneKind>(
         .ok_or_else(|| lane.look_in_ms(ticket, host.now_ms()))
 }
 
-/// Waits for a batch's turn, and flies it; false if somebody else does.
-async fn fly_in_turn<L: LaneKind>(host: &Host, to: &L::To, ticket: &TicketOf<L>) -> bool {
+/// Waits for a batch's turn, and sends it; false if somebody else does.
+async fn send_in_turn<L: LaneKind>(host: &Host, to: &L::To, ticket: &TicketOf<L>) -> bool {
     let begun_ms = host.now_ms();
-    while host.now_ms() - begun_ms <= FLIGHT_MS_MAX {
+    while host.now_ms() - begun_ms <= IN_FLIGHT_MS_MAX {
         if let Some((nonce, load)) = take::<L>(host, to, ticket) {
-            L::fly(host, to, nonce, load).await;
+            L::send(host, to, nonce, load).await;
             return true;
         }
-        // Somebody who has just landed may fly it along.
+        // Somebody who has just settled may send it along.
         if !is_waiting::<L>(host, to, ticket) {
             return false;
         }
@@ -266,12 +266,12 @@ async fn fly_in_turn<L: LaneKind>(host: &Host, to: &L::To, ticket: &TicketOf<L>)
     false
 }
 
-/// Flies whatever has gathered meanwhile, so that a hot lane does not idle until its next attendant
+/// Sends whatever has gathered meanwhile, so that a hot lane does not idle until its next sender
 /// looks.
-async fn fly_along<L: LaneKind>(host: &Host, to: &L::To) {
-    for _ in 0..FLIGHTS_ALONG_MAX {
+async fn send_following<L: LaneKind>(host: &Host, to: &L::To) {
+    for _ in 0..FOLLOWING_MAX {
         let next = Lanes::<L>::with(host, |lanes| lanes.known(to)?.take_first(host.now_ms()));
         let Some((nonce, load)) = next else { return };
-        L::fly(host, to, nonce, load).await;
+        L::send(host, to, nonce, load).await;
     }
 }

@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::lanes::{LaneKind, Lanes, land};
+use super::lanes::{LaneKind, Lanes, settle};
 use super::local_quota::LocalQuota;
 use super::repeated_checks;
 use super::request_context::RequestContext;
@@ -43,7 +43,7 @@ const POLICY_FRESH_MS: i64 = 5_000;
 const POLICY_USABLE_MS: i64 = 15_000;
 const POLICY_STALE_MS_MAX: i64 = 3_600_000;
 
-/// Limiters whose flights are measured: 100 bytes each. One that is forgotten is not waited for, for a second.
+/// Limiters whose batches are measured: 100 bytes each. One that is forgotten is not waited for, for a second.
 const METERS_MAX: usize = 1_000;
 
 /// Denials that an isolate remembers: at most 1 KB each and an answer of 2 KB, so 30 MB.
@@ -55,8 +55,8 @@ const DENIAL_MS_MAX: i64 = 1_000;
 /// What an isolate remembers of limits.
 #[derive(Default)]
 pub struct LimitMemory {
-    /// How often lanes fly, and with how many checks.
-    flights: BoundedMap<LimiterAddress, Meter, METERS_MAX>,
+    /// How often lanes send, and how many checks.
+    meters: BoundedMap<LimiterAddress, Meter, METERS_MAX>,
     policies: BoundedMap<PolicyName, CachedPolicy, POLICIES_MAX>,
     denials: BoundedMap<String, Denial, DENIALS_MAX>,
     /// What it is lent of them.
@@ -78,10 +78,10 @@ pub fn with_limits<T>(host: &Host, work: impl FnOnce(&mut LimitMemory) -> T) -> 
 }
 
 impl LimitMemory {
-    /// How long a lane should gather that has flown with so many checks, see [`gather_ms`]. A message costs both ends as much as
+    /// How long a lane should gather that has sent so many checks, see [`gather_ms`]. A message costs both ends as much as
     /// several answers: a hot key had 13 checks in each without, and has 30.
     fn linger_ms(&mut self, to: &LimiterAddress, checks: u32, now_ms: i64) -> u32 {
-        let meter = self.flights.entry(to, Meter::default);
+        let meter = self.meters.entry(to, Meter::default);
         meter.note(checks, now_ms);
         gather_ms(meter.per_second(now_ms))
     }
@@ -119,7 +119,7 @@ impl LaneKind for Limiters {
 
     fn tell((): (), _: &Self::Outcome) {}
 
-    async fn fly(host: &Host, to: &LimiterAddress, nonce: Nonce, load: CheckBatch) {
+    async fn send(host: &Host, to: &LimiterAddress, nonce: Nonce, load: CheckBatch) {
         let CheckBatch {
             policies, demands, ..
         } = load;
@@ -135,7 +135,7 @@ impl LaneKind for Limiters {
         Lanes::<Self>::with(host, |lanes| {
             if let Some(lane) = lanes.known(to) {
                 lane.linger(linger_ms);
-                land::<Self>(host, lane, nonce, outcome);
+                settle::<Self>(host, lane, nonce, outcome);
             }
         });
     }

@@ -34,8 +34,8 @@ use crate::protocol::query::Query;
 /// How often a write is sent on because the shard it was sent to has been sealed.
 pub const MOVES_MAX: usize = 4;
 
-/// How long a write is sent on: of the 4.8 s that it waits in all, 1.8 s are left for the last flight. On a machine that is
-/// busy a first flight alone took 0.5 s, and what it was told came too late to be followed.
+/// How long a write is sent on: of the 4.8 s that it waits in all, 1.8 s are left for the last batch. On a machine that is
+/// busy a first batch alone took 0.5 s, and what it was told came too late to be followed.
 const MOVES_MS_MAX: i64 = 3_000;
 
 /// `POST /counters/{id}/increment`.
@@ -181,9 +181,9 @@ impl<'a> Delivery<'a> {
         match fault {
             Fault::Refused(Refusal::Moved(shards)) => self.spread_over(*shards),
             Fault::Elsewhere(home) => self.go_home(home),
-            // A decrement was in the same flight; it goes alone from now on.
+            // A decrement was in the same batch; it goes alone from now on.
             Fault::Refused(Refusal::Bounded) => {}
-            // Its own element, or that of another write in the same flight.
+            // Its own element, or that of another write in the same batch.
             Fault::Refused(Refusal::OtherHash(own)) => self.hash(*own).await?,
             _ => return Ok(false),
         }

@@ -60,7 +60,7 @@ pub fn reported(host: &Host, report: &BatchReport, accepted: Metric) {
 }
 
 /// Notes a flush that has ended: how, and how many writes it carried.
-pub fn flown(host: &Host, outcome: Metric, writes: u32) {
+pub fn flush_ended(host: &Host, outcome: Metric, writes: u32) {
     with(host, |metrics| {
         metrics.add(outcome, 1);
         metrics.add(Metric::FlushWritesSum, writes.into());
