@@ -84,13 +84,13 @@ pub async fn count_claimed(
     here: &Datacenter,
     writes: &[Keyed],
 ) -> Vec<FlushOutcomes> {
-    let mut landed = Vec::with_capacity(writes.len());
+    let mut outcomes = Vec::with_capacity(writes.len());
     for some in writes.chunks(KEYED_AT_ONCE_MAX) {
         let mut way = Way::new(carrier, here, some);
         way.follow(MOVES_MAX).await;
-        landed.extend(way.landed);
+        outcomes.extend(way.outcomes);
     }
-    landed
+    outcomes
 }
 
 /// Counts writes whose keys only their sender knows: at a lead, and where that has struck them out, because all
@@ -100,16 +100,16 @@ pub async fn count_unclaimed(
     lead: &Datacenter,
     writes: &[Keyed],
 ) -> Vec<FlushOutcomes> {
-    let mut landed: Vec<FlushOutcomes> = Vec::with_capacity(writes.len());
+    let mut outcomes: Vec<FlushOutcomes> = Vec::with_capacity(writes.len());
     for some in writes.chunks(KEYED_AT_ONCE_MAX) {
         let mut way = Way::new(carrier, lead, some);
         let places = std::mem::take(&mut way.left);
         way.count_at(Holder::first(lead), (None, None), places)
             .await;
         way.follow(MOVES_MAX - 1).await;
-        landed.extend(way.landed);
+        outcomes.extend(way.outcomes);
     }
-    landed
+    outcomes
 }
 
 /// Writes on their way to the leads that have their keys.
@@ -117,7 +117,7 @@ struct Way<'a, C> {
     carrier: &'a C,
     here: &'a Datacenter,
     writes: &'a [Keyed],
-    landed: Vec<FlushOutcomes>,
+    outcomes: Vec<FlushOutcomes>,
     /// The places of those that a lead must still be found for.
     left: Vec<usize>,
     /// Who has struck out what is left.
@@ -131,7 +131,7 @@ impl<'a, C: Carrier> Way<'a, C> {
             carrier,
             here,
             writes,
-            landed: vec![(here.clone(), Err(unknown)); writes.len()],
+            outcomes: vec![(here.clone(), Err(unknown)); writes.len()],
             left: (0..writes.len()).collect(),
             struck_at: None,
         }
@@ -149,10 +149,10 @@ impl<'a, C: Carrier> Way<'a, C> {
             let struck_at = self.struck_at.take();
             let claimed = match self.carrier.claim(self.here, keys, struck_at).await {
                 Ok(claimed) => claimed,
-                Err(fault) => return put_all(&mut self.landed, &places, self.here, &Err(fault)),
+                Err(fault) => return put_all(&mut self.outcomes, &places, self.here, &Err(fault)),
             };
             let generation = claimed.generation;
-            for (holder, places) in sort_out(&claimed, self.here, &places, &mut self.landed) {
+            for (holder, places) in sort_out(&claimed, self.here, &places, &mut self.outcomes) {
                 let claim = (Some(holder.moves), Some(generation));
                 self.count_at(holder, claim, places).await;
             }
@@ -177,7 +177,7 @@ impl<'a, C: Carrier> Way<'a, C> {
             ..write.clone()
         });
         let counted = (self.carrier).count(lead, moves, chosen.collect()).await;
-        let struck = put_counted(&mut self.landed, &places, &holder.datacenter, counted);
+        let struck = put_counted(&mut self.outcomes, &places, &holder.datacenter, counted);
         // Of one lead at a time, which is what a claim names; others are settled by a retry.
         if !struck.is_empty() && self.left.is_empty() {
             self.left = struck;
@@ -217,7 +217,7 @@ fn sort_out(
     claimed: &Claimed,
     here: &Datacenter,
     places: &[usize],
-    landed: &mut [FlushOutcomes],
+    outcomes: &mut [FlushOutcomes],
 ) -> BTreeMap<Holder, Vec<usize>> {
     let mut by_holder: BTreeMap<Holder, Vec<usize>> = BTreeMap::new();
     for (owner, place) in claimed.owners.iter().zip(places) {
@@ -231,19 +231,19 @@ fn sort_out(
             Owner::Operation => KeyedOutcome::Reused,
             Owner::Nobody => KeyedOutcome::Unknown,
         };
-        put_all(landed, &[*place], here, &Ok(outcome));
+        put_all(outcomes, &[*place], here, &Ok(outcome));
     }
     by_holder
 }
 
 fn put_all(
-    landed: &mut [FlushOutcomes],
+    outcomes: &mut [FlushOutcomes],
     places: &[usize],
     lead: &Datacenter,
     outcome: &Result<KeyedOutcome, Fault>,
 ) {
     for place in places {
-        if let Some(known) = landed.get_mut(*place) {
+        if let Some(known) = outcomes.get_mut(*place) {
             *known = (lead.clone(), outcome.clone());
         }
     }
@@ -251,7 +251,7 @@ fn put_all(
 
 /// Notes what a lead answered. Returns the places of what it has struck out.
 fn put_counted(
-    landed: &mut [FlushOutcomes],
+    outcomes: &mut [FlushOutcomes],
     places: &[usize],
     lead: &Datacenter,
     counted: Result<Counted, Fault>,
@@ -260,7 +260,7 @@ fn put_counted(
     let counted = match counted {
         Ok(counted) => counted,
         Err(fault) => {
-            put_all(landed, places, lead, &Err(fault));
+            put_all(outcomes, places, lead, &Err(fault));
             return struck;
         }
     };
@@ -270,7 +270,7 @@ fn put_counted(
         if outcome == Ok(KeyedOutcome::Struck) {
             struck.push(*place);
         }
-        put_all(landed, &[*place], lead, &outcome);
+        put_all(outcomes, &[*place], lead, &outcome);
     }
     struck
 }

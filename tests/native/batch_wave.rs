@@ -12,7 +12,7 @@ fn a_body_alone_goes_at_once() {
 #[test]
 fn bodies_that_gathered_go_together_once_nothing_more_is_read_or_flies() {
     let mut waves = Waves::default();
-    waves.enter(Stage::Flying);
+    waves.enter(Stage::Sending);
     waves.enter(Stage::Reading);
     let one = waves.place(1_000, 0).expect("others are there");
     waves.enter(Stage::Gathering);
@@ -20,13 +20,13 @@ fn bodies_that_gathered_go_together_once_nothing_more_is_read_or_flies() {
     waves.leave(Stage::Reading);
     let other = waves.place(1_000, 100).expect("others are there");
     waves.enter(Stage::Gathering);
-    assert!(!waves.may_go(other, 110), "one still flies");
-    waves.leave(Stage::Flying);
+    assert!(!waves.may_go(other, 110), "one is still being sent");
+    waves.leave(Stage::Sending);
     assert!(!waves.may_go(one, 120), "the next may be about to come");
     assert!(!waves.may_go(one, 120 + CALM_MS - 1));
     assert!(waves.may_go(one, 120 + CALM_MS));
     waves.leave(Stage::Gathering);
-    waves.enter(Stage::Flying);
+    waves.enter(Stage::Sending);
     assert!(waves.may_go(other, 120 + CALM_MS), "it goes with the first");
 }
 
@@ -48,7 +48,7 @@ proptest! {
     fn none_waits_longer_than_its_counters_allow(counters in 0u64..5_000, busy in 1u32..50, now_ms in any::<i32>()) {
         let mut waves = Waves::default();
         for _ in 0..busy {
-            waves.enter(Stage::Flying);
+            waves.enter(Stage::Sending);
         }
         let now_ms = i64::from(now_ms);
         let place = waves.place(counters, now_ms).expect("others are there");

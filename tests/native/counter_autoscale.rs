@@ -108,12 +108,12 @@ fn the_limits_are_the_documented_ones() {
 struct Steady {
     /// Flushes of the busiest second after the first two.
     most_per_second: u32,
-    /// The longest that a lane was held back once its flight had landed.
+    /// The longest that a lane was held back once its batch had settled.
     held_back_ms: i64,
 }
 
-/// Lanes flush whenever their last flight has landed and they have gathered as the cell asked: from
-/// when the flight before was taken, as `Lane::take` does. The cell counts lanes within the second.
+/// Lanes flush whenever their last batch has settled and they have gathered as the cell asked: from
+/// when the batch before was taken, as `Lane::take` does. The cell counts lanes within the second.
 fn simulate(lanes: u32, round_trip_ms: i64) -> Steady {
     const SECONDS: i64 = 8;
     struct Lane {

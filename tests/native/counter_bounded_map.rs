@@ -48,11 +48,11 @@ fn room_is_made_by_what_is_not_needed_any_more() {
 
 #[test]
 fn the_newest_outcomes_are_kept_and_found_by_their_numbers() {
-    let mut landed = FlushOutcomes::<u64, 2>::default();
-    assert!(landed.is_empty());
+    let mut settled = FlushOutcomes::<u64, 2>::default();
+    assert!(settled.is_empty());
     for number in [1, 3, 2] {
-        landed.keep(number, number * 10);
+        settled.keep(number, number * 10);
     }
-    let found = [1, 2, 3, 4].map(|number| landed.outcome(number).copied());
+    let found = [1, 2, 3, 4].map(|number| settled.outcome(number).copied());
     assert_eq!(found, [None, Some(20), Some(30), None]);
 }

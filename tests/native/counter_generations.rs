@@ -162,13 +162,15 @@ impl World {
         assert!(earlier < generation && generation <= allowed, "{sent:?}");
     }
 
-    /// As `lanes::fly`.
+    /// As `lanes::send_in_turn`.
     fn send(&mut self, lane: usize, is_heard: bool) {
         let now_ms = self.now_ms;
         let lane = &mut self.lanes[lane];
         let has_seen = lane.knows_generation();
         let ticket = lane.join(load(0), now_ms, None).expect("there is room");
-        let (nonce, load) = lane.take_for(&ticket, now_ms).expect("nothing flies");
+        let (nonce, load) = lane
+            .take_for(&ticket, now_ms)
+            .expect("nothing is in flight");
         let mut sent = Sent {
             nonce,
             load,
@@ -194,7 +196,7 @@ impl World {
             Err(Refusal::Stray) => {}
             Err(other) => assert_eq!(other, Refusal::Stray),
         }
-        lane.land(nonce.number, (), self.now_ms);
+        lane.settle(nonce.number, (), self.now_ms);
         assert!(!is_heard || outcome.is_ok(), "{sent:?}: {outcome:?}");
     }
 
@@ -303,8 +305,10 @@ fn a_lane_sends_what_it_has_seen_and_before_that_what_may_begin_now() {
             lane.learn(seen);
         }
         let ticket = lane.join(load(9), NOW_MS, None).expect("there is room");
-        let (_, load) = lane.take_for(&ticket, NOW_MS).expect("nothing flies");
-        lane.land(ticket.batch, (), NOW_MS);
+        let (_, load) = lane
+            .take_for(&ticket, NOW_MS)
+            .expect("nothing is in flight");
+        lane.settle(ticket.batch, (), NOW_MS);
         load.newest
     };
     assert_eq!(newest(None), NOW + 2_000);

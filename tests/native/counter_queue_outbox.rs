@@ -36,7 +36,7 @@ fn event(
     }
 }
 
-/// Takes what may fly, of whichever lane.
+/// Takes what may be sent, of whichever lane.
 fn take<O: Clone>(producer: &mut Producer<O>, now_ms: i64) -> Option<(u64, Vec<QueuedEvents>)> {
     let taken = producer.take(now_ms, &mut || 7);
     taken.map(|(nonce, messages)| (nonce.number, messages))
@@ -53,7 +53,7 @@ fn name(sent: &QueuedEvents) -> Name {
 enum Step {
     Join(usize, u128, usize, Option<u8>),
     Take,
-    Land,
+    Settle,
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -71,7 +71,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     )
         .prop_map(|(counter, added, place, key)| Step::Join(counter, added, place, key));
     prop::collection::vec(
-        prop_oneof![60 => join, 1 => Just(Step::Take), 1 => Just(Step::Land)],
+        prop_oneof![60 => join, 1 => Just(Step::Take), 1 => Just(Step::Settle)],
         1..400,
     )
 }
@@ -84,7 +84,7 @@ proptest! {
         let mut producer: Producer<u64> = Producer::new(QUEUE_LIMITS);
         let mut joined: BTreeMap<u64, Vec<QueuedEvents>> = BTreeMap::new();
         let mut batches: BTreeMap<u64, Vec<QueuedEvents>> = BTreeMap::new();
-        let mut flying = BTreeSet::new();
+        let mut in_flight = BTreeSet::new();
         let mut drawn = 0;
         for step in steps {
             match step {
@@ -98,23 +98,23 @@ proptest! {
                 Step::Take => if let Some((number, messages)) = take(&mut producer, NOW_MS) {
                     prop_assert!(messages.len() <= BATCH_MESSAGES_MAX);
                     prop_assert!(batches.insert(number, messages).is_none());
-                    flying.insert(number);
-                    prop_assert!(flying.len() <= QUEUE_LIMITS.flights_max);
+                    in_flight.insert(number);
+                    prop_assert!(in_flight.len() <= QUEUE_LIMITS.in_flight_max);
                 },
-                Step::Land => if let Some(number) = flying.pop_first() {
+                Step::Settle => if let Some(number) = in_flight.pop_first() {
                     prop_assert_eq!(producer.outcome(number), None);
-                    producer.land(number, number * 2);
+                    producer.settle(number, number * 2);
                     prop_assert_eq!(producer.outcome(number), Some(number * 2));
                 },
             }
         }
         loop {
-            while let Some(number) = flying.pop_first() {
-                producer.land(number, 0);
+            while let Some(number) = in_flight.pop_first() {
+                producer.settle(number, 0);
             }
             let Some((number, messages)) = take(&mut producer, NOW_MS) else { break };
             batches.insert(number, messages);
-            flying.insert(number);
+            in_flight.insert(number);
         }
         prop_assert_eq!(batches.len(), joined.len());
         for (number, events) in &joined {
@@ -194,7 +194,7 @@ fn what_comes_while_a_batch_flies_flies_together_and_full_batches_fly_beside_it(
     let mut producer: Producer<()> = Producer::new(QUEUE_LIMITS);
     assert_eq!(take(&mut producer, NOW_MS), None);
     assert_eq!(producer.join(event(0, 1, 0, None, 1)), Some(1));
-    let (number, messages) = take(&mut producer, NOW_MS).expect("nothing flies");
+    let (number, messages) = take(&mut producer, NOW_MS).expect("nothing is in flight");
     assert_eq!((number, messages.len()), (1, 1));
     for drawn in 0..50 {
         assert_eq!(producer.join(event(0, 1, 0, None, drawn)), Some(2));
@@ -206,9 +206,9 @@ fn what_comes_while_a_batch_flies_flies_together_and_full_batches_fly_beside_it(
     assert_eq!(producer.join(event(100, 1, 0, None, 1)), Some(3));
     let (number, messages) = take(&mut producer, NOW_MS).expect("a full one");
     assert_eq!((number, messages.len(), messages[0].added), (2, 100, 51));
-    producer.land(2, ());
+    producer.settle(2, ());
     assert_eq!(take(&mut producer, NOW_MS), None);
-    producer.land(1, ());
+    producer.settle(1, ());
     assert_eq!(
         take(&mut producer, NOW_MS).map(|(number, _)| number),
         Some(3)
@@ -243,16 +243,16 @@ fn batches_to_an_inbox_fly_one_after_the_other_and_a_lost_one_ends_its_lane() {
     let full = INBOX_LIMITS.messages_max;
     assert_eq!(next(&mut producer, NOW_MS), Some((1, 1, full)));
     assert_eq!(next(&mut producer, NOW_MS), None);
-    producer.land(1, ());
+    producer.settle(1, ());
     assert_eq!(next(&mut producer, NOW_MS), Some((1, 2, full)));
-    // Its request was ended: it may still arrive, after what flies now.
+    // Its request was ended: it may still arrive, after what is in flight now.
     let later_ms = NOW_MS + WAIT_MS_MAX + 1;
     assert_eq!(next(&mut producer, later_ms), Some((2, 3, 3)));
     assert!(!producer.is_idle());
-    producer.land(2, ());
+    producer.settle(2, ());
     assert_eq!(producer.outcome(2), Some(()));
     assert!(!producer.is_idle());
-    producer.land(3, ());
+    producer.settle(3, ());
     assert!(producer.is_idle());
     producer.join(event(0, 1, 0, None, 1));
     assert_eq!(next(&mut producer, later_ms), Some((2, 4, 1)));

@@ -36,7 +36,7 @@ struct Sender {
 
 /// A write on its way to the queue.
 #[derive(Clone, Copy)]
-struct Flight {
+struct InFlight {
     sender: usize,
     key: WriteKey,
     generation: u64,
@@ -53,7 +53,7 @@ struct World {
     /// Whether the root says that the queue may hold something.
     may_hold: bool,
     messages: Vec<Message>,
-    flights: Vec<Flight>,
+    in_flight: Vec<InFlight>,
     queue: Vec<(u64, WriteKey)>,
     accepted: BTreeSet<(u64, WriteKey)>,
     counted: BTreeSet<WriteKey>,
@@ -67,7 +67,7 @@ enum Step {
     Deliver(usize, bool),
     Lose(usize),
     /// A write reaches the queue; where `false`, its sender does not hear so.
-    Land(usize, bool),
+    Settle(usize, bool),
     Count(usize, usize),
     Look,
     Wait(i64),
@@ -81,7 +81,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         6 => (0..SENDERS).prop_map(Step::Event),
         8 => (some.clone(), prop::bool::weighted(0.3)).prop_map(|(pick, again)| Step::Deliver(pick, again)),
         1 => some.clone().prop_map(Step::Lose),
-        4 => (some.clone(), prop::bool::weighted(0.8)).prop_map(|(pick, is_heard)| Step::Land(pick, is_heard)),
+        4 => (some.clone(), prop::bool::weighted(0.8)).prop_map(|(pick, is_heard)| Step::Settle(pick, is_heard)),
         4 => (some, 0..LEADS).prop_map(|(pick, lead)| Step::Count(pick, lead)),
         4 => Just(Step::Look),
         4 => (1..IDLE_MS + 3_000).prop_map(Step::Wait),
@@ -101,7 +101,7 @@ impl World {
             lanes: BTreeMap::new(),
             may_hold: false,
             messages: Vec::new(),
-            flights: Vec::new(),
+            in_flight: Vec::new(),
             queue: Vec::new(),
             accepted: BTreeSet::new(),
             counted: BTreeSet::new(),
@@ -125,7 +125,7 @@ impl World {
             return;
         }
         let key = sender.numbering.next(&counter(), now_ms, &mut random);
-        self.flights.push(Flight {
+        self.in_flight.push(InFlight {
             sender: place,
             key,
             generation,
@@ -163,13 +163,13 @@ impl World {
         }
     }
 
-    fn land(&mut self, flight: Flight, is_heard: bool) {
-        self.queue.push((flight.generation, flight.key));
+    fn settle(&mut self, sent: InFlight, is_heard: bool) {
+        self.queue.push((sent.generation, sent.key));
         if is_heard {
-            let sender = &mut self.senders[flight.sender];
-            sender.sessions.accept(&counter(), flight.key);
-            if self.now_ms - flight.begun_ms <= WAIT_MS_MAX {
-                self.accepted.insert((flight.generation, flight.key));
+            let sender = &mut self.senders[sent.sender];
+            sender.sessions.accept(&counter(), sent.key);
+            if self.now_ms - sent.begun_ms <= WAIT_MS_MAX {
+                self.accepted.insert((sent.generation, sent.key));
             }
         }
     }
@@ -218,9 +218,9 @@ impl World {
             Step::Lose(pick) if !self.messages.is_empty() => {
                 self.messages.swap_remove(pick % self.messages.len());
             }
-            Step::Land(pick, is_heard) if !self.flights.is_empty() => {
-                let flight = self.flights.swap_remove(pick % self.flights.len());
-                self.land(flight, is_heard);
+            Step::Settle(pick, is_heard) if !self.in_flight.is_empty() => {
+                let sent = self.in_flight.swap_remove(pick % self.in_flight.len());
+                self.settle(sent, is_heard);
             }
             Step::Count(pick, lead) if !self.queue.is_empty() => {
                 self.count(self.queue[pick % self.queue.len()], lead);
@@ -262,8 +262,8 @@ proptest! {
             while let Some(message) = world.messages.pop() {
                 world.deliver(message);
             }
-            for flight in std::mem::take(&mut world.flights) {
-                world.land(flight, true);
+            for sent in std::mem::take(&mut world.in_flight) {
+                world.settle(sent, true);
             }
             world.wait(IDLE_MS + RETRY_MS);
         }

@@ -115,10 +115,10 @@ fn keys_that_lie_with_many_leads_make_a_bounded_number_of_calls() {
             carrier,
             calls: &calls,
         };
-        let landed = now(count_claimed(&bounded, &lead(0), &writes));
+        let outcomes = now(count_claimed(&bounded, &lead(0), &writes));
         assert_eq!(made.get(), expected, "{leads} leads, {most} calls");
-        assert_eq!(landed.len(), writes.len());
-        for ((_, outcome), write) in landed.iter().zip(&writes) {
+        assert_eq!(outcomes.len(), writes.len());
+        for ((_, outcome), write) in outcomes.iter().zip(&writes) {
             let is_counted = counted.borrow().contains(&write.key);
             match outcome {
                 Ok(_) => assert!(is_counted),
@@ -148,10 +148,10 @@ fn what_is_struck_out_again_and_again_makes_a_bounded_number_of_calls_too() {
             carrier,
             calls: &calls,
         };
-        let landed = now(count_claimed(&bounded, &lead(0), &writes));
+        let outcomes = now(count_claimed(&bounded, &lead(0), &writes));
         assert!(made.get() <= most, "{} calls", made.get());
         assert!(made.get() <= MOVES_MAX * (1 + 10), "{} calls", made.get());
-        assert_eq!(landed.len(), writes.len());
+        assert_eq!(outcomes.len(), writes.len());
     }
 }
 
@@ -217,7 +217,7 @@ fn drawn_keys_that_were_struck_out_go_each_to_whoever_has_it() {
         counted: RefCell::default(),
     };
     let writes: Vec<Keyed> = (1..6).map(write).collect();
-    let landed = now(count_unclaimed(&carrier, &lead(0), &writes));
+    let outcomes = now(count_unclaimed(&carrier, &lead(0), &writes));
     let mut counted = carrier.counted.into_inner();
     counted.sort();
     let mut expected: Vec<(Holder, WriteKey)> = writes
@@ -226,7 +226,7 @@ fn drawn_keys_that_were_struck_out_go_each_to_whoever_has_it() {
         .collect();
     expected.sort();
     assert_eq!(counted, expected);
-    for ((at, outcome), write) in landed.into_iter().zip(&writes) {
+    for ((at, outcome), write) in outcomes.into_iter().zip(&writes) {
         let holder = Scattered::holder_of(write.key);
         assert_eq!((at, outcome), (holder.datacenter, Ok(KeyedOutcome::Full)));
     }

@@ -30,7 +30,7 @@ const TRIP_MS_FIRST: i64 = 300;
 
 /// A request on its way.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Flight {
+pub(super) struct PendingRequest {
     pub(super) sequence: u64,
     pub(super) sent_ms: i64,
     /// What it reports as spent.
@@ -67,7 +67,7 @@ pub struct Borrower {
     pub(super) valid_ms: i64,
     /// What was spent and not yet confirmed, oldest first.
     pub(super) recent: Spending,
-    pub(super) flight: Option<Flight>,
+    pub(super) pending: Option<PendingRequest>,
     pub(super) trip_ms: i64,
     /// The largest cost for which too little was held since the last request.
     pub(super) largest: u64,
@@ -101,7 +101,7 @@ impl Borrower {
             until_ms: i64::MIN,
             valid_ms: 0,
             recent: Spending::default(),
-            flight: None,
+            pending: None,
             trip_ms: TRIP_MS_FIRST,
             largest: 0,
             waiting: 0,
@@ -234,33 +234,33 @@ impl Borrower {
     pub fn give_up(&mut self, now_ms: i64) {
         let tokens = self.tokens(now_ms);
         self.returned = self.returned.saturating_add(tokens);
-        self.is_untold |= tokens > 0 || self.flight.is_some_and(|flight| flight.tells);
-        self.flight = None;
+        self.is_untold |= tokens > 0 || self.pending.is_some_and(|pending| pending.tells);
+        self.pending = None;
         self.hope();
     }
 
     /// Takes in an answer; one to another than the newest request changes nothing.
     pub fn answered(&mut self, answer: &Answer, now_ms: i64) {
-        let Some(flight) = self
-            .flight
-            .filter(|flight| flight.sequence == answer.sequence)
+        let Some(pending) = self
+            .pending
+            .filter(|pending| pending.sequence == answer.sequence)
         else {
             return;
         };
-        self.flight = None;
+        self.pending = None;
         self.away_until_ms = i64::MIN;
-        self.trip_ms = now_ms.saturating_sub(flight.sent_ms).max(1);
+        self.trip_ms = now_ms.saturating_sub(pending.sent_ms).max(1);
         self.free = answer.free;
         self.reset_at_ms = at_ms(now_ms, answer.reset_ms);
         if answer.retry_after_ms > 0 {
             self.dry = Dry {
-                need: flight.need.max(1),
+                need: pending.need.max(1),
                 until_ms: at_ms(now_ms, answer.retry_after_ms.min(DRY_MS_MAX)),
                 ends_ms: at_ms(now_ms, answer.retry_after_ms),
             };
         }
         let more = answer.granted.saturating_sub(self.granted);
-        if more < flight.want / SCARCE_PART {
+        if more < pending.want / SCARCE_PART {
             self.rest(now_ms);
         }
         if answer.valid_ms == 0 {
@@ -270,8 +270,9 @@ impl Borrower {
         self.granted = answer.granted;
         self.valid_ms = i64::try_from(answer.valid_ms).unwrap_or(0);
         let valid_ms = answer.valid_ms.saturating_sub(drift_ms(answer.valid_ms));
-        self.until_ms = at_ms(flight.sent_ms, valid_ms);
-        self.recent.confirm(self.spent.saturating_sub(flight.spent));
+        self.until_ms = at_ms(pending.sent_ms, valid_ms);
+        self.recent
+            .confirm(self.spent.saturating_sub(pending.spent));
     }
 
     /// Asks for nothing of its own accord for a while: a lender that is far away costs more.
@@ -291,12 +292,12 @@ impl Borrower {
 
     /// Notes that no answer to this request will be waited for.
     pub fn lost(&mut self, sequence: u64, now_ms: i64) {
-        let flight = self.flight.filter(|flight| flight.sequence == sequence);
-        if let Some(flight) = flight {
-            self.flight = None;
-            self.is_untold |= flight.tells;
+        let pending = self.pending.filter(|pending| pending.sequence == sequence);
+        if let Some(pending) = pending {
+            self.pending = None;
+            self.is_untold |= pending.tells;
             self.rest(now_ms);
-            if flight.need > 0 {
+            if pending.need > 0 {
                 self.away_until_ms = now_ms.saturating_add(AWAY_MS);
             }
         }

@@ -128,13 +128,13 @@ impl Borrower {
         // Nobody holds it now, as far as is known here: what verdicts tell of the rest stays as it was.
         self.free = self.free.saturating_add(given);
         // What is on its way for nobody is not taken any more: it may be what the others lack.
-        if let Some(flight) = self.flight.filter(|flight| flight.need == 0) {
-            self.flight = None;
-            self.is_untold |= flight.tells;
+        if let Some(pending) = self.pending.filter(|pending| pending.need == 0) {
+            self.pending = None;
+            self.is_untold |= pending.tells;
             self.rest(now_ms);
         }
         Some(Request {
-            sequence: self.flight.map_or(self.sequence, |_| 0),
+            sequence: self.pending.map_or(self.sequence, |_| 0),
             ..self.told(now_ms, 0, 0)
         })
     }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: at most one request is on its way.
 
-use super::borrower::{Borrower, Flight};
+use super::borrower::{Borrower, PendingRequest};
 use super::lease::Request;
 use super::lender::lease_ms;
 use super::policy::{Policy, Scope};
@@ -14,7 +14,7 @@ const PART_OF_CAPACITY: u64 = 50;
 const TOKENS_AHEAD_MIN: u64 = 50;
 
 /// When a request is given up of which nobody says that it was lost: its sender was ended. Nobody waits so long for an answer.
-const FLIGHT_MS_MAX: i64 = 5_000;
+const PENDING_MS_MAX: i64 = 5_000;
 
 impl Borrower {
     /// The request to send now, if there is one: tokens are asked for before they run out, reported before the lease ends, and
@@ -66,8 +66,8 @@ impl Borrower {
 
     /// Whether an answer may still come.
     pub(super) fn is_asking(&self, now_ms: i64) -> bool {
-        self.flight
-            .is_some_and(|flight| now_ms.saturating_sub(flight.sent_ms) < FLIGHT_MS_MAX)
+        self.pending
+            .is_some_and(|pending| now_ms.saturating_sub(pending.sent_ms) < PENDING_MS_MAX)
     }
 
     /// Whether the tokens have run out for a call, or may before an answer could come.
@@ -91,7 +91,7 @@ impl Borrower {
 
     fn request(&mut self, now_ms: i64, need: u64, want: u64) -> Request {
         self.sequence = self.sequence.saturating_add(1);
-        self.flight = Some(Flight {
+        self.pending = Some(PendingRequest {
             sequence: self.sequence,
             sent_ms: now_ms,
             spent: self.spent,
@@ -127,7 +127,7 @@ impl Borrower {
 
     /// When [`Self::due`] must be asked again though no call comes, by this clock; nothing where it need not.
     pub fn due_at_ms(&self) -> Option<i64> {
-        if self.flight.is_some() {
+        if self.pending.is_some() {
             return None;
         }
         if self.is_untold {

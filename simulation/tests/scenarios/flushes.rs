@@ -46,7 +46,7 @@ fn each_batch_of_a_lane_is_told_its_own_outcome() {
     let flush = scene.hold("/flush", LEAD);
     let first = scene.begin(0, add(2));
     scene.wait_for(&flush);
-    // The last one joins a batch that another attends.
+    // The last one joins a batch that another sends.
     let joined = [4, 8].map(|delta| {
         let asked = scene.begin(0, add(delta));
         scene.world.run_for_ms(100);

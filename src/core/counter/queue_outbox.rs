@@ -2,10 +2,10 @@
 //!
 //! Invariants: an event is in one message of one batch. For a queue, each message has a key of its own before it
 //! is sent: whatever a batch meets on its way, sent twice, delivered twice or out of order, its keys count once.
-//! For an inbox, batches of one lane fly one after the other, so that their nonces rise.
+//! For an inbox, batches of one lane are sent one after the other, so that their nonces rise.
 //!
 //! Life of an event: joined to a message of the open batch, or a message of its own → the batch is taken, when
-//! nothing flies or when it is full → it lands, and all who joined it look up how.
+//! nothing is in flight or when it is full → it settles, and all who joined it look up how.
 
 use std::collections::VecDeque;
 
@@ -42,7 +42,7 @@ pub struct OutboxLimits {
     /// The most messages of one.
     pub messages_max: usize,
     /// The most that are in flight.
-    pub flights_max: usize,
+    pub in_flight_max: usize,
     /// Whether events of one counter and second become one message. A queue is paid for by the message; an inbox
     /// adds up what it has logged anyway, and a row tells what was acknowledged.
     pub joins: bool,
@@ -51,23 +51,23 @@ pub struct OutboxLimits {
 /// Those to a queue. The platform opens six connections for one request.
 pub const QUEUE_LIMITS: OutboxLimits = OutboxLimits {
     messages_max: BATCH_MESSAGES_MAX,
-    flights_max: 4,
+    in_flight_max: 4,
     joins: true,
 };
 
 /// Those to an inbox.
 pub const INBOX_LIMITS: OutboxLimits = OutboxLimits {
     messages_max: APPEND_ENTRIES_MAX,
-    flights_max: 1,
+    in_flight_max: 1,
     joins: false,
 };
 
-/// How long a request waits for its batch, milliseconds; after that its flight is given up too, so that others
-/// fly.
+/// How long a request waits for its batch, milliseconds. After that the batch is given up, so that others
+/// are sent.
 pub const WAIT_MS_MAX: i64 = 10_000;
 
 /// Outcomes that are remembered, for those who have not looked yet: 10 s of one each 2.5 ms.
-const LANDED_MAX: usize = 4_096;
+const SETTLED_MAX: usize = 4_096;
 
 /// What one message says. A stored format, inside [`Message`](crate::protocol::queued::Message).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -152,8 +152,8 @@ pub struct Producer<O> {
     open: Vec<QueuedEvents>,
     full: VecDeque<(u64, Vec<QueuedEvents>)>,
     /// Batches in flight, and since when, unix milliseconds.
-    flying: Vec<(u64, i64)>,
-    landed: FlushOutcomes<O, LANDED_MAX>,
+    in_flight: Vec<(u64, i64)>,
+    settled: FlushOutcomes<O, SETTLED_MAX>,
 }
 
 impl<O: Clone> Producer<O> {
@@ -165,14 +165,14 @@ impl<O: Clone> Producer<O> {
             number: 1,
             open: Vec::new(),
             full: VecDeque::new(),
-            flying: Vec::new(),
-            landed: FlushOutcomes::default(),
+            in_flight: Vec::new(),
+            settled: FlushOutcomes::default(),
         }
     }
 
     /// Whether nothing is on its way.
     pub fn is_idle(&self) -> bool {
-        self.open.is_empty() && self.full.is_empty() && self.flying.is_empty()
+        self.open.is_empty() && self.full.is_empty() && self.in_flight.is_empty()
     }
 
     /// Adds an event. Returns the number of its batch; `None` where too many wait, and it was not added. Cost:
@@ -207,26 +207,26 @@ impl<O: Clone> Producer<O> {
         Some(self.number)
     }
 
-    /// Takes a batch that may fly now, with its name: one that is full as long as not too many fly, the open one
-    /// if none does, so that what comes meanwhile flies together. `new_lane` is drawn at random.
+    /// Takes a batch that may be sent now, with its name: one that is full as long as not too many are in flight, the open one
+    /// if none is, so that what comes meanwhile is sent together. `new_lane` is drawn at random.
     pub fn take(
         &mut self,
         now_ms: i64,
         new_lane: &mut dyn FnMut() -> u64,
     ) -> Option<(Nonce, Vec<QueuedEvents>)> {
-        let flown = self.flying.len();
-        // The request that flew it was ended.
-        self.flying
+        let before = self.in_flight.len();
+        // The request that sent it was ended.
+        self.in_flight
             .retain(|(_, since_ms)| (0..=WAIT_MS_MAX).contains(&(now_ms - since_ms)));
-        let is_lost = self.flying.len() < flown;
+        let is_lost = self.in_flight.len() < before;
         let (number, messages) = if self.full.is_empty() {
-            if !self.flying.is_empty() || self.open.is_empty() {
+            if !self.in_flight.is_empty() || self.open.is_empty() {
                 return None;
             }
             self.number += 1;
             (self.number - 1, std::mem::take(&mut self.open))
         } else {
-            if self.flying.len() >= self.limits.flights_max {
+            if self.in_flight.len() >= self.limits.in_flight_max {
                 return None;
             }
             self.full.pop_front()?
@@ -235,19 +235,19 @@ impl<O: Clone> Producer<O> {
             // What becomes of what was lost is unknown: it may still arrive, after this.
             self.lane = new_lane();
         }
-        self.flying.push((number, now_ms));
+        self.in_flight.push((number, now_ms));
         let lane = self.lane;
         Some((Nonce { lane, number }, messages))
     }
 
     /// Notes how a batch ended.
-    pub fn land(&mut self, number: u64, outcome: O) {
-        self.flying.retain(|(flying, _)| *flying != number);
-        self.landed.keep(number, outcome);
+    pub fn settle(&mut self, number: u64, outcome: O) {
+        self.in_flight.retain(|(in_flight, _)| *in_flight != number);
+        self.settled.keep(number, outcome);
     }
 
     /// How a batch ended; `None` while that is not known. Cost: as [`FlushOutcomes::outcome`].
     pub fn outcome(&self, number: u64) -> Option<O> {
-        self.landed.outcome(number).cloned()
+        self.settled.outcome(number).cloned()
     }
 }

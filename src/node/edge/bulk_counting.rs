@@ -90,13 +90,13 @@ pub async fn count_section(
 ) -> Result<(BatchReport, bool), Problem> {
     let gathers = section.is_whole && !section.sums.is_empty();
     let has_company = gathers && gather_with_others(&context.host, section.sums.len()).await;
-    let flying = BulkStage::enter(&context.host, Stage::Flying);
+    let sending = BulkStage::enter(&context.host, Stage::Sending);
     let host = context.host.clone();
     let (done, doing) = oneshot::channel();
     // Other bodies may have joined what this one sends, so it goes on if the client hangs up.
     context.wait_until(async move {
         let counted = count_all(&host, &counting, has_company, section, report).await;
-        drop(flying);
+        drop(sending);
         let _ = done.send(counted);
     });
     let _waiting = context.waiting();
@@ -234,9 +234,10 @@ async fn count_part(
         plan.fail_amounts(number, &problem, report);
     }
     let mut elements = KeyedElements::default();
-    for (some, landed) in count_keyed(host, counting, keyed).await {
-        let mut counted = vec![None; landed.len()];
-        for (number, ((_, outcome), counted)) in landed.into_iter().zip(&mut counted).enumerate() {
+    for (some, outcomes) in count_keyed(host, counting, keyed).await {
+        let mut counted = vec![None; outcomes.len()];
+        for (number, ((_, outcome), counted)) in outcomes.into_iter().zip(&mut counted).enumerate()
+        {
             is_replay &= matches!(outcome, Ok(KeyedOutcome::Replayed(_)));
             match outcome {
                 Ok(KeyedOutcome::Replayed(record) | KeyedOutcome::Counted(record)) => {
@@ -280,8 +281,8 @@ async fn count_keyed(
         let (counter, writes) = (&some.counter, &some.writes);
         let _turn = open_objects::turn(host, &CellAddress::lead(counter, datacenter)).await;
         let whose = (!some.is_recall).then_some(*keys);
-        let landed = count_bounded(host, counter, many, writes, whose).await;
-        (some, landed)
+        let outcomes = count_bounded(host, counter, many, writes, whose).await;
+        (some, outcomes)
     };
     let at_once = if is_hosted {
         HOSTED_KEYED_AT_ONCE

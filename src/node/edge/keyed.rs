@@ -55,7 +55,7 @@ pub async fn count_one(
     let (mut lead, mut outcome) = (here.clone(), Ok(KeyedOutcome::NotWhole));
     for _ in 0..ROUNDS_MAX {
         let only = std::slice::from_ref(&write);
-        let mut landed = match how {
+        let mut outcomes = match how {
             How::Claimed(keys) => count_keyed(&context.host, counter, &here, only, *keys).await,
             How::Recalled => recall_keyed(&context.host, counter, &here, only).await,
             How::Unclaimed(at) => {
@@ -63,7 +63,7 @@ pub async fn count_one(
             }
         };
         let none = || Problem::new(Code::Internal, "a write was not answered");
-        (lead, outcome) = landed.pop().ok_or_else(none)?;
+        (lead, outcome) = outcomes.pop().ok_or_else(none)?;
         match &outcome {
             // Others count too: the answer's value is what is seen of the whole now, and this write.
             Ok(KeyedOutcome::NeedsView) => {

@@ -41,7 +41,7 @@ const ATTEMPTS_MS: [u64; 2] = [2_500, 2_000];
 /// 30 s, and the next that waits takes over.
 const FLY_MS_MAX: i64 = 3_000;
 
-/// How often a request looks whether its append has landed.
+/// How often a request looks whether its append has an outcome.
 const LOOK_EVERY_MS: u64 = 2;
 
 /// How long an event with a key may take to be counted at once.
@@ -86,12 +86,14 @@ fn take(host: &Host, to: &InboxId) -> Option<(Nonce, Vec<QueuedEvents>)> {
     })?
 }
 
-/// Flies batches until nothing is gathered, or for a while.
-async fn fly(host: Host, to: InboxId, mut nonce: Nonce, mut messages: Vec<QueuedEvents>) {
+/// Sends batches until nothing is gathered, or for a while.
+async fn send_batches(host: Host, to: InboxId, mut nonce: Nonce, mut messages: Vec<QueuedEvents>) {
     let begun_ms = host.now_ms();
     loop {
         let outcome = send(&host, &to, nonce, messages).await;
-        with(&host, &to, |producer| producer.land(nonce.number, outcome));
+        with(&host, &to, |producer| {
+            producer.settle(nonce.number, outcome)
+        });
         if host.now_ms() - begun_ms > FLY_MS_MAX {
             return;
         }
@@ -148,11 +150,11 @@ async fn put(context: &RequestContext, to: InboxId, event: QueuedEvents) -> Outc
     };
     while context.host.now_ms() - begun_ms <= WAIT_MS_MAX {
         while let Some((nonce, messages)) = take(&context.host, &to) {
-            context.wait_until(fly(context.host.clone(), to.clone(), nonce, messages));
+            context.wait_until(send(context.host.clone(), to.clone(), nonce, messages));
         }
         // Others read an outcome too: it stays until it is old.
-        let landed = with(&context.host, &to, |producer| producer.outcome(number));
-        if let Some(outcome) = landed.flatten() {
+        let outcome_known = with(&context.host, &to, |producer| producer.outcome(number));
+        if let Some(outcome) = outcome_known.flatten() {
             return outcome;
         }
         context.host.sleep_ms(LOOK_EVERY_MS).await;
@@ -176,8 +178,8 @@ async fn count_now(
     let only = std::slice::from_ref(&write);
     let whose = event.keys();
     let counting = count_keyed(&context.host, &counter, &event.datacenter, only, whose);
-    let landed = context.host.within_ms(COUNT_MS_MAX, counting).await?;
-    let (_, outcome) = landed.into_iter().next()?;
+    let outcome_known = context.host.within_ms(COUNT_MS_MAX, counting).await?;
+    let (_, outcome) = outcome_known.into_iter().next()?;
     let outcome = outcome.ok()?;
     match verdict(outcome) {
         WriteOutcome::Done => Some(Ok(matches!(outcome, KeyedOutcome::Replayed(_)))),

@@ -128,11 +128,11 @@ impl Counters {
         for _ in 0..ROUNDS_MAX {
             let known = self.home(id, here).await?;
             let lead = known.as_ref().unwrap_or(here);
-            let mut landed = match named {
+            let mut outcomes = match named {
                 Some(_) => count_keyed(&self.host, id, lead, only, Keys::Clients).await,
                 None => count_unclaimed(&self.host, id, lead, only, Keys::Drawn).await,
             };
-            let (lead, outcome) = landed
+            let (lead, outcome) = outcomes
                 .pop()
                 .ok_or_else(|| Fault::Broken("a write was not answered".to_owned()))?;
             match outcome? {

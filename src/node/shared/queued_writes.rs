@@ -46,11 +46,11 @@ pub async fn count_dues(
     }
     let _turn = open_objects::turn(host, &lead).await;
     let writes: Vec<Keyed> = dues.iter().map(|due| due.write.clone()).collect();
-    let landed = if first.is_clients {
+    let outcomes = if first.is_clients {
         count_keyed(host, &first.counter, here, &writes, first.keys()).await
     } else {
         // Nobody else knows the key, and it is always sent to this lead first: there is nothing to claim.
         count_unclaimed(host, &first.counter, here, &writes, first.keys()).await
     };
-    landed.into_iter().map(|(_, outcome)| outcome).collect()
+    outcomes.into_iter().map(|(_, outcome)| outcome).collect()
 }

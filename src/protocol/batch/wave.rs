@@ -5,12 +5,12 @@
 //! counters, about what its own flushes take on a busy machine, nor longer than [`GATHER_MS_MAX`]; when
 //! one goes because nothing more is coming, all that gathered go with it.
 //!
-//! Life of a body: it is *read*, then it *gathers*, then it *flies*.
+//! Life of a body: it is *read*, then it *gathers*, then it is *sent*.
 
 /// The longest that a body waits for others.
 pub const GATHER_MS_MAX: i64 = 1_000;
 
-/// For how long no other body may be read or fly before those that gathered go: the time in which a
+/// For how long no other body may be read or sent before those that gathered go: the time in which a
 /// client that was just answered sends its next.
 pub const CALM_MS: i64 = 10;
 
@@ -22,7 +22,7 @@ pub const LOOK_EVERY_MS: u64 = 5;
 pub struct Waves {
     reading: u32,
     gathering: u32,
-    flying: u32,
+    sending: u32,
     /// Rises when those that gathered go together.
     wave: u64,
     calm_since_ms: Option<i64>,
@@ -36,7 +36,7 @@ pub enum Stage {
     /// It waits for others.
     Gathering,
     /// Its sums are on their way.
-    Flying,
+    Sending,
 }
 
 /// The place of a body that gathers.
@@ -63,14 +63,14 @@ impl Waves {
         match stage {
             Stage::Reading => &mut self.reading,
             Stage::Gathering => &mut self.gathering,
-            Stage::Flying => &mut self.flying,
+            Stage::Sending => &mut self.sending,
         }
     }
 
     /// Returns the place of a body with so many counters that begins to gather, unix milliseconds;
     /// `None` where there is no other body, so that it may go at once.
     pub fn place(&self, counters: u64, now_ms: i64) -> Option<WavePlace> {
-        let others = self.reading + self.gathering + self.flying;
+        let others = self.reading + self.gathering + self.sending;
         let most_ms = i64::try_from(counters)
             .unwrap_or(i64::MAX)
             .min(GATHER_MS_MAX);
@@ -85,7 +85,7 @@ impl Waves {
         if self.wave != place.wave || now_ms >= place.until_ms {
             return true;
         }
-        if self.reading > 0 || self.flying > 0 {
+        if self.reading > 0 || self.sending > 0 {
             self.calm_since_ms = None;
             return false;
         }
