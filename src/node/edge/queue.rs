@@ -39,7 +39,7 @@ const ATTEMPTS_MS: [u64; 2] = [2_500, 2_000];
 
 /// How long a request goes on carrying what others gather: the platform ends what outlives its answer by
 /// 30 s, and the next that waits takes over.
-const FLY_MS_MAX: i64 = 3_000;
+const SEND_MS_MAX: i64 = 3_000;
 
 /// How often a request looks whether its append has an outcome.
 const LOOK_EVERY_MS: u64 = 2;
@@ -94,7 +94,7 @@ async fn send_batches(host: Host, to: InboxId, mut nonce: Nonce, mut messages: V
         with(&host, &to, |producer| {
             producer.settle(nonce.number, outcome)
         });
-        if host.now_ms() - begun_ms > FLY_MS_MAX {
+        if host.now_ms() - begun_ms > SEND_MS_MAX {
             return;
         }
         match take(&host, &to) {
@@ -150,11 +150,16 @@ async fn put(context: &RequestContext, to: InboxId, event: QueuedEvents) -> Outc
     };
     while context.host.now_ms() - begun_ms <= WAIT_MS_MAX {
         while let Some((nonce, messages)) = take(&context.host, &to) {
-            context.wait_until(send(context.host.clone(), to.clone(), nonce, messages));
+            context.wait_until(send_batches(
+                context.host.clone(),
+                to.clone(),
+                nonce,
+                messages,
+            ));
         }
         // Others read an outcome too: it stays until it is old.
-        let outcome_known = with(&context.host, &to, |producer| producer.outcome(number));
-        if let Some(outcome) = outcome_known.flatten() {
+        let outcome = with(&context.host, &to, |producer| producer.outcome(number));
+        if let Some(outcome) = outcome.flatten() {
             return outcome;
         }
         context.host.sleep_ms(LOOK_EVERY_MS).await;
@@ -178,8 +183,8 @@ async fn count_now(
     let only = std::slice::from_ref(&write);
     let whose = event.keys();
     let counting = count_keyed(&context.host, &counter, &event.datacenter, only, whose);
-    let outcome_known = context.host.within_ms(COUNT_MS_MAX, counting).await?;
-    let (_, outcome) = outcome_known.into_iter().next()?;
+    let outcomes = context.host.within_ms(COUNT_MS_MAX, counting).await?;
+    let (_, outcome) = outcomes.into_iter().next()?;
     let outcome = outcome.ok()?;
     match verdict(outcome) {
         WriteOutcome::Done => Some(Ok(matches!(outcome, KeyedOutcome::Replayed(_)))),
