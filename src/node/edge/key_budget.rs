@@ -40,19 +40,19 @@ pub async fn spend(context: &RequestContext, caller: &Caller, cost: u64) -> Resu
         );
         return Err(Problem::new(Code::CostExceedsLimit, detail));
     }
-    let asking = check_of(context, budget, cost)?;
-    let verdict = match denied(&context.host, &asking) {
+    let resolved = check_of(context, budget, cost)?;
+    let verdict = match denied(&context.host, &resolved) {
         Some(verdict) => Some(verdict),
-        None => limits::ask(context, &asking).await,
+        None => limits::ask(context, &resolved).await,
     };
     let here = context.datacenter();
-    let judgement = asking.judgement(&here, verdict);
+    let judgement = resolved.judgement(&here, verdict);
     context.note_standing(judgement.policy_item(), judgement.limit_item());
     let Some(seconds) = judgement.retry_after_seconds() else {
         return Ok(());
     };
     if let Some(verdict) = verdict {
-        learn_denial(&context.host, &asking, verdict);
+        learn_denial(&context.host, &resolved, verdict);
     }
     let detail = format!(
         "the key's budget of {rate} a minute is used up; this was not done, try again in {seconds} s"

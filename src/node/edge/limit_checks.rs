@@ -45,27 +45,27 @@ pub async fn check_many(context: &RequestContext, caller: &Caller) -> Result<Ans
     Query::parse(context.query(), &[])?;
     let lines = parse_checks(&body::read_small(context).await?)?;
     let here = context.datacenter();
-    let mut askings = Vec::with_capacity(lines.len());
+    let mut checks = Vec::with_capacity(lines.len());
     for CheckLine { policy, key, asks } in lines {
         may_check(caller, &names::limit_right(&policy, Some(&key)), &asks)?;
-        askings.push(ResolvedCheck::new(context, &here, policy, key, asks).await?);
+        checks.push(ResolvedCheck::new(context, &here, policy, key, asks).await?);
     }
-    check_sums(&askings)?;
+    check_sums(&checks)?;
     // The request has used one.
-    let more = u64::try_from(askings.len()).unwrap_or(u64::MAX);
+    let more = u64::try_from(checks.len()).unwrap_or(u64::MAX);
     key_budget::spend(context, caller, more.saturating_sub(1)).await?;
-    for asking in &askings {
-        let right = names::limit_right(&asking.told, Some(&asking.key));
+    for resolved in &checks {
+        let right = names::limit_right(&resolved.told, Some(&resolved.key));
         context.visitor().admit(&right)?;
     }
     let _waiting = context.waiting();
-    let decided = decide(context, &askings).await;
-    let judged = askings.iter().zip(&decided);
-    for (asking, verdict) in judged.clone() {
-        verdicts::note(context, asking, *verdict);
+    let decided = decide(context, &checks).await;
+    let judged = checks.iter().zip(&decided);
+    for (resolved, verdict) in judged.clone() {
+        verdicts::note(context, resolved, *verdict);
     }
     let judgements: Vec<Judgement<'_>> = judged
-        .map(|(asking, verdict)| asking.judgement(&here, *verdict))
+        .map(|(resolved, verdict)| resolved.judgement(&here, *verdict))
         .collect();
     let closed = judgements.iter().find(|one| one.is_closed());
     let answer = if judgements.iter().all(Judgement::is_allowed) {
@@ -84,12 +84,12 @@ fn are_alike(one: &ResolvedCheck, other: &ResolvedCheck) -> bool {
 }
 
 /// Refuses checks of one key that could never be admitted together; one that only watches need not be.
-fn check_sums(askings: &[ResolvedCheck]) -> Result<(), Problem> {
-    let enforced = || askings.iter().filter(|asking| !asking.policy.is_shadow);
-    for asking in enforced() {
-        let of_key = enforced().filter(|other| are_alike(asking, other));
+fn check_sums(checks: &[ResolvedCheck]) -> Result<(), Problem> {
+    let enforced = || checks.iter().filter(|resolved| !resolved.policy.is_shadow);
+    for resolved in enforced() {
+        let of_key = enforced().filter(|other| are_alike(resolved, other));
         let sum = of_key.fold(0_u64, |sum, other| sum.saturating_add(other.cost));
-        check_cost(&asking.told, &asking.policy, sum).map_err(|problem| {
+        check_cost(&resolved.told, &resolved.policy, sum).map_err(|problem| {
             let detail = format!("the costs of one key add up to {sum}: {}", problem.detail());
             Problem::new(problem.code(), detail)
         })?;
@@ -98,28 +98,28 @@ fn check_sums(askings: &[ResolvedCheck]) -> Result<(), Problem> {
 }
 
 /// Whether a check only watches a key that another of this call must be admitted by.
-fn only_watches_another(askings: &[ResolvedCheck], place: usize) -> bool {
+fn only_watches_another(checks: &[ResolvedCheck], place: usize) -> bool {
     let is_enforced = |other: &ResolvedCheck| !other.policy.is_shadow;
-    askings.get(place).is_some_and(|asking| {
-        let mut others = askings.iter().filter(|other| is_enforced(other));
-        asking.policy.is_shadow && others.any(|other| are_alike(asking, other))
+    checks.get(place).is_some_and(|resolved| {
+        let mut others = checks.iter().filter(|other| is_enforced(other));
+        resolved.policy.is_shadow && others.any(|other| are_alike(resolved, other))
     })
 }
 
 /// The verdict of each check, after all were admitted or what was has been given back.
-async fn decide(context: &RequestContext, askings: &[ResolvedCheck]) -> Vec<Option<Verdict>> {
+async fn decide(context: &RequestContext, checks: &[ResolvedCheck]) -> Vec<Option<Verdict>> {
     let mut groups: Vec<Group> = Vec::new();
     let mut alone: Vec<usize> = Vec::new();
-    for (place, asking) in askings.iter().enumerate() {
+    for (place, resolved) in checks.iter().enumerate() {
         // One that only watches must not stop the others from being consumed.
-        if asking.is_worlds() || asking.policy.is_shadow {
+        if resolved.is_worlds() || resolved.policy.is_shadow {
             alone.push(place);
             continue;
         }
-        match groups.iter_mut().find(|group| group.to == asking.to) {
+        match groups.iter_mut().find(|group| group.to == resolved.to) {
             Some(group) => group.places.push(place),
             None => groups.push(Group {
-                to: asking.to.clone(),
+                to: resolved.to.clone(),
                 places: vec![place],
                 id: None,
             }),
@@ -129,19 +129,19 @@ async fn decide(context: &RequestContext, askings: &[ResolvedCheck]) -> Vec<Opti
         let id = context.host.random_key().0;
         groups.iter_mut().for_each(|group| group.id = Some(id));
     }
-    let reserving = reserve_all(context, askings, &mut groups);
+    let reserving = reserve_all(context, checks, &mut groups);
     let consume = |places: &[usize]| {
-        let askings = places.iter().filter_map(|place| askings.get(*place));
-        join_all(askings.map(|asking| ask_alone(context, asking, Wish::Consume)))
+        let checks = places.iter().filter_map(|place| checks.get(*place));
+        join_all(checks.map(|resolved| ask_alone(context, resolved, Wish::Consume)))
     };
     // One that came first would take what those of its key need that must be admitted.
-    alone.sort_by_key(|place| only_watches_another(askings, *place));
-    let late = alone.partition_point(|place| !only_watches_another(askings, *place));
+    alone.sort_by_key(|place| only_watches_another(checks, *place));
+    let late = alone.partition_point(|place| !only_watches_another(checks, *place));
     let (first, last) = alone.split_at(late);
     let (reserved, mut consumed) = join(reserving, consume(first)).await;
     consumed.extend(consume(last).await);
 
-    let mut verdicts: Vec<Option<Verdict>> = vec![None; askings.len()];
+    let mut verdicts: Vec<Option<Verdict>> = vec![None; checks.len()];
     for (group, reserved) in groups.iter().zip(&reserved) {
         for (place, verdict) in group.places.iter().zip(&reserved.verdicts) {
             put(&mut verdicts, *place, *verdict);
@@ -150,25 +150,25 @@ async fn decide(context: &RequestContext, askings: &[ResolvedCheck]) -> Vec<Opti
     for (place, verdict) in alone.iter().zip(&consumed) {
         put(&mut verdicts, *place, *verdict);
     }
-    let mut decided = askings.iter().zip(&verdicts);
-    let is_admitted = decided.all(|(asking, verdict)| is_allowed(&asking.policy, *verdict));
+    let mut decided = checks.iter().zip(&verdicts);
+    let is_admitted = decided.all(|(resolved, verdict)| is_allowed(&resolved.policy, *verdict));
     end_all(context, &groups, is_admitted).await;
     if !is_admitted {
         let given_back = alone.iter().zip(&consumed).filter_map(|(place, verdict)| {
-            let asking = askings.get(*place)?;
+            let resolved = checks.get(*place)?;
             verdict.filter(|verdict| verdict.is_allowed)?;
-            Some(ask_alone(context, asking, Wish::Refund))
+            Some(ask_alone(context, resolved, Wish::Refund))
         });
         join_all(given_back).await;
-        for asking in askings {
-            forget_denial(&context.host, &asking.to, &asking.name, &asking.key);
+        for resolved in checks {
+            forget_denial(&context.host, &resolved.to, &resolved.name, &resolved.key);
         }
         let reserved = groups.iter().zip(&reserved);
         let reserved =
             reserved.filter(|(group, reserved)| group.id.is_some() && reserved.is_reserved);
         let given_back = reserved.flat_map(|(group, _)| group.places.iter().copied());
         for place in given_back.chain(alone.iter().copied()) {
-            stand_by_itself(&mut verdicts, askings, place);
+            stand_by_itself(&mut verdicts, checks, place);
         }
     }
     verdicts
@@ -200,16 +200,16 @@ async fn end_all(context: &RequestContext, groups: &[Group], is_admitted: bool) 
 }
 
 /// Tells how a check stands now that nothing of this call is consumed: what it and those of its key before it took is there again.
-fn stand_by_itself(verdicts: &mut [Option<Verdict>], askings: &[ResolvedCheck], place: usize) {
-    let (Some(asking), Some(Some(verdict))) = (askings.get(place), verdicts.get_mut(place)) else {
+fn stand_by_itself(verdicts: &mut [Option<Verdict>], checks: &[ResolvedCheck], place: usize) {
+    let (Some(resolved), Some(Some(verdict))) = (checks.get(place), verdicts.get_mut(place)) else {
         return;
     };
     if verdict.is_allowed {
-        let before = askings.iter().take(place + 1);
-        let before = before.filter(|other| are_alike(asking, other));
+        let before = checks.iter().take(place + 1);
+        let before = before.filter(|other| are_alike(resolved, other));
         let consumed = before.fold(0_u64, |sum, other| sum.saturating_add(other.cost));
         let remaining = verdict.remaining.saturating_add(consumed);
-        verdict.remaining = remaining.min(asking.policy.capacity());
+        verdict.remaining = remaining.min(resolved.policy.capacity());
     }
 }
 
@@ -222,10 +222,10 @@ fn put(verdicts: &mut [Option<Verdict>], place: usize, verdict: Option<Verdict>)
 /// Reserves at each limiter, and what one does not judge since their number is being changed at those that it names.
 async fn reserve_all(
     context: &RequestContext,
-    askings: &[ResolvedCheck],
+    checks: &[ResolvedCheck],
     groups: &mut Vec<Group>,
 ) -> Vec<Reserved> {
-    let first = groups.iter().map(|group| reserve(context, askings, group));
+    let first = groups.iter().map(|group| reserve(context, checks, group));
     let mut all = join_all(first).await;
     if all.iter().all(|reserved| reserved.homes.is_empty()) {
         return all;
@@ -252,18 +252,18 @@ async fn reserve_all(
             }
         }
     }
-    all.extend(join_all(moved.iter().map(|group| reserve(context, askings, group))).await);
+    all.extend(join_all(moved.iter().map(|group| reserve(context, checks, group))).await);
     groups.extend(moved);
     all
 }
 
-async fn reserve(context: &RequestContext, askings: &[ResolvedCheck], group: &Group) -> Reserved {
-    let chosen = group.places.iter().filter_map(|place| askings.get(*place));
+async fn reserve(context: &RequestContext, checks: &[ResolvedCheck], group: &Group) -> Reserved {
+    let chosen = group.places.iter().filter_map(|place| checks.get(*place));
     let CheckBatch {
         policies, demands, ..
-    } = CheckBatch::each(chosen.map(|asking| {
-        let demand = asking.demand(Wish::Consume);
-        (&asking.name, &*asking.policy, demand)
+    } = CheckBatch::each(chosen.map(|resolved| {
+        let demand = resolved.demand(Wish::Consume);
+        (&resolved.name, &*resolved.policy, demand)
     }));
     let reserve = Reserve {
         to: group.to.clone(),

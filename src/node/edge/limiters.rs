@@ -252,17 +252,17 @@ fn place(to: &LimiterAddress, name: &PolicyName, key: &CounterId) -> String {
 }
 
 /// The refusal of a check from memory, if it is remembered and holds still.
-pub fn denied(host: &Host, asking: &ResolvedCheck) -> Option<Verdict> {
+pub fn denied(host: &Host, resolved: &ResolvedCheck) -> Option<Verdict> {
     with_limits(host, |limits| {
         if limits.denials.is_empty() {
             return None;
         }
-        let place = place(&asking.to, &asking.name, &asking.key);
+        let place = place(&resolved.to, &resolved.name, &resolved.key);
         let denial = limits.denials.get(&place)?;
         let now_ms = host.now_ms();
         let holds = (denial.since_ms..denial.until_ms).contains(&now_ms)
-            && asking.cost >= denial.cost
-            && *denial.policy == *asking.policy;
+            && resolved.cost >= denial.cost
+            && *denial.policy == *resolved.policy;
         if !holds {
             return None;
         }
@@ -277,18 +277,18 @@ pub fn denied(host: &Host, asking: &ResolvedCheck) -> Option<Verdict> {
 }
 
 /// Remembers a refusal for a while.
-pub fn learn_denial(host: &Host, asking: &ResolvedCheck, verdict: Verdict) {
+pub fn learn_denial(host: &Host, resolved: &ResolvedCheck, verdict: Verdict) {
     let now_ms = host.now_ms();
     let waits_ms = i64::try_from(verdict.retry_after_ms).unwrap_or(DENIAL_MS_MAX);
     with_limits(host, |limits| {
         let denial = Denial {
-            policy: asking.policy.clone(),
-            cost: asking.cost,
+            policy: resolved.policy.clone(),
+            cost: resolved.cost,
             verdict,
             since_ms: now_ms,
             until_ms: now_ms.saturating_add(waits_ms.min(DENIAL_MS_MAX)),
         };
-        let place = place(&asking.to, &asking.name, &asking.key);
+        let place = place(&resolved.to, &resolved.name, &resolved.key);
         // Where all hold still they are forgotten: nothing but a call is lost.
         limits
             .denials

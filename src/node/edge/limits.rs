@@ -51,34 +51,34 @@ pub async fn check(
     let asked = parse_check(&body::read_small(context).await?)?;
     may_check(caller, &right, &asked)?;
     let here = context.datacenter();
-    let asking = ResolvedCheck::new(context, &here, name, key, asked).await?;
+    let resolved = ResolvedCheck::new(context, &here, name, key, asked).await?;
     context.visitor().admit(&right)?;
-    if let Some(verdict) = denied(&context.host, &asking) {
+    if let Some(verdict) = denied(&context.host, &resolved) {
         metrics::count(&context.host, Metric::LimitDenialCached);
-        verdicts::note(context, &asking, Some(verdict));
-        let answer = answer_of(&asking.judgement(&here, Some(verdict)));
+        verdicts::note(context, &resolved, Some(verdict));
+        let answer = answer_of(&resolved.judgement(&here, Some(verdict)));
         // One that only watches refuses nobody.
-        return Ok(if asking.policy.is_shadow || !caller.may_repeat() {
+        return Ok(if resolved.policy.is_shadow || !caller.may_repeat() {
             answer
         } else {
-            answer.repeatable(Repeatable::Refused(asking, verdict))
+            answer.repeatable(Repeatable::Refused(resolved, verdict))
         });
     }
-    if let Some(verdict) = local_quota::take(context, &asking) {
-        verdicts::note(context, &asking, Some(verdict));
-        let answer = answer_of(&asking.judgement(&here, Some(verdict)));
+    if let Some(verdict) = local_quota::take(context, &resolved) {
+        verdicts::note(context, &resolved, Some(verdict));
+        let answer = answer_of(&resolved.judgement(&here, Some(verdict)));
         return Ok(if !caller.may_repeat() {
             answer
         } else {
-            answer.repeatable(Repeatable::LocalQuota(asking))
+            answer.repeatable(Repeatable::LocalQuota(resolved))
         });
     }
-    let verdict = ask(context, &asking).await;
+    let verdict = ask(context, &resolved).await;
     if let Some(verdict) = verdict.filter(|verdict| !verdict.is_allowed) {
-        learn_denial(&context.host, &asking, verdict);
+        learn_denial(&context.host, &resolved, verdict);
     }
-    verdicts::note(context, &asking, verdict);
-    Ok(answer_of(&asking.judgement(&here, verdict)))
+    verdicts::note(context, &resolved, verdict);
+    Ok(answer_of(&resolved.judgement(&here, verdict)))
 }
 
 /// Nothing where a caller may consume so much, by its own policy if it brings one.
@@ -91,20 +91,20 @@ pub fn may_check(caller: &Caller, right: &str, asked: &CheckRequest) -> Result<(
 }
 
 /// The verdict by the lane to the limiter. `None` where nobody can tell.
-pub async fn ask(context: &RequestContext, asking: &ResolvedCheck) -> Option<Verdict> {
+pub async fn ask(context: &RequestContext, resolved: &ResolvedCheck) -> Option<Verdict> {
     let _waiting = context.waiting();
-    let batch = asking.batch(Wish::Consume);
-    let arrival = lanes::carry::<Limiters>(context, &asking.to, batch, context.host.now_ms())
+    let batch = resolved.batch(Wish::Consume);
+    let arrival = lanes::carry::<Limiters>(context, &resolved.to, batch, context.host.now_ms())
         .await
         .ok()?;
     let CheckPlace { ask, ordinal } = arrival.later;
     let checked = arrival.outcome.ok()?;
     match checked.judged.get(ask)? {
         Judged::Full | Judged::Unreachable => None,
-        judged => match judged.verdict_of(ordinal, asking.cost) {
+        judged => match judged.verdict_of(ordinal, resolved.cost) {
             Some(verdict) => Some(verdict),
             // The world must be asked, which those that share the message need not wait for.
-            None => ask_alone(context, asking, Wish::Consume).await,
+            None => ask_alone(context, resolved, Wish::Consume).await,
         },
     }
 }
@@ -112,31 +112,31 @@ pub async fn ask(context: &RequestContext, asking: &ResolvedCheck) -> Option<Ver
 /// Asks a limiter for one thing, and waits for the world where that is needed. `None` where nobody can tell.
 pub async fn ask_alone(
     context: &RequestContext,
-    asking: &ResolvedCheck,
+    resolved: &ResolvedCheck,
     wish: Wish,
 ) -> Option<Verdict> {
-    let judged = judge_alone(context, asking, wish).await;
-    judged.verdict_of(0, asking.cost)
+    let judged = judge_alone(context, resolved, wish).await;
+    judged.verdict_of(0, resolved.cost)
 }
 
-async fn judge_alone(context: &RequestContext, asking: &ResolvedCheck, wish: Wish) -> Judged {
+async fn judge_alone(context: &RequestContext, resolved: &ResolvedCheck, wish: Wish) -> Judged {
     // What the world's limiter alone can tell is asked there at once.
-    let is_for_world = asking.is_worlds() && matches!(wish, Wish::Look | Wish::Forget);
+    let is_for_world = resolved.is_worlds() && matches!(wish, Wish::Look | Wish::Forget);
     let to = if is_for_world {
-        call::limiter_of(&context.host, None, &asking.name, &asking.key)
+        call::limiter_of(&context.host, None, &resolved.name, &resolved.key)
     } else {
-        asking.to.clone()
+        resolved.to.clone()
     };
     let CheckBatch {
         policies, demands, ..
-    } = asking.batch(wish);
+    } = resolved.batch(wish);
     let check = Check {
         to,
         policies,
         demands,
         waits: true,
     };
-    let milliseconds = if asking.is_worlds() {
+    let milliseconds = if resolved.is_worlds() {
         WORLD_MS_MAX
     } else {
         CHECK_MS_MAX
@@ -203,45 +203,45 @@ async fn about(
     wish: Wish,
 ) -> Result<Answer, Problem> {
     let here = context.datacenter();
-    let asking = ResolvedCheck::new(context, &here, name, key, asked).await?;
+    let resolved = ResolvedCheck::new(context, &here, name, key, asked).await?;
     let _waiting = context.waiting();
     let judged = match wish {
-        Wish::Refund => give_back(context, &asking).await,
-        Wish::Look | Wish::Forget | Wish::Consume => judge_alone(context, &asking, wish).await,
+        Wish::Refund => give_back(context, &resolved).await,
+        Wish::Look | Wish::Forget | Wish::Consume => judge_alone(context, &resolved, wish).await,
     };
-    forget_denial(&context.host, &asking.to, &asking.name, &asking.key);
+    forget_denial(&context.host, &resolved.to, &resolved.name, &resolved.key);
     if judged == Judged::Full {
         let detail = "the limiter has no room for this key alone, which shares a meter with others: nothing is given back of that, \
             since what the key has used of it is not known; it comes back with time";
         return Err(Problem::new(Code::MeterShared, detail));
     }
-    let Some(verdict) = judged.verdict_of(0, asking.cost) else {
+    let Some(verdict) = judged.verdict_of(0, resolved.cost) else {
         let detail =
             "the limiter did not answer; whether anything was changed is unknown, try again";
         return Err(Problem::new(Code::LimiterUnavailable, detail));
     };
-    let judgement = asking.judgement(&here, Some(verdict));
+    let judgement = resolved.judgement(&here, Some(verdict));
     let answer = Answer::json(judgement.to_json());
     Ok(with_headers(answer, &[judgement]))
 }
 
 /// Gives back what a check has consumed: from what the isolate was lent, and the rest at the limiter.
-async fn give_back(context: &RequestContext, asking: &ResolvedCheck) -> Judged {
-    let lent = local_quota::refund(&context.host, asking);
-    if lent < asking.cost {
+async fn give_back(context: &RequestContext, resolved: &ResolvedCheck) -> Judged {
+    let lent = local_quota::refund(&context.host, resolved);
+    if lent < resolved.cost {
         let rest = ResolvedCheck {
-            cost: asking.cost - lent,
-            ..asking.clone()
+            cost: resolved.cost - lent,
+            ..resolved.clone()
         };
         return judge_alone(context, &rest, Wish::Refund).await;
     }
-    let Some(verdict) = ask_alone(context, asking, Wish::Look).await else {
+    let Some(verdict) = ask_alone(context, resolved, Wish::Look).await else {
         return Judged::Unreachable;
     };
     // The limiter hears of it with the next report, within a second.
     let remaining = verdict.remaining.saturating_add(lent);
     Judged::of(Verdict {
-        remaining: remaining.min(asking.policy.capacity()),
+        remaining: remaining.min(resolved.policy.capacity()),
         ..verdict
     })
 }

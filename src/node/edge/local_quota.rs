@@ -50,18 +50,18 @@ impl LocalQuota {
     }
 
     /// Begins to hold a key, where it is hot.
-    fn note(&mut self, host: &Host, asking: &ResolvedCheck) {
+    fn note(&mut self, host: &Host, resolved: &ResolvedCheck) {
         if !self.hot.is_due() {
             return;
         }
         let now_ms = host.now_ms();
         let mut hasher = DefaultHasher::new();
-        (&asking.to, asking.name.as_str(), asking.key.as_str()).hash(&mut hasher);
+        (&resolved.to, resolved.name.as_str(), resolved.key.as_str()).hash(&mut hasher);
         let is_moving = || call::limiters(host).are_changing();
         if !self.hot.note(hasher.finish(), now_ms) || is_moving() {
             return;
         }
-        let Some(datacenter) = &asking.to.datacenter else {
+        let Some(datacenter) = &resolved.to.datacenter else {
             return;
         };
         if self.held.is_none() {
@@ -70,24 +70,24 @@ impl LocalQuota {
         }
         if let Some(borrowers) = self.of(Some(datacenter)) {
             // Where there is no room the limiter goes on to judge each check.
-            let _ = borrowers.begin(&asking.check(), now_ms);
+            let _ = borrowers.begin(&resolved.check(), now_ms);
         }
     }
 }
 
 /// Admits a check from what is held; `None` where its limiter is to judge it.
-pub fn take(context: &RequestContext, asking: &ResolvedCheck) -> Option<Verdict> {
-    if !asking.policy.is_lent_to_isolates() {
+pub fn take(context: &RequestContext, resolved: &ResolvedCheck) -> Option<Verdict> {
+    if !resolved.policy.is_lent_to_isolates() {
         return None;
     }
     let (verdict, due) = with_limits(&context.host, |limits| {
         let lent = &mut limits.lent;
         let now_ms = context.host.now_ms();
-        let borrowers = lent.of(asking.to.datacenter.as_ref());
-        let taken = borrowers.map(|all| all.take(&asking.check(), now_ms));
+        let borrowers = lent.of(resolved.to.datacenter.as_ref());
+        let taken = borrowers.map(|all| all.take(&resolved.check(), now_ms));
         let (verdict, due) = taken.unwrap_or_default();
         if verdict.is_none() {
-            lent.note(&context.host, asking);
+            lent.note(&context.host, resolved);
         }
         (verdict, due)
     });
@@ -102,12 +102,12 @@ pub fn take(context: &RequestContext, asking: &ResolvedCheck) -> Option<Verdict>
 
 /// Notes that a caller gives back what a check has consumed: as far as that was lent, the limiter hears of it with the next report.
 /// Returns how much of it that is.
-pub fn refund(host: &Host, asking: &ResolvedCheck) -> u64 {
-    let (name, key) = (asking.name.as_str(), asking.key.as_str());
+pub fn refund(host: &Host, resolved: &ResolvedCheck) -> u64 {
+    let (name, key) = (resolved.name.as_str(), resolved.key.as_str());
     with_limits(host, |limits| {
-        let borrowers = limits.lent.of(asking.to.datacenter.as_ref());
+        let borrowers = limits.lent.of(resolved.to.datacenter.as_ref());
         borrowers.map_or(0, |borrowers| {
-            borrowers.refund(name, key, asking.cost, host.now_ms())
+            borrowers.refund(name, key, resolved.cost, host.now_ms())
         })
     })
 }

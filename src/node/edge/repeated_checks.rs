@@ -78,15 +78,15 @@ pub fn again(context: &RequestContext) -> Option<Response> {
     }
     let mut changed = HeaderList::new();
     let (text, refusal) = match &known.repeat {
-        Repeat::Refused(asking, text, verdict) => {
+        Repeat::Refused(resolved, text, verdict) => {
             metrics::count(&context.host, Metric::LimitDenialCached);
-            verdicts::note(context, asking, Some(*verdict));
+            verdicts::note(context, resolved, Some(*verdict));
             (text.clone(), Some(Code::QuotaExceeded))
         }
-        Repeat::LocalQuota(asking) => {
-            let verdict = local_quota::take(context, asking)?;
-            verdicts::note(context, asking, Some(verdict));
-            let judgement = asking.judgement(&known.here, Some(verdict));
+        Repeat::LocalQuota(resolved) => {
+            let verdict = local_quota::take(context, resolved)?;
+            verdicts::note(context, resolved, Some(verdict));
+            let judgement = resolved.judgement(&known.here, Some(verdict));
             changed.push((LIMIT_HEADER, judgement.limit_item().unwrap_or_default()));
             (judgement.to_json().into(), None)
         }
@@ -107,10 +107,13 @@ pub fn note(context: &RequestContext, repeatable: Repeatable, response: &Respons
     }
     let since_ms = context.host.now_ms();
     let (until_ms, repeat) = match (repeatable, &response.body) {
-        (Repeatable::Refused(asking, verdict), Body::Text(text)) => {
-            (since_ms + 1, Repeat::Refused(asking, text.clone(), verdict))
+        (Repeatable::Refused(resolved, verdict), Body::Text(text)) => (
+            since_ms + 1,
+            Repeat::Refused(resolved, text.clone(), verdict),
+        ),
+        (Repeatable::LocalQuota(resolved), _) => {
+            (since_ms + KNOWN_MS, Repeat::LocalQuota(resolved))
         }
-        (Repeatable::LocalQuota(asking), _) => (since_ms + KNOWN_MS, Repeat::LocalQuota(asking)),
         _ => return,
     };
     let repeats = context.host.state::<Repeats>();
