@@ -14,7 +14,7 @@ use super::meter::{NEVER_MS, Verdict};
 use super::policy::Policy;
 use super::spending::Spending;
 
-/// How long a refusal is believed without asking again: others may have given back meanwhile.
+/// How long a refusal is cached: others may give tokens back meanwhile.
 const DRY_MS_MAX: u64 = 1_000;
 
 /// A borrower that is given less than this part of what it would like, or hears nothing, does not ask for more of its own accord for
@@ -25,7 +25,7 @@ const REST_MS: i64 = 100;
 /// How long a lender that did not answer is not asked again for a call.
 const AWAY_MS: i64 = 1_000;
 
-/// How long a request is taken to last while none was measured.
+/// The round trip that is assumed until one was measured.
 const TRIP_MS_FIRST: i64 = 300;
 
 /// A request on its way.
@@ -41,13 +41,13 @@ pub(super) struct PendingRequest {
     pub(super) tells: bool,
 }
 
-/// What the lender said it cannot give.
+/// A refusal of the lender, cached.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Dry {
     pub(super) need: u64,
-    /// Until when that is believed.
+    /// Until when it is cached.
     pub(super) until_ms: i64,
-    /// When it can, as far as the lender knows.
+    /// When the lender expects to have enough.
     pub(super) ends_ms: i64,
 }
 
@@ -126,9 +126,8 @@ impl Borrower {
             .saturating_sub(self.returned)
     }
 
-    /// What becomes of a call of this cost; one that is told to ask waits until [`Self::leave`]; then it may ask again. Time is the
-    /// borrower's own, and must not go back. What the verdict says of the rest is as
-    /// the lender last told.
+    /// What becomes of a call of this cost. A call that is told to ask waits until [`Self::leave`], and may then ask again. Times are of the
+    /// borrower's own clock, and must not go back. How much the verdict says is left is as the lender last said.
     pub fn check(&mut self, policy: &Policy, now_ms: i64, cost: u64) -> Admission {
         if cost > policy.capacity() {
             return Admission::Decided(self.verdict(policy, now_ms, NEVER_MS));
@@ -189,7 +188,7 @@ impl Borrower {
     fn verdict(&self, policy: &Policy, now_ms: i64, retry_after_ms: u64) -> Verdict {
         let remaining = self.free.saturating_add(self.tokens(now_ms));
         let remaining = remaining.min(policy.capacity());
-        // After the time that was told, the next that the lender hears, and says, of it.
+        // Once that time is over: the end of the lease, when the lender hears of it and says more.
         let told_ms = match self.reset_at_ms.saturating_sub(now_ms) {
             _ if remaining == policy.capacity() => 0,
             told_ms if told_ms > 0 => told_ms,
@@ -224,7 +223,7 @@ impl Borrower {
         amount
     }
 
-    /// Believes no refusal any more: something was given back.
+    /// Forgets the cached refusal: something was given back.
     pub fn hope(&mut self) {
         self.dry = Dry::default();
         self.away_until_ms = i64::MIN;

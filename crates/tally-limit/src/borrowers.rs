@@ -3,8 +3,8 @@
 //! Invariants: at most [`BORROWERS_MAX`] keys are held; a key whose lease is out, or whose request is on its way, is not dropped; no two
 //! leases are named alike.
 //!
-//! How long a lease has lasted is told by the difference of two readings of the clock. Where that is seen to step back nobody knows, and
-//! all leases are forfeited. A step back that is shorter than the time since the last reading cannot be seen: such clocks must be slewed.
+//! The age of a lease is the difference of two readings of the clock. Where the clock is seen to step back the ages are unknown, and all
+//! leases are forfeited. A step back that is shorter than the time since the last reading cannot be seen: clocks that do so must be slewed.
 
 use std::collections::HashMap;
 
@@ -91,8 +91,8 @@ pub struct Borrowers {
 }
 
 impl Borrowers {
-    /// None. The name tells datacenters and their partitions apart, the incarnation the lives of an object: it is drawn at random when
-    /// that starts. Both go into each lease.
+    /// None. The name tells datacenters and their partitions apart. The incarnation is drawn at random when the object
+    /// starts. Both go into each lease.
     pub fn new(name: &str, incarnation: u64) -> Self {
         Self {
             name: name.to_owned(),
@@ -248,7 +248,7 @@ impl Borrowers {
         borrower.recall(policy, lease, takes_all, now_ms)
     }
 
-    /// Notes that something of a key was given back elsewhere: no refusal of it is believed any more.
+    /// Notes that something of a key was given back elsewhere: a cached refusal of it is forgotten.
     pub fn hope(&mut self, name: &str, key: &str) {
         if let Some(held) = self.find(name, key) {
             held.borrower.hope();

@@ -13,8 +13,8 @@
 //!
 //! **Sliding**: two calls at most W apart are at most 60 places apart, since adding W to a time adds 60 to its place. So
 //! when the later is judged, the earlier counts: no interval of length W admits more than the limit. A place counts no longer
-//! than W + W / 60 from its beginning, so quota returns at most W / 60 late. **Precise**: what was used at t counts until t + W, which it no longer
-//! does. **Fixed**: each window by itself.
+//! than W + W / 60 from its beginning, so quota returns at most W / 60 late. **Precise**: what was used at t counts from t to just before
+//! t + W. **Fixed**: each window by itself.
 
 use alloc::vec::Vec;
 

@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use super::meter::Verdict;
 
-/// Who holds a lease: a datacenter's partition, in one life, for the so-manieth time.
+/// The name of a lease: who borrows, in which incarnation, and the lease's sequence number within that.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseId {
     /// The datacenter, and what else tells borrowers apart.
     pub borrower: String,
-    /// The borrower's life: drawn at random when its object starts.
+    /// The borrower's incarnation: drawn at random when its object starts.
     pub incarnation: u64,
-    /// Counts the leases of this key in that life, from 1.
+    /// The sequence number of the lease of this key within the incarnation, from 1.
     pub number: u64,
 }
 

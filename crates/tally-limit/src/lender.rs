@@ -217,7 +217,7 @@ impl Lender {
         };
         let is_new = request.sequence > lease.sequence;
         if is_new {
-            // What it was granted and never heard of.
+            // What was granted by an answer that the borrower did not receive.
             lease.granted = lease.granted.min(request.known_granted);
             self.take_report(policy, request, &mut lease, now_ms);
             lease.wish = lease.outstanding().saturating_add(request.want);
@@ -328,7 +328,7 @@ impl Lender {
         let share = share.saturating_sub(lease.outstanding());
         let more = match policy.scope {
             Scope::Global => share.max(free / GRANTED_PART).max(request.waiting),
-            // Who comes later waits until those before renew: all of them together hold no more.
+            // A borrower that comes later waits until others renew: all together hold no more.
             Scope::Datacenter => {
                 let all = u64::try_from(room * u128::from(percent) / 100).unwrap_or(u64::MAX);
                 share.min(all.saturating_sub(self.outstanding()))
@@ -374,7 +374,7 @@ impl Lender {
         }
     }
 
-    /// When all is as new, if nobody calls, unix milliseconds; never while a lease is out.
+    /// When nothing is used any more, if nobody calls, unix milliseconds; never while a lease is out.
     pub fn idle_at_ms(&self, policy: &Policy) -> i64 {
         if self.leases.is_empty() {
             return self.meter.idle_at_ms(policy);

@@ -57,7 +57,7 @@ impl Lender {
             verdict.retry_after_ms = verdict.retry_after_ms.min(wait_ms(returns_ms));
         }
         if verdict.reset_ms == 0 {
-            // What is spent of it now has returned after a window, and a place of it.
+            // What is spent now returns after a window and a sixtieth of it.
             let window_ms = policy.window_ms.saturating_add(policy.window_ms / 60);
             verdict.reset_ms = wait_ms(first_ms).min(u64::try_from(window_ms).unwrap_or(u64::MAX));
         }

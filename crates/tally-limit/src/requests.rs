@@ -13,7 +13,7 @@ const AHEAD_MS: i64 = 2_000;
 const PART_OF_CAPACITY: u64 = 50;
 const TOKENS_AHEAD_MIN: u64 = 50;
 
-/// When a request is given up of which nobody says that it was lost: its sender was ended. Nobody waits so long for an answer.
+/// When a request without an answer is given up: its sender was ended, since no sender waits for so long.
 const PENDING_MS_MAX: i64 = 5_000;
 
 impl Borrower {

@@ -171,8 +171,8 @@ impl Slots {
         !self.is_full() && self.has_part(groups(name_of(subject), owner), false, room, ROOM_TIMES)
     }
 
-    /// Whether each of these groups, which lie in each other, holds less than so many times what could still come of it: of the first that is
-    /// the room, of one within it what the outer could still get, x where `held + x = times · (room - x)`.
+    /// Whether each of these nested groups, the outermost first, holds less than `times` times what it could still get. The outermost could
+    /// get the room; one within it what the outer could still get, x where `held + x = times · (room - x)`.
     fn has_part(
         &self,
         mut groups: impl Iterator<Item = Group>,

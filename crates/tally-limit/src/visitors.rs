@@ -106,7 +106,7 @@ impl Table {
         u64::try_from(until_ms.saturating_sub(most_ms)).unwrap_or(0)
     }
 
-    /// Uses this much, also where there is less: then it is made up for before there is any again.
+    /// Uses this much, even where less is left: the debt is paid back before anything is left again.
     fn take(&mut self, visitor: u64, cost: u64, now_ms: i64) {
         if self.cells.is_empty() {
             self.cells = vec![0; ROWS << self.bits];

@@ -1,7 +1,7 @@
 //! How long an isolate may take a generation for the living one without asking its root again.
 //!
-//! Invariant: from when a generation has ended, nobody takes it for living: whoever asks holds what the root
-//! said for [`LEASE_MS`] from before it asked, and the root waits for longer than that since it last said so
+//! Invariant: once a generation has ended, nobody takes it for living. An isolate relies on the root's answer for
+//! [`LEASE_MS`], counted from before it asked. The root waits for longer than that after its last such answer
 //! before it ends the generation. Only lengths of time are compared, each by one clock.
 
 use crate::core::counter::bounded_map::BoundedMap;

@@ -1,7 +1,7 @@
 //! How many partitions the directory has, and had while roots may still be where those put them.
 //!
-//! Invariant: epochs rise; who acts by a number asks for a root first wherever a number before it may have put it, and whoever is asked
-//! learns the number then. So who knows only an older one has not been passed over, and may go on by it.
+//! Invariant: epochs rise. A partition that acts by a number first asks for a root wherever an earlier number may have put it, and the
+//! partition that is asked learns the new number by that. So one that knows only an older number still has its roots, and may go on.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
 //! Who watches a counter, and which leads its root asks to push often.
 //!
-//! Invariant: while somebody reads a counter again and again, every lead that can be reached pushes often, and the root knows it from
-//! the lead's own word, not from what it has sent. While nobody does, each lead falls silent once its lease is over and the root has
+//! Invariant: while somebody keeps reading a counter, every lead that can be reached pushes often. The root knows that from what the
+//! lead says, not from what the root has sent. While nobody reads, each lead falls silent once its lease is over and the root has
 //! said that nobody watches.
 
 use std::collections::BTreeMap;

@@ -185,7 +185,7 @@ pub fn begin(
                 readable.push(row);
                 seqs.push(seq);
             }
-            // Kept as it is it would be met again for ever.
+            // If it stayed it would be read again at every start.
             None if readable.is_empty() => {
                 last = seq;
                 dead.push(DeadLetter::unreadable(now_ms));
@@ -235,7 +235,7 @@ impl InboxBatch {
         }
         let mut dead = Vec::new();
         if self.is_broken {
-            // Kept as it is it would be met again for ever.
+            // If it stayed it would be read again at every start.
             dead.push(DeadLetter::unreadable(now_ms));
         }
         let mut left = Vec::new();

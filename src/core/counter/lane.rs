@@ -46,14 +46,14 @@ const LOOK_MS_MAX: u64 = 50;
 /// looks every few milliseconds, so 64 reach back far longer than anybody waits.
 pub const SETTLED_MAX: usize = 64;
 
-/// How much newer than the moment of its sending a generation may be that a flush counts in whose lane has not
-/// seen any: the write itself may create the counter, by the root's clock. It is less than a first attempt
-/// takes to be given up: whoever deletes the counter after the second one was acknowledged begins a
-/// generation that the first one must not count in, wherever the network held it back.
+/// How much newer than its sending the generation may be that a flush counts in, where its lane has not seen one: the
+/// write itself may create the counter, by the root's clock. It is less than the time after which a first attempt is
+/// given up. So if the counter is deleted after the second attempt was acknowledged, the generation that then begins
+/// is too new for the first attempt, however long the network held it back.
 const GENERATION_AHEAD_MS: i64 = 2_000;
 
-/// Returns the newest generation that a flush may count in that is sent now, unix milliseconds, by a lane
-/// that has not seen any: generations are no older than the clock at which they began.
+/// Returns the newest generation that a flush may count in, where it is sent now, unix milliseconds, by a lane that has
+/// not seen one. A generation is no older than the clock at which it began.
 pub fn newest_at(now_ms: i64) -> u64 {
     let newest = now_ms.saturating_add(GENERATION_AHEAD_MS);
     u64::try_from(newest).unwrap_or(0).max(1)
