@@ -1,5 +1,5 @@
-// The house rules that no compiler checks: which folder may use which, how long a function may be, what
-// must not be called, which versions and dates go together.
+// The house rules that no compiler checks: which folder may use which, how long a function and a line may be, what
+// a type may be called, what must not be called, which versions and dates go together.
 //
 // Invariant: a rule looks at code only. Comments and literals are blanked first, line by line, so a
 // pure module may speak of the edge in its documentation, and line numbers stay true.
@@ -9,6 +9,11 @@ import { join, relative } from "node:path";
 // What ships, and what carries it in tests: a function there fits a screen.
 const OF_SCREENS = /^(src|crates|simulation\/src)\//;
 const FUNCTION_LINES_MAX = 70;
+// Whose lines are counted, tests too.
+const OF_COLUMNS = /^(src|crates|simulation)\//;
+const COLUMNS_MAX = 120;
+// So many public types may share a name, where their folders tell them apart.
+const NAMESAKES_MAX = 2;
 // Files that measure how long the machine takes: they may look at its clock.
 const MEASURES = ["simulation/src/bin/board_figures.rs", "simulation/tests/worlds/soak.rs"];
 const CODE = /\.(rs|mjs|js|ts|sh|capnp)$/;
@@ -127,6 +132,44 @@ export function longFunctions(path, source) {
     const length = lines.indexOf(`${indent}}`, opens) - first + 1;
     if (length <= FUNCTION_LINES_MAX) return [];
     return [`${path}:${first + 1}: ${name} has ${length} lines, ${FUNCTION_LINES_MAX} at most: split it by meaning`];
+  });
+}
+
+/** Returns a finding for each line that is too long. Rows of tables, and literals, which nobody can break, are left alone. */
+export function longLines(path, source) {
+  const code = codeOnly(source).split("\n");
+  return source.split("\n").flatMap((line, index) => {
+    if (line.length <= COLUMNS_MAX || /^\s*\/\/[/!]? *\|/.test(line)) return [];
+    const isComment = /^\s*\/\//.test(line);
+    if (!isComment && code[index].trimEnd() !== line.trimEnd()) return [];
+    return [`${path}:${index + 1}: ${line.length} columns, ${COLUMNS_MAX} at most: break the line`];
+  });
+}
+
+/** Returns the public types that a Rust file defines outside of functions: [[name, line]…]. */
+export function publicTypes(source) {
+  return codeOnly(source)
+    .split("\n")
+    .flatMap((line, index) => {
+      const [, name] = line.match(/^pub(?:\([^)]*\))? (?:struct|enum|trait|type|union) (\w+)/) ?? [];
+      return name === undefined ? [] : [[name, index + 1]];
+    });
+}
+
+/** Returns a finding for each public type whose name stands for too much. files: [path, source] of each. */
+export function namesakes(files) {
+  const places = new Map();
+  for (const [path, source] of files) {
+    // What answers in the place of a feature that was left out has its name.
+    if (path === "src/node/objects/mod.rs") continue;
+    for (const [name, line] of publicTypes(source)) places.set(name, [...(places.get(name) ?? []), { path, line }]);
+  }
+  const folder = ({ path }) => path.split("/").slice(0, Math.min(3, path.split("/").length - 1)).join("/");
+  return [...places].flatMap(([name, all]) => {
+    const folders = new Set(all.map(folder));
+    if (all.length <= NAMESAKES_MAX && folders.size === all.length) return [];
+    const [{ path, line }, ...others] = all;
+    return [`${path}:${line}: ${name} is a type of ${others.map((one) => `${one.path}:${one.line}`).join(" and ")} too: give each a name of its own`];
   });
 }
 

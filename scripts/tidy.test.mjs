@@ -1,7 +1,7 @@
 // Each rule of tidy finds what it forbids, at its line, and leaves alone what looks like it.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { codeOnly, forbiddenCalls, layering, longFunctions, versions } from "./tidy.mjs";
+import { codeOnly, forbiddenCalls, layering, longFunctions, longLines, namesakes, versions } from "./tidy.mjs";
 
 test("blanking keeps every line and every column of the code", () => {
   const source = "a // worker::x\nb \"crate::edge \\\" \" c 'x' '\\'' 'life r#\"q\" q\"# /* crate::edge\n */ d";
@@ -101,4 +101,24 @@ test("tools must have the versions of their crates, and the dates must agree", (
   ]) {
     assert.equal(versions({ ...good, ...wrong }).length, 1, JSON.stringify(wrong));
   }
+});
+
+test("a line has 120 columns at most, but for literals and rows of tables", () => {
+  const long = "x".repeat(121);
+  assert.equal(longLines("a.rs", `// ${long}`).length, 1);
+  assert.equal(longLines("a.rs", `    ${long};`).length, 1);
+  assert.match(longLines("a.rs", `ok\n//! ${long}`)[0], /^a\.rs:2: /);
+  for (const line of [`let a = "${long}";`, `"a \\\n ${long} \\\n b";`, `//! | ${long} |`, "x".repeat(120)]) {
+    assert.deepEqual(longLines("a.rs", line), [], line);
+  }
+});
+
+test("a name stands for two public types at most, of different folders", () => {
+  const of = (...paths) => namesakes(paths.map((path) => [path, "/// Doc.\npub struct Batch {}\nstruct Own;\nfn f() { struct Batch; }\n"]));
+  assert.deepEqual(of("src/core/counter/a.rs", "src/protocol/limits/b.rs"), []);
+  assert.match(of("src/core/counter/a.rs", "src/core/counter/cell/b.rs")[0], /^src\/core\/counter\/a\.rs:2: Batch /);
+  assert.equal(of("src/core/counter/a.rs", "src/protocol/limits/b.rs", "src/node/edge/c.rs").length, 1);
+  assert.equal(of("src/protocol/a.rs", "src/protocol/b.rs").length, 1);
+  assert.deepEqual(of("src/core/counter/a.rs", "src/node/objects/mod.rs"), []);
+  assert.deepEqual(namesakes([["a/b/c.rs", "pub(super) enum A {}"], ["a/d/c.rs", "// pub enum A {}"]]), []);
 });

@@ -38,7 +38,11 @@ impl Background for RequestContext {
 }
 
 /// A request. Not the SDK's macro, which makes a promise of every answer.
-#[wasm_bindgen(wasm_bindgen = worker::wasm_bindgen, wasm_bindgen_futures = worker::wasm_bindgen_futures, js_sys = worker::js_sys)]
+#[wasm_bindgen(
+    wasm_bindgen = worker::wasm_bindgen,
+    wasm_bindgen_futures = worker::wasm_bindgen_futures,
+    js_sys = worker::js_sys
+)]
 pub fn fetch(request: Request, env: Env, context: worker_sys::Context) -> Result<JsValue, JsValue> {
     at_once(async move {
         let answered = answer(request, host(env), worker::Context::new(context)).await;
@@ -74,7 +78,11 @@ async fn answer(
 
 /// A batch of the deployment's queue, where it has one. Not the SDK's macro, which ends the whole isolate where
 /// a handler fails; this one cannot fail.
-#[wasm_bindgen(wasm_bindgen = worker::wasm_bindgen, wasm_bindgen_futures = worker::wasm_bindgen_futures, js_sys = worker::js_sys)]
+#[wasm_bindgen(
+    wasm_bindgen = worker::wasm_bindgen,
+    wasm_bindgen_futures = worker::wasm_bindgen_futures,
+    js_sys = worker::js_sys
+)]
 pub async fn queue(batch: MessageBatch, env: Env, _context: JsValue) -> Result<JsValue, JsValue> {
     #[cfg(feature = "queue")]
     let fates = aggregator::consumer::consume(&host(env), &delivered(&batch)).await;

@@ -121,7 +121,11 @@ proptest! {
     }
 
     #[test]
-    fn what_is_read_is_what_would_be_written(values in vec(value(), 0..6), at in any::<prop::sample::Index>(), byte: u8) {
+    fn what_is_read_is_what_would_be_written(
+        values in vec(value(), 0..6),
+        at in any::<prop::sample::Index>(),
+        byte: u8,
+    ) {
         let mut bytes = histogram(&values).to_bytes();
         let at = at.index(bytes.len());
         bytes[at] = byte;
