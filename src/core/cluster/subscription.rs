@@ -70,8 +70,8 @@ impl Watch {
         let longest_ms = now_ms.saturating_add(WATCHED_MS);
         self.until_ms = self.until_ms.map(|until| until.min(longest_ms));
         if !self.is_watched(now_ms) {
-            // The answer says so, and where the lead's clock has jumped it falls silent with it, whatever its word
-            // was: the next read has it told.
+            // The answer says so. A lead whose clock has jumped falls silent then, whatever it had said: the next
+            // read has it told again.
             self.leads.remove(from);
             return;
         }

@@ -25,12 +25,12 @@ use crate::protocol::messages::Fault;
 use crate::protocol::names::CellAddress;
 use crate::protocol::problem::{Code, Problem};
 
-/// Flights that one body has under way. The first opening of an object is slow on plain workerd
+/// Batches that one body has in flight. The first opening of an object is slow on plain workerd
 /// (3.4 ms, one thread), so more would only wait there.
-const FLIGHTS_MAX: usize = 48;
+const IN_FLIGHT_MAX: usize = 48;
 
 /// The same where tablets host cells: these are sent together, so 16 messages at once.
-const HOSTED_FLIGHTS_MAX: usize = 8_192;
+const HOSTED_IN_FLIGHT_MAX: usize = 8_192;
 
 /// How often a body looks for what others send for it.
 const LOOK_EVERY_MS: u64 = 2;
@@ -42,7 +42,7 @@ const PART_MS_MAX: i64 = 50_000;
 /// How often a load is sent on to another cell because the one it was sent to has been sealed.
 const MOVES_MAX: u8 = 4;
 
-struct Fleet {
+struct BulkSender {
     loads: Vec<Addressed>,
     moves: Vec<u8>,
     progress: Rc<RefCell<Progress>>,
@@ -53,14 +53,14 @@ struct Fleet {
     failed: Vec<(usize, Problem)>,
 }
 
-/// Counts all loads. Returns those that failed, by their index, with the reason. A body that has company
-/// lets the others join before it sends.
+/// Counts all loads. Returns those that failed, by their index, with the reason. Where other bodies are counted, they
+/// may join before this one sends, so that they share flushes.
 pub async fn count_many(
     host: &Host,
     loads: Vec<Addressed>,
     has_company: bool,
 ) -> Vec<(usize, Problem)> {
-    let mut fleet = Fleet {
+    let mut bulk = BulkSender {
         moves: vec![0; loads.len()],
         loads,
         progress: Rc::default(),
@@ -68,44 +68,44 @@ pub async fn count_many(
         late: VecDeque::new(),
         failed: Vec::new(),
     };
-    fleet.progress.borrow_mut().settled = vec![false; fleet.loads.len()];
-    for number in 0..fleet.loads.len() {
-        fleet.join(host, number);
+    bulk.progress.borrow_mut().settled = vec![false; bulk.loads.len()];
+    for number in 0..bulk.loads.len() {
+        bulk.join(host, number);
     }
-    if has_company && !fleet.loads.is_empty() {
+    if has_company && !bulk.loads.is_empty() {
         // All that go with it have looked by then.
         host.sleep_ms(wave::LOOK_EVERY_MS + 1).await;
         // They may have sent all of it already: where that failed, the loop below would not hear of it.
-        fleet.sort_out(host);
+        bulk.sort_out(host);
     }
     let batcher = Batcher::new(host);
-    batcher.run(fly_all(host, &batcher, &mut fleet)).await;
-    fleet.failed
+    batcher.run(fly_all(host, &batcher, &mut bulk)).await;
+    bulk.failed
 }
 
 /// Sends what nobody else sends until all have an outcome.
-async fn fly_all(host: &Host, batcher: &Batcher, fleet: &mut Fleet) {
+async fn fly_all(host: &Host, batcher: &Batcher, bulk: &mut BulkSender) {
     let begun_ms = host.now_ms();
     let most = if has_tablets(host) {
-        HOSTED_FLIGHTS_MAX
+        HOSTED_IN_FLIGHT_MAX
     } else {
-        FLIGHTS_MAX
+        IN_FLIGHT_MAX
     };
     let mut sending: FuturesUnordered<LocalBoxFuture<'_, ()>> = FuturesUnordered::new();
-    while fleet.is_under_way() {
+    while bulk.is_under_way() {
         if host.now_ms() - begun_ms > PART_MS_MAX {
-            fleet.give_up();
+            bulk.give_up();
             break;
         }
-        for _ in 0..fleet.own.len() {
+        for _ in 0..bulk.own.len() {
             if sending.len() >= most {
                 break;
             }
-            let Some((to, ticket)) = fleet.own.pop_front() else {
+            let Some((to, ticket)) = bulk.own.pop_front() else {
                 break;
             };
             let Some(turn) = open_objects::begin(host, &to) else {
-                fleet.own.push_front((to, ticket));
+                bulk.own.push_front((to, ticket));
                 break;
             };
             match lanes::take::<Cells>(host, &to, &ticket) {
@@ -120,19 +120,19 @@ async fn fly_all(host: &Host, batcher: &Batcher, fleet: &mut Fleet) {
                 None => {
                     turn.give_back();
                     if lanes::is_waiting::<Cells>(host, &to, &ticket) {
-                        fleet.own.push_back((to, ticket));
+                        bulk.own.push_back((to, ticket));
                     }
                 }
             }
         }
         next_event(host, &mut sending).await;
-        fleet.sort_out(host);
+        bulk.sort_out(host);
     }
     // Others may have joined what is still under way.
     while sending.next().await.is_some() {}
 }
 
-impl Fleet {
+impl BulkSender {
     fn is_under_way(&self) -> bool {
         self.progress.borrow().pending > 0 || !self.late.is_empty()
     }

@@ -147,8 +147,8 @@ impl Batcher {
                     return Poll::Ready(done);
                 }
                 self.begin(&mut sent);
-                // What has landed wakes the work, and lets others begin.
-                if !land(&mut sent, context) {
+                // What was answered wakes the work, and lets others begin.
+                if !take_answers(&mut sent, context) {
                     return Poll::Pending;
                 }
             }
@@ -268,13 +268,13 @@ impl Batcher {
     }
 }
 
-/// Lets what was sent land; whether anything did.
-fn land(sent: &mut CallsUnderWay<'_>, context: &mut Context<'_>) -> bool {
-    let mut has_landed = false;
+/// Takes in what was answered; whether anything was.
+fn take_answers(sent: &mut CallsUnderWay<'_>, context: &mut Context<'_>) -> bool {
+    let mut has_answers = false;
     while let Poll::Ready(Some(())) = sent.poll_next_unpin(context) {
-        has_landed = true;
+        has_answers = true;
     }
-    has_landed
+    has_answers
 }
 
 /// Takes as many calls as one batch holds, `most` or fewer and one at least; `bytes_of` says how long a message is.
