@@ -79,12 +79,12 @@ pub async fn count_many(
         bulk.sort_out(host);
     }
     let batcher = Batcher::new(host);
-    batcher.run(fly_all(host, &batcher, &mut bulk)).await;
+    batcher.run(send_all(host, &batcher, &mut bulk)).await;
     bulk.failed
 }
 
 /// Sends what nobody else sends until all have an outcome.
-async fn fly_all(host: &Host, batcher: &Batcher, bulk: &mut BulkSender) {
+async fn send_all(host: &Host, batcher: &Batcher, bulk: &mut BulkSender) {
     let begun_ms = host.now_ms();
     let most = if has_tablets(host) {
         HOSTED_IN_FLIGHT_MAX
