@@ -19,7 +19,7 @@ use super::messages::{Flushed, GlobalSum};
 use super::names::CellAddress;
 use super::problem::{Code, Problem};
 use crate::core::counter::id::Datacenter;
-use crate::core::counter::ledger::Unchanged;
+use crate::core::counter::ledger::HomeCondition;
 use crate::core::counter::merge::CellTotals;
 use crate::core::sketch::{HashKey, hash};
 
@@ -164,7 +164,12 @@ impl Version {
 
     /// Whether home's cells, all of which have stopped, are as it says. A shard that is not named must have counted
     /// nothing: the one cell that decides knows of it only once it keeps its part.
-    pub fn is_now(&self, home: &Datacenter, now: &Unchanged, cells: &[(u8, CellTotals)]) -> bool {
+    pub fn is_now(
+        &self,
+        home: &Datacenter,
+        now: &HomeCondition,
+        cells: &[(u8, CellTotals)],
+    ) -> bool {
         let is_named = |(shard, totals): &(u8, CellTotals)| {
             let mut named = self.cells.iter();
             let named = named.find(|cell| cell.datacenter == *home && cell.shard == *shard);
@@ -174,11 +179,11 @@ impl Version {
     }
 
     /// What it says of the one cell that decides at home. It has counted nothing where it is not named.
-    pub fn at_home(&self, home: &Datacenter) -> Unchanged {
+    pub fn at_home(&self, home: &Datacenter) -> HomeCondition {
         let own = |cell: &&SeenCell| cell.datacenter == *home && cell.shard == 0;
         let named = self.cells.iter().find(own);
         let newest = self.cells.iter().map(|cell| cell.generation).max();
-        Unchanged {
+        HomeCondition {
             home: home.clone(),
             generation: named.map_or(newest.unwrap_or(0), |cell| cell.generation),
             sequence: named.map_or(0, |cell| cell.sequence),

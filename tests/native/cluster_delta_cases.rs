@@ -3,13 +3,13 @@
 use crate::common::following;
 
 use following::{Lead, World, datacenter, elements, nothing};
-use tally::core::cluster::delta::{Basis, DeltaOutcome, Feed, Gathering, Have, Mark};
+use tally::core::cluster::delta::{Basis, DeltaOutcome, Feed, Have, Mark, ViewReceiver};
 use tally::core::cluster::view::{DatacenterState, View};
 use tally::core::sketch::Uniques;
 use tally::protocol::messages::encode;
 
 /// A lead, a root and what is sent between them, without loss.
-fn followed(elements_seen: u32) -> (Lead, Gathering) {
+fn followed(elements_seen: u32) -> (Lead, ViewReceiver) {
     let mut world = World::new();
     world.leads[0].sequences = [7, 3];
     world.leads[0].uniques = elements(elements_seen, 1, 1);

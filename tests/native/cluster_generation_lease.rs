@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use tally::core::cluster::generation_lease::{
-    Granted, HeldGenerations, LEASE_MS, LEASES_MAX, LeaseCheck, MARGIN_MS,
+    HeldGenerations, LEASE_MS, LEASES_MAX, LeaseCheck, MARGIN_MS, RootLeases,
 };
 use tally::core::counter::id::CounterId;
 
@@ -19,7 +19,7 @@ proptest! {
         asks in prop::collection::vec((0_i64..20_000, 0_i64..3_000, 0_i64..3_000), 1..40),
         counters in 1_usize..4,
     ) {
-        let mut root = Granted::new(NOW_MS);
+        let mut root = RootLeases::new(NOW_MS);
         let mut answers = Vec::new();
         let mut asks = asks;
         asks.sort_by_key(|(asked, way, _)| asked + way);
@@ -84,7 +84,7 @@ fn an_answer_that_comes_late_replaces_none_that_was_asked_for_later_unless_it_is
 #[test]
 fn a_root_that_has_told_nobody_for_long_waits_for_nobody_and_one_that_forgot_waits_for_all() {
     let whole_ms = LEASE_MS + MARGIN_MS;
-    let mut root = Granted::new(NOW_MS);
+    let mut root = RootLeases::new(NOW_MS);
     assert_eq!(root.wait_ms(&id(0), NOW_MS), whole_ms);
     assert_eq!(root.wait_ms(&id(0), NOW_MS + 2_000), 250);
     assert_eq!(root.wait_ms(&id(0), NOW_MS + whole_ms), 0);

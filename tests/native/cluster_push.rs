@@ -6,7 +6,7 @@ use crate::common;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::core::cluster::delta::{Basis, DeltaOutcome, Gathering, Marks};
+use tally::core::cluster::delta::{Basis, DeltaOutcome, Marks, ViewReceiver};
 use tally::core::cluster::push::{
     CHECKPOINT_MS, DOUBT_MS, HEARTBEAT_AGAIN_MS, HEARTBEAT_MS, LEASE_MS, PUSH_MS, Push, Pushed,
     Pusher, QUIET_MS, REPEAT_MS,
@@ -41,7 +41,7 @@ fn state(sequence: u64, now_ms: i64) -> View {
 /// A lead with its pusher and its root.
 struct Lead {
     pusher: Pusher,
-    root: Gathering,
+    root: ViewReceiver,
     sequence: u64,
     now_ms: i64,
     /// How far the root's clock is ahead of the lead's.
@@ -56,7 +56,7 @@ impl Lead {
     fn new() -> Self {
         Self {
             pusher: Pusher::new(1, 9),
-            root: Gathering::new(View::new(1), Marks::new()),
+            root: ViewReceiver::new(View::new(1), Marks::new()),
             sequence: 0,
             now_ms: 1_000_000,
             root_ahead_ms: 0,
@@ -278,7 +278,7 @@ fn a_root_that_has_forgotten_is_told_again() {
     lead.pusher.watch(lead.now_ms, WATCHED);
     lead.write();
     lead.walk(500, 20, WATCHED, |_| false);
-    lead.root = Gathering::new(View::new(1), Marks::new());
+    lead.root = ViewReceiver::new(View::new(1), Marks::new());
     lead.write();
     lead.walk(500, 20, WATCHED, |_| false);
     assert_eq!(lead.root.view().value().to_string(), "2");

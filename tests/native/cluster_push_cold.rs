@@ -7,7 +7,7 @@ use crate::common;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::core::cluster::delta::{DeltaOutcome, Gathering, Marks};
+use tally::core::cluster::delta::{DeltaOutcome, Marks, ViewReceiver};
 use tally::core::cluster::push::{CHECKPOINT_MS, Pushed, Pusher, QUIET_MS, TOGETHER};
 use tally::core::cluster::view::{DatacenterState, View};
 use tally::core::counter::id::Datacenter;
@@ -41,7 +41,7 @@ const IDLE_MS: i64 = 10_000;
 fn pushes(writes_ms: &[i64]) -> Vec<i64> {
     let fra = Datacenter::parse("FRA").unwrap_or_else(Datacenter::local);
     let mut pusher = Pusher::new(GENERATION, 5);
-    let mut root = Gathering::new(View::new(GENERATION), Marks::new());
+    let mut root = ViewReceiver::new(View::new(GENERATION), Marks::new());
     let mut sent_ms = Vec::new();
     let mut writes = writes_ms.iter().peekable();
     for now_ms in 0..10 * CHECKPOINT_MS {
@@ -117,7 +117,7 @@ proptest! {
     ) {
         let fra = Datacenter::parse("FRA").unwrap_or_else(Datacenter::local);
         let mut pusher = Pusher::new(GENERATION, 5);
-        let mut root = Gathering::new(View::new(GENERATION), Marks::new());
+        let mut root = ViewReceiver::new(View::new(GENERATION), Marks::new());
         let mut pushed_ms: Vec<i64> = Vec::new();
         let mut now_ms = NOW_MS;
         let mut sequence = 0;
@@ -188,7 +188,7 @@ impl Tenant {
             false => None,
         };
         if let Some(push) = &push {
-            let mut root = Gathering::new(View::new(1), Marks::new());
+            let mut root = ViewReceiver::new(View::new(1), Marks::new());
             let DeltaOutcome::Over(have) = root.take(&fra, &push.delta) else {
                 panic!("another generation");
             };

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use tally::core::counter::flush::{Load, Refusal};
 use tally::core::counter::grant::Grant;
 use tally::core::counter::id::Datacenter;
-use tally::core::counter::ledger::{Keyed, KeyedOutcome, Unchanged};
+use tally::core::counter::ledger::{HomeCondition, Keyed, KeyedOutcome};
 use tally::core::counter::nonces::Nonce;
 
 fn fra() -> Datacenter {
@@ -86,7 +86,7 @@ proptest! {
             let number = u64::try_from(place).expect("few") + 1;
             if place == seen_at {
                 let (sequence, ..) = shell.totals();
-                seen = Some(Unchanged { home: fra(), generation: 1, sequence, operations: revision });
+                seen = Some(HomeCondition { home: fra(), generation: 1, sequence, operations: revision });
             }
             match step {
                 0 => shell.flush(number, 1, 0).expect("it counts"),
@@ -112,11 +112,11 @@ proptest! {
         for flush in 0..flushes {
             shell.flush(flush + 1, 1, 0).expect("it counts");
         }
-        let asked = Unchanged { home: fra(), generation, sequence, operations };
+        let asked = HomeCondition { home: fra(), generation, sequence, operations };
         let write = Keyed { condition: Some(asked.clone()), ..keyed(9, 5, 0) };
         let before = shell.totals();
         let outcome = shell.count(&write).expect("it decides");
-        if asked == (Unchanged { home: fra(), generation: 1, sequence: flushes, operations: 1 }) {
+        if asked == (HomeCondition { home: fra(), generation: 1, sequence: flushes, operations: 1 }) {
             prop_assert_eq!(value_of(outcome), i64::try_from(flushes).expect("few") + 5);
             // Repeated, it is what it was, though its own count has changed the counter.
             prop_assert!(matches!(shell.count(&write), Ok(KeyedOutcome::Replayed(_))));
@@ -144,7 +144,7 @@ fn only_home_decides_by_the_value() {
         ..home(1, 10, Some(0))
     };
     let mut shell = Shell::new(away);
-    let unchanged = Unchanged {
+    let unchanged = HomeCondition {
         home: fra(),
         generation: 1,
         sequence: 0,
@@ -185,7 +185,7 @@ fn home_decides_only_once_its_other_shards_are_sealed() {
     assert_eq!(shell.cell.spread(), 1, "a home has one shard");
     assert_eq!(shell.cell.to_seal().len(), 1);
     let mut conditional = Keyed {
-        condition: Some(Unchanged {
+        condition: Some(HomeCondition {
             home: fra(),
             generation: 1,
             sequence: 0,
@@ -206,7 +206,7 @@ fn home_decides_only_once_its_other_shards_are_sealed() {
     assert!(shell.cell.keep_sealed(number, part, admissions));
     // What the shard counted is news to whoever saw home's cell alone.
     assert_eq!(shell.count(&conditional), Ok(KeyedOutcome::Changed));
-    conditional.condition = Some(Unchanged {
+    conditional.condition = Some(HomeCondition {
         home: fra(),
         generation: 1,
         sequence: 1,

@@ -9,13 +9,13 @@ use std::convert::Infallible;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::core::counter::deferred_writes::Parked;
+use tally::core::counter::deferred_writes::DeferredWrites;
 use tally::core::counter::id::CounterId;
 use tally::core::counter::inbox::{InboxBatch, begin};
 use tally::core::counter::ledger::WriteKey;
 use tally::core::counter::nonces::Nonce;
-use tally::core::counter::numbers::Numbering;
-use tally::core::counter::queue::{BATCH_ENTRIES_MAX, Event, Logged, WriteOutcome};
+use tally::core::counter::numbers::WriteNumbers;
+use tally::core::counter::queue::{BATCH_ENTRIES_MAX, Event, LogRow, WriteOutcome};
 
 const NOW_MS: i64 = 1_777_593_630_000;
 
@@ -26,8 +26,8 @@ fn counter(number: u8) -> CounterId {
 /// An inbox whose storage never fails, and leads that answer or do not.
 #[derive(Default)]
 struct Inbox {
-    parked: Parked,
-    numbering: Numbering,
+    parked: DeferredWrites,
+    numbering: WriteNumbers,
     rows: BTreeMap<i64, InboxBatch>,
     lanes: u64,
     number: i64,
@@ -48,7 +48,7 @@ impl Inbox {
             };
             (5, event)
         };
-        let row = Logged {
+        let row = LogRow {
             nonce: Nonce { lane: 1, number: 1 },
             at_ms: NOW_MS,
             events: events.iter().map(&mut event).collect(),
@@ -124,10 +124,10 @@ impl Inbox {
     }
 
     fn restart(&mut self) {
-        self.parked = Parked::default();
+        self.parked = DeferredWrites::default();
         let all: Vec<InboxBatch> = self.rows.values().cloned().collect();
         self.parked.restore(&all);
-        self.numbering = Numbering::default();
+        self.numbering = WriteNumbers::default();
         self.lanes += 1;
     }
 }

@@ -11,7 +11,7 @@ use tally::core::counter::id::CounterId;
 use tally::core::counter::inbox::{AppendOutcome, InboxState, NONCES_EVERY_ROWS, last_within};
 use tally::core::counter::nonces::{Nonce, Nonces};
 use tally::core::counter::queue::{
-    APPEND_ENTRIES_MAX, Event, LOG_ROWS_MAX, LOGGED_HEAD_BYTES, Logged, LoggedHead,
+    APPEND_ENTRIES_MAX, Event, LOG_ROWS_MAX, LOGGED_HEAD_BYTES, LogRow, LogRowHead,
 };
 use tally::protocol::messages::{decode, encode};
 
@@ -23,7 +23,7 @@ const NOW_MS: i64 = 1_777_593_630_000;
 struct Disk {
     nonces: Nonces,
     nonces_upto: i64,
-    log: BTreeMap<i64, LoggedHead>,
+    log: BTreeMap<i64, LogRowHead>,
     /// Numbers that rows ever had.
     numbers: u64,
 }
@@ -31,7 +31,7 @@ struct Disk {
 impl Disk {
     /// Returns the head, and how many rows were read for it.
     fn start(&self) -> (InboxState, usize) {
-        let newer: Vec<(i64, Option<LoggedHead>)> = self
+        let newer: Vec<(i64, Option<LogRowHead>)> = self
             .log
             .range(self.nonces_upto + 1..)
             .map(|(seq, row)| (*seq, Some(*row)))
@@ -50,7 +50,7 @@ impl Disk {
                 self.nonces = nonces;
                 self.nonces_upto = seq;
             }
-            let before = self.log.insert(seq, LoggedHead { nonce, at_ms });
+            let before = self.log.insert(seq, LogRowHead { nonce, at_ms });
             assert_eq!(before, None, "a row is written once");
             head.logged(nonce, seq, at_ms);
             self.numbers += 1;
@@ -120,15 +120,15 @@ fn the_head_of_a_row_is_told_from_its_first_bytes() {
     for (lane, number, at_ms) in [(0, 0, 0), (7, 1, NOW_MS), (u64::MAX, u64::MAX, i64::MIN)] {
         let nonce = Nonce { lane, number };
         let events = vec![(7, event.clone()); APPEND_ENTRIES_MAX];
-        let body = encode(&Logged {
+        let body = encode(&LogRow {
             nonce,
             at_ms,
             events,
         })
         .expect("it can be written");
         let most = usize::try_from(LOGGED_HEAD_BYTES).expect("few");
-        let head: LoggedHead = decode(&body[..most]).expect("it can be read");
-        assert_eq!(head, LoggedHead { nonce, at_ms });
+        let head: LogRowHead = decode(&body[..most]).expect("it can be read");
+        assert_eq!(head, LogRowHead { nonce, at_ms });
     }
 }
 

@@ -26,7 +26,7 @@ use tally::core::counter::ledger::{
     WriteKey,
 };
 use tally::core::counter::numbers::{
-    Decided, NUMBERED, Numbering, Numbers, SPANS_MAX, is_over, lane_and_number, slot_of,
+    Decision, NUMBERED, Numbers, SPANS_MAX, WriteNumbers, is_over, lane_and_number, slot_of,
 };
 use tally::protocol::keyed::{Carrier, count_unclaimed};
 use tally::protocol::messages::{Claimed, Counted, Fault, Holder, Owner};
@@ -130,7 +130,7 @@ proptest! {
             counted: RefCell::default(),
             copies: RefCell::default(),
         };
-        let mut numbering = Numbering::default();
+        let mut numbering = WriteNumbers::default();
         let keys: Vec<WriteKey> = (0..4).map(|_| numbering.next(&counter(0), NOW_MS, &mut || 7)).collect();
         let send = |place: usize| {
             let only = [write(keys[place], 1)];
@@ -160,17 +160,17 @@ proptest! {
 
     #[test]
     fn spans_say_what_was_noted_and_are_as_few_as_can_be(
-        puts in vec((1..40_u64, prop_oneof![3 => Just(Decided::Counted), 1 => (0..3_u32).prop_map(Decided::Struck), 1 => (0..3_u32).prop_map(|moves| Decided::Sent((None, moves)))]), 0..120),
+        puts in vec((1..40_u64, prop_oneof![3 => Just(Decision::Counted), 1 => (0..3_u32).prop_map(Decision::Struck), 1 => (0..3_u32).prop_map(|moves| Decision::Sent((None, moves)))]), 0..120),
     ) {
         let mut numbers = Numbers::default();
-        let mut model: BTreeMap<u64, Decided> = BTreeMap::new();
+        let mut model: BTreeMap<u64, Decision> = BTreeMap::new();
         for (number, decided) in puts {
             numbers.put(number, decided.clone());
             model.insert(number, decided);
             for number in 0..42 {
                 prop_assert_eq!(numbers.get(number), model.get(&number).cloned());
             }
-            let is_new = |(number, decided): &(&u64, &Decided)| model.get(&(*number - 1)) != Some(*decided);
+            let is_new = |(number, decided): &(&u64, &Decision)| model.get(&(*number - 1)) != Some(*decided);
             prop_assert_eq!(numbers.spans(), model.iter().filter(is_new).count());
         }
     }
@@ -182,7 +182,7 @@ proptest! {
         let mut shell = Shell::new();
         let mut writes: BTreeMap<(usize, usize), Keyed> = BTreeMap::new();
         for sender in 0..3 {
-            let mut numbering = Numbering::default();
+            let mut numbering = WriteNumbers::default();
             for place in 0..12 {
                 let key = numbering.next(&counter(0), NOW_MS, &mut || u64::try_from(sender).unwrap() + 7);
                 writes.insert((sender, place), write(key, 1 << place));
@@ -207,7 +207,7 @@ proptest! {
     fn a_sender_numbers_each_counter_from_one_and_never_gives_a_key_twice(
         writes in vec((0..5_usize, 0..40_i64), 1..100),
     ) {
-        let mut numbering = Numbering::default();
+        let mut numbering = WriteNumbers::default();
         let (mut now_ms, mut lanes) = (NOW_MS, 0);
         let mut given: BTreeMap<(WriteKey, usize), u64> = BTreeMap::new();
         for (number, days) in writes {
@@ -226,7 +226,7 @@ proptest! {
 fn a_million_writes_of_a_sender_are_one_row_of_one_span() {
     let mut numbers = Numbers::default();
     for number in 1..=1_000_000 {
-        numbers.put(number, Decided::Counted);
+        numbers.put(number, Decision::Counted);
     }
     assert_eq!(numbers.spans(), 1);
     let bytes = postcard::to_allocvec(&numbers).expect("encoded");
@@ -236,7 +236,7 @@ fn a_million_writes_of_a_sender_are_one_row_of_one_span() {
 #[test]
 fn a_lane_with_too_many_gaps_takes_no_more() {
     let mut shell = Shell::new();
-    let mut numbering = Numbering::default();
+    let mut numbering = WriteNumbers::default();
     let mut keys = (0..).map(|_| numbering.next(&counter(0), NOW_MS, &mut || 7));
     let gaps = SPANS_MAX + 10;
     let every_other: Vec<Keyed> = (keys.by_ref().step_by(2).take(gaps))
@@ -252,7 +252,7 @@ fn a_lane_with_too_many_gaps_takes_no_more() {
 #[test]
 fn what_is_too_old_to_be_known_is_never_counted() {
     let mut shell = Shell::new();
-    let key = Numbering::default().next(&counter(0), NOW_MS, &mut || 7);
+    let key = WriteNumbers::default().next(&counter(0), NOW_MS, &mut || 7);
     let late_ms = slot_of(key);
     let outcomes = shell.count(&[write(key, 1)], None, late_ms);
     assert_eq!(outcomes, [KeyedOutcome::Expired]);
@@ -261,7 +261,7 @@ fn what_is_too_old_to_be_known_is_never_counted() {
 #[test]
 fn a_struck_write_is_counted_only_by_a_claim_that_came_back() {
     let mut shell = Shell::new();
-    let key = Numbering::default().next(&counter(0), NOW_MS, &mut || 7);
+    let key = WriteNumbers::default().next(&counter(0), NOW_MS, &mut || 7);
     let write = write(key, 5);
     assert_eq!(shell.strike(&write, 0), KeyedOutcome::Struck);
     shell.restart();
@@ -277,7 +277,7 @@ fn a_struck_write_is_counted_only_by_a_claim_that_came_back() {
 fn an_unborn_cell_keeps_what_it_struck_out() {
     let mut cell = Cell::default();
     assert!(cell.is_blank());
-    let key = Numbering::default().next(&counter(0), NOW_MS, &mut || 7);
+    let key = WriteNumbers::default().next(&counter(0), NOW_MS, &mut || 7);
     let mut changes = Changes::default();
     let none = |_| Numbers::default();
     let home = Datacenter::local();

@@ -7,9 +7,9 @@ use proptest::prelude::*;
 use tally::core::counter::id::CounterId;
 use tally::core::counter::ledger::{KeyedOutcome, Recorded, WriteKey};
 use tally::core::counter::nonces::{FlushEffect, FlushRecord, Nonce, Nonces};
-use tally::core::counter::numbers::{COUNTED_WITHIN_MS, Numbering, is_over};
+use tally::core::counter::numbers::{COUNTED_WITHIN_MS, WriteNumbers, is_over};
 use tally::core::counter::queue::{
-    BATCH_ENTRIES_MAX, DISTINCT_KEYS_MAX, Death, Due, Event, InboxId, LogBatch, Logged, SUMMED_MAX,
+    BATCH_ENTRIES_MAX, DISTINCT_KEYS_MAX, Death, Due, Event, InboxId, LogBatch, LogRow, SUMMED_MAX,
     WriteOutcome, gather, retry_after_ms, retry_seconds, verdict,
 };
 use tally::core::counter::total::CellTotal;
@@ -29,8 +29,8 @@ fn event(counter: usize, delta: u128, key: Option<u8>) -> Event {
     }
 }
 
-fn row(number: u64, events: Vec<Event>) -> Logged {
-    Logged {
+fn row(number: u64, events: Vec<Event>) -> LogRow {
+    LogRow {
         nonce: Nonce { lane: 7, number },
         at_ms: NOW_MS,
         events: events.into_iter().map(|event| (5, event)).collect(),
@@ -38,7 +38,7 @@ fn row(number: u64, events: Vec<Event>) -> Logged {
 }
 
 /// Gathers with keys that no two draws share.
-fn gather_with(rows: &[Logged], drawn: &mut u64) -> LogBatch {
+fn gather_with(rows: &[LogRow], drawn: &mut u64) -> LogBatch {
     gather(rows, &mut |_| {
         *drawn += 1;
         let mut key = [0; 16];
@@ -63,7 +63,7 @@ fn recorded() -> Recorded {
 /// What survives a crash of an inbox and of the cells that it counts at.
 #[derive(Default)]
 struct Disk {
-    log: Vec<Logged>,
+    log: Vec<LogRow>,
     batches: BTreeMap<u64, Vec<Due>>,
     nonces: Nonces,
     counted: BTreeSet<(CounterId, WriteKey)>,
@@ -252,7 +252,7 @@ proptest! {
         rows in prop::collection::vec(prop::collection::vec((0_usize..5, 1_u128..1_000, 0_i64..3), 1..20), 0..20)
     ) {
         let mut expected: BTreeMap<(CounterId, i64), u128> = BTreeMap::new();
-        let rows: Vec<Logged> = rows.into_iter().zip(1..).map(|(events, number)| {
+        let rows: Vec<LogRow> = rows.into_iter().zip(1..).map(|(events, number)| {
             row(number, events.into_iter().map(|(counter, delta, second)| {
                 *expected.entry((id(counter), second)).or_default() += delta;
                 Event { second, ..event(counter, delta, None) }
@@ -274,7 +274,7 @@ proptest! {
 
 #[test]
 fn many_counters_end_a_batch_early_and_so_do_many_events() {
-    let distinct: Vec<Logged> = (0..30_usize)
+    let distinct: Vec<LogRow> = (0..30_usize)
         .zip(1..)
         .map(|(first, number)| {
             let events = (0..100).map(|counter| event(first * 100 + counter, 1, None));
@@ -286,7 +286,7 @@ fn many_counters_end_a_batch_early_and_so_do_many_events() {
         (gathered.rows, gathered.dues.len()),
         (10, DISTINCT_KEYS_MAX)
     );
-    let many: Vec<Logged> = (1..60)
+    let many: Vec<LogRow> = (1..60)
         .map(|number| row(number, vec![event(0, 1, None); 500]))
         .collect();
     let gathered = gather_with(&many, &mut 0);
@@ -372,7 +372,7 @@ fn a_queue_is_over_once_nothing_that_it_was_given_can_be_counted_any_more() {
         assert!(!queue.is_over(given_ms + COUNTED_WITHIN_MS + DAY_MS));
         assert!(queue.is_over(given_ms + COUNTED_WITHIN_MS + 2 * DAY_MS));
         let counter = CounterId::parse("a".to_owned()).expect("an id");
-        let key = Numbering::default().next(&counter, given_ms, &mut || 7);
+        let key = WriteNumbers::default().next(&counter, given_ms, &mut || 7);
         assert!(is_over(key, given_ms + COUNTED_WITHIN_MS));
     }
     for other in [

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use tally::core::cluster::generation_lease::LEASE_MS;
 use tally::core::counter::id::CounterId;
 use tally::core::counter::ledger::WriteKey;
-use tally::core::counter::numbers::{Decided, Numbering, Numbers, SPANS_MAX, lane_and_number};
+use tally::core::counter::numbers::{Decision, Numbers, SPANS_MAX, WriteNumbers, lane_and_number};
 use tally::core::counter::queue_outbox::WAIT_MS_MAX;
 use tally::core::counter::sessions::{IDLE_MS, RETRY_MS, SenderLane, Sessions};
 
@@ -29,7 +29,7 @@ enum Message {
 
 #[derive(Default)]
 struct Sender {
-    numbering: Numbering,
+    numbering: WriteNumbers,
     sessions: Sessions,
     leased_ms: Option<i64>,
 }
@@ -179,7 +179,7 @@ impl World {
         if generation == self.generation && self.counted.insert(key) {
             let (lane, number) = lane_and_number(key);
             let numbers = self.leads[lead].entry(lane).or_default();
-            numbers.put(number, Decided::Counted);
+            numbers.put(number, Decision::Counted);
         }
     }
 
@@ -282,7 +282,7 @@ fn numbers_that_are_added_are_as_if_each_was_put() {
         let mut all = Numbers::default();
         numbers
             .iter()
-            .for_each(|number| all.put(*number, Decided::Counted));
+            .for_each(|number| all.put(*number, Decision::Counted));
         all
     };
     let mut sum = of(&[1, 2, 3, 7, 9]);

@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use tally::core::counter::id::Datacenter;
-use tally::core::counter::ledger::{Keyed, KeyedOutcome, Recorded, Unchanged, WriteKey};
+use tally::core::counter::ledger::{HomeCondition, Keyed, KeyedOutcome, Recorded, WriteKey};
 use tally::protocol::batch::gather::Times;
 use tally::protocol::batch::keyed::{Calls, KEYED_AT_ONCE_MAX};
 use tally::protocol::keyed::{
@@ -324,7 +324,7 @@ impl Carrier for Only {
 /// Home has moved since, and the next home's cell may have counted as often as the first one's.
 #[test]
 fn a_condition_holds_only_at_the_home_that_was_seen() {
-    let seen = Unchanged {
+    let seen = HomeCondition {
         home: lead(1),
         generation: 7,
         sequence: 5,
@@ -346,7 +346,7 @@ fn a_condition_holds_only_at_the_home_that_was_seen() {
         ));
         now(count_unclaimed(&carrier, &at, &[conditional]));
         for got in carrier.got.into_inner() {
-            let expected = Unchanged {
+            let expected = HomeCondition {
                 generation,
                 ..seen.clone()
             };

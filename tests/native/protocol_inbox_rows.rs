@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use tally::core::counter::id::CounterId;
 use tally::core::counter::ledger::{Keyed, WriteKey};
 use tally::core::counter::nonces::Nonce;
-use tally::core::counter::queue::{DeadLetter, Death, Due, Event, Logged};
+use tally::core::counter::queue::{DeadLetter, Death, Due, Event, LogRow};
 use tally::protocol::messages::{decode, encode};
 
 /// 1 May 2026, 00:00:30 UTC.
@@ -33,7 +33,7 @@ fn rows_of_an_inbox_have_these_bytes() {
         second: NOW_MS / 1_000,
         key: Some((WriteKey([7; 16]), 300)),
     };
-    let logged = Logged {
+    let logged = LogRow {
         nonce: Nonce { lane: 7, number: 1 },
         at_ms: NOW_MS,
         events: vec![(7, event)],

@@ -20,7 +20,7 @@ use tally::core::counter::history::Step;
 use tally::core::counter::id::{CounterId, Datacenter};
 use tally::core::counter::merge::{CellTotals, Part, Question};
 use tally::core::counter::nonces::{FlushEffect, Nonce};
-use tally::core::counter::numbers::{Decided, Numbers};
+use tally::core::counter::numbers::{Decision, Numbers};
 use tally::core::counter::queue::InboxId;
 use tally::core::counter::sessions::SenderLane;
 use tally::core::counter::settings::{Settings, Ttl, TtlMode};
@@ -262,7 +262,7 @@ fn entries_of_the_directory_have_these_bytes() {
 fn what_a_root_knows_of_a_sender_has_these_bytes() {
     let mut accepted = Numbers::default();
     for number in [1, 2, 4] {
-        accepted.put(number, Decided::Counted);
+        accepted.put(number, Decision::Counted);
     }
     let mut lane = SenderLane::default();
     lane.open(1_777_593_000_000, 1);

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use tally::core::counter::dimensions::{DimensionLog, Stamp};
 use tally::core::counter::id::{CounterId, Datacenter};
 use tally::core::counter::ledger::{
-    Keyed, KeyedOutcome, Keys, Ledger, Record, Recorded, SeenValue, Unchanged, WriteKey,
+    HomeCondition, Keyed, KeyedOutcome, Keys, Ledger, Record, Recorded, SeenValue, WriteKey,
 };
 use tally::core::counter::total::Value;
 use tally::core::sketch::{Histogram, Sample};
@@ -101,7 +101,7 @@ fn keyed_writes_and_claims_have_these_bytes() {
             value: Value::new(300_u128, 1_u128),
             is_set: true,
         }),
-        condition: Some(Unchanged {
+        condition: Some(HomeCondition {
             home: address().datacenter,
             generation: 7,
             sequence: 300,

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use common::config;
 use proptest::prelude::*;
 use tally::core::counter::id::Datacenter;
-use tally::core::counter::ledger::Unchanged;
+use tally::core::counter::ledger::HomeCondition;
 use tally::core::counter::merge::CellTotals;
 use tally::core::counter::total::Value;
 use tally::protocol::bodies::{parse_nothing, parse_set, parse_settings};
@@ -104,7 +104,7 @@ fn what_a_version_says_of_home_is_its_cells_and_the_operations() {
             seen("SYD", 0, 7, 1),
         ],
     );
-    let unchanged = |home: &Datacenter, generation, sequence, operations| Unchanged {
+    let unchanged = |home: &Datacenter, generation, sequence, operations| HomeCondition {
         home: home.clone(),
         generation,
         sequence,
@@ -125,7 +125,7 @@ fn what_a_version_says_of_home_is_its_cells_and_the_operations() {
 #[test]
 fn a_home_that_has_stopped_is_as_it_was_seen_if_no_shard_has_counted_since() {
     let fra = datacenter("FRA");
-    let now = Unchanged {
+    let now = HomeCondition {
         home: fra.clone(),
         generation: 7,
         sequence: 5,
@@ -144,7 +144,7 @@ fn a_home_that_has_stopped_is_as_it_was_seen_if_no_shard_has_counted_since() {
     assert!(all.is_now(&fra, &now, &[cell(0, 5), cell(1, 9)]));
     assert!(!all.is_now(&fra, &now, &[cell(0, 5), cell(1, 10)]));
     assert!(!all.is_now(&fra, &now, &[cell(0, 5), cell(1, 9), cell(2, 1)]));
-    let moved = Unchanged {
+    let moved = HomeCondition {
         operations: 4,
         ..now.clone()
     };

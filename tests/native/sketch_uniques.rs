@@ -9,7 +9,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tally::core::counter::flush::Element;
 use tally::core::sketch::{
-    CLASS_SHARDS_MAX, Class, EPOCHS_MAX, HashId, HashKey, Hyll, Learnt, Sketch, Source, Token,
+    CLASS_SHARDS_MAX, Class, EPOCHS_MAX, HashId, HashKey, Hyll, NewItems, Sketch, Source, Token,
     Uniques, hash, redis_hash,
 };
 use tally::protocol::messages::{decode, encode};
@@ -143,10 +143,10 @@ proptest! {
         let learnt = learner.learn(&theirs);
         prop_assert_eq!(&learner, &both);
         // Whoever followed is told the new items, unless names have been lost.
-        let has_lost = learnt.iter().any(|(_, learnt)| *learnt == Learnt::Form);
+        let has_lost = learnt.iter().any(|(_, learnt)| *learnt == NewItems::Form);
         let items = learnt.into_iter().flat_map(|(source, learnt)| match learnt {
-            Learnt::Items(items) => items.into_iter().map(|item| (source, item)).collect(),
-            Learnt::Form => Vec::new(),
+            NewItems::Items(items) => items.into_iter().map(|item| (source, item)).collect(),
+            NewItems::Form => Vec::new(),
         });
         let packed = learner.pack(items);
         let mut follower = mine.clone();

@@ -3,7 +3,7 @@
 //! was picked: they count up from 0.
 
 use crate::common::following::nothing;
-use tally::core::cluster::delta::{Feed, Gathering, Marks};
+use tally::core::cluster::delta::{Feed, Marks, ViewReceiver};
 use tally::core::cluster::view::{DatacenterState, View};
 use tally::core::counter::autoscale::shard_of_element;
 use tally::core::counter::cell::Cell;
@@ -12,7 +12,7 @@ use tally::core::counter::grant::Grant;
 use tally::core::counter::id::Datacenter;
 use tally::core::counter::merge::{Question, Summary};
 use tally::core::counter::nonces::Nonce;
-use tally::core::sketch::{Estimated, HashKey, STANDARD_ERROR};
+use tally::core::sketch::{HashKey, STANDARD_ERROR, UniqueEstimate};
 use tally_testing::chance::Chance;
 use tally_testing::errors::{Errors, errors};
 
@@ -94,8 +94,8 @@ impl Place {
 }
 
 /// What a reader far away is told.
-fn told(places: &[Place]) -> Estimated {
-    let mut root = Gathering::new(View::new(1), Marks::new());
+fn told(places: &[Place]) -> UniqueEstimate {
+    let mut root = ViewReceiver::new(View::new(1), Marks::new());
     for place in places {
         let feed = Feed::new(place.view(), 9);
         root.take(&place.name, &feed.since(&nothing()));

@@ -36,7 +36,7 @@ pub type Digests = Vec<[u8; 8]>;
 
 /// What a sketch has learnt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Learnt {
+pub enum NewItems {
     /// These items are new or larger, ascending; none where it knew all.
     Items(Vec<u32>),
     /// It has turned dense, so its items have other names now.
@@ -57,17 +57,17 @@ impl Sketch {
     }
 
     /// Adds all that `other` saw, and returns what was new. Cost: as [`Sketch::merge`].
-    pub fn learn(&mut self, other: &Sketch) -> Learnt {
+    pub fn learn(&mut self, other: &Sketch) -> NewItems {
         match (&mut self.0, &other.0) {
             (Form::Dense(mine), Form::Dense(theirs)) => {
                 let ranks = (0_u16..).zip(theirs.ranks());
                 let grown = ranks.filter(|(register, rank)| mine.raise(*register, **rank));
-                Learnt::Items(grown.map(|(register, _)| register.into()).collect())
+                NewItems::Items(grown.map(|(register, _)| register.into()).collect())
             }
             (_, Form::Sparse(tokens)) => self.learn_tokens(tokens),
             (Form::Sparse(_), Form::Dense(_)) => {
                 self.merge(other);
-                Learnt::Form
+                NewItems::Form
             }
         }
     }
@@ -104,9 +104,9 @@ impl Sketch {
 
     /// Adds packed items, and returns what was new; `None`, and nothing changed, where the bytes are
     /// none of [`Sketch::pack`].
-    pub fn learn_packed(&mut self, bytes: &[u8]) -> Option<Learnt> {
+    pub fn learn_packed(&mut self, bytes: &[u8]) -> Option<NewItems> {
         match bytes {
-            [] => Some(Learnt::Items(Vec::new())),
+            [] => Some(NewItems::Items(Vec::new())),
             [TOKENS, packed @ ..] => {
                 let names = rice::unpack(packed, 0)?;
                 let tokens = names.iter().map(|(name, _)| Token::from_bits(*name));
@@ -127,7 +127,7 @@ impl Sketch {
         }
     }
 
-    fn learn_tokens(&mut self, tokens: &[Token]) -> Learnt {
+    fn learn_tokens(&mut self, tokens: &[Token]) -> NewItems {
         let is_new = |mine: &mut Form, token: &Token| match mine {
             Form::Sparse(held) => held.binary_search(token).is_err().then(|| token.bits()),
             Form::Dense(registers) => registers
@@ -142,29 +142,29 @@ impl Sketch {
         if was_dense {
             // Tokens ascend by their registers, and one register may have grown twice.
             new.dedup();
-            return Learnt::Items(new);
+            return NewItems::Items(new);
         }
         self.insert_many(tokens);
         match self.0 {
-            Form::Sparse(_) => Learnt::Items(new),
-            Form::Dense(_) => Learnt::Form,
+            Form::Sparse(_) => NewItems::Items(new),
+            Form::Dense(_) => NewItems::Form,
         }
     }
 
-    fn learn_ranks(&mut self, ranks: &[(u16, u8)]) -> Option<Learnt> {
+    fn learn_ranks(&mut self, ranks: &[(u16, u8)]) -> Option<NewItems> {
         match &mut self.0 {
             Form::Dense(registers) => {
                 let grown = ranks
                     .iter()
                     .filter(|(register, rank)| registers.raise(*register, *rank));
-                Some(Learnt::Items(
+                Some(NewItems::Items(
                     grown.map(|(register, _)| (*register).into()).collect(),
                 ))
             }
             Form::Sparse(_) if ranks.is_empty() => None,
             Form::Sparse(tokens) => {
                 self.0 = Form::Dense(Registers::of_ranks(ranks, tokens)?);
-                Some(Learnt::Form)
+                Some(NewItems::Form)
             }
         }
     }

@@ -116,7 +116,7 @@ impl TryFrom<u8> for Class {
 
 /// A number of unique elements and how far it may be off.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Estimated {
+pub struct UniqueEstimate {
     /// The number, finite and not negative, not rounded.
     pub estimate: f64,
     /// Its standard error, in elements.
@@ -169,16 +169,16 @@ impl Families {
     /// Returns the estimated number of distinct elements, with its error.
     ///
     /// Cost: for each sketch at most two merges and two estimates.
-    pub fn estimate(&self) -> Estimated {
+    pub fn estimate(&self) -> UniqueEstimate {
         let parts: Vec<(Class, &Sketch)> = self.parts().collect();
         estimate(&parts)
     }
 }
 
 /// The estimate of sketches of distinct classes, wider ones first: see [`Families::estimate`].
-pub(super) fn estimate(parts: &[(Class, &Sketch)]) -> Estimated {
+pub(super) fn estimate(parts: &[(Class, &Sketch)]) -> UniqueEstimate {
     let seen = Joint::of(parts);
-    Estimated {
+    UniqueEstimate {
         estimate: seen.estimate,
         standard_error: seen.variance.sqrt(),
     }

@@ -19,7 +19,7 @@
 //! itself strayed by below. While both sets are sparse, the tokens that they have in common are counted.
 
 use super::estimate::{self, STANDARD_ERROR};
-use super::family::{Class, Estimated, Families};
+use super::family::{Class, Families, UniqueEstimate};
 use super::hyperloglog::Sketch;
 
 impl Families {
@@ -27,13 +27,13 @@ impl Families {
     /// its error.
     ///
     /// Cost: for each sketch of either a merge, and three estimates for each family.
-    pub fn intersection(&self, other: &Self) -> Estimated {
+    pub fn intersection(&self, other: &Self) -> UniqueEstimate {
         let mut common = Common::default();
         for class in self.widest_with(other) {
             common.add(&self.union_within(class), &other.union_within(class));
         }
         let least = common.mine.min(common.theirs);
-        Estimated {
+        UniqueEstimate {
             estimate: common.estimate.clamp(0.0, least),
             standard_error: common.variance.sqrt(),
         }

@@ -67,9 +67,9 @@ mod token;
 mod top_values;
 mod uniques;
 
-pub use difference::{BLOCKS, Digests, Learnt};
+pub use difference::{BLOCKS, Digests, NewItems};
 pub use estimate::STANDARD_ERROR;
-pub use family::{Class, Estimated, Families};
+pub use family::{Class, Families, UniqueEstimate};
 pub use format::SketchError;
 pub use hash_id::HashId;
 pub use histogram::{
@@ -81,8 +81,8 @@ pub use hyperloglog::Sketch;
 pub use redis::{Hyll, HyllFault, redis_hash, redis_token, redis_token_of};
 pub use sip::{HashKey, hash};
 pub use token::Token;
-pub use top_values::{Counted, TopValues, VALUES_MAX};
-pub use uniques::{CLASS_SHARDS_MAX, EPOCHS_MAX, Packed, Source, Uniques};
+pub use top_values::{TopValues, VALUES_MAX, ValueCount};
+pub use uniques::{CLASS_SHARDS_MAX, EPOCHS_MAX, PackedSketch, Source, Uniques};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -19,14 +19,14 @@ pub const VALUES_MAX: usize = 1_000;
 
 /// What is known of one value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counted {
+pub struct ValueCount {
     /// How much was counted at least.
     pub count: u128,
     /// How much more it may be.
     pub error: u128,
 }
 
-impl Counted {
+impl ValueCount {
     /// How much was counted at most.
     pub fn at_most(self) -> u128 {
         self.count.saturating_add(self.error)
@@ -36,14 +36,14 @@ impl Counted {
 /// Values with what was counted of each. A stored format.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TopValues {
-    values: BTreeMap<String, Counted>,
+    values: BTreeMap<String, ValueCount>,
     rest: u128,
     absent_max: u128,
 }
 
 impl TopValues {
     /// The summary that holds these values, besides what was counted of others, and at most of any one of them.
-    pub fn of(values: BTreeMap<String, Counted>, rest: u128, absent_max: u128) -> Self {
+    pub fn of(values: BTreeMap<String, ValueCount>, rest: u128, absent_max: u128) -> Self {
         Self {
             values,
             rest,
@@ -53,7 +53,7 @@ impl TopValues {
 
     /// Counts a value. What is held grows: see [`TopValues::prune`].
     pub fn add(&mut self, value: &str, amount: u128) {
-        let counted = Counted {
+        let counted = ValueCount {
             count: amount,
             error: 0,
         };
@@ -79,7 +79,7 @@ impl TopValues {
     }
 
     /// Adds to a value, of which at most so much was counted before if it is not held.
-    fn insert(&mut self, value: String, more: Counted, absent_max: u128) {
+    fn insert(&mut self, value: String, more: ValueCount, absent_max: u128) {
         match self.values.entry(value) {
             Entry::Occupied(mut held) => {
                 let held = held.get_mut();
@@ -87,7 +87,7 @@ impl TopValues {
                 held.error = held.error.saturating_add(more.error);
             }
             Entry::Vacant(place) => {
-                place.insert(Counted {
+                place.insert(ValueCount {
                     count: more.count,
                     error: more.error.saturating_add(absent_max),
                 });
@@ -131,7 +131,7 @@ impl TopValues {
     }
 
     /// The values that are held, in order of their names.
-    pub fn values(&self) -> impl Iterator<Item = (&str, Counted)> {
+    pub fn values(&self) -> impl Iterator<Item = (&str, ValueCount)> {
         let values = self.values.iter();
         values.map(|(value, counted)| (value.as_str(), *counted))
     }
@@ -147,8 +147,8 @@ impl TopValues {
     }
 
     /// What is known of a value, held or not.
-    pub fn get(&self, value: &str) -> Counted {
-        let absent = || Counted {
+    pub fn get(&self, value: &str) -> ValueCount {
+        let absent = || ValueCount {
             count: 0,
             error: self.absent_max,
         };

@@ -19,8 +19,8 @@
 use alloc::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
-use super::difference::{Digests, Learnt};
-use super::family::{self, Class, Estimated, Families};
+use super::difference::{Digests, NewItems};
+use super::family::{self, Class, Families, UniqueEstimate};
 use super::hash_id::HashId;
 use super::hyperloglog::Sketch;
 #[cfg(feature = "redis")]
@@ -53,7 +53,7 @@ impl Source {
 }
 
 /// What was packed of one sketch.
-pub type Packed = (Source, Vec<u8>);
+pub type PackedSketch = (Source, Vec<u8>);
 
 /// Sketches by hash and class, none of them empty.
 ///
@@ -168,7 +168,7 @@ impl Uniques {
     /// element that several of them saw counts in each.
     ///
     /// Cost: for each sketch at most two merges and two estimates.
-    pub fn estimate(&self) -> Estimated {
+    pub fn estimate(&self) -> UniqueEstimate {
         let mut estimate = 0.0;
         let mut variance = 0.0;
         for hash in self.hashes() {
@@ -184,14 +184,14 @@ impl Uniques {
             estimate += epoch.estimate;
             variance += epoch.standard_error * epoch.standard_error;
         }
-        Estimated {
+        UniqueEstimate {
             estimate,
             standard_error: variance.sqrt(),
         }
     }
 
     /// Adds all that `other` has seen, and returns what was new in which sketch.
-    pub fn learn(&mut self, other: &Self) -> Vec<(Source, Learnt)> {
+    pub fn learn(&mut self, other: &Self) -> Vec<(Source, NewItems)> {
         let mut news = Vec::new();
         for (source, sketch) in other.parts() {
             let place = self.place_in(source, &mut news);
@@ -203,7 +203,7 @@ impl Uniques {
 
     /// Adds what [`Uniques::pack`] has packed, and returns what was new in which sketch. What cannot be read is of no
     /// build of ours, and adds nothing: whoever compares digests finds that it is missing.
-    pub fn learn_packed(&mut self, packed: &[Packed]) -> Vec<(Source, Learnt)> {
+    pub fn learn_packed(&mut self, packed: &[PackedSketch]) -> Vec<(Source, NewItems)> {
         let mut news = Vec::new();
         for (source, bytes) in packed {
             let class = source.class.widened(CLASS_SHARDS_MAX);
@@ -224,11 +224,11 @@ impl Uniques {
         news
     }
 
-    fn place_in(&mut self, source: Source, news: &mut Vec<(Source, Learnt)>) -> Source {
+    fn place_in(&mut self, source: Source, news: &mut Vec<(Source, NewItems)>) -> Source {
         let (place, has_folded) = self.place_of(source);
         if has_folded {
             // What was folded has no name any more.
-            news.push((place, Learnt::Form));
+            news.push((place, NewItems::Form));
         }
         place
     }
@@ -243,7 +243,7 @@ impl Uniques {
     }
 
     /// Returns the items of these names packed; names may be in any order.
-    pub fn pack(&self, items: impl IntoIterator<Item = (Source, u32)>) -> Vec<Packed> {
+    pub fn pack(&self, items: impl IntoIterator<Item = (Source, u32)>) -> Vec<PackedSketch> {
         let mut names: BTreeMap<Source, Vec<u32>> = BTreeMap::new();
         for (source, item) in items {
             names.entry(source).or_default().push(item);
@@ -307,14 +307,14 @@ fn merged(parts: &[(Class, &Sketch)]) -> Hyll {
 
 /// As Redis estimates: from all registers merged.
 #[cfg(feature = "redis")]
-fn as_redis(union: &Hyll) -> Estimated {
+fn as_redis(union: &Hyll) -> UniqueEstimate {
     #[expect(
         clippy::as_conversions,
         clippy::cast_precision_loss,
         reason = "an estimate, which has no more digits than an f64"
     )]
     let estimate = union.estimate() as f64;
-    Estimated {
+    UniqueEstimate {
         estimate,
         standard_error: estimate * super::STANDARD_ERROR,
     }

@@ -29,7 +29,7 @@ use super::view::{ReportOrder, View};
 use crate::core::counter::id::Datacenter;
 use crate::core::counter::merge::CellTotals;
 use crate::core::counter::total::CellTotal;
-use crate::core::sketch::{Digests, Packed, Source};
+use crate::core::sketch::{Digests, PackedSketch, Source};
 
 mod feed;
 mod log;
@@ -128,7 +128,7 @@ pub struct Delta {
     /// Datacenters that changed.
     pub parts: Vec<Part>,
     /// Unique elements that changed, packed; empty for none.
-    pub uniques: Vec<Packed>,
+    pub uniques: Vec<PackedSketch>,
 }
 
 impl Delta {
@@ -181,7 +181,7 @@ pub type Marks = BTreeMap<Datacenter, Mark>;
 
 /// What a root has gathered from the leads of a counter.
 #[derive(Clone, Debug)]
-pub struct Gathering {
+pub struct ViewReceiver {
     view: View,
     marks: Marks,
 }
@@ -196,7 +196,7 @@ pub enum DeltaOutcome {
     Outdated(u64),
 }
 
-impl Gathering {
+impl ViewReceiver {
     /// A root's memory, from what it had stored. The view and the marks must have been written in one commit.
     pub fn new(view: View, marks: Marks) -> Self {
         Self { view, marks }

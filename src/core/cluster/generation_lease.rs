@@ -42,13 +42,13 @@ fn put(leases: &mut Leases, counter: &CounterId, generation: u64, at_ms: i64) ->
 
 /// The root's side: when it last told somebody that a counter's generation lives.
 #[derive(Clone, Debug)]
-pub struct Granted {
+pub struct RootLeases {
     /// What was said before that is not known.
     since_ms: i64,
     leases: Leases,
 }
 
-impl Granted {
+impl RootLeases {
     /// A memory that begins now, unix milliseconds.
     pub fn new(now_ms: i64) -> Self {
         Self {

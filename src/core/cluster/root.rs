@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::operation::{Cells, Operations};
 use crate::core::counter::grant::Grant;
 use crate::core::counter::id::Datacenter;
-use crate::core::counter::ledger::Unchanged;
+use crate::core::counter::ledger::HomeCondition;
 use crate::core::counter::merge::CellTotals;
 use crate::core::counter::queue::InboxId;
 use crate::core::counter::settings::{Settings, TtlMode};
@@ -202,9 +202,9 @@ impl Root {
     }
 
     /// What a condition must name to hold at home, by its cells, all of which have stopped.
-    pub fn now_at(&self, home: &Datacenter, cells: &[(u8, CellTotals)]) -> Unchanged {
+    pub fn now_at(&self, home: &Datacenter, cells: &[(u8, CellTotals)]) -> HomeCondition {
         let own = cells.iter().find(|(shard, _)| *shard == 0);
-        Unchanged {
+        HomeCondition {
             home: home.clone(),
             generation: self.generation,
             sequence: own.map_or(0, |(_, totals)| totals.sequence),

@@ -13,7 +13,7 @@ use super::queue::{DISTINCT_KEYS_MAX, Due, wait_with};
 /// which is sent once those are settled: so one counter takes no more room and no more calls the longer it lasts, and
 /// the others go on.
 #[derive(Clone, Debug, Default)]
-pub struct Parked {
+pub struct DeferredWrites {
     counters: BTreeMap<CounterId, Parking>,
 }
 
@@ -25,7 +25,7 @@ struct Parking {
     waiting: Option<i64>,
 }
 
-impl Parked {
+impl DeferredWrites {
     /// Notes batches that are stored, of which nobody knows any more whether they were sent.
     pub fn restore(&mut self, batches: &[InboxBatch]) {
         for batch in batches {
@@ -137,7 +137,7 @@ impl Parked {
         Ok(rows.into_values().collect())
     }
 
-    /// Notes rows that [`Parked::set_aside`] made, once they are stored.
+    /// Notes rows that [`DeferredWrites::set_aside`] made, once they are stored.
     pub fn wait_in(&mut self, rows: &[InboxBatch]) {
         for row in rows {
             let counter = row.dues.first().map(|due| &due.counter);

@@ -11,7 +11,7 @@ use super::id::CounterId;
 use super::ledger::{Keys, WriteKey};
 use super::nonces::{FlushEffect, FlushRecord, Nonce, Nonces};
 use super::queue::{
-    DeadLetter, Due, InboxId, Logged, LoggedHead, WriteOutcome, gather, retry_after_ms,
+    DeadLetter, Due, InboxId, LogRow, LogRowHead, WriteOutcome, gather, retry_after_ms,
 };
 
 /// How many rows of the log are written between two rows of what is remembered of appends, where no batch begins, which
@@ -54,7 +54,7 @@ impl InboxState {
         (nonces, nonces_upto): (Nonces, i64),
         batch: i64,
         log: Option<(i64, i64)>,
-        newer: impl IntoIterator<Item = (i64, Option<LoggedHead>)>,
+        newer: impl IntoIterator<Item = (i64, Option<LogRowHead>)>,
     ) -> Self {
         let mut head = Self {
             me,
@@ -146,7 +146,7 @@ pub struct InboxBatch {
 
 /// A batch that is about to begin, all of it in one commit.
 #[derive(Clone, Debug)]
-pub struct Beginning {
+pub struct NewBatch {
     /// The batch.
     pub batch: InboxBatch,
     /// The last row that is in it.
@@ -171,10 +171,10 @@ pub fn last_within(lengths: &[(i64, u64)], bytes_max: u64) -> Option<i64> {
 /// Cost: as [`gather`].
 pub fn begin(
     number: i64,
-    rows: Vec<(i64, Option<Logged>)>,
+    rows: Vec<(i64, Option<LogRow>)>,
     now_ms: i64,
     new_key: &mut dyn FnMut(&CounterId) -> WriteKey,
-) -> Beginning {
+) -> NewBatch {
     let mut dead = Vec::new();
     let mut readable = Vec::with_capacity(rows.len());
     let mut seqs = Vec::with_capacity(rows.len());
@@ -195,7 +195,7 @@ pub fn begin(
     }
     let gathered = gather(&readable, new_key);
     let taken = gathered.rows.checked_sub(1).and_then(|row| seqs.get(row));
-    Beginning {
+    NewBatch {
         batch: InboxBatch {
             number,
             tries: 0,
@@ -255,14 +255,14 @@ impl InboxBatch {
 
 /// Waits until everything is counted that an inbox had acknowledged of a counter.
 #[derive(Clone, Copy, Debug)]
-pub struct Draining {
+pub struct DrainWait {
     /// The last row when it was asked.
     last: i64,
     /// The newest batch when that row was in one.
     horizon: Option<i64>,
 }
 
-impl Draining {
+impl DrainWait {
     /// Everything that is acknowledged now.
     pub fn new(head: &InboxState) -> Self {
         Self {

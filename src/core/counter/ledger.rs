@@ -82,7 +82,7 @@ pub struct Keyed {
     /// The counter's value as the sender has just seen it, for the answer where other cells count too.
     pub seen: Option<SeenValue>,
     /// Count it only while the cell, which is home, has changed nothing since.
-    pub condition: Option<Unchanged>,
+    pub condition: Option<HomeCondition>,
     /// Samples of its increments by unix second, clamped to the cell's clock. Events that wait in an inbox have none,
     /// so this is left out of the stored form; [`crate::protocol::messages::Count`] carries it beside.
     #[serde(skip)]
@@ -115,7 +115,7 @@ impl SeenValue {
 
 /// What a conditional write has seen of its home.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Unchanged {
+pub struct HomeCondition {
     /// Which home: the sequence is of its cell.
     pub home: Datacenter,
     /// The generation.
@@ -126,7 +126,7 @@ pub struct Unchanged {
     pub operations: u64,
 }
 
-impl Unchanged {
+impl HomeCondition {
     /// What a lead is to compare: nothing that holds, where it is not the home that was seen. Its cell may have counted
     /// as often by chance.
     pub fn for_lead(&self, lead: &Datacenter) -> Self {

@@ -74,12 +74,12 @@ pub fn is_over(key: WriteKey, now_ms: i64) -> bool {
 
 /// What numbers a sender has given.
 #[derive(Clone, Debug, Default)]
-pub struct Numbering {
+pub struct WriteNumbers {
     lane: Option<WriteKey>,
     given: HashMap<CounterId, u64>,
 }
 
-impl Numbering {
+impl WriteNumbers {
     /// The lane of the next write to a counter, and the number of the last one in it. A lane is drawn by `random` where
     /// there is none of this period.
     pub fn lane(
@@ -104,7 +104,7 @@ impl Numbering {
         (WriteKey(lane), 0)
     }
 
-    /// The key of the next write to a counter, in its [`Numbering::lane`].
+    /// The key of the next write to a counter, in its [`WriteNumbers::lane`].
     pub fn next(
         &mut self,
         counter: &CounterId,
@@ -124,7 +124,7 @@ impl Numbering {
 
 /// What was decided of a numbered write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Decided {
+pub enum Decision {
     /// It was counted.
     Counted,
     /// All writes went elsewhere: it is never counted here by a claim that has moved so often, or less often.
@@ -141,12 +141,12 @@ pub type WritePlace = (Option<Datacenter>, u32);
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Numbers {
     /// First and last number, and what was decided of them all; in order, and as few as can be.
-    spans: Vec<(u64, u64, Decided)>,
+    spans: Vec<(u64, u64, Decision)>,
 }
 
 impl Numbers {
     /// What was decided of a number. Cost: O(log spans).
-    pub fn get(&self, number: u64) -> Option<Decided> {
+    pub fn get(&self, number: u64) -> Option<Decision> {
         let place = self.spans.partition_point(|(_, last, _)| *last < number);
         let (first, _, decided) = self.spans.get(place)?;
         (*first <= number).then(|| decided.clone())
@@ -159,7 +159,7 @@ impl Numbers {
     }
 
     /// Notes what was decided of a number. Cost: O(spans).
-    pub fn put(&mut self, number: u64, decided: Decided) {
+    pub fn put(&mut self, number: u64, decided: Decision) {
         let place = self.spans.partition_point(|(_, last, _)| *last < number);
         let around = self.spans.get(place).cloned();
         let around = around.filter(|(first, _, _)| *first <= number);
@@ -235,7 +235,7 @@ impl Numbers {
     fn counted_up_to(&self, number: u64) -> Option<u64> {
         let place = self.spans.partition_point(|(_, last, _)| *last < number);
         let (first, last, decided) = self.spans.get(place)?;
-        (*first <= number && *decided == Decided::Counted).then_some(*last)
+        (*first <= number && *decided == Decision::Counted).then_some(*last)
     }
 
     /// How many spans there are.

@@ -164,7 +164,7 @@ pub struct Event {
 
 /// A row of the log. A stored format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Logged {
+pub struct LogRow {
     /// The append's name.
     pub nonce: Nonce,
     /// When it was logged, unix milliseconds.
@@ -175,14 +175,14 @@ pub struct Logged {
 
 /// What a row of the log begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LoggedHead {
+pub struct LogRowHead {
     /// The append's name.
     pub nonce: Nonce,
     /// When it was logged, unix milliseconds.
     pub at_ms: i64,
 }
 
-/// The most bytes of a [`LoggedHead`]: three numbers of 64 bits, of at most ten bytes each.
+/// The most bytes of a [`LogRowHead`]: three numbers of 64 bits, of at most ten bytes each.
 pub const LOGGED_HEAD_BYTES: i64 = 30;
 
 /// A write that is to be made. A stored format.
@@ -236,7 +236,7 @@ pub struct LogBatch {
 /// Gathers a batch from rows in order: events of one counter and generation become one write. `new_key` gives the key of
 /// a counter's next write. At least one row is taken where there is one. Cost: O(events × writes of small batches),
 /// O(events × log writes) else.
-pub fn gather(rows: &[Logged], new_key: &mut dyn FnMut(&CounterId) -> WriteKey) -> LogBatch {
+pub fn gather(rows: &[LogRow], new_key: &mut dyn FnMut(&CounterId) -> WriteKey) -> LogBatch {
     let mut gathered = LogBatch::default();
     let mut places: std::collections::HashMap<(&CounterId, u64), usize> = Default::default();
     let mut events = 0_usize;

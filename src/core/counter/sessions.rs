@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::id::CounterId;
 use super::ledger::WriteKey;
-use super::numbers::{Decided, Numbers, lane_and_number};
+use super::numbers::{Decision, Numbers, lane_and_number};
 use super::queue_outbox::WAIT_MS_MAX;
 
 /// How long after its last write a session is closed, milliseconds: as long as a request waits for its batch, and 2 s, since
@@ -129,7 +129,7 @@ impl Sessions {
         let all = left.chain(self.open.get_mut(counter));
         let of_lane = all.filter(|session| session.lane == lane && session.after < number);
         if let Some(session) = of_lane.max_by_key(|session| session.after) {
-            session.accepted.put(number, Decided::Counted);
+            session.accepted.put(number, Decision::Counted);
         }
     }
 

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use super::request_context::RequestContext;
 use crate::core::cluster::generation_lease::{HeldGenerations, LeaseCheck};
 use crate::core::counter::id::CounterId;
-use crate::core::counter::numbers::{NUMBERED, Numbering};
+use crate::core::counter::numbers::{NUMBERED, WriteNumbers};
 use crate::core::counter::queue_outbox::QueuedEvents;
 use crate::core::counter::sessions::{IDLE_MS, RETRY_MS, Session, Sessions};
 use crate::host::{Host, State};
@@ -47,7 +47,7 @@ const CLOSED_MAX: usize = 900;
 #[derive(Default)]
 struct Sender {
     leases: HeldGenerations,
-    numbering: Numbering,
+    numbering: WriteNumbers,
     sessions: Sessions,
     /// Until when a request closes sessions, unix milliseconds.
     closing_until_ms: i64,

@@ -318,8 +318,8 @@ impl RequestContext {
     }
 
     /// Notes the time from now until it is dropped as waited. One at a time, or it is noted twice.
-    pub fn waiting(&self) -> Waiting<'_> {
-        Waiting {
+    pub fn waiting(&self) -> WaitTimer<'_> {
+        WaitTimer {
             context: self,
             since_ms: self.host.now_ms(),
         }
@@ -341,12 +341,12 @@ fn no_address(why: &str) -> Problem {
 }
 
 /// A wait that is under way.
-pub struct Waiting<'a> {
+pub struct WaitTimer<'a> {
     context: &'a RequestContext,
     since_ms: i64,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitTimer<'_> {
     fn drop(&mut self) {
         let waited_ms = self
             .context

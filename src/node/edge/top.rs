@@ -8,7 +8,7 @@ use crate::core::counter::id::CounterId;
 use crate::protocol::access::Caller;
 use crate::protocol::messages::{AskTop, Order, Top};
 use crate::protocol::problem::{Code, Problem};
-use crate::protocol::public::{TopTold, rank_json, top_json};
+use crate::protocol::public::{TopPage, rank_json, top_json};
 use crate::protocol::query::{Query, TopQuery};
 
 /// How old a top may be that others are given, milliseconds: what the directory has been told is older.
@@ -54,7 +54,7 @@ async fn ask(
     query: &Query,
     limit: u32,
     counter: Option<CounterId>,
-) -> Result<(Top, TopTold), Problem> {
+) -> Result<(Top, TopPage), Problem> {
     let prefix = query.get("prefix").unwrap_or_default().to_owned();
     caller.may_list(&prefix)?;
     let TopQuery { by, window, since } = query.top(context.host.now_ms().div_euclid(1_000))?;
@@ -73,7 +73,7 @@ async fn ask(
     let ManyAnswer::Top(top, begun_ms) = &*found.gathered else {
         return Err(mixed_up());
     };
-    let told = TopTold {
+    let told = TopPage {
         prefix,
         by,
         window,

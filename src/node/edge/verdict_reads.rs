@@ -12,7 +12,7 @@ use crate::protocol::limits::PolicyName;
 use crate::protocol::messages::{Read, Wanted};
 use crate::protocol::names::{self, VerdictKind};
 use crate::protocol::problem::Problem;
-use crate::protocol::public::{SummedCounter, VerdictsTold};
+use crate::protocol::public::{SummedCounter, VerdictCounts};
 use crate::protocol::query::Query;
 
 /// `GET /limits/{policy}/history`: how many checks were allowed and refused, bucket by bucket.
@@ -106,13 +106,13 @@ async fn read(
 }
 
 /// As old as the oldest counter, and what other isolates hold besides.
-fn told_of<'a>(context: &RequestContext, policy: &'a PolicyName, read: &[Of]) -> VerdictsTold<'a> {
+fn told_of<'a>(context: &RequestContext, policy: &'a PolicyName, read: &[Of]) -> VerdictCounts<'a> {
     let as_of_ms = read.iter().map(|of| match of.told() {
         Some(told) => told.as_of_ms(),
         None => of.seen.freshness.as_of_ms,
     });
     let now_ms = context.host.now_ms();
-    VerdictsTold {
+    VerdictCounts {
         policy,
         as_of_ms: as_of_ms.min().unwrap_or(now_ms) - SEND_MS,
         now_ms,

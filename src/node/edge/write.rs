@@ -15,7 +15,7 @@ use crate::core::counter::dimensions::Dimensions;
 use crate::core::counter::flush::{Element, Load, Refusal};
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::lane::Arrival;
-use crate::core::counter::ledger::{Keyed, Unchanged};
+use crate::core::counter::ledger::{HomeCondition, Keyed};
 use crate::core::counter::settings::UniqueHash;
 use crate::core::counter::total::Value;
 use crate::core::sketch::hash;
@@ -310,7 +310,7 @@ async fn write_alone(
 async fn keyed_of(
     context: &RequestContext,
     write: &Write,
-    condition: Option<Unchanged>,
+    condition: Option<HomeCondition>,
 ) -> Result<Keyed, Problem> {
     let operation: &[u8] = if write.adds {
         b"increment"
@@ -367,7 +367,7 @@ async fn decided_by(
     context: &RequestContext,
     id: &CounterId,
     write: &Write,
-) -> Result<(How, Option<Unchanged>), Problem> {
+) -> Result<(How, Option<HomeCondition>), Problem> {
     let claimed = How::Claimed(context.keys());
     if write.key.is_some() && write.condition.is_none() {
         return Ok((claimed, None));

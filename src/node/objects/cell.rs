@@ -11,7 +11,7 @@ use futures_util::lock::Mutex;
 
 use super::autoscaler::Autoscaler;
 use super::batch::refusal;
-use super::cell_memory::{self, Busy, Held as HeldMemory};
+use super::cell_memory::{self, Busy, CellUse};
 use super::cell_store::{CellStore, LoadedCell};
 use super::group_commit::Commits;
 use super::keyed_writes::ledger_limits;
@@ -57,7 +57,7 @@ pub(super) struct Core {
     pub(super) balance: RefCell<Autoscaler>,
     pub(super) address: RefCell<Option<CellAddress>>,
     pub(super) storage: StorageGuard,
-    pub(super) held: HeldMemory,
+    pub(super) held: CellUse,
     pub(super) lead: LeadStanding,
     pub(super) ledger_limits: LedgerLimits,
     /// Held while a grant is asked for, so that many flushes ask once.
@@ -106,7 +106,7 @@ impl Core {
             state: RefCell::default(),
             address: RefCell::default(),
             storage: StorageGuard::default(),
-            held: HeldMemory::new(&host),
+            held: CellUse::new(&host),
             lead: LeadStanding::default(),
             host,
             granting: Mutex::new(()),

@@ -52,7 +52,7 @@ impl State for Cells {
 }
 
 /// What one cell holds, and whether it is at rest.
-pub(super) struct Held {
+pub(super) struct CellUse {
     cells: Rc<Cells>,
     share: RefCell<Share>,
     /// Calls that are under way.
@@ -62,7 +62,7 @@ pub(super) struct Held {
     used: Cell<u64>,
 }
 
-impl Held {
+impl CellUse {
     pub(super) fn new(host: &Host) -> Self {
         Self {
             cells: host.state(),

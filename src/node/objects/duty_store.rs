@@ -14,7 +14,7 @@ const RETRY_MS: (i64, i64) = (1_000, 300_000);
 
 /// What a lead must still be told. A stored format: never renumbered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Telling {
+pub enum LeadNotice {
     /// A generation has ended.
     Close,
     /// Settings have changed.
@@ -23,7 +23,7 @@ pub enum Telling {
     Settle,
 }
 
-impl Telling {
+impl LeadNotice {
     fn number(self) -> i32 {
         match self {
             Self::Close => 0,
@@ -41,7 +41,7 @@ pub struct Duty {
     /// The lead's datacenter.
     pub datacenter: Datacenter,
     /// What it must be told.
-    pub telling: Telling,
+    pub telling: LeadNotice,
     /// Of which generation.
     pub generation: u64,
     /// How often it was tried.
@@ -103,7 +103,7 @@ impl DutyStore {
     /// Whether some lead must still be told that this generation, or a newer one, has ended.
     pub(super) fn is_closing(&self, counter: &CounterId, generation: u64) -> Result<bool, Fault> {
         let generation = i64::try_from(generation).unwrap_or(i64::MAX);
-        let kind = Telling::Close.number().into();
+        let kind = LeadNotice::Close.number().into();
         let values = vec![counter.as_str().into(), kind, generation.into()];
         let sql = "SELECT 1 FROM duties WHERE id = ? AND kind = ? AND generation >= ? LIMIT 1";
         Ok(!self.store.run(sql, values)?.is_empty())
@@ -111,7 +111,10 @@ impl DutyStore {
 
     /// Whether some lead does not know a counter's settings yet.
     pub(super) fn is_configuring(&self, counter: &CounterId) -> Result<bool, Fault> {
-        let values = vec![counter.as_str().into(), Telling::Configure.number().into()];
+        let values = vec![
+            counter.as_str().into(),
+            LeadNotice::Configure.number().into(),
+        ];
         let sql = "SELECT 1 FROM duties WHERE id = ? AND kind = ? LIMIT 1";
         Ok(!self.store.run(sql, values)?.is_empty())
     }
@@ -152,9 +155,9 @@ fn duty_of(row: &[Value]) -> Option<Duty> {
         counter: CounterId::stored(text(id)?).ok()?,
         datacenter: Datacenter::parse(text(datacenter)?)?,
         telling: match integer(kind)? {
-            0 => Telling::Close,
-            2 => Telling::Settle,
-            _ => Telling::Configure,
+            0 => LeadNotice::Close,
+            2 => LeadNotice::Settle,
+            _ => LeadNotice::Configure,
         },
         generation: u64::try_from(integer(generation)?).ok()?,
         tries: u32::try_from(integer(tries)?).ok()?,

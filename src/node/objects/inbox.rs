@@ -13,11 +13,11 @@ use super::inbox_store::InboxStore;
 use super::storage_guard::StorageGuard;
 use super::store::Store;
 use crate::core::counter::cell::STAMP_CLAMP_SECONDS;
-use crate::core::counter::deferred_writes::Parked;
+use crate::core::counter::deferred_writes::DeferredWrites;
 use crate::core::counter::id::CounterId;
-use crate::core::counter::inbox::{AppendOutcome, Draining, InboxState};
-use crate::core::counter::numbers::Numbering;
-use crate::core::counter::queue::{APPEND_ENTRIES_MAX, InboxId, LOG_ROWS_MAX, Logged};
+use crate::core::counter::inbox::{AppendOutcome, DrainWait, InboxState};
+use crate::core::counter::numbers::WriteNumbers;
+use crate::core::counter::queue::{APPEND_ENTRIES_MAX, InboxId, LOG_ROWS_MAX, LogRow};
 use crate::host::Host;
 use crate::host::object::{Arrived, Object, Reply, Shell, dispatch};
 use crate::node::shared::call;
@@ -55,9 +55,9 @@ pub(super) struct InboxCore {
     pub(super) head: RefCell<InboxState>,
     pub(super) sending: RefCell<Sending>,
     /// What could not be counted when it was sent, once that was read.
-    pub(super) parked: RefCell<Option<Parked>>,
+    pub(super) parked: RefCell<Option<DeferredWrites>>,
     /// The numbers of this inbox's writes: its lane is of this life.
-    pub(super) numbering: RefCell<Numbering>,
+    pub(super) numbering: RefCell<WriteNumbers>,
     /// Whether somebody gathers batches.
     pub(super) is_gathering: Cell<bool>,
     /// When the last batch was begun, unix milliseconds.
@@ -160,7 +160,7 @@ impl InboxCore {
                 let (earliest, latest) = (now - STAMP_CLAMP_SECONDS, now + STAMP_CLAMP_SECONDS);
                 event.second = event.second.clamp(earliest, latest);
             }
-            let row = Logged {
+            let row = LogRow {
                 nonce,
                 at_ms: now_ms,
                 events: logged,
@@ -255,7 +255,7 @@ impl InboxCore {
         let Drain { counter, .. } = drain?;
         self.readable()?;
         let begun_ms = self.host.now_ms();
-        let mut draining = Draining::new(&self.head.borrow());
+        let mut draining = DrainWait::new(&self.head.borrow());
         self.rows.hurry(begun_ms)?;
         self.go();
         loop {

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
 use super::inbox::InboxCore;
-use crate::core::counter::deferred_writes::Parked;
+use crate::core::counter::deferred_writes::DeferredWrites;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::inbox::{InboxBatch, begin};
 use crate::core::counter::ledger::WriteKey;
@@ -159,10 +159,10 @@ impl InboxCore {
     }
 
     /// What could not be counted when it was sent; read from storage the first time.
-    fn parked(&self) -> Result<RefMut<'_, Parked>, Fault> {
+    fn parked(&self) -> Result<RefMut<'_, DeferredWrites>, Fault> {
         let mut parked = self.parked.borrow_mut();
         if parked.is_none() {
-            let mut known = Parked::default();
+            let mut known = DeferredWrites::default();
             let mut last = 0;
             while let Some(batch) = self.rows.next_batch(last)? {
                 last = batch.number;

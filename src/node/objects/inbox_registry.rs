@@ -7,7 +7,7 @@
 
 use std::rc::Rc;
 
-use super::duty_store::Telling;
+use super::duty_store::LeadNotice;
 use super::inboxes::Inboxes;
 use super::roots::Roots;
 use super::sender_sessions::Senders;
@@ -104,7 +104,7 @@ impl InboxRegistry {
             if let Some(lone) = root.sole().cloned().filter(|_| is_first) {
                 // Until the lone lead knows, it calls its own total exact: it must know first, and under the
                 // revision that it has, as in `admit`.
-                let telling = Telling::Configure;
+                let telling = LeadNotice::Configure;
                 self.roots
                     .tell(counter, &lone, telling, generation, Some(&root))
                     .await?;
@@ -163,9 +163,13 @@ impl InboxRegistry {
         self.roots.save(counter, entry, &[]).await?;
         if let Some(lone) = root.sole().cloned() {
             // Until it knows, its answers to writes are not called exact: nothing else depends on it.
-            let told = self
-                .roots
-                .tell(counter, &lone, Telling::Configure, generation, Some(root));
+            let told = self.roots.tell(
+                counter,
+                &lone,
+                LeadNotice::Configure,
+                generation,
+                Some(root),
+            );
             let _ = told.await;
         }
         Ok(())

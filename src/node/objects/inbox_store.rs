@@ -7,11 +7,11 @@ use serde::de::DeserializeOwned;
 
 use super::store::{Store, blob, integer};
 use crate::core::counter::id::CounterId;
-use crate::core::counter::inbox::{Beginning, Draining, InboxBatch, InboxState, last_within};
+use crate::core::counter::inbox::{DrainWait, InboxBatch, InboxState, NewBatch, last_within};
 use crate::core::counter::nonces::Nonces;
 use crate::core::counter::queue::{
-    BATCH_LOG_BYTES_MAX, DEAD_LETTERS_MAX, DeadLetter, InboxId, LOGGED_HEAD_BYTES, Logged,
-    LoggedHead, RETRY_MS,
+    BATCH_LOG_BYTES_MAX, DEAD_LETTERS_MAX, DeadLetter, InboxId, LOGGED_HEAD_BYTES, LogRow,
+    LogRowHead, RETRY_MS,
 };
 use crate::host::object::Value;
 use crate::protocol::messages::{DeadLetters, Fault, decode, encode};
@@ -76,10 +76,10 @@ impl InboxStore {
             "SELECT seq, substr(body, 1, ?) FROM log WHERE seq > ? ORDER BY seq",
             vec![HEAD_BYTES.into(), nonces_upto.into()],
         )?;
-        let read = |row: &Vec<_>| -> Option<(i64, Option<LoggedHead>)> {
+        let read = |row: &Vec<_>| -> Option<(i64, Option<LogRowHead>)> {
             // All of the row is read, and checked, when it becomes part of a batch.
             let head = row.get(1).and_then(blob).map(stored::beginning);
-            let head = head.and_then(|head| decode::<LoggedHead>(head).ok());
+            let head = head.and_then(|head| decode::<LogRowHead>(head).ok());
             Some((row.first().and_then(integer)?, head))
         };
         let batch = self.number("SELECT MAX(number) FROM batches")?;
@@ -157,7 +157,7 @@ impl InboxStore {
     }
 
     /// Writes a row of the log, and with it what is remembered of appends where that is due.
-    pub fn log(&self, seq: i64, row: &Logged, nonces: Option<&Nonces>) -> Result<(), Fault> {
+    pub fn log(&self, seq: i64, row: &LogRow, nonces: Option<&Nonces>) -> Result<(), Fault> {
         let put = || {
             let sql = "INSERT INTO log VALUES (?, ?)";
             self.store.run(sql, vec![seq.into(), self.store.put(row)?])
@@ -178,7 +178,7 @@ impl InboxStore {
 
     /// The first rows of the log, so many and so long as one batch may be of; `None` for one that can never be read. One that is damaged
     /// stops them all, so that what was acknowledged stays until it is put back.
-    pub fn first_rows(&self, limit: u32) -> Result<Vec<(i64, Option<Logged>)>, Fault> {
+    pub fn first_rows(&self, limit: u32) -> Result<Vec<(i64, Option<LogRow>)>, Fault> {
         let sql = "SELECT seq, length(body) FROM log ORDER BY seq LIMIT ?";
         let rows = self.store.run(sql, vec![i64::from(limit).into()])?;
         let lengths: Vec<(i64, u64)> = rows.iter().filter_map(numbers).collect();
@@ -201,7 +201,7 @@ impl InboxStore {
     /// Turns rows of the log into a batch, and into rows of what must wait, all or nothing.
     pub fn begin(
         &self,
-        next: &Beginning,
+        next: &NewBatch,
         waiting: &[InboxBatch],
         head: &InboxState,
         now_ms: i64,
@@ -277,7 +277,7 @@ impl InboxStore {
         let rows = self.store.run(sql, vec![HEAD_BYTES.into()])?;
         let head = rows.first().and_then(|row| row.first()).and_then(blob);
         let head = head.map(stored::beginning);
-        let head = head.and_then(|head| decode::<LoggedHead>(head).ok());
+        let head = head.and_then(|head| decode::<LogRowHead>(head).ok());
         Ok(head.map(|head| head.at_ms))
     }
 
@@ -296,7 +296,7 @@ impl InboxStore {
         let rows = self.store.run(sql, vec![upto.into(), id.into()])?;
         for number in rows.iter().filter_map(|row| row.first().and_then(integer)) {
             let batch = self.batch(number)?;
-            if !Draining::is_done(batch.as_slice(), counter) {
+            if !DrainWait::is_done(batch.as_slice(), counter) {
                 return Ok(true);
             }
         }

@@ -4,7 +4,7 @@
 
 use std::cell::RefCell;
 
-use crate::core::cluster::generation_lease::Granted;
+use crate::core::cluster::generation_lease::RootLeases;
 use crate::core::cluster::root::Root;
 use crate::core::counter::bounded_map::BoundedMap;
 use crate::core::counter::id::CounterId;
@@ -33,7 +33,7 @@ pub(super) struct Inboxes {
     host: Host,
     object: Object,
     /// What isolates were told that put events into a queue of the platform.
-    leases: RefCell<Granted>,
+    leases: RefCell<RootLeases>,
     /// When inboxes of a counter were last asked whether they hold events of it, unix milliseconds.
     looked_for_drained: RefCell<BoundedMap<CounterId, i64, LOOKED_MAX>>,
 }
@@ -42,7 +42,7 @@ impl Inboxes {
     /// Nothing yet.
     pub(super) fn new(host: &Host, object: Object) -> Self {
         Self {
-            leases: RefCell::new(Granted::new(host.now_ms())),
+            leases: RefCell::new(RootLeases::new(host.now_ms())),
             host: host.clone(),
             object,
             looked_for_drained: RefCell::default(),

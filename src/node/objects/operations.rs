@@ -7,7 +7,7 @@
 
 use std::rc::Rc;
 
-use super::duty_store::{Duty, Telling};
+use super::duty_store::{Duty, LeadNotice};
 use super::lead_calls::{silent, sums, suspend};
 use super::operation_store::{Operation as Record, OperationStore};
 use super::roots::{Roots, duties};
@@ -216,7 +216,7 @@ impl Operations {
             unique_hash,
         };
         root.revision += 1;
-        let duties = duties(counter, &root, Telling::Configure);
+        let duties = duties(counter, &root, LeadNotice::Configure);
         let done = Done {
             created,
             generation: root.generation,
@@ -273,7 +273,7 @@ impl Operations {
         root.set(value, seen, self.host.now_ms());
         root.revision += 1;
         let pending = root.operations.unsettled().to_vec();
-        let duties: Vec<Duty> = duties(counter, &root, Telling::Settle)
+        let duties: Vec<Duty> = duties(counter, &root, LeadNotice::Settle)
             .into_iter()
             .filter(|duty| pending.contains(&duty.datacenter))
             .collect();
@@ -319,7 +319,7 @@ impl Operations {
             .save(counter, RootEntry::Live(root.clone()), &[])
             .await?;
         if let Some(home) = &home {
-            let telling = Telling::Configure;
+            let telling = LeadNotice::Configure;
             self.roots
                 .tell(counter, home, telling, generation, Some(&root))
                 .await?;

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use super::directory_totals::DirectoryTotals;
 use super::row_prefetch::RowPrefetch;
 use super::store::{Insert, Store};
-use crate::core::cluster::delta::{DeltaOutcome, Gathering, Marks};
+use crate::core::cluster::delta::{DeltaOutcome, Marks, ViewReceiver};
 use crate::core::cluster::push::Pushed;
 use crate::core::cluster::root::Root;
 use crate::core::cluster::subscription::Watch;
@@ -46,7 +46,7 @@ const WRITE_EVERY_MS: i64 = 10_000;
 
 /// A counter's view in memory.
 struct CachedView {
-    gathering: Gathering,
+    gathering: ViewReceiver,
     watch: Watch,
     written_ms: i64,
     used_ms: i64,
@@ -247,7 +247,7 @@ impl Views {
             let (view, marks) = stored.unwrap_or_else(|| (View::new(generation), Marks::new()));
             let bytes = bytes_of(&view);
             let gathered = CachedView {
-                gathering: Gathering::new(view, marks),
+                gathering: ViewReceiver::new(view, marks),
                 watch: Watch::default(),
                 written_ms: 0,
                 used_ms: now_ms,

@@ -15,7 +15,7 @@ use std::rc::{Rc, Weak};
 use futures_util::lock::Mutex;
 
 use super::alarm::Alarm;
-use super::duty_store::{Duty, DutyStore, Telling};
+use super::duty_store::{Duty, DutyStore, LeadNotice};
 use super::inboxes::Inboxes;
 use super::operation_store::{Operation, OperationStore};
 use super::outbox::Outbox;
@@ -179,7 +179,7 @@ impl Roots {
             self.tell(
                 counter,
                 &lone,
-                Telling::Configure,
+                LeadNotice::Configure,
                 root.generation,
                 Some(&root),
             )

@@ -13,7 +13,7 @@ use crate::core::counter::dimensions::{DIMENSION_VALUE_BYTES_MAX, DimensionName}
 use crate::core::counter::history::{DAYS_KEPT, HOURS_KEPT, Step};
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::total::{Sum, Value};
-use crate::core::sketch::{Counted, Histogram, Hyll, TopValues, Uniques, VALUES_MAX};
+use crate::core::sketch::{Histogram, Hyll, TopValues, Uniques, VALUES_MAX, ValueCount};
 use crate::protocol::batch::json::read_object;
 use crate::protocol::bodies::parse_settings;
 use crate::protocol::delta::parse_value;
@@ -259,7 +259,7 @@ fn breakdown(name: String, wire: BreakdownWire) -> Result<(String, TopValues), P
         ));
     }
     let values = wire.values.into_iter();
-    let values = values.map(|(value, count, error)| (value, Counted { count, error }));
+    let values = values.map(|(value, count, error)| (value, ValueCount { count, error }));
     let values = TopValues::of(values.collect(), wire.rest, wire.absent_max);
     Ok((name, values))
 }

@@ -14,7 +14,7 @@ use crate::core::counter::breakdown::Breakdown;
 use crate::core::counter::id::CounterId;
 use crate::core::counter::merge::{Range, Summary};
 use crate::core::counter::total::Value;
-use crate::core::sketch::Counted;
+use crate::core::sketch::ValueCount;
 use crate::protocol::messages::{GlobalSum, Sums};
 use crate::protocol::order::in_order;
 use crate::protocol::query::{BreakdownQuery, HistoryFormat};
@@ -36,7 +36,7 @@ pub struct Aggregate {
     top: BTreeSet<(Reverse<u128>, CounterId, u128)>,
     /// The value of a dimension that was asked for, and what all counters have of it.
     value_named: Option<String>,
-    of_value: Counted,
+    of_value: ValueCount,
     /// What increments added, in all and in the window, and the breakdown that was asked for; nothing else.
     counted: Box<Summary>,
     /// How many cells were asked, at most.
@@ -64,7 +64,7 @@ impl Aggregate {
             top_max,
             top: BTreeSet::new(),
             value_named,
-            of_value: Counted::default(),
+            of_value: ValueCount::default(),
             counted: Box::default(),
             cells: 0,
             missing_partitions: Vec::new(),
@@ -228,7 +228,7 @@ impl Aggregate {
         }
         let of = |count: u128| Value::new(count, 0);
         let exact = |count: u128| Exact::new(of(count), strings);
-        let Counted { count, error } = self.of_value;
+        let ValueCount { count, error } = self.of_value;
         let shown = self.top.iter().fold(0_u128, |sum, (Reverse(count), ..)| {
             sum.saturating_add(*count)
         });

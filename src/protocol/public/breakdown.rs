@@ -12,7 +12,7 @@ use crate::core::counter::breakdown::Breakdown;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::merge::Summary;
 use crate::core::counter::total::Value;
-use crate::core::sketch::Counted;
+use crate::core::sketch::ValueCount;
 use crate::protocol::limits::PolicyName;
 use crate::protocol::messages::DatacenterSum;
 use crate::protocol::order::in_order;
@@ -105,7 +105,7 @@ pub(super) struct BreakdownView<'a> {
 }
 
 /// Rows as they are told: the most first; of as many the name decides.
-fn in_turn(breakdown: &Breakdown) -> Vec<(&str, Counted)> {
+fn in_turn(breakdown: &Breakdown) -> Vec<(&str, ValueCount)> {
     let mut rows = Vec::with_capacity(breakdown.values.len());
     rows.extend(breakdown.values.values());
     // They come in order of their names, and equal ones stay so.
@@ -134,7 +134,7 @@ impl BreakdownView<'_> {
         let total = counted(summed, asked);
         let mut rows = in_turn(&breakdown);
         let hidden = rows.split_off(rows.len().min(asked.limit));
-        let sum = |rows: &[(&str, Counted)], part: fn(&Counted) -> u128| {
+        let sum = |rows: &[(&str, ValueCount)], part: fn(&ValueCount) -> u128| {
             let parts = rows.iter().map(|(_, row)| part(row));
             parts.fold(0, u128::saturating_add)
         };

@@ -53,9 +53,9 @@ pub use hyll::{hyll_of, imported_json, not_of_redis, parse_hyll};
 pub use listing::list_json;
 pub use number::{Estimate, Exact};
 pub use rounding::{DIGITS_MAX, Rounding};
-pub use top::{TopTold, rank_json, top_json};
+pub use top::{TopPage, rank_json, top_json};
 pub use union::{intersection_json, union_json, union_of};
-pub use verdicts::VerdictsTold;
+pub use verdicts::VerdictCounts;
 
 /// The JSON of `POST /uniques/rotate`.
 pub fn rotated_json(before: HashId, now: HashId) -> String {

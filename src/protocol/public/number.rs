@@ -5,7 +5,7 @@ use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use crate::core::counter::total::Value;
-use crate::core::sketch::{Estimated, Uniques};
+use crate::core::sketch::{UniqueEstimate, Uniques};
 use crate::protocol::messages::KnownUniques;
 
 /// An exact number of any size: a JSON number, or a decimal string where the reader asked for
@@ -73,21 +73,21 @@ impl Estimate {
     }
 
     /// The sum of the estimates of these epochs; of none it is nothing.
-    pub fn of_epochs(epochs: &[Estimated]) -> Self {
+    pub fn of_epochs(epochs: &[UniqueEstimate]) -> Self {
         let (mut estimate, mut variance) = (0.0, 0.0);
         for epoch in epochs {
             estimate += epoch.estimate;
             variance += epoch.standard_error * epoch.standard_error;
         }
         let standard_error = variance.sqrt();
-        let sum = Estimated {
+        let sum = UniqueEstimate {
             estimate,
             standard_error,
         };
         Self::of_estimated(sum, epochs.len().max(1))
     }
 
-    fn of_estimated(found: Estimated, epochs: usize) -> Self {
+    fn of_estimated(found: UniqueEstimate, epochs: usize) -> Self {
         Self {
             estimate: round(found.estimate),
             standard_error: (found.standard_error * 100.0).ceil() / 100.0,

@@ -11,7 +11,7 @@ use crate::protocol::messages::{By, Since, Sums, Top, TopRow};
 
 /// What was asked, and when.
 #[derive(Clone, Debug)]
-pub struct TopTold {
+pub struct TopPage {
     /// What the names begin with.
     pub prefix: String,
     /// By what they stand in order.
@@ -71,7 +71,7 @@ struct TopView<'a> {
     row: Option<RowView<'a>>,
 }
 
-impl TopTold {
+impl TopPage {
     fn amount(&self, row: &TopRow) -> Amount {
         let exact = Some(Exact::new(row.amount, self.strings));
         match self.by {
@@ -164,7 +164,7 @@ pub(super) fn share(amount: Value, total: Value) -> Option<f64> {
 }
 
 /// The JSON of `GET /top`. Those that have as much have the same rank.
-pub fn top_json(top: &Top, told: &TopTold) -> String {
+pub fn top_json(top: &Top, told: &TopPage) -> String {
     let (mut rank, mut before) = (0, None);
     let mut rows = Vec::new();
     for (place, one) in (1_u64..).zip(&top.rows) {
@@ -179,7 +179,7 @@ pub fn top_json(top: &Top, told: &TopTold) -> String {
 }
 
 /// The JSON of `GET /counters/{id}/rank`; `None` where there is no such counter.
-pub fn rank_json(top: &Top, told: &TopTold) -> Option<String> {
+pub fn rank_json(top: &Top, told: &TopPage) -> Option<String> {
     let row = top.rows.first()?;
     let mut view = told.view(top);
     view.row = Some(told.row(top.sums.above + 1, row, &top.sums));

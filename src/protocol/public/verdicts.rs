@@ -20,7 +20,7 @@ pub type Kinds<'a> = [Option<SummedCounter<'a>>; VerdictKind::ALL.len()];
 
 /// Of which policy, and when it was read.
 #[derive(Clone, Copy, Debug)]
-pub struct VerdictsTold<'a> {
+pub struct VerdictCounts<'a> {
     /// The policy.
     pub policy: &'a PolicyName,
     /// What was judged before is in it, but for what isolates lost, unix milliseconds.
@@ -29,7 +29,7 @@ pub struct VerdictsTold<'a> {
     pub now_ms: i64,
 }
 
-impl VerdictsTold<'_> {
+impl VerdictCounts<'_> {
     fn staleness_ms(&self) -> i64 {
         self.now_ms.saturating_sub(self.as_of_ms).max(0)
     }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use tally::core::cluster::delta::{Delta, DeltaOutcome, Feed, Gathering, Have, Marks};
+use tally::core::cluster::delta::{Delta, DeltaOutcome, Feed, Have, Marks, ViewReceiver};
 use tally::core::cluster::view::{DatacenterState, View, ViewAtRest};
 use tally::core::counter::flush::Element;
 use tally::core::counter::id::Datacenter;
@@ -76,7 +76,7 @@ pub enum Message {
 
 pub struct World {
     pub leads: Vec<Lead>,
-    pub root: Gathering,
+    pub root: ViewReceiver,
     /// What the root has stored.
     pub disk: (ViewAtRest, Marks),
     pub air: Vec<Message>,
@@ -97,7 +97,7 @@ impl World {
             root_has: Have::Unknown,
             states: BTreeMap::new(),
         };
-        let root = Gathering::new(View::new(1), Marks::new());
+        let root = ViewReceiver::new(View::new(1), Marks::new());
         Self {
             leads: (0..).take(LEADS).map(lead).collect(),
             disk: (root.view().at_rest(), Marks::new()),
@@ -134,7 +134,7 @@ impl World {
             // The root begins anew, from what it stored.
             17 => {
                 let (view, marks) = self.disk.clone();
-                self.root = Gathering::new(View::from_rest(view), marks);
+                self.root = ViewReceiver::new(View::from_rest(view), marks);
             }
             // A lead begins anew: its cells are durable, its feed is not.
             18 => {

@@ -2,7 +2,7 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally_sketch::{BLOCKS, HashKey, Learnt, Sketch, Token, hash};
+use tally_sketch::{BLOCKS, HashKey, NewItems, Sketch, Token, hash};
 use tally_testing::config;
 
 /// The form, the count, the parameter of 5 bits, then distances.
@@ -40,7 +40,7 @@ proptest! {
         let learnt = learner.learn(&b);
         prop_assert_eq!(&learner, &union(&a, &b));
         match learnt {
-            Learnt::Items(items) => {
+            NewItems::Items(items) => {
                 prop_assert!(items.is_sorted());
                 prop_assert_eq!(items.is_empty(), learner == a);
                 // What is named is enough to bring another up to date.
@@ -48,7 +48,7 @@ proptest! {
                 prop_assert!(other.learn_packed(&learner.pack(items)).is_some());
                 prop_assert_eq!(&other, &learner);
             }
-            Learnt::Form => prop_assert_ne!(&learner, &a),
+            NewItems::Form => prop_assert_ne!(&learner, &a),
         }
     }
 
@@ -78,7 +78,7 @@ proptest! {
             // What can be read is a sketch: learning it again is no news.
             Some(_) => {
                 let known = learner.clone();
-                prop_assert_eq!(learner.learn_packed(&bytes), Some(Learnt::Items(Vec::new())));
+                prop_assert_eq!(learner.learn_packed(&bytes), Some(NewItems::Items(Vec::new())));
                 prop_assert_eq!(&learner, &known);
                 prop_assert_eq!(Sketch::from_bytes(&learner.to_bytes()), Ok(known));
             }
@@ -121,7 +121,7 @@ fn a_changed_register_takes_at_most_two_and_a_half_bytes() {
         (300_000, 2_000),
     ] {
         let mut known = sketch(0, seen);
-        let Learnt::Items(items) = known.learn(&sketch(seen, seen + new)) else {
+        let NewItems::Items(items) = known.learn(&sketch(seen, seen + new)) else {
             unreachable!("both forms are dense or tokens into dense");
         };
         let changed = items.len();

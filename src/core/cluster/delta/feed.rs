@@ -7,7 +7,7 @@ use super::{Basis, CellChange, Delta, Have, Mark, Part};
 use crate::core::cluster::view::{ReportOrder, View};
 use crate::core::counter::id::Datacenter;
 use crate::core::counter::merge::CellTotals;
-use crate::core::sketch::{Learnt, Source};
+use crate::core::sketch::{NewItems, Source};
 
 /// Up to so many unique elements are sent to a receiver of whom nothing is known, without asking for its
 /// digests: 128 tokens of 4 bytes are 512 bytes, as large as the digests themselves.
@@ -80,12 +80,12 @@ impl Feed {
         }
         for (source, learnt) in self.view.uniques_mut().learn(other.uniques()) {
             match learnt {
-                Learnt::Items(items) => {
+                NewItems::Items(items) => {
                     for item in items {
                         self.note(ViewPart::Unique((source, item)));
                     }
                 }
-                Learnt::Form => self.note(ViewPart::Form),
+                NewItems::Form => self.note(ViewPart::Form),
             }
         }
     }

@@ -5,8 +5,8 @@
 
 use super::{Cell, Changes, Refusal};
 use crate::core::counter::ledger::{
-    Keyed, KeyedOutcome, Keys, Ledger, NewRecord, REFUSALS_PART, Record, Recorded, SeenValue,
-    StoredRecord, Unchanged, WriteKey,
+    HomeCondition, Keyed, KeyedOutcome, Keys, Ledger, NewRecord, REFUSALS_PART, Record, Recorded,
+    SeenValue, StoredRecord, WriteKey,
 };
 use crate::core::counter::ledgers::{LedgerLimits, is_same};
 use crate::core::counter::total::{Sum, Value};
@@ -240,7 +240,7 @@ impl Cell {
         }
         let own = (grant.generation, self.sequence, grant.operations);
         let has_changed =
-            |seen: &Unchanged| (seen.generation, seen.sequence, seen.operations) != own;
+            |seen: &HomeCondition| (seen.generation, seen.sequence, seen.operations) != own;
         if write.condition.as_ref().is_some_and(has_changed) {
             return Err(KeyedOutcome::Changed);
         }

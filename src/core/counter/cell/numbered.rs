@@ -5,7 +5,7 @@
 use super::{Cell, Changes, Refusal};
 use crate::core::counter::id::Datacenter;
 use crate::core::counter::ledger::{Keyed, KeyedOutcome, WriteKey};
-use crate::core::counter::numbers::{Decided, Numbers, WritePlace, is_over, lane_and_number};
+use crate::core::counter::numbers::{Decision, Numbers, WritePlace, is_over, lane_and_number};
 
 /// Looks up in storage what was decided of a lane.
 pub type KnownNumbers<'a> = &'a dyn Fn(WriteKey) -> Numbers;
@@ -27,7 +27,7 @@ impl NumberedWrites<'_> {
     fn outcomes(
         &self,
         changes: &mut Changes,
-        mut decide: impl FnMut(&Keyed, &mut Changes) -> Result<(Decided, KeyedOutcome), KeyedOutcome>,
+        mut decide: impl FnMut(&Keyed, &mut Changes) -> Result<(Decision, KeyedOutcome), KeyedOutcome>,
     ) -> Vec<KeyedOutcome> {
         let outcome = |write: &Keyed| {
             let undecided = self.undecided(write, changes);
@@ -61,11 +61,11 @@ impl NumberedWrites<'_> {
         let moves = self.moves;
         let numbers = pending.unwrap_or_else(|| (self.known)(lane));
         match numbers.get(number) {
-            Some(Decided::Counted) => Err(KeyedOutcome::CountedBefore),
-            Some(Decided::Struck(struck)) if moves.unwrap_or(0) <= struck => {
+            Some(Decision::Counted) => Err(KeyedOutcome::CountedBefore),
+            Some(Decision::Struck(struck)) if moves.unwrap_or(0) <= struck => {
                 Err(KeyedOutcome::Struck)
             }
-            Some(Decided::Sent((to, sent))) if to.is_some() || moves != Some(sent) => {
+            Some(Decision::Sent((to, sent))) if to.is_some() || moves != Some(sent) => {
                 Err(KeyedOutcome::Struck)
             }
             _ if !numbers.has_room() => Err(KeyedOutcome::Full),
@@ -89,7 +89,7 @@ impl Cell {
         Ok(numbered.outcomes(changes, |write, changes| {
             let elsewhere = self.check(write)?;
             let counted = self.add_keyed(write, elsewhere, now_ms, changes);
-            Ok((Decided::Counted, KeyedOutcome::Counted(counted)))
+            Ok((Decision::Counted, KeyedOutcome::Counted(counted)))
         }))
     }
 
@@ -105,8 +105,8 @@ impl Cell {
                 return Err(KeyedOutcome::NotWhole);
             }
             self.has_numbers = true;
-            let sent = || Decided::Sent((Some(home.clone()), 1));
-            let struck = numbered.moves.map_or_else(sent, Decided::Struck);
+            let sent = || Decision::Sent((Some(home.clone()), 1));
+            let struck = numbered.moves.map_or_else(sent, Decision::Struck);
             Ok((struck, KeyedOutcome::Struck))
         })
     }
@@ -126,17 +126,17 @@ impl Cell {
             let pending = changes.numbers.get(&lane).cloned();
             let mut numbers = pending.unwrap_or_else(|| known(lane));
             let place = match numbers.get(number) {
-                Some(Decided::Sent(place)) => place,
-                Some(Decided::Struck(moves)) => (None, moves),
+                Some(Decision::Sent(place)) => place,
+                Some(Decision::Struck(moves)) => (None, moves),
                 // It is answered to here.
-                Some(Decided::Counted) | None => return Some((None, 0)),
+                Some(Decision::Counted) | None => return Some((None, 0)),
             };
             if place != *struck_at {
                 return Some(place);
             }
             let next = next.filter(|_| numbers.has_room())?;
             let place = (next.clone(), place.1.saturating_add(1));
-            numbers.put(number, Decided::Sent(place.clone()));
+            numbers.put(number, Decision::Sent(place.clone()));
             changes.numbers.insert(lane, numbers);
             Some(place)
         });

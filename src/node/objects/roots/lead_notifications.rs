@@ -3,7 +3,7 @@
 //! Invariant: what must be told is stored as a duty in the same commit as its cause; a duty is
 //! struck off only when its lead has confirmed.
 
-use super::super::duty_store::{Duty, Telling};
+use super::super::duty_store::{Duty, LeadNotice};
 use super::super::lead_calls::{LEADS_AT_ONCE, silent, sums, suspend};
 use super::super::operation_store::Operation;
 use super::Roots;
@@ -49,7 +49,7 @@ impl Roots {
     async fn last_write_ms(&self, counter: &CounterId, root: &Root) -> Result<i64, Fault> {
         if self.duties.is_configuring(counter)? {
             let untold = self
-                .fulfil(&duties(counter, root, Telling::Configure))
+                .fulfil(&duties(counter, root, LeadNotice::Configure))
                 .await?;
             if let Some(datacenter) = untold.first() {
                 return Err(may_count(datacenter));
@@ -100,7 +100,7 @@ impl Roots {
             generation: root.generation,
             at_ms: self.host.now_ms(),
         };
-        let duties = duties(counter, root, Telling::Close);
+        let duties = duties(counter, root, LeadNotice::Close);
         self.save_with(counter, ended, &duties, record).await?;
         self.fulfil(&duties).await
     }
@@ -139,7 +139,9 @@ impl Roots {
                 _ => true,
             };
             match told {
-                Ok(()) if is_newest || duty.telling == Telling::Close => self.duties.done(&duty)?,
+                Ok(()) if is_newest || duty.telling == LeadNotice::Close => {
+                    self.duties.done(&duty)?
+                }
                 _ => {
                     self.duties.postpone(&duty, self.host.now_ms())?;
                     pending.push(duty.datacenter);
@@ -154,19 +156,19 @@ impl Roots {
         &self,
         counter: &CounterId,
         datacenter: &Datacenter,
-        telling: Telling,
+        telling: LeadNotice,
         generation: u64,
         root: Option<&Root>,
     ) -> Result<(), Fault> {
         let to = CellAddress::lead(counter, datacenter);
         match (telling, root.filter(|root| root.generation == generation)) {
-            (Telling::Close, _) => self.outbox.tell(&Close { to, generation }).await,
-            (Telling::Configure, Some(root)) => {
+            (LeadNotice::Close, _) => self.outbox.tell(&Close { to, generation }).await,
+            (LeadNotice::Configure, Some(root)) => {
                 let grant = root.grant(datacenter);
                 self.outbox.tell(&Configure { to, grant }).await
             }
-            (Telling::Configure, None) => Ok(()),
-            (Telling::Settle, _) => {
+            (LeadNotice::Configure, None) => Ok(()),
+            (LeadNotice::Settle, _) => {
                 let settle = Settle {
                     counter: counter.clone(),
                 };
@@ -189,7 +191,7 @@ fn may_count(datacenter: &Datacenter) -> Fault {
 }
 
 /// What every lead of a counter must be told.
-pub(in super::super) fn duties(counter: &CounterId, root: &Root, telling: Telling) -> Vec<Duty> {
+pub(in super::super) fn duties(counter: &CounterId, root: &Root, telling: LeadNotice) -> Vec<Duty> {
     let duty = |datacenter: &Datacenter| Duty {
         counter: counter.clone(),
         datacenter: datacenter.clone(),
