@@ -18,8 +18,8 @@ impl Error for PolicyFault {}
 mod of_tables {
     use super::{Error, fmt};
     use crate::log::Broken;
-    use crate::table::{Full, Refusal};
-    use crate::visitors::Spent;
+    use crate::table::{Full, ReservationRefusal};
+    use crate::visitors::BudgetSpent;
 
     impl fmt::Display for Broken {
         fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -38,7 +38,7 @@ mod of_tables {
 
     impl Error for Full {}
 
-    impl fmt::Display for Refusal {
+    impl fmt::Display for ReservationRefusal {
         fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
             match self {
                 Self::Over(verdicts) => {
@@ -57,9 +57,9 @@ mod of_tables {
         }
     }
 
-    impl Error for Refusal {}
+    impl Error for ReservationRefusal {}
 
-    impl fmt::Display for Spent {
+    impl fmt::Display for BudgetSpent {
         fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
             let wait_ms = self.wait_ms;
             write!(
@@ -69,5 +69,5 @@ mod of_tables {
         }
     }
 
-    impl Error for Spent {}
+    impl Error for BudgetSpent {}
 }
