@@ -49,7 +49,7 @@ mod of_tables {
                         "{refused} of {all} checks are over their limits: try again later"
                     )
                 }
-                Self::Full => Full.fmt(formatter),
+                Self::Full => fmt::Display::fmt(&Full, formatter),
                 Self::Cancelled => {
                     formatter.write_str("the reservation was cancelled before it came")
                 }
