@@ -1,8 +1,8 @@
 //! The alarm of an object.
 //!
-//! Invariant: it is durable like a row. One that rings is kept until its handler has ended well and what that wrote is durable, so one
-//! that rings as its object crashes rings again. One rings at most once at a time; one that fails is rung again up to [`RETRIES_MAX`]
-//! times, later each time.
+//! Invariant: it is durable like a row. One that rings is kept until its handler has ended well and what that wrote
+//! is durable, so one that rings as its object crashes rings again. One rings at most once at a time; one that fails
+//! is rung again up to [`RETRIES_MAX`] times, later each time.
 
 use std::cell::Cell;
 use std::rc::Rc;

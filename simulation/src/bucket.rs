@@ -9,7 +9,8 @@ use std::rc::Rc;
 use crate::core::Core;
 use crate::one_shot::OneShot;
 
-/// How long something takes there, microseconds: least and most. What failed may still be done up to a hundred times as late.
+/// How long something takes there, microseconds: least and most. What failed may still be done up to a hundred times
+/// as late.
 const TAKES_US: (u64, u64) = (2_000, 60_000);
 
 /// All files, by their names.

@@ -1,8 +1,9 @@
-//! Two builds in one world: some isolates and objects are of the build before, which speaks the protocol before and no newer one.
+//! Two builds in one world: some isolates and objects are of the build before, which speaks the protocol before and
+//! no newer one.
 //!
-//! Who is of the build before says all messages in that protocol, in their forms of then: what was added to a message or an answer since is
-//! not there, whichever way it goes. It answers `Later` to what is newer. An upgrade ends the isolate, or the object, which starts again as
-//! of this build.
+//! Who is of the build before says all messages in that protocol, in their forms of then: what was added to a message
+//! or an answer since is not there, whichever way it goes. It answers `Later` to what is newer. An upgrade ends the
+//! isolate, or the object, which starts again as of this build.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -130,7 +131,8 @@ impl World {
         self.core.builds.0.set(once_in);
     }
 
-    /// Upgrades one isolate, or one object, that is of the build before: its memory is gone. Returns whether there was any.
+    /// Upgrades one isolate, or one object, that is of the build before: its memory is gone. Returns whether there
+    /// was any.
     pub fn upgrade_one(&self) -> bool {
         let old = self.core.olds();
         let Some(one) = (!old.is_empty()).then(|| self.core.chance.pick(old.len())) else {

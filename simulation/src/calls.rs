@@ -1,7 +1,8 @@
 //! How messages travel between isolates and objects.
 //!
-//! Invariant: a call is answered at most once. Whoever should have answered and is gone lets its [`WayBack`] fall, and the caller hears of
-//! it at a drawn time. A call that got lost fails at a drawn time too, or never ends: its caller has a time limit of its own.
+//! Invariant: a call is answered at most once. Whoever should have answered and is gone lets its [`WayBack`] fall,
+//! and the caller hears of it at a drawn time. A call that got lost fails at a drawn time too, or never ends: its
+//! caller has a time limit of its own.
 
 use std::rc::Rc;
 

@@ -226,7 +226,8 @@ impl Client {
             .await
     }
 
-    /// Makes a request of an edge of its site. Whoever drops the future hangs up: the handler ends, what it lets go on does not.
+    /// Makes a request of an edge of its site. Whoever drops the future hangs up: the handler ends, what it lets go
+    /// on does not.
     ///
     /// # Errors
     /// Where no answer comes.

@@ -1,7 +1,8 @@
 //! Tasks, timers and virtual time, on one thread.
 //!
-//! Invariant: computing takes no time. Time moves only when no task can run, to the next timer; among the tasks that can run, chance
-//! picks the next one. So a run is decided by its seed. Every task belongs to an [`Owner`], and ends where its owner does.
+//! Invariant: computing takes no time. Time moves only when no task can run, to the next timer; among the tasks that
+//! can run, chance picks the next one. So a run is decided by its seed. Every task belongs to an [`Owner`], and ends
+//! where its owner does.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -116,7 +117,8 @@ impl Executor {
         self.steps.get()
     }
 
-    /// How often a task was woken by a task of another request of an isolate. Workers would resume it in the wrong context.
+    /// How often a task was woken by a task of another request of an isolate. Workers would resume it in the wrong
+    /// context.
     pub fn crossed(&self) -> u64 {
         self.ready.crossed.load(Ordering::Relaxed)
     }

@@ -1,5 +1,5 @@
-//! The platform of Tally in memory: the other implementation of [`tally::host`]. The code that ships runs here, natively, thousands of
-//! times faster than on a server, and every run comes back with its seed.
+//! The platform of Tally in memory: the other implementation of [`tally::host`]. The code that ships runs here,
+//! natively, thousands of times faster than on a server, and every run comes back with its seed.
 //!
 //! A test builds a [`World`], says what runs in it ([`deploy`] for the whole service), and asks as a [`Client`] does:
 //!
@@ -37,17 +37,19 @@
 //!
 //! # What is modelled
 //!
-//! - Tasks run one at a time; chance picks among those that can. Computing takes no time; time moves to the next timer. Whoever crashes
-//!   loses its tasks at any await.
-//! - Isolates have a memory and a clock of their own, which is off by up to [`Options::skew_ms_max`], and is stepped. Objects live alone or share isolates.
-//! - Objects handle calls concurrently, are evicted when idle, and crash; what they send leaves only once what they wrote is durable,
-//!   which takes a time. A crash takes what was not durable.
+//! - Tasks run one at a time; chance picks among those that can. Computing takes no time; time moves to the next
+//!   timer. Whoever crashes loses its tasks at any await.
+//! - Isolates have a memory and a clock of their own, which is off by up to [`Options::skew_ms_max`], and is stepped.
+//!   Objects live alone or share isolates.
+//! - Objects handle calls concurrently, are evicted when idle, and crash; what they send leaves only once what they
+//!   wrote is durable, which takes a time. A crash takes what was not durable.
 //! - Storage is SQLite, with the platform's limits of statements and values; it goes out for a time.
 //! - Alarms are durable like rows, ring late, again after failures and crashes, one at a time, and start their object.
-//! - Messages take a time of their own, get lost, come twice and overtake each other; their answers get lost. Sites are cut off.
-//!   The platform never repeats a message by itself; that the network does stands for callers and proxies that try again, so
-//!   [`Options::once`] names messages whose senders never do that with an outcome open.
-//! - Sockets outlive evictions, break by crashes and cuts, and close by a handshake. Streams of events take one chunk at a time.
+//! - Messages take a time of their own, get lost, come twice and overtake each other; their answers get lost. Sites
+//!   are cut off. The platform never repeats a message by itself; that the network does stands for callers and
+//!   proxies that try again, so [`Options::once`] names messages whose senders never do that with an outcome open.
+//! - Sockets outlive evictions, break by crashes and cuts, and close by a handshake. Streams of events take one chunk
+//!   at a time.
 //! - The queue delivers at least once, in any order and batches, and gives up after some deliveries.
 //! - Receivers outside get what is posted once it may leave, answer or not, and their answers get lost.
 //! - Clients that hang up end their handler; what it lets go on does not end.
@@ -55,8 +57,8 @@
 //! # What is not
 //!
 //! - Limits of time and memory, of subrequests and of open connections; evictions because an isolate is too large.
-//! - Input gates beyond this: between two awaits nobody else runs. On the platform an object waits for its storage undisturbed by new
-//!   messages; here a message may arrive while an alarm is set, where both fall on one instant.
+//! - Input gates beyond this: between two awaits nobody else runs. On the platform an object waits for its storage
+//!   undisturbed by new messages; here a message may arrive while an alarm is set, where both fall on one instant.
 //! - How long computing takes, so no load: what a limit of calls a second would do must be shown elsewhere.
 //! - Two incarnations of one object at once, and objects that move.
 //! - Gzip, TLS, HTTP versions; headers that the platform adds. Edges see every header that a client sends.

@@ -1,7 +1,7 @@
 //! Sites, and the ways between them.
 //!
-//! A message takes a time that is drawn for it alone, so messages overtake each other. Sites may be cut from each other for a time: what
-//! is sent, or would arrive, meanwhile is lost.
+//! A message takes a time that is drawn for it alone, so messages overtake each other. Sites may be cut from each
+//! other for a time: what is sent, or would arrive, meanwhile is lost.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! What is outside of the deployment: whoever a test lets answer there.
 //!
-//! Invariant: a request arrives at most once, and only once what its sender wrote is durable; its answer may get lost. Where no test
-//! answers nobody does.
+//! Invariant: a request arrives at most once, and only once what its sender wrote is durable; its answer may get
+//! lost. Where no test answers nobody does.
 
 use std::cell::RefCell;
 use std::rc::Rc;

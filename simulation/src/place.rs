@@ -1,7 +1,7 @@
 //! Where an object lives: what is stored outlives its memory.
 //!
-//! Invariant: what an object sends leaves it only once all that it wrote before is durable (the output gate). A crash takes its memory, its
-//! tasks, what waits at the gate, and what was not durable.
+//! Invariant: what an object sends leaves it only once all that it wrote before is durable (the output gate). A crash
+//! takes its memory, its tasks, what waits at the gate, and what was not durable.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;

@@ -1,7 +1,8 @@
 //! The deployment's queue.
 //!
-//! Invariant: at least once. A message leaves the queue when its consumer has said [`Fate::Acknowledged`], or after too many deliveries, to the
-//! dead letters. Messages come in any order, in batches drawn by chance, and now and then once more after they were done.
+//! Invariant: at least once. A message leaves the queue when its consumer has said [`Fate::Acknowledged`], or after
+//! too many deliveries, to the dead letters. Messages come in any order, in batches drawn by chance, and now and then
+//! once more after they were done.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -14,7 +15,8 @@ use crate::isolate::Role;
 use crate::network::Site;
 use crate::one_shot::OneShot;
 
-/// How long the queue waits for a consumer, milliseconds. Source: <https://developers.cloudflare.com/queues/platform/limits/>.
+/// How long the queue waits for a consumer, milliseconds. Source:
+/// <https://developers.cloudflare.com/queues/platform/limits/>.
 const CONSUMER_MS_MAX: u64 = 15 * 60 * 1_000;
 
 /// When a batch is delivered again whose consumer has failed, milliseconds at most.

@@ -29,7 +29,8 @@ pub struct ClientRequest {
 }
 
 impl ClientRequest {
-    /// A method and a path with its query; or a whole URL, where the deployment is called by another name than [`ORIGIN`].
+    /// A method and a path with its query; or a whole URL, where the deployment is called by another name than
+    /// [`ORIGIN`].
     pub fn new(method: &str, path: impl Into<String>) -> Self {
         Self {
             method: method.to_owned(),

@@ -15,7 +15,8 @@ use crate::streams::{Arrivals, BROKEN, Carrier, arrival_us};
 /// Close code of a close that names none. Source: as [`BROKEN`].
 const NO_CODE: u16 = 1_005;
 
-/// Bytes of what a socket keeps. Source: <https://developers.cloudflare.com/durable-objects/best-practices/websockets/>.
+/// Bytes of what a socket keeps. Source:
+/// <https://developers.cloudflare.com/durable-objects/best-practices/websockets/>.
 const KEPT_BYTES_MAX: usize = 16_384;
 
 /// How far a socket is.

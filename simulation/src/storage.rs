@@ -1,11 +1,12 @@
-//! What an object stores: SQLite in memory, or in a file where somebody wants to look into it; one database each, made at its first write.
+//! What an object stores: SQLite in memory, or in a file where somebody wants to look into it; one database each,
+//! made at its first write.
 //!
-//! Invariant: a transaction is open from the first write until its commit, so what was written in between is gone after a crash, as on
-//! the platform. Whoever owns this lets nothing leave the object meanwhile.
+//! Invariant: a transaction is open from the first write until its commit, so what was written in between is gone
+//! after a crash, as on the platform. Whoever owns this lets nothing leave the object meanwhile.
 //!
-//! The platform's limits that are kept here: no statement begins, ends or marks a transaction; at most [`VALUES_MAX`] values a statement;
-//! no value above [`VALUE_BYTES_MAX`]; numbers are those of JavaScript, so integers are bound as floating-point numbers, which columns
-//! turn back by their affinity.
+//! The platform's limits that are kept here: no statement begins, ends or marks a transaction; at most [`VALUES_MAX`]
+//! values a statement; no value above [`VALUE_BYTES_MAX`]; numbers are those of JavaScript, so integers are bound as
+//! floating-point numbers, which columns turn back by their affinity.
 
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};

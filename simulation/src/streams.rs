@@ -1,8 +1,8 @@
 //! Streams between an object and a client: WebSockets, and server-sent events.
 //!
-//! Invariant: what one end sends reaches the other in order. A cut between the two sites breaks the connection at the next text: the client
-//! is told by code [`BROKEN`], the object of a close without a code, or of an error. A socket outlives the object's memory; it breaks where
-//! the object crashes, and so does a stream of events.
+//! Invariant: what one end sends reaches the other in order. A cut between the two sites breaks the connection at the
+//! next text: the client is told by code [`BROKEN`], the object of a close without a code, or of an error. A socket
+//! outlives the object's memory; it breaks where the object crashes, and so does a stream of events.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

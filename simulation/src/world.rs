@@ -22,7 +22,8 @@ use crate::journal::Figures;
 use crate::network::Site;
 use crate::place::starter;
 
-/// Steps of one [`World::run`]; a world that needs more is taken to never end. The largest worlds have about 10 million.
+/// Steps of one [`World::run`]; a world that needs more is taken to never end. The largest worlds have about 10
+/// million.
 const STEPS_MAX: u64 = 100_000_000;
 
 /// A deployment, its network and its clients, decided by a seed.
@@ -130,7 +131,8 @@ impl World {
         self.core.intervention.set(Rc::new(judge));
     }
 
-    /// What decides when the answer of each call goes on its way, after it was carried out and what it wrote is durable.
+    /// What decides when the answer of each call goes on its way, after it was carried out and what it wrote is
+    /// durable.
     pub fn set_answer_judge(&self, judge: impl Fn(Judged) -> Later<()> + 'static) {
         let judge = Rc::new(judge);
         self.core.intervention.set_answer_judge(judge);
@@ -168,7 +170,8 @@ impl World {
         self.core.network.set_distance(one, other, us);
     }
 
-    /// Sets how far all clocks of a site are off from now on, milliseconds. Alarms that are set already ring when they would have.
+    /// Sets how far all clocks of a site are off from now on, milliseconds. Alarms that are set already ring when
+    /// they would have.
     pub fn set_clock(&self, site: Site, off_ms: i64) {
         self.core
             .note(|| format!("clock    {site:?} is off by {off_ms} ms"));
@@ -287,7 +290,8 @@ impl World {
         place.map(|place| place.crash()).is_some()
     }
 
-    /// Takes an object's storage out for a time, once so many more statements have run. Returns whether there is such an object.
+    /// Takes an object's storage out for a time, once so many more statements have run. Returns whether there is such
+    /// an object.
     pub fn fail_storage(&self, placement: &Placement, statements: u64, milliseconds: u64) -> bool {
         let place = self.core.known_place(placement.binding, &placement.name);
         let fails = Some((statements, milliseconds * 1_000));
@@ -319,7 +323,8 @@ impl World {
         running.filter(|place| !place.evict()).count()
     }
 
-    /// Everything stops at once, and starts again after a time, milliseconds: all memory is gone, what is stored is not.
+    /// Everything stops at once, and starts again after a time, milliseconds: all memory is gone, what is stored is
+    /// not.
     pub fn restart(&self, after_ms: u64) {
         self.crash_all_objects();
         for isolate in self.core.all_isolates() {
@@ -352,7 +357,8 @@ impl World {
         }
     }
 
-    /// Runs a statement in an object's database, past its object: for looking into it. `None` where there is no such object.
+    /// Runs a statement in an object's database, past its object: for looking into it. `None` where there is no such
+    /// object.
     pub fn look(&self, placement: &Placement, statement: &str) -> Option<Rows> {
         let place = self.core.known_place(placement.binding, &placement.name)?;
         place.storage.run(statement, &[]).ok()

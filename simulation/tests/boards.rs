@@ -1,5 +1,5 @@
-//! Boards in a whole service: ranks agree with a sorted list of all acknowledged scores, through crashes, lost and repeated messages
-//! and retries.
+//! Boards in a whole service: ranks agree with a sorted list of all acknowledged scores, through crashes, lost and
+//! repeated messages and retries.
 
 use std::collections::BTreeMap;
 
@@ -32,8 +32,9 @@ fn get(world: &World, client: &Client, path: &str) -> Value {
     json
 }
 
-/// Sends a write until it is acknowledged. Whether it was. Pauses grow and differ, as those of a good client: in these worlds each step of
-/// an isolate may be its last, so writes that all come again at once, and wait together, end it before any is answered.
+/// Sends a write until it is acknowledged. Whether it was. Pauses grow and differ, as those of a good client: in
+/// these worlds each step of an isolate may be its last, so writes that all come again at once, and wait together,
+/// end it before any is answered.
 async fn deliver(world: &World, client: &Client, path: &str, body: &str, key: &str) -> bool {
     for attempt in 0..30 {
         let request = ClientRequest::new("POST", path)
@@ -600,7 +601,8 @@ fn rows_of_a_board_have_these_bytes() {
     }
 }
 
-/// Whatever statement its storage goes out at, a board that begins can begin later, also where another memory than that of before does it.
+/// Whatever statement its storage goes out at, a board that begins can begin later, also where another memory than
+/// that of before does it.
 #[test]
 fn a_board_whose_storage_fails_as_it_begins_begins_later() {
     for statements in 0..24 {

@@ -50,7 +50,8 @@ fn a_set_that_was_done_is_told_so_though_the_counter_has_ended_since() {
     );
 }
 
-/// A set observes what leads have not pushed yet. What the root remembers of them is older, and takes nothing away from what was set.
+/// A set observes what leads have not pushed yet. What the root remembers of them is older, and takes nothing away
+/// from what was set.
 #[test]
 fn a_default_read_after_a_set_is_old_or_what_was_set_and_never_less() {
     let world = deployed(2, Options::default());

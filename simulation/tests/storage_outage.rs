@@ -7,8 +7,8 @@ use tally_simulation::{ADMIN_KEY, Faults, Options, World, deploy};
 /// How long storage is out, milliseconds.
 const OUT_MS: u64 = 1_500;
 
-/// A world whose only increment is counted as storage goes out, so many statements after the cell asked whether it may count. Every
-/// message comes twice, so the increment waits twice for that.
+/// A world whose only increment is counted as storage goes out, so many statements after the cell asked whether it
+/// may count. Every message comes twice, so the increment waits twice for that.
 fn acknowledged_and_read(seed: u64, statements: u64) -> (bool, u64) {
     let world = World::new(seed, Options::default());
     deploy(&world);

@@ -1,5 +1,5 @@
-//! Bodies at rest in a whole service: what has changed bits is refused and never told wrongly, what earlier builds wrote is read as it is,
-//! and stays as it is until something is written.
+//! Bodies at rest in a whole service: what has changed bits is refused and never told wrongly, what earlier builds
+//! wrote is read as it is, and stays as it is until something is written.
 
 use serde_json::{Value, json};
 use tally::host::object::Value as Column;

@@ -156,7 +156,8 @@ fn counters_that_expire_together_are_ended_by_few_messages() {
             let told = world.run(client.get(&path)).expect("no fault");
             assert_eq!(told.status, 404, "{}", told.text());
         }
-        // They were created within a second; each by itself was told to stop and of its end, and before was asked for its last write.
+        // They were created within a second; each by itself was told to stop and of its end, and before was asked for
+        // its last write.
         let most = if mode == "sliding" { 240 } else { 160 };
         assert!(ended <= most, "{ended} messages for {MANY} ends");
     }

@@ -1,5 +1,5 @@
-//! What the service asks of the platform that it runs on: a small set of traits, so that the same code runs on Workers and in a
-//! simulation.
+//! What the service asks of the platform that it runs on: a small set of traits, so that the same code runs on
+//! Workers and in a simulation.
 //!
 //! | module | holds |
 //! |---|---|
@@ -8,8 +8,8 @@
 //! | [`http`] | requests and responses of clients |
 //! | `workers` | wasm32: all of it on Cloudflare Workers and on workerd |
 //!
-//! Invariant: nothing outside `workers` names a type of the platform, so that whatever is decided is decided in code that also
-//! runs natively.
+//! Invariant: nothing outside `workers` names a type of the platform, so that whatever is decided is decided in code
+//! that also runs natively.
 
 pub mod http;
 pub mod object;
@@ -170,8 +170,8 @@ pub trait Platform {
     /// Writes points to the deployment's data set. Nobody hears whether they arrive.
     fn write_points(&self, _points: &[Point]) {}
 
-    /// POSTs to an address outside of the deployment, and returns the status that is answered. Redirects are not followed: their status is
-    /// returned.
+    /// POSTs to an address outside of the deployment, and returns the status that is answered. Redirects are not
+    /// followed: their status is returned.
     fn post(&self, request: Outgoing) -> Later<Result<u16, String>>;
 
     /// A file by its name; `None` where there is no such file.
@@ -270,8 +270,8 @@ impl Host {
         }
     }
 
-    /// A setting, without white space around it; `None` where it is not set, or empty. It may be a call into JavaScript, so what
-    /// every request asks for is read once.
+    /// A setting, without white space around it; `None` where it is not set, or empty. It may be a call into
+    /// JavaScript, so what every request asks for is read once.
     pub fn setting(&self, name: &str) -> Option<String> {
         let text = self.platform.setting(name)?;
         // Some editors write a byte order mark into a file of keys.

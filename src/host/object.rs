@@ -62,7 +62,8 @@ impl From<Vec<u8>> for Value {
 /// The rows of an answer.
 pub type Rows = Vec<Vec<Value>>;
 
-/// What an object asks of its platform. What was written is durable before anything that is sent later leaves the object.
+/// What an object asks of its platform. What was written is durable before anything that is sent later leaves the
+/// object.
 pub trait ObjectPlatform {
     /// Its name among all objects of its kind.
     fn id(&self) -> String;
@@ -103,8 +104,8 @@ pub trait ObjectPlatform {
     /// The sockets that it has accepted and that are open.
     fn sockets(&self) -> Vec<Rc<dyn Socket>>;
 
-    /// Accepts a socket that keeps a name and a text as long as it is open, and the answer that carries its other end. What can fail
-    /// is done before it is accepted: one that is accepted and cannot be served would stay open.
+    /// Accepts a socket that keeps a name and a text as long as it is open, and the answer that carries its other
+    /// end. What can fail is done before it is accepted: one that is accepted and cannot be served would stay open.
     ///
     /// # Errors
     /// Where none can be made.
@@ -149,7 +150,8 @@ pub enum Readiness {
     Gone,
 }
 
-/// A stream of server-sent events that an object holds. It takes one chunk at a time, and ends with the object's memory.
+/// A stream of server-sent events that an object holds. It takes one chunk at a time, and ends with the object's
+/// memory.
 pub trait Events {
     /// Whether it can be sent something now.
     fn readiness(&self) -> Readiness;
@@ -217,8 +219,8 @@ pub enum Reply {
     Unknown,
 }
 
-/// Answers a call by the message whose path it has: reads it as `$asked`, which is a `Result`, and writes what stands beside it, a
-/// `Result` too. A message is named once, so its path, its type and its answer cannot part.
+/// Answers a call by the message whose path it has: reads it as `$asked`, which is a `Result`, and writes what stands
+/// beside it, a `Result` too. A message is named once, so its path, its type and its answer cannot part.
 macro_rules! dispatch {
     ($arrived:expr, $asked:ident, { $($(#[$built:meta])* $call:ty => $answer:expr),+ $(,)? }) => {{
         let arrived: &$crate::host::object::Arrived = $arrived;

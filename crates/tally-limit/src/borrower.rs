@@ -1,11 +1,13 @@
 //! The borrower's side of a limit of which parts are lent: what a datacenter, or an isolate, may admit without asking.
 //!
-//! Invariants: tokens spent and returned are together never more than were granted by an answer to the newest request; none is spent
-//! once the lease has ended, by this clock, counted from when the request was sent; what is told is only ever told as more.
+//! Invariants: tokens spent and returned are together never more than were granted by an answer to the newest
+//! request; none is spent once the lease has ended, by this clock, counted from when the request was sent; what is
+//! told is only ever told as more.
 //!
-//! The life of a lease: a call finds no tokens and asks; the answer brings some, by the rate at which they are used; more are asked
-//! for before they run out, and with each request what was spent is reported. Before the lease ends it is renewed, or given back
-//! if it is hardly used. A lease that ends takes its tokens with it, and the next call begins another.
+//! The life of a lease: a call finds no tokens and asks; the answer brings some, by the rate at which they are used;
+//! more are asked for before they run out, and with each request what was spent is reported. Before the lease ends it
+//! is renewed, or given back if it is hardly used. A lease that ends takes its tokens with it, and the next call
+//! begins another.
 
 use super::demand::Demand;
 use super::lease::{Admission, Answer, LeaseId};
@@ -17,8 +19,8 @@ use super::spending::Spending;
 /// How long a refusal is cached: others may give tokens back meanwhile.
 const DRY_MS_MAX: u64 = 1_000;
 
-/// A borrower that is given less than this part of what it would like, or hears nothing, does not ask for more of its own accord for
-/// so long.
+/// A borrower that is given less than this part of what it would like, or hears nothing, does not ask for more of its
+/// own accord for so long.
 const SCARCE_PART: u64 = 8;
 const REST_MS: i64 = 100;
 
@@ -126,8 +128,9 @@ impl Borrower {
             .saturating_sub(self.returned)
     }
 
-    /// What becomes of a call of this cost. A call that is told to ask waits until [`Self::leave`], and may then ask again. Times are of the
-    /// borrower's own clock, and must not go back. How much the verdict says is left is as the lender last said.
+    /// What becomes of a call of this cost. A call that is told to ask waits until [`Self::leave`], and may then ask
+    /// again. Times are of the borrower's own clock, and must not go back. How much the verdict says is left is as
+    /// the lender last said.
     pub fn check(&mut self, policy: &Policy, now_ms: i64, cost: u64) -> Admission {
         if cost > policy.capacity() {
             return Admission::Decided(self.verdict(policy, now_ms, NEVER_MS));
@@ -161,8 +164,8 @@ impl Borrower {
         }
     }
 
-    /// What becomes of a call for which too little is held while the lender does not answer: a lease that is spent is a refusal, since
-    /// what it was lent is all that may be admitted here. Without a lease nobody can tell.
+    /// What becomes of a call for which too little is held while the lender does not answer: a lease that is spent is
+    /// a refusal, since what it was lent is all that may be admitted here. Without a lease nobody can tell.
     pub fn without_lender(&self, policy: &Policy, now_ms: i64) -> Admission {
         if now_ms >= self.until_ms {
             return Admission::Away;
@@ -172,8 +175,8 @@ impl Borrower {
         Admission::Decided(self.verdict(policy, now_ms, wait_ms))
     }
 
-    /// Admits a call of this cost from what is held. `None` where that is too little: the call is to be judged elsewhere, and more is
-    /// asked for on the side. What the verdict says of the rest is as the lender last told.
+    /// Admits a call of this cost from what is held. `None` where that is too little: the call is to be judged
+    /// elsewhere, and more is asked for on the side. What the verdict says of the rest is as the lender last told.
     pub fn take(&mut self, policy: &Policy, now_ms: i64, cost: u64) -> Option<Verdict> {
         self.demand.note(policy, now_ms, cost);
         if cost > self.tokens(now_ms) {
@@ -229,7 +232,8 @@ impl Borrower {
         self.away_until_ms = i64::MIN;
     }
 
-    /// Returns all that it holds, since its policy is another: more is only granted under that. An answer that is on its way is void.
+    /// Returns all that it holds, since its policy is another: more is only granted under that. An answer that is on
+    /// its way is void.
     pub fn give_up(&mut self, now_ms: i64) {
         let tokens = self.tokens(now_ms);
         self.returned = self.returned.saturating_add(tokens);

@@ -1,10 +1,11 @@
 //! The leases that one partition of a datacenter holds, or one isolate. Times are wall times.
 //!
-//! Invariants: at most [`BORROWERS_MAX`] keys are held; a key whose lease is out, or whose request is on its way, is not dropped; no two
-//! leases are named alike.
+//! Invariants: at most [`BORROWERS_MAX`] keys are held; a key whose lease is out, or whose request is on its way, is
+//! not dropped; no two leases are named alike.
 //!
-//! The age of a lease is the difference of two readings of the clock. Where the clock is seen to step back the ages are unknown, and all
-//! leases are forfeited. A step back that is shorter than the time since the last reading cannot be seen: clocks that do so must be slewed.
+//! The age of a lease is the difference of two readings of the clock. Where the clock is seen to step back the ages
+//! are unknown, and all leases are forfeited. A step back that is shorter than the time since the last reading cannot
+//! be seen: clocks that do so must be slewed.
 
 use std::collections::HashMap;
 
@@ -16,7 +17,8 @@ use super::owner::Owner;
 use super::policy::Policy;
 use super::table::{Check, Full, subject};
 
-/// The most keys: 20 MB. All limiters of an isolate hold no more of them than fits into [`LIMITERS_BYTES_MAX`] with their tables.
+/// The most keys: 20 MB. All limiters of an isolate hold no more of them than fits into [`LIMITERS_BYTES_MAX`] with
+/// their tables.
 pub const BORROWERS_MAX: usize = 20_000;
 
 /// What one takes: 500 bytes, 384 for the times of what was spent, and its name of about 100.
@@ -176,8 +178,9 @@ impl Borrowers {
         Ok(())
     }
 
-    /// Admits a call of this cost from what is held of a key, see [`Borrower::take`], and gives the request to send now, if there is one.
-    /// Neither where the key was never begun. What is held under a policy that allowed more, or counted otherwise, is returned.
+    /// Admits a call of this cost from what is held of a key, see [`Borrower::take`], and gives the request to send
+    /// now, if there is one. Neither where the key was never begun. What is held under a policy that allowed more, or
+    /// counted otherwise, is returned.
     pub fn take(&mut self, check: &Check<'_>, wall_ms: i64) -> (Option<Verdict>, Option<Due>) {
         let now_ms = self.read(wall_ms);
         let Check {
@@ -261,8 +264,9 @@ impl Borrowers {
         self.find(name, key)?.due(name, key, now_ms)
     }
 
-    /// Requests of keys whose lease nears its end though nobody checks them, or of which something was given back, at most so many; keys without a lease are
-    /// dropped. Ask by a timer, about once a second while [`Self::is_empty`] is false. Cost: O(keys).
+    /// Requests of keys whose lease nears its end though nobody checks them, or of which something was given back, at
+    /// most so many; keys without a lease are dropped. Ask by a timer, about once a second while [`Self::is_empty`]
+    /// is false. Cost: O(keys).
     pub fn all_due(&mut self, most: usize, wall_ms: i64) -> Vec<Due> {
         let now_ms = self.read(wall_ms);
         self.sweep(now_ms);

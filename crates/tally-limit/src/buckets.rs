@@ -1,7 +1,7 @@
 //! What was used, by the time of its use: sliding, precise and fixed windows, which differ only in how time is cut.
 //!
-//! Time is cut into places; place `i` is from `i · part / parts` milliseconds on, in exact integers. What was used in a place counts
-//! in it and in the `kept` places after it:
+//! Time is cut into places; place `i` is from `i · part / parts` milliseconds on, in exact integers. What was used in
+//! a place counts in it and in the `kept` places after it:
 //!
 //! | window of W ms | a place | kept | counts at most |
 //! |---|---|---|---|
@@ -11,10 +11,10 @@
 //!
 //! Invariants: slots are in order of time, each place at most once, none of them empty; their sum is `total`.
 //!
-//! **Sliding**: two calls at most W apart are at most 60 places apart, since adding W to a time adds 60 to its place. So
-//! when the later is judged, the earlier counts: no interval of length W admits more than the limit. A place counts no longer
-//! than W + W / 60 from its beginning, so quota returns at most W / 60 late. **Precise**: what was used at t counts from t to just before
-//! t + W. **Fixed**: each window by itself.
+//! **Sliding**: two calls at most W apart are at most 60 places apart, since adding W to a time adds 60 to its place.
+//! So when the later is judged, the earlier counts: no interval of length W admits more than the limit. A place
+//! counts no longer than W + W / 60 from its beginning, so quota returns at most W / 60 late. **Precise**: what was
+//! used at t counts from t to just before t + W. **Fixed**: each window by itself.
 
 use alloc::vec::Vec;
 
@@ -186,10 +186,10 @@ impl Buckets {
         }
     }
 
-    /// Takes away what was used at a time that still counts: the newest not after it, then the oldest after it. Slot by slot what
-    /// stays is then never older than what is still used (Hall's condition for two sorted lists: removing, from the list of
-    /// what is kept, one at or before the rank of what is removed from the true list keeps each kept time at or above its
-    /// true one). Returns how much it was. Cost: O(slots).
+    /// Takes away what was used at a time that still counts: the newest not after it, then the oldest after it. Slot
+    /// by slot what stays is then never older than what is still used (Hall's condition for two sorted lists:
+    /// removing, from the list of what is kept, one at or before the rank of what is removed from the true list keeps
+    /// each kept time at or above its true one). Returns how much it was. Cost: O(slots).
     pub(super) fn take(&mut self, policy: &Policy, now_ms: i64, at_ms: i64, amount: u64) -> u64 {
         self.expire(policy, now_ms);
         let grid = Grid::of(policy);

@@ -9,8 +9,9 @@ impl Table {
         !self.dirty.is_empty()
     }
 
-    /// What is to be written next; nothing where all is written. Its body is at most [`super::log::BODY_BYTES_MAX`]; call it
-    /// until it returns nothing. Whatever it returned must be written, or the table be thrown away and loaded again.
+    /// What is to be written next; nothing where all is written. Its body is at most [`super::log::BODY_BYTES_MAX`];
+    /// call it until it returns nothing. Whatever it returned must be written, or the table be thrown away and loaded
+    /// again.
     pub fn commit(&mut self) -> Option<Commit> {
         let log = self.log.as_mut().filter(|_| !self.dirty.is_empty())?;
         if let Some((oldest, places)) = log.take_oldest() {

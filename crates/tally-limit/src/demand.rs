@@ -1,11 +1,13 @@
 //! How much a borrower of leases is asked for, as it was lately.
 //!
-//! Invariant: two counts are kept, of the current period and of the one before; what is expected is in proportion to them.
+//! Invariant: two counts are kept, of the current period and of the one before; what is expected is in proportion to
+//! them.
 
 use super::lender::lease_ms;
 use super::policy::Policy;
 
-/// How far the first period may be taken to go on as it began: until more is known a lease grows by this factor at most.
+/// How far the first period may be taken to go on as it began: until more is known a lease grows by this factor at
+/// most.
 const GROWTH: u64 = 4;
 
 /// What was asked for in a period, as long as a lease, and in the one before.

@@ -1,6 +1,7 @@
 //! One limit for one caller: a policy and its meter.
 //!
-//! Invariant: a refused call consumes nothing, and a call `retry_after_ms` later is admitted if none is admitted between.
+//! Invariant: a refused call consumes nothing, and a call `retry_after_ms` later is admitted if none is admitted
+//! between.
 
 use core::fmt;
 use core::num::{NonZeroU32, NonZeroU64};
@@ -9,7 +10,8 @@ use super::clock::Monotone;
 use super::meter::{Meter, NEVER_MS, Verdict};
 use super::policy::{Algorithm, Policy};
 
-/// How much may be consumed, and in which time. Sliding windows unless [`Quota::allow_burst`] or [`Quota::fixed`] says otherwise.
+/// How much may be consumed, and in which time. Sliding windows unless [`Quota::allow_burst`] or [`Quota::fixed`]
+/// says otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quota(Policy);
 
@@ -33,8 +35,8 @@ impl Quota {
         Self(Policy::sliding(limit.get().into(), seconds))
     }
 
-    /// A bucket of this size that refills evenly (GCRA), in place of a window: never more than `burst`, and the rate, of any
-    /// interval.
+    /// A bucket of this size that refills evenly (GCRA), in place of a window: never more than `burst`, and the rate,
+    /// of any interval.
     pub fn allow_burst(mut self, burst: NonZeroU32) -> Self {
         self.0.algorithm = Algorithm::TokenBucket;
         self.0.burst = burst.get().into();
@@ -97,7 +99,8 @@ impl RateLimiter {
         }
     }
 
-    /// Admits a call at a time, unix milliseconds, and consumes one. A time before that of an earlier call is taken as that.
+    /// Admits a call at a time, unix milliseconds, and consumes one. A time before that of an earlier call is taken
+    /// as that.
     ///
     /// # Errors
     /// [`Refused`] where the quota is used; nothing is consumed. Cost: O(1) if admitted, O(61) if refused.

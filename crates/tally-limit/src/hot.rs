@@ -9,8 +9,8 @@ const LOOKED_AT_EACH: u32 = 4;
 const SAMPLES: usize = 16;
 const SAMPLE_MS_MAX: i64 = 1_000;
 
-/// How many of them make a key hot: one with 5 % of the calls stands in four of 16 once in 140 looks, one of 10,000 equal keys once in
-/// 10^9. Alone, 16 calls within a second do.
+/// How many of them make a key hot: one with 5 % of the calls stands in four of 16 once in 140 looks, one of 10,000
+/// equal keys once in 10^9. Alone, 16 calls within a second do.
 const HOT_SAMPLES: usize = 4;
 
 /// The newest calls, a sample of them.

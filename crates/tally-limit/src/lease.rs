@@ -1,7 +1,7 @@
 //! What borrowers of leases and their lender say to each other, for a limit that holds for the world.
 //!
-//! Invariant: every number that a borrower tells is a total of the whole lease, so a request that is lost, repeated or overtaken does no
-//! harm. Both are a part of messages: append fields, never reorder.
+//! Invariant: every number that a borrower tells is a total of the whole lease, so a request that is lost, repeated
+//! or overtaken does no harm. Both are a part of messages: append fields, never reorder.
 
 use serde::{Deserialize, Serialize};
 
@@ -59,8 +59,8 @@ pub struct Answer {
     pub sequence: u64,
     /// Tokens granted in the whole lease.
     pub granted: u64,
-    /// How long the lease is valid from when the request was sent, milliseconds by any clock whose drift is allowed for; 0 where
-    /// it has ended.
+    /// How long the lease is valid from when the request was sent, milliseconds by any clock whose drift is allowed
+    /// for; 0 where it has ended.
     pub valid_ms: u64,
     /// What nobody holds and nobody has used.
     pub free: u64,
@@ -73,7 +73,8 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Whether calls go on waiting that others' tokens could serve: what they hold is to be recalled, and the request answered again.
+    /// Whether calls go on waiting that others' tokens could serve: what they hold is to be recalled, and the request
+    /// answered again.
     pub fn is_short(&self, request: &Request) -> bool {
         let got = self.granted.saturating_sub(request.known_granted);
         self.valid_ms > 0 && got < request.waiting
@@ -85,8 +86,8 @@ impl Answer {
 pub enum Admission {
     /// It is decided.
     Decided(Verdict),
-    /// The lender must be asked first: send what [`super::borrower::Borrower::due`] gives, or wait for the answer to what is on its way, and check
-    /// again.
+    /// The lender must be asked first: send what [`super::borrower::Borrower::due`] gives, or wait for the answer to
+    /// what is on its way, and check again.
     Ask,
     /// Nobody can tell: nothing is lent here, and the lender did not answer a moment ago.
     Away,

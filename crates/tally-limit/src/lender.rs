@@ -1,24 +1,27 @@
-//! The lender's side of a limit that others hold parts of: what was used, and what is out in leases. Datacenters hold parts of a
-//! limit that holds for the world, isolates of one that holds for their datacenter.
+//! The lender's side of a limit that others hold parts of: what was used, and what is out in leases. Datacenters hold
+//! parts of a limit that holds for the world, isolates of one that holds for their datacenter.
 //!
-//! Invariant: what is used and what is outstanding (granted, not reported spent, not returned) is together at most the policy's
-//! capacity, whenever something is granted or admitted. Times are of the lender's clock, which never goes back.
+//! Invariant: what is used and what is outstanding (granted, not reported spent, not returned) is together at most
+//! the policy's capacity, whenever something is granted or admitted. Times are of the lender's clock, which never
+//! goes back.
 //!
-//! Why all together never admit more than the limit in a window of length W, whatever is lost or crashes: take an interval from s to
-//! s + W, and a token that was admitted at a time a in it. From its grant, before a, to its report it is outstanding; from then on it is
-//! charged, at a time that is never before a, so a sliding window counts it until a + W ≥ s + W at least. So at s + W every such
-//! token is outstanding or used, and together that is at most the limit. For a *fixed* window take its last moment: all admitted in it are then
-//! outstanding, or were charged in it. For a *token bucket*, whose debt falls by at most `limit · d` in a time d: what was charged in
-//! it is at most debt(end) + limit · d, the rest is outstanding, and the two together with the debt are at most the burst.
+//! Why all together never admit more than the limit in a window of length W, whatever is lost or crashes: take an
+//! interval from s to s + W, and a token that was admitted at a time a in it. From its grant, before a, to its report
+//! it is outstanding; from then on it is charged, at a time that is never before a, so a sliding window counts it
+//! until a + W ≥ s + W at least. So at s + W every such token is outstanding or used, and together that is at most
+//! the limit. For a *fixed* window take its last moment: all admitted in it are then outstanding, or were charged in
+//! it. For a *token bucket*, whose debt falls by at most `limit · d` in a time d: what was charged in it is at most
+//! debt(end) + limit · d, the rest is outstanding, and the two together with the debt are at most the burst.
 //!
-//! A report never lets the sum rise: what it takes from the outstanding it charges, or less where that is over by now. A lease that is
-//! not renewed ends; what it has not reported then counts as spent at its end. It ends earlier at its borrower: there from
-//! the sending of the request, here from the answer, and there less [`drift_ms`]. So a datacenter that is cut off strands at most its
-//! lease, until the lease's end and a window.
+//! A report never lets the sum rise: what it takes from the outstanding it charges, or less where that is over by
+//! now. A lease that is not renewed ends; what it has not reported then counts as spent at its end. It ends earlier
+//! at its borrower: there from the sending of the request, here from the answer, and there less [`drift_ms`]. So a
+//! datacenter that is cut off strands at most its lease, until the lease's end and a window.
 //!
-//! All that a request says is of the whole lease, so a repeated or late one changes nothing. What was granted by an answer that
-//! the borrower does not know when it asks again is taken back: it only takes the answer to its newest request. The state is to be stored
-//! before an answer leaves that grants or prolongs; what a crash forgets beyond that was only given back, and is told again.
+//! All that a request says is of the whole lease, so a repeated or late one changes nothing. What was granted by an
+//! answer that the borrower does not know when it asks again is taken back: it only takes the answer to its newest
+//! request. The state is to be stored before an answer leaves that grants or prolongs; what a crash forgets beyond
+//! that was only given back, and is told again.
 
 use serde::{Deserialize, Serialize};
 
@@ -27,13 +30,13 @@ use super::meter::{Meter, Verdict};
 use super::policy::{Durability, Policy, Scope};
 use super::recall::HEARD_MS;
 
-/// The most leases of one key of a limit: more than there are datacenters (about 340), with room for some that started anew. 120 bytes each
-/// are 60 KB.
+/// The most leases of one key of a limit: more than there are datacenters (about 340), with room for some that
+/// started anew. 120 bytes each are 60 KB.
 pub const LEASES_MAX: usize = 512;
 
-/// How much of what is not used is shared out, by what each borrower would like; the rest is for those who come anew. In a datacenter
-/// whoever holds nothing is judged by the limiter itself, and may be refused while others hold what they do not use: at most an
-/// eighth of what was left.
+/// How much of what is not used is shared out, by what each borrower would like; the rest is for those who come anew.
+/// In a datacenter whoever holds nothing is judged by the limiter itself, and may be refused while others hold what
+/// they do not use: at most an eighth of what was left.
 const SHARED_PERCENT: u64 = 80;
 const SHARED_PERCENT_DATACENTER: u64 = 12;
 
@@ -46,15 +49,17 @@ const CROWDED_MS: u64 = 1_000;
 /// The shortest lease of a limit, milliseconds: a renewal across the world takes 0.6 s, and may be lost once.
 pub const LEASE_MS_MIN: i64 = 3_000;
 
-/// The longest lease of a limit, milliseconds, for windows of many minutes: what a datacenter that is cut off strands returns this much later.
+/// The longest lease of a limit, milliseconds, for windows of many minutes: what a datacenter that is cut off strands
+/// returns this much later.
 pub const LEASE_MS_MAX: i64 = 600_000;
 
-/// How long a lease lasts, in percent of the window. In a world of twenty datacenters that use half of 1,000 per minute, 100 % made
-/// 5.7 % of the checks remote, 150 % 4.6 %, 300 % 4.6 % too, and then 0.3 % were refused although there was budget.
+/// How long a lease lasts, in percent of the window. In a world of twenty datacenters that use half of 1,000 per
+/// minute, 100 % made 5.7 % of the checks remote, 150 % 4.6 %, 300 % 4.6 % too, and then 0.3 % were refused although
+/// there was budget.
 const LEASE_PERCENT: i64 = 150;
 
-/// How long an isolate's lease lasts: a limiter of its own datacenter answers within few milliseconds, and what an isolate takes
-/// with it when it is ended returns this much later.
+/// How long an isolate's lease lasts: a limiter of its own datacenter answers within few milliseconds, and what an
+/// isolate takes with it when it is ended returns this much later.
 pub const ISOLATE_LEASE_MS: i64 = 1_000;
 
 /// How long a lease lasts, milliseconds: for datacenters by the window and within limits.
@@ -66,8 +71,8 @@ pub fn lease_ms(policy: &Policy) -> i64 {
     length_ms.clamp(LEASE_MS_MIN, LEASE_MS_MAX)
 }
 
-/// How much less than its length a time may last by another clock, milliseconds: 1 % for drift, where clocks of servers drift by
-/// less than 0.1 %, and 50 ms for a clock that is slewed or stands still while its program computes.
+/// How much less than its length a time may last by another clock, milliseconds: 1 % for drift, where clocks of
+/// servers drift by less than 0.1 %, and 50 ms for a clock that is slewed or stands still while its program computes.
 pub fn drift_ms(length_ms: u64) -> u64 {
     (length_ms / 100).saturating_add(50)
 }
@@ -139,7 +144,8 @@ impl Lender {
         self.peek_beside(policy, now_ms, cost, |_| true)
     }
 
-    /// The same, where what borrowers said a moment ago that they have not spent is left: it is recalled before a call is refused.
+    /// The same, where what borrowers said a moment ago that they have not spent is left: it is recalled before a
+    /// call is refused.
     pub fn peek_left(&self, policy: &Policy, now_ms: i64, cost: u64) -> Verdict {
         let is_unheard = |lease: &Lease| now_ms.saturating_sub(lease.heard_ms) >= HEARD_MS;
         self.peek_beside(policy, now_ms, cost, is_unheard)
@@ -201,8 +207,8 @@ impl Lender {
         }
     }
 
-    /// Answers a borrower. The newest request may be answered again, once others have given back what it needs. Cost: O(leases + the
-    /// request's `recent`).
+    /// Answers a borrower. The newest request may be answered again, once others have given back what it needs. Cost:
+    /// O(leases + the request's `recent`).
     pub fn ask(&mut self, policy: &Policy, request: &Request, now_ms: i64) -> Answer {
         self.settle(policy, now_ms);
         let known = self
@@ -357,7 +363,8 @@ impl Lender {
         let held = self.outstanding();
         let verdict = self.meter.peek_beside(policy, now_ms, cost, held);
         let verdict = self.timed(verdict, policy, now_ms, cost);
-        // What a datacenter's limiter grants is admitted as far as its policy goes: with the next commit, if that is what it says.
+        // What a datacenter's limiter grants is admitted as far as its policy goes: with the next commit, if that is
+        // what it says.
         let is_kept = policy.scope == Scope::Global || policy.durability == Durability::Commit;
         Answer {
             sequence: request.sequence,

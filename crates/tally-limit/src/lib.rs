@@ -37,8 +37,9 @@
 //! | [`visitors`] | what visitors without a key may write |
 //!
 //! A call passes [`table::Table::check`] into a meter's `check`, which answers a [`meter::Verdict`]. Where the scope is
-//! global it passes a [`borrower::Borrower`], and only the borrower's requests reach the table of the lender. A key that is hot in an
-//! isolate is lent a part for a second: what is held there is admitted there, and all else goes to the table.
+//! global it passes a [`borrower::Borrower`], and only the borrower's requests reach the table of the lender. A key
+//! that is hot in an isolate is lent a part for a second: what is held there is admitted there, and all else goes to
+//! the table.
 //!
 //! What each algorithm promises, for a policy of `limit` per `window`, where nothing is refunded:
 //!
@@ -49,8 +50,8 @@
 //! | fixed window | `limit` in each window of the clock, so twice that around a boundary | none |
 //! | token bucket | `burst + limit · d / window` in any interval of length d | none |
 //!
-//! Where parts are lent to isolates the bounds are the same, and quota returns up to 0.13 s later: what was spent is told with its age, in
-//! parts of a sixteenth of the lease's second, less what clocks may drift.
+//! Where parts are lent to isolates the bounds are the same, and quota returns up to 0.13 s later: what was spent is
+//! told with its age, in parts of a sixteenth of the lease's second, less what clocks may drift.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 #![cfg_attr(

@@ -1,12 +1,14 @@
 //! How a table is stored: a log of rows, each with the newest state of the keys that had changed.
 //!
-//! Invariants: the rows that are kept are the newest ones, without gaps, and the newest state of every key that is held and stored lies in
-//! one of them. So read in order, each key's last state is its newest, and what is not in them was idle. A row is dropped
-//! once no key's newest state lies in it or before it. Where the log is much longer than what it holds, the keys of its oldest row are
-//! written anew: so it is at most [`ROWS_MAX`] rows, and the one that is written, and each byte of change costs at most about one more to keep.
+//! Invariants: the rows that are kept are the newest ones, without gaps, and the newest state of every key that is
+//! held and stored lies in one of them. So read in order, each key's last state is its newest, and what is not in
+//! them was idle. A row is dropped once no key's newest state lies in it or before it. Where the log is much longer
+//! than what it holds, the keys of its oldest row are written anew: so it is at most [`ROWS_MAX`] rows, and the one
+//! that is written, and each byte of change costs at most about one more to keep.
 //!
-//! A body is a byte of version, the time of the table's clock, and entries until its end, in postcard. An entry whose subject begins with a zero
-//! is no key: it names the owner of those behind it. To builds that know of no owners it is a key that is idle.
+//! A body is a byte of version, the time of the table's clock, and entries until its end, in postcard. An entry whose
+//! subject begins with a zero is no key: it names the owner of those behind it. To builds that know of no owners it
+//! is a key that is idle.
 
 use alloc::collections::VecDeque;
 
@@ -17,8 +19,8 @@ use super::lender::Lender;
 use super::owner::Owner;
 use super::policy::Policy;
 
-/// The largest body of a row; the platform's rows are 2 MB at most. Entries are 50 KB at the most (a lease at each of 512 borrowers),
-/// so one that begins below this fits.
+/// The largest body of a row; the platform's rows are 2 MB at most. Entries are 50 KB at the most (a lease at each of
+/// 512 borrowers), so one that begins below this fits.
 pub const BODY_BYTES_MAX: usize = 1_000_000;
 
 /// The most rows of a limiter's table: it is read from that many at a start.
@@ -195,7 +197,8 @@ impl Log {
         }
     }
 
-    /// The row whose keys are to be written anew, if the log is too long, and the places of those that were written into it.
+    /// The row whose keys are to be written anew, if the log is too long, and the places of those that were written
+    /// into it.
     pub(super) fn take_oldest(&mut self) -> Option<(u64, Vec<usize>)> {
         let bytes_max = self
             .live_bytes

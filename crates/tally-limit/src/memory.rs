@@ -1,17 +1,18 @@
-//! Memory that several owners in one isolate hold together. The platform puts many objects into one isolate of 128 MB, so a bound for
-//! each object is no bound for the isolate.
+//! Memory that several owners in one isolate hold together. The platform puts many objects into one isolate of 128
+//! MB, so a bound for each object is no bound for the isolate.
 //!
 //! Invariant: [`Memory::bytes`] is the sum of what the shares of it hold that still exist.
 
 use alloc::rc::Rc;
 use core::cell::Cell;
 
-/// The most bytes that the tables of all limiters of an isolate, and the leases that they hold, take together, before those that hold less than an even part take more: see
-/// [`Share::has_room`]. At most twice that in all.
+/// The most bytes that the tables of all limiters of an isolate, and the leases that they hold, take together, before
+/// those that hold less than an even part take more: see [`Share::has_room`]. At most twice that in all.
 pub const LIMITERS_BYTES_MAX: u64 = 24 << 20;
 
-/// An even part is one of so many, also while there are fewer owners: eight limiters with a table and leases each, or all partitions of the
-/// directory. Were it larger while they are few, each that comes would add its part to what those before it took.
+/// An even part is one of so many, also while there are fewer owners: eight limiters with a table and leases each, or
+/// all partitions of the directory. Were it larger while they are few, each that comes would add its part to what
+/// those before it took.
 pub const OWNERS_MIN: u64 = 16;
 
 #[derive(Debug, Default)]
@@ -66,8 +67,9 @@ impl Share {
         self.bytes = bytes;
     }
 
-    /// How many bytes more this owner may hold, where all may hold so many together: what is left of that, or of an even part of it. So no
-    /// owner keeps another of [`OWNERS_MIN`] from its part, and all hold at most twice as much, however many come one after the other.
+    /// How many bytes more this owner may hold, where all may hold so many together: what is left of that, or of an
+    /// even part of it. So no owner keeps another of [`OWNERS_MIN`] from its part, and all hold at most twice as
+    /// much, however many come one after the other.
     pub fn room(&self, bytes_max: u64) -> u64 {
         let part = bytes_max / self.memory.0.shares.get().max(OWNERS_MIN);
         let left = |most: u64| most.saturating_sub(self.together());

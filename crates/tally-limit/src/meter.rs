@@ -1,10 +1,10 @@
 //! What one key has used under one policy, and the verdict about the next call.
 //!
-//! Invariants: what is refused consumes nothing; a verdict depends on the state, the policy and the time alone; the time never
-//! runs back in a meter: a call is taken to be no earlier than the one before it.
+//! Invariants: what is refused consumes nothing; a verdict depends on the state, the policy and the time alone; the
+//! time never runs back in a meter: a call is taken to be no earlier than the one before it.
 //!
-//! All algorithms answer two questions, how much is used and when no more than so much will be, and each verdict follows from
-//! those. The policy of every call is the one that the meter was made or adapted for.
+//! All algorithms answer two questions, how much is used and when no more than so much will be, and each verdict
+//! follows from those. The policy of every call is the one that the meter was made or adapted for.
 
 use serde::{Deserialize, Serialize};
 
@@ -56,8 +56,8 @@ impl Meter {
         Self { at_ms: 0, state }
     }
 
-    /// The verdict about a call of this cost; an admitted one is consumed. Cost: O(1) if admitted, O(61) if refused; of a precise
-    /// window O(limit).
+    /// The verdict about a call of this cost; an admitted one is consumed. Cost: O(1) if admitted, O(61) if refused;
+    /// of a precise window O(limit).
     pub fn check(&mut self, policy: &Policy, now_ms: i64, cost: u64) -> Verdict {
         self.check_beside(policy, now_ms, cost, 0)
     }
@@ -124,14 +124,15 @@ impl Meter {
         self.add(policy, at_ms, at_ms, amount);
     }
 
-    /// Consumes what was spent elsewhere some time before now, if that still counts. A token bucket takes it for spent now.
+    /// Consumes what was spent elsewhere some time before now, if that still counts. A token bucket takes it for
+    /// spent now.
     pub fn charge_at(&mut self, policy: &Policy, now_ms: i64, spent_ms: i64, amount: u64) {
         let at_ms = self.advance(policy, now_ms);
         self.add(policy, at_ms, spent_ms, amount);
     }
 
-    /// Gives back what was consumed at a time that is not known, within the window: of the oldest, so that what stays is never taken
-    /// for older than it is. Returns how much that was: never more than is used.
+    /// Gives back what was consumed at a time that is not known, within the window: of the oldest, so that what stays
+    /// is never taken for older than it is. Returns how much that was: never more than is used.
     pub fn refund(&mut self, policy: &Policy, now_ms: i64, amount: u64) -> u64 {
         let at_ms = self.advance(policy, now_ms);
         match &mut self.state {
@@ -156,8 +157,8 @@ impl Meter {
         }
     }
 
-    /// Goes on under another policy. What is used stays used: to the letter where algorithm and window are the same, else as
-    /// if it had been used now.
+    /// Goes on under another policy. What is used stays used: to the letter where algorithm and window are the same,
+    /// else as if it had been used now.
     pub fn adapt(&mut self, old: &Policy, new: &Policy, now_ms: i64) {
         let at_ms = self.advance(old, now_ms);
         if !old.counts_like(new) {

@@ -1,8 +1,9 @@
 //! Who has a part of a table, so that nobody takes what others need.
 //!
-//! Invariants: an owner tells no address, and the owners of policies that are sent along are bounded: one for each key of the configuration,
-//! 4,096 for keys that calls have made, 4,096 for addresses. A stored policy is an owner of its own. All policies that callers send along are one, and in that each key
-//! of the deployment is one, and all callers without a key are one, and in that each address is one. Open deployments have one caller.
+//! Invariants: an owner tells no address, and the owners of policies that are sent along are bounded: one for each
+//! key of the configuration, 4,096 for keys that calls have made, 4,096 for addresses. A stored policy is an owner of
+//! its own. All policies that callers send along are one, and in that each key of the deployment is one, and all
+//! callers without a key are one, and in that each address is one. Open deployments have one caller.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -28,13 +29,15 @@ impl Owner {
         Self(FIRST_KEY.saturating_add(u32::try_from(place).unwrap_or(u32::MAX)))
     }
 
-    /// The borrower of a key that was made by a call: one of 4,096 behind those of the configuration, by a hash of its id.
+    /// The borrower of a key that was made by a call: one of 4,096 behind those of the configuration, by a hash of
+    /// its id.
     pub fn of_made_key(id: u64) -> Self {
         let place = usize::try_from(hash_of(id) % MADE_KEYS).unwrap_or(0);
         Self::of_key(FIRST_MADE_KEY + place)
     }
 
-    /// A caller without a key, by the bytes of the address: of IPv6 its first 64 bits. Without any it is nobody in particular.
+    /// A caller without a key, by the bytes of the address: of IPv6 its first 64 bits. Without any it is nobody in
+    /// particular.
     pub fn of_address(bytes: &[u8]) -> Self {
         if bytes.is_empty() {
             return Self::default();
@@ -66,8 +69,8 @@ pub(super) enum Group {
     Owner(Owner),
 }
 
-/// The groups of a key, each within the one before. The names of policies that are sent along have a tilde; behind it a capital letter where
-/// that was without a key.
+/// The groups of a key, each within the one before. The names of policies that are sent along have a tilde; behind it
+/// a capital letter where that was without a key.
 pub(super) fn groups(name: &str, owner: Owner) -> impl Iterator<Item = Group> {
     let of_owner = Some(Group::Owner(owner));
     let groups = match name.split_once('~') {

@@ -14,12 +14,12 @@ pub const WINDOW_SECONDS_MAX: u64 = 2_592_000;
 /// The largest limit that may be kept precisely: 1,000 times of 8 bytes are 8 KB for a key.
 pub const PRECISE_LIMIT_MAX: u64 = 1_000;
 
-/// The shortest window of which isolates are lent parts: they are lent for a second, and what they report counts up to 0.13 s
-/// later than it was spent.
+/// The shortest window of which isolates are lent parts: they are lent for a second, and what they report counts up
+/// to 0.13 s later than it was spent.
 pub const LENT_WINDOW_MS_MIN: i64 = 10_000;
 
-/// The smallest limit, or burst, of which isolates are lent parts: a smaller one lets through at most 100 calls a second, which its limiter
-/// judges itself, and tells each of them what is left to the unit.
+/// The smallest limit, or burst, of which isolates are lent parts: a smaller one lets through at most 100 calls a
+/// second, which its limiter judges itself, and tells each of them what is left to the unit.
 pub const LENT_CAPACITY_MIN: u64 = 1_000;
 
 /// How calls are counted. The numbers of the variants are stored: append, never reorder.

@@ -1,7 +1,8 @@
 //! How a lender has back what borrowers do not use, before it refuses anything.
 //!
-//! Invariant: a recall changes no bound. What a borrower gives back it has not spent and will not, and what it tells are totals of its lease: a
-//! report that is lost is told by the next request, one that is late or repeated changes nothing.
+//! Invariant: a recall changes no bound. What a borrower gives back it has not spent and will not, and what it tells
+//! are totals of its lease: a report that is lost is told by the next request, one that is late or repeated changes
+//! nothing.
 
 use super::borrower::Borrower;
 use super::lease::{LeaseId, Request};
@@ -10,8 +11,8 @@ use super::meter::{NEVER_MS, Verdict};
 use super::policy::{Policy, Scope};
 use super::table::{Check, Table};
 
-/// How long nothing is recalled of a key after a recall that did not bring what was needed: a key whose limit is used up would cost a
-/// message to each borrower with every check.
+/// How long nothing is recalled of a key after a recall that did not bring what was needed: a key whose limit is used
+/// up would cost a message to each borrower with every check.
 const RECALL_EVERY_MS: i64 = 300;
 
 /// A borrower that used nothing for so long needs nothing at once.
@@ -21,8 +22,8 @@ const BUSY_MS: i64 = 1_000;
 pub(super) const HEARD_MS: i64 = 1_000;
 
 impl Lender {
-    /// What is held by leases returns at the latest with their end. Where that would do, it returns as soon as it may be recalled; isolates
-    /// cannot be called, but hold it for a second alone.
+    /// What is held by leases returns at the latest with their end. Where that would do, it returns as soon as it may
+    /// be recalled; isolates cannot be called, but hold it for a second alone.
     pub(super) fn timed(
         &self,
         mut verdict: Verdict,
@@ -64,8 +65,8 @@ impl Lender {
         verdict
     }
 
-    /// The leases of which something is out, but this one: what their borrowers do not need is to be recalled before anything is refused.
-    /// None while the last recall brought too little, a moment ago.
+    /// The leases of which something is out, but this one: what their borrowers do not need is to be recalled before
+    /// anything is refused. None while the last recall brought too little, a moment ago.
     pub fn recallable(&self, but: Option<&LeaseId>, now_ms: i64) -> Vec<LeaseId> {
         if now_ms < self.recalls_from_ms {
             return Vec::new();
@@ -75,8 +76,8 @@ impl Lender {
         others.map(|lease| lease.id.clone()).collect()
     }
 
-    /// Takes in what a borrower told when its lease was recalled: what it has spent, and what it gives back. Answers to requests up to the
-    /// one that is named are void there; one that is named by no number may still be taken in.
+    /// Takes in what a borrower told when its lease was recalled: what it has spent, and what it gives back. Answers
+    /// to requests up to the one that is named are void there; one that is named by no number may still be taken in.
     pub fn hear(&mut self, policy: &Policy, report: &Request, now_ms: i64) {
         self.settle(policy, now_ms);
         let mut leases = self.leases.iter();
@@ -103,8 +104,9 @@ impl Lender {
 }
 
 impl Borrower {
-    /// Gives back what this lease holds: all of it, or what is not needed until the next answer could come. Returns what to tell the
-    /// lender; nothing where the lease is another by now, or over. What is lost on the way is told by the next request.
+    /// Gives back what this lease holds: all of it, or what is not needed until the next answer could come. Returns
+    /// what to tell the lender; nothing where the lease is another by now, or over. What is lost on the way is told
+    /// by the next request.
     pub fn recall(
         &mut self,
         policy: &Policy,
@@ -141,7 +143,8 @@ impl Borrower {
 }
 
 impl Table {
-    /// The leases of a key to be recalled before a call, or the request of a lease, is refused: none while the last recall brought too little, a moment ago.
+    /// The leases of a key to be recalled before a call, or the request of a lease, is refused: none while the last
+    /// recall brought too little, a moment ago.
     pub fn recallable(
         &mut self,
         name: &str,

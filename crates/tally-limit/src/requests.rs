@@ -7,8 +7,8 @@ use super::lease::Request;
 use super::lender::lease_ms;
 use super::policy::{Policy, Scope};
 
-/// How much a borrower keeps for its rate: what it uses within this time and four trips, and a fiftieth of the limit or 50 where that is more,
-/// so that one request serves many calls. Not more than it uses within its lease.
+/// How much a borrower keeps for its rate: what it uses within this time and four trips, and a fiftieth of the limit
+/// or 50 where that is more, so that one request serves many calls. Not more than it uses within its lease.
 const AHEAD_MS: i64 = 2_000;
 const PART_OF_CAPACITY: u64 = 50;
 const TOKENS_AHEAD_MIN: u64 = 50;
@@ -17,8 +17,9 @@ const TOKENS_AHEAD_MIN: u64 = 50;
 const PENDING_MS_MAX: i64 = 5_000;
 
 impl Borrower {
-    /// The request to send now, if there is one: tokens are asked for before they run out, reported before the lease ends, and
-    /// given back when they are not used. At most one is on its way; it ends by [`Self::answered`] or [`Self::lost`].
+    /// The request to send now, if there is one: tokens are asked for before they run out, reported before the lease
+    /// ends, and given back when they are not used. At most one is on its way; it ends by [`Self::answered`] or
+    /// [`Self::lost`].
     pub fn due(&mut self, policy: &Policy, now_ms: i64) -> Option<Request> {
         if self.is_asking(now_ms) {
             return None;

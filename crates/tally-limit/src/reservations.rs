@@ -1,17 +1,20 @@
 //! What was consumed for callers who may yet take it back.
 //!
-//! Invariants: what a reservation consumed is given back at most once; one that was cancelled consumes nothing afterwards, and one that was
-//! made consumes nothing again, for [`RESERVED_MS_MAX`]. All of it is in memory: after a crash what was consumed stays so.
+//! Invariants: what a reservation consumed is given back at most once; one that was cancelled consumes nothing
+//! afterwards, and one that was made consumes nothing again, for [`RESERVED_MS_MAX`]. All of it is in memory: after a
+//! crash what was consumed stays so.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::meter::Verdict;
 use super::table::{Check, Full, RESERVED_MS_MAX, ReservationId, ReservationRefusal, Table};
 
-/// The most reservations: 1,000 a second for the 10 s that each is remembered. 100 bytes each, beside the checks that they hold, are 1 MB.
+/// The most reservations: 1,000 a second for the 10 s that each is remembered. 100 bytes each, beside the checks that
+/// they hold, are 1 MB.
 pub(super) const RESERVATIONS_MAX: usize = 10_000;
 
-/// The most checks that all of them hold until they are confirmed or cancelled, most often at once: at up to 650 bytes 13 MB.
+/// The most checks that all of them hold until they are confirmed or cancelled, most often at once: at up to 650
+/// bytes 13 MB.
 pub(super) const RESERVED_CHECKS_MAX: usize = 20_000;
 
 /// What is known of a reservation.
@@ -84,8 +87,8 @@ impl Reservations {
 }
 
 impl Table {
-    /// As [`Self::check_all`], and remembers for [`RESERVED_MS_MAX`] what was consumed, so that it can be cancelled. A repeat
-    /// gets the verdicts as they are now, and consumes nothing.
+    /// As [`Self::check_all`], and remembers for [`RESERVED_MS_MAX`] what was consumed, so that it can be cancelled.
+    /// A repeat gets the verdicts as they are now, and consumes nothing.
     ///
     /// # Errors
     /// A [`ReservationRefusal`]; nothing is consumed.
@@ -123,7 +126,8 @@ impl Table {
         Ok(verdicts)
     }
 
-    /// Gives back what was reserved, as far as it still counts, once. If the reservation has not come, it will be refused.
+    /// Gives back what was reserved, as far as it still counts, once. If the reservation has not come, it will be
+    /// refused.
     pub fn cancel(&mut self, id: ReservationId, wall_ms: i64) {
         let now_ms = self.clock.read(wall_ms);
         if self.reservations.get(&id, now_ms).is_none() {

@@ -1,7 +1,9 @@
-//! Where a key is judged: in its own place, or by a meter that it shares with others of its policy, where there is no room.
+//! Where a key is judged: in its own place, or by a meter that it shares with others of its policy, where there is no
+//! room.
 //!
-//! Invariant: all that a key is admitted counts in the place by which it is judged next. So it never gets more than its limit. A key keeps its
-//! shared meter until there is room for one of its own, which then begins with all that the shared one had used.
+//! Invariant: all that a key is admitted counts in the place by which it is judged next. So it never gets more than
+//! its limit. A key keeps its shared meter until there is room for one of its own, which then begins with all that
+//! the shared one had used.
 
 use super::meter::Verdict;
 use super::policy::Policy;

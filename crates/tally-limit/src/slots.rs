@@ -1,7 +1,8 @@
 //! Where the keys of a table lie.
 //!
-//! Invariants: `places` and the filled slots name the same keys; `memory` holds the sum over the filled slots; a slot is only emptied
-//! once its key is idle and stored. A hand goes round the slots, a few with each call, and empties those.
+//! Invariants: `places` and the filled slots name the same keys; `memory` holds the sum over the filled slots; a slot
+//! is only emptied once its key is idle and stored. A hand goes round the slots, a few with each call, and empties
+//! those.
 
 use alloc::sync::Arc;
 use std::collections::HashMap;
@@ -12,7 +13,8 @@ use super::owner::{Group, Owner, groups, hash_of};
 use super::policy::Policy;
 use super::table::{BYTES_MAX, Full, KEYS_MAX, LEASES_BYTES_MIN};
 
-/// Slots that the hand looks at with each call. A call fills at most one, so it goes round before they are all used twice.
+/// Slots that the hand looks at with each call. A call fills at most one, so it goes round before they are all used
+/// twice.
 const SWEPT_EACH: usize = 2;
 
 /// Slots that it looks at where a key finds no room: 1,000 · 20 ns = 20 µs.
@@ -22,8 +24,8 @@ const SWEPT_FULL: usize = 1_000;
 const SHARED_EACH: u64 = 256;
 const SHARED_MAX: u64 = 4_096;
 
-/// A group may hold so many times the keys that could still come, of it and of those beside it: alone three quarters of all. Of
-/// shared meters as many.
+/// A group may hold so many times the keys that could still come, of it and of those beside it: alone three quarters
+/// of all. Of shared meters as many.
 const ROOM_TIMES: u64 = 3;
 const SHARED_ROOM_TIMES: u64 = 1;
 
@@ -59,8 +61,8 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Whether a policy counts as the one did that was just left: who sends it has not heard of the change. Were the state brought
-    /// back and forth, what lies further back than the shorter window would be forgotten.
+    /// Whether a policy counts as the one did that was just left: who sends it has not heard of the change. Were the
+    /// state brought back and forth, what lies further back than the shorter window would be forgotten.
     pub(super) fn has_left(&self, policy: &Policy, now_ms: i64) -> bool {
         let left = self.left.as_ref();
         left.is_some_and(|left| {
@@ -110,8 +112,8 @@ pub(super) struct Slots {
     /// What the leases of all keys take of it.
     lease_bytes: u64,
     hand: usize,
-    /// How many keys each group has, and how many meters that are shared: 40 bytes for each of at most 10,000 policies, 4,096 addresses
-    /// and the keys of the deployment, 0.6 MB.
+    /// How many keys each group has, and how many meters that are shared: 40 bytes for each of at most 10,000
+    /// policies, 4,096 addresses and the keys of the deployment, 0.6 MB.
     held: HashMap<(Group, bool), u64>,
     shared: u64,
 }
@@ -160,8 +162,8 @@ impl Slots {
         self.lease_bytes < LEASES_BYTES_MIN || !self.is_overgrown()
     }
 
-    /// Whether there is room for another key of this owner: so that none takes what others need, each group may have three times as many as
-    /// could still come.
+    /// Whether there is room for another key of this owner: so that none takes what others need, each group may have
+    /// three times as many as could still come.
     pub(super) fn has_room_for(&self, subject: &str, owner: Owner) -> bool {
         let keys = u64::try_from(self.places.len()).unwrap_or(u64::MAX);
         let bytes = self.memory.room(BYTES_MAX);
@@ -171,8 +173,9 @@ impl Slots {
         !self.is_full() && self.has_part(groups(name_of(subject), owner), false, room, ROOM_TIMES)
     }
 
-    /// Whether each of these nested groups, the outermost first, holds less than `times` times what it could still get. The outermost could
-    /// get the room; one within it what the outer could still get, x where `held + x = times · (room - x)`.
+    /// Whether each of these nested groups, the outermost first, holds less than `times` times what it could still
+    /// get. The outermost could get the room; one within it what the outer could still get, x where
+    /// `held + x = times · (room - x)`.
     fn has_part(
         &self,
         mut groups: impl Iterator<Item = Group>,

@@ -1,8 +1,9 @@
 //! The keys of one partition. Times are wall times: the table keeps a clock that never goes back.
 //!
-//! Invariants: at most [`KEYS_MAX`] keys and about [`BYTES_MAX`] bytes are held, see [`Share::room`]; a key for which there is no room shares a meter with others
-//! of its policy, so it never gets more than its limit, and may get less; a key is only dropped once nothing of it counts;
-//! checks of one call are all admitted or consume nothing; what was consumed by a reservation is given back at most once.
+//! Invariants: at most [`KEYS_MAX`] keys and about [`BYTES_MAX`] bytes are held, see [`Share::room`]; a key for which
+//! there is no room shares a meter with others of its policy, so it never gets more than its limit, and may get less;
+//! a key is only dropped once nothing of it counts; checks of one call are all admitted or consume nothing; what was
+//! consumed by a reservation is given back at most once.
 
 use super::clock::Monotone;
 use super::lease::{Answer, Request};
@@ -18,13 +19,15 @@ use super::slots::Slots;
 /// The most keys of one limiter: at 320 bytes for one with few buckets they fill [`BYTES_MAX`].
 pub const KEYS_MAX: u32 = 75_000;
 
-/// The most bytes that the keys of a limiter may take: all that limiters may in their isolate. A key with all its buckets has about 1,400, one with leases at all
-/// datacenters 60,000. Where there is no room for another key, those that are there keep times in fewer buckets, so that they grow no more.
+/// The most bytes that the keys of a limiter may take: all that limiters may in their isolate. A key with all its
+/// buckets has about 1,400, one with leases at all datacenters 60,000. Where there is no room for another key, those
+/// that are there keep times in fewer buckets, so that they grow no more.
 pub const BYTES_MAX: u64 = LIMITERS_BYTES_MAX;
 
-/// The bytes of leases that a limiter may hold whatever its keys take: 4,300 of 120 bytes. Beyond it a lease begins only while there is room in
-/// [`BYTES_MAX`]. So the leases of eight limiters of an isolate take 4 MB besides at most, and one list of 60 KB that has just grown. A borrower that gets none is
-/// told to wait, as where [`super::lender::LEASES_MAX`] is reached.
+/// The bytes of leases that a limiter may hold whatever its keys take: 4,300 of 120 bytes. Beyond it a lease begins
+/// only while there is room in [`BYTES_MAX`]. So the leases of eight limiters of an isolate take 4 MB besides at
+/// most, and one list of 60 KB that has just grown. A borrower that gets none is told to wait, as where
+/// [`super::lender::LEASES_MAX`] is reached.
 pub const LEASES_BYTES_MIN: u64 = 512 << 10;
 
 /// One check of a call.
@@ -213,8 +216,8 @@ impl Table {
         }
     }
 
-    /// The verdict of each check: if all are admitted they are consumed, else nothing is. Costs of checks of the same key add; of their
-    /// policies the last holds. Cost: O(n²) for n checks.
+    /// The verdict of each check: if all are admitted they are consumed, else nothing is. Costs of checks of the same
+    /// key add; of their policies the last holds. Cost: O(n²) for n checks.
     ///
     /// # Errors
     /// [`Full`] where there is no room for all keys; nothing is consumed.
@@ -272,8 +275,9 @@ impl Table {
     }
 
     /// Answers a borrower of leases for a key of a global limit. [`Answer::must_commit`] says whether the table must be
-    /// committed before the answer is sent. A request for which no call waits changes no policy, since its borrower may not have heard of a
-    /// newer one, and is granted nothing under another. Where there is no room for the key, or for another lease, nothing is lent: see [`Full::answer`].
+    /// committed before the answer is sent. A request for which no call waits changes no policy, since its borrower
+    /// may not have heard of a newer one, and is granted nothing under another. Where there is no room for the key,
+    /// or for another lease, nothing is lent: see [`Full::answer`].
     pub fn ask(&mut self, check: &Check<'_>, request: &Request, wall_ms: i64) -> Answer {
         let now_ms = self.clock.read(wall_ms);
         self.make_room(&[*check], now_ms);
@@ -308,8 +312,8 @@ impl Table {
         }
     }
 
-    /// Drops idle keys: a few, or many where a new key finds no room. Comes before keys are entered, since one that is as new is
-    /// idle.
+    /// Drops idle keys: a few, or many where a new key finds no room. Comes before keys are entered, since one that
+    /// is as new is idle.
     pub(super) fn make_room(&mut self, checks: &[Check<'_>], now_ms: i64) {
         let is_needed = checks.iter().any(|check| {
             subject(&mut self.scratch, check.name, check.key);

@@ -1,12 +1,13 @@
 //! What visitors without a key may have done: budgets of an address, in one isolate's memory.
 //!
-//! Invariants: memory is fixed, whatever is sent; nobody gets more than a budget says, however many others there are. A visitor is a hash by
-//! a key that never leaves the isolate, so no address is held or can be found from what is.
+//! Invariants: memory is fixed, whatever is sent; nobody gets more than a budget says, however many others there are.
+//! A visitor is a hash by a key that never leaves the isolate, so no address is held or can be found from what is.
 //!
-//! A budget is kept as the time until which it is used up, in one cell of each of `ROWS` rows, and the least of the four counts. Visitors who
-//! share a cell make each other's time later there, never earlier; one is refused too early only where that has happened in
-//! all four. So nothing has to be forgotten to make room, and no room is ever missing. **Source**: count-min sketch with
-//! conservative update (Cormode & Muthukrishnan 2005; Estan & Varghese 2002), over the generic cell rate algorithm (ITU-T I.371).
+//! A budget is kept as the time until which it is used up, in one cell of each of `ROWS` rows, and the least of the
+//! four counts. Visitors who share a cell make each other's time later there, never earlier; one is refused too early
+//! only where that has happened in all four. So nothing has to be forgotten to make room, and no room is ever
+//! missing. **Source**: count-min sketch with conservative update (Cormode & Muthukrishnan 2005; Estan & Varghese
+//! 2002), over the generic cell rate algorithm (ITU-T I.371).
 //!
 //! Isolates do not ask each other: a visitor whose requests reach n of them has n times as much.
 
@@ -25,20 +26,22 @@ pub const COUNTER_WRITES: Budget = Budget {
     interval_ms: 1_000,
 };
 
-/// Writes to all counters: 1,200 at once and 20 a second, since many people may share an address. A line of a body is one.
+/// Writes to all counters: 1,200 at once and 20 a second, since many people may share an address. A line of a body is
+/// one.
 pub const WRITES: Budget = Budget {
     burst: 1_200,
     interval_ms: 50,
 };
 
-/// Counters that are written for the first time: 60 at once and 360 an hour. Each takes storage until somebody deletes it.
+/// Counters that are written for the first time: 60 at once and 360 an hour. Each takes storage until somebody
+/// deletes it.
 pub const NEW_COUNTERS: Budget = Budget {
     burst: 60,
     interval_ms: 10_000,
 };
 
-/// Calls to objects that reads need: 6,000 at once and 100 a second. A read from memory needs none, a read of a counter of one
-/// datacenter two, an aggregate of 5,000 counters 5,016.
+/// Calls to objects that reads need: 6,000 at once and 100 a second. A read from memory needs none, a read of a
+/// counter of one datacenter two, an aggregate of 5,000 counters 5,016.
 pub const READ_CALLS: Budget = Budget {
     burst: 6_000,
     interval_ms: 10,
@@ -47,8 +50,8 @@ pub const READ_CALLS: Budget = Budget {
 /// Rows of cells; a hash gives [`CELLS_BITS_MAX`] bits to each.
 const ROWS: usize = 4;
 
-/// 2^14 cells a row, of 8 bytes: 512 KB. 2,000 visitors who use all they have make a fifth visitor in 6,000 share all four cells with them:
-/// (1 - e^(-2,000 / 16,384))^4 = 0.00017.
+/// 2^14 cells a row, of 8 bytes: 512 KB. 2,000 visitors who use all they have make a fifth visitor in 6,000 share all
+/// four cells with them: (1 - e^(-2,000 / 16,384))^4 = 0.00017.
 const CELLS_BITS_MAX: u32 = 14;
 
 /// 2^12 cells a row for budgets of an address alone: 128 KB each.
@@ -176,7 +179,8 @@ impl Default for Visitors {
 }
 
 impl Visitors {
-    /// Whether the counter was taken for a new one, where this visitor may write to it now; all that the write needs is then used.
+    /// Whether the counter was taken for a new one, where this visitor may write to it now; all that the write needs
+    /// is then used.
     ///
     /// # Errors
     /// [`BudgetSpent`]; then nothing was used.

@@ -1,13 +1,14 @@
 //! Which values were counted most often, in bounded memory.
 //!
-//! Invariants: of a value that is held, at least `count` and at most `count + error` was counted; of one that is not, at most
-//! [`TopValues::absent_max`]. What is held and [`TopValues::rest`] are together what was counted, exactly. While nothing was left out,
-//! all of it is exact. Of `n` counted in all and pruned to `k` values nothing is off by more than `n / (k + 1)`, however it was split
-//! and merged.
+//! Invariants: of a value that is held, at least `count` and at most `count + error` was counted; of one that is not,
+//! at most [`TopValues::absent_max`]. What is held and [`TopValues::rest`] are together what was counted, exactly.
+//! While nothing was left out, all of it is exact. Of `n` counted in all and pruned to `k` values nothing is off by
+//! more than `n / (k + 1)`, however it was split and merged.
 //!
-//! What is left out are the values that may have been counted least, as in Space-Saving; here each keeps what was surely counted of it
-//! besides, and what is left out is a row of its own. Sources: Metwally et al. 2005, "Efficient computation of frequent and top-k
-//! elements in data streams"; Agarwal et al. 2012, "Mergeable summaries", section 2.
+//! What is left out are the values that may have been counted least, as in Space-Saving; here each keeps what was
+//! surely counted of it besides, and what is left out is a row of its own. Sources: Metwally et al. 2005, "Efficient
+//! computation of frequent and top-k elements in data streams"; Agarwal et al. 2012, "Mergeable summaries", section
+//! 2.
 
 use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;

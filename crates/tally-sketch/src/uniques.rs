@@ -29,10 +29,12 @@ use super::token::Token;
 
 mod format;
 
-/// The most shards whose unique elements are estimated one by one: 16 state 0.2 %, and 64 would be four times as many bytes.
+/// The most shards whose unique elements are estimated one by one: 16 state 0.2 %, and 64 would be four times as many
+/// bytes.
 pub const CLASS_SHARDS_MAX: u8 = 16;
 
-/// The most epochs of the hash that one counter's uniques are kept for: three hashes by themselves, and one sketch of each class for all others.
+/// The most epochs of the hash that one counter's uniques are kept for: three hashes by themselves, and one sketch of
+/// each class for all others.
 pub const EPOCHS_MAX: usize = 4;
 
 /// Where tokens come from: how their elements were hashed, and which of all elements they are.

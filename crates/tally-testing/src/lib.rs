@@ -15,7 +15,8 @@ pub mod errors;
 use proptest::prelude::ProptestConfig;
 use proptest::test_runner::RngSeed;
 
-/// The configuration of a property test: its seed, so that a failure comes back on every machine, and how many cases are tried.
+/// The configuration of a property test: its seed, so that a failure comes back on every machine, and how many cases
+/// are tried.
 pub fn config(seed: u64, cases: u32) -> ProptestConfig {
     ProptestConfig {
         cases,

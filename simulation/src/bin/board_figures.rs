@@ -1,8 +1,9 @@
-//! What a board of many members costs in its object, over SQLite as it is natively: bytes on disk and of memory for each member, what waking
-//! takes, ranks, tops and pages, beside the same questions as plain SQL. `board_figures [members]`, 10,000,000 where no number is given.
+//! What a board of many members costs in its object, over SQLite as it is natively: bytes on disk and of memory for
+//! each member, what waking takes, ranks, tops and pages, beside the same questions as plain SQL.
+//! `board_figures [members]`, 10,000,000 where no number is given.
 //!
-//! Invariant: what the board answers is compared with what plain SQL does. The members are put into the object's database past it, as a
-//! write for each would take an hour; the board made the tables, and reads them.
+//! Invariant: what the board answers is compared with what plain SQL does. The members are put into the object's
+//! database past it, as a write for each would take an hour; the board made the tables, and reads them.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;

@@ -1,5 +1,5 @@
-//! Laws of alerts in worlds where everything goes wrong: objects crash at any await, messages and answers get lost and come twice,
-//! storage goes out, receivers fail.
+//! Laws of alerts in worlds where everything goes wrong: objects crash at any await, messages and answers get lost
+//! and come twice, storage goes out, receivers fail.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,8 @@ fn set(world: &World, client: &Client, counter: &str, value: u64) {
     done(world, client, "PUT", &path, &json!({"value": value}));
 }
 
-/// What a receiver must see of one alert: each incident fires before it is resolved, one after the other, each delivery under one id.
+/// What a receiver must see of one alert: each incident fires before it is resolved, one after the other, each
+/// delivery under one id.
 fn check(seed: u64, name: &str, got: &[Got]) {
     let mut seen: Vec<&Got> = Vec::new();
     for one in got {

@@ -1,8 +1,9 @@
-//! How soon all datacenters agree, and at what cost: `make converge` for the figures, a smaller world in every test run.
+//! How soon all datacenters agree, and at what cost: `make converge` for the figures, a smaller world in every test
+//! run.
 //!
-//! What runs is the service that ships: edges with their caches, aggregators, roots, leads and cells. Writers and readers are clients
-//! that speak HTTP to the edge of their datacenter. The network loses 5 % of the messages between datacenters, repeats 2 %, lets them
-//! overtake each other, and splits the world now and then.
+//! What runs is the service that ships: edges with their caches, aggregators, roots, leads and cells. Writers and
+//! readers are clients that speak HTTP to the edge of their datacenter. The network loses 5 % of the messages between
+//! datacenters, repeats 2 %, lets them overtake each other, and splits the world now and then.
 
 mod figures;
 mod places;
@@ -13,7 +14,8 @@ mod service;
 /// How soon readers are told.
 const PROMISED_MS: i64 = 1_000;
 
-/// Of a thousand readers so many are told in time: the promise, and in a world of a hundred views, whose slowest is chance.
+/// Of a thousand readers so many are told in time: the promise, and in a world of a hundred views, whose slowest is
+/// chance.
 const PROMISED: usize = 990;
 const PROMISED_SMALL: usize = 950;
 
@@ -40,7 +42,8 @@ fn a_small_world_agrees_within_a_second() {
     check(&shown, PROMISED_SMALL);
 }
 
-/// The run that docs/internals/convergence.md shows. DATACENTERS, SEED, LOST_ONCE_IN and JSON (a file to write) come from the environment.
+/// The run that docs/internals/convergence.md shows. DATACENTERS, SEED, LOST_ONCE_IN and JSON (a file to write) come
+/// from the environment.
 #[test]
 #[ignore = "takes minutes: make converge"]
 fn the_whole_world_agrees_within_a_second() {

@@ -70,8 +70,8 @@ pub fn name_of(datacenter: usize) -> String {
     format!("C{datacenter:02}")
 }
 
-/// How long a message takes at least and at most, milliseconds: half a round trip, up to a tenth more or less, so that messages overtake
-/// each other.
+/// How long a message takes at least and at most, milliseconds: half a round trip, up to a tenth more or less, so
+/// that messages overtake each other.
 pub fn one_way_ms(from: usize, to: usize) -> (u64, u64) {
     let round_trip_ms = ROUND_TRIPS_MS[region_of(from)][region_of(to)];
     (round_trip_ms * 9 / 20, (round_trip_ms * 11).div_ceil(20))

@@ -6,8 +6,8 @@
 //! | the other hot ones | 10 datacenters | 4 | everywhere |
 //! | cold ones | 1 to 3 datacenters | 1 in 20 s | nowhere |
 //!
-//! On counters that are written everywhere each write brings a visitor, half of them new. Where nobody reads, hot counters are written
-//! eight times less often, which is still many writes for each push.
+//! On counters that are written everywhere each write brings a visitor, half of them new. Where nobody reads, hot
+//! counters are written eight times less often, which is still many writes for each push.
 
 use tally_simulation::Chance;
 
@@ -36,7 +36,8 @@ pub struct Plan {
     /// How often hot counters are written for [`Plan::writing_ms`] and then come to rest.
     pub rounds: usize,
     pub writing_ms: u64,
-    /// How often hot counters are written and come to rest for watchers of `/live`, each time later in the course of a second.
+    /// How often hot counters are written and come to rest for watchers of `/live`, each time later in the course of
+    /// a second.
     pub watched_rounds: u64,
     /// How long the world is split, each time.
     pub splits_ms: &'static [u64],

@@ -22,7 +22,8 @@ const SKEW_MS_MAX: i64 = 50;
 /// Two datacenters whose clocks are off by more, and by how much.
 pub const OFF_MS: [(usize, i64); 2] = [(1, 600_000), (2, -600_000)];
 
-/// Between an answer and the next question of a reader: who has nothing to wait for, who may see news, who waits for the last of it.
+/// Between an answer and the next question of a reader: who has nothing to wait for, who may see news, who waits for
+/// the last of it.
 pub const CALM_MS: u64 = 1_000;
 pub const CURIOUS_MS: u64 = 50;
 const EAGER_MS: u64 = 25;
@@ -129,7 +130,8 @@ impl Service {
         self.writers.iter().map(Vec::len).sum()
     }
 
-    /// Each partition of the directory is made where it shall be, and each counter is written once by each of its writers.
+    /// Each partition of the directory is made where it shall be, and each counter is written once by each of its
+    /// writers.
     pub async fn begin(&self) {
         let ring = Ring::new(names::DIRECTORY_PARTITIONS);
         for counter in 0..self.plan.counters {
@@ -180,8 +182,8 @@ impl Service {
         truth.last_write_ms = truth.last_write_ms.max(sent_ms);
     }
 
-    /// Writes these counters for a time, each `seldom` times less often than the plan says; ends once all is acknowledged. Returns
-    /// how many writes there were.
+    /// Writes these counters for a time, each `seldom` times less often than the plan says; ends once all is
+    /// acknowledged. Returns how many writes there were.
     pub async fn write_all(
         &self,
         counters: std::ops::Range<usize>,

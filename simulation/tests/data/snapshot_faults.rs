@@ -1,4 +1,5 @@
-//! Snapshots and restores while everything goes wrong: crashes in the middle of them, files that fail, messages that get lost.
+//! Snapshots and restores while everything goes wrong: crashes in the middle of them, files that fail, messages that
+//! get lost.
 
 use std::collections::BTreeMap;
 use std::pin::pin;

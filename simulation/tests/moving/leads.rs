@@ -1,7 +1,9 @@
-//! Whole services whose leads move: from objects of their own into tablets, among tablets, and back, while clients write.
+//! Whole services whose leads move: from objects of their own into tablets, among tablets, and back, while clients
+//! write.
 //!
-//! Laws: an acknowledged write is counted once, also under a key that is sent again from anywhere; what was deleted stays deleted; what
-//! was acknowledged is found; where the number of tablets was never changed, nobody asks where a lead lives.
+//! Laws: an acknowledged write is counted once, also under a key that is sent again from anywhere; what was deleted
+//! stays deleted; what was acknowledged is found; where the number of tablets was never changed, nobody asks where a
+//! lead lives.
 
 use std::cell::Cell;
 

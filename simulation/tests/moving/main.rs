@@ -1,4 +1,5 @@
-//! What moves while the service runs: leads where the number of tablets is changed, roots where that of the directory's partitions is.
+//! What moves while the service runs: leads where the number of tablets is changed, roots where that of the
+//! directory's partitions is.
 
 mod leads;
 mod roots;

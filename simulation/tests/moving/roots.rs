@@ -1,7 +1,8 @@
 //! Whole services whose roots move: the directory grows and shrinks while clients write and others list.
 //!
-//! Laws: an acknowledged write is counted once, also under a key that is sent again from anywhere; what was deleted stays deleted; lists and
-//! sums of many tell each counter once, whenever they are asked; where the number of partitions was never changed, no call is made for it.
+//! Laws: an acknowledged write is counted once, also under a key that is sent again from anywhere; what was deleted
+//! stays deleted; lists and sums of many tell each counter once, whenever they are asked; where the number of
+//! partitions was never changed, no call is made for it.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;

@@ -110,8 +110,8 @@ impl Deployment {
         panic!("a write under {key} is never answered");
     }
 
-    /// Writes to each counter at both sites, all at once, each write under a key of its own. Every object crashes as soon
-    /// as that is asked for.
+    /// Writes to each counter at both sites, all at once, each write under a key of its own. Every object crashes as
+    /// soon as that is asked for.
     pub fn write_while_objects_crash(&self, round: usize, counters: &[&str]) {
         let is_over = Cell::new(false);
         let writes = async {
@@ -163,7 +163,8 @@ impl Deployment {
     }
 }
 
-/// Has the first, second and third call of each path fail, or all objects crash right after it, each in a world of its own.
+/// Has the first, second and third call of each path fail, or all objects crash right after it, each in a world of
+/// its own.
 pub fn each_failure(paths: &[&str], fails_once: impl Fn(u64, &str, Verdict, u32)) {
     let mut seed = 10;
     for path in paths {

@@ -1,5 +1,5 @@
-//! Counters that end, by themselves or by a deletion, while writes are on their way: what is acknowledged is of the counter that lives
-//! then, once.
+//! Counters that end, by themselves or by a deletion, while writes are on their way: what is acknowledged is of the
+//! counter that lives then, once.
 
 use tally_simulation::Role;
 

@@ -9,7 +9,8 @@ fn home(name: &str) -> tally_simulation::ClientRequest {
     put(&format!(r#"{{"home":"{name}"}}"#))
 }
 
-/// Each datacenter has counted 1. A keyed write of 10 of the second has claimed its key, and is held on its way to that lead.
+/// Each datacenter has counted 1. A keyed write of 10 of the second has claimed its key, and is held on its way to
+/// that lead.
 fn claimed(datacenters: &[&str]) -> (Scene, Asked, Rc<Held>) {
     let scene = Scene::new(datacenters);
     for site in 0..datacenters.len() {

@@ -1,4 +1,5 @@
-//! Keys that calls make: their rights end when they are said to, budgets hold over isolates, and what admins did is noted.
+//! Keys that calls make: their rights end when they are said to, budgets hold over isolates, and what admins did is
+//! noted.
 
 use std::cell::Cell;
 use std::rc::Rc;

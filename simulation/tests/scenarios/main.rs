@@ -1,5 +1,6 @@
-//! Whole services where one message comes at one moment: the laws that chance alone seldom tries. A scenario holds a message back,
-//! loses or repeats it, and asserts what clients are told. `simulation/mutants/broken.mjs` names what each must catch.
+//! Whole services where one message comes at one moment: the laws that chance alone seldom tries. A scenario holds a
+//! message back, loses or repeats it, and asserts what clients are told. `simulation/mutants/broken.mjs` names what
+//! each must catch.
 
 mod conditions;
 mod elements;

@@ -1,5 +1,5 @@
-//! Events that wait in an inbox while their counter ends, or the inbox does: one that was acknowledged is counted once, in the counter
-//! that lived then.
+//! Events that wait in an inbox while their counter ends, or the inbox does: one that was acknowledged is counted
+//! once, in the counter that lived then.
 
 use std::rc::Rc;
 
@@ -123,7 +123,8 @@ fn move_home(scene: &Scene, site: usize, settings: &str, told: &str) -> Asked {
     asked
 }
 
-/// Each of three datacenters has counted 1. An event of 10 of the second was sent to that lead, and home is FRA meanwhile.
+/// Each of three datacenters has counted 1. An event of 10 of the second was sent to that lead, and home is FRA
+/// meanwhile.
 fn sent_elsewhere() -> (Scene, Rc<Held>, Asked) {
     let scene = Scene::new(&["FRA", "SYD", "IAD"]);
     for site in 0..3 {

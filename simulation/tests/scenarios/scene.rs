@@ -1,7 +1,8 @@
 //! A deployment whose messages a test holds back, loses and lets go, one by one.
 //!
-//! Life of a message that is held: the test names it before it is sent ([`Scene::hold`], [`Scene::hold_answer`]), waits until it has
-//! come ([`Scene::wait_for`]), and lets it go or loses it. Who sent it gives up meanwhile, and may send it again: that copy passes.
+//! Life of a message that is held: the test names it before it is sent ([`Scene::hold`], [`Scene::hold_answer`]),
+//! waits until it has come ([`Scene::wait_for`]), and lets it go or loses it. Who sent it gives up meanwhile, and may
+//! send it again: that copy passes.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};

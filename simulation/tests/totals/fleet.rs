@@ -56,7 +56,8 @@ fn lose_reports(world: &World, once_in: u64) {
     });
 }
 
-/// Rounds until each isolate has told what it counted: one report of three is lost, so one isolate in 3^12 has not by then.
+/// Rounds until each isolate has told what it counted: one report of three is lost, so one isolate in 3^12 has not by
+/// then.
 const ROUNDS_MAX: usize = 12;
 
 #[test]

@@ -1,7 +1,8 @@
 //! Amounts that tell which writes a value holds.
 //!
-//! Invariant: the write of slot `n` adds or takes `4^n`, and the n-th set puts the value to `n · 4^33`. So a value has one digit for each
-//! write: 0 where it is not counted, 1 where it is, and anything else where it is counted twice, or was never sent.
+//! Invariant: the write of slot `n` adds or takes `4^n`, and the n-th set puts the value to `n · 4^33`. So a value
+//! has one digit for each write: 0 where it is not counted, 1 where it is, and anything else where it is counted
+//! twice, or was never sent.
 
 use std::collections::BTreeSet;
 

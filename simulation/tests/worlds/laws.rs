@@ -209,8 +209,8 @@ impl Counter {
         write.begun < view.ended && write.fate != Fate::Refused
     }
 
-    /// Holds what was counted, which sets and resets leave, against the laws: of a window or a history that has all of the world, of
-    /// isolates whose clocks are right.
+    /// Holds what was counted, which sets and resets leave, against the laws: of a window or a history that has all
+    /// of the world, of isolates whose clocks are right.
     pub fn check_counted(&self, view: &View) {
         let what = view.what;
         let adds = vec![true; self.writes.len()];

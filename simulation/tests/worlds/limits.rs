@@ -1,9 +1,10 @@
 //! Clients of rate limits, and the law of limits against plain sums.
 //!
-//! Law: what was admitted in any interval is at most what the policy says of one of its length, and what was given back meanwhile; whatever
-//! is lost, late or crashes. At rest a key has all of its quota again, and no more.
+//! Law: what was admitted in any interval is at most what the policy says of one of its length, and what was given
+//! back meanwhile; whatever is lost, late or crashes. At rest a key has all of its quota again, and no more.
 //!
-//! When something was admitted lies between its question and its answer. So an interval counts what was asked and answered within.
+//! When something was admitted lies between its question and its answer. So an interval counts what was asked and
+//! answered within.
 
 use std::cell::RefCell;
 
@@ -15,7 +16,8 @@ use super::service::{Service, Told};
 /// Keys of a world that are limited.
 const KEYS: [&str; 2] = ["bob", "eve"];
 
-/// How long an edge goes on with a policy where its questions for a newer one get lost, milliseconds, and a message more that was asked by it.
+/// How long an edge goes on with a policy where its questions for a newer one get lost, milliseconds, and a message
+/// more that was asked by it.
 const POLICY_MS: i64 = 16_000;
 
 /// Limits, with the most that a check costs.

@@ -3,22 +3,29 @@
 //! A seed makes a world and all that happens in it; `make soak SEED=n` tells it step by step.
 //!
 //! # Laws
-//! The oracle is plain integers: what clients sent and were told. `A` is before `B` where a client had `A`'s answer before another began `B`.
+//! The oracle is plain integers: what clients sent and were told. `A` is before `B` where a client had `A`'s answer
+//! before another began `B`.
 //!
-//! 1. A write is counted at most once, whatever is lost, late, repeated, crashes or is evicted: a value has one digit for each write.
-//! 2. A write that was refused is in no value. No view, exact or not, is a value that no set and no writes make: one that is not exact is old.
-//! 3. A view that says `exact: true` has every write acknowledged before it began, and every write that any view before it had.
+//! 1. A write is counted at most once, whatever is lost, late, repeated, crashes or is evicted: a value has one digit
+//!    for each write.
+//! 2. A write that was refused is in no value. No view, exact or not, is a value that no set and no writes make: one
+//!    that is not exact is old.
+//! 3. A view that says `exact: true` has every write acknowledged before it began, and every write that any view
+//!    before it had.
 //! 4. A view has every write that was acknowledged before its `as_of`, by whichever clock.
 //! 5. A view of a reader has all that its version had.
 //! 6. A write's own exact value has that write.
 //! 7. A key counts one write, once; every answer to it is the first one; who sends something else under it is refused.
-//! 8. A set, a reset and a deletion take away what was acknowledged before they began, and nothing that began after their answer; an exact
-//!    value was put to the last of them.
+//! 8. A set, a reset and a deletion take away what was acknowledged before they began, and nothing that began after
+//!    their answer; an exact value was put to the last of them.
 //! 9. With a floor, no exact value is below it. A write with a condition is done only where nothing has changed since.
 //! 10. An event that was answered 202 is counted once, or a dead letter of a counter that was deleted.
-//! 11. At rest every view of every edge is the same exact value. Lists, sums, histories, unique elements, samples and breakdowns agree with it.
-//! 12. What a window or a history counts, each write counts once in it; where it is exact all acknowledged ones do. Sets leave it.
-//! 13. A sum of all counters is one of what each may hold. A list has what was acknowledged before it, and nothing that was never sent.
+//! 11. At rest every view of every edge is the same exact value. Lists, sums, histories, unique elements, samples and
+//!     breakdowns agree with it.
+//! 12. What a window or a history counts, each write counts once in it; where it is exact all acknowledged ones do.
+//!     Sets leave it.
+//! 13. A sum of all counters is one of what each may hold. A list has what was acknowledged before it, and nothing
+//!     that was never sent.
 //! 14. Each update that a watcher hears is a view; a stream that is open at rest has told the last value.
 //! 15. Limits: see `limits.rs`.
 
@@ -63,8 +70,8 @@ impl Service {
         self.world.set(name, value);
     }
 
-    /// Leads are spread over another number of tablets, or have objects of their own, or the directory has another number of partitions; some
-    /// of those who are told so start anew.
+    /// Leads are spread over another number of tablets, or have objects of their own, or the directory has another
+    /// number of partitions; some of those who are told so start anew.
     fn spread(&self, site: usize) {
         let chance = self.world.chance();
         let numbers = [None, Some("1"), Some("2"), Some("7"), Some("20")];

@@ -115,8 +115,8 @@ const SITES: [&str; 3] = ["FRA", "SYD", "LHR"];
 /// Their regions.
 const REGIONS: [&str; 3] = ["WEUR", "OC", "WEUR"];
 
-/// What is not sent again where its outcome is open: operations without a key, policies, and what limits consume and give back. Sent
-/// again late it would undo what was acknowledged meanwhile.
+/// What is not sent again where its outcome is open: operations without a key, policies, and what limits consume and
+/// give back. Sent again late it would undo what was acknowledged meanwhile.
 const ONCE: &[&str] = &["/operate", "/policy-put", "/limit-check", "/limit-reserve"];
 
 /// How long messages may be held back, milliseconds.
@@ -241,7 +241,8 @@ impl Plan {
         plan
     }
 
-    /// The plan of a seed in a deployment that is changed over from the build before, isolate by isolate and object by object.
+    /// The plan of a seed in a deployment that is changed over from the build before, isolate by isolate and object
+    /// by object.
     pub fn draw_upgrade(seed: u64) -> Self {
         let mut plan = Self::draw(seed);
         let chance = Chance::new(seed.wrapping_mul(0x9e37_79b9).wrapping_add(31));

@@ -7,7 +7,8 @@ use super::oracle::Write;
 use super::service::{Service, id, whole};
 use tally_simulation::{ClientRequest, Faults};
 
-/// Longer than anything is under way once nothing goes wrong any more, milliseconds: what was held back for 90 s, and alarms after it.
+/// Longer than anything is under way once nothing goes wrong any more, milliseconds: what was held back for 90 s, and
+/// alarms after it.
 const REST_MS: u64 = 400_000;
 
 /// Longer than an edge takes to close what it has opened, milliseconds.
@@ -95,7 +96,8 @@ impl Service {
         self.world.sleep_ms(SENDERS_MS).await;
     }
 
-    /// Whether an edge may have ended that had put events into the deployment's queue: nobody can say then what the queue holds.
+    /// Whether an edge may have ended that had put events into the deployment's queue: nobody can say then what the
+    /// queue holds.
     fn may_lack_senders(&self) -> bool {
         let faults = &self.plan.faults;
         let may_end = faults.crashes_isolate_once_in > 0

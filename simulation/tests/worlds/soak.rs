@@ -92,8 +92,9 @@ fn every_seed_keeps_the_laws_while_a_deployment_changes_over_from_the_build_befo
 /// Worlds that saw faults, as they are drawn now: a write that was acknowledged though storage had refused it (772).
 const FOUND_SINCE: [u64; 1] = [772];
 
-/// Worlds that saw faults: reads that named an `as_of` later than what they had (282, 419), and the value of a repeated flush that was
-/// called exact after a set (553), and a set that was done and was answered 404, since its counter had ended by another clock (1465).
+/// Worlds that saw faults: reads that named an `as_of` later than what they had (282, 419), and the value of a
+/// repeated flush that was called exact after a set (553), and a set that was done and was answered 404, since its
+/// counter had ended by another clock (1465).
 const FOUND: [u64; 4] = [282, 419, 553, 1_465];
 
 #[test]
@@ -108,8 +109,8 @@ fn seeds_that_saw_faults_keep_the_laws() {
     }
 }
 
-/// `make soak`: SEED is one seed, told step by step; SEEDS so many from FROM, until FAULTS of them went wrong, which is one unless it
-/// is set. UPGRADE=1 lives worlds of two builds.
+/// `make soak`: SEED is one seed, told step by step; SEEDS so many from FROM, until FAULTS of them went wrong, which
+/// is one unless it is set. UPGRADE=1 lives worlds of two builds.
 #[test]
 #[ignore = "runs as long as it is asked to"]
 fn soak() {

@@ -28,7 +28,8 @@ pub fn delta(slot: usize, extras: &str) -> String {
 }
 
 impl Service {
-    /// What an increment says of itself, as a field of its body: in worlds with dimensions one of three values, or nothing.
+    /// What an increment says of itself, as a field of its body: in worlds with dimensions one of three values, or
+    /// nothing.
     pub fn say_of_itself(&self, counter: usize, slot: usize) -> String {
         if !self.plan.has_dimensions || slot % 4 == 3 {
             return String::new();
@@ -100,7 +101,8 @@ impl Service {
         }
     }
 
-    /// Writes under a key until it is answered, and once more then from anywhere; another client may send something else under that key.
+    /// Writes under a key until it is answered, and once more then from anywhere; another client may send something
+    /// else under that key.
     pub async fn write_keyed(&self, site: usize, counter: usize, adds: bool) {
         let chance = self.world.chance();
         let begun = self.now();

@@ -1,7 +1,7 @@
 //! What is measured, and when it is over its threshold.
 //!
-//! Invariant: a number of which a part is missing is judged by what the missing part may add, so an outage neither raises nor
-//! ends an alert that the whole number would not.
+//! Invariant: a number of which a part is missing is judged by what the missing part may add, so an outage neither
+//! raises nor ends an alert that the whole number would not.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,5 @@
-//! Alerts, pure: when a number is over its threshold, what that makes of an alert, and when somebody is told. Time and randomness
-//! are arguments.
+//! Alerts, pure: when a number is over its threshold, what that makes of an alert, and when somebody is told. Time
+//! and randomness are arguments.
 //!
 //! | module | holds |
 //! |---|---|

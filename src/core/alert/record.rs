@@ -1,9 +1,9 @@
 //! What an alert is: its state, its incident, and what its receiver was told.
 //!
-//! Invariants: an incident begins with the reading that makes the alert fire and ends with the first reading that is within; a
-//! reading of which a part is missing that decides begins and ends none. Of an incident its receiver is told that it fires before it
-//! is told that it is resolved, each once. While the alert is silenced the receiver is told nothing; afterwards it is told what is
-//! so then.
+//! Invariants: an incident begins with the reading that makes the alert fire and ends with the first reading that is
+//! within; a reading of which a part is missing that decides begins and ends none. Of an incident its receiver is
+//! told that it fires before it is told that it is resolved, each once. While the alert is silenced the receiver is
+//! told nothing; afterwards it is told what is so then.
 
 use serde::{Deserialize, Serialize};
 
@@ -83,8 +83,8 @@ impl AlertRecord {
         }
     }
 
-    /// The alert watches something else from now on: what its receiver was told of before is resolved by the next reading, or goes
-    /// on as another incident.
+    /// The alert watches something else from now on: what its receiver was told of before is resolved by the next
+    /// reading, or goes on as another incident.
     #[must_use]
     pub fn anew(&self, now_ms: i64) -> Self {
         Self {
@@ -139,8 +139,8 @@ impl AlertRecord {
         self.reading = reading;
     }
 
-    /// What its receiver must be told now, in order; it counts as told. Where there is no room for all of it nothing is, and the next
-    /// reading tells what is so then.
+    /// What its receiver must be told now, in order; it counts as told. Where there is no room for all of it nothing
+    /// is, and the next reading tells what is so then.
     pub fn notices(&mut self, now_ms: i64, room: usize) -> Vec<Notice> {
         if self.silenced_until_ms(now_ms).is_some() || room < 2 || self.state == AlertState::Unknown
         {

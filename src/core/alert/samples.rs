@@ -17,7 +17,8 @@ const MINUTE_MS: i128 = 60_000;
 pub struct Samples(Vec<(i64, u128)>);
 
 impl Samples {
-    /// Notes what has been counted by now. A counter that begins anew, and a clock that steps back, begin the samples anew.
+    /// Notes what has been counted by now. A counter that begins anew, and a clock that steps back, begin the samples
+    /// anew.
     pub fn note(&mut self, now_ms: i64, counted: u128) {
         let is_after = |(at_ms, before): &(i64, u128)| *at_ms < now_ms && *before <= counted;
         if !self.0.last().is_none_or(is_after) {
@@ -29,7 +30,8 @@ impl Samples {
         self.0.push((now_ms, counted));
     }
 
-    /// What is counted by the minute, over a span of this length or a little more; `None` before it was measured for so long.
+    /// What is counted by the minute, over a span of this length or a little more; `None` before it was measured for
+    /// so long.
     pub fn rate_per_minute(&mut self, span_ms: i64) -> Option<i64> {
         let (now_ms, counted) = *self.0.last()?;
         let is_old = |(at_ms, _): &&(i64, u128)| now_ms - at_ms >= span_ms;

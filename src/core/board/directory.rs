@@ -1,11 +1,12 @@
-//! How many members lie in each segment of the order, so that a rank and the member at a rank cost O(log n) here and one segment's
-//! rows at most.
+//! How many members lie in each segment of the order, so that a rank and the member at a rank cost O(log n) here and
+//! one segment's rows at most.
 //!
-//! Invariants: segments are in order and the first begins before all members; each counts exactly the rows from its first key up to that
-//! of the next. Whoever changes a row tells it, within the transaction that writes [`Directory::changes`].
+//! Invariants: segments are in order and the first begins before all members; each counts exactly the rows from its
+//! first key up to that of the next. Whoever changes a row tells it, within the transaction that writes
+//! [`Directory::changes`].
 //!
-//! Cost: about 130 bytes a segment of 256 to 1,024 members, so at most half a byte a member. A segment that is split or joined costs
-//! O(segments), every 512 changes at most.
+//! Cost: about 130 bytes a segment of 256 to 1,024 members, so at most half a byte a member. A segment that is split
+//! or joined costs O(segments), every 512 changes at most.
 
 use std::collections::BTreeMap;
 

@@ -179,7 +179,8 @@ pub fn change(
     })
 }
 
-/// The tie of a score that is reached now: the order of a board is read from its other end where the highest is the best.
+/// The tie of a score that is reached now: the order of a board is read from its other end where the highest is the
+/// best.
 fn tie(settings: &Settings, sequence: u64) -> Option<u64> {
     match (settings.ties, settings.order) {
         (Ties::First, Order::Asc) => Some(sequence),

@@ -1,4 +1,5 @@
-//! Hours, days, weeks and months of a zone. A day begins at the first moment that has its date there, so it has 23 to 25 hours.
+//! Hours, days, weeks and months of a zone. A day begins at the first moment that has its date there, so it has 23 to
+//! 25 hours.
 //!
 //! Invariant: a period ends where the next one begins.
 
@@ -30,8 +31,8 @@ pub enum Period {
 }
 
 impl Period {
-    /// When the period of a moment begins, and when the next one does: unix seconds; `None` where there are no periods. Hours are
-    /// those of the zone's standard time.
+    /// When the period of a moment begins, and when the next one does: unix seconds; `None` where there are no
+    /// periods. Hours are those of the zone's standard time.
     pub fn bounds(self, now_ms: i64, zone: Zone) -> Option<(i64, i64)> {
         let now = now_ms.div_euclid(1_000);
         let local = zone.local(now);

@@ -1,14 +1,16 @@
 //! Where a board lives: which datacenter is its home, and over how many shards its members are spread.
 //!
-//! Invariant: which shard a member is of follows from its name and the number of shards alone. A member is of one *group* for ever, and
-//! a shard has groups that stand side by side; so what was written under a key to a group is found wherever the group lives.
+//! Invariant: which shard a member is of follows from its name and the number of shards alone. A member is of one
+//! *group* for ever, and a shard has groups that stand side by side; so what was written under a key to a group is
+//! found wherever the group lives.
 
 use serde::{Deserialize, Serialize};
 
 use crate::core::counter::id::Datacenter;
 use crate::core::sketch::{HashKey, hash};
 
-/// The most shards of a board: one read of a rank asks each. Each takes about 1,000 messages a second and 10,000,000 members.
+/// The most shards of a board: one read of a rank asks each. Each takes about 1,000 messages a second and 10,000,000
+/// members.
 pub const BOARD_SHARDS_MAX: u32 = 16;
 
 /// Groups of members: as many as there are shards at most.

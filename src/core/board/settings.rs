@@ -116,7 +116,8 @@ impl Settings {
         Ok(())
     }
 
-    /// Whether a board with members may go on with these: what its rows are ordered by, and what its periods are, stays.
+    /// Whether a board with members may go on with these: what its rows are ordered by, and what its periods are,
+    /// stays.
     pub fn may_follow(&self, before: &Self) -> bool {
         let fixed = |settings: &Self| {
             (

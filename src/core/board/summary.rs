@@ -1,13 +1,15 @@
-//! What is known of a shard elsewhere: how many members it has, and how many stand before some of them. So a rank is known within what
-//! lies between two of these, without a call to the shard.
+//! What is known of a shard elsewhere: how many members it has, and how many stand before some of them. So a rank is
+//! known within what lies between two of these, without a call to the shard.
 //!
-//! Invariant: the number of members before a key lies within what [`Summary::before`] says, at the moment when this was made.
+//! Invariant: the number of members before a key lies within what [`Summary::before`] says, at the moment when this
+//! was made.
 
 use serde::{Deserialize, Serialize};
 
 use super::key::Key;
 
-/// Keys of all shards of a board of which a summary says how many members stand before them: of 10,000,000 members 2,442 lie between two.
+/// Keys of all shards of a board of which a summary says how many members stand before them: of 10,000,000 members
+/// 2,442 lie between two.
 pub const SUMMARY_KEYS_MAX: usize = 4_096;
 
 /// The first members of a board that are known elsewhere.
@@ -37,8 +39,9 @@ impl Summary {
         }
     }
 
-    /// The same from the end that a board is read from: at least and at most how many members stand before a place. `edge` is the key
-    /// just behind the place where the highest score is the best, and that of the place where the lowest is.
+    /// The same from the end that a board is read from: at least and at most how many members stand before a place.
+    /// `edge` is the key just behind the place where the highest score is the best, and that of the place where the
+    /// lowest is.
     pub fn better(&self, edge: &Key, is_desc: bool) -> (u64, u64) {
         let (low, high) = self.before(edge);
         if is_desc {

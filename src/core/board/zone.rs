@@ -1,9 +1,11 @@
 //! Zones: how far the clock of a place is ahead of UTC, with its summer time.
 //!
-//! Invariant: a zone is stored as one number, so zones keep theirs: a new one is added at the end of [`NAMES`], and none is taken away.
+//! Invariant: a zone is stored as one number, so zones keep theirs: a new one is added at the end of [`NAMES`], and
+//! none is taken away.
 //!
-//! **Source**: the time zone database of IANA, 2025b: the rule that holds from now on of each zone of a place (the last line of its
-//! compiled file). Zones whose summer time follows the moon or a decree of each year (Casablanca, Gaza) are left out.
+//! **Source**: the time zone database of IANA, 2025b: the rule that holds from now on of each zone of a place (the
+//! last line of its compiled file). Zones whose summer time follows the moon or a decree of each year (Casablanca,
+//! Gaza) are left out.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,8 +21,8 @@ const NAMED: i32 = 1_000;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Zone(i32);
 
-/// On which day of a year, and when, a clock is changed: month, week from 1 (5 is the last), day of the week from Sunday, and minutes of
-/// the day on the clock before the change.
+/// On which day of a year, and when, a clock is changed: month, week from 1 (5 is the last), day of the week from
+/// Sunday, and minutes of the day on the clock before the change.
 type Change = (i64, i64, i64, i64);
 
 /// When clocks are changed.

@@ -1,4 +1,5 @@
-//! What travels from leads to roots: what changed since the root was last known to be complete, or what its digests show to be missing.
+//! What travels from leads to roots: what changed since the root was last known to be complete, or what its digests
+//! show to be missing.
 //!
 //! Invariant: a [`Delta`] is state. Applying one is a merge, so it never does harm, whatever was lost,
 //! repeated or reordered before. Whether the receiver now has *everything* that the sender had is
@@ -244,8 +245,8 @@ impl ViewReceiver {
         })
     }
 
-    /// Takes over what a delta of this generation knows better; its times only from one that leaves no cell out. Of another it takes no cell
-    /// of a datacenter that was not heard of: the view tells of those alone that were.
+    /// Takes over what a delta of this generation knows better; its times only from one that leaves no cell out. Of
+    /// another it takes no cell of a datacenter that was not heard of: the view tells of those alone that were.
     fn learn(&mut self, delta: &Delta, has_times: bool) {
         for part in &delta.parts {
             if !has_times && self.view.heard_of(&part.datacenter).is_none() {

@@ -14,7 +14,8 @@ pub const LEASE_MS: i64 = 2_000;
 /// How much longer the root waits: clocks of Workers stand still while they compute.
 pub const MARGIN_MS: i64 = 250;
 
-/// The most counters whose leases a root, or a lead, remembers: about 100 bytes each. Forgetting costs a call, or a wait.
+/// The most counters whose leases a root, or a lead, remembers: about 100 bytes each. Forgetting costs a call, or a
+/// wait.
 pub const LEASES_MAX: usize = 10_000;
 
 /// What was said of a counter, and when.

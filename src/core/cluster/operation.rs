@@ -136,7 +136,8 @@ impl Operations {
     }
 
     /// What cells of a datacenter have counted beyond their baselines; nothing while it is unsettled. A
-    /// cell that is not among them adds and takes away nothing, and so does one that is known as it was before its baseline.
+    /// cell that is not among them adds and takes away nothing, and so does one that is known as it was before its
+    /// baseline.
     pub fn beyond(&self, datacenter: &Datacenter, cells: &Cells) -> Value {
         if !self.is_settled(datacenter) {
             return Value::default();
@@ -148,7 +149,8 @@ impl Operations {
         })
     }
 
-    /// What the last operation observed that a cell had counted: (added, removed); nothing where it observed none of it.
+    /// What the last operation observed that a cell had counted: (added, removed); nothing where it observed none of
+    /// it.
     pub fn baseline(&self, datacenter: &Datacenter, shard: u8) -> (CellTotal, CellTotal) {
         // Most counters were never set: they pay for no key.
         if self.baselines.is_empty() {

@@ -32,21 +32,22 @@ pub const REPEAT_MS: i64 = 100;
 /// times in a lease, so that it is not lost with one message.
 pub const HEARTBEAT_MS: i64 = 2_000;
 
-/// How soon a push that told nothing new is sent again while it is not answered: after any round trip. So two of them may be lost, and
-/// the third still is there within the 3 s that a reader takes a lead's word for: 2 s + 2 × 0.4 s, and 0.2 s on its way.
+/// How soon a push that told nothing new is sent again while it is not answered: after any round trip. So two of them
+/// may be lost, and the third still is there within the 3 s that a reader takes a lead's word for: 2 s + 2 × 0.4 s,
+/// and 0.2 s on its way.
 pub const HEARTBEAT_AGAIN_MS: i64 = 400;
 
 /// The longest that a change waits for its push while nobody watches: a counter that is written all the time pushes so
 /// often. A push that was not confirmed is repeated as late.
 pub const CHECKPOINT_MS: i64 = 60_000;
 
-/// How long nothing must have been written before a push leaves while nobody watches, and how long where another left less
-/// than [`CHECKPOINT_MS`] ago, so that a write every few seconds costs no push each. Both are below the 10 s
+/// How long nothing must have been written before a push leaves while nobody watches, and how long where another left
+/// less than [`CHECKPOINT_MS`] ago, so that a write every few seconds costs no push each. Both are below the 10 s
 /// after which the platform lets an idle object go.
 pub const QUIET_MS: (i64, i64) = (3_000, 8_000);
 
-/// Pushes of the counters of one tablet leave together: at whole seconds, so many in a message. Some 0.2 ms each with what the directory makes
-/// of it, so 25 ms.
+/// Pushes of the counters of one tablet leave together: at whole seconds, so many in a message. Some 0.2 ms each with
+/// what the directory makes of it, so 25 ms.
 pub const TOGETHER: (i64, usize) = (1_000, 128);
 
 /// The longest lease that a lead accepts.
@@ -226,13 +227,14 @@ impl Pusher {
             || (self.changed_ms.is_some() && is_due(self.due_ms(now_ms)))
     }
 
-    /// Whether its clock is behind the root's, so that what it says is as old as the root's last answer: it speaks up often then.
+    /// Whether its clock is behind the root's, so that what it says is as old as the root's last answer: it speaks up
+    /// often then.
     fn is_behind(&self, now_ms: i64) -> bool {
         self.root_ms.saturating_sub(now_ms) > HEARTBEAT_AGAIN_MS
     }
 
-    /// Of when state is that is gathered now, unix milliseconds: of now, or of when the root answered last by the root's clock. So what
-    /// a lead says whose clock is behind is not taken for old.
+    /// Of when state is that is gathered now, unix milliseconds: of now, or of when the root answered last by the
+    /// root's clock. So what a lead says whose clock is behind is not taken for old.
     pub fn as_of_ms(&self, now_ms: i64) -> i64 {
         now_ms.max(self.root_ms)
     }

@@ -212,8 +212,8 @@ impl Root {
         }
     }
 
-    /// Moves the home. `held` is what every other datacenter holds, all of which have stopped. What was seen before fits
-    /// no condition any more, unless only the home that it gets has ever counted.
+    /// Moves the home. `held` is what every other datacenter holds, all of which have stopped. What was seen before
+    /// fits no condition any more, unless only the home that it gets has ever counted.
     pub fn move_home(&mut self, home: Option<Datacenter>, held: Vec<(Datacenter, Cells)>) {
         if self.home.is_some() || !held.is_empty() {
             self.operations.note_move();
@@ -222,8 +222,8 @@ impl Root {
         self.home = home;
     }
 
-    /// Sets the value. `seen` holds what each datacenter that counts had counted; `None` for one that did not answer with
-    /// all its cells.
+    /// Sets the value. `seen` holds what each datacenter that counts had counted; `None` for one that did not answer
+    /// with all its cells.
     pub fn set(&mut self, value: Value, seen: Vec<(Datacenter, Option<Cells>)>, now_ms: i64) {
         let mut seen = seen;
         let held = self.held.iter().cloned();

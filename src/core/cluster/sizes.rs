@@ -1,7 +1,8 @@
 //! How many partitions the directory has, and had while roots may still be where those put them.
 //!
-//! Invariant: epochs rise. A partition that acts by a number first asks for a root wherever an earlier number may have put it, and the
-//! partition that is asked learns the new number by that. So one that knows only an older number still has its roots, and may go on.
+//! Invariant: epochs rise. A partition that acts by a number first asks for a root wherever an earlier number may
+//! have put it, and the partition that is asked learns the new number by that. So one that knows only an older number
+//! still has its roots, and may go on.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,8 +1,8 @@
 //! Over how many limiters keys are spread, also while that number is changed.
 //!
-//! Invariant: a limiter judges a key only where the newest number that it has heard of says so, and where there was another before only
-//! after the key's old limiter handed it over. That one keeps the new number before it answers, whatever number its own isolate was
-//! started with. So no two limiters judge one key.
+//! Invariant: a limiter judges a key only where the newest number that it has heard of says so, and where there was
+//! another before only after the key's old limiter handed it over. That one keeps the new number before it answers,
+//! whatever number its own isolate was started with. So no two limiters judge one key.
 
 use std::rc::Rc;
 
@@ -80,8 +80,8 @@ impl Spread {
         Self { said, heard: None }
     }
 
-    /// Takes in what another limiter, or this one when it stored it, says of the number. It is newer where the number there was changed
-    /// from the one here. Returns whether it must be stored now: before anything is handed over.
+    /// Takes in what another limiter, or this one when it stored it, says of the number. It is newer where the number
+    /// there was changed from the one here. Returns whether it must be stored now: before anything is handed over.
     pub fn hear(&mut self, counts: Counts, heard_ms: i64, now_ms: i64) -> bool {
         let said = self.said.counts;
         let is_newer = counts.before == Some(said.now) && said.before != Some(counts.now);

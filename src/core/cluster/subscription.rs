@@ -1,8 +1,8 @@
 //! Who watches a counter, and which leads its root asks to push often.
 //!
-//! Invariant: while somebody keeps reading a counter, every lead that can be reached pushes often. The root knows that from what the
-//! lead says, not from what the root has sent. While nobody reads, each lead falls silent once its lease is over and the root has
-//! said that nobody watches.
+//! Invariant: while somebody keeps reading a counter, every lead that can be reached pushes often. The root knows
+//! that from what the lead says, not from what the root has sent. While nobody reads, each lead falls silent once its
+//! lease is over and the root has said that nobody watches.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,8 @@ impl Watch {
         self.lease_ms(now_ms) > 0
     }
 
-    /// Whether it has been watched for so long without a gap, milliseconds: leads that can be reached know of it by then.
+    /// Whether it has been watched for so long without a gap, milliseconds: leads that can be reached know of it by
+    /// then.
     pub fn is_watched_for(&self, now_ms: i64, milliseconds: i64) -> bool {
         self.is_watched(now_ms) && now_ms.saturating_sub(self.since_ms) >= milliseconds
     }

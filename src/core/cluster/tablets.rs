@@ -1,9 +1,9 @@
 //! Which tablet hosts the lead of a counter.
 //!
-//! Invariant: the leads of one tablet have their roots in as few partitions as can be: in one where there are at least as many tablets
-//! as partitions. So what a tablet has to tell the directory travels in one message. Where tablets are added, a counter stays or
-//! moves to a new one, as long as the number of partitions stays.
-//! Source: Lamping & Veach 2014, "A fast, minimal memory, consistent hash algorithm".
+//! Invariant: the leads of one tablet have their roots in as few partitions as can be: in one where there are at
+//! least as many tablets as partitions. So what a tablet has to tell the directory travels in one message. Where
+//! tablets are added, a counter stays or moves to a new one, as long as the number of partitions stays. Source:
+//! Lamping & Veach 2014, "A fast, minimal memory, consistent hash algorithm".
 
 use serde::{Deserialize, Serialize};
 
@@ -52,7 +52,8 @@ pub enum Place {
 }
 
 impl Place {
-    /// The place of a lead whose root is in this partition, where leads are spread so; without tablets each has an object of its own.
+    /// The place of a lead whose root is in this partition, where leads are spread so; without tablets each has an
+    /// object of its own.
     pub fn of(spread: Option<TabletSpread>, counter: &CounterId, partition: u32) -> Self {
         spread.map_or(Self::Own, |spread| {
             Self::Tablet(spread.of(counter, partition))
@@ -119,8 +120,8 @@ impl Spreads {
         Changed::Now
     }
 
-    /// Takes over what another partition knows, whose counters come here: where their leads may live. The number of tablets that holds
-    /// stays, and its epoch is no lower than any that those leads know.
+    /// Takes over what another partition knows, whose counters come here: where their leads may live. The number of
+    /// tablets that holds stays, and its epoch is no lower than any that those leads know.
     pub fn join(&mut self, others: &Self) {
         let newest = |all: &Self| all.0.last().map(|newest| (newest.tablets, newest.epoch));
         let (Some((tablets, own)), Some((their_tablets, theirs))) = (newest(self), newest(others))
@@ -144,8 +145,8 @@ impl Spreads {
         }
     }
 
-    /// The number of the spread that holds, where it puts a lead, and where earlier ones put it, the latest first; `place` says where so
-    /// many tablets put it.
+    /// The number of the spread that holds, where it puts a lead, and where earlier ones put it, the latest first;
+    /// `place` says where so many tablets put it.
     pub fn places(&self, place: impl Fn(Option<u32>) -> Place) -> (u32, Place, Vec<Place>) {
         let mut spreads = self.0.iter().rev();
         let newest = spreads.next();

@@ -1,7 +1,7 @@
 //! What a root has been told of its counter, without asking anybody.
 //!
-//! Invariant: [`CounterTotal::as_of_ms`] is true: every write that was acknowledged before it is in the value, and in what was
-//! counted.
+//! Invariant: [`CounterTotal::as_of_ms`] is true: every write that was acknowledged before it is in the value, and in
+//! what was counted.
 
 use serde::{Deserialize, Serialize};
 
@@ -65,8 +65,8 @@ impl CounterTotal {
     }
 }
 
-/// What each datacenter of a counter adds to its value, as its root knows it: increments and decrements beyond what the last set or reset
-/// observed. With what the counter was set to they are the value of [`CounterTotal::of`].
+/// What each datacenter of a counter adds to its value, as its root knows it: increments and decrements beyond what
+/// the last set or reset observed. With what the counter was set to they are the value of [`CounterTotal::of`].
 pub fn shares_of(root: &Root, view: &View) -> Vec<(Datacenter, Sum, Sum)> {
     let is_of_root = view.generation() == root.generation;
     let share = |datacenter: &Datacenter| {

@@ -7,8 +7,8 @@
 //!
 //! Unique elements are kept once for a counter, not for each datacenter: the union is what readers are told, and
 //! an element is of one class wherever it was seen, so a union of unions loses nothing. That is 12 KB at rest for
-//! each class of up to 31, instead of that for each of up to 1,024 datacenters. What it costs: the root cannot tell how many of the elements one datacenter
-//! saw that is out of reach.
+//! each class of up to 31, instead of that for each of up to 1,024 datacenters. What it costs: the root cannot tell
+//! how many of the elements one datacenter saw that is out of reach.
 //!
 //! Bounds: cells are at most 1,024 datacenters × 64 shards (about 30 bytes each at rest: 2 MB, where a
 //! counter of 100 datacenters and one shard in each takes 3 KB), unique elements as `sketch::uniques` says.

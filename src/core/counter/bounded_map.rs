@@ -1,7 +1,8 @@
 //! Maps of what may be forgotten: caches, and what is under way.
 //!
-//! Invariant: a map never holds more than `MAX` entries. Where it is full, a new entry takes the place of all others, unless its
-//! owner has let those go before that are not needed any more ([`BoundedMap::make_room`]), or leaves it out.
+//! Invariant: a map never holds more than `MAX` entries. Where it is full, a new entry takes the place of all others,
+//! unless its owner has let those go before that are not needed any more ([`BoundedMap::make_room`]), or leaves it
+//! out.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -32,7 +33,8 @@ impl<K: Eq + Hash, V, const MAX: usize> BoundedMap<K, V, MAX> {
         self.0.len() < MAX || self.0.contains_key(key)
     }
 
-    /// [`BoundedMap::has_room`], if need be once all entries are let go that are not needed. Cost: O(entries) where it is full.
+    /// [`BoundedMap::has_room`], if need be once all entries are let go that are not needed. Cost: O(entries) where
+    /// it is full.
     pub fn make_room(&mut self, key: &K, is_needed: impl Fn(&V) -> bool) -> bool {
         if !self.has_room(key) {
             self.retain(is_needed);

@@ -1,20 +1,21 @@
 //! The rows of a cell's breakdowns: what was counted of each value of a dimension, by the hour, by the day and in all.
 //!
-//! Invariants: rows are written in the commit that counts their writes, so they hold each as often as it is counted; what the rows of a
-//! dimension hold of an hour, a day or all time, and what the pending row holds of it, are together exactly what writes with that
-//! dimension added then. No state is in memory.
+//! Invariants: rows are written in the commit that counts their writes, so they hold each as often as it is counted;
+//! what the rows of a dimension hold of an hour, a day or all time, and what the pending row holds of it, are
+//! together exactly what writes with that dimension added then. No state is in memory.
 //!
-//! Life of a value: a commit appends what its writes say to the *pending* row, which is a log. Once the log has doubled, its sums are
-//! made of it; where those are long, the dimensions with most values are folded into their rows, three or a few for each. So a commit
-//! writes one row, and seldom more. A read joins the rows that cover its window with the pending one.
+//! Life of a value: a commit appends what its writes say to the *pending* row, which is a log. Once the log has
+//! doubled, its sums are made of it; where those are long, the dimensions with most values are folded into their
+//! rows, three or a few for each. So a commit writes one row, and seldom more. A read joins the rows that cover its
+//! window with the pending one.
 //!
-//! Keys of refused checks ([`DimensionName::REFUSED_KEY`]) are kept for [`KEYS_DAYS`] days and today, and not of all time: [`forget`] deletes
-//! what is older, and tells when it must be called again.
+//! Keys of refused checks ([`DimensionName::REFUSED_KEY`]) are kept for [`KEYS_DAYS`] days and today, and not of all
+//! time: [`forget`] deletes what is older, and tells when it must be called again.
 //!
-//! Bounds: a pending row is at most [`PENDING_BYTES_MAX`] after a commit and twice that before, but for one larger flush. Another row
-//! has 1,000 values, at most 290 KB and usually 30. A dimension has 216 rows of hours, as many of days as the cell's history keeps, and one
-//! of all time; a cell has [`DIMENSIONS_MAX`] dimensions: less than 10 GB, what an object may hold, were each value of five years a
-//! long one.
+//! Bounds: a pending row is at most [`PENDING_BYTES_MAX`] after a commit and twice that before, but for one larger
+//! flush. Another row has 1,000 values, at most 290 KB and usually 30. A dimension has 216 rows of hours, as many of
+//! days as the cell's history keeps, and one of all time; a cell has [`DIMENSIONS_MAX`] dimensions: less than 10 GB,
+//! what an object may hold, were each value of five years a long one.
 
 use std::collections::BTreeMap;
 
@@ -434,8 +435,8 @@ pub fn join_breakdowns(into: &mut Vec<u8>, other: Vec<u8>) {
     }
 }
 
-/// Reads what was counted of a dimension in a window, its first and its last second, which [`covered`] has widened; of all time
-/// without one. Cost: a row read and a merge for each day, and for each hour at its ends.
+/// Reads what was counted of a dimension in a window, its first and its last second, which [`covered`] has widened;
+/// of all time without one. Cost: a row read and a merge for each day, and for each hour at its ends.
 ///
 /// # Errors
 /// Those of storage.
@@ -532,8 +533,8 @@ fn merge_rows<R: BreakdownRows>(
     Ok(())
 }
 
-/// The whole hours, or days, that a window of these seconds touches, as its first and its last second, where it is asked for now: hours are
-/// kept for a week.
+/// The whole hours, or days, that a window of these seconds touches, as its first and its last second, where it is
+/// asked for now: hours are kept for a week.
 pub fn covered((from, to): (i64, i64), now: i64) -> (i64, i64) {
     let by_hours_from = now.saturating_sub(BY_HOURS_SECONDS);
     let step_at = |second: i64| match second >= by_hours_from {

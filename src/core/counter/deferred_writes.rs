@@ -9,9 +9,9 @@ use super::inbox::InboxBatch;
 use super::ledger::{Keys, WriteKey};
 use super::queue::{DISTINCT_KEYS_MAX, Due, wait_with};
 
-/// Counters whose writes could not be counted when they were sent. What comes for them meanwhile waits in a row of its own,
-/// which is sent once those are settled: so one counter takes no more room and no more calls the longer it lasts, and
-/// the others go on.
+/// Counters whose writes could not be counted when they were sent. What comes for them meanwhile waits in a row of
+/// its own, which is sent once those are settled: so one counter takes no more room and no more calls the longer it
+/// lasts, and the others go on.
 #[derive(Clone, Debug, Default)]
 pub struct DeferredWrites {
     counters: BTreeMap<CounterId, Parking>,
@@ -40,7 +40,8 @@ impl DeferredWrites {
         }
     }
 
-    /// Notes what is left of a batch that was sent, which held writes of `before`. Returns the rows that may be sent now.
+    /// Notes what is left of a batch that was sent, which held writes of `before`. Returns the rows that may be sent
+    /// now.
     pub fn settled<'a>(
         &mut self,
         left: &InboxBatch,
@@ -91,8 +92,8 @@ impl DeferredWrites {
         u64::try_from(sent.len() + waiting.count()).unwrap_or(u64::MAX)
     }
 
-    /// Takes out of a batch the writes of counters that must wait, and returns the rows that they wait in, with what waits
-    /// there already by `stored`.
+    /// Takes out of a batch the writes of counters that must wait, and returns the rows that they wait in, with what
+    /// waits there already by `stored`.
     ///
     /// # Errors
     /// Those of `stored`.

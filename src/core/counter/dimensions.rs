@@ -1,7 +1,8 @@
 //! Dimensions of a write: what it says of itself besides how much, as names with values.
 //!
-//! Invariant: a [`Dimensions`] holds names and values within these bounds, each name once. Writes that join on their way append what
-//! they say to one [`DimensionLog`], which is bytes in flight and at rest: without dimensions it is empty, and costs one byte.
+//! Invariant: a [`Dimensions`] holds names and values within these bounds, each name once. Writes that join on their
+//! way append what they say to one [`DimensionLog`], which is bytes in flight and at rest: without dimensions it is
+//! empty, and costs one byte.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -45,8 +46,8 @@ impl DimensionName {
         }
     }
 
-    /// The dimension of the service's own counters that holds keys of refused checks. No caller can say its name. Its values are kept
-    /// for days, see [`super::breakdown::forget`].
+    /// The dimension of the service's own counters that holds keys of refused checks. No caller can say its name. Its
+    /// values are kept for days, see [`super::breakdown::forget`].
     pub const REFUSED_KEY: Self = {
         let mut bytes = [0; DIMENSION_NAME_BYTES_MAX];
         (bytes[0], bytes[1], bytes[2], bytes[3]) = (b'~', b'k', b'e', b'y');
@@ -142,8 +143,8 @@ impl Dimensions {
         Ok(())
     }
 
-    /// Adds a dimension whose value somebody else has written: what is too long is cut, control characters become spaces, and nothing is
-    /// added where nothing is left, or there is no room.
+    /// Adds a dimension whose value somebody else has written: what is too long is cut, control characters become
+    /// spaces, and nothing is added where nothing is left, or there is no room.
     pub fn insert_cut(&mut self, name: &str, value: &str) {
         let mut text = String::new();
         for sign in value.chars() {
@@ -195,7 +196,8 @@ pub enum Stamp {
     Past(i64),
 }
 
-/// What writes said of themselves: entries of a stamp, an amount, and names with values, each of which counts that amount.
+/// What writes said of themselves: entries of a stamp, an amount, and names with values, each of which counts that
+/// amount.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DimensionLog(Vec<u8>);
 

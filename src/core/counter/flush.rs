@@ -155,8 +155,8 @@ pub struct Changes {
     pub minutes: Vec<(i64, Vec<u8>)>,
     /// Tokens of minutes, hours and days that are not in memory: the shell merges them into the rows of those.
     pub late_tokens: Vec<(Step, i64, Source, Token)>,
-    /// Hours, and days, that are over: when all else is written, the shell joins the rows of each hour's minutes into one,
-    /// and then those of each day's hours. By step and start, so hours come first.
+    /// Hours, and days, that are over: when all else is written, the shell joins the rows of each hour's minutes into
+    /// one, and then those of each day's hours. By step and start, so hours come first.
     pub over: BTreeSet<(Step, i64)>,
     /// Records of keyed writes, one for each key. Where there are any, the counts of their ledger are written too.
     pub records: Vec<NewRecord>,
@@ -166,7 +166,8 @@ pub struct Changes {
     pub numbers: BTreeMap<WriteKey, Numbers>,
     /// Samples by the unix second of their minute's start: the shell merges them into those minutes' rows.
     pub samples: Samples,
-    /// Histograms at rest of the samples of hours, by their first seconds: the shell merges them into those hours' rows.
+    /// Histograms at rest of the samples of hours, by their first seconds: the shell merges them into those hours'
+    /// rows.
     pub hour_samples: Vec<(i64, Vec<u8>)>,
     /// What was counted of the values of dimensions, of all time: the shell merges it into those dimensions' rows.
     pub breakdowns: Vec<(String, TopValues)>,

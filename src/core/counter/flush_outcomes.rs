@@ -31,8 +31,8 @@ impl<R, const MAX: usize> FlushOutcomes<R, MAX> {
         self.newest = self.newest.max(number);
     }
 
-    /// How a batch ended; `None` where that is not known yet, or no more. Cost: O(1) for those that wait for the next to settle, else
-    /// O(those that settled since).
+    /// How a batch ended; `None` where that is not known yet, or no more. Cost: O(1) for those that wait for the next
+    /// to settle, else O(those that settled since).
     pub fn outcome(&self, number: u64) -> Option<&R> {
         if number > self.newest {
             return None;

@@ -144,8 +144,8 @@ pub struct HotHistory {
 }
 
 impl HotHistory {
-    /// That of a cell whose hot row was lost, by when the first bucket begins that its pages have of minutes, hours and days: nothing is
-    /// claimed of the time before, of seconds nothing up to `now`, unix seconds.
+    /// That of a cell whose hot row was lost, by when the first bucket begins that its pages have of minutes, hours
+    /// and days: nothing is claimed of the time before, of seconds nothing up to `now`, unix seconds.
     pub fn remembered(begins: [Option<i64>; 3], now: i64) -> Self {
         let [minutes, hours, days] = begins.map(|begin| begin.unwrap_or(now.saturating_add(1)));
         Self {
@@ -207,7 +207,8 @@ impl History {
         self.fold_open(dirty);
     }
 
-    /// Notes that seconds, and minutes where `minutes` says so, lack what was installed: they are complete from the next one on.
+    /// Notes that seconds, and minutes where `minutes` says so, lack what was installed: they are complete from the
+    /// next one on.
     pub fn begin_fine(&mut self, now: i64, minutes: bool) {
         let mut begin = |step: Step| {
             let series = &mut self.series[step.index()];

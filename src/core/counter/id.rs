@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 /// The longest counter id, in bytes of UTF-8.
 pub const COUNTER_ID_BYTES_MAX: usize = 512;
 
-/// What the id of a counter begins with that the service itself counts: no caller can say it, and it stands before all that callers
-/// can say.
+/// What the id of a counter begins with that the service itself counts: no caller can say it, and it stands before
+/// all that callers can say.
 const OWN: char = '\u{1}';
 
 /// The ids of the service's own counters are before this text, those of callers after it: it is a control character.

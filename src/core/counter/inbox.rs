@@ -47,8 +47,8 @@ pub enum AppendOutcome {
 }
 
 impl InboxState {
-    /// The head of rows as they are stored: what was remembered of appends, and up to which row; the log's first and last
-    /// row, if there are any; and what is behind that row, in order, if it can be read.
+    /// The head of rows as they are stored: what was remembered of appends, and up to which row; the log's first and
+    /// last row, if there are any; and what is behind that row, in order, if it can be read.
     pub fn restore(
         me: Option<InboxId>,
         (nonces, nonces_upto): (Nonces, i64),

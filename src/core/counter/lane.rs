@@ -318,7 +318,8 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
         }
     }
 
-    /// The outcome for a ticket, once its batch has settled; none where all writes of the batch have watchers. Cost: O([`SETTLED_MAX`]).
+    /// The outcome for a ticket, once its batch has settled; none where all writes of the batch have watchers. Cost:
+    /// O([`SETTLED_MAX`]).
     pub fn arrival(&self, ticket: &Ticket<C::Place>) -> Option<Arrival<R, C::Place>> {
         if ticket.lane != self.id {
             return None;

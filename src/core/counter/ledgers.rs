@@ -1,7 +1,7 @@
 //! The ledgers of one object, each with a budget of its own: whose keys fill theirs take no room from others.
 //!
-//! Invariants: slots of public keys are odd and all others even, so a slot says whose record lies in it; a record that is
-//! there is found whoever sends its key.
+//! Invariants: slots of public keys are odd and all others even, so a slot says whose record lies in it; a record
+//! that is there is found whoever sends its key.
 
 use super::ledger::{Keys, Ledger};
 
@@ -9,8 +9,9 @@ use super::ledger::{Keys, Ledger};
 /// who need not say who they are.
 pub const PUBLIC_KEPT_SECONDS: i64 = 3_600;
 
-/// The most records of public keys of one cell. One address may write 60 times at once and then once a second to a counter, so
-/// it has 4,560 within the hour and a quarter that they are kept: 109 addresses fill it, and it is empty as long after they end.
+/// The most records of public keys of one cell. One address may write 60 times at once and then once a second to a
+/// counter, so it has 4,560 within the hour and a quarter that they are kept: 109 addresses fill it, and it is empty
+/// as long after they end.
 pub const PUBLIC_RECORDS_MAX: u64 = 500_000;
 
 /// The bits of a fingerprint that say on its way through a queue whose key it is with: all are set for a public one.
@@ -119,8 +120,9 @@ impl Ledgers {
         ledger.admit(now_ms, limits.kept_ms, limits.records_max)
     }
 
-    /// Has a record be kept as if it were made now. Returns the slot that it lies in from now on, which may be the same: it
-    /// takes no more room than before. `None` where it was a public key's, now is not, and there is no room for it.
+    /// Has a record be kept as if it were made now. Returns the slot that it lies in from now on, which may be the
+    /// same: it takes no more room than before. `None` where it was a public key's, now is not, and there is no room
+    /// for it.
     pub fn renew(&mut self, slot: i64, limits: LedgerLimits, now_ms: i64) -> Option<i64> {
         // A public key may renew what is not in its ledger: the slots there stay even.
         let even_ms = (limits.kept_ms + 1) & !1;

@@ -2,19 +2,20 @@
 
 pub use tally_limit::memory::{LIMITERS_BYTES_MAX, Memory, OWNERS_MIN, Share};
 
-/// The most bytes of batches that the inboxes of an isolate send at once, as [`LIMITERS_BYTES_MAX`]. A batch is a row of at most
-/// 2 MB, and four times as much while it is sent; one of each inbox is always sent: 4 of a datacenter are 32 MB at worst.
+/// The most bytes of batches that the inboxes of an isolate send at once, as [`LIMITERS_BYTES_MAX`]. A batch is a row
+/// of at most 2 MB, and four times as much while it is sent; one of each inbox is always sent: 4 of a datacenter are
+/// 32 MB at worst.
 pub const INBOXES_BYTES_MAX: u64 = 8 << 20;
 
-/// The most bytes of the states of all cells of an isolate, before those that rest longest are let go. A cell of one datacenter
-/// without unique elements has about 10 KB, one with the most of everything 4 MB.
+/// The most bytes of the states of all cells of an isolate, before those that rest longest are let go. A cell of one
+/// datacenter without unique elements has about 10 KB, one with the most of everything 4 MB.
 pub const CELLS_BYTES_MAX: u64 = 24 << 20;
 
 /// The most bytes of the views that the partitions of the directory in an isolate hold, as [`LIMITERS_BYTES_MAX`].
 pub const VIEWS_BYTES_MAX: u64 = 8 << 20;
 
-/// Returns the places of the owners to let go, those of the oldest use first, until they hold `excess` bytes together. Each is given
-/// as (its last use, its bytes). Cost: O(n log n).
+/// Returns the places of the owners to let go, those of the oldest use first, until they hold `excess` bytes
+/// together. Each is given as (its last use, its bytes). Cost: O(n log n).
 pub fn least_recent(held: &[(u64, u64)], excess: u64) -> Vec<usize> {
     let mut places: Vec<usize> = (0..held.len()).collect();
     places.sort_unstable_by_key(|place| held.get(*place));

@@ -1,7 +1,8 @@
 //! Which flushes a cell has seen, so that a repeated one changes nothing.
 //!
 //! Invariant: for every lane that flushed within [`NONCE_KEPT_MS`], the newest number and what was
-//! answered are known, whatever the clock does. A lane has one flush in flight, so an older number can only be a stray copy.
+//! answered are known, whatever the clock does. A lane has one flush in flight, so an older number can only be a
+//! stray copy.
 
 use serde::{Deserialize, Serialize};
 

@@ -4,8 +4,8 @@
 //! Invariants: a sender numbers its writes to one counter from 1 without gaps, so however many they are, what was
 //! decided of them lies in few spans, and in one row; a write whose row may be gone is never counted.
 //!
-//! Where all writes go elsewhere, the lead that a sender asks first notes to whom it sent each number, until that one has
-//! struck it out too: so a number is counted by one lead, and no note of it is needed anywhere else.
+//! Where all writes go elsewhere, the lead that a sender asks first notes to whom it sent each number, until that one
+//! has struck it out too: so a number is counted by one lead, and no note of it is needed anywhere else.
 //!
 //! A key names a *lane*, drawn at random by its sender, and the number. A lane begins in a period of 16 days and its
 //! numbers end with it; its row is kept for two periods more. A queue of the platform keeps a message for 14 days at
@@ -37,7 +37,8 @@ pub const SPANS_MAX: usize = 4_096;
 /// The most counters of a lane, about 100 bytes each; the next one begins another.
 const COUNTERS_MAX: usize = 10_000;
 
-/// How long after it was accepted an event may still be counted, milliseconds: its lane began no later, and lasts so long.
+/// How long after it was accepted an event may still be counted, milliseconds: its lane began no later, and lasts so
+/// long.
 pub const COUNTED_WITHIN_MS: i64 = (1 + KEPT_PERIODS) * PERIOD_MS - MARGIN_MS;
 
 /// Bytes of a key that name the period, and the lane with it; the others are the number.
@@ -200,7 +201,8 @@ impl Numbers {
         self.spans.is_empty()
     }
 
-    /// Adds other numbers that were counted to those that were. Beyond [`SPANS_MAX`] spans what lies between is added too.
+    /// Adds other numbers that were counted to those that were. Beyond [`SPANS_MAX`] spans what lies between is added
+    /// too.
     pub fn add_all(&mut self, others: &Self) {
         let mut spans = std::mem::take(&mut self.spans);
         spans.extend(others.spans.iter().cloned());

@@ -81,8 +81,9 @@ pub const HAND_OVER_DELIVERIES: u32 = 3;
 /// The longest that a queue of the platform holds back what could neither be counted nor handed over, seconds.
 const QUEUE_RETRY_SECONDS_MAX: u32 = 600;
 
-/// How long after a sender last opened a session a queue may hold events of it, milliseconds: what was accepted may be counted for
-/// [`COUNTED_WITHIN_MS`], and clocks may be a day apart. It counts where the sender has ended without closing the session.
+/// How long after a sender last opened a session a queue may hold events of it, milliseconds: what was accepted may
+/// be counted for [`COUNTED_WITHIN_MS`], and clocks may be a day apart. It counts where the sender has ended without
+/// closing the session.
 pub const QUEUE_HOLDS_MS: i64 = COUNTED_WITHIN_MS + DAY_MS;
 
 const DAY_MS: i64 = 86_400_000;
@@ -108,8 +109,8 @@ impl InboxId {
         }
     }
 
-    /// What stands in a root for the deployment's queue while sessions of its senders, see [`super::sessions`], are open, or
-    /// something that they put there is not counted. No read of the counter is exact meanwhile.
+    /// What stands in a root for the deployment's queue while sessions of its senders, see [`super::sessions`], are
+    /// open, or something that they put there is not counted. No read of the counter is exact meanwhile.
     pub fn of_sessions() -> Self {
         Self {
             // No day begins so.
@@ -118,8 +119,8 @@ impl InboxId {
         }
     }
 
-    /// What stands in a root for the deployment's queue where a sender has no session: it is of an earlier build, or there are
-    /// too many. No read of the counter is exact while the queue may hold what was accepted on that day.
+    /// What stands in a root for the deployment's queue where a sender has no session: it is of an earlier build, or
+    /// there are too many. No read of the counter is exact while the queue may hold what was accepted on that day.
     pub fn of_queue_at(now_ms: i64) -> Self {
         let day = now_ms.div_euclid(DAY_MS);
         Self {
@@ -128,8 +129,8 @@ impl InboxId {
         }
     }
 
-    /// Whether it stands for the deployment's queue, and nothing of its day can wait there any more. One without a day, of
-    /// earlier builds, never says so.
+    /// Whether it stands for the deployment's queue, and nothing of its day can wait there any more. One without a
+    /// day, of earlier builds, never says so.
     pub fn is_over(&self, now_ms: i64) -> bool {
         let day = self.datacenter.as_str().strip_prefix('Q');
         let day = day
@@ -214,8 +215,8 @@ impl Due {
     }
 }
 
-/// What a key is, by whether it is a client's, and its fingerprint. One that was drawn by builds before keys were numbered
-/// has the record that those gave it.
+/// What a key is, by whether it is a client's, and its fingerprint. One that was drawn by builds before keys were
+/// numbered has the record that those gave it.
 pub(super) fn keys_of(is_clients: bool, fingerprint: u64) -> Keys {
     match is_clients {
         false if fingerprint == NUMBERED => Keys::Numbered,
@@ -233,9 +234,9 @@ pub struct LogBatch {
     pub rows: usize,
 }
 
-/// Gathers a batch from rows in order: events of one counter and generation become one write. `new_key` gives the key of
-/// a counter's next write. At least one row is taken where there is one. Cost: O(events × writes of small batches),
-/// O(events × log writes) else.
+/// Gathers a batch from rows in order: events of one counter and generation become one write. `new_key` gives the key
+/// of a counter's next write. At least one row is taken where there is one. Cost: O(events × writes of small
+/// batches), O(events × log writes) else.
 pub fn gather(rows: &[LogRow], new_key: &mut dyn FnMut(&CounterId) -> WriteKey) -> LogBatch {
     let mut gathered = LogBatch::default();
     let mut places: std::collections::HashMap<(&CounterId, u64), usize> = Default::default();
@@ -298,8 +299,8 @@ fn add_amount(past: &mut Vec<(i64, u128)>, second: i64, amount: u128) {
     }
 }
 
-/// Adds a write to those of its counter that wait and have not been sent: to one of the same generation, if there is one.
-/// `new_key` gives a key otherwise. Cost: O(times of both).
+/// Adds a write to those of its counter that wait and have not been sent: to one of the same generation, if there is
+/// one. `new_key` gives a key otherwise. Cost: O(times of both).
 pub fn wait_with(
     waiting: &mut Vec<Due>,
     due: Due,

@@ -23,8 +23,8 @@ pub const BATCH_MESSAGES_MAX: usize = 100;
 /// The most bytes of messages that the platform takes at once; 1 KB is 1,000 bytes there.
 pub const BATCH_BYTES_MAX: usize = 256_000;
 
-/// The longest message of a queue of the platform, in bytes: a counter of 512 bytes, a datacenter of 16, each with its length, two tags, a key of
-/// 16, and four numbers of at most 19 + 3 × 10 bytes.
+/// The longest message of a queue of the platform, in bytes: a counter of 512 bytes, a datacenter of 16, each with
+/// its length, two tags, a key of 16, and four numbers of at most 19 + 3 × 10 bytes.
 pub const MESSAGE_BYTES_MAX: usize = 512 + 2 + 16 + 1 + 2 + 16 + 19 + 3 * 10;
 
 /// What the platform adds to a message. Source: as above.
@@ -207,8 +207,8 @@ impl<O: Clone> Producer<O> {
         Some(self.number)
     }
 
-    /// Takes a batch that may be sent now, with its name: one that is full as long as not too many are in flight, the open one
-    /// if none is, so that what comes meanwhile is sent together. `new_lane` is drawn at random.
+    /// Takes a batch that may be sent now, with its name: one that is full as long as not too many are in flight, the
+    /// open one if none is, so that what comes meanwhile is sent together. `new_lane` is drawn at random.
     pub fn take(
         &mut self,
         now_ms: i64,

@@ -1,7 +1,7 @@
 //! Samples by time: what writes carry, and what cells keep by the minute and by the hour.
 //!
-//! Invariants: a sample is in one histogram of one time, in a minute's or in an hour's, never in both. Histograms of one
-//! time are merged, which is exact, so it does not matter where on their way samples join.
+//! Invariants: a sample is in one histogram of one time, in a minute's or in an hour's, never in both. Histograms of
+//! one time are merged, which is exact, so it does not matter where on their way samples join.
 //!
 //! Minutes that were kept long enough become an hour, one hour at a time, when a new minute begins: so no more than an
 //! hour of them is in memory at once. A counter pays for that a row an hour, and for each minute's row that it goes.
@@ -11,18 +11,18 @@ use crate::core::sketch::{Histogram, Sample};
 
 /// How far back samples are kept by the minute at least, in seconds: 24 hours. A cell keeps them
 /// [`MINUTES_KEPT`] and up to an hour more: at most 1,515 rows of at most 56,882 bytes, 86 MB
-/// of the 10 GB of an object where every bucket of every minute has samples, and 0.7 MB where each minute's spread over a
-/// factor of ten.
+/// of the 10 GB of an object where every bucket of every minute has samples, and 0.7 MB where each minute's spread
+/// over a factor of ten.
 pub const SAMPLES_BY_MINUTE_SECONDS: i64 = 86_400;
 
-/// How far back samples are kept by the hour, in seconds: 90 days, 2,160 rows, at most 123 MB, and 1 MB where they spread
-/// over a factor of ten. A window of all that merges 3,675 rows, each in about 1 µs (native) where they do.
+/// How far back samples are kept by the hour, in seconds: 90 days, 2,160 rows, at most 123 MB, and 1 MB where they
+/// spread over a factor of ten. A window of all that merges 3,675 rows, each in about 1 µs (native) where they do.
 pub const SAMPLES_SECONDS_MAX: u64 = 2_160 * 3_600;
 
 const _: () = assert!(HOURS_KEPT == 2_160);
 
-/// The hour that is next to be made of its minutes by a cell of this clock, where `oldest` is the oldest minute with samples;
-/// `None` while all are kept. All in unix seconds.
+/// The hour that is next to be made of its minutes by a cell of this clock, where `oldest` is the oldest minute with
+/// samples; `None` while all are kept. All in unix seconds.
 pub fn hour_to_fold(oldest: Option<i64>, now: i64) -> Option<i64> {
     let kept_from = Step::Hour.start_of(now.saturating_sub(MINUTES_KEPT));
     oldest

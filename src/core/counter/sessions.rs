@@ -1,14 +1,14 @@
-//! Which writes of a counter a queue of the platform may hold: nobody can ask it, so its senders say it, and the counter's
-//! leads say what was counted.
+//! Which writes of a counter a queue of the platform may hold: nobody can ask it, so its senders say it, and the
+//! counter's leads say what was counted.
 //!
-//! Invariants: a sender, which is an isolate, gives numbers to writes of a counter only in an open *session*, and the root
-//! knows of the session before its first number. A session is closed when no client can be told any more that a write of it
-//! was accepted. The root then hears which numbers were. It holds them until leads have counted all of them. So while a
-//! write that was accepted may still be counted, the root knows of an open session or of its number.
+//! Invariants: a sender, which is an isolate, gives numbers to writes of a counter only in an open *session*, and the
+//! root knows of the session before its first number. A session is closed when no client can be told any more that a
+//! write of it was accepted. The root then hears which numbers were. It holds them until leads have counted all of
+//! them. So while a write that was accepted may still be counted, the root knows of an open session or of its number.
 //!
-//! Messages may be lost, repeated and late. A sender closes a session until the root has answered. Sessions of a lane are
-//! numbered, so a late copy of what opened one that is closed is known. A sender that ends without closing its session leaves it
-//! open: [`super::queue`] says for how long it counts.
+//! Messages may be lost, repeated and late. A sender closes a session until the root has answered. Sessions of a lane
+//! are numbered, so a late copy of what opened one that is closed is known. A sender that ends without closing its
+//! session leaves it open: [`super::queue`] says for how long it counts.
 
 use std::collections::HashMap;
 
@@ -19,14 +19,15 @@ use super::ledger::WriteKey;
 use super::numbers::{Decision, Numbers, lane_and_number};
 use super::queue_outbox::WAIT_MS_MAX;
 
-/// How long after its last write a session is closed, milliseconds: as long as a request waits for its batch, and 2 s, since
-/// a write may join a message of the second before, which has the number of an earlier session.
+/// How long after its last write a session is closed, milliseconds: as long as a request waits for its batch, and 2
+/// s, since a write may join a message of the second before, which has the number of an earlier session.
 pub const IDLE_MS: i64 = WAIT_MS_MAX + 2_000;
 
 /// After how long a session is closed again whose root has not answered, milliseconds: a call takes 5 s at most.
 pub const RETRY_MS: i64 = 6_000;
 
-/// The most sessions that a sender remembers, about 200 bytes each. Beyond it all are forgotten, and stay open at their roots.
+/// The most sessions that a sender remembers, about 200 bytes each. Beyond it all are forgotten, and stay open at
+/// their roots.
 const SESSIONS_MAX: usize = 10_000;
 
 /// One session of a sender.
@@ -67,8 +68,9 @@ impl Sessions {
         self.open.is_empty() && self.left.is_empty()
     }
 
-    /// The session for the next write of a counter, with the generation that its root has told; 0 for none. Another one is
-    /// begun where it is of another lane or was not used for long. `lane` is the lane and the last number in it.
+    /// The session for the next write of a counter, with the generation that its root has told; 0 for none. Another
+    /// one is begun where it is of another lane or was not used for long. `lane` is the lane and the last number in
+    /// it.
     pub fn of_next(
         &mut self,
         counter: &CounterId,
@@ -102,8 +104,8 @@ impl Sessions {
         (self.last, 0)
     }
 
-    /// Notes what a root has said: the living generation, or that the session is closed. Returns whether the session may be
-    /// used: it is of one generation.
+    /// Notes what a root has said: the living generation, or that the session is closed. Returns whether the session
+    /// may be used: it is of one generation.
     pub fn told(&mut self, counter: &CounterId, number: u64, generation: Option<u64>) -> bool {
         let open = self.open.get_mut(counter);
         let Some(session) = open.filter(|session| session.number == number) else {

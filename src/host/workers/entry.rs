@@ -96,8 +96,8 @@ pub async fn queue(batch: MessageBatch, env: Env, _context: JsValue) -> Result<J
 /// Returns what the future gives where it gives it without waiting, else a promise of it. A promise, its two closures,
 /// a task and a microtask for each request were a quarter of the time of an answer from memory.
 ///
-/// The future may be polled again by another task, so whatever it waits for must wake the last one that polled it: promises do,
-/// and [`super::timer::Timer`] does.
+/// The future may be polled again by another task, so whatever it waits for must wake the last one that polled it:
+/// promises do, and [`super::timer::Timer`] does.
 fn at_once(
     future: impl Future<Output = Result<JsValue, JsValue>> + 'static,
 ) -> Result<JsValue, JsValue> {

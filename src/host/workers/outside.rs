@@ -1,4 +1,5 @@
-//! Requests that leave the deployment. The platform resolves names and connects; it decides which addresses it connects to besides.
+//! Requests that leave the deployment. The platform resolves names and connects; it decides which addresses it
+//! connects to besides.
 
 use worker::js_sys::{Promise, Reflect, Uint8Array};
 use worker::wasm_bindgen;

@@ -20,9 +20,9 @@ use crate::host::http::{
 /// Lines of what is taken apart: the body's, method, URL, and a header each.
 const LINES_MAX: usize = 3 + OF_WRITES.len();
 
-// One line each: whether there is a body, the method, the URL, and the headers of these names, `:` before those that are
-// there. None of them can hold the end of a line (RFC 9110, 5.5). A body that says how long it is needs no look: that
-// makes a stream of it.
+// One line each: whether there is a body, the method, the URL, and the headers of these names, `:` before those that
+// are there. None of them can hold the end of a line (RFC 9110, 5.5). A body that says how long it is needs no look:
+// that makes a stream of it.
 #[wasm_bindgen(inline_js = r#"
 export function take_apart(request, of_reads, of_writes, of_limits, limits) {
   const { method, headers, url } = request;

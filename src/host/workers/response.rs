@@ -1,7 +1,8 @@
 //! Status and headers of responses, as the platform takes them.
 //!
-//! Most responses repeat the head of another, but for a few headers: heads are kept, as responses without a body, since building one
-//! costs more than finding it. Where a header has changed it is set anew in the kept head: 8 µs where a new head takes 18.
+//! Most responses repeat the head of another, but for a few headers: heads are kept, as responses without a body,
+//! since building one costs more than finding it. Where a header has changed it is set anew in the kept head: 8 µs
+//! where a new head takes 18.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -31,8 +32,8 @@ const CHANGING: [&str; 8] = [
     "timing-allow-origin",
 ];
 
-// A head is one line for each header, `name:value`. A response has a copy of the headers of the one that it is made with, and
-// leaves that as it is.
+// A head is one line for each header, `name:value`. A response has a copy of the headers of the one that it is made
+// with, and leaves that as it is.
 #[wasm_bindgen(inline_js = r#"
 function lines(text, add) {
   for (const line of text.split("\n")) {

@@ -73,8 +73,8 @@ impl ObjectPlatform for Stored {
         self.state.wait_until(work);
     }
 
-    /// Statements that give no rows are read to their end too: a cursor that is left open keeps its prepared statement from
-    /// the next call, which cost a flush a fifth of its time.
+    /// Statements that give no rows are read to their end too: a cursor that is left open keeps its prepared
+    /// statement from the next call, which cost a flush a fifth of its time.
     fn run(&self, statement: &str, values: Vec<Value>) -> Result<Rows, String> {
         let values: Vec<SqlStorageValue> = values.into_iter().map(given).collect();
         let cursor = self.sql.exec(statement, values).map_err(said)?;

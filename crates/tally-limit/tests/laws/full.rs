@@ -1,4 +1,5 @@
-//! Laws of a table that is full: what has no room shares meters, no policy takes what others need, and memory is bounded.
+//! Laws of a table that is full: what has no room shares meters, no policy takes what others need, and memory is
+//! bounded.
 
 use std::collections::HashMap;
 

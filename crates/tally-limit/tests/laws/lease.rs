@@ -1,5 +1,5 @@
-//! Laws of leases, each by itself: when one ends, what a dead datacenter strands, what is reported when, and the bytes of what is stored
-//! and sent.
+//! Laws of leases, each by itself: when one ends, what a dead datacenter strands, what is reported when, and the
+//! bytes of what is stored and sent.
 
 use tally_limit::borrower::Borrower;
 use tally_limit::borrowers::Borrowers;

@@ -1,5 +1,5 @@
-//! Laws of what isolates are lent of the limits of hot keys: which keys are hot, what is admitted from what is held, and what the
-//! limiter says of the rest.
+//! Laws of what isolates are lent of the limits of hot keys: which keys are hot, what is admitted from what is held,
+//! and what the limiter says of the rest.
 
 use std::ops::Range;
 
@@ -57,7 +57,8 @@ impl Pair {
         Some(answer)
     }
 
-    /// Brings in so many calls, one a millisecond, and lends whenever that is due; how many were admitted from what was held.
+    /// Brings in so many calls, one a millisecond, and lends whenever that is due; how many were admitted from what
+    /// was held.
     fn warm(&mut self, calls: i64) -> i64 {
         let mut taken = 0;
         for now_ms in BEGIN_MS..BEGIN_MS + calls {

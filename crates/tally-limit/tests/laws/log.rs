@@ -1,4 +1,5 @@
-//! Laws of what a table stores: after a crash it is as it was at the last commit; the log is bounded; its bytes are fixed.
+//! Laws of what a table stores: after a crash it is as it was at the last commit; the log is bounded; its bytes are
+//! fixed.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Laws of the budgets of visitors: one gets what its budgets say and no more, others keep theirs whatever it sends, and memory is
-//! fixed.
+//! Laws of the budgets of visitors: one gets what its budgets say and no more, others keep theirs whatever it sends,
+//! and memory is fixed.
 
 use tally_limit::visitors::{
     Budget, BudgetSpent, COUNTER_WRITES, NEW_COUNTERS, READ_CALLS, VisitorWrite, Visitors, WRITES,
@@ -99,7 +99,8 @@ fn a_read_that_cost_more_than_was_foreseen_is_made_up_for() {
     assert_eq!(visitors.read(2, 5_000, NOW_MS), Ok(()), "of another one");
 }
 
-/// A table that lets all in when it is full would let the offender go on, and one that refuses then would refuse everybody.
+/// A table that lets all in when it is full would let the offender go on, and one that refuses then would refuse
+/// everybody.
 #[test]
 fn whatever_some_send_they_stay_limited_and_others_do_not() {
     let mut visitors = Visitors::default();

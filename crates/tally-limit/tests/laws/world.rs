@@ -1,5 +1,5 @@
-//! Law: a limit that holds for the world is never exceeded, whatever is lost, repeated, late or crashes; without failures few calls are
-//! remote and few are refused although there was budget.
+//! Law: a limit that holds for the world is never exceeded, whatever is lost, repeated, late or crashes; without
+//! failures few calls are remote and few are refused although there was budget.
 //!
 //! Each world is lived through by its seed, which a failure names.
 
@@ -132,8 +132,8 @@ fn at_nine_tenths_of_the_limit_one_of_a_thousand_is_refused_and_one_of_twenty_re
     }
 }
 
-/// Policies of which isolates are lent parts, and such that are too small for that, but would do no harm. Each verdict is stored, so
-/// that a crash of the limiter forgets none.
+/// Policies of which isolates are lent parts, and such that are too small for that, but would do no harm. Each
+/// verdict is stored, so that a crash of the limiter forgets none.
 fn lent_kinds(limit: u64, window_seconds: u64) -> impl Iterator<Item = Policy> {
     let mut kinds = all_kinds(limit, window_seconds);
     kinds.retain(|policy| !policy.is_precise);
@@ -209,7 +209,8 @@ fn isolates_that_are_lent_parts_send_few_messages_and_admit_as_much() {
     }
 }
 
-/// Nothing is admitted beyond the limit, at most one check of a thousand is refused for nothing, one of twenty is remote.
+/// Nothing is admitted beyond the limit, at most one check of a thousand is refused for nothing, one of twenty is
+/// remote.
 fn spends_below_its_limit(plan: Plan) {
     let figures = World::live(7, plan.clone());
     println!(

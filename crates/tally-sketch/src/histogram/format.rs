@@ -121,7 +121,8 @@ impl Histogram {
         }
     }
 
-    /// Refuses bounds that lie in other buckets than the first and the last, and a sum that no samples within them have.
+    /// Refuses bounds that lie in other buckets than the first and the last, and a sum that no samples within them
+    /// have.
     fn check(&self, first: u16, last: u16) -> Result<(), HistogramError> {
         let (least, greatest) = self.extent.ok_or(HistogramError(Kind::Extent))?;
         let count = u128::from(self.count());

@@ -8,8 +8,8 @@
 //! | 0 | version: 2; a sketch alone, which does not name its hash, begins with 1 |
 //! | then, for each sketch | the hash's number, a `u32`; the class's, a `u8`; the length of the sketch, a `u16`; the sketch |
 //!
-//! Numbers are little-endian; sketches are in the order of hash and class. Sizes of one sketch: 8 + 42 = 50 bytes for 10
-//! elements, 410 for 100, 4,010 for 1,000, never more than 8 + 12,290 = 12,298.
+//! Numbers are little-endian; sketches are in the order of hash and class. Sizes of one sketch: 8 + 42 = 50 bytes for
+//! 10 elements, 410 for 100, 4,010 for 1,000, never more than 8 + 12,290 = 12,298.
 
 use core::fmt;
 use serde::de::{Error, Visitor};

@@ -1,5 +1,5 @@
-//! Laws of the values that were counted most: bounds hold however a stream is split, merged and pruned; nothing is lost; the first of many
-//! are the true ones.
+//! Laws of the values that were counted most: bounds hold however a stream is split, merged and pruned; nothing is
+//! lost; the first of many are the true ones.
 
 use std::collections::BTreeMap;
 

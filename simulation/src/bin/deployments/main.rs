@@ -1,10 +1,11 @@
 //! Simulated deployments over standard input and output, for tests that are not written in Rust.
 //!
-//! A line of JSON comes in, a line goes out, in turn. `{"open": {…}}` makes a deployment, and is answered by its number. Each other line
-//! names a deployment and what is to happen there; it then runs until something has ended, or somebody must decide what becomes of a call. What
-//! goes out holds the deployment's time and what has ended:
+//! A line of JSON comes in, a line goes out, in turn. `{"open": {…}}` makes a deployment, and is answered by its
+//! number. Each other line names a deployment and what is to happen there; it then runs until something has ended, or
+//! somebody must decide what becomes of a call. What goes out holds the deployment's time and what has ended:
 //!
-//! `{"world": 1, "do": [{"fetch": {…}, "id": 7}, {"sleep": 100, "id": 8}]}` → `{"now": 1767225600000, "events": [{"id": 7, …}]}`
+//! `{"world": 1, "do": [{"fetch": {…}, "id": 7}, {"sleep": 100, "id": 8}]}` →
+//! `{"now": 1767225600000, "events": [{"id": 7, …}]}`
 //!
 //! Bodies of requests follow their line as they are; `payload` says how many bytes all of them have.
 //!

@@ -1,6 +1,7 @@
 //! A cell's contents, read for an export and installed by an import.
 //!
-//! Invariant: contents are installed with the record of their key, in one commit, so they are installed once however often they come.
+//! Invariant: contents are installed with the record of their key, in one commit, so they are installed once however
+//! often they come.
 
 use super::{Cell, Changes, Refusal};
 use crate::core::counter::contents::{Contents, ContentsWanted, Points};
@@ -9,7 +10,8 @@ use crate::core::counter::ledger::{Keyed, KeyedOutcome, StoredRecord, WriteKey};
 use crate::core::counter::ledgers::LedgerLimits;
 
 impl Cell {
-    /// What it holds in memory of a generation: all but samples and breakdowns. `None` where it counts for no or another one.
+    /// What it holds in memory of a generation: all but samples and breakdowns. `None` where it counts for no or
+    /// another one.
     pub fn contents(&self, generation: u64, wanted: ContentsWanted) -> Option<Contents> {
         self.generation().filter(|own| *own == generation)?;
         let points = |step: Step, from: i64| self.history.points(step, from, i64::MAX);

@@ -17,7 +17,8 @@ impl Cell {
         self.ledgers.of(keys)
     }
 
-    /// The slots in which a record of such a key may lie, see [`Ledgers::slots`](crate::core::counter::ledgers::Ledgers::slots).
+    /// The slots in which a record of such a key may lie, see
+    /// [`Ledgers::slots`](crate::core::counter::ledgers::Ledgers::slots).
     pub fn record_slots(&self, keys: Keys) -> Vec<i64> {
         self.ledgers.slots(keys)
     }
@@ -254,8 +255,9 @@ impl Cell {
 
     /// Strikes writes out that this cell has not counted, because all writes go elsewhere: a late copy of what was sent
     /// with this claim, which had moved `moves` times, or with an earlier one is never counted here. What must be
-    /// written is added to `changes`. Returns what became of each: what was counted is answered. One that was claimed for
-    /// a newer generation than this cell's waits until it has dropped its own, as what it strikes out would go with that.
+    /// written is added to `changes`. Returns what became of each: what was counted is answered. One that was claimed
+    /// for a newer generation than this cell's waits until it has dropped its own, as what it strikes out would go
+    /// with that.
     pub fn strike(
         &mut self,
         writes: &[Keyed],

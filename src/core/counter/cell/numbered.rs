@@ -23,7 +23,8 @@ pub struct NumberedWrites<'a> {
 }
 
 impl NumberedWrites<'_> {
-    /// The outcome of each: where it has not been decided, what `decide` says, which is noted; or what it answers instead.
+    /// The outcome of each: where it has not been decided, what `decide` says, which is noted; or what it answers
+    /// instead.
     fn outcomes(
         &self,
         changes: &mut Changes,
@@ -111,8 +112,9 @@ impl Cell {
         })
     }
 
-    /// Says where numbered writes are counted that were asked for here first. What `struck_at` was told to count, and has
-    /// struck out, goes to `next`, which is noted. `None` for those where that is needed, and not known or not to be noted.
+    /// Says where numbered writes are counted that were asked for here first. What `struck_at` was told to count, and
+    /// has struck out, goes to `next`, which is noted. `None` for those where that is needed, and not known or not to
+    /// be noted.
     pub fn place_numbered(
         &self,
         keys: &[WriteKey],

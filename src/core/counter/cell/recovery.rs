@@ -7,8 +7,8 @@ use crate::core::counter::grant::Grant;
 use crate::core::counter::history::HotHistory;
 use crate::core::counter::merge::CellTotals;
 
-/// How far the sequence is moved on: whoever has seen a newer state of the cell than the one that is remembered takes the next as newer
-/// still. No cell counts so many flushes in the 60 s between two pushes.
+/// How far the sequence is moved on: whoever has seen a newer state of the cell than the one that is remembered takes
+/// the next as newer still. No cell counts so many flushes in the 60 s between two pushes.
 pub const SEQUENCE_GAP: u64 = 1 << 32;
 
 /// What is remembered of a cell.
@@ -25,8 +25,9 @@ pub struct CellRecovery {
 }
 
 impl FlushRow {
-    /// The hot row. A shard is sealed: it asks its lead before it counts. `begins` is when the first bucket of minutes, hours and days
-    /// begins that is left, `open_hour` the first hour of which minutes of unique elements are left, all unix seconds.
+    /// The hot row. A shard is sealed: it asks its lead before it counts. `begins` is when the first bucket of
+    /// minutes, hours and days begins that is left, `open_hour` the first hour of which minutes of unique elements
+    /// are left, all unix seconds.
     pub fn remembered(
         of: &CellRecovery,
         is_lead: bool,

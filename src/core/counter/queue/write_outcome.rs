@@ -14,7 +14,8 @@ pub enum Death {
     Ended,
     /// The key was used for another write.
     Reused,
-    /// Its row cannot be read, its cell calls it broken, or it could not be delivered in [`crate::core::counter::numbers`]' time.
+    /// Its row cannot be read, its cell calls it broken, or it could not be delivered in
+    /// [`crate::core::counter::numbers`]' time.
     Broken,
 }
 

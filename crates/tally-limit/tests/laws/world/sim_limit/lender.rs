@@ -83,8 +83,8 @@ impl World {
         }
     }
 
-    /// Recalls what others hold, for this asker or together with the recall that is going on. Gives the asker back where there is
-    /// nothing to recall.
+    /// Recalls what others hold, for this asker or together with the recall that is going on. Gives the asker back
+    /// where there is nothing to recall.
     fn recall(&mut self, asker: Asker, takes_all: bool) -> Option<Asker> {
         if self.plan.policy.scope != Scope::Global {
             return Some(asker);
@@ -165,7 +165,8 @@ impl World {
         }
     }
 
-    /// All have answered, or nobody waits for them any more: those that asked are answered, or the rest is recalled too.
+    /// All have answered, or nobody waits for them any more: those that asked are answered, or the rest is recalled
+    /// too.
     pub(super) fn recall_ends(&mut self, number: u64) {
         let is_of = |recall: &mut Recall| recall.number == number;
         let Some(recall) = self.recalling.take_if(is_of) else {

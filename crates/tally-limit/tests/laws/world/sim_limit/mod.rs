@@ -1,9 +1,9 @@
-//! Twenty borrowers and one lender, out of the machines that ship, on a network that loses, repeats and reorders. The borrowers of a
-//! limit that holds for the world are datacenters, whose calls wait for a lease; those of a limit of a datacenter are isolates,
-//! whose calls go to the limiter itself where nothing is held.
+//! Twenty borrowers and one lender, out of the machines that ship, on a network that loses, repeats and reorders. The
+//! borrowers of a limit that holds for the world are datacenters, whose calls wait for a lease; those of a limit of a
+//! datacenter are isolates, whose calls go to the limiter itself where nothing is held.
 //!
-//! Invariant: true time is that of the lender's clock. What is admitted is written down with it, and judged at the end by
-//! nothing but that list.
+//! Invariant: true time is that of the lender's clock. What is admitted is written down with it, and judged at the
+//! end by nothing but that list.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
