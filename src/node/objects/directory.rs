@@ -252,12 +252,7 @@ impl Partition {
             alarm: alarm.clone(),
             sweep: ground.sweep,
         });
-        let alerts = Rc::new(Alerts::new(
-            &host,
-            object.clone(),
-            &ground.alert_store,
-            alarm.clone(),
-        ));
+        let alerts = Alerts::new(&host, object.clone(), &ground.alert_store, alarm.clone());
         Self {
             storage: ground.storage,
             operations: Operations::new(&host, &store, roots.clone()),
@@ -281,7 +276,7 @@ impl Partition {
             acts: Acts::new(&host, &store),
             snapshots: ground.snapshots,
             sizes: Sizes::new(&host, &store),
-            alerts,
+            alerts: Rc::new(alerts),
             host,
             object,
             store,
