@@ -1,7 +1,9 @@
 // Boards as clients see them: each way to read agrees with a sorted list, bad input is refused by name, and keys reach what they may.
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { connect, watch } from "./live-client.mjs";
-import { openWorld, until } from "./world.mjs";
+import { connect, liveMetrics, watch } from "./live-client.mjs";
+import { openWorld, randomFrom, until } from "./world.mjs";
+
+const SEED = Number(process.env.SEED ?? 1);
 
 let world;
 beforeAll(async () => {
@@ -145,6 +147,95 @@ test("lines of /events write to boards, besides those that count", async () => {
   expect(refused).toMatchObject({ accepted: 1, rejected: 1, errors: [{ line: 2, code: "invalid-score" }] });
 });
 
+test("what is asked or written wrongly is refused by its name, and nothing has changed", async () => {
+  await post("/boards/wrong/members/ann", { score: 1, metadata: { kept: true } });
+  const before = await get("/boards/wrong/members/ann");
+  const many = Array.from({ length: 101 }, (_, index) => `id=m${index}`).join("&");
+  const reads = [
+    ...["top?limit=0", "top?limit=1001", "top?limit=x", "top?rank=1", "top?period=x", "top?exact=2", "top?at_least=x", "top?limit=1&limit=2"],
+    ...["members?rank=0", "members?rank=x", "members?cursor=x", "members?rank=1&cursor=x", `members?${many}`, "members/ann/around?limit=101", "members/ann/around?limit=-1"],
+    ...["range?min=x", "range?max=nan", "count?min=1e", "count?limit=1", "rank/0", "rank/x", "export?limit=10001", "export?cursor=x", "periods?limit=1"],
+  ];
+  for (const path of reads) await world.refused(400, "invalid-query", "GET", `/boards/wrong/${path}`);
+  await world.refused(404, "period-not-found", "GET", "/boards/wrong/top?period=1");
+  for (const path of ["", "/top", "/members", "/members/ann", "/members/ann/around", "/members?id=ann", "/range", "/count", "/rank/1", "/periods", "/export"]) {
+    await world.refused(404, "board-not-found", "GET", `/boards/none${path}`);
+  }
+  await world.refused(404, "board-not-found", "DELETE", "/boards/none");
+  await world.refused(404, "member-not-found", "GET", "/boards/wrong/members/bob");
+  const write = (code, body, headers = {}) => world.refused(code === "precondition-failed" ? 412 : 400, code, "POST", "/boards/wrong/members/ann", { body, headers });
+  for (const body of ['{"score":1,"delta":1}', "{}", '{"metadata":1}', '{"score":1,"expires_in":0}', '{"score":1,"expires_in":1.5}', '{"score":1,"expires_in":1e12}', '{"score":1,"member":"ann"}', '{"score":1,"board":"b"}']) {
+    await write("invalid-body", body);
+  }
+  for (const body of ['{"score":"1"}', '{"score":true}', '{"delta":[]}']) await write("invalid-score", body);
+  await write("unknown-field", '{"score":1,"points":2}');
+  for (const body of ["", "{", '{"score":01}']) await write("invalid-json", body);
+  await write("invalid-precondition", '{"score":2}', { "If-Match": "x" });
+  await write("precondition-failed", '{"score":2}', { "If-Match": '"0000000000000000"' });
+  await world.refused(400, "invalid-id", "POST", `/boards/wrong/members/${"x".repeat(513)}`, { body: '{"score":1}' });
+  await world.refused(400, "invalid-body", "POST", "/boards/wrong/members", { body: "\n\n" });
+  await world.refused(413, "body-too-large", "POST", "/boards/wrong/members", { body: '{"member":"a","score":1}\n'.repeat(10_001) });
+  for (const body of ["{}", '{"hidden":1}']) await world.refused(400, "invalid-body", "PUT", "/boards/wrong/members/ann/hidden", { body });
+  expect(await post("/boards/wrong/members", '{"member":"bob","score":"x"}\n{"member":"cat","score":3}\n{"score":4}\nx')).toMatchObject({ accepted: 1, rejected: 3 });
+  expect(await get("/boards/wrong/members/ann")).toMatchObject({ score: before.score, metadata: { kept: true }, rank: 2, total: 2 });
+});
+
+const bytesOrder = (one, other) => Buffer.compare(Buffer.from(one), Buffer.from(other));
+
+for (const [order, ties, shards] of ["desc", "asc"].flatMap((order) => ["member", "first", "shared"].flatMap((ties) => [1, 3].map((shards) => [order, ties, shards])))) {
+  test(`a board of ${shards} with order ${order} and ties ${ties} is read alike in every way, at both ends`, async () => {
+    const at = `/boards/${order}-${ties}-${shards}`;
+    await world.well("PUT", at, { body: JSON.stringify({ order, ties, shards }) });
+    await until(async () => (await get(at)).shards === shards, "its shards");
+    const random = randomFrom(SEED);
+    const known = new Map();
+    for (let write = 0; write < 40; write += 1) {
+      const [member, score] = [`m${Math.floor(random() * 24)}`, Math.floor(random() * 6) / 2];
+      const told = await post(`${at}/members/${member}`, { score });
+      expect(told).toMatchObject({ score, previous: known.get(member)?.score ?? null, exact: true });
+      if (known.get(member)?.score !== score) known.set(member, { member, score, write });
+      // Whoever was first is told by clocks.
+      await world.advance(20);
+    }
+    const sign = order === "desc" ? -1 : 1;
+    const better = (one, other) => sign * (one.score - other.score);
+    const tied = (one, other) => (ties === "first" ? one.write - other.write : sign * bytesOrder(one.member, other.member));
+    const sorted = [...known.values()].sort((one, other) => better(one, other) || tied(one, other));
+    const rank = (row, place) => (ties === "shared" ? 1 + sorted.filter((other) => better(other, row) < 0).length : place + 1);
+    const rows = sorted.map((row, place) => ({ member: row.member, score: row.score, rank: rank(row, place) }));
+    const total = rows.length;
+    expect(await get(`${at}/top?limit=${total}`)).toMatchObject({ rows, total, exact: true, cursor: null });
+    expect((await get(`${at}/top?limit=1`)).rows).toEqual(rows.slice(0, 1));
+    for (const [place, row] of rows.entries()) {
+      expect(await get(`${at}/members/${row.member}`)).toMatchObject({ ...row, total });
+      expect((await get(`${at}/members/${row.member}/around?limit=2`)).rows, row.member).toEqual(rows.slice(Math.max(0, place - 2), place + 3));
+      expect(await get(`${at}/rank/${place + 1}`)).toMatchObject(row);
+      expect((await get(`${at}/members?rank=${place + 1}&limit=2`)).rows).toEqual(rows.slice(place, place + 2));
+    }
+    await world.refused(404, "member-not-found", "GET", `${at}/rank/${total + 1}`);
+    expect((await get(`${at}/members?rank=${total + 1}`)).rows).toEqual([]);
+    const names = rows.map(({ member }) => member);
+    expect(await get(`${at}/members?${names.toReversed().map((member) => `id=${member}`).join("&")}&id=none`)).toMatchObject({ rows: rows.toReversed(), absent: ["none"] });
+    const within = rows.filter(({ score }) => score >= 0.5 && score <= 1.5);
+    expect(await get(`${at}/range?min=0.5&max=1.5`)).toMatchObject({ rows: within, count: within.length });
+    expect((await get(`${at}/count?max=0.5`)).count).toBe(rows.filter(({ score }) => score <= 0.5).length);
+    expect((await get(`${at}/count?min=9`)).count).toBe(0);
+    const paged = async (path, limit) => {
+      const all = [];
+      for (let cursor = ""; cursor !== null; ) {
+        const page = await get(`${at}/${path}limit=${limit}${cursor && `&cursor=${cursor}`}`);
+        all.push(...page.rows);
+        cursor = page.cursor;
+      }
+      return all;
+    };
+    expect(await paged("members?", 5)).toEqual(rows);
+    expect(await paged("range?min=0.5&max=1.5&", 3)).toEqual(within);
+    const { text } = await world.call("GET", `${at}/export`);
+    expect(text.trim().split("\n").map((line) => JSON.parse(line))).toEqual(rows);
+  });
+}
+
 test("a board has a zone with summer time, a home and shards", async () => {
   const { settings, shards } = await world.well("PUT", "/boards/far", { body: '{"period":"week","zone":"Europe/Berlin","shards":3,"home":"SYD","archive":2}' });
   expect(settings).toMatchObject({ zone: "Europe/Berlin", shards: 3, home: "SYD" });
@@ -178,4 +269,23 @@ test("a stream tells the first members of a board and one of them", async () => 
   await post("/boards/seen/members/eve", { score: 1 });
   await until(() => socket.boards.seen?.top.length === 1, "eve");
   socket.close();
+});
+
+test("many who watch a member of one board each are one read a second", async () => {
+  const players = Array.from({ length: 40 }, (_, index) => `p${index}`);
+  await post("/boards/crowd/members", players.map((member, score) => JSON.stringify({ member, score })).join("\n"));
+  const watchers = [];
+  for (const member of players) watchers.push(await watch(world, `/live?board=crowd&top=3&member=${member}`));
+  const seen = () => watchers.every(({ boards }, index) => boards.crowd?.member?.member === players[index] && boards.crowd.top.length === 3);
+  await until(seen, "all members");
+  const before = await liveMetrics(world);
+  for (let second = 0; second < 10; second += 1) {
+    await post("/boards/crowd/members/p0", { score: 100 + second });
+    await world.advance(1_000);
+  }
+  await until(() => watchers.every(({ boards }) => boards.crowd.top[0].score === 109), "the last score");
+  const { reads } = await liveMetrics(world);
+  expect(reads - before.reads).toBeGreaterThanOrEqual(8);
+  expect(reads - before.reads).toBeLessThan(40);
+  for (const watcher of watchers) watcher.close();
 });

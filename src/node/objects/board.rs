@@ -582,7 +582,7 @@ impl BoardCore {
             has_more: false,
             rows: Vec::new(),
             periods: periods.into_iter().map(|(_, period)| period).collect(),
-            member: None,
+            members: Vec::new(),
             better: Vec::new(),
             placing: loaded.standing.placing.clone(),
             layout: loaded.standing.layout,

@@ -45,15 +45,16 @@ impl Reader<'_> {
         match question {
             BoardQuestion::About | BoardQuestion::Periods => {}
             BoardQuestion::Stretch(stretch) => self.stretch_into(seen, stretch)?,
-            BoardQuestion::Live(limit, member) => {
+            BoardQuestion::Live(limit, names) => {
                 let limit = *limit;
                 let first = Stretch {
                     limit,
                     ..Stretch::default()
                 };
                 self.stretch_into(seen, &first)?;
-                let member = member.as_ref().map(|name| self.member(name)).transpose()?;
-                seen.member = member.flatten();
+                for name in names {
+                    seen.members.extend(self.member(name)?);
+                }
             }
             BoardQuestion::Better(places) => {
                 for place in places {

@@ -1,10 +1,11 @@
 //! A lookout: it reads the counters of its partition that are watched, once for all who watch them.
 //!
 //! Invariant: of a counter at most one read is under way, and none begins within the age that the asker takes; so it is read
-//! once a second however many hubs ask once a second. It keeps nothing that cannot be read again, and asks nobody by itself.
+//! once a second however many hubs ask once a second. All that is due of a board is one question to it, which costs the same whoever watches
+//! which of its members. It keeps nothing that cannot be read again, and asks nobody by itself.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
 use futures_channel::oneshot;
@@ -35,6 +36,35 @@ const READS_AT_ONCE: usize = 64;
 
 /// What nobody asked for in so long is forgotten where room is needed, milliseconds.
 const UNUSED_MS: u64 = 60_000;
+
+/// What is read at once.
+enum Due {
+    Counter(CounterId),
+    /// All that is due of a board.
+    Board(CounterId, Vec<WatchedBoard>),
+}
+
+impl Due {
+    fn of(topics: Vec<Topic>) -> Vec<Self> {
+        let (mut due, mut boards) = (Vec::new(), BTreeMap::<CounterId, Vec<_>>::new());
+        for topic in topics {
+            match topic {
+                Topic::Counter(counter) => due.push(Self::Counter(counter)),
+                Topic::Board(watched) => {
+                    boards
+                        .entry(watched.board.clone())
+                        .or_default()
+                        .push(watched);
+                }
+            }
+        }
+        let boards = boards
+            .into_iter()
+            .map(|(board, watched)| Self::Board(board, watched));
+        due.extend(boards);
+        due
+    }
+}
 
 /// What is known of a counter.
 #[derive(Default)]
@@ -121,8 +151,9 @@ impl LiveReader {
         if !due.is_empty() {
             let lookout = self.clone();
             self.object.wait_until(async move {
-                let read = |counter| lookout.read(counter);
-                all_settled(due.into_iter().map(read), READS_AT_ONCE).await;
+                let read = |due| lookout.read(due);
+                let reads = Due::of(due).into_iter().map(read);
+                all_settled(reads, READS_AT_ONCE).await;
             });
         }
         waits
@@ -136,47 +167,55 @@ impl LiveReader {
     }
 
     /// Reads a counter or a board, and tells those who wait.
-    async fn read(&self, topic: Topic) {
+    async fn read(&self, due: Due) {
         metrics::count(&self.host, Metric::LiveRead);
-        match &topic {
-            Topic::Counter(counter) => self.read_counter(&topic, counter).await,
-            Topic::Board(watched) => self.read_board(&topic, watched).await,
+        match due {
+            Due::Counter(counter) => self.read_counter(&counter).await,
+            Due::Board(board, watched) => self.read_board(&board, watched).await,
         }
     }
 
-    /// Reads what is watched of a board.
-    async fn read_board(&self, topic: &Topic, watched: &WatchedBoard) {
-        let reading = Reading::new(&self.host, &watched.board);
-        let member = watched
-            .member
-            .as_ref()
-            .map(|name| name.as_str().as_bytes().to_vec());
-        let asked = reading.ask(BoardQuestion::Live(watched.top, member));
-        let read = self.host.within_ms(CALL_MS_MAX, asked).await;
+    /// Reads all that is due of a board.
+    async fn read_board(&self, board: &CounterId, watched: Vec<WatchedBoard>) {
+        let top = watched.iter().map(|watched| watched.top).max();
+        let names = watched.iter().filter_map(|watched| watched.member.as_ref());
+        let names: BTreeSet<&str> = names.map(CounterId::as_str).collect();
+        let names = names.into_iter().map(|name| name.as_bytes().to_vec());
+        let question = BoardQuestion::Live(top.unwrap_or(0), names.collect());
+        let reading = Reading::new(&self.host, board);
+        let read = self
+            .host
+            .within_ms(CALL_MS_MAX, reading.ask(question))
+            .await;
         let mut all = self.held.borrow_mut();
-        let Some(held) = all.get_mut(topic) else {
-            return;
-        };
-        match read {
-            Some(Ok(BoardAnswer::Seen(seen))) => {
-                held.sight = CounterSnapshot {
-                    shown: Shown::Counter(live_board(&seen, watched)),
-                    is_read: true,
-                };
+        for watched in watched {
+            let topic = Topic::Board(watched);
+            let Some(held) = all.get_mut(&topic) else {
+                continue;
+            };
+            let shown = match (&read, &topic) {
+                (Some(Ok(BoardAnswer::Seen(seen))), Topic::Board(watched)) => {
+                    Some(Shown::Counter(live_board(seen, watched)))
+                }
+                (Some(Ok(BoardAnswer::Absent)), _) => Some(Shown::Missing),
+                _ => None,
+            };
+            match shown {
+                Some(shown) => {
+                    held.sight = CounterSnapshot {
+                        shown,
+                        is_read: true,
+                    };
+                }
+                None => held.sight.fail(),
             }
-            Some(Ok(BoardAnswer::Absent)) => {
-                held.sight = CounterSnapshot {
-                    shown: Shown::Missing,
-                    is_read: true,
-                };
-            }
-            _ => held.sight.fail(),
+            held.tell();
         }
-        held.tell();
     }
 
     /// Reads a counter.
-    async fn read_counter(&self, topic: &Topic, counter: &CounterId) {
+    async fn read_counter(&self, counter: &CounterId) {
+        let topic = &Topic::from(counter.clone());
         let begun_ms = self.host.now_ms();
         let away = self.away(topic);
         let reading = aggregator::read_watched(&self.host, counter, &away);

@@ -284,7 +284,7 @@ impl Shards<'_> {
             has_more: parts.iter().any(|part| part.has_more),
             rows: Vec::new(),
             periods: periods.into_values().rev().take(archive).collect(),
-            member: None,
+            members: Vec::new(),
             better: Vec::new(),
             layout: self.layout,
             summaries: (parts.iter())
@@ -308,7 +308,7 @@ impl Shards<'_> {
             BoardQuestion::Members(names) => self.members(names).await,
             BoardQuestion::Around(name, limit) => self.around(name, *limit).await,
             BoardQuestion::Summary => self.pick(question, Skip::Rows(0), SUMMARY_TOP).await,
-            BoardQuestion::Live(limit, member) => self.live(*limit, member.as_deref()).await,
+            BoardQuestion::Live(limit, names) => self.live(*limit, names).await,
             other => {
                 let parts = match self.each(|_| other.clone()).await? {
                     Ok(parts) => parts,
@@ -549,7 +549,7 @@ impl Shards<'_> {
         Ok(ranked.map(|rows| BoardSeen { rows, ..seen }))
     }
 
-    async fn live(&self, limit: u32, member: Option<&[u8]>) -> Result<Answered, Fault> {
+    async fn live(&self, limit: u32, names: &[Vec<u8>]) -> Result<Answered, Fault> {
         let first = Stretch {
             limit,
             ..Stretch::default()
@@ -558,9 +558,9 @@ impl Shards<'_> {
             Ok(seen) => seen,
             Err(other) => return Ok(Err(other)),
         };
-        if let Some(name) = member {
-            match self.members(&[name.to_vec()]).await? {
-                Ok(found) => seen.member = found.rows.into_iter().next(),
+        if !names.is_empty() {
+            match self.members(names).await? {
+                Ok(found) => seen.members = found.rows,
                 Err(other) => return Ok(Err(other)),
             }
         }

@@ -304,7 +304,7 @@ pub fn periods_json(told: &ReadBoard<'_>) -> String {
     to_json(&view)
 }
 
-/// What watchers of a board are told.
+/// What watchers of a board are told, by an answer that may hold more.
 pub fn live_board(seen: &BoardSeen, watched: &WatchedBoard) -> live::ReadCounter {
     #[derive(Serialize)]
     struct MemberView<'a> {
@@ -323,12 +323,17 @@ pub fn live_board(seen: &BoardSeen, watched: &WatchedBoard) -> live::ReadCounter
         version: String,
     }
     let total = seen.period.total;
-    let member = seen.member.as_ref().map(|row| MemberView {
+    let top = usize::try_from(watched.top).unwrap_or(usize::MAX);
+    let is_watched = |row: &&Ranked| {
+        let name = watched.member.as_ref();
+        name.is_some_and(|name| name.as_str().as_bytes() == row.member)
+    };
+    let member = seen.members.iter().find(is_watched).map(|row| MemberView {
         row: RowView::of(row),
         percentile: row.rank.map(|rank| percentile(rank, total)),
     });
     let view = LiveView {
-        top: (watched.top > 0).then(|| seen.rows.iter().map(RowView::of).collect()),
+        top: (top > 0).then(|| seen.rows.iter().take(top).map(RowView::of).collect()),
         member: watched.member.as_ref().map(|_| member),
         period: PeriodView::of(&seen.period),
         total,

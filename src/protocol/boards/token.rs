@@ -10,8 +10,8 @@ use crate::protocol::problem::{Code, Problem};
 /// What a version of a board begins with: no version of a counter does.
 const VERSION: &str = "b1.";
 
-/// The longest cursor that is read: a key of 512 bytes in base64, and room.
-const CURSOR_BYTES_MAX: usize = 1_024;
+/// The longest cursor that is read: a member of 1,024 bytes, which `ZADD` may have written, in base64, and room.
+const CURSOR_BYTES_MAX: usize = 1_536;
 
 /// What a board had seen.
 #[derive(Clone, Debug, PartialEq, Eq)]

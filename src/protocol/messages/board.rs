@@ -235,8 +235,8 @@ pub enum BoardQuestion {
     Around(Vec<u8>, u32),
     /// The ended periods that are kept.
     Periods,
-    /// The first so many, and a member besides.
-    Live(u32, Option<Vec<u8>>),
+    /// The first so many, and these members besides; those that are not there are left out.
+    Live(u32, Vec<Vec<u8>>),
     /// How many members of this shard stand before each of these places.
     Better(Vec<BoardPlace>),
     /// The members of this shard that stand next to a place: so many before it, and so many behind.
@@ -329,8 +329,8 @@ pub struct BoardSeen {
     pub rows: Vec<Ranked>,
     /// The periods that are kept.
     pub periods: Vec<PeriodOf>,
-    /// The member that was asked for besides.
-    pub member: Option<Ranked>,
+    /// The members that were asked for besides.
+    pub members: Vec<Ranked>,
     /// How many members stand before each place that was asked for; of a stretch, before its first.
     pub better: Vec<u64>,
     /// Where the board lives.
