@@ -9,7 +9,7 @@ use tally::host::object::{Events, Readiness};
 use crate::executor::Owner;
 use crate::network::Site;
 use crate::place::Place;
-use crate::streams::{Arrivals, BROKEN, Carrier, arrival_us};
+use crate::streams::{Arrivals, BROKEN, Carrier, ENDED, arrival_us};
 
 /// A stream of server-sent events, as the platform holds it.
 pub(crate) struct EventStream {
@@ -66,6 +66,19 @@ impl EventStream {
         self.arrivals.close(BROKEN, "");
     }
 
+    /// The object has ended it: the client sees that after all that it was sent.
+    fn finish(self: &Rc<Self>) {
+        self.is_gone.set(true);
+        let Some(place) = self.place.upgrade() else {
+            return;
+        };
+        let core = place.core.clone();
+        let at_us = arrival_us(&core, place.site, self.client.get(), &self.arrivals.last_us);
+        let stream = self.clone();
+        let arrive = move || stream.arrivals.close(ENDED, "");
+        core.executor.at(at_us, Box::new(arrive));
+    }
+
     fn transmit(self: &Rc<Self>, text: String) {
         let Some(place) = self.place.upgrade() else {
             return;
@@ -108,6 +121,13 @@ impl Events for Sender {
         if let Some(place) = self.stream.place.upgrade() {
             let (stream, text) = (self.stream.clone(), text.to_owned());
             place.release(self.owner, move || stream.transmit(text));
+        }
+    }
+
+    fn close(&self) {
+        if let Some(place) = self.stream.place.upgrade() {
+            let stream = self.stream.clone();
+            place.release(self.owner, move || stream.finish());
         }
     }
 }

@@ -16,6 +16,9 @@ use crate::sockets::WebSocket;
 /// Close code of a connection that broke. Source: RFC 6455 section 7.4.1.
 pub const BROKEN: u16 = 1_006;
 
+/// Close code of a stream of events that its object has ended.
+pub const ENDED: u16 = 1_000;
+
 /// A text that a client has received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {

@@ -248,8 +248,8 @@ const READ: [&str; 7] = [
     "LIMITERS limits.body ",
 ];
 
-/// Golden: what is stored of keys of Redis's dialect and of replies to tries that have a name. A board's members and a counter's unique
-/// elements lie in rows of their own.
+/// Golden: what is stored of keys of Redis's dialect and of replies to tries that have a name. A board's members and a
+/// counter's unique elements lie in rows of their own.
 #[test]
 fn golden_bytes_of_keys() {
     let world = deployed(12, Options::default());

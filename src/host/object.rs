@@ -158,6 +158,9 @@ pub trait Events {
 
     /// Sends a text.
     fn send(&self, text: &str);
+
+    /// Ends it after what it was sent.
+    fn close(&self);
 }
 
 /// In which forms an object's bodies are stored.

@@ -137,7 +137,7 @@ pub use queue::{
     ReadDead, ReadDrained, ReadNumbers, RegisterInbox, ReleaseInbox, TakeOver,
 };
 pub use read::{CheckStorage, GlobalSum, List, Measure, Read, ReadEach, Wanted};
-pub use redis::{FindKey, KeyFound, RunCommands, RunSorted};
+pub use redis::{FindKey, KeyFound, RunCommands, RunSorted, SortedRan, Subscribe};
 pub use repair::{
     CellPart, CellRepaired, ListDatacenters, ListNames, RememberedCell, RepairCell, RepairRoot,
     RootPart, RootRepaired, TotalsFrom,

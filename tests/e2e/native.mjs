@@ -253,8 +253,8 @@ export class Deployment {
    * Opens a stream. Resolves with its answer; `take({ text, at_ms })` and `take({ closed, reason })` are called as it goes, and `say` sends
    * what the client does: `{ says }`, `{ pauses }`, `{ code, reason }`, `{ hangs_up }`.
    */
-  async open(url, { headers, colo, clientIp, edge }, take) {
-    const told = await this.#fetch(url, { method: "GET", headers, colo, clientIp, edge, take });
+  async open(url, { method = "GET", headers, body, colo, clientIp, edge }, take) {
+    const told = await this.#fetch(url, { method, headers, body, colo, clientIp, edge, take });
     if (!told.live) this.#streams.delete(told.id);
     const say = (what) => {
       if (what.hangs_up) this.#streams.delete(told.id);

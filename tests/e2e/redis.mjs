@@ -52,13 +52,16 @@ function replyIn(bytes) {
 class Redis {
   #server;
   #folder;
+  #path;
   #socket;
+  #listening = [];
   #received = Buffer.alloc(0);
   #asked = [];
 
-  constructor(server, folder, socket) {
+  constructor(server, folder, path, socket) {
     this.#server = server;
     this.#folder = folder;
+    this.#path = path;
     this.#socket = socket;
     socket.on("data", (piece) => {
       this.#received = Buffer.concat([this.#received, piece]);
@@ -82,8 +85,32 @@ class Redis {
     return answered;
   }
 
+  /** What is told of keys from now on, as it comes: `event key`, without an end. */
+  async listen() {
+    await this.call("config", "set", "notify-keyspace-events", "KEA");
+    const socket = createConnection(this.#path);
+    await once(socket, "connect");
+    this.#listening.push(socket);
+    const [told, prefix] = [[], "__keyevent@0__:"];
+    let received = Buffer.alloc(0);
+    const began = new Promise((resolve) => {
+      socket.on("data", (piece) => {
+        received = Buffer.concat([received, piece]);
+        for (let reply; (reply = replyIn(received)) !== undefined; ) {
+          received = received.subarray(reply[1]);
+          const [kind, , channel, key] = reply[0].map(String);
+          if (kind === "pmessage") told.push(`${channel.slice(prefix.length)} ${key}`);
+          else resolve();
+        }
+      });
+    });
+    socket.write(`PSUBSCRIBE ${prefix}*\r\n`);
+    await began;
+    return told;
+  }
+
   async close() {
-    this.#socket.destroy();
+    for (const socket of [this.#socket, ...this.#listening]) socket.destroy();
     const ended = once(this.#server, "exit");
     this.#server.kill("SIGKILL");
     await ended;
@@ -107,5 +134,5 @@ export async function openRedis() {
   server.stdout.resume();
   const socket = createConnection(path);
   await once(socket, "connect");
-  return new Redis(server, folder, socket);
+  return new Redis(server, folder, path, socket);
 }

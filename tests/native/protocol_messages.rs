@@ -40,8 +40,8 @@ use tally::protocol::messages::{
     ReadContents, ReadDead, ReadDrained, ReadEach, ReadNumbers, Recall, RecallLease, Register,
     RegisterBoard, RegisterInbox, ReleaseInbox, RememberedCell, RepairCell, RepairRoot, ReplaceKey,
     ReportShard, Reserve, RevokeKey, RootPart, RootRepaired, RootTaken, RotateKey, RunCommands,
-    RunSorted, Seal, SentOn, Settle, ShardCommand, SilenceAlert, SizesOf, Stay, Stretch, Sum,
-    SumExplained, SumMany, Suspend, SweptOf, TakeOver, TestAlert, TopOf, TotalsFrom, UseKey,
+    RunSorted, Seal, SentOn, Settle, ShardCommand, SilenceAlert, SizesOf, Stay, Stretch, Subscribe,
+    Sum, SumExplained, SumMany, Suspend, SweptOf, TakeOver, TestAlert, TopOf, TotalsFrom, UseKey,
     ViewOf, WatchLead, WriteBoard, WriteBoards, decode, encode,
 };
 use tally::protocol::names::{CellAddress, LeadAt};
@@ -377,6 +377,7 @@ fn each_call_has_its_own_path() {
         (Install::PATH, "/install"),
         (ExportPage::PATH, "/export-page"),
         (RunSorted::PATH, "/run-sorted"),
+        (Subscribe::PATH, "/subscribe"),
         (FindKey::PATH, "/find-key"),
         (PutPolicy::PATH, "/policy-put"),
         (GetPolicy::PATH, "/policy-get"),

@@ -2,6 +2,7 @@
 
 use tally::protocol::access::Scope;
 use tally::protocol::redis::command::{COMMANDS, Command, Keys, run};
+use tally::protocol::redis::notifications::{self, KeyEvent, SetChange, Subscription};
 use tally::protocol::redis::reply::{Encoding, Reply};
 use tally::protocol::redis::request::{COMMANDS_MAX, Request, token_of};
 use tally::protocol::redis::script_table::KNOWN;
@@ -386,4 +387,178 @@ fn scripts_reply_as_their_versions_do() {
     ] {
         assert_eq!(last(&commands), wanted, "{commands:?}");
     }
+}
+
+/// What listeners are told of these commands, one after the other: `event key`.
+fn events(commands: &[&str]) -> Vec<String> {
+    let mut space = Space::new(NOW_MS);
+    let each = commands.iter().flat_map(|text| {
+        let args = words(text);
+        let command = Command::find(&args).expect("a command");
+        let before = space.clone();
+        run(command, &mut space, &args);
+        let told = notifications::of_keys(command, &args, &before, &space);
+        space.kept();
+        told
+    });
+    each.map(|KeyEvent { name, key }| format!("{name} {key}"))
+        .collect()
+}
+
+#[test]
+fn listeners_are_told_what_commands_have_changed_by_redis_s_names() {
+    for (commands, wanted) in [
+        (vec!["get a", "exists a", "del a"], vec![]),
+        (
+            vec!["set a x", "set a x", "set a y nx"],
+            vec!["set a", "set a"],
+        ),
+        (
+            vec!["set a x ex 5", "set a y keepttl"],
+            vec!["set a", "expire a", "set a"],
+        ),
+        (vec!["mset a 1 b x a 2"], vec!["set a", "set b", "set a"]),
+        (
+            vec!["set a 5", "incr a", "decrby a 2", "incrbyfloat a 1"],
+            vec!["set a", "incrby a", "incrby a", "incrbyfloat a"],
+        ),
+        (
+            vec!["set a x", "expire a 5", "persist a", "persist a"],
+            vec!["set a", "expire a", "persist a"],
+        ),
+        (
+            vec!["set a x", "getex a ex 5", "getex a persist", "getex a"],
+            vec!["set a", "expire a", "persist a"],
+        ),
+        (
+            vec!["set a x", "set b x", "unlink a b a c"],
+            vec!["set a", "set b", "del a", "del b"],
+        ),
+        (
+            vec!["set a x", "pexpire a -1", "setex b 5 x", "getdel b"],
+            vec!["set a", "del a", "set b", "expire b", "del b"],
+        ),
+        (
+            vec!["hset h f 1", "hincrby h f 2", "hdel h f g"],
+            vec!["hset h", "hincrby h", "hdel h", "del h"],
+        ),
+        (
+            vec!["sadd s a b", "sadd s a", "srem s a", "srem s a", "srem s b"],
+            vec!["sadd s", "srem s", "srem s", "del s"],
+        ),
+        (
+            vec!["sadd s a", "sunionstore t s", "sdiffstore t s s"],
+            vec!["sadd s", "sunionstore t", "del t"],
+        ),
+    ] {
+        assert_eq!(events(&commands), wanted, "{commands:?}");
+    }
+}
+
+#[test]
+fn listeners_are_told_what_became_of_a_sorted_set() {
+    for (text, change, wanted) in [
+        ("zadd z 1 m", SetChange::Same, vec![]),
+        ("zadd z 1 m", SetChange::Changed, vec!["zadd"]),
+        ("zadd z incr 1 m", SetChange::Changed, vec!["zincr"]),
+        ("zincrby z 1 m", SetChange::Changed, vec!["zincr"]),
+        ("zrem z m", SetChange::Changed, vec!["zrem"]),
+        ("zpopmin z", SetChange::Emptied, vec!["zpopmin", "del"]),
+    ] {
+        let args = words(text);
+        let command = Command::find(&args).expect("a command");
+        let told = notifications::of_set(command, &args, change);
+        let names: Vec<&str> = told.iter().map(|event| event.name.as_str()).collect();
+        assert_eq!(names, wanted, "{text}");
+        assert!(told.iter().all(|event| event.key == "z"));
+    }
+}
+
+#[test]
+fn channels_are_read_from_a_path_and_say_which_keys_must_be_readable() {
+    let parsed = |path: &str| Subscription::of_path(path);
+    assert_eq!(parsed("/get/__keyspace@0__:a"), None);
+    assert_eq!(parsed("/subscribe"), None);
+    for (path, channels, prefixes) in [
+        (
+            "/subscribe/__keyspace@0__:a",
+            vec!["__keyspace@0__:a"],
+            vec!["a"],
+        ),
+        (
+            "/SUBSCRIBE/__keyspace@0__:a%2Cb/c/",
+            vec!["__keyspace@0__:a,b/c/"],
+            vec!["a,b/c/"],
+        ),
+        (
+            "/subscribe/__keyspace@0__:a/b/__keyevent@0__:set",
+            vec!["__keyspace@0__:a/b", "__keyevent@0__:set"],
+            vec!["a/b", ""],
+        ),
+        (
+            "/psubscribe/__keyspace@0__:a[bc]*",
+            vec!["__keyspace@0__:a[bc]*"],
+            vec!["a"],
+        ),
+        ("/psubscribe/*", vec!["*"], vec![""]),
+        (
+            "/psubscribe/__keyspace@?__:a",
+            vec!["__keyspace@?__:a"],
+            vec![""],
+        ),
+    ] {
+        let subscription = parsed(path).expect("a stream").expect("channels");
+        assert_eq!(subscription.channels, channels, "{path}");
+        assert_eq!(
+            subscription.prefixes().collect::<Vec<_>>(),
+            prefixes,
+            "{path}"
+        );
+    }
+    for path in [
+        "/subscribe/",
+        "/subscribe/news",
+        "/subscribe/__key*",
+        "/psubscribe/news*",
+        "/psubscribe/__keyspace@1*",
+    ] {
+        let refused = parsed(path).expect("a stream");
+        assert!(
+            refused.is_err_and(|text| text.starts_with("ERR messages are not what Tally is for")),
+            "{path}"
+        );
+    }
+}
+
+#[test]
+fn golden_frames_of_a_stream() {
+    let of = |path: &str| {
+        Subscription::of_path(path)
+            .expect("a stream")
+            .expect("channels")
+    };
+    let both = of("/subscribe/__keyspace@0__:a/__keyevent@0__:set");
+    assert_eq!(
+        both.greeting(),
+        "data: subscribe,__keyspace@0__:a,1\n\ndata: subscribe,__keyevent@0__:set,2\n\n"
+    );
+    assert_eq!(
+        both.frames(&KeyEvent::new("set", "a")),
+        "data: message,__keyspace@0__:a,set\n\ndata: message,__keyevent@0__:set,a\n\n"
+    );
+    assert_eq!(both.frames(&KeyEvent::new("del", "b")), "");
+    let pattern = of("/psubscribe/__keyevent@0__:*");
+    assert_eq!(
+        pattern.greeting(),
+        "data: psubscribe,__keyevent@0__:*,1\n\n"
+    );
+    // A key may have lines: each is a field of its own.
+    assert_eq!(
+        pattern.frames(&KeyEvent::new("set", "one\ntwo")),
+        "data: pmessage,__keyevent@0__:*,__keyevent@0__:set,one\ndata: two\n\n"
+    );
+    assert!(
+        both.farewell()
+            .starts_with("data: error,__keyspace@0__:a,ERR ")
+    );
 }

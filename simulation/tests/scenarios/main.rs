@@ -8,6 +8,7 @@ mod endings;
 mod flushes;
 mod homes;
 mod keys;
+mod listeners;
 mod made_keys;
 mod operations;
 mod queued;

@@ -86,4 +86,11 @@ impl Events for Writer {
             let _ = JsFuture::from(written).await;
         });
     }
+
+    fn close(&self) {
+        let closed = self.0.close();
+        spawn_local(async move {
+            let _ = JsFuture::from(closed).await;
+        });
+    }
 }

@@ -12,16 +12,17 @@ use super::respond::{self, Answer};
 use crate::core::counter::ledger::WriteKey;
 use crate::core::sketch::hash;
 use crate::host::http::Response;
-use crate::host::{Host, State};
-use crate::node::shared::call_within;
+use crate::host::{Host, State, Stream};
+use crate::node::shared::{call, call_within};
 use crate::protocol::access::{Caller, Scope};
 use crate::protocol::audit::CallOutcome;
 use crate::protocol::keys::{KeyKind, fingerprint, parse_key, section_key, write_key};
-use crate::protocol::messages::{Fault, RunCommands};
+use crate::protocol::messages::{Fault, RunCommands, Subscribe};
 use crate::protocol::names::{REDIS, REDIS_ROOT};
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::redis::command::{Act, Command, Whole};
 use crate::protocol::redis::glob::literal_prefix;
+use crate::protocol::redis::notifications::Subscription;
 use crate::protocol::redis::reply::{Encoding, Reply, UNAVAILABLE};
 use crate::protocol::redis::request::{
     Arguments, COMMAND_BYTES_MAX, PIPELINE_BYTES_MAX, Request, token_of,
@@ -80,6 +81,7 @@ fn rest_of(context: &RequestContext) -> Option<&str> {
     let is_ours = match first {
         "" => context.method() == "POST" && path == "/",
         "pipeline" | "multi-exec" => true,
+        "subscribe" | "psubscribe" => path.len() > first.len() + 1,
         // Of other paths the first part is no command.
         name => is_command(name) && path.len() > name.len() + 1,
     };
@@ -101,6 +103,12 @@ pub fn allow_of(context: &RequestContext) -> Option<String> {
 /// Answers a request of the dialect; `None` for others.
 pub async fn fetch(context: &RequestContext) -> Option<Response> {
     let rest = rest_of(context)?;
+    if let Some(asked) = Subscription::of_path(rest) {
+        return Some(match listen(context, asked).await {
+            Ok(stream) => respond::events(context, RouteName::Redis, stream),
+            Err(refusal) => refuse_as(context, refusal),
+        });
+    }
     let route = match rest.trim_matches('/') {
         "pipeline" => RouteName::RedisPipeline,
         "multi-exec" => RouteName::RedisTransaction,
@@ -130,6 +138,56 @@ pub fn refuse(context: &RequestContext, problem: &Problem) -> Option<Response> {
     Some(respond::respond(context, RouteName::Redis, answer))
 }
 
+fn refuse_as(context: &RequestContext, (status, text): Refusal) -> Response {
+    let answer = Answer::json(Reply::Error(text).to_json(Encoding::Plain)).with_status(status);
+    respond::respond(context, RouteName::Redis, answer)
+}
+
+/// The stream of a listener; `None` for `HEAD`.
+async fn listen(
+    context: &RequestContext,
+    asked: Result<Subscription, String>,
+) -> Result<Option<Stream>, Refusal> {
+    // Clients send an empty command along.
+    context.drain().await;
+    check_method(context)?;
+    let caller = caller(context).await;
+    let caller = caller.map_err(|problem| refusal_of(&problem))?;
+    let subscription = asked.map_err(|text| (400, text))?;
+    for prefix in subscription.prefixes() {
+        let may = caller.may(Scope::Read, prefix);
+        may.map_err(|problem| (400, format!("NOPERM {}", problem.detail())))?;
+    }
+    if context.method() == "HEAD" {
+        return Ok(None);
+    }
+    let message = Subscribe {
+        subscription,
+        caller: caller.owner(),
+    };
+    let stream = call::stream(&context.host, &message, None).await;
+    let stream =
+        stream.map_err(|fault| (503, format!("{UNAVAILABLE} {fault}; subscribe again")))?;
+    match stream.status {
+        200 => Ok(Some(stream)),
+        429 => Err((
+            429,
+            "ERR this key has as many streams as it may have; close some".to_owned(),
+        )),
+        _ => {
+            let text = "no stream can be opened now; subscribe again later";
+            Err((503, format!("{UNAVAILABLE} {text}")))
+        }
+    }
+}
+
+fn check_method(context: &RequestContext) -> Result<(), Refusal> {
+    match context.method() {
+        "GET" | "HEAD" | "POST" | "PUT" => Ok(()),
+        _ => Err((405, "ERR send GET, HEAD, POST or PUT".to_owned())),
+    }
+}
+
 /// A refusal of a whole request: its status and its text.
 type Refusal = (u16, String);
 
@@ -146,9 +204,7 @@ fn refusal_of(problem: &Problem) -> Refusal {
 }
 
 async fn answer(context: &RequestContext, rest: &str) -> Result<Answer, Refusal> {
-    if !matches!(context.method(), "GET" | "HEAD" | "POST" | "PUT") {
-        return Err((405, "ERR send GET, HEAD, POST or PUT".to_owned()));
-    }
+    check_method(context)?;
     let caller = caller(context).await;
     let caller = caller.map_err(|problem| refusal_of(&problem))?;
     let bytes_max = match rest.trim_matches('/') {

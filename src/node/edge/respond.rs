@@ -23,7 +23,7 @@ const PREFLIGHT_SECONDS: &str = "600";
 
 /// Headers that pages of other origins may send and read. `authorization` must be named: `*` does
 /// not cover it (Fetch standard, "CORS non-wildcard request-header name").
-const ALLOWED_HEADERS: &str = "authorization, content-type, content-encoding, idempotency-key, if-match, if-none-match, upstash-encoding, \
+const ALLOWED_HEADERS: &str = "authorization, cache-control, content-type, content-encoding, idempotency-key, if-match, if-none-match, upstash-encoding, \
      upstash-response-format, upstash-sync-token, upstash-telemetry-platform, upstash-telemetry-retry, \
      upstash-telemetry-runtime, upstash-telemetry-sdk";
 const EXPOSED_HEADERS: &str = "etag, retry-after, tally-exact, tally-as-of, tally-staleness-ms, server-timing, idempotency-replayed, ratelimit-policy, ratelimit, tally-on-error, upstash-sync-token";

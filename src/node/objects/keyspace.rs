@@ -12,6 +12,7 @@ use std::rc::Rc;
 use super::keyed_writes::kept_ms;
 use super::keyspace_boards::Boards;
 use super::keyspace_counters::{Changed, CounterRead, Counters, kept_end};
+use super::keyspace_listeners::Listeners;
 use super::keyspace_locks::Locks;
 use super::keyspace_sketches::ElementLine;
 use super::keyspace_store::{KeyspaceStore, Row, Try};
@@ -23,8 +24,9 @@ use crate::host::Host;
 use crate::host::object::{Arrived, Object, Reply as Sent, Shell, dispatch};
 use crate::node::shared::concurrency::all_settled;
 use crate::protocol::access::Scope;
-use crate::protocol::messages::{Fault, RunCommands};
+use crate::protocol::messages::{Call, Fault, RunCommands, Subscribe, decode};
 use crate::protocol::redis::command::{Act, Command, Elements, run, script_words};
+use crate::protocol::redis::notifications;
 use crate::protocol::redis::reply::{Refused, Reply, UNAVAILABLE};
 use crate::protocol::redis::request::Arguments;
 use crate::protocol::redis::script_table::Script;
@@ -50,16 +52,18 @@ pub(super) struct KeyspaceCore {
     pub(super) boards: Boards,
     pub(super) elements: ElementLine,
     pub(super) locks: Locks,
+    pub(super) listeners: Rc<Listeners>,
     storage: StorageGuard,
 }
 
 impl Shell for Keyspace {
     fn start(object: Object, host: Host) -> Self {
         let core = KeyspaceCore {
-            rows: KeyspaceStore::new(Store::new(object)),
+            rows: KeyspaceStore::new(Store::new(object.clone())),
             counters: Counters::new(host.clone()),
             boards: Boards::new(host.clone()),
             elements: ElementLine::new(&host),
+            listeners: Rc::new(Listeners::new(object, host.clone())),
             host,
             locks: Locks::default(),
             storage: StorageGuard::default(),
@@ -71,8 +75,15 @@ impl Shell for Keyspace {
     }
 
     async fn answer(&self, arrived: Arrived) -> Sent {
+        if arrived.path == Subscribe::PATH {
+            return self.core.on_subscribe(decode(&arrived.message)).await;
+        }
         dispatch!(&arrived, asked, {
-            RunCommands => self.core.on_run(asked).await,
+            RunCommands => {
+                let ran = self.core.on_run(asked).await;
+                self.core.listeners.send();
+                ran
+            },
         })
     }
 
@@ -141,6 +152,22 @@ impl KeyspaceCore {
         Ok(replies)
     }
 
+    async fn on_subscribe(&self, asked: Result<Subscribe, Fault>) -> Sent {
+        let opened = match asked {
+            Ok(asked) => self.listeners.take(asked),
+            Err(fault) => Sent::Refused(500, fault.to_string()),
+        };
+        // Without an alarm nobody hears of keys that end meanwhile, or that the stream is still there: it is set by the next command.
+        let _ = self.arm().await;
+        opened
+    }
+
+    /// Tells listeners of what a command has done to its key.
+    pub(super) fn tell_of(&self, asked: &CommandRequest<'_>) {
+        self.listeners
+            .tell(|| vec![notifications::of_command(asked.command, asked.args)]);
+    }
+
     /// Carries one command out, or answers as the first time.
     async fn one(
         &self,
@@ -183,7 +210,10 @@ impl KeyspaceCore {
         } else if let Act::Elements(elements) = asked.command.act {
             let keys = asked.command.keys_of(asked.args).unwrap_or_default();
             match elements {
-                Elements::Merge => self.merge_elements(&keys, here).await,
+                Elements::Merge => {
+                    let merged = self.merge_elements(&keys, here).await;
+                    merged.inspect(|_| self.tell_of(asked))
+                }
                 _ => self.count_elements(&keys, here).await,
             }
         } else if is_reset(asked) {
@@ -321,6 +351,9 @@ impl KeyspaceCore {
         }
         let answered = self.try_of(asked, reply);
         self.rows.write(&rows, answered.as_ref())?;
+        self.listeners.tell(|| {
+            notifications::of_keys(asked.command, asked.args, writes.before, writes.after)
+        });
         Ok(Changed::Done)
     }
 

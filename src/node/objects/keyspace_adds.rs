@@ -58,9 +58,14 @@ impl KeyspaceCore {
             return self.add_to_own(asked, here).await;
         };
         self.begin_counter(&id).await?;
-        let value = self.counters.add(&id, here, delta, asked.named).await?;
+        let (value, is_now) = self.counters.add(&id, here, delta, asked.named).await?;
         match value.to_string().parse::<i64>() {
-            Ok(value) => Ok(strings::added(asked.args, value)),
+            Ok(value) => {
+                if is_now {
+                    self.tell_of(asked);
+                }
+                Ok(strings::added(asked.args, value))
+            }
             Err(_) => {
                 // Redis would not have counted it.
                 let back = delta.saturating_neg();
@@ -165,7 +170,7 @@ impl KeyspaceCore {
             Err(Refused::Reply(_)) => return Ok(None),
         }
         let value = match self.counters.add(&id, here, sum, None).await {
-            Ok(value) => value,
+            Ok((value, _)) => value,
             Err(Refused::Fault(fault)) => return Err(fault),
             Err(Refused::Reply(_)) => return Ok(None),
         };
@@ -179,6 +184,7 @@ impl KeyspaceCore {
         let mut after = value.saturating_sub(sum);
         let replies = group.iter().zip(deltas).map(|(asked, delta)| {
             after = after.saturating_add(delta);
+            self.tell_of(asked);
             strings::added(asked.args, after)
         });
         Ok(Some(replies.collect()))

@@ -14,9 +14,11 @@ use crate::core::counter::ledger::WriteKey;
 use crate::host::Host;
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::{call, call_within};
-use crate::protocol::messages::{EndBoard, Fault, FindKey, KeyFound, RunSorted};
+use crate::protocol::messages::{EndBoard, Fault, FindKey, KeyFound, RunSorted, SortedRan};
+use crate::protocol::redis::command::Command;
 use crate::protocol::redis::error;
 use crate::protocol::redis::float::{score, text_of};
+use crate::protocol::redis::notifications::{self, KeyEvent};
 use crate::protocol::redis::reply::{Refused, Reply};
 use crate::protocol::redis::request::Arguments;
 use crate::protocol::redis::script_table::Script;
@@ -61,19 +63,19 @@ impl Boards {
             return Ok(false);
         }
         let nothing = RunSorted::on(id, Vec::new());
-        Ok(self.run(&nothing).await?.is_some())
+        Ok(self.run(&nothing).await?.replies.is_some())
     }
 
-    /// The replies to commands; `None` where there is no board.
-    async fn run(&self, asked: &RunSorted) -> Result<Option<Vec<Reply>>, Fault> {
-        let replies = call_within(&self.host, asked, OPERATE_MS_MAX).await?;
+    /// What comes of commands.
+    async fn run(&self, asked: &RunSorted) -> Result<SortedRan, Fault> {
+        let ran = call_within(&self.host, asked, OPERATE_MS_MAX).await?;
         let mut known = self.known.borrow_mut();
-        if replies.is_some() {
+        if ran.replies.is_some() {
             known.insert(asked.board.clone(), ());
         } else {
             known.remove(&asked.board);
         }
-        Ok(replies)
+        Ok(ran)
     }
 
     pub(super) async fn end(&self, id: &CounterId) -> Result<(), Fault> {
@@ -95,6 +97,18 @@ impl KeyspaceCore {
             self.sorted_group(&key, &group, here, holds).await
         };
         self.by_key(asked, run).await
+    }
+
+    /// The replies of a board to commands, which listeners are told of; `None` where there is no board.
+    async fn run_sorted(&self, asked: &RunSorted) -> Result<Option<Vec<Reply>>, Fault> {
+        let ran = self.boards.run(asked).await?;
+        for (args, change) in asked.commands.iter().zip(ran.changes) {
+            if let Ok(command) = Command::find(args) {
+                self.listeners
+                    .tell(|| notifications::of_set(command, args, change));
+            }
+        }
+        Ok(ran.replies)
     }
 
     /// Carries out commands of one set.
@@ -128,7 +142,7 @@ impl KeyspaceCore {
         };
         let is_known = self.boards.is_known(&id);
         if (is_known || self.boards.find(&id).await?.is_board)
-            && let Some(replies) = self.boards.run(&asked).await?
+            && let Some(replies) = self.run_sorted(&asked).await?
         {
             return Ok(replies);
         }
@@ -139,7 +153,7 @@ impl KeyspaceCore {
             return Ok(wrong_types(group));
         }
         if found.is_board
-            && let Some(replies) = self.boards.run(&asked).await?
+            && let Some(replies) = self.run_sorted(&asked).await?
         {
             return Ok(replies);
         }
@@ -159,7 +173,7 @@ impl KeyspaceCore {
         // The end of what had this name before is not its own.
         self.rows.write(&[(key.to_owned(), None)], None)?;
         asked.may_begin = true;
-        replies.extend(self.boards.run(&asked).await?.unwrap_or_default());
+        replies.extend(self.run_sorted(&asked).await?.unwrap_or_default());
         Ok(replies)
     }
 
@@ -174,8 +188,10 @@ impl KeyspaceCore {
         let is_stored = args[0].to_ascii_uppercase().ends_with("STORE");
         let is_range = args[0].eq_ignore_ascii_case("ZRANGESTORE");
         let sources = keys.get(usize::from(is_stored)..).unwrap_or_default();
+        let mut has_own = false;
         for key in &keys {
-            self.living_row(key, here).await?;
+            let row = self.living_row(key, here).await?;
+            has_own |= **key == args[1] && row.is_some_and(|row| row.value.is_some());
         }
         let members = if is_range {
             self.members_of(&args[2], args).await?
@@ -186,11 +202,17 @@ impl KeyspaceCore {
                 Joined::Stored(members) => members,
             }
         };
-        let reply = Reply::count(members.len());
-        self.store_members(&args[1], members, here).await?;
+        let (reply, is_empty) = (Reply::count(members.len()), members.is_empty());
+        let was_there = self.store_members(&args[1], members, here).await?;
         let answered = self.try_of(asked, &reply);
         self.rows
             .write(&[(args[1].clone(), None)], answered.as_ref())?;
+        self.listeners
+            .tell(|| match (is_empty, has_own || was_there) {
+                (false, _) => vec![notifications::of_command(asked.command, args)],
+                (true, true) => vec![KeyEvent::new("del", &args[1])],
+                (true, false) => Vec::new(),
+            });
         Ok(reply)
     }
 
@@ -244,6 +266,7 @@ impl KeyspaceCore {
                         self.boards
                             .run(&RunSorted::on(&id, vec![args.clone()]))
                             .await?
+                            .replies
                     }
                     false => None,
                 };
@@ -260,16 +283,17 @@ impl KeyspaceCore {
         }
     }
 
-    /// Lets a key hold these members and nothing else.
+    /// Lets a key hold these members and nothing else; whether there was a counter or a board.
     async fn store_members(
         &self,
         key: &str,
         members: Members,
         here: &Datacenter,
-    ) -> Result<(), Refused> {
+    ) -> Result<bool, Refused> {
         let id = CounterId::parse(key)
             .map_err(|why| Reply::err(format!("a sorted set is a board, and {why}")))?;
-        if self.boards.find(&id).await?.is_counter {
+        let was_counter = self.boards.find(&id).await?.is_counter;
+        if was_counter {
             self.counters.replace(&id, here, None, None).await?;
         }
         let mut words = vec!["ZADD".to_owned(), key.to_owned()];
@@ -284,14 +308,11 @@ impl KeyspaceCore {
             is_anew: true,
             ..RunSorted::on(&id, commands)
         };
-        match self
-            .boards
-            .run(&store)
-            .await?
-            .and_then(|mut replies| replies.pop())
-        {
+        let replies = self.boards.run(&store).await?.replies;
+        let was_there = was_counter || replies.is_some();
+        match replies.and_then(|mut replies| replies.pop()) {
             Some(refusal) if refusal.is_error() => Err(refusal.into()),
-            _ => Ok(()),
+            _ => Ok(was_there),
         }
     }
 }

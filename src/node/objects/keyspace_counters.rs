@@ -92,7 +92,8 @@ impl Counters {
         Ok(())
     }
 
-    /// Adds to a counter, which is made if need be, and returns its value.
+    /// Adds to a counter, which is made if need be, and returns its value, and whether it was counted now: a try that has a name may have
+    /// been counted before.
     ///
     /// # Errors
     /// Where its floor, or several datacenters, are in the way; `Unavailable`.
@@ -102,7 +103,7 @@ impl Counters {
         here: &Datacenter,
         delta: i64,
         named: Option<(WriteKey, u64)>,
-    ) -> Result<Value, Refused> {
+    ) -> Result<(Value, bool), Refused> {
         let second = self.host.now_ms().div_euclid(1_000);
         let amount = u128::from(delta.unsigned_abs());
         let (added, removed) = if delta < 0 { (0, amount) } else { (amount, 0) };
@@ -135,14 +136,17 @@ impl Counters {
             let (lead, outcome) = outcomes
                 .pop()
                 .ok_or_else(|| Fault::Broken("a write was not answered".to_owned()))?;
-            match outcome? {
+            let outcome = outcome?;
+            let is_now = matches!(outcome, KeyedOutcome::Counted(_));
+            match outcome {
                 KeyedOutcome::Counted(recorded) | KeyedOutcome::Replayed(recorded) => {
                     if known.is_none() {
                         self.settle(id, here).await?;
                     } else if known.as_ref() != Some(&lead) {
                         self.forget(id);
                     }
-                    return Ok(Value::new(recorded.totals.0, recorded.totals.1));
+                    let value = Value::new(recorded.totals.0, recorded.totals.1);
+                    return Ok((value, is_now));
                 }
                 KeyedOutcome::NeedsView | KeyedOutcome::NeedsHome => {
                     self.forget(id);

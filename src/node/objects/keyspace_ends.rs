@@ -16,27 +16,27 @@ const ALARM_EVERY_MS: i64 = 1_000;
 impl KeyspaceCore {
     pub(super) async fn on_alarm(&self) -> Result<(), Fault> {
         self.readable()?;
-        self.forget_lapsed().await?;
-        match self.rows.next_due_ms()? {
-            Some(due_ms) => {
-                self.rows
-                    .arm(due_ms.max(self.host.now_ms() + ALARM_EVERY_MS))
-                    .await
-            }
+        let forgotten = self.forget_lapsed().await;
+        self.listeners.send();
+        forgotten?;
+        match self.next_due_ms()? {
+            Some(due_ms) => self.rows.arm(due_ms).await,
             None => Ok(()),
         }
     }
 
-    /// Rings when the next key ends.
+    /// Rings when the next key ends, or the next listener is due a sign of life.
     pub(super) async fn arm(&self) -> Result<(), Fault> {
-        match self.rows.next_due_ms()? {
-            Some(due_ms) => {
-                self.rows
-                    .arm_by(due_ms.max(self.host.now_ms() + ALARM_EVERY_MS))
-                    .await
-            }
+        match self.next_due_ms()? {
+            Some(due_ms) => self.rows.arm_by(due_ms).await,
             None => Ok(()),
         }
+    }
+
+    fn next_due_ms(&self) -> Result<Option<i64>, Fault> {
+        let (row_ms, listener_ms) = (self.rows.next_due_ms()?, self.listeners.next_due_ms());
+        let due_ms = row_ms.into_iter().chain(listener_ms).min();
+        Ok(due_ms.map(|due_ms| due_ms.max(self.host.now_ms() + ALARM_EVERY_MS)))
     }
 
     /// Forgets what has ended, and counters that have.

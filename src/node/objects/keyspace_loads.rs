@@ -7,6 +7,7 @@ use super::keyspace_counters::CounterRead;
 use super::keyspace_store::Row;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::node::shared::concurrency::all_settled;
+use crate::protocol::redis::notifications::KeyEvent;
 use crate::protocol::redis::reply::Refused;
 use crate::protocol::redis::space::{Entry, Space, Value};
 
@@ -117,6 +118,7 @@ impl KeyspaceCore {
             self.end(key, here).await?;
         }
         self.rows.write(&[(key.to_owned(), None)], None)?;
+        self.listeners.tell(|| vec![KeyEvent::new("expired", key)]);
         Ok(None)
     }
 

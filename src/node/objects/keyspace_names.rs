@@ -9,6 +9,7 @@ use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::partitions::ask_all;
 use crate::protocol::messages::{Call, Fault, List, ListBoards};
 use crate::protocol::redis::command::{Whole, script_words};
+use crate::protocol::redis::notifications::KeyEvent;
 use crate::protocol::redis::options::number;
 use crate::protocol::redis::reply::{Refused, Reply};
 use crate::protocol::redis::request::Arguments;
@@ -223,6 +224,10 @@ impl KeyspaceCore {
             .filter(|(name, value)| value.is_some() && glob::matches(pattern, name));
         let gone: Vec<_> = matching.map(|(name, _)| (name, None)).collect();
         self.rows.write(&gone, None)?;
+        self.listeners.tell(|| {
+            let names = gone.iter().map(|(name, _)| KeyEvent::new("del", name));
+            names.collect()
+        });
         Ok(Reply::Nil)
     }
 }

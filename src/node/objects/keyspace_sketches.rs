@@ -104,6 +104,9 @@ impl KeyspaceCore {
         for (asked, reply) in group.iter().zip(&replies) {
             let answered = self.try_of(asked, reply);
             self.rows.write(&[], answered.as_ref())?;
+            if *reply == Reply::flag(true) {
+                self.tell_of(asked);
+            }
         }
         Ok(replies)
     }

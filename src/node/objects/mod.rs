@@ -97,6 +97,7 @@ mod keyspace_adds;
 mod keyspace_boards;
 mod keyspace_counters;
 mod keyspace_ends;
+mod keyspace_listeners;
 mod keyspace_loads;
 mod keyspace_locks;
 mod keyspace_names;

@@ -6,13 +6,16 @@ use super::Call;
 use crate::core::board::placing::ShardAt;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::WriteKey;
+use crate::core::limit::owner::Owner;
 use crate::protocol::names::Address;
+use crate::protocol::redis::notifications::{SetChange, Subscription};
 use crate::protocol::redis::reply::Reply;
 use crate::protocol::redis::request::Arguments;
 
 calls! {
     RunCommands => Vec<Reply>, "/run-commands", |_| Address::Keyspace;
-    RunSorted => Option<Vec<Reply>>, "/run-sorted", |it| Address::Board(&it.board, ShardAt::default(), None);
+    RunSorted => SortedRan, "/run-sorted", |it| Address::Board(&it.board, ShardAt::default(), None), lacks (0, 1);
+    Subscribe => (), "/subscribe", |_| Address::Keyspace;
     FindKey => KeyFound, "/find-key", |it| Address::Root(&it.key);
 }
 
@@ -29,8 +32,16 @@ pub struct RunCommands {
     pub tries: Vec<(WriteKey, u64)>,
 }
 
-/// Keyspace → board: carry these commands of a sorted set out, in their order and in one commit. `None` where there is no board and
-/// none may begin.
+/// Edge → keyspace: take this listener. Answered by its stream.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subscribe {
+    /// What it listens to.
+    pub subscription: Subscription,
+    /// With whose key it comes.
+    pub caller: Owner,
+}
+
+/// Keyspace → board: carry these commands of a sorted set out, in their order and in one commit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunSorted {
     /// The board.
@@ -43,6 +54,15 @@ pub struct RunSorted {
     pub may_begin: bool,
     /// Whether its members are removed first.
     pub is_anew: bool,
+}
+
+/// What came of commands of a sorted set.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SortedRan {
+    /// Their replies; `None` where there is no board and none may begin.
+    pub replies: Option<Vec<Reply>>,
+    /// What each has done, as far as that is told. It lacks at the end in the protocol before.
+    pub changes: Vec<SetChange>,
 }
 
 impl RunSorted {

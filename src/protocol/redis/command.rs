@@ -213,8 +213,8 @@ fn time(now_ms: i64) -> Reply {
 
 /// Commands that Redis has and Tally will not: lists, streams, messages, places, and what is about a server of one's own.
 const NOT_OURS: &str = "LPUSH RPUSH LPUSHX RPUSHX LPOP RPOP LRANGE LLEN LINDEX LSET LINSERT LREM LTRIM LPOS LMOVE LMPOP BLPOP BRPOP \
-    BLMOVE XADD XREAD XRANGE XREVRANGE XLEN XDEL XTRIM XGROUP XREADGROUP XACK XCLAIM XAUTOCLAIM XPENDING XINFO PUBLISH SUBSCRIBE \
-    PSUBSCRIBE UNSUBSCRIBE MONITOR BZPOPMIN BZPOPMAX BZMPOP \
+    BLMOVE XADD XREAD XRANGE XREVRANGE XLEN XDEL XTRIM XGROUP XREADGROUP XACK XCLAIM XAUTOCLAIM XPENDING XINFO PUBLISH UNSUBSCRIBE \
+    PUNSUBSCRIBE MONITOR BZPOPMIN BZPOPMAX BZMPOP \
     GEOADD GEODIST GEOHASH GEOPOS GEOSEARCH CLUSTER CONFIG";
 
 impl Command {
@@ -231,6 +231,12 @@ impl Command {
             let mut others = NOT_OURS.split_ascii_whitespace();
             if others.any(|other| other.eq_ignore_ascii_case(name)) {
                 return Err(error::not_for(name));
+            }
+            if matches!(
+                name.to_ascii_uppercase().as_str(),
+                "SUBSCRIBE" | "PSUBSCRIBE"
+            ) {
+                return Err(error::is_stream(name));
             }
             return Err(unknown(args));
         };

@@ -50,6 +50,14 @@ pub fn not_for(name: &str) -> Reply {
     Reply::err(format!("{name} is not what Tally is for"))
 }
 
+/// A command that is answered by a stream.
+pub fn is_stream(name: &str) -> Reply {
+    let name = name.to_ascii_lowercase();
+    Reply::err(format!(
+        "this is a stream of server-sent events here: GET /redis/{name}/__keyspace@0__:<key>"
+    ))
+}
+
 /// A value that is too large.
 pub fn too_large() -> Reply {
     let most = super::VALUE_BYTES_MAX / 1024;

@@ -9,6 +9,7 @@
 //! | [`sorted`], [`sorted_ranges`], [`sorted_sets`], [`float`] | commands of sorted sets, which are boards |
 //! | [`scripts`], [`scripts_of_regions`], [`scripts_of_analytics`], [`script_table`] | the scripts of rate limits that are known |
 //! | [`reply`], [`error`] | what commands are answered with |
+//! | [`notifications`] | what listeners are told of keys |
 //!
 //! A command is decided by the owner of its keys, in one turn.
 
@@ -18,6 +19,7 @@ pub mod error;
 pub mod float;
 pub mod glob;
 pub mod keys;
+pub mod notifications;
 pub mod options;
 pub mod reply;
 pub mod request;

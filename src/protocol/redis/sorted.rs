@@ -129,6 +129,7 @@ pub fn wrong_type(args: &[String]) -> Reply {
 pub fn run(set: &mut dyn SortedSet, args: &[String], seed: u64) -> Answered {
     match args[0].to_ascii_uppercase().as_str() {
         "ZADD" => zadd(set, args),
+        "ZINCRBY" if has_option(args) => Err(error::syntax().into()),
         "ZINCRBY" => increase(set, &args[3], &args[2], &Options::default()),
         "ZSCORE" => Ok(score_of(set, &args[2])?),
         "ZMSCORE" => {
@@ -299,6 +300,16 @@ fn refusal_of(refusal: MemberRefusal) -> Refused {
         }
         MemberRefusal::Changed => "the member has changed",
     }))
+}
+
+/// Whether an option of `ZADD` stands where `ZINCRBY` has its amount: Redis reads both alike.
+fn has_option(args: &[String]) -> bool {
+    Options::parse(&args[2..]).1 > 0
+}
+
+/// Whether `ZADD` adds to a score.
+pub fn increases(args: &[String]) -> bool {
+    Options::parse(&args[2..]).0.increases
 }
 
 fn writable(member: &str) -> Result<&[u8], Reply> {

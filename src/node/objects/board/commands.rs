@@ -11,7 +11,8 @@ use crate::core::board::settings::Settings;
 use crate::core::counter::ledger::{Keys, WriteKey};
 use crate::node::objects::board_rows::{BoardRows, EpochRows};
 use crate::node::shared::call;
-use crate::protocol::messages::{Fault, ForgetBoard, RunSorted};
+use crate::protocol::messages::{Fault, ForgetBoard, RunSorted, SortedRan};
+use crate::protocol::redis::notifications::SetChange;
 use crate::protocol::redis::reply::{Refused, Reply};
 use crate::protocol::redis::sorted::{Members, SortedSet, run};
 
@@ -26,6 +27,18 @@ struct Replied {
 struct Ranking<'a> {
     loaded: &'a mut Loaded,
     rows: &'a BoardRows,
+    has_changed: bool,
+}
+
+impl Ranking<'_> {
+    /// What has become of it since it was taken.
+    fn change(&self) -> SetChange {
+        match (self.has_changed, self.count()) {
+            (false, _) => SetChange::Same,
+            (true, 0) => SetChange::Emptied,
+            (true, _) => SetChange::Changed,
+        }
+    }
 }
 
 impl SortedSet for Ranking<'_> {
@@ -77,6 +90,7 @@ impl SortedSet for Ranking<'_> {
             }
             self.loaded
                 .put(self.rows, member, before.as_ref(), Some(after))?;
+            self.has_changed = true;
         }
         Ok(Ok(change))
     }
@@ -85,21 +99,23 @@ impl SortedSet for Ranking<'_> {
         let before = self.rows.member(self.loaded.head.epoch, member)?;
         if before.is_some() {
             self.loaded.put(self.rows, member, before.as_ref(), None)?;
+            self.has_changed = true;
         }
         Ok(before.is_some())
     }
 }
 
 impl BoardCore {
-    pub(super) async fn on_run(
-        &self,
-        asked: Result<RunSorted, Fault>,
-    ) -> Result<Option<Vec<Reply>>, Fault> {
+    pub(super) async fn on_run(&self, asked: Result<RunSorted, Fault>) -> Result<SortedRan, Fault> {
         let asked = asked?;
         self.readable()?;
+        let unchanged = |replies| SortedRan {
+            replies,
+            changes: Vec::new(),
+        };
         if !self.is_living() {
             if !asked.may_begin {
-                return self.replied(&asked);
+                return self.replied(&asked).map(unchanged);
             }
             // They need all members in one object.
             let placing = Placing {
@@ -119,11 +135,11 @@ impl BoardCore {
                 let reply = Reply::err(
                     "this sorted set is a board that is spread over several objects; write and read it by /boards",
                 );
-                return Ok(Some(vec![reply; asked.commands.len()]));
+                return Ok(unchanged(Some(vec![reply; asked.commands.len()])));
             }
         }
         self.catch_up()?;
-        let replies = self.commit(|loaded| self.run_all(loaded, &asked))?;
+        let ran = self.commit(|loaded| self.run_all(loaded, &asked))?;
         if !self.is_living()
             && let Some(generation) = self.generation()
         {
@@ -131,7 +147,7 @@ impl BoardCore {
             call(&self.host, &ForgetBoard { board, generation }).await?;
         }
         self.arm().await;
-        Ok(Some(replies))
+        Ok(ran)
     }
 
     /// The replies to tries that all were made before, of a board that has ended since.
@@ -162,7 +178,7 @@ impl BoardCore {
         }))
     }
 
-    fn run_all(&self, loaded: &mut Loaded, asked: &RunSorted) -> Result<Vec<Reply>, Fault> {
+    fn run_all(&self, loaded: &mut Loaded, asked: &RunSorted) -> Result<SortedRan, Fault> {
         let now_ms = self.host.now_ms();
         loaded.standing.is_whole |= !asked.commands.is_empty();
         let had_members = loaded.head.members > 0 || asked.may_begin;
@@ -173,6 +189,7 @@ impl BoardCore {
             loaded.keep_periods(&self.rows, archive)?;
         }
         let mut replies = Vec::with_capacity(asked.commands.len());
+        let mut changes = vec![SetChange::Same; asked.commands.len()];
         for (place, args) in asked.commands.iter().enumerate() {
             let named = asked.tries.get(place).copied();
             if let Some(named) = named
@@ -195,11 +212,13 @@ impl BoardCore {
             let mut ranking = Ranking {
                 loaded,
                 rows: &self.rows,
+                has_changed: false,
             };
             let reply = match run(&mut ranking, args, self.host.random()) {
                 Ok(reply) | Err(Refused::Reply(reply)) => reply,
                 Err(Refused::Fault(fault)) => return Err(fault),
             };
+            changes[place] = ranking.change();
             if let (Some((key, fingerprint)), Some(Some(slot))) = (named, slot) {
                 let reply = reply.clone();
                 let record = Replied { fingerprint, reply };
@@ -215,6 +234,9 @@ impl BoardCore {
             loaded.begin_epoch();
             loaded.keep_periods(&self.rows, 0)?;
         }
-        Ok(replies)
+        Ok(SortedRan {
+            replies: Some(replies),
+            changes,
+        })
     }
 }

@@ -1,0 +1,90 @@
+//! Who listens to keys of Redis's dialect: what was done is told, once, and a stream that lost its object ends.
+
+use tally::protocol::names::{KEYSPACES, Placement};
+use tally_simulation::{BROKEN, ClientRequest, Live};
+
+use super::scene::{Scene, keyed};
+
+const CHANNEL: &str = "__keyspace@0__:hits";
+
+fn listen(scene: &Scene) -> Live {
+    let path = format!("/redis/subscribe/{CHANNEL}");
+    let mut answer = scene.ask(0, ClientRequest::new("GET", path).at(0));
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.live.take().expect("a stream")
+}
+
+fn command(words: &str) -> ClientRequest {
+    let words: Vec<&str> = words.split(' ').collect();
+    let json = serde_json::to_string(&words).expect("JSON");
+    ClientRequest::new("POST", "/redis").at(0).json(&json)
+}
+
+/// The events that a stream has been told, in their order.
+fn told(live: &Live) -> Vec<String> {
+    let text: String = live.received().into_iter().map(|one| one.text).collect();
+    let message = format!("data: message,{CHANNEL},");
+    let events = text.lines().filter_map(|line| line.strip_prefix(&message));
+    events.map(str::to_owned).collect()
+}
+
+fn keyspace(scene: &Scene) -> Placement {
+    scene.last_place(KEYSPACES, "/run-commands")
+}
+
+#[test]
+fn a_try_that_is_sent_again_is_told_once() {
+    let scene = Scene::new(&["FRA"]);
+    let live = listen(&scene);
+    let answer = scene.hold_answer("/run-commands", "");
+    let asked = scene.begin(0, keyed(command("INCR hits")));
+    scene.wait_until(|| !told(&live).is_empty(), "the event");
+    // The client never hears of it, and sends the same again.
+    drop(asked);
+    answer.let_go();
+    let again = scene.done(0, keyed(command("INCR hits")));
+    assert_eq!(again["result"], 1);
+    assert_eq!(scene.done(0, command("DEL hits"))["result"], 1);
+    scene.settle();
+    assert_eq!(told(&live), ["incrby", "del"]);
+}
+
+#[test]
+fn a_stream_ends_with_the_memory_of_its_object_and_the_next_one_goes_on() {
+    let scene = Scene::new(&["FRA"]);
+    let live = listen(&scene);
+    scene.done(0, command("INCR hits"));
+    scene.settle();
+    assert!(scene.world.crash(&keyspace(&scene)));
+    scene.settle();
+    assert_eq!(live.closed(), Some((BROKEN, String::new())));
+    assert_eq!(told(&live), ["incrby"]);
+    let next = listen(&scene);
+    scene.done(0, command("INCRBY hits 4"));
+    scene.settle();
+    assert_eq!(told(&next), ["incrby"]);
+    assert_eq!(scene.done(0, command("GET hits"))["result"], "5");
+}
+
+#[test]
+fn what_was_not_done_is_not_told() {
+    let scene = Scene::new(&["FRA"]);
+    let live = listen(&scene);
+    let count = scene.hold("/count", "");
+    let asked = scene.begin(0, command("INCR hits"));
+    scene.world.run_for_ms(100);
+    assert!(told(&live).is_empty(), "nothing was counted yet");
+    count.let_go();
+    assert_eq!(scene.end(asked).status, 200);
+    for refused in [
+        "ZADD hits 1 m",
+        "SADD hits m",
+        "PERSIST hits",
+        "SET hits 5 NX",
+        "GET hits",
+    ] {
+        scene.ask(0, command(refused));
+    }
+    scene.settle();
+    assert_eq!(told(&live), ["incrby"]);
+}

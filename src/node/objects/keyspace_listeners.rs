@@ -1,0 +1,202 @@
+//! Who listens to the keys of a keyspace, by streams of server-sent events.
+//!
+//! Invariant: what waits for a listener is bounded, in bytes and in time: whoever reads more slowly than keys change is told so, and the
+//! stream ends. Streams end with the object's memory too, and nothing is kept for those who come back, as with Redis.
+//!
+//! An event is noted while its command is carried out, and sent when the request ends that had it. A stream takes one chunk at a time:
+//! what comes meanwhile waits, and goes as one.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use crate::core::limit::owner::Owner;
+use crate::host::Host;
+use crate::host::object::{Events, Object, Readiness, Reply};
+use crate::protocol::messages::Subscribe;
+use crate::protocol::redis::notifications::{KeyEvent, PING, Subscription};
+
+/// The most streams of a keyspace.
+pub const LISTENERS_MAX: usize = 500;
+
+/// The most streams of one key: `@upstash/redis` opens one for each channel.
+pub const LISTENERS_OF_KEY_MAX: usize = 100;
+
+/// The most channels and patterns of all streams: an event is held against each, about 50 ns.
+pub const CHANNELS_OPEN_MAX: usize = 1_000;
+
+/// The most bytes that wait for a stream: a pipeline of 1,000 commands tells some 150 KB at once.
+pub const LISTENER_BYTES_MAX: usize = 1024 * 1024;
+
+/// The most bytes that wait for all streams: a quarter of what an isolate has.
+pub const LISTENERS_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// How long a stream may leave what it was sent while more waits.
+const SLOW_MS_MAX: i64 = 10_000;
+
+/// How long a stream may be silent: less than what lies between keeps open.
+const PING_EVERY_MS: i64 = 15_000;
+
+/// How often streams are looked at that have not taken what waits for them.
+const SEND_EVERY_MS: u64 = 20;
+
+struct Listener {
+    stream: Rc<dyn Events>,
+    subscription: Subscription,
+    caller: Owner,
+    /// What it was not sent yet.
+    waiting: String,
+    /// Whether more waited than may.
+    is_over: bool,
+    /// When it was sent something, unix milliseconds.
+    sent_ms: i64,
+}
+
+impl Listener {
+    /// Notes an event, where so many bytes may wait besides those that do.
+    fn note(&mut self, event: &KeyEvent, room: &mut usize) {
+        let frames = self.subscription.frames(event);
+        let own_room = LISTENER_BYTES_MAX.saturating_sub(self.waiting.len());
+        if self.is_over || frames.len() > own_room.min(*room) {
+            self.is_over |= !frames.is_empty();
+            return;
+        }
+        self.waiting += &frames;
+        *room -= frames.len();
+    }
+
+    /// Sends what waits, as far as the stream takes it; whether the listener is still there.
+    fn serve(&mut self, now_ms: i64) -> bool {
+        let silent_ms = now_ms - self.sent_ms;
+        let readiness = self.stream.readiness();
+        let is_slow = readiness == Readiness::Slow && silent_ms > SLOW_MS_MAX;
+        let text = match readiness {
+            Readiness::Gone => return false,
+            _ if self.is_over || (is_slow && !self.waiting.is_empty()) => {
+                // One chunk more than it takes: the last.
+                self.stream.send(&self.subscription.farewell());
+                self.stream.close();
+                return false;
+            }
+            Readiness::Ready if !self.waiting.is_empty() => std::mem::take(&mut self.waiting),
+            Readiness::Ready if silent_ms >= PING_EVERY_MS => PING.to_owned(),
+            Readiness::Ready | Readiness::Slow => return true,
+        };
+        self.stream.send(&text);
+        self.sent_ms = now_ms;
+        true
+    }
+}
+
+/// The listeners.
+pub(super) struct Listeners {
+    object: Object,
+    host: Host,
+    open: RefCell<Vec<Listener>>,
+    is_waiting: Cell<bool>,
+}
+
+impl Listeners {
+    pub(super) fn new(object: Object, host: Host) -> Self {
+        Self {
+            object,
+            host,
+            open: RefCell::default(),
+            is_waiting: Cell::default(),
+        }
+    }
+
+    /// Takes a listener, and answers by its stream: 429 where its key has as many as it may have, 503 where all places are taken.
+    pub(super) fn take(&self, asked: Subscribe) -> Reply {
+        let Subscribe {
+            subscription,
+            caller,
+        } = asked;
+        let mut open = self.open.borrow_mut();
+        open.retain(|listener| listener.stream.readiness() != Readiness::Gone);
+        let own = open.iter().filter(|listener| listener.caller == caller);
+        if own.count() >= LISTENERS_OF_KEY_MAX {
+            return Reply::Refused(429, "this key has as many streams as it may".to_owned());
+        }
+        let channels = open.iter().map(|listener| &listener.subscription);
+        let channels: usize = channels.map(|known| known.channels.len()).sum();
+        if open.len() >= LISTENERS_MAX || channels + subscription.channels.len() > CHANNELS_OPEN_MAX
+        {
+            return Reply::Refused(503, "there are as many streams as may be".to_owned());
+        }
+        let (stream, answer) = match self.object.platform().events() {
+            Ok(opened) => opened,
+            Err(why) => return Reply::Refused(500, why),
+        };
+        stream.send(&subscription.greeting());
+        open.push(Listener {
+            stream,
+            subscription,
+            caller,
+            waiting: String::new(),
+            is_over: false,
+            sent_ms: self.host.now_ms(),
+        });
+        Reply::Stream(answer)
+    }
+
+    /// Notes events for whoever listens to them. Where nobody listens they are not even made.
+    pub(super) fn tell(&self, events: impl FnOnce() -> Vec<KeyEvent>) {
+        let mut open = self.open.borrow_mut();
+        if open.is_empty() {
+            return;
+        }
+        let events = events();
+        let waiting: usize = open.iter().map(|listener| listener.waiting.len()).sum();
+        let mut room = LISTENERS_BYTES_MAX.saturating_sub(waiting);
+        for listener in open.iter_mut() {
+            for event in &events {
+                listener.note(event, &mut room);
+            }
+        }
+    }
+
+    /// Sends what was noted, and signs of life; what a stream does not take now it is sent soon.
+    pub(super) fn send(self: &Rc<Self>) {
+        if !self.serve() || self.is_waiting.replace(true) {
+            return;
+        }
+        let listeners = self.clone();
+        self.object.wait_until(async move {
+            let _waiting = Waiting(&listeners.is_waiting);
+            // It ends: a stream is let go that takes nothing for long.
+            loop {
+                listeners.host.sleep_ms(SEND_EVERY_MS).await;
+                if !listeners.serve() {
+                    break;
+                }
+            }
+        });
+    }
+
+    /// Whether something waits still.
+    fn serve(&self) -> bool {
+        let mut open = self.open.borrow_mut();
+        if open.is_empty() {
+            return false;
+        }
+        let now_ms = self.host.now_ms();
+        open.retain_mut(|listener| listener.serve(now_ms));
+        open.iter().any(|listener| !listener.waiting.is_empty())
+    }
+
+    /// When a stream is due a sign of life, unix milliseconds.
+    pub(super) fn next_due_ms(&self) -> Option<i64> {
+        let open = self.open.borrow();
+        let sent = open.iter().map(|listener| listener.sent_ms);
+        sent.min().map(|sent_ms| sent_ms + PING_EVERY_MS)
+    }
+}
+
+/// Says that nobody waits any more, however that ended.
+struct Waiting<'a>(&'a Cell<bool>);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
