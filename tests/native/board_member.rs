@@ -5,6 +5,8 @@ use tally::core::board::period::Period;
 use tally::core::board::score::Score;
 use tally::core::board::settings::{Keep, Order, Scores, Settings, Ties};
 use tally::core::board::zone::{Zone, zone_names};
+use tally::protocol::boards::{BoardQuery, parse_member_line};
+use tally::protocol::problem::{Code, Problem};
 
 fn score(number: f64) -> Score {
     Score::new(number).expect("a number")
@@ -294,5 +296,34 @@ fn zones_keep_their_numbers() {
         "Africa/Casablanca",
     ] {
         assert_eq!(Zone::parse(text), None, "{text}");
+    }
+}
+
+#[test]
+fn a_range_of_scores_does_not_end_before_it_begins() {
+    let stretch = |query: &str| BoardQuery::parse(query, &["min", "max", "limit"])?.stretch();
+    for query in ["min=10&max=50", "min=10&max=10", "min=50", "max=-5"] {
+        assert!(stretch(query).is_ok(), "{query}");
+    }
+    for query in ["min=50&max=10", "min=NaN", "max=ten"] {
+        let refused = stretch(query).map(|_| ()).map_err(|it| it.code());
+        assert_eq!(refused, Err(Code::InvalidQuery), "{query}");
+    }
+}
+
+#[test]
+fn an_import_reads_each_member_that_an_export_writes() {
+    let line = |member: &str| {
+        let line = serde_json::json!({"board": "b", "member": member, "score": 1});
+        let writes = parse_member_line(line.to_string().as_bytes(), 0)?;
+        Ok(writes.into_iter().map(|it| it.member).collect::<Vec<_>>())
+    };
+    // ZADD writes such ones, which are no ids.
+    for member in ["two\nlines", &"x".repeat(1_024)] {
+        assert_eq!(line(member), Ok(vec![member.as_bytes().to_vec()]));
+    }
+    for member in ["", &"x".repeat(1_025)] {
+        let refused: Result<_, Problem> = line(member);
+        assert_eq!(refused.map_err(|it| it.code()), Err(Code::InvalidBody));
     }
 }

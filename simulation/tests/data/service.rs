@@ -181,8 +181,37 @@ impl Service {
             let body = json!({"score": score, "metadata": {"of": member}}).to_string();
             self.well(0, "POST", &format!("/boards/game/members/{member}"), &body);
         }
+        let hidden = "/boards/game/members/bob/hidden";
+        self.well(0, "PUT", hidden, r#"{"hidden":true}"#);
+        self.fill_boards();
         self.world.set_faults(Faults::NONE);
         self.world.heal();
         self.world.run_for_ms(30_000);
+    }
+
+    /// Boards of each kind, and members that Redis's commands wrote.
+    fn fill_boards(&self) {
+        for (board, settings, field) in [
+            ("sums", r#"{"keep":"sum"}"#, "delta"),
+            ("times", r#"{"keep":"best","order":"asc"}"#, "score"),
+        ] {
+            self.well(0, "PUT", &format!("/boards/{board}"), settings);
+            for score in [4, 9, 2] {
+                for member in ["ann", "bob"] {
+                    let body = json!({ field: score }).to_string();
+                    self.well(
+                        0,
+                        "POST",
+                        &format!("/boards/{board}/members/{member}"),
+                        &body,
+                    );
+                }
+            }
+        }
+        self.well(0, "PUT", "/boards/sorted", r#"{"shards":1}"#);
+        let long = "x".repeat(600);
+        let add = json!(["ZADD", "sorted", "1", "two\nlines", "2", long, "inf", "\""]);
+        let added = self.ask(0, "POST", "/redis", &add.to_string(), Some("sorted"));
+        assert_eq!(added.status, 200, "{}", added.text());
     }
 }

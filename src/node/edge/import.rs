@@ -15,6 +15,8 @@ use super::read_cache::with_reads;
 use super::request_context::RequestContext;
 use super::respond::Answer;
 use super::{administration, isolate, last_seen};
+use crate::core::board::member::Amount;
+use crate::core::board::settings::Keep;
 use crate::core::counter::contents::Contents;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::Keys;
@@ -162,6 +164,8 @@ impl Lines {
 struct Members {
     board: CounterId,
     is_refused: bool,
+    /// What the board keeps, where its line came before.
+    keep: Option<Keep>,
     writes: Vec<(u64, MemberWrite)>,
 }
 
@@ -441,20 +445,18 @@ impl Import<'_> {
             },
             Line::Board(board, settings) => {
                 self.write_members().await;
-                match self.board(&board, &settings).await {
-                    Ok(()) => {
-                        self.report.boards += 1;
-                        Ok(())
-                    }
-                    Err(problem) => {
-                        self.members = Some(Members {
-                            board: board.clone(),
-                            is_refused: true,
-                            writes: Vec::new(),
-                        });
-                        Err((Some(board.as_str().to_owned()), problem))
-                    }
-                }
+                let configured = self.board(&board, &settings).await;
+                let name = board.as_str().to_owned();
+                self.members = Some(Members {
+                    board,
+                    is_refused: configured.is_err(),
+                    keep: configured.as_ref().ok().copied(),
+                    writes: Vec::new(),
+                });
+                self.report.boards += u64::from(configured.is_ok());
+                configured
+                    .map(|_| ())
+                    .map_err(|problem| (Some(name), problem))
             }
             Line::Member(board, line) => {
                 let name = board.as_str().to_owned();
@@ -491,7 +493,8 @@ impl Import<'_> {
         Ok(())
     }
 
-    async fn board(&self, board: &CounterId, settings: &str) -> Result<(), Problem> {
+    /// Makes a board; returns what it keeps.
+    async fn board(&self, board: &CounterId, settings: &str) -> Result<Keep, Problem> {
         let host = &self.context.host;
         let (settings, placing) = parse_board(settings.as_bytes())?;
         let reading = Reading::new(host, board);
@@ -502,7 +505,7 @@ impl Import<'_> {
         match (known, self.mode) {
             (Some(known), ImportMode::Create) if known != settings => return Err(exists("board")),
             // What it was brought back with before is written once more.
-            (Some(_), ImportMode::Create | ImportMode::Add) => return Ok(()),
+            (Some(known), ImportMode::Create | ImportMode::Add) => return Ok(known.keep),
             (Some(_), ImportMode::Replace) => {
                 let board = board.clone();
                 call(host, &EndBoard { board }).await?;
@@ -516,7 +519,7 @@ impl Import<'_> {
             here: self.context.datacenter(),
         };
         match call(host, &configure).await? {
-            BoardConfigured::Done(..) => Ok(()),
+            BoardConfigured::Done(..) => Ok(settings.keep),
             BoardConfigured::Fixed => Err(exists("board")),
         }
     }
@@ -534,11 +537,13 @@ impl Import<'_> {
             .is_some_and(|members| members.board != board)
         {
             self.write_members().await;
+            self.members = None;
         }
         let writes = parse_member_line(line.as_bytes(), self.now_ms)?;
         let members = self.members.get_or_insert_with(|| Members {
             board,
             is_refused: false,
+            keep: None,
             writes: Vec::new(),
         });
         if members.is_refused {
@@ -553,15 +558,45 @@ impl Import<'_> {
         Ok(())
     }
 
+    /// What a board keeps: as its line said, or as it is where that line was in another body.
+    async fn keep_of(&self, board: &CounterId, known: Option<Keep>) -> Result<Keep, Fault> {
+        if let Some(keep) = known {
+            return Ok(keep);
+        }
+        let reading = Reading::new(&self.context.host, board);
+        Ok(match reading.ask(BoardQuestion::About).await? {
+            BoardAnswer::Seen(seen) => seen.settings.keep,
+            _ => Keep::default(),
+        })
+    }
+
+    /// A board that keeps sums takes no scores: a member begins with its score, once, or has it added.
+    fn sum_up(&self, keep: Keep, writes: &mut [MemberWrite]) {
+        if keep != Keep::Sum {
+            return;
+        }
+        for write in writes {
+            let Deed::Put(put) = &mut write.deed else {
+                continue;
+            };
+            if let Amount::Score(score) = put.amount {
+                put.amount = Amount::Delta(score);
+                put.exists = (self.mode != ImportMode::Add).then_some(false);
+            }
+        }
+    }
+
     /// Writes the members that are noted.
     async fn write_members(&mut self) {
-        let Some(members) = self.members.take() else {
+        let Some(members) = &mut self.members else {
             return;
         };
-        let Some((first, _)) = members.writes.first() else {
+        let (board, known) = (members.board.clone(), members.keep);
+        let noted = std::mem::take(&mut members.writes);
+        let Some((first, _)) = noted.first() else {
             return;
         };
-        let name = members.board.as_str().to_owned();
+        let name = board.as_str().to_owned();
         // A board that is replaced is written anew each time: no member of it was there before.
         let once = self
             .key
@@ -576,7 +611,7 @@ impl Import<'_> {
                 keys: Keys::Clients,
             }
         });
-        let (numbers, writes): (Vec<u64>, Vec<MemberWrite>) = members.writes.into_iter().unzip();
+        let (numbers, mut writes): (Vec<u64>, Vec<MemberWrite>) = noted.into_iter().unzip();
         let puts = writes
             .iter()
             .filter(|write| matches!(write.deed, Deed::Put(_)));
@@ -586,7 +621,13 @@ impl Import<'_> {
             Box::pin(async move { call(host, &write).await })
         };
         let here = self.context.datacenter();
-        let sent = boards::write(host, &members.board, &here, (writes, once), &send).await;
+        let sent = match self.keep_of(&board, known).await {
+            Ok(keep) => {
+                self.sum_up(keep, &mut writes);
+                boards::write(host, &board, &here, (writes, once), &send).await
+            }
+            Err(fault) => Err(fault),
+        };
         let reject_all = |report: &mut Report, problem: &Problem| {
             for number in &numbers {
                 report.reject(*number, Some(name.clone()), problem.clone());

@@ -15,6 +15,7 @@ use crate::core::counter::id::{CounterId, Datacenter};
 use crate::protocol::batch::json::{WholeNumber, read_object};
 use crate::protocol::messages::{Deed, MemberWrite};
 use crate::protocol::problem::{Code, Problem};
+use crate::protocol::redis::sorted::SORTED_MEMBER_BYTES_MAX;
 
 /// The most lines of one body: 1 MiB holds about 20,000 of the shortest.
 pub const LINES_MAX: usize = 10_000;
@@ -335,7 +336,7 @@ fn member_write(wire: &WriteWire<'_>, now_ms: i64) -> Result<MemberWrite, Proble
 /// writes that bring it back; none for one that has expired.
 ///
 /// # Errors
-/// `invalid-json`, `unknown-field`, `invalid-body`, `invalid-score`, `invalid-id`.
+/// `invalid-json`, `unknown-field`, `invalid-body`, `invalid-score`.
 pub fn parse_member_line(line: &[u8], now_ms: i64) -> Result<Vec<MemberWrite>, Problem> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -353,7 +354,13 @@ pub fn parse_member_line(line: &[u8], now_ms: i64) -> Result<Vec<MemberWrite>, P
         hidden: bool,
     }
     let wire: MemberWire<'_> = read_object(line)?;
-    let member = String::from(CounterId::parse(wire.member)?).into_bytes();
+    // Longer than an id, and of any characters: ZADD may have written it.
+    let member = wire.member.into_bytes();
+    if member.is_empty() || member.len() > SORTED_MEMBER_BYTES_MAX {
+        return refuse(format!(
+            "a member has 1 to {SORTED_MEMBER_BYTES_MAX} bytes of UTF-8"
+        ));
+    }
     let infinite = match wire.score.get() {
         "\"inf\"" => Score::new(f64::INFINITY),
         "\"-inf\"" => Score::new(f64::NEG_INFINITY),

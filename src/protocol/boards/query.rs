@@ -112,9 +112,13 @@ impl BoardQuery {
         if skip.is_some() && after.is_some() {
             return refuse("rank and cursor both say where to begin; send one of them".to_owned());
         }
+        let (min, max) = (self.score("min")?, self.score("max")?);
+        if min.zip(max).is_some_and(|(min, max)| min > max) {
+            return refuse("min must not be larger than max".to_owned());
+        }
         Ok(Stretch {
-            min: self.score("min")?,
-            max: self.score("max")?,
+            min,
+            max,
             after,
             skip: skip.map_or(0, |rank| rank - 1),
             limit: self.0.limit()?,
