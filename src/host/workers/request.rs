@@ -183,6 +183,10 @@ impl Request for Incoming {
             return None;
         }
         let body: ReadableStream = self.raw.body()?;
+        // Whoever has it does not give it back: a second reader is an exception, and the request would never be answered.
+        if body.locked() {
+            return None;
+        }
         let options = Object::new();
         Reflect::set(&options, &"mode".into(), &"byob".into()).ok()?;
         let reader = body.get_reader_with_options(options.unchecked_ref());

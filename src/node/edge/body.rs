@@ -182,9 +182,11 @@ impl<'a> BulkBody<'a> {
     /// # Errors
     /// `unsupported-encoding`.
     pub fn open(context: &'a RequestContext, piece_ms: u64) -> Result<Self, Problem> {
+        // First what may be refused: a body that nobody has opened is drained.
+        let decoder = Decoder::new(encoding(&*context.request).as_deref(), BULK_BYTES_MAX)?;
         Ok(Self {
             stream: Stream::open(context, piece_ms),
-            decoder: Decoder::new(encoding(&*context.request).as_deref(), BULK_BYTES_MAX)?,
+            decoder,
             piece: Vec::new(),
             at: 0,
             seen: 0,

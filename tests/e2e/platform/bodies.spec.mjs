@@ -37,6 +37,16 @@ test("a log that is gzip is counted without a word about it, another form is nam
   await world.refused(400, "invalid-gzip", "POST", CLF, { body: cut });
 });
 
+test("an encoding that is not read is refused in words, whatever is sent", async () => {
+  for (const encoding of ["br", "deflate", "zstd", "x"]) {
+    const headers = { "content-encoding": encoding };
+    for (const path of ["/events", CLF, "/import", "/counters/encoded/increment"]) {
+      await world.refused(415, "unsupported-encoding", "POST", path, { body: '{"key":"encoded"}\n', headers });
+    }
+  }
+  await world.refused(404, "counter-not-found", "GET", "/counters/encoded");
+});
+
 test("a body that stalls is refused in time, bulk or not", async () => {
   const { body } = stalled('{"key":"slow"}\n');
   await world.refused(408, "body-too-slow", "POST", "/events", { body });
