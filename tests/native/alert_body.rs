@@ -171,6 +171,29 @@ fn what_is_no_alert_is_refused() {
         "policy",
         json!({"uniques_in": {"seconds": 60, "above": 1}})
     ));
+    let why = |when: Value| {
+        let mut body = whole();
+        body["when"] = when;
+        parse(&body).expect_err("no alert").detail().to_owned()
+    };
+    // It says what to send, and names no type of the source.
+    for (when, says) in [
+        (json!({"value": 10}), r#"such as {"above":1000}"#),
+        (json!("value"), r#"such as {"value":{"above":1000}}"#),
+        (
+            json!({"silent_for": {"seconds": -1}}),
+            "expected a whole number, not negative",
+        ),
+        (
+            json!({"value": {"above": 1.5}}),
+            "expected a whole number (column",
+        ),
+    ] {
+        let detail = why(when.clone());
+        assert!(detail.contains(says), "{when}: {detail}");
+    }
+    let refused = parse_silence(b"").expect_err("nothing");
+    assert_eq!(refused.detail(), "there is none: send an object: `{…}`");
     assert!(parse_silence(br#"{"for_seconds":2592001}"#).is_err());
     assert_eq!(parse_silence(br#"{"for_seconds":0}"#), Ok(0));
 }

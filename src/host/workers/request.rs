@@ -183,7 +183,7 @@ impl Request for Incoming {
             return None;
         }
         let body: ReadableStream = self.raw.body()?;
-        // Whoever has it does not give it back: a second reader is an exception, and the request would never be answered.
+        // A second reader is an exception, and the request would never be answered.
         if body.locked() {
             return None;
         }

@@ -108,7 +108,10 @@ struct Wire {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"value\":{\"above\":1000}}"
+)]
 struct When {
     #[serde(default, deserialize_with = "present")]
     value: Option<Thresholds>,
@@ -127,7 +130,10 @@ struct When {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object of `above`, `below` and `seconds`, such as {\"above\":1000}"
+)]
 struct Thresholds {
     #[serde(default, deserialize_with = "present")]
     above: Option<i64>,

@@ -20,6 +20,10 @@ pub const DETAIL_CHARS_MAX: usize = 256;
 pub fn read_object<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Problem> {
     // A derived struct would also be read from an array, by position.
     let first = bytes.trim_ascii_start().first();
+    if first.is_none() {
+        let detail = "there is none: send an object: `{…}`";
+        return Err(Problem::new(Code::InvalidJson, detail));
+    }
     if first != Some(&b'{') {
         return Err(match serde_json::from_slice::<IgnoredAny>(bytes) {
             Ok(_) => Problem::new(Code::InvalidBody, "send an object: `{…}`"),
@@ -47,6 +51,7 @@ pub fn problem_of(error: &serde_json::Error) -> Problem {
         Category::Data if message.starts_with("unknown field `") => Code::UnknownField,
         Category::Data => Code::InvalidBody,
     };
+    let message = in_words(message);
     let mut detail: String = message.chars().take(DETAIL_CHARS_MAX).collect();
     if detail.len() < message.len() {
         detail.push('…');
@@ -58,6 +63,21 @@ pub fn problem_of(error: &serde_json::Error) -> Problem {
         _ => detail.push_str(&format!(" (line {line} of the value, column {column})")),
     }
     Problem::new(code, detail)
+}
+
+/// A message without names of Rust's types.
+fn in_words(message: &str) -> Cow<'_, str> {
+    const EXPECTED: &str = "expected ";
+    let Some((start, expected)) = message.rsplit_once(EXPECTED) else {
+        return message.into();
+    };
+    let words = match expected {
+        "u32" | "u64" => "a whole number, not negative",
+        "i64" => "a whole number",
+        _ if expected.starts_with("struct ") => "an object",
+        _ => return message.into(),
+    };
+    [start, EXPECTED, words].concat().into()
 }
 
 /// A string of an object, borrowed where it has no escapes. (`Option<Cow<str>>` would always copy.)
