@@ -228,6 +228,11 @@ test("the counters of a data folder move where their number of tablets is change
     server.child.kill("SIGTERM");
     await server.ended;
   }
+  // What is refused is not kept either: the next start has the number of before.
+  const { code, errors } = await start({ DATA: data, TALLY_TABLETS: "1.5" }).ended;
+  assert.equal(code, 1);
+  assert.match(errors, /TALLY_TABLETS must be a whole number from 1 to 4096, not `1.5`/);
+  assert.equal(readFileSync(join(data, "tablets"), "utf8"), "2\n");
 });
 
 test("the roots of a data folder move where the number of partitions of its directory is changed", WITHIN, async () => {

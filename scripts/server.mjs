@@ -168,7 +168,7 @@ async function start(place, env) {
   if (tablets === "") delete settings.variables.TALLY_TABLETS;
   else settings.variables.TALLY_TABLETS = tablets;
   // What may not be so is said by the Workers, and not kept.
-  if (tablets === "" || (Number(tablets) >= 1 && Number(tablets) <= TABLETS_MAX)) writeFileSync(join(folder, "tablets"), `${tablets}\n`);
+  if (tablets === "" || (/^\d+$/.test(tablets) && Number(tablets) >= 1 && Number(tablets) <= TABLETS_MAX)) writeFileSync(join(folder, "tablets"), `${tablets}\n`);
   settings.variables.TALLY_OPEN_OBJECTS_MAX ??= String(openObjectsMax(descriptorsMax(), totalmem(), ports.length));
   const bracketed = (name) => (isIPv6(name) ? `[${name}]` : name);
   const config = join(folder, "workerd.capnp");
