@@ -94,7 +94,7 @@ impl AlarmClock {
             .below(core.faults.get().alarm_late_ms_max * 1_000 + 1);
         let due_us = match after_ms {
             Some(after_ms) => core.executor.now_us() + after_ms.unsigned_abs() * 1_000,
-            None => core.at_us(at_ms - core.network.clock_off_ms(place.site)),
+            None => core.at_us(at_ms - core.clocks.off_ms(place.site)),
         };
         let at_us = due_us.max(core.executor.now_us()) + late_us;
         let place = place.clone();

@@ -15,6 +15,7 @@ use tally::protocol::names::Placement;
 use crate::bucket::Bucket;
 use crate::builds::Mixture;
 use crate::chance::Chance;
+use crate::clocks::Clocks;
 use crate::executor::{Executor, Owner, Step};
 use crate::faults::{Faults, Housing, Options};
 use crate::guest::{Backing, Guest};
@@ -50,6 +51,7 @@ pub struct Core {
     pub(crate) faults: Cell<Faults>,
     pub(crate) options: Options,
     pub(crate) network: Network,
+    pub(crate) clocks: Clocks,
     pub(crate) queue: Queue,
     pub(crate) bucket: Bucket,
     pub(crate) intervention: Intervention,
@@ -81,6 +83,7 @@ impl Core {
             journal: Journal::default(),
             faults: Cell::new(Faults::NONE),
             network: Network::new(&options),
+            clocks: Clocks::default(),
             queue: Queue::default(),
             bucket: Bucket::default(),
             intervention: Intervention::default(),

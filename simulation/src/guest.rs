@@ -118,7 +118,9 @@ impl Guest {
 
 impl Platform for Guest {
     fn now_ms(&self) -> i64 {
-        self.core.now_ms() + self.isolate.skew_ms() + self.core.network.clock_off_ms(self.site())
+        let clocks = &self.core.clocks;
+        let set_ms = clocks.off_ms(self.site()) + clocks.off_ms(self.isolate.role);
+        self.core.now_ms() + self.isolate.skew_ms() + set_ms
     }
 
     fn random(&self) -> u64 {

@@ -23,6 +23,7 @@
 //! | [`Faults`], [`Options`] | what a world is like |
 //! | [`deploy`], [`install`] | the whole service, as it is deployed |
 //! | `executor`, `timers`, `chance`, `one_shot` | tasks, virtual time, and the chance that decides everything |
+//! | `clocks` | how far clocks are off |
 //! | `core`, `isolate`, `place` | who there is: isolates, and where objects live; how they crash and are evicted |
 //! | `calls`, `network` | how messages travel, and get lost |
 //! | `builds` | two builds in one world, and how one is upgraded to the other |
@@ -72,6 +73,7 @@ mod builds;
 mod calls;
 mod chance;
 mod client;
+mod clocks;
 mod core;
 mod deployment;
 mod events;
@@ -96,6 +98,7 @@ mod world;
 
 pub use chance::Chance;
 pub use client::{Answer, Client, Live, NoAnswer};
+pub use clocks::ClockOf;
 pub use deployment::{ADMIN_KEY, admin, deploy, deployed, install};
 pub use faults::{Faults, Housing, Options};
 pub use intervention::{Judged, Verdict};

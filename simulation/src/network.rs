@@ -28,8 +28,6 @@ pub struct Network {
     far_us: (u64, u64),
     detour_once_in: u64,
     distances: RefCell<BTreeMap<(Site, Site), (u64, u64)>>,
-    /// How far clocks of a site are off, milliseconds; none where all are right.
-    clocks: RefCell<BTreeMap<Site, i64>>,
     /// Until when two sites do not reach each other.
     cuts: RefCell<BTreeMap<(Site, Site), u64>>,
 }
@@ -47,7 +45,6 @@ impl Network {
             far_us: options.far_us,
             detour_once_in: options.detour_once_in,
             distances: RefCell::default(),
-            clocks: RefCell::default(),
             cuts: RefCell::default(),
         }
     }
@@ -107,24 +104,6 @@ impl Network {
             0
         };
         chance.between(least, most + longer)
-    }
-
-    /// Sets how far the clocks of a site are off, milliseconds.
-    pub fn set_clock(&self, site: Site, off_ms: i64) {
-        let mut clocks = self.clocks.borrow_mut();
-        match off_ms {
-            0 => clocks.remove(&site),
-            _ => clocks.insert(site, off_ms),
-        };
-    }
-
-    /// How far the clocks of a site are off, milliseconds.
-    pub fn clock_off_ms(&self, site: Site) -> i64 {
-        let clocks = self.clocks.borrow();
-        match clocks.is_empty() {
-            true => 0,
-            false => clocks.get(&site).copied().unwrap_or(0),
-        }
     }
 
     /// Cuts two sites from each other until a time.

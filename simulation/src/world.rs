@@ -13,6 +13,7 @@ use tally::protocol::names::Placement;
 
 use crate::chance::Chance;
 use crate::client::Client;
+use crate::clocks::ClockOf;
 use crate::core::Core;
 use crate::executor::Step;
 use crate::faults::{Faults, Options};
@@ -170,12 +171,12 @@ impl World {
         self.core.network.set_distance(one, other, us);
     }
 
-    /// Sets how far all clocks of a site are off from now on, milliseconds. Alarms that are set already ring when
-    /// they would have.
-    pub fn set_clock(&self, site: Site, off_ms: i64) {
+    /// Sets how far clocks are off from now on, milliseconds. Alarms that are set already ring when they would have.
+    pub fn set_clock(&self, of: impl Into<ClockOf>, off_ms: i64) {
+        let of = of.into();
         self.core
-            .note(|| format!("clock    {site:?} is off by {off_ms} ms"));
-        self.core.network.set_clock(site, off_ms);
+            .note(|| format!("clock    {of:?} is off by {off_ms} ms"));
+        self.core.clocks.set(of, off_ms);
     }
 
     /// Cuts two sites from each other for a time.
@@ -271,14 +272,6 @@ impl World {
         self.core.note(|| "the clocks are stepped".to_owned());
         for isolate in self.core.all_clocks() {
             let skew_ms = self.core.chance.around(self.core.options.skew_ms_max);
-            isolate.set_skew(skew_ms);
-        }
-    }
-
-    /// Sets how far the clocks are off of the isolates of a role that run, milliseconds.
-    pub fn set_clocks(&self, role: Role, skew_ms: i64) {
-        let isolates = self.core.all_clocks();
-        for isolate in isolates.iter().filter(|isolate| isolate.role == role) {
             isolate.set_skew(skew_ms);
         }
     }

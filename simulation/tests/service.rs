@@ -163,7 +163,7 @@ fn a_watcher_is_told_in_time_though_the_clock_of_its_hub_is_not_that_of_alarms()
         assert_eq!(write().expect("no fault").status, 200);
         let opened = world.run(client(&world, near).get("/live?id=hits"));
         let live = opened.expect("no fault").live.expect("a stream");
-        world.set_clocks(tally_simulation::Role::Objects, ahead_ms);
+        world.set_clock(tally_simulation::Role::Objects, ahead_ms);
         world.run_for_ms(2 * ahead_ms.unsigned_abs());
         for _ in 0..5 {
             drop(live.take());

@@ -94,7 +94,7 @@ fn a_clock_that_steps_forward_makes_a_cell_forget_no_flush() {
     scene.done(0, add(1));
     let first = scene.hold("/flush", LEAD);
     assert_eq!(scene.done(0, add(5))["value"], 6);
-    scene.world.set_clocks(Role::Objects, 3_600_000);
+    scene.world.set_clock(Role::Objects, 3_600_000);
     scene.done(0, add(1).at(1));
     first.let_go();
     assert_eq!(scene.value(), 7);
@@ -151,7 +151,7 @@ fn a_counter_is_begun_again_by_a_clock_that_was_set_back() {
     let scene = Scene::new(&["FRA"]);
     scene.done(0, add(1));
     scene.done(0, delete());
-    scene.world.set_clocks(Role::Objects, -3_600_000);
+    scene.world.set_clock(Role::Objects, -3_600_000);
     assert_eq!(scene.done(0, add(2))["value"], 2);
     assert_eq!(scene.value(), 2);
 }

@@ -1,8 +1,15 @@
 //! Reads where the directory does not answer, and of counters that do not exist.
 
-use tally_simulation::{ClientRequest, Options, Verdict, World};
+use tally_simulation::{ClientRequest, Options, Verdict, World, deployed};
 
 use super::{TOLD_MS, client, service};
+
+/// Within what a write is answered while others are cut off, milliseconds: 400 for the value beside its answer, and its own ways
+/// within its datacenter.
+const WRITTEN_MS_MAX: i64 = 440;
+
+/// The same where somebody has waited for that value before.
+const WRITTEN_SOON_MS_MAX: i64 = 40;
 
 /// No partition of the directory answers.
 pub fn lose_directory(world: &World) {
@@ -102,4 +109,65 @@ fn a_counter_that_does_not_exist_is_asked_for_once_a_second_until_it_is_written_
     let write = ClientRequest::new("POST", "/counters/none/increment").at(0);
     assert_eq!(world.run(client.ask(write)).expect("an answer").status, 200);
     assert_eq!(read(), 200);
+}
+
+#[test]
+fn a_write_waits_for_no_datacenter_that_is_cut_off() {
+    for seed in 0..12 {
+        let world = deployed(seed, Options::default());
+        let sites = ["FRA", "LHR", "SYD"].map(|name| world.site(name, 2));
+        let clients = sites.map(|site| client(&world, site));
+        // The first who asks has the root near.
+        for client in &clients {
+            let write = client.post("/counters/hits/increment", r#"{"delta":10}"#);
+            world.run(write).expect("no fault");
+        }
+        world.run_for_ms(TOLD_MS);
+        let known = 30;
+        let read = ClientRequest::new("GET", "/counters/hits").at(0);
+        assert_eq!(
+            world.run(clients[2].ask(read)).expect("no fault").json()["value"],
+            known
+        );
+        world.cut_off(sites[2], 60_000);
+        let mut truth = known;
+        // By whom, through which edge, within what, and at least so much is told.
+        let mut write = |by: usize, edge: usize, most_ms: i64, least: i64| {
+            let ask = ClientRequest::new("POST", "/counters/hits/increment").at(edge);
+            let begun_ms = world.now_ms();
+            let answer = world.run(clients[by].ask(ask)).expect("no fault");
+            let took_ms = world.now_ms() - begun_ms;
+            truth += 1;
+            let json = answer.json();
+            assert_eq!((answer.status, &json["exact"]), (200, &false.into()));
+            assert!(took_ms <= most_ms, "seed {seed}, {by}: {took_ms} ms");
+            let value = json["value"].as_i64().expect("a value");
+            let may_be = least..=truth;
+            assert!(
+                may_be.contains(&value),
+                "seed {seed}, {by}: {may_be:?}, {json}"
+            );
+        };
+        for _ in 0..4 {
+            for edge in 0..2 {
+                write(0, edge, WRITTEN_MS_MAX, known);
+                write(1, edge, WRITTEN_MS_MAX, known);
+            }
+            // It is cut off from the root. One of its edges has seen the counter before, the other knows what its own cell has.
+            write(2, 0, WRITTEN_MS_MAX, known);
+            write(2, 0, WRITTEN_SOON_MS_MAX, known);
+            write(2, 1, WRITTEN_MS_MAX, 10);
+            world.run_for_ms(6_000);
+        }
+        world.heal();
+        for client in &clients {
+            let read = client.get("/counters/hits?consistency=strong");
+            let seen = world.run(read).expect("no fault").json();
+            assert_eq!(
+                (&seen["value"], &seen["exact"]),
+                (&truth.into(), &true.into()),
+                "seed {seed}: {seen}"
+            );
+        }
+    }
 }

@@ -25,6 +25,8 @@ pub struct Notes<'a> {
     pub way: Option<&'a RefCell<Way>>,
     /// Datacenters that did not answer a moment ago: they are not waited for long.
     pub away: &'a [Datacenter],
+    /// Until when leads are waited for, unix milliseconds, where who asks does not wait as long as they may take.
+    pub leads_until_ms: Option<i64>,
     /// Of an aggregate, which makes its calls in turns: until when one waits for room to open its object, and until when leads are
     /// asked at all.
     pub until_ms: Option<(i64, i64)>,
@@ -111,11 +113,13 @@ pub async fn ask_lead(
     open_objects::room(host, &sum.to, User::Single, host.now_ms()).await?;
     let Some(way) = notes.way else {
         let is_away = notes.away.contains(&sum.to.datacenter);
-        let most_ms = match is_away {
+        let lead_ms = match is_away {
             // All of them together: where hundreds are away they are asked one lot after the other.
             true => AWAY_MS_MAX.saturating_sub(since(host, begun_ms)),
             false => LEAD_MS_MAX,
         };
+        let left_ms = |until_ms: i64| u64::try_from(until_ms - host.now_ms()).unwrap_or(0);
+        let most_ms = lead_ms.min(notes.leads_until_ms.map_or(LEAD_MS_MAX, left_ms));
         if most_ms == 0 {
             return Err(Fault::Unavailable("others took the time".to_owned()));
         }

@@ -39,6 +39,10 @@ use crate::protocol::view_fallback;
 /// How long a lead may take before its datacenter is called unreachable.
 const LEAD_MS_MAX: u64 = 3_000;
 
+/// How long the leads may take, from when the read began, of a value that is told beside the answer to a write: its edge waits for 0.4 s
+/// (`VALUE_MS_MAX` there). So it is told what was last known of a datacenter that is cut off, and what the others hold now.
+const BESIDE_MS_MAX: i64 = 350;
+
 /// How long an inbox may take to count what it has acknowledged: with a lead's time still below a call's.
 const DRAIN_MS_MAX: u64 = 1_700;
 
@@ -60,7 +64,7 @@ pub async fn answer(host: &Host, arrived: &Arrived, background: &Context) -> Rep
 
 async fn reply_to(host: &Host, arrived: &Arrived) -> Reply {
     dispatch!(arrived, asked, {
-        Read => read_view(host, asked, Notes::default()).await,
+        Read => read_shared(host, asked).await,
         Explain => explain::explain(host, asked).await,
         ReadDrained => read_drained(host, asked, Notes::default()).await,
         ReadEach => many::read_each(host, asked).await,
@@ -78,6 +82,16 @@ async fn reply_to(host: &Host, arrived: &Arrived) -> Reply {
         KeptAll => snapshots::kept(host, asked).await,
         Measure => asked.map(|_| metrics::snapshot(host)),
     })
+}
+
+/// Sums a counter for those whom one edge gives the same sum.
+async fn read_shared(host: &Host, asked: Result<Read, Fault>) -> Result<Option<GlobalSum>, Fault> {
+    let is_beside = asked.as_ref().is_ok_and(|asked| asked.wanted.is_passing);
+    let notes = Notes {
+        leads_until_ms: is_beside.then(|| host.now_ms().saturating_add(BESIDE_MS_MAX)),
+        ..Notes::default()
+    };
+    read_view(host, asked, notes).await
 }
 
 /// Sums a counter for those who watch it, as a default read does, but waits only briefly for datacenters that were `away` when it

@@ -9,7 +9,6 @@ use std::rc::Rc;
 use super::audit;
 use super::body;
 use super::hash_keys::name_key;
-use super::isolate;
 use super::key_budget;
 use super::request_context::RequestContext;
 use super::respond::Answer;
@@ -201,7 +200,7 @@ pub async fn caller_of(context: &RequestContext, token: &KeyToken) -> Result<Cal
 /// Whether a token is a key of the configuration: those go first.
 fn is_configured(context: &RequestContext, authorization: &str) -> bool {
     let now_ms = context.host.now_ms();
-    isolate::access(&context.host).is_ok_and(|access| {
+    context.access().is_ok_and(|access| {
         !access.is_open() && access.identify(Some(authorization), None, now_ms).is_ok()
     })
 }
@@ -216,7 +215,7 @@ pub async fn identify(context: &RequestContext, authorization: &str) -> Result<(
             context.note_caller(caller_of(context, &token).await?);
         }
         _ => {
-            let access = isolate::access(&context.host);
+            let access = context.access();
             if !access.is_ok_and(|access| access.has_budgets()) {
                 return Ok(());
             }

@@ -193,8 +193,9 @@ fn affordable(
     // Keyed calls are taken as they are made.
     let mut keyed = 0;
     part.retain(|(counter, gathered)| {
-        let shards = known_of(host, counter).shards_in(datacenter);
-        let own = own_shard(host, shards);
+        let known = known_of(host, counter);
+        let shards = known.shards_in(datacenter);
+        let own = known.own_shard(shards);
         let needed = CallsNeeded::of(gathered, shards, own, has_key, tablets > 0);
         let is_left = calls.take_many(needed.all());
         match is_left {

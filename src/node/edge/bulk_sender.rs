@@ -11,7 +11,7 @@ use futures_util::future::{Either, FutureExt, LocalBoxFuture, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::flush_sender::{Cells, Progress, Watcher, send_batch};
-use super::isolate::{known_of, own_shard};
+use super::isolate::known_of;
 use super::lanes;
 use crate::core::counter::flush::Refusal;
 use crate::core::counter::lane::Ticket;
@@ -201,7 +201,7 @@ impl BulkSender {
             if let Some(home) = &known.home {
                 to.datacenter = home.clone();
             }
-            to.shard = own_shard(host, known.shards_in(&to.datacenter));
+            to.shard = known.own_shard(known.shards_in(&to.datacenter));
         }
         if let Some(moves) = self.moves.get_mut(number) {
             *moves += 1;

@@ -112,6 +112,25 @@ pub async fn fetch_shared(
     }
 }
 
+/// Reads through the cache, but waits for no fetch any longer than so long after it began; `None` where nothing has come by then.
+pub async fn fetch_within(
+    context: &RequestContext,
+    question: &Question,
+    most_ms: u64,
+) -> Option<FetchedSum> {
+    let now_ms = context.host.now_ms();
+    let look = with_reads(&context.host, |reads| {
+        reads.look(question, i64::MIN, now_ms)
+    });
+    let waited_ms = match look {
+        CacheLookup::Wait(begun_ms) => now_ms.abs_diff(begun_ms),
+        CacheLookup::Take(..) | CacheLookup::Fetch => 0,
+    };
+    let left_ms = most_ms.saturating_sub(waited_ms);
+    let seen = fetch_shared(context, question, i64::MIN);
+    context.host.within_ms(left_ms, seen).await?.ok()
+}
+
 fn seen(
     context: &RequestContext,
     (begun_ms, fetched): Ended,
@@ -144,7 +163,11 @@ fn fetch(context: &RequestContext, question: &Question, begun_ms: i64) -> onesho
 fn end(host: &Host, asked: &Question, begun_ms: i64, fetched: Result<Option<GlobalSum>, Fault>) {
     let fetched = fetched.map(|sum| sum.map(Rc::new));
     let now_ms = host.now_ms();
-    with_reads(host, |reads| reads.end(asked, begun_ms, now_ms, fetched));
+    let sum = fetched.as_ref().ok().cloned().flatten();
+    let is_taken = with_reads(host, |reads| reads.end(asked, begun_ms, now_ms, fetched));
+    if let Some(sum) = sum.filter(|_| is_taken) {
+        last_seen::remember(host, asked, &sum, begun_ms);
+    }
 }
 
 /// Begins one fetch for several questions that nobody fetches the answer of. Returns for each whether it is among them.
@@ -250,7 +273,9 @@ async fn remembered(
 ) -> Result<FetchedSum, Problem> {
     match seen {
         Ok(seen) => {
-            last_seen::remember(&context.host, question, &seen);
+            if seen.sum.is_none() {
+                last_seen::note_absent(&context.host, question, seen.freshness.as_of_ms);
+            }
             Ok(seen)
         }
         Err(problem) if problem.code() == Code::Unavailable => {

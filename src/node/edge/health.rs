@@ -9,7 +9,6 @@ use std::cell::RefCell;
 use serde::Serialize;
 
 use super::fleet_state::{self, FleetState};
-use super::isolate;
 use super::request_context::RequestContext;
 use super::respond::Answer;
 use crate::host::{Host, State};
@@ -48,7 +47,7 @@ impl State for CachedHealth {
 /// `not-configured` for keys that cannot be read and other settings that may not be so, `unavailable` for stored data that cannot be
 /// read.
 pub async fn health(context: &RequestContext) -> Result<Answer, Problem> {
-    isolate::access(&context.host)?;
+    context.access()?;
     context.host.state::<CachedHealth>().settings.clone()?;
     match ailment(context).await {
         None => Ok(Answer::json(well(fleet_state::known(context))?)),

@@ -26,8 +26,8 @@ use crate::protocol::visitor::ClientAddress;
 /// Datacenters of one counter whose number of shards is remembered: an isolate serves few. Forgetting costs one hop.
 const SHARD_PLACES_MAX: usize = 16;
 
-/// The settings that requests ask for, read once: a variable is a call into JavaScript.
-struct Settings {
+/// The settings that requests ask for, read once: a variable is a call into JavaScript. A request looks them up once.
+pub struct Settings {
     access: Result<Rc<Access>, Problem>,
     datacenters: Datacenters,
     address_header: Option<Rc<str>>,
@@ -50,6 +50,39 @@ impl State for Settings {
     }
 }
 
+impl Settings {
+    /// Those of this isolate.
+    pub fn of(host: &Host) -> Rc<Self> {
+        host.state()
+    }
+
+    /// Who may do what.
+    ///
+    /// # Errors
+    /// `not-configured` for keys that cannot be read.
+    pub fn access(&self) -> Result<Rc<Access>, Problem> {
+        self.access.clone()
+    }
+
+    /// What the deployment's datacenters are.
+    pub fn datacenters(&self) -> Datacenters {
+        self.datacenters
+    }
+
+    /// The header that a proxy of the deployment's own writes the client's address into, if one is named.
+    pub fn address_header(&self) -> Option<&str> {
+        self.address_header.as_deref()
+    }
+
+    /// How uniques are rounded for readers without a key.
+    ///
+    /// # Errors
+    /// `not-configured` for a setting that cannot be read: then nobody without a key may see more than was meant.
+    pub fn rounding(&self) -> Result<Rounding, Problem> {
+        self.rounding.clone()
+    }
+}
+
 /// What this isolate knows of a counter.
 #[derive(Clone, Default)]
 pub struct CounterNotes {
@@ -63,6 +96,8 @@ pub struct CounterNotes {
     learned_ms: Option<i64>,
     /// The shards that its writes spread over, where they are several, by datacenter.
     shards: Vec<(Datacenter, u8)>,
+    /// Decides which shard this isolate stays with.
+    lot: u64,
 }
 
 impl CounterNotes {
@@ -73,6 +108,11 @@ impl CounterNotes {
         found.map_or(1, |(_, shards)| *shards)
     }
 
+    /// The shard that this isolate stays with, of so many: large flushes to one cell rather than small ones to all.
+    pub fn own_shard(&self, shards: u8) -> u8 {
+        shard_of_lot(self.lot, shards)
+    }
+
     fn is_old(&self, now_ms: i64) -> bool {
         let learned_ms = self.learned_ms;
         learned_ms.is_some_and(|learned_ms| now_ms - learned_ms > HOME_MS_MAX)
@@ -81,6 +121,7 @@ impl CounterNotes {
     fn forget_home(&mut self) {
         *self = Self {
             shards: std::mem::take(&mut self.shards),
+            lot: self.lot,
             ..Self::default()
         };
     }
@@ -91,16 +132,16 @@ struct Places {
     known: RefCell<BoundedMap<CounterId, Rc<CounterNotes>, HOMES_MAX>>,
     /// What is known of all others.
     nothing: Rc<CounterNotes>,
-    /// Decides which shard this isolate stays with.
-    lot: u64,
 }
 
 impl State for Places {
     fn begin(host: &Host) -> Self {
         Self {
             known: RefCell::default(),
-            nothing: Rc::default(),
-            lot: host.random(),
+            nothing: Rc::new(CounterNotes {
+                lot: host.random(),
+                ..CounterNotes::default()
+            }),
         }
     }
 }
@@ -120,14 +161,6 @@ impl State for Bulk {
     }
 }
 
-/// Who may do what.
-///
-/// # Errors
-/// `not-configured` for keys that cannot be read.
-pub fn access(host: &Host) -> Result<Rc<Access>, Problem> {
-    host.state::<Settings>().access.clone()
-}
-
 /// What a deployment's datacenters are.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Datacenters {
@@ -137,24 +170,6 @@ pub enum Datacenters {
     Regions,
     /// One.
     One,
-}
-
-/// What the deployment's datacenters are.
-pub fn datacenters(host: &Host) -> Datacenters {
-    host.state::<Settings>().datacenters
-}
-
-/// The header that a proxy of the deployment's own writes the client's address into, if one is named.
-pub fn address_header(host: &Host) -> Option<Rc<str>> {
-    host.state::<Settings>().address_header.clone()
-}
-
-/// How uniques are rounded for readers without a key.
-///
-/// # Errors
-/// `not-configured` for a setting that cannot be read: then nobody without a key may see more than was meant.
-pub fn rounding(host: &Host) -> Result<Rounding, Problem> {
-    host.state::<Settings>().rounding.clone()
 }
 
 /// What this isolate knows of a counter. A request asks once, and again where it is told that something has changed.
@@ -221,13 +236,13 @@ fn learn(host: &Host, counter: &CounterId, learn: impl FnOnce(&mut CounterNotes)
 fn change(host: &Host, counter: &CounterId, change: impl FnOnce(&mut CounterNotes)) {
     let places = host.state::<Places>();
     let mut known = places.known.borrow_mut();
-    change(Rc::make_mut(known.entry(counter, Rc::default)));
+    let nothing = || places.nothing.clone();
+    change(Rc::make_mut(known.entry(counter, nothing)));
 }
 
-/// The shard that this isolate stays with, of so many: large flushes to one cell rather than
-/// small ones to all.
+/// The shard, or the inbox, that this isolate stays with, of so many.
 pub fn own_shard(host: &Host, shards: u8) -> u8 {
-    shard_of_lot(host.state::<Places>().lot, shards)
+    host.state::<Places>().nothing.own_shard(shards)
 }
 
 /// What a bulk body holds of the isolate's memory; it is given back when dropped.

@@ -84,22 +84,22 @@ pub fn absence(host: &Host, question: &Read) -> Option<FetchedSum> {
     })
 }
 
-/// Remembers what a read has seen.
-pub fn remember(host: &Host, question: &Read, seen: &FetchedSum) {
-    let as_of_ms = seen.freshness.as_of_ms;
-    let Some(sum) = &seen.sum else {
-        forget(host, &question.counter);
-        with(host, |memory| {
-            memory.absent_ms.insert(question.counter.clone(), as_of_ms)
-        });
-        return;
-    };
+/// Remembers that a read has seen no such counter.
+pub fn note_absent(host: &Host, question: &Read, as_of_ms: i64) {
+    forget(host, &question.counter);
+    with(host, |memory| {
+        memory.absent_ms.insert(question.counter.clone(), as_of_ms)
+    });
+}
+
+/// Remembers a sum that was fetched.
+pub fn remember(host: &Host, question: &Read, sum: &Rc<GlobalSum>, as_of_ms: i64) {
     if !is_plain(question) {
         return;
     }
     with(host, |memory| {
-        if let Some(known) = memory.sums.get_mut(&question.counter)
-            && (known.as_of_ms >= as_of_ms || Rc::ptr_eq(&known.sum, sum))
+        if let Some(known) = memory.sums.get(&question.counter)
+            && known.as_of_ms >= as_of_ms
         {
             return;
         }
@@ -116,6 +116,14 @@ pub fn remember(host: &Host, question: &Read, seen: &FetchedSum) {
             memory.bytes = memory.bytes.saturating_sub(before.sum.bytes());
         }
     });
+}
+
+/// The last sum that was fetched here of the whole of a counter, and of when it is, unix milliseconds.
+pub fn sum(host: &Host, counter: &CounterId) -> Option<(Rc<GlobalSum>, i64)> {
+    with(host, |memory| {
+        let last = memory.sums.get(counter)?;
+        Some((last.sum.clone(), last.as_of_ms))
+    })
 }
 
 /// A counter was counted here, so it exists.
@@ -149,11 +157,7 @@ pub async fn without_root(context: &RequestContext, question: &Read) -> Option<F
         now_ms: host.now_ms(),
         fresh: false,
     };
-    let known = with(host, |memory| {
-        let last = memory.sums.get(&question.counter)?;
-        Some((last.sum.clone(), last.as_of_ms))
-    });
-    if let Some((sum, as_of_ms)) = known {
+    if let Some((sum, as_of_ms)) = sum(host, &question.counter) {
         return Some(FetchedSum {
             sum: Some(sum),
             freshness: freshness(as_of_ms),

@@ -276,16 +276,24 @@ impl ReadCache {
     }
 
     /// Ends a fetch. That there is no such counter, or that it cannot be read, is told to those who
-    /// wait, and kept for nobody else: it may change with the next write.
-    pub fn end(&mut self, question: &Question, begun_ms: i64, now_ms: i64, fetched: Fetched) {
+    /// wait, and kept for nobody else: it may change with the next write. Returns whether the fetch had not been forgotten.
+    pub fn end(
+        &mut self,
+        question: &Question,
+        begun_ms: i64,
+        now_ms: i64,
+        fetched: Fetched,
+    ) -> bool {
         let views = self.views.get_mut(&question.counter);
         let view = views.and_then(|views| views.iter_mut().find(|(known, _)| known == question));
         // What began before it was forgotten may lack why it was.
-        if let Some((_, view)) = view.filter(|(_, view)| view.fetches_ms.contains(&begun_ms)) {
-            let before = bytes_of(view);
-            view.end(begun_ms, now_ms, fetched);
-            self.bytes = (self.bytes + bytes_of(view)).saturating_sub(before);
-        }
+        let Some((_, view)) = view.filter(|(_, view)| view.fetches_ms.contains(&begun_ms)) else {
+            return false;
+        };
+        let before = bytes_of(view);
+        view.end(begun_ms, now_ms, fetched);
+        self.bytes = (self.bytes + bytes_of(view)).saturating_sub(before);
+        true
     }
 
     /// The answer that was given to the same request within this millisecond.

@@ -1,17 +1,18 @@
 //! One request and what is known of it.
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::rc::Rc;
 
-use super::isolate::Datacenters;
+use super::body;
+use super::isolate::{Datacenters, Settings};
 use super::visitors::Visitor;
-use super::{body, isolate};
 use crate::core::cluster::region::region_of;
 use crate::core::counter::id::Datacenter;
 use crate::core::counter::ledger::Keys;
 use crate::core::limit::owner::Owner;
 use crate::host::Host;
 use crate::host::http::{Context, Request};
-use crate::protocol::access::{Caller, Right, origin_of_referrer};
+use crate::protocol::access::{Access, Caller, Right, origin_of_referrer};
 use crate::protocol::audit::Act;
 use crate::protocol::names::CLIENT_ADDRESS_HEADER;
 use crate::protocol::problem::{Code, Problem};
@@ -27,6 +28,7 @@ pub struct RequestContext {
     pub request: Box<dyn Request>,
     /// The platform, and what this isolate holds.
     pub host: Host,
+    settings: Rc<Settings>,
     background: Context,
     arrived_ms: i64,
     waited_ms: Cell<i64>,
@@ -52,6 +54,7 @@ impl RequestContext {
             path: path.to_owned(),
             query: query.to_owned(),
             arrived_ms: host.now_ms(),
+            settings: Settings::of(&host),
             request,
             host,
             background,
@@ -87,7 +90,7 @@ impl RequestContext {
 
     /// Where the request entered: its colo or the region of that, or `LOCAL` where the platform gives none.
     pub fn datacenter(&self) -> Datacenter {
-        let datacenters = isolate::datacenters(&self.host);
+        let datacenters = self.settings.datacenters();
         if datacenters == Datacenters::One {
             return Datacenter::local();
         }
@@ -97,6 +100,14 @@ impl RequestContext {
             Some(colo) => colo,
             None => Datacenter::local(),
         }
+    }
+
+    /// Who may do what.
+    ///
+    /// # Errors
+    /// As [`Settings::access`].
+    pub fn access(&self) -> Result<Rc<Access>, Problem> {
+        self.settings.access()
     }
 
     /// Who asks.
@@ -166,7 +177,7 @@ impl RequestContext {
         authorization: Option<&str>,
         origin: Option<&str>,
     ) -> Result<Caller, Problem> {
-        let access = isolate::access(&self.host)?;
+        let access = self.access()?;
         let caller = access.identify(authorization, origin, self.host.now_ms());
         if let Ok(caller) = &caller {
             self.is_public.set(caller.is_public());
@@ -209,7 +220,7 @@ impl RequestContext {
     /// `forbidden`.
     pub fn check_local(&self) -> Result<(), Problem> {
         // Keys that cannot be read are told of where they are needed.
-        let Ok(access) = isolate::access(&self.host) else {
+        let Ok(access) = self.access() else {
             return Ok(());
         };
         let site = self.header("sec-fetch-site");
@@ -255,7 +266,7 @@ impl RequestContext {
     /// # Errors
     /// `not-configured`, `unauthorized`.
     pub fn rounding(&self) -> Result<Rounding, Problem> {
-        let rounding = isolate::rounding(&self.host)?;
+        let rounding = self.settings.rounding()?;
         // Who asks is looked up once more only where it matters.
         if rounding.is_off() || self.caller()?.has_key() {
             return Ok(Rounding::OFF);
@@ -269,8 +280,8 @@ impl RequestContext {
     /// # Errors
     /// `no-client-address` where there is none.
     pub fn address(&self) -> Result<ClientAddress, Problem> {
-        if let Some(named) = isolate::address_header(&self.host) {
-            let value = self.header(&named);
+        if let Some(named) = self.settings.address_header() {
+            let value = self.header(named);
             return value.and_then(|value| ClientAddress::of_header(&value)).ok_or_else(|| {
                 no_address(&format!(
                     "{CLIENT_ADDRESS_HEADER} names the header `{named}`, which this request does not have, or not with an address; \

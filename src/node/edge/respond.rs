@@ -5,7 +5,6 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use super::canary;
-use super::isolate;
 use super::redis;
 use super::repeated_checks::{self, Repeatable};
 use super::request_context::RequestContext;
@@ -230,7 +229,7 @@ fn cors(context: &RequestContext, headers: &mut HeaderList) {
     let Some(origin) = context.header("origin") else {
         return;
     };
-    let Ok(access) = isolate::access(&context.host) else {
+    let Ok(access) = context.access() else {
         return;
     };
     if let Some(allowed) = access.cors_origin(Some(&origin)) {

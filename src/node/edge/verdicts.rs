@@ -12,7 +12,7 @@ use std::cell::RefCell;
 use futures_util::future::join_all;
 
 use super::bulk_sender;
-use super::isolate::{known_of, own_shard};
+use super::isolate::known_of;
 use super::request_context::RequestContext;
 use super::resolved_check::ResolvedCheck;
 use crate::core::counter::bounded_map::BoundedMap;
@@ -163,7 +163,8 @@ pub async fn send(host: &Host, datacenter: &Datacenter) {
                 continue;
             };
             let mut to = CellAddress::lead(&counter, datacenter);
-            to.shard = own_shard(host, known_of(host, &counter).shards_in(datacenter));
+            let known = known_of(host, &counter);
+            to.shard = known.own_shard(known.shards_in(datacenter));
             loads.push(Addressed {
                 to,
                 load,

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::flush_sender::{Cells, Outcome};
 use super::hash_keys::name_key;
 use super::increment::Write;
-use super::isolate::{CounterNotes, forget_home, known_of, own_shard};
+use super::isolate::{CounterNotes, forget_home, known_of};
 use super::keyed::How;
 use super::request_context::RequestContext;
 use super::respond::Answer;
@@ -98,6 +98,7 @@ type FlushOutcomes = Arrival<Outcome, lanes::PlaceOf<Cells>>;
 struct Delivery<'a> {
     context: &'a RequestContext,
     write: &'a Write,
+    known: &'a CounterNotes,
     cell: CellAddress,
     load: Load,
     unique: Option<Cow<'a, [u8]>>,
@@ -110,7 +111,7 @@ impl<'a> Delivery<'a> {
         context: &'a RequestContext,
         id: CounterId,
         write: &'a Write,
-        known: &CounterNotes,
+        known: &'a CounterNotes,
     ) -> Result<Self, Problem> {
         let host = &context.host;
         let datacenter = context.datacenter();
@@ -133,6 +134,7 @@ impl<'a> Delivery<'a> {
         let mut delivery = Self {
             context,
             write,
+            known,
             cell: CellAddress {
                 counter: id,
                 datacenter,
@@ -168,7 +170,7 @@ impl<'a> Delivery<'a> {
     fn spread_over(&mut self, shards: u8) {
         self.cell.shard = match self.element {
             Some(hashed) => shard_of_element(hashed, shards),
-            None => own_shard(&self.context.host, shards),
+            None => self.known.own_shard(shards),
         };
     }
 
