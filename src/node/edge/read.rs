@@ -106,7 +106,7 @@ pub fn not_found(id: &CounterId) -> Problem {
 
 /// How long a write that is durable already waits for the value to answer with: the way there and back takes 350 ms between the
 /// farthest places. Where a datacenter, or the root, is cut off by then, the last sum is told that is known.
-const VALUE_MS_MAX: u64 = 400;
+pub const VALUE_MS_MAX: u64 = 400;
 
 /// A counter as the isolate sees it, at most half a second old, or `None` where it takes too long.
 async fn sum_now(context: &RequestContext, id: &CounterId) -> Option<Rc<GlobalSum>> {
