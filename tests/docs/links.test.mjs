@@ -1,6 +1,6 @@
 // Links and anchors of all documents lead somewhere, every page is reached from the README, and the README stays short.
 import assert from "node:assert/strict";
-import { existsSync } from "node:fs";
+import { existsSync, readdirSync } from "node:fs";
 import { dirname, join, normalize } from "node:path";
 import { test } from "node:test";
 import { ROOT, documents, parse, read } from "./pages.mjs";
@@ -24,6 +24,22 @@ test("links lead to files, and their anchors to headings", () => {
       if (to === undefined) continue;
       if (!existsSync(join(ROOT, to.path))) wrong.push(`${from}:${line}: ${target} is not there`);
       else if (to.anchor && !pages.get(to.path)?.headings.includes(to.anchor)) wrong.push(`${from}:${line}: ${target} has no such heading`);
+    }
+  }
+  assert.deepEqual(wrong, []);
+});
+
+/** The folders with Rust; a crate's `src` is left out of a name, as in `tally-limit/lender.rs`. */
+const SOURCES = ["src", "crates", "simulation", "tests"];
+
+test("the source files that pages name are there", () => {
+  const files = SOURCES.flatMap((folder) => readdirSync(join(ROOT, folder), { recursive: true }).map((file) => `/${folder}/${file}`));
+  const known = files.filter((file) => file.endsWith(".rs")).flatMap((file) => [file, file.replace("/src/", "/")]);
+  const wrong = [];
+  // The CHANGELOG tells of files that are gone.
+  for (const path of documents().filter((path) => path !== "CHANGELOG.md")) {
+    for (const [, name] of read(path).matchAll(/`([\w/-]+\/[\w-]+\.rs)`/g)) {
+      if (!known.some((file) => file.endsWith(`/${name}`))) wrong.push(`${path}: ${name} is not there`);
     }
   }
   assert.deepEqual(wrong, []);
