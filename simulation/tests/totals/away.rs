@@ -117,6 +117,7 @@ fn a_write_waits_for_no_datacenter_that_is_cut_off() {
         let world = deployed(seed, Options::default());
         let sites = ["FRA", "LHR", "SYD"].map(|name| world.site(name, 2));
         let clients = sites.map(|site| client(&world, site));
+        world.set_distance(sites[0], sites[1], 5, 20);
         // The first who asks has the root near.
         for client in &clients {
             let write = client.post("/counters/hits/increment", r#"{"delta":10}"#);
