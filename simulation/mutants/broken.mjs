@@ -2,7 +2,9 @@
 //
 // Invariant: the text stands once in its file.
 
-/** [what is broken, file, text, in its place, what shows it]: a test of `simulation/tests/scenarios`, or a test program of its own. */
+const CUT_OFF = "totals/away::a_write_waits_for_no_datacenter_that_is_cut_off";
+
+/** [what is broken, file, text, in its place, what shows it]: a test of `simulation/tests/scenarios`, `program/test`, or a test program of its own. */
 export const MUTATIONS = [
   [
     "flushes are forgotten in a crash",
@@ -112,8 +114,8 @@ export const MUTATIONS = [
   [
     "a stray copy of a flush counts",
     "src/core/counter/nonces.rs",
-    "Some(seen) if seen.nonce.number > nonce.number => Known::Stray,",
-    "Some(seen) if seen.nonce.number > nonce.number => Known::New,",
+    "Some(seen) if seen.nonce.number > nonce.number => FlushRecord::Stray,",
+    "Some(seen) if seen.nonce.number > nonce.number => FlushRecord::New,",
     "flushes::a_late_copy_counts_nothing_once_its_lane_has_gone_on",
   ],
   [
@@ -399,8 +401,8 @@ export const MUTATIONS = [
   [
     "a late retry is told that its key counted nothing",
     "src/core/counter/cell/keyed.rs",
-    "            Known::Answered(outcome) => outcome,\n        });\n    recalled.collect()",
-    "            Known::Answered(_) => KeyedOutcome::Unknown,\n        });\n    recalled.collect()",
+    "            LedgerAnswer::Answered(outcome) => outcome,\n        });\n    recalled.collect()",
+    "            LedgerAnswer::Answered(_) => KeyedOutcome::Unknown,\n        });\n    recalled.collect()",
     "keys::a_retry_that_may_not_be_counted_any_more_is_told_that_it_was",
   ],
   [
@@ -528,5 +530,26 @@ export const MUTATIONS = [
     "caller.may(Scope::Admin, prefix)?;",
     "caller.may_somewhere(Scope::Admin, &[])?;",
     "made_keys::nobody_makes_a_key_that_may_do_more_than_their_own",
+  ],
+  [
+    "a write waits for its value as long as any read",
+    "src/node/edge/read.rs",
+    "pub const VALUE_MS_MAX: u64 = 400;",
+    "pub const VALUE_MS_MAX: u64 = 4_000;",
+    CUT_OFF,
+  ],
+  [
+    "the value beside the answer to a write waits for a datacenter that is cut off",
+    "src/node/aggregator/mod.rs",
+    "leads_until_ms: is_beside.then(",
+    "leads_until_ms: (!is_beside).then(",
+    CUT_OFF,
+  ],
+  [
+    "an isolate does not remember what it has seen of a counter",
+    "src/node/edge/fetch.rs",
+    "if let Some(sum) = sum.filter(|_| is_taken) {",
+    "if let Some(sum) = sum.filter(|_| !is_taken) {",
+    CUT_OFF,
   ],
 ];

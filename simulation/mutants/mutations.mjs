@@ -39,8 +39,12 @@ function run(options, ...args) {
   return { isWell: status === 0, output: `${stdout}${stderr}${error ?? ""}` };
 }
 
-/** Runs what is to show a mutation: a scenario by its name, or a test program. */
-const show = (by) => (by.includes("::") ? run(["--test", "scenarios"], "--exact", by) : run(["--test", by]));
+/** Runs what is to show a mutation: a scenario by its name, a test of another program, or a whole program. */
+function show(by) {
+  if (!by.includes("::")) return run(["--test", by]);
+  const [program, test] = by.includes("/") ? by.split("/") : ["scenarios", by];
+  return run(["--test", program], "--exact", test);
+}
 
 /** What worlds say besides. */
 function seedOf() {

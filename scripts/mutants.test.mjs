@@ -1,0 +1,26 @@
+// Each fault that `make mutants` makes on purpose can still be made: its text stands once in its file, and what shows it is there. So
+// whoever changes the code mends the list with it.
+import assert from "node:assert/strict";
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { MUTATIONS } from "../simulation/mutants/broken.mjs";
+
+const ROOT = fileURLToPath(new URL("..", import.meta.url));
+const TESTS = join(ROOT, "simulation/tests");
+
+test("the text of each mutation stands once in its file", () => {
+  const times = ([, file, text]) => readFileSync(join(ROOT, file), "utf8").split(text).length - 1;
+  assert.deepEqual(MUTATIONS.filter((mutation) => times(mutation) !== 1).map(([what]) => what), []);
+});
+
+test("what shows each mutation is there", () => {
+  const isThere = ([, , , , by]) => {
+    if (!by.includes("::")) return existsSync(join(TESTS, `${by}.rs`)) || existsSync(join(TESTS, by, "main.rs"));
+    const [program, name] = by.includes("/") ? by.split("/") : ["scenarios", by];
+    const [module, law] = name.split("::");
+    return readFileSync(join(TESTS, program, `${module}.rs`), "utf8").includes(`fn ${law}()`);
+  };
+  assert.deepEqual(MUTATIONS.filter((mutation) => !isThere(mutation)).map(([what]) => what), []);
+});
