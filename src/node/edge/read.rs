@@ -16,7 +16,7 @@ use crate::core::counter::ledger::SeenValue;
 use crate::node::shared::call;
 use crate::node::shared::metrics;
 use crate::protocol::export::CSV;
-use crate::protocol::messages::{Explain, Explained, Fault, GlobalSum, Read, Wanted};
+use crate::protocol::messages::{Explain, Explained, Fault, Flushed, GlobalSum, Read, Wanted};
 use crate::protocol::metrics::Metric;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::{Freshness, SummedCounter};
@@ -123,15 +123,19 @@ async fn sum_now(context: &RequestContext, id: &CounterId) -> Option<Rc<GlobalSu
     seen?.sum
 }
 
-/// A counter's value: as it is seen in time, else as it was seen here last; `None` where that was never, or is of another generation.
+/// A counter's value beside the answer to a write: as it is seen in time, else as it was seen here last; `None` where that was never, or
+/// is of another generation.
 pub async fn value_now(
     context: &RequestContext,
     id: &CounterId,
-    generation: u64,
+    flushed: &Flushed,
 ) -> Option<SeenValue> {
     let last = || last_seen::sum(&context.host, id).map(|(sum, _)| sum);
     let sum = sum_now(context, id).await.or_else(last)?;
-    (sum.root.generation == generation).then(|| seen_of(&sum))
+    let seen = seen_of(&sum);
+    // What was seen last may be of before a set that the cell has been told of.
+    let is_set = seen.is_set || flushed.operations > 0;
+    (sum.root.generation == flushed.generation).then_some(SeenValue { is_set, ..seen })
 }
 
 /// A counter's value; nothing where it cannot be seen in time.

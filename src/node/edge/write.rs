@@ -238,7 +238,7 @@ async fn deliver(
     let (value, exact) = match flushed.elsewhere {
         Some((added, removed)) => (own.plus(Value::new(added, removed)), true),
         None => {
-            let view = read::value_now(context, &cell.counter, flushed.generation).await;
+            let view = read::value_now(context, &cell.counter, &flushed).await;
             (view.map_or(own, |view| view.or_own(own)), false)
         }
     };
