@@ -41,11 +41,9 @@ fn a_read_whose_root_is_away_tells_what_was_last_seen_or_what_its_datacenter_has
     let seen_ms = world.now_ms();
     assert_eq!(at(0, "/counters/hits")["value"], 10);
     world.run_for_ms(2_000);
-    for client in &clients {
-        world
-            .run(client.post("/counters/hits/increment", r#"{"delta":5}"#))
-            .expect("no fault");
-    }
+    // Who writes sees the counter too, so nobody does here.
+    let write = clients[1].post("/counters/hits/increment", r#"{"delta":5}"#);
+    world.run(write).expect("no fault");
     world.run_for_ms(2_000);
     lose_directory(&world);
     let last = at(0, "/counters/hits");
@@ -64,7 +62,7 @@ fn a_read_whose_root_is_away_tells_what_was_last_seen_or_what_its_datacenter_has
     let local = at(1, "/counters/hits");
     assert_eq!(
         (&local["value"], &local["exact"]),
-        (&10.into(), &false.into()),
+        (&5.into(), &false.into()),
         "{local}"
     );
     assert_eq!(local["datacenters"][0]["id"], "FRA", "{local}");
