@@ -120,7 +120,7 @@ export const MUTATIONS = [
   ],
   [
     "a flush counts in a newer generation than its lane has seen",
-    "src/core/counter/cell/former.rs",
+    "src/core/counter/cell/stale_flush_guard.rs",
     "if newest == 0 || oldest <= newest {",
     "if newest < u64::MAX || oldest <= newest {",
     "endings::a_late_copy_of_a_flush_counts_in_no_newer_generation",
@@ -163,8 +163,8 @@ export const MUTATIONS = [
   [
     "a queued write of unknown outcome is struck off",
     "src/core/counter/inbox.rs",
-    "Verdict::Later => left.push(due),",
-    "Verdict::Later => drop(due),",
+    "WriteOutcome::Later => left.push(due),",
+    "WriteOutcome::Later => drop(due),",
     "queued::a_write_of_unknown_outcome_is_sent_until_it_is_known",
   ],
   [
@@ -212,8 +212,8 @@ export const MUTATIONS = [
   [
     "a home is told before the root has written it down",
     "src/node/objects/operations.rs",
-    "        self.roots\n            .save(counter, Entry::Live(root.clone()), &[])\n            .await?;\n        if let Some(home) = &home {\n            let telling = Telling::Configure;\n            self.roots\n                .tell(counter, home, telling, generation, Some(&root))\n                .await?;\n        }\n",
-    "        if let Some(home) = &home {\n            let telling = Telling::Configure;\n            self.roots\n                .tell(counter, home, telling, generation, Some(&root))\n                .await?;\n        }\n        self.roots\n            .save(counter, Entry::Live(root.clone()), &[])\n            .await?;\n",
+    "        self.roots\n            .save(counter, RootEntry::Live(root.clone()), &[])\n            .await?;\n        if let Some(home) = &home {\n            let telling = LeadNotice::Configure;\n            self.roots\n                .tell(counter, home, telling, generation, Some(&root))\n                .await?;\n        }\n",
+    "        if let Some(home) = &home {\n            let telling = LeadNotice::Configure;\n            self.roots\n                .tell(counter, home, telling, generation, Some(&root))\n                .await?;\n        }\n        self.roots\n            .save(counter, RootEntry::Live(root.clone()), &[])\n            .await?;\n",
     "operations::a_home_knows_no_more_than_its_root",
   ],
   [
@@ -352,8 +352,8 @@ export const MUTATIONS = [
   [
     "a home that moves raises no revision",
     "src/node/objects/operations.rs",
-    "        root.revision += 1;\n        let duties = duties(counter, &root, Telling::Configure);\n",
-    "        root.revision += u64::from(root.home.is_none());\n        let duties = duties(counter, &root, Telling::Configure);\n",
+    "        root.revision += 1;\n        let duties = duties(counter, &root, LeadNotice::Configure);\n",
+    "        root.revision += u64::from(root.home.is_none());\n        let duties = duties(counter, &root, LeadNotice::Configure);\n",
     "operations::a_home_decides_by_the_value_once_it_is_told_that_it_is_one",
   ],
   [

@@ -1,7 +1,7 @@
 //! How far clocks are off.
 //!
-//! Invariant: an isolate's clock is off by what it has drawn, by what is set of its site and by what is set of its role. Alarms ring by
-//! the clock of their site alone.
+//! Invariant: an isolate's clock is off by what it has drawn, by what is set of its site and by what is set of its
+//! role. Alarms ring by the clock of their site alone.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -4,8 +4,8 @@ use tally_simulation::{ClientRequest, Options, Verdict, World, deployed};
 
 use super::{TOLD_MS, client, service};
 
-/// Within what a write is answered while others are cut off, milliseconds: 400 for the value beside its answer, and its own ways
-/// within its datacenter.
+/// Within what a write is answered while others are cut off, milliseconds: 400 for the value beside its answer, and its
+/// own ways within its datacenter.
 const WRITTEN_MS_MAX: i64 = 440;
 
 /// The same where somebody has waited for that value before.
@@ -152,7 +152,8 @@ fn a_write_waits_for_no_datacenter_that_is_cut_off() {
                 write(0, edge, WRITTEN_MS_MAX, known);
                 write(1, edge, WRITTEN_MS_MAX, known);
             }
-            // It is cut off from the root. One of its edges has seen the counter before, the other knows what its own cell has.
+            // It is cut off from the root. One of its edges has seen the counter before, the other knows what its own
+            // cell has.
             write(2, 0, WRITTEN_MS_MAX, known);
             write(2, 0, WRITTEN_SOON_MS_MAX, known);
             write(2, 1, WRITTEN_MS_MAX, 10);

@@ -27,14 +27,14 @@ use crate::protocol::visitor::ClientAddress;
 const SHARD_PLACES_MAX: usize = 16;
 
 /// The settings that requests ask for, read once: a variable is a call into JavaScript. A request looks them up once.
-pub struct Settings {
+pub struct EdgeSettings {
     access: Result<Rc<Access>, Problem>,
     datacenters: Datacenters,
     address_header: Option<Rc<str>>,
     rounding: Result<Rounding, Problem>,
 }
 
-impl State for Settings {
+impl State for EdgeSettings {
     fn begin(host: &Host) -> Self {
         let open = host.setting(ACCESS).as_deref() == Some(ACCESS_OPEN);
         Self {
@@ -50,7 +50,7 @@ impl State for Settings {
     }
 }
 
-impl Settings {
+impl EdgeSettings {
     /// Those of this isolate.
     pub fn of(host: &Host) -> Rc<Self> {
         host.state()

@@ -4,7 +4,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 
 use super::body;
-use super::isolate::{Datacenters, Settings};
+use super::isolate::{Datacenters, EdgeSettings};
 use super::visitors::Visitor;
 use crate::core::cluster::region::region_of;
 use crate::core::counter::id::Datacenter;
@@ -28,7 +28,7 @@ pub struct RequestContext {
     pub request: Box<dyn Request>,
     /// The platform, and what this isolate holds.
     pub host: Host,
-    settings: Rc<Settings>,
+    settings: Rc<EdgeSettings>,
     background: Context,
     arrived_ms: i64,
     waited_ms: Cell<i64>,
@@ -54,7 +54,7 @@ impl RequestContext {
             path: path.to_owned(),
             query: query.to_owned(),
             arrived_ms: host.now_ms(),
-            settings: Settings::of(&host),
+            settings: EdgeSettings::of(&host),
             request,
             host,
             background,
@@ -105,7 +105,7 @@ impl RequestContext {
     /// Who may do what.
     ///
     /// # Errors
-    /// As [`Settings::access`].
+    /// As [`EdgeSettings::access`].
     pub fn access(&self) -> Result<Rc<Access>, Problem> {
         self.settings.access()
     }
