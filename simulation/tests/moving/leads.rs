@@ -160,6 +160,42 @@ fn fails_once(seed: u64, path: &str, fate: Verdict, nth: u32) {
     assert_eq!(all.value("hits"), Some(6), "{what}");
     all.world.run_for_ms(70_000);
     assert_eq!(all.value("hits"), Some(6), "{what}");
+    assert_eq!(all.told("hits"), (Some(6), Some(6)), "{what}");
+}
+
+/// Which of two leads has had what it counted read all the time while it was told: roots keep that in memory.
+#[test]
+fn what_a_lead_has_counted_is_told_after_it_has_moved_though_all_objects_crash() {
+    for seed in 0..12 {
+        for is_watched in [false, true] {
+            let all = Deployment::new(200 + seed, TABLET_COUNT, None);
+            all.world.run(all.write(0, "hits", "first"));
+            all.world.run(all.write(1, "hits", "second"));
+            all.world.run_for_ms(500 * (seed % 6));
+            all.change(Some("4"), &[Role::Edge]);
+            // Whoever reads has the leads move.
+            assert_eq!(all.value("hits"), Some(2), "seed {seed}");
+            all.world.run(async {
+                for _ in 0..seed * 3 {
+                    if is_watched {
+                        let _ = all.client(1).get("/counters/hits").await;
+                    }
+                    all.world.sleep_ms(200).await;
+                }
+                all.write(0, "hits", "third").await;
+                for _ in 0..seed * 3 {
+                    if is_watched {
+                        let _ = all.client(1).get("/counters/hits").await;
+                    }
+                    all.world.sleep_ms(200).await;
+                }
+            });
+            all.world.crash_all_objects();
+            all.world.run_for_ms(70_000);
+            let what = format!("seed {seed}, watched: {is_watched}");
+            assert_eq!(all.told("hits"), (Some(3), Some(3)), "{what}");
+        }
+    }
 }
 
 #[test]

@@ -9,8 +9,9 @@ use tally_simulation::{
 };
 
 /// Calls by which leads and roots move.
-const MOVING: [&str; 9] = [
+const MOVING: [&str; 10] = [
     "/locate-lead",
+    "/place-lead",
     "/give-lead",
     "/lead-taken",
     "/call-lead",
@@ -139,6 +140,19 @@ impl Deployment {
     pub fn calls(&self, path: &str) -> usize {
         let moved = self.moved.borrow();
         moved.iter().filter(|call| call.as_str() == path).count()
+    }
+
+    /// What lists and tops tell of a counter, which ask no lead.
+    pub fn told(&self, counter: &str) -> (Option<u64>, Option<u64>) {
+        let read = |path: &str, rows: &str| {
+            let read = self.world.run(self.client(0).get(path));
+            let read = read.expect("an answer").json();
+            let rows = read[rows].as_array().cloned().unwrap_or_default();
+            let row = rows.into_iter().find(|row| row["id"] == counter);
+            row.and_then(|row| row["value"].as_u64())
+        };
+        let list = read("/counters?values=1&limit=1000", "counters");
+        (list, read("/top?by=value&limit=1000", "rows"))
     }
 
     /// The value that every edge gives, exactly, once all is well.

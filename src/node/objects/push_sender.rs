@@ -114,7 +114,8 @@ impl Core {
             if let Some(wake) = pushing.wake.take() {
                 let _ = wake.send(());
             }
-            return;
+            drop(pushing);
+            return self.arm_for_restart(now_ms);
         }
         // What it counted for has ended: nobody is told of it any more.
         if pushing.pusher.as_ref().map(|(own, _)| *own) != self.led_generation() {
@@ -128,7 +129,8 @@ impl Core {
             let core = self.clone();
             self.object
                 .wait_until(async move { core.push_while_watched().await });
-            return;
+            drop(pushing);
+            return self.arm_for_restart(now_ms);
         }
         let Some(due_ms) = pusher.due_ms(now_ms) else {
             return;
@@ -136,6 +138,18 @@ impl Core {
         // What could not be sent now is not tried at once again.
         let due_ms = due_ms.max(now_ms.saturating_add(alarm_ms_min));
         if pushing.armed_ms < now_ms || pushing.armed_ms > due_ms {
+            pushing.armed_ms = due_ms;
+            drop(pushing);
+            self.arm_at(due_ms);
+        }
+    }
+
+    /// While somebody watches, the root has what was pushed in memory only, and who pushes is in memory too: where both crash the alarm
+    /// tells it again.
+    fn arm_for_restart(self: &Rc<Self>, now_ms: i64) {
+        let mut pushing = self.pushing.borrow_mut();
+        if pushing.armed_ms < now_ms {
+            let due_ms = now_ms.saturating_add(CHECKPOINT_MS);
             pushing.armed_ms = due_ms;
             drop(pushing);
             self.arm_at(due_ms);
