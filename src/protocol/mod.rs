@@ -35,7 +35,7 @@
 //! | [`refresh`] | when an isolate asks again for a key that may change |
 //! | [`queued`] | messages of a queue of the platform |
 //! | [`open_slots`] | objects in use, where one process has them all |
-//! | [`order`] | lists in order |
+//! | [`order`], [`joined_pages`] | lists in order, and a page of what many partitions have |
 
 pub mod access;
 pub mod alerts;
@@ -52,6 +52,7 @@ pub mod export;
 pub mod features;
 pub mod fleet;
 pub mod health;
+pub mod joined_pages;
 pub mod keyed;
 pub mod keys;
 pub mod limits;

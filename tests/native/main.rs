@@ -82,6 +82,7 @@ mod counter_total;
 mod counter_uniques_retention;
 mod fleet;
 mod health;
+mod joined_pages;
 mod keyed_calls;
 mod limits;
 mod live_client_message;

@@ -15,7 +15,8 @@ use crate::node::shared::call;
 use crate::node::shared::call_batcher::Batcher;
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::open_objects;
-use crate::node::shared::partitions::{self, ask_all, ask_some};
+use crate::node::shared::partitions::{self, ask_all, ask_more, ask_some};
+use crate::protocol::joined_pages::JoinedPages;
 use crate::protocol::messages::{
     BoardsListed, By, Fault, GlobalSum, List, ListAll, ListAllBoards, ListBoards, ListRows, Listed,
     Order, Read, ReadDrained, ReadEach, SumMany, Sums, TopOf, Wanted,
@@ -47,21 +48,45 @@ const BREAKDOWNS_AT_ONCE: usize = 16;
 /// One page of counters of all partitions, together in order.
 pub(super) async fn list_all(host: &Host, list: Result<ListAll, Fault>) -> Result<Listed, Fault> {
     let list = list?;
-    let ask = |partition: u32| ListRows {
+    let ask = |partition: u32, after: Option<String>, limit: u32| ListRows {
         partition,
         prefix: list.prefix.clone(),
-        after: list.after.clone(),
-        limit: list.limit,
+        after,
+        limit,
         values: list.values,
     };
-    let (answered, missing_partitions) = ask_all(host, ask).await.by_any()?;
-    let mut rows = BTreeMap::new();
-    for (_, page) in answered {
-        rows.extend(page);
+    let mut pages = JoinedPages::new(list.limit, partitions::count(host));
+    let share = pages.share();
+    let first = |partition: u32| ask(partition, list.after.clone(), share);
+    let (answered, mut missing_partitions) = ask_all(host, first).await.by_any()?;
+    for (partition, page) in answered {
+        pages.add(partition, share, page);
     }
-    let most = usize::try_from(list.limit).unwrap_or(usize::MAX);
+    let left = pages.take_left();
+    if !left.is_empty() {
+        let after = |partition: u32| left.get(&partition).map(|last| last.as_str().to_owned());
+        let more = |partition: u32| ask(partition, after(partition), list.limit);
+        let answered = match ask_more(host, &left, more).await {
+            Some(answered) => {
+                missing_partitions.extend(answered.missing);
+                answered.told
+            }
+            None => {
+                // Roots move: all must be asked at one moment.
+                pages = JoinedPages::new(list.limit, 1);
+                let whole = |partition: u32| ask(partition, list.after.clone(), list.limit);
+                let (told, missing) = ask_all(host, whole).await.by_any()?;
+                missing_partitions = missing;
+                told
+            }
+        };
+        for (partition, page) in answered {
+            pages.add(partition, list.limit, page);
+        }
+        missing_partitions = in_order(missing_partitions, Ord::cmp);
+    }
     Ok(Listed {
-        rows: rows.into_iter().take(most).collect(),
+        rows: pages.into_rows(),
         missing_partitions,
     })
 }

@@ -181,6 +181,29 @@ pub async fn ask_some<C: Call>(
     PartitionAnswers::of(all_settled(partitions.map(ask), PARTITIONS_AT_ONCE).await)
 }
 
+/// Asks some partitions more, after all were asked. `None` where roots move meanwhile.
+pub async fn ask_more<C: Call, V>(
+    host: &Host,
+    partitions: &BTreeMap<u32, V>,
+    message: impl Fn(u32) -> C,
+) -> Option<PartitionAnswers<C::Answer>> {
+    let all = || partitions.keys().copied();
+    if count(host) == DIRECTORY_PARTITIONS {
+        let asked = ask_some(host, all(), &message).await;
+        if !is_repartitioned(&asked.fault) {
+            return Some(asked);
+        }
+    }
+    let encoded = |partition: u32| encode(&message(partition));
+    let asked = ask_each(host, C::PATH, &encoded, (all(), false)).await;
+    let asked = asked.into_iter().map(|(partition, told)| match told {
+        Ok(within) if within.sizes.is_changing() => None,
+        Ok(within) => Some((partition, answer_of::<C>(host, &within.answer))),
+        Err(fault) => Some((partition, Err(fault))),
+    });
+    asked.collect::<Option<Vec<_>>>().map(PartitionAnswers::of)
+}
+
 /// Asks all partitions by [`InPartition`], as often as roots move meanwhile.
 async fn ask_within(
     host: &Host,
@@ -224,6 +247,23 @@ async fn ask_once(
     message: &dyn Fn(u32) -> Result<Vec<u8>, Fault>,
     holds: bool,
 ) -> PartitionAnswers<Within> {
+    let mut asked = ask_each(host, path, message, (all(host), holds)).await;
+    let told = asked.iter().filter_map(|(_, told)| told.as_ref().ok());
+    let span = told.map(|within| within.sizes.span()).max();
+    let more = count(host)..span.unwrap_or(0);
+    if !more.is_empty() {
+        asked.extend(ask_each(host, path, message, (more, holds)).await);
+    }
+    PartitionAnswers::of(asked)
+}
+
+/// Asks each of some partitions by [`InPartition`]; `holds`: whether none of them lets a root leave for a moment.
+async fn ask_each(
+    host: &Host,
+    path: &str,
+    message: &dyn Fn(u32) -> Result<Vec<u8>, Fault>,
+    (partitions, holds): (impl Iterator<Item = u32>, bool),
+) -> Vec<(u32, Result<Within, Fault>)> {
     let ask = |partition: u32| {
         let message = message(partition);
         async move {
@@ -240,14 +280,7 @@ async fn ask_once(
             (partition, told)
         }
     };
-    let mut asked = all_settled(all(host).map(ask), PARTITIONS_AT_ONCE).await;
-    let told = asked.iter().filter_map(|(_, told)| told.as_ref().ok());
-    let span = told.map(|within| within.sizes.span()).max();
-    let more = count(host)..span.unwrap_or(0);
-    if !more.is_empty() {
-        asked.extend(all_settled(more.map(ask), PARTITIONS_AT_ONCE).await);
-    }
-    PartitionAnswers::of(asked)
+    all_settled(partitions.map(ask), PARTITIONS_AT_ONCE).await
 }
 
 /// Whether each root was at one of these when they answered: what has left has come.
