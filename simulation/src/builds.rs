@@ -11,8 +11,8 @@ use std::rc::Rc;
 use tally::core::cluster::push::Pushed;
 use tally::host::object::{Arrived, Reply};
 use tally::protocol::messages::{
-    Batch, BatchedCall, Call, Fault, PROTOCOL, PROTOCOL_BEFORE, Push, Register, ViewOf, Viewed,
-    decode, encode,
+    Batch, BatchedCall, Call, Count, Fault, Flush, PROTOCOL, PROTOCOL_BEFORE, Push, Recall,
+    Register, ViewOf, Viewed, decode, encode,
 };
 
 use crate::chance::Chance;
@@ -105,6 +105,12 @@ fn cut_answer(path: &str, message: &[u8], answer: &[u8]) -> Option<Vec<u8>> {
     if path == Push::PATH {
         let it: Result<Pushed, Fault> = decode(answer).ok()?;
         return encode(&it.map(|it| (it.number, it.have, it.watch_for_ms))).ok();
+    }
+    if [Flush::PATH, Count::PATH, Recall::PATH].contains(&path) {
+        // Where the lead is stands last; a refusal has nothing of it.
+        let (_, rest) = answer.split_last()?;
+        let is_done = answer.first() == Some(&0);
+        return is_done.then(|| rest.to_vec());
     }
     if path == Batch::PATH {
         let batch: Batch = decode(message).ok()?;

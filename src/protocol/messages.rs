@@ -122,7 +122,7 @@ pub use export::{
 };
 pub use fleet::{AskFleet, CountsTaken, FleetOf, TellCounts, TellSizes};
 pub use keyed::{Claim, Claimed, Count, Counted, FindClaims, Holder, Owner, Recall};
-pub use lead_moves::{CallLead, GiveLead, Given, LeadTaken, LocateLead, Located, Stay};
+pub use lead_moves::{CallLead, GiveLead, Given, LeadTaken, LocateLead, Located, PlaceLead, Stay};
 pub use limit::{
     Check, Checked, DeletePolicy, Demand, EndReservation, GetPolicy, HandOver, Judged, Lease,
     ListPolicies, PolicyPut, PutPolicy, RecallLease, Reserve, Reserved, SentOn, Wish,
@@ -149,8 +149,8 @@ pub use root_moves::{
 pub use secrets::{GetSecrets, RotateKey, Secrets};
 pub use share::{DeleteShare, GetShare, ListShares, PutShare};
 pub use snapshot::{
-    AllRuns, AskRuns, BeginRun, KeptAll, KeptListed, KeptOn, KeptPage, KeptRow, KeptRows, KeptThen,
-    ListRuns, PartitionRuns, RunUnderWay,
+    AllRuns, AskRuns, BeginRun, KeptAll, KeptIn, KeptListed, KeptOn, KeptPage, KeptRow, KeptRows,
+    KeptThen, ListRuns, PartitionRuns, RunUnderWay,
 };
 pub use totals::{
     AmountOf, AskTop, By, KnownTotal, KnownUniques, ListAll, ListRows, Listed, ListedCounter,
@@ -158,7 +158,7 @@ pub use totals::{
 };
 
 calls! {
-    Flush => Flushed, "/flush", |it| Address::Cell(&it.to);
+    Flush => Flushed, "/flush", |it| Address::Cell(&it.to), lacks (0, 1);
     Hello => Grant, "/hello", |it| Address::Cell(&it.to);
     LoadReport => u8, "/report", |it| Address::Cell(&it.to);
     Seal => Option<Part>, "/seal", |it| Address::Cell(&it.to);
@@ -279,6 +279,8 @@ pub struct Flushed {
     pub linger_ms: u32,
     /// Set and reset operations that the cell has been told of.
     pub operations: u64,
+    /// Whether the lead that has counted it lives in an object of its own, though tablets host others.
+    pub is_apart: bool,
 }
 
 impl Flushed {
@@ -291,6 +293,7 @@ impl Flushed {
             shards: cell.spread(),
             linger_ms: 0,
             operations: cell.grant().map_or(0, |grant| grant.operations),
+            is_apart: false,
         }
     }
 }

@@ -68,6 +68,8 @@ pub const OPEN_OBJECTS_MAX: &str = "TALLY_OPEN_OBJECTS_MAX";
 pub const SPLIT_FLUSHES_PER_SECOND: &str = "TALLY_SPLIT_FLUSHES_PER_SECOND";
 /// How long a datacenter must be quiet before its shards are halved. Optional, on the aggregator.
 pub const QUIET_MS: &str = "TALLY_QUIET_MS";
+/// Messages a second of one lead that cannot be split, from which on it leaves its tablet. Optional, on the aggregator.
+pub const LEAVE_PER_SECOND: &str = "TALLY_LEAVE_PER_SECOND";
 /// Variable: how long idempotency keys are kept, in seconds.
 pub const IDEMPOTENCY_SECONDS: &str = "TALLY_IDEMPOTENCY_SECONDS";
 /// Variable: where a key is looked for, [`IDEMPOTENCY_DATACENTER`] or everywhere.

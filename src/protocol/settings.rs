@@ -11,8 +11,8 @@ use super::bodies::ARRIVAL_MS_MAX;
 use super::names::{
     ACCESS, ACCESS_OPEN, ALERTS_ALLOW, BODY_PIECE_MS, CANARY, CANARY_ON, CLIENT_ADDRESS_HEADER,
     DATACENTERS, DATACENTERS_ONE, DATACENTERS_REGION, DIRECTORY_COUNT, HASH_KEY, IDEMPOTENCY,
-    IDEMPOTENCY_DATACENTER, IDEMPOTENCY_SECONDS, LIMITER_COUNT, LIMITER_COUNT_BEFORE,
-    LIVE_WATCHERS, OPEN_OBJECTS_MAX, QUIET_MS, REDIS, REDIS_ROOT, SNAPSHOTS,
+    IDEMPOTENCY_DATACENTER, IDEMPOTENCY_SECONDS, LEAVE_PER_SECOND, LIMITER_COUNT,
+    LIMITER_COUNT_BEFORE, LIVE_WATCHERS, OPEN_OBJECTS_MAX, QUIET_MS, REDIS, REDIS_ROOT, SNAPSHOTS,
     SPLIT_FLUSHES_PER_SECOND, SUBREQUESTS, TABLET_COUNT, UNIQUES_ROUNDING,
 };
 use super::problem::{Code, Problem};
@@ -50,7 +50,7 @@ pub enum Takes {
 }
 
 /// All settings that are text but `TALLY_ROLE`, which is not the operator's, and `TALLY_KEYS`, which [`super::access`] reads.
-pub const SETTINGS: [(&str, Takes); 21] = [
+pub const SETTINGS: [(&str, Takes); 22] = [
     (ACCESS, Takes::Words(&[ACCESS_OPEN, "closed"])),
     (HASH_KEY, Takes::Key),
     (CLIENT_ADDRESS_HEADER, Takes::Header),
@@ -61,6 +61,7 @@ pub const SETTINGS: [(&str, Takes); 21] = [
     ),
     (SPLIT_FLUSHES_PER_SECOND, Takes::Whole(1, 1_000_000)),
     (QUIET_MS, Takes::Whole(1, 86_400_000)),
+    (LEAVE_PER_SECOND, Takes::Whole(1, 1_000_000)),
     (
         BODY_PIECE_MS,
         Takes::Whole(1, ARRIVAL_MS_MAX.cast_unsigned()),

@@ -8,7 +8,7 @@ use tally::core::counter::id::CounterId;
 use tally::protocol::joined_pages::JoinedPages;
 
 fn id(number: u32) -> CounterId {
-    CounterId::parse(&format!("page/{number:06}")).expect("an id")
+    CounterId::parse(format!("page/{number:06}")).expect("an id")
 }
 
 /// The partition's names after one, at most so many.

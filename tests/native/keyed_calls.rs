@@ -62,6 +62,7 @@ impl Carrier for Spread<'_> {
             outcomes: writes.iter().map(outcome).collect(),
             shards: 1,
             home: None,
+            is_apart: false,
         })
     }
 }
@@ -206,6 +207,7 @@ impl Carrier for Scattered {
             outcomes: writes.iter().map(outcome).collect(),
             shards: 1,
             home: None,
+            is_apart: false,
         })
     }
 }
@@ -257,6 +259,7 @@ fn a_refusal_after_an_attempt_that_was_not_answered_is_unknown_where_nothing_is_
             outcomes,
             shards: 1,
             home: None,
+            is_apart: false,
         };
         let both = counted(vec![KeyedOutcome::Counted(recorded), outcome]);
         assert_eq!(after_unknown(Some(0), both.clone()), Ok(both.clone()));
@@ -317,6 +320,7 @@ impl Carrier for Only {
             outcomes,
             shards: 1,
             home: None,
+            is_apart: false,
         })
     }
 }

@@ -84,6 +84,7 @@ mod fleet;
 mod health;
 mod joined_pages;
 mod keyed_calls;
+mod leads_apart;
 mod limits;
 mod live_client_message;
 mod live_subscriptions;

@@ -36,13 +36,13 @@ use tally::protocol::messages::{
     Install, Keep, LeadTaken, Lease, LetInboxesGo, List, ListActs, ListAlerts, ListAll,
     ListAllBoards, ListBoards, ListDatacenters, ListDeliveries, ListKeys, ListNames, ListPolicies,
     ListRows, ListShares, LoadReport, LocateLead, Located, LookUp, MakeKey, MayHold, Measure,
-    MemberWrite, NoteAct, OpenSession, Operate, Push, PutAlert, PutPolicy, PutShare, Read,
-    ReadContents, ReadDead, ReadDrained, ReadEach, ReadNumbers, Recall, RecallLease, Register,
-    RegisterBoard, RegisterInbox, ReleaseInbox, RememberedCell, RepairCell, RepairRoot, ReplaceKey,
-    ReportShard, Reserve, RevokeKey, RootPart, RootRepaired, RootTaken, RotateKey, RunCommands,
-    RunSorted, Seal, SentOn, Settle, ShardCommand, SilenceAlert, SizesOf, Stay, Stretch, Subscribe,
-    Sum, SumExplained, SumMany, Suspend, SweptOf, TakeOver, TestAlert, TopOf, TotalsFrom, UseKey,
-    ViewOf, WatchLead, WriteBoard, WriteBoards, decode, encode,
+    MemberWrite, NoteAct, OpenSession, Operate, PlaceLead, Push, PutAlert, PutPolicy, PutShare,
+    Read, ReadContents, ReadDead, ReadDrained, ReadEach, ReadNumbers, Recall, RecallLease,
+    Register, RegisterBoard, RegisterInbox, ReleaseInbox, RememberedCell, RepairCell, RepairRoot,
+    ReplaceKey, ReportShard, Reserve, RevokeKey, RootPart, RootRepaired, RootTaken, RotateKey,
+    RunCommands, RunSorted, Seal, SentOn, Settle, ShardCommand, SilenceAlert, SizesOf, Stay,
+    Stretch, Subscribe, Sum, SumExplained, SumMany, Suspend, SweptOf, TakeOver, TestAlert, TopOf,
+    TotalsFrom, UseKey, ViewOf, WatchLead, WriteBoard, WriteBoards, decode, encode,
 };
 use tally::protocol::names::{CellAddress, LeadAt};
 use tally::protocol::problem::{Code, Problem};
@@ -163,10 +163,11 @@ fn an_answer_to_a_flush_has_these_bytes() {
         shards: 8,
         linger_ms: 20,
         operations: 0,
+        is_apart: false,
     };
     assert_eq!(
         golden(&Ok::<_, Fault>(flushed)),
-        "0007ac02ffffffffffffffffffffffffffffffffffff03010100ac020000081400"
+        "0007ac02ffffffffffffffffffffffffffffffffffff03010100ac02000008140000"
     );
     let refused = Err::<Flushed, _>(Fault::Refused(Refusal::Stray));
     assert_eq!(golden(&refused), "010101");
@@ -294,6 +295,7 @@ fn each_call_has_its_own_path() {
         (Sum::PATH, "/sum"),
         (Register::PATH, "/register"),
         (LocateLead::PATH, "/locate-lead"),
+        (PlaceLead::PATH, "/place-lead"),
         (GiveLead::PATH, "/give-lead"),
         (LeadTaken::PATH, "/lead-taken"),
         (CallLead::PATH, "/call-lead"),
@@ -528,7 +530,18 @@ fn where_a_lead_is_is_stored_in_these_bytes() {
 fn a_lead_moves_by_these_bytes() {
     let lead = "07706167652fc3bc03465241";
     let counter = address().counter;
-    assert_eq!(golden(&LocateLead { counter }), "07706167652fc3bc");
+    let datacenter = address().datacenter;
+    let locate = LocateLead {
+        counter: counter.clone(),
+        datacenter: datacenter.clone(),
+    };
+    assert_eq!(golden(&locate), "07706167652fc3bc03465241");
+    let place = PlaceLead {
+        counter,
+        datacenter,
+        apart: true,
+    };
+    assert_eq!(golden(&place), "07706167652fc3bc0346524101");
     let located = Located {
         epoch: 3,
         place: Place::Tablet(7),

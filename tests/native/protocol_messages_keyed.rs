@@ -162,10 +162,11 @@ fn keyed_writes_and_claims_have_these_bytes() {
         ],
         shards: 8,
         home: Some(address().datacenter),
+        is_apart: true,
     };
     assert_eq!(
         golden(&counted),
-        "0f00ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670201ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670202030405060708090a0b0c0d0e080103465241"
+        "0f00ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670201ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670202030405060708090a0b0c0d0e08010346524101"
     );
     let claim = Claim {
         counter: address().counter,

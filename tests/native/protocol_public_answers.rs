@@ -174,6 +174,7 @@ fn a_write_reads_so() {
         shards: 2,
         linger_ms: 0,
         operations: 0,
+        is_apart: false,
     };
     let json = write_json(&cell, 3, Value::new(5, 0), true, &flushed, false);
     assert_eq!(

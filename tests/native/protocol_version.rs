@@ -71,6 +71,7 @@ fn a_writes_version_names_its_cell() {
         shards: 8,
         linger_ms: 0,
         operations: 0,
+        is_apart: false,
     };
     let version = Version::of_write(&cell, &flushed);
     assert_eq!(version.cells(), [seen("LOCAL", 5, 7, 9)]);

@@ -179,6 +179,30 @@ fn a_snapshot_is_made_each_day_and_tells_what_was_so() {
 }
 
 #[test]
+fn what_a_counter_was_is_found_after_its_root_has_moved() {
+    let service = Service::with_bucket(6, None);
+    let ids: Vec<String> = (0..8).map(|number| format!("page-{number}")).collect();
+    ids.iter().for_each(|id| add(&service, id, 5));
+    rest_and_make(&service);
+    service.world.set("TALLY_DIRECTORY", Some("64"));
+    service.world.crash_all_objects();
+    ids.iter().for_each(|id| add(&service, id, 2));
+    service.world.run_for_ms(10_000);
+    let day = "2026-01-01";
+    for id in &ids {
+        assert_eq!(value_on(&service, id, day), 5, "{id}");
+        let (_, told) = on(&service, id, &format!("{day}..{day}"));
+        assert_eq!(told["days"][0]["value"], 5, "{id}: {told}");
+    }
+    let (status, none) = on(&service, "nobody", day);
+    assert_eq!(
+        (status, &none["code"]),
+        (404, &json!("counter-not-found")),
+        "{none}"
+    );
+}
+
+#[test]
 fn runs_are_full_each_week_small_between_and_old_ones_go() {
     let service = Service::with_bucket(2, Some(4));
     service.world.set(

@@ -127,7 +127,8 @@ impl Deployment {
             .run(join(writes, self.crash_when_asked(&is_over)));
     }
 
-    async fn crash_when_asked(&self, is_over: &Cell<bool>) {
+    /// Has every object crash as soon as that is asked for.
+    pub async fn crash_when_asked(&self, is_over: &Cell<bool>) {
         while !is_over.get() {
             self.world.sleep_ms(1).await;
             if self.crashes.take() {

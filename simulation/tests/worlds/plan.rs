@@ -238,7 +238,23 @@ impl Plan {
             let weight = all.div_ceil(apart.between(4, 30));
             plan.weights.push((weight, Deed::Spread));
         }
+        let hot = Chance::new(seed.wrapping_mul(0x9e37_79b9).wrapping_add(37));
+        if hot.once_in(3) {
+            plan.let_leads_leave(&hot);
+        }
         plan
+    }
+
+    /// Nearly every lead that is written under keys, or has a home, leaves its tablet, and goes back once it rests.
+    fn let_leads_leave(&mut self, chance: &Chance) {
+        use tally::protocol::names;
+        self.settings
+            .push((names::LEAVE_PER_SECOND, "1".to_owned()));
+        let is_quiet = |(name, _): &(&str, String)| *name == names::QUIET_MS;
+        if !self.settings.iter().any(is_quiet) {
+            let quiet_ms = one_of(chance, &[500, 2_000, 6_000]);
+            self.settings.push((names::QUIET_MS, quiet_ms.to_string()));
+        }
     }
 
     /// The plan of a seed in a deployment that is changed over from the build before, isolate by isolate and object

@@ -145,6 +145,13 @@ impl Spreads {
         }
     }
 
+    /// Raises the epoch of the spread that holds. What it puts where stays.
+    pub fn raise(&mut self, by: u32) {
+        if let Some(newest) = self.0.last_mut() {
+            newest.epoch = newest.epoch.saturating_add(by);
+        }
+    }
+
     /// The number of the spread that holds, where it puts a lead, and where earlier ones put it, the latest first;
     /// `place` says where so many tablets put it.
     pub fn places(&self, place: impl Fn(Option<u32>) -> Place) -> (u32, Place, Vec<Place>) {

@@ -94,6 +94,80 @@ impl Meter {
     }
 }
 
+/// Messages a second from which on a lead leaves its tablet: a tenth of what one object takes, and all leads of the
+/// tablet share that.
+pub const LEAVE_PER_SECOND: u32 = 100;
+
+/// How long a lead must get so much before it leaves, as a part of [`Thresholds::quiet_ms`]: 10 s.
+const LEAVE_PART: i64 = 6;
+
+/// How long it must get less than a tenth of that before it goes back, in [`Thresholds::quiet_ms`]: ten minutes.
+const REST_TIMES: i64 = 10;
+
+/// The part of the load to leave below which a lead rests.
+const REST_PART: u32 = 10;
+
+/// When a lead leaves its tablet for an object of its own, and when it goes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaveLimits {
+    /// Messages a second from which on it leaves.
+    pub per_second: u32,
+    /// How long it must have got so many without a pause as long, milliseconds.
+    pub hot_ms: i64,
+    /// How long it must have got less than a tenth, milliseconds.
+    pub rest_ms: i64,
+}
+
+impl LeaveLimits {
+    /// Those that go with thresholds.
+    pub fn new(per_second: u32, thresholds: Thresholds) -> Self {
+        Self {
+            per_second,
+            hot_ms: thresholds.quiet_ms / LEAVE_PART,
+            rest_ms: thresholds.quiet_ms.saturating_mul(REST_TIMES),
+        }
+    }
+
+    /// Whether a lead that has counted so much in so long rests.
+    pub fn is_rest(self, counted: u64, for_ms: i64) -> bool {
+        let seconds = u64::try_from(for_ms / 1_000).unwrap_or(0);
+        let most = u64::from((self.per_second / REST_PART).max(1));
+        counted < most.saturating_mul(seconds)
+    }
+}
+
+/// For how long a lead has been hot. In memory only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Heat {
+    /// When it began, and when it was hot last, unix milliseconds.
+    since: Option<(i64, i64)>,
+}
+
+impl Heat {
+    /// Notes a rate, and says whether it has been high for long enough.
+    pub fn note(&mut self, per_second: u32, limits: LeaveLimits, now_ms: i64) -> bool {
+        if per_second < limits.per_second {
+            return false;
+        }
+        let begun_ms = match self.since {
+            // A clock that has stepped back begins anew.
+            Some((begun_ms, last_ms))
+                if (0..=limits.hot_ms.max(1_000)).contains(&now_ms.saturating_sub(last_ms)) =>
+            {
+                begun_ms
+            }
+            _ => now_ms,
+        };
+        self.since = Some((begun_ms, now_ms));
+        now_ms.saturating_sub(begun_ms) >= limits.hot_ms
+    }
+
+    /// Begins anew.
+    pub fn cool(&mut self) {
+        self.since = None;
+    }
+}
+
 /// How long lanes should gather, in milliseconds: as many lanes as flushed within the last second
 /// then flush [`FLUSHES_PER_SECOND_TARGET`] times a second together. 0 while the cell is not hot.
 pub fn linger_ms(rate: Rate, lanes: u32) -> u32 {

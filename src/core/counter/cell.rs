@@ -119,6 +119,11 @@ impl Cell {
         self.grant.map(|grant| grant.generation)
     }
 
+    /// How many flushes and keyed writes it has counted in this generation.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
     /// The grant that the cell counts under.
     pub fn grant(&self) -> Option<Grant> {
         self.grant

@@ -14,7 +14,7 @@ use crate::core::counter::nonces::Nonce;
 use crate::host::Host;
 use crate::node::shared::call_batcher::Batcher;
 use crate::node::shared::call_within;
-use crate::node::shared::{metrics, open_objects};
+use crate::node::shared::{leads_apart, metrics, open_objects};
 use crate::protocol::messages::{Fault, Flush, Flushed};
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::CellAddress;
@@ -102,6 +102,9 @@ pub async fn send_batch(
     metrics::flush_ended(host, ended, writes);
     if outcome.is_ok() {
         last_seen::note_counted(host, &to.counter);
+    }
+    if let Ok(flushed) = &outcome {
+        leads_apart::learn(host, to, flushed.is_apart);
     }
     match &outcome {
         Ok(Flushed { shards, .. }) | Err(Fault::Refused(Refusal::Moved(shards))) => {

@@ -106,6 +106,7 @@ fn answer_json(
         shards: 1,
         linger_ms: 0,
         operations: recorded.operations,
+        is_apart: false,
     };
     let (added, removed) = recorded.totals;
     let value = Value::new(added, removed);

@@ -4,8 +4,12 @@
 use std::rc::Rc;
 
 use super::cell::Core;
+use super::lead_apart::Leaving;
 use super::lead_place::Standing;
-use crate::core::counter::autoscale::{self, Loads, Meter, Rate, ShardStep, Thresholds};
+use crate::core::counter::autoscale::{
+    self, LEAVE_PER_SECOND as LEAVE_PER_SECOND_USUAL, LeaveLimits, Loads, Meter, Rate, ShardStep,
+    Thresholds,
+};
 use crate::host::{Host, State};
 use crate::node::shared::call;
 use crate::node::shared::concurrency::all_settled;
@@ -14,7 +18,7 @@ use crate::node::shared::metrics;
 use crate::node::shared::open_objects;
 use crate::protocol::messages::{Fault, Flush, LoadReport, Seal};
 use crate::protocol::metrics::Metric;
-use crate::protocol::names::{CellAddress, QUIET_MS, SPLIT_FLUSHES_PER_SECOND};
+use crate::protocol::names::{CellAddress, LEAVE_PER_SECOND, QUIET_MS, SPLIT_FLUSHES_PER_SECOND};
 
 /// How often a busy shard reports to its lead, and a quiet one that still gets flushes.
 const REPORT_EVERY_MS: (i64, i64) = (1_000, 10_000);
@@ -38,28 +42,39 @@ pub(super) struct Autoscaler {
     loads: Loads,
     reported_ms: i64,
     is_sealing: bool,
+    pub(super) leaving: Leaving,
 }
 
 /// The thresholds that the settings name, read once for each isolate: a variable is a call into JavaScript.
-struct SetThresholds(Thresholds);
+struct SetThresholds(Thresholds, Option<LeaveLimits>);
 
 impl State for SetThresholds {
     fn begin(host: &Host) -> Self {
         let number = |name| host.number::<u32>(name);
         let usual = Thresholds::default();
-        Self(Thresholds {
+        let thresholds = Thresholds {
             split_flushes_per_second: number(SPLIT_FLUSHES_PER_SECOND)
                 .unwrap_or(usual.split_flushes_per_second),
             quiet_ms: number(QUIET_MS).map_or(usual.quiet_ms, i64::from),
-        })
+        };
+        // Where one process has all objects they share a thread: an object more would take nothing off it.
+        let usual = (!open_objects::are_bounded(host)).then_some(LEAVE_PER_SECOND_USUAL);
+        let leave = number(LEAVE_PER_SECOND).or(usual);
+        let leave = leave.filter(|_| call::has_tablets(host));
+        Self(
+            thresholds,
+            leave.map(|per_second| LeaveLimits::new(per_second, thresholds)),
+        )
     }
 }
 
 impl Autoscaler {
     /// Nothing measured yet; thresholds from the settings.
     pub(super) fn new(host: &Host, now_ms: i64) -> Self {
+        let set = host.state::<SetThresholds>();
         Self {
-            thresholds: host.state::<SetThresholds>().0,
+            thresholds: set.0,
+            leaving: Leaving::new(set.1),
             meter: Meter::default(),
             loads: Loads::new(now_ms),
             reported_ms: now_ms,
@@ -72,12 +87,17 @@ impl Core {
     /// Notes a flush and acts on the load. Returns how long the lane should gather.
     pub(super) fn note_flush(self: &Rc<Self>, flush: &Flush, lanes: u32, now_ms: i64) -> u32 {
         let rate = self.note(&flush.to, flush.load.writes, now_ms);
+        // What can be split leaves its tablet by that.
+        if !self.state.borrow().spreads_by_load() {
+            self.see_to_heat(&flush.to, rate.flushes, now_ms);
+        }
         autoscale::linger_ms(rate, lanes)
     }
 
     /// Notes a flush of keyed writes, as [`Core::note_flush`].
     pub(super) fn note_writes(self: &Rc<Self>, me: &CellAddress, writes: usize, now_ms: i64) {
-        self.note(me, u32::try_from(writes).unwrap_or(u32::MAX), now_ms);
+        let rate = self.note(me, u32::try_from(writes).unwrap_or(u32::MAX), now_ms);
+        self.see_to_heat(me, rate.flushes, now_ms);
     }
 
     fn note(self: &Rc<Self>, me: &CellAddress, writes: u32, now_ms: i64) -> Rate {
@@ -295,10 +315,12 @@ impl Core {
         };
         let quiet_ms = self.balance.borrow().thresholds.quiet_ms;
         match (is_sealed, is_spread) {
-            (false, _) => self.arm_in(RESEAL_MS).await,
-            (true, true) => self.arm_in(quiet_ms).await,
-            (true, false) => Ok(()),
+            (false, _) => self.arm_in(RESEAL_MS).await?,
+            (true, true) => self.arm_in(quiet_ms).await?,
+            (true, false) => {}
         }
+        // The last: it may live elsewhere after it.
+        self.see_to_rest().await
     }
 
     async fn arm_in(&self, in_ms: i64) -> Result<(), Fault> {

@@ -198,7 +198,8 @@ impl Core {
     /// Why it could not be read; `Moved`.
     pub(super) fn readable(&self) -> Result<(), Fault> {
         self.loaded()?;
-        self.lead.is_not_away()
+        self.lead.is_not_away()?;
+        self.is_not_known_away()
     }
 
     /// Refuses while storage cannot be read, wherever the lead is.

@@ -28,7 +28,7 @@ impl DamagedRow {
     /// What a cell keeps in it.
     fn part(&self) -> CellPart {
         match self.kind {
-            0 => CellPart::Address,
+            0 | 19 => CellPart::Address,
             1 => CellPart::Totals,
             3 => CellPart::Minutes,
             4 => CellPart::Hours,

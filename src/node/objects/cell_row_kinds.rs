@@ -44,6 +44,8 @@ pub enum Kind {
     DayValues,
     /// [`RowKind::AllTime`]
     AllTimeValues,
+    /// How much a lead that lives apart from its tablet had counted when it was last looked whether it rests.
+    RestLook,
 }
 
 impl Kind {
@@ -69,6 +71,7 @@ impl Kind {
             Self::HourValues => 16,
             Self::DayValues => 17,
             Self::AllTimeValues => 18,
+            Self::RestLook => 19,
         }
     }
 

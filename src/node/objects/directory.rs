@@ -42,6 +42,7 @@ use super::secrets::SecretStore;
 use super::sender_sessions::SENDERS_SCHEMA;
 use super::shares::ShareStore;
 use super::sizes::Sizes;
+use super::snapshot_reads::kept_by_any;
 use super::snapshots::Snapshots;
 use super::storage_guard::StorageGuard;
 use super::store::Store;
@@ -50,6 +51,7 @@ use crate::core::counter::grant::Grant;
 use crate::core::counter::id::CounterId;
 use crate::host::Host;
 use crate::host::object::{Arrived, Object, Reply, Shell, dispatch, reply};
+use crate::node::shared::partitions::ask_some;
 use crate::node::shared::unreadable;
 use crate::protocol::audit::CallOutcome;
 use crate::protocol::fleet::FleetPart;
@@ -58,13 +60,15 @@ use crate::protocol::messages::{
     AmountOf, Batch, BatchedCall, BeginRun, Call, CallRoot, CheckStorage, Claim, CloseSession,
     DeleteAlert, DeletePolicy, DeleteShare, DeliveriesOf, DoAct, Fault, FindApiKey, FindClaims,
     FindKey, FleetOf, ForgetBoard, GetAlert, GetPolicy, GetSecrets, GetShare, GiveRoot,
-    InPartition, Keep, KeptOn, KeptRows, KeyFound, LetInboxesGo, List, ListActs, ListAlerts,
-    ListBoards, ListDatacenters, ListDeliveries, ListKeys, ListNames, ListPolicies, ListRows,
-    ListRuns, ListShares, LocateLead, LookUp, MakeKey, NoteAct, OpenSession, Operate, Push,
-    PutAlert, PutPolicy, PutShare, Register, RegisterBoard, RegisterInbox, RepairRoot, ReplaceKey,
-    RevokeKey, RootTaken, RotateKey, Secrets, Settle, SilenceAlert, SizesOf, SweptOf, TellCounts,
-    TellSizes, TestAlert, TopOf, UseKey, ViewOf, Viewed, Within, batch, decode,
+    InPartition, Keep, KeptIn, KeptOn, KeptRows, KeptThen, KeyFound, LetInboxesGo, List, ListActs,
+    ListAlerts, ListBoards, ListDatacenters, ListDeliveries, ListKeys, ListNames, ListPolicies,
+    ListRows, ListRuns, ListShares, LocateLead, Located, LookUp, MakeKey, NoteAct, OpenSession,
+    Operate, PlaceLead, Push, PutAlert, PutPolicy, PutShare, Register, RegisterBoard,
+    RegisterInbox, RepairRoot, ReplaceKey, RevokeKey, RootTaken, RotateKey, Secrets, Settle,
+    SilenceAlert, SizesOf, SweptOf, TellCounts, TellSizes, TestAlert, TopOf, UseKey, ViewOf,
+    Viewed, Within, batch, decode,
 };
+use crate::protocol::names::DIRECTORY_PARTITIONS;
 
 /// Since this schema settings name the hash of a counter.
 const SCHEMA_VERSION_MIN: i64 = 5;
@@ -348,7 +352,8 @@ impl Partition {
     async fn answer_here(self: &Rc<Self>, arrived: &Arrived) -> Reply {
         let reply = dispatch!(arrived, asked, {
             Register => self.when_ready(asked, |asked| self.register(asked)).await,
-            LocateLead => self.ready(asked).map(|asked| self.spreads.locate(&asked.counter)),
+            LocateLead => self.ready(asked).and_then(|asked| self.locate(&asked)),
+            PlaceLead => self.ready(asked).and_then(|asked| self.place_lead(&asked)),
             FindClaims => self.when_ready(asked, |asked| self.claims.find(asked)).await,
             Claim => self.when_ready(asked, |asked| self.claims.claim(asked)).await,
             RegisterInbox => self.when_ready(asked, |asked| self.registry.register(asked)).await,
@@ -416,7 +421,8 @@ impl Partition {
             FindKey => self.ready(asked).and_then(|asked| self.find_key(&asked)),
             BeginRun => self.when_ready(asked, |_| self.begin_run()).await,
             ListRuns => self.when_ready(asked, |asked| self.snapshots.list(asked)).await,
-            KeptOn => self.when_ready(asked, |asked| self.snapshots.on(asked)).await,
+            KeptOn => self.when_ready(asked, |asked| self.kept_on(asked)).await,
+            KeptIn => self.when_ready(asked, |asked| self.snapshots.on(asked.asked)).await,
             KeptRows => self.when_ready(asked, |asked| self.snapshots.rows(asked)).await,
             GetSecrets => self.when_ready(asked, |asked| self.secrets(asked)).await,
             TellCounts => self.ready(asked).and_then(|asked| self.fleet.take(asked)),
@@ -538,6 +544,38 @@ impl Partition {
         })
     }
 
+    /// What a counter was. Where the number of partitions was changed its root may have been elsewhere: files of then lie there.
+    async fn kept_on(&self, asked: KeptOn) -> Result<Vec<KeptThen>, Fault> {
+        let own = self.snapshots.on(asked.clone()).await?;
+        let has_all = !own.is_empty() && own.iter().all(|then| then.kept.is_some());
+        if self.places.is_plain() || (has_all && !asked.is_range) {
+            return Ok(own);
+        }
+        let others = 0..self.places.sizes().span().max(DIRECTORY_PARTITIONS);
+        let others = others.filter(|partition| !self.places.is_me(*partition));
+        let ask = |partition: u32| KeptIn {
+            partition,
+            asked: asked.clone(),
+        };
+        let answered = ask_some(&self.host, others, ask).await;
+        match answered.fault {
+            // What is not known of one may be what is asked for.
+            Some(fault) => Err(fault),
+            None => {
+                let told = answered.told.into_iter().flat_map(|(_, told)| told);
+                let mut days = kept_by_any(own.into_iter().chain(told));
+                // The latest tells what was so on a day, or before.
+                let first = if asked.is_range {
+                    0
+                } else {
+                    days.len().saturating_sub(1)
+                };
+                days.drain(..first);
+                Ok(days)
+            }
+        }
+    }
+
     async fn begin_run(&self) -> Result<(), Fault> {
         self.snapshots.begin().await?;
         self.store.set_alarm_by(self.host.now_ms()).await
@@ -604,6 +642,23 @@ impl Partition {
     async fn register(&self, register: Register) -> Result<Grant, Fault> {
         self.spreads.admit(&register)?;
         self.roots.register(register).await
+    }
+
+    fn locate(&self, asked: &LocateLead) -> Result<Located, Fault> {
+        self.spreads.locate(&asked.counter, &asked.datacenter)
+    }
+
+    /// A lead leaves its tablet, or goes back: whether it may.
+    fn place_lead(&self, asked: &PlaceLead) -> Result<bool, Fault> {
+        let may = self.spreads.place_lead(asked)?;
+        if !may && asked.apart {
+            let (spreads, datacenter) = (self.spreads.clone(), asked.datacenter.clone());
+            self.object.wait_until(async move {
+                // Where it fails the next that may not tries again.
+                let _ = spreads.make_room(&datacenter).await;
+            });
+        }
+        Ok(may)
     }
 
     /// What only the operator can mend, if anything.
@@ -708,6 +763,7 @@ fn is_of_root(path: &str) -> bool {
         Claim::PATH,
         FindClaims::PATH,
         LocateLead::PATH,
+        PlaceLead::PATH,
         Operate::PATH,
         Keep::PATH,
         Settle::PATH,

@@ -2,21 +2,24 @@
 //!
 //! Invariants: a partition decides for its counters, by the setting that it was started with; a setting that is not that of its data
 //! begins a new spread, of a higher number, and what was there before is remembered, since leads may still live there. A lead is granted
-//! nothing but at its place under the spread that holds, and, where there are earlier ones, only once they have given what they had.
+//! nothing but at its place under the spread that holds, and, where there are earlier ones, only once they have given what they had. A lead
+//! that has grown hot lives apart from its tablet: that is noted of it alone, and its own epoch rises with each move.
 
 use std::cell::{Cell, RefCell};
 
 use super::deployment_values::DeploymentValues;
-use super::lead_sweep::{SWEEP, Sweep};
+use super::lead_sweep::{SWEEP, Sweep, take_over};
 use super::root_places::SIZES;
 use super::root_store::RootStore;
 use super::store::Store;
-use crate::core::cluster::tablets::{Changed, SPREADS_MAX, Spreads};
-use crate::core::counter::id::CounterId;
+use crate::core::cluster::apart::{Apart, is_apart, placed};
+use crate::core::cluster::root::RootEntry;
+use crate::core::cluster::tablets::{Changed, Place, SPREADS_MAX, Spreads};
+use crate::core::counter::id::{CounterId, Datacenter};
 use crate::host::Host;
 use crate::node::shared::call::place_among;
-use crate::protocol::messages::{Fault, Located, Register, decode, encode};
-use crate::protocol::names::TABLET_COUNT;
+use crate::protocol::messages::{Fault, Located, PlaceLead, Register, decode, encode};
+use crate::protocol::names::{LeadAt, TABLET_COUNT};
 
 /// Name of the row that earlier builds read: so many tablets, and no other setting would do. Data without it had none.
 const FIXED: &str = "tablets";
@@ -27,12 +30,20 @@ const CHANGED: u32 = 0;
 /// Name of the row with all spreads; there is none before the setting is changed.
 const SPREADS: &str = "spreads";
 
+/// Name of the row with the leads that live apart from their tablets; there is none before the first does.
+const APART: &str = "apart";
+
+/// Leads that are back and are looked at together, where there is no room for the note of another.
+const LOOKED_AT_ONCE: usize = 8;
+
 /// The spreads of a partition's leads.
 pub(super) struct LeadSpreads {
     host: Host,
     pub(super) values: DeploymentValues,
     roots: RootStore,
     all: RefCell<Spreads>,
+    apart: RefCell<Apart>,
+    is_making_room: Cell<bool>,
     /// How far leads have been looked at that nobody asks for.
     pub(super) sweep: RefCell<Option<Sweep>>,
     /// Leads that did not move when they were looked at last, of this incarnation's look at all roots.
@@ -47,6 +58,8 @@ impl LeadSpreads {
             values: DeploymentValues::new(store),
             roots: RootStore::new(store),
             all: RefCell::default(),
+            apart: RefCell::default(),
+            is_making_room: Cell::default(),
             sweep: RefCell::default(),
             left: Cell::default(),
         }
@@ -81,15 +94,36 @@ impl LeadSpreads {
             )),
         }
         self.all.replace(all);
+        self.open_apart()?;
         self.open_sweep()
     }
 
-    /// What is known of spreads, at rest, for a partition that takes counters over.
+    fn open_apart(&self) -> Result<(), Fault> {
+        let apart = self.values.get(APART)?;
+        let apart = apart.map(|body| decode(&body)).transpose()?;
+        self.apart.replace(apart.unwrap_or_default());
+        Ok(())
+    }
+
+    /// What is known of spreads, and of the leads of a counter, at rest, for a partition that takes the counter over.
     ///
     /// # Errors
     /// `Broken` should postcard refuse.
-    pub(super) fn at_rest(&self) -> Result<Vec<u8>, Fault> {
-        encode(&*self.all.borrow())
+    pub(super) fn at_rest(&self, counter: &CounterId) -> Result<Vec<u8>, Fault> {
+        let apart = self.apart.borrow().of_counter(counter);
+        encode(&(&*self.all.borrow(), apart))
+    }
+
+    /// Another partition has a counter now, and knows what was noted of its leads.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses.
+    pub(super) fn forget(&self, counter: &CounterId) -> Result<(), Fault> {
+        let mut apart = self.apart.borrow().clone();
+        match apart.forget_counter(counter) {
+            true => self.save_apart(apart),
+            false => Ok(()),
+        }
     }
 
     /// Takes over where the leads of counters may live that come from another partition. The caller makes it one commit with those, and
@@ -98,7 +132,12 @@ impl LeadSpreads {
     /// # Errors
     /// `Unavailable` where SQLite refuses.
     pub(super) fn join(&self, theirs: &[u8]) -> Result<(), Fault> {
-        let theirs: Spreads = decode(theirs)?;
+        let (theirs, their_apart): (Spreads, Apart) = decode(theirs)?;
+        let mut apart = self.apart.borrow().clone();
+        apart.join(&their_apart);
+        if apart != *self.apart.borrow() {
+            self.values.put(APART, encode(&apart)?)?;
+        }
         let mut all = self.all.borrow().clone();
         all.join(&theirs);
         if all == *self.all.borrow() {
@@ -119,7 +158,7 @@ impl LeadSpreads {
             self.all.replace(decode(&body)?);
             self.open_sweep()?;
         }
-        Ok(())
+        self.open_apart()
     }
 
     /// How many tablets data has whose setting was never changed.
@@ -137,15 +176,148 @@ impl LeadSpreads {
         Ok(set)
     }
 
-    /// Where the leads of a counter live, and may have lived.
-    pub(super) fn locate(&self, counter: &CounterId) -> Located {
-        let place = |tablets| place_among(&self.host, tablets, counter);
-        let (epoch, place, former) = self.all.borrow().places(place);
-        Located {
-            epoch,
+    /// Where the lead of a counter lives in a datacenter, and may have lived.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses.
+    pub(super) fn locate(
+        &self,
+        counter: &CounterId,
+        datacenter: &Datacenter,
+    ) -> Result<Located, Fault> {
+        let (epoch, place, former) = self.spread(counter);
+        let moves = self.moves(counter, datacenter)?;
+        let (place, former) = placed(moves, place, former);
+        Ok(Located {
+            epoch: epoch.saturating_add(moves),
             place,
             former,
+        })
+    }
+
+    /// Where the spreads put the leads of a counter.
+    fn spread(&self, counter: &CounterId) -> (u32, Place, Vec<Place>) {
+        let place = |tablets| place_among(&self.host, tablets, counter);
+        self.all.borrow().places(place)
+    }
+
+    /// How often a lead was moved out of its tablet, or back. One of a counter that has ended since is back.
+    fn moves(&self, counter: &CounterId, datacenter: &Datacenter) -> Result<u32, Fault> {
+        let (moves, hot) = {
+            let apart = self.apart.borrow();
+            let hot = apart.generation(counter, datacenter);
+            (apart.moves(counter, datacenter), hot)
+        };
+        let Some(hot) = hot else { return Ok(moves) };
+        let has_ended = match self.roots.entry(counter)? {
+            Some(RootEntry::Live(root)) => root.generation != hot,
+            Some(RootEntry::Ended { .. }) => true,
+            // A root whose row was lost is made again from what its leads know.
+            None => false,
+        };
+        if !has_ended {
+            return Ok(moves);
         }
+        self.place(counter, datacenter, (hot, false))?;
+        Ok(self.apart.borrow().moves(counter, datacenter))
+    }
+
+    /// Notes that a lead of a generation moves out, or back. Whether it may.
+    fn place(
+        &self,
+        counter: &CounterId,
+        datacenter: &Datacenter,
+        (generation, is_out): (u64, bool),
+    ) -> Result<bool, Fault> {
+        let mut apart = self.apart.borrow().clone();
+        let may = apart.place((counter, datacenter), generation, is_out);
+        if apart != *self.apart.borrow() {
+            self.save_apart(apart)?;
+        }
+        Ok(may)
+    }
+
+    fn save_apart(&self, apart: Apart) -> Result<(), Fault> {
+        self.values.put(APART, encode(&apart)?)?;
+        self.apart.replace(apart);
+        Ok(())
+    }
+
+    /// Lets a lead live apart from its tablet, or go back there. Whether it may: only where a tablet hosts it, and too many do not.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses.
+    pub(super) fn place_lead(&self, asked: &PlaceLead) -> Result<bool, Fault> {
+        let PlaceLead {
+            counter,
+            datacenter,
+            apart,
+        } = asked;
+        let root = match self.roots.entry(counter)? {
+            Some(RootEntry::Live(root)) if root.datacenters.contains(datacenter) => root,
+            _ => return Ok(false),
+        };
+        let (_, place, _) = self.spread(counter);
+        if place == Place::Own {
+            return Ok(false);
+        }
+        // What is noted of an earlier generation is over.
+        self.moves(counter, datacenter)?;
+        self.place(counter, datacenter, (root.generation, *apart))
+    }
+
+    /// Forgets what is noted of some leads of a datacenter that are back, so that others may leave.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses.
+    pub(super) async fn make_room(&self, datacenter: &Datacenter) -> Result<(), Fault> {
+        if self.is_making_room.replace(true) {
+            return Ok(());
+        }
+        let made = self.forget_some(datacenter).await;
+        self.is_making_room.set(false);
+        made
+    }
+
+    async fn forget_some(&self, datacenter: &Datacenter) -> Result<(), Fault> {
+        let mut noted = Vec::new();
+        let all = self.apart.borrow().of(datacenter);
+        for counter in all {
+            let moves = self.moves(&counter, datacenter)?;
+            noted.push((counter, moves));
+        }
+        let (out, back): (Vec<_>, Vec<_>) =
+            noted.into_iter().partition(|(_, moves)| is_apart(*moves));
+        // One that was to leave and never did leaves now: it goes back by itself.
+        let drawn = usize::try_from(self.host.random()).unwrap_or(0) % out.len().max(1);
+        let drawn = out.into_iter().nth(drawn);
+        for (counter, moves) in back.into_iter().take(LOOKED_AT_ONCE).chain(drawn) {
+            let at = LeadAt {
+                counter: counter.clone(),
+                datacenter: datacenter.clone(),
+                place: self.locate(&counter, datacenter)?.place,
+            };
+            // Whoever answers has the lead, and nobody else has any of it.
+            let is_back = take_over(&self.host, at).await.is_ok();
+            if is_back
+                && !is_apart(moves)
+                && self.apart.borrow().moves(&counter, datacenter) == moves
+            {
+                self.forget_lead(&counter, datacenter)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn forget_lead(&self, counter: &CounterId, datacenter: &Datacenter) -> Result<(), Fault> {
+        let mut apart = self.apart.borrow().clone();
+        let mut all = self.all.borrow().clone();
+        all.raise(apart.forget(counter, datacenter));
+        // First: what is raised needlessly does no harm.
+        self.values.put(FIXED, encode(&CHANGED)?)?;
+        self.values.put(SPREADS, encode(&all)?)?;
+        self.all.replace(all);
+        self.save_apart(apart)
     }
 
     /// Lets a lead ask for a grant, at the place where it lives.
@@ -153,7 +325,7 @@ impl LeadSpreads {
     /// # Errors
     /// `Unsettled` where it must look first where it lives, or may have lived; `Unavailable` where SQLite refuses.
     pub(super) fn admit(&self, register: &Register) -> Result<(), Fault> {
-        let located = self.locate(&register.counter);
+        let located = self.locate(&register.counter, &register.datacenter)?;
         if register.place != Some(located.place) {
             return Err(Fault::Unsettled);
         }

@@ -111,10 +111,12 @@ impl Core {
             return (outcomes, false);
         }
         let lanes = self.state.borrow().lanes_within_second(now_ms);
+        let is_apart = self.is_apart();
         for (flush, outcome) in flushes.iter().zip(&mut outcomes) {
             if let Ok(flushed) = outcome {
                 flushed.linger_ms = self.note_flush(flush, lanes, now_ms);
                 flushed.shards = self.state.borrow().spread();
+                flushed.is_apart = is_apart;
             }
         }
         if !together.dimensions.is_empty() {

@@ -118,6 +118,7 @@ impl Core {
                 outcomes,
                 shards: state.spread(),
                 home: None,
+                is_apart: self.is_apart(),
             }),
         }
     }
@@ -145,6 +146,7 @@ impl Core {
             outcomes,
             shards: self.state.borrow().spread(),
             home: None,
+            is_apart: self.is_apart(),
         })
     }
 
@@ -165,6 +167,7 @@ impl Core {
             outcomes,
             shards: 1,
             home: Some(home),
+            is_apart: self.is_apart(),
         })
     }
 

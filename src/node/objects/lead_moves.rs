@@ -153,9 +153,10 @@ impl Core {
         let taken = taken?;
         self.loaded()?;
         match self.lead.stay() {
-            Some(Stay::Leaving { seal, .. }) if seal == taken.seal => {
+            Some(Stay::Leaving { seal, to, .. }) if seal == taken.seal => {
                 self.rows.delete_all().await?;
                 self.lead.set(None);
+                self.lead.note_away(Some(to));
                 Ok(())
             }
             _ => Ok(()),

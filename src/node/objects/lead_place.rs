@@ -14,7 +14,7 @@ use super::cell_store::LoadedCell;
 use crate::core::cluster::tablets::Place;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::host::object::{Arrived, Reply};
-use crate::node::shared::call::{self, tablet_of_cell};
+use crate::node::shared::call::{self, tablet_by_setting};
 use crate::protocol::messages::{
     Call, CallLead, Claim, Close, Configure, Fault, LoadReport, LocateLead, Located, ReadContents,
     ReadNumbers, Recall, Stay, Sum, SumExplained, Suspend, WatchLead, batch, decode,
@@ -71,6 +71,8 @@ pub(super) enum Standing {
 #[derive(Default)]
 pub(super) struct LeadStanding {
     stay: RefCell<Option<Stay>>,
+    /// Where it was when somebody looked last, while nothing of it is here, in memory only: a guess.
+    away: Cell<Option<Place>>,
     /// The newest spread under which nothing of the lead was found elsewhere, in memory only.
     settled: Cell<Option<u32>>,
     /// How often this place has said that it has nothing of the lead, or given it, in memory only: what was asked for before is void.
@@ -101,6 +103,11 @@ impl LeadStanding {
 
     pub(super) fn set(&self, stay: Option<Stay>) {
         self.stay.replace(stay);
+    }
+
+    /// Notes where the lead is, which is not here; `None` where whoever is told to come here asks again.
+    pub(super) fn note_away(&self, place: Option<Place>) {
+        self.away.set(place);
     }
 
     /// Refuses what is asked of a lead that was given to another place.
@@ -171,6 +178,14 @@ fn must_find(path: &str) -> bool {
 }
 
 impl Core {
+    /// Refuses what is asked of a lead that has nothing here, and is known to be elsewhere.
+    pub(super) fn is_not_known_away(&self) -> Result<(), Fault> {
+        match self.lead.away.get() {
+            Some(place) if self.standing() == Standing::Unknown => Err(Fault::Moved(place)),
+            _ => Ok(()),
+        }
+    }
+
     /// Where the lead is, seen from here.
     pub(super) fn standing(&self) -> Standing {
         match &*self.lead.stay.borrow() {
@@ -193,7 +208,7 @@ impl Core {
             return Some(Place::Tablet(number));
         }
         let lead = CellAddress::lead(&name.counter, &name.datacenter);
-        let place = Place::Tablet(tablet_of_cell(&self.host, &lead)?.number);
+        let place = Place::Tablet(tablet_by_setting(&self.host, &lead)?.number);
         self.is_place(name, place).then_some(place)
     }
 
@@ -232,6 +247,7 @@ impl Core {
         if self.standing() != Standing::Unknown || !is_lead {
             return Ok(());
         }
+        self.is_not_known_away()?;
         self.settle(name).await
     }
 
@@ -258,8 +274,10 @@ impl Core {
         let located = self.locate(name).await?;
         self.loaded()?;
         if !self.is_place(name, located.place) {
+            self.lead.note_away(Some(located.place));
             return Err(Fault::Moved(located.place));
         }
+        self.lead.note_away(None);
         let given_to = match self.standing() {
             Standing::Here => {
                 self.lead.settled.set(Some(located.epoch));
@@ -291,6 +309,7 @@ impl Core {
     async fn locate(&self, name: &LeadName) -> Result<Located, Fault> {
         let locate = LocateLead {
             counter: name.counter.clone(),
+            datacenter: name.datacenter.clone(),
         };
         let asked = self.host.within_ms(LOCATE_MS_MAX, self.call_root(&locate));
         let silent = || Fault::Unavailable("the root does not say where the lead lives".to_owned());
@@ -365,6 +384,8 @@ impl Core {
             self.confirm_taken().await?;
             return Ok(Vec::new());
         }
+        // Whoever sends it on knows no better: the root does.
+        self.lead.note_away(None);
         let arrived = Arrived::within(path, message);
         let answered = async move { self.answer_here(&arrived).await };
         Ok(bytes_of(answered.boxed_local().await))

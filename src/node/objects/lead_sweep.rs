@@ -131,13 +131,13 @@ impl LeadSpreads {
             let RootEntry::Live(root) = entry else {
                 continue;
             };
-            let located = self.locate(counter);
-            let at = |datacenter: &_| LeadAt {
-                counter: counter.clone(),
-                datacenter: Clone::clone(datacenter),
-                place: located.place,
-            };
-            leads.extend(root.datacenters.iter().map(at));
+            for datacenter in &root.datacenters {
+                leads.push(LeadAt {
+                    counter: counter.clone(),
+                    datacenter: datacenter.clone(),
+                    place: self.locate(counter, datacenter)?.place,
+                });
+            }
         }
         let told = leads.into_iter().map(|at| take_over(host, at));
         let told = all_settled(told, LEADS_AT_ONCE).await;
@@ -157,7 +157,7 @@ impl LeadSpreads {
 }
 
 /// Has a lead taken over at its place.
-async fn take_over(host: &Host, at: LeadAt) -> Result<(), Fault> {
+pub(super) async fn take_over(host: &Host, at: LeadAt) -> Result<(), Fault> {
     if at.place == Place::Own {
         let lead = CellAddress::lead(&at.counter, &at.datacenter);
         open_objects::room_of_own(host, &lead, host.now_ms() + ROOM_MS_MAX).await?;

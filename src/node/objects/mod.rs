@@ -44,6 +44,7 @@
 //! | [`tablet`], [`tablet_rows`], [`tablet_fold`], [`tablet_alarms`], [`hosted_rows`] | hosts the leads of many counters, and where their rows lie |
 //! | [`keyspace`], [`keyspace_adds`], [`keyspace_boards`], [`keyspace_counters`], [`keyspace_ends`], [`keyspace_loads`], [`keyspace_names`], [`keyspace_sketches`], [`keyspace_store`], [`keyspace_locks`] | the owner of the keys of Redis's dialect, and its rows |
 //! | [`outbox`] | joins what tenants send to the directory, and what roots send to tablets |
+//! | [`lead_apart`] | how a lead that has grown hot leaves its tablet, and goes back |
 //! | [`directory_tablets`], [`lead_sweep`] | over how many tablets leads are spread, now and before, and how those move that nobody asks for |
 //! | [`store`] | SQL, and the schema's version |
 
@@ -104,6 +105,7 @@ mod keyspace_names;
 mod keyspace_sketches;
 mod keyspace_store;
 mod lead;
+mod lead_apart;
 mod lead_calls;
 mod lead_moves;
 mod lead_place;

@@ -346,7 +346,8 @@ impl RootMoves {
             bundles.forget_note("leaving", name)?;
             bundles.forget_laid_aside(name)?;
             bundles.delete_records(name)
-        })
+        })?;
+        self.spreads.forget(name)
     }
 
     /// Another partition takes a root over.
@@ -393,7 +394,7 @@ impl RootMoves {
             seal,
             rows,
             next,
-            spreads: self.spreads.at_rest()?,
+            spreads: self.spreads.at_rest(name)?,
             kept_from_ms: self.totals.prepare(self.host.now_ms())?.kept_from_ms,
         })
     }

@@ -42,6 +42,20 @@ fn run_on(runs: &BTreeMap<u64, RunOf>, day: i64) -> Option<RunOf> {
     runs.values().rev().find(|run| run.day <= day).copied()
 }
 
+/// What any partition tells of a counter, day by day: each by the one that had the counter then, if any had.
+pub(super) fn kept_by_any(told: impl Iterator<Item = KeptThen>) -> Vec<KeptThen> {
+    let mut days: BTreeMap<i64, KeptThen> = BTreeMap::new();
+    for then in told {
+        let is_better = days
+            .get(&then.run.day)
+            .is_none_or(|known| known.kept.is_none() && then.kept.is_some());
+        if is_better {
+            days.insert(then.run.day, then);
+        }
+    }
+    days.into_values().collect()
+}
+
 /// What a run says of a counter: nothing, where it has not changed.
 type Said = Option<Option<Kept>>;
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use super::{partitions, unreadable};
+use super::{leads_apart, partitions, unreadable};
 use crate::core::cluster::region::location_hint;
 use crate::core::cluster::spread::{Counts, Rings};
 use crate::core::cluster::tablets::{Place, TabletSpread};
@@ -221,8 +221,14 @@ pub fn place_among(host: &Host, tablets: Option<u32>, counter: &CounterId) -> Pl
     )
 }
 
-/// The tablet that hosts a cell; `None` where the cell has an object of its own.
+/// The tablet that hosts a cell, as far as this isolate has heard; `None` where the cell has an object of its own.
 pub fn tablet_of_cell(host: &Host, cell: &CellAddress) -> Option<TabletAddress> {
+    let tablet = tablet_by_setting(host, cell)?;
+    (!leads_apart::is_known(host, cell)).then_some(tablet)
+}
+
+/// The tablet that hosts a cell which does not live apart, as this isolate's variables say it.
+pub fn tablet_by_setting(host: &Host, cell: &CellAddress) -> Option<TabletAddress> {
     let tablets = host.state::<Tablets>().0.filter(|_| cell.is_lead())?;
     let partition = fixed_partition_of(host, &cell.counter);
     Some(TabletAddress {

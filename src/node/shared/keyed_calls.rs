@@ -4,6 +4,7 @@
 
 use super::call_batcher::Batcher;
 use super::call_within;
+use super::leads_apart;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::{Keyed, Keys, WriteKey};
 use crate::host::Host;
@@ -100,13 +101,15 @@ impl Carrier for Caller<'_> {
         }
         let count = Count::new(to, writes, moves, self.keys);
         let [first, second] = ATTEMPTS_MS;
-        match self.call(&count, first).await {
+        let counted = match self.call(&count, first).await {
             Err(Fault::Unavailable(_)) => {
                 let counted = self.call(&count, second).await?;
                 keyed::after_unknown(moves, counted)
             }
             outcome => outcome,
-        }
+        }?;
+        leads_apart::learn(self.host, &count.to, counted.is_apart);
+        Ok(counted)
     }
 }
 

@@ -8,6 +8,7 @@
 //! | [`call_batcher`] | joins the calls of one request into batches |
 //! | [`queued_writes`] | queued writes, counted |
 //! | [`keyed_calls`] | keyed writes, claimed and counted |
+//! | [`leads_apart`] | which leads this isolate has heard to live apart from their tablets |
 //! | [`lease_requests`] | how holders of leases reach who lends |
 //! | [`memory`] | what the objects of this isolate hold together |
 //! | [`open_objects`] | objects in use, where one process has them all |
@@ -23,6 +24,7 @@ pub mod call_batcher;
 pub mod concurrency;
 pub mod fleet;
 pub mod keyed_calls;
+pub mod leads_apart;
 pub mod lease_requests;
 pub mod memory;
 pub mod metrics;

@@ -10,9 +10,9 @@ use crate::core::counter::samples::Samples;
 use crate::protocol::names::{Address, CellAddress};
 
 calls! {
-    Count => Counted, "/count", |it| Address::Cell(&it.to);
+    Count => Counted, "/count", |it| Address::Cell(&it.to), lacks (0, 1);
     Claim => Claimed, "/claim", |it| it.receiver();
-    Recall => Counted, "/recall", |it| Address::Cell(&it.to);
+    Recall => Counted, "/recall", |it| Address::Cell(&it.to), lacks (0, 1);
     FindClaims => Claimed, "/find-claims", |it| Address::Root(&it.counter);
 }
 
@@ -82,6 +82,8 @@ pub struct Counted {
     pub shards: u8,
     /// Where all writes go, if that is elsewhere.
     pub home: Option<Datacenter>,
+    /// Whether the lead lives in an object of its own, though tablets host others.
+    pub is_apart: bool,
 }
 
 /// Edge → root: whose are these keys? The first datacenter that asks has them. Of numbered keys their sender's own lead is

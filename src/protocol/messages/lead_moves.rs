@@ -4,11 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use super::Call;
 use crate::core::cluster::tablets::Place;
-use crate::core::counter::id::CounterId;
+use crate::core::counter::id::{CounterId, Datacenter};
 use crate::protocol::names::{Address, LeadAt};
 
 calls! {
     LocateLead => Located, "/locate-lead", |it| Address::Root(&it.counter);
+    PlaceLead => bool, "/place-lead", |it| Address::Root(&it.counter);
     GiveLead => Given, "/give-lead", |it| Address::LeadAt(&it.at);
     LeadTaken => (), "/lead-taken", |it| Address::LeadAt(&it.at);
     CallLead => Vec<u8>, "/call-lead", |it| Address::LeadAt(&it.at);
@@ -19,16 +20,29 @@ calls! {
 pub struct LocateLead {
     /// The counter.
     pub counter: CounterId,
+    /// The lead's datacenter.
+    pub datacenter: Datacenter,
 }
 
-/// Where the leads of a counter live, in each datacenter alike.
+/// Lead → its partition: may I live in an object of my own from now on, or again where the spread puts me? Whether it may. May be repeated.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlaceLead {
+    /// The counter.
+    pub counter: CounterId,
+    /// The lead's datacenter.
+    pub datacenter: Datacenter,
+    /// Whether it is to live apart.
+    pub apart: bool,
+}
+
+/// Where a lead lives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Located {
-    /// The number of the spread that holds.
+    /// The number of the spread that holds, and how often the lead was moved out of it and back besides.
     pub epoch: u32,
-    /// Their place.
+    /// Its place.
     pub place: Place,
-    /// The places where they may have lived under earlier spreads, the latest first.
+    /// The places where it may have lived before, the latest first.
     pub former: Vec<Place>,
 }
 

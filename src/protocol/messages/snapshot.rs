@@ -11,6 +11,7 @@ calls! {
     BeginRun => (), "/begin-run", |it| Address::Directory(it.partition);
     ListRuns => PartitionRuns, "/list-runs", |it| Address::Directory(it.partition);
     KeptOn => Vec<KeptThen>, "/kept-on", |it| Address::Root(&it.counter);
+    KeptIn => Vec<KeptThen>, "/kept-in", |it| Address::Directory(it.partition);
     KeptRows => KeptPage, "/kept-rows", |it| Address::Directory(it.partition);
     AskRuns => AllRuns, "/ask-runs", |_| Address::Aggregator;
     KeptAll => KeptListed, "/kept-all", |_| Address::Aggregator;
@@ -81,6 +82,15 @@ pub struct KeptOn {
     pub last: i64,
     /// Whether each day is told that has a run; else the last run is, on the last day or before.
     pub is_range: bool,
+}
+
+/// Root → another partition: what was this counter by your own runs? Its root may have been there then.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptIn {
+    /// The partition.
+    pub partition: u32,
+    /// What is asked.
+    pub asked: KeptOn,
 }
 
 /// What a counter was when a run was made.

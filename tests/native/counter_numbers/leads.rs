@@ -76,6 +76,7 @@ impl Leads {
                     outcomes,
                     shards: 1,
                     home: None,
+                    is_apart: false,
                 })
             }
         }
