@@ -210,6 +210,22 @@ test("a try with a name counts once, whatever of it was lost", () =>
     expect(other.json[0].error).toMatch(/^ERR this idempotency key was used/);
   }));
 
+test("a try with a name counts once as a command, in a pipeline and in a transaction; one that says only that it is a retry counts again", () =>
+  inWorld({}, async (world) => {
+    const forms = [
+      ["/redis", ["INCRBY", "one", 5], { result: 5 }],
+      ["/redis/pipeline", [["INCR", "two"], ["INCRBY", "two", 2], ["SADD", "set", "m"]], [{ result: 1 }, { result: 3 }, { result: 1 }]],
+      ["/redis/multi-exec", [["INCR", "three"], ["ZINCRBY", "z", 2, "m"], ["PFADD", "h", "x"]], [{ result: 1 }, { result: "2" }, { result: 1 }]],
+    ];
+    for (const [path, body, wanted] of forms) {
+      const headers = { "idempotency-key": `try of ${path}` };
+      for (let again = 0; again < 3; again += 1) expect((await asked(world, path, { body, headers })).json, path).toEqual(wanted);
+    }
+    expect(await pipeline(world, ["MGET", "one", "two", "three"], ["ZSCORE", "z", "m"])).toEqual([{ result: ["5", "3", "1"] }, { result: "2" }]);
+    const headers = { "upstash-telemetry-retry": "1" };
+    expect((await asked(world, "/redis", { body: ["INCRBY", "one", 5], headers })).json).toEqual({ result: 10 });
+  }));
+
 test("keys are listed and all of them ended", () =>
   inWorld({}, async (world) => {
     const names = Array.from({ length: 40 }, (_, index) => `k:${index}`);
