@@ -8,8 +8,8 @@ import { ROOT, documents, read } from "./pages.mjs";
 // What stands before a file in a document, and where it lies; the first that has it is taken.
 const BASES = ["", "src/", "src/core/", "src/node/", "simulation/src/", "simulation/tests/"];
 const CRATES = [
-  [/^limit\//, "crates/tally-limit/src/"],
-  [/^sketch\//, "crates/tally-sketch/src/"],
+  [/^(?:tally-)?limit\//, "crates/tally-limit/src/"],
+  [/^(?:tally-)?sketch\//, "crates/tally-sketch/src/"],
 ];
 
 /** Returns the file of the project that a document names; undefined where there is none. */
