@@ -106,7 +106,8 @@ pub async fn call_within<C: Call>(
 }
 
 /// Asks a question, and asks it again while no answer comes: a message may be lost, and its sender would wait until its time is over. The
-/// first answer ends it, also a refusal; the first question's own time bounds it.
+/// first answer ends it, also a refusal. A question that fails ends it where no other is under way: of those that were lost while the way was
+/// cut one fails just when another gets through. The first question's own time bounds it.
 ///
 /// # Errors
 /// As [`call`].
@@ -115,11 +116,20 @@ pub async fn call_again<C: Call>(
     question: &C,
     milliseconds: u64,
 ) -> Result<C::Answer, Fault> {
+    let begun_ms = host.now_ms();
     let mut questions = FuturesUnordered::new();
     loop {
         questions.push(call_within(host, question, milliseconds));
-        if let Some(Some(answer)) = host.within_ms(AGAIN_MS, questions.next()).await {
-            return answer;
+        let asked_ms = host.now_ms();
+        loop {
+            let now_ms = host.now_ms();
+            let left_ms = AGAIN_MS.saturating_sub(now_ms.abs_diff(asked_ms));
+            match host.within_ms(left_ms, questions.next()).await {
+                Some(Some(Err(Fault::Unavailable(_))))
+                    if !questions.is_empty() && now_ms.abs_diff(begun_ms) < milliseconds => {}
+                Some(Some(answer)) => return answer,
+                Some(None) | None => break,
+            }
         }
     }
 }
