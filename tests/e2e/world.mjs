@@ -224,10 +224,11 @@ class World {
  * Opens a world. `platform`: "miniflare" where only the platform itself can show it; a project of vitest.config.mjs says which. `vars`: variables (the edge's `TALLY_ACCESS` is "open"
  * unless set to undefined). `edgeVars`: those of the edge alone. `folder`: where objects are kept, in memory without. `edges`: how many edge
  * isolates. `later_ms`: how long nothing ran, where the folder was used before. `faults`: whether `fail` works. `logs`: whether errors may be logged. `queue`: the consumer's settings, where a queue is bound; without, none is. `front`: a Worker in
- * front of an origin, under Miniflare: its `file`, its `vars`, and the `origin`, a function from a request to a response.
+ * front of an origin, under Miniflare: its `file`, its `vars`, and the `origin`, a function from a request to a response. `bucket`: whether a bucket for
+ * snapshots is bound, under Miniflare.
  */
-export async function openWorld({ platform = process.env.PLATFORM ?? "native", vars = {}, edgeVars = {}, folder, edges = 1, faults = false, queue, front, later_ms = 0, logs = faults } = {}) {
-  const options = { vars, edgeVars: { TALLY_ACCESS: "open", ...vars, ...edgeVars }, folder, edges, faults, queue, front, later_ms };
+export async function openWorld({ platform = process.env.PLATFORM ?? "native", vars = {}, edgeVars = {}, folder, edges = 1, faults = false, queue, front, bucket = false, later_ms = 0, logs = faults } = {}) {
+  const options = { vars, edgeVars: { TALLY_ACCESS: "open", ...vars, ...edgeVars }, folder, edges, faults, queue, front, bucket, later_ms };
   const host = platform === "native" ? new Deployment(options) : new (await import("./platform/miniflare.mjs")).Workers(options);
   await host.ready();
   const world = new World(host, logs);

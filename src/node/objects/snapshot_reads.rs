@@ -17,7 +17,7 @@ use crate::protocol::snapshot::{
 };
 
 /// Files that are read at once: each is at most 0.5 MB before it is read, and some 2 MB then.
-const FILES_AT_ONCE: usize = 8;
+pub(super) const FILES_AT_ONCE: usize = 8;
 
 /// The estimate of what is kept.
 fn estimate_of(kept: &Kept) -> Option<KnownUniques> {

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::deployment_values::DeploymentValues;
 use super::root_places::RootPlaces;
 use super::roots::is_listed;
+use super::snapshot_reads::FILES_AT_ONCE;
 use super::store::{Insert, Store, integer, text};
 use crate::core::cluster::delta::Marks;
 use crate::core::cluster::root::{Root, RootEntry};
@@ -24,6 +25,7 @@ use crate::core::cluster::view::{View, ViewAtRest};
 use crate::core::counter::id::{BEFORE_CALLERS, CounterId};
 use crate::host::object::Value;
 use crate::host::{Files, Host};
+use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::unreadable;
 use crate::protocol::messages::{Fault, ListRuns, PartitionRuns, RunUnderWay, decode, encode};
 use crate::protocol::names::SNAPSHOTS;
@@ -245,13 +247,16 @@ impl Snapshots {
     async fn adopt(&self) -> Result<(), Fault> {
         let files = self.files()?;
         let listed = files.list(&self.folder("runs")?).await;
-        let mut manifests = Vec::new();
-        for name in listed.map_err(|why| unavailable("list", &why))? {
+        let listed = listed.map_err(|why| unavailable("list", &why))?;
+        let read = |name: String| async move {
             let file = files.get(&name).await;
-            if let Some(bytes) = file.map_err(|why| unavailable(&name, &why))? {
-                manifests.push(self.manifest_of(&name, &bytes)?);
-            }
-        }
+            let file = file.map_err(|why| unavailable(&name, &why))?;
+            file.map(|bytes| self.manifest_of(&name, &bytes))
+                .transpose()
+        };
+        let read = all_settled(listed.into_iter().map(read), FILES_AT_ONCE).await;
+        let manifests: Result<Vec<Option<Manifest>>, Fault> = read.into_iter().collect();
+        let manifests: Vec<Manifest> = manifests?.into_iter().flatten().collect();
         // Others may have been quicker.
         if manifests.is_empty() || self.state()?.is_some() {
             return Ok(());

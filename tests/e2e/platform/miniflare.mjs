@@ -15,6 +15,7 @@ export const EDGE = "tally-edge";
 export const AGGREGATOR = "tally-aggregator";
 const FRONT = "front";
 const QUEUE = "tally-events";
+const BUCKET = "TALLY_SNAPSHOTS_BUCKET";
 
 const compatibilityDate = readFileSync(new URL("wrangler.toml", ROOT), "utf8").match(
   /^compatibility_date = "([\d-]+)"/m,
@@ -60,7 +61,7 @@ export class Workers {
   #later_ms;
   errors = [];
 
-  constructor({ vars, edgeVars, folder, edges, faults, queue, front, later_ms }) {
+  constructor({ vars, edgeVars, folder, edges, faults, queue, front, bucket, later_ms }) {
     this.#later_ms = later_ms;
     const main = faults ? "faulty.mjs" : "index.js";
     const modules = faults ? faulty : module;
@@ -79,6 +80,7 @@ export class Workers {
       ...texts({ ...vars, TALLY_ROLE: "aggregator" }),
       ...objects,
       ...(faults ? { FAULTS: { type: "fetcher", handler } } : {}),
+      ...(bucket ? { [BUCKET]: { type: "r2", name: "tally-snapshots" } } : {}),
     };
     const classes = Object.fromEntries(
       Object.values(CLASSES).map((name) => [name, { type: "durable-object", storage: "sqlite" }]),
@@ -151,6 +153,11 @@ export class Workers {
   /** The queue's own producer, for what no edge would send. */
   producer() {
     return this.#miniflare.getQueueProducer("TALLY_QUEUE", EDGE);
+  }
+
+  /** The bucket of snapshots, where one is bound. */
+  bucket() {
+    return this.#miniflare.getR2Bucket(BUCKET, AGGREGATOR);
   }
 
   async evict() {
