@@ -50,7 +50,7 @@ test: build
 	cargo test --locked
 	$(NODE) --test --test-reporter=spec 'scripts/*.test.mjs' 'benches/*.test.mjs' 'tests/crash/*.test.mjs' 'tests/dashboard/*.test.mjs' 'tests/upgrade/*.test.mjs' 'package/test/*.test.mjs'
 	$(NODE) --test --test-reporter=spec 'tests/docs/*.test.mjs'
-	$(NODE) tests/crash/run.mjs && $(NODE) tests/crash/storage.mjs
+	$(NODE) tests/crash/run.mjs && $(NODE) tests/crash/data.mjs && $(NODE) tests/crash/storage.mjs
 	cargo build --locked --package tally-simulation --bin deployments
 	@if [ -d tests/e2e ]; then PATH="$(CURDIR)/node_modules/.bin:$$PATH" $(NODE) node_modules/vitest/vitest.mjs run --root tests/e2e; fi
 	PATH="$(CURDIR)/node_modules/.bin:$$PATH" $(NODE) node_modules/vitest/vitest.mjs run --root tests/browser

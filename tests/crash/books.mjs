@@ -17,6 +17,8 @@ export class Book {
   #doubted = ZERO;
   #elements = new Set();
   #elementsTried = new Set();
+  /** Every amount that may be counted: when it was about to be sent, and when it was known to be counted, unix milliseconds. */
+  #log = new Set();
 
   constructor(id) {
     this.id = id;
@@ -26,6 +28,8 @@ export class Book {
   begin({ added = 0n, removed = 0n, elements = [] }) {
     const amount = { added, removed };
     this.#open = plus(this.#open, amount);
+    const entry = { amount, begun_ms: Date.now(), counted_ms: Infinity };
+    this.#log.add(entry);
     for (const element of elements) this.#elementsTried.add(element);
     const close = () => {
       this.#open = minus(this.#open, amount);
@@ -34,15 +38,29 @@ export class Book {
       acknowledge: () => {
         close();
         this.#acknowledged = plus(this.#acknowledged, amount);
+        entry.counted_ms = Date.now();
         for (const element of elements) this.#elements.add(element);
       },
       doubt: () => {
         close();
         this.#doubted = plus(this.#doubted, amount);
       },
-      drop: close,
+      drop: () => {
+        close();
+        this.#log.delete(entry);
+      },
       end: close,
     };
+  }
+
+  /** Returns a sentence where a snapshot's value cannot be: what was acknowledged before `as_of` is in it, and nothing of after `taken_at`. */
+  wrongOn({ value, as_of, taken_at }) {
+    let [least, most] = [ZERO, ZERO];
+    for (const { amount, begun_ms, counted_ms } of this.#log) {
+      if (counted_ms < as_of) least = plus(least, amount);
+      if (begun_ms <= taken_at) most = plus(most, amount);
+    }
+    return outOfBounds(`${this.id}: its value in the snapshot`, BigInt(value), least.added - most.removed, most.added - least.removed);
   }
 
   /** The server was killed, which settles no doubt here. */

@@ -3,6 +3,7 @@
 // Its "disk" is what a kill leaves: a sound one writes before it answers.
 import { once } from "node:events";
 import { createServer } from "node:http";
+import { RESTORED } from "./writes.mjs";
 
 // How seldom a server that answers too early writes.
 const LAZY_MS = 40;
@@ -16,7 +17,7 @@ const problem = (status, code) => [status, { code, status }];
 // it and the next operation was left to the machine.
 const AGAIN_WRITES = 3;
 
-/** fault: undefined, "lazy", "forgetful", "loses", "doubles", "history", "reapplies", "resets again" or "revives". */
+/** fault: undefined, "lazy", "forgetful", "loses", "doubles", "history", "reapplies", "resets again", "revives", "imports again" or "restores again". */
 export class Fake {
   #fault;
   #disk = empty();
@@ -74,6 +75,8 @@ export class Fake {
     const id = decodeURIComponent(name ?? "");
     if (pathname === "/api/event") return method === "POST" && body === "{}" ? problem(400, "invalid-body") : this.#once(headers["idempotency-key"], body, () => this.#queued(JSON.parse(body)));
     if (pathname === "/events") return this.#once(headers["idempotency-key"], body, () => this.#events(body));
+    if (first === "import") return this.#import(headers["idempotency-key"], body);
+    if (first === "snapshots") return this.#snapshots(call, headers["idempotency-key"]);
     if (first !== "counters") return problem(404, "not-found");
     if (call === "value" || call === "reset" || method === "PUT" || method === "DELETE") {
       const key = this.#fault === "reapplies" ? undefined : headers["idempotency-key"];
@@ -118,7 +121,7 @@ export class Fake {
     counter[call === "increment" ? "added" : "removed"] += times * delta;
     if (unique !== undefined) counter.elements[unique] = true;
     counter.written += 1;
-    if (counter.resets && counter.written % AGAIN_WRITES === 0) Object.assign(counter, { added: 0, removed: 0 });
+    if (counter.resets && counter.written % AGAIN_WRITES === 0) Object.assign(counter, { added: counter.base ?? 0, removed: 0 });
     return [200, { id, delta, value: counter.added - counter.removed }];
   }
 
@@ -126,6 +129,28 @@ export class Fake {
     const events = body.split("\n").map((line) => JSON.parse(line));
     for (const { key, increment, id } of events) this.#once(id && `${key}/${id}`, "", () => this.#count(key, "increment", { delta: increment }));
     return [200, { accepted: events.length, rejected: 0, errors: [] }];
+  }
+
+  #import(key, body) {
+    const bring = ({ id, datacenters: [{ added, removed }] }) => {
+      const counter = (this.#memory.counters[id] ??= { added: 0, removed: 0, elements: {} });
+      Object.assign(counter, { added: counter.added + added, removed: counter.removed + removed });
+      return [200, {}];
+    };
+    for (const line of body.split("\n").map((text) => JSON.parse(text))) {
+      this.#once(this.#fault === "imports again" ? undefined : `${key}/${line.id}`, "", () => bring(line));
+    }
+    return [200, { refused: [] }];
+  }
+
+  #snapshots(call, key) {
+    if (call === undefined) return [200, {}];
+    const restore = () => {
+      const resets = this.#fault === "restores again";
+      for (const { id, base } of RESTORED) this.#memory.counters[id] = { added: Number(base), removed: 0, elements: {}, resets, base: Number(base), written: 0 };
+      return [200, { refused: [], cursor: null }];
+    };
+    return this.#once(key, "", restore);
   }
 
   #queued({ key, increment }) {

@@ -5,7 +5,7 @@ import { Book, faultsOf, outOfBounds, valuesBetween } from "./books.mjs";
 import { Fake } from "./fake.mjs";
 import { OperatedBook } from "./operated.mjs";
 import { settings } from "./random.mjs";
-import { crash } from "./run.mjs";
+import { crash, setRestored } from "./run.mjs";
 
 const SEED = 4;
 const KILLS = 5;
@@ -15,11 +15,17 @@ const LEAST = 1_500;
 // A run takes about 2 s; a loaded machine gets the rest.
 const WITHIN = { timeout: 60_000 };
 
-async function faultsWith(fault) {
+async function faultsWith(fault, load) {
   const server = new Fake(fault);
+  const prepare = async () => {
+    await setRestored(server);
+    return "2026-11-01";
+  };
   try {
-    const result = await crash({ server, kills: KILLS, clients: CLIENTS, seed: SEED, least: LEAST });
-    assert.ok(result.stats.inDoubt > 0 && result.stats.retried > 0, "kills must leave writes in doubt and make clients retry");
+    const result = await crash({ server, kills: KILLS, clients: CLIENTS, seed: SEED, least: LEAST, load, prepare });
+    const { inDoubt, retried } = result.stats;
+    // What is imported has a key, and stays in no doubt.
+    assert.ok((inDoubt > 0 || load === "imports") && retried > 0, "kills must leave writes in doubt and make clients retry");
     return result;
   } finally {
     await server.kill();
@@ -33,7 +39,15 @@ test(`a sound server passes, SEED=${SEED}`, WITHIN, async () => {
   assert.ok(hasQueue && stats.replayed > 0);
 });
 
-for (const [fault, what, found] of [
+for (const load of ["imports", "restores"]) {
+  test(`a sound server passes with ${load}, SEED=${SEED}`, WITHIN, async () => {
+    const { faults, stats } = await faultsWith(undefined, load);
+    assert.deepEqual(faults, []);
+    assert.ok(stats.operations > 0, "there are snapshots, or restores");
+  });
+}
+
+for (const [fault, what, found, load] of [
   ["lazy", "answers before it has written", /acknowledged and missing/],
   ["forgetful", "forgets keys when it is killed", /counted twice or never sent/],
   ["loses", "loses a write now and then", /keyed\/.*acknowledged and missing/],
@@ -42,14 +56,29 @@ for (const [fault, what, found] of [
   ["resets again", "resets again and again behind the answer", /operated\/.* after its operations/],
   ["revives", "deletes nothing", /renewed\/.* after its operations/],
   ["history", "keeps a history that does not add up", /the sum of its history is .* missing/],
+  ["imports again", "imports a file again that is sent again", /imported\/.*counted twice or never sent/, "imports"],
+  ["restores again", "restores again and again behind the answer", /restored\/.* after its operations/, "restores"],
 ]) {
   test(`a server that ${what} is found out, SEED=${SEED}`, WITHIN, async () => {
-    const { faults } = await faultsWith(fault);
+    const { faults } = await faultsWith(fault, load);
     assert.match(faults.join("\n"), found);
   });
 }
 
 const seen = (value, more = {}) => ({ value, added: value, uniques: 0, exact: true, ...more });
+
+test("a snapshot has what was acknowledged before its time, and nothing of after it", () => {
+  const book = new Book("a");
+  book.begin({ added: 10n }).acknowledge();
+  book.begin({ added: 5n }).doubt();
+  book.begin({ removed: 2n }).drop();
+  const [before, after] = [{ as_of: 0, taken_at: 0 }, { as_of: Date.now() + 1, taken_at: Date.now() + 1 }];
+  assert.equal(book.wrongOn({ value: 0, ...before }), undefined);
+  assert.match(book.wrongOn({ value: 10, ...before }), /counted twice or never sent/);
+  for (const value of [10, 15]) assert.equal(book.wrongOn({ value, ...after }), undefined);
+  assert.match(book.wrongOn({ value: 9, ...after }), /acknowledged and missing/);
+  assert.match(book.wrongOn({ value: 16, ...after }), /counted twice/);
+});
 
 test("what is in doubt may be counted or not, what is acknowledged must be", () => {
   const book = new Book("a");

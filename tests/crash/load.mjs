@@ -8,7 +8,7 @@ import { NoAnswer, look, send } from "./client.mjs";
 import { OperatedBook } from "./operated.mjs";
 import { oneOf, randomFrom } from "./random.mjs";
 import { pause } from "./wait.mjs";
-import { altered, isOperated, writesOf } from "./writes.mjs";
+import { RESTORED, altered, isOperated, writesOf } from "./writes.mjs";
 
 const COLOS = ["FRA", "IAD", "SYD"];
 // How often a client reads instead of writing, and sends a write again that it knows is acknowledged.
@@ -40,10 +40,10 @@ export class Load {
   #done = [];
   #faults = new Map();
 
-  /** server: with `urls`. clients: how many. begun: unix seconds before the first write. */
-  constructor({ server, seed, clients, hasQueue, begun }) {
+  /** server: with `urls`. clients: how many. begun: unix seconds before the first write. load: which writes; date: of a snapshot that some restore. */
+  constructor({ server, seed, clients, hasQueue, begun, load, date }) {
     this.#server = server;
-    this.#make = writesOf({ hasQueue });
+    this.#make = writesOf({ hasQueue, load, known: { begun, date } });
     this.begun = begun;
     this.life = 0;
     this.inFlight = 0;
@@ -90,8 +90,14 @@ export class Load {
   }
 
   #book(id) {
-    if (!this.#books.has(id)) this.#books.set(id, isOperated(id) ? new OperatedBook(id) : new Book(id));
-    return this.#books.get(id);
+    const known = this.#books.get(id);
+    if (known !== undefined) return known;
+    const book = isOperated(id) ? new OperatedBook(id) : new Book(id);
+    const first = RESTORED.find((one) => one.id === id);
+    // It was set before the first client wrote.
+    if (first !== undefined) book.operate(first).acknowledge();
+    this.#books.set(id, book);
+    return book;
   }
 
   async #client(index, name, random) {
@@ -128,7 +134,7 @@ export class Load {
 
   async #write(random, home, write) {
     const entries = write.parts.map((part) => this.#book(part.id).begin(part));
-    if (write.operates !== undefined) entries.push(this.#book(write.operates.id).operate(write.operates));
+    for (const operated of write.operates ?? []) entries.push(this.#book(operated.id).operate(operated));
     const mayRepeat = write.key !== undefined || write.ids === true;
     this.stats.sent += 1;
     for (let tries = 0; ; tries += 1) {
@@ -150,14 +156,15 @@ export class Load {
         this.stats.ended += 1;
         return entries.forEach((entry) => entry[ending]());
       }
-      const isPending = answer?.json?.pending_datacenters?.length > 0;
+      // A restore does not say which datacenters have not answered.
+      const isPending = write.isBulk || answer?.json?.pending_datacenters?.length > 0;
       entries.forEach((entry, index) => (failed.includes(index) ? entry.doubt() : entry.acknowledge({ isPending })));
       if (failed.length > 0) this.stats.inDoubt += 1;
       else {
         this.stats.acknowledged += 1;
         if (write.parts.length === 0) this.stats.operations += 1;
       }
-      if (write.key !== undefined) this.#keep(random, { write, first: answer });
+      if (write.key !== undefined && !write.isBulk) this.#keep(random, { write, first: answer });
       return undefined;
     }
   }
@@ -169,6 +176,12 @@ export class Load {
     if (answer.status === 503) {
       this.stats.refused += 1;
       return all;
+    }
+    if (write.isBulk && [200, 202].includes(answer.status)) {
+      const { refused = [], cursor } = answer.json;
+      for (const { code, detail } of refused) if (!RETRIED_CODES.includes(code)) this.fault(`${generic(write.path)} refused a counter: ${code} ${detail}`);
+      // Under its key it is sent whole again.
+      return refused.length > 0 || (cursor ?? null) !== null ? all : [];
     }
     if (endingOf(write, answer) !== undefined || (write.parts.length === 0 && [200, 201].includes(answer.status))) return [];
     if (answer.status !== 200 && !(answer.status === 202 && write.path === "/api/event")) {
@@ -236,7 +249,7 @@ export class Load {
 // How a write ended that was refused for good: "end" where it may have been counted in what was deleted since, or done
 // before that; "drop" where it surely was not; undefined where it was not refused so.
 function endingOf({ operates, parts }, { status, json } = {}) {
-  const id = operates?.id ?? parts[0]?.id;
+  const id = operates?.[0].id ?? parts[0]?.id;
   if (!isOperated(id)) return undefined;
   if (status === 409 && json?.code === "counter-ended") return "end";
   if (status === 404 && json?.code === "counter-not-found" && operates !== undefined) return "end";

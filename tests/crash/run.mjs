@@ -14,7 +14,7 @@ import { Load } from "./load.mjs";
 import { between, randomFrom, settings } from "./random.mjs";
 import { Server } from "./server.mjs";
 import { pause, until } from "./wait.mjs";
-import { SHARDED, SHARDS } from "./writes.mjs";
+import { RESTORED, SHARDED, SHARDS } from "./writes.mjs";
 
 const EDGES = 2;
 // Acknowledgements that a life is to see, and from the last of them to its kill.
@@ -58,6 +58,14 @@ async function knowsQueue(url) {
   return answer.status !== 404;
 }
 
+/** Sets the counters that are restored later. */
+export async function setRestored(server) {
+  for (const { id, base } of RESTORED) {
+    const { status, text } = await send(server.urls[0], "PUT", `/counters/${encodeURIComponent(id)}/value`, { body: `{"value":${base}}` });
+    if (status !== 200 && status !== 201) throw new Error(`PUT ${id}: ${status} ${text}`);
+  }
+}
+
 // Lets clients send, and resolves when their server's time is over.
 async function live(load, random) {
   const wanted = load.stats.acknowledged + between(random, ...ACKNOWLEDGED);
@@ -68,22 +76,25 @@ async function live(load, random) {
 }
 
 /**
- * Runs the load over `kills` kills, and resolves to {faults, stats, inFlight, hasQueue, counters}.
+ * Runs the load over `kills` kills, and resolves to {faults, stats, inFlight, hasQueue, counters, books}.
  *
- * server: start(), spawn(), kill() and urls. least: so many writes are acknowledged in all, however long that takes. Errors: the
- * server does not start, or ends by itself.
+ * server: start(), spawn(), kill() and urls. least: so many writes are acknowledged in all, however long that takes. load: which writes, see
+ * writes.mjs. prepare: what is done before, which resolves to the date of a snapshot. Errors: the server does not start, or ends by itself.
  */
-export async function crash({ server, kills, clients, seed, least = 0 }) {
+export async function crash({ server, kills, clients, seed, least = 0, load: writes, prepare }) {
   const random = randomFrom(seed);
   await server.start();
-  const hasQueue = await knowsQueue(server.urls[0]);
-  await until(async () => {
+  const date = await prepare?.(server);
+  // Other loads than the mixed one queue nothing, and have no counter of several shards.
+  const isMixed = writes === undefined;
+  const hasQueue = isMixed && (await knowsQueue(server.urls[0]));
+  if (isMixed) await until(async () => {
     const body = JSON.stringify({ shards: SHARDS });
     const { status } = await send(server.urls[0], "PUT", `/counters/${encodeURIComponent(SHARDED)}`, { body });
     return status < 300;
   }, "a counter of several shards", COMPARE_MS_MAX);
   const begun = Math.floor(Date.now() / 1000) - 60;
-  const load = new Load({ server, seed, clients, hasQueue, begun });
+  const load = new Load({ server, seed, clients, hasQueue, begun, load: writes, date });
   const inFlight = [];
   for (let kill = 1; kill <= kills; kill += 1) {
     load.life = kill;
@@ -111,19 +122,20 @@ export async function crash({ server, kills, clients, seed, least = 0 }) {
   const { stats } = load;
   if (stats.acknowledged < kills) faults.push(`only ${stats.acknowledged} writes were acknowledged in ${kills} kills: the load did not run`);
   if (kills > 0 && inFlight.every((requests) => requests === 0)) faults.push("no kill broke off a request: the load did not run");
-  return { faults, stats, inFlight, hasQueue, counters: load.books.length };
+  return { faults, stats, inFlight, hasQueue: isMixed ? hasQueue : undefined, counters: load.books.length, books: load.books };
 }
 
-function tell({ faults, stats, inFlight, hasQueue, counters }, seed, seconds) {
+/** Tells how a run went; `again`: how it is asked for again. */
+export function tell({ faults, stats, inFlight, hasQueue, counters }, seconds, again) {
   const broken = inFlight.reduce((sum, requests) => sum + requests, 0);
-  if (!hasQueue) console.log("crash: POST /api/event is 404 here: queued events were SKIPPED");
+  if (hasQueue === false) console.log("crash: POST /api/event is 404 here: queued events were SKIPPED");
   console.log(
     `crash: ${inFlight.length} kills broke off ${broken} requests in ${seconds.toFixed(1)} s; ${stats.sent} writes: ${stats.acknowledged} acknowledged (${stats.operations} operations), ` +
       `${stats.inDoubt} in doubt; ${stats.retried} retries, ${stats.repeated} repetitions, ${stats.replayed} answered as replayed, ${stats.refused} answers 503, ${stats.ended} for what was deleted, ${stats.reads} reads; ${counters} counters compared`,
   );
   for (const fault of faults) console.error(`crash: WRONG: ${fault}`);
   if (faults.length === 0) console.log("crash: nothing acknowledged is missing, nothing keyed is double");
-  else console.error(`crash: ${faults.length} faults. Run it again: node tests/crash/run.mjs KILLS=${inFlight.length} SEED=${seed}`);
+  else console.error(`crash: ${faults.length} faults. Run it again: ${again}`);
 }
 
 async function main() {
@@ -135,7 +147,7 @@ async function main() {
   const began = performance.now();
   try {
     const result = await crash({ server, kills, clients, seed });
-    tell(result, seed, (performance.now() - began) / 1000);
+    tell(result, (performance.now() - began) / 1000, `node tests/crash/run.mjs KILLS=${kills} SEED=${seed}`);
     return result.faults.length === 0 ? 0 : 1;
   } catch (error) {
     console.error(`crash: ${error.message} (SEED=${seed})`);

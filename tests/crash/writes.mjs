@@ -2,8 +2,8 @@
 //
 // A write: {method?, path, body, parts, key?, ids?}. method: POST unless it is named. parts: per line of the body
 // {id, added?, removed?, elements?}. key: its Idempotency-Key; ids: its lines have ids of their own. With either it
-// may be sent again. An operation is a write without parts; where it changes the value it has operates: {id, base},
-// else it is a setting.
+// may be sent again. An operation is a write without parts; where it changes values it has operates: [{id, base}],
+// else it is a setting. isBulk: its answer tells what was refused of it, and it is not answered as replayed.
 import { between, oneOf } from "./random.mjs";
 
 const DELTA_MAX = 1_000;
@@ -29,8 +29,15 @@ const RENEWED = "renewed/a";
 const MOVED = "moved/a";
 const COLOS = ["FRA", "IAD", "SYD"];
 
+/** Counters that files of lines are added to. */
+const IMPORTED = Array.from({ length: 24 }, (_, number) => `imported/${number}`);
+const IMPORTED_LEAST = 4;
+/** Counters that are set, deleted, and restored from a snapshot of what they are here. */
+export const RESTORED = Array.from({ length: 12 }, (_, number) => ({ id: `restored/${number}`, base: 1_000_000n * BigInt(number + 1) }));
+const RESTORED_IDS = RESTORED.map(({ id }) => id);
+
 /** Whether the value of a counter is what operations have made of it. */
-export const isOperated = (id) => OPERATED.includes(id) || id === RENEWED;
+export const isOperated = (id) => OPERATED.includes(id) || id === RENEWED || RESTORED_IDS.includes(id);
 
 const amount = (random) => between(random, 1, DELTA_MAX);
 const visitor = (random) => `visitor ${between(random, 1, VISITORS)}`;
@@ -60,7 +67,7 @@ const queued = (random, id) => {
 };
 
 const pathOf = (id) => `/counters/${encodeURIComponent(id)}`;
-const operation = (method, id, path, body, base) => ({ method, path: pathOf(id) + path, body, parts: [], operates: { id, base } });
+const operation = (method, id, path, body, base) => ({ method, path: pathOf(id) + path, body, parts: [], operates: [{ id, base }] });
 const set = (random, id) => {
   const value = amount(random);
   return operation("PUT", id, "/value", JSON.stringify({ value }), BigInt(value));
@@ -71,6 +78,28 @@ const move = (random, id) => {
   const home = oneOf(random, [...COLOS, undefined]);
   return { method: "PUT", path: pathOf(id), body: JSON.stringify({ home }), parts: [], isSetting: true };
 };
+
+// Lines that are added to counters: what they add was counted in a minute that is over.
+function imported(random, key, { begun }) {
+  const minute = begun - (begun % 60);
+  const from = between(random, 0, IMPORTED.length - IMPORTED_LEAST);
+  const ids = IMPORTED.slice(from, from + between(random, IMPORTED_LEAST, IMPORTED.length));
+  const lines = ids.map((id) => ({ id, added: amount(random), removed: amount(random), datacenter: oneOf(random, COLOS) }));
+  const text = ({ id, added, removed, datacenter }) =>
+    JSON.stringify({ id, value: added - removed, datacenters: [{ id: datacenter, added, removed, minutes: [[minute, added]] }] });
+  const parts = lines.map(({ id, added, removed }) => ({ id, added: BigInt(added), removed: BigInt(removed) }));
+  return { path: "/import?mode=add", body: lines.map(text).join("\n"), parts, key, isBulk: true };
+}
+
+const snapshot = () => ({ path: "/snapshots", parts: [], isBulk: true });
+const restored = (key, { date }) => ({
+  path: `/snapshots/${date}/restore`,
+  body: JSON.stringify({ prefix: "restored/", mode: "replace" }),
+  parts: [],
+  operates: RESTORED,
+  key,
+  isBulk: true,
+});
 
 /** Under its key, or without one. */
 const keyed = (random, name, write) => (random() < 0.6 ? { ...write, key: name } : write);
@@ -105,11 +134,27 @@ const QUEUED = [
   [6, (random) => queued(random, MIXED)],
 ];
 
-/** Returns a maker of writes: (random, name, life) → write. name: unique, its key is made of it. */
-export function writesOf({ hasQueue }) {
-  const kinds = hasQueue ? [...KINDS, ...QUEUED] : KINDS;
+// As above, with what is known besides: {begun, date}.
+const IMPORTS = [
+  [20, (random, name) => ({ ...one(oneOf(random, IMPORTED), "increment", amount(random)), key: name })],
+  [8, (random, name) => ({ ...lines(random, IMPORTED, name), ids: true })],
+  [8, (random, name, life) => ({ ...one(`fresh/${life}`, "increment", amount(random)), key: name })],
+  [3, (random, name, life, known) => imported(random, name, known)],
+  [1, snapshot],
+];
+const RESTORES = [
+  [24, (random, name) => keyed(random, name, counted(random, oneOf(random, RESTORED_IDS)))],
+  [1, (random, name) => keyed(random, name, end(oneOf(random, RESTORED_IDS)))],
+  [2, (random, name, life, known) => restored(name, known)],
+];
+/** What loads there are, by their names. */
+const LOADS = { mixed: KINDS, imports: IMPORTS, restores: RESTORES };
+
+/** Returns a maker of writes: (random, name, life) → write. name: unique, its key is made of it. load: one of LOADS. known: of its writes. */
+export function writesOf({ hasQueue, load = "mixed", known }) {
+  const kinds = hasQueue && load === "mixed" ? [...KINDS, ...QUEUED] : LOADS[load];
   const all = kinds.flatMap(([weight, make]) => Array.from({ length: weight }, () => make));
-  return (random, name, life) => oneOf(random, all)(random, name, life);
+  return (random, name, life) => oneOf(random, all)(random, name, life, known);
 }
 
 /** Returns a write of the same key as another that asks for something else. */
