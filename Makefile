@@ -1,6 +1,6 @@
 # Every command does its own set-up first; once it is done that costs a fraction of a second.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-check build dev serve package test soak converge docs mutants check bench bench-boards bench-clients bench-tail bench-setup clean
+.PHONY: help setup setup-check build dev serve package test soak converge docs mutants check bench bench-boards bench-clients bench-tail bench-export bench-setup clean
 
 # The project's own node runs its tools. It stays off the PATH here: npm replaces it during set-up.
 NODE := node_modules/.bin/node
@@ -19,6 +19,7 @@ help:
 	@echo "make bench   the benchmark beside its baselines, about 6 minutes; BENCH_RECORD=1 writes BENCHMARKS.md"
 	@echo "make bench-clients  Redis's clients on Tally and on Redis; SECONDS, ROUNDS"
 	@echo "make bench-tail  many cold counters, each with an object of its own and in 64 tablets; COUNTERS=1000000 for the whole, SECONDS, SEED"
+	@echo "make bench-export  an export of a million counters in 64 tablets, and its longest pause; COUNTERS"
 	@echo "make bench-boards  a board of ten million members in its object, beside plain SQLite; MEMBERS"
 	@echo "make bench-setup  how long a newcomer waits: make serve in a fresh clone and an empty home"
 	@echo "make build   the release Wasm into build/, if a source changed"
@@ -95,6 +96,9 @@ bench-clients: build
 
 bench-tail: build
 	@exec $(NODE) benches/tail.mjs
+
+bench-export: build
+	@exec $(NODE) benches/export.mjs
 
 bench-setup: setup
 	@exec $(NODE) benches/setup.mjs
