@@ -16,12 +16,21 @@ const UNRELEASED = "## Unreleased";
 
 // Files that name the version, and where: what matches is replaced.
 const NAMED = {
-  "Cargo.toml": /(?<=^\[package\]\nname = "tally"\nversion = ")[^"]+/m,
-  "Cargo.lock": /(?<=^name = "tally(?:-simulation)?"\nversion = ")[^"]+/gm,
+  "Cargo.toml": /(?<=^\[package\]\nname = "tally"\nversion = "|^tally-\w+ = \{ path = "[\w/-]+", version = ")[^"]+/gm,
+  "Cargo.lock": /(?<=^name = "tally(?:-simulation|-limit|-sketch)?"\nversion = ")[^"]+/gm,
+  "crates/tally-limit/Cargo.toml": /(?<=^name = "tally-limit"\nversion = ")[^"]+/m,
+  "crates/tally-sketch/Cargo.toml": /(?<=^name = "tally-sketch"\nversion = ")[^"]+/m,
   "simulation/Cargo.toml": /(?<=^name = "tally-simulation"\nversion = "|^tally = \{ path = "\.\.", version = ")[^"]+/gm,
   "package.json": /(?<="name": "tally",\n {2}"version": ")[^"]+/,
   "package-lock.json": /(?<="name": "tally",\n +"version": ")[^"]+/g,
-  "src/protocol/openapi.json": /(?<="title": "Tally",\n {4}"version": ")[^"]+/,
+  "src/protocol/openapi.json": /(?<="title": "Tally",\n {4}"version": "|"build": ")[^"]+/g,
+  "package/Containerfile": /(?<=\btally-)\d+\.\d+\.\d+(?=\.tgz)/g,
+  "package/python/pyproject.toml": /(?<=^name = "tally-client"\nversion = ")[^"]+/m,
+  // What pages show of the package's archive, and of the answer of /healthz.
+  "README.md": /(?<=\btally-)\d+\.\d+\.\d+(?=\.tgz)/g,
+  "docs/operate/machine.md": /(?<="build":")[^"]+/g,
+  "docs/operate/metrics.md": /(?<="build":")[^"]+/g,
+  "docs/operate/upgrade.md": /(?<="build":")[^"]+/g,
 };
 export const FILES = [...Object.keys(NAMED), "CHANGELOG.md"];
 

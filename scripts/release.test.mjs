@@ -34,10 +34,25 @@ test("nothing is in the way of a release that comes next, of a clean tree, with 
 test("every file names the new version, and the changes stand under it", () => {
   const after = released({ version: "99.0.0", date: "2027-01-31", texts: good.texts });
   assert.deepEqual(Object.keys(after).sort(), [...FILES].sort());
-  for (const path of FILES) assert.equal(after[path].split("99.0.0").length - 1, ["package-lock.json", "Cargo.lock", "simulation/Cargo.toml"].includes(path) ? 2 : 1, path);
+  // How often a file names it: once where nothing is said.
+  const TIMES = { "Cargo.toml": 4, "Cargo.lock": 4, "simulation/Cargo.toml": 2, "package-lock.json": 2, "package/Containerfile": 2, "src/protocol/openapi.json": 2 };
+  for (const path of FILES) assert.equal(after[path].split("99.0.0").length - 1, TIMES[path] ?? 1, path);
   assert.match(after["CHANGELOG.md"], /## Unreleased\n\n## 99\.0\.0 \(2027-01-31\)\n\n### Added\n\n- Something\./);
   assert.equal(JSON.parse(after["package.json"]).version, "99.0.0");
   assert.equal(JSON.parse(after["src/protocol/openapi.json"]).info.version, "99.0.0");
+});
+
+test("no manifest and no recipe keeps the version before", () => {
+  const tracked = spawnSync("git", ["ls-files"], { cwd: ROOT, encoding: "utf8" }).stdout.split("\n");
+  // tools/bindgen is not released: it only builds.
+  const named = tracked.filter((path) => /(^|\/)(Cargo\.toml|pyproject\.toml|package\.json|Containerfile)$/.test(path) && !path.startsWith("tools/"));
+  assert.ok(named.length >= 6, named.join());
+  const { version } = JSON.parse(texts["package.json"]);
+  const after = released({ version: "99.0.0", date: "2027-01-31", texts: good.texts });
+  for (const path of named) {
+    assert.ok(path in after, `${path} is not among the files of a release`);
+    assert.ok(!after[path].includes(version), `${path} still names ${version}`);
+  }
 });
 
 test("the tag comes last, on a commit that was built, checked and tested, with a fixture of its data", () => {
