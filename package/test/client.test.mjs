@@ -113,11 +113,48 @@ test("a store tells each change to all who look, by one stream that ends with th
   stop();
 });
 
-test("React's hook shows what is known", async () => {
-  const { createElement } = await import("react");
+test("React's hook draws each change, by one stream for all components, that ends with the last of them", async () => {
+  const { createElement, Fragment } = await import("react");
+  const { act, create } = await import("react-test-renderer");
   const { useCounter } = await import("../client/react.ts");
-  assert.equal(typeof useCounter, "function");
-  assert.ok(createElement("b"));
+  const streams = [];
+  const watching = (address, init) => {
+    if (String(address).includes("/live")) streams.push(init.signal);
+    return fetch(address, init);
+  };
+  const client = new Tally({ url: server.url, fetch: watching });
+  const first = [];
+  const Counter = ({ id }) => {
+    const counter = useCounter(client, id);
+    const text = counter === undefined ? "not known" : counter === null ? "none" : String(counter.value);
+    if (first.length < 2) first.push(text);
+    return createElement("b", null, text);
+  };
+  const drawn = (root) => root.root.findAllByType("b").map(({ children }) => children.join(""));
+  const draws = (root, expected) => until(async () => (await act(async () => {}), drawn(root).join() === expected.join()));
+  globalThis.IS_REACT_ACT_ENVIRONMENT = true;
+  const page = (...ids) => createElement(Fragment, null, ids.map((id, at) => createElement(Counter, { id, key: at })));
+  let root;
+  try {
+    await act(async () => void (root = create(page("hooked", "hooked"))));
+    await draws(root, ["none", "none"]);
+    assert.deepEqual(first, ["not known", "not known"]);
+    await tally.increment("hooked", 3);
+    await draws(root, ["3", "3"]);
+    assert.equal(streams.length, 1);
+    // Another counter in its place: the stream of the first goes on while somebody looks.
+    await tally.increment("hooked/other", 8);
+    await act(async () => root.update(page("hooked/other", "hooked")));
+    await draws(root, ["8", "3"]);
+    assert.deepEqual(streams.map(({ aborted }) => aborted), [false, false]);
+    await act(async () => root.update(page("hooked")));
+    await until(() => streams[1].aborted);
+    assert.deepEqual([drawn(root), streams[0].aborted], [["3"], false]);
+  } finally {
+    await act(async () => root?.unmount());
+    delete globalThis.IS_REACT_ACT_ENVIRONMENT;
+  }
+  assert.deepEqual(streams.map(({ aborted }) => aborted), [true, true]);
 });
 
 test("limits: a verdict is an answer, and a policy may come along", async () => {

@@ -1,9 +1,10 @@
 // The package as people get it: installed into an empty folder, without Rust, it counts.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, readFileSync, readdirSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, readFileSync, readdirSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { after, test } from "node:test";
+import { PYTHON } from "../../scripts/python-clients.mjs";
 import { makePackage } from "../package.mjs";
 import { ROOT, folder, openServer, run } from "./server.mjs";
 
@@ -77,4 +78,24 @@ void [written, left];
   assert.equal(typed.code, 0, typed.stdout);
   for (const file of ["LICENSE", "THIRD-PARTY.txt", "Containerfile", "tally.service"]) assert.ok(existsSync(join(empty, "node_modules/tally", file)), file);
   assert.doesNotMatch(readFileSync(join(empty, "node_modules/tally/package.json"), "utf8"), /esbuild|commander/);
+});
+
+test("the wheel of the Python client is built, installed into an empty folder, and imported", async (context) => {
+  if (!existsSync(PYTHON)) return context.skip("there is no Python: scripts/python-clients.mjs");
+  // A build leaves folders beside what it builds.
+  const source = join(place, "python-source");
+  mkdirSync(source);
+  for (const file of ["pyproject.toml", "tally.py"]) cpSync(join(ROOT, "package/python", file), join(source, file));
+  const wheels = join(place, "wheels");
+  const built = await run(PYTHON, ["-m", "pip", "wheel", "--quiet", "--no-index", "--no-deps", "--no-build-isolation", "--wheel-dir", wheels, source]);
+  assert.equal(built.code, 0, built.stderr);
+  const { version } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
+  const wheel = `tally_client-${version}-py3-none-any.whl`;
+  assert.deepEqual(readdirSync(wheels), [wheel]);
+  const target = join(place, "python-installed");
+  const installed = await run(PYTHON, ["-m", "pip", "install", "--quiet", "--no-index", "--target", target, join(wheels, wheel)]);
+  assert.equal(installed.code, 0, installed.stderr);
+  const script = "import importlib.metadata, tally; print(tally.__file__, importlib.metadata.version('tally-client'), tally.Tally.__name__)";
+  const { stdout, stderr } = await run(PYTHON, ["-c", script], { cwd: place, env: { PYTHONPATH: target, PYTHONDONTWRITEBYTECODE: "1" } });
+  assert.equal(stdout, `${join(target, "tally.py")} ${version} Tally\n`, stderr);
 });
