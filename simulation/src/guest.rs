@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use tally::host::object::{Arrived, Events, ObjectPlatform, Reply, Rows, Socket, Value};
 use tally::host::{
-    File, Files, LATER_STATUS, Later, Level, Platform, Stream, Target, UNKNOWN_CALL,
+    File, Files, LATER_STATUS, Later, Level, Platform, Point, Stream, Target, UNKNOWN_CALL,
 };
 use tally::protocol::alerts::Outgoing;
 use tally::protocol::messages::later;
@@ -211,6 +211,14 @@ impl Platform for Guest {
             guest.release(move || core.enqueue(site, messages, known));
             slot.wait().await
         })
+    }
+
+    fn has_points(&self) -> bool {
+        self.core.outside.has_points()
+    }
+
+    fn write_points(&self, points: &[Point]) {
+        self.core.outside.add_points(points);
     }
 
     fn post(&self, request: Outgoing) -> Later<Result<u16, String>> {

@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use tally::host::Later;
+use tally::host::{Later, Point};
 use tally::protocol::alerts::Outgoing;
 
 use crate::core::Core;
@@ -23,17 +23,39 @@ type Answered = Result<u16, String>;
 /// Answers requests.
 pub(crate) type Receiver = Rc<dyn Fn(Outgoing) -> Later<Answered>>;
 
-/// Whoever answers.
+/// Whoever answers, and the data set, where one is bound.
 #[derive(Default)]
-pub(crate) struct Outside(RefCell<Option<Receiver>>);
+pub(crate) struct Outside {
+    receiver: RefCell<Option<Receiver>>,
+    points: RefCell<Option<Vec<Point>>>,
+}
 
 impl Outside {
     pub(crate) fn set(&self, receiver: Receiver) {
-        *self.0.borrow_mut() = Some(receiver);
+        *self.receiver.borrow_mut() = Some(receiver);
     }
 
     pub(crate) fn clear(&self) {
-        drop(self.0.take());
+        drop(self.receiver.take());
+    }
+
+    /// Binds a data set, which holds these points.
+    pub(crate) fn set_points(&self, points: Vec<Point>) {
+        *self.points.borrow_mut() = Some(points);
+    }
+
+    pub(crate) fn has_points(&self) -> bool {
+        self.points.borrow().is_some()
+    }
+
+    pub(crate) fn add_points(&self, points: &[Point]) {
+        if let Some(known) = self.points.borrow_mut().as_mut() {
+            known.extend_from_slice(points);
+        }
+    }
+
+    pub(crate) fn points(&self) -> Vec<Point> {
+        self.points.borrow().clone().unwrap_or_default()
     }
 }
 
@@ -55,7 +77,7 @@ impl Core {
             if is_lost {
                 return core.fail_later(slot);
             }
-            let receiver = core.outside.0.borrow().clone();
+            let receiver = core.outside.receiver.borrow().clone();
             let Some(receiver) = receiver else {
                 return slot.fill(Err("nobody is there".to_owned()));
             };

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use tally::host::http::{self, Request, Response};
 use tally::host::object::{Arrived, Reply, Rows, Shell};
-use tally::host::{Delivered, Fate, Host, Later};
+use tally::host::{Delivered, Fate, Host, Later, Point};
 use tally::protocol::alerts::Outgoing;
 use tally::protocol::names::Placement;
 
@@ -146,6 +146,16 @@ impl World {
     ) {
         let receive = move |request| -> Later<Result<u16, String>> { Box::pin(receive(request)) };
         self.core.outside.set(Rc::new(receive));
+    }
+
+    /// Binds a data set for points.
+    pub fn bind_points(&self) {
+        self.core.outside.set_points(Vec::new());
+    }
+
+    /// The points that were written to it.
+    pub fn points(&self) -> Vec<Point> {
+        self.core.outside.points()
     }
 
     /// What consumes the queue's messages.

@@ -60,6 +60,8 @@ enum Part {
 enum Kind {
     Counter,
     Summary,
+    /// A summary of times: the sum is counted in milliseconds and told in seconds, as Prometheus has times.
+    Seconds,
 }
 
 struct Family {
@@ -165,7 +167,7 @@ families! {
         "Flushes joined in each commit that was written; a message of keyed writes is one." [CommitFlushesSum "_sum", CommitFlushesCount "_count"];
     Objects Counter "tally_dead_letters_total"
         "Sums of queued events that were given up." [DeadLetter ""];
-    Objects Summary "tally_queue_lag_milliseconds"
+    Objects Seconds "tally_queue_lag_seconds"
         "How old the oldest event of a batch of an inbox or a queue was, up to a second more, when the batch had been sent." [
         QueueLagSum "_sum",
         QueueLagCount "_count"
@@ -444,17 +446,34 @@ pub fn changed(counts: &[u64], told: &[u64], role: Role) -> Vec<(u32, u64)> {
         .collect()
 }
 
+/// Whether a series is counted in milliseconds and told in seconds.
+fn is_in_milliseconds(family: &Family, suffix: &str) -> bool {
+    matches!(family.kind, Kind::Seconds) && suffix == "_sum"
+}
+
 /// The names of series, as the text has them, with what is said of each; buckets of latencies are left out.
-pub fn named(rose: &[(u32, u64)]) -> Vec<(String, u64)> {
+#[expect(
+    clippy::as_conversions,
+    reason = "what an isolate counts in ten seconds is far below 2^53"
+)]
+pub fn named(rose: &[(u32, u64)]) -> Vec<(String, f64)> {
     let rose: HashMap<u32, u64> = rose.iter().copied().collect();
     let named = (0..SERIES).filter_map(|at| {
-        let amount = *rose.get(&series_id(at))?;
-        let name = match place(at)? {
-            Place::Metric(family, suffix) => [family.name, suffix].concat(),
-            Place::Code(name, code) => [name, "{code=\"", code.as_str(), "\"}"].concat(),
-            Place::Latency(..) => return None,
-        };
-        Some((name, amount))
+        let amount = *rose.get(&series_id(at))? as f64;
+        match place(at)? {
+            Place::Metric(family, suffix) => {
+                let unit = match is_in_milliseconds(family, suffix) {
+                    true => 1_000.0,
+                    false => 1.0,
+                };
+                Some(([family.name, suffix].concat(), amount / unit))
+            }
+            Place::Code(name, code) => {
+                let name = [name, "{code=\"", code.as_str(), "\"}"].concat();
+                Some((name, amount))
+            }
+            Place::Latency(..) => None,
+        }
     });
     named.collect()
 }
@@ -472,12 +491,16 @@ fn render_all(
         }
         let kind = match family.kind {
             Kind::Counter => "counter",
-            Kind::Summary => "summary",
+            Kind::Summary | Kind::Seconds => "summary",
         };
         let name = renamed(family.name, prefix);
         text.family(&name, family.help, kind);
         for (metric, suffix) in family.series {
-            text.line(&[&name, suffix], at(place_of_metric(*metric)));
+            let count = at(place_of_metric(*metric));
+            match is_in_milliseconds(family, suffix) {
+                true => text.line_of(&[&name, suffix], &seconds(count)),
+                false => text.line(&[&name, suffix], count),
+            }
         }
     }
     let refused = "Requests that were refused, by the code of the problem.";

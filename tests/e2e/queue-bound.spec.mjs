@@ -27,7 +27,7 @@ describe("a queue", () => {
     expect(datacenters.map(({ id }) => id)).toEqual(["FRA", "IAD", "SYD"]);
     expect(await world.objects("Inbox"), "no inbox was needed").toEqual([]);
     expect(await letters(world)).toEqual([]);
-    const batches = await world.metric("tally_queue_lag_milliseconds_count");
+    const batches = await world.metric("tally_queue_lag_seconds_count");
     expect(batches).toBeGreaterThan(0);
   });
 

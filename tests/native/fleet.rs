@@ -312,7 +312,7 @@ fn series_are_named_as_the_text_names_them() {
     let objects = named(&changed(metrics.counts(), &[], Role::Objects));
     assert_eq!(
         objects,
-        [("tally_lookups_total{from=\"memory\"}".to_owned(), 5)]
+        [("tally_lookups_total{from=\"memory\"}".to_owned(), 5.0)]
     );
     let edge = named(&changed(metrics.counts(), &[], Role::Edge));
     let text = metrics.render(None);
@@ -320,4 +320,10 @@ fn series_are_named_as_the_text_names_them() {
     for (name, amount) in edge {
         assert!(text.contains(&format!("{name} {amount}\n")), "{name}");
     }
+    // Times are counted in milliseconds and told in seconds.
+    metrics.add(Metric::QueueLagSum, 1_250);
+    let objects = named(&changed(metrics.counts(), &[], Role::Objects));
+    assert!(objects.contains(&("tally_queue_lag_seconds_sum".to_owned(), 1.25)));
+    let text = metrics.render(Some(&metrics.snapshot()));
+    assert!(text.contains("\ntally_queue_lag_seconds_sum 1.250\n"));
 }

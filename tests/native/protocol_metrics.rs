@@ -229,7 +229,7 @@ fn without_the_aggregator_only_its_families_are_missing() {
         "tally_objects_unreadable_total",
         "tally_push_bytes_total",
         "tally_pushes_total",
-        "tally_queue_lag_milliseconds",
+        "tally_queue_lag_seconds",
         "tally_shard_seals_total",
         "tally_shard_splits_total",
     ];

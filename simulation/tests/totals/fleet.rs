@@ -107,6 +107,42 @@ fn what_all_isolates_acknowledged_is_in_the_totals_once_though_reports_are_lost_
 }
 
 #[test]
+fn where_a_data_set_is_bound_what_rose_is_written_there_once_though_reports_are_lost() {
+    let (world, sites) = service(30, Options::default());
+    world.bind_points();
+    lose_reports(&world, 3);
+    let clients = sites.map(|site| client(&world, site));
+    for number in 0..40 {
+        add(&world, &clients[number % 2], "c");
+        world.run_for_ms(2_000);
+    }
+    for _ in 0..ROUNDS_MAX {
+        for client in &clients {
+            for _ in 0..8 {
+                get(&world, client, "/counters/c");
+            }
+        }
+        world.run_for_ms(TOLD_MS);
+    }
+    let points = world.points();
+    let sum = |role: &str, place: &str, series: &str| -> f64 {
+        let points = points.iter();
+        let points = points.filter(|point| point.texts == [series, role, place]);
+        points.map(|point| point.number).sum()
+    };
+    let series = "tally_acknowledged_total{operation=\"increment\"}";
+    assert_eq!(
+        (sum("edge", "FRA", series), sum("edge", "SYD", series)),
+        (20.0, 20.0)
+    );
+    assert!(sum("objects", "", "tally_commits_total{outcome=\"written\"}") > 0.0);
+    for point in &points {
+        assert!(point.texts[0].starts_with(&point.index) && !point.index.contains('{'));
+        assert!(point.number > 0.0, "{point:?}");
+    }
+}
+
+#[test]
 fn a_deployment_that_rests_reports_nothing_also_where_its_numbers_are_looked_at() {
     let (world, sites) = service(5, Options::default());
     let client = client(&world, sites[0]);

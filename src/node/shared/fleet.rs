@@ -197,10 +197,6 @@ pub async fn report(host: &Host, here: Option<Datacenter>) {
 }
 
 /// Writes what is told for the first time to the deployment's data set, where it has one: a point for each series.
-#[expect(
-    clippy::as_conversions,
-    reason = "what an isolate counts in ten seconds is far below 2^53"
-)]
 fn write_points(host: &Host, counts: &Counts, here: Option<&Datacenter>) {
     if !host.platform().has_points() {
         return;
@@ -211,10 +207,10 @@ fn write_points(host: &Host, counts: &Counts, here: Option<&Datacenter>) {
     };
     let place = here.map_or("", Datacenter::as_str);
     let named = metrics::named(&counts.rose).into_iter().take(POINTS_MAX);
-    let points = named.map(|(name, amount)| Point {
+    let points = named.map(|(name, number)| Point {
         index: name.split('{').next().unwrap_or_default().to_owned(),
         texts: vec![name, role.to_owned(), place.to_owned()],
-        number: amount as f64,
+        number,
     });
     host.platform().write_points(&points.collect::<Vec<_>>());
 }

@@ -101,6 +101,6 @@ pub fn render(host: &Host, aggregator: Option<&Snapshot>, fleet: Option<&Fleet>)
 }
 
 /// The names of series, see [`crate::protocol::metrics::named`].
-pub fn named(rose: &[(u32, u64)]) -> Vec<(String, u64)> {
+pub fn named(rose: &[(u32, u64)]) -> Vec<(String, f64)> {
     crate::protocol::metrics::named(rose)
 }
