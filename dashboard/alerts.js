@@ -5,6 +5,8 @@ import { el, notice, setText } from "./dom.js";
 
 // An alert is looked at once a minute; a page that nobody touches asks no more often than other views.
 const REFRESH_MS = 30_000;
+// The service waits for the receiver of a test for 10 s, and tells what came of it.
+const TEST_MS_MAX = 15_000;
 const HOUR_SECONDS = 3_600;
 const SILENCES = [
   ["1 h", HOUR_SECONDS],
@@ -61,7 +63,7 @@ export function showAlerts(main, _, status) {
       }),
     test: ({ name }) =>
       act(async () => {
-        const { outcome, why } = await send("POST", `/alerts/${encodeURIComponent(name)}/test`, undefined, signal);
+        const { outcome, why } = await send("POST", `/alerts/${encodeURIComponent(name)}/test`, undefined, signal, TEST_MS_MAX);
         return outcome === "delivered" ? `The receiver of ${name} has taken the test.` : `The test of ${name} failed: ${why ?? "nobody knows why"}.`;
       }),
   };
@@ -74,7 +76,11 @@ export function showAlerts(main, _, status) {
         ? { tone: "fair", text: "some did not answer" }
         : { tone: firing > 0 ? "bad" : "good", text: firing > 0 ? `${firing} firing` : `${all.alerts.length} ${all.alerts.length === 1 ? "alert" : "alerts"}` },
     );
-    alerts.replaceChildren(all.alerts.length === 0 ? el("p", { class: "sub" }, "There are none.") : alertTable(all.alerts, acts));
+    // Whoever uses the keyboard stays where they were.
+    const focused = alerts.contains(document.activeElement) ? document.activeElement.getAttribute("aria-label") : null;
+    alerts.replaceChildren(all.alerts.length === 0 ? noneYet() : alertTable(all.alerts, acts));
+    const buttons = focused === null ? [] : [...alerts.querySelectorAll("button")];
+    buttons.find((one) => one.getAttribute("aria-label") === focused)?.focus({ preventScroll: true });
     deliveries.replaceChildren(last.deliveries.length === 0 ? el("p", { class: "sub" }, "There are none.") : deliveryTable(last.deliveries));
   };
   const fail = (error) => {
@@ -89,6 +95,12 @@ export function showAlerts(main, _, status) {
     clearInterval(timer);
     stopped.abort();
   };
+}
+
+// What puts the first one.
+function noneYet() {
+  const alert = '{"counter":"orders","when":{"value":{"above":1000}},"webhook":"https://hooks.example.com/tally","secret":"whsec_…"}';
+  return el("div", {}, el("p", { class: "sub" }, "There are none. One that tells a webhook when orders are over 1,000:"), el("pre", {}, `curl -X PUT -d '${alert}' ${location.origin}/alerts/many-orders`));
 }
 
 function tableOf(heads, rows) {

@@ -63,9 +63,9 @@ export async function open(path, { method = "GET", body: sent, headers = {}, sig
   throw new Failure(response.status, code, detail, Number(response.headers.get("retry-after")) || 0);
 }
 
-async function body(path, signal, request) {
+async function body(path, signal, { within_ms = ANSWER_MS_MAX, ...request }) {
   await turn(signal);
-  const signals = [AbortSignal.timeout(ANSWER_MS_MAX), ...(signal === undefined ? [] : [signal])];
+  const signals = [AbortSignal.timeout(within_ms), ...(signal === undefined ? [] : [signal])];
   const joined = AbortSignal.any(signals);
   const response = await open(path, { ...request, signal: joined });
   try {
@@ -81,11 +81,11 @@ export async function json(path, signal) {
   return parseExact(await body(path, signal, { headers: { accept: "application/json" } }));
 }
 
-/** Sends a change, `value` as JSON, and returns the JSON of its answer. Throws Failure. */
-export async function send(method, path, value, signal) {
+/** Sends a change, `value` as JSON, and returns the JSON of its answer; `within_ms` where that takes longer than others. Throws Failure. */
+export async function send(method, path, value, signal, within_ms) {
   const sent = value === undefined ? {} : { body: JSON.stringify(value) };
   const headers = { accept: "application/json", "content-type": "application/json" };
-  return parseExact(await body(path, signal, { method, headers, ...sent }));
+  return parseExact(await body(path, signal, { method, headers, within_ms, ...sent }));
 }
 
 /** Returns the text of an answer. Throws Failure. */

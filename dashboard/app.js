@@ -56,14 +56,22 @@ function show() {
   if (route.unknown !== undefined) main.prepend(el("p", { class: "sub unknown", role: "status" }, route.unknown));
   shown = route;
   document.title = TITLES[route.view](route);
-  for (const link of document.querySelectorAll("nav [data-view]")) {
-    if (link.dataset.view === route.view) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
-  }
+  tellWhere(route.view);
   if (isFirst) return;
   const same = [...main.querySelectorAll("a[data-keep]")].find((link) => link.getAttribute("href") === focused);
   (same ?? main.querySelector("h1")).focus({ preventScroll: isSame });
   if (!isSame) scrollTo(0, 0);
+}
+
+/** Marks the view in the menu, and opens the second row where it is one of those. */
+function tellWhere(view) {
+  const mark = (link, value) => (value === undefined ? link.removeAttribute("aria-current") : link.setAttribute("aria-current", value));
+  for (const link of document.querySelectorAll("nav [data-view]")) mark(link, link.dataset.view === view ? "page" : undefined);
+  for (const link of document.querySelectorAll("nav [data-opens]")) {
+    const row = document.getElementById(link.dataset.opens);
+    row.hidden = sharedPrefix() !== undefined || row.querySelector("[aria-current]") === null;
+    mark(link, row.hidden ? undefined : "true");
+  }
 }
 
 completes(document.getElementById("find"), document.getElementById("find-id"));

@@ -18,7 +18,7 @@ function pages() {
   const own = [
     { name: "Overview", href: overviewHash({ prefix: sharedPrefix() }) },
     { name: "Counters", href: "#/counters" },
-    ...(isShared ? [] : [{ name: "Boards", href: "#/boards" }, { name: "Rate limits", href: "#/limits" }, { name: "Alerts", href: "#/alerts" }, { name: "Share links", href: "#/shares" }, { name: "Keys", href: "#/keys" }]),
+    ...(isShared ? [] : [{ name: "Boards", href: "#/boards" }, { name: "Rate limits", href: "#/limits" }, { name: "Alerts", href: "#/alerts" }, { name: "Share links", href: "#/shares" }, { name: "Keys", href: "#/keys" }, { name: "Costs", href: "#/costs" }]),
   ];
   const ranges = Object.entries(RANGES).map(([name, { label }]) => ({ name: `Overview: ${label}`, href: overviewHash({ prefix: sharedPrefix(), range: name }) }));
   return [...own, ...ranges];

@@ -25,6 +25,8 @@ beforeAll(async () => {
   await world.subtract("negative", { delta: "9007199254740993" });
   await world.well("POST", "/shares", { body: '{"prefix":"blog/","name":"for Ann"}' });
   await world.well("POST", "/keys", { body: '{"name":"for Bob","scopes":["read"],"prefixes":["blog/"]}' });
+  const alert = { counter: HOSTILE[4], when: { value: { above: 10 } }, webhook: "https://hooks.example.com/", secret: `whsec_${Buffer.alloc(32).toString("base64")}` };
+  await world.well("PUT", "/alerts/many", { body: JSON.stringify(alert) });
   await world.well("PUT", "/limits/login", { body: '{"limit":2,"window_seconds":60}' });
 });
 afterAll(() => dashboard?.close());
@@ -41,6 +43,7 @@ const VIEWS = [
   ["#/limits/login", "#form-title", "Change it"],
   ["#/shares", ".policies", /for Ann/],
   ["#/keys", ".policies", /for Bob/],
+  ["#/alerts", ".policies", /x{512}: value above 10/],
   ["#/costs", "#cost-sum", /\$5\.00/],
 ];
 
