@@ -552,4 +552,32 @@ export const MUTATIONS = [
     "if let Some(sum) = sum.filter(|_| !is_taken) {",
     CUT_OFF,
   ],
+  [
+    "a delivery that was refused is not tried again",
+    "src/node/objects/alerts.rs",
+    "let waits = delivery.outcome == Outcome::Waiting;",
+    "let waits = false;",
+    "alerts/deliveries::a_receiver_that_comes_back_gets_both_in_order",
+  ],
+  [
+    "an alert fires at once, however long it must be over",
+    "src/core/alert/standing.rs",
+    "now_ms - over_since_ms.min(now_ms) >= for_ms",
+    "now_ms - over_since_ms.min(now_ms) >= for_ms.min(0)",
+    "alerts/measures::it_must_be_over_for_as_long_as_was_asked",
+  ],
+  [
+    "where a webhook leads is looked at when it is put, and not when it is told",
+    "src/node/objects/alerts.rs",
+    "if let Err(problem) = check(webhook, &allowed) {",
+    "if let Err(problem) = check(webhook, &allowed).or(Ok::<(), crate::protocol::problem::Problem>(())) {",
+    "alerts/rights::inner_addresses_are_refused_unless_they_are_allowed_and_again_when_that_ends",
+  ],
+  [
+    "a redirect is taken for an acknowledgement",
+    "src/protocol/alerts/delivery.rs",
+    "        200..=299 => None,",
+    "        200..=399 => None,",
+    "alerts/deliveries::redirects_are_not_followed_and_said",
+  ],
 ];

@@ -299,6 +299,130 @@ fn everything_that_can_be_watched_fires_and_ends() {
     }
 }
 
+/// A way in which a counter gets its value, and what is sent.
+type Way = (&'static str, &'static str, &'static str, &'static str);
+
+/// Each brings its counter, which is called like the way, to eleven.
+const WAYS: [Way; 11] = [
+    (
+        "increment",
+        "POST",
+        "/counters/increment/increment",
+        r#"{"delta":11}"#,
+    ),
+    (
+        "dimensions",
+        "POST",
+        "/counters/dimensions/increment",
+        r#"{"delta":11,"unique":"ann","by":{"page":"a"}}"#,
+    ),
+    ("set", "PUT", "/counters/set/value", r#"{"value":11}"#),
+    (
+        "events",
+        "POST",
+        "/events",
+        "{\"key\":\"events\",\"increment\":5}\n{\"key\":\"events\",\"increment\":6}\n",
+    ),
+    (
+        "log",
+        "POST",
+        "/ingest?format=ndjson",
+        r#"{"key":"log","increment":11,"at":1767225600000}"#,
+    ),
+    (
+        "queued",
+        "POST",
+        "/api/event",
+        r#"{"key":"queued","increment":11}"#,
+    ),
+    ("redis", "POST", "/redis", r#"["INCRBY","redis","11"]"#),
+    ("redis-set", "POST", "/redis", r#"["SET","redis-set","11"]"#),
+    (
+        "imported",
+        "POST",
+        "/import",
+        r#"{"id":"imported","value":11}"#,
+    ),
+    (
+        "decrement",
+        "POST",
+        "/counters/decrement/decrement",
+        r#"{"delta":9}"#,
+    ),
+    ("hit", "GET", "/hit/hit", ""),
+];
+
+#[test]
+fn whatever_a_counter_got_its_value_by_its_alert_fires() {
+    for (number, (way, method, path, body)) in (100..).zip(WAYS) {
+        let (world, _, client, receiver) = service(number);
+        world.set("TALLY_REDIS", Some("1"));
+        match way {
+            // What goes down must come from above; a hit counts one.
+            "decrement" => add(&world, &client, way, 20),
+            "hit" => add(&world, &client, way, 10),
+            _ => {}
+        }
+        let when = match way {
+            "decrement" => json!({"value": {"below": 12}}),
+            _ => json!({"value": {"above": 10}}),
+        };
+        put(&world, &client, "a", &alert("counter", way, &when));
+        world.run_for_ms(EVALUATED_MS);
+        assert_eq!(receiver.states(), [""; 0], "{way}");
+        let mut request = ClientRequest::new(method, path).header("idempotency-key", way);
+        if !body.is_empty() {
+            request = request.body(body.as_bytes().to_vec());
+        }
+        let answer = world.run(client.ask(request)).expect("no fault");
+        assert!(answer.status < 300, "{way}: {}", answer.text());
+        world.run_for_ms(EVALUATED_MS);
+        let told = get(&world, &client, "/alerts/a");
+        assert_eq!(receiver.states(), ["firing"], "{way}: {told}");
+        assert_eq!(receiver.got()[0].json["value"], 11, "{way}");
+    }
+}
+
+#[test]
+fn what_a_snapshot_puts_back_is_measured_too() {
+    let options = Options {
+        has_bucket: true,
+        ..Options::default()
+    };
+    let world = deployed(120, options);
+    let client = admin(&world, world.site("FRA", 2));
+    let receiver = Receiver::of(&world);
+    let set = |value: u32| {
+        done(
+            &world,
+            &client,
+            "PUT",
+            "/counters/c/value",
+            &json!({"value": value}),
+        )
+    };
+    set(11);
+    // The directory is told of it within a minute.
+    world.run_for_ms(70_000);
+    let made = done(&world, &client, "POST", "/snapshots", &Value::Null);
+    let date = made["date"].as_str().expect("a day");
+    set(3);
+    for (name, watched, of) in [("one", "counter", "c"), ("all", "prefix", "")] {
+        put(
+            &world,
+            &client,
+            name,
+            &alert(watched, of, &json!({"value": {"above": 10}})),
+        );
+    }
+    world.run_for_ms(2 * EVALUATED_MS);
+    assert_eq!(receiver.states(), [""; 0]);
+    let path = format!("/snapshots/{date}/restore");
+    done(&world, &client, "POST", &path, &json!({"mode": "replace"}));
+    world.run_for_ms(2 * EVALUATED_MS);
+    assert_eq!(receiver.states(), ["firing", "firing"]);
+}
+
 #[test]
 fn a_datacenter_that_does_not_answer_makes_it_unknown_and_resolves_nothing() {
     let (world, near, client, receiver) = service(30);

@@ -464,7 +464,9 @@ fn what_admins_did_is_noted_with_who_and_how_it_ended() {
         "{}",
         at_once.text()
     );
-    keys.world.run_for_ms(401 * 86_400_000);
+    keys.world.run_for_ms(399 * 86_400_000);
+    assert_eq!(keys.acts().len(), 7);
+    keys.world.run_for_ms(2 * 86_400_000);
     assert_eq!(keys.acts(), Vec::<Value>::new());
 }
 
