@@ -6,7 +6,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { BenchError, runLoad } from "./load.mjs";
-import { prepare } from "./prepare.mjs";
+import { keyOf, prepare } from "./prepare.mjs";
 import { faults, lineOutcome, loadOutcome, per1000, reconcile, slownessSentence } from "./report.mjs";
 import { missing, startServer } from "./servers.mjs";
 import { slowness } from "./slowness.mjs";
@@ -60,13 +60,17 @@ export async function runGroup(group, { folder, rounds: count, seconds, say }) {
   const servers = {};
   const serverOf = (name) => servers[group.loads[name].server];
   const [runs, held, rounds, totals, wrong] = [{}, {}, [], [], []];
+  const loads = {};
   const slow = [slowness(folder)];
   // Not measured, but what it acknowledges counts.
-  const warmUp = async (name) => runs[name].push(await runOnce(serverOf(name), group.loads[name], folder, WARM_UP_SECONDS));
+  const warmUp = async (name) => runs[name].push(await runOnce(serverOf(name), loads[name], folder, WARM_UP_SECONDS));
   const prepareAll = async () => {
     await startAll(new Set(present.map((name) => group.loads[name].server)), servers, folder);
     for (const name of present) {
-      held[name] = await prepare(serverOf(name).urls[0], group.loads[name]);
+      const [url] = serverOf(name).urls;
+      const { key, ...load } = group.loads[name];
+      held[name] = await prepare(url, load);
+      loads[name] = key === undefined ? load : { ...load, authorization: await keyOf(url, key) };
       runs[name] = [];
       if (!group.warms_each_run) await warmUp(name);
     }
@@ -76,7 +80,7 @@ export async function runGroup(group, { folder, rounds: count, seconds, say }) {
     for (const name of index % 2 === 0 ? present : present.toReversed()) {
       // Of a load that has just rested the measured run would also open its objects again.
       if (group.warms_each_run) await warmUp(name);
-      round[name] = await runOnce(serverOf(name), group.loads[name], folder, seconds);
+      round[name] = await runOnce(serverOf(name), loads[name], folder, seconds);
       runs[name].push(round[name]);
     }
     rounds.push(round);

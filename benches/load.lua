@@ -7,7 +7,8 @@
 -- nothing is in flight at the end, and what a counter holds can be compared with what was acknowledged to the unit.
 -- A request whose connection broke is sent again by wrk, and counts as `broken`. A server may close connections that rest.
 --
--- Each thread loads a port of its own: the variable BENCH_PORTS names them, as wrk has one address for all.
+-- Each thread loads a port of its own: the variable BENCH_PORTS names them, as wrk has one address for all. The variable
+-- BENCH_AUTHORIZATION is sent as that header, where it is set.
 --
 -- Arguments after "--": seconds, method, path, file of the body or "-", its content type or
 -- "-", a Lua pattern for the body of a good answer, its status, and a number of keys. Where the pattern captures a
@@ -83,6 +84,7 @@ function init(args)
   end
   local headers = {}
   if content_type ~= "-" then headers["Content-Type"] = content_type end
+  headers["Authorization"] = os.getenv("BENCH_AUTHORIZATION")
   static_request = wrk.format(method, path, headers, body)
 end
 

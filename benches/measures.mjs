@@ -7,8 +7,9 @@
 // (name → load); lines. A load: server (a name of servers.mjs),
 // connections (requests in flight at once), unit (what its rate counts), counters (ids that it may change,
 // compared at its end with what was acknowledged), adds (what one request adds to all of them together),
-// method, path, expect (a Lua pattern for a good answer, see load.lua), and optionally status, keys, body, content_type and
-// prepare (what is done before, see prepare.mjs). A counter belongs to one load of its server.
+// method, path, expect (a Lua pattern for a good answer, see load.lua), and optionally status, keys, body, content_type,
+// prepare (what is done before, see prepare.mjs) and key (fields of a key that a call makes, by which all requests come).
+// A counter belongs to one load of its server.
 // A line: name; of (a load) and figure (one of report.mjs); optionally to (the load that it is divided by)
 // and target: {least} or {most}.
 
@@ -31,6 +32,7 @@ const increment = {
   ...{ unit: "requests", connections: 64, counters: [HOT], adds: 1 },
   ...{ method: "POST", path: `/counters/${HOT}/increment`, expect: '"status":"ok"' },
 };
+const incrementOf = (id) => ({ ...increment, counters: [id], path: `/counters/${id}/increment` });
 // The same with a body, and with one that says four dimensions.
 const described = (name, body) => ({
   ...{ unit: "requests", connections: 64, counters: [name], adds: 1, body: JSON.stringify(body), content_type: "application/json" },
@@ -167,6 +169,20 @@ const ALL_GROUPS = [
     },
     lines: [
       { name: "lone increment on an idle service ÷ JavaScript Durable Object, median latency", of: "lone increment", figure: "p50_us", to: "lone increment, JavaScript", target: { most: 1.3 } },
+    ],
+  },
+  {
+    name: "keys",
+    round_seconds: 3,
+    loads: {
+      "increment without a key": { server: "tally", ...incrementOf("bench-no-key") },
+      "increment with a key": { server: "tally", ...incrementOf("bench-key"), key: {} },
+      // So much that nothing is refused.
+      "increment with a key and its budget": { server: "tally", ...incrementOf("bench-budget"), key: { rate_per_minute: 100_000_000 } },
+    },
+    lines: [
+      { name: "increments/s with a key that a call made ÷ without", of: "increment with a key", figure: "rate_s", to: "increment without a key" },
+      { name: "increments/s with a key and its budget ÷ without", of: "increment with a key and its budget", figure: "rate_s", to: "increment without a key" },
     ],
   },
   {

@@ -75,6 +75,12 @@ async function rank(url, board, members) {
   }
 }
 
+/** Makes a key by a call, and resolves to the `Authorization` of whoever has it. */
+export async function keyOf(url, wanted) {
+  const { key } = await send("POST", `${url}/keys`, JSON.stringify({ name: "bench", scopes: ["write"], ...wanted }), "application/json");
+  return `Bearer ${key}`;
+}
+
 /**
  * Resolves to what each counter of a load holds then. prepare: undefined (0), {add} (so much, in one
  * increment), {shards} (4,000, with a cell in each of so many shards), {named, count} (0; so many counters whose names
