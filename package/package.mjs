@@ -82,6 +82,7 @@ function manifest() {
     description: "Counts things at the edge: server, command, client. Exact counters, unique visitors, histories, rate limits.",
     license,
     type: "module",
+    // `zlib.crc32` is the newest of what it needs; zstd of Node itself (22.15) has the program zstd in its place before.
     engines: { node: ">=20.15" },
     bin: { tally: "bin/tally.mjs" },
     main: "./client/index.js",

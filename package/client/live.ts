@@ -61,8 +61,9 @@ export function watch(
         clearTimeout(timer);
       }
       await new Promise<void>((done) => {
-        const wait = setTimeout(done, pause_ms);
-        end.signal.addEventListener("abort", () => (clearTimeout(wait), done()), { once: true });
+        const go = () => (clearTimeout(wait), end.signal.removeEventListener("abort", go), done());
+        const wait = setTimeout(go, pause_ms);
+        end.signal.addEventListener("abort", go);
       });
       pause_ms = Math.min(PAUSE_MS_MAX, 2 * pause_ms);
     }

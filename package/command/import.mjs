@@ -112,7 +112,7 @@ async function logs(client, files, options, screen) {
 
 function summaryText(said, run, { paint }) {
   const lines = [
-    `${paint("bold", number(said.counted))} of ${number(said.lines)} lines counted, for ${number(said.counters)} counters, in ${said.seconds} s (${number(said.lines_per_second)} lines/s)`,
+    `${paint("bold", number(said.counted))} of ${number(said.lines)} lines counted, for ${said.counters_exact ? "" : "about "}${number(said.counters)} counters, in ${said.seconds} s (${number(said.lines_per_second)} lines/s)`,
   ];
   const before = said.counted_before;
   if (before.lines > 0) lines.push(`${number(before.lines)} lines were counted by an earlier run, and were not counted again`);

@@ -20,7 +20,7 @@ const run = (load, name) => async (...given) => {
 const examples = (...lines) => `\nExamples:\n${lines.map((line) => `  $ ${line}`).join("\n")}\n`;
 const list = (value, before = []) => [...before, value];
 const whole = (value) => {
-  if (!/^\d{1,9}$/.test(value)) throw new CommanderError(EXIT.usage, "commander.invalidArgument", `error: ${value} is no whole number`);
+  if (!/^\d{1,9}$/.test(value)) throw new CommanderError(EXIT.usage, "commander.invalidArgument", `${value} is no whole number`);
   return Number(value);
 };
 
@@ -246,7 +246,12 @@ export async function main(argv) {
     await program().parseAsync(argv);
     return code;
   } catch (error) {
-    if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.done : EXIT.usage;
+    if (error instanceof CommanderError) {
+      if (error.exitCode === 0) return EXIT.done;
+      // Commander has told people already.
+      if (isJson) process.stdout.write(`${JSON.stringify({ error: { message: error.message.replace(/^error: /, ""), exit: EXIT.usage } })}\n`);
+      return EXIT.usage;
+    }
     if (error?.name === "AbortError") return EXIT.interrupted;
     const exit = exitOf(error);
     if (error instanceof TallyError) tell(error.message, { code: error.code, status: error.status, exit });

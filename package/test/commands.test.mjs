@@ -4,11 +4,13 @@ import { spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { spawn } from "node:child_process";
 import { readFileSync, statSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
+import { nodeCheck } from "../command/doctor.mjs";
 import { everyCommand, program } from "../command/main.mjs";
 import { sparkline } from "../command/watch.mjs";
-import { ROOT, TALLY, openServer, until } from "./server.mjs";
+import { ROOT, TALLY, openServer, run, until } from "./server.mjs";
 
 let server;
 before(async () => (server = await openServer()));
@@ -110,16 +112,19 @@ test("keys of a deployment are made, used, listed, rotated and revoked, by name 
   await keyed.end();
 });
 
-test("what a deployment does not know is said, with an exit code of its own", async () => {
-  const { version } = await server.json("/openapi.json").then(({ info }) => info);
+test("what an earlier build does not know is said, with an exit code of its own; this one knows it all", async () => {
+  const calls = { "/snapshots": ["snapshot"], "/snapshots/{date}/restore": ["restore", "2026-11-01"], "/repair": ["repair", "--dry-run"], "/keys": ["keys", "list"], "/export": ["export"] };
   const paths = Object.keys((await server.json("/openapi.json")).paths);
-  const calls = { "/snapshots": ["snapshot"], "/repair": ["repair"], "/keys": ["keys", "list"] };
-  for (const [path, args] of Object.entries(calls)) {
-    if (paths.includes(path)) continue;
-    const { code, stderr } = await server.tally(args);
-    assert.deepEqual([args, code], [args, 8], version);
-    assert.match(stderr, /does not know/);
+  for (const path of [...Object.keys(calls), "/keys/{id}/rotate"]) assert.ok(paths.includes(path), path);
+  const earlier = createServer((_, response) => response.writeHead(404, { "content-type": "application/problem+json" }).end('{"code":"not-found","status":404,"detail":"no such route"}')).listen(0, "127.0.0.1");
+  await once(earlier, "listening");
+  const env = { TALLY_URL: `http://127.0.0.1:${earlier.address().port}` };
+  for (const args of [...Object.values(calls), ["snapshot", "--list"], ["keys", "rotate", "blog"], ["keys", "add", "blog"]]) {
+    const { code, stdout, stderr } = await server.tally([...args, "--json"], { env });
+    assert.deepEqual([args, code, JSON.parse(stdout).error.exit], [args, 8, 8]);
+    assert.match(stderr, /does not know .*upgrade it/);
   }
+  earlier.close();
   assert.equal((await server.tally(["restore", "monday"])).code, 2);
 });
 
@@ -154,6 +159,19 @@ test("the doctor says what is well and what is not", async () => {
   assert.match(away.stdout, /start it \(tally serve\)/);
 });
 
+test("the doctor knows which Node is too old, and which for a deploy alone", () => {
+  const results = ["18.20.8", "20.14.0", "20.15.0", "22.11.0", "22.12.0", "24.0.0"].map((version) => nodeCheck(version)[1]);
+  assert.deepEqual(results, ["wrong", "wrong", "differs", "differs", "ok", "ok"]);
+});
+
+test("with --json a wrong command line is JSON too", async () => {
+  for (const args of [["top", "--limit", "many"], ["import", "--frobnicate"], ["nonsense"], ["get"]]) {
+    const { code, stdout } = await server.tally([...args, "--json"]);
+    const { error } = JSON.parse(stdout);
+    assert.deepEqual([args, code, error.exit, error.message.length > 0], [args, 2, 2, true]);
+  }
+});
+
 const has = (name) => spawnSync(name, ["--version"]).status === 0;
 
 test("completion is taken by the shells, and knows commands and options", async () => {
@@ -176,7 +194,7 @@ test("completion is taken by the shells, and knows commands and options", async 
   assert.equal((await server.tally(["completion", "tcsh"])).code, 2);
 });
 
-test("the unit for systemd is well, and the container is small, not root, and watched", (context) => {
+test("the unit for systemd is well, and the container is small, not root, and watched", async (context) => {
   const unit = join(ROOT, "package/tally.service");
   if (has("systemd-analyze")) {
     const { status, stderr } = spawnSync("systemd-analyze", ["verify", unit], { encoding: "utf8" });
@@ -187,5 +205,19 @@ test("the unit for systemd is well, and the container is small, not root, and wa
   const known = ["FROM", "ARG", "WORKDIR", "COPY", "RUN", "ENV", "USER", "VOLUME", "EXPOSE", "HEALTHCHECK", "STOPSIGNAL", "ENTRYPOINT", "CMD"];
   assert.deepEqual(instructions.filter((word) => !known.includes(word)), []);
   assert.ok(lines.includes("USER node") && lines.includes("VOLUME /data") && instructions.includes("HEALTHCHECK"));
-  for (const line of lines.filter((one) => /^(HEALTHCHECK|ENTRYPOINT|CMD)/.test(one))) assert.ok(Array.isArray(JSON.parse(line.slice(line.indexOf("[")))), line);
+  const listOf = (word) => {
+    const line = lines.find((one) => one.startsWith(word));
+    return JSON.parse(line.slice(line.indexOf("[")));
+  };
+  const [entry, serve] = [listOf("ENTRYPOINT"), listOf("CMD")];
+  assert.deepEqual([entry, serve], [["tally"], ["serve"]]);
+  // What watches the container is run as it stands: the first time a server answers, the second time nobody.
+  const [, ...health] = listOf("HEALTHCHECK");
+  const look = (port) => run(process.execPath, health, { env: { PORT: String(port) } });
+  assert.equal((await look(new URL(server.url).port)).code, 0);
+  assert.equal((await look(1)).code, 1);
+  // What the unit starts knows its options.
+  const known = everyCommand(program()).find((command) => command.name() === "serve").options.map(({ long }) => long);
+  const started = readFileSync(unit, "utf8").match(/^ExecStart=.* tally serve (.*)$/m)[1].match(/--[a-z-]+/g);
+  assert.deepEqual(started.filter((option) => !known.includes(option)), []);
 });

@@ -7,6 +7,7 @@ import { createServer } from "node:http";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { gzipSync } from "node:zlib";
+import { measure } from "./memory.mjs";
 import { ROOT, TALLY, openServer, until } from "./server.mjs";
 
 const LOG = join(ROOT, "tests/fixtures/access.log");
@@ -139,6 +140,14 @@ test("a deployment whose data is gone gets the whole log again", async () => {
   } finally {
     await other.end();
   }
+});
+
+test("a log is streamed: it may be larger than the memory", { timeout: 120_000 }, async () => {
+  const { code, stderr, lines, counted, rss_mb } = await measure({ megabytes: 96, heap_mb: 48, isNowhere: true });
+  assert.equal(code, 0, stderr);
+  assert.equal(counted, lines);
+  // What Node itself takes, and the bodies that are under way.
+  assert.ok(rss_mb < 320, `${rss_mb} MB`);
 });
 
 test("--follow goes on through renamed and cut files, and loses no line", async () => {

@@ -21,6 +21,9 @@ const AGAIN_MAX = 50;
 const AGAIN_PAUSE_MS = 500;
 const UNREAD_SHOWN_MAX = 5;
 const TOP = 10;
+// Counters of which the summary knows how often they were counted. Where there are more the smaller half is forgotten: one that comes again
+// after that begins anew, so a top of a log with more names than this may name a counter lower than it is.
+const COUNTERS_KEPT_MAX = 200_000;
 
 /** Returns the lines that `"3,5-7"` names. */
 export function linesOf(text) {
@@ -50,6 +53,7 @@ export class Import {
     this.left = { status: 0, method: 0, static: 0, bots: 0 };
     this.rejected = {};
     this.counters = new Map();
+    this.forgotten = 0;
     this.formats = {};
     this.began_ms = performance.now();
   }
@@ -65,7 +69,9 @@ export class Import {
       left_out: this.left,
       unreadable: this.unreadable,
       rejected: this.rejected,
-      counters: this.counters.size,
+      // Where some were forgotten, some of those were counted twice here.
+      counters: this.counters.size + this.forgotten,
+      counters_exact: this.forgotten === 0,
       formats: this.formats,
       seconds: Number(seconds.toFixed(2)),
       lines_per_second: Math.round(this.lines / Math.max(seconds, 0.001)),
@@ -249,6 +255,15 @@ export class Import {
     }
   }
 
+  // Notes one for a counter, for the summary.
+  note(id) {
+    this.counters.set(id, (this.counters.get(id) ?? 0) + 1);
+    if (this.counters.size <= COUNTERS_KEPT_MAX) return;
+    const kept = [...this.counters].sort(([, one], [, other]) => other - one).slice(0, COUNTERS_KEPT_MAX / 2);
+    this.forgotten += this.counters.size - kept.length;
+    this.counters = new Map(kept);
+  }
+
   // Notes what became of the lines, and returns those to send again.
   async settle(report, at, ids, isRepeat, note, tries) {
     const refused = new Map();
@@ -258,7 +273,7 @@ export class Import {
       const code = refused.get(place);
       if (code === undefined) {
         this[isRepeat ? "repeated" : "counted"] += 1;
-        this.counters.set(ids[index], (this.counters.get(ids[index]) ?? 0) + 1);
+        this.note(ids[index]);
         if (note.ids.length < WITNESSES && !note.ids.includes(ids[index])) note.ids.push(ids[index]);
       } else if (AGAIN.has(code) && tries < AGAIN_MAX) again.push(index);
       else this.rejected[code] = (this.rejected[code] ?? 0) + 1;

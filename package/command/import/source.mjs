@@ -175,9 +175,11 @@ export async function* appended(source, from, signal) {
       yield* readAll();
       return;
     }
+    // The listener goes with the pause: a log may be followed for months.
     await new Promise((done) => {
-      const timer = setTimeout(done, FOLLOW_POLL_MS);
-      signal.addEventListener("abort", () => (clearTimeout(timer), done()), { once: true });
+      const end = () => (clearTimeout(timer), signal.removeEventListener("abort", end), done());
+      const timer = setTimeout(end, FOLLOW_POLL_MS);
+      signal.addEventListener("abort", end);
     });
   }
 }
