@@ -103,13 +103,13 @@ function noneYet() {
   return el("div", {}, el("p", { class: "sub" }, "There are none. One that tells a webhook when orders are over 1,000:"), el("pre", {}, `curl -X PUT -d '${alert}' ${location.origin}/alerts/many-orders`));
 }
 
-function tableOf(heads, rows) {
+function tableOf(heads, rows, kind = "policies") {
   const head = el("tr", {}, heads.map((text) => el("th", { scope: "col" }, text)));
-  return el("table", { class: "policies" }, el("thead", {}, head), el("tbody", {}, rows));
+  return el("table", { class: kind }, el("thead", {}, head), el("tbody", {}, rows));
 }
 
 function alertTable(alerts, acts) {
-  const heads = ["Alert", "Watches", "State", "Value", "Since", ""];
+  const heads = ["Alert", "Watches", "State", "Value", "Since", "Silence for", "Delivery"];
   const button = (text, label, click) => el("button", { type: "button", class: "quiet small", "aria-label": label, on: { click } }, text);
   const row = (alert) => {
     const { name, state, condition, value, since, missing, silenced_until: until } = alert;
@@ -124,12 +124,13 @@ function alertTable(alerts, acts) {
       el("th", { scope: "row" }, el("bdi", {}, name)),
       el("td", { "data-label": heads[1] }, el("bdi", {}, wordsOf(alert))),
       el("td", { "data-label": heads[2] }, el("span", { class: "chip", "data-tone": TONES[state] }, state), more === "" ? "" : el("span", { class: "sub" }, ` ${more}`)),
-      el("td", { "data-label": heads[3] }, numberOf(value)),
+      el("td", { "data-label": heads[3], class: "number" }, numberOf(value)),
       el("td", { "data-label": heads[4] }, timeOf(since)),
-      el("td", { "data-label": "Silence, test" }, el("span", { class: "buttons" }, silences, button("Test", `Test ${name}`, () => acts.test(alert)))),
+      el("td", { "data-label": heads[5] }, el("span", { class: "buttons" }, silences)),
+      el("td", { "data-label": heads[6] }, button("Test", `Test ${name}`, () => acts.test(alert))),
     );
   };
-  return tableOf(heads, alerts.map(row));
+  return tableOf(heads, alerts.map(row), "policies alerts");
 }
 
 function deliveryTable(deliveries) {

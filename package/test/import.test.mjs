@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { gzipSync } from "node:zlib";
 import { measure } from "./memory.mjs";
-import { ROOT, TALLY, openServer, until } from "./server.mjs";
+import { ROOT, TALLY, openServer, run, until } from "./server.mjs";
 
 const LOG = join(ROOT, "tests/fixtures/access.log");
 const FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
@@ -82,6 +82,22 @@ test("what is left out is said, and the defaults count page views", async () => 
   const { stdout } = await server.tally(["import", "--prefix", "told:", log]);
   for (const reason of [/1 lines left out: .*--status any/, /--method any/, /--static/, /--bots/, /nonsense/]) assert.match(stdout, reason);
   assert.doesNotMatch(stdout, /\x1b/, "colours are for terminals");
+});
+
+test("on a terminal there is a bar with its rate and the time left, and colours; elsewhere neither", async (context) => {
+  const log = join(server.place, "bar.log");
+  writeFileSync(log, line("/bar").repeat(30_000));
+  // A terminal of its own, from which all is read.
+  const terminal = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
+  const args = ["-c", terminal, process.execPath, TALLY, "import", "--prefix", "bar:", log];
+  const env = { TALLY_URL: server.url, TALLY_STATE: join(server.place, "bar"), TERM: "xterm", NO_COLOR: "" };
+  const { code, stdout } = await run("python3", args, { env }).catch(() => ({ code: "no python3" }));
+  if (code === "no python3") return context.skip(code);
+  assert.equal(code, 0, stdout);
+  assert.match(stdout, /100% \| 30,000 lines \| [\d,]+ lines\/s \| \d+ s left \| 1 counters/);
+  assert.match(stdout, /\x1b\[1m30,000\x1b\[22m of 30,000 lines counted/);
+  const plain = await server.tally(["import", "--prefix", "no-bar:", log]);
+  assert.doesNotMatch(`${plain.stdout}${plain.stderr}`, /left \||\x1b/);
 });
 
 // A server in front of the real one, that lets `allowed` bodies through and drops the answers of those after `answered`.
