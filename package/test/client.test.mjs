@@ -147,9 +147,9 @@ test("React's hook draws each change, by one stream for all components, that end
     await act(async () => root.update(page("hooked/other", "hooked")));
     await draws(root, ["8", "3"]);
     assert.deepEqual(streams.map(({ aborted }) => aborted), [false, false]);
-    await act(async () => root.update(page("hooked")));
-    await until(() => streams[1].aborted);
-    assert.deepEqual([drawn(root), streams[0].aborted], [["3"], false]);
+    await act(async () => root.update(page("hooked/other")));
+    await until(() => streams[0].aborted);
+    assert.deepEqual([drawn(root), streams[1].aborted], [["8"], false]);
   } finally {
     await act(async () => root?.unmount());
     delete globalThis.IS_REACT_ACT_ENVIRONMENT;

@@ -217,7 +217,7 @@ test("the unit for systemd is well, and the container is small, not root, and wa
   assert.equal((await look(new URL(server.url).port)).code, 0);
   assert.equal((await look(1)).code, 1);
   // What the unit starts knows its options.
-  const known = everyCommand(program()).find((command) => command.name() === "serve").options.map(({ long }) => long);
+  const options = everyCommand(program()).find((command) => command.name() === "serve").options.map(({ long }) => long);
   const started = readFileSync(unit, "utf8").match(/^ExecStart=.* tally serve (.*)$/m)[1].match(/--[a-z-]+/g);
-  assert.deepEqual(started.filter((option) => !known.includes(option)), []);
+  assert.deepEqual(started.filter((option) => !options.includes(option)), []);
 });
