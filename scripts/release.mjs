@@ -15,12 +15,14 @@ const VERSION = /^(\d+)\.(\d+)\.(\d+)$/;
 const UNRELEASED = "## Unreleased";
 
 // Files that name the version, and where: what matches is replaced.
+const MANIFEST = /(?<=^name = "tally[\w-]*"\nversion = "|^tally[\w-]* = \{ path = "[^"]+", version = ")[^"]+/gm;
 const NAMED = {
-  "Cargo.toml": /(?<=^\[package\]\nname = "tally"\nversion = "|^tally-\w+ = \{ path = "[\w/-]+", version = ")[^"]+/gm,
-  "Cargo.lock": /(?<=^name = "tally(?:-simulation|-limit|-sketch)?"\nversion = ")[^"]+/gm,
-  "crates/tally-limit/Cargo.toml": /(?<=^name = "tally-limit"\nversion = ")[^"]+/m,
-  "crates/tally-sketch/Cargo.toml": /(?<=^name = "tally-sketch"\nversion = ")[^"]+/m,
-  "simulation/Cargo.toml": /(?<=^name = "tally-simulation"\nversion = "|^tally = \{ path = "\.\.", version = ")[^"]+/gm,
+  "Cargo.toml": MANIFEST,
+  "Cargo.lock": /(?<=^name = "tally(?:-simulation|-limit|-sketch|-testing)?"\nversion = ")[^"]+/gm,
+  "crates/tally-limit/Cargo.toml": MANIFEST,
+  "crates/tally-sketch/Cargo.toml": MANIFEST,
+  "crates/tally-testing/Cargo.toml": MANIFEST,
+  "simulation/Cargo.toml": MANIFEST,
   "package.json": /(?<="name": "tally",\n {2}"version": ")[^"]+/,
   "package-lock.json": /(?<="name": "tally",\n +"version": ")[^"]+/g,
   "src/protocol/openapi.json": /(?<="title": "Tally",\n {4}"version": "|"build": ")[^"]+/g,

@@ -35,7 +35,8 @@ test("every file names the new version, and the changes stand under it", () => {
   const after = released({ version: "99.0.0", date: "2027-01-31", texts: good.texts });
   assert.deepEqual(Object.keys(after).sort(), [...FILES].sort());
   // How often a file names it: once where nothing is said.
-  const TIMES = { "Cargo.toml": 4, "Cargo.lock": 4, "simulation/Cargo.toml": 2, "package-lock.json": 2, "package/Containerfile": 2, "src/protocol/openapi.json": 2 };
+  const crates = Object.fromEntries(["limit", "sketch", "testing"].map((name) => [`crates/tally-${name}/Cargo.toml`, 2]));
+  const TIMES = { ...crates, "Cargo.toml": 5, "Cargo.lock": 5, "simulation/Cargo.toml": 2, "package-lock.json": 2, "package/Containerfile": 2, "src/protocol/openapi.json": 2 };
   for (const path of FILES) assert.equal(after[path].split("99.0.0").length - 1, TIMES[path] ?? 1, path);
   assert.match(after["CHANGELOG.md"], /## Unreleased\n\n## 99\.0\.0 \(2027-01-31\)\n\n### Added\n\n- Something\./);
   assert.equal(JSON.parse(after["package.json"]).version, "99.0.0");

@@ -5,13 +5,13 @@
 use divan::{Bencher, black_box};
 use tally::core::counter::id::{CounterId, Datacenter};
 use tally::core::sketch::HashKey;
-use tally::protocol::api_key::{KeyId, SECRET_BYTES, Token, make_token, parse_change};
+use tally::protocol::api_key::{KeyId, KeyToken, SECRET_BYTES, make_token, parse_change};
 use tally::protocol::fleet::hot::HotNotes;
 use tally::protocol::fleet::{REPORT_EVERY_MS, Reporter, Role};
 use tally::protocol::metrics::{Metric, Metrics};
 use tally::protocol::routes::RouteName;
 
-use crate::{BEGIN_MS, SplitMix64, THOUSAND};
+use crate::{BEGIN_MS, Chance, THOUSAND};
 
 /// Counters that are written evenly: one, as many as an isolate keeps apart, and many more.
 const COUNTERS: [usize; 3] = [1, 256, 10_000];
@@ -23,12 +23,12 @@ fn thousand_writes_noted(bencher: Bencher, counters: usize) {
         .map(|counter| CounterId::parse(&format!("counter {counter}")).unwrap())
         .collect();
     let here = Datacenter::parse("FRA").unwrap();
-    let mut random = SplitMix64(1);
+    let mut random = Chance(1);
     let mut notes = HotNotes::default();
     bencher.bench_local(|| {
         for _ in 0..THOUSAND {
-            let place = usize::try_from(random.next().unwrap()).unwrap() % counters;
-            notes.note(black_box(&all[place]), &here, 1, 1, BEGIN_MS);
+            let counter = &all[random.place(counters)];
+            notes.note(black_box(counter), &here, 1, 1, BEGIN_MS);
         }
     });
     assert!(!notes.take(BEGIN_MS + 1_000).most.is_empty());
@@ -81,7 +81,7 @@ fn thousand_keys_known_again(bencher: Bencher) {
     bencher.bench_local(|| {
         let mut known = 0_u64;
         for _ in 0..THOUSAND {
-            let token = Token::of(black_box(&authorization)).unwrap();
+            let token = KeyToken::of(black_box(&authorization)).unwrap();
             let (_, secret) = token.signed(&names).unwrap();
             known += u64::from(key.knows(&secret, BEGIN_MS));
         }

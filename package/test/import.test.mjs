@@ -159,7 +159,7 @@ test("a deployment whose data is gone gets the whole log again", async () => {
 });
 
 test("a log is streamed: it may be larger than the memory", { timeout: 120_000 }, async () => {
-  const { code, stderr, lines, counted, rss_mb } = await measure({ megabytes: 96, heap_mb: 48, isNowhere: true });
+  const { code, stderr, lines, counted, rss_mb } = await measure({ megabytes: 40, heap_mb: 48, isNowhere: true });
   assert.equal(code, 0, stderr);
   assert.equal(counted, lines);
   // What Node itself takes, and the bodies that are under way.

@@ -16,8 +16,8 @@ import { TALLY, folder, openServer } from "./server.mjs";
 const MEGABYTE = 1024 * 1024;
 const CHUNK_LINES = 1_000;
 const AGENTS = ["Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0", "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1.15 Safari/604.1"];
-// What a body waits for its answer there: long enough that the command reads on meanwhile.
-const ANSWER_MS = 40;
+// How long nothing must arrive there before anything is answered: whoever sends without waiting for answers sends all of it.
+const QUIET_MS = 1_000;
 // Tells the most memory that a process had once it ends.
 const TELLS = `data:text/javascript,process.on("exit",()=>process.stderr.write("\\nmaxrss "+process.resourceUsage().maxRSS+"\\n"))`;
 
@@ -38,12 +38,22 @@ function* logOf(bytes, pages, told) {
   }
 }
 
-// Takes bodies of /ingest as the service does, and keeps nothing of them but how many lines they had.
+// Takes bodies of /ingest as the service does, keeps nothing of them but how many lines they had, and answers once nobody sends more.
 async function openReceiver() {
+  let waiting = [];
+  let quiet;
+  const answerAll = () => {
+    for (const answer of waiting) answer();
+    waiting = [];
+  };
   const server = createServer(async (request, response) => {
     let lines = request.method === "POST" ? 1 : 0;
     for await (const chunk of request) for (const byte of chunk) if (byte === 10) lines += 1;
-    setTimeout(() => response.setHeader("content-type", "application/json").end(JSON.stringify({ accepted: lines, rejected: 0, errors: [] })), ANSWER_MS);
+    const answer = () => response.setHeader("content-type", "application/json").end(JSON.stringify({ accepted: lines, rejected: 0, errors: [] }));
+    if (request.method === "GET") return answer();
+    waiting.push(answer);
+    clearTimeout(quiet);
+    quiet = setTimeout(answerAll, QUIET_MS);
   }).listen(0, "127.0.0.1");
   await once(server, "listening");
   const place = folder();

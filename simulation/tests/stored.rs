@@ -190,8 +190,8 @@ impl Stored {
     }
 }
 
-/// A body of which no bit was changed, and its kind. The last names first: those are the counters that are read. Bodies are looked for
-/// anew each time, since some are written meanwhile.
+/// A body of which no bit was changed, and its kind. The last names first: those are the counters that are read. Bodies
+/// are looked for anew each time, since some are written meanwhile.
 fn next_body(world: &World, seen: &[(String, Vec<u8>)]) -> Option<(String, Stored)> {
     let kind_of = |body: &Stored| {
         let Stored {
@@ -264,8 +264,7 @@ fn every_changed_bit_is_found(tablets: Option<&str>, read: &[&str]) {
     assert_eq!(after, before, "all was put back");
 }
 
-const READ: [&str; 7] = [
-const READ: [&str; 9] = [
+const READ: [&str; 10] = [
     "BOARDS board.body ",
     "DIRECTORY alert_deliveries.body ",
     "DIRECTORY alerts.body ",
