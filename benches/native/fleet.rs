@@ -20,7 +20,7 @@ const COUNTERS: [usize; 3] = [1, 256, 10_000];
 #[divan::bench(args = COUNTERS)]
 fn thousand_writes_noted(bencher: Bencher, counters: usize) {
     let all: Vec<CounterId> = (0..counters)
-        .map(|counter| CounterId::parse(&format!("counter {counter}")).unwrap())
+        .map(|counter| CounterId::parse(format!("counter {counter}")).unwrap())
         .collect();
     let here = Datacenter::parse("FRA").unwrap();
     let mut random = Chance(1);
