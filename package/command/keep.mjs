@@ -135,29 +135,40 @@ export async function restore({ args: [date], options, screen }) {
 
 // What is said of a damaged counter, a line for each part: [counter, part, from where it is, what is lost at most].
 function partsOf({ id, status, root, cells, failed }) {
-  const dated = ({ from, as_of }) => (as_of ? `${from}, as of ${new Date(as_of).toISOString()}` : from);
+  const named = ({ from, snapshot }) => (from === "snapshot" ? `snapshot of ${snapshot}` : snapshot ? `${from}, value of ${snapshot}` : from);
+  const dated = (told) => (told.as_of ? `${named(told)}, as of ${new Date(told.as_of).toISOString()}` : named(told));
   return [
-    ...(root ? [[id, `root: ${root.damaged.join(", ")}`, root.from ?? "", root.lost.join("; ")]] : []),
+    ...(root ? [[id, `root: ${root.damaged.join(", ")}`, root.from ? named(root) : "", root.lost.join("; ")]] : []),
     ...cells.map((cell) => [id, `${cell.datacenter}/${cell.shard}: ${cell.damaged.join(", ")}`, cell.totals ? dated(cell.totals) : "", cell.lost.join("; ")]),
     ...failed.map((why) => [id, status, "", why]),
   ];
 }
 
-/** Puts back what is damaged of all counters, or of those of a prefix. */
+// What is said of a damaged object, a line for each of its tables.
+const tablesOf = ({ object, status, damaged }) => damaged.map(({ table: name, rows, names, lost }) => [object, status, `${name}: ${number(rows)} rows${names.map((one) => ` ${one}`).join("")}`, lost]);
+
+/**
+ * Puts back what is damaged of all counters, or of those of a prefix; or says what is damaged of objects (`objects`), or of one (`object`), and
+ * removes it (`discard`).
+ */
 export async function repair({ options, screen }) {
   const client = clientOf(options, { timeout_ms: OPERATION_MS_MAX });
-  const all = { dry_run: Boolean(options.dryRun), checked: 0, damaged: 0, repaired: 0, counters: [], failed: [] };
+  const { objects, object, discard = false } = options;
+  if (discard && object === undefined) throw new Failure(EXIT.usage, "--discard needs --object <name>: tally repair --objects names what is damaged");
+  const all = { dry_run: Boolean(options.dryRun), checked: 0, damaged: 0, repaired: 0, counters: [], objects: [], failed: [] };
+  const what = object !== undefined ? { object, discard } : objects !== undefined ? { objects: objects === true ? "" : objects } : { prefix: options.prefix ?? "" };
   let cursor;
   do {
-    const body = { prefix: options.prefix ?? "", dry_run: all.dry_run, ...(cursor === undefined ? {} : { cursor }) };
+    const body = { ...what, dry_run: all.dry_run, ...(cursor === undefined ? {} : { cursor }) };
     const said = await (await newCall(client, "repairs", "POST", "/repair", { body, isWrite: true })).json();
     for (const name of ["checked", "damaged", "repaired"]) all[name] += said[name];
     all.counters.push(...said.counters);
+    all.objects.push(...(said.objects ?? []));
     all.failed.push(...said.failed);
     cursor = said.cursor ?? undefined;
   } while (cursor !== undefined);
-  const sum = `${number(all.checked)} counters looked at, ${number(all.damaged)} damaged, ${number(all.repaired)} repaired`;
-  screen.show(all, () => [table(all.counters.flatMap(partsOf)), ...all.failed, sum].filter((line) => line !== "").join("\n"));
-  const isLeft = all.failed.length > 0 || all.counters.some(({ status }) => status === "failed");
+  const sum = `${number(all.checked)} ${what.prefix === undefined ? "objects" : "counters"} looked at, ${number(all.damaged)} damaged, ${number(all.repaired)} ${discard ? "discarded" : "repaired"}`;
+  screen.show(all, () => [table(all.counters.flatMap(partsOf)), table(all.objects.flatMap(tablesOf)), ...all.failed, sum].filter((line) => line !== "").join("\n"));
+  const isLeft = all.failed.length > 0 || (!discard && all.objects.length > 0) || all.counters.some(({ status }) => status === "failed");
   return isLeft ? EXIT.partly : EXIT.done;
 }

@@ -176,10 +176,13 @@ function keeping(tally) {
     .action(run(() => import("./keep.mjs"), "restore"));
   tally
     .command("repair")
-    .description("put back what is damaged, from what other parts of the deployment remember")
+    .description("put back what is damaged, from what other parts of the deployment remember and from the last snapshot")
     .option("--prefix <prefix>", "only counters whose ids begin so")
     .option("--dry-run", "say what is damaged, and change nothing")
-    .addHelpText("after", examples("tally repair --dry-run", "tally repair"))
+    .option("--objects [prefix]", "say what is damaged that belongs to no counter: of boards, tablets, limits, Redis, queued events")
+    .option("--object <name>", "the same of one object, as --objects names it")
+    .option("--discard", "with --object: remove what is damaged of it")
+    .addHelpText("after", examples("tally repair --dry-run", "tally repair", "tally repair --objects", "tally repair --object board/game --discard"))
     .action(run(() => import("./keep.mjs"), "repair"));
 }
 

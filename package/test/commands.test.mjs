@@ -148,6 +148,11 @@ test("repair says how many counters it looked at, and what was damaged", async (
   const [said] = await json("repair", "--dry-run", "--prefix", "repair/");
   assert.deepEqual([said.dry_run, said.checked, said.damaged, said.failed], [true, 1, 0, []]);
   assert.match((await server.tally(["repair"])).stdout, /counters looked at, 0 damaged, 0 repaired/);
+  const [found] = await json("repair", "--objects");
+  assert.deepEqual([found.dry_run, found.objects, found.failed], [true, [], []]);
+  assert.ok(found.checked > 16);
+  assert.match((await server.tally(["repair", "--object", "redis", "--discard"])).stdout, /1 objects looked at, 0 damaged, 0 discarded/);
+  assert.equal((await server.tally(["repair", "--discard"])).code, 2);
 });
 
 test("the doctor says what is well and what is not", async () => {

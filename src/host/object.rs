@@ -283,6 +283,9 @@ pub trait Shell: Sized + 'static {
     /// Answers a call.
     fn answer(&self, arrived: Arrived) -> impl Future<Output = Reply>;
 
+    /// Reads what is stored once more: rows that were damaged are gone.
+    fn reload(&self) {}
+
     /// The alarm rings. Where it fails the platform rings again, a few times.
     ///
     /// # Errors

@@ -139,8 +139,8 @@ pub use queue::{
 pub use read::{CheckStorage, GlobalSum, List, Measure, Read, ReadEach, Wanted};
 pub use redis::{FindKey, KeyFound, RunCommands, RunSorted, SortedRan, Subscribe};
 pub use repair::{
-    CellPart, CellRepaired, ListDatacenters, ListNames, RememberedCell, RepairCell, RepairRoot,
-    RootPart, RootRepaired, TotalsFrom,
+    CellPart, CellRepaired, DamagedTable, ListDatacenters, ListNames, RememberedCell, RepairCell,
+    RepairObject, RepairRoot, RootPart, RootRepaired, TotalsFrom,
 };
 pub use root_moves::{
     CallRoot, Column, GiveRoot, GivenRoot, InPartition, RootCursor, RootRow, RootTaken, SizesOf,

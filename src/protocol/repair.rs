@@ -1,14 +1,115 @@
 //! Repairs as they are asked for and answered: what was damaged, from where it was put back, and what is lost at most.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::batch::json::read_object;
-use super::messages::{CellPart, RootPart, TotalsFrom};
+use super::messages::{CellPart, DamagedTable, RootPart, TotalsFrom};
+use super::names::{Address, LimiterAddress, TabletAddress};
 use super::problem::{Code, Problem};
-use crate::core::counter::id::CounterId;
+use crate::core::board::placing::ShardAt;
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::counter::queue::InboxId;
 
-/// Counters that one call looks at: each is some calls, and the platform allows 10,000.
+/// Counters, or objects, that one call looks at: each is some calls, and the platform allows 10,000.
 pub const COUNTERS_MAX: u32 = 500;
+
+/// An object that holds more than a counter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ObjectAt {
+    /// A partition of the directory.
+    Partition(u32),
+    /// A tablet.
+    Tablet(TabletAddress),
+    /// A limiter.
+    Limiter(LimiterAddress),
+    /// An inbox.
+    Inbox(InboxId),
+    /// The owner of a board, or one of its shards.
+    Board(CounterId, ShardAt),
+    /// The owner of all keys of Redis's dialect.
+    Redis,
+}
+
+/// What the limiters of the world are named by, as those of a datacenter are by its name.
+const WORLD: &str = "world";
+
+impl ObjectAt {
+    /// Who receives a message to it.
+    pub fn address(&self) -> Address<'_> {
+        match self {
+            Self::Partition(number) => Address::Directory(*number),
+            Self::Tablet(tablet) => Address::Tablet(tablet),
+            Self::Limiter(limiter) => Address::Limiter(limiter),
+            Self::Inbox(inbox) => Address::Inbox(inbox),
+            Self::Board(board, at) => Address::Board(board, *at, None),
+            Self::Redis => Address::Keyspace,
+        }
+    }
+
+    /// Reads a name.
+    fn parse(name: &str) -> Option<Self> {
+        let (kind, rest) = name.split_once('/').unwrap_or((name, ""));
+        let (first, last) = rest.split_once('/').unwrap_or((rest, ""));
+        let datacenter = || Datacenter::parse(first);
+        Some(match kind {
+            "redis" if rest.is_empty() => Self::Redis,
+            "partition" => Self::Partition(rest.parse().ok()?),
+            "tablet" => Self::Tablet(TabletAddress {
+                datacenter: datacenter()?,
+                number: last.parse().ok()?,
+            }),
+            "limiter" => Self::Limiter(LimiterAddress {
+                datacenter: match first {
+                    WORLD => None,
+                    _ => Some(datacenter()?),
+                },
+                partition: last.parse().ok()?,
+            }),
+            "inbox" => Self::Inbox(InboxId {
+                datacenter: datacenter()?,
+                number: last.parse().ok()?,
+            }),
+            "board" => Self::Board(CounterId::parse(rest).ok()?, ShardAt::default()),
+            "board-shard" => {
+                let (shard, board) = last.split_once('/')?;
+                let at = ShardAt {
+                    layout: first.parse().ok()?,
+                    shard: shard.parse().ok()?,
+                };
+                Self::Board(CounterId::parse(board).ok()?, at)
+            }
+            _ => return None,
+        })
+    }
+}
+
+impl fmt::Display for ObjectAt {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Partition(number) => write!(formatter, "partition/{number}"),
+            Self::Tablet(TabletAddress { datacenter, number }) => {
+                write!(formatter, "tablet/{datacenter}/{number}")
+            }
+            Self::Limiter(LimiterAddress {
+                datacenter,
+                partition,
+            }) => {
+                let datacenter = datacenter.as_ref().map_or(WORLD, Datacenter::as_str);
+                write!(formatter, "limiter/{datacenter}/{partition}")
+            }
+            Self::Inbox(InboxId { datacenter, number }) => {
+                write!(formatter, "inbox/{datacenter}/{number}")
+            }
+            Self::Board(board, ShardAt { layout: 0, .. }) => write!(formatter, "board/{board}"),
+            Self::Board(board, ShardAt { layout, shard }) => {
+                write!(formatter, "board-shard/{layout}/{shard}/{board}")
+            }
+            Self::Redis => formatter.write_str("redis"),
+        }
+    }
+}
 
 /// What is to be repaired.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +118,10 @@ pub enum Extent {
     Counter(CounterId),
     /// All counters whose names begin so, after a name.
     Prefix(String, Option<String>),
+    /// What is no counter's, of objects whose names begin so, after a name. Nothing is changed.
+    Objects(String, Option<String>),
+    /// What is no counter's, of an object; it is removed where that is asked for.
+    Object(ObjectAt),
 }
 
 /// A repair that is asked for.
@@ -33,33 +138,48 @@ pub struct RepairRequest {
 struct Wire {
     counter: Option<String>,
     prefix: Option<String>,
+    objects: Option<String>,
+    object: Option<String>,
     cursor: Option<String>,
     #[serde(default)]
     dry_run: bool,
+    #[serde(default)]
+    discard: bool,
 }
 
-/// Reads `{"counter": id}` or `{"prefix": text, "cursor"?: text}`, with `"dry_run"?: bool`.
+/// Reads `{"counter": id}`, `{"prefix": text, "cursor"?: text}`, `{"objects": text, "cursor"?: text}` or
+/// `{"object": name, "discard"?: bool}`, with `"dry_run"?: bool`. Of objects nothing is changed unless it is to be discarded.
 ///
 /// # Errors
 /// `invalid-json`, `unknown-field`, `invalid-body`, `invalid-id`.
 pub fn parse_repair(body: &[u8]) -> Result<RepairRequest, Problem> {
-    let Wire {
-        counter,
-        prefix,
-        cursor,
-        dry_run,
-    } = read_object(body)?;
-    let extent = match (counter, prefix, &cursor) {
-        (Some(counter), None, None) => Extent::Counter(CounterId::parse(&counter)?),
-        (None, Some(prefix), _) => Extent::Prefix(prefix, cursor),
+    let wire: Wire = read_object(body)?;
+    let refuse = |detail: &str| Problem::new(Code::InvalidBody, detail);
+    let extent = match (wire.counter, wire.prefix, wire.objects, wire.object) {
+        (Some(counter), None, None, None) => Extent::Counter(CounterId::parse(&counter)?),
+        (None, Some(prefix), None, None) => Extent::Prefix(prefix, wire.cursor.clone()),
+        (None, None, Some(prefix), None) => Extent::Objects(prefix, wire.cursor.clone()),
+        (None, None, None, Some(name)) => {
+            let object = ObjectAt::parse(&name);
+            let shape = "object must be named as in the answer to {\"objects\": \"\"}, such as board/game or tablet/FRA/3";
+            Extent::Object(object.ok_or_else(|| refuse(shape))?)
+        }
         _ => {
-            let shape = r#"the body must be {"counter": id} or {"prefix": text, "cursor": that of the answer before}, with "dry_run" or without"#;
-            return Err(Problem::new(Code::InvalidBody, shape));
+            let shape = r#"the body must have one of counter, prefix, objects and object, with "dry_run" or without"#;
+            return Err(refuse(shape));
         }
     };
+    let is_listed = matches!(extent, Extent::Prefix(..) | Extent::Objects(..));
+    let is_object = matches!(extent, Extent::Object(_));
+    if (wire.cursor.is_some() && !is_listed) || (wire.discard && !is_object) {
+        let shape = "cursor goes with prefix or objects: that of the answer before; discard goes with object";
+        return Err(refuse(shape));
+    }
     Ok(RepairRequest {
+        is_dry: wire.dry_run
+            || matches!(extent, Extent::Objects(..))
+            || (is_object && !wire.discard),
         extent,
-        is_dry: dry_run,
     })
 }
 
@@ -121,6 +241,8 @@ pub struct CellReport {
     pub damaged: Vec<CellPart>,
     /// From where its totals are.
     pub totals_from: TotalsFrom,
+    /// The date of the snapshot that they are from, where they are.
+    pub snapshot: Option<String>,
     /// What is remembered that it had counted, as decimal strings: added and removed.
     pub remembered: Option<(String, String)>,
     /// Of when that is, unix milliseconds.
@@ -138,6 +260,10 @@ pub struct CounterReport {
     pub told_by: Vec<String>,
     /// Whether the root could be read, or was put back.
     pub has_root: bool,
+    /// The date of the snapshot that all of the root, or its value, is from.
+    pub snapshot: Option<String>,
+    /// Whether all of the root is from it.
+    pub is_from_snapshot: bool,
     /// Cells that were damaged.
     pub cells: Vec<CellReport>,
     /// What could not be looked at, and why.
@@ -168,6 +294,8 @@ struct CellView<'a> {
 #[derive(Serialize)]
 struct TotalsView<'a> {
     from: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    snapshot: Option<&'a str>,
     added: Option<&'a str>,
     removed: Option<&'a str>,
     as_of: Option<i64>,
@@ -177,6 +305,8 @@ struct TotalsView<'a> {
 struct RootView<'a> {
     damaged: Vec<&'static str>,
     from: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    snapshot: Option<&'a str>,
     datacenters: &'a [String],
     lost: Vec<&'static str>,
 }
@@ -198,6 +328,8 @@ struct ReportView<'a> {
     damaged: usize,
     repaired: usize,
     counters: Vec<CounterView<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    objects: Option<Vec<ObjectView<'a>>>,
     failed: &'a [String],
     cursor: Option<&'a str>,
 }
@@ -207,7 +339,8 @@ fn cell_view(cell: &CellReport) -> CellView<'_> {
     let is_lost = cell.damaged.contains(&CellPart::Totals);
     let totals = is_lost.then(|| match cell.totals_from {
         TotalsFrom::Remembered => TotalsView {
-            from: "root",
+            from: cell.snapshot.as_ref().map_or("root", |_| "snapshot"),
+            snapshot: cell.snapshot.as_deref(),
             added: remembered.map(|(added, _)| added.as_str()),
             removed: remembered.map(|(_, removed)| removed.as_str()),
             as_of: cell.as_of_ms,
@@ -217,12 +350,19 @@ fn cell_view(cell: &CellReport) -> CellView<'_> {
                 TotalsFrom::Kept | TotalsFrom::Memory => "memory",
                 _ => "nothing",
             },
+            snapshot: None,
             added: None,
             removed: None,
             as_of: None,
         },
     });
     let loss = |part: &CellPart| match (part, cell.totals_from) {
+        (CellPart::Totals, TotalsFrom::Remembered) if cell.snapshot.is_some() => {
+            "what the cell counted after as_of, the newest minute of its history, and which of the last requests it has counted"
+        }
+        (CellPart::Uniques, _) if cell.snapshot.is_some() => {
+            "unique elements of the cell since the snapshot, and those of minutes, hours and days"
+        }
         (_, TotalsFrom::Memory) if *part <= CellPart::Days => "nothing",
         (CellPart::Totals, TotalsFrom::Nothing) => "all that the cell had counted",
         (part, _) => part.loss(),
@@ -240,12 +380,21 @@ fn root_view(counter: &CounterReport) -> Option<RootView<'_>> {
     let is_lost = counter.root.contains(&RootPart::Root);
     let from = match (counter.has_root, counter.told_by.is_empty()) {
         _ if !is_lost => Some("leads"),
+        _ if counter.is_from_snapshot => Some("snapshot"),
         (false, _) => None,
         (true, false) => Some("leads"),
         (true, true) => Some("memory"),
     };
     let loss = |part: &RootPart| match (part, from) {
-        (RootPart::Root, None) => "nothing yet: no lead could be asked, so it stays refused",
+        (RootPart::Root, None) => {
+            "nothing yet: no lead knows of it and no snapshot tells of it, or a lead did not answer: it stays refused"
+        }
+        (RootPart::Root, Some("snapshot")) => {
+            "what was counted after the snapshot, history, samples, breakdowns, and which datacenter counted what: all of the value is what it was set to"
+        }
+        (RootPart::Root, _) if counter.snapshot.is_some() => {
+            "what was counted after the snapshot: the value was set to what that says"
+        }
         (RootPart::Root, Some("memory")) => "settings, and what sets and resets made of the value",
         (RootPart::Root, _) => {
             "what sets and resets made of the value, where several datacenters count; \
@@ -259,6 +408,7 @@ fn root_view(counter: &CounterReport) -> Option<RootView<'_>> {
     (!counter.root.is_empty()).then(|| RootView {
         damaged: counter.root.iter().map(|part| part.name()).collect(),
         from,
+        snapshot: counter.snapshot.as_deref(),
         datacenters: &counter.told_by,
         lost: counter.root.iter().map(loss).collect(),
     })
@@ -278,28 +428,80 @@ fn counter_view(counter: &CounterReport, is_dry: bool) -> CounterView<'_> {
     }
 }
 
-/// The answer to a repair.
-pub fn repair_json(
-    is_dry: bool,
-    checked: usize,
-    damaged: &[CounterReport],
-    failed: &[String],
-    cursor: Option<&str>,
-) -> String {
-    let report = ReportView {
-        dry_run: is_dry,
-        checked,
-        damaged: damaged.len(),
-        repaired: match is_dry {
-            true => 0,
-            false => damaged.iter().filter(|one| one.is_done()).count(),
-        },
-        counters: damaged
-            .iter()
-            .map(|one| counter_view(one, is_dry))
-            .collect(),
-        failed,
-        cursor,
-    };
-    serde_json::to_string(&report).unwrap_or_default()
+/// What of an object is damaged, but for what is a counter's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectReport {
+    /// The object.
+    pub object: ObjectAt,
+    /// What is damaged.
+    pub tables: Vec<DamagedTable>,
+}
+
+#[derive(Serialize)]
+struct TableView<'a> {
+    table: &'a str,
+    rows: u64,
+    names: &'a [String],
+    lost: &'a str,
+}
+
+#[derive(Serialize)]
+struct ObjectView<'a> {
+    object: String,
+    status: &'static str,
+    damaged: Vec<TableView<'a>>,
+}
+
+fn object_view(report: &ObjectReport, is_dry: bool) -> ObjectView<'_> {
+    let tables = report.tables.iter().map(|table| TableView {
+        table: &table.table,
+        rows: table.rows,
+        names: &table.names,
+        lost: &table.loss,
+    });
+    ObjectView {
+        object: report.object.to_string(),
+        status: if is_dry { "damaged" } else { "discarded" },
+        damaged: tables.collect(),
+    }
+}
+
+/// What a repair found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Counters, or objects, that were looked at.
+    pub checked: usize,
+    /// Counters that are damaged.
+    pub counters: Vec<CounterReport>,
+    /// Objects that are, where such were looked at.
+    pub objects: Option<Vec<ObjectReport>>,
+    /// What could not be looked at.
+    pub failed: Vec<String>,
+    /// After which name there are more.
+    pub cursor: Option<String>,
+}
+
+impl Found {
+    /// The answer to a repair.
+    pub fn to_json(&self, is_dry: bool) -> String {
+        let objects = self.objects.as_deref();
+        let of_objects = objects.map_or(0, <[_]>::len);
+        let repaired = self.counters.iter().filter(|one| one.is_done()).count();
+        let report = ReportView {
+            dry_run: is_dry,
+            checked: self.checked,
+            damaged: self.counters.len() + of_objects,
+            repaired: if is_dry { 0 } else { repaired + of_objects },
+            counters: self
+                .counters
+                .iter()
+                .map(|one| counter_view(one, is_dry))
+                .collect(),
+            objects: objects
+                .map(|objects| objects.iter().map(|one| object_view(one, is_dry)).collect()),
+            failed: &self.failed,
+            cursor: self.cursor.as_deref(),
+        };
+        serde_json::to_string(&report).unwrap_or_default()
+    }
 }

@@ -29,23 +29,25 @@ use tally::core::sketch::{HashKey, Histogram, Sample, Token, Uniques};
 use tally::protocol::messages::{
     AllAlerts, AllDeliveries, AmountOf, Append, Ask, AskBoard, AskTop, BoardAnswer, BoardQuestion,
     BoardWritten, Call, CallLead, CallRoot, CellPart, CellRepaired, Check, CheckStorage, Claim,
-    Close, CloseSession, CommandShard, Configure, ConfigureBoard, Count, Deed, DeleteAlert,
-    DeletePolicy, DeleteShare, DeliveriesOf, DoAct, Drain, EndBoard, EndReservation, Explain,
-    ExportPage, Fault, FindApiKey, FindClaims, FindKey, Flush, Flushed, ForgetBoard, GetAlert,
-    GetPolicy, GetSecrets, GetShare, GiveLead, GiveRoot, Given, HandOver, Held, Hello, InPartition,
-    Install, Keep, LeadTaken, Lease, LetInboxesGo, List, ListActs, ListAlerts, ListAll,
-    ListAllBoards, ListBoards, ListDatacenters, ListDeliveries, ListKeys, ListNames, ListPolicies,
-    ListRows, ListShares, LoadReport, LocateLead, Located, LookUp, MakeKey, MayHold, Measure,
-    MemberWrite, NoteAct, OpenSession, Operate, PlaceLead, Push, PutAlert, PutPolicy, PutShare,
-    Read, ReadContents, ReadDead, ReadDrained, ReadEach, ReadNumbers, Recall, RecallLease,
-    Register, RegisterBoard, RegisterInbox, ReleaseInbox, RememberedCell, RepairCell, RepairRoot,
-    ReplaceKey, ReportShard, Reserve, RevokeKey, RootPart, RootRepaired, RootTaken, RotateKey,
-    RunCommands, RunSorted, Seal, SentOn, Settle, ShardCommand, SilenceAlert, SizesOf, Stay,
-    Stretch, Subscribe, Sum, SumExplained, SumMany, Suspend, SweptOf, TakeOver, TestAlert, TopOf,
-    TotalsFrom, UseKey, ViewOf, WatchLead, WriteBoard, WriteBoards, decode, encode,
+    Close, CloseSession, CommandShard, Configure, ConfigureBoard, Count, DamagedTable, Deed,
+    DeleteAlert, DeletePolicy, DeleteShare, DeliveriesOf, DoAct, Drain, EndBoard, EndReservation,
+    Explain, ExportPage, Fault, FindApiKey, FindClaims, FindKey, Flush, Flushed, ForgetBoard,
+    GetAlert, GetPolicy, GetSecrets, GetShare, GiveLead, GiveRoot, Given, HandOver, Held, Hello,
+    InPartition, Install, Keep, LeadTaken, Lease, LetInboxesGo, List, ListActs, ListAlerts,
+    ListAll, ListAllBoards, ListBoards, ListDatacenters, ListDeliveries, ListKeys, ListNames,
+    ListPolicies, ListRows, ListShares, LoadReport, LocateLead, Located, LookUp, MakeKey, MayHold,
+    Measure, MemberWrite, NoteAct, OpenSession, Operate, PlaceLead, Push, PutAlert, PutPolicy,
+    PutShare, Read, ReadContents, ReadDead, ReadDrained, ReadEach, ReadNumbers, Recall,
+    RecallLease, Register, RegisterBoard, RegisterInbox, ReleaseInbox, RememberedCell, RepairCell,
+    RepairObject, RepairRoot, ReplaceKey, ReportShard, Reserve, RevokeKey, RootPart, RootRepaired,
+    RootTaken, RotateKey, RunCommands, RunSorted, Seal, SentOn, Settle, ShardCommand, SilenceAlert,
+    SizesOf, Stay, Stretch, Subscribe, Sum, SumExplained, SumMany, Suspend, SweptOf, TakeOver,
+    TestAlert, TopOf, TotalsFrom, UseKey, ViewOf, WatchLead, WriteBoard, WriteBoards, decode,
+    encode,
 };
-use tally::protocol::names::{CellAddress, LeadAt};
+use tally::protocol::names::{CellAddress, LeadAt, TabletAddress};
 use tally::protocol::problem::{Code, Problem};
+use tally::protocol::repair::ObjectAt;
 
 /// 1 May 2026, 00:00:30 UTC.
 const NOW_MS: i64 = 1_777_593_630_000;
@@ -322,6 +324,7 @@ fn each_call_has_its_own_path() {
         (DoAct::PATH, "/act-do"),
         (ListActs::PATH, "/act-list"),
         (RepairCell::PATH, "/repair-cell"),
+        (RepairObject::PATH, "/repair-object"),
         (RepairRoot::PATH, "/repair-root"),
         (ListNames::PATH, "/list-names"),
         (ListDatacenters::PATH, "/list-datacenters"),
@@ -663,20 +666,40 @@ fn what_is_said_of_repairs_has_these_bytes() {
     let repaired = CellRepaired {
         damaged: vec![CellPart::Totals, CellPart::Shards],
         totals_from: TotalsFrom::Nothing,
+        counted: None,
     };
-    assert_eq!(golden(&repaired), "02000903");
+    assert_eq!(golden(&repaired), "0200090300");
     let repair = RepairRoot {
         counter: address().counter,
         datacenters: [address().datacenter].into(),
         is_dry: false,
+        kept: None,
     };
-    assert_eq!(golden(&repair), "07706167652fc3bc010346524100");
+    assert_eq!(golden(&repair), "07706167652fc3bc01034652410000");
     let repaired = RootRepaired {
         damaged: vec![RootPart::Root, RootPart::Totals],
         told_by: vec![address().datacenter],
         found: None,
+        silent: vec![address().datacenter],
+        is_from_snapshot: false,
+        knows_base: true,
     };
-    assert_eq!(golden(&repaired), "020002010346524100");
+    assert_eq!(golden(&repaired), "02000201034652410001034652410001");
+    let repair = RepairObject {
+        to: ObjectAt::Tablet(TabletAddress {
+            datacenter: address().datacenter,
+            number: 3,
+        }),
+        discards: true,
+    };
+    assert_eq!(golden(&repair), "01034652410301");
+    let damaged = DamagedTable {
+        table: "log".to_owned(),
+        rows: 2,
+        names: vec!["a".to_owned()],
+        loss: "b".to_owned(),
+    };
+    assert_eq!(golden(&damaged), "036c6f67020101610162");
     let list = ListNames {
         partition: 3,
         prefix: "a".to_owned(),

@@ -5,7 +5,7 @@ use tally_simulation::Faults;
 
 use crate::service::Service;
 
-const ALL: &str = "?history=minutes&uniques=1&samples=1";
+const ALL: &str = "?history=minutes&uniques=1&samples=1&alerts=1";
 
 fn lines(file: &str) -> Vec<Value> {
     let line = |line: &str| serde_json::from_str(line).expect("a line of JSON");
@@ -73,6 +73,8 @@ fn what_is_exported_imported_and_exported_again_is_the_same_file() {
             "{last}"
         );
         assert_eq!(last["counters"], 18, "{last}");
+        assert_eq!(last["alerts"], 2, "{last}");
+        assert!(!file.contains("secret"), "no secret leaves");
         check_read(seed, &file, &from);
 
         let to = Service::new(seed + 100, (seed % 2 == 0).then_some(4));
@@ -80,6 +82,11 @@ fn what_is_exported_imported_and_exported_again_is_the_same_file() {
             .run_for_ms(u64::try_from(from.world.now_ms() - to.world.now_ms()).unwrap_or(0));
         let report = to.import("", &file, Some("once"));
         assert_eq!(report["rejected"], 0, "seed {seed}: {report}");
+        assert_eq!(
+            (&report["alerts"], &report["alerts_without_secret"]),
+            (&2.into(), &serde_json::json!(["busy", "refused"])),
+            "{report}"
+        );
         assert_eq!(
             (&report["counters"], &report["whole"]),
             (&18.into(), &true.into()),

@@ -170,6 +170,22 @@ impl Service {
             "/limits/login",
             r#"{"limit":5,"window_seconds":60}"#,
         );
+        for (name, watched) in [
+            (
+                "busy",
+                r#""counter":"page/0","when":{"value":{"above":9000000000000000}},"for_seconds":60"#,
+            ),
+            (
+                "refused",
+                r#""policy":"login","when":{"refused_in":{"seconds":3600,"above":1000000}}"#,
+            ),
+        ] {
+            let secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+            let body = format!(
+                r#"{{{watched},"webhook":"https://hooks.example.com/tally","secret":"{secret}"}}"#
+            );
+            self.well(0, "PUT", &format!("/alerts/{name}"), &body);
+        }
         self.well(
             0,
             "PUT",

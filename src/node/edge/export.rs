@@ -16,13 +16,14 @@ use crate::host::{Host, Later};
 use crate::node::shared::boards::Reading;
 use crate::node::shared::{call, call_within};
 use crate::protocol::access::{Caller, Scope};
+use crate::protocol::alerts::answer::alert_line;
 use crate::protocol::boards::{board_line, member_lines};
 use crate::protocol::export::{
     CSV, CSV_HEAD, Checksum, Ending, ExportQuery, counter_csv, counter_line,
 };
 use crate::protocol::limits::{PolicyName, policy_line};
 use crate::protocol::messages::{
-    BoardAnswer, BoardQuestion, ExportPage, Fault, ListAllBoards, ListPolicies, Stretch,
+    AllAlerts, BoardAnswer, BoardQuestion, ExportPage, Fault, ListAllBoards, ListPolicies, Stretch,
 };
 use crate::protocol::names::SUBREQUESTS;
 use crate::protocol::problem::{Code, Problem};
@@ -82,6 +83,7 @@ pub async fn export(context: &RequestContext, caller: &Caller) -> Result<Answer,
 enum At {
     Counters(Option<String>),
     Policies(Option<PolicyName>),
+    Alerts,
     Boards(Option<String>),
     /// In the middle of a board's members.
     Board(CounterId, Option<Key>),
@@ -101,6 +103,7 @@ impl At {
         Ok(match kind {
             "counters" => Self::Counters(name.map(str::to_owned)),
             "policies" => Self::Policies(name.map(PolicyName::parse).transpose()?),
+            "alerts" => Self::Alerts,
             "boards" => Self::Boards(name.map(str::to_owned)),
             _ => return Err(refuse()),
         })
@@ -114,6 +117,7 @@ impl At {
                 let after = after.as_ref().map(PolicyName::as_str);
                 format!("policies/{}", after.unwrap_or_default())
             }
+            Self::Alerts => "alerts/".to_owned(),
             Self::Boards(after) => format!("boards/{}", after.as_deref().unwrap_or_default()),
             Self::Board(board, _) => format!("boards/{}", before(board)),
             Self::End | Self::Over => String::new(),
@@ -182,6 +186,7 @@ impl Export {
             let step = match self.at.clone() {
                 At::Counters(after) => self.counters(after, &mut text).await,
                 At::Policies(after) => self.policies(after, &mut text).await,
+                At::Alerts => self.alerts(&mut text).await,
                 At::Boards(after) => self.boards(after).await,
                 At::Board(board, after) => self.board(board, after, &mut text).await,
                 At::End => {
@@ -266,8 +271,25 @@ impl Export {
         let is_full = u32::try_from(policies.len()).is_ok_and(|told| told >= limit);
         self.at = match policies.into_iter().next_back().filter(|_| is_full) {
             Some((last, _)) => At::Policies(Some(last)),
+            None if self.query.alerts => At::Alerts,
             None => At::Boards(None),
         };
+        Ok(())
+    }
+
+    /// All alerts: there are few.
+    async fn alerts(&mut self, text: &mut String) -> Result<(), Fault> {
+        let (alerts, missing) = call(&self.host, &AllAlerts {}).await?;
+        for partition in missing {
+            if !self.ending.missing_partitions.contains(&partition) {
+                self.ending.missing_partitions.push(partition);
+            }
+        }
+        for seen in &alerts {
+            self.ending.alerts += 1;
+            text.push_str(&alert_line(&seen.name, &seen.alert));
+        }
+        self.at = At::Boards(None);
         Ok(())
     }
 

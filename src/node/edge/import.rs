@@ -26,6 +26,9 @@ use crate::host::Host;
 use crate::node::shared::boards::{self, Reading};
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::{call, call_within, open_objects};
+use crate::protocol::alerts::AlertName;
+use crate::protocol::alerts::body::{Secret, parse_alert};
+use crate::protocol::alerts::webhook::Allowed;
 use crate::protocol::boards::{
     WRITES_AT_ONCE, parse_member_line, parse_settings as parse_board, problem_of, refusal_of,
 };
@@ -36,11 +39,12 @@ use crate::protocol::export::{
 use crate::protocol::keys::{KeyKind, fingerprint, parse_key, write_key};
 use crate::protocol::limits::{PolicyName, parse_policy};
 use crate::protocol::messages::{
-    BoardAnswer, BoardConfigured, BoardQuestion, BoardWritten, BringBack, ConfigureBoard, Deed,
-    Done, EndBoard, Fault, GetPolicy, IfThere, Install, Installed, MemberWrite, Once, Operate,
-    Operation, OperationKey, PolicyPut, PutPolicy, WriteBoard,
+    AlertIsPut, BoardAnswer, BoardConfigured, BoardQuestion, BoardWritten, BringBack,
+    ConfigureBoard, Deed, Done, EndBoard, Fault, GetAlert, GetPolicy, IfThere, Install, Installed,
+    MemberWrite, Once, Operate, Operation, OperationKey, PolicyPut, PutAlert, PutPolicy,
+    WriteBoard,
 };
-use crate::protocol::names::{BODY_PIECE_MS, CellAddress};
+use crate::protocol::names::{ALERTS_ALLOW, BODY_PIECE_MS, CellAddress};
 use crate::protocol::open_slots::User;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::Query;
@@ -443,6 +447,13 @@ impl Import<'_> {
                 }
                 Err(problem) => Err((Some(name), problem)),
             },
+            Line::Alert(name, body) => match self.alert(&name, &body).await {
+                Ok(()) => {
+                    self.report.alerts += 1;
+                    Ok(())
+                }
+                Err(problem) => Err((Some(name), problem)),
+            },
             Line::Board(board, settings) => {
                 self.write_members().await;
                 let configured = self.board(&board, &settings).await;
@@ -491,6 +502,48 @@ impl Import<'_> {
         }
         learn_policy(host, &name, Some(Rc::new(policy)));
         Ok(())
+    }
+
+    /// Puts an alert. One whose line has no secret keeps its own, or gets one that nobody knows; it is named in the answer.
+    async fn alert(&mut self, name: &str, body: &str) -> Result<(), Problem> {
+        let host = &self.context.host;
+        let alert = AlertName::parse(name)?;
+        let allowed = Allowed::of(host.setting(ALERTS_ALLOW).as_deref());
+        let mut put = parse_alert(body.as_bytes(), &allowed)?;
+        let get = GetAlert { name: alert };
+        let over = call(host, &get).await?.map(|seen| seen.alert);
+        if over
+            .as_ref()
+            .is_some_and(|over| *over != put.alert && self.mode == ImportMode::Create)
+        {
+            return Err(exists("alert"));
+        }
+        if put.secret.is_none() {
+            let without = &mut self.report.alerts_without_secret;
+            without.push(name.to_owned());
+            if over.is_none() {
+                put.secret = Some(Secret::random(|| host.random()));
+            }
+        }
+        if over.as_ref() == Some(&put.alert) && put.secret.is_none() {
+            return Ok(());
+        }
+        let put = PutAlert {
+            name: get.name,
+            put,
+            over,
+        };
+        match call(host, &put).await? {
+            AlertIsPut::Created(_) | AlertIsPut::Replaced(_) => Ok(()),
+            AlertIsPut::Full => {
+                let detail = "delete an alert that is not needed any more";
+                Err(Problem::new(Code::TooManyAlerts, detail))
+            }
+            AlertIsPut::NeedsSecret | AlertIsPut::Changed => {
+                let detail = "somebody else has put the alert at the same time; try again";
+                Err(Problem::new(Code::Unavailable, detail))
+            }
+        }
     }
 
     /// Makes a board; returns what it keeps.

@@ -104,6 +104,7 @@ mod read;
 mod read_cache;
 mod redis;
 mod repair;
+mod repair_objects;
 mod repeated_checks;
 mod request_context;
 mod resolved_check;

@@ -1,29 +1,38 @@
-//! `POST /repair`: what is damaged of counters, and put back from what others remember.
+//! `POST /repair`: what is damaged, and put back from what others remember and from the last snapshot.
 //!
-//! Life of a repair: the root first, by what its leads hold; then each cell, by what the root remembers. What is not damaged is not touched.
+//! Life of a repair: the root first, by what its leads hold; then each cell, by what the root remembers; what nobody remembers by the last
+//! snapshot. What is not damaged is not touched. What belongs to no counter is found, and removed where it is named.
 
 use std::collections::BTreeSet;
 
-use super::body;
+use super::hash_keys::name_key;
+use super::import::Import;
 use super::request_context::RequestContext;
 use super::respond::Answer;
+use super::{administration, body, repair_objects};
 use crate::core::cluster::root::Root;
 use crate::core::cluster::view::View;
+use crate::core::counter::contents::Contents;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::merge::CellTotals;
+use crate::core::counter::settings::SHARDS_MAX;
 use crate::core::counter::total::Sum;
 use crate::host::Host;
-use crate::node::shared::call;
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::partitions::ask_all;
+use crate::node::shared::{call, call_within};
+use crate::protocol::export::ImportMode;
 use crate::protocol::messages::{
-    CellRepaired, Fault, ListDatacenters, ListNames, RememberedCell, RepairCell, RepairRoot,
+    CellPart, CellRepaired, Fault, KeptAll, KeptRows, ListDatacenters, ListNames, Operate,
+    Operation, RememberedCell, RepairCell, RepairRoot, RootPart, RootRepaired, TotalsFrom,
 };
 use crate::protocol::names::CellAddress;
 use crate::protocol::problem::Problem;
 use crate::protocol::repair::{
-    COUNTERS_MAX, CellReport, CounterReport, Extent, parse_repair, repair_json,
+    COUNTERS_MAX, CellReport, CounterReport, Extent, Found, RepairRequest, parse_repair,
 };
+use crate::protocol::shell_limits::OPERATE_MS_MAX;
+use crate::protocol::snapshot::{LastKept, date_of};
 
 /// Counters, and cells of each, that are looked at once.
 const COUNTERS_AT_ONCE: usize = 16;
@@ -34,30 +43,44 @@ const CELLS_AT_ONCE: usize = 16;
 /// # Errors
 /// `invalid-json`, `unknown-field`, `invalid-body`, `invalid-id`, `unavailable`.
 pub async fn repair(context: &RequestContext) -> Result<Answer, Problem> {
-    let asked = parse_repair(&body::read_small(context).await?)?;
+    let RepairRequest { extent, is_dry } = parse_repair(&body::read_small(context).await?)?;
     let host = &context.host;
     let known = ask_all(host, |partition| ListDatacenters { partition }).await;
     let mut datacenters: BTreeSet<Datacenter> = [context.datacenter()].into();
     datacenters.extend(known.told.into_iter().flat_map(|(_, known)| known));
-    let repair = Repair {
-        host,
-        datacenters,
-        is_dry: asked.is_dry,
-    };
-    let (names, failed, cursor) = match asked.extent {
+    let (names, failed, cursor) = match extent {
         Extent::Counter(counter) => (vec![counter], Vec::new(), None),
         Extent::Prefix(prefix, after) => names(host, &prefix, after).await,
+        Extent::Objects(prefix, after) => {
+            let found = repair_objects::find(host, &datacenters, &prefix, after).await?;
+            return Ok(Answer::json(found.to_json(is_dry)));
+        }
+        Extent::Object(object) => {
+            let found = repair_objects::repair(host, object, !is_dry).await?;
+            return Ok(Answer::json(found.to_json(is_dry)));
+        }
     };
-    let checked = names.len();
+    let repair = Repair {
+        context,
+        host,
+        datacenters,
+        is_dry,
+    };
     let looked = all_settled(
         names.iter().map(|counter| repair.counter(counter)),
         COUNTERS_AT_ONCE,
     );
-    let mut damaged = looked.await;
-    damaged.retain(|counter| !counter.is_whole());
-    damaged.sort_unstable_by(|one, other| one.id.cmp(&other.id));
-    let json = repair_json(asked.is_dry, checked, &damaged, &failed, cursor.as_deref());
-    Ok(Answer::json(json))
+    let mut counters = looked.await;
+    counters.retain(|counter| !counter.is_whole());
+    counters.sort_unstable_by(|one, other| one.id.cmp(&other.id));
+    let found = Found {
+        checked: names.len(),
+        counters,
+        objects: None,
+        failed,
+        cursor,
+    };
+    Ok(Answer::json(found.to_json(is_dry)))
 }
 
 /// The next counters of a prefix, what could not be asked, and after which name there are more.
@@ -86,10 +109,22 @@ async fn names(
 }
 
 struct Repair<'a> {
+    context: &'a RequestContext,
     host: &'a Host,
     /// Those that may count any counter.
     datacenters: BTreeSet<Datacenter>,
     is_dry: bool,
+}
+
+/// What a cell was asked, and what it said.
+type Told = (RepairCell, Result<CellRepaired, Fault>);
+
+/// A counter whose cells are looked at.
+struct Looked<'a> {
+    root: &'a Root,
+    view: Option<&'a View>,
+    /// Its last snapshot, where it was needed.
+    last: Option<LastKept>,
 }
 
 impl Repair<'_> {
@@ -98,77 +133,306 @@ impl Repair<'_> {
             id: counter.as_str().to_owned(),
             ..CounterReport::default()
         };
-        let repair = RepairRoot {
-            counter: counter.clone(),
-            datacenters: self.datacenters.clone(),
-            is_dry: self.is_dry,
-        };
-        let root = match call(self.host, &repair).await {
+        let (root, last) = match self.root(counter).await {
             Ok(root) => root,
             Err(fault) => {
                 report.failed.push(format!("root: {fault}"));
                 return report;
             }
         };
-        report.root = root.damaged;
-        let names = root.told_by.iter();
+        let RootRepaired {
+            damaged,
+            told_by,
+            found,
+            silent,
+            is_from_snapshot,
+            knows_base,
+        } = root;
+        report.root = damaged;
+        let names = told_by.iter();
         report.told_by = names.map(|told| told.as_str().to_owned()).collect();
-        let Some((root, view)) = root.found else {
+        let Some((root, view)) = found else {
+            let silent = silent.iter();
+            let said = silent.map(|lead| format!("the lead in {lead} does not answer"));
+            report.failed.extend(said);
             return report;
         };
         report.has_root = true;
+        report.is_from_snapshot = is_from_snapshot;
+        let last = last.filter(|last| is_from_snapshot || last.is_of(&root));
+        // Where several datacenters count, none of them knows what the value was set to.
+        let is_set = !knows_base && last.as_ref().is_some_and(|last| last.kept.base.is_some());
+        if is_from_snapshot || is_set {
+            report.snapshot = last.as_ref().map(|last| date_of(last.run.day));
+        }
         let view = view.map(View::from_rest);
-        let cells = cells_of(counter, &root, view.as_ref());
-        let looked = all_settled(
-            cells.into_iter().map(|(to, remembered)| {
-                let repair = RepairCell {
-                    to,
-                    remembered,
-                    is_dry: self.is_dry,
-                };
-                async move { (call(self.host, &repair).await, repair) }
-            }),
-            CELLS_AT_ONCE,
-        );
-        for (answer, repair) in looked.await {
-            note(&mut report, view.as_ref(), answer, repair);
+        let mut looked = Looked {
+            root: &root,
+            view: view.as_ref(),
+            last,
+        };
+        self.cells(counter, &mut looked, &mut report).await;
+        let Some(last) = looked.last.filter(|_| !self.is_dry) else {
+            return report;
+        };
+        if is_set && let Err(problem) = self.set(counter, &last).await {
+            let detail = problem.detail();
+            report
+                .failed
+                .push(format!("value of the snapshot: {detail}"));
+        }
+        let lost_uniques = |cell: &CellReport| cell.damaged.contains(&CellPart::Uniques);
+        if (is_from_snapshot || report.cells.iter().any(lost_uniques))
+            && let Err(problem) = self.join_uniques(counter, &root, last).await
+        {
+            let detail = problem.detail();
+            report.failed.push(format!("unique elements: {detail}"));
+        }
+        report
+    }
+
+    /// Has the root looked at, and put back. Returns what came of it, and the last snapshot where it was damaged.
+    async fn root(&self, counter: &CounterId) -> Result<(RootRepaired, Option<LastKept>), Fault> {
+        let mut repair = RepairRoot {
+            counter: counter.clone(),
+            datacenters: self.datacenters.clone(),
+            is_dry: true,
+            kept: None,
+        };
+        let found = call(self.host, &repair).await?;
+        if found.damaged.is_empty() {
+            return Ok((found, None));
+        }
+        let mut last = None;
+        if found.damaged.contains(&RootPart::Root) {
+            match self.last(counter).await {
+                Ok(known) => last = known,
+                // Whoever remembers it goes first.
+                Err(_) if found.found.is_some() => {}
+                Err(fault) => return Err(fault),
+            }
+            let kept = last.as_ref().map(|last| last.kept.clone());
+            repair.kept = kept.map(Box::new);
+        }
+        repair.is_dry = self.is_dry;
+        Ok((call(self.host, &repair).await?, last))
+    }
+
+    /// What the last snapshot tells of a counter.
+    async fn last(&self, counter: &CounterId) -> Result<Option<LastKept>, Fault> {
+        let asked = KeptAll {
+            day: i64::MAX,
+            prefix: counter.as_str().to_owned(),
+            after: None,
+            limit: 1,
+            uniques: true,
+        };
+        let told = ask_all(self.host, |partition| KeptRows {
+            partition,
+            asked: asked.clone(),
+        });
+        let told = told.await;
+        let found = told.told.into_iter().filter_map(|(_, page)| {
+            let row = page.rows.into_iter().next()?;
+            let run = page.run.filter(|_| row.counter == *counter)?;
+            Some(LastKept {
+                run,
+                kept: row.kept,
+            })
+        });
+        match (found.max_by_key(|last| last.kept.as_of_ms), told.fault) {
+            (None, Some(fault)) => Err(fault),
+            (found, _) => Ok(found),
+        }
+    }
+
+    /// Looks at the cells of a counter, and puts them back.
+    async fn cells(
+        &self,
+        counter: &CounterId,
+        looked: &mut Looked<'_>,
+        report: &mut CounterReport,
+    ) {
+        let cells = cells_of(counter, looked.root, looked.view);
+        let mut told = self.look(cells).await;
+        let needs_snapshot = |(_, answer): &Told| {
+            answer.as_ref().is_ok_and(|cell| {
+                let has = |part| cell.damaged.contains(&part);
+                has(CellPart::Totals) && cell.totals_from == TotalsFrom::Nothing
+                    || has(CellPart::Uniques)
+            })
+        };
+        if looked.last.is_none() && told.iter().any(needs_snapshot) {
+            match self.last(counter).await {
+                Ok(last) => looked.last = last.filter(|last| last.is_of(looked.root)),
+                // What a snapshot may tell is not taken for nothing.
+                Err(fault) => {
+                    told.retain(|cell| !needs_snapshot(cell));
+                    report.failed.push(format!("snapshot: {fault}"));
+                }
+            }
+        }
+        if let Some(last) = &looked.last {
+            self.remember(looked.root, last, &mut told).await;
+        }
+        let is_damaged = |answer: &Result<CellRepaired, Fault>| {
+            answer.as_ref().is_ok_and(|cell| !cell.damaged.is_empty())
+        };
+        let put_back = told.into_iter().map(|(mut repair, answer)| async move {
+            if self.is_dry || !is_damaged(&answer) {
+                return (repair, answer);
+            }
+            repair.is_dry = false;
+            let answer = call(self.host, &repair).await;
+            (repair, answer)
+        });
+        for (repair, answer) in all_settled(put_back, CELLS_AT_ONCE).await {
+            note(report, looked, answer, repair);
         }
         report.cells.sort_unstable_by(|one, other| {
             (&one.datacenter, one.shard).cmp(&(&other.datacenter, other.shard))
         });
-        report
+    }
+
+    /// What is damaged of cells. Nothing is changed.
+    async fn look(&self, cells: Vec<(CellAddress, RememberedCell)>) -> Vec<Told> {
+        let look = |(to, remembered): (CellAddress, RememberedCell)| async move {
+            let repair = RepairCell {
+                to,
+                remembered,
+                is_dry: true,
+            };
+            let answer = call(self.host, &repair).await;
+            (repair, answer)
+        };
+        all_settled(cells.into_iter().map(look), CELLS_AT_ONCE).await
+    }
+
+    /// Gives cells of which nobody remembers anything what the last snapshot tells of their datacenters, the lead before its shards.
+    async fn remember(&self, root: &Root, last: &LastKept, told: &mut [Told]) {
+        told.sort_unstable_by(|(one, _), (other, _)| one.to.cmp(&other.to));
+        for place in 0..told.len() {
+            let Some((repair, Ok(cell))) = told.get(place) else {
+                continue;
+            };
+            let is_lost = cell.damaged.contains(&CellPart::Totals);
+            if !is_lost || cell.totals_from != TotalsFrom::Nothing {
+                continue;
+            }
+            let to = repair.to.clone();
+            let mut others: Vec<(u8, CellTotals)> = Vec::new();
+            let mut asked: BTreeSet<u8> = BTreeSet::new();
+            for (other, answer) in &*told {
+                if other.to.datacenter != to.datacenter {
+                    continue;
+                }
+                asked.insert(other.to.shard);
+                let counted = answer.as_ref().ok().and_then(|cell| cell.counted);
+                let totals = counted.or(other.remembered.totals);
+                others.extend(totals.map(|totals| (other.to.shard, totals)));
+            }
+            let shards = root.settings.shards.unwrap_or(SHARDS_MAX).max(1);
+            let unknown = (0..shards).filter(|shard| !asked.contains(shard));
+            let unknown = unknown.map(|shard| {
+                let remembered = repair.remembered.clone();
+                (to.sibling(shard), remembered)
+            });
+            // A shard that counted and is not known of here would be counted twice.
+            for (other, answer) in self.look(unknown.collect()).await {
+                let counted = answer.ok().and_then(|cell| cell.counted);
+                others.extend(counted.map(|totals| (other.to.shard, totals)));
+            }
+            let totals = last.totals(root, (&to.datacenter, to.shard), &others);
+            if let Some((repair, Ok(cell))) = told.get_mut(place) {
+                repair.remembered.totals = Some(totals);
+                cell.totals_from = TotalsFrom::Remembered;
+            }
+        }
+    }
+
+    /// Sets the value to that of the snapshot: what is counted meanwhile is kept.
+    async fn set(&self, counter: &CounterId, last: &LastKept) -> Result<(), Problem> {
+        let set = Operate {
+            counter: counter.clone(),
+            datacenter: self.context.datacenter(),
+            operation: Operation::Set(last.kept.value()),
+            key: None,
+            condition: None,
+        };
+        let operated = call_within(self.host, &set, OPERATE_MS_MAX).await?;
+        let done = administration::done_of(counter, operated)?;
+        done.map(drop).map_err(|_| Problem::from(Fault::Unsettled))
+    }
+
+    /// Joins the unique elements of the snapshot into what is counted: those that are in it already change nothing.
+    async fn join_uniques(
+        &self,
+        counter: &CounterId,
+        root: &Root,
+        last: LastKept,
+    ) -> Result<(), Problem> {
+        let kept = last.kept;
+        if kept.uniques.is_empty() {
+            return Ok(());
+        }
+        let secret = name_key(self.host).await?;
+        let importer = Import::of_snapshot(self.context, ImportMode::Replace, secret, None);
+        let first = kept.datacenters.first().map(|part| part.datacenter.clone());
+        let place = root.home.clone().or(first);
+        let place = place.unwrap_or_else(|| self.context.datacenter());
+        let contents = Contents {
+            uniques: kept.uniques,
+            ..Contents::default()
+        };
+        let key = importer.step_key(counter.as_str(), "uniques", &[]);
+        importer
+            .install(counter, root.generation, place, contents, key)
+            .await
     }
 }
 
 fn note(
     report: &mut CounterReport,
-    view: Option<&View>,
+    looked: &Looked<'_>,
     answer: Result<CellRepaired, Fault>,
     RepairCell { to, remembered, .. }: RepairCell,
 ) {
-    match answer {
-        Ok(CellRepaired { damaged, .. }) if damaged.is_empty() => {}
-        Ok(CellRepaired {
-            damaged,
-            totals_from,
-        }) => {
-            let text = |total| Sum::from(total).to_string();
-            let totals = remembered.totals;
-            let heard = view.and_then(|view| view.heard_of(&to.datacenter));
-            report.cells.push(CellReport {
-                datacenter: to.datacenter.as_str().to_owned(),
-                shard: to.shard,
-                damaged,
-                totals_from,
-                remembered: totals.map(|totals| (text(totals.added), text(totals.removed))),
-                as_of_ms: heard.map(|heard| heard.as_of_ms),
-            });
-        }
+    let CellRepaired {
+        damaged,
+        totals_from,
+        ..
+    } = match answer {
+        Ok(cell) if cell.damaged.is_empty() => return,
+        Ok(cell) => cell,
         Err(fault) => {
             let (datacenter, shard) = (&to.datacenter, to.shard);
             report.failed.push(format!("{datacenter}/{shard}: {fault}"));
+            return;
         }
-    }
+    };
+    let text = |total| Sum::from(total).to_string();
+    let totals = remembered.totals;
+    let heard = looked.view.and_then(|view| view.heard_of(&to.datacenter));
+    let known = looked
+        .view
+        .map(|view| view.cells().cells_of(&to.datacenter));
+    let in_view = known.is_some_and(|cells| cells.iter().any(|(shard, _)| *shard == to.shard));
+    let last = looked
+        .last
+        .as_ref()
+        .filter(|_| !in_view || damaged.contains(&CellPart::Uniques));
+    report.cells.push(CellReport {
+        datacenter: to.datacenter.as_str().to_owned(),
+        shard: to.shard,
+        damaged,
+        totals_from,
+        snapshot: last.map(|last| date_of(last.run.day)),
+        remembered: totals.map(|totals| (text(totals.added), text(totals.removed))),
+        as_of_ms: match last.filter(|_| !in_view) {
+            Some(last) => Some(last.kept.as_of_ms),
+            None => heard.map(|heard| heard.as_of_ms),
+        },
+    });
 }
 
 /// The cells of a counter that are known of, with what is remembered of each.

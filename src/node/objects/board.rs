@@ -105,6 +105,10 @@ impl Shell for Board {
         })
     }
 
+    fn reload(&self) {
+        self.core.load();
+    }
+
     async fn alarm(&self) -> Result<(), Fault> {
         self.core.ring().await
     }

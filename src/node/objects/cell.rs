@@ -143,7 +143,7 @@ impl Core {
             ReadNumbers => core.on_read_numbers(asked),
             ReadContents => core.on_read_contents(asked),
             Install => core.on_install(asked).await,
-            RepairCell => core.on_repair(asked),
+            RepairCell => core.on_repair(asked).await,
             Ask => core.on_ask(asked),
             Sum => core.on_sum(asked).await,
             SumExplained => core.on_sum_explained(asked).await,

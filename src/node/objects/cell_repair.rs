@@ -8,6 +8,7 @@ use super::cell::Core;
 use super::cell_rows::{CellRows, DamagedRow};
 use super::cell_store::{CellStore, Kind};
 use super::hosted_rows::start_of;
+use super::lead_place::{LeadName, Standing};
 use super::store::{Store, blob, integer};
 use super::tablet_rows::LEDGER;
 use crate::core::counter::cell::{Cell, CellRecovery, FlushRow};
@@ -43,24 +44,32 @@ impl DamagedRow {
 }
 
 impl Core {
-    /// Says what of this cell is damaged, and puts it back.
+    /// Says what of this cell is damaged, and puts it back. A lead that says less than it has told its root has lost a part of its rows.
     ///
     /// # Errors
     /// `Unavailable` where storage refuses; `Unreadable` where it is of a newer build.
-    pub(super) fn on_repair(
+    pub(super) async fn on_repair(
         self: &Rc<Self>,
         asked: Result<RepairCell, Fault>,
     ) -> Result<CellRepaired, Fault> {
         let asked = asked?;
-        let rows = self.rows.damaged()?;
-        let mut damaged: Vec<CellPart> = rows.iter().map(DamagedRow::part).collect();
-        damaged.sort_unstable();
-        damaged.dedup();
+        let mut rows = self.rows.damaged()?;
         if rows.is_empty() {
+            if self.is_behind(&asked) && self.standing() == Standing::Unknown {
+                // It may live at another place of its datacenter.
+                self.settle(LeadName::of(&asked.to)).await?;
+                rows = self.rows.damaged()?;
+            }
             self.lead.is_not_away()?;
         }
+        let is_behind = rows.is_empty() && self.is_behind(&asked);
+        let mut damaged: Vec<CellPart> = rows.iter().map(DamagedRow::part).collect();
+        damaged.extend(is_behind.then_some(CellPart::Totals));
+        damaged.sort_unstable();
+        damaged.dedup();
         // Memory that was read before the damage holds all of it.
-        let in_memory = self.loaded().is_ok() && self.state.borrow().generation().is_some();
+        let is_known = self.loaded().is_ok() && self.state.borrow().generation().is_some();
+        let in_memory = is_known && !is_behind;
         let totals_from = match asked.remembered.totals {
             _ if !damaged.contains(&CellPart::Totals) => TotalsFrom::Kept,
             _ if in_memory => TotalsFrom::Memory,
@@ -70,8 +79,9 @@ impl Core {
         let repaired = CellRepaired {
             damaged,
             totals_from,
+            counted: is_known.then(|| self.state.borrow().totals()).flatten(),
         };
-        if asked.is_dry || rows.is_empty() {
+        if asked.is_dry || repaired.damaged.is_empty() {
             return Ok(repaired);
         }
         let now_ms = self.host.now_ms();
@@ -85,6 +95,17 @@ impl Core {
         self.loaded()?;
         self.note_change(now_ms);
         Ok(repaired)
+    }
+
+    /// Whether this is a lead that has less than is remembered of it.
+    fn is_behind(&self, asked: &RepairCell) -> bool {
+        let order = |totals: &CellTotals| (totals.generation, totals.sequence);
+        let remembered = asked.remembered.totals.as_ref();
+        let own = self.state.borrow().totals();
+        asked.to.is_lead()
+            && self.loaded().is_ok()
+            && remembered
+                .is_some_and(|remembered| own.is_none_or(|own| order(&own) < order(remembered)))
     }
 }
 
@@ -118,7 +139,8 @@ impl CellStore {
             if let Some(cell) = known {
                 return self.put_back_known(cell, rows);
             }
-            if !rows.iter().any(|row| row.is(Kind::Hot)) {
+            // None are damaged of a lead that is behind.
+            if !rows.is_empty() && !rows.iter().any(|row| row.is(Kind::Hot)) {
                 return Ok(());
             }
             let hot = self.remembered(asked, now_ms)?;

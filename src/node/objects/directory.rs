@@ -63,7 +63,7 @@ use crate::protocol::messages::{
     InPartition, Keep, KeptIn, KeptOn, KeptRows, KeptThen, KeyFound, LetInboxesGo, List, ListActs,
     ListAlerts, ListBoards, ListDatacenters, ListDeliveries, ListKeys, ListNames, ListPolicies,
     ListRows, ListRuns, ListShares, LocateLead, Located, LookUp, MakeKey, NoteAct, OpenSession,
-    Operate, PlaceLead, Push, PutAlert, PutPolicy, PutShare, Register, RegisterBoard,
+    Operate, PROTOCOL, PlaceLead, Push, PutAlert, PutPolicy, PutShare, Register, RegisterBoard,
     RegisterInbox, RepairRoot, ReplaceKey, RevokeKey, RootTaken, RotateKey, Secrets, Settle,
     SilenceAlert, SizesOf, SweptOf, TellCounts, TellSizes, TestAlert, TopOf, UseKey, ViewOf,
     Viewed, Within, batch, decode,
@@ -132,6 +132,10 @@ impl Shell for Directory {
             Err(fault) => Err(fault),
         };
         reply::<Batch>(&answered)
+    }
+
+    fn reload(&self) {
+        self.0.reload();
     }
 
     async fn alarm(&self) -> Result<(), Fault> {
@@ -443,7 +447,7 @@ impl Partition {
         if !is_of_root(&arrived.path) {
             let has_read = self.readable().is_ok();
             if has_read && is_of_all(&arrived.path) && !self.places.is_plain() {
-                return refusal(&Fault::Repartitioned);
+                return refusal(&repartitioned(arrived.protocol));
             }
             return self.answer_here(&arrived).await;
         }
@@ -618,8 +622,12 @@ impl Partition {
     }
 
     fn readable(&self) -> Result<(), Fault> {
-        let again = || prepare(&self.store, &self.spreads, &self.places);
-        self.storage.check(|| self.storage.note(again()))
+        self.storage.check(|| self.reload())
+    }
+
+    fn reload(&self) {
+        let read = prepare(&self.store, &self.spreads, &self.places);
+        self.storage.note(read);
     }
 
     /// What is asked, once storage can be read.
@@ -731,6 +739,15 @@ impl Partition {
         self.secrets.delete_old(self.host.now_ms())?;
         self.acts.delete_old()?;
         self.roots.look_at_what_is_due().await
+    }
+}
+
+/// What is answered to who asks all partitions by a number that does not hold any more. The protocol before knows no such word: it is told
+/// that they do not answer.
+fn repartitioned(protocol: u8) -> Fault {
+    match protocol {
+        PROTOCOL => Fault::Repartitioned,
+        _ => Fault::Unavailable(Fault::Repartitioned.to_string()),
     }
 }
 

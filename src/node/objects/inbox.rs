@@ -106,6 +106,10 @@ impl Shell for Inbox {
         })
     }
 
+    fn reload(&self) {
+        self.core.reload();
+    }
+
     async fn alarm(&self) -> Result<(), Fault> {
         self.core.on_alarm().await
     }

@@ -105,6 +105,10 @@ impl Shell for Limiter {
             RecallLease => core.on_recall(asked),
         })
     }
+
+    fn reload(&self) {
+        self.core.load();
+    }
 }
 
 /// A demand with the policy that it names.

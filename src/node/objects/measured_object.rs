@@ -14,12 +14,12 @@ use super::limiter;
 use super::sizes::differs;
 #[cfg(feature = "live")]
 use super::watcher;
-use super::{cell, directory, tablet};
+use super::{cell, directory, object_repair, tablet};
 use crate::host::Host;
 use crate::host::object::{Arrived, Object, Reply, Shell, Socket};
 use crate::node::shared::fleet;
 use crate::protocol::fleet::{CELLS_SAMPLED, Size};
-use crate::protocol::messages::Fault;
+use crate::protocol::messages::{Call, Fault, RepairObject};
 
 /// How often the size is looked at: after the 1st, 2nd, 4th, … call of an incarnation, each time so many calls have ended, and after each alarm.
 const LOOK_EVERY: u32 = 256;
@@ -133,6 +133,14 @@ impl<S: Shell + ObjectKind> Shell for MeasuredObject<S> {
     }
 
     async fn answer(&self, arrived: Arrived) -> Reply {
+        // It answers what nothing else of it may, while its storage cannot be read.
+        if arrived.path == RepairObject::PATH {
+            let (reply, has_changed) = object_repair::answer(S::KIND, &self.object, &arrived);
+            if has_changed {
+                self.shell.reload();
+            }
+            return reply;
+        }
         let reply = self.shell.answer(arrived).await;
         self.measure();
         self.report();

@@ -40,6 +40,7 @@
 //! | [`watcher`] | those who show counters to watchers: a hub or a lookout |
 //! | [`hub`], [`live_streams`], [`second_alarm`] | holds the streams of watchers, how each is reached, and when all are |
 //! | [`live_reader`] | reads what is watched, once for all |
+//! | [`object_repair`], [`cell_repair`] | what is damaged of an object, and its removal; of a cell, and how it is put back |
 //! | [`storage_guard`] | refusing what comes while storage cannot be read |
 //! | [`tablet`], [`tablet_rows`], [`tablet_fold`], [`tablet_alarms`], [`hosted_rows`] | hosts the leads of many counters, and where their rows lie |
 //! | [`keyspace`], [`keyspace_adds`], [`keyspace_boards`], [`keyspace_counters`], [`keyspace_ends`], [`keyspace_loads`], [`keyspace_names`], [`keyspace_sketches`], [`keyspace_store`], [`keyspace_locks`] | the owner of the keys of Redis's dialect, and its rows |
@@ -128,6 +129,7 @@ mod live_reader;
 mod live_streams;
 mod living_counters;
 mod measured_object;
+mod object_repair;
 mod operation_store;
 mod operations;
 mod outbox;

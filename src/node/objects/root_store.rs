@@ -79,6 +79,13 @@ impl RootStore {
         Ok(body.is_some_and(|body| self.store.is_damaged(body)))
     }
 
+    /// Whether a counter lives, by the column beside its row.
+    pub(super) fn is_live(&self, counter: &CounterId) -> Result<bool, Fault> {
+        let sql = "SELECT 1 FROM roots WHERE id = ? AND live = 1";
+        let rows = self.store.run(sql, vec![counter.as_str().into()])?;
+        Ok(!rows.is_empty())
+    }
+
     /// Datacenters that count any of the first [`NEIGHBOURS`] counters that can be read.
     pub(super) fn datacenters(&self) -> Result<BTreeSet<Datacenter>, Fault> {
         let sql = "SELECT body FROM roots WHERE live = 1 LIMIT ?";

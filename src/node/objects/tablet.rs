@@ -135,6 +135,16 @@ impl Shell for Tablet {
         answered
     }
 
+    fn reload(&self) {
+        let core = &self.core;
+        match core.storage.check(|| {}) {
+            // Memory has all that the log said: where it cannot be written now it is with the next fold.
+            Ok(()) => drop(core.rows.fold()),
+            // Nobody was answered, so there are no tenants.
+            Err(_) => core.storage.note(core.rows.read_log()),
+        }
+    }
+
     async fn alarm(&self) -> Result<(), Fault> {
         let core = &self.core;
         let Err(fault) = core.on_alarm().await else {

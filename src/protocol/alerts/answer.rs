@@ -100,6 +100,34 @@ impl Threshold {
     }
 }
 
+/// An alert as a line of an export: as it is put, without its secret.
+pub fn alert_line(name: &AlertName, alert: &Alert) -> String {
+    #[derive(Serialize)]
+    struct BodyView<'a> {
+        #[serde(flatten)]
+        watched: WatchedView<'a>,
+        when: WhenView,
+        for_seconds: u32,
+        webhook: &'a str,
+    }
+    #[derive(Serialize)]
+    struct LineView<'a> {
+        alert: &'a AlertName,
+        body: BodyView<'a>,
+    }
+    let mut line = to_json(&LineView {
+        alert: name,
+        body: BodyView {
+            watched: WatchedView::of(&alert.watched),
+            when: WhenView::of(&alert.condition),
+            for_seconds: alert.for_seconds,
+            webhook: &alert.webhook,
+        },
+    });
+    line.push('\n');
+    line
+}
+
 #[derive(Serialize)]
 struct DeliveryView<'a> {
     id: String,

@@ -62,6 +62,12 @@ impl Secret {
         SECRET_BYTES.contains(&bytes.len()).then_some(Self(bytes))
     }
 
+    /// One of random bits.
+    pub fn random(bits: impl Fn() -> u64) -> Self {
+        let bytes = (0..SECRET_BYTES.start() / 8).flat_map(|_| bits().to_le_bytes());
+        Self(bytes.collect())
+    }
+
     /// Its bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.0

@@ -60,6 +60,8 @@ pub enum Line {
     Counter(Box<CounterLine>),
     /// A policy: its name, and its body as it is put.
     Policy(String, String),
+    /// An alert: its name, and its body as it is put.
+    Alert(String, String),
     /// A board: its id, and its settings as they are put.
     Board(CounterId, String),
     /// A member of a board: the board's id, and its line.
@@ -78,6 +80,8 @@ struct KindWire<'a> {
     id: Option<&'a RawValue>,
     #[serde(default)]
     policy: Option<String>,
+    #[serde(default)]
+    alert: Option<String>,
     #[serde(default)]
     board: Option<String>,
     #[serde(borrow, default)]
@@ -105,9 +109,12 @@ pub fn parse_line(bytes: &[u8], now_ms: i64) -> Result<Line, Problem> {
     if kind.id.is_some() {
         return Ok(Line::Counter(Box::new(counter_of(bytes, now_ms)?)));
     }
+    let body = || kind.body.map_or("{}", RawValue::get).to_owned();
     if let Some(policy) = kind.policy {
-        let body = kind.body.map(RawValue::get).unwrap_or("{}");
-        return Ok(Line::Policy(policy, body.to_owned()));
+        return Ok(Line::Policy(policy, body()));
+    }
+    if let Some(alert) = kind.alert {
+        return Ok(Line::Alert(alert, body()));
     }
     if let Some(board) = kind.board {
         let board = CounterId::parse(board)?;
@@ -124,7 +131,7 @@ pub fn parse_line(bytes: &[u8], now_ms: i64) -> Result<Line, Problem> {
             is_whole: kind.whole.unwrap_or(true),
         }));
     }
-    refuse("a line has an `id`, a `policy`, a `board` or an `end`")
+    refuse("a line has an `id`, a `policy`, an `alert`, a `board` or an `end`")
 }
 
 #[derive(Deserialize)]

@@ -243,6 +243,8 @@ pub struct Ending {
     pub counters: u64,
     /// Policies in it.
     pub policies: u64,
+    /// Alerts in it.
+    pub alerts: u64,
     /// Boards in it.
     pub boards: u64,
     /// Counters of which not all could be read.
@@ -265,6 +267,8 @@ impl Ending {
             #[serde(skip_serializing_if = "is_zero")]
             policies: u64,
             #[serde(skip_serializing_if = "is_zero")]
+            alerts: u64,
+            #[serde(skip_serializing_if = "is_zero")]
             boards: u64,
             checksum: String,
             whole: bool,
@@ -282,6 +286,7 @@ impl Ending {
             end: is_end,
             counters: self.counters,
             policies: self.policies,
+            alerts: self.alerts,
             boards: self.boards,
             checksum: checksum.text(),
             whole: is_end && self.inexact == 0 && self.missing_partitions.is_empty(),
@@ -316,6 +321,10 @@ pub struct Report {
     pub counters: u64,
     /// Policies that are.
     pub policies: u64,
+    /// Alerts that are.
+    pub alerts: u64,
+    /// The names of those whose lines have no secret: new ones need one put.
+    pub alerts_without_secret: Vec<String>,
     /// Boards that are.
     pub boards: u64,
     /// Their members that are.
@@ -352,6 +361,10 @@ impl Report {
             lines: u64,
             counters: u64,
             policies: u64,
+            #[serde(skip_serializing_if = "is_zero")]
+            alerts: u64,
+            #[serde(skip_serializing_if = "<[_]>::is_empty")]
+            alerts_without_secret: &'a [String],
             boards: u64,
             members: u64,
             rejected: u64,
@@ -368,6 +381,8 @@ impl Report {
             lines: self.lines,
             counters: self.counters,
             policies: self.policies,
+            alerts: self.alerts,
+            alerts_without_secret: &self.alerts_without_secret,
             boards: self.boards,
             members: self.members,
             rejected: self.rejected,

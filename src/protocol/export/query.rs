@@ -16,6 +16,8 @@ pub struct ExportQuery {
     pub limit: Option<u64>,
     /// What is read of each besides totals.
     pub wanted: ContentsWanted,
+    /// Whether alerts are wanted.
+    pub alerts: bool,
     /// Whether large numbers are strings.
     pub strings: bool,
     /// Whether rows of values are wanted instead of lines.
@@ -33,7 +35,8 @@ impl ExportQuery {
     /// `invalid-query`.
     pub fn parse(query: &str, now: i64) -> Result<Self, Problem> {
         let known = [
-            "prefix", "cursor", "limit", "history", "uniques", "samples", "format", "numbers",
+            "prefix", "cursor", "limit", "history", "uniques", "samples", "alerts", "format",
+            "numbers",
         ];
         let query = Query::parse(query, &known)?;
         let flag = |name: &str| match query.get(name) {
@@ -69,6 +72,7 @@ impl ExportQuery {
                 uniques: flag("uniques")?,
                 samples: flag("samples")?,
             },
+            alerts: flag("alerts")?,
             strings: query.numbers_as_strings()?,
             is_csv,
         })

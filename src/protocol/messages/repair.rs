@@ -11,12 +11,15 @@ use crate::core::counter::grant::Grant;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::merge::CellTotals;
 use crate::protocol::names::{Address, CellAddress};
+use crate::protocol::repair::ObjectAt;
+use crate::protocol::snapshot::Kept;
 
 calls! {
-    RepairCell => CellRepaired, "/repair-cell", |it| Address::Cell(&it.to);
-    RepairRoot => RootRepaired, "/repair-root", |it| Address::Root(&it.counter);
+    RepairCell => CellRepaired, "/repair-cell", |it| Address::Cell(&it.to), lacks (0, 1);
+    RepairRoot => RootRepaired, "/repair-root", |it| Address::Root(&it.counter), lacks (1, 3);
     ListNames => Vec<String>, "/list-names", |it| Address::Directory(it.partition);
     ListDatacenters => BTreeSet<Datacenter>, "/list-datacenters", |it| Address::Directory(it.partition);
+    RepairObject => Vec<DamagedTable>, "/repair-object", |it| it.to.address();
 }
 
 /// Edge → partition: the names of living counters, by its index alone: of those too whose roots cannot be read.
@@ -48,6 +51,8 @@ pub struct RepairRoot {
     pub datacenters: BTreeSet<Datacenter>,
     /// Whether nothing is to be changed.
     pub is_dry: bool,
+    /// What the last snapshot tells of it: it is made again from that where nobody remembers anything.
+    pub kept: Option<Box<Kept>>,
 }
 
 /// What a partition keeps of a counter.
@@ -70,6 +75,12 @@ pub struct RootRepaired {
     pub told_by: Vec<Datacenter>,
     /// The living root as it is now, and what its leads have told; nothing where there is no such counter, and where it was not put back.
     pub found: Option<(Root, Option<ViewAtRest>)>,
+    /// Whose leads did not answer, where the root was damaged: they may remember it.
+    pub silent: Vec<Datacenter>,
+    /// Whether the damaged root is, or would be, made again from the snapshot.
+    pub is_from_snapshot: bool,
+    /// Whether what the value was set to is known, where the root was damaged.
+    pub knows_base: bool,
 }
 
 /// Edge → cell: what of you is damaged? Unless it `is_dry`, it is put back.
@@ -141,4 +152,28 @@ pub struct CellRepaired {
     pub damaged: Vec<CellPart>,
     /// From where its totals are, or would be.
     pub totals_from: TotalsFrom,
+    /// What it had counted, where that could be read.
+    pub counted: Option<CellTotals>,
+}
+
+/// Edge → object: what of you is damaged that belongs to no counter? Where it is asked for, it is removed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RepairObject {
+    /// The object.
+    pub to: ObjectAt,
+    /// Whether it is removed.
+    pub discards: bool,
+}
+
+/// What of a table is damaged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DamagedTable {
+    /// The table.
+    pub table: String,
+    /// How many of its rows.
+    pub rows: u64,
+    /// The names of the first of them, where they have such.
+    pub names: Vec<String>,
+    /// What is lost where they are removed.
+    pub loss: String,
 }

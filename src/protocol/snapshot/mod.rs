@@ -13,7 +13,7 @@
 //! | `manifest` | what a run has written, and which runs stay |
 //! | `plan` | the setting, and when runs are due |
 //! | `date` | days as clients say them |
-//!
+//! | `restore`, `put_back` | what a restore and a repair make of it |
 //! | `answer` | the public JSON |
 
 mod answer;
@@ -22,6 +22,7 @@ mod kept;
 mod manifest;
 mod part;
 mod plan;
+mod put_back;
 mod restore;
 
 pub use answer::{days_json, list_on_json, on_json, snapshot_json, snapshots_json};
@@ -30,4 +31,5 @@ pub use kept::{DatacenterKept, Kept};
 pub use manifest::{CHAIN_MAX, Manifest, PartOf, RunOf, chain_of, thinned};
 pub use part::{Entry, PART_BYTES_MAX, PART_ENTRIES_MAX, PartWriter, digest_of, read_part};
 pub use plan::{Plan, SNAPSHOTS_OFF};
+pub use put_back::LastKept;
 pub use restore::{Deed, Restore, Restored, deed_of, has_settings, has_value};

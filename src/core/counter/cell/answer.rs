@@ -5,18 +5,21 @@ use crate::core::counter::merge::{CellTotals, Part, Question, Range};
 use crate::core::sketch::Uniques;
 
 impl Cell {
-    /// What the cell has to say to a reader; `None` if it counts for no or another generation.
-    /// Uniques of a window are not in memory: the shell adds them.
-    pub fn answer(&self, question: &Question) -> Option<Part> {
-        let generation = self
-            .generation()
-            .filter(|current| *current == question.generation)?;
-        let totals = CellTotals {
-            generation,
+    /// What it has counted; `None` if it counts for no generation.
+    pub fn totals(&self) -> Option<CellTotals> {
+        Some(CellTotals {
+            generation: self.generation()?,
             sequence: self.sequence,
             added: self.added,
             removed: self.removed,
-        };
+        })
+    }
+
+    /// What the cell has to say to a reader; `None` if it counts for no or another generation.
+    /// Uniques of a window are not in memory: the shell adds them.
+    pub fn answer(&self, question: &Question) -> Option<Part> {
+        let totals = self.totals();
+        let totals = totals.filter(|own| own.generation == question.generation)?;
         let (points, kept_from) = match question.history {
             Some(Range { step, from, to }) => (
                 self.history.points(step, from, to),

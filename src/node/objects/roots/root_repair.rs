@@ -1,7 +1,8 @@
 //! Roots that are damaged, put back from what their leads hold.
 //!
 //! Invariant: a damaged root stays, and its counter is refused, until a lead has told what it was granted, or its partition's memory of the
-//! leads says for which generation they count: without either nobody knows whether there is a counter.
+//! leads says for which generation they count. Where neither is so, and every lead that may count it has said so, it becomes what the last
+//! snapshot tells: nobody else knows whether there is a counter.
 
 use std::collections::BTreeSet;
 
@@ -10,15 +11,28 @@ use crate::core::cluster::root::{DATACENTERS_MAX, Root, RootEntry};
 use crate::core::cluster::view::View;
 use crate::core::counter::grant::Grant;
 use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::counter::settings::Settings;
 use crate::node::shared::concurrency::all_settled;
 use crate::protocol::messages::{Fault, Held, RepairRoot, RootPart, RootRepaired};
 use crate::protocol::names::CellAddress;
+use crate::protocol::snapshot::Kept;
 
 /// Leads that are asked at once.
 const LEADS_AT_ONCE: usize = 64;
 
 /// How long a lead may take, milliseconds.
 const LEAD_MS_MAX: u64 = 3_000;
+
+/// What leads said of what they were granted.
+#[derive(Default)]
+struct Asked {
+    /// Those that count a living generation.
+    held: Vec<(Datacenter, Grant)>,
+    /// Those that did not answer.
+    silent: Vec<Datacenter>,
+    /// Those whose rows are damaged too: they remember nothing.
+    damaged: Vec<Datacenter>,
+}
 
 impl Roots {
     /// Says what of a counter is damaged here, and puts it back.
@@ -29,40 +43,82 @@ impl Roots {
         let counter = &asked.counter;
         let lock = self.lock_of(counter);
         let _alone = lock.lock().await;
-        let mut repaired = RootRepaired {
-            damaged: self.damaged(counter)?,
-            told_by: Vec::new(),
-            found: None,
-        };
-        let view = match repaired.damaged.contains(&RootPart::Memory) {
+        let damaged = self.damaged(counter)?;
+        let view = match damaged.contains(&RootPart::Memory) {
             true => None,
             false => self.views.stored(counter)?.map(|(view, _)| view),
         };
+        let is_lost = damaged.contains(&RootPart::Root);
+        let mut repaired = RootRepaired {
+            damaged,
+            told_by: Vec::new(),
+            found: None,
+            silent: Vec::new(),
+            is_from_snapshot: false,
+            knows_base: !is_lost,
+        };
         let mut root = None;
-        if repaired.damaged.contains(&RootPart::Root) {
-            let held = self.held_by_leads(&asked, view.as_ref()).await?;
-            let told_by = held.iter().map(|(datacenter, _)| datacenter.clone());
-            repaired.told_by = told_by.collect();
-            let Some(rebuilt) = rebuilt(&held, view.as_ref(), self.host.now_ms()) else {
+        if is_lost {
+            root = self
+                .made_again(&asked, view.as_ref(), &mut repaired)
+                .await?;
+            let Some(made) = &root else {
                 return Ok(repaired);
             };
             if !asked.is_dry {
-                let entry = RootEntry::Live(rebuilt.clone());
+                // What is damaged beside it is read where it is saved.
+                self.views.drop_damaged(counter, &repaired.damaged)?;
+                let entry = RootEntry::Live(made.clone());
                 self.save(counter, entry, &[]).await?;
             }
-            root = Some(rebuilt);
         } else if let Some(RootEntry::Live(living)) = self.rows.entry(counter)? {
             root = Some(living);
         }
         if !asked.is_dry && !repaired.damaged.is_empty() {
-            self.views
-                .put_back(counter, &repaired.damaged, root.as_ref())?;
+            self.views.drop_damaged(counter, &repaired.damaged)?;
+            if let Some(root) = &root {
+                self.views.note_total(counter, root)?;
+            }
         }
         repaired.found = root.map(|root| {
             let view = view.filter(|view| view.generation() == root.generation);
             (root, view.map(|view| view.at_rest()))
         });
         Ok(repaired)
+    }
+
+    /// A root that is damaged, by what its leads hold, by what they had told, or else by the last snapshot; nothing where neither is known.
+    async fn made_again(
+        &self,
+        asked: &RepairRoot,
+        view: Option<&View>,
+        repaired: &mut RootRepaired,
+    ) -> Result<Option<Root>, Fault> {
+        let now_ms = self.host.now_ms();
+        let Asked {
+            held,
+            silent,
+            damaged,
+        } = self.ask_leads(asked, view).await?;
+        let told_by = held.iter().map(|(datacenter, _)| datacenter.clone());
+        repaired.told_by = told_by.collect();
+        repaired.silent = silent;
+        if let Some(mut root) = rebuilt(&held, view, now_ms) {
+            // They may count it too, and are put back next.
+            root.may_lack |= !damaged.is_empty();
+            root.datacenters.extend(damaged);
+            // Whoever is alone, or home, was told all that the value is.
+            let knows = |(_, grant): &(Datacenter, Grant)| grant.alone || grant.is_home;
+            repaired.knows_base = held.iter().any(knows);
+            return Ok(Some(root));
+        }
+        // A lead that does not answer may hold the root, and then the snapshot would end what it counts. One that was deleted stays so.
+        let may_be = repaired.silent.is_empty() && self.rows.is_live(&asked.counter)?;
+        let Some(kept) = asked.kept.as_ref().filter(|_| may_be) else {
+            return Ok(None);
+        };
+        repaired.is_from_snapshot = true;
+        Ok(Some(of_snapshot(kept, damaged, now_ms)))
     }
 
     /// What of a counter is damaged here.
@@ -81,37 +137,53 @@ impl Roots {
         Ok(damaged)
     }
 
-    /// What the leads of a counter were granted, in the datacenters that may count it.
-    async fn held_by_leads(
-        &self,
-        asked: &RepairRoot,
-        view: Option<&View>,
-    ) -> Result<Vec<(Datacenter, Grant)>, Fault> {
+    /// Asks the leads of a counter what they were granted, in the datacenters that may count it.
+    async fn ask_leads(&self, asked: &RepairRoot, view: Option<&View>) -> Result<Asked, Fault> {
         let counter = &asked.counter;
         let mut datacenters = asked.datacenters.clone();
         if let Some(view) = view {
             datacenters.extend(view.datacenters().map(|(datacenter, _)| datacenter.clone()));
         }
+        let kept = asked.kept.iter().flat_map(|kept| &kept.datacenters);
+        datacenters.extend(kept.map(|part| part.datacenter.clone()));
         let ask = |datacenter: Datacenter| async move {
             let to = CellAddress::lead(counter, &datacenter);
             let asked = Held { to };
             let held = self.host.within_ms(LEAD_MS_MAX, self.outbox.call(&asked));
-            let held = held.await;
-            Some((datacenter, held?.ok()??))
+            (datacenter, held.await)
         };
         let datacenters = datacenters.into_iter().take(DATACENTERS_MAX);
-        let told = all_settled(datacenters.map(ask), LEADS_AT_ONCE).await;
-        let mut held: Vec<(Datacenter, Grant)> = told.into_iter().flatten().collect();
-        held.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        let mut living = Vec::new();
-        for (datacenter, grant) in held {
-            // A lead that was not told of an end yet knows of a generation that is over.
-            if !self.duties.is_closing(counter, grant.generation)? {
-                living.push((datacenter, grant));
+        let mut told = all_settled(datacenters.map(ask), LEADS_AT_ONCE).await;
+        told.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        let mut known = Asked::default();
+        for (datacenter, held) in told {
+            match held {
+                // A lead that was not told of an end yet knows of a generation that is over.
+                Some(Ok(Some(grant))) if self.duties.is_closing(counter, grant.generation)? => {}
+                Some(Ok(Some(grant))) => known.held.push((datacenter, grant)),
+                Some(Ok(None)) => {}
+                Some(Err(Fault::Unreadable(_))) => known.damaged.push(datacenter),
+                _ => known.silent.push(datacenter),
             }
         }
-        Ok(living)
+        Ok(known)
     }
+}
+
+/// The root as a snapshot has it, of a new generation: what any cell still holds of the old one does not count. Datacenters whose leads are
+/// damaged are in it, so that they are put back next.
+fn of_snapshot(kept: &Kept, damaged: Vec<Datacenter>, now_ms: i64) -> Root {
+    let mut root = Root::create(None, now_ms);
+    root.created_at_ms = kept.created_at_ms.min(now_ms);
+    root.settings = Settings {
+        number: 1,
+        ..kept.settings
+    };
+    root.home = kept.home.clone();
+    root.set(kept.value(), Vec::new(), now_ms);
+    root.revision += 1;
+    root.datacenters.extend(damaged);
+    root
 }
 
 /// The root by what its leads were granted, and by what they had told; nothing where neither is known.
@@ -149,22 +221,14 @@ fn rebuilt(held: &[(Datacenter, Grant)], view: Option<&View>, now_ms: i64) -> Op
 }
 
 impl super::super::push_receiver::Views {
-    /// Drops what is damaged of what leads have told: they tell it again. The row of lists is made again from what is known.
-    fn put_back(
-        &self,
-        counter: &CounterId,
-        damaged: &[RootPart],
-        root: Option<&Root>,
-    ) -> Result<(), Fault> {
+    /// Drops what is damaged of what leads have told, which they tell again, and of the row of lists, which is made again from what is known.
+    fn drop_damaged(&self, counter: &CounterId, damaged: &[RootPart]) -> Result<(), Fault> {
         if damaged.contains(&RootPart::Memory) {
             self.forget_stored(counter)?;
         }
         if damaged.contains(&RootPart::Totals) {
             self.forget_total(counter)?;
         }
-        match root {
-            Some(root) => self.note_total(counter, root),
-            None => Ok(()),
-        }
+        Ok(())
     }
 }

@@ -1,0 +1,6 @@
+//! Stored bodies whose bits change: found, named, put back, or removed where that is asked for.
+
+mod kept;
+mod objects;
+mod remembered;
+mod scene;

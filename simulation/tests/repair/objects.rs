@@ -1,0 +1,313 @@
+//! What belongs to no counter: found and named, removed where that is asked for, and then the object answers again.
+
+use serde_json::{Value, json};
+use tally::core::board::placing::ShardAt;
+use tally::core::counter::id::{CounterId, Datacenter};
+use tally::core::counter::queue::{INBOXES_PER_DATACENTER, InboxId};
+use tally::protocol::names::{self, LimiterAddress, Placement, TabletAddress};
+
+use crate::scene::Scene;
+
+fn fra() -> Datacenter {
+    Datacenter::parse("FRA").expect("a name")
+}
+
+/// The objects that are damaged, by name.
+fn found(scene: &Scene, prefix: &str) -> Vec<(String, Value)> {
+    let said = scene.repair(&json!({"objects": prefix}));
+    assert_eq!(
+        (&said["dry_run"], &said["failed"]),
+        (&json!(true), &json!([])),
+        "{said}"
+    );
+    let objects = said["objects"].as_array().expect("a list");
+    let named = |object: &Value| {
+        let name = object["object"].as_str().expect("a name");
+        (name.to_owned(), object["damaged"][0].clone())
+    };
+    objects.iter().map(named).collect()
+}
+
+/// Removes what is damaged of an object: looking at it does not, and once is enough.
+fn discard(scene: &Scene, object: &str) {
+    for (body, status) in [
+        (json!({"object": object}), "damaged"),
+        (
+            json!({"object": object, "discard": true, "dry_run": true}),
+            "damaged",
+        ),
+        (json!({"object": object, "discard": true}), "discarded"),
+    ] {
+        let said = scene.repair(&body);
+        assert_eq!(said["objects"][0]["status"], status, "{said}");
+        assert_eq!(said["objects"][0]["object"], object);
+    }
+    let again = scene.repair(&json!({"object": object, "discard": true}));
+    assert_eq!(again["objects"], json!([]), "{again}");
+}
+
+/// Damages rows of an object, sees that it is found by its name with a loss that says so, and removes it.
+fn goes_through(
+    scene: &Scene,
+    of: &Placement,
+    (table, condition): (&str, &str),
+    name: &str,
+    loss: &str,
+) {
+    scene.world.restart(1_000);
+    assert_eq!(found(scene, ""), vec![], "nothing is damaged yet");
+    assert!(scene.damage(of, table, condition) > 0, "{table}");
+    let damaged = found(scene, "");
+    assert_eq!(damaged.len(), 1, "{damaged:?}");
+    let (named, told) = &damaged[0];
+    assert_eq!((named.as_str(), &told["table"]), (name, &json!(table)));
+    assert!(told["lost"].to_string().contains(loss), "{told}");
+    let kind = name.split('/').next().expect("a kind");
+    assert_eq!(found(scene, kind).len(), 1);
+    discard(scene, name);
+    assert_eq!(found(scene, ""), vec![]);
+}
+
+#[test]
+fn a_tablet_whose_log_is_damaged_answers_again_and_its_counters_come_back_from_their_roots() {
+    let scene = Scene::new(21, Some("1"));
+    for id in ["one", "two"] {
+        assert_eq!(scene.add(0, id, 7), 200);
+    }
+    // Told to their roots, and not folded yet.
+    scene.world.run_for_ms(20_000);
+    let of = names::tablet(&TabletAddress {
+        datacenter: fra(),
+        number: 0,
+    });
+    scene.world.restart(1_000);
+    assert!(scene.damage(&of, "log", "number >= 0") > 0);
+    assert_eq!(scene.read("one").0, 503);
+    assert_eq!(scene.add(0, "two", 1), 503);
+    let damaged = found(&scene, "tablet/FRA/");
+    assert_eq!(
+        (damaged.len(), damaged[0].0.as_str()),
+        (1, "tablet/FRA/0"),
+        "{damaged:?}"
+    );
+    let said = scene.repair(&json!({"prefix": ""}));
+    assert_eq!(
+        (&said["damaged"], &said["repaired"]),
+        (&json!(2), &json!(0)),
+        "{said}"
+    );
+    discard(&scene, "tablet/FRA/0");
+    let said = scene.repair(&json!({"prefix": ""}));
+    assert_eq!(
+        (&said["damaged"], &said["repaired"]),
+        (&json!(2), &json!(2)),
+        "{said}"
+    );
+    let cell = &said["counters"][0]["cells"][0];
+    assert_eq!(
+        (&cell["damaged"], &cell["totals"]["from"]),
+        (&json!(["totals"]), &json!("root")),
+        "{said}"
+    );
+    assert_eq!((scene.value("one"), scene.value("two")), (7, 7));
+    assert_eq!(scene.add(0, "two", 1), 200);
+    assert_eq!(scene.value("two"), 8);
+    let again = scene.repair(&json!({"prefix": ""}));
+    assert_eq!(again["damaged"], 0, "{again}");
+}
+
+#[test]
+fn a_board_whose_head_is_damaged_goes_and_begins_anew() {
+    let scene = Scene::new(22, None);
+    for board in ["game", "other"] {
+        let path = format!("/boards/{board}/members/ann");
+        assert_eq!(scene.ask(0, "POST", &path, &json!({"score": 3})).0, 200);
+    }
+    let game = CounterId::parse("game").expect("a name");
+    let of = names::board(&game, ShardAt::default(), None);
+    scene.world.restart(1_000);
+    assert_eq!(scene.damage(&of, "board", "id >= 0") > 0, true);
+    assert_eq!(scene.ask(0, "GET", "/boards/game/top", &Value::Null).0, 503);
+    let damaged = found(&scene, "board/");
+    assert_eq!(damaged.len(), 1, "{damaged:?}");
+    assert!(
+        damaged[0].1["lost"].to_string().contains("all its members"),
+        "{damaged:?}"
+    );
+    discard(&scene, "board/game");
+    assert_eq!(scene.ask(0, "GET", "/boards/game/top", &Value::Null).0, 404);
+    assert_eq!(
+        scene
+            .ask(0, "POST", "/boards/game/members/bob", &json!({"score": 4}))
+            .0,
+        200
+    );
+    let (_, top) = scene.ask(0, "GET", "/boards/game/top", &Value::Null);
+    assert_eq!(top["rows"].as_array().map(Vec::len), Some(1), "{top}");
+    let (_, top) = scene.ask(0, "GET", "/boards/other/top", &Value::Null);
+    assert_eq!(top["rows"].as_array().map(Vec::len), Some(1), "{top}");
+}
+
+#[test]
+fn limits_keys_of_redis_queued_events_and_policies_are_found_and_removed() {
+    let scene = Scene::new(23, None);
+    let check = json!({"limit": 5, "window_seconds": 60, "durability": "commit"});
+    assert_eq!(scene.ask(0, "POST", "/limits/p/k", &check).0, 200);
+    assert_eq!(
+        scene
+            .ask(0, "POST", "/redis", &json!(["SET", "name", "ann"]))
+            .0,
+        200
+    );
+    assert_eq!(
+        scene
+            .ask(
+                0,
+                "PUT",
+                "/limits/login",
+                &json!({"limit": 5, "window_seconds": 60})
+            )
+            .0,
+        201
+    );
+    let limiters = (0..names::LIMITER_PARTITIONS).map(|partition| {
+        let address = LimiterAddress {
+            datacenter: Some(fra()),
+            partition,
+        };
+        (format!("limiter/FRA/{partition}"), names::limiter(&address))
+    });
+    let has = |of: &Placement, query: &str| {
+        scene
+            .world
+            .look(of, query)
+            .is_some_and(|rows| !rows.is_empty())
+    };
+    let (name, of) = limiters
+        .into_iter()
+        .find(|(_, of)| has(of, "SELECT 1 FROM limits"))
+        .expect("a limiter has it");
+    goes_through(
+        &scene,
+        &of,
+        ("limits", "number >= 0"),
+        &name,
+        "used of their limits",
+    );
+    assert_eq!(scene.ask(0, "POST", "/limits/p/k", &check).0, 200);
+
+    goes_through(
+        &scene,
+        &names::keyspace(),
+        ("keys", "key = 'name'"),
+        "redis",
+        "what the keys hold",
+    );
+    let (_, told) = scene.ask(0, "POST", "/redis", &json!(["GET", "name"]));
+    assert_eq!(told["result"], Value::Null, "{told}");
+
+    let policies =
+        (0..names::DIRECTORY_PARTITIONS).map(|number| (number, names::directory(number)));
+    let (number, of) = policies
+        .into_iter()
+        .find(|(_, of)| has(of, "SELECT 1 FROM policies WHERE name = 'login'"))
+        .expect("a partition has it");
+    goes_through(
+        &scene,
+        &of,
+        ("policies", "name = 'login'"),
+        &format!("partition/{number}"),
+        "policies",
+    );
+    assert_eq!(
+        scene
+            .ask(
+                0,
+                "PUT",
+                "/limits/login",
+                &json!({"limit": 5, "window_seconds": 60})
+            )
+            .0,
+        201
+    );
+}
+
+#[test]
+fn an_inbox_answers_again_without_its_damaged_events() {
+    let scene = Scene::new(24, None);
+    assert_eq!(
+        scene
+            .ask(
+                0,
+                "POST",
+                "/api/event",
+                &json!({"key": "queued", "increment": 5})
+            )
+            .0,
+        202
+    );
+    let inboxes = (0..INBOXES_PER_DATACENTER).map(|number| {
+        let id = InboxId {
+            datacenter: fra(),
+            number,
+        };
+        (format!("inbox/FRA/{number}"), names::inbox(&id))
+    });
+    let has = |of: &Placement| {
+        scene
+            .world
+            .look(of, "SELECT 1 FROM state")
+            .is_some_and(|rows| !rows.is_empty())
+    };
+    let (name, of) = inboxes
+        .into_iter()
+        .find(|(_, of)| has(of))
+        .expect("an inbox has it");
+    scene.world.run_for_ms(30_000);
+    goes_through(
+        &scene,
+        &of,
+        ("state", "name = 'nonces'"),
+        &name,
+        "counts them again",
+    );
+    assert_eq!(
+        scene
+            .ask(
+                0,
+                "POST",
+                "/api/event",
+                &json!({"key": "queued", "increment": 5})
+            )
+            .0,
+        202
+    );
+    scene.world.run_for_ms(30_000);
+    assert_eq!(scene.value("queued"), 10);
+}
+
+#[test]
+fn what_is_asked_of_objects_is_well_formed() {
+    let scene = Scene::new(25, None);
+    for body in [
+        json!({"object": "shelf/3"}),
+        json!({"object": "tablet/FRA"}),
+        json!({"object": "redis", "cursor": "redis"}),
+        json!({"objects": "", "discard": true}),
+        json!({"prefix": "", "discard": true}),
+        json!({"object": "redis", "prefix": ""}),
+    ] {
+        let (status, answer) = scene.ask(0, "POST", "/repair", &body);
+        assert_eq!(
+            (status, &answer["code"]),
+            (400, &json!("invalid-body")),
+            "{body}"
+        );
+    }
+    let said = scene.repair(&json!({"object": "board-shard/2/1/game"}));
+    assert_eq!(
+        (&said["checked"], &said["objects"]),
+        (&json!(1), &json!([])),
+        "{said}"
+    );
+}

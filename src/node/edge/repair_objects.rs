@@ -1,0 +1,151 @@
+//! What is damaged of objects that hold more than a counter: boards, tablets, limiters, inboxes, keys of Redis, partitions.
+
+use std::collections::BTreeSet;
+
+use crate::core::board::placing::ShardAt;
+use crate::core::counter::id::Datacenter;
+use crate::core::counter::queue::{INBOXES_PER_DATACENTER, InboxId};
+use crate::host::Host;
+use crate::node::shared::concurrency::all_settled;
+use crate::node::shared::{call, partitions};
+use crate::protocol::messages::{Fault, ListAllBoards, RepairObject};
+use crate::protocol::names::{
+    LIMITER_COUNT, LIMITER_PARTITIONS, LimiterAddress, TABLET_COUNT, TabletAddress,
+};
+use crate::protocol::problem::Problem;
+use crate::protocol::repair::{COUNTERS_MAX, Found, ObjectAt, ObjectReport};
+
+/// Objects that are looked at once.
+const OBJECTS_AT_ONCE: usize = 16;
+
+/// What the names of boards begin with.
+const BOARDS: &str = "board/";
+
+/// Says what of objects is damaged whose names begin so. The next ones come after a name; boards come last.
+///
+/// # Errors
+/// `unavailable`.
+pub(super) async fn find(
+    host: &Host,
+    datacenters: &BTreeSet<Datacenter>,
+    prefix: &str,
+    after: Option<String>,
+) -> Result<Found, Problem> {
+    let after_board = after.as_deref().and_then(|name| name.strip_prefix(BOARDS));
+    let most = usize::try_from(COUNTERS_MAX).unwrap_or(usize::MAX);
+    let mut objects = Vec::new();
+    if after_board.is_none() {
+        let names = fixed(host, datacenters).map(|object| (object.to_string(), object));
+        // In the order of their kinds: what comes after the last one is what is left.
+        let mut names =
+            names.skip_while(|(name, _)| after.as_ref().is_some_and(|last| last != name));
+        if after.is_some() {
+            names.next();
+        }
+        let names = names.filter(|(name, _)| name.starts_with(prefix));
+        objects.extend(names.take(most).map(|(_, object)| object));
+    }
+    let mut cursor = objects.last().map(ObjectAt::to_string);
+    cursor = cursor.filter(|_| objects.len() == most);
+    let boards = match prefix.strip_prefix(BOARDS) {
+        Some(begin) => Some(begin),
+        None => BOARDS.starts_with(prefix).then_some(""),
+    };
+    if let (Some(begin), None) = (boards, &cursor) {
+        let left = most - objects.len();
+        let list = ListAllBoards {
+            prefix: begin.to_owned(),
+            after: after_board.map(str::to_owned),
+            limit: u32::try_from(left).unwrap_or(COUNTERS_MAX),
+        };
+        let names = call(host, &list).await?.boards;
+        let has_more = names.len() == left;
+        let names = names.into_iter();
+        objects.extend(names.map(|board| ObjectAt::Board(board, ShardAt::default())));
+        cursor = objects.last().filter(|_| has_more).map(ObjectAt::to_string);
+    }
+    let checked = objects.len();
+    let look = |object: ObjectAt| async move {
+        let told = ask(host, object.clone(), false).await;
+        (object, told)
+    };
+    let mut found = Found {
+        checked,
+        cursor,
+        ..Found::default()
+    };
+    let mut reports = Vec::new();
+    for (object, told) in all_settled(objects.into_iter().map(look), OBJECTS_AT_ONCE).await {
+        match told {
+            Ok(report) => reports.extend(report),
+            Err(fault) => found.failed.push(format!("{object}: {fault}")),
+        }
+    }
+    reports.sort_unstable_by_key(|report| report.object.to_string());
+    found.failed.sort_unstable();
+    found.objects = Some(reports);
+    Ok(found)
+}
+
+/// Says what of an object is damaged, and removes it where that is asked for.
+///
+/// # Errors
+/// `unavailable`.
+pub(super) async fn repair(
+    host: &Host,
+    object: ObjectAt,
+    discards: bool,
+) -> Result<Found, Problem> {
+    let report = ask(host, object, discards).await?;
+    Ok(Found {
+        checked: 1,
+        objects: Some(report.into_iter().collect()),
+        ..Found::default()
+    })
+}
+
+async fn ask(host: &Host, object: ObjectAt, discards: bool) -> Result<Option<ObjectReport>, Fault> {
+    let repair = RepairObject {
+        to: object,
+        discards,
+    };
+    let tables = call(host, &repair).await?;
+    let object = repair.to;
+    Ok((!tables.is_empty()).then_some(ObjectReport { object, tables }))
+}
+
+/// All objects but boards, by the numbers that hold.
+fn fixed<'a>(
+    host: &Host,
+    datacenters: &'a BTreeSet<Datacenter>,
+) -> impl Iterator<Item = ObjectAt> + 'a {
+    let tablets = host.number(TABLET_COUNT).unwrap_or(0);
+    let limiters = host.number(LIMITER_COUNT).unwrap_or(LIMITER_PARTITIONS);
+    let limiter = |datacenter: Option<&Datacenter>, partition: u32| {
+        ObjectAt::Limiter(LimiterAddress {
+            datacenter: datacenter.cloned(),
+            partition,
+        })
+    };
+    let of_datacenter = move |datacenter: &'a Datacenter| {
+        let tablets = (0..tablets).map(move |number| {
+            ObjectAt::Tablet(TabletAddress {
+                datacenter: datacenter.clone(),
+                number,
+            })
+        });
+        let inboxes = (0..INBOXES_PER_DATACENTER).map(move |number| {
+            ObjectAt::Inbox(InboxId {
+                datacenter: datacenter.clone(),
+                number,
+            })
+        });
+        let limiters = (0..limiters).map(move |number| limiter(Some(datacenter), number));
+        tablets.chain(inboxes).chain(limiters)
+    };
+    let of_world = (0..limiters).map(move |number| limiter(None, number));
+    let partitions = partitions::all(host).map(ObjectAt::Partition);
+    let one = [ObjectAt::Redis].into_iter();
+    let deployment = partitions.chain(of_world).chain(one);
+    deployment.chain(datacenters.iter().flat_map(of_datacenter))
+}

@@ -1,0 +1,201 @@
+//! What of an object is damaged that belongs to no counter, and its removal where the operator asks for it by name.
+//!
+//! Invariant: only what does not match its checksum is removed, and where the rest has no meaning without it, that too. What a newer build
+//! wrote is not damaged, and stays. Rows of counters are not looked at: those are put back (`cell_repair`, `roots::root_repair`).
+
+use super::cell_repair::damaged_in;
+use super::store::{Store, text};
+use crate::host::object::{Arrived, Object, Reply, Value, reply};
+use crate::protocol::messages::{DamagedTable, Fault, RepairObject, decode};
+
+/// Names of damaged rows that are told.
+const NAMES_TOLD_MAX: usize = 20;
+
+/// A table whose bodies are looked at.
+struct Table {
+    /// What metrics call the objects that have it.
+    kind: &'static str,
+    name: &'static str,
+    /// Its key, one column or several.
+    key: &'static str,
+    /// Whether nothing else of the object means anything without one of its rows.
+    is_all: bool,
+    loss: &'static str,
+}
+
+const fn rows(
+    kind: &'static str,
+    name: &'static str,
+    key: &'static str,
+    loss: &'static str,
+) -> Table {
+    Table {
+        kind,
+        name,
+        key,
+        is_all: false,
+        loss,
+    }
+}
+
+const fn all(
+    kind: &'static str,
+    name: &'static str,
+    key: &'static str,
+    loss: &'static str,
+) -> Table {
+    Table {
+        is_all: true,
+        ..rows(kind, name, key, loss)
+    }
+}
+
+const TABLES: [Table; 18] = [
+    rows(
+        "tablet",
+        "log",
+        "number",
+        "what its counters were told since the log was folded, a minute at most: repair counters next, which puts back what their roots remember",
+    ),
+    all("board", "board", "id", "the board with all its members"),
+    rows("board", "periods", "epoch", "an ended period"),
+    rows(
+        "board",
+        "records",
+        "slot, key",
+        "which keys it has counted: who repeats one counts again",
+    ),
+    all(
+        "limiter",
+        "limits",
+        "number",
+        "what keys have used of their limits",
+    ),
+    rows(
+        "keyspace",
+        "keys",
+        "key",
+        "what the keys hold, or when they end",
+    ),
+    rows("inbox", "log", "seq", "queued events"),
+    rows(
+        "inbox",
+        "batches",
+        "number",
+        "queued events, which may be counted or not",
+    ),
+    rows("inbox", "dead", "seq", "dead letters"),
+    rows(
+        "inbox",
+        "state",
+        "name",
+        "which events it has taken: who repeats some counts them again",
+    ),
+    rows("directory", "policies", "name", "policies"),
+    rows("directory", "alerts", "name", "alerts"),
+    rows(
+        "directory",
+        "alert_deliveries",
+        "number",
+        "deliveries of alerts",
+    ),
+    rows("directory", "acts", "place", "what admins did"),
+    rows("directory", "api_keys", "id", "keys that calls have made"),
+    rows(
+        "directory",
+        "deployment",
+        "name",
+        "values of the deployment: secrets that it made, what is known of snapshots, links that read",
+    ),
+    rows(
+        "directory",
+        "senders",
+        "id, lane",
+        "whether events in a queue are counted",
+    ),
+    rows("directory", "fleet", "incarnation", "numbers of metrics"),
+];
+
+/// Answers a [`RepairObject`], and whether what is stored has changed.
+pub(super) fn answer(kind: &str, object: &Object, arrived: &Arrived) -> (Reply, bool) {
+    let asked = decode::<RepairObject>(&arrived.message);
+    let discards = asked.as_ref().is_ok_and(|asked| asked.discards);
+    let answer = asked.and_then(|_| repair(kind, &Store::new(object.clone()), discards));
+    let has_changed = discards && answer.as_ref().is_ok_and(|found| !found.is_empty());
+    (reply::<RepairObject>(&answer), has_changed)
+}
+
+/// The keys of the damaged rows of a table.
+type Keys = Vec<Vec<Value>>;
+
+fn repair(kind: &str, store: &Store, discards: bool) -> Result<Vec<DamagedTable>, Fault> {
+    if store.schema_version(1)?.is_none() {
+        return Ok(Vec::new());
+    }
+    let mut damaged = Vec::new();
+    for table in TABLES.iter().filter(|table| table.kind == kind) {
+        let keys = damaged_keys(store, table)?;
+        if !keys.is_empty() {
+            damaged.push((table, keys));
+        }
+    }
+    if discards {
+        store.atomically(|| {
+            damaged
+                .iter()
+                .try_for_each(|(table, keys)| discard(store, table, keys))
+        })?;
+    }
+    let told = |(table, keys): (&Table, Keys)| DamagedTable {
+        table: table.name.to_owned(),
+        rows: u64::try_from(keys.len()).unwrap_or(u64::MAX),
+        names: keys
+            .iter()
+            .filter_map(|key| text(key.first()?))
+            .take(NAMES_TOLD_MAX)
+            .map(str::to_owned)
+            .collect(),
+        loss: table.loss.to_owned(),
+    };
+    Ok(damaged.into_iter().map(told).collect())
+}
+
+fn damaged_keys(store: &Store, table: &Table) -> Result<Keys, Fault> {
+    let there = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?";
+    if store.run(there, vec![table.name.into()])?.is_empty() {
+        return Ok(Vec::new());
+    }
+    let Table { name, key, .. } = table;
+    damaged_in(store, Vec::new(), |after: &Vec<Value>, most| {
+        let places = vec!["?"; after.len()].join(", ");
+        let only = match after.is_empty() {
+            true => String::new(),
+            false => format!("WHERE ({key}) > ({places})"),
+        };
+        let sql = format!("SELECT {key}, body FROM {name} {only} ORDER BY {key} LIMIT ?");
+        let mut values = after.clone();
+        values.push(most.into());
+        let rows = store.run(&sql, values)?;
+        let placed = |mut row: Vec<Value>| row.pop().map(|body| (row, body));
+        Ok(rows.into_iter().filter_map(placed).collect())
+    })
+}
+
+fn discard(store: &Store, table: &Table, keys: &Keys) -> Result<(), Fault> {
+    if table.is_all {
+        let sql = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%' AND name NOT LIKE '_cf%' AND name <> 'tally_schema'";
+        for row in store.run(sql, vec![])? {
+            if let Some(name) = row.first().and_then(text) {
+                store.run(&format!("DELETE FROM {name}"), vec![])?;
+            }
+        }
+        return Ok(());
+    }
+    let Table { name, key, .. } = table;
+    for values in keys {
+        let places = vec!["?"; values.len()].join(", ");
+        let sql = format!("DELETE FROM {name} WHERE ({key}) = ({places})");
+        store.run(&sql, values.clone())?;
+    }
+    Ok(())
+}
