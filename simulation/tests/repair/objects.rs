@@ -126,7 +126,7 @@ fn a_board_whose_head_is_damaged_goes_and_begins_anew() {
     let game = CounterId::parse("game").expect("a name");
     let of = names::board(&game, ShardAt::default(), None);
     scene.world.restart(1_000);
-    assert_eq!(scene.damage(&of, "board", "id >= 0") > 0, true);
+    assert!(scene.damage(&of, "board", "id >= 0") > 0);
     assert_eq!(scene.ask(0, "GET", "/boards/game/top", &Value::Null).0, 503);
     let damaged = found(&scene, "board/");
     assert_eq!(damaged.len(), 1, "{damaged:?}");
