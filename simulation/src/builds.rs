@@ -106,11 +106,11 @@ fn cut_answer(path: &str, message: &[u8], answer: &[u8]) -> Option<Vec<u8>> {
         let it: Result<Pushed, Fault> = decode(answer).ok()?;
         return encode(&it.map(|it| (it.number, it.have, it.watch_for_ms))).ok();
     }
-    if [Flush::PATH, Count::PATH, Recall::PATH].contains(&path) {
-        // Where the lead is stands last; a refusal has nothing of it.
-        let (_, rest) = answer.split_last()?;
-        let is_done = answer.first() == Some(&0);
-        return is_done.then(|| rest.to_vec());
+    if path == Flush::PATH {
+        return cut_last::<Flush>(answer);
+    }
+    if [Count::PATH, Recall::PATH].contains(&path) {
+        return cut_last::<Count>(answer);
     }
     if path == Batch::PATH {
         let batch: Batch = decode(message).ok()?;
@@ -125,6 +125,13 @@ fn cut_answer(path: &str, message: &[u8], answer: &[u8]) -> Option<Vec<u8>> {
         return encode(&cut).ok();
     }
     None
+}
+
+/// An answer without its last byte: where the lead is stands last. A refusal has nothing of it, and one that was cut already
+/// is no whole answer any more.
+fn cut_last<C: Call>(answer: &[u8]) -> Option<Vec<u8>> {
+    decode::<Result<C::Answer, Fault>>(answer).ok()?.ok()?;
+    Some(answer.split_last()?.1.to_vec())
 }
 
 /// How many of those that begin are of the build before: one in so many, none where it is 0.
