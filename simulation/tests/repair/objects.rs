@@ -151,6 +151,8 @@ fn a_board_whose_head_is_damaged_goes_and_begins_anew() {
 #[test]
 fn limits_keys_of_redis_queued_events_and_policies_are_found_and_removed() {
     let scene = Scene::new(23, None);
+    // Objects of a datacenter are asked where one of its cells has counted.
+    assert_eq!(scene.add(0, "seen", 1), 200);
     let check = json!({"limit": 5, "window_seconds": 60, "durability": "commit"});
     assert_eq!(scene.ask(0, "POST", "/limits/p/k", &check).0, 200);
     assert_eq!(
