@@ -177,7 +177,7 @@ impl RootMoves {
     }
 
     /// Has the next roots that belong elsewhere taken over there.
-    async fn move_some(&self, sizes: &Sizes) -> Result<(), Fault> {
+    async fn move_some(self: &Rc<Self>, sizes: &Sizes) -> Result<(), Fault> {
         let names = self.next_names()?;
         let Some(last) = names.last().cloned() else {
             return self.end_part();
@@ -224,10 +224,14 @@ impl RootMoves {
     }
 
     /// Has a root taken over where it belongs, if that is not here.
-    async fn move_on(&self, name: &CounterId, sizes: &Sizes) -> Result<(), Fault> {
+    async fn move_on(self: &Rc<Self>, name: &CounterId, sizes: &Sizes) -> Result<(), Fault> {
         let to = self.places.place(name);
         if self.places.is_me(to) {
-            return Ok(());
+            // Sealed for a place where earlier numbers put it, and maybe taken by nobody: nobody need ever ask for it.
+            return match self.places.bundles.has_note("leaving", name)? {
+                true => self.settle(name).await,
+                false => Ok(()),
+            };
         }
         let take = CallRoot {
             to,
