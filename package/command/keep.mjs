@@ -159,9 +159,10 @@ export async function repair({ options, screen }) {
   const what = object !== undefined ? { object, discard } : objects !== undefined ? { objects: objects === true ? "" : objects } : { prefix: options.prefix ?? "" };
   let cursor;
   do {
-    const body = { ...what, dry_run: all.dry_run, ...(cursor === undefined ? {} : { cursor }) };
+    const body = { ...what, dry_run: Boolean(options.dryRun), ...(cursor === undefined ? {} : { cursor }) };
     const said = await (await newCall(client, "repairs", "POST", "/repair", { body, isWrite: true })).json();
     for (const name of ["checked", "damaged", "repaired"]) all[name] += said[name];
+    all.dry_run = said.dry_run;
     all.counters.push(...said.counters);
     all.objects.push(...(said.objects ?? []));
     all.failed.push(...said.failed);

@@ -561,7 +561,7 @@ export const MUTATIONS = [
   ],
   [
     "an alert fires at once, however long it must be over",
-    "src/core/alert/standing.rs",
+    "src/core/alert/record.rs",
     "now_ms - over_since_ms.min(now_ms) >= for_ms",
     "now_ms - over_since_ms.min(now_ms) >= for_ms.min(0)",
     "alerts/measures::it_must_be_over_for_as_long_as_was_asked",
