@@ -236,6 +236,32 @@ fn totals_never_fall_while_partitions_crash_and_are_left_out_while_one_is_away()
 }
 
 #[test]
+fn lookups_are_answered_from_memory_until_the_root_ends() {
+    let (world, sites) = service(31, Options::default());
+    let clients = sites.map(|site| client(&world, site));
+    for client in &clients {
+        add(&world, client, "looked-at");
+    }
+    let read = || {
+        for _ in 0..6 {
+            get(&world, &clients[0], "/counters/looked-at");
+            world.run_for_ms(2_000);
+        }
+        world.run_for_ms(TOLD_MS);
+        get(&world, &clients[0], "/counters/looked-at");
+        world.run_for_ms(TOLD_MS);
+        let all = scrape(&world, &clients[0]);
+        ["memory", "storage"]
+            .map(|from| all[&format!("tally_fleet_lookups_total{{from=\"{from}\"}}")])
+    };
+    let [memory, storage] = read();
+    assert!(memory >= 4.0 && memory > storage, "{memory} and {storage}");
+    world.crash_all_objects();
+    let [_, again] = read();
+    assert!(again > storage, "{again}, {storage} before the root ended");
+}
+
+#[test]
 fn what_an_edge_had_not_told_when_it_ended_is_missing_and_no_more() {
     let (world, sites) = service(8, Options::default());
     let client = client(&world, sites[0]);
