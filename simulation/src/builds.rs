@@ -127,8 +127,8 @@ fn cut_answer(path: &str, message: &[u8], answer: &[u8]) -> Option<Vec<u8>> {
     None
 }
 
-/// An answer without its last byte: where the lead is stands last. A refusal has nothing of it, and one that was cut already
-/// is no whole answer any more.
+/// An answer without its last byte: where the lead is stands last. A refusal has nothing of it, and one that was cut
+/// already is no whole answer any more.
 fn cut_last<C: Call>(answer: &[u8]) -> Option<Vec<u8>> {
     decode::<Result<C::Answer, Fault>>(answer).ok()?.ok()?;
     Some(answer.split_last()?.1.to_vec())

@@ -56,7 +56,8 @@ fn lose_reports(world: &World, once_in: u64) {
     });
 }
 
-/// The most rounds until each isolate has told what it counted: of three reports one does not arrive, and one is not known to have.
+/// The most rounds until each isolate has told what it counted: of three reports one does not arrive, and one is not
+/// known to have.
 const ROUNDS_MAX: usize = 60;
 
 #[test]

@@ -89,8 +89,8 @@ fn every_seed_keeps_the_laws_while_a_deployment_changes_over_from_the_build_befo
     assert!(wrong.is_empty(), "wrong worlds of two builds are {wrong:?}");
 }
 
-/// Worlds that saw faults, as they are drawn now: a write that was acknowledged though storage had refused it (772), and a root
-/// whose move never ended, since it was sealed for another partition and belonged to its own again.
+/// Worlds that saw faults, as they are drawn now: a write that was acknowledged though storage had refused it (772),
+/// and a root whose move never ended, since it was sealed for another partition and belonged to its own again.
 const FOUND_SINCE: [u64; 2] = [772, 1_795_454_607_000_383];
 
 /// Worlds that saw faults: reads that named an `as_of` later than what they had (282, 419), and the value of a
