@@ -164,7 +164,8 @@ export class Load {
         this.stats.acknowledged += 1;
         if (write.parts.length === 0) this.stats.operations += 1;
       }
-      if (write.key !== undefined && !write.isBulk) this.#keep(random, { write, first: answer });
+      // A restore that is sent again much later is another one; lines of an import count once however late they come again.
+      if (write.key !== undefined && (!write.isBulk || write.parts.length > 0)) this.#keep(random, { write, first: answer });
       return undefined;
     }
   }
@@ -205,8 +206,8 @@ export class Load {
     this.stats.repeated += 1;
     if (endingOf(write, answer) !== undefined) return;
     if (answer.status !== first.status) return this.fault(`a repeated write was answered ${answer.status} ${answer.text.slice(0, 300)}`);
-    // A queued write is answered before its key is looked at: its total alone tells that it counted once.
-    if (isQueued(write)) return undefined;
+    // A queued write is answered before its key is looked at, and an import looks at keys of its lines: totals alone tell that it counted once.
+    if (isQueued(write) || write.isBulk) return undefined;
     if (answer.headers["idempotency-replayed"] !== "true") this.fault(`POST ${generic(write.path)}: a repeated write was not answered Idempotency-Replayed: true`);
     else this.stats.replayed += 1;
     const other = REPEATED.find((name) => answer.json?.[name] !== first.json?.[name]) ?? (write.parts.length === 0 && answer.text !== first.text ? "state" : undefined);
@@ -218,6 +219,7 @@ export class Load {
     for (let index = 0; index < Math.min(count, this.#done.length); index += 1) {
       const done = oneOf(random, this.#done);
       await this.#repeat(random, done);
+      if (done.write.isBulk) continue;
       const answer = await this.#send(random, oneOf(random, COLOS), altered(done.write));
       // Of a body with several lines each counter refuses its own.
       const lines = answer?.json?.errors ?? [];
