@@ -20,19 +20,9 @@ const NUMBERS: [Option<&str>; 5] = [Some("64"), Some("128"), None, Some("3"), So
 fn tablets_are_switched_on_changed_and_switched_off_while_counters_are_written() {
     let all = Deployment::new(1, TABLET_COUNT, None);
     let counters = ["page-a", "page-b", "page-c"];
-    let write_all = |round: u64| {
-        let each = counters.iter().enumerate().map(|(number, counter)| {
-            let (all, key) = (&all, format!("key-{round}"));
-            async move { all.write(number % 2, counter, &key).await }
-        });
-        all.world.run(join_all(each));
-    };
-    write_all(0);
+    all.write_each(&counters, 0);
     assert!(all.moved.borrow().is_empty());
-    let gone = all
-        .world
-        .run(all.client(0).post("/counters/gone/increment", "{}"));
-    assert_eq!(gone.expect("an answer").status, 200);
+    all.write_gone();
     for (round, number) in (1..).zip(NUMBERS) {
         // Edges of before go on as they are.
         let restarted: &[Role] = if round % 2 == 0 { &[Role::Edge] } else { &[] };
@@ -42,7 +32,7 @@ fn tablets_are_switched_on_changed_and_switched_off_while_counters_are_written()
             let deleted = all.world.run(all.client(1).ask(delete)).expect("an answer");
             assert_eq!(deleted.status, 200, "{}", deleted.text());
         }
-        write_all(round);
+        all.write_each(&counters, round);
         // Again, from the other datacenter: it was counted.
         all.world
             .run(all.write(1, "page-a", &format!("key-{}", round - 1)));

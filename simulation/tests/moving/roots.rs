@@ -73,19 +73,9 @@ impl Deployment {
 fn the_directory_grows_and_shrinks_while_counters_are_written() {
     let all = Deployment::new(1, DIRECTORY_COUNT, None);
     let counters: Vec<String> = (0..12).map(|number| format!("page-{number}")).collect();
-    let write_all = |round: u64| {
-        let each = counters.iter().enumerate().map(|(number, counter)| {
-            let (all, key) = (&all, format!("key-{round}"));
-            async move { all.write(number % 2, counter, &key).await }
-        });
-        all.world.run(join_all(each));
-    };
-    write_all(0);
+    all.write_each(&counters, 0);
     assert!(all.moved.borrow().is_empty());
-    let gone = all
-        .world
-        .run(all.client(0).post("/counters/gone/increment", "{}"));
-    assert_eq!(gone.expect("an answer").status, 200);
+    all.write_gone();
     for (round, number) in (1..).zip(NUMBERS) {
         // Edges of before go on as they are.
         let roles: [&[Role]; 3] = [&[], &[Role::Edge], &[Role::Edge, Role::Aggregator]];
@@ -98,7 +88,7 @@ fn the_directory_grows_and_shrinks_while_counters_are_written() {
             let deleted = all.world.run(all.client(1).ask(delete)).expect("an answer");
             assert_eq!(deleted.status, 200, "{}", deleted.text());
         }
-        write_all(round);
+        all.write_each(&counters, round);
         // Again, from the other datacenter: it was counted.
         all.world
             .run(all.write(1, "page-0", &format!("key-{}", round - 1)));

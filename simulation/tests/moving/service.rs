@@ -90,6 +90,22 @@ impl Deployment {
         self.world.crash_all_objects();
     }
 
+    /// Writes each counter once, from one site and the other in turn, under the key of a round.
+    pub fn write_each(&self, counters: &[impl AsRef<str>], round: u64) {
+        let key = format!("key-{round}");
+        let each = counters.iter().enumerate();
+        let each = each.map(|(number, counter)| self.write(number % 2, counter.as_ref(), &key));
+        self.world.run(join_all(each));
+    }
+
+    /// Writes the counter that is deleted later.
+    pub fn write_gone(&self) {
+        let client = self.client(0);
+        let write = client.post("/counters/gone/increment", "{}");
+        let answer = self.world.run(write).expect("an answer");
+        assert_eq!(answer.status, 200);
+    }
+
     /// Writes under a key until it is answered. Whoever counts it twice is found out by the value.
     pub async fn write(&self, site: usize, counter: &str, key: &str) {
         for _ in 0..TRIES_MAX {

@@ -154,6 +154,10 @@ fn limits_keys_of_redis_queued_events_and_policies_are_found_and_removed() {
     // Objects of a datacenter are asked where one of its cells has counted.
     assert_eq!(scene.add(0, "seen", 1), 200);
     let check = json!({"limit": 5, "window_seconds": 60, "durability": "commit"});
+    let create_login = || {
+        let policy = json!({"limit": 5, "window_seconds": 60});
+        assert_eq!(scene.ask(0, "PUT", "/limits/login", &policy).0, 201);
+    };
     assert_eq!(scene.ask(0, "POST", "/limits/p/k", &check).0, 200);
     assert_eq!(
         scene
@@ -161,17 +165,7 @@ fn limits_keys_of_redis_queued_events_and_policies_are_found_and_removed() {
             .0,
         200
     );
-    assert_eq!(
-        scene
-            .ask(
-                0,
-                "PUT",
-                "/limits/login",
-                &json!({"limit": 5, "window_seconds": 60})
-            )
-            .0,
-        201
-    );
+    create_login();
     let limiters = (0..names::LIMITER_PARTITIONS).map(|partition| {
         let address = LimiterAddress {
             datacenter: Some(fra()),
@@ -221,17 +215,7 @@ fn limits_keys_of_redis_queued_events_and_policies_are_found_and_removed() {
         &format!("partition/{number}"),
         "policies",
     );
-    assert_eq!(
-        scene
-            .ask(
-                0,
-                "PUT",
-                "/limits/login",
-                &json!({"limit": 5, "window_seconds": 60})
-            )
-            .0,
-        201
-    );
+    create_login();
 }
 
 #[test]

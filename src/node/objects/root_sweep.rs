@@ -223,7 +223,7 @@ impl RootMoves {
         Ok(())
     }
 
-    /// Has a root taken over where it belongs, if that is not here.
+    /// Has a root taken over where it belongs, if that is not here; settles it here if it is sealed for another place.
     async fn move_on(self: &Rc<Self>, name: &CounterId, sizes: &Sizes) -> Result<(), Fault> {
         let to = self.places.place(name);
         if self.places.is_me(to) {
