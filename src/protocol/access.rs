@@ -5,12 +5,11 @@
 //! public entries that name its origin. A deployment without keys refuses everyone, except where it
 //! was opened on purpose for development on loopback.
 //!
-//! What flows through: the secret's text becomes an [`Access`] once per isolate; each request's
-//! `Authorization` and `Origin` headers become a [`Caller`]; the route asks the caller about each id or
-//! prefix that it is about to touch.
+//! Flow: the secret's text becomes an [`Access`] once per isolate. Each request's `Authorization` and `Origin` headers
+//! become a [`Caller`]. The route asks the caller about each id or prefix before it touches it.
 //!
-//! An `Origin` is what a browser vouches for. Anything else can send any `Origin`, so a public entry is
-//! public: it limits which sites' pages may call, not which programs.
+//! Only browsers guarantee `Origin`; any other program can send any value. So a public entry is public: it limits which
+//! sites' pages may call, not which programs.
 
 mod caller;
 mod config;
@@ -45,8 +44,8 @@ const HOW_TO_SET_KEYS: &str = "Set the secret TALLY_KEYS to JSON such as \
     with `npx wrangler secret put TALLY_KEYS -c wrangler.toml` for a deployed Worker, or as the \
     environment variable TALLY_KEYS of `make serve`.";
 
-/// The origin in a `Referer`, as an `Origin` header would say it. Browsers send no `Origin` for images, but vouch for this
-/// header in the same way: a page can leave it out, not make it up. Source: RFC 9110 section 10.1.3, Fetch section 3.7.
+/// Returns the origin in a `Referer`, in the form of an `Origin` header. Browsers send no `Origin` for images, but a
+/// page cannot forge `Referer` either; it can only leave it out. Source: RFC 9110 section 10.1.3, Fetch section 3.7.
 pub fn origin_of_referrer(referrer: &str) -> Option<&str> {
     let (scheme, rest) = referrer.split_once("://")?;
     let host = rest
@@ -70,7 +69,7 @@ enum Mode {
 }
 
 impl Access {
-    /// The access rules of this deployment.
+    /// Reads the access rules of this deployment.
     ///
     /// `keys_json` is the text of the secret `TALLY_KEYS`; text of white space alone is none. Without
     /// it, `open` lets everyone do everything; with it, `open` is ignored. With neither, the rules
@@ -81,17 +80,18 @@ impl Access {
     ///              "rate_per_minute":600, "expires_at":1830000000000}],
     ///  "public": [{"prefix":"/blog/", "origins":["https://example.com"], "scopes":["read","write"], "delta_max":1, "allow":["decrement"]}]}
     /// ```
+    /// `name` is a note for people. Without `prefixes`, or one `prefix`, an entry covers all ids. A prefix is compared
+    /// as written: no slash is added. An entry covers limits only if a prefix begins with `limits/`, or if it has no
+    /// prefix and the scope `limits`. `rate_per_minute` is its budget, `expires_at` its end in unix milliseconds. The
+    /// same key may stand in several entries and then has the grants of all.
     ///
-    /// `name` is a note for people; without `prefixes`, or one `prefix`, an entry is about all ids, and a prefix begins ids as it is
-    /// written: it adds no slash. An entry is about limits only if a prefix begins with `limits/`, or it has none and the scope
-    /// `limits`. `rate_per_minute` is its budget, `expires_at` its end in unix milliseconds. The same key may stand
-    /// in several entries and then has the grants of all. Without a key `write` is an increment, or a check of a limit, of at most `delta_max` (1) and of
-    /// now; what `allow` names goes beyond that, see [`Permission`]. `"origins":["*"]` is everyone, with or
-    /// without an `Origin`. Pages that send a key need a public entry for their origin too, so that the
-    /// browser lets them see answers: `"scopes":[]` where they may do nothing without the key.
+    /// Without a key, `write` is an increment, or a check of a limit, of at most `delta_max` (1) at the current time;
+    /// `allow` names what goes beyond that, see [`Permission`]. `"origins":["*"]` is everyone, with or without an
+    /// `Origin`. Pages that send a key need a public entry for their origin too, so that the browser lets them read
+    /// answers: `"scopes":[]` where they may do nothing without the key.
     ///
-    /// A deployed Worker's secret holds at most 5 KB, about 50 entries; `make serve` takes all that the
-    /// limits here allow.
+    /// A deployed Worker's secret holds at most 5 KB, about 50 entries. `make serve` accepts all that the limits here
+    /// allow.
     ///
     /// # Errors
     /// `not-configured` saying what is wrong and where, without repeating any text that could be a key.
@@ -103,17 +103,17 @@ impl Access {
         }
     }
 
-    /// Returns whether everybody may do everything, so that nobody need be identified.
+    /// Returns whether everybody may do everything, so that callers need not be identified.
     pub fn is_open(&self) -> bool {
         matches!(self.0, Mode::Open)
     }
 
-    /// Whether any key of the configuration has a budget, so that whoever sends one must be told apart first.
+    /// Returns whether any configured key has a budget, so that callers with a key must be identified first.
     pub fn has_budgets(&self) -> bool {
         matches!(&self.0, Mode::Configured(config) if config.has_budgets)
     }
 
-    /// Who is asking, from the request's `Authorization` and `Origin` headers, at this time in unix milliseconds.
+    /// Identifies the caller by the request's `Authorization` and `Origin` headers at this time, in unix milliseconds.
     ///
     /// A key is sent as `Authorization: Bearer <key>`; its holder has the grants of that key and no
     /// public ones. Without `Authorization` the caller has the grants of the public entries that name
@@ -162,11 +162,13 @@ impl Access {
         }))
     }
 
-    /// Nothing, if a request may be looked at by where it comes from: an open deployment is for this machine alone. `host` is the
-    /// host and port of its URL, `site` its `Sec-Fetch-Site`, `page` the origin of the page that sends it, where that is told.
+    /// Succeeds if the deployment is not open, or if the request comes from this machine, the only one that an open
+    /// deployment serves. `host` is the host and port of the request's URL, `site` its `Sec-Fetch-Site`, `page` the
+    /// origin of the page that sends it, where known.
     ///
     /// # Errors
-    /// `forbidden` where the deployment is open, and another name than one of this machine is asked for, or another site's page asks.
+    /// `forbidden` where the deployment is open and the request names a host that is not this machine, or comes from
+    /// another site's page.
     pub fn check_local(
         &self,
         host: &str,
@@ -179,12 +181,12 @@ impl Access {
         }
     }
 
-    /// The value of `Access-Control-Allow-Origin` for a request with this `Origin`; `None` where the
-    /// header must not be sent.
+    /// Returns the value of `Access-Control-Allow-Origin` for a request with this `Origin`; `None` where the header
+    /// must not be sent.
     ///
-    /// `*` where the deployment is open or an entry names every origin; otherwise the origin itself if
-    /// a public entry names it. Send `Vary: Origin` with every answer, the header present or not. Keys
-    /// travel in a header that pages set themselves, not in cookies, so `*` is right for them too.
+    /// `*` where the deployment is open or an entry names every origin; otherwise the origin itself if a public entry
+    /// names it. Send `Vary: Origin` with every answer, whether the header is present or not. `*` is right for pages
+    /// with keys too: they send the key in a header, not in a cookie.
     pub fn cors_origin(&self, origin: Option<&str>) -> Option<String> {
         match &self.0 {
             Mode::Open => Some("*".to_owned()),
@@ -200,7 +202,8 @@ impl Access {
     }
 }
 
-/// The key of a bearer `Authorization`: `None` if it is none, `Some(None)` if no key can look so.
+/// Returns the key of a bearer `Authorization`: `None` if the scheme is another, `Some(None)` if the text cannot be a
+/// key.
 /// Source: RFC 9110 section 11.4 (the scheme is case-insensitive), RFC 6750 section 2.1.
 fn bearer(authorization: &str) -> Option<Option<FixedKey>> {
     let (scheme, key) = authorization.trim().split_once(' ')?;

@@ -1,11 +1,11 @@
-//! Keys that calls make: what one may do, and the secret by which its holder is known.
+//! Keys that calls make: their rights, and the secret that identifies their holder.
 //!
-//! Invariants: a secret is told once, in the answer that makes it. What is kept of it is its SHA-256. It has 256 random bits, so nobody
-//! finds it by trying, and a slow hash, which makes up for words that people choose, would only make each request slow. A token ends
-//! in a tag under the deployment's secret: what is made up is refused without a look at what is stored.
+//! Invariants: a secret is shown once, in the answer that makes it; only its SHA-256 is stored. It has 256 random bits,
+//! so it cannot be guessed; a slow hash, which protects words that people choose, would only slow each request. A token
+//! ends in a tag under the deployment's secret, so an invented token is refused without a read of storage.
 //!
-//! A token is `tally_`, the key's id, `_`, the secret and the tag: `tally_[0-9a-f]{16}_[0-9a-f]{80}`. The id is no secret: by it the key
-//! of a token that was found somewhere can be revoked.
+//! A token is `tally_`, the key's id, `_`, the secret and the tag: `tally_[0-9a-f]{16}_[0-9a-f]{80}`. The id is no
+//! secret: it lets an operator revoke the key of a token that leaked.
 
 use std::fmt;
 
@@ -38,22 +38,22 @@ pub const KEY_PREFIXES_MAX: usize = 16;
 /// The most bytes of all prefixes of a key that a call makes.
 pub const KEY_PREFIXES_BYTES_MAX: usize = 2_048;
 
-/// The largest budget of a key: what one limit's window may hold.
+/// The largest budget of a key: the most that the window of one limit holds.
 pub const RATE_PER_MINUTE_MAX: u32 = 100_000_000;
 
-/// How long a key lasts at least, in seconds, where it ends by itself.
+/// The shortest life of a key, in seconds, where it has an end.
 pub const KEY_SECONDS_MIN: u64 = 60;
 
-/// How long it lasts at most: ten years.
+/// The longest life of a key: ten years.
 pub const KEY_SECONDS_MAX: u64 = 3_650 * 86_400;
 
-/// How long a secret goes on after it was replaced at most: 30 days.
+/// The longest time for which a replaced secret stays valid: 30 days.
 pub const KEEP_SECONDS_MAX: u64 = 30 * 86_400;
 
-/// How long it does where nothing is said: a day.
+/// How long it stays valid by default: a day.
 pub const KEEP_SECONDS: u64 = 86_400;
 
-/// Replaced secrets that go on at once: a rotation whose answer was lost can be repeated twice.
+/// The most replaced secrets that are valid at once: a rotation whose answer was lost can be repeated twice.
 pub const FORMER_SECRETS_MAX: usize = 3;
 
 const HOUR_MS: i64 = 3_600_000;
@@ -74,14 +74,14 @@ fn is_hex(text: &str, digits: usize) -> bool {
 }
 
 impl KeyId {
-    /// The id that a text writes.
+    /// Parses an id.
     pub fn parse(text: &str) -> Option<Self> {
         let id = u64::from_str_radix(text, 16).ok();
         id.filter(|_| is_hex(text, 16)).map(Self)
     }
 }
 
-/// What is kept of a secret.
+/// What is stored of a secret.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Digest([u8; SECRET_BYTES]);
 
@@ -91,40 +91,40 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// A key, as it is stored.
+/// A key, as stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApiKey {
     /// A note for people, 1 to 64 bytes.
     pub name: String,
     /// What it may do.
     pub scopes: Vec<Scope>,
-    /// With which ids: those that begin with one of these.
+    /// On which ids: those that begin with one of these.
     pub prefixes: Vec<String>,
-    /// How much in a minute, if that is limited.
+    /// How much it may do in a minute, if that is limited.
     pub rate_per_minute: Option<u32>,
     /// When it was made, unix milliseconds.
     pub created_ms: i64,
-    /// Who made it, by the name of the key.
+    /// The name of the key that made it.
     pub created_by: String,
-    /// When it ends by itself, if it does.
+    /// Its end, if it has one.
     pub expires_ms: Option<i64>,
     /// Its secret.
     pub secret: Digest,
-    /// Secrets that were replaced, and until when they go on.
+    /// Replaced secrets, and until when each is valid.
     pub former: Vec<(Digest, i64)>,
-    /// The hour in which it was used last, in unix milliseconds, as far as somebody has told.
+    /// The hour of its last use, in unix milliseconds, as far as isolates have reported it.
     pub used_ms: Option<i64>,
-    /// Rises with each change, so that no change is lost to another.
+    /// Rises with each change, so that concurrent changes do not overwrite each other.
     pub revision: u32,
 }
 
 impl ApiKey {
-    /// Whether it has ended by itself.
+    /// Returns whether its end has passed.
     pub fn has_expired(&self, now_ms: i64) -> bool {
         self.expires_ms.is_some_and(|end_ms| end_ms <= now_ms)
     }
 
-    /// Whether a secret is this key's now. Compares with each that the key has, in constant time.
+    /// Returns whether a secret is valid for this key now. Compares with each of its secrets, in constant time.
     pub fn knows(&self, secret: &Digest, now_ms: i64) -> bool {
         let former = self.former.iter().filter(|(_, end_ms)| *end_ms > now_ms);
         let all = std::iter::once(&self.secret).chain(former.map(|(known, _)| known));
@@ -134,7 +134,7 @@ impl ApiKey {
         bool::from(is_equal)
     }
 
-    /// Gives it another secret. Those before go on for as long as `keep_ms`, none of them longer than it was to.
+    /// Gives it a new secret. The former ones stay valid for at most `keep_ms`, and none of them longer than before.
     pub fn rotate(&mut self, secret: Digest, keep_ms: i64, now_ms: i64) {
         let until_ms = now_ms.saturating_add(keep_ms);
         self.former.insert(0, (self.secret, until_ms));
@@ -146,7 +146,7 @@ impl ApiKey {
         self.secret = secret;
     }
 
-    /// Notes that it is used. Returns whether nobody had in this hour.
+    /// Notes a use. Returns whether it is the first in this hour.
     pub fn note_use(&mut self, now_ms: i64) -> bool {
         let hour_ms = now_ms - now_ms.rem_euclid(HOUR_MS);
         let is_news = self.used_ms.is_none_or(|known_ms| known_ms < hour_ms);
@@ -157,7 +157,7 @@ impl ApiKey {
     }
 }
 
-/// The tag of a token's text up to it, under a key that names nothing but these.
+/// The tag of a token, over the text before it, under a key used for names only.
 fn tag(names: &HashKey, text: &str) -> String {
     let half = |part: u8| hash(names, format!("tally/keys/{part}").as_bytes()).to_le_bytes();
     let mut key = [0; 16];
@@ -167,7 +167,8 @@ fn tag(names: &HashKey, text: &str) -> String {
     format!("{:016x}", hash(&HashKey::from(key), text.as_bytes()))
 }
 
-/// Makes the token of a key from random bytes, and what is kept of it. names: the deployment's secret that never changes.
+/// Makes the token of a key from random bytes, and what is stored of it. `names` is derived from the deployment's
+/// secret that never changes.
 pub fn make_token(names: &HashKey, id: KeyId, random: &[u8; SECRET_BYTES]) -> (String, Digest) {
     let secret = sha256::hex(random);
     let text = format!("{TOKEN_START}{id}_{secret}");
@@ -179,7 +180,7 @@ fn digest_of(secret: &str) -> Digest {
     Digest(sha256::digest(secret.as_bytes()))
 }
 
-/// What looks like the token of a key.
+/// A text in the form of a token.
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeyToken(String);
 
@@ -190,7 +191,7 @@ impl fmt::Debug for KeyToken {
 }
 
 impl KeyToken {
-    /// The token that a text is; `None` where none looks so.
+    /// Parses a token; `None` where the text does not have the form.
     pub fn parse(text: &str) -> Option<Self> {
         let (id, rest) = text.strip_prefix(TOKEN_START)?.split_once('_')?;
         let looks_so = is_hex(id, 16) && is_hex(rest, SECRET_DIGITS + TAG_DIGITS);
@@ -204,7 +205,7 @@ impl KeyToken {
         Self::parse(token.trim_start()).filter(|_| is_bearer)
     }
 
-    /// The key that it names and its secret, if it was made by this deployment. Compares in constant time.
+    /// Returns the key that it names and its secret, if this deployment made it. Compares in constant time.
     pub fn signed(&self, names: &HashKey) -> Option<(KeyId, Digest)> {
         let (text, shown) = self.0.split_at_checked(self.0.len() - TAG_DIGITS)?;
         let (id, secret) = text.strip_prefix(TOKEN_START)?.split_once('_')?;
@@ -214,7 +215,7 @@ impl KeyToken {
     }
 }
 
-/// A field that may be left out, be `null`, or have a value.
+/// A field that may be missing, `null`, or have a value.
 #[derive(Debug, Default)]
 enum Field<T> {
     #[default]
@@ -247,7 +248,7 @@ struct Wire {
     expires_at: Field<WholeNumber>,
 }
 
-/// What is said of a key that is to be made or changed.
+/// The settings of a key to be made or changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyChange {
     name: Option<String>,
@@ -356,8 +357,8 @@ fn end_of(
     Ok(Some(Some(end_ms)))
 }
 
-/// Reads `{"name"?, "scopes"?, "prefixes"?, "rate_per_minute"?, "expires_in"? | "expires_at"?}`; `null` takes a budget, an end or
-/// prefixes away.
+/// Reads `{"name"?, "scopes"?, "prefixes"?, "rate_per_minute"?, "expires_in"? | "expires_at"?}`; `null` removes a
+/// budget, an end or prefixes.
 ///
 /// # Errors
 /// `invalid-json`, `unknown-field`, `invalid-body`.
@@ -381,7 +382,7 @@ pub fn parse_change(body: &[u8], now_ms: i64) -> Result<KeyChange, Problem> {
 }
 
 impl KeyChange {
-    /// The key that is made of it.
+    /// Makes a key of these settings.
     ///
     /// # Errors
     /// `invalid-body` where it has no name or no scopes.
@@ -404,7 +405,7 @@ impl KeyChange {
         })
     }
 
-    /// Changes a key by it.
+    /// Applies these settings to a key.
     pub fn apply(&self, key: &mut ApiKey) {
         let change = self.clone();
         key.name = change.name.unwrap_or_else(|| key.name.clone());
@@ -415,7 +416,7 @@ impl KeyChange {
     }
 }
 
-/// Reads `{"keep_seconds"?: 0 to 30 days}`, or nothing: how long the secrets before go on, in milliseconds.
+/// Reads `{"keep_seconds"?: 0 to 30 days}`, or nothing: how long the former secrets stay valid, in milliseconds.
 ///
 /// # Errors
 /// As [`parse_change`].
@@ -472,7 +473,7 @@ fn view<'a>(id: KeyId, key: &'a ApiKey, token: Option<&'a str>, now_ms: i64) -> 
     }
 }
 
-/// The JSON of a key; with its token where that was made just now.
+/// The JSON of a key; with its token where it was just made.
 pub fn key_json(id: KeyId, key: &ApiKey, token: Option<&str>, now_ms: i64) -> String {
     to_json(&view(id, key, token, now_ms))
 }

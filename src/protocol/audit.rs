@@ -1,7 +1,8 @@
-//! What admins did: who called what, when, on what, and how it ended.
+//! The audit log of administrative calls: caller, call, time, target, outcome.
 //!
-//! Invariants: an entry holds no address, no secret and nothing of a body. It is written before the call acts, or in the commit of what
-//! it does; so a call that acted is missed only where the log could not be reached, and the isolate ended before it could.
+//! Invariants: an entry holds no address, no secret and nothing of a body. It is written before the call acts, or in
+//! the same commit. So a call that acted is missing only if the log could not be reached and the isolate ended before
+//! it could be.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +24,7 @@ pub const TARGET_BYTES_MAX: usize = 256;
 /// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CallOutcome {
-    /// Nobody has told: it is under way, or its isolate has ended, or a part of the service did not answer.
+    /// Not reported: the call is under way, or its isolate has ended, or a part of the service did not answer.
     Unknown,
     /// It was done.
     Done,
@@ -32,7 +33,7 @@ pub enum CallOutcome {
 }
 
 impl CallOutcome {
-    /// How a call ended that was answered so.
+    /// The outcome of a call with this answer.
     pub fn of<T>(answer: &Result<T, Problem>) -> Self {
         match answer {
             Ok(_) => Self::Done,
@@ -50,12 +51,12 @@ impl CallOutcome {
     }
 }
 
-/// What somebody did. A stored format and a part of messages.
+/// One entry. A stored format and a part of messages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Act {
     /// When it began, unix milliseconds.
     pub at_ms: i64,
-    /// Tells it from others of that millisecond.
+    /// Distinguishes entries of the same millisecond.
     pub number: u64,
     /// The key, by its name; empty where the deployment is open.
     pub by: String,
@@ -63,14 +64,14 @@ pub struct Act {
     pub key: Option<KeyId>,
     /// The method and the template of the call.
     pub call: String,
-    /// What it was about: an id, a prefix, a name.
+    /// The target: an id, a prefix, a name.
     pub target: String,
     /// How it ended.
     pub outcome: CallOutcome,
 }
 
 impl Act {
-    /// What a caller begins to do.
+    /// The entry of a call that begins.
     pub fn begun(caller: &Caller, call: &str, target: &str, at_ms: i64, number: u64) -> Self {
         let holder = caller.holder();
         let mut end = target.len().min(TARGET_BYTES_MAX);
@@ -88,7 +89,7 @@ impl Act {
         }
     }
 
-    /// Where it stands among all: in order of time.
+    /// Its position in the log: in order of time.
     pub fn place(&self) -> String {
         place_at(self.at_ms, self.number)
     }
@@ -98,7 +99,7 @@ fn place_at(at_ms: i64, number: u64) -> String {
     format!("{:015}/{number:016x}", at_ms.max(0))
 }
 
-/// Which acts are asked for.
+/// The part of the log that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Span {
     /// The first place.

@@ -1,33 +1,35 @@
 //! Badges: a label and a number as SVG, as pages and READMEs show them.
 //!
-//! Invariant: what is drawn is markup of this file around escaped text, whatever a label or a colour says; and the number
-//! that is shown is never more than was counted: abbreviated ones are cut, not rounded.
+//! Invariant: a badge is markup of this file around escaped text, for any label and colour. The number shown is never
+//! larger than the count: abbreviated numbers are cut, not rounded.
 //!
-//! A query becomes a [`Badge`]; the number that was read becomes its text by [`Badge::text_of`]; [`Badge::draw`] makes the SVG.
+//! A query becomes a [`Badge`]; the number that was read becomes its text by [`Badge::text_of`]; [`Badge::draw`] makes
+//! the SVG.
 
 use super::problem::{Code, Problem};
 use super::query::{Query, Window};
 
-/// The longest label, in characters: wider badges fit no line.
+/// The longest label, in characters: wider badges do not fit on a line.
 pub const LABEL_CHARACTERS_MAX: usize = 64;
 
-/// What stands for the number of a counter that does not exist.
+/// The text in place of the number of a counter that does not exist.
 pub const NONE_YET: &str = "none yet";
 
-/// How long a badge may be kept, by browsers and by proxies of images.
+/// How long browsers and image proxies may keep a badge.
 pub const FRESH_SECONDS: u32 = 60;
 
 /// Seconds of a day, which begins at midnight UTC.
 const DAY_SECONDS: i64 = 86_400;
 
-/// Seconds of a minute: today ends with the current one, so that a minute's badges ask the same question.
+/// Seconds of a minute: the window of today ends with the current minute, so that badges of one minute ask for the same
+/// window.
 const MINUTE_SECONDS: i64 = 60;
 
 const LABEL_DEFAULT: &str = "hits";
 const LABEL_COLOUR: Colour = Colour(0x44, 0x44, 0x44);
 const COLOUR: Colour = Colour(0x1f, 0x5f, 0xa8);
 
-/// Colours that have names here, of a lightness on which white or black is easily read.
+/// Named colours, of a lightness on which white or black is easy to read.
 const NAMED: [(&str, Colour); 10] = [
     ("black", Colour(0x11, 0x11, 0x11)),
     ("blue", COLOUR),
@@ -44,8 +46,8 @@ const NAMED: [(&str, Colour); 10] = [
 /// Units of a thousand each. Source: SI brochure, 9th edition (2022), table 7.
 const UNITS: [&str; 11] = ["", "k", "M", "G", "T", "P", "E", "Z", "Y", "R", "Q"];
 
-/// Advance widths of the characters from space to `~`, in tenths of a pixel at 11 pixels. Measured of DejaVu Sans, whose
-/// widths are near those of Verdana. Where another font is used, `textLength` makes it fit.
+/// Advance widths of the characters from space to `~`, in tenths of a pixel at 11 pixels. Measured with DejaVu Sans,
+/// whose widths are close to those of Verdana. With another font, `textLength` makes the text fit.
 const WIDTHS: [u16; 95] = [
     35, 44, 51, 92, 70, 105, 86, 30, 43, 43, 55, 92, 35, 40, 35, 37, 70, 70, 70, 70, 70, 70, 70,
     70, 70, 70, 37, 37, 92, 92, 92, 58, 110, 75, 75, 77, 85, 70, 63, 85, 83, 32, 32, 72, 61, 95,
@@ -54,7 +56,8 @@ const WIDTHS: [u16; 95] = [
     37, 70, 92,
 ];
 
-/// The width of any other character: that of an `n`, and of the scripts from U+2E80 on, such as Chinese, that of their square.
+/// The width of any other character: that of an `n`, and of the scripts from U+2E80 on, such as Chinese, that of their
+/// square.
 const WIDTH_OTHER: u16 = 70;
 const WIDTH_SQUARE: u16 = 110;
 const SQUARE_FROM: char = '\u{2e80}';
@@ -70,7 +73,7 @@ impl Colour {
         }
         let digits = text.strip_prefix('#').unwrap_or(text);
         let number = u32::from_str_radix(digits, 16).ok()?;
-        // `from_str_radix` takes a sign.
+        // `from_str_radix` would accept a sign.
         if !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return None;
         }
@@ -86,8 +89,8 @@ impl Colour {
         }
     }
 
-    /// The colour of text on it: whichever of white and near black has the greater contrast. 0.179 is the luminance at which
-    /// both are alike. Light is `0.305 v³ + 0.682 v² + 0.013 v`, within 0.003 of what sRGB says, and of whole numbers here.
+    /// The colour of text on it: white or near black, whichever has the greater contrast. Both are equal at a luminance
+    /// of 0.179. Luminance is computed as `0.305 v³ + 0.682 v² + 0.013 v` in whole numbers, within 0.003 of sRGB.
     /// Source: WCAG 2.2, "contrast ratio" and "relative luminance".
     fn of_text(self) -> &'static str {
         const FULL: u64 = 255;
@@ -117,7 +120,7 @@ enum Style {
     ForTheBadge,
 }
 
-/// How a badge looks and what it shows.
+/// The look and the content of a badge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Badge {
     label: String,
@@ -132,18 +135,19 @@ fn refuse<T>(detail: String) -> Result<T, Problem> {
     Err(Problem::new(Code::InvalidQuery, detail))
 }
 
-/// Whether XML can hold the character, and a line of text shows it. Source: XML 1.0 (fifth edition), production 2.
+/// Returns whether XML can hold the character and a line of text shows it. Source: XML 1.0 (fifth edition), production
+/// 2.
 fn is_drawable(character: char) -> bool {
     !character.is_control() && !matches!(character, '\u{fffe}' | '\u{ffff}')
 }
 
 impl Badge {
-    /// Reads the query of a badge: `label` (`hits`; empty for none), `color` or `colour`, `label_color` or `label_colour` (a name
-    /// or hexadecimal digits), `style` (`flat`, `flat-square`, `for-the-badge`), `show` (`total`, `today`) and `numbers`
-    /// (`short`, `full`).
+    /// Reads the query of a badge: `label` (`hits`; empty for none), `color` or `colour`, `label_color` or
+    /// `label_colour` (a name or hexadecimal digits), `style` (`flat`, `flat-square`, `for-the-badge`), `show`
+    /// (`total`, `today`) and `numbers` (`short`, `full`).
     ///
     /// # Errors
-    /// `invalid-query` saying what is known.
+    /// `invalid-query` with the known values.
     pub fn parse(query: &str) -> Result<Self, Problem> {
         let query = Query::parse(
             query,
@@ -190,7 +194,7 @@ impl Badge {
         })
     }
 
-    /// The window whose count is shown, or `None` where the value is: from midnight UTC to the end of this minute.
+    /// The window whose count is shown: from midnight UTC to the end of this minute. `None` where the value is shown.
     pub fn window(&self, now: i64) -> Option<Window> {
         self.is_of_today.then(|| {
             let midnight = now.div_euclid(DAY_SECONDS) * DAY_SECONDS;
@@ -203,7 +207,7 @@ impl Badge {
         })
     }
 
-    /// A number as the badge shows it. `decimal` has digits, after a minus where it is negative.
+    /// A number as the badge shows it. `decimal` is digits, after a minus where negative.
     pub fn text_of(&self, decimal: &str) -> String {
         if self.is_short {
             abbreviated(decimal)
@@ -270,7 +274,7 @@ impl Badge {
     }
 }
 
-/// A colour by whichever of its two spellings stands in the query.
+/// The colour given under either of its two names in the query.
 fn colour(query: &Query, names: [&str; 2]) -> Result<Option<Colour>, Problem> {
     let [one, other] = names;
     if query.get(one).is_some() && query.get(other).is_some() {
@@ -324,8 +328,8 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// A whole number in at most three digits and a unit, cut towards zero: 999, 1.2k, 34k, 567k, 1M. Above the last unit, 10^33,
-/// it has more digits.
+/// A whole number in at most three digits and a unit, cut towards zero: 999, 1.2k, 34k, 567k, 1M. Above the last unit,
+/// 10^33, it has more digits.
 fn abbreviated(decimal: &str) -> String {
     let (sign, digits) = match decimal.strip_prefix('-') {
         Some(digits) => ("-", digits),

@@ -1,4 +1,4 @@
-//! Bodies: how large they may be and how long they may take; those of settings, and of queued events.
+//! Request bodies: their largest size and longest time; the bodies of settings, and of queued events.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -18,30 +18,30 @@ pub const BODY_BYTES_MAX: u64 = 1024 * 1024;
 /// The largest bulk body, before and after inflation.
 pub const BULK_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
-/// How much of a body that is too large is read, and thrown away, so that the client sees the
-/// answer and not a reset connection.
+/// How much of a body that is too large is read and dropped, so that the client sees the answer and not a reset
+/// connection.
 pub const DRAIN_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// How long each piece of a body that is read and thrown away may take, milliseconds: whoever sends more slowly may see no answer.
+/// How long each piece of a dropped body may take, milliseconds: a client that sends more slowly may see no answer.
 pub const DRAIN_PIECE_MS_MAX: u64 = 2_000;
 
-/// How long each [`PIECE_BYTES`] of a body may take to arrive, and what is left at its end, milliseconds: so a body comes at
-/// 52 kbit/s at least. A deployment may say otherwise.
+/// How long each [`PIECE_BYTES`] of a body, and its last piece, may take to arrive, milliseconds: so a body comes at 52
+/// kbit/s at least. A deployment may set another value.
 pub const PIECE_MS_MAX: u64 = 10_000;
 
-/// How much of a body is read at once: pieces as the network brings them are a few KB, and each costs
-/// a promise, a sixth of a bulk body's time. Held once per body that is being read.
+/// How much of a body is read at once. Pieces from the network are a few KB, and each read costs a promise. Allocated
+/// once for each body that is being read.
 pub const PIECE_BYTES: u32 = 64 * 1024;
 
-/// How long a body may take to arrive in all, milliseconds: the largest, of 32 MiB, at 0.9 Mbit/s.
+/// How long a whole body may take to arrive, milliseconds: the largest, of 32 MiB, at 0.9 Mbit/s.
 pub const ARRIVAL_MS_MAX: i64 = 300_000;
 
-/// What a bulk body holds at most while it is read, besides its sums, bytes: a piece twice, as the platform gives it and
-/// here; what comes out of gzip, 128 KiB, and the decoder's window, 48 KiB; a record of 64 KiB that is not whole.
+/// The most that a bulk body uses while it is read, besides its sums, bytes: a piece twice, in the platform and here;
+/// the output of gzip, 128 KiB, and the decoder's window, 48 KiB; a partial record of 64 KiB.
 const READING_BYTES_MAX: u64 = (2 * 64 + 128 + 48 + 64) * 1024;
 
-/// Returns what a bulk body holds while it is read, besides its sums, bytes: the buffer for its pieces, and four times what
-/// it announced.
+/// Returns what a bulk body uses while it is read, besides its sums, bytes: the buffer for its pieces, and four times
+/// its announced length.
 pub fn reading_bytes(announced: Option<u64>) -> u64 {
     let least = u64::from(PIECE_BYTES);
     announced.map_or(READING_BYTES_MAX, |bytes| {
@@ -59,7 +59,7 @@ struct Wire<'a> {
     shards: Option<&'a RawValue>,
     #[serde(default)]
     ttl_seconds: Option<WholeNumber>,
-    /// A string first: another type in an enum's place would be called malformed JSON.
+    /// A string at first: for another JSON type an enum would report malformed JSON.
     #[serde(default)]
     ttl_mode: Option<String>,
     #[serde(borrow, default)]
@@ -71,8 +71,8 @@ struct Wire<'a> {
 }
 
 /// Reads `{"shards":"auto" or n, "ttl_seconds": n, "ttl_mode": "fixed" or "sliding", "floor": n, "home": "FRA",
-/// "unique_hash": "keyed" or "redis"}`. Absent or `null` means the default, since a `PUT` replaces all of them; but for
-/// `unique_hash`, which stays what it is, since what was counted by it cannot be changed.
+/// "unique_hash": "keyed" or "redis"}`. Absent or `null` means the default, because a `PUT` replaces all settings. The
+/// exception is `unique_hash`: it stays as it is, because what was counted by it cannot be converted.
 ///
 /// # Errors
 /// `invalid-json`, `unknown-field`, `invalid-body`.
@@ -147,7 +147,7 @@ pub fn parse_settings(body: &[u8]) -> Result<Put, Problem> {
     })
 }
 
-/// What a value looks like in a body.
+/// The allowed form of a value in a body.
 const VALUE_SHAPE: &str = "a whole number from -(2^128 - 1) to 2^128 - 1, or its decimal string";
 
 #[derive(Deserialize)]
@@ -167,7 +167,7 @@ pub fn parse_set(body: &[u8]) -> Result<Value, Problem> {
         .ok_or_else(|| Problem::new(Code::InvalidBody, format!("value must be {VALUE_SHAPE}")))
 }
 
-/// Reads the body of a call that takes none: nothing, or an empty object.
+/// Reads the body of a call without parameters: nothing, or an empty object.
 ///
 /// # Errors
 /// `invalid-json`, `unknown-field`.

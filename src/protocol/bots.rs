@@ -1,11 +1,11 @@
-//! Which user agents name themselves as programs that nobody looks at: crawlers, monitors, scripts.
+//! User agents of programs that identify themselves: crawlers, monitors, scripts.
 //!
-//! Invariant: a decision is made by the user agent alone, and by no more than its first
-//! [`USER_AGENT_BYTES_MAX`] bytes. It is no defence: who wants to be counted sends a browser's.
+//! Invariant: the decision depends on the first [`USER_AGENT_BYTES_MAX`] bytes of the user agent only. It is no
+//! defence: a program that wants to be counted sends a browser's user agent.
 //!
-//! The table holds what such programs call themselves, in lower case, by first letter, so that a browser's
-//! user agent is compared with few of them at each of its bytes. `bot` is a part of most; a phone is called
-//! CUBOT, which is why it has a rule of its own.
+//! The table holds the names of such programs in lower case, by first letter, so that a browser's user agent is
+//! compared with few of them at each byte. Most contain `bot`. There is a phone called CUBOT, which has a rule of its
+//! own.
 
 use super::visitor::USER_AGENT_BYTES_MAX;
 
@@ -108,7 +108,7 @@ fn words(first: u8) -> &'static [&'static str] {
     WORDS.get(usize::from(letter)).copied().unwrap_or_default()
 }
 
-/// Returns whether a user agent is a program's. A missing or empty one is: every browser sends one.
+/// Returns whether a user agent is a program's. A missing or empty one is, because every browser sends one.
 ///
 /// Cost: for each byte at most nine comparisons, most of which end with the second byte; 1,024 bytes at most.
 pub fn is_bot(user_agent: &str) -> bool {
@@ -121,7 +121,7 @@ pub fn is_bot(user_agent: &str) -> bool {
                 .is_some_and(|text| text.eq_ignore_ascii_case(word.as_bytes()))
         };
         match words(*first).iter().find(|word| begins(word)) {
-            // The phone: what comes after it may still name a program.
+            // The phone; the rest of the text may still name a program.
             Some(&"cubot") => rest = rest.get("cubot".len()..).unwrap_or_default(),
             Some(_) => return true,
             None => rest = after,

@@ -1,5 +1,5 @@
-//! Reads amounts, positive whole numbers up to 2^63, and values of either sign, as JSON numbers or as their
-//! decimal strings. A number is what it is worth: `1.0` and `1e0` are 1.
+//! Reads amounts, positive whole numbers up to 2^63, and values of either sign, as JSON numbers or as decimal strings.
+//! Only the value of a number matters: `1.0` and `1e0` are 1.
 
 use std::borrow::Cow;
 
@@ -47,7 +47,7 @@ pub fn parse_value(json: &str) -> Option<Value> {
     Some(if is_negative { value.negated() } else { value })
 }
 
-/// The digits of a decimal string, or of a number that is whole; what is neither is left as it is.
+/// The digits of a decimal string, or of a number that is whole; other texts are returned unchanged.
 fn digits_of(json: &str) -> Cow<'_, str> {
     match json.as_bytes() {
         [b'"', .., b'"'] => Cow::Borrowed(&json[1..json.len() - 1]),
@@ -55,11 +55,11 @@ fn digits_of(json: &str) -> Cow<'_, str> {
     }
 }
 
-/// The most zeros that a number with an exponent is written out with: 2^128 has 39 digits.
+/// The most zeros written for a number with an exponent: 2^128 has 39 digits.
 const DIGITS_MAX: i64 = 40;
 
-/// Writes out a JSON number that has a fraction or an exponent, if it is whole; one that is longer than any that is taken, with fewer
-/// zeros, but still too long.
+/// Writes out a JSON number that has a fraction or an exponent, if it is whole. A number longer than any accepted one
+/// gets fewer zeros, but stays too long.
 fn whole(json: &str) -> Option<String> {
     if !json.contains(['.', 'e', 'E']) {
         return None;
@@ -81,7 +81,7 @@ fn whole(json: &str) -> Option<String> {
     let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let exponent = match exponent.parse::<i64>() {
         Ok(exponent) => exponent,
-        // More digits than a number of 64 bits has.
+        // An exponent with more digits than a 64-bit number has.
         Err(_) if is_digits(exponent.trim_start_matches('+')) => i64::MAX,
         Err(_) => return None,
     };

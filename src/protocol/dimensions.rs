@@ -1,4 +1,4 @@
-//! Dimensions as bodies and requests say them.
+//! Dimensions in bodies and requests.
 
 use std::borrow::Cow;
 
@@ -10,10 +10,10 @@ use super::problem::{Code, Problem};
 use super::user_agent::{browser, device};
 use crate::core::counter::dimensions::{DimensionFault, Dimensions};
 
-/// The value that stands for what the request itself says.
+/// The value that is replaced by what the request itself says.
 const AUTO: &str = "auto";
 
-/// The dimensions that it may stand for.
+/// The dimensions that may have it.
 const AUTOMATIC: [&str; 3] = ["country", "device", "browser"];
 
 impl From<DimensionFault> for Problem {
@@ -22,7 +22,7 @@ impl From<DimensionFault> for Problem {
     }
 }
 
-/// The object of a body that says dimensions, as it stands there.
+/// The object of a body that holds dimensions, as sent.
 #[derive(Debug, Default)]
 pub(crate) struct ByWire<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
@@ -68,7 +68,8 @@ impl ByWire<'_> {
     }
 }
 
-/// Reads a list such as `country,device,campaign:spring`: names with values, or of what the request itself says.
+/// Reads a list such as `country,device,campaign:spring`: names with values, or names whose values come from the
+/// request.
 ///
 /// # Errors
 /// `invalid-query`.
@@ -93,7 +94,7 @@ pub fn parse_list(list: &str) -> Result<Dimensions, Problem> {
     Ok(dimensions)
 }
 
-/// Puts what a request says in the place of `auto`, and leaves out what it does not say.
+/// Replaces `auto` by what the request says, and removes dimensions that it does not say.
 pub fn fill_in(
     dimensions: &mut Dimensions,
     country: impl FnOnce() -> Option<String>,

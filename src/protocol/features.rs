@@ -1,6 +1,7 @@
-//! What this build has and has not: the features of Cargo.toml.
+//! The features of Cargo.toml that this build has.
 //!
-//! Invariant: a call of a feature that was left out is unknown, and what names it in a body is refused by name; nothing of it is counted.
+//! Invariant: a call of a missing feature is unknown, and a body that uses it is refused with its name; nothing of it
+//! is counted.
 
 use super::problem::{Code, Problem};
 
@@ -17,7 +18,7 @@ pub const FEATURES: [(&str, bool); 9] = [
     ("samples", cfg!(feature = "samples")),
 ];
 
-/// Why a field is refused whose feature was left out of this build.
+/// The refusal of a field whose feature is not in this build.
 pub fn left_out(feature: &str) -> Problem {
     let detail = format!(
         "this build was made without {feature}: leave it out, or deploy a build that has it"
@@ -25,7 +26,7 @@ pub fn left_out(feature: &str) -> Problem {
     Problem::new(Code::InvalidBody, detail)
 }
 
-/// Names what was left out of this build, for who looks for a call; nothing where all is there.
+/// Names the features that are not in this build, for a refusal of an unknown call; empty where all are there.
 pub fn all_left_out() -> String {
     let left_out = FEATURES.iter().filter(|(_, is_built)| !is_built);
     let names: Vec<&str> = left_out.map(|(name, _)| *name).collect();

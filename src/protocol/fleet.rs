@@ -1,21 +1,24 @@
-//! What a whole deployment has counted: how isolates report it, how that is kept, and how it is told.
+//! The counts of a whole deployment: how isolates report them, how they are stored, and how they are shown.
 //!
-//! Invariants: what an isolate counted is in the deployment's sums once, however often its report comes, and never again less than it was
-//! (so no sum falls while the parts of it are there; where one is not, no sum is told); what is kept is bounded by named numbers, however
-//! many isolates there are; and a deployment in which nothing is counted reports nothing.
+//! Invariants:
+//! - What an isolate counted is in the deployment's sums once, for any number of repeats of its report, and never
+//!   decreases. So no sum falls while all partitions answer; where one does not, no sum is shown.
+//! - What is stored is bounded by named numbers, for any number of isolates.
+//! - A deployment in which nothing is counted reports nothing.
 //!
-//! Life of a number: an isolate counts it ([`super::metrics`]). At most every [`REPORT_EVERY_MS`] its [`Reporter`] makes a report of what
-//! changed: a delta, with the isolate's incarnation and a sequence number. A partition of the directory adds it to the row of the
-//! incarnation ([`IncarnationCounts::take`]), once, and says so. Until that is heard the same delta goes again, under the same number. The rows of
-//! incarnations that are silent for [`FORGET_MS`] are folded into one. What an isolate had not reported when it ended is missing.
+//! Life of a number: an isolate counts it ([`super::metrics`]). At most every [`REPORT_EVERY_MS`] its [`Reporter`]
+//! makes a report of the changes: a delta, with the isolate's incarnation and a sequence number. A partition of the
+//! directory adds it once to the row of the incarnation ([`IncarnationCounts::take`]) and confirms it. Until then the
+//! same delta is sent again under the same number. The rows of incarnations that are silent for [`FORGET_MS`] are
+//! folded into one. Counts that an isolate had not reported when it ended are lost.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `reporter` | what an isolate has told, and tells next |
-//! | `incarnation` | what is kept of each isolate |
-//! | `part` | what a partition knows of the deployment, and all of them together |
-//! | `hot` | which counters were written most |
-//! | `text` | the numbers as Prometheus reads them |
+//! | `reporter` | what an isolate has reported, and its next report |
+//! | `incarnation` | the stored counts of each isolate |
+//! | `part` | the data of one partition, and of all of them together |
+//! | `hot` | the counters written most |
+//! | `text` | the numbers in Prometheus's format |
 
 pub mod hot;
 mod incarnation;
@@ -34,79 +37,82 @@ use self::hot::HotTold;
 /// How often an isolate reports while it counts something, milliseconds: 6 calls and rows a minute.
 pub const REPORT_EVERY_MS: i64 = 10_000;
 
-/// How long an incarnation is silent before its row is folded into that of all that were, milliseconds.
+/// How long an incarnation is silent before its row is folded into the common row, milliseconds.
 pub const FORGET_MS: i64 = 3_600_000;
 
-/// How long an isolate stands by a report that nobody confirms, and by an incarnation that was not heard of, milliseconds: half of
-/// [`FORGET_MS`], so whoever has one still knows whether it was counted.
+/// How long an isolate repeats an unconfirmed report, and keeps an incarnation without confirmation, milliseconds: half
+/// of [`FORGET_MS`], so the partition that has its row still knows whether the report was counted.
 pub const STAND_BY_MS: i64 = FORGET_MS / 2;
 
-/// Incarnations that a partition keeps apart: 1,024 rows of up to 10 KB. More are refused, keep what they counted, and ask again.
+/// The most incarnations with rows of their own in a partition: 1,024 rows of up to 10 KB. Further isolates are
+/// refused, keep their counts, and try again.
 pub const ISOLATES_MAX: u32 = 1_024;
 
-/// Of cells in objects of their own one in so many tells its size: there may be millions, and each would be a row.
+/// One in so many cells with objects of their own reports its size: there may be millions of them, and each would be a
+/// row.
 pub const CELLS_SAMPLED: u64 = 16;
 
-/// Sizes of databases that an isolate holds until its next report.
+/// The most database sizes that an isolate collects until its next report.
 pub const SIZES_MAX: usize = 64;
 
 /// Gauges of one report: 64 of some 40 bytes.
 pub const GAUGES_MAX: usize = 64;
 
-/// How long a gauge is told that nobody repeats, milliseconds.
+/// How long a gauge without updates is shown, milliseconds.
 pub const GAUGE_MS_MAX: i64 = 600_000;
 
-/// How long an isolate is told of after its last report, milliseconds: its clock, and that it runs.
+/// How long an isolate's clock and presence are shown after its last report, milliseconds.
 pub const PRESENT_MS: i64 = 60_000;
 
-/// From which offset on a clock is named, milliseconds: half of it is what a reader takes for the same moment.
+/// The smallest offset at which a clock is reported as off, milliseconds: readers take half of it for the same moment.
 pub const CLOCK_OFF_MS: i64 = 100;
 
-/// What an isolate is for.
+/// The role of an isolate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Role {
     /// It answers clients.
     Edge,
-    /// Objects live in it, or it is the aggregator.
+    /// It runs objects, or is the aggregator.
     Objects,
 }
 
-/// What a gauge is of.
+/// The kind of a gauge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum GaugeKind {
     /// Rows that an inbox has not counted yet, by its name.
     Backlog,
     /// When the oldest of them was acknowledged, unix milliseconds.
     OldestWaiting,
-    /// How long a write of the canary took until a datacenter's view had it, milliseconds, by the reader's name; that of the slowest.
+    /// How long a write of the canary took until a datacenter's view included it, milliseconds, by the reader's name;
+    /// the slowest.
     Convergence,
 }
 
-/// A number that is so now, and not added up.
+/// A current value, which is not summed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gauge {
-    /// What it is of.
+    /// Its kind.
     pub kind: GaugeKind,
-    /// Whose it is.
+    /// What it belongs to.
     pub name: String,
-    /// How much.
+    /// The value.
     pub value: u64,
-    /// When it was so, unix milliseconds.
+    /// When it was measured, unix milliseconds.
     pub at_ms: i64,
 }
 
-/// What an isolate says besides what it counted: the newest goes.
+/// What a report holds besides counts: the newest replaces the former.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct News {
-    /// How far its clock is off, by the partition's.
+    /// The offset of its clock from the partition's.
     pub clock: Option<Clock>,
-    /// What was written most.
+    /// The counters written most.
     pub hot: HotTold,
-    /// What is so now.
+    /// Current values.
     pub gauges: Vec<Gauge>,
 }
 
-/// How large the database of an object is.
+/// The size of an object's database.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Size {
     /// The object, by a hash of its kind and id below 2^52.
@@ -120,14 +126,14 @@ pub struct Size {
 /// An isolate's report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Which life of the isolate it is: drawn at random, below 2^52.
+    /// The incarnation of the isolate: drawn at random, below 2^52.
     pub incarnation: u64,
-    /// The number of the report within it, from 1.
+    /// The sequence number of the report within it, from 1.
     pub sequence: u64,
-    /// What the isolate is for.
+    /// The role of the isolate.
     pub role: Role,
     /// By how much each series rose, by its number.
     pub rose: Vec<(u32, u64)>,
-    /// What is so besides.
+    /// Current values besides.
     pub news: News,
 }

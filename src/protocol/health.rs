@@ -1,7 +1,7 @@
-//! Which partitions of the directory an edge has looked at, and what it found there.
+//! The health of the directory's partitions, as an edge has last seen it.
 //!
-//! Invariant: however often it is asked, it looks at each partition at most once in their number × [`LOOK_EVERY_MS`], and in as many
-//! looks at all of them.
+//! Invariant: for any rate of requests, each partition is checked at most once in their number × [`LOOK_EVERY_MS`], and
+//! all of them within that time while there are requests.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 
 use super::problem::{Code, Problem};
 
-/// How much time passes between looks at one partition each, milliseconds: 16 calls a second of an isolate at most.
+/// The time between checks, of one partition each, milliseconds: at most 16 calls a second from an isolate.
 pub const LOOK_EVERY_MS: i64 = 62;
 
-/// What only the operator can mend.
+/// A fault that only the operator can mend.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ailment {
-    /// A setting of the aggregator may not be as it is: the sentence that says so.
+    /// A setting of the aggregator is not allowed: the sentence that says so.
     NotConfigured(String),
     /// Why stored data cannot be read.
     Unreadable(String),
@@ -35,19 +35,20 @@ impl From<Ailment> for Problem {
     }
 }
 
-/// What is known of all partitions.
+/// The health of all partitions.
 #[derive(Clone, Debug)]
 pub struct Health {
     partitions: u32,
     next: u32,
-    /// When it looks again.
+    /// The time of the next check.
     due_ms: i64,
     looked_ms: i64,
     ailments: BTreeMap<u32, Ailment>,
 }
 
 impl Health {
-    /// Nothing known of so many partitions; the first look is at that partition. Isolates are short-lived: each begins elsewhere.
+    /// A state without knowledge of so many partitions; the first check is of that partition. Isolates are short-lived,
+    /// so each begins with another.
     pub fn new(partitions: u32, first: u64) -> Self {
         let partitions = partitions.max(1);
         Self {
@@ -59,9 +60,9 @@ impl Health {
         }
     }
 
-    /// The partitions to look at now: none, the next, or where it `has_all` every one.
+    /// The partitions to check now: none, the next one, or all where `has_all`.
     pub fn due(&mut self, now_ms: i64, has_all: bool) -> Vec<u32> {
-        // A clock that stepped back has nothing to say.
+        // A clock that stepped back makes a check due.
         if (self.looked_ms..self.due_ms).contains(&now_ms) {
             return Vec::new();
         }
@@ -74,7 +75,7 @@ impl Health {
         partitions
     }
 
-    /// Notes what a partition has said. One that does not answer says nothing.
+    /// Notes the answer of a partition. One that does not answer is not noted.
     pub fn note(&mut self, partition: u32, ailment: Option<Ailment>) {
         match ailment {
             Some(ailment) => self.ailments.insert(partition, ailment),
@@ -82,7 +83,7 @@ impl Health {
         };
     }
 
-    /// What keeps one of them from its work, if anything does.
+    /// The fault of one of them, if there is any.
     pub fn ailment(&self) -> Option<&Ailment> {
         self.ailments.values().next()
     }

@@ -1,16 +1,17 @@
-//! One page of what many partitions have, in order, without a full page of each.
+//! One page of the names of many partitions, in order, without a full page of each.
 //!
-//! Invariant: the page holds the first names of all partitions together. Each is asked for its share and some more; where all that it was
-//! asked for came, and its last name lies before the end of the page, it may have others before that: it is asked once more, for a full page.
+//! Invariant: the page holds the first names of all partitions together. Each is asked for its share and some more. A
+//! partition that returned all of that, with its last name before the end of the page, may have more names on the page:
+//! it is asked once more, for a full page.
 
 use std::collections::BTreeMap;
 
 use crate::core::counter::id::CounterId;
 
-/// Names that a partition is asked for beside twice its share: where few are asked for, chance decides who has them.
+/// Names asked of a partition beyond twice its share: for small pages, chance decides how they are distributed.
 const MORE: u32 = 16;
 
-/// A page that is gathered.
+/// A page that is being collected.
 pub struct JoinedPages<V> {
     limit: u32,
     share: u32,
@@ -20,7 +21,7 @@ pub struct JoinedPages<V> {
 }
 
 impl<V> JoinedPages<V> {
-    /// None yet, of a page of so many names of so many partitions.
+    /// An empty page of up to so many names from so many partitions.
     pub fn new(limit: u32, partitions: u32) -> Self {
         let share = limit.saturating_mul(2) / partitions.max(1);
         Self {
@@ -36,7 +37,7 @@ impl<V> JoinedPages<V> {
         self.share
     }
 
-    /// Adds what a partition has told that was asked for so many names.
+    /// Adds the answer of a partition that was asked for so many names.
     pub fn add(&mut self, partition: u32, asked: u32, rows: Vec<(CounterId, V)>) {
         let is_full = rows.len() >= usize::try_from(asked).unwrap_or(usize::MAX);
         if let Some((last, _)) = rows.last().filter(|_| is_full && asked < self.limit) {

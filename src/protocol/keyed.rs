@@ -1,9 +1,9 @@
-//! Keyed writes on their way: who is asked what next, whoever carries the messages.
+//! The routing of keyed writes: which lead is asked next, independent of the transport.
 //!
-//! Invariant: a key is counted by nobody but the lead that its claim names, so that a retry finds it from any
-//! datacenter, after any split. A claim moves only away from a lead that has struck the key out, and each of its moves
-//! has a number that travels with what is sent: a lead that gets a key back counts it, and a late copy of what was
-//! sent before is known by its lower number, at the lead and at the root.
+//! Invariant: a key is counted only by the lead that its claim names, so that a retry finds it from any datacenter,
+//! also after a network partition. A claim moves only away from a lead that has struck the key out. Each move has a
+//! number that travels with the messages: a lead that gets a key back counts it, and a late copy of an earlier message
+//! is recognised by its lower number, at the lead and at the root.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +14,17 @@ use crate::core::counter::cell::clamp_stamp;
 use crate::core::counter::id::Datacenter;
 use crate::core::counter::ledger::{Keyed, KeyedOutcome, WriteKey};
 
-/// How many leads writes are sent to, one after the other: each before the last has struck them out, as the counter's
-/// home moved.
+/// How many leads writes are sent to, one after the other: each may have struck them out because the counter's home
+/// moved.
 pub const MOVES_MAX: usize = 3;
 
-/// What became of a keyed write, and at which lead.
+/// The result of a keyed write, and its lead.
 pub type FlushOutcomes = (Datacenter, Result<KeyedOutcome, Fault>);
 
-/// Carries messages about keyed writes of one counter. Each may be repeated without harm.
+/// Sends messages about keyed writes of one counter. Each message may be repeated without harm.
 pub trait Carrier {
-    /// Asks whose these keys are: the root, or of numbered ones the lead here. `struck_at` had all of them and has struck them out.
+    /// Asks who holds these keys: the root decides, or the lead here for numbered ones. `struck_at` had all of them and
+    /// has struck them out.
     fn claim(
         &self,
         here: &Datacenter,
@@ -31,8 +32,8 @@ pub trait Carrier {
         struck_at: Option<Holder>,
     ) -> impl Future<Output = Result<Claimed, Fault>>;
 
-    /// Has a lead count them. Their claims have moved so often; `None` stands for keys that only their sender knows:
-    /// see [`after_unknown`] for those.
+    /// Asks a lead to count them. `moves` is the number of moves of their claims; `None` for keys that only their
+    /// sender knows, see [`after_unknown`].
     fn count(
         &self,
         lead: &Datacenter,
@@ -41,9 +42,9 @@ pub trait Carrier {
     ) -> impl Future<Output = Result<Counted, Fault>>;
 }
 
-/// A carrier that makes no more calls than it may; the others fail with [`Fault::TooMany`], and nothing is done.
+/// A transport that makes at most so many calls; further ones fail with [`Fault::TooMany`], and nothing is done.
 pub struct Bounded<'a, C> {
-    /// Who carries the messages.
+    /// The transport.
     pub carrier: C,
     /// The calls that are left, shared with others.
     pub calls: &'a Calls,
@@ -77,8 +78,8 @@ impl<C: Carrier> Carrier for Bounded<'_, C> {
     }
 }
 
-/// Counts keyed writes of one counter, each claimed first. Returns what became of each, in their order. Cost: one
-/// call to the root, and one to the lead for each [`KEYED_AT_ONCE_MAX`] writes.
+/// Counts keyed writes of one counter, each claimed first. Returns the result of each, in their order. Cost: one call
+/// to the root, and one to the lead for each [`KEYED_AT_ONCE_MAX`] writes.
 pub async fn count_claimed(
     carrier: &impl Carrier,
     here: &Datacenter,
@@ -93,8 +94,8 @@ pub async fn count_claimed(
     outcomes
 }
 
-/// Counts writes whose keys only their sender knows: at a lead, and where that has struck them out, because all
-/// writes go elsewhere, at whichever the root names. Returns what became of each, in their order.
+/// Counts writes whose keys only their sender knows: at a lead, or at the one that the root names if that lead has
+/// struck them out because all writes go elsewhere. Returns the result of each, in their order.
 pub async fn count_unclaimed(
     carrier: &impl Carrier,
     lead: &Datacenter,
@@ -112,15 +113,15 @@ pub async fn count_unclaimed(
     outcomes
 }
 
-/// Writes on their way to the leads that have their keys.
+/// Writes on their way to the leads that hold their keys.
 struct Way<'a, C> {
     carrier: &'a C,
     here: &'a Datacenter,
     writes: &'a [Keyed],
     outcomes: Vec<FlushOutcomes>,
-    /// The places of those that a lead must still be found for.
+    /// The indexes of those that have no lead yet.
     left: Vec<usize>,
-    /// Who has struck out what is left.
+    /// The lead that has struck those out.
     struck_at: Option<Holder>,
 }
 
@@ -137,7 +138,7 @@ impl<'a, C: Carrier> Way<'a, C> {
         }
     }
 
-    /// Sends what is left to whom the root names, so often at most.
+    /// Sends those without a lead to the one that the root names, at most so often.
     async fn follow(&mut self, times: usize) {
         for _ in 0..times {
             if self.left.is_empty() {
@@ -159,7 +160,7 @@ impl<'a, C: Carrier> Way<'a, C> {
         }
     }
 
-    /// Has a lead count some, whose claims, if they are claimed, have moved so often and are of that generation.
+    /// Asks a lead to count some; `moves` and generation are those of their claims, if they are claimed.
     async fn count_at(
         &mut self,
         holder: Holder,
@@ -178,7 +179,7 @@ impl<'a, C: Carrier> Way<'a, C> {
         });
         let counted = (self.carrier).count(lead, moves, chosen.collect()).await;
         let struck = put_counted(&mut self.outcomes, &places, &holder.datacenter, counted);
-        // Of one lead at a time, which is what a claim names; others are settled by a retry.
+        // A claim names one lead at a time; a retry settles the others.
         if !struck.is_empty() && self.left.is_empty() {
             self.left = struck;
             self.struck_at = Some(holder);
@@ -186,8 +187,9 @@ impl<'a, C: Carrier> Way<'a, C> {
     }
 }
 
-/// The unix second of an element whose write was given `second` and was counted at `counted`: that at the latest, since
-/// a retry brings nobody back into a window. Of a live write no earlier than a cell would take its amount.
+/// The unix second of an element whose write was given `second` and was counted at `counted`: at the latest `counted`,
+/// because a retry must not bring an element into a later window; for a live write, not before the earliest second at
+/// which a cell accepts its amount.
 pub fn element_second(times: Times, second: i64, counted: i64) -> i64 {
     let second = match times {
         Times::Live => clamp_stamp(second, counted),
@@ -196,9 +198,9 @@ pub fn element_second(times: Times, second: i64, counted: i64) -> i64 {
     second.min(counted)
 }
 
-/// What is known of writes whose first attempt was not answered and whose second was answered so. A refusal under a
-/// key that only its sender knows is recorded nowhere, and the first attempt may still be on its way: what became
-/// of it is unknown then too.
+/// The result of writes whose first attempt was not answered and whose second attempt got this answer. A refusal under
+/// a key that only its sender knows is recorded nowhere, and the first attempt may still be on its way: the result is
+/// unknown then too.
 ///
 /// # Errors
 /// `Unavailable`.
@@ -212,7 +214,7 @@ pub fn after_unknown(moves: Option<u32>, counted: Counted) -> Result<Counted, Fa
     Err(Fault::Unavailable(detail.to_owned()))
 }
 
-/// Notes what is decided by the claims, and returns what is to be counted by which lead.
+/// Notes what the claims decide, and returns what each lead is to count.
 fn sort_out(
     claimed: &Claimed,
     here: &Datacenter,
@@ -249,7 +251,7 @@ fn put_all(
     }
 }
 
-/// Notes what a lead answered. Returns the places of what it has struck out.
+/// Notes the answer of a lead. Returns the indexes of those that it has struck out.
 fn put_counted(
     outcomes: &mut [FlushOutcomes],
     places: &[usize],

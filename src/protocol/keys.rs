@@ -1,7 +1,7 @@
-//! Idempotency keys: what a client may send, and what is kept of it.
+//! Idempotency keys: their form, and what is stored of them.
 //!
-//! Invariant: keys and what they stand for are kept as keyed hashes only, since they may say who a client is.
-//! Source: draft-ietf-httpapi-idempotency-key-header-07, section 2.
+//! Invariant: keys and their meaning are stored as keyed hashes only, because a key may identify a client. Source:
+//! draft-ietf-httpapi-idempotency-key-header-07, section 2.
 
 use super::messages::Condition;
 use super::problem::{Code, Problem};
@@ -11,10 +11,10 @@ use crate::core::counter::ledger::WriteKey;
 /// The longest `Idempotency-Key`, in bytes.
 pub const KEY_BYTES_MAX: usize = 255;
 
-/// How much of a body is hashed at once. It is a part of the hash, which is kept with the key: never change it.
+/// How much of a body is hashed at once. It is part of the hash, which is stored with the key: never change it.
 const BLOCK_BYTES: usize = 65_536;
 
-/// What a key was sent with: the same text on a write, on a batch and as an event's id are three keys.
+/// The place of a key: the same text on a write, on a batch and as an event's id are three keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyKind {
     /// One increment or decrement.
@@ -29,11 +29,11 @@ pub enum KeyKind {
     Section,
 }
 
-/// Returns what a client has seen of a counter, from the value of `If-Match`: `*`, or one version in quotes.
+/// Returns the precondition in the value of `If-Match`: `*`, or one version in quotes.
 ///
 /// # Errors
-/// `invalid-precondition` for several tags and for what is no version; `precondition-failed` for a weak tag,
-/// which never matches. Source: RFC 9110, section 13.1.1.
+/// `invalid-precondition` for several tags and for what is no version; `precondition-failed` for a weak tag, which
+/// never matches. Source: RFC 9110, section 13.1.1.
 pub fn parse_if_match(header: &str) -> Result<Condition, Problem> {
     let text = header.trim_matches([' ', '\t']);
     if text == "*" {
@@ -93,8 +93,8 @@ pub fn parse_key(header: &str) -> Result<&str, Problem> {
     Ok(text)
 }
 
-/// Returns the name that a key is kept by: two keyed hashes, 128 bits, so that no two keys of a counter meet
-/// by chance, nor by intent without the secret. `hash` is the keyed hash that elements have too.
+/// Returns the stored name of a key: two keyed hashes, 128 bits, so that two keys of a counter do not collide by
+/// chance, nor by intent without the secret. `hash` is the keyed hash that elements have too.
 pub fn write_key(hash: &dyn Fn(&[u8]) -> u64, kind: KeyKind, text: &str) -> WriteKey {
     let half = |part: u8| hash(&[&[kind.number(), part], text.as_bytes()].concat()).to_le_bytes();
     let mut name = [0; 16];
@@ -103,8 +103,8 @@ pub fn write_key(hash: &dyn Fn(&[u8]) -> u64, kind: KeyKind, text: &str) -> Writ
     WriteKey(name)
 }
 
-/// Returns the name that the key of a body is kept by for its section of that number. The first is the key's own: a body of one section
-/// has no other.
+/// Returns the stored name of a body's key for its section of that number. The first is the key's own: a body of one
+/// section has no other.
 pub fn section_key(hash: &dyn Fn(&[u8]) -> u64, key: WriteKey, section: u32) -> WriteKey {
     if section == 0 {
         return key;
@@ -124,7 +124,7 @@ pub fn section_key(hash: &dyn Fn(&[u8]) -> u64, key: WriteKey, section: u32) -> 
     WriteKey(name)
 }
 
-/// Returns the hash of what a keyed write asks for. Parts are told apart by their lengths.
+/// Returns the hash of a keyed write's content. Parts are separated by their lengths.
 pub fn fingerprint(hash: &dyn Fn(&[u8]) -> u64, parts: &[&[u8]]) -> u64 {
     let mut bytes = Vec::new();
     for part in parts {
@@ -135,9 +135,9 @@ pub fn fingerprint(hash: &dyn Fn(&[u8]) -> u64, parts: &[&[u8]]) -> u64 {
     hash(&bytes)
 }
 
-/// The hash of a bulk body that comes in pieces, and of the call that it came with.
+/// The hash of a bulk body that comes in pieces, and of its call.
 ///
-/// It is kept for as long as its key is, longer than a deploy lasts, so it is made of the keyed hash alone and does not
+/// It is stored as long as its key is, longer than a deploy lasts. So it is made of the keyed hash alone and does not
 /// depend on how the body was cut. Source: a Merkle–Damgård chain of blocks, with the length at its end.
 #[derive(Clone, Debug)]
 pub struct BodyHash {
@@ -147,7 +147,7 @@ pub struct BodyHash {
 }
 
 impl BodyHash {
-    /// Returns the hash of an empty body. `asked` is what else says what the body asks for: the call and its query.
+    /// Returns the hash of an empty body. `asked` is the call and its query.
     pub fn new(hash: &dyn Fn(&[u8]) -> u64, asked: &[&[u8]]) -> Self {
         Self {
             chain: fingerprint(hash, asked),

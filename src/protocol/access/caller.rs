@@ -1,4 +1,4 @@
-//! Who asks, and what the grants of that caller say.
+//! The caller of a request, and what its grants allow.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::protocol::api_key::{ApiKey, KeyId};
 use crate::protocol::names::LIMIT_RIGHTS;
 use crate::protocol::problem::{Code, Problem};
 
-/// How much of an id or an origin a refusal repeats, in characters.
+/// How many characters of an id or an origin a refusal repeats.
 const SHOWN_CHARACTERS_MAX: usize = 64;
 
 /// Who is asking. A value of this type exists only after [`Access::identify`](super::Access::identify).
@@ -35,7 +35,7 @@ impl Caller {
         Self(who)
     }
 
-    /// Somebody who was not asked for a key, and has no right to anything.
+    /// A caller without a key and without any right.
     pub const fn nobody() -> Self {
         Self(Who::Public {
             grants: Vec::new(),
@@ -43,7 +43,7 @@ impl Caller {
         })
     }
 
-    /// Whoever comes with a share: may read what begins with its prefix, and nothing else.
+    /// The holder of a share: may read ids that begin with its prefix, and nothing else.
     pub fn of_share(prefix: String) -> Self {
         let grant = Grant {
             scopes: vec![Scope::Read],
@@ -86,7 +86,7 @@ impl Caller {
         matches!(self.0, Who::KeyHolder { .. })
     }
 
-    /// The holder of a key among all, as far as limits leave each caller room for keys.
+    /// The party under which limits account for this caller's keys.
     pub fn owner(&self) -> Owner {
         match &self.0 {
             Who::KeyHolder { owner, .. } => *owner,
@@ -101,8 +101,7 @@ impl Caller {
         }
     }
 
-    /// Returns whether the caller may do this to any counter at all, so that nobody else's bulk bodies
-    /// need be read.
+    /// Returns whether the caller may do this to any counter at all. Bodies of other callers need not be read.
     ///
     /// # Errors
     /// `unauthorized` without a key, `forbidden` with one.
@@ -123,8 +122,8 @@ impl Caller {
         })
     }
 
-    /// Nothing, if the caller may do this to the counter of that id, or to all ids that begin with
-    /// that text: some grant has the scope, and its prefix begins the target. What it may write, [`Caller::may_write`] tells.
+    /// Succeeds if the caller may do this to the counter of that id, or to all ids that begin with that text: some
+    /// grant has the scope, and its prefix begins the target. For the amounts of writes see [`Caller::may_write`].
     ///
     /// # Errors
     /// `forbidden` for holders of a key, `unauthorized` for callers without.
@@ -132,7 +131,8 @@ impl Caller {
         self.may_on(scope, Target::Counters(target))
     }
 
-    /// Nothing, if the caller may do this to limits: as [`Caller::may`], but only a prefix that begins with `limits/` reaches them.
+    /// Succeeds if the caller may do this to limits: as [`Caller::may`], but only a prefix that begins with `limits/`
+    /// covers them.
     ///
     /// # Errors
     /// As [`Caller::may`].
@@ -170,8 +170,8 @@ impl Caller {
         })
     }
 
-    /// Nothing, if the caller may add this much to a counter, in a way that needs these permissions where no key is sent. One
-    /// public entry must cover all of it.
+    /// Succeeds if the caller may add this much to a counter. `needs` are the permissions that a caller without a key
+    /// needs for it; one public entry must cover all of them.
     ///
     /// # Errors
     /// As [`Caller::may`].
@@ -179,7 +179,7 @@ impl Caller {
         self.may_write_on(Target::Counters(id), delta, needs)
     }
 
-    /// Nothing, if the caller may consume this much of a limit: as [`Caller::may_write`].
+    /// Succeeds if the caller may consume this much of a limit: as [`Caller::may_write`].
     ///
     /// # Errors
     /// As [`Caller::may`].
@@ -213,20 +213,20 @@ impl Caller {
         }
     }
 
-    /// Whether the caller sent no key and has only what public entries allow: whose writes are limited, and whose answers
-    /// anybody may see.
+    /// Returns whether the caller sent no key and has only the rights of public entries. Writes of such callers are
+    /// limited; their answers are readable by anybody.
     pub fn is_public(&self) -> bool {
         matches!(self.0, Who::Public { .. })
     }
 
-    /// Whether a request of the caller that is the same to the letter may be answered without looking at it again: nothing is counted
-    /// of who asks.
+    /// Returns whether an identical request of this caller may be answered from memory: this is so where nothing is
+    /// accounted per caller.
     pub fn may_repeat(&self) -> bool {
         let has_budget = |holder: &Holder| holder.budget.is_some();
         !self.is_public() && !self.holder().is_some_and(has_budget)
     }
 
-    /// What the ids begin with that the caller may read; the empty text where that is every id.
+    /// Returns the prefixes of the ids that the caller may read; the empty text stands for every id.
     pub fn readable_prefixes(&self) -> Vec<String> {
         if matches!(self.0, Who::Anyone) {
             return vec![String::new()];
@@ -235,8 +235,8 @@ impl Caller {
         may_read.map(|grant| grant.prefix.clone()).collect()
     }
 
-    /// Nothing, if the caller may list and sum the counters whose ids begin with `prefix`: the rule of
-    /// [`Caller::may`] with scope read. The empty prefix needs a grant on all ids.
+    /// Succeeds if the caller may list and sum the counters whose ids begin with `prefix`: the rule of [`Caller::may`]
+    /// with scope read. The empty prefix needs a grant on all ids.
     ///
     /// # Errors
     /// As [`Caller::may`].
@@ -245,7 +245,7 @@ impl Caller {
     }
 }
 
-/// What is told where no public entry names what is needed.
+/// The refusal where no public entry names the permission.
 fn not_allowed(needs: &[Permission], target: &str) -> Problem {
     let needs: Vec<&str> = needs.iter().map(|need| need.as_str()).collect();
     unauthorized(format!(
@@ -258,7 +258,7 @@ pub(super) fn unauthorized(detail: impl Into<String>) -> Problem {
     Problem::new(Code::Unauthorized, detail)
 }
 
-/// The beginning of a text of the caller's, for a refusal.
+/// Returns the beginning of a caller's text, for a refusal.
 pub(super) fn shown(text: &str) -> String {
     let mut shown: String = text.chars().take(SHOWN_CHARACTERS_MAX).collect();
     if shown.len() < text.len() {

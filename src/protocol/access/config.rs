@@ -1,7 +1,7 @@
 //! Reads the secret `TALLY_KEYS`.
 //!
-//! Invariant: no refusal repeats text that could be a key. What the JSON reader says about values is
-//! cut to the part that it wrote itself, and names are repeated only when shorter than any key.
+//! Invariant: no refusal repeats text that could be a key. Messages of the JSON reader are cut to the part that holds
+//! no value, and names are repeated only when shorter than any key.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -23,17 +23,18 @@ use crate::protocol::problem::Problem;
 /// The longest `TALLY_KEYS`, in bytes: 1,000 keys of 64 bytes with scopes and prefixes are about 150 KB.
 pub const CONFIG_BYTES_MAX: usize = 256 * 1024;
 
-/// The most entries with a key in `TALLY_KEYS`. Each costs 128 bytes, and 16 word comparisons per request with a key: 128 KB, 16,000.
+/// The most entries with a key in `TALLY_KEYS`. Each costs 128 bytes of memory and 16 word comparisons per request with
+/// a key: 128 KB and 16,000 comparisons in all.
 pub const KEYS_COUNT_MAX: usize = 1_000;
 
 /// The most public entries in `TALLY_KEYS`.
 pub const PUBLIC_ENTRIES_COUNT_MAX: usize = 1_000;
 
-/// The most origins of one public entry. The configuration's size bounds them all together: at 11
-/// bytes each (`"http://a",`) fewer than 24,000, which is what one request without a key compares.
+/// The most origins of one public entry. The size of the configuration bounds their sum: at 11 bytes each
+/// (`"http://a",`) there are fewer than 24,000, and one request without a key compares all of them.
 pub const ORIGINS_COUNT_MAX: usize = 64;
 
-/// What one write of a caller without a key adds at most, where its entry says nothing.
+/// The most that one write of a caller without a key adds, where its entry does not say.
 pub const DELTA_MAX_DEFAULT: u64 = 1;
 
 /// The longest name of an entry of `TALLY_KEYS`, in bytes.
@@ -59,15 +60,15 @@ struct KeyEntry {
     holder: Holder,
 }
 
-/// What a key of the configuration gives whoever holds it.
+/// The grants of a configured key.
 pub(super) struct KeyGrants {
     pub(super) grants: Vec<Arc<Grant>>,
-    /// The place of its first entry.
+    /// The index of its first entry.
     pub(super) place: usize,
     pub(super) holder: Holder,
 }
 
-/// What callers without a key may do, if they come from one of these origins.
+/// What callers without a key may do if they come from one of these origins.
 #[derive(Debug)]
 pub(super) struct PublicEntry {
     pub(super) every_origin: bool,
@@ -76,7 +77,7 @@ pub(super) struct PublicEntry {
 }
 
 impl PublicEntry {
-    /// Whether this entry is about requests with that `Origin`.
+    /// Returns whether this entry applies to requests with that `Origin`.
     pub(super) fn names(&self, origin: Option<&str>) -> bool {
         let named = |origin: &str| {
             self.origins
@@ -87,7 +88,7 @@ impl PublicEntry {
     }
 }
 
-/// A struct that only an object is read as. A derived one would also be read from an array, by position.
+/// A struct that is read from an object only. A derived `Deserialize` would also accept an array, by position.
 struct Object<T>(T);
 
 trait Shape {
@@ -160,7 +161,7 @@ impl Shape for RawPublic {
 }
 
 impl Config {
-    /// The configuration in this text.
+    /// Parses the configuration.
     pub(super) fn parse(text: &str) -> Result<Self, Problem> {
         if text.len() > CONFIG_BYTES_MAX {
             return Err(wrong(format!(
@@ -186,8 +187,8 @@ impl Config {
         })
     }
 
-    /// What all entries with this key that have not ended give together; `None` where there are none. Every entry is compared, in constant
-    /// time: what differs afterwards, only the holder of a valid key can measure.
+    /// Returns the grants of all entries with this key that have not ended; `None` where there are none. Every entry is
+    /// compared, in constant time. What follows takes a time that only the holder of a valid key can measure.
     pub(super) fn held_by(&self, presented: &FixedKey, now_ms: i64) -> Option<KeyGrants> {
         let mut held: Option<KeyGrants> = None;
         for (place, entry) in self.keys.iter().enumerate() {
@@ -278,7 +279,7 @@ fn key(at: usize, raw: RawKey) -> Result<KeyEntry, Problem> {
     })
 }
 
-/// What the budget of a key of the configuration is counted under: it tells nothing of the key.
+/// The name under which the budget of a configured key is accounted. It reveals nothing of the key.
 fn subject_of(key: &str) -> String {
     let digest = sha256::digest(&[b"tally/configured/", key.as_bytes()].concat());
     ["configured-", &sha256::hex(&digest)[..32]].concat()
@@ -338,7 +339,7 @@ fn grant(
     }))
 }
 
-/// The scopes of an entry, of those that it may have.
+/// Parses the scopes of an entry; `known` are those that it may have.
 fn scopes(path: &str, texts: &[String], known: &[Scope]) -> Result<Vec<Scope>, Problem> {
     let known: Vec<_> = known.iter().map(|scope| (scope.as_str(), *scope)).collect();
     chosen(texts, &known).map_err(|(at, text)| {
@@ -356,7 +357,7 @@ fn scopes(path: &str, texts: &[String], known: &[Scope]) -> Result<Vec<Scope>, P
     })
 }
 
-/// What a public entry names in `allow`.
+/// Parses the permissions that a public entry names in `allow`.
 fn permissions(path: &str, texts: &[String]) -> Result<Vec<Permission>, Problem> {
     let known = Permission::ALL.map(|permission| (permission.as_str(), permission));
     chosen(texts, &known).map_err(|(at, text)| {
@@ -368,7 +369,7 @@ fn permissions(path: &str, texts: &[String]) -> Result<Vec<Permission>, Problem>
     })
 }
 
-/// The values of these words, each once; or the first word that is not known, with its place.
+/// Returns the values of these words, each once; or the first unknown word, with its index.
 fn chosen<'a, T: Copy + PartialEq>(
     texts: &'a [String],
     known: &[(&str, T)],
@@ -389,8 +390,8 @@ fn listed<T>(known: &[(&str, T)]) -> String {
     words.join(", ")
 }
 
-/// The origin as browsers send it: `scheme://host[:port]`, without the port that the scheme implies;
-/// `None` if the text is none. Source: RFC 6454 section 6.2.
+/// Returns the origin as browsers send it: `scheme://host[:port]`, without the port that the scheme implies; `None` if
+/// the text is not an origin. Source: RFC 6454 section 6.2.
 fn origin(text: &str) -> Option<String> {
     let (scheme, authority) = text.split_once("://")?;
     let right_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())

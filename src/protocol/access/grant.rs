@@ -1,7 +1,8 @@
-//! What an entry of the configuration lets its callers do.
+//! What an entry of the configuration allows.
 //!
-//! Invariant: a grant reaches what its prefix begins, byte by byte; limits only where the prefix itself says `limits/`, or where there
-//! is none and a scope says `limits`, so that no grant on counters is one on the limits of others.
+//! Invariant: a grant covers the ids that begin with its prefix, byte by byte. It covers limits only where the prefix
+//! itself begins with `limits/`, or where there is no prefix and a scope is `limits`. So no grant on counters gives
+//! access to limits.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,14 +14,14 @@ use crate::protocol::names::LIMIT_RIGHTS;
 pub enum Scope {
     /// Reading counters, their history, uniques and listings.
     Read,
-    /// Counting. Does not imply [`Scope::Read`]: a beacon's key need not open the dashboard. The
-    /// answer to an own write carries the new value all the same.
+    /// Counting. Does not imply [`Scope::Read`]: the key of a beacon need not open the dashboard. The answer to a write
+    /// carries the new value all the same.
     Write,
-    /// Giving back what a check of a limit has consumed: whoever may do that can lift the limit.
+    /// Giving back what a check of a limit has consumed. Whoever may do that can lift the limit.
     Refund,
-    /// Settings and deletion. Implies all others.
+    /// Settings and deletion. Implies all other scopes.
     Admin,
-    /// Checking limits and looking at them, and nothing of counters. Without a prefix it reaches all limits.
+    /// Checking and reading limits, and nothing of counters. Without a prefix it covers all limits.
     Limits,
 }
 
@@ -46,22 +47,23 @@ impl Scope {
     }
 }
 
-/// What `write` of a public entry does not cover by itself: the entry's `allow` names it. `write` of a key covers all of it.
+/// What the scope `write` of a public entry does not include: the entry's `allow` must name it. `write` of a key
+/// includes all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permission {
-    /// A time of the caller's own, `at`, in an increment or a line of `/events`.
+    /// A time given by the caller, `at`, in an increment or a line of `/events`.
     At,
-    /// Scores of boards, which can make a member the first of them.
+    /// Scores of boards, by which a caller can make any member the first.
     Board,
     /// Decrements.
     Decrement,
-    /// Importing registers of a HyperLogLog, which can make an estimate as high as anybody likes.
+    /// Import of HyperLogLog registers, by which a caller can raise an estimate to any number.
     Hyll,
-    /// `If-Match`, which gives a counter its home.
+    /// `If-Match`, which fixes the home of a counter.
     IfMatch,
-    /// `/ingest`, which writes the past.
+    /// `/ingest`, which writes to past times.
     Ingest,
-    /// A check of a limit by a policy that the caller brings.
+    /// A check of a limit by a policy that the caller sends.
     Policy,
 }
 
@@ -91,7 +93,7 @@ impl Permission {
     }
 }
 
-/// How far `write` of a public entry goes.
+/// The bounds of `write` of a public entry.
 #[derive(Clone, Debug)]
 pub(super) struct PublicWrites {
     /// The most that one write adds, or one check consumes.
@@ -100,7 +102,7 @@ pub(super) struct PublicWrites {
 }
 
 impl PublicWrites {
-    /// Whether all of these are named.
+    /// Returns whether all of these are named.
     pub(super) fn allows(&self, needs: &[Permission]) -> bool {
         needs.iter().all(|need| self.allow.contains(need))
     }
@@ -111,7 +113,7 @@ impl PublicWrites {
 pub(super) struct Grant {
     pub(super) scopes: Vec<Scope>,
     pub(super) prefix: String,
-    /// Of a public entry; a key's writes are not limited.
+    /// Present for a public entry only; a key's writes have no such bounds.
     pub(super) public_writes: Option<PublicWrites>,
 }
 
@@ -141,12 +143,13 @@ impl Grant {
     }
 }
 
-/// What somebody asks to act on.
+/// What a caller asks to act on.
 #[derive(Clone, Copy)]
 pub(super) enum Target<'a> {
     /// The counter of that id, or all counters whose ids begin so.
     Counters(&'a str),
-    /// Limits, by their name for access: see [`limit_right`](crate::protocol::names::limit_right). No prefix reaches them by accident.
+    /// Limits, by their name for access: see [`limit_right`](crate::protocol::names::limit_right). No prefix of counter
+    /// ids matches it by accident.
     Limits(&'a str),
 }
 

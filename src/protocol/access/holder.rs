@@ -1,17 +1,17 @@
-//! Who holds a key: how they are called, until when, and how much they may do.
+//! The holder of a key: name, end and budget.
 
 use crate::protocol::api_key::{ApiKey, KeyId};
 
-/// Who holds a key. Whoever comes with a share is the default.
+/// The holder of a key. The default is the holder of a share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holder {
     /// The key's id, where it was made by a call.
     pub id: Option<KeyId>,
-    /// Its name; of one of the configuration without a name its place there.
+    /// Its name; for a configured key without a name, its index in the configuration.
     pub name: String,
     /// When it ends, unix milliseconds, if it does.
     pub expires_ms: Option<i64>,
-    /// What it may do in a minute, if that is limited.
+    /// How much it may do in a minute, if that is limited.
     pub budget: Option<KeyBudget>,
 }
 
@@ -20,7 +20,7 @@ pub struct Holder {
 pub struct KeyBudget {
     /// How much.
     pub rate_per_minute: u32,
-    /// What it is counted under, the same in all isolates and deployments.
+    /// The name under which it is accounted, the same in all isolates and deployments.
     pub subject: String,
 }
 
@@ -38,7 +38,7 @@ impl Holder {
         }
     }
 
-    /// Where a key stands in several entries of the configuration the earliest end and the least budget hold.
+    /// Where a key stands in several entries of the configuration, the earliest end and the smallest budget apply.
     pub(super) fn narrow(&mut self, other: &Self) {
         let ends = [self.expires_ms, other.expires_ms];
         self.expires_ms = ends.into_iter().flatten().min();

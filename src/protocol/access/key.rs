@@ -1,8 +1,8 @@
 //! Keys in a form that compares in constant time.
 //!
-//! Invariant: a fixed key is `KEY_BYTES_MAX` bytes, zero-padded; keys hold no zero bytes. So equal
-//! values mean equal keys, and a comparison takes the same steps whatever the key's content or length. Only that a presented key is outside the allowed lengths shows in the time, and
-//! whoever sent it knew.
+//! Invariant: a fixed key is `KEY_BYTES_MAX` bytes, zero-padded; keys hold no zero bytes. So equal values mean equal
+//! keys, and a comparison takes the same steps whatever the key's content or length. The time reveals only that a
+//! presented key is outside the allowed lengths, which its sender knows already.
 
 use subtle::{Choice, ConstantTimeEq};
 
@@ -14,15 +14,15 @@ pub const KEY_BYTES_MAX: usize = WORDS * WORD_BYTES;
 
 const WORD_BYTES: usize = 8;
 
-/// 16 × 8 = 128 bytes. Words, because comparing 1,000 keys byte by byte would cost 128,000 steps.
+/// 16 × 8 = 128 bytes. Words instead of bytes: comparing 1,000 keys byte by byte would take 128,000 steps.
 const WORDS: usize = 16;
 
 /// A key, zero-padded.
 pub(super) struct FixedKey([u64; WORDS]);
 
 impl FixedKey {
-    /// The key in fixed form; `None` if its length is not allowed or it holds anything but visible
-    /// ASCII, which is all that a header can carry.
+    /// Returns the key in fixed form; `None` if its length is not allowed or it holds anything but visible ASCII, which
+    /// is all that a header can carry.
     pub(super) fn new(text: &str) -> Option<Self> {
         let right_size = (KEY_BYTES_MIN..=KEY_BYTES_MAX).contains(&text.len());
         if !right_size || !text.bytes().all(|byte| byte.is_ascii_graphic()) {

@@ -1,21 +1,21 @@
-//! What belongs to this machine: a deployment without keys answers nobody else.
+//! Requests from this machine: a deployment without keys serves nobody else.
 //!
-//! Invariant: a page of another site can neither read nor write an open instance, by whatever name it reaches it. A name of its own
-//! that leads to 127.0.0.1 shows in `Host`; else the browser says in `Sec-Fetch-Site` that the page is another site's, and
-//! pages can change neither.
+//! Invariant: a page of another site can neither read nor write an open instance, by any name of it. A foreign name
+//! that resolves to 127.0.0.1 shows in `Host`; otherwise the browser says in `Sec-Fetch-Site` that the page belongs to
+//! another site. Pages can change neither header.
 
 use crate::protocol::problem::{Code, Problem};
 
-/// Why a page of another machine may not use an open instance: its visitor did not ask for that.
+/// Why a page of another machine may not use an open instance: its visitor did not ask for it.
 pub(super) const OPEN_IS_LOCAL: &str = "without keys only pages of this machine may call; for pages of other \
     origins set TALLY_KEYS with a public entry that names them";
 
-/// What browsers send where the page is this machine's or the user's own word. Hosts of loopback are told apart by name, so `same-site`
-/// is one of them too. Any other value is another site's.
+/// Values of `Sec-Fetch-Site` where the page is of this machine, or where the user entered the address. Browsers treat
+/// names of loopback hosts as different hosts, so `same-site` is accepted too. Any other value means another site.
 const OWN_SITES: [&str; 3] = ["same-origin", "same-site", "none"];
 
-/// Nothing, if a request to an open deployment is of this machine: `host` is what its URL names, `site` what the browser sends as
-/// `Sec-Fetch-Site`, `page` the origin of the page that asks, where it says so.
+/// Succeeds if a request to an open deployment comes from this machine: `host` is the host of its URL, `site` its
+/// `Sec-Fetch-Site`, `page` the origin of the page that sends it, where known.
 ///
 /// Source: Fetch Metadata Request Headers, section 2.1.
 pub(super) fn check(
@@ -34,15 +34,16 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Whether a browser's `Origin` is a page that this machine serves. A browser sends it with every
-/// request of a page to another origin, and pages cannot change it.
+/// Returns whether a browser's `Origin` is a page that this machine serves. A browser sends it with every request of a
+/// page to another origin, and pages cannot change it.
 pub(super) fn is_loopback_origin(origin: &str) -> bool {
     origin
         .split_once("://")
         .is_some_and(|(_, host)| is_loopback(host))
 }
 
-/// Whether a host, with or without a port, is this machine by name or address. What stands behind its name must be a port.
+/// Returns whether a host, with or without a port, is this machine by name or address. Text after its name must be a
+/// port.
 fn is_loopback(host: &str) -> bool {
     let (name, rest) = match host.strip_prefix('[') {
         Some(v6) => v6.split_once(']').unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! What a configuration that cannot be used is refused with. No text of it that may be a key is shown.
+//! Refusals of a configuration that cannot be used. They show no text of it that may be a key.
 
 use serde_json::error::Category;
 
@@ -15,7 +15,7 @@ pub(super) fn at_most(path: &str, count: usize, max: usize) -> Result<(), Proble
     Ok(())
 }
 
-/// A text of the configuration as a refusal may show it: not at all if it is long enough to be a key.
+/// A text of the configuration for a refusal: hidden if it is long enough to be a key.
 pub(super) fn named(text: &str) -> String {
     if text.len() < KEY_BYTES_MIN {
         format!(" `{text}`")
@@ -31,9 +31,9 @@ pub(super) fn wrong(what: impl std::fmt::Display) -> Problem {
     )
 }
 
-/// What is wrong with JSON that does not have the shape of the configuration. Messages about syntax
-/// are the reader's own words. Those about data quote the text, so only what follows the last
-/// ", expected " and names of this file's fields are taken from them.
+/// Says what is wrong with JSON that does not have the shape of the configuration. Messages about syntax are taken from
+/// the reader as they are. Those about data quote the text, so only the part after the last ", expected " and names of
+/// this file's fields are taken from them.
 pub(super) fn unreadable(error: &serde_json::Error) -> Problem {
     let (line, column) = (error.line(), error.column());
     let text = error.to_string();

@@ -1,4 +1,4 @@
-//! What a call needs of its caller.
+//! The rights that calls need.
 
 use super::caller::Caller;
 use super::grant::{Permission, Scope};
@@ -10,19 +10,20 @@ use crate::protocol::problem::Problem;
 /// What a caller must have the right to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Right<'a> {
-    /// Nothing: everybody may.
+    /// Nothing is needed: everybody may.
     Everybody,
-    /// This with what the query or the body names: whoever reads that asks for it.
+    /// This scope on what the query or the body names; the code that reads those checks it.
     Named(Scope),
-    /// This with any counter at all, before a body that names some is read; of a public entry these permissions too.
+    /// This scope on any counter at all, checked before a body that names counters is read; a public entry needs these
+    /// permissions too.
     Somewhere(Scope, &'a [Permission]),
-    /// This with the counter of that id, or with all whose ids begin with that text.
+    /// This scope on the counter of that id, or on all whose ids begin with that text.
     Counter(Scope, &'a str),
-    /// As [`Right::Counter`], for an image, which is asked for without an `Origin`.
+    /// As [`Right::Counter`], for an image, which browsers request without an `Origin`.
     Image(Scope, &'a str),
     /// To write to a counter in a way that needs this permission where no key is sent.
     Write(&'a str, Permission),
-    /// This with a policy, or with a key of it.
+    /// This scope on a policy, or on a key of it.
     Limit(Scope, &'a PolicyName, Option<&'a CounterId>),
 }
 
@@ -42,7 +43,7 @@ impl Right<'_> {
 }
 
 impl Caller {
-    /// Nothing, if the caller has a right, as far as that can be said before the query and the body are read.
+    /// Succeeds if the caller has the right, as far as that is known before the query and the body are read.
     ///
     /// # Errors
     /// As [`Caller::may`].

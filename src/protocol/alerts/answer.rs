@@ -1,4 +1,4 @@
-//! What clients are answered about alerts. No secret is in any of it.
+//! Answers about alerts. None of them holds a secret.
 
 use serde::{Serialize, Serializer};
 
@@ -21,7 +21,7 @@ pub enum WatchedView<'a> {
 }
 
 impl<'a> WatchedView<'a> {
-    /// That of an alert.
+    /// The view of an alert's subject.
     pub fn of(watched: &'a Watched) -> Self {
         match watched {
             Watched::Counter(counter) => Self::Counter(counter.as_str()),
@@ -51,7 +51,7 @@ impl Serialize for WhenView {
 }
 
 impl WhenView {
-    /// That of a condition.
+    /// The view of a condition.
     pub fn of(condition: &Condition) -> Self {
         let Condition {
             measure,
@@ -84,13 +84,13 @@ impl WhenView {
     }
 }
 
-/// The threshold that a number is over.
+/// The threshold that a value has passed.
 #[derive(Serialize)]
 #[serde(transparent)]
 pub struct Threshold(i64);
 
 impl Threshold {
-    /// That of a condition and a number; of silence the seconds.
+    /// The threshold of a condition that the value has passed; for silence the seconds.
     pub fn of(condition: &Condition, value: Option<i64>) -> Option<Self> {
         let threshold = condition.threshold_of(value)?;
         Some(Self(match condition.measure {
@@ -100,7 +100,7 @@ impl Threshold {
     }
 }
 
-/// An alert as a line of an export: as it is put, without its secret.
+/// An alert as a line of an export: its settings, without its secret.
 pub fn alert_line(name: &AlertName, alert: &Alert) -> String {
     #[derive(Serialize)]
     struct BodyView<'a> {
@@ -169,7 +169,7 @@ fn delivery_view((delivery, next_ms): &Kept) -> DeliveryView<'_> {
     }
 }
 
-/// A delivery, and when it is tried next, unix milliseconds.
+/// A delivery, and the time of its next attempt, unix milliseconds.
 pub type Kept = (Delivery, Option<i64>);
 
 /// An alert as it is told.
@@ -178,7 +178,7 @@ pub struct AlertTold<'a> {
     pub name: &'a AlertName,
     /// What it watches.
     pub alert: &'a Alert,
-    /// What is known of it.
+    /// What was last measured of it, and its state.
     pub standing: &'a AlertRecord,
     /// Its last delivery.
     pub last: Option<&'a Kept>,
@@ -193,7 +193,7 @@ struct AlertView<'a> {
     for_seconds: u32,
     webhook: &'a str,
     state: &'static str,
-    /// What the state would be were it not silenced.
+    /// The state without the silence.
     condition: &'static str,
     since: i64,
     value: Option<i64>,

@@ -24,7 +24,7 @@ const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 /// The largest threshold: what a JavaScript number holds exactly.
 const THRESHOLD_MAX: i64 = 9_007_199_254_740_991;
 
-/// The longest time that a number must be over its threshold before it fires: a day.
+/// The longest time for which a condition must hold before the alert fires: a day.
 pub const FOR_SECONDS_MAX: u32 = 86_400;
 
 /// Windows, in seconds: counts are of whole minutes, and kept by the day for 30 days.
@@ -45,7 +45,7 @@ pub enum Watched {
     Policy(PolicyName),
 }
 
-/// What deliveries are signed with. It is told to nobody.
+/// What deliveries are signed with. No answer shows it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Secret(Vec<u8>);
 
@@ -56,13 +56,13 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// The secret that a text writes: `whsec_` and 24 to 64 bytes in base64.
+    /// Parses a secret: `whsec_` and 24 to 64 bytes in base64.
     pub fn parse(text: &str) -> Option<Self> {
         let bytes = STANDARD.decode(text.strip_prefix(SECRET_START)?).ok()?;
         SECRET_BYTES.contains(&bytes.len()).then_some(Self(bytes))
     }
 
-    /// One of random bits.
+    /// A secret of random bits.
     pub fn random(bits: impl Fn() -> u64) -> Self {
         let bytes = (0..SECRET_BYTES.start() / 8).flat_map(|_| bits().to_le_bytes());
         Self(bytes.collect())
@@ -79,20 +79,20 @@ impl Secret {
 pub struct Alert {
     /// What it watches.
     pub watched: Watched,
-    /// When it is over.
+    /// The condition.
     pub condition: Condition,
-    /// For how long it must be before the alert fires, in seconds.
+    /// For how long the condition must hold before the alert fires, in seconds.
     pub for_seconds: u32,
-    /// Where that is delivered.
+    /// The address of its deliveries.
     pub webhook: String,
 }
 
-/// An alert as it is put.
+/// An alert as a client sets it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AlertPut {
     /// The alert.
     pub alert: Alert,
-    /// Its secret; `None` where it keeps the one that it has.
+    /// Its secret; `None` keeps the stored one.
     pub secret: Option<Secret>,
 }
 
@@ -285,7 +285,7 @@ fn condition_of(when: When) -> Result<Condition, Problem> {
     })
 }
 
-/// Nothing where this can be measured of that.
+/// Succeeds where this can be measured of that subject.
 fn fits(watched: &Watched, measure: Measure) -> Result<(), Problem> {
     match (watched, measure) {
         (

@@ -1,6 +1,6 @@
-//! What is delivered, how it is signed, and what became of it. Source: <https://www.standardwebhooks.com>.
+//! Deliveries: their content, signature and outcome. Source: <https://www.standardwebhooks.com>.
 //!
-//! Invariant: a delivery has one id, however often it is tried; each attempt is signed with its own time.
+//! Invariant: a delivery has one id for all its attempts. Each attempt is signed with its own time.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -15,7 +15,7 @@ use crate::protocol::public::to_json;
 /// A request that leaves the deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outgoing {
-    /// Where to.
+    /// The address.
     pub url: String,
     /// Its headers.
     pub headers: Vec<(&'static str, String)>,
@@ -23,19 +23,19 @@ pub struct Outgoing {
     pub body: Vec<u8>,
 }
 
-/// What a delivery says of its alert.
+/// What a delivery reports about its alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EventKind {
-    /// It fires.
+    /// The alert fires.
     Firing,
-    /// It is over.
+    /// The condition no longer holds.
     Resolved,
-    /// Nothing: somebody looks whether deliveries arrive.
+    /// A test of the delivery itself.
     Test,
 }
 
 impl EventKind {
-    /// As it is told.
+    /// The name in answers and deliveries.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Firing => "firing",
@@ -48,37 +48,37 @@ impl EventKind {
 /// What is delivered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// What it says.
+    /// What it reports.
     pub kind: EventKind,
-    /// The incident; of a test its own number.
+    /// The number of the incident; a test has a number of its own.
     pub incident: u64,
     /// When the incident began, or the test, unix milliseconds.
     pub since_ms: i64,
-    /// What was watched, as it was then.
+    /// The alert's settings at that time.
     pub alert: Alert,
-    /// What was measured.
+    /// The measured value.
     pub reading: Reading,
 }
 
-/// What came of one attempt.
+/// The result of one attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
     /// When it began, unix milliseconds.
     pub at_ms: i64,
-    /// The status that the receiver answered.
+    /// The status of the receiver's answer.
     pub status: Option<u16>,
     /// Why it failed; empty where it did not.
     pub why: String,
 }
 
-/// What has become of a delivery.
+/// The state of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
-    /// It is tried, or will be.
+    /// Attempts are under way or planned.
     Waiting,
-    /// The receiver has taken it.
+    /// The receiver has accepted it.
     Delivered,
-    /// It will not be tried again.
+    /// There will be no further attempt.
     GivenUp,
 }
 
@@ -91,11 +91,11 @@ pub struct Delivery {
     pub event: Event,
     /// When it was made, unix milliseconds.
     pub created_ms: i64,
-    /// How often it was tried.
+    /// The number of attempts so far.
     pub attempts: u32,
-    /// What came of the last attempt.
+    /// The result of the last attempt.
     pub last: Option<Attempt>,
-    /// What has become of it.
+    /// Its state.
     pub outcome: Outcome,
 }
 
@@ -117,13 +117,13 @@ struct BodyView<'a> {
     sent_at: i64,
 }
 
-/// An id of an incident as it is told: 16 hexadecimal digits.
+/// The id of an incident in answers: 16 hexadecimal digits.
 pub fn incident_text(incident: u64) -> String {
     format!("{incident:016x}")
 }
 
 impl Delivery {
-    /// The first of a new delivery.
+    /// A new delivery, before its first attempt.
     pub fn new(name: AlertName, event: Event, now_ms: i64) -> Self {
         Self {
             name,
@@ -162,7 +162,7 @@ impl Delivery {
         })
     }
 
-    /// The request of an attempt, signed with the time of it.
+    /// The request of an attempt, signed with the attempt's time.
     pub fn request(&self, webhook: &str, secret: &Secret, now_ms: i64) -> Outgoing {
         let (id, body) = (self.id(), self.body(now_ms));
         let seconds = now_ms.div_euclid(1_000).to_string();
@@ -182,7 +182,7 @@ impl Delivery {
     }
 }
 
-/// Why an answer of this status is not taken as an acknowledgement; `None` where it is.
+/// Returns why an answer of this status is no acknowledgement; `None` where it is one.
 pub fn refusal_of(status: u16) -> Option<String> {
     match status {
         200..=299 => None,

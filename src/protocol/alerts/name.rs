@@ -15,7 +15,7 @@ pub const ALERT_NAME_BYTES_MAX: usize = 64;
 pub struct AlertName(String);
 
 impl AlertName {
-    /// Returns the name, or why it is none.
+    /// Parses a name, or says why the text is none.
     ///
     /// # Errors
     /// `invalid-id`.

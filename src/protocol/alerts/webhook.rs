@@ -1,8 +1,9 @@
 //! Which addresses a webhook may have.
 //!
-//! Invariant: an address is read here as every client of HTTP reads it, or refused: no user names, no escapes, no forms of an address
-//! but the canonical ones, no name that a client takes for a number. What is refused is refused before a connection is made, and
-//! again at each delivery. A public name that resolves to an inner address cannot be seen here: the platform must refuse that.
+//! Invariant: an address is read here as every HTTP client reads it, or refused: no user names, no escapes, only the
+//! canonical form of an address, no name that a client takes for a number. It is checked before a connection is made,
+//! and again at each delivery. A public name that resolves to an inner address cannot be recognised here: the platform
+//! must refuse that.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -12,14 +13,14 @@ use crate::protocol::problem::{Code, Problem};
 /// The longest address, in bytes.
 pub const WEBHOOK_BYTES_MAX: usize = 2_048;
 
-/// The longest name of a host, and of a part of it. Source: RFC 1035, 2.3.4.
+/// The longest host name, and the longest part of one. Source: RFC 1035, 2.3.4.
 const HOST_BYTES_MAX: usize = 253;
 const LABEL_BYTES_MAX: usize = 63;
 
-/// The most entries of the setting: each is looked at for each delivery.
+/// The most entries of the setting: each is compared at each delivery.
 const ALLOWED_MAX: usize = 64;
 
-/// Endings of names that are of an inner network. Sources: RFC 6761, 6762, 8375, and what routers and companies use.
+/// Suffixes of names in inner networks. Sources: RFC 6761, 6762, 8375, and common use by routers and companies.
 const INNER_NAMES: [&str; 14] = [
     "localhost",
     "localdomain",
@@ -37,7 +38,8 @@ const INNER_NAMES: [&str; 14] = [
     "invalid",
 ];
 
-/// Networks that are not the Internet's. Source: the registry of special-purpose addresses, IANA, and multicast.
+/// Networks that are not part of the public Internet. Source: IANA's registry of special-purpose addresses, and
+/// multicast.
 const INNER_V4: [(Ipv4Addr, u8); 15] = [
     (Ipv4Addr::new(0, 0, 0, 0), 8),
     (Ipv4Addr::new(10, 0, 0, 0), 8),
@@ -56,7 +58,7 @@ const INNER_V4: [(Ipv4Addr, u8); 15] = [
     (Ipv4Addr::new(240, 0, 0, 0), 4),
 ];
 
-/// What of version 6 is the Internet's, and what in it is not: ways to addresses of version 4, tests and documentation.
+/// The public part of IPv6, and the exceptions within it: translation to IPv4, tests and documentation.
 const GLOBAL_V6: (Ipv6Addr, u8) = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
 const INNER_V6: [(Ipv6Addr, u8); 4] = [
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
@@ -65,7 +67,7 @@ const INNER_V6: [(Ipv6Addr, u8); 4] = [
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20),
 ];
 
-/// Whether an address lies in a network. One of version 4 in the form of version 6 is of version 4.
+/// Returns whether an address lies in a network. An IPv4 address in IPv6 form counts as IPv4.
 fn lies_in(address: IpAddr, network: IpAddr, bits: u8) -> bool {
     let prefix_of = |number: u128, width: u32| {
         let rest = width.saturating_sub(bits.into());
@@ -83,7 +85,7 @@ fn lies_in(address: IpAddr, network: IpAddr, bits: u8) -> bool {
     }
 }
 
-/// Whether an address is of an inner network, or of none.
+/// Returns whether an address belongs to an inner network, or to none.
 pub fn is_inner(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(_) => {
@@ -109,12 +111,13 @@ enum Entry {
     Ending(String),
 }
 
-/// Inner addresses that webhooks may have nevertheless.
+/// Inner addresses that webhooks may have all the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allowed(Vec<Entry>);
 
 impl Allowed {
-    /// Reads the setting: a JSON array of networks such as `10.0.0.0/8`, addresses, names, and endings such as `*.corp.example`.
+    /// Reads the setting: a JSON array of networks such as `10.0.0.0/8`, addresses, names, and endings such as
+    /// `*.corp.example`.
     ///
     /// # Errors
     /// Says which entry is none.
@@ -134,7 +137,7 @@ impl Allowed {
         entries.iter().map(read).collect::<Result<_, _>>().map(Self)
     }
 
-    /// What the setting allows; nothing where it is not set, or not so.
+    /// What the setting allows; nothing where it is not set or cannot be read.
     pub fn of(setting: Option<&str>) -> Self {
         setting
             .and_then(|text| Self::parse(text).ok())
@@ -187,14 +190,14 @@ fn is_label(label: &str) -> bool {
         && !label.ends_with('-')
 }
 
-/// What stands where the host of an address does.
+/// The host of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Host {
     Address(IpAddr),
     Name(String),
 }
 
-/// Why an address is not one that a webhook may have.
+/// The refusal of an address.
 fn refuse<T>(detail: impl Into<String>) -> Result<T, Problem> {
     Err(Problem::new(Code::WebhookNotAllowed, detail))
 }
@@ -224,14 +227,14 @@ fn host_of(text: &str) -> Result<Host, Problem> {
     Ok(Host::Name(name))
 }
 
-/// The host of an address, without its port, as it may stand in a log: what follows it may be secret.
+/// Returns the host of an address without its port, for logs: what follows it may be secret.
 pub fn host_name(webhook: &str) -> &str {
     let rest = webhook.split_once("://").map_or(webhook, |(_, rest)| rest);
     let authority = rest.split(['/', '?']).next().unwrap_or_default();
     authority.rsplit('@').next().unwrap_or_default()
 }
 
-/// Nothing where a webhook may have this address.
+/// Succeeds where a webhook may have this address.
 ///
 /// # Errors
 /// `webhook-not-allowed` saying why not.

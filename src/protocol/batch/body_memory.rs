@@ -1,15 +1,15 @@
-//! The memory that bulk bodies of one isolate hold while they are read and counted, shared among their senders.
+//! The memory that bulk bodies of one isolate use while they are read and counted, shared among their senders.
 //!
-//! Invariants: all together hold at most the maximum; a sender may grow only while it holds at most twice what is left. So
-//! one alone gets two thirds, of two each gets two fifths, of n each gets 2 / (2 n + 1), and something is left for who
-//! comes next, whatever others hold. Source: dynamic thresholds of Choudhury and Hahne, 1998, with α = 2.
+//! Invariants: all bodies together use at most the maximum. A sender may grow only while it uses at most twice what is
+//! free. So one sender alone gets two thirds, each of two gets two fifths, each of n gets 2 / (2 n + 1), and some
+//! memory is always left for the next sender. Source: dynamic thresholds of Choudhury and Hahne, 1998, with α = 2.
 
 use std::collections::HashMap;
 
-/// How much of what is left a sender may hold.
+/// How many times the free memory a sender may use.
 const OF_REST: u64 = 2;
 
-/// Who holds how much.
+/// How much each sender uses.
 #[derive(Clone, Debug)]
 pub struct Shares {
     bytes_max: u64,
@@ -20,14 +20,14 @@ pub struct Shares {
 /// Why a body may not grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyRefusal {
-    /// It would not fit if it were alone, so there is no use in sending it again.
+    /// It would not fit even alone, so a repeat cannot succeed.
     Alone,
-    /// Others, of its sender or not, hold what it needs now.
+    /// Others, of the same sender or not, use the memory that it needs now.
     Now,
 }
 
 impl Shares {
-    /// Nobody holds any of so many bytes.
+    /// Shares of so many bytes, all free.
     pub fn new(bytes_max: u64) -> Self {
         Self {
             bytes_max,
@@ -36,16 +36,16 @@ impl Shares {
         }
     }
 
-    /// What one body may hold that is alone, bytes.
+    /// What one body may use if it is alone, in bytes.
     pub fn alone_bytes(&self) -> u64 {
         self.bytes_max / (OF_REST + 1) * OF_REST
     }
 
-    /// Lets a body of a sender, which holds `before`, hold `after` from now on; unchanged where it may not. To hold less is
-    /// always possible.
+    /// Changes the memory of a sender's body from `before` to `after`; unchanged where that is refused. Shrinking
+    /// always succeeds.
     ///
     /// # Errors
-    /// [`BodyRefusal`], which says whether it may later.
+    /// [`BodyRefusal`], which says whether a repeat may succeed.
     pub fn hold(&mut self, sender: u64, before: u64, after: u64) -> Result<(), BodyRefusal> {
         if after > before && after > self.alone_bytes() {
             return Err(BodyRefusal::Alone);
@@ -66,12 +66,12 @@ impl Shares {
         Ok(())
     }
 
-    /// What all hold together, bytes.
+    /// What all use together, in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// How many senders hold something.
+    /// How many senders use some.
     pub fn senders(&self) -> usize {
         self.by_sender.len()
     }

@@ -1,7 +1,7 @@
-//! What a write says of who did it: a visitor, to be told apart by address and user agent, or perhaps a bot.
+//! Who caused a write: a visitor, identified by address and user agent, or perhaps a bot.
 //!
-//! Invariant: an address and a user agent come together, so that a server that writes for its visitors is never taken for
-//! one of them.
+//! Invariant: an address and a user agent come together, so that a server that writes for its visitors is never taken
+//! for a visitor itself.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,10 +14,11 @@ use super::json::Text;
 /// The `unique` that stands for the visitor.
 pub const AUTO: &str = "auto";
 
-/// Who did it, as a body says; what it does not say is the request's. Its `Debug` shows neither address nor user agent.
+/// Who caused the write, as the body says; what is missing is taken from the request. Its `Debug` shows neither address
+/// nor user agent.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct By<'a> {
-    /// Whether visitors are to be told apart.
+    /// Whether the element is the visitor.
     pub is_auto: bool,
     /// Whether a bot's write is left out.
     ignores_bots: bool,
@@ -84,7 +85,7 @@ impl<'a> By<'a> {
         })
     }
 
-    /// Returns what an element alone says, of a request that is its visitor's.
+    /// The value of a write whose request is its visitor's own and which names only an element.
     pub fn of_unique(unique: Option<&str>) -> Self {
         let is_auto = unique == Some(AUTO);
         Self {
@@ -94,10 +95,10 @@ impl<'a> By<'a> {
         }
     }
 
-    /// The same of one line of many, whose request is a server's and says nothing of visitors.
+    /// The same for one line of many: the request of a batch is a server's and says nothing of visitors.
     ///
     /// # Errors
-    /// `invalid-body` where the line would need what only the visitor's own request says.
+    /// `invalid-body` where the line would need what only the visitor's own request contains.
     pub fn of_line(self) -> Result<Self, Problem> {
         if self.is_auto && self.address.is_none() {
             return Err(unfit(
@@ -112,7 +113,7 @@ impl<'a> By<'a> {
         Ok(self)
     }
 
-    /// Whether it says anything at all, so that a plain write need not be looked at more closely.
+    /// Returns whether it is empty, so that a plain write needs no further checks.
     pub fn is_plain(&self) -> bool {
         !self.is_auto && !self.ignores_bots
     }

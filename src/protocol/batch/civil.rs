@@ -1,9 +1,9 @@
-//! Dates and times of day into unix time. Every field is checked against the calendar, so that no
-//! damaged time lands in some other hour; a time before 1970 or after 9999 is none.
+//! Dates and times of day into unix time. Every field is checked against the calendar, so that a damaged time is
+//! refused instead of counted in another hour. Times before 1970 or after 9999 are refused.
 //!
-//! A leap second (`:60`) is taken as the second before it, since unix time has no place for it.
+//! A leap second (`:60`) is read as the second before it: unix time cannot express it.
 
-/// The seconds of a day, which unix time takes to be all of one length.
+/// The seconds of a day; unix time gives every day the same length.
 const DAY_SECONDS: i64 = 24 * 60 * 60;
 
 const MONTHS: [&[u8]; 12] = [
@@ -56,9 +56,8 @@ pub fn parse_clf_time(text: &[u8]) -> Option<i64> {
     unix_seconds(date, time, offset(sign, [oh0, oh1], [om0, om1])?)
 }
 
-/// Returns the unix milliseconds of an RFC 3339 time, `None` for anything else. The fraction may have
-/// any number of digits; what is finer than a millisecond is cut off. The offset is needed.
-/// Source: RFC 3339, section 5.6.
+/// Returns the unix milliseconds of an RFC 3339 time, `None` for anything else. The fraction may have any number of
+/// digits and is cut to milliseconds. The offset is required. Source: RFC 3339, section 5.6.
 pub fn parse_rfc3339(text: &str) -> Option<i64> {
     let (fixed, rest) = text.as_bytes().split_at_checked(19)?;
     let &[

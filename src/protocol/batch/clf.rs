@@ -1,5 +1,5 @@
 //! Lines in Common and Combined Log Format: `address ident user [time] "request" status bytes …`.
-//! A line counts exactly if its time and its request can be read; what follows them is not looked at.
+//! A line counts if its time and its request can be read; the rest of it is ignored.
 //!
 //! The request is found by the `[time] "` before it, because user names may hold spaces and brackets
 //! but never a bare quote: servers write it as `\"` or `\x22`.
@@ -58,7 +58,7 @@ impl<'a> LogLine<'a> {
         })
     }
 
-    /// Returns what the line says of its request. Of Common Log Format that is no referrer and no user agent.
+    /// Returns what the line says of its request. Common Log Format has no referrer and no user agent.
     pub fn hit(&self) -> Hit<'a> {
         let text = |bytes: &'a [u8]| std::str::from_utf8(bytes).unwrap_or_default();
         let mut words = self.request.trim_ascii().split(|byte| *byte == b' ');
@@ -91,7 +91,7 @@ impl<'a> LogLine<'a> {
     }
 }
 
-/// Returns the status, the word after the request, and what follows it; nothing where that is no number.
+/// Returns the status (the word after the request) and the text after it; nothing where that word is no number.
 fn status_of(after: &[u8]) -> (&[u8], &[u8]) {
     let after = after.trim_ascii_start();
     let end = after.iter().position(|byte| *byte == b' ');
@@ -178,8 +178,8 @@ fn target_of(request: &[u8]) -> Result<&[u8], Problem> {
     }
 }
 
-/// The bytes of a method (RFC 9110, section 5.6.2). Anything else there is no HTTP: TLS sent to a plain
-/// port, for one, is logged as `\x16\x03\x01`.
+/// The bytes of a method (RFC 9110, section 5.6.2). A request with other bytes is no HTTP: TLS sent to a plain port,
+/// for example, is logged as `\x16\x03\x01`.
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

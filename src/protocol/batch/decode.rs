@@ -1,7 +1,7 @@
-//! Which form a bulk body has: its content encoding says so, or else its first bytes, since whoever sends a file as it
-//! lies on disk says nothing.
+//! The encoding of a bulk body: its content encoding, or else its first bytes, because clients that send a file from
+//! disk do not name it.
 //!
-//! Invariant: what is handed out does not depend on how the body was cut into pieces.
+//! Invariant: the output does not depend on how the body was cut into pieces.
 
 use super::super::problem::{Code, Problem};
 use super::inflate::Inflate;
@@ -9,7 +9,7 @@ use super::inflate::Inflate;
 /// How a gzip file begins. No text does: the second byte begins no UTF-8 character. Source: RFC 1952, section 2.3.1.
 const GZIP: &[u8] = &[0x1f, 0x8b];
 
-/// Other forms that logs are kept in: how they begin, their names, and what prints what is in them. No log line begins so.
+/// Other compressed formats of logs: first bytes, name, and the command that prints the content. No log line begins so.
 const OTHERS: [(&[u8], &str, &str); 4] = [
     (&[0x28, 0xb5, 0x2f, 0xfd], "zstd", "zstd -dc FILE"),
     (&[0xfd, b'7', b'z', b'X', b'Z', 0], "xz", "xz -dc FILE"),
@@ -17,7 +17,7 @@ const OTHERS: [(&[u8], &str, &str); 4] = [
     (&[b'P', b'K', 3, 4], "zip", "unzip -p FILE"),
 ];
 
-/// How many bytes tell the form: the longest of the above.
+/// How many bytes are needed to recognise the format: the longest of the above.
 const HEAD_BYTES: usize = 10;
 
 /// Decodes one body, piece by piece.
@@ -27,7 +27,7 @@ pub struct Decoder {
 }
 
 enum Form {
-    /// Nothing says it but the first bytes, of which these are here.
+    /// Not known yet; these are the first bytes.
     Untold(Vec<u8>),
     Plain,
     Gzip(Box<Inflate>),
@@ -58,7 +58,7 @@ impl Decoder {
         Ok(Self { bytes_max, form })
     }
 
-    /// Decodes a piece, and hands what comes out to `each`.
+    /// Decodes a piece, and hands the output to `each`.
     ///
     /// # Errors
     /// `unsupported-encoding` for a body in another compressed form; as [`Inflate::push`].

@@ -1,5 +1,5 @@
-//! One record of `/events`, and the body of one increment. Either it is read whole, or it is refused
-//! and counts nothing: unknown and repeated fields, `null` and other types are refused.
+//! One record of `/events`, and the body of one increment. A record is read whole, or it is refused and counts nothing:
+//! unknown and repeated fields, `null` and other types are refused.
 //!
 //! An amount is read from its source text, so that it is exact beyond 2^53.
 
@@ -47,9 +47,9 @@ struct EventWire<'a> {
     user_agent: Option<Text<'a>>,
 }
 
-/// Returns one record `{"key", "increment"?, "unique"?, "at"?, "id"?, "sample"?, "by"?}`: `increment` is a positive whole
-/// number or its decimal string, 1 where it is missing; `at` is in unix milliseconds; `sample` see [`Sample::new`]. Besides what it
-/// says of who did it; where that is a visitor, its `unique` is the word `auto`, and stands for no element.
+/// Returns one record `{"key", "increment"?, "unique"?, "at"?, "id"?, "sample"?, "by"?}`. `increment` is a positive
+/// whole number or its decimal string, 1 where missing; `at` is in unix milliseconds; for `sample` see [`Sample::new`].
+/// The second value says who caused it; where that is a visitor, `unique` is the word `auto` and stands for no element.
 ///
 /// The key is not checked here, see [`BulkRecord::counter_id`]. Allocates only for strings with escapes.
 ///
@@ -97,7 +97,7 @@ pub struct IncrementBody {
     pub sample: Option<Sample>,
     /// What it says of itself.
     pub dimensions: Dimensions,
-    /// What it says of who did it. Of a visitor `unique` is the word `auto`, and stands for no element.
+    /// Who caused it. For a visitor, `unique` is the word `auto` and stands for no element.
     pub by: By<'static>,
 }
 
@@ -122,8 +122,8 @@ struct IncrementWire<'a> {
     user_agent: Option<Text<'a>>,
 }
 
-/// Returns the body `{"delta"?, "unique"?, "at"?, "sample"?, "by"?, "bots"?, "ip"?, "user_agent"?}` of one increment; an empty body is a delta
-/// of 1.
+/// Returns the body `{"delta"?, "unique"?, "at"?, "sample"?, "by"?, "bots"?, "ip"?, "user_agent"?}` of one increment;
+/// an empty body is a delta of 1.
 ///
 /// # Errors
 /// As [`parse_event`].
@@ -153,7 +153,7 @@ pub fn parse_increment(body: &[u8]) -> Result<IncrementBody, Problem> {
     })
 }
 
-/// Returns what percentiles are of, if it was given.
+/// Returns the sample, if there is one.
 fn sample_of(number: Option<f64>) -> Result<Option<Sample>, Problem> {
     if number.is_some() && cfg!(not(feature = "samples")) {
         return Err(left_out("samples"));
@@ -167,7 +167,7 @@ pub(crate) fn delta_or_one(json: Option<&RawValue>) -> Result<u128, Problem> {
     json.map_or(Ok(1), |json| parse_delta(json.get()))
 }
 
-/// Returns a time that fits; one that does not is too far ahead of any clock either way.
+/// Converts a time to the stored type. A time that does not fit becomes one that is too far ahead of any clock.
 pub(crate) fn milliseconds_of(at: u64) -> i64 {
     i64::try_from(at).unwrap_or(i64::MAX)
 }

@@ -1,8 +1,7 @@
-//! Records into one sum per counter, in one pass. A record is added whole or rejected whole, what is
-//! held grows with the distinct counters, stamps and elements, not with the records, and it is counted
-//! in bytes as it grows, for the caller's budget.
+//! Sums records per counter, in one pass. A record is added whole or rejected whole. Memory grows with the distinct
+//! counters, stamps and elements, not with the records, and is counted in bytes as it grows, for the caller's budget.
 //!
-//! Time is an argument, and so is what elements are hashed with: elements themselves are not kept.
+//! Time and the hashes are arguments; elements themselves are not kept.
 
 use super::super::order::in_order;
 use std::collections::HashMap;
@@ -23,27 +22,27 @@ use crate::core::sketch::redis_hash;
 /// How far a record's time may be from the clock where nothing else is set, in milliseconds.
 pub const CLOCK_SKEW_MS: i64 = 5_000;
 
-/// Older stamps are given by their minute. Cells keep seconds for 15 minutes; one more minute, so that
-/// no second is lost that a cell still keeps while the message is on its way.
+/// Older stamps are reduced to their minute. Cells keep seconds for 15 minutes; one minute more, so that a second which
+/// a cell still keeps is not lost while the message is on its way.
 pub const MINUTES_FROM_SECONDS: i64 = 16 * 60;
 
-/// Older stamps are given by their hour. Cells keep minutes for 24 hours; one more hour.
+/// Older stamps are reduced to their hour. Cells keep minutes for 24 hours; one hour more.
 pub const HOURS_FROM_SECONDS: i64 = 25 * 60 * 60;
 
-/// What a counter holds beside its key and its vectors: about 2 * 176 for its place in a hash table that is
-/// half full, 24 + 16 for the key's allocation, 280 for the first leaf of its stamps: 672 in all.
+/// What a counter uses beside its key and its vectors: about 2 * 176 for its place in a hash table that is half full,
+/// 24 + 16 for the key's allocation, 280 for the first leaf of its stamps: 672 in all.
 const COUNTER_BYTES: u64 = 672;
 
-/// What one stamp holds: 8 + 16 bytes, in leaves that are half full at worst.
+/// What one stamp uses: 8 + 16 bytes, in leaves that are half full at worst.
 const STAMP_BYTES: u64 = 48;
 
-/// What one token holds.
+/// What one token uses.
 const TOKEN_BYTES: u64 = 24;
 
-/// What a record with an id holds: 88 bytes, in a vector that is half full at worst.
+/// What a record with an id uses: 88 bytes, in a vector that is half full at worst.
 const IDENTIFIED_BYTES: u64 = 176;
 
-/// Fewer tokens are not worth looking for repetitions among: 64 * 24 = 1,536 bytes.
+/// With fewer tokens, duplicates are not searched: 64 * 24 = 1,536 bytes.
 const TOKENS_COMPACT_MIN: usize = 64;
 
 /// Which times a record may give.
@@ -55,7 +54,7 @@ pub enum Times {
     Past,
 }
 
-/// What a batch may hold, and how its times are judged.
+/// What a batch may hold, and how its times are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchLimits {
     /// Which times a record may give.
@@ -88,7 +87,7 @@ impl Gather {
         }
     }
 
-    /// The same, where it is known of some counters which hash their elements go through.
+    /// The same, where the hash of some counters' elements is known.
     #[must_use]
     pub fn knowing(self, unique_hash_of: impl Fn(&CounterId) -> UniqueHash + 'static) -> Self {
         Self {
@@ -97,16 +96,16 @@ impl Gather {
         }
     }
 
-    /// Adds a record, or notes why not. `now_ms` is the clock in unix milliseconds; `hashes` are the keyed
-    /// ones. Costs one look-up, and allocates only for what is new.
+    /// Adds a record, or notes why not. `now_ms` is the clock in unix milliseconds; `hashes` are the keyed hashes.
+    /// Costs one look-up, and allocates only for what is new.
     ///
     /// The reasons: `clock-skew` and `invalid-id`.
     pub fn add(&mut self, line: u64, record: &BulkRecord<'_>, now_ms: i64, hashes: &dyn Hashes) {
         self.add_as(line, record, record.unique.as_deref(), now_ms, hashes);
     }
 
-    /// [`Gather::add`] of a record whose element is another than its `unique`, which then only says what was sent: a
-    /// visitor, who has another element the next day.
+    /// [`Gather::add`] of a record whose element is not its `unique`: for a visitor, whose element changes each day,
+    /// `unique` only records what the body said.
     pub fn add_as(
         &mut self,
         line: u64,
@@ -121,7 +120,7 @@ impl Gather {
         }
     }
 
-    /// Nothing where a record could be added: its time and its id are well.
+    /// Succeeds where a record could be added: its time and its id are valid.
     ///
     /// # Errors
     /// As [`Gather::add`] notes them.
@@ -135,7 +134,7 @@ impl Gather {
         Ok(())
     }
 
-    /// Notes a record that is left out because its user agent is a bot's.
+    /// Notes a record that is ignored because its user agent is a bot's.
     pub fn ignore_bot(&mut self) {
         self.report.bots_ignored += 1;
     }
@@ -145,13 +144,13 @@ impl Gather {
         self.report.reject(line, problem);
     }
 
-    /// The bytes that the sums and the numbers of rejected lines hold, estimated: growing vectors by what they have
-    /// allocated, the rest by named sizes. The errors are not in it, they are few.
+    /// The bytes that the sums and the numbers of rejected lines use, estimated: growing vectors by what they have
+    /// allocated, the rest by named sizes. The errors are not included; there are few.
     pub fn memory_bytes(&self) -> u64 {
         self.memory_bytes + self.report.memory_bytes()
     }
 
-    /// The bytes that the sums alone hold.
+    /// The bytes that the sums alone use.
     pub fn sums_bytes(&self) -> u64 {
         self.memory_bytes
     }
@@ -161,7 +160,7 @@ impl Gather {
         length(self.counters.len())
     }
 
-    /// Takes the sums so far, in the order of their ids; what comes later is summed anew.
+    /// Takes the sums so far, in the order of their ids; later records begin new sums.
     pub fn take(&mut self) -> Vec<(CounterId, Gathered)> {
         let seed = self.counters.hasher().clone();
         let counters = std::mem::replace(&mut self.counters, HashMap::with_hasher(seed));
@@ -177,7 +176,7 @@ impl Gather {
         in_order(sums, |(one, _), (other, _)| one.cmp(other))
     }
 
-    /// What became of the records so far. Sums that were taken may fail later.
+    /// The report on the records so far. Sums that were taken may fail later.
     pub fn report(&mut self) -> &mut BatchReport {
         &mut self.report
     }
@@ -197,7 +196,7 @@ impl Gather {
     ) -> Result<(), Problem> {
         let (stamp, is_skewed) = match self.limits.stamp(record.at_ms, now_ms) {
             Ok(stamp) => (stamp, false),
-            // It may be a retry.
+            // It may be a retry, which must be answered as the first attempt was.
             Err(_) if record.id.is_some() => (seconds_of(record.at_ms, now_ms), true),
             Err(problem) => return Err(problem),
         };
@@ -259,7 +258,7 @@ impl Gather {
     }
 }
 
-/// The hash of what a record asks for.
+/// The hash of a record's content.
 fn fingerprint_of(record: &BulkRecord<'_>, name: &dyn Fn(&[u8]) -> u64) -> u64 {
     let unique = record.unique.as_deref().unwrap_or_default();
     let at_ms = record.at_ms.map(i64::to_le_bytes);
@@ -267,7 +266,7 @@ fn fingerprint_of(record: &BulkRecord<'_>, name: &dyn Fn(&[u8]) -> u64) -> u64 {
     let delta = record.delta.to_le_bytes();
     let sample = record.sample.map(|sample| sample.bits().to_le_bytes());
     let mut asked: Vec<&[u8]> = vec![&delta, unique, at_ms];
-    // Left out where there is none: a record without asks for what it always did.
+    // Omitted where there is none, so that the hash of a record without samples never changes.
     asked.extend(sample.as_ref().map(|bits| &bits[..]));
     let dimensions = record.dimensions.to_bytes();
     asked.extend((!dimensions.is_empty()).then_some(&dimensions[..]));

@@ -1,4 +1,4 @@
-//! What a body adds to one counter, and how it is to be counted.
+//! The sum of a body for one counter, and how cells count it.
 
 use std::collections::BTreeMap;
 
@@ -13,19 +13,20 @@ use crate::core::counter::samples::Samples;
 use crate::core::counter::settings::UniqueHash;
 use crate::core::sketch::{HashId, Sample};
 
-/// How what a body holds is to be counted.
+/// How cells count the sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Manner {
-    /// Of when it is.
+    /// Which times the records have.
     pub times: Times,
-    /// The hash by which its elements are sent.
+    /// The hash by which its elements are sent first.
     pub hash: HashId,
-    /// That by which they are sent again to a cell that says that it counts by it.
+    /// The hash by which they are sent again, to a cell that answers that it uses this one.
     pub other: HashId,
 }
 
 impl Manner {
-    /// Elements are sent by the deployment's key, of this identity, unless it is known that a counter counts by Redis's hash.
+    /// Elements are sent by the deployment's key, of this identity, unless it is known that the counter uses Redis's
+    /// hash.
     pub fn new(times: Times, keyed: HashId) -> Self {
         Self {
             times,
@@ -42,7 +43,7 @@ pub struct Gathered {
     pub added: u128,
     /// The same sum by stamp, in unix seconds (see [`super::gather::coarsen`]).
     pub buckets: BTreeMap<i64, u128>,
-    /// The stamps and hashes of its elements, but for those of records with an id, sorted, each pair once.
+    /// The stamps and hashes of its elements, except those of records with an id; sorted, each pair once.
     pub tokens: Vec<(i64, Hashed)>,
     /// The records that this came from, but for those with an id.
     pub lines: LineNumbers,

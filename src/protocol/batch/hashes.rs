@@ -1,12 +1,12 @@
-//! The hashes of a batch: of elements, by the deployment's key, which may be rotated, and by Redis's own; and of names, whose
-//! key may not be rotated.
+//! The hashes of a batch: of elements, by the deployment's key, which may be rotated, and by Redis's own function; and
+//! of names, whose key is never rotated.
 
 use crate::core::counter::flush::Element;
 use crate::core::counter::settings::UniqueHash;
 use crate::core::sketch::HashId;
 
-/// An element's hashes. Which of them its counter counts by is often known only once its cell was asked, and then the
-/// element itself is gone.
+/// An element's hashes. Which of them its counter uses is often known only after its cell was asked, and the element
+/// itself is not kept until then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Hashed {
     /// By the deployment's key.
@@ -16,7 +16,7 @@ pub struct Hashed {
 }
 
 impl Hashed {
-    /// The hash that a counter's elements go through.
+    /// The hash by the function that a counter uses.
     pub fn of(self, hash: UniqueHash) -> u64 {
         match hash {
             UniqueHash::Keyed => self.keyed,
@@ -24,7 +24,7 @@ impl Hashed {
         }
     }
 
-    /// The hash of that identity.
+    /// The hash by the function of that identity.
     pub fn by(self, hash: HashId) -> u64 {
         if hash == HashId::REDIS {
             self.redis
@@ -33,13 +33,13 @@ impl Hashed {
         }
     }
 
-    /// What the hash of that identity says of the element.
+    /// The element that the hash of that identity yields.
     pub fn element(self, hash: HashId) -> Element {
         Element::by(hash, self.by(hash))
     }
 }
 
-/// What a batch is hashed with.
+/// The hash functions of a batch.
 pub trait Hashes {
     /// Returns the hash of an element.
     fn element(&self, bytes: &[u8]) -> u64;
@@ -48,7 +48,7 @@ pub trait Hashes {
     fn name(&self, bytes: &[u8]) -> u64;
 }
 
-/// One hash for both.
+/// One function for both.
 impl<F: Fn(&[u8]) -> u64> Hashes for F {
     fn element(&self, bytes: &[u8]) -> u64 {
         self(bytes)

@@ -1,10 +1,9 @@
-//! Gzip, inflated as it arrives. Never are more than [`PIECE_BYTES`] bytes of inflated data held that
-//! the caller has not seen, and never does the caller see more than the limit: a bomb stops there.
+//! Gzip, inflated as it arrives. At most [`PIECE_BYTES`] bytes of inflated data wait for the caller, and the caller
+//! receives at most the limit: a decompression bomb stops there.
 //!
-//! A compressed chunk goes in, pieces come out by a callback, member after member (files made by
-//! `cat a.gz b.gz` are valid gzip), and `finish` says whether the last member was whole. What was
-//! handed out before an error is not to be trusted: the checksum is at the end of a member.
-//! Source: RFC 1952 (gzip), RFC 1951 (deflate).
+//! A compressed chunk goes in, and pieces come out by a callback, member after member (files made by `cat a.gz b.gz`
+//! are valid gzip). `finish` says whether the last member was whole. Output before an error must not be used: the
+//! checksum is at the end of a member. Source: RFC 1952 (gzip), RFC 1951 (deflate).
 
 use std::io::{self, Write};
 
@@ -13,9 +12,9 @@ use flate2::write::MultiGzDecoder;
 use super::super::problem::{Code, Problem};
 use super::length;
 
-/// The most inflated bytes that wait to be handed out. One step of the decoder empties its buffer of
-/// 32 KiB, refills it, and again as long as that took no input: from its window of 32 KiB and from at
-/// most 64 bits that it read ahead, 32 copies of 258 bytes. 4 * 32,768 = 131,072 holds all of it.
+/// The most inflated bytes that wait. One step of the decoder empties its buffer of 32 KiB and refills it, and again as
+/// long as that took no input: from its window of 32 KiB and from at most 64 bits that it read ahead, 32 copies of 258
+/// bytes. 4 * 32,768 = 131,072 holds all of it.
 pub const PIECE_BYTES: usize = 128 * 1024;
 
 /// Inflates one gzip body, chunk by chunk.
@@ -78,7 +77,7 @@ impl Inflate {
         while !rest.is_empty() {
             self.check()?;
             let step = self.decoder.write(rest);
-            // What came out before an error is within the limit, but nobody will need it.
+            // Output before an error is within the limit, and nobody uses it.
             let read = match step {
                 Ok(read) if read > 0 => read,
                 Ok(_) | Err(_) => return self.refuse(),
@@ -89,7 +88,7 @@ impl Inflate {
         self.check()
     }
 
-    /// Ends the body: hands out what is left and checks the last member's length and checksum.
+    /// Ends the body: hands out the rest and checks the last member's length and checksum.
     ///
     /// # Errors
     /// As [`Inflate::push`]; a body that ends early, or has no bytes at all, is `invalid-gzip`.
@@ -125,7 +124,7 @@ impl Inflate {
         outcome
     }
 
-    /// Remembers and returns why the decoder stopped: it must not be written to again.
+    /// Remembers and returns why the decoder stopped: it must not be given more input.
     fn refuse(&mut self) -> Result<(), Problem> {
         let problem = if self.decoder.get_ref().overrun {
             let detail = format!(

@@ -1,5 +1,5 @@
-//! The queries of `/ingest`: which format the lines have, and which of their fields count. Only known
-//! values are taken; others are refused with the list of the known ones.
+//! The queries of `/ingest`: the format of the lines, and which of their fields count. Only known values are accepted;
+//! a refusal lists them.
 
 use std::borrow::Cow;
 
@@ -112,8 +112,8 @@ impl Ingest {
         Ok(Self { by, site, ..self })
     }
 
-    /// Returns what the queries ask for, each by its own name: a body under them is another under others. What lines say and the site are
-    /// left out where they are not asked for: a body without asks for what it always did.
+    /// Returns the queries, each by its own name: the same body with other queries is another request. Dimensions and
+    /// the site are omitted where they are not asked for, so that the identity of a body without them never changes.
     pub fn asked(&self) -> Vec<&str> {
         let format = match self.format {
             Format::Clf => "clf",

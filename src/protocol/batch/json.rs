@@ -1,5 +1,4 @@
-//! JSON objects into structs, and JSON's errors into problems. What a caller reads of its own input in
-//! an error is bounded, however long that input was.
+//! JSON objects into structs, and JSON errors into problems. How much of the input an error repeats is bounded.
 
 use serde::de::{self, IgnoredAny, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -30,8 +29,8 @@ pub fn read_object<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Problem
             Err(error) => problem_of(&error),
         });
     }
-    // Checked once as a whole, strings need not be checked each: a quarter of a batch. What is no UTF-8 is read
-    // all the same, for the error that names the place.
+    // Checked once as a whole, so that strings need no checks of their own.
+    // Text that is not UTF-8 is read all the same, for an error that names the place.
     let read = match std::str::from_utf8(bytes) {
         Ok(text) => serde_json::from_str(text),
         Err(_) => serde_json::from_slice(bytes),
@@ -58,14 +57,14 @@ pub fn problem_of(error: &serde_json::Error) -> Problem {
     }
     match (line, column) {
         (0, _) => {}
-        // A record has a number of its own, so "line 1" would only mislead.
+        // A record has a line number of its own, so "line 1" would mislead.
         (1, _) => detail.push_str(&format!(" (column {column})")),
         _ => detail.push_str(&format!(" (line {line} of the value, column {column})")),
     }
     Problem::new(code, detail)
 }
 
-/// A message without names of Rust's types.
+/// A message without the names of Rust types.
 fn in_words(message: &str) -> Cow<'_, str> {
     const EXPECTED: &str = "expected ";
     let Some((start, expected)) = message.rsplit_once(EXPECTED) else {
@@ -94,7 +93,7 @@ where
     T::deserialize(deserializer).map(Some)
 }
 
-/// A whole number as JSON has them: `60`, `60.0` and `6e1` are one.
+/// A whole number in any form that JSON allows: `60`, `60.0` and `6e1` are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WholeNumber(pub(crate) u64);
 
@@ -114,7 +113,7 @@ impl<'de> Deserialize<'de> for WholeNumber {
             }
 
             fn visit_f64<E: de::Error>(self, number: f64) -> Result<WholeNumber, E> {
-                // Without a sign before 0. A number that is whole is written without a point.
+                // Without a sign before 0. A whole number is written without a point.
                 let whole = format!("{}", number + 0.0).parse().ok().map(WholeNumber);
                 whole.ok_or_else(|| E::invalid_value(de::Unexpected::Float(number), &self))
             }

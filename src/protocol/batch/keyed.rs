@@ -1,9 +1,8 @@
-//! The keyed lines of a bulk body: what is counted under keys, and what may be sent once that is decided.
+//! The keyed lines of a bulk body: what is counted under keys, and what may be sent once the keys are decided.
 //!
-//! Invariants: an element of a keyed line is sent only after its key was decided for that line, since a line that
-//! is refused must change nothing; a line whose element cannot be stored then fails although it was counted, and a
-//! retry counts nothing and stores the element. However many leads have its keys, a body makes a bounded number of
-//! calls.
+//! Invariants: an element of a keyed line is sent only after its key was decided for that line, because a refused line
+//! must change nothing. A line whose element cannot be stored then fails although it was counted; a retry counts
+//! nothing and stores the element. A body makes a bounded number of calls, however many leads hold its keys.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -22,8 +21,7 @@ use crate::protocol::keyed::element_second;
 use crate::protocol::names::CellAddress;
 use crate::protocol::problem::Problem;
 
-/// The most keyed writes that one message carries: each is two rows at the lead, so a message takes about
-/// 0.1 s.
+/// The most keyed writes in one message: each is two rows at the lead, so a message takes about 0.1 s.
 pub const KEYED_AT_ONCE_MAX: usize = 2_000;
 
 /// The key of a whole body, and the hash of what it holds.
@@ -38,9 +36,9 @@ pub struct BodyKey {
 /// The element of a keyed write.
 #[derive(Clone, Copy, Debug)]
 struct Element {
-    /// Which write, by its place.
+    /// The index of its write.
     write: usize,
-    /// Unix second.
+    /// In unix seconds.
     second: i64,
     hashed: Hashed,
 }
@@ -54,7 +52,7 @@ pub struct KeyedWrites {
     pub writes: Vec<Keyed>,
     /// The lines that each of them counts, in the same order.
     pub(super) lines: Vec<LineNumbers>,
-    /// By the places of their writes.
+    /// Sorted by the index of their writes.
     elements: Vec<Element>,
     shards: u8,
     manner: Manner,
@@ -63,9 +61,9 @@ pub struct KeyedWrites {
 }
 
 impl KeyedWrites {
-    /// Takes what is keyed out of a counter's sum: every record with an id, and all the others together where
-    /// the body has a key. Nothing but plain lines is left of it then. Returns what is to be counted, and what is
-    /// only to be answered.
+    /// Takes the keyed records out of a counter's sum: every record with an id, and all the others together where the
+    /// body has a key. Only plain lines are left in the sum. Returns what is to be counted, and what is only to be
+    /// answered.
     pub(super) fn take(
         counter: &CounterId,
         gathered: &mut Gathered,
@@ -127,7 +125,7 @@ impl KeyedWrites {
         self.lines.push(lines);
     }
 
-    /// Fails the lines of the write of that place.
+    /// Fails the lines of the write of that index.
     pub fn fail(&self, place: usize, problem: &Problem, report: &mut BatchReport) {
         if let Some(lines) = self.lines.get(place) {
             report.fail(lines, problem);
@@ -162,7 +160,7 @@ fn write(
     }
 }
 
-/// What goes to one shard: stamps and hashes, and the places of their lines.
+/// The part for one shard: stamps and hashes, and the indexes of their lines.
 #[derive(Default)]
 struct OfShard {
     elements: Vec<(i64, Hashed)>,
@@ -179,8 +177,8 @@ pub struct KeyedElements {
 }
 
 impl KeyedElements {
-    /// Adds the elements of those writes of a counter that were counted, by their places: `counted` is the unix second
-    /// of each. They go to the shards of this datacenter, at the time of [`element_second`]. Cost: a sort of them.
+    /// Adds the elements of those writes of a counter that were counted, by index: `counted` is the unix second of
+    /// each. They go to the shards of this datacenter, at the time of [`element_second`]. Cost: a sort of them.
     pub fn add(&mut self, mut writes: KeyedWrites, here: &Datacenter, counted: &[Option<i64>]) {
         let mut by_shard: BTreeMap<u8, OfShard> = BTreeMap::new();
         let mut last = None;
@@ -238,12 +236,12 @@ impl KeyedElements {
         }
     }
 
-    /// Hands out the loads.
+    /// Takes the loads.
     pub fn loads(&mut self) -> Vec<Addressed> {
         std::mem::take(&mut self.loads)
     }
 
-    /// Fails the lines whose elements could not be stored: the load of that number. A line fails once.
+    /// Fails the lines whose elements could not be stored: those of the load of that number. A line fails once.
     pub fn fail(&mut self, number: usize, problem: &Problem, report: &mut BatchReport) {
         for place in self.lines_of.get(number).into_iter().flatten() {
             if let Some(lines) = self.lines.get_mut(*place) {
@@ -253,29 +251,29 @@ impl KeyedElements {
     }
 }
 
-/// The calls that a body may make still, shared by all its counters: first come, first served. A counter is judged with one lead for its
-/// keys; where they lie with many, what is left to the others is used, and there may be too few.
+/// The calls that a body may still make, shared by all its counters, first come, first served. One lead decides for a
+/// counter's keys; where they lie with many leads, the remaining calls are used, and may not suffice.
 #[derive(Debug)]
 pub struct Calls(Cell<usize>);
 
 impl Calls {
-    /// So many.
+    /// So many calls.
     pub fn new(calls: usize) -> Self {
         Self(Cell::new(calls))
     }
 
-    /// As many as anybody wants: of calls that travel with others.
+    /// No limit: for calls that travel in messages of others.
     pub fn unbounded() -> Self {
         Self::new(usize::MAX)
     }
 
-    /// Takes one of them; false where none is left.
+    /// Takes one; false where none is left.
     #[must_use]
     pub fn take(&self) -> bool {
         self.take_many(1)
     }
 
-    /// Takes so many of them, all or none; false where they are not left.
+    /// Takes so many, all or none; false where too few are left.
     #[must_use]
     pub fn take_many(&self, calls: usize) -> bool {
         let left = self.0.get().checked_sub(calls);

@@ -1,25 +1,25 @@
-//! Which lines of a body: those that a counter's sum came from, and those that were rejected.
+//! Sets of line numbers of a body: those that a counter's sum came from, and those that were rejected.
 //!
-//! Invariant: no line is forgotten, so whatever fails, and however late, can be told by its number.
+//! Invariant: no line is lost, so a failure can name its lines at any later time.
 
 use super::length;
 
-/// Lines that rise, as runs of neighbours: a few bytes for each run, nothing for a line that follows the one before.
+/// Rising lines, as runs of neighbours: a few bytes for each run, nothing for a line that follows the one before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LineNumbers {
     count: u64,
-    /// The run that the last line is of; before any it is (0, 0).
+    /// The first line of the last run; before any line it is (0, 0).
     first: u64,
     last: u64,
-    /// The runs before it: how far each begins behind the end of the one before, and how much longer than one line it is,
-    /// as LEB128.
+    /// The runs before it: how far each begins behind the end of the one before, and how much longer than one line it
+    /// is, as LEB128.
     runs: Vec<u8>,
     /// Where the last of them ends.
     runs_end: u64,
 }
 
 impl LineNumbers {
-    /// Returns these, which must rise; others are left out.
+    /// Returns these lines, which must rise; others are skipped.
     pub fn of(lines: impl IntoIterator<Item = u64>) -> Self {
         let mut numbers = Self::default();
         for line in lines {
@@ -33,12 +33,12 @@ impl LineNumbers {
         self.count
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Adds a line that comes after all the others, and returns the bytes that this holds more.
+    /// Adds a line that comes after all the others, and returns how many bytes more are used.
     pub fn push(&mut self, line: u64) -> u64 {
         if line <= self.last {
             return 0;
@@ -114,7 +114,7 @@ impl LineSet {
         }
     }
 
-    /// The bytes that it holds.
+    /// The bytes that it uses.
     pub fn memory_bytes(&self) -> u64 {
         length(self.0.capacity()) * 8
     }
@@ -133,7 +133,7 @@ impl LineSet {
         length(self.0.len()) * 64
     }
 
-    /// The next line from `line` on that is in the set, or is not.
+    /// The next line from `line` on that is in the set, or the next that is not.
     fn next(&self, line: u64, is_in: bool) -> Option<u64> {
         let mut at = line;
         while at < self.end() {

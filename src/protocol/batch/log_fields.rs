@@ -1,4 +1,4 @@
-//! What a line of a log says of its request, as dimensions.
+//! The dimensions of a log line's request.
 
 use super::super::problem::{Code, Problem};
 use super::super::user_agent::{browser, device};
@@ -9,7 +9,7 @@ use crate::core::counter::dimensions::{DIMENSIONS_PER_WRITE_MAX, Dimensions};
 pub enum LogField {
     /// The request target without its query.
     Page,
-    /// The host that the page before was on, unless it is the site's own.
+    /// The host of the referring page, unless it is the site's own.
     Referrer,
     /// The status.
     Status,
@@ -74,7 +74,7 @@ impl LogField {
 
 const _: () = assert!(LogField::ALL.len() <= DIMENSIONS_PER_WRITE_MAX);
 
-/// A request, as a line of a log says it. Empty, or a dash, is what the line does not say.
+/// A request, as a log line describes it. What the line does not say is empty or a dash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hit<'a> {
     /// The target, with its query.
@@ -92,7 +92,7 @@ pub struct Hit<'a> {
 }
 
 impl Hit<'_> {
-    /// What these fields say; `site` is the site's own host.
+    /// The dimensions of these fields; `site` is the site's own host.
     pub fn dimensions(&self, fields: &[LogField], site: Option<&str>) -> Dimensions {
         let mut dimensions = Dimensions::default();
         let (page, query) = self.target.split_once('?').unwrap_or((self.target, ""));
@@ -125,14 +125,15 @@ impl Hit<'_> {
     }
 }
 
-/// A host without the `www.` that many have twice.
+/// A host without a leading `www.`.
 fn plain_host(host: &str) -> String {
     let host = host.to_ascii_lowercase();
     host.strip_prefix("www.")
         .map_or(host.clone(), str::to_owned)
 }
 
-/// The host of an address, in small letters and without `www.`, port and user; `None` for what is no address, and for the site's own.
+/// The host of an address, in lower case and without `www.`, port and user; `None` for text that is no address, and for
+/// the site's own host.
 fn referrer_host(address: &str, site: Option<&str>) -> Option<String> {
     let (scheme, rest) = address.split_once("://")?;
     if scheme.is_empty()

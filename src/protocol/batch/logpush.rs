@@ -1,7 +1,7 @@
 //! Lines of Cloudflare Logpush, and NDJSON lines of `/ingest`. A line of Logpush is read by the few
 //! fields that are counted, whatever else it holds; an NDJSON line is an event and read as strictly.
 //!
-//! No line counts at a time it does not say: one of Logpush needs its timestamp.
+//! No line counts at a time that it does not state: a line of Logpush needs its timestamp.
 //! Source: Cloudflare, "Logpush: HTTP requests dataset" and "Logpush: HTTP destination".
 
 use serde::Deserialize;
@@ -35,7 +35,7 @@ pub struct LogpushLine<'a> {
     said: RequestFields<'a>,
 }
 
-/// What a line of Logpush says of its request, as JSON; a field that is missing, or of another type, says nothing.
+/// What a line of Logpush says of its request, as JSON; a field that is missing or of another type is ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct RequestFields<'a> {
     target: Cow<'a, str>,
@@ -254,9 +254,9 @@ fn either<A, B>(
     }
 }
 
-/// Returns the unix milliseconds of a JSON value: RFC 3339, or a number (or its string) whose unit is
-/// told by its size. Seconds end at 10^11 (the year 5138), and there milliseconds begin, microseconds at
-/// 10^14 and nanoseconds at 10^17: each in March 1973. What is finer than a millisecond is cut off.
+/// Returns the unix milliseconds of a JSON value: RFC 3339, or a number (or its string) whose size tells its unit.
+/// Seconds end at 10^11 (the year 5138), where milliseconds begin; microseconds begin at 10^14 and nanoseconds at
+/// 10^17: each in March 1973. Finer parts are cut off.
 pub fn parse_timestamp(json: &str) -> Option<i64> {
     let text = json
         .strip_prefix('"')

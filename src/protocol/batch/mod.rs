@@ -1,5 +1,5 @@
-//! Bulk bodies, read as they stream. However large a body is, memory holds one piece of it, at most
-//! one partial record, and what the records of one section sum to.
+//! Bulk bodies, read as they stream. For a body of any size, memory holds one piece of it, at most one partial record,
+//! and the sums of one section.
 //!
 //! ```text
 //! chunk ─► decode ─► split ─► event | ingest (clf, logpush, ndjson) ─► gather ─► one sum per counter and section
@@ -7,22 +7,22 @@
 //!
 //! | module | does |
 //! |---|---|
-//! | [`decode`] | which form a body has, by its content encoding or its first bytes |
+//! | [`decode`] | the encoding of a body, by its content encoding or its first bytes |
 //! | [`inflate`] | gzip, bounded after inflation |
 //! | [`split`] | bytes into records: lines, or the elements of one JSON array |
 //! | [`json`] | JSON objects into structs, and JSON's errors into problems |
 //! | [`event`] | records of `/events`, and the body of one increment |
-//! | [`by`] | what a write says of who did it |
+//! | [`by`] | who caused a write |
 //! | [`ingest`] | the queries of `/ingest`: which format, which fields |
-//! | [`log_fields`] | what lines of logs say of their requests, as dimensions |
+//! | [`log_fields`] | the dimensions of log lines |
 //! | [`clf`] | lines in Common and Combined Log Format |
 //! | [`logpush`] | lines of Cloudflare Logpush, and NDJSON lines of `/ingest` |
 //! | [`civil`] | dates and times of day into unix time |
 //! | [`gather`], [`gathered`] | records into one sum per counter |
-//! | [`hashes`] | what elements and idempotency keys are hashed with |
-//! | [`plan`] | which cells a body writes to, and what each gets |
+//! | [`hashes`] | the hashes of elements and idempotency keys |
+//! | [`plan`] | the cells that a body writes to, and the load of each |
 //! | [`keyed`] | the lines that have keys, and the elements of those that count |
-//! | [`lines`] | which lines of a body |
+//! | [`lines`] | sets of line numbers |
 //! | [`report`] | what was accepted, what was rejected and why |
 //! | [`sections`] | where a body is cut, so that memory holds the sums of a part |
 //! | [`body_memory`] | the memory of bodies, shared among their senders |
@@ -57,11 +57,11 @@ pub mod sections;
 pub mod split;
 pub mod wave;
 
-/// What one record of a bulk body asks to count, whatever its format was.
+/// What one record of a bulk body asks to count, in any format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BulkRecord<'a> {
-    /// The counter's id as sent. It is checked where it is first needed, see [`BulkRecord::counter_id`]:
-    /// a batch that names a counter a thousand times pays for one check.
+    /// The counter's id as sent. It is checked where it is first needed, see [`BulkRecord::counter_id`]: a batch that
+    /// names a counter a thousand times checks its id once.
     pub key: Cow<'a, str>,
     /// How much to add, 1 or more.
     pub delta: u128,
@@ -73,7 +73,7 @@ pub struct BulkRecord<'a> {
     pub id: Option<Cow<'a, str>>,
     /// The value that percentiles are of.
     pub sample: Option<Sample>,
-    /// What it says of itself.
+    /// Its dimensions.
     pub dimensions: Dimensions,
 }
 

@@ -1,10 +1,11 @@
-//! Which cells a bulk body writes to, and what each gets.
+//! The cells that a bulk body writes to, and the load of each.
 //!
-//! Invariants: the amounts of a counter go to one cell, in one load; a body never makes more calls than one invocation may:
-//! before a counter is counted it is known which it needs ([`CallsNeeded`]), and where they are not left its lines are rejected.
+//! Invariants: the amounts of a counter go to one cell, in one load. A body never makes more calls than one invocation
+//! may: the calls of a counter are known before it is counted ([`CallsNeeded`]), and where too few are left its lines
+//! are rejected.
 //!
-//! A body with many counters is counted in parts, one after the other, so that only the loads of one part are held besides the
-//! sums.
+//! A body with many counters is counted in parts, one after the other, so that memory holds the loads of one part only,
+//! besides the sums.
 
 use std::collections::BTreeMap;
 
@@ -22,17 +23,18 @@ use crate::protocol::names::CellAddress;
 use crate::protocol::problem::Problem;
 use crate::protocol::shell_limits::CALLS_MAX;
 
-/// Calls of an invocation that are left for the rest: secrets, settings.
+/// Calls of an invocation that are reserved for other uses: secrets, settings.
 const OTHER_CALLS: usize = 200;
 
 /// The most counters that are counted at once: their loads are about 1 KB each.
 pub const PART_COUNTERS_MAX: usize = 1_000;
 
-/// The same where tablets host cells: with 64 tablets 128 counters in a message. About 2 KB each while they are counted, 16 MB.
+/// The same where tablets host cells: with 64 tablets, 128 counters in a message. About 2 KB each while they are
+/// counted, 16 MB.
 pub const HOSTED_PART_COUNTERS_MAX: usize = 8_192;
 
-/// The most messages of one part for the cells that so many tablets host, and for their roots in so many partitions: for elements of plain lines, amounts,
-/// claims, counts and elements of keyed lines.
+/// The most messages of one part for cells in so many tablets, and for their roots in so many partitions: for elements
+/// of plain lines, amounts, claims, counts and elements of keyed lines.
 pub fn part_calls_max(tablets: usize, partitions: u32, counters: usize) -> usize {
     let partitions = usize::try_from(partitions).unwrap_or(usize::MAX);
     match tablets {
@@ -41,31 +43,31 @@ pub fn part_calls_max(tablets: usize, partitions: u32, counters: usize) -> usize
     }
 }
 
-/// Returns the most calls of one body, flushes and what keys need, where an invocation may make so many: each may be sent
-/// twice. Of 10,000 they are 4,900.
+/// Returns the most calls of one body, for flushes and keys, where an invocation may make so many: each may be sent
+/// twice. Of 10,000 calls a body gets 4,900.
 pub fn body_calls_max(invocation: Option<usize>) -> usize {
     let invocation = invocation.or(usize::try_from(CALLS_MAX).ok());
     invocation.unwrap_or(0).saturating_sub(OTHER_CALLS) / 2
 }
 
-/// The calls that a counter of a body needs by itself.
+/// The calls that a counter of a body needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallsNeeded {
-    /// Flushes, those of keyed lines' elements too.
+    /// Flushes, with those of keyed lines' elements.
     pub flushes: usize,
-    /// A claim and a count for each message of keyed writes, while one lead has all the keys of a counter.
+    /// A claim and a count for each message of keyed writes, as long as one lead has all keys of a counter.
     pub keyed: usize,
 }
 
 impl CallsNeeded {
-    /// Returns what a counter with so many shards needs whose amounts go to shard `own`. Where a tablet hosts its lead, what goes there
-    /// travels with the rest of the body. Cost: a look at each of its elements.
+    /// Returns the calls of a counter with so many shards whose amounts go to shard `own`. Where a tablet hosts its
+    /// lead, the lead's load travels with those of other counters. Cost: one step for each of its elements.
     pub fn of(gathered: &Gathered, shards: u8, own: u8, has_key: bool, is_hosted: bool) -> Self {
         let mut calls = Self::default();
         let shard_of = |hashed: Hashed| shard_of_element(hashed.of(gathered.unique_hash), shards);
         let tokens = gathered.tokens.iter();
         let of_tokens = tokens.fold(0, |bits, (_, hashed)| bits | bit(shard_of(*hashed)));
-        // Writes, and the shards of their elements: those that are counted, and those that are only looked for.
+        // Writes, and the shards of their elements: of those to be counted, and of those that are only answered.
         let (mut counted, mut recalled) = ((0_usize, 0_u64), (0_usize, 0_u64));
         for record in &gathered.identified {
             let (writes, bits) = match record.is_skewed {
@@ -90,7 +92,7 @@ impl CallsNeeded {
         calls
     }
 
-    /// Both.
+    /// The sum of both.
     pub fn all(self) -> usize {
         self.flushes + self.keyed
     }
@@ -111,14 +113,14 @@ fn ones(bits: u64) -> usize {
 pub struct Addressed {
     /// The cell.
     pub to: CellAddress,
-    /// What it carries.
+    /// Its content.
     pub load: Load,
     /// Its elements by the other hash.
     pub rehashed: Rehashed,
 }
 
 impl Addressed {
-    /// Takes the elements by the hash that the cell counts by; false where there are none by that.
+    /// Replaces the elements by those of the hash that the cell uses; false where there are none by that hash.
     #[must_use]
     pub fn rehash(&mut self, own: UniqueHash) -> bool {
         if !own.takes(self.rehashed.hash) || !self.load.has_tokens() {
@@ -135,7 +137,7 @@ impl Addressed {
     }
 }
 
-/// The elements of a load once more, by another hash.
+/// The elements of a load by another hash.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rehashed {
     /// The hash.
@@ -157,15 +159,15 @@ pub struct Plan {
     keyed: Vec<KeyedWrites>,
     counters: Vec<Counted>,
     elements: Vec<Addressed>,
-    /// Which counter the elements of each load are of.
+    /// For each load of elements, the index of its counter.
     counter_of: Vec<usize>,
-    /// Which counter each load of amounts belongs to, once they have been handed out.
+    /// For each load of amounts that was taken, the index of its counter.
     sent: Vec<usize>,
 }
 
 impl Plan {
-    /// Returns the loads of all sums. `shards_of`: shards of a counter; `own_shard`: which of so
-    /// many gets the amounts.
+    /// Returns the loads of all sums. `shards_of`: the shards of a counter; `own_shard`: which of so many gets the
+    /// amounts.
     pub fn new(
         sums: Vec<(CounterId, Gathered)>,
         manner: Manner,
@@ -207,17 +209,17 @@ impl Plan {
         plan
     }
 
-    /// Hands out the keyed writes, of all counters.
+    /// Takes the keyed writes of all counters.
     pub fn keyed(&mut self) -> Vec<KeyedWrites> {
         std::mem::take(&mut self.keyed)
     }
 
-    /// Hands out the loads of elements alone, but for those of keyed lines.
+    /// Takes the loads that hold elements only, except those of keyed lines.
     pub fn elements(&mut self) -> Vec<Addressed> {
         std::mem::take(&mut self.elements)
     }
 
-    /// Hands out the loads of amounts, of all counters whose lines have not failed.
+    /// Takes the loads of amounts of all counters whose lines have not failed.
     pub fn amounts(&mut self) -> Vec<Addressed> {
         let mut loads = Vec::with_capacity(self.counters.len());
         for (index, counted) in self.counters.iter_mut().enumerate() {
@@ -233,21 +235,21 @@ impl Plan {
         loads
     }
 
-    /// Fails the lines whose elements could not be stored: the load of that number.
+    /// Fails the lines whose elements could not be stored: those of the load of that number.
     pub fn fail_elements(&mut self, number: usize, problem: &Problem, report: &mut BatchReport) {
         if let Some(&index) = self.counter_of.get(number) {
             self.fail(index, problem, report);
         }
     }
 
-    /// Fails the lines whose amounts could not be counted: the load of that number.
+    /// Fails the lines whose amounts could not be counted: those of the load of that number.
     pub fn fail_amounts(&mut self, number: usize, problem: &Problem, report: &mut BatchReport) {
         if let Some(&index) = self.sent.get(number) {
             self.fail(index, problem, report);
         }
     }
 
-    /// A counter's lines fail once, however many of its cells did.
+    /// The lines of a counter fail once, even if several of its cells failed.
     fn fail(&mut self, index: usize, problem: &Problem, report: &mut BatchReport) {
         if let Some(counted) = self.counters.get_mut(index) {
             report.fail(&std::mem::take(&mut counted.lines), problem);
@@ -255,7 +257,7 @@ impl Plan {
     }
 }
 
-/// What each shard gets: the elements that are its own, and one of them all amounts.
+/// The load of each shard: its own elements, and for one shard all amounts.
 fn loads_of(
     gathered: &Gathered,
     shards: u8,

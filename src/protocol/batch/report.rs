@@ -1,5 +1,5 @@
-//! What became of a batch: every record is either accepted or rejected. The first [`ERRORS_MAX`] rejected ones are told
-//! with a sentence each, in the order of their numbers, and all of them by code and number.
+//! The result of a batch: every record is either accepted or rejected. The first [`ERRORS_MAX`] rejected records are
+//! reported with a sentence each, in the order of their numbers, and all of them by code and number.
 
 use super::super::order::in_order;
 use serde::ser::SerializeStruct;
@@ -8,11 +8,11 @@ use serde::{Serialize, Serializer};
 use super::super::problem::{Code, Problem};
 use super::lines::{LineNumbers, LineSet};
 
-/// The most errors that an answer tells with a sentence.
+/// The most errors that an answer explains with a sentence.
 pub const ERRORS_MAX: usize = 100;
 
-/// The most runs of rejected lines that an answer names for each code: 1.8 MB at most. A log of 32 MiB, with 200 bytes
-/// to a line, has no more. Of what is beyond the number is told.
+/// The most runs of rejected lines that an answer lists for each code: 1.8 MB at most. A log of 32 MiB with 200 bytes a
+/// line has no more runs. Beyond that, the answer gives their number.
 pub const RUNS_MAX: usize = 100_000;
 
 /// Why one record was not counted.
@@ -35,8 +35,8 @@ fn code_as_str<S: Serializer>(code: &Code, serializer: S) -> Result<S::Ok, S::Er
     serializer.serialize_str(code.as_str())
 }
 
-/// All records that were rejected with one code: `{"code","count","lines","unlisted"?}`, where `lines` is a text such as
-/// `3,5-120`.
+/// All records that were rejected with one code: `{"code","count","lines","unlisted"?}`, where `lines` is a text such
+/// as `3,5-120`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejected {
     /// The code.
@@ -48,14 +48,14 @@ pub struct Rejected {
 }
 
 impl Rejected {
-    /// The first [`RUNS_MAX`] runs of them as a text, and how many lines that leaves out.
+    /// The first [`RUNS_MAX`] runs as a text, and how many lines it omits.
     fn told(&self) -> (String, u64) {
         use std::fmt::Write;
 
         let (mut text, mut named) = (String::new(), 0);
         for (first, last) in self.lines.runs().take(RUNS_MAX) {
             let comma = if text.is_empty() { "" } else { "," };
-            // To write to a text never fails.
+            // Writing to a text never fails.
             let _ = match last == first {
                 true => write!(text, "{comma}{first}"),
                 false => write!(text, "{comma}{first}-{last}"),
@@ -81,14 +81,15 @@ impl Serialize for Rejected {
     }
 }
 
-/// The answer to a batch: `{"accepted","rejected","bots_ignored"?,"errors":[{"line","code","detail"}],"rejected_lines"?}`.
+/// The answer to a batch:
+/// `{"accepted","rejected","bots_ignored"?,"errors":[{"line","code","detail"}],"rejected_lines"?}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct BatchReport {
     /// How many records count.
     pub accepted: u64,
     /// How many do not.
     pub rejected: u64,
-    /// How many were left out because their user agent is a bot's: neither accepted nor rejected.
+    /// How many were ignored because their user agent is a bot's: neither accepted nor rejected.
     #[serde(skip_serializing_if = "is_none")]
     pub bots_ignored: u64,
     /// The first of the rejected, at most [`ERRORS_MAX`].
@@ -121,7 +122,7 @@ impl BatchReport {
         &mut rejected.lines
     }
 
-    /// The rejected lines before one as a text such as `3,5-120`: their first [`ERRORS_MAX`] runs.
+    /// The rejected lines before this one as a text such as `3,5-120`: their first [`ERRORS_MAX`] runs.
     pub fn rejected_before(&self, line: u64) -> String {
         let runs = |rejected: &Rejected| rejected.lines.runs().collect::<Vec<_>>();
         let mut all: Vec<(u64, u64)> = self.rejected_lines.iter().flat_map(runs).collect();
@@ -137,14 +138,14 @@ impl BatchReport {
         told.collect::<Vec<String>>().join(",")
     }
 
-    /// The bytes that the numbers of the rejected hold.
+    /// The bytes that the numbers of rejected lines use.
     pub fn memory_bytes(&self) -> u64 {
         let all = self.rejected_lines.iter();
         all.map(|rejected| rejected.lines.memory_bytes()).sum()
     }
 
-    /// Turns accepted records into rejected ones: their cell failed after they were read. The errors
-    /// stay the first of the whole batch. Costs a sort of at most twice [`ERRORS_MAX`] errors.
+    /// Turns accepted records into rejected ones: their cell failed after they were read. The errors stay the first of
+    /// the whole batch. Costs a sort of at most twice [`ERRORS_MAX`] errors.
     pub fn fail(&mut self, lines: &LineNumbers, problem: &Problem) {
         self.accepted = self.accepted.saturating_sub(lines.count());
         let rejected = self.note_rejected(problem.code(), lines.count());

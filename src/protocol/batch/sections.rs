@@ -1,8 +1,8 @@
-//! Where a bulk body is cut: each section is summed, counted and let go before the next is read, so that however many counters a body
-//! names, memory holds the sums of one section.
+//! Where a bulk body is cut. Each section is summed, counted and released before the next is read. So memory holds the
+//! sums of one section, for any number of counters in a body.
 //!
-//! Invariant: under a key, where a body is cut is decided by its bytes alone. Each section has a key of its own, so a body that is sent
-//! again must be cut as before. What is charged here may therefore never change.
+//! Invariant: for a body with a key, the bytes alone decide where it is cut. Each section has a key of its own, so a
+//! repeated body must be cut in the same places. The charges of this module may therefore never change.
 
 use std::collections::HashSet;
 
@@ -11,14 +11,15 @@ use super::keyed::BodyKey;
 use super::{BulkRecord, length};
 use crate::core::counter::ledger::WriteKey;
 
-/// What the sums of one section may hold: 12,000 counters of about 700 bytes. Four senders at once have room for one section each.
+/// What the sums of one section may use: 12,000 counters of about 700 bytes. Four senders at once have room for one
+/// section each.
 pub const SECTION_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
-/// What is charged under a key, bytes: as much as a record may make the sums grow. For a counter that is new; for its stamp and its line;
-/// besides for an element, an id, a sample.
+/// The charge of a record with a key, in bytes: the most by which it can make the sums grow. For a new counter; for its
+/// stamp and its line; and, where present, for an element, an id, a sample.
 const CHARGES: [u64; 5] = [700, 64, 96, 176, 256];
 
-/// What a record that writes to a board is charged, bytes: what its write holds.
+/// The charge of a record that writes to a board, in bytes: the size of its write.
 pub fn board_line_bytes(record: &[u8]) -> u64 {
     256 + length(record.len())
 }
@@ -28,16 +29,16 @@ pub fn board_line_bytes(record: &[u8]) -> u64 {
 pub struct Sections {
     key: WriteKey,
     bytes_max: u64,
-    /// How many have ended.
+    /// How many sections have ended.
     number: u32,
     bytes: u64,
     names: HashSet<u64>,
-    /// Hash of all records up to here, and of the call.
+    /// Hash of the call and of all records so far.
     chain: u64,
 }
 
 impl Sections {
-    /// The first section of a body of that key, which holds so many bytes. `asked` is what else says what the body asks for.
+    /// The first section of a body with that key and so many bytes. `asked` is the call and its query.
     pub fn new(
         key: WriteKey,
         hash: &dyn Fn(&[u8]) -> u64,
@@ -54,7 +55,8 @@ impl Sections {
         }
     }
 
-    /// Notes a record: its bytes, and what was read of them. Whether the section ends with it. Cost: a hash of its bytes.
+    /// Notes a record: its bytes, and what was read from them. Returns whether the section ends with it. Cost: a hash
+    /// of its bytes.
     pub fn note(
         &mut self,
         hash: &dyn Fn(&[u8]) -> u64,
@@ -98,8 +100,8 @@ impl Sections {
         }
     }
 
-    /// Ends the body's last section, and returns its key. A body of one section is named by the hash of its bytes, as a body without
-    /// sections would be.
+    /// Ends the body's last section, and returns its key. A body of one section is identified by the hash of its bytes,
+    /// as a body without sections is.
     pub fn finish(self, hash: &dyn Fn(&[u8]) -> u64, of_body: u64) -> BodyKey {
         let fingerprint = if self.number == 0 {
             of_body

@@ -1,9 +1,9 @@
 //! Bytes into records, in one pass. The records of a body do not depend on how it was cut into chunks,
 //! and at most one partial record of [`RECORD_BYTES_MAX`] bytes is held between chunks.
 //!
-//! A record that lies within one chunk is handed out as a slice of it; one that does not is put
-//! together in a buffer; one that is too long is skipped, unseen, and handed out as a problem that
-//! costs that record only. White space around a record is no part of it.
+//! A record within one chunk is handed out as a slice of it. A record in several chunks is assembled in a buffer. A
+//! record that is too long is skipped and handed out as a problem, which costs that record only. White space around a
+//! record is not part of it.
 
 use super::super::problem::{Code, Problem};
 
@@ -12,11 +12,11 @@ use super::super::problem::{Code, Problem};
 /// Log lines end near 3 * 8 KiB, since servers bound target, referer and agent at 8 KiB each.
 pub const RECORD_BYTES_MAX: usize = 64 * 1024;
 
-/// What a record may have before white space is cut from its end: one more byte, for the `\r` of a
-/// `\r\n`. Further white space counts as the record's own.
+/// The most bytes of a record before white space is cut from its end: one more, for the `\r` of a `\r
+/// `. Further white space counts as part of the record.
 const RAW_BYTES_MAX: usize = RECORD_BYTES_MAX + 1;
 
-/// The byte order mark of UTF-8, which some programs write at the beginning of a file; it is no part of a body.
+/// The byte order mark of UTF-8, which some programs write at the beginning of a file; it is not part of the body.
 /// Source: RFC 8259, section 8.1.
 pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
@@ -33,7 +33,7 @@ fn trim_start(bytes: &[u8]) -> &[u8] {
     bytes.get(start..).unwrap_or_default()
 }
 
-/// Returns a record without white space at its end, or that it is too long.
+/// Returns a record without white space at its end, or refuses it as too long.
 fn judge(raw: &[u8]) -> Result<&[u8], Problem> {
     let length = raw
         .iter()
@@ -72,7 +72,7 @@ impl Partial {
         }
     }
 
-    /// Hands out the record that ends with `last`, and starts anew.
+    /// Hands out the record that ends with `last`, and begins the next.
     fn end(
         &mut self,
         last: &[u8],
@@ -94,8 +94,9 @@ impl Partial {
     }
 }
 
-/// Splits a body at `\n` or `\r\n`. Lines are numbered from 1; blank ones have a number but are not
-/// handed out; a last line needs no newline.
+/// Splits a body at `
+/// ` or `\r
+/// `. Lines are numbered from 1. Blank lines are numbered but not handed out. The last line needs no newline.
 #[derive(Debug, Default)]
 pub struct Lines {
     partial: Partial,
@@ -127,7 +128,7 @@ impl Lines {
         }
     }
 
-    /// White space before a record is never held, so that blank lines of any length cost nothing.
+    /// White space before a record is not buffered, so that blank lines of any length cost nothing.
     fn without_indent<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         if self.partial.is_empty() {
             trim_start(bytes)
@@ -137,7 +138,7 @@ impl Lines {
     }
 }
 
-/// Where in the array the next byte is.
+/// The position of the next byte in the array.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Place {
     #[default]
@@ -149,8 +150,8 @@ enum Place {
     Refused,
 }
 
-/// Splits a body that is one JSON array into its elements, numbered from 1. It tells elements apart and
-/// leaves what is inside them to who reads them, so that a bad element costs that element only.
+/// Splits a body that is one JSON array into its elements, numbered from 1. It finds where elements end and leaves
+/// their content to the caller, so that a bad element costs that element only.
 #[derive(Debug, Default)]
 pub struct Elements {
     partial: Partial,
@@ -165,7 +166,7 @@ impl Elements {
     /// Hands the elements that end in this chunk to `each`, with their numbers.
     ///
     /// # Errors
-    /// `invalid-json` where the body is not one array. What was handed out before then is void too.
+    /// `invalid-json` where the body is not one array. Elements handed out before then are void too.
     pub fn push(
         &mut self,
         chunk: &[u8],
@@ -243,9 +244,9 @@ impl Elements {
         Ok(after.get(1..).unwrap_or_default())
     }
 
-    /// Returns where the element ends in `bytes`, if it does: at a `,` or a closing bracket that is
-    /// neither in a string nor in a nested value. Kinds of brackets are not matched here; an element
-    /// that mixes them is refused by who reads it.
+    /// Returns where the element ends in `bytes`, if it does: at a `,` or a closing bracket that is neither in a string
+    /// nor in a nested value. The kinds of brackets are not matched here: an element that mixes them is refused by the
+    /// code that parses it.
     fn scan(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut at = 0;
         loop {
@@ -283,12 +284,12 @@ impl Elements {
     }
 }
 
-/// Splits a body whose form is told by its first byte that is not white space: `[` begins an array,
-/// anything else lines. A byte order mark before it is left out.
+/// Splits a body whose form is given by its first byte that is not white space: `[` begins an array, anything else
+/// lines. A byte order mark before it is skipped.
 #[derive(Debug)]
 pub struct Splitter {
     form: Form,
-    /// How much of a byte order mark the body has begun with; `None` once that is decided.
+    /// How much of a byte order mark has been seen at the beginning; `None` once that is decided.
     marked: Option<usize>,
 }
 
@@ -300,12 +301,12 @@ enum Form {
 }
 
 impl Splitter {
-    /// Returns a splitter that takes an array where the body begins with `[`, and lines otherwise.
+    /// Returns a splitter that reads an array where the body begins with `[`, and lines otherwise.
     pub fn detect() -> Self {
         Self::of(Form::Undecided(Lines::default()))
     }
 
-    /// Returns a splitter that takes lines whatever the body begins with.
+    /// Returns a splitter that reads lines.
     pub fn lines() -> Self {
         Self::of(Form::Lines(Lines::default()))
     }
@@ -350,7 +351,7 @@ impl Splitter {
     ) -> Result<(), Problem> {
         if let Form::Undecided(lines) = &mut self.form {
             match trim_start(chunk).first() {
-                // Only blank lines so far: they have numbers, should this turn out to be lines.
+                // Only blank lines so far; they are numbered in case the body turns out to be lines.
                 None => {}
                 Some(b'[') => self.form = Form::Elements(Elements::default()),
                 Some(_) => self.form = Form::Lines(std::mem::take(lines)),

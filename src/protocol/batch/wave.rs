@@ -1,20 +1,18 @@
-//! When a bulk body that has been read sends its sums: together with the others that are there, so that
-//! one flush to a counter carries the sums of all of them. It is group commit for bodies.
+//! When a bulk body that has been read sends its sums: together with other bodies in flight, so that one flush to a
+//! counter carries the sums of all of them. It is group commit for bodies.
 //!
-//! Invariants: a body that is alone never waits; none waits longer than a millisecond for each of its
-//! counters, about what its own flushes take on a busy machine, nor longer than [`GATHER_MS_MAX`]; when
-//! one goes because nothing more is coming, all that gathered go with it.
-//!
+//! Invariants: a body that is alone never waits. No body waits longer than a millisecond for each of its counters, nor
+//! longer than [`GATHER_MS_MAX`]. When one is sent because no other body is expected, all that wait are sent with it.
 //! Life of a body: it is *read*, then it *gathers*, then it is *sent*.
 
 /// The longest that a body waits for others.
 pub const GATHER_MS_MAX: i64 = 1_000;
 
-/// For how long no other body may be read or sent before those that gathered go: the time in which a
-/// client that was just answered sends its next.
+/// How long no other body may have been read or sent before the waiting bodies are sent: in this time a client that was
+/// just answered sends its next body.
 pub const CALM_MS: i64 = 10;
 
-/// How often a body that gathers looks whether it may go.
+/// How often a waiting body checks whether it may be sent.
 pub const LOOK_EVERY_MS: u64 = 5;
 
 /// The bulk bodies of one isolate.
@@ -23,23 +21,23 @@ pub struct Waves {
     reading: u32,
     gathering: u32,
     sending: u32,
-    /// Rises when those that gathered go together.
+    /// Rises when the waiting bodies are sent together.
     wave: u64,
     calm_since_ms: Option<i64>,
 }
 
-/// What a body is doing.
+/// The stage of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// Its records are being read.
     Reading,
     /// It waits for others.
     Gathering,
-    /// Its sums are on their way.
+    /// Its sums are being sent.
     Sending,
 }
 
-/// The place of a body that gathers.
+/// The position of a waiting body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WavePlace {
     wave: u64,
@@ -53,7 +51,7 @@ impl Waves {
         *count = count.saturating_add(1);
     }
 
-    /// Notes that a body leaves a stage, or is gone.
+    /// Notes that a body leaves a stage, or has ended.
     pub fn leave(&mut self, stage: Stage) {
         let count = self.count_of(stage);
         *count = count.saturating_sub(1);
@@ -67,8 +65,8 @@ impl Waves {
         }
     }
 
-    /// Returns the place of a body with so many counters that begins to gather, unix milliseconds;
-    /// `None` where there is no other body, so that it may go at once.
+    /// Returns the position of a body with so many counters that begins to wait, with the time in unix milliseconds;
+    /// `None` where there is no other body, so that it may be sent at once.
     pub fn place(&self, counters: u64, now_ms: i64) -> Option<WavePlace> {
         let others = self.reading + self.gathering + self.sending;
         let most_ms = i64::try_from(counters)
@@ -80,7 +78,7 @@ impl Waves {
         })
     }
 
-    /// Whether a body that gathers may go now.
+    /// Returns whether a waiting body may be sent now.
     pub fn may_go(&mut self, place: WavePlace, now_ms: i64) -> bool {
         if self.wave != place.wave || now_ms >= place.until_ms {
             return true;
@@ -90,7 +88,7 @@ impl Waves {
             return false;
         }
         let since_ms = *self.calm_since_ms.get_or_insert(now_ms);
-        // A clock that stepped back begins anew: the deadline above bounds the wait.
+        // A clock that stepped back restarts the interval: the deadline above bounds the wait.
         let is_calm = now_ms.saturating_sub(since_ms) >= CALM_MS;
         if is_calm {
             self.wave = self.wave.wrapping_add(1);

@@ -1,4 +1,4 @@
-//! What is answered about boards.
+//! Answers about boards.
 
 use std::borrow::Cow;
 
@@ -20,7 +20,7 @@ use crate::protocol::messages::{
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::to_json;
 
-/// A score as JSON has it: a whole number without a point, and infinities as texts, which JSON has no numbers for.
+/// A score as JSON: a whole number without a point; infinities as texts, because JSON has no such numbers.
 struct Number(Score);
 
 impl Serialize for Number {
@@ -40,7 +40,7 @@ impl Serialize for Number {
     }
 }
 
-/// A rank, or the lowest and the highest that it may be.
+/// A rank, or the lowest and the highest rank that are possible.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Rank {
@@ -66,7 +66,7 @@ impl<'a> RowView<'a> {
         Self::within(row, 0)
     }
 
-    /// A row whose rank may be higher by so many.
+    /// A row whose rank may be higher by up to `slack`.
     fn within(row: &'a Ranked, slack: u64) -> Self {
         let metadata = row.metadata.as_deref();
         Self {
@@ -158,7 +158,7 @@ impl SettingsView {
     }
 }
 
-/// What every answer says, and what some do.
+/// The fields of every answer, and the optional ones.
 #[derive(Serialize)]
 struct SeenView<'a> {
     board: &'a CounterId,
@@ -189,7 +189,7 @@ struct SeenView<'a> {
     version: String,
 }
 
-/// A board's answer, on its way to a client.
+/// A board's answer, before it becomes JSON.
 pub struct ReadBoard<'a> {
     /// The board.
     pub board: &'a CounterId,
@@ -223,7 +223,8 @@ impl<'a> ReadBoard<'a> {
     }
 }
 
-/// How many of the others a rank is not behind, in percent with three digits; 100 for the first and for the only one.
+/// The share of the other members that are not ranked before this one, in percent with three digits; 100 for the first
+/// and for the only one.
 fn percentile(rank: u64, total: u64) -> f64 {
     let number = |count: u64| format!("{count}").parse::<f64>().unwrap_or(0.0);
     let others = number(total.saturating_sub(1)).max(1.0);
@@ -237,7 +238,7 @@ pub fn one_json(told: &ReadBoard<'_>) -> Option<String> {
     let row = told.seen.rows.first()?;
     let mut view = told.view();
     let slack = told.seen.slack.first().copied().unwrap_or(0);
-    // Of a rank that is not known exactly, the percentile of its middle.
+    // For a rank that is not exact, the percentile of the middle.
     view.percentile = row
         .rank
         .map(|rank| percentile(rank + slack / 2, view.total));
@@ -245,7 +246,7 @@ pub fn one_json(told: &ReadBoard<'_>) -> Option<String> {
     Some(to_json(&view))
 }
 
-/// The JSON of members in order; `counts` says whether how many the stretch has is told.
+/// The JSON of members in order; `counts` says whether the answer has the size of the range.
 pub fn rows_json(told: &ReadBoard<'_>, counts: bool) -> String {
     let seen = told.seen;
     let mut view = told.view();
@@ -255,7 +256,7 @@ pub fn rows_json(told: &ReadBoard<'_>, counts: bool) -> String {
     to_json(&view)
 }
 
-/// The JSON of members that were asked for by name, and of those that are not there.
+/// The JSON of members asked for by name, and of those that do not exist.
 pub fn members_json(told: &ReadBoard<'_>, asked: &[CounterId]) -> String {
     let mut view = told.view();
     let is_there = |name: &CounterId| {
@@ -291,7 +292,7 @@ pub fn count_json(told: &ReadBoard<'_>) -> String {
     to_json(&view)
 }
 
-/// The JSON of the ended periods that are kept.
+/// The JSON of the ended periods that are stored.
 pub fn periods_json(told: &ReadBoard<'_>) -> String {
     let mut view = told.view();
     view.periods = Some(
@@ -304,7 +305,7 @@ pub fn periods_json(told: &ReadBoard<'_>) -> String {
     to_json(&view)
 }
 
-/// What watchers of a board are told, by an answer that may hold more.
+/// The update for watchers of a board, from an answer that may hold more.
 pub fn live_board(seen: &BoardSeen, watched: &WatchedBoard) -> live::ReadCounter {
     #[derive(Serialize)]
     struct MemberView<'a> {
@@ -353,7 +354,7 @@ pub fn live_board(seen: &BoardSeen, watched: &WatchedBoard) -> live::ReadCounter
     }
 }
 
-/// Lines of an export.
+/// Appends lines of an export.
 pub fn rows_ndjson(text: &mut String, rows: &[Ranked]) {
     for row in rows {
         text.push_str(&to_json(&RowView::of(row)));
@@ -361,7 +362,7 @@ pub fn rows_ndjson(text: &mut String, rows: &[Ranked]) {
     }
 }
 
-/// The line of a board in an export, which [`super::parse_settings`] reads the settings of.
+/// The line of a board in an export; [`super::parse_settings`] reads its settings.
 pub fn board_line(board: &CounterId, settings: &Settings, placing: &Placing) -> String {
     #[derive(Serialize)]
     struct BoardLine<'a> {
@@ -374,7 +375,7 @@ pub fn board_line(board: &CounterId, settings: &Settings, placing: &Placing) -> 
     line
 }
 
-/// The lines of members in an export, which [`super::parse_member_line`] reads.
+/// The lines of members in an export; [`super::parse_member_line`] reads them.
 pub fn member_lines(text: &mut String, board: &CounterId, rows: &[Ranked]) {
     #[derive(Serialize)]
     struct MemberLine<'a> {
@@ -506,7 +507,7 @@ pub fn written_json(
     })
 }
 
-/// What a client is told of a write that is refused.
+/// The problem of a refused write.
 pub fn refusal_of(refusal: MemberRefusal) -> Problem {
     let (code, detail) = match refusal {
         MemberRefusal::NotWhole => (
@@ -537,7 +538,7 @@ pub fn refusal_of(refusal: MemberRefusal) -> Problem {
     Problem::new(code, detail)
 }
 
-/// What a client is told of writes that were not made.
+/// The problem of writes that were not made.
 pub fn problem_of(written: &BoardWritten) -> Option<Problem> {
     let (code, detail) = match written {
         BoardWritten::Done(_) | BoardWritten::Replayed(_) | BoardWritten::ReplayedWhole(_) => {
@@ -563,7 +564,7 @@ pub fn problem_of(written: &BoardWritten) -> Option<Problem> {
     Some(Problem::new(code, detail))
 }
 
-/// What a client is told that asks for what is not there.
+/// The problem of a request for something that does not exist.
 pub fn not_found(answer: &BoardAnswer) -> Problem {
     match answer {
         BoardAnswer::NoPeriod => Problem::new(

@@ -23,10 +23,10 @@ pub const LINES_MAX: usize = 10_000;
 /// The most writes of one message to a board: one commit, about 50 ms.
 pub const WRITES_AT_ONCE: usize = 1_000;
 
-/// The longest time after which a member may go, seconds: ten years.
+/// The longest time to live of a member, seconds: ten years.
 pub const EXPIRES_SECONDS_MAX: u64 = 10 * 365 * 86_400;
 
-/// The most lines whose refusals are told.
+/// The most lines whose refusals are reported.
 const TOLD_MAX: usize = 100;
 
 fn refuse<T>(detail: impl Into<String>) -> Result<T, Problem> {
@@ -76,7 +76,7 @@ fn placing_of(shards: Option<ShardsWire>, home: Option<&str>) -> Result<Placing,
     Ok(Placing { shards, home })
 }
 
-/// The word of a field; its first where there is none.
+/// The value of a field that knows some words; the first where it is missing.
 fn word<T: Copy>(name: &str, text: Option<&str>, words: &[(&str, T)]) -> Result<T, Problem> {
     let wanted = text.or(words.first().map(|(word, _)| *word));
     let found = words.iter().find(|(word, _)| Some(*word) == wanted);
@@ -166,21 +166,21 @@ struct WriteWire<'a> {
     score: Option<&'a RawValue>,
     #[serde(borrow, default)]
     delta: Option<&'a RawValue>,
-    /// Kept as it was sent; `null` takes it away, and absent leaves it.
+    /// Stored as sent; `null` removes it, and absent keeps it.
     #[serde(borrow, default, deserialize_with = "raw")]
     metadata: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "raw")]
     expires_in: Option<&'a RawValue>,
 }
 
-/// A value that may be `null`, which is not absent.
+/// A value that may be `null`, which is not the same as absent.
 fn raw<'de: 'a, 'a, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<&'a RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
-/// A score that is written down as a number.
+/// A score written as a number.
 fn number(name: &str, text: &RawValue) -> Result<Score, Problem> {
     let number = serde_json::from_str(text.get()).ok().and_then(Score::new);
     let number = number.filter(|score| score.number().is_finite());
@@ -268,7 +268,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Notes a line that is refused.
+    /// Notes a refused line.
     pub fn reject(&mut self, line: u32, why: Problem) {
         self.rejected += 1;
         if self.errors.len() < TOLD_MAX {
@@ -277,7 +277,7 @@ impl Lines {
     }
 }
 
-/// Reads a body of lines, each a write with its `member`; empty lines are left out.
+/// Reads a body of lines, each a write with its `member`; empty lines are skipped.
 ///
 /// # Errors
 /// `body-too-large` above [`LINES_MAX`] lines.
@@ -299,7 +299,7 @@ pub fn parse_lines(body: &[u8], now_ms: i64) -> Result<Lines, Problem> {
     Ok(lines)
 }
 
-/// Reads a line of `/events` that writes to a board: as a line of one board, and its `board`.
+/// Reads a line of `/events` that writes to a board: as a line of one board, with its `board`.
 ///
 /// # Errors
 /// `invalid-json`, `unknown-field`, `invalid-body`, `invalid-score`, `invalid-id`.
@@ -332,8 +332,8 @@ fn member_write(wire: &WriteWire<'_>, now_ms: i64) -> Result<MemberWrite, Proble
     })
 }
 
-/// Reads a member of an export: `{"board":…,"member":…,"score":7}` with `metadata`, `expires_at` (unix seconds) and `hidden`. Returns the
-/// writes that bring it back; none for one that has expired.
+/// Reads a member of an export: `{"board":…,"member":…,"score":7}` with `metadata`, `expires_at` (unix seconds) and
+/// `hidden`. Returns the writes that restore it; none for a member that has expired.
 ///
 /// # Errors
 /// `invalid-json`, `unknown-field`, `invalid-body`, `invalid-score`.
@@ -354,7 +354,7 @@ pub fn parse_member_line(line: &[u8], now_ms: i64) -> Result<Vec<MemberWrite>, P
         hidden: bool,
     }
     let wire: MemberWire<'_> = read_object(line)?;
-    // Longer than an id, and of any characters: ZADD may have written it.
+    // Not an id: `ZADD` may have written longer names, of any characters.
     let member = wire.member.into_bytes();
     if member.is_empty() || member.len() > SORTED_MEMBER_BYTES_MAX {
         return refuse(format!(

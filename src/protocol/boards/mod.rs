@@ -1,10 +1,10 @@
-//! Boards: what is asked of them, and answered.
+//! Boards: requests and answers.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `body` | settings and writes as clients send them |
-//! | `query` | which members a read asks for |
-//! | `answer` | what is answered |
+//! | `query` | the members that a read asks for |
+//! | `answer` | answers |
 //! | `token` | versions of boards, cursors, tags of members |
 
 mod answer;

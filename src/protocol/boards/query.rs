@@ -1,4 +1,4 @@
-//! Which members a read asks for.
+//! The members that a read asks for.
 
 use super::token::{BoardVersion, parse_cursor, parse_version};
 use crate::core::board::score::Score;
@@ -8,16 +8,16 @@ use crate::protocol::messages::Stretch;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::Query;
 
-/// The most members before a member, and behind it, that are told at once.
+/// The most members before, and after, a member in one answer.
 pub const AROUND_MAX: u32 = 100;
 
-/// The most members that are asked for by name at once: 100 of 512 bytes are what a URL of 64 KB holds.
+/// The most members asked for by name at once: 100 of 512 bytes are what a URL of 64 KB holds.
 pub const MEMBERS_ASKED_MAX: usize = 100;
 
 /// The most members of one answer to an export.
 pub const EXPORTED_MAX: u32 = 10_000;
 
-/// Members before and behind one, where no limit is given.
+/// Members before and after one, where no limit is given.
 const AROUND_DEFAULT: u32 = 5;
 
 /// The query of a read.
@@ -28,16 +28,16 @@ fn refuse<T>(detail: String) -> Result<T, Problem> {
 }
 
 impl BoardQuery {
-    /// Reads a query, which may have these parameters, `period`, `at_least` and `exact`.
+    /// Reads a query. It may have these parameters, and `period`, `at_least` and `exact`.
     ///
     /// # Errors
-    /// `invalid-query`; so below.
+    /// `invalid-query`, as for all methods below.
     pub fn parse(query: &str, known: &[&str]) -> Result<Self, Problem> {
         let known = [known, &["period", "at_least", "exact"]].concat();
         Query::parse(query, &known).map(Self)
     }
 
-    /// The period that was asked for, by its beginning.
+    /// The period that is asked for, by its beginning.
     pub fn period(&self) -> Result<Option<i64>, Problem> {
         match self.0.get("period").map(str::parse) {
             None => Ok(None),
@@ -48,7 +48,7 @@ impl BoardQuery {
         }
     }
 
-    /// Whether `exact=1` was asked for, wherever it is asked.
+    /// Whether `exact=1` is asked for.
     pub fn is_exact(&self) -> Result<bool, Problem> {
         match self.0.get("exact") {
             None => Ok(false),
@@ -57,7 +57,7 @@ impl BoardQuery {
         }
     }
 
-    /// The version that the answer must hold.
+    /// The version that the answer must include.
     pub fn at_least(&self) -> Result<Option<BoardVersion>, Problem> {
         match self.0.get("at_least").map(parse_version) {
             None => Ok(None),
@@ -68,7 +68,7 @@ impl BoardQuery {
         }
     }
 
-    /// The members that were asked for by name.
+    /// The members asked for by name.
     pub fn members(&self) -> Result<Vec<CounterId>, Problem> {
         let names: Vec<&str> = self.0.all("id").collect();
         if names.len() > MEMBERS_ASKED_MAX {
@@ -92,7 +92,7 @@ impl BoardQuery {
         }
     }
 
-    /// How many members before and behind one.
+    /// How many members before and after one.
     pub fn around(&self) -> Result<u32, Problem> {
         match self.0.get("limit").map(str::parse) {
             None => Ok(AROUND_DEFAULT),
@@ -101,7 +101,7 @@ impl BoardQuery {
         }
     }
 
-    /// The stretch that was asked for: by scores, from a rank on or behind a cursor.
+    /// The range that is asked for: by scores, from a rank on, or after a cursor.
     pub fn stretch(&self) -> Result<Stretch, Problem> {
         let skip = self.0.get("rank").map(rank).transpose()?;
         let after = match self.0.get("cursor").map(parse_cursor) {
@@ -125,7 +125,7 @@ impl BoardQuery {
         })
     }
 
-    /// How many members an export tells at once.
+    /// How many members one answer of an export holds.
     pub fn exported(&self) -> Result<u32, Problem> {
         match self.0.get("limit").map(str::parse) {
             None => Ok(EXPORTED_MAX),

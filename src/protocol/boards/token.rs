@@ -7,16 +7,16 @@ use crate::core::board::key::Key;
 use crate::protocol::messages::{BoardSeen, MemberIs, Ranked};
 use crate::protocol::problem::{Code, Problem};
 
-/// What a version of a board begins with: no version of a counter does.
+/// The first characters of a board's version; no version of a counter begins so.
 const VERSION: &str = "b1.";
 
-/// The longest cursor that is read: a member of 1,024 bytes, which `ZADD` may have written, in base64, and room.
+/// The longest cursor that is read: a member of 1,024 bytes, which `ZADD` may have written, in base64, with some room.
 const CURSOR_BYTES_MAX: usize = 1_536;
 
-/// What a board had seen.
+/// The writes that a board's answer includes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BoardVersion {
-    /// Which life of it.
+    /// The generation of the board.
     pub generation: u64,
     /// The number of its layout.
     pub layout: u64,
@@ -25,7 +25,7 @@ pub struct BoardVersion {
 }
 
 impl BoardVersion {
-    /// That of an answer.
+    /// The version of an answer.
     pub fn of(seen: &BoardSeen) -> Self {
         Self {
             generation: seen.generation,
@@ -51,7 +51,7 @@ impl std::fmt::Display for BoardVersion {
     }
 }
 
-/// A version; `None` for a text that is none.
+/// Parses a version; `None` for other texts.
 pub(super) fn parse_version(text: &str) -> Option<BoardVersion> {
     let is_short = text.len() <= CURSOR_BYTES_MAX;
     let numbers = text.strip_prefix(VERSION).filter(|_| is_short)?.split('.');
@@ -74,14 +74,14 @@ pub(super) fn parse_version(text: &str) -> Option<BoardVersion> {
     (version.to_string() == text).then_some(version)
 }
 
-/// The cursor that leads to what stands behind a member.
+/// The cursor that continues after a member.
 pub fn cursor_of(row: &Ranked) -> String {
     let key = Key::new(row.score, row.tie, &row.member);
     let bytes = postcard::to_allocvec(&(&key.place, &key.member)).unwrap_or_default();
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// The place that a cursor names; `None` for a text that is no cursor.
+/// The position that a cursor names; `None` for other texts.
 pub(super) fn parse_cursor(text: &str) -> Option<Key> {
     let is_short = text.len() <= CURSOR_BYTES_MAX;
     let bytes = URL_SAFE_NO_PAD.decode(text).ok().filter(|_| is_short)?;
@@ -90,12 +90,12 @@ pub(super) fn parse_cursor(text: &str) -> Option<Key> {
     key.score().map(|_| key)
 }
 
-/// A member's tag, as `ETag` has it.
+/// A member's tag in the form of `ETag`.
 pub fn tag_text(tag: u64) -> String {
     format!("\"{tag:016x}\"")
 }
 
-/// How a member must be, by the value of `If-Match`: `*`, or one tag in quotes.
+/// The required state of a member, from the value of `If-Match`: `*`, or one tag in quotes.
 ///
 /// # Errors
 /// `invalid-precondition` for anything else.

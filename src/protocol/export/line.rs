@@ -23,33 +23,33 @@ use crate::protocol::problem::{Code, Problem};
 /// Minutes of a day.
 const MINUTES_MAX: usize = 1_440;
 
-/// A counter to bring back.
+/// A counter to import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CounterLine {
     /// Its id.
     pub id: CounterId,
     /// Its settings.
     pub settings: Put,
-    /// When its fixed time to live was set, unix milliseconds, where the line says so.
+    /// When its fixed time to live was set, unix milliseconds, where the line has it.
     pub ttl_set_at_ms: Option<i64>,
-    /// When it was created, where the line says so.
+    /// When it was created, where the line has it.
     pub created_at_ms: Option<i64>,
-    /// What it was set to, where it was.
+    /// The value of its last set, if there was one.
     pub base: Option<Value>,
     /// What each datacenter holds.
     pub datacenters: Vec<(Datacenter, Contents)>,
-    /// Unique elements of no datacenter.
+    /// Unique elements that belong to no datacenter.
     pub uniques: Uniques,
 }
 
-/// What the last line says.
+/// The content of the last line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Whole {
     /// Counters in the file.
     pub counters: u64,
     /// The sum of its bytes before this line.
     pub checksum: Option<String>,
-    /// Whether the export said that it was whole.
+    /// Whether the export was complete.
     pub is_whole: bool,
 }
 
@@ -58,11 +58,11 @@ pub struct Whole {
 pub enum Line {
     /// A counter.
     Counter(Box<CounterLine>),
-    /// A policy: its name, and its body as it is put.
+    /// A policy: its name, and its body.
     Policy(String, String),
-    /// An alert: its name, and its body as it is put.
+    /// An alert: its name, and its body.
     Alert(String, String),
-    /// A board: its id, and its settings as they are put.
+    /// A board: its id, and the body of its settings.
     Board(CounterId, String),
     /// A member of a board: the board's id, and its line.
     Member(CounterId, String),
@@ -100,7 +100,7 @@ struct KindWire<'a> {
     whole: Option<bool>,
 }
 
-/// Reads a line; `now_ms` decides whether its time to live is over.
+/// Reads a line; `now_ms` decides whether the counter has expired.
 ///
 /// # Errors
 /// `invalid-json`, `unknown-field`, `invalid-body`, `invalid-line`, `invalid-id`.
@@ -187,7 +187,7 @@ struct CounterWire<'a> {
     settings: Option<&'a RawValue>,
     #[serde(default)]
     ttl_set_at: Option<i64>,
-    /// What an export says of itself; it says nothing here.
+    /// A field of exports that imports ignore.
     #[serde(default, rename = "exact")]
     _exact: Option<bool>,
     #[serde(default, rename = "unreachable")]
@@ -235,7 +235,7 @@ fn uniques_of(text: Option<&str>) -> Result<Uniques, Problem> {
     Uniques::from_bytes(&bytes).or_else(|error| refuse(format!("uniques: {error}")))
 }
 
-/// Buckets in order, each at the beginning of its time.
+/// Checks that buckets are in order, each at the beginning of its interval.
 fn points(name: &str, step: Step, points: Points, most: usize) -> Result<Points, Problem> {
     let is_start = points
         .iter()

@@ -1,12 +1,13 @@
-//! The file of an export, which an import reads: NDJSON, a counter, policy or member a line, and a last line that says how many there are.
+//! The file of an export, which an import reads: NDJSON, one counter, policy or member per line, and a last line with
+//! their number.
 //!
-//! Invariant: a counter that is imported where there is none, and exported again, has the same line; so a line holds no time that passes
-//! by itself.
+//! Invariant: a counter that is imported where there is none, and exported again, has the same line. So a line holds no
+//! value that changes with time alone.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `line` | lines, read |
-//! | `query` | what a call asks for |
+//! | `line` | parsing of lines |
+//! | `query` | the parameters of a call |
 
 mod line;
 mod query;
@@ -35,7 +36,7 @@ pub const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The most refused lines that an answer names.
 const TOLD_MAX: usize = 100;
 
-/// The sum of the bytes of an export up to its last line: CRC-32 as gzip has it.
+/// The checksum of an export up to its last line: CRC-32 as in gzip.
 #[derive(Debug, Default)]
 pub struct Checksum(flate2::Crc);
 
@@ -45,13 +46,13 @@ impl Checksum {
         self.0.update(bytes);
     }
 
-    /// The sum as an export says it.
+    /// The checksum in the form of the last line.
     pub fn text(&self) -> String {
         format!("crc32:{:08x}", self.0.sum())
     }
 }
 
-/// What a breakdown holds.
+/// A breakdown.
 #[derive(Serialize)]
 struct BreakdownView<'a> {
     values: Vec<(&'a str, u128, u128)>,
@@ -74,12 +75,12 @@ impl<'a> BreakdownView<'a> {
     }
 }
 
-/// Serde hands fields over by reference.
+/// Serde passes fields by reference.
 fn is_nothing(amount: &u128) -> bool {
     *amount == 0
 }
 
-/// What a datacenter holds.
+/// The counts of a datacenter.
 #[derive(Serialize)]
 struct DatacenterView<'a> {
     id: &'a Datacenter,
@@ -116,7 +117,7 @@ struct CounterView<'a> {
     settings: SettingsView,
     #[serde(skip_serializing_if = "Option::is_none")]
     ttl_set_at: Option<i64>,
-    /// Left out where it is.
+    /// Present only where it is false.
     #[serde(skip_serializing_if = "Option::is_none")]
     exact: Option<bool>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -128,7 +129,7 @@ fn some_from(from: i64) -> Option<i64> {
     (from > i64::MIN).then_some(from)
 }
 
-/// What a datacenter adds to the value: what it holds beyond what the last set or reset had observed.
+/// What a datacenter adds to the value: its sum, less what the last set or reset had observed.
 fn beyond(root: &Root, datacenter: &Datacenter, contents: &Contents) -> (Sum, Sum) {
     if !root.operations.is_settled(datacenter) {
         return (Sum::ZERO, Sum::ZERO);
@@ -137,7 +138,7 @@ fn beyond(root: &Root, datacenter: &Datacenter, contents: &Contents) -> (Sum, Su
     (contents.added.minus(added), contents.removed.minus(removed))
 }
 
-/// The value of an exported counter, as far as datacenters answered.
+/// The value of an exported counter, of the datacenters that answered.
 pub fn value_of(exported: &ExportedCounter) -> Value {
     let base = exported.root.operations.base();
     let parts = exported.datacenters.iter();
@@ -204,8 +205,8 @@ pub fn counter_line(exported: &ExportedCounter, strings: bool) -> String {
     line
 }
 
-/// A field of CSV: in quotes where it must be. Source: RFC 4180, section 2. A spreadsheet would take what begins with one of these signs
-/// for a formula: it is text by the quote before it.
+/// A field of CSV, in quotes where needed. Source: RFC 4180, section 2. Spreadsheets read a text that begins with one
+/// of these signs as a formula; a leading quote prevents that.
 pub fn csv_field(text: &str) -> String {
     let is_formula = text.starts_with(['=', '+', '-', '@']) && text.parse::<f64>().is_err();
     let guard = if is_formula { "'" } else { "" };
@@ -236,7 +237,7 @@ pub fn counter_csv(exported: &ExportedCounter) -> String {
     )
 }
 
-/// How an export ends.
+/// The end of an export.
 #[derive(Clone, Debug, Default)]
 pub struct Ending {
     /// Counters in it.
@@ -247,13 +248,13 @@ pub struct Ending {
     pub alerts: u64,
     /// Boards in it.
     pub boards: u64,
-    /// Counters of which not all could be read.
+    /// Counters that could not be read completely.
     pub inexact: u64,
-    /// Partitions whose counters are left out.
+    /// Partitions whose counters are missing.
     pub missing_partitions: Vec<u32>,
-    /// Where to go on, where this is not the end.
+    /// The cursor of the next part, if this is not the end of the data.
     pub cursor: Option<String>,
-    /// Why it ends here.
+    /// Why it ends early.
     pub why: Option<String>,
 }
 
@@ -312,28 +313,28 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// What an import did.
+/// The result of an import.
 #[derive(Debug, Default)]
 pub struct Report {
     /// Lines that were read.
     pub lines: u64,
-    /// Counters that are in the deployment now.
+    /// Counters that were imported.
     pub counters: u64,
-    /// Policies that are.
+    /// Policies that were.
     pub policies: u64,
-    /// Alerts that are.
+    /// Alerts that were.
     pub alerts: u64,
-    /// The names of those whose lines have no secret: new ones need one put.
+    /// The names of alerts whose lines have no secret: new alerts need one set.
     pub alerts_without_secret: Vec<String>,
-    /// Boards that are.
+    /// Boards that were.
     pub boards: u64,
-    /// Their members that are.
+    /// Members of boards that were.
     pub members: u64,
     /// How many lines were refused.
     pub rejected: u64,
-    /// The first of them: line, name and why.
+    /// The first refused lines: line, name and reason.
     pub refused: Vec<(u64, Option<String>, Problem)>,
-    /// Whether the file had its last line, and all that it says is so; `None` where it had none.
+    /// Whether the file had its last line and agrees with it; `None` where it had none.
     pub is_whole: Option<bool>,
 }
 

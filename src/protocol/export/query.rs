@@ -1,26 +1,26 @@
-//! What an export, and an import, is asked for.
+//! The parameters of an export and of an import.
 
 use crate::core::counter::contents::ContentsWanted;
 use crate::core::counter::history::Step;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::Query;
 
-/// What `GET /export` asks for.
+/// The parameters of `GET /export`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportQuery {
-    /// What names begin with.
+    /// The prefix of names.
     pub prefix: String,
     /// Only counters after this one.
     pub cursor: Option<String>,
-    /// At most so many counters.
+    /// The most counters.
     pub limit: Option<u64>,
-    /// What is read of each besides totals.
+    /// What is read of each counter besides totals.
     pub wanted: ContentsWanted,
-    /// Whether alerts are wanted.
+    /// Whether alerts are included.
     pub alerts: bool,
     /// Whether large numbers are strings.
     pub strings: bool,
-    /// Whether rows of values are wanted instead of lines.
+    /// Whether the answer is CSV instead of NDJSON.
     pub is_csv: bool,
 }
 
@@ -79,19 +79,19 @@ impl ExportQuery {
     }
 }
 
-/// What becomes of what is there already.
+/// What an import does with a counter that exists already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ImportMode {
-    /// It stays, and the line is refused.
+    /// The counter stays, and the line is refused.
     #[default]
     Create,
-    /// It is deleted first.
+    /// The counter is deleted first.
     Replace,
     /// The line is added to it; its settings stay.
     Add,
 }
 
-/// Reads the mode of an import: `create` where there is none.
+/// Reads the mode of an import; the default is `create`.
 ///
 /// # Errors
 /// `invalid-query`.

@@ -1,7 +1,8 @@
-//! Which counters were written most lately.
+//! The counters that were written most lately.
 //!
-//! Invariant: of a counter that is named, at least `rate` and at most `rate + error` was written a second, as far as isolates have
-//! reported; of one that is not, at most what is said of all such. Each isolate counts by [`TopValues`], whose bounds these are.
+//! Invariant: a listed counter was written between `rate` and `rate + error` times a second, as far as isolates have
+//! reported. A counter that is not listed was written at most `absent_max` times a second. Each isolate counts by
+//! [`TopValues`], which gives these bounds.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,29 +11,30 @@ use serde::{Deserialize, Serialize};
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::sketch::TopValues;
 
-/// Counters that an isolate keeps apart; twice as many while it counts: 200 bytes each.
+/// Counters that an isolate tracks; twice as many while it counts: 200 bytes each.
 const KEPT_MAX: usize = 256;
 
-/// Counters that one report names: 64 of up to 540 bytes.
+/// The most counters in one report: 64 of up to 540 bytes.
 pub const TOLD_MAX: usize = 64;
 
-/// Counters that a partition names.
+/// The most counters that a partition lists.
 pub const ROWS_MAX: usize = 256;
 
-/// How long what an isolate reported is recent, milliseconds: three reports, of which two may be lost.
+/// How long a report counts as recent, milliseconds: three reports, of which two may be lost.
 pub const RECENT_MS: i64 = 30_000;
 
-/// A rate is of so long a time at least, milliseconds: two writes at once are no million a second.
+/// The shortest time that a rate refers to, milliseconds: two writes in the same millisecond are not a thousand a
+/// second.
 const DURING_MS_MIN: u64 = 1_000;
 
-/// Datacenters of one counter that an isolate tells apart.
+/// The most datacenters of one counter that an isolate tracks.
 const PLACES_MAX: usize = 16;
 
-/// What an isolate's cells were written, since it last told.
+/// The writes of an isolate's cells since its last report.
 #[derive(Debug, Default)]
 pub struct HotNotes {
     writes: TopValues,
-    /// Of those that are held: where.
+    /// The datacenters of tracked counters.
     places: HashMap<String, Vec<WrittenPlace>>,
     since_ms: Option<i64>,
 }
@@ -42,38 +44,39 @@ pub struct HotNotes {
 pub struct WrittenPlace {
     /// The datacenter.
     pub datacenter: Datacenter,
-    /// Over how many shards its writes are spread there.
+    /// Over how many shards its writes are spread.
     pub shards: u8,
-    /// Writes there, at least.
+    /// Writes there, as a lower bound.
     pub writes: u64,
 }
 
-/// One of a report.
+/// A counter of a report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HotOne {
     /// The counter.
     pub counter: CounterId,
-    /// Writes, at least.
+    /// Writes, as a lower bound.
     pub writes: u64,
-    /// How many more they may be.
+    /// By how much the true number may exceed it.
     pub error: u64,
-    /// Where.
+    /// By datacenter.
     pub places: Vec<WrittenPlace>,
 }
 
-/// What an isolate tells.
+/// A report of an isolate.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HotTold {
-    /// The time that it is of, milliseconds.
+    /// The length of its interval, milliseconds.
     pub during_ms: u64,
-    /// What was written most.
+    /// The counters written most.
     pub most: Vec<HotOne>,
-    /// The most that any other was written.
+    /// An upper bound on the writes of any other counter.
     pub absent_max: u64,
 }
 
 impl HotNotes {
-    /// Notes writes of a counter in a datacenter. Cost: two look-ups, and 2 µs in [`KEPT_MAX`] new counters for each.
+    /// Notes writes of a counter in a datacenter. Cost: two look-ups, and an eviction once in [`KEPT_MAX`] new
+    /// counters.
     pub fn note(
         &mut self,
         counter: &CounterId,
@@ -122,7 +125,7 @@ impl HotNotes {
         }
     }
 
-    /// Tells what was written since it told last, and begins anew.
+    /// Returns the writes since the last report, and begins the next.
     pub fn take(&mut self, now_ms: i64) -> HotTold {
         let Self {
             mut writes,
@@ -162,35 +165,35 @@ pub type MilliRate = u64;
 /// A counter in one datacenter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HotPlace {
-    /// What is written there, at least.
+    /// Writes there, as a lower bound.
     pub rate: MilliRate,
     /// Over how many shards.
     pub shards: u8,
 }
 
-/// A counter, by those isolates that named it.
+/// A counter, from the isolates that reported it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HotRow {
-    /// What is written, at least.
+    /// Writes, as a lower bound.
     pub rate: MilliRate,
-    /// What more those isolates may have seen.
+    /// By how much those isolates may have undercounted it.
     error: MilliRate,
-    /// What they would have seen at most, had they not named it.
+    /// The sum of those isolates' bounds on counters that they do not list.
     named: MilliRate,
     /// By datacenter.
     pub datacenters: BTreeMap<Datacenter, HotPlace>,
 }
 
-/// What is known of all counters together.
+/// The reports of all isolates together.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hot {
     rows: BTreeMap<CounterId, HotRow>,
-    /// The most that is written of a counter that nobody named.
+    /// An upper bound on the writes of a counter that no isolate listed.
     absent_max: MilliRate,
 }
 
 impl Hot {
-    /// Adds what an isolate has told.
+    /// Adds a report of an isolate.
     pub fn add(&mut self, told: HotTold) {
         if told.during_ms == 0 {
             return;
@@ -214,7 +217,7 @@ impl Hot {
         }
     }
 
-    /// Adds what other isolates have told.
+    /// Adds the reports of other isolates.
     pub fn merge(&mut self, other: Self) {
         self.absent_max = self.absent_max.saturating_add(other.absent_max);
         for (counter, more) in other.rows {
@@ -230,19 +233,19 @@ impl Hot {
         }
     }
 
-    /// How much more than its rate a counter may be written.
+    /// By how much a counter's true rate may exceed its listed rate.
     pub fn error(&self, row: &HotRow) -> MilliRate {
         self.absent_max
             .saturating_sub(row.named)
             .saturating_add(row.error)
     }
 
-    /// The most that is written of a counter that is not named.
+    /// An upper bound on the rate of a counter that is not listed.
     pub fn absent_max(&self) -> MilliRate {
         self.absent_max
     }
 
-    /// The counters that are written most, first those that are written more.
+    /// The counters written most, in falling order.
     pub fn most(&self, limit: usize) -> Vec<(&CounterId, &HotRow)> {
         let mut rows: Vec<_> = self.rows.iter().collect();
         rows.sort_unstable_by(|one, other| (other.1.rate, one.0).cmp(&(one.1.rate, other.0)));
@@ -250,7 +253,7 @@ impl Hot {
         rows
     }
 
-    /// Leaves out all but the first. What is left out is less than what is said of those that are not named.
+    /// Removes all but the first. Those removed stay below the bound for counters that are not listed.
     pub fn prune(&mut self, most: usize) {
         if self.rows.len() <= most {
             return;
@@ -276,18 +279,18 @@ impl Hot {
         }
     }
 
-    /// Shards over which the writes of all that are named are spread.
+    /// The sum of the shards of all listed counters.
     pub fn shards(&self) -> u64 {
         let places = self.rows.values().flat_map(|row| row.datacenters.values());
         places.map(|place| u64::from(place.shards)).sum()
     }
 
-    /// How many counters are named.
+    /// How many counters are listed.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether none is named.
+    /// Returns whether none is listed.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }

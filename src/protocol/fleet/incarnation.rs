@@ -1,35 +1,35 @@
-//! What is kept of each incarnation of an isolate.
+//! The stored counts of each incarnation of an isolate.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Counts, News, Role};
 
-/// What one incarnation has told; or, without a number, what all have told that are forgotten. Stored.
+/// The counts of one incarnation; or, without a number, the sum of all that were folded. Stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IncarnationCounts {
     /// The number of its last report; 0 for none.
     pub sequence: u64,
-    /// What it is for.
+    /// Its role.
     pub role: Option<Role>,
-    /// What it counted, by the numbers of the series, in their order.
+    /// Its counts, by the numbers of the series, in their order.
     pub sums: Vec<(u32, u64)>,
-    /// What it said besides.
+    /// Its other current values.
     pub news: News,
 }
 
-/// What becomes of a report.
+/// The result of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReportOutcome {
     /// It is counted, now or before.
     Counted,
-    /// Nothing is known of reports before it: it is not counted, and must come as the first of another incarnation.
+    /// Reports before it are not known: it is not counted, and must come again as the first of another incarnation.
     Forgotten,
     /// There is no room for another incarnation: it is not counted.
     Full,
 }
 
 impl IncarnationCounts {
-    /// Adds a report, unless it was added before. Returns what became of it, and whether anything has changed.
+    /// Adds a report, unless it was added before. Returns the result, and whether anything has changed.
     pub fn take(&mut self, report: Counts) -> (ReportOutcome, bool) {
         if report.sequence <= self.sequence {
             return (ReportOutcome::Counted, false);

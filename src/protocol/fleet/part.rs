@@ -1,4 +1,4 @@
-//! What a partition of the directory knows of the deployment, and all partitions together.
+//! The deployment's data in one partition of the directory, and in all of them together.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,22 +10,23 @@ use crate::core::counter::id::Datacenter;
 use crate::protocol::names::DIRECTORY_PARTITIONS;
 use crate::protocol::order::in_order;
 
-/// Datacenters and inboxes of which a number is told: more than the platform has places.
+/// The most datacenters and inboxes of which a number is shown: more than the platform has locations.
 const NAMES_MAX: usize = 1_000;
 
-/// How far a clock is off, by that of a partition of the directory, or by the middle one of all these: somewhere between these, milliseconds.
+/// Bounds of a clock's offset from that of a partition, or from the median of all partitions, milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clock {
     /// Whose clock it is.
     pub datacenter: Datacenter,
-    /// At least; below 0 for one that is behind.
+    /// The lower bound; below 0 for a clock that is behind.
     pub from_ms: i64,
-    /// At most.
+    /// The upper bound.
     pub to_ms: i64,
 }
 
 impl Clock {
-    /// The bounds by a message that left and was answered at these times by the clock, and was there at a time by the partition's.
+    /// The bounds from one message: when it left and was answered by this clock, and when it arrived by the
+    /// partition's.
     pub fn by(
         datacenter: Datacenter,
         sent_ms: i64,
@@ -39,7 +40,7 @@ impl Clock {
         })
     }
 
-    /// How far it is off for sure, milliseconds.
+    /// The smallest possible size of the offset, milliseconds.
     pub fn surely_off_ms(&self) -> u64 {
         if self.from_ms <= 0 && self.to_ms >= 0 {
             return 0;
@@ -47,46 +48,46 @@ impl Clock {
         self.from_ms.unsigned_abs().min(self.to_ms.unsigned_abs())
     }
 
-    /// How far it is known.
+    /// The width of the bounds.
     pub fn width_ms(&self) -> u64 {
         self.to_ms.abs_diff(self.from_ms)
     }
 
-    /// Whether it is to be named.
+    /// Returns whether the clock is reported as off.
     pub fn is_off(&self) -> bool {
         self.surely_off_ms() >= CLOCK_OFF_MS.unsigned_abs()
     }
 
-    /// Whether this says more than another: that a clock is off for sure, or else where it is.
+    /// Returns whether this is more informative than the other: a larger certain offset, or else tighter bounds.
     fn tells_more_than(&self, other: &Self) -> bool {
         let of = |clock: &Self| (clock.surely_off_ms(), std::cmp::Reverse(clock.width_ms()));
         of(self) > of(other)
     }
 }
 
-/// Leads that move to other places.
+/// Leads that move to other objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moving {
-    /// Partitions whose counters are looked at.
+    /// Partitions with a sweep under way.
     pub partitions: u64,
-    /// Counters that are not looked at yet.
+    /// Counters that no sweep has reached yet.
     pub waiting: u64,
-    /// Leads that did not move when they were looked at last.
+    /// Leads that did not move at the last sweep.
     pub left: u64,
 }
 
-/// What objects of a kind store.
+/// Storage of the objects of a kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredSizes {
-    /// How many told.
+    /// How many reported.
     pub objects: u64,
-    /// Bytes, all of them.
+    /// The sum of their bytes.
     pub bytes: u64,
-    /// The square of the standard error of that, where only some are asked.
+    /// The squared standard error of that sum, where only a sample reports.
     pub variance: u128,
 }
 
-/// What a partition knows.
+/// The data of a partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FleetPart {
     /// What isolates counted, by the numbers of the series.
@@ -97,22 +98,22 @@ pub struct FleetPart {
     pub isolates: [u64; 2],
     /// One for each datacenter.
     pub clocks: Vec<Clock>,
-    /// What is written most.
+    /// The counters written most.
     pub hot: Hot,
-    /// What is so now.
+    /// Current values.
     pub gauges: Vec<Gauge>,
-    /// Counters that live, and how old that number is, milliseconds.
+    /// How many counters exist, and how old that number is, milliseconds.
     pub counters: (u64, u64),
     /// Leads that move.
     pub moving: Moving,
-    /// What is stored, by the binding of the objects.
+    /// Storage, by the binding of the objects.
     pub stored: Vec<(String, StoredSizes)>,
-    /// When it is, unix milliseconds by the partition's clock.
+    /// The time by the partition's clock, unix milliseconds.
     pub now_ms: i64,
 }
 
 impl FleetPart {
-    /// Adds what an incarnation has told, heard of at a time.
+    /// Adds the counts of an incarnation, last heard of at that time.
     pub fn add(&mut self, heard_ms: i64, told: IncarnationCounts) {
         self.add_sums(&told.sums);
         let Some(role) = told.role else { return };
@@ -136,14 +137,14 @@ impl FleetPart {
         }
     }
 
-    /// Leaves the best of what was added.
+    /// Keeps the most informative of what was added.
     pub fn finish(&mut self) {
         self.clocks = best_clocks(std::mem::take(&mut self.clocks));
         self.gauges = newest_gauges(std::mem::take(&mut self.gauges), self.now_ms);
         self.hot.prune(ROWS_MAX);
     }
 
-    /// Compares the clocks that it has told with one that is ahead of the asker's by so much, instead of its own.
+    /// Makes its clocks relative to one that is ahead of the asker's by so much, instead of its own.
     fn compare_clocks(&mut self, sent_ms: i64, answered_ms: i64, (ahead_ms, error_ms): (i64, i64)) {
         for clock in &mut self.clocks {
             clock.from_ms += self.now_ms - answered_ms - ahead_ms - error_ms;
@@ -161,8 +162,8 @@ impl FleetPart {
     }
 }
 
-/// The clock that is in the middle of those of all partitions: by how much it is ahead of the asker's, and how much more or less that may
-/// be, milliseconds. A partition lies in the datacenter that asked for it first, so one clock that is off is not what all are compared with.
+/// The median clock of all partitions: how far it is ahead of the asker's, and its error, milliseconds. A partition
+/// lies in the datacenter that asked for it first, so that a single wrong clock is not the reference for all others.
 fn middle_clock(parts: &[(FleetPart, i64, i64)]) -> (i64, i64) {
     let ahead = parts.iter().map(|(part, sent_ms, answered_ms)| {
         let width_ms = answered_ms - sent_ms;
@@ -201,7 +202,7 @@ fn newest_gauges(gauges: Vec<Gauge>, now_ms: i64) -> Vec<Gauge> {
     newest.into_values().collect()
 }
 
-/// What all partitions know together.
+/// The data of all partitions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fleet {
     part: FleetPart,
@@ -209,8 +210,8 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// What some partitions have told, each to a question that left and was answered at these times by the asker's clock, while others
-    /// did not answer.
+    /// Combines the answers of partitions; each answer comes with the times at which its question left and was answered
+    /// by the asker's clock. `missing` did not answer.
     pub fn of(parts: Vec<(FleetPart, i64, i64)>, missing: Vec<u32>) -> Self {
         let mut all = FleetPart::default();
         let mut stored: BTreeMap<String, StoredSizes> = BTreeMap::new();
@@ -248,7 +249,7 @@ impl Fleet {
         Self { part: all, missing }
     }
 
-    /// Whether every partition has answered: sums that lack one would fall, and look like a restart to who adds up their rises.
+    /// Returns whether every partition has answered. A sum that lacks one would fall, which readers take for a restart.
     pub fn is_whole(&self) -> bool {
         self.missing.is_empty()
     }
@@ -258,7 +259,7 @@ impl Fleet {
         &self.missing
     }
 
-    /// What they know.
+    /// The combined data.
     pub fn part(&self) -> &FleetPart {
         &self.part
     }

@@ -1,30 +1,30 @@
-//! What an isolate has told of what it counted, and what it tells next.
+//! What an isolate has reported of its counts, and its next report.
 //!
-//! Invariant: a delta has one number, and a number one delta, until it is confirmed. So whoever knows which numbers were counted counts
-//! each delta once.
+//! Invariant: until a delta is confirmed, its number belongs to no other delta, and the delta has no other number. So a
+//! partition that knows which numbers it counted counts each delta once.
 
 use super::{Role, STAND_BY_MS};
 use crate::protocol::metrics::changed;
 
-/// A report that is on its way, or was lost.
+/// A report that is on its way or was lost.
 #[derive(Clone, Debug)]
 struct Pending {
     counts: Vec<u64>,
     began_ms: i64,
 }
 
-/// What an isolate has told.
+/// The reports of an isolate.
 #[derive(Clone, Debug)]
 pub struct Reporter {
     incarnation: u64,
     sequence: u64,
-    /// The numbers as they were last confirmed.
+    /// The counts as last confirmed.
     confirmed: Vec<u64>,
     confirmed_ms: i64,
     pending: Option<Pending>,
 }
 
-/// What a report says of numbers.
+/// The counts of a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsent {
     /// The incarnation.
@@ -33,12 +33,12 @@ pub struct Unsent {
     pub sequence: u64,
     /// By how much each series rose.
     pub rose: Vec<(u32, u64)>,
-    /// Whether it is told for the first time.
+    /// Whether it is sent for the first time.
     pub is_new: bool,
 }
 
 impl Reporter {
-    /// One that has told nothing.
+    /// A reporter that has sent nothing.
     pub fn new(incarnation: u64, now_ms: i64) -> Self {
         Self {
             incarnation,
@@ -49,8 +49,8 @@ impl Reporter {
         }
     }
 
-    /// Begins another incarnation where the last may be forgotten: what was told of that and never confirmed is given up, since it may be
-    /// in the sums.
+    /// Begins another incarnation where the last may be forgotten. An unconfirmed report of the last one is dropped,
+    /// because it may be in the sums already.
     fn renew(&mut self, now_ms: i64, incarnation: impl FnOnce() -> u64) {
         let since_ms = match &self.pending {
             Some(pending) => pending.began_ms,
@@ -66,7 +66,7 @@ impl Reporter {
         self.confirmed_ms = now_ms;
     }
 
-    /// What must be told of these numbers: what was told before and not confirmed, or else what has changed since.
+    /// The next report of these counts: the unconfirmed one again, or else the changes since.
     pub fn tell(
         &mut self,
         counts: &[u64],
@@ -100,14 +100,15 @@ impl Reporter {
         }
     }
 
-    /// A report was refused: it was not counted, and what it said is said with the next.
+    /// A report was refused and not counted: its delta goes into the next report.
     pub fn refused(&mut self, incarnation: u64, sequence: u64) {
         if (incarnation, sequence) == (self.incarnation, self.sequence) {
             self.pending = None;
         }
     }
 
-    /// The incarnation is not known any more, as where storage was put back: another begins, with what is not confirmed.
+    /// The incarnation is not known any more, for example because storage was restored: another begins, with all that
+    /// is not confirmed.
     pub fn forgotten(&mut self, incarnation: u64, now_ms: i64, next: impl FnOnce() -> u64) {
         if incarnation == self.incarnation {
             self.pending = None;
@@ -116,7 +117,7 @@ impl Reporter {
         }
     }
 
-    /// Whether something was told that is not confirmed.
+    /// Returns whether a report is unconfirmed.
     pub fn is_pending(&self) -> bool {
         self.pending.is_some()
     }

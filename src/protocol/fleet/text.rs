@@ -1,10 +1,9 @@
-//! What is so of the deployment now, as Prometheus reads it. What was counted is told beside what an isolate counted
-//! ([`crate::protocol::metrics`]).
+//! Current values of the deployment in Prometheus's format. For counts see [`crate::protocol::metrics`].
 
 use super::{Clock, Fleet, Gauge, GaugeKind};
 use crate::protocol::metrics::{Text, seconds};
 
-/// Datacenters that have a series of their own, of those with the largest numbers: the platform has some 330 places.
+/// The most datacenters with a series of their own, by the largest numbers: the platform has some 330 locations.
 const SERIES_MAX: usize = 400;
 
 /// A family of one whole number.
@@ -14,7 +13,7 @@ fn whole(text: &mut Text, name: &str, help: &str, value: u64) {
 }
 
 impl Fleet {
-    /// The gauges. Cardinality: at most 3 series a datacenter, 2 an inbox, 2 a kind of object, 12 besides.
+    /// Writes the gauges. Cardinality: at most 3 series a datacenter, 2 an inbox, 2 a kind of object, 12 besides.
     pub fn render(&self, text: &mut Text) {
         let part = self.part();
         whole(
@@ -194,7 +193,7 @@ fn half_seconds(twice_ms: u64) -> String {
     format!("{}.{:04}", tenths_of_ms / 10_000, tenths_of_ms % 10_000)
 }
 
-/// How long the oldest of what waits has waited, milliseconds.
+/// How long the oldest waiting row has waited, milliseconds.
 fn waited_ms(gauge: &Gauge, now_ms: i64) -> u64 {
     let since_ms = i64::try_from(gauge.value).unwrap_or(i64::MAX);
     match gauge.value {

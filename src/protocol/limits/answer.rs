@@ -1,4 +1,4 @@
-//! Verdicts, policies and refusals as they are told: JSON, and the headers of the rate-limit draft.
+//! Verdicts, policies and refusals in answers: JSON, and the headers of the rate-limit draft.
 //!
 //! Source: draft-ietf-httpapi-ratelimit-headers-10 (`RateLimit-Policy`, `RateLimit`, the problem type), RFC 9651 for
 //! their form, RFC 9110 10.2.3 for `Retry-After`.
@@ -14,13 +14,13 @@ use crate::protocol::problem::{Code, Problem};
 /// Header with the quota of each policy.
 pub const POLICY_HEADER: &str = "ratelimit-policy";
 
-/// Header with what is left of it.
+/// Header with the rest of it.
 pub const LIMIT_HEADER: &str = "ratelimit";
 
 /// Type of the problem of a refusal.
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 
-/// What one check was answered with.
+/// The result of one check.
 #[derive(Clone, Copy, Debug)]
 pub struct Judgement<'a> {
     /// The policy's name.
@@ -29,13 +29,13 @@ pub struct Judgement<'a> {
     pub key: &'a CounterId,
     /// The policy.
     pub policy: &'a Policy,
-    /// Where it was judged.
+    /// Where it was decided.
     pub datacenter: &'a Datacenter,
     /// The verdict; `None` where the limiter could not be reached.
     pub verdict: Option<Verdict>,
 }
 
-/// What [`Judgement::is_allowed`] says of a verdict under a policy.
+/// [`Judgement::is_allowed`] for a verdict under a policy.
 pub fn is_allowed(policy: &Policy, verdict: Option<Verdict>) -> bool {
     let by_verdict = match verdict {
         Some(verdict) => verdict.is_allowed,
@@ -67,8 +67,8 @@ struct Shadow {
 }
 
 impl Judgement<'_> {
-    /// Whether the caller may go on: it was admitted, or the policy only watches, or it is open where the limiter
-    /// cannot be reached.
+    /// Whether the caller may continue: the check was admitted, or the policy only observes, or it is open where the
+    /// limiter cannot be reached.
     pub fn is_allowed(&self) -> bool {
         is_allowed(self.policy, self.verdict)
     }
@@ -84,7 +84,7 @@ impl Judgement<'_> {
         format!("\"{}\";q={};w={seconds}", self.name, self.policy.limit)
     }
 
-    /// What is left as an item of [`LIMIT_HEADER`]; `None` where that is not known.
+    /// The rest of the quota as an item of [`LIMIT_HEADER`]; `None` where that is not known.
     pub fn limit_item(&self) -> Option<String> {
         let verdict = self.verdict?;
         let seconds = verdict.reset_ms.div_ceil(1_000);
@@ -94,15 +94,15 @@ impl Judgement<'_> {
         ))
     }
 
-    /// When the same check may be admitted, as `Retry-After` says it: whole seconds, not before more quota returns;
-    /// `None` where it was admitted.
+    /// When the same check may be admitted, for `Retry-After`: whole seconds, not before more quota returns; `None`
+    /// where it was admitted.
     pub fn retry_after_seconds(&self) -> Option<u64> {
         let verdict = self.verdict.filter(|_| !self.is_allowed())?;
         let milliseconds = self.retry_after_ms(verdict).max(verdict.reset_ms);
         Some(milliseconds.div_ceil(1_000).max(1))
     }
 
-    /// A limiter that knows of a smaller limit than this policy's, of just now, has no time to tell.
+    /// A limiter that applied a smaller, newer limit than this policy's has no time to give.
     fn retry_after_ms(&self, verdict: Verdict) -> u64 {
         if verdict.retry_after_ms == NEVER_MS {
             return u64::try_from(self.policy.window_ms).unwrap_or(0);
@@ -129,7 +129,7 @@ impl Judgement<'_> {
         }
     }
 
-    /// The JSON of a check that was admitted, and of a look.
+    /// The JSON of an admitted check, and of a look without consumption.
     pub fn to_json(&self) -> String {
         to_json(&self.view(false))
     }
@@ -162,8 +162,8 @@ impl Judgement<'_> {
     }
 }
 
-/// [`Refused`] of one check, field by field: flattening took as long as all the rest of the JSON. A refusal has neither
-/// a shadow nor is it degraded.
+/// [`Refused`] of one check, field by field, because flattening is slow. A refusal has no `shadow`
+/// and no `degraded`.
 #[derive(Serialize)]
 struct RefusedOne<'a> {
     r#type: &'static str,
@@ -344,7 +344,7 @@ pub fn list_json(policies: &[(PolicyName, Policy)], cursor: Option<&str>) -> Str
     })
 }
 
-/// Why a cost is not asked of the limiter at all: no policy admits more at once than it holds.
+/// Refuses a cost that no limiter would admit: a policy admits at most its whole quota at once.
 ///
 /// # Errors
 /// `cost-exceeds-limit`.

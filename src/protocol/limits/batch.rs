@@ -1,7 +1,7 @@
 //! How checks of one isolate join into one message to a limiter.
 //!
-//! Invariant: a check keeps its place, so that it gets its own verdict, in order of arrival; equal ones are counted and
-//! not repeated, so that a hot key costs a message one entry.
+//! Invariant: a check keeps its position, so that it gets its own verdict, in order of arrival. Equal checks are
+//! counted, not repeated, so that a hot key costs a message one entry.
 
 use crate::core::counter::autoscale::Rate;
 use crate::core::counter::batchable::Batchable;
@@ -11,21 +11,22 @@ use crate::protocol::messages::Demand;
 
 use super::PolicyName;
 
-/// The most different asks of one message: with keys of 512 bytes 1.1 MB.
+/// The most different demands of one message: with keys of 512 bytes 1.1 MB.
 pub const DEMANDS_MAX: usize = 2_000;
 
-/// How many of the newest asks are looked at for one that is equal: a hot key stands among them.
+/// How many of the newest demands are searched for an equal one: a hot key is among them.
 const LOOK_BACK: usize = 64;
 
-/// How long a lane gathers whose messages hold several checks: who waits for it hardly notices.
+/// How long a lane gathers whose messages hold several checks; a client hardly notices it.
 pub const GATHER_MS: u32 = 4;
 
-/// Messages a second from which on a lane may gather: with fewer there is nothing to spare.
+/// The rate of messages a second from which on a lane may gather: below it, there is little to save.
 const MESSAGES_MIN: u32 = 32;
 
-/// How long a lane gathers before its next message, in milliseconds, after so many messages (flushes) and checks (writes)
-/// within a second. Only where they join already: one client that waits for each answer would wait for nobody. A
-/// limiter farther away than [`GATHER_MS`] is not waited for at all, since a lane gathers while a message is on its way.
+/// How long a lane gathers before its next message, in milliseconds, after so many messages (flushes) and checks
+/// (writes) within a second. Only where checks join already: a single client that waits for each answer would wait in
+/// vain. For a limiter farther away than [`GATHER_MS`] a lane does not wait at all, because checks gather while a
+/// message is on its way.
 pub fn gather_ms(rate: Rate) -> u32 {
     let joins = rate.writes / 2 >= rate.flushes;
     if joins && rate.flushes >= MESSAGES_MIN {
@@ -40,17 +41,17 @@ pub fn gather_ms(rate: Rate) -> u32 {
 pub struct CheckBatch {
     /// The policies, each once.
     pub policies: Vec<(PolicyName, Policy)>,
-    /// What is asked.
+    /// The demands.
     pub demands: Vec<Demand>,
     last: CheckPlace,
 }
 
-/// Where a check stands: the number of its ask, and how many equal ones came before it.
+/// The position of a check: the index of its demand, and how many equal ones came before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckPlace {
-    /// Number of the ask.
+    /// Index of the demand.
     pub ask: usize,
-    /// How many before it.
+    /// How many equal ones came before it.
     pub ordinal: u32,
 }
 
@@ -67,7 +68,7 @@ impl CheckBatch {
         }
     }
 
-    /// Demands, each by itself, in this order.
+    /// Demands in this order, without joining equal ones.
     pub fn each<'a>(all: impl Iterator<Item = (&'a PolicyName, &'a Policy, Demand)>) -> Self {
         let mut batch = Self {
             policies: Vec::new(),
@@ -81,7 +82,7 @@ impl CheckBatch {
         batch
     }
 
-    /// The number of a policy here, which is put there if need be.
+    /// The index of a policy in this batch, which is added if needed.
     fn policy_number(&mut self, policy: &(PolicyName, Policy)) -> u32 {
         let known = self.policies.iter().position(|known| known == policy);
         let place = known.unwrap_or_else(|| {
@@ -142,7 +143,7 @@ impl Batchable for CheckBatch {
     }
 
     fn entries(&self) -> usize {
-        // So many that the lane calls it full at the most asks of a message.
+        // Scaled so that the lane is full at the most demands of a message.
         self.demands.len() * (BATCH_ENTRIES_MAX / DEMANDS_MAX)
     }
 

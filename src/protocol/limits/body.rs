@@ -11,9 +11,9 @@ use crate::protocol::problem::{Code, Problem};
 /// The most checks of one call. All of them are held for one answer: 100 keys of 512 bytes are 51 KB.
 pub const CHECKS_MAX: usize = 100;
 
-/// All fields that any of these bodies has: one reader for all costs a quarter of one for each. Enums are strings
-/// here, since another type in an enum's place would be called malformed JSON. Of a policy `null` is the default; what
-/// not every call knows may not be `null`, since that would pass for missing where it is not known.
+/// All fields of all these bodies: one reader for all takes less code than one for each. Enums are strings here,
+/// because for another JSON type an enum would report malformed JSON. For a field of a policy `null` is the default.
+/// Fields that only some calls know may not be `null`, because `null` would look like a missing field to the others.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wire {
@@ -72,7 +72,7 @@ impl Wire {
             || self.durability.is_some()
     }
 
-    /// The policy that stands in the body itself, if any does.
+    /// The policy in the body, if there is one.
     fn policy(&self) -> Result<Option<Policy>, Problem> {
         if !self.has_policy() {
             return Ok(None);
@@ -111,7 +111,7 @@ impl Wire {
         Ok(Some(policy))
     }
 
-    /// The cost, 1 where none is said.
+    /// The cost, 1 where missing.
     fn cost(&self) -> Result<u64, Problem> {
         match self.cost {
             Some(WholeNumber(0)) => Err(Problem::new(
@@ -133,7 +133,7 @@ fn problem_of(fault: PolicyFault) -> Problem {
     Problem::new(Code::InvalidPolicy, detail)
 }
 
-/// The words of a field, with what they stand for; the first is the default.
+/// The words of a field and their values; the first is the default.
 type Words<T> = &'static [(&'static str, T)];
 
 const ALGORITHMS: Words<Algorithm> = &[
@@ -149,7 +149,7 @@ const DURABILITIES: Words<Durability> = &[
     ("commit", Durability::Commit),
 ];
 
-/// A limit of the world holds unless it is said that it need not.
+/// A global limit is closed on errors unless the policy says otherwise.
 const fn on_errors(scope: Scope) -> Words<OnError> {
     match scope {
         Scope::Datacenter => &[("open", OnError::Open), ("closed", OnError::Closed)],
@@ -171,8 +171,9 @@ fn choice<T: Copy>(name: &str, sent: Option<&str>, known: Words<T>) -> Result<T,
 }
 
 /// Returns the policy of `PUT /limits/{policy}`: `{"limit": n, "window_seconds": n, "algorithm"?, "burst"?, "scope"?,
-/// "on_error"?, "shadow"?, "precise"?, "durability"?}`. What is missing has its default: a sliding window, the limit
-/// as burst, each datacenter by itself, in memory first; where the limiter cannot be reached open, but closed for a limit of the world.
+/// "on_error"?, "shadow"?, "precise"?, "durability"?}`. Missing fields have their defaults: a sliding window, the limit
+/// as burst, scope datacenter, memory durability; where the limiter cannot be reached open, but closed for a global
+/// limit.
 ///
 /// # Errors
 /// `invalid-json`, `unknown-field`, `invalid-body`, `invalid-policy`.
@@ -185,17 +186,17 @@ pub fn parse_policy(body: &[u8]) -> Result<Policy, Problem> {
     })
 }
 
-/// What a check asks: how much, and by which policy if it brings its own.
+/// What a check asks for: the cost, and the policy if the body has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckRequest {
     /// The cost, 1 or more.
     pub cost: u64,
-    /// The policy that stands in the body.
+    /// The policy in the body.
     pub policy: Option<Policy>,
 }
 
 impl Default for CheckRequest {
-    /// One, by the policy of that name.
+    /// A cost of one, by the policy of that name.
     fn default() -> Self {
         Self {
             cost: 1,
@@ -204,8 +205,8 @@ impl Default for CheckRequest {
     }
 }
 
-/// Returns what `POST /limits/{policy}/{key}` asks, or `…/refund`: `{"cost"?: n}`, with the fields of a policy where the caller keeps
-/// it in its own code. An empty body costs 1.
+/// Returns the check of `POST /limits/{policy}/{key}`, or of `…/refund`: `{"cost"?: n}`, with the fields of a policy
+/// where the caller keeps the policy in its own code. An empty body costs 1.
 ///
 /// # Errors
 /// As [`parse_policy`], and `invalid-cost`.
@@ -225,7 +226,7 @@ pub struct CheckLine {
     pub policy: PolicyName,
     /// The key.
     pub key: CounterId,
-    /// What it asks.
+    /// What it asks for.
     pub asks: CheckRequest,
 }
 

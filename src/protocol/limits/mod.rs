@@ -3,12 +3,12 @@
 //! | module | holds |
 //! |---|---|
 //! | `name` | names of policies |
-//! | `body` | policies and checks as they are sent |
-//! | `answer` | verdicts, policies and refusals as they are told |
-//! | `refused_key` | what is kept of a key that was refused |
+//! | `body` | policies and checks as clients send them |
+//! | `answer` | verdicts, policies and refusals in answers |
+//! | `refused_key` | the stored form of refused keys |
 //! | [`batch`] | how checks of one isolate join into one message |
 //!
-//! What decides is [`crate::core::limit`].
+//! The decisions are made by [`crate::core::limit`].
 
 mod answer;
 pub mod batch;

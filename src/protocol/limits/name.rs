@@ -39,9 +39,10 @@ impl PolicyName {
         }
     }
 
-    /// The name under which keys are counted whose checks bring this policy themselves: apart from those of the policy of that name, and
-    /// from those that are counted in another way. No client's name has a tilde. Those of callers without a key are apart too, by a capital
-    /// letter: by a policy of their own, such as a bucket that refills at once, they could lift or use up the limits of your code.
+    /// The name under which keys are counted whose checks bring this policy in their bodies: separate from the keys of
+    /// the stored policy of that name, and from those counted by another algorithm. No client's name has a tilde.
+    /// Callers without a key get a capital letter and are separate too: by a policy of their own, such as a bucket that
+    /// refills at once, they could lift or use up the limits of the operator.
     #[must_use]
     pub fn counted_inline(&self, policy: &Policy, has_key: bool) -> Self {
         let kind = match policy.algorithm {
@@ -67,7 +68,7 @@ impl PolicyName {
 impl TryFrom<String> for PolicyName {
     type Error = &'static str;
 
-    /// Of a message: a client's name, or [`PolicyName::counted_inline`].
+    /// From a message: a client's name, or [`PolicyName::counted_inline`].
     fn try_from(text: String) -> Result<Self, Self::Error> {
         let (name, kind) = text.split_once('~').unwrap_or((&text, ""));
         if kind.len() > KIND_BYTES_MAX || !kind.bytes().all(|byte| byte.is_ascii_alphanumeric()) {

@@ -1,15 +1,15 @@
-//! What is kept of a key that was refused.
+//! The stored form of a key that was refused.
 //!
-//! Invariant: no whole address is kept. A key is what its caller made it, so addresses are looked for in it; what stands for one is the
-//! network that it is in.
+//! Invariant: no whole address is stored. The caller chooses the key, so addresses are searched for in it; each is
+//! replaced by its network.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::core::counter::dimensions::DIMENSION_VALUE_BYTES_MAX;
 
-/// The key with a network in the place of each address, cut to 256 bytes: `ip:203.0.113.9` is kept as `ip:203.0.113.0/24`, and
-/// `2001:db8:1:2::3` as `2001:db8:1::/48`.
+/// The key with networks in place of addresses, cut to 256 bytes: `ip:203.0.113.9` is stored as `ip:203.0.113.0/24`,
+/// and `2001:db8:1:2::3` as `2001:db8:1::/48`.
 pub fn kept_of_key(key: &str) -> String {
     let mut kept = String::with_capacity(key.len());
     let mut rest = key;
@@ -32,7 +32,7 @@ fn is_of_address(sign: char) -> bool {
     sign.is_ascii_hexdigit() || matches!(sign, ':' | '.')
 }
 
-/// A text of digits, colons and points, with networks in the place of addresses.
+/// A text of digits, colons and points, with networks in place of addresses.
 fn without_addresses(text: &str) -> Cow<'_, str> {
     let inner = text.trim_matches(':');
     for whole in [text, inner] {
@@ -40,7 +40,7 @@ fn without_addresses(text: &str) -> Cow<'_, str> {
             return text.replacen(whole, &network(address), 1).into();
         }
     }
-    // An address with a port, or behind a word.
+    // An address with a port, or after a word.
     let parts = text.split(':').map(|part| match part.parse::<Ipv4Addr>() {
         Ok(address) => Cow::from(network(address.into())),
         Err(_) => Cow::from(part),

@@ -1,6 +1,6 @@
-//! What watchers say, and how they are told.
+//! Messages and requests of watchers, and the frames sent to them.
 //!
-//! Invariant: nothing that a client sends changes what it watches unless all of it can be read and is allowed.
+//! Invariant: a client's message changes what it watches only if all of the message can be read and is allowed.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -22,10 +22,11 @@ const SHOWN_CHARACTERS_MAX: usize = 64;
 /// The media type of server-sent events.
 pub const EVENT_STREAM: &str = "text/event-stream";
 
-/// The first members of a board that are told where nothing is said.
+/// How many first members of a board are sent by default.
 const LIVE_TOP: u32 = 10;
 
-/// What a query names, in order, each once, and whether numbers that JavaScript would not hold are wanted as strings.
+/// The topics of a query, in order, each once, and whether numbers that JavaScript cannot hold exactly are wanted as
+/// strings.
 ///
 /// # Errors
 /// `invalid-query` where it names none, `too-many-counters`, `invalid-id`.
@@ -46,7 +47,7 @@ pub fn asked(query: &str) -> Result<(Vec<Topic>, bool), Problem> {
     Ok((bounded(ids)?, as_strings))
 }
 
-/// The board that a query names: its first members, a member of it, or both.
+/// The board of a query: its first members, a member of it, or both.
 fn asked_board(query: &Query) -> Result<Option<Topic>, Problem> {
     let refuse = |detail: String| Err(Problem::new(Code::InvalidQuery, detail));
     let top = match query.get("top").map(str::parse::<u32>) {
@@ -86,16 +87,16 @@ pub fn bounded(ids: Vec<Topic>) -> Result<Vec<Topic>, Problem> {
     Ok(ids)
 }
 
-/// What a socket may say. `ping`, without JSON, is answered `pong`.
+/// A message of a socket. `ping`, without JSON, is answered `pong`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientMessage {
-    /// It is there.
+    /// A sign of life.
     Ping,
-    /// It wants to watch these too, and those no longer.
+    /// Adds topics to what is watched, and removes others.
     Change {
         /// Counters to watch.
         add: Vec<CounterId>,
-        /// Counters to let go.
+        /// Counters to stop watching.
         remove: Vec<CounterId>,
     },
 }
@@ -145,7 +146,7 @@ impl ClientMessage {
     }
 }
 
-/// What a watcher watches after a change: what it adds is watched, also where it is removed at once.
+/// The topics of a watcher after a change. A topic that is both added and removed is watched.
 ///
 /// # Errors
 /// `too-many-counters`; `forbidden` for ids that it may not read.
@@ -171,19 +172,19 @@ pub fn changed(
     bounded(stays.chain(add.into_iter().map(Topic::from)).collect())
 }
 
-/// What is kept of a socket, as long as it is open.
+/// The state stored with an open socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SocketNotes {
-    /// What it watches.
+    /// Its topics.
     pub ids: Vec<Topic>,
-    /// Whether it is sent strings for numbers that JavaScript would not hold.
+    /// Whether numbers that JavaScript cannot hold exactly are sent as strings.
     pub as_strings: bool,
-    /// What the ids that it may add begin with.
+    /// The prefixes of the ids that it may add.
     pub prefixes: Vec<String>,
 }
 
 impl SocketNotes {
-    /// The text that is kept with the socket: ASCII, so that each of its characters takes one byte.
+    /// The text stored with the socket: ASCII, so that each character takes one byte.
     ///
     /// # Errors
     /// `Broken` above [`ATTACHMENT_BYTES_MAX`].
@@ -199,19 +200,19 @@ impl SocketNotes {
         Ok(text)
     }
 
-    /// Reads what was kept; `None` where that is not what this build keeps.
+    /// Reads the stored text; `None` where this build does not know its form.
     pub fn from_attachment(text: &str) -> Option<Self> {
         decode(&STANDARD_NO_PAD.decode(text).ok()?).ok()
     }
 }
 
-/// The state that a client of server-sent events has: its `Last-Event-ID`. What is none of ours is none.
+/// The state that a client of server-sent events has, from its `Last-Event-ID`; `None` for a text that is not ours.
 pub fn resumes(last_event_id: Option<&str>) -> Option<u64> {
     let text = last_event_id.filter(|text| text.len() == 16)?;
     u64::from_str_radix(text, 16).ok()
 }
 
-/// The first bytes of a stream of server-sent events: when to connect again.
+/// The first bytes of a stream of server-sent events: the delay before a reconnect.
 pub fn first_frame() -> String {
     ["retry: ", &RETRY_MS.to_string(), "\n\n"].concat()
 }
@@ -222,17 +223,17 @@ pub fn update_frame(update: &Update) -> String {
     ["id: ", &id, "\ndata: ", &update.text, "\n\n"].concat()
 }
 
-/// What is sent where nothing has changed for long.
+/// The message sent where nothing has changed for long.
 pub fn ping(at_ms: i64) -> String {
     [r#"{"type":"ping","at":"#, &at_ms.to_string(), "}"].concat()
 }
 
-/// A ping as a server-sent event of its own kind, so that those who listen to messages do not see it.
+/// A ping as a server-sent event of its own type, so that listeners for messages do not see it.
 pub fn ping_frame(at_ms: i64) -> String {
     ["event: ping\ndata: ", &ping(at_ms), "\n\n"].concat()
 }
 
-/// What a socket is told where its message is refused: a problem, with the type `error`.
+/// The message for a refused message of a socket: a problem, with the type `error`.
 pub fn refusal(problem: &Problem) -> String {
     [r#"{"type":"error","problem":"#, &problem.to_json(), "}"].concat()
 }
