@@ -76,9 +76,11 @@ impl Access {
     /// exist and refuse every request, saying how to set keys.
     ///
     /// ```json
-    /// {"keys":   [{"name":"ops", "key":"at least 16 bytes", "scopes":["read","write","limits","refund","admin"], "prefixes":["/blog/"],
+    /// {"keys":   [{"name":"ops", "key":"at least 16 bytes", "prefixes":["/blog/"],
+    ///              "scopes":["read","write","limits","refund","admin"],
     ///              "rate_per_minute":600, "expires_at":1830000000000}],
-    ///  "public": [{"prefix":"/blog/", "origins":["https://example.com"], "scopes":["read","write"], "delta_max":1, "allow":["decrement"]}]}
+    ///  "public": [{"prefix":"/blog/", "origins":["https://example.com"], "scopes":["read","write"],
+    ///              "delta_max":1, "allow":["decrement"]}]}
     /// ```
     /// `name` is a note for people. Without `prefixes`, or one `prefix`, an entry covers all ids. A prefix is compared
     /// as written: no slash is added. An entry covers limits only if a prefix begins with `limits/`, or if it has no

@@ -1,8 +1,10 @@
-//! Messages between Workers and objects: a call is a type, its answer another, its path a constant; it knows who receives it.
+//! Messages between Workers and objects. A call is a type with a constant path, an answer type, and the address of its
+//! receiver.
 //!
-//! Encoded with postcard (its wire format is stable and specified). While a deployment changes over, one end is of the build before. A field
-//! may be added at the end of a message or of its answer: who does not know it leaves it unread, and whose message lacks it is read as if it
-//! were zero, `None`, `false` or empty ([`Call::LACKS`]). Any other change is a message of a new name.
+//! They are encoded with postcard (its wire format is stable and specified). During a rollout, one end may be of the
+//! build before. A field may be added at the end of a message or of its answer: a receiver that does not know it
+//! ignores it, and a receiver that expects it reads zero, `None`, `false` or empty where it is missing
+//! ([`Call::LACKS`]). Any other change needs a message of a new name.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -21,18 +23,20 @@ use crate::core::counter::nonces::{FlushEffect, Nonce};
 use crate::core::counter::total::Sum as Total;
 use crate::core::sketch::Uniques;
 
-/// The protocol that this build speaks: which messages there are, and what their bytes hold. It rises with a release that changes one.
+/// The protocol of this build: the set of messages and the content of their bytes. It rises with each release that
+/// changes them.
 ///
-/// A message of protocol N has `/N` before the path that its type names; one of protocol 1 has nothing there. A receiver answers
-/// [`Fault::Later`] to what is newer than its own, and the sender knows that nothing was done: it says it again in the protocol before. A
-/// build understands its own protocol and the one before, and answers in the one in which it was asked. The calls of a [`Batch`], and
-/// what a [`CallLead`] carries, are of the protocol of the message that they travel in.
+/// A message of protocol N has `/N` before the path that its type names; one of protocol 1 has nothing there. A
+/// receiver answers [`Fault::Later`] to a newer protocol than its own. The sender then knows that nothing was done, and
+/// sends the message again in the protocol before. A build understands its own protocol and the one before, and answers
+/// in the protocol of the request. The calls of a [`Batch`], and the call in a [`CallLead`], are of the protocol of the
+/// message that they travel in.
 pub const PROTOCOL: u8 = 2;
 
-/// The oldest protocol that this build understands, and speaks to who understands no newer one.
+/// The oldest protocol that this build understands. It is used with receivers that understand no newer one.
 pub const PROTOCOL_BEFORE: u8 = PROTOCOL - 1;
 
-/// The path of a message in a protocol.
+/// The path of a message in a given protocol.
 pub fn path_in(protocol: u8, path: &str) -> String {
     match protocol {
         0 | 1 => path.to_owned(),
@@ -40,7 +44,7 @@ pub fn path_in(protocol: u8, path: &str) -> String {
     }
 }
 
-/// The protocol of a message, and the path that its type names, by the path that it has.
+/// The protocol of a message by its path, and the path that its type names.
 pub fn protocol_of(path: &str) -> (u8, &str) {
     let rest = path.strip_prefix('/').unwrap_or(path);
     let numbered = rest.find('/').and_then(|end| rest.split_at_checked(end));
@@ -48,17 +52,17 @@ pub fn protocol_of(path: &str) -> (u8, &str) {
     numbered.unwrap_or((1, path))
 }
 
-/// A message that has an answer.
+/// A message and its answer.
 pub trait Call: Serialize + DeserializeOwned {
     /// Path of the request that carries it.
     const PATH: &'static str;
-    /// What comes back when it went well.
+    /// The answer of a successful call.
     type Answer: Serialize + DeserializeOwned;
-    /// How many bytes the form of the protocol before lacks at the end of the message, and at the end of its answer. They are read as zero,
-    /// so what was added there must mean by zero what those that do not know of it mean.
+    /// How many bytes the protocol before lacks at the end of the message, and at the end of its answer. They are read
+    /// as zero, so a new field must mean by zero what a build without the field means.
     const LACKS: (usize, usize) = (0, 0);
 
-    /// Who receives it.
+    /// The receiver.
     fn to(&self) -> Address<'_>;
 }
 
@@ -171,14 +175,14 @@ calls! {
     LookUp => Option<Root>, "/look-up", |it| Address::Root(&it.counter);
 }
 
-/// Why a call was not done. It changed nothing, unless it is `Unavailable`, which is unknown.
+/// Why a call failed. It changed nothing, except that after `Unavailable` this is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fault {
-    /// Something that is needed did not answer; says what.
+    /// Something that the call needs did not answer; says what.
     Unavailable(String),
     /// The cell did not count the flush.
     Refused(Refusal),
-    /// The cell counts for this newer generation: the asker must look at the root again.
+    /// The cell counts for this newer generation: the sender must read the root again.
     Superseded(u64),
     /// All writes of the counter go to this datacenter; nothing was counted.
     Elsewhere(Datacenter),
@@ -186,16 +190,17 @@ pub enum Fault {
     TooMany(u32),
     /// The message cannot be read, or storage is broken; says what.
     Broken(String),
-    /// The lead lives at this place of its datacenter; nothing was done here. Only from one place of it to another.
+    /// The lead is at this place of its datacenter; nothing was done here. Used only between places of a lead.
     Moved(Place),
-    /// The root has granted nothing: the lead may live elsewhere, and must look first.
+    /// The root has granted nothing: the lead may be elsewhere, and must look for its rows first.
     Unsettled,
-    /// Stored data cannot be read: it is damaged, or a newer build wrote it. Nothing was done; only the operator can mend it. Says why.
+    /// Stored data cannot be read: it is damaged, or a newer build wrote it. Nothing was done; only the operator can
+    /// mend it. Says why.
     Unreadable(String),
-    /// The message is of a newer protocol than the receiver's, which is this. Nothing was done.
+    /// The message is of a newer protocol than the receiver's, which is this one. Nothing was done.
     Later(u8),
-    /// The number of partitions of the directory was changed: the root is elsewhere or may be, or all partitions must be asked by
-    /// [`InPartition`]. Nothing was done.
+    /// The number of partitions of the directory was changed. The root is or may be elsewhere, or all partitions must
+    /// be asked by [`InPartition`]. Nothing was done.
     Repartitioned,
 }
 
@@ -255,36 +260,36 @@ impl From<Fault> for Problem {
 /// Edge → cell: count this, once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Flush {
-    /// The cell; an object learns from it who it is.
+    /// The cell; an object learns its own address from it.
     pub to: CellAddress,
-    /// The flush's name.
+    /// The flush's nonce.
     pub nonce: Nonce,
-    /// What it carries.
+    /// Its content.
     pub load: Load,
 }
 
-/// The cell has counted it, durably.
+/// The cell has counted it durably.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Flushed {
     /// The generation it was counted in.
     pub generation: u64,
     /// The cell's state right after it.
     pub outcome: FlushEffect,
-    /// Totals (added, removed) of all other cells, where none of them counts any more or ever did,
-    /// so that the counter's value is known exactly; else `None`.
+    /// Totals (added, removed) of all other cells, where none of them counts any more or ever did, so that the
+    /// counter's value is known exactly; otherwise `None`.
     pub elsewhere: Option<(Total, Total)>,
-    /// Shards that writes of this datacenter spread over now.
+    /// Over how many shards writes of this datacenter are now spread.
     pub shards: u8,
     /// How long the lane should gather before its next flush.
     pub linger_ms: u32,
-    /// Set and reset operations that the cell has been told of.
+    /// How many set and reset operations the cell knows.
     pub operations: u64,
-    /// Whether the lead that has counted it lives in an object of its own, though tablets host others.
+    /// Whether the lead that counted it has an object of its own, although tablets host others.
     pub is_apart: bool,
 }
 
 impl Flushed {
-    /// What a cell answers right after it has applied a flush, before it says how long to gather.
+    /// A cell's answer right after it has applied a flush, before it decides how long to gather.
     pub fn after(cell: &Cell, outcome: FlushEffect) -> Self {
         Self {
             generation: cell.generation().unwrap_or(0),
@@ -298,7 +303,7 @@ impl Flushed {
     }
 }
 
-/// Shard → lead: I exist; may I count?
+/// Shard → lead: registers a shard and asks whether it may count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// The lead.
@@ -307,7 +312,7 @@ pub struct Hello {
     pub shard: u8,
 }
 
-/// Shard → lead: my load. The answer is the number of shards that writes spread over.
+/// Shard → lead: its load. The answer is the number of shards over which writes are spread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadReport {
     /// The lead.
@@ -316,7 +321,7 @@ pub struct LoadReport {
     pub per_second: u32,
 }
 
-/// Lead → shard: count nothing until I let you, and give me your part to keep.
+/// Lead → shard: stop counting until told otherwise, and hand over your part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seal {
     /// The shard.
@@ -325,16 +330,16 @@ pub struct Seal {
     pub generation: u64,
 }
 
-/// Root → lead → shards: the counter's settings, or who else counts, have changed.
+/// Root → lead → shards: the counter's settings, or the set of datacenters that count it, have changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Configure {
     /// The cell.
     pub to: CellAddress,
-    /// What holds now.
+    /// The grant from now on.
     pub grant: Grant,
 }
 
-/// Root → lead: this generation is about to end; count nothing for it before asking again.
+/// Root → lead: this generation is about to end; count nothing for it without asking again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Suspend {
     /// The lead.
@@ -343,7 +348,7 @@ pub struct Suspend {
     pub generation: u64,
 }
 
-/// Root → lead → shards: this generation has ended; drop it, storage included.
+/// Root → lead → shards: this generation has ended; delete it, storage included.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Close {
     /// The cell.
@@ -352,7 +357,7 @@ pub struct Close {
     pub generation: u64,
 }
 
-/// Lead → shard: your part of an answer.
+/// Lead → shard: asks for its part of an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ask {
     /// The shard.
@@ -368,13 +373,13 @@ pub struct CellAnswer {
     pub part: Part,
     /// Unique elements of the window.
     pub window_uniques: Uniques,
-    /// The samples that were asked for, as a histogram at rest; empty for none.
+    /// The samples that were asked for, as a stored histogram; empty for none.
     pub samples: Vec<u8>,
-    /// The breakdown that was asked for, at rest; empty for nothing.
+    /// The breakdown that was asked for, in its stored form; empty for none.
     pub breakdown: Vec<u8>,
 }
 
-/// Aggregator or root → lead: sum your datacenter.
+/// Aggregator or root → lead: asks for the sum of its datacenter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sum {
     /// The lead.
@@ -388,32 +393,32 @@ pub struct Sum {
 pub struct DatacenterSum {
     /// The sum of the shards that answered.
     pub summary: Summary,
-    /// What each of them had counted.
+    /// The totals of each of them.
     pub cells: Vec<(u8, CellTotals)>,
-    /// Shards that writes spread over.
+    /// Over how many shards writes are spread.
     pub shards: u8,
-    /// Shards that did not answer; the sum lacks them, or has what was last known of them.
+    /// Shards that did not answer; the sum has their last known part, or none.
     pub missing: Vec<u8>,
-    /// Of when it is.
+    /// The source and time of the sum.
     pub origin: Origin,
 }
 
 impl DatacenterSum {
-    /// Whether it holds all that the datacenter has, by the datacenter's own word: asked for, or just pushed.
+    /// Whether the datacenter itself says that this is all it has: it was asked, or has just pushed.
     pub fn is_heard(&self) -> bool {
         self.missing.is_empty() && !matches!(self.origin, Origin::Known(_))
     }
 }
 
-/// Of when a datacenter's sum is.
+/// The source and time of a datacenter's sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Origin {
-    /// Its cells were asked for this read.
+    /// Its cells were asked during this read.
     #[default]
     Asked,
-    /// Its lead had pushed it, and goes on pushing what changes. Unix milliseconds.
+    /// Its lead had pushed it then, and continues to push changes. Unix milliseconds.
     Pushed(i64),
-    /// It does not answer; this was last known. Unix milliseconds.
+    /// It does not answer; this was last known then. Unix milliseconds.
     Known(i64),
 }
 
@@ -424,25 +429,25 @@ pub struct Register {
     pub counter: CounterId,
     /// The lead's datacenter.
     pub datacenter: Datacenter,
-    /// The grant that it has had: should the root have lost its row, this is what is left of it.
+    /// The grant that it holds: the only copy, should the root have lost its row.
     pub holds: Option<Grant>,
-    /// Where the lead is that asks; `None` where it does not know.
+    /// The place of the lead that asks; `None` where it does not know.
     pub place: Option<Place>,
-    /// The number of the newest spread under which it is known that the lead lives nowhere else.
+    /// The number of the newest spread for which it is known that the lead is nowhere else.
     pub settled: Option<u32>,
 }
 
-/// Anyone → root: what do you know?
+/// Any → root: asks for the root's row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LookUp {
     /// The counter.
     pub counter: CounterId,
 }
 
-/// Encodes a message. Never fails for the types above: they hold no maps of unknown length.
+/// Encodes a message. Does not fail for the types above: they hold no maps of unknown length.
 ///
 /// # Errors
-/// `Broken` should postcard refuse all the same.
+/// `Broken` if postcard refuses all the same.
 pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, Fault> {
     postcard::to_allocvec(message)
         .map_err(|error| Fault::Broken(format!("a message cannot be encoded: {error}")))
@@ -456,8 +461,8 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Fault> {
     postcard::from_bytes(bytes).map_err(|error| undecodable(&error))
 }
 
-/// Decodes a message as its receiver does, or what it is answered with where `lacks` is of the answer: what the protocol before lacks at
-/// the end is zero.
+/// Decodes a message, or an answer if `lacks` is that of the answer: what the protocol before lacks at the end is read
+/// as zero.
 ///
 /// # Errors
 /// As [`decode`].
@@ -476,7 +481,7 @@ fn undecodable(error: &postcard::Error) -> Fault {
     Fault::Broken(format!("a message cannot be decoded: {error}"))
 }
 
-/// The protocol that a receiver speaks which has answered that it is asked in a newer one.
+/// The protocol of a receiver that answered that the message was of a newer one.
 pub fn later(answer: &[u8]) -> Option<u8> {
     // Longer ones are answers.
     let is_short = answer.len() <= 4;

@@ -1,15 +1,16 @@
-//! What one isolate has done, as numbers, and the text that Prometheus reads.
+//! The metrics of one isolate, and their text for Prometheus.
 //!
-//! Invariants: a counter never falls while its isolate lives; every series is named in this file or is
-//! one of [`Code::ALL`] or [`RouteName::ALL`], so no id, key or other text of a client becomes a label;
-//! memory is one array of fixed length.
+//! Invariants: a counter never falls while its isolate lives. Every series is named in this file or is one of
+//! [`Code::ALL`] or [`RouteName::ALL`], so no id, key or other text of a client becomes a label. Memory is one array of
+//! fixed length.
 //!
-//! Each series has a number that is made of its name ([`series_id`]): isolates report by it, and builds that count other things agree on it.
+//! Each series has a number made of its name ([`series_id`]). Isolates report by it, so builds with different sets of
+//! series agree on it.
 //!
-//! Life of a number: a shell calls [`Metrics::add`], [`Metrics::refuse`] or [`Metrics::observe`] in the
-//! isolate where something happens. `GET /metrics` takes the registry of the edge isolate that answers,
-//! asks the aggregator for its [`Snapshot`], and renders both: families of the edge from the one, families
-//! of objects from the other. Where the aggregator does not answer, its families are left out.
+//! Life of a number: a shell calls [`Metrics::add`], [`Metrics::refuse`] or [`Metrics::observe`] in the isolate where
+//! something happens. `GET /metrics` takes the registry of the edge isolate that answers, asks the aggregator for its
+//! [`Snapshot`], and renders both: families of the edge from the first, families of objects from the second. Where the
+//! aggregator does not answer, its families are omitted.
 //!
 //! Source: prometheus.io/docs/instrumenting/exposition_formats, "Text-based format", version 0.0.4.
 
@@ -29,7 +30,7 @@ const REFUSED_NAME: &str = "tally_refused_total";
 const REJECTED_NAME: &str = "tally_rejected_lines_total";
 const LATENCY_NAME: &str = "tally_request_duration_seconds";
 
-/// What all names begin with, and those of the deployment.
+/// The prefix of all names, and of those of the deployment.
 const PREFIX: &str = "tally_";
 const FLEET_PREFIX: &str = "tally_fleet_";
 
@@ -49,7 +50,7 @@ const BUCKETS: [(u64, &str); 12] = [
     (5_000, "5"),
 ];
 
-/// Which Worker a family is counted in.
+/// The Worker in which a family is counted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Edge,
@@ -60,7 +61,7 @@ enum Part {
 enum Kind {
     Counter,
     Summary,
-    /// A summary of times: the sum is counted in milliseconds and told in seconds, as Prometheus has times.
+    /// A summary of times: the sum is counted in milliseconds and shown in seconds, as usual for Prometheus.
     Seconds,
 }
 
@@ -69,13 +70,13 @@ struct Family {
     kind: Kind,
     name: &'static str,
     help: &'static str,
-    /// Each series: what is counted, and what its line says after the family's name.
+    /// The series: the metric, and the rest of its line after the family's name.
     series: &'static [(Metric, &'static str)],
 }
 
 macro_rules! families {
     ($($part:ident $kind:ident $name:literal $help:literal [$($metric:ident $suffix:literal),+];)*) => {
-        /// What is counted: one series each.
+        /// The metrics: one series each.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Metric {
             $($(#[doc = concat!("`", $name, $suffix, "`: ", $help)] $metric,)+)*
@@ -201,10 +202,10 @@ families! {
 const COUNTERS: usize = Metric::ALL.len();
 const CODES: usize = Code::ALL.len();
 const ROUTES: usize = RouteName::ALL.len();
-/// The counts of the buckets (not cumulative, the last is for what exceeds all bounds), and the sum.
+/// The counts of the buckets (not cumulative; the last is for times above all bounds), and the sum.
 const PER_ROUTE: usize = BUCKETS.len() + 2;
 
-/// Where the parts of the array begin.
+/// The offsets of the parts of the array.
 const REFUSED: usize = COUNTERS;
 const REJECTED: usize = REFUSED + CODES;
 const LATENCY: usize = REJECTED + CODES;
@@ -226,11 +227,11 @@ const fn place_of_route(route: RouteName) -> usize {
     LATENCY + route as usize * PER_ROUTE
 }
 
-/// Where a series of the array comes from.
+/// The meaning of an index of the array.
 enum Place {
     Metric(&'static Family, &'static str),
     Code(&'static str, Code),
-    /// A route, and which of its numbers: a bucket, what exceeds all bounds, or the sum.
+    /// A route, and the index of its number: a bucket, the one above all bounds, or the sum.
     Latency(RouteName, usize),
 }
 
@@ -253,8 +254,8 @@ fn place(at: usize) -> Option<Place> {
     Some(Place::Latency(*route, (at - LATENCY) % PER_ROUTE))
 }
 
-/// The number of a series, made of its name (FNV-1a): it stays the same in builds that count other things besides. A test sees to it
-/// that no two are alike.
+/// The number of a series, made of its name (FNV-1a): it is the same in builds with other series. A test checks that no
+/// two are equal.
 fn series_id(at: usize) -> u32 {
     let parts = match place(at) {
         Some(Place::Metric(family, suffix)) => [family.name, suffix, ""],
@@ -277,7 +278,7 @@ pub fn series_ids() -> impl Iterator<Item = u32> {
     (0..SERIES).map(series_id)
 }
 
-/// Which isolates count a series.
+/// The role of the isolates that count a series.
 fn role_of(at: usize) -> Role {
     match place(at) {
         Some(Place::Metric(family, _)) if family.part == Part::Objects => Role::Objects,
@@ -290,21 +291,20 @@ fn role_of(at: usize) -> Role {
 pub struct Metrics {
     begun_seconds: i64,
     counts: [u64; SERIES],
-    /// How often anything was counted.
+    /// The number of changes so far.
     changes: u64,
 }
 
-/// The counters of another isolate, on their way. Latencies and refusals are not in it: only the edge
-/// has clients.
+/// The counters of another isolate, in a message. Latencies and refusals are not included: only the edge has clients.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// Tells builds apart whose counters differ: their numbers must not be taken for each other's.
+    /// Distinguishes builds with different counters, whose numbers must not be mixed up.
     layout: u64,
     begun_seconds: i64,
     counts: Vec<u64>,
 }
 
-/// A number for the names of all counters in their order (FNV-1a).
+/// A hash of the names of all counters in their order (FNV-1a).
 fn layout() -> u64 {
     let names = FAMILIES.iter().flat_map(|family| {
         let suffixes = family.series.iter().flat_map(|(_, suffix)| suffix.bytes());
@@ -316,7 +316,7 @@ fn layout() -> u64 {
 }
 
 impl Metrics {
-    /// A registry in which nothing has happened since `begun_seconds`, unix seconds.
+    /// A registry without counts, begun at `begun_seconds`, unix seconds.
     pub const fn new(begun_seconds: i64) -> Self {
         Self {
             begun_seconds,
@@ -332,12 +332,12 @@ impl Metrics {
         }
     }
 
-    /// How often anything was counted: what has not changed since need not be reported.
+    /// The number of changes so far: without a change there is nothing to report.
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// All numbers as they are.
+    /// All numbers.
     pub fn counts(&self) -> &[u64] {
         &self.counts
     }
@@ -353,7 +353,7 @@ impl Metrics {
         self.note_skew(code, 1);
     }
 
-    /// Notes lines of a bulk body that were rejected.
+    /// Notes rejected lines of a bulk body.
     pub fn reject_lines(&mut self, code: Code, lines: u64) {
         self.add_at(REJECTED + place_of_code(code), lines);
         self.note_skew(code, lines);
@@ -365,7 +365,7 @@ impl Metrics {
         }
     }
 
-    /// Notes how long a request took, in milliseconds. A clock that stepped back gives 0.
+    /// Notes the duration of a request, in milliseconds. A clock that stepped back gives 0.
     pub fn observe(&mut self, route: RouteName, milliseconds: i64) {
         let milliseconds = u64::try_from(milliseconds).unwrap_or(0);
         let bucket = BUCKETS
@@ -377,7 +377,7 @@ impl Metrics {
         self.add_at(first + BUCKETS.len() + 1, milliseconds);
     }
 
-    /// The counters, to be sent.
+    /// The counters, for a message.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
             layout: layout(),
@@ -386,9 +386,9 @@ impl Metrics {
         }
     }
 
-    /// The text: the edge's families from here, those of objects from the aggregator's snapshot. Without
-    /// one, or with one of a build that counts other things, those are left out and
-    /// `tally_aggregator_up` is 0. Routes that nobody asked for are left out too. Up to 25 KB.
+    /// The text: the edge's families from here, those of objects from the aggregator's snapshot. Without a snapshot, or
+    /// with one of a build with other counters, those are omitted and `tally_aggregator_up` is 0. Routes without
+    /// requests are omitted too. Up to 25 KB.
     pub fn render(&self, aggregator: Option<&Snapshot>) -> String {
         self.render_with(aggregator, None)
     }
@@ -436,7 +436,8 @@ impl Metrics {
     }
 }
 
-/// What changed since these numbers were told, of those that isolates of this role count: the number of each series, and by how much.
+/// The changes since the reported counts, of the series that isolates of this role count: the number of each series,
+/// and its increase.
 pub fn changed(counts: &[u64], told: &[u64], role: Role) -> Vec<(u32, u64)> {
     let told = told.iter().copied().chain(std::iter::repeat(0));
     let changed = counts.iter().zip(told).enumerate();
@@ -446,12 +447,12 @@ pub fn changed(counts: &[u64], told: &[u64], role: Role) -> Vec<(u32, u64)> {
         .collect()
 }
 
-/// Whether a series is counted in milliseconds and told in seconds.
+/// Whether a series is counted in milliseconds and shown in seconds.
 fn is_in_milliseconds(family: &Family, suffix: &str) -> bool {
     matches!(family.kind, Kind::Seconds) && suffix == "_sum"
 }
 
-/// The names of series, as the text has them, with what is said of each; buckets of latencies are left out.
+/// The names of series with their values, as in the text; without the buckets of latencies.
 #[expect(
     clippy::as_conversions,
     reason = "what an isolate counts in ten seconds is far below 2^53"
@@ -478,7 +479,7 @@ pub fn named(rose: &[(u32, u64)]) -> Vec<(String, f64)> {
     named.collect()
 }
 
-/// Every family of some parts, by what is counted at each place of the array.
+/// Renders the families of some parts; `count` gives the number at each index of the array.
 fn render_all(
     text: &mut Text,
     prefix: &str,
@@ -554,7 +555,7 @@ pub fn seconds(milliseconds: u64) -> String {
     format!("{}.{:03}", milliseconds / 1_000, milliseconds % 1_000)
 }
 
-/// Text as it grows.
+/// A text under construction.
 #[derive(Default)]
 pub struct Text(String);
 
@@ -575,12 +576,12 @@ impl Text {
         self.0.extend(parts);
     }
 
-    /// A sample that is a whole number; the parts of its name and labels in order.
+    /// Appends a sample that is a whole number; `sample` is its name and labels in parts.
     pub fn line(&mut self, sample: &[&str], value: u64) {
         self.line_of(sample, &value.to_string());
     }
 
-    /// A sample.
+    /// Appends a sample.
     pub fn line_of(&mut self, sample: &[&str], value: &str) {
         self.0.extend(sample.iter().copied());
         self.0.extend([" ", value, "\n"]);

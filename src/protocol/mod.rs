@@ -1,41 +1,40 @@
-//! What is said, pure: routes, public JSON, internal messages, object names and bindings,
-//! each in one place.
+//! Routes, public JSON, internal messages, object names and bindings: pure, each in one place.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`routes`] | which call a request is |
-//! | [`query`], [`bodies`], [`delta`] | what a request says |
+//! | [`routes`] | the table of calls, and the route of a request |
+//! | [`query`], [`bodies`], [`delta`] | the parts of a request |
 //! | [`batch`] | bulk bodies, read as they stream |
-//! | [`public`] | what is answered |
-//! | [`dimensions`], [`user_agent`] | what writes say of themselves |
-//! | [`visitor`], [`bots`] | visitors without their addresses, and what is no visitor |
-//! | [`problem`] | what is refused, and why |
-//! | [`access`] | who may do what |
-//! | [`api_key`] | keys that calls make, and what is kept of their secrets |
-//! | [`audit`] | what admins did |
-//! | [`messages`] | what Workers and objects say to each other |
-//! | [`view_fallback`] | what a read takes from its root's memory |
-//! | [`metrics`] | what is counted of the service itself |
-//! | [`health`] | which partitions were looked at for `/healthz` |
-//! | [`keys`], [`keyed`] | idempotency keys, and how their writes travel |
+//! | [`public`] | answers to clients |
+//! | [`dimensions`], [`user_agent`] | dimensions of writes |
+//! | [`visitor`], [`bots`] | visitors without their addresses, and programs that are no visitors |
+//! | [`problem`] | refusals |
+//! | [`access`] | rights of callers |
+//! | [`api_key`] | keys that calls make, and their stored form |
+//! | [`audit`] | the audit log of administrative calls |
+//! | [`messages`] | messages between Workers and objects |
+//! | [`view_fallback`] | the parts of a read that come from the root's memory |
+//! | [`metrics`] | metrics of the service |
+//! | [`health`] | the partitions' health for `/healthz` |
+//! | [`keys`], [`keyed`] | idempotency keys, and the routing of keyed writes |
 //! | [`export`] | the file of an export, which an import reads |
-//! | [`features`] | what this build was made with |
-//! | [`alerts`] | alerts: what is asked and answered, and how a delivery is signed |
-//! | [`boards`] | boards: what is asked and answered |
-//! | [`limits`] | rate limits: what is asked and answered |
-//! | [`live`] | live views: what watchers are told, and when |
-//! | [`shell_limits`] | what shells are bound by |
-//! | [`mod@fleet`] | what a whole deployment has counted |
-//! | [`settings`] | what each variable of the deployment may be |
+//! | [`features`] | the features of this build |
+//! | [`alerts`] | alerts: requests, answers, and the signature of deliveries |
+//! | [`boards`] | boards: requests and answers |
+//! | [`limits`] | rate limits: requests and answers |
+//! | [`live`] | live views: what watchers are sent, and when |
+//! | [`shell_limits`] | the limits of the shells |
+//! | [`mod@fleet`] | the counts of a whole deployment |
+//! | [`settings`] | the allowed values of each variable of the deployment |
 //! | [`names`] | names of objects, bindings and variables |
-//! | [`stored`] | bodies at rest: their version and checksum |
-//! | [`snapshot`] | files of what counters were, a run a day |
-//! | [`share`] | keys for reading what begins with one prefix |
+//! | [`stored`] | stored bodies: their version and checksum |
+//! | [`snapshot`] | files with the state of counters, one run a day |
+//! | [`share`] | keys for reading one prefix |
 //! | [`version`] | versions of writes and reads |
-//! | [`refresh`] | when an isolate asks again for a key that may change |
+//! | [`refresh`] | when an isolate asks again for a value that may change |
 //! | [`queued`] | messages of a queue of the platform |
-//! | [`open_slots`] | objects in use, where one process has them all |
-//! | [`order`], [`joined_pages`] | lists in order, and a page of what many partitions have |
+//! | [`open_slots`] | the objects in use, where one process runs all of them |
+//! | [`order`], [`joined_pages`] | sorted lists, and a page from many partitions |
 
 pub mod access;
 pub mod alerts;

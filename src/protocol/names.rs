@@ -1,5 +1,5 @@
-//! Names that outlive the code: objects, bindings, variables. Each is written down once, here, and
-//! pinned by a golden test, because data is found by them.
+//! Names that outlive the code: objects, bindings, variables. Each is defined once, here, and pinned by a golden test,
+//! because stored data is found by them.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +23,7 @@ pub const LIMITERS: &str = "LIMITERS";
 pub const WATCHERS: &str = "WATCHERS";
 /// Binding of the tablets' namespace, class `Tablet`.
 pub const TABLETS: &str = "TABLETS";
-/// Binding of the namespace of what Redis's dialect owns, class `Keyspace`.
+/// Binding of the keyspaces' namespace, class `Keyspace`.
 pub const KEYSPACES: &str = "KEYSPACES";
 /// Binding of the boards' namespace, class `Board`.
 pub const BOARDS: &str = "BOARDS";
@@ -35,7 +35,7 @@ pub const QUEUE: &str = "TALLY_QUEUE";
 pub const ROLE: &str = "TALLY_ROLE";
 /// Value of [`ROLE`] for the global aggregator; anything else is the edge.
 pub const ROLE_AGGREGATOR: &str = "aggregator";
-/// Variable that lets everybody in, when it is [`ACCESS_OPEN`]; set only by the local commands.
+/// Variable that allows everybody everything where it is [`ACCESS_OPEN`]; set only by the local commands.
 pub const ACCESS: &str = "TALLY_ACCESS";
 /// Value of [`ACCESS`] on a loopback address without keys.
 pub const ACCESS_OPEN: &str = "open";
@@ -43,87 +43,89 @@ pub const ACCESS_OPEN: &str = "open";
 pub const KEYS: &str = "TALLY_KEYS";
 /// Secret key of the hash of unique elements: 32 hexadecimal digits. Optional.
 pub const HASH_KEY: &str = "TALLY_HASH_KEY";
-/// Variable of the edge: the header that holds a client's address, where a proxy of the deployment's own writes it. Optional.
+/// Variable of the edge: the header that holds a client's address, where a proxy of the deployment writes it. Optional.
 pub const CLIENT_ADDRESS_HEADER: &str = "TALLY_CLIENT_ADDRESS_HEADER";
-/// Variable of the edge: to how many significant digits readers without a key see uniques; of the aggregator: to how many
-/// all who watch streams do. Optional.
+/// Variable of the edge: the number of significant digits of uniques for readers without a key; of the aggregator: that
+/// for all streams. Optional.
 pub const UNIQUES_ROUNDING: &str = "TALLY_UNIQUES_ROUNDING";
 
-/// Variable of the edge: whether a datacenter is a colo, or by [`DATACENTERS_REGION`] a region of colos; or there is but
-/// one, by [`DATACENTERS_ONE`].
+/// Variable of the edge: whether a datacenter is a colo, or by [`DATACENTERS_REGION`] a region of colos, or by
+/// [`DATACENTERS_ONE`] there is only one.
 pub const DATACENTERS: &str = "TALLY_DATACENTERS";
 /// Its value that joins the colos of a region into one datacenter.
 pub const DATACENTERS_REGION: &str = "region";
-/// Its value for a deployment in one place: all requests enter at `LOCAL`, whatever the platform says of them.
+/// Its value for a deployment in one location: all requests enter at `LOCAL`, whatever the platform reports.
 pub const DATACENTERS_ONE: &str = "one";
 /// How long each 64 KiB of a bulk body may take to arrive, milliseconds.
 pub const BODY_PIECE_MS: &str = "TALLY_BODY_PIECE_MS";
-/// How many calls an invocation may make, where the platform gives another number than 10,000: a bulk body names as many
-/// counters as they allow.
+/// How many calls an invocation may make, where the platform has another limit than 10,000. It bounds the counters of a
+/// bulk body.
 pub const SUBREQUESTS: &str = "TALLY_SUBREQUESTS";
-/// How many objects each edge, and the aggregator, may have open at once, where one process has them all; nothing bounds them
-/// without.
+/// How many objects each edge, and the aggregator, may have open at once, where one process runs all of them; without
+/// it there is no bound.
 pub const OPEN_OBJECTS_MAX: &str = "TALLY_OPEN_OBJECTS_MAX";
-/// Flushes a second of one cell from which on a datacenter splits. Optional, on the aggregator.
+/// Flushes a second of one cell at which a datacenter gets more shards. Optional, on the aggregator.
 pub const SPLIT_FLUSHES_PER_SECOND: &str = "TALLY_SPLIT_FLUSHES_PER_SECOND";
-/// How long a datacenter must be quiet before its shards are halved. Optional, on the aggregator.
+/// How long a datacenter must be idle before its shards are halved. Optional, on the aggregator.
 pub const QUIET_MS: &str = "TALLY_QUIET_MS";
-/// Messages a second of one lead that cannot be split, from which on it leaves its tablet. Optional, on the aggregator.
+/// Messages a second of one lead that cannot be split at which it leaves its tablet. Optional, on the aggregator.
 pub const LEAVE_PER_SECOND: &str = "TALLY_LEAVE_PER_SECOND";
 /// Variable: how long idempotency keys are kept, in seconds.
 pub const IDEMPOTENCY_SECONDS: &str = "TALLY_IDEMPOTENCY_SECONDS";
-/// Variable: where a key is looked for, [`IDEMPOTENCY_DATACENTER`] or everywhere.
+/// Variable: where a key is searched for, [`IDEMPOTENCY_DATACENTER`] or everywhere.
 pub const IDEMPOTENCY: &str = "TALLY_IDEMPOTENCY";
-/// Its value where clients always come back to the same datacenter: no key is claimed at the root.
+/// Its value where clients always return to the same datacenter: no key is claimed at the root.
 pub const IDEMPOTENCY_DATACENTER: &str = "datacenter";
 
-/// Partitions of the directory where [`DIRECTORY_COUNT`] says nothing: each an object of about 1,000 requests/s, so 16 take 16,000 first
-/// writes, settings and uncached reads a second.
+/// The number of partitions of the directory without [`DIRECTORY_COUNT`]. Each is an object, which handles about 1,000
+/// requests/s on the platform, so 16 handle 16,000 first writes, settings and uncached reads a second.
 pub const DIRECTORY_PARTITIONS: u32 = 16;
 
 /// Variable of both Workers: how many partitions the directory has; [`DIRECTORY_PARTITIONS`] without it.
 pub const DIRECTORY_COUNT: &str = "TALLY_DIRECTORY";
 
-/// Limiters of each datacenter, and of the world, where [`LIMITER_COUNT`] says nothing: each judges about 1,000 messages/s, and
-/// a message holds what a whole isolate asks at once.
+/// The number of limiters of each datacenter, and of global ones, without [`LIMITER_COUNT`]. Each handles about 1,000
+/// messages/s on the platform, and a message holds all concurrent checks of an isolate.
 pub const LIMITER_PARTITIONS: u32 = 8;
 
-/// Variable of both Workers: how many limiters the keys of a datacenter are spread over.
+/// Variable of both Workers: the number of limiters over which the keys of a datacenter are spread.
 pub const LIMITER_COUNT: &str = "TALLY_LIMITERS";
 
-/// Variable of the aggregator: how many there were before, for as long as what was used there counts. A key that a limiter
-/// does not know is then looked for in its old place.
+/// Variable of the aggregator: the former number of limiters, set as long as consumption recorded there counts. A key
+/// that a limiter does not know is then looked up at its former limiter.
 pub const LIMITER_COUNT_BEFORE: &str = "TALLY_LIMITERS_BEFORE";
 
-/// Variable of both Workers: how many tablets of a datacenter host the leads of its counters. Without it each lead has an object of
-/// its own.
+/// Variable of both Workers: the number of tablets of a datacenter, which host the leads of its counters. Without it
+/// each lead has an object of its own.
 pub const TABLET_COUNT: &str = "TALLY_TABLETS";
 
-/// Variable of the edge: where Redis's dialect is answered besides `/redis`: [`REDIS_ROOT`], or the name of a host that is its own.
+/// Variable of the edge: where Redis's dialect is answered besides `/redis`: [`REDIS_ROOT`], or the name of a host for
+/// it alone.
 pub const REDIS: &str = "TALLY_REDIS";
-/// Its value where the dialect is answered at the root too, as clients ask that know but an address.
+/// Its value where the dialect is also answered at the root path, for clients that take only an address.
 pub const REDIS_ROOT: &str = "root";
 
 /// Variable of the aggregator: when snapshots are made, and how long they are kept.
 pub const SNAPSHOTS: &str = "TALLY_SNAPSHOTS";
 /// Binding of a bucket of the platform on the aggregator, where the deployment has one: snapshots go there.
 pub const SNAPSHOTS_BUCKET: &str = "TALLY_SNAPSHOTS_BUCKET";
-/// Binding of a folder on plain workerd, to which they go where there is no bucket.
+/// Binding of a folder on plain workerd, where snapshots go without a bucket.
 pub const SNAPSHOTS_FOLDER: &str = "TALLY_SNAPSHOTS_FOLDER";
 
-/// Variable of the aggregator: streams of one hub; more than that go to another.
+/// Variable of the aggregator: the most streams of one hub; further ones go to another hub.
 pub const LIVE_WATCHERS: &str = "TALLY_LIVE_WATCHERS";
 
-/// Binding of a data set of Analytics Engine on both Workers, where the deployment has one: what isolates count goes there too.
+/// Binding of a data set of Analytics Engine on both Workers, where the deployment has one: isolates send their counts
+/// there too.
 pub const ANALYTICS: &str = "TALLY_ANALYTICS";
 
-/// Variable of the edge: [`CANARY_ON`] has each datacenter with traffic write a counter of the service's own once a minute, and measure
-/// when all see it.
+/// Variable of the edge: with [`CANARY_ON`] each datacenter with traffic writes a counter of the service's own once a
+/// minute, and measures when all datacenters see the write.
 pub const CANARY: &str = "TALLY_CANARY";
-/// Its value that does so.
+/// Its value that enables the canary.
 pub const CANARY_ON: &str = "on";
 
-/// The service's own counter that is written to see how fast datacenters agree.
+/// The service's own counter by which convergence is measured.
 pub fn canary() -> Option<CounterId> {
     CounterId::own("canary").ok()
 }
@@ -131,7 +133,7 @@ pub fn canary() -> Option<CounterId> {
 /// Variable of both Workers: inner addresses that webhooks of alerts may have, a JSON array of networks and names.
 pub const ALERTS_ALLOW: &str = "TALLY_ALERTS_ALLOW";
 
-/// Which cell: a counter, a datacenter, a shard.
+/// The address of a cell: a counter, a datacenter, a shard.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CellAddress {
     /// The counter.
@@ -160,13 +162,13 @@ impl CellAddress {
         }
     }
 
-    /// Whether it is the lead.
+    /// Returns whether it is the lead.
     pub fn is_lead(&self) -> bool {
         self.shard == 0
     }
 }
 
-/// Who receives a message.
+/// The receiver of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Address<'a> {
     /// The partition of the directory that holds a counter's root.
@@ -179,7 +181,7 @@ pub enum Address<'a> {
     Cell(&'a CellAddress),
     /// The lead of a counter in a datacenter.
     Lead(&'a CounterId, &'a Datacenter),
-    /// The lead of a counter in a datacenter, at one of the places where it may live.
+    /// The lead of a counter in a datacenter, at one of its possible places.
     LeadAt(&'a LeadAt),
     /// A tablet.
     Tablet(&'a TabletAddress),
@@ -187,7 +189,7 @@ pub enum Address<'a> {
     Inbox(&'a InboxId),
     /// A limiter.
     Limiter(&'a LimiterAddress),
-    /// A board: its owner or one of its shards; and the datacenter near which that is created, as far as known.
+    /// A board: its owner or one of its shards; and the datacenter near which the object is created, as far as known.
     Board(&'a CounterId, ShardAt, Option<&'a Datacenter>),
     /// The lookout of a partition of the directory's ring.
     Lookout(u32),
@@ -199,7 +201,7 @@ pub enum Address<'a> {
     Aggregator,
 }
 
-/// Where an object is found, and where it is created if it is new.
+/// The name of an object, and where it is created if it is new.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// Binding of its namespace.
@@ -210,8 +212,8 @@ pub struct Placement {
     pub location_hint: Option<&'static str>,
 }
 
-/// The placement of a cell: near its datacenter. The counter stands last in the name, since it
-/// alone may hold any character.
+/// The placement of a cell: near its datacenter. The counter is the last part of the name, because it alone may hold
+/// any character.
 pub fn cell(address: &CellAddress) -> Placement {
     let CellAddress {
         counter,
@@ -225,7 +227,7 @@ pub fn cell(address: &CellAddress) -> Placement {
     }
 }
 
-/// Which tablet: an object that hosts the leads of many counters of a datacenter.
+/// The address of a tablet: an object that hosts the leads of many counters of a datacenter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TabletAddress {
     /// The datacenter.
@@ -234,7 +236,7 @@ pub struct TabletAddress {
     pub number: u32,
 }
 
-/// The lead of a counter in a datacenter, at one of the places where it may live.
+/// The lead of a counter in a datacenter, at one of its possible places.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeadAt {
     /// The counter.
@@ -290,26 +292,25 @@ pub fn inbox(inbox: &InboxId) -> Placement {
     }
 }
 
-/// Which limiter: one partition of the keys of a datacenter, or of those that the world shares.
+/// The address of a limiter: one partition of the keys of a datacenter, or of global keys.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct LimiterAddress {
-    /// The datacenter; `None` for the world.
+    /// The datacenter; `None` for a global limiter.
     pub datacenter: Option<Datacenter>,
     /// The partition, below [`LIMITER_PARTITIONS`].
     pub partition: u32,
 }
 
-/// What a key's prefix must begin with to be about limits: ids of counters, and limits, share one space of names for
-/// access.
+/// The beginning of a key's prefix that covers limits: for access, ids of counters and limits share one namespace.
 pub const LIMIT_RIGHTS: &str = "limits/";
 
-/// The name that access to a limit is asked for: `limits/{policy}/{key}`.
+/// The name of a limit for access: `limits/{policy}/{key}`.
 pub fn limit_right(policy: &PolicyName, key: Option<&CounterId>) -> String {
     let key = key.map_or("", CounterId::as_str);
     [LIMIT_RIGHTS, policy.as_str(), "/", key].concat()
 }
 
-/// What came of a check.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VerdictKind {
     /// It was allowed.
@@ -325,7 +326,7 @@ impl VerdictKind {
     pub const ALL: [Self; 3] = [Self::Allowed, Self::Refused, Self::Error];
 }
 
-/// The service's own counter of the checks of a stored policy that came to this.
+/// The service's own counter of the checks of a stored policy with this result.
 pub fn verdicts(policy: &PolicyName, kind: VerdictKind) -> Option<CounterId> {
     let kind = match kind {
         VerdictKind::Allowed => "allowed",
@@ -335,7 +336,7 @@ pub fn verdicts(policy: &PolicyName, kind: VerdictKind) -> Option<CounterId> {
     CounterId::own(&[LIMIT_RIGHTS, policy.as_str(), "/", kind].concat()).ok()
 }
 
-/// The placement of a limiter: near its datacenter; that of the world near whoever asks first.
+/// The placement of a limiter: near its datacenter; a global one near its first caller.
 pub fn limiter(address: &LimiterAddress) -> Placement {
     let LimiterAddress {
         datacenter,
@@ -355,7 +356,7 @@ pub fn limiter(address: &LimiterAddress) -> Placement {
     }
 }
 
-/// The placement of an object of a board: near its home, or else near whoever asks for it first.
+/// The placement of an object of a board: near its home, or else near its first caller.
 pub fn board(board: &CounterId, at: ShardAt, home: Option<&Datacenter>) -> Placement {
     let ShardAt { layout, shard } = at;
     Placement {
@@ -368,8 +369,8 @@ pub fn board(board: &CounterId, at: ShardAt, home: Option<&Datacenter>) -> Place
     }
 }
 
-/// The placement of the owner of all keys of Redis's dialect: one, as a Redis is, so that no command and no transaction is about keys of
-/// several. Near whoever asks first.
+/// The placement of the owner of all keys of Redis's dialect: a single one, as in a Redis, so that no command and no
+/// transaction spans several. Near its first caller.
 pub fn keyspace() -> Placement {
     Placement {
         binding: KEYSPACES,
@@ -378,7 +379,8 @@ pub fn keyspace() -> Placement {
     }
 }
 
-/// The placement of a lookout: it reads the watched counters of one partition of the directory's ring, near whoever asks first.
+/// The placement of a lookout: it reads the watched counters of one partition of the directory's ring; near its first
+/// caller.
 pub fn lookout(partition: u32) -> Placement {
     Placement {
         binding: WATCHERS,
@@ -387,8 +389,8 @@ pub fn lookout(partition: u32) -> Placement {
     }
 }
 
-/// The placement of a hub: it holds the streams of watchers of a region, in order of its number. Where the platform names no
-/// region there is one for all.
+/// The placement of a hub: it holds the streams of watchers of a region. A region has hubs with numbers from 0 on.
+/// Where the platform names no region there is one region for all.
 pub fn hub(region: Option<&'static str>, number: u32) -> Placement {
     Placement {
         binding: WATCHERS,

@@ -1,60 +1,63 @@
-//! The objects that an isolate has in use, where all of them live in one process: each that is open holds file descriptors
-//! and memory there, and to open one takes the only thread for milliseconds. Elsewhere none of this is asked.
+//! The objects that an isolate has in use, where all of them run in one process: each open object holds file
+//! descriptors and memory there, and opening one takes the only thread for milliseconds. Elsewhere this module is not
+//! used.
 //!
-//! Invariants: no more than the most objects are in use within [`LET_GO_MS`], so that the process does not run out; what bulk
-//! bodies begin between two rests is bounded by [`GROUP_COST`], so that whoever else calls is served after it. A process
-//! that always has something left to do looks at no socket and at no timer, not even at those that let objects go.
+//! Invariants: at most so many objects are in use within [`LET_GO_MS`], so that the process does not run out of
+//! resources. The work that bulk bodies begin between two rests is bounded by [`GROUP_COST`], so that other callers are
+//! served in between: a process that is never idle serves no socket and no timer, also not the timers that release
+//! objects.
 
 use std::collections::HashMap;
 
 use crate::core::counter::settings::SHARDS_MAX;
 
-/// How long after its last use an object counts as open, milliseconds: plain workerd lets one go after 10 s, and the timers
-/// for it may be late.
+/// How long after its last use an object counts as open, milliseconds: plain workerd releases an idle object after 10
+/// s, and its timers may be late.
 pub const LET_GO_MS: i64 = 15_000;
 
-/// What may begin before the next rest. A call costs 1, one that opens an object [`OPENING_COST`]: 8 openings of 3 to 14 ms, or
-/// 128 calls of 0.5 ms, are 24 to 112 ms.
+/// The work that may begin before the next rest. A call costs 1, a call that opens an object [`OPENING_COST`]: a group
+/// is 8 openings or 128 calls.
 pub const GROUP_COST: u32 = 128;
 
-/// What a call costs that opens its object.
+/// The cost of a call that opens its object.
 pub const OPENING_COST: u32 = 16;
 
-/// What a call costs by itself, microseconds.
+/// The cost of a call, microseconds.
 const CALL_US: u32 = 500;
 
-/// What a call of a batch is taken to cost before any was measured, and at least and at most, microseconds: a slow answer of something
-/// else must not stop a body.
+/// The assumed cost of a call of a batch before any was measured, which also bounds measured costs, microseconds: one
+/// slow answer must not stop a body.
 const BATCHED_US: u32 = 250;
 const BATCHED_US_WITHIN: (u32, u32) = (10, 400);
 
-/// How long one batch should keep the thread, microseconds: whoever else calls waits for it.
+/// How long one batch should occupy the thread, microseconds: other callers wait for it.
 const BATCH_US: u32 = 20_000;
 
-/// A group of so many calls of batches is measured.
+/// The fewest calls of batches in a group that is measured.
 const MEASURED_MIN: u32 = 16;
 
-/// How long nothing begins between two groups, milliseconds: timers have whole ones, and one may be nearly over.
+/// The pause between two groups, milliseconds: timers count whole milliseconds, and the current one may be nearly over.
 pub const REST_MS: i64 = 2;
 
-/// How often it is looked which objects have been let go, where there is no room, milliseconds.
+/// How often released objects are searched for while there is no room, milliseconds.
 const SWEEP_EVERY_MS: i64 = 100;
 
-/// Of the objects that may be in use, bulk bodies leave a quarter to others.
+/// Bulk bodies may use three of four slots; others are sure of a quarter.
 const BULK_OF_FOUR: usize = 3;
 
-/// How long calls hold up the next group after the last of them began, milliseconds: a call ends within 5 s. One whose request
-/// the platform ended never says so.
+/// How long calls delay the next group after the last of them began, milliseconds: a call ends within 5 s. A call whose
+/// request was ended by the platform never reports its end.
 const GROUP_MS_MAX: i64 = 10_000;
 
-/// Who uses an object.
+/// The user of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum User {
-    /// What uses many, a bulk body or an aggregate: it waits until there is room.
+    /// A user of many objects, a bulk body or an aggregate: it waits until there is room.
     Bulk,
-    /// A call of its own, which is refused where there is none.
+    /// A single call, which is refused where there is no room.
     Single,
-    /// What a change of a counter tells its cells: one needs all of its shards at once, so there is room for [`SHARDS_MAX`] more.
+    /// A change of a counter that must reach its cells: it needs all of its shards at once, so there is room for
+    /// [`SHARDS_MAX`] more.
     Change,
 }
 
@@ -71,20 +74,20 @@ pub struct Openings {
     objects_max: usize,
     uses: HashMap<u64, Use>,
     swept_ms: i64,
-    /// What has begun since the last rest.
+    /// The cost begun since the last rest.
     spent: u32,
-    /// What of it has not ended.
+    /// How many of those calls have not ended.
     under_way: u32,
     rests_until_ms: Option<i64>,
-    /// When the last of it began.
+    /// When the last of them began.
     begun_ms: i64,
-    /// When the first of it began, and how many calls of batches it has; nothing where it has others too.
+    /// When the first of them began, and its number of calls in batches; `None` where other calls are included.
     measured: Option<(i64, u32)>,
-    /// What a call of a batch costs, with all that it leads to here, microseconds.
+    /// The measured cost of a call of a batch, with all its consequences here, microseconds.
     batched_us: u32,
 }
 
-/// What a call that began has cost; give it back to [`Openings::end`].
+/// The cost of a call that began; return it to [`Openings::end`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotUse {
     name: u64,
@@ -93,7 +96,7 @@ pub struct SlotUse {
 }
 
 impl Openings {
-    /// None in use of so many.
+    /// Slots for so many objects, none in use.
     pub fn new(objects_max: usize) -> Self {
         Self {
             objects_max: objects_max.max(1),
@@ -108,7 +111,8 @@ impl Openings {
         }
     }
 
-    /// Nothing where the object of that name is in use, or there is room for it: it is in use then. Names are hashes.
+    /// Succeeds where the object of that name is in use, or there is room for it, which it then takes. Names are
+    /// hashes.
     ///
     /// # Errors
     /// Milliseconds until there may be room, at least 1.
@@ -143,7 +147,7 @@ impl Openings {
         Ok(())
     }
 
-    /// How long it takes until so many objects that are not open have had room for bulk, milliseconds.
+    /// How long it takes until so many unopened objects have had room for bulk, milliseconds.
     pub fn time_for(&self, objects: usize) -> i64 {
         let rounds = objects.div_ceil(self.bulk_max()).saturating_sub(1);
         LET_GO_MS.saturating_mul(i64::try_from(rounds).unwrap_or(i64::MAX))
@@ -153,7 +157,7 @@ impl Openings {
         (self.objects_max * BULK_OF_FOUR / 4).max(1)
     }
 
-    /// How many calls one batch should have.
+    /// The number of calls that one batch should have.
     pub fn batch_max(&self) -> usize {
         usize::try_from(BATCH_US / self.batched_us.max(1)).unwrap_or(usize::MAX)
     }
@@ -171,7 +175,8 @@ impl Openings {
         Some(begun)
     }
 
-    /// Begins a call of a bulk body to an object; `None` while it must wait: until all that began is over, and then for [`REST_MS`].
+    /// Begins a call of a bulk body to an object; `None` while it must wait: until all begun calls have ended, and then
+    /// for [`REST_MS`].
     pub fn begin(&mut self, name: u64, now_ms: i64) -> Option<SlotUse> {
         let begun = self.begin_costing(name, 1, now_ms)?;
         self.measured = None;
@@ -195,7 +200,7 @@ impl Openings {
                 self.under_way = 0;
             }
             let until_ms = *self.rests_until_ms.get_or_insert(now_ms + REST_MS);
-            // A clock that stepped back has nothing to say.
+            // A clock that stepped back does not delay.
             if (0..=REST_MS).contains(&(until_ms - now_ms)) && until_ms > now_ms {
                 return None;
             }
@@ -216,7 +221,7 @@ impl Openings {
         Some(SlotUse { name, cost, opens })
     }
 
-    /// Ends a call that began; one that was not made after all costs nothing.
+    /// Ends a call that began. One that was not made after all costs nothing.
     pub fn end(&mut self, begun: SlotUse, was_made: bool, now_ms: i64) {
         self.under_way = self.under_way.saturating_sub(1);
         if !was_made {
@@ -231,7 +236,7 @@ impl Openings {
         }
     }
 
-    /// A group is over: learns what its calls have cost.
+    /// Learns from an ended group what its calls cost.
     fn measure(&mut self, now_ms: i64) {
         let Some((begun_ms, calls)) = self
             .measured
@@ -246,12 +251,12 @@ impl Openings {
         self.batched_us = ((3 * self.batched_us + each_us.min(most)) / 4).clamp(least, most);
     }
 
-    /// How many are in use, or were not looked at since.
+    /// How many are in use, as of the last sweep.
     pub fn len(&self) -> usize {
         self.uses.len()
     }
 
-    /// Whether none is in use.
+    /// Returns whether none is in use.
     pub fn is_empty(&self) -> bool {
         self.uses.is_empty()
     }

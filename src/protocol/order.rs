@@ -1,14 +1,14 @@
-//! Lists in order, for lists that are sorted once: all kinds share the code of one sort. Nine kinds
-//! sorted each by its own were 50 KB of Wasm. What is sorted per element sorts by itself.
+//! Sorted lists, for lists that are sorted once: all element types share the code of one sort, which keeps the Wasm
+//! small. Lists that are sorted often use their own sort.
 
 use std::cmp::Ordering;
 
-/// Returns the items in order; equal ones stay as they were. Cost: O(n log n), a `usize` for each.
+/// Returns the items in order; the order of equal ones is kept. Cost: O(n log n), and a `usize` for each.
 pub fn in_order<T>(items: Vec<T>, compare: impl Fn(&T, &T) -> Ordering) -> Vec<T> {
     let places = places_in_order(items.len(), &|one, other| {
         match (items.get(one), items.get(other)) {
             (Some(one), Some(other)) => compare(one, other),
-            // Places are below the length.
+            // Indexes are below the length.
             _ => Ordering::Equal,
         }
     });

@@ -1,5 +1,5 @@
-//! Every refusal a client can meet: a stable code, its HTTP status, and a sentence that says who
-//! must do what. Source: RFC 9457 (problem details).
+//! Every refusal that a client can get: a stable code, its HTTP status, and a sentence that says who must do what.
+//! Source: RFC 9457 (problem details).
 
 use serde::Serialize;
 
@@ -106,12 +106,12 @@ pub struct Problem {
     seen: Option<String>,
 }
 
-/// What a refused caller may do at the earliest where nothing better is known.
+/// The earliest retry where nothing better is known.
 const RETRY_AFTER_SECONDS: u32 = 1;
 
 impl Problem {
-    /// A problem of this code; `detail` says who must do what. Codes of status 503 and 504 carry a
-    /// `Retry-After` of one second, except `not-configured`, which no retry mends.
+    /// A problem of this code; `detail` says who must do what. Codes of status 503 and 504 carry a `Retry-After` of one
+    /// second, except `not-configured`, which no retry can solve.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         let retry = matches!(code.status(), 503 | 504) && code != Code::NotConfigured;
         Self {
@@ -122,7 +122,7 @@ impl Problem {
         }
     }
 
-    /// The same, with the version that was seen as its member `seen`.
+    /// The same, with the version that was read as its member `seen`.
     #[must_use]
     pub fn with_seen(self, version: String) -> Self {
         Self {
@@ -131,7 +131,7 @@ impl Problem {
         }
     }
 
-    /// The same, with how long to wait before a retry can help.
+    /// The same, with the time before a retry can help.
     #[must_use]
     pub fn with_retry_after(self, seconds: u32) -> Self {
         Self {

@@ -1,5 +1,5 @@
-//! Query strings, read strictly: a parameter that a call does not know is refused, because a
-//! misspelt `consistency` that is ignored would answer another question than was asked.
+//! Query strings, read strictly. An unknown parameter is refused: if a misspelt `consistency` were ignored, the answer
+//! would be to another question.
 
 mod breakdown;
 mod top;
@@ -17,13 +17,13 @@ use crate::core::counter::merge::Range;
 use crate::core::counter::samples::{SAMPLES_SECONDS_MAX, whole};
 use crate::core::counter::uniques_retention::{self, BY_DAYS_SECONDS};
 
-/// The longest window, in seconds: as far as days reach, 1,826 × 86,400.
+/// The longest window, in seconds: as long as days are stored, 1,826 × 86,400.
 pub const WINDOW_SECONDS_MAX: u64 = 157_766_400;
 
-/// How far back unique elements of windows are kept: 400 days.
+/// How long unique elements of windows are stored: 400 days.
 pub const WINDOW_UNIQUES_SECONDS_MAX: i64 = BY_DAYS_SECONDS;
 
-/// The window of samples where none is asked for: an hour.
+/// The default window of samples: an hour.
 const SAMPLES_SECONDS_DEFAULT: u64 = 3_600;
 
 /// The most points of one history answer.
@@ -32,28 +32,28 @@ pub const POINTS_MAX: i64 = 10_000;
 /// Points of a history answer where no range is given.
 const POINTS_DEFAULT: i64 = 60;
 
-/// Names on one page of a listing, where no limit is given, and at most.
+/// The default and the largest number of names on one page of a listing.
 pub const LIST_LIMIT: (u32, u32) = (100, 1_000);
 
-/// Counters that a history of a prefix names at most: 100 × 600 bytes beside its points.
+/// The most counters that a history of a prefix lists: 100 × 600 bytes besides its points.
 pub const HISTORY_TOP_MAX: u32 = 100;
 
 /// Counters in one union of uniques.
 pub const UNION_MAX: usize = 100;
 
-/// Unix seconds from 0001 to 9999, beyond which dates have no common writing.
+/// Unix seconds of the years 0001 to 9999: other dates have no common notation.
 const UNIX_SECONDS: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_300_799;
 
-/// What is told who asks for a script instead of JSON: a page that loads one runs whatever it is sent.
+/// The refusal of a callback: a page that loads a script runs whatever it is sent.
 const NO_CALLBACK: &str = "there is no `callback`: pages of other origins read by CORS, which a public entry of \
     TALLY_KEYS with their origin allows";
 
-/// How a history is written.
+/// The format of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryFormat {
     /// Whether large numbers are strings.
     pub strings: bool,
-    /// Whether points stand where nothing was counted or nothing is known.
+    /// Whether points are included where nothing was counted or the count is unknown.
     pub zeros: bool,
 }
 
@@ -68,10 +68,10 @@ fn refuse<T>(detail: String) -> Result<T, Problem> {
 }
 
 impl Query {
-    /// Reads a query string and refuses names that are not `known`, and all but `id` given twice.
+    /// Reads a query string and refuses names that are not `known`, and repeated names except `id`.
     ///
     /// # Errors
-    /// `invalid-query` naming the parameter and what is known.
+    /// `invalid-query` with the parameter and the known ones.
     pub fn parse(query: &str, known: &[&str]) -> Result<Self, Problem> {
         let pairs: Vec<(String, String)> = form_urlencoded::parse(query.as_bytes())
             .into_owned()
@@ -105,7 +105,7 @@ impl Query {
             .map(|(_, value)| value.as_str())
     }
 
-    /// All values of a parameter that may stand several times.
+    /// All values of a parameter that may be repeated.
     pub fn all(&self, name: &str) -> impl Iterator<Item = &str> {
         self.pairs
             .iter()
@@ -142,7 +142,7 @@ impl Query {
         }
     }
 
-    /// How a history is written: `numbers=string`, `zeros=0`.
+    /// The format of a history: `numbers=string`, `zeros=0`.
     ///
     /// # Errors
     /// `invalid-query` for any other value.
@@ -168,7 +168,7 @@ impl Query {
         }
     }
 
-    /// How many counters that have most a history of a prefix names; none where that is not asked for.
+    /// The most counters that a history of a prefix lists; 0 where that is not asked for.
     ///
     /// # Errors
     /// `invalid-query` outside 1 to [`HISTORY_TOP_MAX`].
@@ -192,7 +192,7 @@ impl Query {
         }
     }
 
-    /// Whether `op=intersection` was asked for, and not the union.
+    /// Whether `op=intersection` is asked for instead of the union.
     ///
     /// # Errors
     /// `invalid-query` for any other value than these two.
@@ -204,8 +204,8 @@ impl Query {
         }
     }
 
-    /// Whether `explain=1` was asked for. Together with `at_least` it is refused: that may take many reads, and the
-    /// tree of one is told.
+    /// Whether `explain=1` is asked for. Together with `at_least` it is refused: that may take many reads, and the
+    /// explanation is of one.
     ///
     /// # Errors
     /// `invalid-query` for any other value, and with `at_least`.
@@ -234,10 +234,10 @@ impl Query {
         }
     }
 
-    /// The datacenter that was asked for.
+    /// The datacenter of the query.
     ///
     /// # Errors
-    /// `invalid-query` for a text that is no datacenter's name.
+    /// `invalid-query` for a text that cannot be a datacenter's name.
     pub fn datacenter(&self) -> Result<Option<Datacenter>, Problem> {
         match self.get("datacenter").map(Datacenter::parse) {
             None => Ok(None),
@@ -246,7 +246,7 @@ impl Query {
         }
     }
 
-    /// The version that the answer must cover; of a single `datacenter`, what it names there.
+    /// The version that the answer must cover; with a single `datacenter`, the part of the version for it.
     ///
     /// # Errors
     /// `invalid-query` for a text that is no version.
@@ -266,8 +266,8 @@ impl Query {
         }))
     }
 
-    /// The window that was asked for. It ends with `at`, and now at the latest: nothing is counted after that, and how far ahead
-    /// `at` lies would be how many rows a cell looks for.
+    /// The window of the query. It ends with `at`, but not after now: nothing is counted later, and a cell would look
+    /// for as many rows as `at` is ahead.
     ///
     /// # Errors
     /// `invalid-query` for a window out of range or an `at` without a window.
@@ -296,10 +296,10 @@ impl Query {
         }
     }
 
-    /// The window that unique elements were asked for, see [`Query::window`].
+    /// The window of unique elements, see [`Query::window`].
     ///
     /// # Errors
-    /// `invalid-query`, also for one that begins before they are kept.
+    /// `invalid-query`, also for one that begins before they are stored.
     pub fn uniques_window(&self, now: i64) -> Result<Option<Window>, Problem> {
         let window = self.window(now)?;
         if window.is_some_and(|window| !window.has_uniques()) {
@@ -310,10 +310,10 @@ impl Query {
         Ok(window)
     }
 
-    /// The window of samples that was asked for, an hour where none was; it ends with `at` or else now.
+    /// The window of samples, by default an hour; it ends with `at` or else now.
     ///
     /// # Errors
-    /// `invalid-query` for a window out of range, or one that begins before samples are kept.
+    /// `invalid-query` for a window out of range, or one that begins before samples are stored.
     pub fn samples_window(&self, now: i64) -> Result<SamplesWindow, Problem> {
         let window = match self.get("window") {
             Some(_) => self.window(now)?,
@@ -338,7 +338,7 @@ impl Query {
         })
     }
 
-    /// The stretch of history that was asked for; without `from` and `to` the last 60 buckets.
+    /// The range of history; without `from` and `to` the last 60 buckets.
     ///
     /// # Errors
     /// `invalid-query`, and `range-too-large` above [`POINTS_MAX`] points.
@@ -365,7 +365,7 @@ impl Query {
         })
     }
 
-    /// The buckets that these seconds touch, the first and the last.
+    /// The buckets that contain these seconds, the first and the last.
     fn range(step: Step, (from, to): (i64, i64)) -> Result<Range, Problem> {
         let range = Range {
             step,
@@ -382,7 +382,7 @@ impl Query {
         Ok(range)
     }
 
-    /// How many names a listing may have.
+    /// The most names of a listing.
     ///
     /// # Errors
     /// `invalid-query` outside 1 to the most.
@@ -399,11 +399,11 @@ impl Query {
 /// A window of samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SamplesWindow {
-    /// The length that was asked for.
+    /// The requested length.
     pub seconds: u64,
-    /// The first and the last second of the minutes, or hours, that count: they count in full.
+    /// The first and the last second of the minutes, or hours, that are counted: in full.
     pub whole: (i64, i64),
-    /// The second in which it was asked for, unix time.
+    /// The second of the request, unix time.
     pub now: i64,
 }
 
@@ -414,7 +414,7 @@ pub struct Window {
     pub seconds: u64,
     /// Its last second, unix time.
     pub at: i64,
-    /// The second in which it was asked for, unix time.
+    /// The second of the request, unix time.
     pub now: i64,
 }
 
@@ -425,19 +425,19 @@ impl Window {
         (self.at.saturating_sub(length).saturating_add(1), self.at)
     }
 
-    /// Whether unique elements of such a window are kept.
+    /// Whether unique elements of such a window are stored.
     pub fn has_uniques(self) -> bool {
         self.bounds().0 > self.now.saturating_sub(WINDOW_UNIQUES_SECONDS_MAX)
     }
 
-    /// The seconds that its unique elements are told of, first and last: full minutes where both ends are of the last 24
-    /// hours, full hours of the last week, else full days. `None` where they are not kept.
+    /// The first and last second of its unique elements in the answer: full minutes where both ends are within the last
+    /// 24 hours, full hours within the last week, otherwise full days. `None` where they are not stored.
     pub fn uniques_cover(self) -> Option<(i64, i64)> {
         let told = uniques_retention::told(self.bounds(), self.now);
         self.has_uniques().then_some(told)
     }
 
-    /// What to ask the cells for.
+    /// The question to the cells.
     pub fn wanted(window: Option<Self>) -> Wanted {
         Wanted {
             window: window.map(Self::bounds),

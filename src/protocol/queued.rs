@@ -1,6 +1,7 @@
-//! Messages of a queue of the platform: their bytes, and how those of a batch are brought together.
+//! Messages in a queue of the platform: their bytes, and how those of a batch are grouped.
 //!
-//! Invariant: what is in a queue when a newer build is deployed is still read: versions are only ever added.
+//! Invariant: messages that are in a queue when a newer build is deployed can still be read: versions are only ever
+//! added.
 
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +26,7 @@ impl Message {
         encode(&Self::V0(sent))
     }
 
-    /// What a message says; `None` for bytes that are none.
+    /// Parses a message; `None` for other bytes.
     pub fn read(bytes: &[u8]) -> Option<QueuedEvents> {
         if bytes.len() > MESSAGE_BYTES_MAX {
             return None;
@@ -35,13 +36,13 @@ impl Message {
     }
 }
 
-/// Messages of a batch that one call to one lead counts: of one counter, generation and datacenter, and all
-/// of clients' keys or none.
+/// Messages of a batch that one call to one lead counts: all of the same counter, generation and datacenter, and either
+/// all with clients' keys or none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     /// Where they were accepted.
     pub datacenter: Datacenter,
-    /// The places of its writes in the batch.
+    /// The indexes of its writes in the batch.
     pub places: Vec<usize>,
     /// The writes.
     pub dues: Vec<Due>,
@@ -58,7 +59,7 @@ impl Group {
     }
 }
 
-/// Brings messages together, given with their places. Cost: O(messages × groups); a batch has at most 100.
+/// Groups messages, given with their indexes. Cost: O(messages × groups); a batch has at most 100.
 pub fn group(messages: Vec<(usize, QueuedEvents)>) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for (place, sent) in messages {

@@ -1,28 +1,29 @@
-//! When an isolate asks again for what the directory keeps and may change: the key of elements.
+//! When an isolate asks the directory again for a value that may change: the key of elements.
 //!
-//! Invariants: while the directory answers, nothing is used that is older than [`KEY_MS_MAX`]; while it does not, what is
-//! known is used on, and it is asked no more than once in [`PAUSE_MS`]; an answer never replaces a later one.
+//! Invariants: while the directory answers, no value older than [`KEY_MS_MAX`] is used. While it does not answer, the
+//! known value stays in use, and the directory is asked at most once in [`PAUSE_MS`]. An answer never replaces a later
+//! one.
 
 use super::shell_limits::KEY_MS_MAX;
 
-/// How long the directory is not asked again after it was, unless nothing is known.
+/// How long after a question the directory is not asked again, unless no value is known.
 pub const PAUSE_MS: i64 = 5_000;
 
-/// What to do before something is used.
+/// What to do before the value is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Use what is known.
+    /// Use the known value.
     Use,
-    /// Ask, and use what is known if there is no answer.
+    /// Ask, and use the known value if there is no answer.
     Ask,
-    /// Ask: nothing is known.
+    /// Ask: no value is known.
     Need,
 }
 
-/// When was asked, and when answered. All times are unix milliseconds of one clock.
+/// The times of questions and answers. All times are unix milliseconds of one clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refresh {
-    /// When the question was asked whose answer is known.
+    /// The time of the question whose answer is known.
     learned_ms: Option<i64>,
     asked_ms: Option<i64>,
     failed_ms: Option<i64>,
@@ -35,7 +36,7 @@ impl Refresh {
             return Next::Need;
         };
         let is_young = now_ms.saturating_sub(learned_ms) <= KEY_MS_MAX;
-        // One request asks, the others go on.
+        // One request asks, the others continue.
         let is_asked = is_within(self.asked_ms, now_ms, PAUSE_MS);
         if is_young || is_asked {
             Next::Use
@@ -44,7 +45,7 @@ impl Refresh {
         }
     }
 
-    /// Returns whether the directory has just failed to answer, so that those who can do without need not ask.
+    /// Returns whether the directory has just failed to answer, so that requests that do not depend on it need not ask.
     pub fn is_paused(&self, now_ms: i64) -> bool {
         is_within(self.failed_ms, now_ms, PAUSE_MS)
     }
@@ -59,7 +60,7 @@ impl Refresh {
         self.failed_ms = Some(now_ms);
     }
 
-    /// Notes its answer to what was asked then. Returns whether that is news: an answer that was overtaken is not.
+    /// Notes the answer to the question of that time. Returns whether it is new: an overtaken answer is not.
     pub fn learn(&mut self, asked_ms: i64) -> bool {
         let is_news = self
             .learned_ms
@@ -71,7 +72,7 @@ impl Refresh {
     }
 }
 
-/// Whether a moment is no longer ago.
+/// Whether a moment is at most so long ago.
 fn is_within(moment_ms: Option<i64>, now_ms: i64, milliseconds: i64) -> bool {
     moment_ms.is_some_and(|moment_ms| now_ms.saturating_sub(moment_ms) <= milliseconds)
 }

@@ -1,4 +1,4 @@
-//! Repairs as they are asked for and answered: what was damaged, from where it was put back, and what is lost at most.
+//! Requests and answers of repairs: what was damaged, from where it was restored, and what is lost at most.
 
 use std::fmt;
 
@@ -12,10 +12,10 @@ use crate::core::board::placing::ShardAt;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::queue::InboxId;
 
-/// Counters, or objects, that one call looks at: each is some calls, and the platform allows 10,000.
+/// The most counters, or objects, of one call: each takes some calls, and the platform allows 10,000.
 pub const COUNTERS_MAX: u32 = 500;
 
-/// An object that holds more than a counter.
+/// An object that holds more than one counter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ObjectAt {
     /// A partition of the directory.
@@ -32,11 +32,11 @@ pub enum ObjectAt {
     Redis,
 }
 
-/// What the limiters of the world are named by, as those of a datacenter are by its name.
+/// The name of the global limiters, in place of a datacenter's name.
 const WORLD: &str = "world";
 
 impl ObjectAt {
-    /// Who receives a message to it.
+    /// The address of the object.
     pub fn address(&self) -> Address<'_> {
         match self {
             Self::Partition(number) => Address::Directory(*number),
@@ -48,7 +48,7 @@ impl ObjectAt {
         }
     }
 
-    /// Reads a name.
+    /// Parses a name.
     fn parse(name: &str) -> Option<Self> {
         let (kind, rest) = name.split_once('/').unwrap_or((name, ""));
         let (first, last) = rest.split_once('/').unwrap_or((rest, ""));
@@ -111,25 +111,25 @@ impl fmt::Display for ObjectAt {
     }
 }
 
-/// What is to be repaired.
+/// The extent of a repair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// A counter.
     Counter(CounterId),
-    /// All counters whose names begin so, after a name.
+    /// All counters with this prefix, after a name.
     Prefix(String, Option<String>),
-    /// What is no counter's, of objects whose names begin so, after a name. Nothing is changed.
+    /// Data that belongs to no counter, of objects with this prefix, after a name. Nothing is changed.
     Objects(String, Option<String>),
-    /// What is no counter's, of an object; it is removed where that is asked for.
+    /// Data that belongs to no counter, of one object; damage is removed where that is asked for.
     Object(ObjectAt),
 }
 
-/// A repair that is asked for.
+/// The parameters of a repair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepairRequest {
-    /// What.
+    /// The extent.
     pub extent: Extent,
-    /// Whether nothing is to be changed.
+    /// Whether nothing may be changed.
     pub is_dry: bool,
 }
 
@@ -147,8 +147,8 @@ struct Wire {
     discard: bool,
 }
 
-/// Reads `{"counter": id}`, `{"prefix": text, "cursor"?: text}`, `{"objects": text, "cursor"?: text}` or
-/// `{"object": name, "discard"?: bool}`, with `"dry_run"?: bool`. Of objects nothing is changed unless it is to be discarded.
+/// Reads `{"counter": id}`, `{"prefix": text, "cursor"?: text}`, `{"objects": text, "cursor"?: text}` or `{"object":
+/// name, "discard"?: bool}`, with `"dry_run"?: bool`. Objects are changed only with `discard`.
 ///
 /// # Errors
 /// `invalid-json`, `unknown-field`, `invalid-body`, `invalid-id`.
@@ -209,7 +209,7 @@ impl CellPart {
         }
     }
 
-    /// What is lost with it.
+    /// The loss of its removal.
     fn loss(self) -> &'static str {
         match self {
             Self::Totals => {
@@ -230,7 +230,7 @@ impl CellPart {
     }
 }
 
-/// What became of a cell.
+/// The result for a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CellReport {
     /// Its datacenter.
@@ -239,39 +239,39 @@ pub struct CellReport {
     pub shard: u8,
     /// What was damaged.
     pub damaged: Vec<CellPart>,
-    /// From where its totals are.
+    /// The source of its totals.
     pub totals_from: TotalsFrom,
-    /// The date of the snapshot that they are from, where they are.
+    /// The date of the snapshot that they are from, where that is the source.
     pub snapshot: Option<String>,
-    /// What is remembered that it had counted, as decimal strings: added and removed.
+    /// Its remembered totals, as decimal strings: added and removed.
     pub remembered: Option<(String, String)>,
-    /// Of when that is, unix milliseconds.
+    /// The time of that memory, unix milliseconds.
     pub as_of_ms: Option<i64>,
 }
 
-/// What became of a counter.
+/// The result for a counter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CounterReport {
     /// The counter.
     pub id: String,
-    /// What of its root was damaged.
+    /// The damaged parts of its root.
     pub root: Vec<RootPart>,
-    /// Datacenters whose leads told what they had been granted.
+    /// Datacenters whose leads returned their grants.
     pub told_by: Vec<String>,
-    /// Whether the root could be read, or was put back.
+    /// Whether the root could be read, or was restored.
     pub has_root: bool,
-    /// The date of the snapshot that all of the root, or its value, is from.
+    /// The date of the snapshot from which all of the root, or its value, was restored.
     pub snapshot: Option<String>,
-    /// Whether all of the root is from it.
+    /// Whether all of the root is from the snapshot.
     pub is_from_snapshot: bool,
     /// Cells that were damaged.
     pub cells: Vec<CellReport>,
-    /// What could not be looked at, and why.
+    /// What could not be checked, and why.
     pub failed: Vec<String>,
 }
 
 impl CounterReport {
-    /// Whether nothing was damaged, as far as could be seen.
+    /// Whether no damage was found.
     pub fn is_whole(&self) -> bool {
         self.root.is_empty() && self.cells.is_empty() && self.failed.is_empty()
     }
@@ -428,7 +428,7 @@ fn counter_view(counter: &CounterReport, is_dry: bool) -> CounterView<'_> {
     }
 }
 
-/// What of an object is damaged, but for what is a counter's.
+/// The damage of an object, except that of counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectReport {
     /// The object.
@@ -466,18 +466,18 @@ fn object_view(report: &ObjectReport, is_dry: bool) -> ObjectView<'_> {
     }
 }
 
-/// What a repair found.
+/// The findings of a repair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Counters, or objects, that were looked at.
+    /// How many counters, or objects, were checked.
     pub checked: usize,
-    /// Counters that are damaged.
+    /// Damaged counters.
     pub counters: Vec<CounterReport>,
-    /// Objects that are, where such were looked at.
+    /// Damaged objects, where objects were checked.
     pub objects: Option<Vec<ObjectReport>>,
-    /// What could not be looked at.
+    /// What could not be checked.
     pub failed: Vec<String>,
-    /// After which name there are more.
+    /// The name after which there are more.
     pub cursor: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Which call a request is: method and path in, route or refusal out. Only the [`table`] knows paths.
+//! The route of a request: method and path in, route or refusal out. Only the [`table`] holds paths.
 
 mod segment;
 mod table;
@@ -20,10 +20,10 @@ use crate::core::counter::id::CounterId;
 /// The most parameters of a template.
 const PARAMETERS_MAX: usize = 2;
 
-/// How a template ends that knows what is below it too.
+/// The end of a template that also matches the paths below it.
 const REST: &str = "{/file}";
 
-/// The template whose id may hold slashes as they are: counters of CountAPI and Abacus are `{namespace}/{key}`.
+/// The template whose id may contain unescaped slashes: counters of CountAPI and Abacus are `{namespace}/{key}`.
 const WITH_SLASHES: &str = "/hit/{id}";
 
 macro_rules! types {
@@ -37,13 +37,13 @@ macro_rules! types {
             $($(#[$built])* #[doc = concat!("`", $method, " ", $template, "`")] $variant $(($($type),+))?,)*
         }
 
-        /// What a request is counted as: one name for each call, whatever its id, and two for the rest.
+        /// The name under which requests are counted: one for each call, whatever its id, and two for the rest.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum RouteName {
             $(#[doc = concat!("`", $method, " ", $template, "`")] $variant,)*
             /// `OPTIONS`, of any path.
             Options,
-            /// What is no call, see [`NoRoute`].
+            /// A request that is no call, see [`NoRoute`].
             Other,
         }
 
@@ -61,7 +61,7 @@ macro_rules! types {
                 }
             }
 
-            /// The name as metrics write it.
+            /// The name in metrics.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(RouteName::$variant => $metric,)*
@@ -72,12 +72,12 @@ macro_rules! types {
         }
 
         impl Route {
-            /// The name that the call is counted as.
+            /// The name under which the call is counted.
             pub const fn name(&self) -> RouteName {
                 match self { $($(#[$built])* Self::$variant { .. } => RouteName::$variant,)* }
             }
 
-            /// What its caller must have the right to do.
+            /// The right that its caller needs.
             #[expect(unused_variables, reason = "not every right is about all parameters")]
             pub fn right(&self) -> Right<'_> {
                 match self { $($(#[$built])* Self::$variant $(($($parameter),+))? => $right,)* }
@@ -107,11 +107,11 @@ pub struct RouteRow {
     read: fn(&mut Segments<'_>) -> Result<Route, Problem>,
 }
 
-/// The parameters of a path, as they stand in the URL.
+/// The parameters of a path, as they are in the URL.
 struct Segments<'a>(array::IntoIter<&'a str, PARAMETERS_MAX>);
 
 impl<'a> Segments<'a> {
-    /// Those of a path; `None` where the template is another's.
+    /// The parameters of a path; `None` where it does not match the template.
     fn of(template: &str, path: &'a str) -> Option<Self> {
         let mut found = [""; PARAMETERS_MAX];
         if let Some(folder) = template.strip_suffix(REST) {
@@ -141,7 +141,7 @@ impl<'a> Segments<'a> {
     }
 }
 
-/// What a part of a path says.
+/// The parsed part of a path.
 trait Parameter: Sized {
     /// Reads it as it stands in the URL.
     fn read(segment: &str) -> Result<Self, Problem>;
@@ -179,14 +179,14 @@ impl Parameter for PolicyName {
     }
 }
 
-/// What ids begin with.
+/// A prefix of ids.
 impl Parameter for String {
     fn read(segment: &str) -> Result<Self, Problem> {
         decode_segment(segment)
     }
 }
 
-/// A file by its name, none for the folder itself.
+/// The name of a file; `None` for the folder itself.
 impl Parameter for Option<String> {
     fn read(rest: &str) -> Result<Self, Problem> {
         Ok(rest.strip_prefix('/').map(str::to_owned))
@@ -196,9 +196,9 @@ impl Parameter for Option<String> {
 /// Why a request is no call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoRoute {
-    /// What the client is told.
+    /// The answer to the client.
     pub problem: Problem,
-    /// The `Allow` header: the methods that the path knows.
+    /// The `Allow` header: the methods of the path.
     pub allow: Option<String>,
 }
 
@@ -211,7 +211,7 @@ impl From<Problem> for NoRoute {
     }
 }
 
-/// Finds the call of a request. `path` is as it stands in the URL, percent-encoded.
+/// Finds the call of a request. `path` is as in the URL, percent-encoded.
 ///
 /// # Errors
 /// `not-found`, `method-not-allowed` (with `Allow`), `invalid-id`.
@@ -238,12 +238,12 @@ pub fn resolve(method: &str, path: &str) -> Result<Route, NoRoute> {
     })
 }
 
-/// The `Allow` header of a path, if there is such a path.
+/// The `Allow` header of a path, if a template matches.
 pub fn allow_of(path: &str) -> Option<String> {
     let rows = ROUTES.iter();
     let known = rows.filter(|row| Segments::of(row.template, path).is_some());
     let mut methods: Vec<&str> = known.map(|row| row.method).collect();
-    // Of a path that two templates know.
+    // Two templates may match the path.
     methods.dedup();
     if methods.is_empty() {
         return None;

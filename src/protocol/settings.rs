@@ -1,8 +1,9 @@
-//! The settings of a deployment that are text: which there are, and what each may be. The code, the start of `make serve` and
-//! `make dev`, `/healthz` and docs/operate/variables.md share this table.
+//! The text settings of a deployment, and the allowed values of each. The code, the start of `make serve` and `make
+//! dev`, `/healthz` and docs/operate/variables.md share this table.
 //!
-//! Invariant: a number out of its range, or a word that is not known, counts as not set, so a deployment goes on; `/healthz` says
-//! which one it is, and the local commands refuse to start. What keeps something from others refuses by itself: see [`super::access`].
+//! Invariant: a number out of its range, or an unknown word, counts as not set, so that the deployment keeps running.
+//! `/healthz` names the setting, and the local commands refuse to start. Settings that protect data refuse by
+//! themselves: see [`super::access`].
 
 use std::fmt;
 
@@ -21,16 +22,16 @@ use super::snapshot::{Plan, SNAPSHOTS_OFF};
 /// The most limiters of a datacenter: about 4,096,000 messages a second.
 pub const LIMITERS_MAX: u64 = 4_096;
 
-/// The most partitions of the directory: as many as a ring has.
+/// The most partitions of the directory: as many as the ring allows.
 pub const DIRECTORY_MAX: u64 = 4_096;
 
 /// The most tablets of a datacenter: as many as a ring has partitions.
 pub const TABLETS_MAX: u64 = 4_096;
 
-/// How much of a wrong value a refusal repeats, in characters.
+/// How many characters of a wrong value a refusal repeats.
 const SHOWN_CHARACTERS_MAX: usize = 32;
 
-/// What a setting may be.
+/// The allowed values of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
     /// A whole number in decimal digits, from the first to the second.
@@ -43,13 +44,13 @@ pub enum Takes {
     Key,
     /// The name of a header.
     Header,
-    /// When snapshots are made, as JSON, or that none are.
+    /// The schedule of snapshots, as JSON, or `off`.
     Snapshots,
     /// A JSON array of networks and names, see [`Allowed`].
     Addresses,
 }
 
-/// All settings that are text but `TALLY_ROLE`, which is not the operator's, and `TALLY_KEYS`, which [`super::access`] reads.
+/// All text settings, except `TALLY_ROLE`, which is not for operators, and `TALLY_KEYS`, which [`super::access`] reads.
 pub const SETTINGS: [(&str, Takes); 22] = [
     (ACCESS, Takes::Words(&[ACCESS_OPEN, "closed"])),
     (HASH_KEY, Takes::Key),
@@ -75,7 +76,7 @@ pub const SETTINGS: [(&str, Takes); 22] = [
     (LIMITER_COUNT_BEFORE, Takes::Whole(1, LIMITERS_MAX)),
     (TABLET_COUNT, Takes::Whole(1, TABLETS_MAX)),
     (DIRECTORY_COUNT, Takes::Whole(1, DIRECTORY_MAX)),
-    // The platform accepts so many sockets of one object.
+    // The platform accepts at most so many sockets for one object.
     (LIVE_WATCHERS, Takes::Whole(1, 32_768)),
     (SUBREQUESTS, Takes::Whole(1_000, 10_000_000)),
     (OPEN_OBJECTS_MAX, Takes::Whole(1, 10_000_000)),
@@ -125,22 +126,22 @@ impl fmt::Display for Takes {
     }
 }
 
-/// Whether it is the name of a host with a domain, as requests say it: in any case, with a port if it has one.
+/// Whether it is a host name with a domain, as in requests: in any case, with or without a port.
 fn is_host(text: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b".-:".contains(&byte);
     text.contains(['.', ':']) && text.bytes().all(is_part)
 }
 
-/// Decimal digits alone: no sign, no point.
+/// A number of decimal digits only: no sign, no point.
 fn whole_of(text: &str) -> Option<u64> {
     let is_digits = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| is_digits)
 }
 
-/// Nothing where a setting may be so. Text is without white space around it, and not empty.
+/// Succeeds where a setting may have this value. Text is not empty and has no white space around it.
 ///
 /// # Errors
-/// `not-configured` saying which setting it is, what it may be and what to do.
+/// `not-configured` with the setting, its allowed values and what to do.
 pub fn check(name: &str, text: &str) -> Result<(), Problem> {
     let known = SETTINGS.iter().find(|(known, _)| *known == name);
     let Some((_, takes)) = known.filter(|(_, takes)| !takes.takes(text)) else {
@@ -158,10 +159,10 @@ pub fn check(name: &str, text: &str) -> Result<(), Problem> {
     ))
 }
 
-/// Nothing where all settings may be so as they are read.
+/// Succeeds where all settings, as read, have allowed values.
 ///
 /// # Errors
-/// `not-configured` about the first that may not, as [`check`].
+/// `not-configured` about the first that has not, as [`check`].
 pub fn check_all(read: impl Fn(&str) -> Option<String>) -> Result<(), Problem> {
     SETTINGS
         .iter()
@@ -169,7 +170,7 @@ pub fn check_all(read: impl Fn(&str) -> Option<String>) -> Result<(), Problem> {
         .try_for_each(|(name, text)| check(name, &text))
 }
 
-/// The number that a setting is, if it may be so.
+/// The number of a setting, if it is allowed.
 pub fn number(name: &str, text: &str) -> Option<u64> {
     check(name, text).ok()?;
     whole_of(text)

@@ -1,7 +1,8 @@
-//! Shares: keys for reading what begins with one prefix, which an admin makes, lists and revokes.
+//! Shares: keys for reading one prefix, which an admin creates, lists and revokes.
 //!
-//! Invariants: a token is `share_`, the id and a tag of it under the deployment's secret, so nobody makes one up, and what is none is
-//! refused without a look at what is stored; what it may do is what is stored under its id, so that it can be revoked.
+//! Invariants: a token is `share_`, the id and a tag of the id under the deployment's secret. So nobody can invent one,
+//! and other texts are refused without a read of storage. Its rights are stored under its id, so that it can be
+//! revoked.
 
 use std::fmt;
 
@@ -21,13 +22,13 @@ const TOKEN_START: &str = "share_";
 /// The longest name of a share, in bytes.
 pub const SHARE_NAME_BYTES_MAX: usize = 64;
 
-/// How long a share lasts at least, in seconds, where it does not last until it is revoked: as long as its end may be late.
+/// The shortest life of a share, in seconds, where it has an end: edges may notice the end this late.
 pub const SHARE_SECONDS_MIN: u64 = 60;
 
-/// How long it lasts at most: ten years.
+/// The longest life: ten years.
 pub const SHARE_SECONDS_MAX: u64 = 3_650 * 86_400;
 
-/// The most shares of a deployment: 1,000 of at most 700 bytes are told in one answer.
+/// The most shares of a deployment: 1,000 of at most 700 bytes are in one answer.
 pub const SHARES_MAX: usize = 1_000;
 
 /// Names a share: 16 hexadecimal digits. It is no secret.
@@ -41,7 +42,7 @@ impl fmt::Display for ShareId {
 }
 
 impl ShareId {
-    /// The id that a text writes.
+    /// Parses an id.
     pub fn parse(text: &str) -> Option<Self> {
         let is_written_so = text.len() == 16
             && text
@@ -52,27 +53,27 @@ impl ShareId {
     }
 }
 
-/// What is stored of a share.
+/// The stored part of a share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Share {
-    /// What may be read begins with this.
+    /// The prefix that may be read.
     pub prefix: String,
     /// A note for people.
     pub name: String,
     /// When it was made, unix milliseconds.
     pub created_ms: i64,
-    /// When it ends, if it does by itself.
+    /// Its end, if it has one.
     pub expires_ms: Option<i64>,
 }
 
 impl Share {
-    /// Whether it has ended by itself.
+    /// Returns whether its end has passed.
     pub fn has_expired(&self, now_ms: i64) -> bool {
         self.expires_ms.is_some_and(|end_ms| end_ms <= now_ms)
     }
 }
 
-/// Returns the tag of a share's id: two SipHashes of 64 bits, each of its own text, under a key that names nothing but shares.
+/// Returns the tag of a share's id: two 64-bit SipHashes, each of a different text, under a key used for shares only.
 fn tag(names: &HashKey, id: ShareId) -> [u8; 16] {
     let pair = |key: &HashKey, text: &str| {
         let half = |number: u8| hash(key, format!("{text}/{number}").as_bytes()).to_le_bytes();
@@ -91,12 +92,12 @@ fn hex(bytes: [u8; 16]) -> String {
     format!("{:032x}", u128::from_be_bytes(bytes))
 }
 
-/// Returns the token of a share. names: the secret that idempotency keys are named by, which never changes.
+/// Returns the token of a share. `names` is the secret under which idempotency keys are hashed; it never changes.
 pub fn token(names: &HashKey, id: ShareId) -> String {
     format!("{TOKEN_START}{id}_{}", hex(tag(names, id)))
 }
 
-/// What a bearer is: a token of a share, or something else.
+/// A bearer token in the form of a share's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShareToken {
     id: ShareId,
@@ -119,7 +120,7 @@ impl ShareToken {
         })
     }
 
-    /// The share that it names, if it is signed by this deployment. Compares in constant time.
+    /// The share that it names, if this deployment signed it. Compares in constant time.
     pub fn signed(&self, names: &HashKey) -> Option<ShareId> {
         let expected = hex(tag(names, self.id));
         let is_equal = expected.as_bytes().ct_eq(self.tag.as_bytes());
@@ -196,7 +197,7 @@ fn view<'a>(id: ShareId, share: &'a Share, token: &'a str) -> ShareView<'a> {
         created_at: share.created_ms,
         expires_at: share.expires_ms,
         token,
-        // A fragment: no server sees the token in an address.
+        // A fragment: a server never sees the token in the address.
         url: format!(
             "/dashboard/#/share/{token}?prefix={}",
             form_urlencoded::byte_serialize(share.prefix.as_bytes()).collect::<String>()

@@ -1,23 +1,24 @@
-//! Bodies at rest: what an object writes into a column of bytes, with the version of its form and a checksum.
+//! Stored bodies: the bytes of a column, with the version of their form and a checksum.
 //!
-//! Invariant: no bytes are read of which it is not known in which form they were written, and a changed bit never becomes another
-//! value: [`Body::read`] refuses it.
+//! Invariant: bytes are read only if the version of their form is known, and a changed bit never yields another value:
+//! [`Body::read`] refuses it.
 //!
 //! | bytes | hold |
 //! |---|---|
 //! | 0 | the version, with its highest bit set |
 //! | 1 | 0 |
-//! | 2 to 5 | XXH32 of what follows, seeded by the version, little-endian |
+//! | 2 to 5 | XXH32 of the body, seeded by the version, little-endian |
 //! | 6.. | the body |
 //!
-//! Builds before 0.2 wrote bodies as they are. These are version 0. No such body begins like a frame: it is postcard and begins with a
-//! whole number, or it begins with a small byte of version. The two bytes of a frame would be a whole number in postcard that is longer than
-//! need be, which postcard does not write. Random keys may begin with anything; their names tell them apart (`deployment_values`).
+//! Builds before 0.2 wrote bodies without a frame. These are version 0. None of them begins like a frame: each begins
+//! with a postcard number or with a small version byte, and the two first bytes of a frame would be a postcard number
+//! with a superfluous byte, which postcard does not write. Random keys may begin with any bytes; their names
+//! distinguish them (`deployment_values`).
 
-/// The first version with a frame. A kind of body whose form never changed since has it.
+/// The first version with a frame. A kind of body whose form has never changed has this version.
 pub const FIRST: u8 = 1;
 
-/// The schema of every object whose bodies have frames. Before it each kind of object had numbers of its own, up to 5.
+/// The schema of every object whose bodies have frames. Before it, each kind of object had its own numbers, up to 5.
 pub const SCHEMA_VERSION: i64 = 6;
 
 /// Bytes before a body.
@@ -25,12 +26,12 @@ pub const FRAME_BYTES: usize = 6;
 
 const VERSION_BIT: u8 = 0x80;
 
-/// Why bytes are no body.
+/// Why bytes cannot be read as a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
-    /// They are not what was written.
+    /// They are not the bytes that were written.
     Changed,
-    /// A newer build wrote them, in this version; this one reads up to the other.
+    /// A newer build wrote them, in the first version; this build reads up to the second.
     Newer(u8, u8),
 }
 
@@ -51,18 +52,18 @@ impl std::fmt::Display for Damage {
 /// A body that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Body<'a> {
-    /// The version of its form; 0 for what builds before 0.2 wrote.
+    /// The version of its form; 0 for those of builds before 0.2.
     pub version: u8,
-    /// What was written.
+    /// The body.
     pub bytes: &'a [u8],
 }
 
-/// Room for a frame, to be filled by [`finish`] once the body stands behind it.
+/// An empty frame; [`finish`] fills it once the body follows it.
 pub fn begin() -> Vec<u8> {
     vec![0; FRAME_BYTES]
 }
 
-/// Fills the frame of a body that was written behind the room that [`begin`] made.
+/// Fills the frame that [`begin`] made before a body.
 pub fn finish(mut framed: Vec<u8>, version: u8) -> Vec<u8> {
     if let Some((frame, body)) = framed.split_at_mut_checked(FRAME_BYTES) {
         frame.copy_from_slice(&frame_of(version, body));
@@ -83,7 +84,7 @@ fn frame_of(version: u8, body: &[u8]) -> [u8; FRAME_BYTES] {
     [VERSION_BIT | version, 0, a, b, c, d]
 }
 
-/// The version of a frame that bytes begin with, if they begin with one.
+/// The version of the frame at the beginning of some bytes, if there is one.
 fn version_of(bytes: &[u8]) -> Option<u8> {
     match bytes {
         [version, 0, _, _, _, _, ..] if version & VERSION_BIT != 0 => Some(version & !VERSION_BIT),
@@ -92,14 +93,15 @@ fn version_of(bytes: &[u8]) -> Option<u8> {
 }
 
 impl<'a> Body<'a> {
-    /// Reads a body whose form has at most the version `newest`. `may_be_bare` where a build before 0.2 may have written it.
+    /// Reads a body whose form has at most the version `newest`. `may_be_bare` where a build before 0.2 may have
+    /// written it.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The damage of the bytes.
     pub fn read(bytes: &'a [u8], newest: u8, may_be_bare: bool) -> Result<Self, Damage> {
         let body = bytes.get(FRAME_BYTES..).unwrap_or_default();
         let Some(version) = version_of(bytes) else {
-            // A frame whose first two bytes were changed is no bare body.
+            // A frame whose first two bytes were changed must not pass for a bare body.
             let is_frame = |version| bytes.get(2..FRAME_BYTES) == frame_of(version, body).get(2..);
             return if may_be_bare && !(FIRST..=newest).any(is_frame) {
                 Ok(Self { version: 0, bytes })
@@ -121,7 +123,7 @@ impl<'a> Body<'a> {
     }
 }
 
-/// The beginning of a body whose end was not read: nothing checks it.
+/// The beginning of a body whose end was not read: it is not checked.
 pub fn beginning(bytes: &[u8]) -> &[u8] {
     match version_of(bytes) {
         Some(_) => bytes.get(FRAME_BYTES..).unwrap_or_default(),
@@ -140,7 +142,7 @@ const PRIMES: [u32; 5] = [
 const LANE_BYTES: usize = 4;
 const STRIPE_BYTES: usize = 4 * LANE_BYTES;
 
-/// XXH32. A change within four bytes always changes it. Cost: about 1 ns for 2 bytes.
+/// XXH32. A change within four bytes always changes it.
 ///
 /// **Source:** Y. Collet, "xxHash fast digest algorithm", 0.1.1, section "XXH32 algorithm description".
 pub fn checksum(seed: u32, bytes: &[u8]) -> u32 {

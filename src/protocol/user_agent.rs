@@ -1,16 +1,16 @@
-//! What kind of device and which browser a user agent says it is, by words in it.
+//! The kind of device and the browser of a user agent, by words in it.
 //!
-//! Invariant: it is told by the user agent alone, and by no more than its first [`USER_AGENT_BYTES_MAX`] bytes: a word of a few dozen,
-//! never a version, so that many visitors share each. Browsers name those that they are like too, so the first word that is
-//! found decides: the table stands from the particular to the general.
+//! Invariant: the result depends on the first [`USER_AGENT_BYTES_MAX`] bytes of the user agent only, and is one of a
+//! few dozen words without versions, so that many visitors share each. Browsers also name the browsers that they
+//! resemble, so the first word that is found decides: the table goes from the specific to the general.
 
 use super::bots::is_bot;
 use super::visitor::USER_AGENT_BYTES_MAX;
 
-/// What is told of browsers that nothing here knows.
+/// The name of unknown browsers.
 const OTHER: &str = "Other";
 
-/// What is told of programs that nobody looks at.
+/// The name of programs without a human reader.
 const BOT: &str = "Bot";
 
 /// Words of browsers, and their families.
@@ -41,7 +41,7 @@ const BROWSERS: [(&str, &str); 29] = [
     ("Trident/", "Internet Explorer"),
     ("MSIE ", "Internet Explorer"),
     ("Konqueror/", "Konqueror"),
-    // Browsers that show pages within other programs name no browser.
+    // Embedded browsers do not name themselves.
     ("Safari/", "Safari"),
     ("AppleWebKit/", "Web view"),
     ("Gecko/", "Firefox"),
@@ -62,7 +62,7 @@ const DEVICES: [(&str, &str); 19] = [
     ("Windows Phone", "phone"),
     ("MIDP", "phone"),
     ("Symbian", "phone"),
-    // Phones say that they are mobile.
+    // User agents of phones contain `Mobile`.
     ("Android", "tablet"),
     ("Windows", "desktop"),
     ("Macintosh", "desktop"),
@@ -94,7 +94,7 @@ pub fn browser(user_agent: &str) -> Option<&'static str> {
     }
 }
 
-/// `phone`, `tablet` or `desktop`; `None` where that is not said, and for bots.
+/// `phone`, `tablet` or `desktop`; `None` where the user agent does not say, and for bots.
 pub fn device(user_agent: &str) -> Option<&'static str> {
     let user_agent = looked_at(user_agent);
     match user_agent {

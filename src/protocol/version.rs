@@ -1,12 +1,11 @@
-//! Versions: opaque strings that say what a writer wrote or a reader saw.
+//! Versions: opaque strings for what a writer wrote or a reader saw.
 //!
-//! A version is a list of (datacenter, shard, generation, sequence): "at least this much of each of
-//! these cells". A write's names one cell, a read's all that it saw. Sequence 0 names a generation and
-//! nothing of the cell.
+//! A version is a list of (datacenter, shard, generation, sequence): "at least this much of each of these cells". The
+//! version of a write names one cell, that of a read all cells that it saw. Sequence 0 names a generation and no writes
+//! of the cell.
 //!
-//! Invariant: what a read covers stays covered by every later read of the same cells, since sequences only
-//! grow within a generation and generations only rise. So a reader who sends each version back never
-//! sees less than before.
+//! Invariant: what a read covers stays covered by every later read of the same cells, because sequences only grow
+//! within a generation and generations only rise. So a reader that sends each version back never sees less than before.
 
 use std::cmp::Ordering;
 
@@ -35,7 +34,7 @@ pub const VERSION_BYTES_MAX: usize = 600_000;
 pub enum VersionError {
     /// It is longer than [`VERSION_BYTES_MAX`].
     TooLong,
-    /// It was not written by this service, or is not whole.
+    /// This service did not write it, or it is not complete.
     Foreign,
     /// It has this format, which is not ours: another release may have written it.
     Format(u8),
@@ -58,7 +57,7 @@ impl std::fmt::Display for VersionError {
     }
 }
 
-/// What was seen of one cell.
+/// The writes of one cell that were seen.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SeenCell {
     /// The cell's datacenter.
@@ -67,14 +66,14 @@ pub struct SeenCell {
     pub shard: u8,
     /// The counter's generation.
     pub generation: u64,
-    /// The flushes that were seen.
+    /// The number of flushes that were seen.
     pub sequence: u64,
 }
 
 /// A version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Version {
-    /// The operations (set, reset and moves of the home) of the newest generation that is named.
+    /// The number of operations (set, reset and moves of the home) of the newest generation in it.
     operations: u64,
     cells: Vec<SeenCell>,
 }
@@ -89,7 +88,7 @@ impl Version {
         }
     }
 
-    /// The version that names so many operations besides.
+    /// The version with so many operations.
     #[must_use]
     pub fn with_operations(self, operations: u64) -> Self {
         Self { operations, ..self }
@@ -106,8 +105,8 @@ impl Version {
         .with_operations(flushed.operations)
     }
 
-    /// The version of a read: every cell that answered. Where none did it names the generation alone,
-    /// so that a view of an older one does not pass for it.
+    /// The version of a read: every cell that answered. Where none did it holds the generation only, so that a view of
+    /// an older generation does not pass for it.
     pub fn of_sum(sum: &GlobalSum) -> Self {
         let mut cells = Vec::new();
         for (datacenter, part) in &sum.datacenters {
@@ -131,8 +130,7 @@ impl Version {
         Self::of(cells).with_operations(sum.root.operations.number())
     }
 
-    /// What it says of one datacenter, and of the others their generations alone: a read of that
-    /// datacenter sees no more.
+    /// Its part for one datacenter, and for the others only their generations: a read of that datacenter sees no more.
     #[must_use]
     pub fn only(self, datacenter: &Datacenter) -> Self {
         let operations = self.operations;
@@ -147,14 +145,14 @@ impl Version {
         .with_operations(operations)
     }
 
-    /// What it says of the cells of one datacenter, and nothing else.
+    /// Its part for the cells of one datacenter, and nothing else.
     #[must_use]
     pub fn of_datacenter(&self, datacenter: &Datacenter) -> Self {
         let cells = self.cells.iter();
         Self::of(cells.filter(|cell| cell.datacenter == *datacenter).cloned())
     }
 
-    /// What it says of home's cells: the tag of a counter that has one.
+    /// Its part for the home's cells: the tag of a counter that has a home.
     #[must_use]
     pub fn of_home(&self, home: &Datacenter) -> Self {
         let own = |cell: &&SeenCell| cell.datacenter == *home;
@@ -162,8 +160,8 @@ impl Version {
         Self::of(cells).with_operations(self.operations)
     }
 
-    /// Whether home's cells, all of which have stopped, are as it says. A shard that is not named must have counted
-    /// nothing: the one cell that decides knows of it only once it keeps its part.
+    /// Whether the home's cells, all of which have stopped, are at exactly this version. A shard that is not in it must
+    /// have counted nothing: the deciding cell knows of that shard only once it stores its part.
     pub fn is_now(
         &self,
         home: &Datacenter,
@@ -178,7 +176,7 @@ impl Version {
         self.at_home(home) == *now && cells.iter().all(is_named)
     }
 
-    /// What it says of the one cell that decides at home. It has counted nothing where it is not named.
+    /// Its part for the deciding cell at home, which has counted nothing where it is not in it.
     pub fn at_home(&self, home: &Datacenter) -> HomeCondition {
         let own = |cell: &&SeenCell| cell.datacenter == *home && cell.shard == 0;
         let named = self.cells.iter().find(own);
@@ -191,23 +189,23 @@ impl Version {
         }
     }
 
-    /// The operations that it names, of the newest generation that it names.
+    /// The number of operations of its newest generation.
     pub fn operations(&self) -> u64 {
         self.operations
     }
 
-    /// Whether a read that saw this version, while `generation` lived, has seen the operations that were asked for.
+    /// Whether a read with this version, while `generation` was current, has seen the required operations.
     fn has_operations_of(&self, generation: u64, asked: &Version) -> bool {
         let newest = asked.cells.iter().map(|cell| cell.generation).max();
         newest.is_none_or(|newest| newest < generation) || asked.operations <= self.operations
     }
 
-    /// The first cell of `asked` that a read lacks something of which saw this version while
-    /// `generation` was the counter's living one; `None` where it covers all.
+    /// The first cell of `asked` that is not covered by a read with this version, made while `generation` was the
+    /// counter's current one; `None` where it covers all.
     ///
-    /// What an older generation counted is gone for good, so the read covers that; of a newer one it knows
-    /// nothing. A cell that did not answer is not in a read's version, and so is not covered. Cost: a
-    /// binary search a cell. Where operations are what is lacking, it is the first cell that is named.
+    /// Counts of an older generation are gone for good, so the read covers them; of a newer generation it knows
+    /// nothing. A cell that did not answer is not in a read's version, and so is not covered. Cost: a binary search for
+    /// each cell. Where operations are missing, the result is the first cell.
     pub fn lacks<'a>(&self, generation: u64, asked: &'a Version) -> Option<&'a SeenCell> {
         if !self.has_operations_of(generation, asked) {
             return asked.cells.first();
@@ -222,7 +220,7 @@ impl Version {
             })
     }
 
-    /// How much this version names of a cell in the same generation; 0 where it does not.
+    /// The sequence of a cell in the same generation; 0 where it is not in it.
     fn sequence_of(&self, cell: &SeenCell) -> u64 {
         fn place(cell: &SeenCell) -> (&Datacenter, u8, u64) {
             (&cell.datacenter, cell.shard, cell.generation)
@@ -235,7 +233,7 @@ impl Version {
             .map_or(0, |known| known.sequence)
     }
 
-    /// The cells it names, in order.
+    /// Its cells, in order.
     pub fn cells(&self) -> &[SeenCell] {
         &self.cells
     }
@@ -271,7 +269,7 @@ impl Version {
             other => return Err(VersionError::Format(other)),
         };
         let version = version.map_err(|_| VersionError::Foreign)?;
-        // One version has one string: bytes after it, or cells in another order, are not ours.
+        // One version has one string: further bytes, or another order of cells, are not ours.
         let version = Some(version).filter(|version| version.encode() == text);
         version.ok_or(VersionError::Foreign)
     }
@@ -285,8 +283,8 @@ impl Version {
     }
 }
 
-/// The refusal of a reader whose version was not reached after so many milliseconds: it says which cell
-/// is behind, and carries the version that was seen.
+/// The refusal of a reader whose version was not reached within so many milliseconds: it says which cell is behind, and
+/// carries the version that was seen.
 pub fn not_reached(asked: &Version, sum: &GlobalSum, waited_ms: u64) -> Problem {
     let seen = Version::of_sum(sum);
     let generation = sum.root.generation;

@@ -1,20 +1,20 @@
-//! What a read makes of its root's memory, for datacenters that push what changes and for those that do not answer.
+//! The part of a read that comes from the root's memory: for datacenters that push, and for those that do not answer.
 //!
-//! Invariant: what is taken from memory is never called asked: its origin says of when it is.
+//! Invariant: data from memory is never reported as asked: its origin names its time.
 
 use crate::core::cluster::view::{ReportOrder, View};
 use crate::core::counter::id::Datacenter;
 use crate::core::counter::merge::{CellTotals, Summary};
 use crate::protocol::messages::{DatacenterSum, Origin};
 
-/// How old what a lead has pushed may be for a default read. While somebody watches, a lead pushes what changes within
-/// 250 ms, and every 2 s that nothing has, again where that was lost. So while a counter is
-/// written, a default read is 0.3 s old and its cached view 0.5 s more; up to 3 s are told only where nothing has changed. To say one second
-/// then too would take heartbeats three times as often, or a question to each lead by most reads.
+/// How old a lead's push may be for a default read. While somebody watches, a lead pushes changes within 250 ms, and a
+/// heartbeat every 2 s without changes, so that lost pushes are repeated. So for a counter that is written, a default
+/// read is about 0.3 s old and its cached view up to 0.5 s more; up to 3 s are reported only where nothing has changed.
+/// A bound of one second would need heartbeats three times as often, or a question to each lead by most reads.
 pub const PUSHED_MS_MAX: i64 = 3_000;
 
-/// What a lead has pushed lately, if it has: a default read need not ask it. `at_ms` is when the view was so, by the root's clock, and
-/// `now_ms` the reader's own.
+/// What a lead has pushed, if recently: a default read need not ask it. `at_ms` is the time of the view by the root's
+/// clock, and `now_ms` the reader's own.
 pub fn pushed(
     view: &View,
     datacenter: &Datacenter,
@@ -22,17 +22,17 @@ pub fn pushed(
     now_ms: i64,
 ) -> Option<DatacenterSum> {
     let heard = view.heard_of(datacenter)?;
-    // Where clocks are apart it is not newer than now.
+    // Clocks differ; it is not newer than now.
     let origin = Origin::Pushed(heard.as_of_ms.min(now_ms));
     is_fresh(&heard, at_ms).then(|| remembered(view, datacenter, heard.last_write_ms, origin))
 }
 
-/// Whether a lead had pushed lately. A clock that is far ahead of the root's proves nothing: such a datacenter is asked.
+/// Whether a lead has pushed recently. A time far ahead of the root's clock proves nothing: such a datacenter is asked.
 fn is_fresh(heard: &ReportOrder, at_ms: i64) -> bool {
     at_ms.abs_diff(heard.as_of_ms) <= PUSHED_MS_MAX.unsigned_abs()
 }
 
-/// The datacenters that were heard of and had not pushed lately, at a moment by the root's clock.
+/// The known datacenters that have not pushed recently, at a time by the root's clock.
 pub fn silent(view: &View, at_ms: i64) -> Vec<Datacenter> {
     let silent = view
         .datacenters()
@@ -40,7 +40,7 @@ pub fn silent(view: &View, at_ms: i64) -> Vec<Datacenter> {
     silent.map(|(datacenter, _)| datacenter.clone()).collect()
 }
 
-/// What was last known of a datacenter that does not answer, if anything was.
+/// What was last known of a datacenter that does not answer, if anything.
 pub fn last_known(view: &View, datacenter: &Datacenter, now_ms: i64) -> Option<DatacenterSum> {
     let heard = view.heard_of(datacenter)?;
     let origin = Origin::Known(heard.as_of_ms.min(now_ms));
@@ -68,7 +68,7 @@ fn remembered(
     sum
 }
 
-/// Puts what was last known in the place of what did not answer: of whole datacenters, and of single shards.
+/// Adds what was last known of datacenters, and of single shards, that did not answer.
 pub fn fill_in(parts: &mut [(Datacenter, Option<DatacenterSum>)], view: &View, now_ms: i64) {
     for (datacenter, part) in parts {
         match part {
@@ -78,7 +78,7 @@ pub fn fill_in(parts: &mut [(Datacenter, Option<DatacenterSum>)], view: &View, n
     }
 }
 
-/// Adds to the sum of a datacenter what was last known of the shards that it lacks.
+/// Adds to a datacenter's sum what was last known of its missing shards.
 fn complete(sum: &mut DatacenterSum, view: &View, datacenter: &Datacenter, now_ms: i64) {
     let Some(heard) = view
         .heard_of(datacenter)

@@ -1,11 +1,11 @@
-//! Visitors that are told apart for one day, and recognised by nobody afterwards.
+//! Visitors, distinguished for one day and not recognisable afterwards.
 //!
-//! Invariant: a client's address and user agent exist in the memory of one request only. What leaves it is a keyed
-//! hash of them under the salt of the day, which is hashed again as every element is; when the salt is gone, what was
-//! counted cannot be compared with any address any more, not even by whoever holds the deployment's key and all rows.
+//! Invariant: a client's address and user agent exist in the memory of one request only. What leaves it is a keyed hash
+//! of them under the salt of the day, which is hashed again like every element. Once the salt is deleted, the counts
+//! cannot be compared with any address any more, not even by somebody who has the deployment's key and all rows.
 //!
-//! Life of a salt: the directory makes it when the first edge asks for it, hands it to edges that ask, and deletes it
-//! [`SALT_KEPT_MS`] after its day has ended: until then writes that come late still need it.
+//! Life of a salt: the directory makes it when the first edge asks for it, hands it to edges, and deletes it
+//! [`SALT_KEPT_MS`] after its day has ended: until then late writes need it.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -14,14 +14,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::core::sketch::{HashKey, hash};
 
-/// What begins the addresses by which IPv4 clients reach servers that have IPv6 alone. Source: RFC 6052, section 2.1.
+/// The prefix of the IPv6 addresses under which IPv4 clients reach servers that have IPv6 only. Source: RFC 6052,
+/// section 2.1.
 const TRANSLATED: [u16; 6] = [0x64, 0xff9b, 0, 0, 0, 0];
 
-/// How much of a user agent is looked at, in bytes: browsers send 80 to 300.
+/// How many bytes of a user agent are used: browsers send 80 to 300.
 pub const USER_AGENT_BYTES_MAX: usize = 1_024;
 
-/// How long a salt is kept after its day, milliseconds: for retries of keyed writes, which are of the day that they
-/// were counted in, and for clocks that are off.
+/// How long a salt is kept after its day, milliseconds: for retries of keyed writes, which belong to the day in which
+/// they were counted, and for clocks that are off.
 pub const SALT_KEPT_MS: i64 = 48 * 3_600_000;
 
 const DAY_MS: i64 = 86_400_000;
@@ -31,15 +32,15 @@ pub const fn day_of(unix_ms: i64) -> i64 {
     unix_ms.div_euclid(DAY_MS)
 }
 
-/// Returns when the salt of a day must be gone, unix milliseconds.
+/// Returns when the salt of a day must be deleted, unix milliseconds.
 pub const fn forgotten_ms(day: i64) -> i64 {
     day.saturating_add(1)
         .saturating_mul(DAY_MS)
         .saturating_add(SALT_KEPT_MS)
 }
 
-/// Returns whether a salt of that day may be made now, where there is none: a day off at most, since an edge's clock
-/// may be on the other side of midnight.
+/// Returns whether a salt of that day may be made now, where there is none: at most one day off, because an edge's
+/// clock may be on the other side of midnight.
 pub const fn may_make(day: i64, now_ms: i64) -> bool {
     day_of(now_ms).abs_diff(day) <= 1
 }
@@ -60,10 +61,10 @@ impl fmt::Debug for Salt {
     }
 }
 
-/// A client's address, as far as it tells visitors apart; never printed.
+/// A client's address, reduced to what distinguishes visitors; never printed.
 ///
-/// Of IPv6 the first 64 bits: a household has as many, and its devices change the rest several times a day (RFC 8981),
-/// so whole addresses would count one visitor again and again. IPv4 in IPv6 is IPv4.
+/// For IPv6 the first 64 bits: a household has as many, and its devices change the rest several times a day (RFC 8981),
+/// so whole addresses would count one visitor repeatedly. IPv4 within IPv6 is treated as IPv4.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum ClientAddress {
     /// All of it.
@@ -92,7 +93,7 @@ impl ClientAddress {
                 return Some(Self::V4(v4.octets()));
             }
             let [a, b, c, d, e, f, g, h, .., i, j, k, l] = address.octets();
-            // All IPv4 would be one network of a server that has IPv6 alone.
+            // Otherwise all IPv4 clients of a server with IPv6 only would be one network.
             if address.segments().starts_with(&TRANSLATED) {
                 return Some(Self::V4([i, j, k, l]));
             }
@@ -111,24 +112,24 @@ impl ClientAddress {
         }
     }
 
-    /// Returns whether it is one of the machine itself, as of a proxy that runs beside the server.
+    /// Returns whether it is an address of the machine itself, such as that of a proxy beside the server.
     pub fn is_loopback(self) -> bool {
         match self {
             Self::V4([first, ..]) => first == 127,
-            // `::1`, whose network is that of no client: ::/64 is reserved (RFC 4291, 2.5).
+            // `::1`: no client is in its network, because ::/64 is reserved (RFC 4291, 2.5).
             Self::V6(network) => network == [0; 8],
         }
     }
 
-    /// Returns the address that a proxy wrote into a header: of a list the last one, which is the proxy's own word.
-    /// Those before it came with the request, and anybody can write them.
+    /// Returns the address that a proxy wrote into a header: the last one of a list. Those before it came with the
+    /// request, and anybody can write them.
     pub fn of_header(value: &str) -> Option<Self> {
         Self::parse(value.rsplit(',').next().unwrap_or_default())
     }
 }
 
-/// Returns the element that stands for a visitor on the day of this salt: the same for the same address and user agent, and
-/// no other's but by a chance of 2⁻¹²⁸. Only the first [`USER_AGENT_BYTES_MAX`] bytes of a user agent count.
+/// Returns the element of a visitor on the day of this salt: equal for the same address and user agent, and otherwise
+/// equal only with probability 2⁻¹²⁸. Only the first [`USER_AGENT_BYTES_MAX`] bytes of a user agent count.
 ///
 /// **Source**: two SipHash-1-3 under one key, of messages that differ in their first byte.
 pub fn visitor(salt: Salt, address: ClientAddress, user_agent: &str) -> [u8; 16] {
@@ -140,7 +141,7 @@ pub fn visitor(salt: Salt, address: ClientAddress, user_agent: &str) -> [u8; 16]
         ClientAddress::V4(_) => 4,
         ClientAddress::V6(_) => 6,
     };
-    // The family says how long the address is, so no two visitors have the same message.
+    // The family determines the length of the address, so no two visitors have the same message.
     let half = |part: u8| hash(&key, &[&[part, family], network, agent].concat()).to_le_bytes();
     let mut element = [0; 16];
     element[..8].copy_from_slice(&half(0));

@@ -1,21 +1,21 @@
-//! Live views: what watchers of counters are told, and when.
+//! Live views: what watchers of counters are sent, and when.
 //!
 //! Invariant: an update is state, never a difference. So a watcher that missed some has lost nothing once it gets the
-//! next, a slow one is sent only the newest, and what is sent again does no harm.
+//! next, a slow watcher is sent only the newest, and a repeated update does no harm.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`subscriptions`] | what a hub knows of its watchers and counters: what to send to whom |
-//! | [`pace`] | how many increments a second there are |
+//! | [`subscriptions`] | the watchers and counters of a hub: what to send to whom |
+//! | [`pace`] | the rate of increments a second |
 //! | [`snapshot`] | one counter, as watchers see it |
 //! | [`topic`] | what a watcher names |
-//! | [`client_message`] | what watchers say, and how they are told |
+//! | [`client_message`] | messages of watchers, and the frames sent to them |
 //!
-//! Life of an update: a *hub* holds the streams of many watchers. Once a second it asks the *lookouts* of all counters that
-//! are watched; a lookout reads each of its counters once, however many hubs ask, and keeps what it saw for half a second.
-//! Lookouts are found by the counter on a ring, hubs by where the watcher is: so a counter is read once a second however its
-//! watchers combine it with others. All hubs ask when a second begins by their clocks, so that they share reads; a clock that is off costs
-//! a second read and nothing else.
+//! Life of an update: a *hub* holds the streams of many watchers. Once a second it asks the *lookouts* of all watched
+//! counters. A lookout reads each of its counters once, for any number of hubs, and keeps the result for half a second.
+//! Lookouts are found by the counter on a ring, hubs by the location of the watcher: so a counter is read once a
+//! second, in whatever combinations watchers name it. All hubs ask when a second begins by their clocks, so that they
+//! share reads. A clock that is off costs a second read and nothing else.
 
 pub mod client_message;
 pub mod pace;
@@ -23,90 +23,95 @@ pub mod snapshot;
 pub mod subscriptions;
 pub mod topic;
 
-/// The most members of a board that one stream is told: an update of 100 is about 8 KB.
+/// The most members of a board in one stream: an update of 100 is about 8 KB.
 pub const LIVE_TOP_MAX: u32 = 100;
 
 /// The most counters of one stream. A dashboard shows about 20.
 pub const IDS_MAX: usize = 100;
 
-/// What the ids of one stream may take together, in bytes: a socket that sleeps has 16 KiB for all that is to be remembered of it.
+/// The most bytes of the ids of one stream together: a hibernating socket has 16 KiB for all that is stored with it.
 pub const IDS_BYTES_MAX: usize = 8 * 1024;
 
-/// Between two updates of a stream, and between two reads of a counter.
+/// The time between two updates of a stream, and between two reads of a counter.
 pub const SECOND_MS: i64 = 1_000;
 
-/// How much earlier than a second begins its updates may leave: timers are not exact.
+/// How much earlier than the beginning of a second its updates may be sent: timers are not exact.
 pub const JITTER_MS: i64 = 100;
 
-/// How old what a lookout gives may be. Half a second: hubs ask once a second, and those whose clocks are less than this apart share
-/// a read.
+/// The largest age of a lookout's answer. Half a second: hubs ask once a second, and hubs whose clocks differ by less
+/// than this share a read.
 pub const SIGHT_MS_MAX: i64 = 500;
 
-/// How long a lookout waits for its reads before it gives what it saw before. A counter whose read takes longer comes with the next
-/// update.
+/// How long a lookout waits for its reads before it answers with former results. A counter whose read takes longer
+/// comes with the next update.
 pub const LOOK_MS_MAX: u64 = 600;
 
-/// How long a lookout may take to answer a hub, milliseconds: below a second, with what the hub does besides.
+/// How long a lookout may take to answer a hub, milliseconds: below a second, together with the hub's own work.
 pub const HUB_MS_MAX: u64 = 900;
 
-/// How long a hub waits for all lookouts before it sends what some have told, milliseconds: the way there and back, and that of a read. What
-/// the others tell later is sent by itself, so a stream is sent two updates in a second at most, and one where nobody is late.
+/// How long a hub waits for all lookouts before it sends what some have answered, milliseconds: the round trip, and a
+/// read. Later answers are sent by themselves. So a stream gets two updates in a second at most, and one where no
+/// answer is late.
 pub const LATE_MS: u64 = 450;
 
-/// A lookout that has not answered for so long is lost, milliseconds: two questions in a row were not answered.
+/// A lookout that has not answered for so long is unreachable, milliseconds: two questions in a row were not answered.
 pub const LOST_MS: i64 = 2_500;
 
-/// After so long without an update a stream is sent a ping: proxies close connections that are silent for 30 to 60 s, and a client
-/// that hung up is found out by it.
+/// The time without an update after which a stream is sent a ping: proxies close connections that are silent for 30 to
+/// 60 s, and the ping reveals a client that hung up.
 pub const PING_MS: i64 = 15_000;
 
 /// How long a client of server-sent events waits before it connects again, milliseconds.
 pub const RETRY_MS: u32 = 2_000;
 
-/// Streams of one hub, where the deployment says nothing. An update of 450 bytes took 70 to 90 µs of workerd's time for each of 1,000
-/// watchers, the edge's part with it: 160 ms of each second. Those who wait cost 0.01 ms a second each.
+/// The most streams of one hub by default. A hub writes an update to each of them every second, in one thread; idle
+/// streams cost almost nothing.
 pub const WATCHERS_MAX: usize = 2_000;
 
-/// Streams that callers without a key may have open at one address, in one hub: many people may share it, each with a page.
+/// The most streams of callers without a key at one address, in one hub: many people may share an address, each with a
+/// page.
 pub const VISITOR_STREAMS_MAX: usize = 100;
 
-/// Counters that all streams without a key at one address may name together, in one hub: each is a read of a root once a second.
+/// The most counters of all streams without a key at one address together, in one hub: each is a read of a root once a
+/// second.
 pub const VISITOR_COUNTERS_MAX: usize = 500;
 
-/// Different counters of one hub: 10 messages of [`LOOK_MAX`] each second, and about 1 KB of memory each.
+/// The most different counters of one hub: 10 messages of [`LOOK_MAX`] each second, and about 1 KB of memory each.
 pub const COUNTERS_MAX: usize = 5_000;
 
-/// Hubs of one region: with [`WATCHERS_MAX`] 128,000 streams.
+/// The most hubs of one region: with [`WATCHERS_MAX`] 128,000 streams.
 pub const HUBS_MAX: u32 = 64;
 
-/// Counters in one question to a lookout. A read takes a root and up to as many leads as there are datacenters: with 500 counters in 18 datacenters
-/// that do not push still below the 10,000 calls of one invocation.
+/// The most counters in one question to a lookout. A read takes a root and up to as many leads as there are
+/// datacenters: 500 counters in 18 datacenters that do not push need less than the 10,000 calls of one invocation.
 pub const LOOK_MAX: usize = 500;
 
-/// Counters that a lookout remembers; about 2 KB each.
+/// The most counters that a lookout caches; about 2 KB each.
 pub const SIGHTS_MAX: usize = 10_000;
 
-/// What a silent socket may be sent, in bytes, before it must say something: nobody can tell a socket that does not read
-/// from one that does, so this bounds what waits for it.
+/// The most bytes sent to a silent socket before it must send something: a socket that does not read looks like one
+/// that does, so this bounds what is buffered for it.
 pub const SILENT_BYTES_MAX: u64 = 1024 * 1024;
 
 /// The longest message of a client on a WebSocket, in bytes: all ids of a stream, escaped.
 pub const MESSAGE_BYTES_MAX: usize = 2 * IDS_BYTES_MAX;
 
-/// What of a caller's prefixes a socket is given, in bytes, one more for each: with the ids in base64 14 KB, of the 16 KB that the
-/// headers of a request may have, and as much again for what a socket may remember, see [`ATTACHMENT_BYTES_MAX`].
+/// The most bytes of a caller's prefixes in a socket's request, and one more for each. With the ids in base64 that
+/// makes 14 KB, of the 16 KB that the headers of a request may have; for what is stored with a socket see
+/// [`ATTACHMENT_BYTES_MAX`].
 pub const PREFIXES_BYTES_MAX: usize = 2 * 1024;
 
-/// What may be kept of a socket, in bytes: 16,384 once it is serialized, of which 16 are for what stands before the text.
-/// 100 ids of 8 KiB and prefixes of 2 KiB with the length of each, in base64, take at most 13,937.
+/// The most bytes stored with a socket: 16,384 serialized, of which 16 precede the text. 100 ids of 8 KiB and prefixes
+/// of 2 KiB with the length of each, in base64, take at most 13,937.
 pub const ATTACHMENT_BYTES_MAX: usize = 16_384 - 16;
 
-/// The second that a moment counts for, unix seconds: a timer that rings a little early was set for the second that is about to begin.
+/// The second that a moment belongs to, unix seconds. A timer that fires a little early belongs to the second that is
+/// about to begin.
 pub fn second_of(now_ms: i64) -> i64 {
     now_ms.saturating_add(JITTER_MS).div_euclid(SECOND_MS)
 }
 
-/// The first of the two parts of a second that a moment counts for: a stream is sent one update in each at most.
+/// The half second that a moment belongs to: a stream is sent at most one update in each.
 pub fn part_of(now_ms: i64) -> i64 {
     second_of(now_ms).saturating_mul(2)
 }

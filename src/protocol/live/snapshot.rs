@@ -1,26 +1,26 @@
-//! One counter, as watchers see it: its JSON, how true it is, and a tag that tells whether anything has changed.
+//! One counter, as watchers see it: its JSON, its accuracy, and a tag by which changes are found.
 //!
-//! Invariant: two sights with one tag differ in nothing but times, so a watcher that has the one need not be told of the other.
-//! Tags are 64 bits: of two sights of a counter that differ, one pair in 2^64 has the same.
+//! Invariant: two snapshots with the same tag differ in nothing but times, so a watcher that has one need not be sent
+//! the other. Tags are 64 bits: of pairs of different snapshots of a counter, one in 2^64 has equal tags.
 
 use serde::{Deserialize, Serialize};
 
-/// One counter, as a lookout saw it last.
+/// One counter, as its lookout last read it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CounterSnapshot {
-    /// What there is.
+    /// The content.
     pub shown: Shown,
-    /// Whether the last attempt to read it succeeded; where it did not, what is shown is of before.
+    /// Whether the last attempt to read it succeeded; where it did not, the content is older.
     pub is_read: bool,
 }
 
-/// What there is of a counter.
+/// The content of a snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Shown {
-    /// It is being read for the first time.
+    /// The first read is under way.
     #[default]
     Pending,
-    /// It was never read, and could not be.
+    /// No read has succeeded.
     Unknown,
     /// There is no such counter.
     Missing,
@@ -33,9 +33,9 @@ pub enum Shown {
 pub struct ReadCounter {
     /// Members of its JSON object, from `value` on, without those that this type holds.
     pub members: String,
-    /// The same with strings for the numbers that JavaScript would not hold, where there are any.
+    /// The same with strings for the numbers that JavaScript cannot hold exactly, where there are any.
     pub members_of_strings: Option<String>,
-    /// Tells whether they have changed, times left out.
+    /// A hash of them without times, by which changes are found.
     pub tag: u64,
     /// Whether every write acknowledged before [`ReadCounter::as_of_ms`] is in it.
     pub exact: bool,
@@ -46,8 +46,8 @@ pub struct ReadCounter {
 /// The members of a counter that could not be read yet.
 pub const UNKNOWN: &str = r#""value":null,"rate_per_second":null,"uniques":null,"datacenters":{},"exact":false,"as_of":null,"staleness_ms":null"#;
 
-/// Whether what was read at a moment is too old for who takes it up to an age, milliseconds. What seems to be read later than now is from before a
-/// step of the clock: as old as that is long.
+/// Whether a read that began at a moment is too old for a reader that accepts this age, milliseconds. If it seems to
+/// have begun in the future, the clock was stepped back, and the read is at least as old as that step.
 pub fn is_outdated(begun_ms: i64, now_ms: i64, age_ms_max: u64) -> bool {
     begun_ms.abs_diff(now_ms) >= age_ms_max
 }
@@ -57,7 +57,7 @@ pub const UNKNOWN_BOARD: &str =
     r#""total":null,"version":null,"exact":false,"as_of":null,"staleness_ms":null"#;
 
 impl CounterSnapshot {
-    /// Notes that it could not be read: what was seen before stays, and is said to be of before.
+    /// Notes that it could not be read: the former content stays, and is reported as old.
     pub fn fail(&mut self) {
         self.is_read = false;
         if self.shown == Shown::Pending {
@@ -65,7 +65,7 @@ impl CounterSnapshot {
         }
     }
 
-    /// The same while nothing but times has changed.
+    /// The tag; equal as long as only times change.
     pub fn tag(&self) -> u64 {
         let tag = Tag::default().with(if self.is_read { b"read" } else { b"not" });
         match &self.shown {
@@ -78,15 +78,15 @@ impl CounterSnapshot {
         .value()
     }
 
-    /// Writes the JSON of the counter, as it is told at a moment in unix milliseconds; with strings for numbers that JavaScript would
-    /// not hold, where its watcher asked for them. `unknown` is what is told of what was never read.
+    /// Writes the JSON of the counter at a moment in unix milliseconds; with strings for numbers that JavaScript cannot
+    /// hold exactly, where its watcher asked for them. `unknown` is the content before the first read.
     pub fn write(&self, at_ms: i64, as_strings: bool, unknown: &str, text: &mut String) {
         let reachable = if self.is_read { "true" } else { "false" };
         match &self.shown {
             Shown::Missing if self.is_read => return text.push_str("null"),
             Shown::Pending | Shown::Unknown | Shown::Missing => text.extend(["{", unknown]),
             Shown::Counter(told) => {
-                // What cannot be read now may have changed since it was.
+                // A counter that cannot be read now may have changed since the last read.
                 let exact = if told.exact && self.is_read {
                     "true"
                 } else {
@@ -104,7 +104,7 @@ impl CounterSnapshot {
     }
 }
 
-/// A hash of what is shown: FNV-1a, 64 bits. No adversary gains by a collision but not to be told of his own counter.
+/// A hash of the content: FNV-1a, 64 bits. By a collision an adversary could only hide a change of his own counter.
 #[derive(Clone, Copy, Debug)]
 pub struct Tag(u64);
 
@@ -115,11 +115,11 @@ impl Default for Tag {
 }
 
 impl Tag {
-    /// With more bytes.
+    /// Hashes more bytes.
     #[must_use]
     pub fn with(self, bytes: &[u8]) -> Self {
         let hash = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        // The length keeps ("a", "b") apart from ("ab", "").
+        // The length distinguishes ("a", "b") from ("ab", "").
         let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_le_bytes();
         Self(bytes.iter().chain(&length).fold(self.0, hash))
     }

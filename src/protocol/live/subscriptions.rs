@@ -1,8 +1,8 @@
-//! What a hub knows: who watches which counters, what was seen of them, and so what to send to whom.
+//! The state of a hub: who watches which counters, their newest snapshots, and so what to send to whom.
 //!
-//! Invariant: a watcher that takes what it is sent ends with what the hub knows, however many updates it was too slow for.
-//! Each counter remembers the turn in which it changed last, each watcher the turn of its last update: what changed
-//! after it is what the watcher lacks. So nothing is kept for a slow watcher, and nothing for all that come.
+//! Invariant: a watcher that reads its updates ends with the hub's newest state, even if it was too slow for many of
+//! them. Each counter records the turn of its last change, each watcher the turn of its last update: the watcher lacks
+//! what changed after that. So nothing is stored per missed update.
 
 mod visitors;
 
@@ -24,7 +24,7 @@ pub type Ids = Rc<[Topic]>;
 struct Counter {
     sight: CounterSnapshot,
     tag: u64,
-    /// When it was last read, or came to be watched, unix milliseconds.
+    /// When it was last read or was first watched, unix milliseconds.
     heard_ms: i64,
     changed_turn: u64,
     watchers: u32,
@@ -33,38 +33,38 @@ struct Counter {
 #[derive(Debug)]
 struct Watcher {
     ids: Ids,
-    /// Whether numbers that JavaScript would not hold are sent to it as strings.
+    /// Whether numbers that JavaScript cannot hold exactly are sent to it as strings.
     as_strings: bool,
-    /// What changed by this turn it has.
+    /// It has all changes up to this turn.
     sent_turn: u64,
     /// The part of a second in which it was last sent an update, see [`part_of`](super::part_of).
     sent_part: Option<i64>,
     /// When it was last sent anything.
     heard_ms: i64,
-    /// What it has from an earlier stream.
+    /// The state that it has from an earlier stream.
     resumes: Option<u64>,
     /// A hash of its address, where it has no key.
     visitor: Option<u64>,
 }
 
-/// An update, as all get it who lack the same.
+/// An update. Watchers that lack the same changes share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Update {
     /// Its JSON, one line.
     pub text: Rc<str>,
-    /// Names what its watcher has then: the same for the same counters in the same state, on any hub.
+    /// Identifies the state after it: equal for the same counters in the same state, on any hub.
     pub id: u64,
 }
 
-/// Updates that were made in one flush, by who lacks the same: the same counters since the same turn.
+/// The updates made in one flush, by the counters and the turn since which they are lacking.
 #[derive(Debug, Default)]
 pub struct UpdatesMade(BTreeMap<(usize, bool, u64), Option<Update>>);
 
-/// Why a watcher is not taken.
+/// The refusal of a watcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JoinRefusal;
 
-/// What a hub knows.
+/// The state of a hub.
 #[derive(Debug)]
 pub struct Board {
     watchers_max: usize,
@@ -73,13 +73,13 @@ pub struct Board {
     /// Sets of counters, with how many watchers each has.
     sets: BTreeMap<Ids, u32>,
     turn: u64,
-    /// Whether somebody was sent what was known in this turn, so that what is learnt next begins another.
+    /// Whether an update of this turn was sent to somebody, so that the next change begins another turn.
     is_told: bool,
     last_watcher: WatcherId,
 }
 
 impl Board {
-    /// A hub that nobody watches at, for at most so many.
+    /// A hub without watchers, for at most so many.
     pub fn new(watchers_max: usize) -> Self {
         Self {
             watchers_max,
@@ -92,17 +92,17 @@ impl Board {
         }
     }
 
-    /// How many watch.
+    /// How many watchers there are.
     pub fn watchers(&self) -> usize {
         self.watchers.len()
     }
 
-    /// All who watch.
+    /// All watchers.
     pub fn all(&self) -> Vec<WatcherId> {
         self.watchers.keys().copied().collect()
     }
 
-    /// Takes a watcher of these counters, which may have something from an earlier stream.
+    /// Adds a watcher of these counters, which may have state from an earlier stream.
     ///
     /// # Errors
     /// [`JoinRefusal`] where there are too many watchers, or would be too many counters.
@@ -122,7 +122,7 @@ impl Board {
         Ok(self.last_watcher)
     }
 
-    /// Takes a watcher back that a hub had before it lost its memory. It is sent all of its counters again.
+    /// Adds a watcher that a hub had before it lost its memory. It is sent all of its counters again.
     ///
     /// # Errors
     /// [`JoinRefusal`] where there would be too many counters; its number is not given again.
@@ -159,10 +159,11 @@ impl Board {
         self.watchers.insert(id, watcher);
     }
 
-    /// Has a watcher watch these counters from now on. It is sent all of them again.
+    /// Replaces the counters of a watcher. It is sent all of them again.
     ///
     /// # Errors
-    /// [`JoinRefusal`] where there would be too many counters, of all or of its visitor; it watches what it did, then.
+    /// [`JoinRefusal`] where there would be too many counters, of all or of its visitor; its counters stay as they
+    /// were.
     pub fn change(
         &mut self,
         id: WatcherId,
@@ -186,7 +187,7 @@ impl Board {
         Ok(())
     }
 
-    /// Lets a watcher go.
+    /// Removes a watcher.
     pub fn leave(&mut self, id: WatcherId) {
         if let Some(watcher) = self.watchers.remove(&id) {
             self.release(&watcher.ids);
@@ -245,19 +246,19 @@ impl Board {
         }
     }
 
-    /// All counters that are watched.
+    /// All watched counters.
     pub fn watched(&self) -> Vec<Topic> {
         self.counters.keys().cloned().collect()
     }
 
-    /// Those of which nothing was heard yet.
+    /// Those without a snapshot yet.
     pub fn unheard(&self) -> Vec<Topic> {
         let unheard =
             |(id, counter): (&Topic, &Counter)| (counter.changed_turn == 0).then(|| id.clone());
         self.counters.iter().filter_map(unheard).collect()
     }
 
-    /// Learns what a lookout saw of a counter.
+    /// Stores a lookout's snapshot of a counter.
     pub fn learn(&mut self, id: &Topic, sight: CounterSnapshot, now_ms: i64) {
         if std::mem::take(&mut self.is_told) {
             self.turn += 1;
@@ -271,7 +272,7 @@ impl Board {
         {
             return;
         }
-        // What was known before is better than nothing, where a lookout that has just begun cannot read.
+        // Where a lookout that has just begun cannot read, the former content is kept.
         let shown = match (sight.shown, &counter.sight.shown) {
             (Shown::Pending | Shown::Unknown, Shown::Pending) => Shown::Unknown,
             (Shown::Pending | Shown::Unknown, known) => known.clone(),
@@ -288,15 +289,16 @@ impl Board {
         }
     }
 
-    /// Learns that the lookout of a counter does not answer. Its watchers are told so once that has lasted.
+    /// Notes that the lookout of a counter does not answer. Its watchers learn it once that has lasted.
     pub fn lose(&mut self, id: &Topic, now_ms: i64) {
         self.learn(id, CounterSnapshot::default(), now_ms);
     }
 
-    /// What a watcher is to be sent now, in a part of a second: nothing where nothing has changed, where it was sent an update in
-    /// that part, and while something of a new one's is unheard.
+    /// The update for a watcher in this part of a second; `None` where nothing has changed, where it was sent an update
+    /// in this part, and while a new watcher's counters have no snapshot.
     ///
-    /// It goes by the part and not by the time since the last: else a second that was slow would cost the next its update.
+    /// The part decides, not the time since the last update: otherwise a slow second would cost the next one its
+    /// update.
     pub fn due(
         &mut self,
         id: WatcherId,
@@ -317,14 +319,14 @@ impl Board {
             .or_insert_with(|| compose(counters, ids, strings, turn, now_ms))
             .clone()?;
         if watcher.resumes == Some(update.id) {
-            // It has this from an earlier stream.
+            // It has this state from an earlier stream.
             self.note_taken(id);
             return None;
         }
         Some(update)
     }
 
-    /// Notes that a watcher was sent its update, at a time and in a part of a second.
+    /// Notes that a watcher was sent its update, with the time and the part of a second.
     pub fn sent(&mut self, id: WatcherId, now_ms: i64, part: i64) {
         self.note_taken(id);
         if let Some(watcher) = self.watchers.get_mut(&id) {
@@ -333,7 +335,7 @@ impl Board {
         }
     }
 
-    /// Notes that a watcher has all that is known.
+    /// Notes that a watcher has the newest state.
     fn note_taken(&mut self, id: WatcherId) {
         self.is_told = true;
         if let Some(watcher) = self.watchers.get_mut(&id) {
@@ -342,7 +344,7 @@ impl Board {
         }
     }
 
-    /// Whether a watcher has been sent nothing for so long that it is to be sent a ping, which is then noted.
+    /// Whether a watcher was sent nothing for so long that it is due a ping, which is then noted.
     pub fn pings(&mut self, id: WatcherId, now_ms: i64) -> bool {
         let Some(watcher) = self.watchers.get_mut(&id) else {
             return false;
@@ -355,7 +357,7 @@ impl Board {
     }
 }
 
-/// The update for those who watch these counters and have what changed by that turn.
+/// The update for watchers of these counters that have all changes up to that turn.
 fn compose(
     counters: &BTreeMap<Topic, Counter>,
     ids: &[Topic],

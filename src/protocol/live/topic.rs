@@ -1,10 +1,10 @@
-//! What a watcher names: a counter, or a board of which it wants the first members, one member, or both.
+//! What a watcher names: a counter, or a board with its first members, one member, or both.
 
 use serde::{Deserialize, Serialize};
 
 use crate::core::counter::id::CounterId;
 
-/// What is watched. Counters come first in their order.
+/// A topic. Counters come first in the order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Topic {
     /// A counter.
@@ -13,14 +13,14 @@ pub enum Topic {
     Board(WatchedBoard),
 }
 
-/// What of a board is watched.
+/// The watched part of a board.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct WatchedBoard {
     /// The board.
     pub board: CounterId,
     /// How many of its first members.
     pub top: u32,
-    /// A member besides.
+    /// One member besides.
     pub member: Option<CounterId>,
 }
 
@@ -31,7 +31,7 @@ impl From<CounterId> for Topic {
 }
 
 impl Topic {
-    /// The name by which access is asked for, and by which its lookout is found.
+    /// The name by which access is checked and the lookout is found.
     pub fn name(&self) -> &CounterId {
         match self {
             Self::Counter(counter) => counter,
@@ -39,7 +39,7 @@ impl Topic {
         }
     }
 
-    /// Bytes of the names in it.
+    /// The bytes of its names.
     pub fn len(&self) -> usize {
         let member = match self {
             Self::Board(watched) => watched.member.as_ref(),
@@ -48,7 +48,7 @@ impl Topic {
         self.name().as_str().len() + member.map_or(0, |member| member.as_str().len())
     }
 
-    /// Whether it has no names, which no topic is.
+    /// Whether it has no names; false for every topic.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -21,34 +21,34 @@ calls! {
     AllDeliveries => DeliveriesListed, "/alert-deliveries-all", |_| Address::Aggregator;
 }
 
-/// An alert as its partition tells it.
+/// An alert in the answer of its partition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AlertSeen {
     /// Its name.
     pub name: AlertName,
     /// What it watches.
     pub alert: Alert,
-    /// What is known of it; without what it is measured with.
+    /// Its state, without the measured series.
     pub standing: AlertRecord,
     /// Its last delivery.
     pub last: Option<Kept>,
 }
 
-/// Deliveries of all alerts with what each watched, the last first, and the partitions that did not answer.
+/// Deliveries of all alerts with the alert of each, newest first, and the partitions that did not answer.
 pub type DeliveriesListed = (Vec<(Alert, Kept)>, Vec<u32>);
 
-/// Edge → partition of the alert: put it in its place.
+/// Edge → partition of the alert: create or replace it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PutAlert {
     /// Its name.
     pub name: AlertName,
     /// The alert.
     pub put: AlertPut,
-    /// The one that is there, if one is, as far as the asker has seen: it may put it only in the place of this one.
+    /// The stored alert as the sender has read it, if there was one: only that one may be replaced.
     pub over: Option<Alert>,
 }
 
-/// What came of a put.
+/// The result of a put.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AlertIsPut {
     /// It is new.
@@ -59,41 +59,42 @@ pub enum AlertIsPut {
     Full,
     /// A new one needs a secret.
     NeedsSecret,
-    /// Another is there than the asker has seen.
+    /// The stored alert is not the one that the sender has read.
     Changed,
 }
 
-/// Edge → partition of the alert: the alert, if it is there.
+/// Edge → partition of the alert: reads the alert, if it exists.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GetAlert {
     /// Its name.
     pub name: AlertName,
 }
 
-/// Edge → partition of the alert: forget it, with its deliveries. Tells whether it was there.
+/// Edge → partition of the alert: deletes it, with its deliveries. The answer says whether it existed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeleteAlert {
     /// Its name.
     pub name: AlertName,
 }
 
-/// Edge → partition of the alert: tell its receiver nothing for a time.
+/// Edge → partition of the alert: suspends its deliveries for a time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SilenceAlert {
     /// Its name.
     pub name: AlertName,
-    /// For so long, milliseconds; 0 ends it.
+    /// The time, milliseconds; 0 ends a silence.
     pub for_ms: i64,
 }
 
-/// Edge → partition of the alert: deliver a test, once. Tells what came of it.
+/// Edge → partition of the alert: delivers a test, once. The answer is its result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TestAlert {
     /// Its name.
     pub name: AlertName,
 }
 
-/// Edge → partition of the alert: its deliveries, the last one first, and when each is tried next, unix milliseconds.
+/// Edge → partition of the alert: its deliveries, newest first, and the time of each one's next attempt, unix
+/// milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeliveriesOf {
     /// Its name.
@@ -107,7 +108,7 @@ pub struct ListAlerts {
     pub partition: u32,
 }
 
-/// Aggregator → one partition: the last deliveries of its alerts, the last one first.
+/// Aggregator → one partition: the last deliveries of its alerts, newest first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListDeliveries {
     /// The partition.
@@ -118,6 +119,6 @@ pub struct ListDeliveries {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AllAlerts {}
 
-/// Edge → aggregator: the last deliveries of all.
+/// Edge → aggregator: the last deliveries of all alerts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AllDeliveries {}

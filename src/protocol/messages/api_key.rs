@@ -1,4 +1,4 @@
-//! Messages about the keys that calls make and about what admins did, which one partition of the directory keeps.
+//! Messages about keys that calls make, and about the audit log, which one partition of the directory stores.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,7 @@ calls! {
     ListActs => Vec<Act>, "/act-list", |_| Address::Directory(0);
 }
 
-/// Edge → partition 0: keep a key. Tells whether there was room. Repeated it does nothing.
+/// Edge → partition 0: stores a key. The answer says whether there was room. A repeat does nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MakeKey {
     /// Its id.
@@ -28,32 +28,33 @@ pub struct MakeKey {
     pub key: ApiKey,
 }
 
-/// Edge → partition 0: a key, if it is there; somebody uses it, if this is its secret.
+/// Edge → partition 0: reads a key, if it exists, and notes its use, if this is its secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UseKey {
     /// Its id.
     pub id: KeyId,
-    /// The secret that somebody sent.
+    /// The secret that a caller sent.
     pub secret: Digest,
 }
 
-/// Edge → partition 0: a key, if it is there.
+/// Edge → partition 0: reads a key, if it exists.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FindApiKey {
     /// Its id.
     pub id: KeyId,
 }
 
-/// Edge → partition 0: put this in the place of a key, unless that has changed since its revision. Tells whether it is there now.
+/// Edge → partition 0: replaces a key, unless it has changed since that revision. The answer says whether it was
+/// replaced.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplaceKey {
     /// Its id.
     pub id: KeyId,
-    /// The key, with the revision that it had.
+    /// The key, with the revision that was read.
     pub key: ApiKey,
 }
 
-/// Edge → partition 0: forget a key. Tells whether it was there.
+/// Edge → partition 0: deletes a key. The answer says whether it existed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RevokeKey {
     /// Its id.
@@ -69,17 +70,18 @@ pub struct ListKeys {
     pub limit: u32,
 }
 
-/// Edge → partition 0: an admin does this. Told again it replaces what was told before, but for an outcome by an unknown one.
+/// Edge → partition 0: adds an entry to the audit log. A repeat replaces the entry, except that an unknown outcome
+/// never replaces a known one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NoteAct {
-    /// What.
+    /// The entry.
     pub act: Act,
 }
 
-/// Edge → partition 0: an admin does this by a call to you: note it and do it in one commit. The answer is that of the call.
+/// Edge → partition 0: a call to this partition that is logged and done in one commit. The answer is that of the call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DoAct {
-    /// What, as it is where the call goes well.
+    /// The entry, with the outcome of success.
     pub act: Act,
     /// The call's path.
     pub path: String,
@@ -87,9 +89,9 @@ pub struct DoAct {
     pub message: Vec<u8>,
 }
 
-/// Edge → partition 0: what admins did, newest first.
+/// Edge → partition 0: entries of the audit log, newest first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListActs {
-    /// Which.
+    /// Which entries.
     pub span: Span,
 }

@@ -9,13 +9,13 @@ calls! {
     Batch => Vec<Option<Vec<u8>>>, "/batch", |it| it.to.address();
 }
 
-/// The most calls of one batch: what they change is one transaction, decided in one turn of some 20 µs each, so 40 ms.
+/// The most calls of one batch: their changes are one transaction, decided in one turn.
 pub const CALLS_MAX: usize = 2_048;
 
-/// The most bytes of one batch: half of what a row of storage may hold, since all that they change may be one row.
+/// The most bytes of one batch: half of what a row of storage may hold, because all their changes may be one row.
 pub const BYTES_MAX: usize = 1 << 20;
 
-/// Who receives a batch.
+/// The receiver of a batch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Receiver {
     /// A tablet.
@@ -25,7 +25,7 @@ pub enum Receiver {
 }
 
 impl Receiver {
-    /// Where it is.
+    /// Its address.
     pub fn address(&self) -> Address<'_> {
         match self {
             Self::Tablet(tablet) => Address::Tablet(tablet),
@@ -34,8 +34,9 @@ impl Receiver {
     }
 }
 
-/// Calls that one sender has for one object. The answer holds the answer of each, in their order, as the call by itself would have
-/// had it; `None` for one that is under way still: it is asked for again by itself, with the same message.
+/// Calls of one sender to one object. The answer holds the answer of each call, in their order, in the form that the
+/// call alone would get; `None` for a call that is still under way: the sender repeats it by itself, with the same
+/// message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Batch {
     /// Who receives them.
@@ -44,7 +45,7 @@ pub struct Batch {
     pub calls: Vec<BatchedCall>,
 }
 
-/// One of them.
+/// One call of a batch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BatchedCall {
     /// Names the call, see [`Call::PATH`].
@@ -53,7 +54,7 @@ pub struct BatchedCall {
     pub message: Vec<u8>,
 }
 
-/// What a message begins with.
+/// Decodes the first field of a message.
 ///
 /// # Errors
 /// `Broken` for bytes that do not begin so.

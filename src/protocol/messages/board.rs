@@ -27,23 +27,23 @@ calls! {
     ListAllBoards => BoardsListed, "/board-list-all", |_| Address::Aggregator;
 }
 
-/// What becomes of a member.
+/// What is done to a member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Deed {
     /// Its score is written.
     Put(Write),
-    /// It is left out of the order, or no longer.
+    /// It is hidden from the order, or shown again.
     Hide(bool),
     /// It is removed.
     Remove,
 }
 
-/// How a member must be for a write to it.
+/// The precondition of a write to a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MemberIs {
-    /// It is there.
+    /// It exists.
     There,
-    /// It is as it was when it had this tag.
+    /// Its tag is this.
     Tagged(u64),
 }
 
@@ -52,35 +52,35 @@ pub enum MemberIs {
 pub struct MemberWrite {
     /// The member.
     pub member: Vec<u8>,
-    /// What becomes of it.
+    /// What is done to it.
     pub deed: Deed,
-    /// Only if it is so.
+    /// The precondition, if any.
     pub condition: Option<MemberIs>,
 }
 
-/// A client's key: writes that were sent with it are made once.
+/// A client's key: the writes sent with it are made once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Once {
     /// The key.
     pub key: WriteKey,
-    /// Hash of what is asked for.
+    /// Hash of the request.
     pub fingerprint: u64,
     /// Whose key it is.
     pub keys: Keys,
 }
 
-/// Edge → board: make these writes, in their order and in one commit. Those that are refused change nothing.
+/// Edge → board: makes these writes, in their order and in one commit. Refused writes change nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriteBoard {
     /// The board.
     pub board: CounterId,
-    /// Which of its objects.
+    /// Which object of the board.
     pub at: ShardAt,
-    /// Where the board lives, or its writer, should it begin with this.
+    /// The home that the board gets if it begins with this.
     pub home: Option<Datacenter>,
     /// The writes.
     pub writes: Vec<MemberWrite>,
-    /// Their key, where their client sent one.
+    /// Their key, where the client sent one.
     pub once: Option<Once>,
 }
 
@@ -97,12 +97,12 @@ impl WriteBoard {
     }
 }
 
-/// Edge → board: make the writes of several requests, in one commit. Each is answered as if it had come alone.
+/// Edge → board: makes the writes of several requests in one commit. Each request is answered as if it were alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriteBoards {
     /// The board.
     pub board: CounterId,
-    /// Which of its objects.
+    /// Which object of the board.
     pub at: ShardAt,
     /// As in [`WriteBoard`].
     pub home: Option<Datacenter>,
@@ -110,42 +110,43 @@ pub struct WriteBoards {
     pub requests: Vec<(Vec<MemberWrite>, Option<Once>)>,
 }
 
-/// How a member stands after a write to it.
+/// A member's standing after a write to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stand {
-    /// Its score; `None` where it is not there.
+    /// Its score; `None` where it does not exist.
     pub score: Option<Score>,
     /// The score that it had before.
     pub previous: Option<Score>,
     /// Its rank, from 1; `None` where it has none.
     pub rank: Option<u64>,
-    /// Its tag; `None` where it is not there.
+    /// Its tag; `None` where it does not exist.
     pub tag: Option<u64>,
 }
 
-/// What came of writes: kept with their key, so that a retry gets the same.
+/// The result of writes. It is stored with their key, so that a retry gets the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Written {
-    /// Which life of the board.
+    /// The generation of the board.
     pub generation: u64,
-    /// How many changes it has had.
+    /// The number of its changes.
     pub sequence: u64,
     /// When, unix milliseconds.
     pub at_ms: i64,
     /// How many members are ranked.
     pub total: u64,
-    /// How many writes were not refused.
+    /// How many writes were accepted.
     pub accepted: u64,
     /// How many of them changed something.
     pub changed: u64,
-    /// The places of those that were refused, and why.
+    /// The indexes of refused writes, and why.
     pub refused: Vec<(u32, MemberRefusal)>,
-    /// How the member stands, where there was one write.
+    /// The member's standing, where there was one write.
     pub stand: Option<Stand>,
 }
 
 impl Written {
-    /// What came of these writes and of others, which went to other members. A refused place stays that of its own writes.
+    /// Joins the results of these writes and of others, which went to other members. The index of a refused write stays
+    /// that within its own list.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.refused.extend(other.refused);
@@ -163,7 +164,7 @@ impl Written {
     }
 }
 
-/// What became of writes.
+/// The answer to writes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BoardWritten {
     /// They are made.
@@ -176,9 +177,10 @@ pub enum BoardWritten {
     Full,
     /// The board that they were made to has been deleted.
     Ended,
-    /// These and others were made before, under the same key, when the board was not spread: what came of all of them.
+    /// These and other writes were made before, under the same key, when the board was not spread: the result of all of
+    /// them.
     ReplayedWhole(Written),
-    /// The members live in this layout; nothing was written.
+    /// The members are in this layout; nothing was written.
     Spread(Layout),
     /// This object has no members, any more or yet; nothing was written.
     Stale,
@@ -186,14 +188,14 @@ pub enum BoardWritten {
     Moving,
 }
 
-/// Which members, in the board's order.
+/// A range of members, in the board's order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stretch {
     /// The lowest score.
     pub min: Option<Score>,
     /// The highest score.
     pub max: Option<Score>,
-    /// Only those behind this place.
+    /// Only those after this position.
     pub after: Option<Key>,
     /// How many of them to skip.
     pub skip: u64,
@@ -201,17 +203,18 @@ pub struct Stretch {
     pub limit: u32,
 }
 
-/// A place in the order of a board.
+/// A position in the order of a board.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BoardPlace {
-    /// That of a key.
+    /// The position of a key.
     Key(Key),
-    /// The first of a score.
+    /// The first position of a score.
     Score(Score),
 }
 
 impl BoardPlace {
-    /// The key that ends what stands before it: from that on upwards where the highest score is the best, below it otherwise.
+    /// The key that separates what is before it: keys from that one upwards where the highest score is the best, keys
+    /// below it otherwise.
     pub fn edge(&self, is_desc: bool) -> Key {
         match (self, is_desc) {
             (Self::Key(key), false) => key.clone(),
@@ -222,48 +225,48 @@ impl BoardPlace {
     }
 }
 
-/// What is asked of a board.
+/// A question to a board.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BoardQuestion {
     /// Its settings, and how many members it has.
     About,
-    /// A stretch of its members.
+    /// A range of its members.
     Stretch(Stretch),
-    /// These members, in this order; those that are not there are left out.
+    /// These members, in this order; those that do not exist are omitted.
     Members(Vec<Vec<u8>>),
-    /// A member, and so many before and behind it.
+    /// A member, and so many before and after it.
     Around(Vec<u8>, u32),
-    /// The ended periods that are kept.
+    /// The ended periods that are stored.
     Periods,
-    /// The first so many, and these members besides; those that are not there are left out.
+    /// The first so many, and these members besides; those that do not exist are omitted.
     Live(u32, Vec<Vec<u8>>),
-    /// How many members of this shard stand before each of these places.
+    /// How many members of this shard are before each of these positions.
     Better(Vec<BoardPlace>),
-    /// The members of this shard that stand next to a place: so many before it, and so many behind.
+    /// The members of this shard next to a position: so many before it, and so many after.
     Near(Key, u32),
-    /// A summary of this shard: its first members, and how many stand before some of the others.
+    /// A summary of this shard: its first members, and how many are before some of the others.
     Summary,
 }
 
-/// Edge → board.
+/// Edge → board: a question.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskBoard {
     /// The board.
     pub board: CounterId,
-    /// Which of its objects.
+    /// Which object of the board.
     pub at: ShardAt,
-    /// Where the board lives, as far as known.
+    /// The home of the board, as far as known.
     pub home: Option<Datacenter>,
-    /// The beginning of an ended period, unix seconds; `None` for the one that lives.
+    /// The beginning of an ended period, unix seconds; `None` for the current one.
     pub period: Option<i64>,
-    /// The generation and the sequence that the answer must hold.
+    /// The generation and the sequence that the answer must include.
     pub at_least: Option<(u64, u64)>,
-    /// What is asked.
+    /// The question.
     pub question: BoardQuestion,
 }
 
 impl AskBoard {
-    /// A question to the owner of a board, about the period that lives.
+    /// A question to the owner of a board, about the current period.
     pub fn new(board: &CounterId, question: BoardQuestion) -> Self {
         Self {
             board: board.clone(),
@@ -276,7 +279,7 @@ impl AskBoard {
     }
 }
 
-/// A member, as it is told.
+/// A member in an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ranked {
     /// The member.
@@ -287,7 +290,7 @@ pub struct Ranked {
     pub tie: Option<u64>,
     /// Its rank, from 1; `None` where it is hidden.
     pub rank: Option<u64>,
-    /// When it goes, unix milliseconds.
+    /// When it expires, unix milliseconds.
     pub expires_ms: Option<i64>,
     /// Its metadata: JSON.
     pub metadata: Option<String>,
@@ -306,94 +309,94 @@ pub struct PeriodOf {
     pub total: u64,
 }
 
-/// What a board answers.
+/// The answer of a board.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BoardSeen {
-    /// Which life of the board.
+    /// The generation of the board.
     pub generation: u64,
-    /// How many changes it has had.
+    /// The number of its changes.
     pub sequence: u64,
     /// When, unix milliseconds.
     pub as_of_ms: i64,
-    /// Whether it holds nothing that should have expired.
+    /// Whether all expired members have been removed.
     pub is_exact: bool,
     /// Its settings.
     pub settings: Settings,
-    /// The period that it is of.
+    /// The period that it is about.
     pub period: PeriodOf,
-    /// How many members a stretch has, wherever it begins and ends.
+    /// The size of the whole range that was asked for.
     pub count: u64,
-    /// Whether there are more behind those that are told.
+    /// Whether there are more members after those in the answer.
     pub has_more: bool,
     /// The members.
     pub rows: Vec<Ranked>,
-    /// The periods that are kept.
+    /// The stored periods.
     pub periods: Vec<PeriodOf>,
-    /// The members that were asked for besides.
+    /// The members asked for besides.
     pub members: Vec<Ranked>,
-    /// How many members stand before each place that was asked for; of a stretch, before its first.
+    /// How many members are before each position that was asked for; for a range, before its first.
     pub better: Vec<u64>,
-    /// Where the board lives.
+    /// Its number of shards, and its home.
     pub placing: Placing,
-    /// How it is spread.
+    /// Its layout.
     pub layout: Layout,
-    /// The sequence of each of its shards, where it is spread over several.
+    /// The sequence of each of its shards, where there are several.
     pub sequences: Vec<u64>,
-    /// The summaries that were asked for: one of each shard.
+    /// The summary of each shard, where asked for.
     pub summaries: Vec<Summary>,
-    /// How far a rank may be higher than that of its row, where this is not exact: by the place of the row.
+    /// For each row, how much higher its rank may be, where ranks are not exact.
     pub slack: Vec<u64>,
 }
 
-/// How a board answers.
+/// The answer to a question.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BoardAnswer {
-    /// Well.
+    /// The content.
     Seen(Box<BoardSeen>),
     /// There is no such board.
     Absent,
-    /// It keeps no such period.
+    /// There is no such period.
     NoPeriod,
-    /// It has this generation and sequence, which is less than was asked for.
+    /// It has this generation and sequence, which is less than required.
     NotReached(u64, u64),
-    /// The members live in this layout.
+    /// The members are in this layout.
     Spread(Layout),
     /// This object has no members, any more or yet.
     Stale,
-    /// Members are being moved; ask again.
+    /// Members are being moved; the call may be repeated.
     Moving,
 }
 
-/// Edge → board: these are its settings from now on.
+/// Edge → board: replaces its settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfigureBoard {
     /// The board.
     pub board: CounterId,
     /// The settings.
     pub settings: Settings,
-    /// Where it lives.
+    /// Its number of shards, and its home.
     pub placing: Placing,
-    /// Where whoever says so is: its home, where none is named.
+    /// The sender's datacenter: the home, where none is named.
     pub here: Datacenter,
 }
 
-/// What became of it.
+/// The answer to new settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BoardConfigured {
-    /// They hold; whether the board is new.
+    /// They apply; the flag says whether the board is new.
     Done(Box<BoardSeen>, bool),
     /// It has members, and these would change their order.
     Fixed,
 }
 
-/// Edge → board: end. Whether there was one.
+/// Edge → board: deletes it. The answer says whether there was one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndBoard {
     /// The board.
     pub board: CounterId,
 }
 
-/// Shard → owner: so many messages come here each second, or there is so much here, that there should be more shards.
+/// Shard → owner: so many messages arrive each second, or so much is stored here, that there should be more shards.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReportShard {
     /// The board.
@@ -402,118 +405,119 @@ pub struct ReportShard {
     pub at: ShardAt,
 }
 
-/// Owner → shard.
+/// Owner → shard: a command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandShard {
     /// The board.
     pub board: CounterId,
     /// The shard.
     pub at: ShardAt,
-    /// Where the board lives.
+    /// The home of the board.
     pub home: Option<Datacenter>,
-    /// What it is to do.
+    /// The command.
     pub command: ShardCommand,
 }
 
-/// A member on its way from one shard to another: the beginning of its period, its name, and what is kept of it; `None` where it is gone.
+/// A member that is moved between shards: the beginning of its period, its name, and its data; `None` where it was
+/// removed.
 pub type MovedMember = (i64, Vec<u8>, Option<Member>);
 
-/// A record of a key on its way: its slot, its key, and its stored bytes.
+/// The record of a key that is moved: its slot, its key, and its stored bytes.
 pub type MovedRecord = (i64, Vec<u8>, Vec<u8>);
 
-/// What a shard is to do. The number of a move is that of the layout to which members are moved.
+/// Commands to a shard. The number of a move is that of the layout to which members are moved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ShardCommand {
-    /// This is the board from now on: a life of it that is new begins with no members.
+    /// Take this state of the board; a new generation begins without members.
     Begin(ShardIs),
-    /// This life has ended.
+    /// This generation has ended.
     End(u64),
-    /// Say how much there is, and how much is asked.
+    /// Report size and load.
     Measure,
-    /// Note from now on which members change. Answered with the periods that there are.
+    /// Note from now on which members change. The answer lists the periods.
     Note(u64),
-    /// Give the members of a period behind a name: the first page.
+    /// Return the members of a period after a name: the first page.
     Give(u64, i64, Option<Vec<u8>>),
-    /// Give the members that have changed, behind this number of a change: the first page.
+    /// Return the changed members after this change number: the first page.
     GiveChanged(u64, u64),
-    /// Change nothing any more.
+    /// Stop all changes.
     Seal(u64),
-    /// Give the records of keys behind this slot and key: the first page.
+    /// Return the records of keys after this slot and key: the first page.
     GiveRecords(u64, i64, Vec<u8>),
-    /// The move is given up: go on.
+    /// The move is cancelled: resume.
     Unseal(u64),
-    /// Begin to take members of these periods, each with its end.
+    /// Begin to receive members of these periods, each with its end.
     Receive(ShardIs, Vec<(i64, i64)>),
-    /// Take these members. The second number rises with each such message, so one that comes late changes nothing.
+    /// Store these members. The second number rises with each such message, so a late one changes nothing.
     Take(u64, u64, Vec<MovedMember>),
-    /// Take these records.
+    /// Store these records.
     TakeRecords(u64, Vec<MovedRecord>),
-    /// All has been taken: be a shard from now on, in the period that begins and ends so.
+    /// The transfer is complete: act as a shard from now on, in the period with this beginning and end.
     Finish(u64, (i64, i64)),
-    /// The layout has ended: delete all.
+    /// The layout has ended: delete everything.
     Drop,
 }
 
-/// What a shard is told of its board.
+/// What a shard knows of its board.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShardIs {
-    /// The layout that it is of.
+    /// Its layout.
     pub layout: Layout,
-    /// The life of the board.
+    /// The generation of the board.
     pub generation: u64,
-    /// The owner's sequence: what was said before does not hold any more.
+    /// The owner's sequence: older commands do not apply any more.
     pub sequence: u64,
     /// Its settings.
     pub settings: Settings,
-    /// Where it lives.
+    /// Its number of shards, and its home.
     pub placing: Placing,
 }
 
-/// What a shard answers.
+/// The answer of a shard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ShardReply {
     /// It is done.
     Done,
-    /// It is none of this move, or has lost what it took: give it up.
+    /// It does not take part in this move, or has lost what it received: cancel the move.
     Lost,
-    /// So much there is.
+    /// Its size and load.
     Measured(ShardMeasure),
-    /// The periods that there are, each with its end; the last is the one that lives.
+    /// The periods, each with its end; the last is the current one.
     Periods(Vec<(i64, i64)>),
     /// Members, and whether there are more.
     Members(Vec<MovedMember>, bool),
-    /// Members that have changed, the number of the last change, and whether there are more.
+    /// Changed members, the number of the last change, and whether there are more.
     Changed(Vec<MovedMember>, u64, bool),
     /// Records, and whether there are more.
     Records(Vec<MovedRecord>, bool),
 }
 
-/// How much there is in a shard.
+/// Size and load of a shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShardMeasure {
     /// Members, hidden ones included.
     pub members: u64,
-    /// About what they take on disk.
+    /// Their approximate size on disk.
     pub bytes: u64,
     /// Messages a second, lately.
     pub per_second: u32,
 }
 
-/// Board → directory: it begins.
+/// Board → directory: the board begins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegisterBoard {
     /// The board.
     pub board: CounterId,
-    /// Which life of it.
+    /// Its generation.
     pub generation: u64,
 }
 
-/// Board → directory: this life of it has ended.
+/// Board → directory: this generation has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForgetBoard {
     /// The board.
     pub board: CounterId,
-    /// Which life of it.
+    /// The generation.
     pub generation: u64,
 }
 
@@ -522,22 +526,22 @@ pub struct ForgetBoard {
 pub struct ListBoards {
     /// The partition.
     pub partition: u32,
-    /// What their names begin with.
+    /// The prefix of their names.
     pub prefix: String,
     /// Only names after this one.
     pub after: Option<String>,
-    /// At most so many.
+    /// The most names.
     pub limit: u32,
 }
 
 /// Edge → aggregator: boards of all partitions in order of their names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListAllBoards {
-    /// What their names begin with.
+    /// The prefix of their names.
     pub prefix: String,
     /// Only names after this one.
     pub after: Option<String>,
-    /// At most so many.
+    /// The most names.
     pub limit: u32,
 }
 

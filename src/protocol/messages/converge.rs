@@ -1,4 +1,4 @@
-//! Messages of convergence: what leads tell the root of their datacenters, and who watches.
+//! Messages of convergence: the pushes of leads to their root, and subscriptions to them.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,18 +17,18 @@ calls! {
     Held => Option<Grant>, "/held", |it| Address::Cell(&it.to);
 }
 
-/// Lead → root: what you may lack of my datacenter.
+/// Lead → root: changes of a datacenter that the root may lack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Push {
     /// The counter.
     pub counter: CounterId,
     /// The lead's datacenter.
     pub datacenter: Datacenter,
-    /// What changed.
+    /// The changes.
     pub push: push::Push,
 }
 
-/// Root → lead: somebody elsewhere watches.
+/// Root → lead: a reader elsewhere watches the counter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WatchLead {
     /// The lead.
@@ -39,14 +39,14 @@ pub struct WatchLead {
     pub for_ms: u32,
 }
 
-/// Aggregator → root: what do you know of a counter's datacenters? `None` where there is no such counter.
+/// Aggregator → root: asks what it knows of a counter's datacenters. `None` where there is no such counter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ViewOf {
     /// The counter.
     pub counter: CounterId,
-    /// Whether the asker goes on asking, so that the leads should push what changes.
+    /// Whether the sender will ask again, so that the leads should push changes.
     pub watches: bool,
-    /// Whether it is wanted of a counter that one datacenter counts, too: that one did not answer.
+    /// Whether the view is wanted even if only one datacenter counts: because that one did not answer.
     pub of_one: bool,
 }
 
@@ -55,18 +55,20 @@ pub struct ViewOf {
 pub struct Viewed {
     /// The root.
     pub root: Root,
-    /// What it has heard of the datacenters. `None` for a watcher of a counter that one datacenter counts: that
-    /// one is asked as fast.
+    /// What the datacenters have pushed. `None` for a watcher of a counter that one datacenter counts: that one can be
+    /// asked as fast.
     pub view: Option<ViewAtRest>,
-    /// Whether leads that can be reached have known for a while that somebody watches: one that has not pushed lately is away. The
-    /// protocol before may lack this and what follows: then no lead is known to be away, none has pushed lately, and each is asked.
+    /// Whether reachable leads have known for a while that somebody watches: then one that has not pushed lately is
+    /// unreachable. The protocol before lacks this field and the next: then no lead counts as unreachable, none as
+    /// recently pushed, and each is asked.
     pub is_watched: bool,
-    /// When that is, unix milliseconds by the root's clock: how long ago leads have pushed is told by it, whatever the reader's says.
+    /// The time of the answer, unix milliseconds by the root's clock: the age of pushes is relative to it, not to the
+    /// reader's clock.
     pub now_ms: i64,
 }
 
-/// Root → lead: for what do you count? `None` where it counts nothing. A root that knows nothing of a counter asks
-/// before it creates one, since its row may have been lost.
+/// Root → lead: asks for the grant under which it counts. `None` where it counts nothing. A root without a row asks
+/// this before it creates a counter, because its row may have been lost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
     /// The lead.

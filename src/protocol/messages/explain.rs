@@ -1,4 +1,4 @@
-//! Messages of explained reads: the sum, and the way to it. Plain reads carry none of this.
+//! Messages of explained reads: the sum, and how it was read. Plain reads carry none of this.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,25 +12,25 @@ calls! {
     SumExplained => (DatacenterSum, Vec<ShardAsked>), "/sum-explained", |it| it.sum.to();
 }
 
-/// Edge → aggregator: sum a counter, and say how; `None` where it does not exist.
+/// Edge → aggregator: sums a counter, and says how; `None` where it does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explain {
     /// What to read.
     pub read: Read,
-    /// Whether every cell is to be asked now.
+    /// Whether every cell must be asked now.
     pub strong: bool,
 }
 
-/// A sum, and the way to it.
+/// A sum, and how it was read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explained {
     /// The sum.
     pub sum: GlobalSum,
-    /// The way.
+    /// How it was read.
     pub way: Way,
 }
 
-/// Whom a read asked, and how long each took.
+/// The objects that a read asked, and how long each took.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Way {
     /// The partition that holds the root.
@@ -48,7 +48,7 @@ pub struct Way {
 pub struct LeadAsked {
     /// Its datacenter.
     pub datacenter: Datacenter,
-    /// How long it took, milliseconds; one that did not answer too.
+    /// How long it took, milliseconds; also for one that did not answer.
     pub latency_ms: u64,
     /// Its other shards, in order; empty where it did not answer.
     pub shards: Vec<ShardAsked>,
@@ -59,7 +59,7 @@ pub struct LeadAsked {
 pub struct ShardAsked {
     /// The shard.
     pub shard: u8,
-    /// How long it took, milliseconds; `None` where the lead keeps its part and did not ask.
+    /// How long it took, milliseconds; `None` where the lead stores its part and did not ask.
     pub latency_ms: Option<u64>,
     /// Whether writes no longer spread to it.
     pub is_sealed: bool,
@@ -72,11 +72,11 @@ pub struct InboxAsked {
     pub inbox: InboxId,
     /// How long it took, milliseconds.
     pub latency_ms: u64,
-    /// Whether all that it had acknowledged is counted.
+    /// Whether all events that it had acknowledged are counted.
     pub is_drained: bool,
 }
 
-/// Aggregator → lead: sum your datacenter, and say how.
+/// Aggregator → lead: sums its datacenter, and says how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SumExplained {
     /// What to sum.

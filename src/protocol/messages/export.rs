@@ -1,4 +1,4 @@
-//! Messages of exports and imports: what cells hold, read and installed.
+//! Messages of exports and imports: the contents of cells, read and written.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ calls! {
     ExportPage => Exported, "/export-page", |_| Address::Aggregator;
 }
 
-/// Aggregator → cell: what do you hold?
+/// Aggregator → cell: asks for its contents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadContents {
     /// The cell.
@@ -25,7 +25,7 @@ pub struct ReadContents {
     pub wanted: ContentsWanted,
 }
 
-/// What a cell holds.
+/// The contents of a cell.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadOut {
     /// Its contents; `None` where it counts nothing of that generation.
@@ -34,20 +34,20 @@ pub struct ReadOut {
     pub shards: u8,
 }
 
-/// Edge → lead: add these contents to what you hold, once.
+/// Edge → lead: adds these contents to its own, once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Install {
     /// The lead.
     pub to: CellAddress,
-    /// The generation that they are for.
+    /// The generation that they belong to.
     pub generation: u64,
-    /// Their name, and a hash of what they are.
+    /// Their name, and a hash of them.
     pub key: OperationKey,
     /// The contents.
     pub contents: Contents,
 }
 
-/// What became of contents, durably.
+/// The result, durably.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Installed {
     /// They are in the cell, now or before.
@@ -56,18 +56,18 @@ pub enum Installed {
     Reused,
     /// There is no room for another key.
     Full,
-    /// The generation that they are for has ended.
+    /// The generation that they belong to has ended.
     Ended,
 }
 
 /// Edge → aggregator: the next counters of an export, in order of their names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExportPage {
-    /// What their names begin with.
+    /// The prefix of their names.
     pub prefix: String,
     /// Only names after this one.
     pub after: Option<String>,
-    /// At most this many.
+    /// The most counters.
     pub limit: u32,
     /// What is read of each besides totals.
     pub wanted: ContentsWanted,
@@ -80,7 +80,7 @@ pub struct Exported {
     pub counters: Vec<ExportedCounter>,
     /// The name after which the next page begins; `None` at the end.
     pub after: Option<String>,
-    /// Partitions that did not answer: their counters are left out.
+    /// Partitions that did not answer: their counters are missing.
     pub missing_partitions: Vec<u32>,
 }
 
@@ -91,8 +91,8 @@ pub struct ExportedCounter {
     pub counter: CounterId,
     /// Its root.
     pub root: Root,
-    /// What each datacenter holds; `None` for one that did not answer with all its cells.
+    /// The contents of each datacenter; `None` for one that did not answer with all its cells.
     pub datacenters: Vec<(Datacenter, Option<Contents>)>,
-    /// Whether all that had been acknowledged when it was read is in it.
+    /// Whether it includes all that had been acknowledged when it was read.
     pub is_exact: bool,
 }

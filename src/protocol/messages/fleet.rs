@@ -1,4 +1,4 @@
-//! Messages about what the deployment has counted.
+//! Messages about the counts of the deployment.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ calls! {
     AskFleet => Fleet, "/fleet", |_| Address::Aggregator;
 }
 
-/// Isolate → the partition of its incarnation: what it counted since it told last.
+/// Isolate → the partition of its incarnation: its counts since the last report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TellCounts {
     /// The report.
@@ -27,16 +27,16 @@ impl TellCounts {
     }
 }
 
-/// What became of a report.
+/// The result of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CountsTaken {
     /// Whether it is counted.
     pub taken: ReportOutcome,
-    /// When it was there, unix milliseconds by the partition's clock.
+    /// When it arrived, unix milliseconds by the partition's clock.
     pub now_ms: i64,
 }
 
-/// Isolate → the partition of some objects: how large their databases are.
+/// Isolate → the partition of some objects: the sizes of their databases.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TellSizes {
     /// The partition.
@@ -45,13 +45,13 @@ pub struct TellSizes {
     pub sizes: Vec<Size>,
 }
 
-/// Aggregator → one partition: what do you know of the deployment?
+/// Aggregator → one partition: asks for its data of the deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FleetOf {
     /// The partition.
     pub partition: u32,
 }
 
-/// Edge → aggregator: what do all partitions know of it?
+/// Edge → aggregator: asks for the data of all partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskFleet {}

@@ -16,25 +16,25 @@ calls! {
     FindClaims => Claimed, "/find-claims", |it| Address::Root(&it.counter);
 }
 
-/// Edge → lead: count these keyed writes, each once however often it comes.
+/// Edge → lead: counts these keyed writes, each once for any number of repeats.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
     /// The lead that the keys are claimed for.
     pub to: CellAddress,
     /// The writes.
     pub writes: Vec<Keyed>,
-    /// How often their claims had moved when the root was asked; `None` for keys that only their sender knows.
+    /// How many moves their claims had when the root was asked; `None` for keys that only their sender knows.
     pub moves: Option<u32>,
-    /// What their keys are.
+    /// The kind of their keys.
     pub keys: Keys,
-    /// The samples of writes that have some, by their places: writes themselves travel without.
+    /// The samples of writes that have some, by index: writes themselves are encoded without.
     samples: Vec<(u32, Samples)>,
-    /// The dimensions of writes that have some, as well.
+    /// The dimensions of writes that have some, likewise.
     dimensions: Vec<(u32, DimensionLog)>,
 }
 
 impl Count {
-    /// The message that has a lead count these writes.
+    /// The message for these writes.
     pub fn new(to: CellAddress, mut writes: Vec<Keyed>, moves: Option<u32>, keys: Keys) -> Self {
         let (mut samples, mut dimensions) = (Vec::new(), Vec::new());
         for (place, write) in (0..).zip(&mut writes) {
@@ -55,7 +55,7 @@ impl Count {
         }
     }
 
-    /// The message with samples and dimensions at their writes, as its receiver counts them.
+    /// The message with samples and dimensions put back to their writes, as the receiver counts them.
     #[must_use]
     pub fn received(mut self) -> Self {
         let index = |place: u32| usize::try_from(place).unwrap_or(usize::MAX);
@@ -76,29 +76,29 @@ impl Count {
 /// The lead has decided, durably.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counted {
-    /// What became of each write, in their order.
+    /// The result of each write, in their order.
     pub outcomes: Vec<KeyedOutcome>,
-    /// Shards that writes of this datacenter spread over now.
+    /// Over how many shards writes of this datacenter are now spread.
     pub shards: u8,
-    /// Where all writes go, if that is elsewhere.
+    /// The datacenter to which all writes go, if that is another.
     pub home: Option<Datacenter>,
-    /// Whether the lead lives in an object of its own, though tablets host others.
+    /// Whether the lead has an object of its own, although tablets host others.
     pub is_apart: bool,
 }
 
-/// Edge → root: whose are these keys? The first datacenter that asks has them. Of numbered keys their sender's own lead is
+/// Edge → root: claims these keys. The first datacenter that asks gets them. For numbered keys the sender's own lead is
 /// asked, which has struck them out before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
-    /// The counter; it is created if need be.
+    /// The counter; it is created if needed.
     pub counter: CounterId,
     /// The datacenter that claims.
     pub datacenter: Datacenter,
     /// The keys.
     pub keys: Vec<WriteKey>,
-    /// Who had these keys and has struck them out: they are home's, then.
+    /// The former holder of these keys, which has struck them out: they then go to the home.
     pub struck_at: Option<Holder>,
-    /// Whose keys they are.
+    /// The kind of the keys.
     pub whose: Keys,
 }
 
@@ -111,27 +111,27 @@ impl Claim {
     }
 }
 
-/// Who has the keys, durably.
+/// The holders of the keys, durably.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claimed {
-    /// The living generation.
+    /// The current generation.
     pub generation: u64,
-    /// Who has each, in their order.
+    /// The owner of each key, in their order.
     pub owners: Vec<Owner>,
 }
 
-/// The lead that has a key. It is told so by what it is sent, so that it takes no late copy for a claim that has come
-/// back.
+/// The lead that holds a key. Messages to it carry this, so that it does not mistake a late copy for a claim that has
+/// come back.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Holder {
     /// Its datacenter.
     pub datacenter: Datacenter,
-    /// How often the claim had moved when it came there.
+    /// The number of the claim's moves when it came there.
     pub moves: u32,
 }
 
 impl Holder {
-    /// The lead that has a key first.
+    /// The first holder of a key.
     pub fn first(datacenter: &Datacenter) -> Self {
         Self {
             datacenter: datacenter.clone(),
@@ -139,7 +139,7 @@ impl Holder {
         }
     }
 
-    /// The lead that has the key next.
+    /// The next holder of a key.
     pub fn next(&self, datacenter: &Datacenter) -> Self {
         Self {
             datacenter: datacenter.clone(),
@@ -148,7 +148,7 @@ impl Holder {
     }
 }
 
-/// Who has a key.
+/// The owner of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Owner {
     /// A lead.
@@ -157,13 +157,13 @@ pub enum Owner {
     Ended,
     /// There is no room for another claim.
     Full,
-    /// An operation had the key.
+    /// The key belongs to an operation.
     Operation,
-    /// Nobody: it was only looked for.
+    /// Nobody: the key was only looked up.
     Nobody,
 }
 
-/// Edge → lead: were these keyed writes counted? Nothing is counted now.
+/// Edge → lead: asks whether these keyed writes were counted. Nothing is counted now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recall {
     /// The lead that the keys are claimed for.
@@ -172,7 +172,7 @@ pub struct Recall {
     pub writes: Vec<Keyed>,
 }
 
-/// Edge → root: whose are these keys? None is claimed now.
+/// Edge → root: looks up the owners of these keys. None is claimed now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FindClaims {
     /// The counter; it is not created.

@@ -1,4 +1,4 @@
-//! Messages of leads that move from one place of their datacenter to another.
+//! Messages about leads that move from one place of their datacenter to another.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ calls! {
     CallLead => Vec<u8>, "/call-lead", |it| Address::LeadAt(&it.at);
 }
 
-/// Lead → its partition: where do I live?
+/// Lead → its partition: asks for its place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LocateLead {
     /// The counter.
@@ -24,49 +24,51 @@ pub struct LocateLead {
     pub datacenter: Datacenter,
 }
 
-/// Lead → its partition: may I live in an object of my own from now on, or again where the spread puts me? Whether it may. May be repeated.
+/// Lead → its partition: asks to move to an object of its own, or back to its tablet. The answer says whether it may.
+/// May be repeated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaceLead {
     /// The counter.
     pub counter: CounterId,
     /// The lead's datacenter.
     pub datacenter: Datacenter,
-    /// Whether it is to live apart.
+    /// Whether it moves to an object of its own.
     pub apart: bool,
 }
 
-/// Where a lead lives.
+/// The place of a lead.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Located {
-    /// The number of the spread that holds, and how often the lead was moved out of it and back besides.
+    /// The number of the current spread, plus the number of times the lead was moved out of it and back.
     pub epoch: u32,
     /// Its place.
     pub place: Place,
-    /// The places where it may have lived before, the latest first.
+    /// The places where it may have been before, the latest first.
     pub former: Vec<Place>,
 }
 
-/// A lead's place → one where it may have lived: count nothing more, and give me what you have.
+/// A lead's place → a former one: stop counting, and hand over the rows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GiveLead {
-    /// Who is asked.
+    /// The receiver.
     pub at: LeadAt,
-    /// Who asks.
+    /// The sender.
     pub to: Place,
     /// The number of the spread that says so.
     pub epoch: u32,
-    /// The seal under which it was given to another, which has not taken it and never will.
+    /// The seal of a transfer to another place that has not completed and never will.
     pub abandoned: Option<u64>,
     /// The rows after this one, under this seal; `None` to begin.
     pub after: Option<(u64, Vec<u8>)>,
 }
 
-/// What a place has of a lead. Nothing is counted there any more.
+/// The rows of a lead at a place. Nothing is counted there any more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Given {
-    /// Nothing.
+    /// There are none.
     Nothing,
-    /// It was given to another place under this seal, and it is not known whether that has taken it: ask there first.
+    /// They were handed to another place under this seal, and it is not known whether that has stored them: ask there
+    /// first.
     ToAnother(Place, u64),
     /// Rows, by the bytes of their names.
     Rows {
@@ -79,45 +81,46 @@ pub enum Given {
     },
 }
 
-/// A lead's place → the one that gave it: all is stored here, forget it.
+/// A lead's place → the former one: everything is stored here, delete the rows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeadTaken {
-    /// Who gave it.
+    /// The former place.
     pub at: LeadAt,
-    /// The seal under which it was given.
+    /// The seal of the transfer.
     pub seal: u64,
 }
 
-/// A place of a lead → another: a call that was meant for the lead. The answer is what the caller reads; it is not sent on.
+/// A place of a lead → another: a call for the lead. The answer is what the caller reads; the call is not forwarded
+/// again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallLead {
-    /// Where the lead is.
+    /// The address of the lead.
     pub at: LeadAt,
-    /// Names the call; empty where the lead must only be there.
+    /// The path of the call; empty where the lead must only be brought there.
     pub path: String,
     /// The message.
     pub message: Vec<u8>,
 }
 
-/// Where a lead is, as its place notes it. Stored.
+/// The state of a lead at a place. Stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stay {
-    /// It lives here since this spread.
+    /// It is here since this spread.
     Here {
         /// The spread's number.
         epoch: u32,
-        /// Who gave it and under which seal, until that one has forgotten it.
+        /// The former place and its seal, until that place has deleted its rows.
         former: Option<(LeadAt, u64)>,
     },
-    /// It was given to this place, whose rows are complete only once that has said so.
+    /// It was handed to this place; the transfer is complete once that place has said so.
     Leaving {
         /// The place.
         to: Place,
-        /// The spread that says so.
+        /// The number of the spread that says so.
         epoch: u32,
-        /// What tells this time from others.
+        /// Identifies the transfer.
         seal: u64,
     },
-    /// Some of its rows have been written here. Nothing is counted by them.
+    /// Some of its rows have been written here. They are not used for counting yet.
     Arriving,
 }

@@ -32,18 +32,18 @@ calls! {
 pub enum Wish {
     /// To be admitted.
     Consume,
-    /// To be told, and nothing else.
+    /// To be told the state, without consumption.
     Look,
     /// To have something given back.
     Refund,
-    /// To forget what was used.
+    /// To have its use forgotten.
     Forget,
 }
 
-/// Something that is asked of a key, once or several times.
+/// A request about a key, once or several times.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Demand {
-    /// The policy, by its place in the message.
+    /// The policy, by its index in the message.
     pub policy: u32,
     /// The key.
     pub key: CounterId,
@@ -51,14 +51,14 @@ pub struct Demand {
     pub cost: u64,
     /// What is asked.
     pub wish: Wish,
-    /// How often: callers that asked the same at once.
+    /// How often: from callers that asked the same at once.
     pub times: u32,
     /// Who sends the policy along; the first of several callers.
     pub owner: Owner,
 }
 
 impl Demand {
-    /// What is asked of a key once, by the only policy of a message.
+    /// A single request about a key, by the only policy of a message.
     pub fn of(key: &CounterId, cost: u64, wish: Wish) -> Self {
         Self {
             policy: 0,
@@ -71,7 +71,7 @@ impl Demand {
     }
 }
 
-/// Edge → limiter: judge these, in their order.
+/// Edge → limiter: decides these, in their order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Check {
     /// The limiter.
@@ -80,23 +80,24 @@ pub struct Check {
     pub policies: Vec<(PolicyName, Policy)>,
     /// What is asked.
     pub demands: Vec<Demand>,
-    /// Whether to wait for the world where that is needed; else those asks are [`Judged::Later`].
+    /// Whether to wait for the global limiter where needed; otherwise those demands get [`Judged::Later`].
     pub waits: bool,
 }
 
-/// Limiter → limiter: judge this, which was sent to one that does not judge the key.
+/// Limiter → limiter: forwards a check to the limiter that decides the key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SentOn {
     /// What is asked.
     pub check: Check,
-    /// How many limiters there are, as the sender knows it.
+    /// The number of limiters, as the sender knows it.
     pub counts: Counts,
 }
 
-/// Limiter → the one that had a key before their number was changed: judge it no more, and tell how it stands. What is lent counts as used.
+/// Limiter → the former limiter of a key, after their number was changed: stop deciding it, and return its state. Lent
+/// quota counts as used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandOver {
-    /// The one that had it.
+    /// The former limiter.
     pub to: LimiterAddress,
     /// The policy's name.
     pub name: PolicyName,
@@ -104,11 +105,11 @@ pub struct HandOver {
     pub policy: Policy,
     /// The key.
     pub key: CounterId,
-    /// How many limiters there are, as the sender knows it.
+    /// The number of limiters, as the sender knows it.
     pub counts: Counts,
 }
 
-/// What became of an ask.
+/// The answer to a demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Judged {
     /// It is decided: so many were admitted, in order of arrival, the others were not.
@@ -120,16 +121,16 @@ pub enum Judged {
         /// The verdict of those that were not.
         refused: Option<Verdict>,
     },
-    /// The world must be asked first: ask again, alone, and wait.
+    /// The global limiter must be asked first: repeat it alone, and wait.
     Later,
     /// Nothing is given back or forgotten: the limiter has no room for the key, which shares a meter with others.
     Full,
-    /// What the world holds cannot be reached.
+    /// The global limiter cannot be reached.
     Unreachable,
 }
 
 impl Judged {
-    /// What a single demand was answered with.
+    /// The answer to a single demand.
     pub fn of(verdict: Verdict) -> Self {
         if verdict.is_allowed {
             Self::Known {
@@ -146,7 +147,7 @@ impl Judged {
         }
     }
 
-    /// The verdict of the ask's so-manieth caller, from 0; `None` where nobody can tell.
+    /// The verdict of the caller at this index among equal ones, from 0; `None` where it is not known.
     pub fn verdict_of(&self, ordinal: u32, cost: u64) -> Option<Verdict> {
         let Self::Known {
             admitted,
@@ -168,21 +169,22 @@ impl Judged {
     }
 }
 
-/// The limiter has judged.
+/// The limiter's answer to a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checked {
-    /// What became of each ask, in their order.
+    /// The answer to each demand, in their order.
     pub judged: Vec<Judged>,
-    /// Calls to elsewhere that it took.
+    /// The number of remote calls that it took.
     pub remote_calls: u32,
 }
 
-/// Edge → limiter: admit all of these, or none.
+/// Edge → limiter: admits all of these, or none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reserve {
     /// The limiter.
     pub to: LimiterAddress,
-    /// Name of the reservation, drawn at random; `None` where nothing else decides, so that it cannot be cancelled.
+    /// The name of the reservation, drawn at random; `None` where no other limiter takes part, so that it is never
+    /// cancelled.
     pub id: Option<ReservationId>,
     /// The policies.
     pub policies: Vec<(PolicyName, Policy)>,
@@ -190,30 +192,31 @@ pub struct Reserve {
     pub demands: Vec<Demand>,
 }
 
-/// What became of a reservation.
+/// The answer to a reservation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reserved {
-    /// The verdict of each ask, in their order; where not all were admitted, as each stands by itself. `None` where nobody
-    /// can tell.
+    /// The verdict of each demand, in their order; where not all were admitted, the verdict of each by itself. `None`
+    /// where it is not known.
     pub verdicts: Vec<Option<Verdict>>,
     /// Whether all were admitted, and are consumed.
     pub is_reserved: bool,
-    /// Where some are judged by other limiters, since their number is being changed: the limiter of each. Nothing is consumed then.
+    /// Where some keys belong to other limiters, because their number is being changed: the limiter of each. Nothing is
+    /// consumed then.
     pub homes: Vec<u32>,
 }
 
-/// Edge → limiter: a reservation is settled.
+/// Edge → limiter: a reservation is complete.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndReservation {
     /// The limiter.
     pub to: LimiterAddress,
     /// Which.
     pub id: ReservationId,
-    /// Whether what it consumed is given back.
+    /// Whether its consumption is given back.
     pub is_cancelled: bool,
 }
 
-/// Limiter of a datacenter → that of the world, or edge → limiter of its datacenter: a borrower's report, and what it asks for.
+/// Limiter of a datacenter → the global one, or edge → limiter of its datacenter: a borrower's report, and its request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     /// The limiter that lends.
@@ -224,15 +227,16 @@ pub struct Lease {
     pub policy: Policy,
     /// The key.
     pub key: CounterId,
-    /// What the borrower says.
+    /// The borrower's report and request.
     pub request: lease::Request,
-    /// Where a limiter sends it on that does not lend the key itself: how many there are, as it knows it.
+    /// Set where a limiter forwards it to the one that lends the key: the number of limiters as it knows it.
     pub sent_on: Option<Counts>,
     /// Who sends the policy along.
     pub owner: Owner,
 }
 
-/// Limiter of the world → that of a datacenter: give back what a lease holds. What its borrower tells of it; nothing where it has ended.
+/// Global limiter → that of a datacenter: asks back a lease. The answer is the borrower's report; empty where the lease
+/// has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecallLease {
     /// The limiter that holds it.
@@ -243,11 +247,11 @@ pub struct RecallLease {
     pub key: CounterId,
     /// Which lease.
     pub lease: lease::LeaseId,
-    /// Whether to give back what is needed there within a moment, too.
+    /// Whether to return also what is needed there within a moment.
     pub takes_all: bool,
 }
 
-/// Edge → partition 0: this is the policy of that name from now on.
+/// Edge → partition 0: stores a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PutPolicy {
     /// Its name.
@@ -256,7 +260,7 @@ pub struct PutPolicy {
     pub policy: Policy,
 }
 
-/// What became of it.
+/// The answer to a stored policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PolicyPut {
     /// It is new.
@@ -267,14 +271,14 @@ pub enum PolicyPut {
     Full,
 }
 
-/// Edge → partition 0: what is the policy of that name?
+/// Edge → partition 0: reads a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GetPolicy {
     /// Its name.
     pub name: PolicyName,
 }
 
-/// Edge → partition 0: forget it. Whether there was one.
+/// Edge → partition 0: deletes a policy. The answer says whether there was one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeletePolicy {
     /// Its name.
@@ -286,6 +290,6 @@ pub struct DeletePolicy {
 pub struct ListPolicies {
     /// The last name of the page before.
     pub after: Option<PolicyName>,
-    /// At most so many.
+    /// The most policies.
     pub limit: u32,
 }

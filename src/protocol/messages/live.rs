@@ -13,32 +13,32 @@ calls! {
     Join => (), "/live-join", |it| Address::Hub(&it.datacenter, it.hub);
 }
 
-/// Hub → lookout: what do you see of these counters? Answered in their order.
+/// Hub → lookout: asks for snapshots of these counters. Answered in their order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Look {
-    /// The lookout's partition of the directory's ring.
+    /// The lookout's partition on the directory's ring.
     pub partition: u32,
     /// What is watched, each once.
     pub topics: Vec<Topic>,
-    /// How old what it gives may be, milliseconds.
+    /// The largest age of the answers, milliseconds.
     pub age_ms_max: u32,
 }
 
-/// Edge → hub: take this watcher. Answered by its stream, or else by a fault.
+/// Edge → hub: adds this watcher. Answered by its stream, or by a fault.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Join {
-    /// Where the watcher is; the hub serves its region.
+    /// The datacenter of the watcher; the hub serves its region.
     pub datacenter: Datacenter,
     /// The hub's number in its region.
     pub hub: u32,
     /// What it watches.
     pub topics: Vec<Topic>,
-    /// Whether it is sent strings for numbers that JavaScript would not hold.
+    /// Whether numbers that JavaScript cannot hold exactly are sent as strings.
     pub as_strings: bool,
-    /// What it has from an earlier stream.
+    /// The state that it has from an earlier stream.
     pub resumes: Option<u64>,
-    /// What the ids begin with that it may watch besides.
+    /// The prefixes of the ids that it may watch besides.
     pub prefixes: Vec<String>,
-    /// A hash of its address, where it has no key. It is held in memory alone.
+    /// A hash of its address, where it has no key. It is kept in memory only.
     pub visitor: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! Messages of operations: what an owner does to a counter as a whole, each at the root, one after the other.
+//! Messages of operations: changes of a counter as a whole, each done at the root, one after the other.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,71 +17,71 @@ calls! {
     Settle => Option<Root>, "/settle", |it| Address::Root(&it.counter);
 }
 
-/// Edge → root: do this, once.
+/// Edge → root: does this, once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operate {
     /// The counter.
     pub counter: CounterId,
-    /// Where the client is.
+    /// The datacenter of the client.
     pub datacenter: Datacenter,
-    /// What to do.
+    /// The operation.
     pub operation: Operation,
     /// Its name, where the client gave one.
     pub key: Option<OperationKey>,
-    /// Do it only while this holds.
+    /// The precondition, if any.
     pub condition: Option<Condition>,
 }
 
-/// What an owner may do to a counter.
+/// An operation on a counter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Operation {
-    /// Replace the settings, creating the counter if need be.
+    /// Replaces the settings; creates the counter if needed.
     Put(Put),
-    /// Set the value, creating the counter if need be.
+    /// Sets the value; creates the counter if needed.
     Set(Value),
-    /// Set the value of a counter that exists to 0.
+    /// Sets the value of an existing counter to 0.
     Reset,
-    /// End it.
+    /// Ends the counter.
     Delete,
-    /// Give it a home, if it has none: the only datacenter that has written, or the client's.
+    /// Gives it a home, if it has none: the only datacenter that has written, or the client's.
     SettleHome,
-    /// Bring it back, by an export or a snapshot.
+    /// Restores it from an export or a snapshot.
     BringBack(Box<BringBack>),
 }
 
-/// What becomes of a counter that lives already when it is brought back.
+/// What a restore does with a counter that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum IfThere {
-    /// Nothing: it is refused.
+    /// The restore is refused.
     Refuse,
-    /// It is ended, and begins anew.
+    /// It is ended and created anew.
     Replace,
-    /// It stays as it is; what is brought back is added by its cells.
+    /// It stays as it is; its cells add the restored counts.
     Keep,
     /// Its value is set.
     Set,
-    /// Its value is raised by that.
+    /// Its value is raised by the restored one.
     Raise,
-    /// Its settings are put.
+    /// Its settings are replaced.
     PutSettings,
 }
 
-/// A counter to bring back.
+/// A counter to restore.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BringBack {
-    /// What becomes of one that is there.
+    /// What is done with an existing one.
     pub if_there: IfThere,
-    /// Its settings. A home and a floor are put once its cells have what they had.
+    /// Its settings. A home and a floor are applied once its cells have their counts.
     pub settings: Put,
-    /// When its time to live was set, unix milliseconds; now where nothing is said.
+    /// When its time to live was set, unix milliseconds; now where missing.
     pub ttl_set_at_ms: Option<i64>,
     /// When it was created, unix milliseconds.
     pub created_at_ms: Option<i64>,
-    /// What its value is besides what its cells hold; `None` where it was never set.
+    /// Its value without the counts of its cells; `None` where it was never set.
     pub base: Option<Value>,
 }
 
-/// Settings, as put.
+/// Settings, as a client sent them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Put {
     /// Shards, or `None` for automatic.
@@ -90,9 +90,9 @@ pub struct Put {
     pub ttl: Option<(u64, TtlMode)>,
     /// The lowest value that a decrement may leave, or `None` for any.
     pub floor: Option<Value>,
-    /// The only datacenter that counts, or `None` for all (with a floor: for whichever it is or was).
+    /// The only datacenter that counts, or `None` for all (with a floor: for the present one).
     pub home: Option<Datacenter>,
-    /// The hash of its unique elements, or `None` for that which it has.
+    /// The hash of its unique elements, or `None` for the present one.
     pub unique_hash: Option<UniqueHash>,
 }
 
@@ -101,11 +101,11 @@ pub struct Put {
 pub struct OperationKey {
     /// The key.
     pub key: WriteKey,
-    /// Hash of what it asks for.
+    /// Hash of the request.
     pub fingerprint: u64,
 }
 
-/// What must hold of a counter for something to be done.
+/// A precondition on a counter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Condition {
     /// It exists.
@@ -114,12 +114,12 @@ pub enum Condition {
     Unchanged(Version),
 }
 
-/// What became of an operation, durably.
+/// The result of an operation, durably.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Operated {
     /// It was done, now or before under this key.
     Done(Done),
-    /// It was done before under this key, and answered with this.
+    /// It was done before under this key, with this answer.
     Answered(Answered),
     /// There is no such counter.
     NotFound,
@@ -135,26 +135,26 @@ pub enum Operated {
     Changed,
     /// It has unique elements of another hash.
     HashMismatch,
-    /// It is there already.
+    /// It exists already.
     Exists,
 }
 
-/// What was done.
+/// The effect of an operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Done {
     /// Whether the counter is new.
     pub created: bool,
-    /// The generation that it was done to.
+    /// The generation that it applied to.
     pub generation: u64,
     /// Datacenters that could not be told, or asked, yet; the root keeps trying.
     pub pending: Vec<Datacenter>,
     /// The home that the counter has then.
     pub home: Option<Datacenter>,
-    /// Whether this is a repeat whose first answer was not kept: its sender may have been cut off.
+    /// Whether this is a repeat whose first answer was not stored: its sender may have been cut off.
     pub is_repeat: bool,
 }
 
-/// Edge → root: this is what the operation was answered with. The first answer is kept, and comes back.
+/// Edge → root: stores the answer to an operation. The first answer is kept, and returned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Keep {
     /// The counter.
@@ -165,7 +165,7 @@ pub struct Keep {
     pub answer: Answered,
 }
 
-/// An answer that was given.
+/// An answer to a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answered {
     /// Its status.
@@ -174,8 +174,8 @@ pub struct Answered {
     pub body: String,
 }
 
-/// Aggregator → root: a datacenter that the last operation could not observe answers now. The answer is the
-/// root as it is then; `None` where the counter has ended.
+/// Aggregator → root: a datacenter that the last operation could not observe answers now. The answer is the root after
+/// that; `None` where the counter has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settle {
     /// The counter.

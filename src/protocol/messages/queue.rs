@@ -25,7 +25,7 @@ calls! {
     ReadDrained => Option<GlobalSum>, "/read-drained", |_| Address::Aggregator;
 }
 
-/// Root → inbox: may there be events of this counter that are acknowledged and not counted?
+/// Root → inbox: asks whether it may hold events of this counter that are acknowledged and not counted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MayHold {
     /// The inbox.
@@ -34,18 +34,18 @@ pub struct MayHold {
     pub counter: CounterId,
 }
 
-/// Edge → inbox: log these events, once.
+/// Edge → inbox: logs these events, once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Append {
-    /// The inbox; an object learns from it who it is.
+    /// The inbox; an object learns its own name from it.
     pub to: InboxId,
-    /// The append's name.
+    /// The append's nonce.
     pub nonce: Nonce,
     /// The events.
     pub events: Vec<Event>,
 }
 
-/// What became of an append.
+/// The result of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Appended {
     /// The events are durable.
@@ -54,25 +54,25 @@ pub enum Appended {
     Full,
 }
 
-/// Consumer of a queue → inbox: keep these dead letters, and go on trying these writes.
+/// Consumer of a queue → inbox: keeps these dead letters, and continues to try these writes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TakeOver {
     /// The inbox.
     pub to: InboxId,
-    /// What can never be counted. Sent again, it is kept again.
+    /// Events that can never be counted. A repeat keeps them again.
     pub dead: Vec<DeadLetter>,
-    /// What could not be counted yet. Sent again, its keys count once.
+    /// Events that could not be counted yet. In a repeat, their keys count once.
     pub dues: Vec<Due>,
 }
 
-/// Root → itself, since somebody reads the counter: forget the inboxes that hold none of its events any more.
+/// Root → itself, when somebody reads the counter: drops the inboxes that hold none of its events any more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LetInboxesGo {
     /// The counter.
     pub counter: CounterId,
 }
 
-/// Aggregator → inbox: count what you have acknowledged of this counter by now.
+/// Aggregator → inbox: counts all events of this counter that it has acknowledged so far.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drain {
     /// The inbox.
@@ -81,7 +81,7 @@ pub struct Drain {
     pub counter: CounterId,
 }
 
-/// Root → inbox: this generation is about to end; acknowledge nothing for it before asking again.
+/// Root → inbox: this generation is about to end; acknowledge nothing for it without asking again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReleaseInbox {
     /// The inbox.
@@ -92,7 +92,7 @@ pub struct ReleaseInbox {
     pub generation: u64,
 }
 
-/// Edge → inbox: what have you given up?
+/// Edge → inbox: asks for its dead letters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadDead {
     /// The inbox.
@@ -101,29 +101,30 @@ pub struct ReadDead {
     pub limit: u32,
 }
 
-/// Events that an inbox has given up.
+/// The dead letters of an inbox.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeadLetters {
     /// The newest, newest first.
     pub letters: Vec<DeadLetter>,
-    /// How many went because there were more than are kept.
+    /// How many were dropped because there were more than are kept.
     pub dropped: u64,
 }
 
-/// Inbox, or an edge of an earlier build for a queue of the platform → root: I am about to acknowledge events of this counter. The answer is the living generation.
+/// Inbox, or an edge of an earlier build for a queue of the platform → root: registers an inbox before it acknowledges
+/// events of this counter. The answer is the current generation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegisterInbox {
-    /// The counter; it is created if need be.
+    /// The counter; it is created if needed.
     pub counter: CounterId,
     /// The inbox.
     pub inbox: InboxId,
 }
 
-/// Edge → root: I am about to put writes of this counter into the queue of the platform. The answer is the living generation,
-/// or `None` where the session is closed.
+/// Edge → root: opens a session before writes of this counter go into the queue of the platform. The answer is the
+/// current generation, or `None` where the session is closed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenSession {
-    /// The counter; it is created if need be.
+    /// The counter; it is created if needed.
     pub counter: CounterId,
     /// The lane of the writes.
     pub lane: WriteKey,
@@ -131,7 +132,7 @@ pub struct OpenSession {
     pub session: u64,
 }
 
-/// Edge → root: no further write of this session is accepted.
+/// Edge → root: closes a session: no further write of it is accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CloseSession {
     /// The counter.
@@ -144,7 +145,7 @@ pub struct CloseSession {
     pub accepted: Numbers,
 }
 
-/// Root → lead: what have you decided of these lanes?
+/// Root → lead: asks for the decided writes of these lanes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadNumbers {
     /// The lead.
@@ -153,7 +154,7 @@ pub struct ReadNumbers {
     pub lanes: Vec<WriteKey>,
 }
 
-/// Edge → aggregator: sum a counter once its inboxes have counted what they had acknowledged.
+/// Edge → aggregator: sums a counter once its inboxes have counted all that they had acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadDrained {
     /// What to read.

@@ -21,7 +21,7 @@ calls! {
     CheckStorage => Option<Ailment>, "/check-storage", |it| Address::Directory(it.partition);
 }
 
-/// Edge → one partition of the directory: what keeps the aggregator from its work, if anything does.
+/// Edge → one partition of the directory: asks for faults of the aggregator's configuration or storage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckStorage {
     /// The partition.
@@ -33,46 +33,47 @@ pub struct CheckStorage {
 pub struct List {
     /// The partition.
     pub partition: u32,
-    /// What their names begin with.
+    /// The prefix of their names.
     pub prefix: String,
     /// Only names after this one.
     pub after: Option<String>,
-    /// At most this many.
+    /// The most counters.
     pub limit: u32,
 }
 
-/// Edge → aggregator: read several counters, so that objects which host many are asked once. The answers are in the order of the reads.
+/// Edge → aggregator: reads several counters, so that an object that hosts several is asked once. The answers are in
+/// the order of the reads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadEach {
     /// The reads.
     pub reads: Vec<Read>,
-    /// Count what queues have acknowledged first, and ask every datacenter.
+    /// Count acknowledged events of queues first, and ask every datacenter.
     pub is_strong: bool,
 }
 
-/// What a client wants to know; the root's generation is added on the way.
+/// The parts of a read; the root's generation is added on the way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wanted {
-    /// Count these seconds: (first, last).
+    /// The count of these seconds: (first, last).
     pub window: Option<(i64, i64)>,
-    /// Join the unique elements of these seconds: (first, last).
+    /// The union of the unique elements of these seconds: (first, last).
     pub uniques: Option<(i64, i64)>,
-    /// Name these buckets.
+    /// These buckets.
     pub history: Option<Range>,
-    /// Leave the sketches out.
+    /// Without sketches.
     pub totals_only: bool,
-    /// Ask every datacenter, also those that push what changes.
+    /// Ask every datacenter, also those that push changes.
     pub asks_all: bool,
-    /// The asker does not go on asking, so nobody need push what changes for it.
+    /// The reader will not ask again, so that nobody needs to push changes for it.
     pub is_passing: bool,
-    /// Tell how the samples of these seconds are distributed: (first, last).
+    /// The distribution of the samples of these seconds: (first, last).
     pub samples: Option<(i64, i64)>,
-    /// Tell what was counted of the values of this dimension, in the window or else of all time.
+    /// The counts of the values of this dimension, in the window or else of all time.
     pub breakdown: Option<DimensionName>,
 }
 
 impl Wanted {
-    /// The question for the cells of a generation.
+    /// The question to the cells of a generation.
     pub fn of(self, generation: u64) -> Question {
         Question {
             generation,
@@ -85,7 +86,7 @@ impl Wanted {
         }
     }
 
-    /// Whether times matter, which lie with the leads alone.
+    /// Whether it asks about times, which only the leads store.
     pub fn is_about_times(self) -> bool {
         self.window.is_some()
             || self.history.is_some()
@@ -94,44 +95,45 @@ impl Wanted {
     }
 }
 
-/// Edge → aggregator: sum a counter; `None` where it does not exist.
+/// Edge → aggregator: sums a counter; `None` where it does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Read {
     /// The counter.
     pub counter: CounterId,
     /// Only this datacenter.
     pub datacenter: Option<Datacenter>,
-    /// What to sum.
+    /// What to read.
     pub wanted: Wanted,
 }
 
 impl Read {
-    /// Whether leads must be asked whatever their root knows: times lie with them alone, and one datacenter is asked as fast as its root.
+    /// Whether leads must be asked whatever their root knows: because only they store times, or because a single
+    /// datacenter can be asked as fast as the root.
     pub fn asks_leads(&self) -> bool {
         self.wanted.is_about_times() || self.wanted.asks_all || self.datacenter.is_some()
     }
 }
 
-/// A counter summed over the world.
+/// The sum of a counter over all datacenters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GlobalSum {
     /// The root that was read.
     pub root: Root,
     /// Each datacenter's sum; `None` for one that did not answer.
     pub datacenters: Vec<(Datacenter, Option<DatacenterSum>)>,
-    /// Whether it is of all datacenters, and not of one alone.
+    /// Whether it covers all datacenters, and not a single one.
     pub is_whole: bool,
-    /// The unique elements of all of them, and those that the root knew of where not all were asked.
+    /// The unique elements of all of them; where not all were asked, also those that the root knew.
     pub uniques: Uniques,
     /// The unique elements of the window, of all of them.
     pub window_uniques: Uniques,
-    /// Whether every event is in it that an inbox had acknowledged when the read began.
+    /// Whether it includes every event that an inbox had acknowledged when the read began.
     pub is_drained: bool,
 }
 
 impl GlobalSum {
-    /// The value, as far as datacenters answered: what the counter was set to and what each counted since; of one
-    /// datacenter alone what it counted.
+    /// The value, of the datacenters that answered: the last set value and the counts since; for a single datacenter,
+    /// its counts.
     pub fn value(&self) -> Value {
         let base = if self.is_whole {
             self.root.operations.base()
@@ -149,8 +151,7 @@ impl GlobalSum {
         parts.filter_map(|(_, part)| part.as_ref())
     }
 
-    /// What all cells have added, whatever the counter was set to: its lowest 128 bits, to compare with what was
-    /// added before.
+    /// The sum of all increments of all cells, without sets: its lowest 128 bits, for comparison with an earlier sum.
     pub fn added(&self) -> u128 {
         let cells = self.parts().flat_map(|part| &part.cells);
         cells
@@ -165,14 +166,14 @@ impl GlobalSum {
         part.map_or_else(Value::default, beyond)
     }
 
-    /// Whether a datacenter told all that it holds, and all of that is known to count or not: it was asked, or had
-    /// just pushed it.
+    /// Whether a datacenter reported all that it has, and it is known which of that counts: it was asked, or has just
+    /// pushed.
     pub fn is_told(&self, datacenter: &Datacenter, part: Option<&DatacenterSum>) -> bool {
         part.is_some_and(DatacenterSum::is_heard) && self.root.operations.is_settled(datacenter)
     }
 
-    /// Whether a datacenter told what it holds that the last set or reset could not observe: that is part of no value
-    /// before the root has heard of it.
+    /// Whether a datacenter reported counts that the last set or reset could not observe: they are part of no value
+    /// before the root has them.
     pub fn tells_unsettled(&self) -> bool {
         let mut parts = self.datacenters.iter();
         parts.any(|(datacenter, part)| {
@@ -181,8 +182,8 @@ impl GlobalSum {
         })
     }
 
-    /// Whether the counter's time has passed by what every datacenter told; not while one is silent, or was not
-    /// asked. The end is the root's to carry out, at its alarm; until then readers must not see the counter any more.
+    /// Whether the counter has expired according to every datacenter; false while one does not answer or was not asked.
+    /// The root ends it at its alarm; until then readers must not see the counter any more.
     pub fn has_lapsed(&self, now_ms: i64) -> bool {
         let mut last_write_ms = self.root.last_write_ms;
         for (_, part) in &self.datacenters {
@@ -195,7 +196,7 @@ impl GlobalSum {
         ttl.is_some_and(|ttl| now_ms >= ttl.expires_at_ms(last_write_ms))
     }
 
-    /// About how much memory it takes.
+    /// Its approximate size in memory.
     pub fn bytes(&self) -> usize {
         let bytes = self.parts().map(|part| {
             let summary = &part.summary;
@@ -209,14 +210,15 @@ impl GlobalSum {
         bytes.sum::<usize>() + self.uniques.rest_bytes() + self.window_uniques.rest_bytes() + 256
     }
 
-    /// How many cells were asked for it, at most.
+    /// The most cells that were asked for it.
     pub fn cells(&self) -> u64 {
         let parts = self.datacenters.iter().map(|(_, part)| part.as_ref());
         let cells = parts.map(|part| part.map_or(1, |part| part.cells.len().max(1)));
         u64::try_from(cells.sum::<usize>()).unwrap_or(u64::MAX)
     }
 
-    /// Joins the unique elements of all datacenters, which nobody tells apart: 100 times 381 KB travel as 381 KB.
+    /// Joins the unique elements of all datacenters, where nobody needs them apart: 100 times 381 KB are sent as 381
+    /// KB.
     pub fn join_uniques(&mut self) {
         for part in self
             .datacenters
@@ -230,12 +232,12 @@ impl GlobalSum {
         }
     }
 
-    /// Whether all of it was asked for this read.
+    /// Whether every datacenter was asked during this read.
     pub fn is_asked(&self) -> bool {
         self.parts().all(|part| part.origin == Origin::Asked)
     }
 }
 
-/// Edge → aggregator: the counters of the isolate that answers.
+/// Edge → aggregator: the metrics of the isolate that answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Measure {}

@@ -19,54 +19,55 @@ calls! {
     FindKey => KeyFound, "/find-key", |it| Address::Root(&it.key);
 }
 
-/// Edge → keyspace: carry these commands out, in their order. Each has as many words as it must.
+/// Edge → keyspace: runs these commands, in their order. Each has a valid number of words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunCommands {
-    /// Where the client is: the home of counters that are new.
+    /// The datacenter of the client: the home of new counters.
     pub datacenter: Datacenter,
     /// The commands.
     pub commands: Vec<Arguments>,
-    /// Whether nothing of others may come between them.
+    /// Whether they are a transaction: no other command may run between them.
     pub is_transaction: bool,
-    /// The names of these tries, one for each command, with the hash of what it asks for; empty where the client sent none.
+    /// The names of these attempts, one for each command, with the hash of its content; empty where the client sent
+    /// none.
     pub tries: Vec<(WriteKey, u64)>,
 }
 
-/// Edge → keyspace: take this listener. Answered by its stream.
+/// Edge → keyspace: adds this listener. Answered by its stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subscribe {
     /// What it listens to.
     pub subscription: Subscription,
-    /// With whose key it comes.
+    /// The caller's key.
     pub caller: Owner,
 }
 
-/// Keyspace → board: carry these commands of a sorted set out, in their order and in one commit.
+/// Keyspace → board: runs these commands of a sorted set, in their order and in one commit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunSorted {
     /// The board.
     pub board: CounterId,
     /// The commands.
     pub commands: Vec<Arguments>,
-    /// The names of these tries, as in [`RunCommands`].
+    /// The names of these attempts, as in [`RunCommands`].
     pub tries: Vec<(WriteKey, u64)>,
-    /// Whether a board that is not there begins.
+    /// Whether a board may be created.
     pub may_begin: bool,
     /// Whether its members are removed first.
     pub is_anew: bool,
 }
 
-/// What came of commands of a sorted set.
+/// The result of commands of a sorted set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SortedRan {
-    /// Their replies; `None` where there is no board and none may begin.
+    /// Their replies; `None` where there is no board and none may be created.
     pub replies: Option<Vec<Reply>>,
-    /// What each has done, as far as that is told. It lacks at the end in the protocol before.
+    /// The changes of each command, as far as they are reported. The protocol before lacks this field.
     pub changes: Vec<SetChange>,
 }
 
 impl RunSorted {
-    /// Commands on a board that is there.
+    /// Commands on an existing board.
     pub fn on(board: &CounterId, commands: Vec<Arguments>) -> Self {
         Self {
             board: board.clone(),
@@ -78,14 +79,14 @@ impl RunSorted {
     }
 }
 
-/// Keyspace → directory: what other calls have made under this name?
+/// Keyspace → directory: asks whether a counter or a board has this name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FindKey {
     /// The name.
     pub key: CounterId,
 }
 
-/// What there is under a name.
+/// What has a name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyFound {
     /// A counter.

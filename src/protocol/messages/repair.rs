@@ -1,4 +1,4 @@
-//! Messages of repairs: what is damaged, and put back from what others remember.
+//! Messages of repairs: what is damaged, and what is restored from other objects.
 
 use std::collections::BTreeSet;
 
@@ -22,12 +22,13 @@ calls! {
     RepairObject => Vec<DamagedTable>, "/repair-object", |it| it.to.address();
 }
 
-/// Edge → partition: the names of living counters, by its index alone: of those too whose roots cannot be read.
+/// Edge → partition: the names of living counters, from its index only, so that counters with unreadable roots are
+/// included.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListNames {
     /// The partition.
     pub partition: u32,
-    /// What they begin with.
+    /// The prefix of the names.
     pub prefix: String,
     /// Only names after this one.
     pub after: Option<String>,
@@ -35,84 +36,85 @@ pub struct ListNames {
     pub limit: u32,
 }
 
-/// Edge → partition: which datacenters count any of your first counters?
+/// Edge → partition: the datacenters of its first counters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListDatacenters {
     /// The partition.
     pub partition: u32,
 }
 
-/// Edge → root: what of you is damaged? Unless it `is_dry`, it is put back.
+/// Edge → root: reports its damage, and repairs it unless `is_dry`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepairRoot {
     /// The counter.
     pub counter: CounterId,
-    /// Datacenters that may count it, besides those that have told of it.
+    /// Datacenters that may count it, besides those that have reported.
     pub datacenters: BTreeSet<Datacenter>,
     /// Whether nothing is to be changed.
     pub is_dry: bool,
-    /// What the last snapshot tells of it: it is made again from that where nobody remembers anything.
+    /// The counter in the last snapshot: the root is restored from that where no lead remembers it.
     pub kept: Option<Box<Kept>>,
 }
 
-/// What a partition keeps of a counter.
+/// A part of a partition's data of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RootPart {
-    /// Its root: generation, settings, datacenters, what sets have made of the value.
+    /// Its root: generation, settings, datacenters, the effect of sets on the value.
     Root,
-    /// What its leads have told.
+    /// What its leads have pushed.
     Memory,
-    /// The row of lists and tops.
+    /// The row for lists and tops.
     Totals,
 }
 
-/// What became of a root.
+/// The result of the repair of a root.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RootRepaired {
     /// What was damaged.
     pub damaged: Vec<RootPart>,
-    /// Whose leads told, or would tell, what the root had granted them, where the root was damaged.
+    /// The datacenters whose leads hold, or would return, their grants, where the root was damaged.
     pub told_by: Vec<Datacenter>,
-    /// The living root as it is now, and what its leads have told; nothing where there is no such counter, and where it was not put back.
+    /// The root after the repair, and what its leads have pushed; `None` where there is no such counter, and where it
+    /// was not repaired.
     pub found: Option<(Root, Option<ViewAtRest>)>,
-    /// Whose leads did not answer, where the root was damaged: they may remember it.
+    /// The datacenters whose leads did not answer, where the root was damaged: they may hold grants.
     pub silent: Vec<Datacenter>,
-    /// Whether the damaged root is, or would be, made again from the snapshot.
+    /// Whether the damaged root is, or would be, restored from the snapshot.
     pub is_from_snapshot: bool,
-    /// Whether what the value was set to is known, where the root was damaged.
+    /// Whether the last set value is known, where the root was damaged.
     pub knows_base: bool,
 }
 
-/// Edge → cell: what of you is damaged? Unless it `is_dry`, it is put back.
+/// Edge → cell: reports its damage, and repairs it unless `is_dry`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepairCell {
     /// The cell.
     pub to: CellAddress,
-    /// What is remembered of it.
+    /// What other objects remember of it.
     pub remembered: RememberedCell,
     /// Whether nothing is to be changed.
     pub is_dry: bool,
 }
 
-/// What is remembered of a cell away from it.
+/// What other objects remember of a cell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RememberedCell {
-    /// What the root grants its datacenter.
+    /// The root's grant to its datacenter.
     pub grant: Grant,
-    /// What it had counted, if that is known.
+    /// Its totals, if they are known.
     pub totals: Option<CellTotals>,
     /// Its newest write, unix milliseconds.
     pub last_write_ms: i64,
-    /// The most shards that its datacenter is known to have had.
+    /// The largest known number of shards of its datacenter.
     pub shards: u8,
 }
 
-/// What a cell keeps.
+/// A part of a cell's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum CellPart {
-    /// What it has counted, and under which grant.
+    /// Its totals and its grant.
     Totals,
-    /// Who it is, and where its lead is.
+    /// Its address, and the place of its lead.
     Address,
     /// Counts of minutes.
     Minutes,
@@ -128,35 +130,35 @@ pub enum CellPart {
     Breakdowns,
     /// Keys of writes.
     Keys,
-    /// What sealed shards had counted, and which must still end.
+    /// The totals of sealed shards, and the shards that must still end.
     Shards,
 }
 
-/// From where a cell has its totals now.
+/// The source of a cell's totals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TotalsFrom {
     /// They were not damaged.
     Kept,
     /// From its own memory: nothing is lost.
     Memory,
-    /// From what is remembered of it.
+    /// From what other objects remember.
     Remembered,
-    /// Nobody remembers anything: it begins from nothing.
+    /// From nowhere: they begin at 0.
     Nothing,
 }
 
-/// What became of a cell.
+/// The result of the repair of a cell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CellRepaired {
     /// What was damaged, each once.
     pub damaged: Vec<CellPart>,
-    /// From where its totals are, or would be.
+    /// The source of its totals, now or after a repair.
     pub totals_from: TotalsFrom,
-    /// What it had counted, where that could be read.
+    /// The totals that it had, where they could be read.
     pub counted: Option<CellTotals>,
 }
 
-/// Edge → object: what of you is damaged that belongs to no counter? Where it is asked for, it is removed.
+/// Edge → object: reports damage that belongs to no counter, and removes it where asked to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepairObject {
     /// The object.
@@ -165,15 +167,15 @@ pub struct RepairObject {
     pub discards: bool,
 }
 
-/// What of a table is damaged.
+/// The damage of a table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DamagedTable {
     /// The table.
     pub table: String,
-    /// How many of its rows.
+    /// How many of its rows are damaged.
     pub rows: u64,
-    /// The names of the first of them, where they have such.
+    /// The names of the first damaged rows, where they have names.
     pub names: Vec<String>,
-    /// What is lost where they are removed.
+    /// What their removal loses.
     pub loss: String,
 }

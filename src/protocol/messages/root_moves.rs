@@ -1,4 +1,4 @@
-//! Messages of roots that move from one partition of the directory to another, and of the number of partitions.
+//! Messages about roots that move between partitions of the directory, and about the number of partitions.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +23,7 @@ pub enum Column {
     Null,
     /// A whole number.
     Whole(i64),
-    /// A text, or a whole number that JavaScript does not hold.
+    /// A text, or a whole number that JavaScript cannot hold exactly.
     Text(String),
     /// Bytes, without a frame.
     Bytes(Vec<u8>),
@@ -32,7 +32,7 @@ pub enum Column {
 /// A row of a root: the number of its table, and its columns.
 pub type RootRow = (u8, Vec<Column>);
 
-/// After which rows of a root there are more.
+/// The position after which there are more rows of a root.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RootCursor {
     /// Claims of keys after this one, of this slot and those after it.
@@ -43,31 +43,31 @@ pub enum RootCursor {
     Rest(u32),
 }
 
-/// A root's place → one where it may be: do nothing more for it, and give me what you have.
+/// A root's place → a former one: stop serving the root, and hand over its rows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GiveRoot {
     /// The counter, or the board.
     pub counter: CounterId,
-    /// Who is asked.
+    /// The receiver.
     pub from: u32,
-    /// Who asks.
+    /// The sender.
     pub to: u32,
-    /// By which numbers.
+    /// The partition counts that the sender acts by.
     pub sizes: Sizes,
-    /// Partitions that have said by these numbers that they have nothing of it.
+    /// Partitions that have said, by the same counts, that they have no rows of it.
     pub nothing_at: Vec<u32>,
     /// The rows from here on, under this seal; `None` to begin.
     pub from_row: Option<(u64, RootCursor)>,
 }
 
-/// What a partition has of a root. Nothing is done there for it any more.
+/// A partition's rows of a root. The partition does not serve the root any more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GivenRoot {
-    /// Nothing.
+    /// There are none.
     Nothing,
-    /// It was given to this partition, and it is not known whether that has taken it: ask there first.
+    /// They were handed to this partition, and it is not known whether that has stored them: ask there first.
     ToAnother(u32),
-    /// The numbers have changed since: look again where the root belongs.
+    /// The partition counts have changed since: find the root's place again.
     Outdated(Sizes),
     /// Rows.
     Rows {
@@ -75,76 +75,78 @@ pub enum GivenRoot {
         seal: u64,
         /// The rows.
         rows: Vec<RootRow>,
-        /// Where there are more, if there are.
+        /// The position of the next page, if there is one.
         next: Option<RootCursor>,
-        /// Over how many tablets leads were spread by the giver, at rest.
+        /// The spreads of leads over tablets at the former place, in stored form.
         spreads: Vec<u8>,
-        /// Since when the giver keeps windows, unix milliseconds; 0 for always.
+        /// Since when the former place keeps windows, unix milliseconds; 0 for always.
         kept_from_ms: i64,
     },
 }
 
-/// A root's place → the one that gave it: all is stored here, forget it.
+/// A root's place → the former one: everything is stored here, delete the rows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RootTaken {
     /// The counter, or the board.
     pub counter: CounterId,
-    /// Who gave it.
+    /// The former place.
     pub from: u32,
-    /// The seal under which it was given.
+    /// The seal of the transfer.
     pub seal: u64,
 }
 
-/// A partition → another: a call that was meant for a root. The answer is what the caller reads.
+/// A partition → another: a call for a root. The answer is what the caller reads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallRoot {
     /// Where the root belongs.
     pub to: u32,
-    /// By which numbers.
+    /// By which partition counts.
     pub sizes: Sizes,
-    /// How often the call has been sent on.
+    /// How often the call has been forwarded.
     pub sent_on: u8,
-    /// Names the call; empty where the root must only be there.
+    /// The path of the call; empty where the root must only be brought there.
     pub path: String,
     /// The message; it begins with the name of the root.
     pub message: Vec<u8>,
 }
 
-/// The first partition → another: these numbers hold. The answer is whether it has no root left that belongs elsewhere by them.
+/// The first partition → another: announces these partition counts. The answer says whether it has no root left that
+/// belongs elsewhere by them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SweptOf {
     /// The partition.
     pub partition: u32,
-    /// The numbers.
+    /// The partition counts.
     pub sizes: Sizes,
 }
 
-/// A partition → the first: which numbers hold?
+/// A partition → the first: asks for the current partition counts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SizesOf {
-    /// How many partitions there are by the setting of the one that asks.
+    /// The number of partitions in the sender's setting.
     pub set: u32,
 }
 
-/// Asks one partition something that all are asked, where their number is not the one of a build before, or changes.
+/// A call to one of all partitions, where their number is not that of an earlier build, or is being changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InPartition {
     /// The partition.
     pub partition: u32,
-    /// Whether no root may leave it for a moment, so that all can be asked between two moves.
+    /// Whether no root may leave it for a moment, so that all partitions can be asked between two moves.
     pub holds: bool,
-    /// Names the call.
+    /// The path of the call.
     pub path: String,
     /// The message.
     pub message: Vec<u8>,
 }
 
-/// What it answers.
+/// The answer of one of all partitions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Within {
-    /// By which numbers it acts.
+    /// The partition counts that it acts by.
     pub sizes: Sizes,
-    /// The sum of the seals of all roots that have left it since the first change that is not over, and of those that came.
+    /// The sums of the seals of all roots that have left it, and of those that have come, since the first change that
+    /// is not over.
     pub moved: (u64, u64),
     /// Whether roots moved while it answered.
     pub is_torn: bool,

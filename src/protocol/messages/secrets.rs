@@ -1,6 +1,6 @@
-//! What the directory keeps secret for the whole deployment, and hands to edges.
+//! The deployment's secrets that the directory stores and hands to edges.
 //!
-//! Invariant: none of it is ever answered to a client.
+//! Invariant: none of them is ever sent to a client.
 
 use std::fmt;
 
@@ -16,24 +16,25 @@ calls! {
     RotateKey => Secrets, "/rotate-key", |_| Address::Directory(0);
 }
 
-/// Edge → partition 0: the deployment's own secrets, each made when it is first asked for.
+/// Edge → partition 0: the deployment's own secrets, each created when it is first asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GetSecrets {
-    /// The day whose salt is needed; `None` makes none.
+    /// The day whose salt is needed; `None` creates none.
     pub day: Option<i64>,
 }
 
-/// Edge → partition 0: let elements be hashed with a new key. Repeated it does nothing, as the key has another identity then.
+/// Edge → partition 0: replaces the key by which elements are hashed. A repeat does nothing, because the key then has
+/// another identity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RotateKey {
     /// The key that is to be replaced.
     pub from: HashId,
 }
 
-/// The secrets of a deployment, as far as they are the directory's; never printed.
+/// The secrets that the directory stores; never printed.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Secrets {
-    /// The key of what idempotency keys are kept by. It never changes: a retry must find its name again.
+    /// The key under which idempotency keys are hashed. It never changes: a retry must find its record again.
     pub names: [u8; 16],
     /// The key of elements.
     pub elements: [u8; 16],

@@ -1,4 +1,4 @@
-//! Messages about shares, which one partition of the directory keeps.
+//! Messages about shares, which one partition of the directory stores.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,21 +13,21 @@ calls! {
     ListShares => Vec<(ShareId, Share)>, "/share-list", |_| Address::Directory(0);
 }
 
-/// Edge → partition 0: keep a share under an id that you make; `None` where there are too many.
+/// Edge → partition 0: stores a share under a new id; `None` where there are too many.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PutShare {
     /// The share.
     pub share: Share,
 }
 
-/// Edge → partition 0: a share, if it is there.
+/// Edge → partition 0: reads a share, if it exists.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GetShare {
     /// Its id.
     pub id: ShareId,
 }
 
-/// Edge → partition 0: forget a share. Tells whether it was there.
+/// Edge → partition 0: deletes a share. The answer says whether it existed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeleteShare {
     /// Its id.

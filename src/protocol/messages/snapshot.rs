@@ -1,4 +1,4 @@
-//! Messages of snapshots: making them, and reading what they hold.
+//! Messages of snapshots: making them, and reading them.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,14 +17,14 @@ calls! {
     KeptAll => KeptListed, "/kept-all", |_| Address::Aggregator;
 }
 
-/// Aggregator → one partition: begin a run, unless one is under way.
+/// Aggregator → one partition: begins a run, unless one is under way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BeginRun {
     /// The partition.
     pub partition: u32,
 }
 
-/// Aggregator → one partition: which runs are there?
+/// Aggregator → one partition: lists its runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListRuns {
     /// The partition.
@@ -38,24 +38,24 @@ pub struct RunUnderWay {
     pub begun_ms: i64,
     /// Counters in the files that it has written.
     pub entries: u64,
-    /// Why it does not go on at present.
+    /// Why it is stopped at present.
     pub why: Option<String>,
 }
 
 /// The runs of a partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartitionRuns {
-    /// Those that are known, the oldest first.
+    /// Known runs, the oldest first.
     pub runs: Vec<RunOf>,
-    /// The one that is under way.
+    /// The run that is under way.
     pub under_way: Option<RunUnderWay>,
-    /// Whether there is a place for files.
+    /// Whether storage for files is configured.
     pub has_files: bool,
     /// Whether there is any counter.
     pub has_counters: bool,
 }
 
-/// Edge → aggregator: which runs are there?
+/// Edge → aggregator: lists the runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskRuns {
     /// Whether to begin one in each partition first.
@@ -71,7 +71,7 @@ pub struct AllRuns {
     pub missing_partitions: Vec<u32>,
 }
 
-/// Edge → root: what was this counter on these days?
+/// Edge → root: asks for this counter's state on these days.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptOn {
     /// The counter.
@@ -80,54 +80,55 @@ pub struct KeptOn {
     pub first: i64,
     /// The last one.
     pub last: i64,
-    /// Whether each day is told that has a run; else the last run is, on the last day or before.
+    /// Whether every run in the range is wanted; otherwise the last run on or before the last day.
     pub is_range: bool,
 }
 
-/// Root → another partition: what was this counter by your own runs? Its root may have been there then.
+/// Root → another partition: asks for this counter's state in that partition's own runs. Its root may have been there
+/// then.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptIn {
     /// The partition.
     pub partition: u32,
-    /// What is asked.
+    /// The question.
     pub asked: KeptOn,
 }
 
-/// What a counter was when a run was made.
+/// The state of a counter when a run was made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KeptThen {
     /// The run.
     pub run: RunOf,
-    /// What it was, without its unique elements; `None` where it did not exist.
+    /// Its state, without its unique elements; `None` where it did not exist.
     pub kept: Option<Kept>,
-    /// The estimate of these.
+    /// The estimate of its unique elements.
     pub uniques: Option<KnownUniques>,
 }
 
-/// Aggregator → one partition: what counters were on a day, in order of their names.
+/// Aggregator → one partition: the state of counters on a day, in order of their names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptRows {
     /// The partition.
     pub partition: u32,
-    /// What is asked.
+    /// The question.
     pub asked: KeptAll,
 }
 
-/// A counter as it was.
+/// A counter's state then.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KeptRow {
     /// The counter.
     pub counter: CounterId,
-    /// What it was.
+    /// The state.
     pub kept: Kept,
     /// The estimate of its unique elements.
     pub uniques: Option<KnownUniques>,
 }
 
-/// Counters of a partition as they were.
+/// States of a partition's counters.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KeptPage {
-    /// The run that tells it; `None` where there is none.
+    /// The run that they are from; `None` where there is none.
     pub run: Option<RunOf>,
     /// The counters.
     pub rows: Vec<KeptRow>,
@@ -135,25 +136,25 @@ pub struct KeptPage {
     pub has_more: bool,
 }
 
-/// Edge → aggregator: what counters were on a day, in order of their names.
+/// Edge → aggregator: the state of counters on a day, in order of their names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptAll {
-    /// The day, counted from 1970-01-01: the last run on it or before tells it.
+    /// The day, counted from 1970-01-01: the last run on or before it is used.
     pub day: i64,
-    /// What names begin with.
+    /// The prefix of names.
     pub prefix: String,
     /// Only names after this one.
     pub after: Option<String>,
-    /// At most this many.
+    /// The most counters.
     pub limit: u32,
-    /// Whether unique elements are told, and not their estimates alone.
+    /// Whether the unique elements themselves are wanted, and not only estimates.
     pub uniques: bool,
 }
 
-/// Counters of all partitions as they were.
+/// States of counters of all partitions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KeptListed {
-    /// The runs that tell it, with their partitions.
+    /// The runs that they are from, with their partitions.
     pub runs: Vec<(u32, RunOf)>,
     /// The counters, in order of their names.
     pub rows: Vec<KeptRow>,

@@ -1,4 +1,5 @@
-//! Messages about many counters: their sums, and what partitions of the directory have been told of them, without a call to a counter.
+//! Messages about many counters: their sums, and what partitions of the directory know of them without a call to a
+//! counter.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,10 +21,10 @@ calls! {
     AskTop => Top, "/top", |_| Address::Aggregator;
 }
 
-/// A counter, and what is known of it where that was asked for.
+/// A counter, and its known totals where those were asked for.
 pub type ListedCounter = (CounterId, Option<KnownTotal>);
 
-/// What a partition has been told of a counter.
+/// What a partition knows of a counter from pushes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KnownTotal {
     /// Its totals.
@@ -39,7 +40,7 @@ pub struct KnownUniques {
     pub estimate: u64,
     /// Its standard error, in elements.
     pub standard_error: f64,
-    /// Of how many epochs it is the sum.
+    /// How many epochs it is the sum of.
     pub epochs: u64,
 }
 
@@ -48,64 +49,64 @@ pub struct KnownUniques {
 pub struct ListRows {
     /// The partition.
     pub partition: u32,
-    /// What their names begin with.
+    /// The prefix of their names.
     pub prefix: String,
     /// Only names after this one.
     pub after: Option<String>,
-    /// At most this many.
+    /// The most counters.
     pub limit: u32,
-    /// Whether to tell what is known of each.
+    /// Whether to include the known totals of each.
     pub values: bool,
 }
 
 /// Edge → aggregator: counters of all partitions in order of their names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListAll {
-    /// What their names begin with.
+    /// The prefix of their names.
     pub prefix: String,
     /// Only names after this one.
     pub after: Option<String>,
-    /// At most this many.
+    /// The most counters.
     pub limit: u32,
-    /// Whether to tell what is known of each.
+    /// Whether to include the known totals of each.
     pub values: bool,
 }
 
-/// Edge → aggregator: sum every counter whose name begins with `prefix`.
+/// Edge → aggregator: sums every counter whose name begins with `prefix`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SumMany {
     /// The prefix.
     pub prefix: String,
-    /// Only what this datacenter has counted.
+    /// Only the counts of this datacenter.
     pub datacenter: Option<Datacenter>,
-    /// Name these buckets.
+    /// Return these buckets.
     pub history: Option<Range>,
-    /// Name so many counters that have most in them.
+    /// List up to so many counters that have most in them.
     pub top: u32,
-    /// Tell the values of this dimension.
+    /// Return the values of this dimension.
     pub by: Option<DimensionName>,
-    /// Of those only this one, and how much of it each counter has.
+    /// Only this value of the dimension, and how much of it each counter has.
     pub value: Option<String>,
-    /// Of this stretch, unix seconds; of all time where there is none.
+    /// Within these unix seconds; of all time where missing.
     pub window: Option<(i64, i64)>,
-    /// Ask the leads, however many counters there are.
+    /// Ask the leads, for any number of counters.
     pub is_strong: bool,
-    /// When the edge began to ask, unix milliseconds.
+    /// When the edge sent it, unix milliseconds.
     pub begun_ms: i64,
 }
 
-/// By what counters are ordered.
+/// The measure by which counters are ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum By {
     /// Their value.
     Value,
-    /// What increments added.
+    /// The sum of increments.
     Count,
     /// Their unique elements.
     Uniques,
 }
 
-/// Since when what was counted counts: the beginning of an hour or a day, in hours or days of unix time.
+/// The beginning of a window: that of an hour or a day, in hours or days of unix time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Since {
     /// An hour.
@@ -114,31 +115,31 @@ pub enum Since {
     Day(i64),
 }
 
-/// Which counters stand in what order.
+/// A set of counters and their order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
-    /// What their names begin with.
+    /// The prefix of their names.
     pub prefix: String,
-    /// By what.
+    /// The measure.
     pub by: By,
-    /// Since when; `None` for all time.
+    /// The beginning of the window; `None` for all time.
     pub since: Option<Since>,
 }
 
-/// Aggregator → one partition: the first counters of an order.
+/// Aggregator → one partition: asks for the first counters of an order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TopOf {
     /// The partition.
     pub partition: u32,
     /// The order.
     pub order: Order,
-    /// At most this many.
+    /// The most counters.
     pub limit: u32,
-    /// Tell how many have more than this.
+    /// Count how many have more than this.
     pub above: Option<Value>,
 }
 
-/// Aggregator → root: what a counter has in an order; `None` where there is no such counter.
+/// Aggregator → root: asks for a counter's amount in an order; `None` where there is no such counter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AmountOf {
     /// The counter.
@@ -147,14 +148,14 @@ pub struct AmountOf {
     pub order: Order,
 }
 
-/// Edge → aggregator: the first counters of an order, or where one of them stands.
+/// Edge → aggregator: asks for the first counters of an order, or for the rank of one of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskTop {
     /// The order.
     pub order: Order,
-    /// At most this many.
+    /// The most counters.
     pub limit: u32,
-    /// Only this counter, and how many have more.
+    /// Only this counter, and how many have more than it.
     pub counter: Option<CounterId>,
 }
 
@@ -163,53 +164,53 @@ pub struct AskTop {
 pub struct TopRow {
     /// The counter.
     pub counter: CounterId,
-    /// What it is ordered by; of unique elements their estimate.
+    /// The amount that it is ordered by; for unique elements their estimate.
     pub amount: Value,
     /// Its unique elements, where it is ordered by them.
     pub uniques: Option<KnownUniques>,
-    /// Every write that was acknowledged before is in it, unix milliseconds.
+    /// The amount includes every write acknowledged before this, unix milliseconds.
     pub as_of_ms: i64,
 }
 
-/// What is known of all counters of an order.
+/// Sums over all counters of an order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sums {
-    /// How many there are, of a window those that counted in it.
+    /// How many there are; in a window those that counted in it.
     pub counters: u64,
-    /// What they have together.
+    /// The sum of their amounts.
     pub total: Value,
-    /// How many have more than was asked for.
+    /// How many have more than the amount in the question.
     pub above: u64,
     /// The oldest `as_of` of them, unix milliseconds; `None` where there are none.
     pub as_of_ms: Option<i64>,
-    /// Since when counts of windows are kept, unix milliseconds; 0 for always.
+    /// Since when counts of windows are stored, unix milliseconds; 0 for always.
     pub kept_from_ms: i64,
 }
 
 /// The first counters of an order in one partition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PartitionTop {
-    /// The counters, the first one first.
+    /// The counters, in order.
     pub rows: Vec<TopRow>,
-    /// All of them.
+    /// Sums over all of them.
     pub sums: Sums,
-    /// Whether every counter was looked at that the partition has been told of.
+    /// Whether every counter was considered that the partition knows.
     pub is_whole: bool,
 }
 
 /// The first counters of an order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Top {
-    /// The counters, the first one first.
+    /// The counters, in order.
     pub rows: Vec<TopRow>,
-    /// All of them.
+    /// Sums over all of them.
     pub sums: Sums,
-    /// Partitions of which not every counter was looked at.
+    /// Partitions of which not every counter was considered.
     pub missing_partitions: Vec<u32>,
 }
 
 impl Sums {
-    /// Adds what another partition knows.
+    /// Adds the sums of another partition.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         let as_of_ms = self.as_of_ms.into_iter().chain(other.as_of_ms).min();
@@ -228,6 +229,6 @@ impl Sums {
 pub struct Listed {
     /// The counters, in order of their names.
     pub rows: Vec<ListedCounter>,
-    /// The partitions that did not answer: their counters are left out.
+    /// The partitions that did not answer: their counters are missing.
     pub missing_partitions: Vec<u32>,
 }

@@ -1,4 +1,4 @@
-//! All counters whose names begin alike, as one.
+//! The sum of all counters with a common prefix.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ use crate::protocol::messages::{GlobalSum, Sums};
 use crate::protocol::order::in_order;
 use crate::protocol::query::{BreakdownQuery, HistoryFormat};
 
-/// The sum of all counters whose names begin alike.
+/// The sum of all counters with a common prefix.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Aggregate {
     counters: u64,
@@ -30,28 +30,30 @@ pub struct Aggregate {
     /// Non-empty buckets, where they were asked for.
     points: BTreeMap<i64, u128>,
     kept_from: i64,
-    /// How many counters of those that have most are named, at most.
+    /// The most counters listed in `top`.
     top_max: u32,
-    /// Those: what each has in the points, or of the value, which one it is, and how much more it may be.
+    /// The counters that have most: the amount of each in the points, or of the value; its id; and by how much the
+    /// amount may be too low.
     top: BTreeSet<(Reverse<u128>, CounterId, u128)>,
-    /// The value of a dimension that was asked for, and what all counters have of it.
+    /// The value of a dimension that was asked for, and its sum over all counters.
     value_named: Option<String>,
     of_value: ValueCount,
-    /// What increments added, in all and in the window, and the breakdown that was asked for; nothing else.
+    /// The sums of increments, in all and in the window, and the breakdown that was asked for; its other fields are
+    /// unused.
     counted: Box<Summary>,
-    /// How many cells were asked, at most.
+    /// The most cells that were asked.
     cells: u64,
     missing_partitions: Vec<u32>,
 }
 
 impl Aggregate {
-    /// How old it is at a moment, milliseconds; 0 where clocks say less.
+    /// Its age at a moment, milliseconds; at least 0, also if clocks differ.
     fn staleness_ms(&self, now_ms: i64) -> i64 {
         now_ms.saturating_sub(self.as_of_ms).max(0)
     }
 
-    /// The sum of none, of a fetch that began then; `top_max` counters with most are named: most of a value of a dimension, where one is
-    /// given.
+    /// The sum of no counters, of a fetch that began then. It lists up to `top_max` counters that have most: most of a
+    /// value of a dimension, where one is given.
     pub fn new(begun_ms: i64, top_max: u32, value_named: Option<String>) -> Self {
         Self {
             counters: 0,
@@ -71,7 +73,7 @@ impl Aggregate {
         }
     }
 
-    /// What partitions have been told of all counters, without asking any.
+    /// The sum of all counters from the pushes that partitions have stored, without a call to any.
     pub fn known(begun_ms: i64, sums: Sums) -> Self {
         Self {
             counters: sums.counters,
@@ -107,7 +109,7 @@ impl Aggregate {
         let mut breakdown = told.total.breakdown.clone();
         let mut error = 0;
         if let Some(value) = &self.value_named {
-            // Nothing of the other values is told.
+            // The other values are not in the answer.
             let of_value = Breakdown::from_rest(&std::mem::take(&mut breakdown)).values;
             let of_value = of_value.get(value);
             (counted, error) = (of_value.count, of_value.error);
@@ -128,7 +130,7 @@ impl Aggregate {
         }
     }
 
-    /// Notes partitions of the directory whose counters are not in it: nothing is promised of those.
+    /// Notes partitions of the directory whose counters are missing: for those the answer promises nothing.
     pub fn lacks(&mut self, partitions: impl IntoIterator<Item = u32>) {
         self.missing_partitions.extend(partitions);
         if !self.missing_partitions.is_empty() {
@@ -140,12 +142,13 @@ impl Aggregate {
         }
     }
 
-    /// How many cells were asked for it, at most.
+    /// The most cells that were asked for it.
     pub fn cells(&self) -> u64 {
         self.cells
     }
 
-    /// The JSON of `GET /counters/{prefix}*/aggregate`; `is_fresh` says that the fetch began after the reader had asked.
+    /// The JSON of `GET /counters/{prefix}*/aggregate`; `is_fresh` says that the fetch began after the reader had
+    /// asked.
     pub fn to_json(&self, prefix: &str, is_fresh: bool, now_ms: i64, strings: bool) -> String {
         #[derive(Serialize)]
         struct AggregateView<'a> {
@@ -191,7 +194,7 @@ impl Aggregate {
         BreakdownView::json(subject, &self.counted, asked, strings)
     }
 
-    /// The JSON of `GET /counters/{prefix}*/breakdown` of one value: which counters have it.
+    /// The JSON of `GET /counters/{prefix}*/breakdown` of one value: the counters that have it.
     pub fn value_json(
         &self,
         prefix: &str,

@@ -1,6 +1,7 @@
-//! What was counted of a dimension's values, as it is told.
+//! The counts of a dimension's values, in answers.
 //!
-//! Invariant: the counts of all rows, of the others and of what carried no value are together the counter's count of that time.
+//! Invariant: the counts of all rows, of the other values and of writes without a value add up to the counter's count
+//! of that time.
 
 use serde::Serialize;
 
@@ -58,13 +59,13 @@ pub(super) struct PlaceView<'a> {
     reachable: bool,
 }
 
-/// What a breakdown is of, and how true it is.
+/// The subject of a breakdown, and its accuracy.
 #[derive(Default)]
 pub(super) struct Subject<'a> {
     pub(super) id: Option<&'a CounterId>,
     pub(super) prefix: Option<&'a str>,
     pub(super) counters: Option<u64>,
-    /// Of the keys of its refused checks.
+    /// The policy whose refused keys are listed.
     pub(super) policy: Option<&'a PolicyName>,
     pub(super) missing_partitions: &'a [u32],
     pub(super) datacenters: Option<Vec<PlaceView<'a>>>,
@@ -104,15 +105,15 @@ pub(super) struct BreakdownView<'a> {
     datacenters: Option<Vec<PlaceView<'a>>>,
 }
 
-/// Rows as they are told: the most first; of as many the name decides.
+/// The rows of an answer: by count, the largest first, then by name.
 fn in_turn(breakdown: &Breakdown) -> Vec<(&str, ValueCount)> {
     let mut rows = Vec::with_capacity(breakdown.values.len());
     rows.extend(breakdown.values.values());
-    // They come in order of their names, and equal ones stay so.
+    // They come in order of their names, and the sort keeps equal ones so.
     in_order(rows, |one, other| other.1.count.cmp(&one.1.count))
 }
 
-/// What increments added in the time that a breakdown is of.
+/// The sum of increments in the time of a breakdown.
 fn counted(total: &Summary, asked: &BreakdownQuery) -> Value {
     match asked.window {
         Some(_) => Value::new(total.window.count, 0),
@@ -121,7 +122,7 @@ fn counted(total: &Summary, asked: &BreakdownQuery) -> Value {
 }
 
 impl BreakdownView<'_> {
-    /// The JSON of a breakdown of what was summed.
+    /// The JSON of a breakdown of a sum.
     pub(super) fn json(
         subject: Subject<'_>,
         summed: &Summary,

@@ -1,4 +1,4 @@
-//! One counter's sum, as it is told.
+//! The sum of one counter, in answers.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub struct Freshness {
     pub as_of_ms: i64,
     /// Now, unix milliseconds.
     pub now_ms: i64,
-    /// Whether the sum was begun after its reader had asked.
+    /// Whether the read began after its caller had asked.
     pub fresh: bool,
 }
 
@@ -33,8 +33,8 @@ impl Freshness {
         self.now_ms.saturating_sub(self.as_of_ms).max(0)
     }
 
-    /// The freshness of what a part says that did not answer, or not wholly: nothing is promised to
-    /// be in it but what was acknowledged before the counter was created, which is nothing.
+    /// The freshness of a part that did not answer, or not completely: it is only sure to include what was acknowledged
+    /// before the counter was created, which is nothing.
     fn of_missing(self, root: &Root) -> Self {
         Self {
             as_of_ms: self.as_of_ms.min(root.created_at_ms),
@@ -59,7 +59,7 @@ struct WindowView {
     count: Exact,
     max_error: Exact,
     uniques: Option<Estimate>,
-    /// The first and the last second that `uniques` are of.
+    /// The first and the last second of `uniques`.
     #[serde(skip_serializing_if = "Option::is_none")]
     uniques_cover: Option<(i64, i64)>,
 }
@@ -68,7 +68,7 @@ struct WindowView {
 struct CounterView<'a> {
     id: &'a CounterId,
     value: Exact,
-    /// What it was set to; left out where it never was.
+    /// Its last set value; omitted where it was never set.
     #[serde(skip_serializing_if = "Option::is_none")]
     base: Option<Exact>,
     exact: bool,
@@ -87,7 +87,7 @@ struct CounterView<'a> {
     pending_datacenters: Option<&'a [Datacenter]>,
 }
 
-/// Settings as clients put and see them.
+/// Settings in requests and answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SettingsView {
     shards: ShardsView,
@@ -122,7 +122,7 @@ impl SettingsView {
     }
 }
 
-/// A counter's sum, ready to be told.
+/// A counter's sum, ready for an answer.
 pub struct SummedCounter<'a> {
     pub(super) id: &'a CounterId,
     pub(super) sum: &'a GlobalSum,
@@ -133,7 +133,7 @@ pub struct SummedCounter<'a> {
 }
 
 impl<'a> SummedCounter<'a> {
-    /// Adds up the datacenters of a sum.
+    /// Adds the datacenters of a sum.
     pub fn new(id: &'a CounterId, sum: &'a GlobalSum, freshness: Freshness) -> Self {
         let mut total = Summary::default();
         for part in sum.parts() {
@@ -162,7 +162,7 @@ impl<'a> SummedCounter<'a> {
         self.rounding
     }
 
-    /// The unique elements: of a window where one was asked for, else of all time.
+    /// The unique elements: of a window where one was asked for, otherwise of all time.
     pub(super) fn sketches(&self, window: Option<Window>) -> &Uniques {
         match window {
             Some(_) => &self.total.window_uniques,
@@ -170,7 +170,7 @@ impl<'a> SummedCounter<'a> {
         }
     }
 
-    /// How many there are of those, if there are any.
+    /// The estimate of their number, if there are any.
     pub fn uniques(&self, window: Option<Window>) -> Option<Estimate> {
         let estimate = Estimate::of(self.sketches(window));
         estimate.map(|estimate| self.rounding.apply(estimate))
@@ -181,12 +181,12 @@ impl<'a> SummedCounter<'a> {
         self.sum.value()
     }
 
-    /// What was counted in the window that was asked for; 0 where none was.
+    /// The count of the window that was asked for; 0 where none was.
     pub fn window_count(&self) -> u128 {
         self.total.window.count
     }
 
-    /// Whether every write acknowledged before the read began is in the value, and none twice.
+    /// Whether the value includes every write acknowledged before the read began, and none twice.
     pub fn is_exact(&self) -> bool {
         let may_lack_queued = !self.sum.is_drained && !self.sum.root.inboxes.is_empty();
         self.read.fresh
@@ -201,7 +201,7 @@ impl<'a> SummedCounter<'a> {
         parts.all(|(datacenter, part)| self.sum.is_told(datacenter, part.as_ref()))
     }
 
-    /// The whole is as old as its oldest part.
+    /// The freshness of the whole: that of its oldest part.
     fn freshness(&self) -> Freshness {
         let whole = if self.sum.root.may_lack {
             self.read.of_missing(&self.sum.root)
@@ -233,7 +233,7 @@ impl<'a> SummedCounter<'a> {
             None => return self.read.of_missing(&self.sum.root),
         };
         Freshness {
-            // By the clock of whoever reads, the counter may be made in the future.
+            // By the reader's clock, the counter may have been created in the future.
             as_of_ms: as_of_ms
                 .max(self.sum.root.created_at_ms)
                 .min(self.read.as_of_ms),
@@ -246,8 +246,8 @@ impl<'a> SummedCounter<'a> {
         self.freshness().as_of_ms
     }
 
-    /// An entity tag: of a counter with a home the version of that, which `If-Match` takes; else a weak one, the same
-    /// for the same counts, settings and reachability.
+    /// An entity tag: for a counter with a home its version, which `If-Match` accepts; otherwise a weak tag, which is
+    /// equal for equal counts, settings and reachability.
     pub fn etag(&self) -> String {
         if let Some(home) = &self.sum.root.home {
             return format!("\"{}\"", self.version.of_home(home).encode());
@@ -261,13 +261,13 @@ impl<'a> SummedCounter<'a> {
         )
     }
 
-    /// How old the sum is, in milliseconds.
+    /// The age of the sum, in milliseconds.
     pub fn staleness_ms(&self) -> i64 {
         self.freshness().staleness_ms()
     }
 
-    /// The JSON of `GET /counters/{id}`; after an operation with the settings, and with the datacenters that it could
-    /// not reach yet.
+    /// The JSON of `GET /counters/{id}`; after an operation with the settings, and with the datacenters that it has not
+    /// reached yet.
     pub fn to_json(
         &self,
         strings: bool,
@@ -334,7 +334,7 @@ impl<'a> SummedCounter<'a> {
         &self.total.points
     }
 
-    /// From when those are complete; `i64::MIN` where nothing was let go.
+    /// The second from which they are complete; `i64::MIN` where none were dropped.
     pub fn kept_from(&self) -> i64 {
         self.total.kept_from
     }
@@ -362,7 +362,7 @@ impl<'a> SummedCounter<'a> {
         })
     }
 
-    /// The same as CSV: the unix second with which each bucket begins, and what was counted in it, if that is known.
+    /// The same as CSV: the unix second at which each bucket begins, and its count, if that is known.
     pub fn history_csv(&self, range: Range, format: HistoryFormat) -> String {
         let mut text = "at,count\n".to_owned();
         for (start, count) in points_of(self.points(), self.kept_from(), range, format) {
@@ -373,10 +373,10 @@ impl<'a> SummedCounter<'a> {
     }
 }
 
-/// A bucket of a history: when it begins, unix seconds, and what was counted in it, if that is known.
+/// A bucket of a history: its beginning, unix seconds, and its count, if that is known.
 pub(super) type Point = (i64, Option<Exact>);
 
-/// The buckets of a range, by the non-empty ones: nothing is known of those before `kept_from`.
+/// The buckets of a range, from the non-empty ones: counts before `kept_from` are unknown.
 pub(super) fn points_of(
     counted: &BTreeMap<i64, u128>,
     kept_from: i64,
@@ -396,7 +396,7 @@ pub(super) fn points_of(
     points
 }
 
-/// The width of the buckets of a range, as it is asked for.
+/// The name of the width of a range's buckets in requests.
 pub(super) fn step_name(range: Range) -> &'static str {
     match range.step.seconds() {
         1 => "1s",

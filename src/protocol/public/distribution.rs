@@ -1,4 +1,4 @@
-//! How the samples of a counter are distributed, as it is told.
+//! The distribution of a counter's samples, in answers.
 
 use serde::Serialize;
 
@@ -46,7 +46,8 @@ struct DistributionView<'a> {
 }
 
 impl SummedCounter<'_> {
-    /// The JSON of `GET /counters/{id}/distribution`. The window is told as it was counted: whole minutes, or hours.
+    /// The JSON of `GET /counters/{id}/distribution`. The answer names the window that was counted: whole minutes, or
+    /// hours.
     pub fn distribution_json(&self, window: SamplesWindow, strings: bool) -> String {
         let samples = samples_from_rest(&self.total.samples);
         let exact = |count: u64| Exact::new(Value::new(u128::from(count), 0), strings);

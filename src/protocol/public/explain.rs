@@ -1,6 +1,6 @@
-//! How a counter's sum was made: the tree that was read, for `?explain=1`.
+//! How a counter's sum was read, for `?explain=1`.
 //!
-//! Invariant: it tells what the answer beside it holds, cell for cell, and nothing that was not read for it.
+//! Invariant: it lists the cells of the answer beside it, and nothing that was not read for that answer.
 
 use serde::Serialize;
 
@@ -65,10 +65,10 @@ struct InboxView {
 }
 
 impl SummedCounter<'_> {
-    /// The JSON of `GET /counters/{id}?explain=1`: as [`SummedCounter::to_json`], and the way to it.
+    /// The JSON of `GET /counters/{id}?explain=1`: as [`SummedCounter::to_json`], and how it was read.
     pub fn explained_json(&self, strings: bool, window: Option<Window>, way: &Way) -> String {
         let mut json = self.to_json(strings, window, None);
-        // Both are objects: the one ends with the brace that closes it.
+        // Both are objects: remove the closing brace of the first.
         json.pop();
         json.push_str(",\"explain\":");
         json.push_str(&to_json(&self.tree(strings, way)));
@@ -126,7 +126,7 @@ impl SummedCounter<'_> {
                 removed: Exact::new(Value::new(totals.removed, 0), strings),
                 sealed: match noted {
                     Some(noted) => Some(noted.is_sealed),
-                    // The lead itself is never sealed by a split.
+                    // The lead itself is never sealed by the autoscaler.
                     None => (is_asked && *shard == 0).then_some(false),
                 },
                 latency_ms: noted.and_then(|noted| noted.latency_ms),

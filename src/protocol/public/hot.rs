@@ -1,4 +1,4 @@
-//! Which counters are written most now, as JSON.
+//! The counters that are written most now, as JSON.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use crate::core::counter::id::{CounterId, Datacenter};
 use crate::protocol::fleet::Fleet;
 use crate::protocol::fleet::hot::MilliRate;
 
-/// A number of writes a second, to the thousandth.
+/// Writes a second, to the thousandth.
 fn per_second(rate: MilliRate) -> f64 {
     let whole = u32::try_from(rate / 1_000).unwrap_or(u32::MAX);
     let rest = u32::try_from(rate % 1_000).unwrap_or(0);
@@ -40,7 +40,7 @@ struct HotView<'a> {
     rows: Vec<RowView<'a>>,
 }
 
-/// The counters that are written most, at most so many.
+/// The counters that are written most, up to a limit.
 pub fn hot_json(fleet: &Fleet, limit: usize) -> String {
     let part = fleet.part();
     let hot = &part.hot;

@@ -1,4 +1,4 @@
-//! Unique elements as Redis has them: what is exported, and what is told of an import.
+//! Unique elements in Redis's format: exports, and the answer to an import.
 
 use serde::Serialize;
 
@@ -11,10 +11,10 @@ use crate::core::sketch::Hyll;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::Window;
 
-/// The unique elements of a counter, of a window if there is one, with their registers merged as Redis does.
+/// The unique elements of a counter, of a window if there is one, with their registers merged as in Redis.
 ///
 /// # Errors
-/// `hash-mismatch` where they did not go through Redis's hash.
+/// `hash-mismatch` where they were not hashed by Redis's function.
 pub fn hyll_of(told: &SummedCounter<'_>, window: Option<Window>) -> Result<Hyll, Problem> {
     let settings = told.sum.root.settings;
     let hyll = told.sketches(window).hyll();
@@ -22,7 +22,7 @@ pub fn hyll_of(told: &SummedCounter<'_>, window: Option<Window>) -> Result<Hyll,
         .ok_or_else(|| not_of_redis(told.id))
 }
 
-/// What is told of a counter whose unique elements do not go through Redis's hash.
+/// The refusal for a counter whose unique elements were not hashed by Redis's function.
 pub fn not_of_redis(id: &CounterId) -> Problem {
     let detail = format!(
         "unique elements of `{id}` go through a secret key, and Redis knows only its own hash: use a counter without elements that has `\"unique_hash\":\"redis\"`, set by PUT /counters/{{id}}"
@@ -30,10 +30,10 @@ pub fn not_of_redis(id: &CounterId) -> Problem {
     Problem::new(Code::HashMismatch, detail)
 }
 
-/// Reads a string of Redis.
+/// Reads a HyperLogLog string of Redis.
 ///
 /// # Errors
-/// `invalid-hyll` with the reason, and with what to do about the line feed that `redis-cli` adds.
+/// `invalid-hyll` with the reason, and with the remedy for the line feed that `redis-cli` adds.
 pub fn parse_hyll(bytes: &[u8]) -> Result<Hyll, Problem> {
     Hyll::parse(bytes).map_err(|fault| {
         let has_line_feed = bytes

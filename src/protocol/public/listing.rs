@@ -9,7 +9,7 @@ use crate::core::counter::id::CounterId;
 use crate::core::counter::total::Value;
 use crate::protocol::messages::{KnownTotal, Listed};
 
-/// What the directory has been told of a counter.
+/// What the directory knows of a counter from pushes.
 #[derive(Serialize)]
 struct KnownView {
     value: Exact,
@@ -29,7 +29,7 @@ struct RowView<'a> {
 struct ListView<'a> {
     counters: Vec<RowView<'a>>,
     cursor: Option<&'a str>,
-    /// Left out where nothing but names is told, and all of them.
+    /// Omitted where the answer holds only names, and all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     exact: Option<bool>,
     #[serde(skip_serializing_if = "<[u32]>::is_empty")]

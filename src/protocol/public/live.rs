@@ -1,4 +1,4 @@
-//! A counter's sum, as it is told to those who watch it.
+//! A counter's sum in updates to watchers.
 
 use super::counter_view::SummedCounter;
 use super::number::Exact;
@@ -7,7 +7,7 @@ use crate::core::counter::total::Value;
 use crate::protocol::live::pace::thousandths_json;
 use crate::protocol::live::snapshot::{self, Tag};
 
-/// A text, with the hash of what in it is no time.
+/// A text, with a hash of all of it except times.
 #[derive(Default)]
 struct Text {
     text: String,
@@ -28,7 +28,7 @@ impl Text {
 }
 
 impl SummedCounter<'_> {
-    /// What watchers are told; the rate is in thousandths, `None` while it is not known.
+    /// The state for watchers; the rate is in thousandths, `None` while it is not known.
     pub fn live(&self, rate_thousandths: Option<u128>) -> snapshot::ReadCounter {
         let text = self.live_text(rate_thousandths, false);
         let parts = self.sum.datacenters.iter();

@@ -2,21 +2,21 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `aggregate` | all counters whose names begin alike |
-//! | `distribution` | how samples are distributed |
-//! | `breakdown` | what was counted of the values of a dimension |
-//! | `explain` | how a counter's sum was made |
-//! | `hyll` | unique elements as Redis has them |
-//! | `listing` | counters by their names, with what the directory has been told of them |
-//! | `live` | a counter, as those who watch it are told |
+//! | `aggregate` | all counters with a common prefix |
+//! | `distribution` | the distribution of samples |
+//! | `breakdown` | the counts of a dimension's values |
+//! | `explain` | how a counter's sum was read |
+//! | `hyll` | unique elements in Redis's format |
+//! | `listing` | counters by their names, with the totals that the directory knows |
+//! | `live` | a counter, in updates to watchers |
 //! | `number` | exact numbers of any size, estimates |
 //! | `rounding` | estimates for readers without a key |
-//! | `top` | which counters have most |
-//! | `counter_view` | one counter's sum, as it is told |
-//! | `verdicts` | what checks of a policy came to, and which keys were refused |
+//! | `top` | the counters that have most |
+//! | `counter_view` | the sum of one counter |
+//! | `verdicts` | the results of a policy's checks, and its refused keys |
 //! | `union` | unique elements of several counters |
 //!
-//! This file holds the answers that are about several counters, or about none.
+//! This file holds the answers about several counters, or about none.
 
 use serde::Serialize;
 
@@ -74,7 +74,7 @@ pub fn rotated_json(before: HashId, now: HashId) -> String {
     })
 }
 
-/// The JSON of a write that was left out because its user agent is a bot's.
+/// The JSON of a write that was ignored because its user agent is a bot's.
 pub fn ignored_json(id: &CounterId) -> String {
     #[derive(Serialize)]
     struct IgnoredView<'a> {
@@ -208,7 +208,7 @@ pub fn revoked_json(id: &str) -> String {
     })
 }
 
-/// None of the types above can fail to be written; an empty object would only show in a test.
+/// Writing the types above cannot fail; if it did, a test would see the empty object.
 pub(super) fn to_json<T: Serialize>(view: &T) -> String {
     serde_json::to_string(view).unwrap_or_else(|_| "{}".to_owned())
 }

@@ -8,8 +8,8 @@ use crate::core::counter::total::Value;
 use crate::core::sketch::{UniqueEstimate, Uniques};
 use crate::protocol::messages::KnownUniques;
 
-/// An exact number of any size: a JSON number, or a decimal string where the reader asked for
-/// strings and a JavaScript number would not hold it.
+/// An exact number of any size: a JSON number, or a decimal string where the reader asked for strings and a JavaScript
+/// number could not hold it exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exact {
     value: Value,
@@ -40,9 +40,9 @@ impl Serialize for Exact {
 pub struct Estimate {
     /// The estimate, to the nearest whole element.
     pub estimate: u64,
-    /// Its standard error, in elements: two thirds of such estimates are this near or nearer.
+    /// Its standard error, in elements: about two thirds of such estimates are within it.
     pub standard_error: f64,
-    /// Of how many epochs it is the sum; left out for one.
+    /// How many epochs it is the sum of; omitted for one.
     #[serde(skip_serializing_if = "is_one")]
     pub epochs: usize,
 }
@@ -63,7 +63,7 @@ impl Estimate {
         Some(Self::of_estimated(uniques.estimate(), uniques.epochs()))
     }
 
-    /// The estimate that a partition of the directory has been told.
+    /// The estimate that a partition of the directory stores.
     pub fn of_known(known: KnownUniques) -> Self {
         Self {
             estimate: known.estimate,
@@ -72,7 +72,7 @@ impl Estimate {
         }
     }
 
-    /// The sum of the estimates of these epochs; of none it is nothing.
+    /// The sum of the estimates of these epochs; 0 for none.
     pub fn of_epochs(epochs: &[UniqueEstimate]) -> Self {
         let (mut estimate, mut variance) = (0.0, 0.0);
         for epoch in epochs {

@@ -1,18 +1,18 @@
-//! Estimates for readers without a key, rounded where the deployment says so.
+//! Estimates for readers without a key, rounded where the deployment is set so.
 //!
-//! Invariant: what is told of a rounded estimate is a function of what it was rounded to, and of how large its error is
-//! relative to it, in one digit. A standard error told to the hundredth would give the estimate back, since it is a fixed
-//! part of it.
+//! Invariant: an answer with a rounded estimate depends only on the rounded number and on one digit of the relative
+//! error. A standard error to the hundredth would reveal the exact estimate, because it is a fixed part of it.
 //!
-//! Who may count and read as often as they like can learn which elements change an estimate, and with those make a
-//! sketch say what they want (Paterson and Raynal 2021). Rounding takes most of the changes out of sight.
+//! A caller that may count and read as often as it likes can learn which elements change an estimate, and use them to
+//! raise the estimate at will (Paterson and Raynal 2021). Rounding hides most of the changes.
 
 use super::number::Estimate;
 use crate::protocol::names::UNIQUES_ROUNDING;
 use crate::protocol::problem::Problem;
 use crate::protocol::settings;
 
-/// The most significant digits that `TALLY_UNIQUES_ROUNDING` keeps: estimates err by 0.8 %, so the third hides nothing but noise, and a fourth would not.
+/// The most significant digits of `TALLY_UNIQUES_ROUNDING`: estimates err by 0.8 %, so a third digit shows little but
+/// noise, and a fourth would show all.
 pub const DIGITS_MAX: u8 = 3;
 
 /// How estimates are rounded: not at all, or to so many significant digits.
@@ -26,7 +26,7 @@ impl Rounding {
     /// To one digit.
     pub const COARSEST: Self = Self(Some(1));
 
-    /// Returns what a setting says: 1 to [`DIGITS_MAX`], nothing or `off` for none.
+    /// Parses a setting: 1 to [`DIGITS_MAX`], nothing or `off` for none.
     ///
     /// # Errors
     /// `not-configured` for anything else.
@@ -41,8 +41,8 @@ impl Rounding {
         self == Self::OFF
     }
 
-    /// Returns the estimate to so many significant digits, with an error that is never smaller than before: that of
-    /// rounding, a uniform one of a step, is added to it. What errs by more than itself is rounded as its error is.
+    /// Returns the estimate with so many significant digits, and an error that is never smaller than before: the error
+    /// of rounding (uniform over a step) is added. An estimate smaller than its error is rounded as its error is.
     pub fn apply(self, exact: Estimate) -> Estimate {
         let Self(Some(digits)) = self else {
             return exact;
@@ -62,7 +62,7 @@ impl Rounding {
         }
         let estimate = exact.estimate.saturating_add(step / 2) / step * step;
         let size = float(estimate) + width / 2.0;
-        // Of the exact estimate, which is at most `size`.
+        // For the exact estimate, which is at most `size`.
         let own = if error <= float(exact.estimate) {
             one_digit_up(error / float(exact.estimate)) * size
         } else {
@@ -77,7 +77,7 @@ impl Rounding {
     }
 }
 
-/// The next number of one significant digit, not smaller.
+/// The next larger or equal number of one significant digit.
 fn one_digit_up(number: f64) -> f64 {
     if number <= 0.0 || !number.is_finite() {
         return number;

@@ -1,4 +1,4 @@
-//! Which counters have most, and where one of them stands.
+//! The counters that have most, and the rank of one of them.
 
 use serde::Serialize;
 
@@ -9,16 +9,16 @@ use crate::core::counter::id::CounterId;
 use crate::core::counter::total::Value;
 use crate::protocol::messages::{By, Since, Sums, Top, TopRow};
 
-/// What was asked, and when.
+/// The request, and its times.
 #[derive(Clone, Debug)]
 pub struct TopPage {
-    /// What the names begin with.
+    /// The prefix of names.
     pub prefix: String,
-    /// By what they stand in order.
+    /// The measure of the order.
     pub by: By,
-    /// The window, as it was asked for.
+    /// The name of the window in the request.
     pub window: Option<&'static str>,
-    /// Since when what was counted counts.
+    /// The beginning of the window.
     pub since: Option<Since>,
     /// When the directory was asked, unix milliseconds.
     pub begun_ms: i64,
@@ -30,7 +30,7 @@ pub struct TopPage {
     pub strings: bool,
 }
 
-/// What a counter has, under the name of what it is.
+/// The amount of a counter, under the name of its measure.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Amount {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -108,7 +108,7 @@ impl TopPage {
         }
     }
 
-    /// What all have together; of unique elements the sum of the estimates, each as it is told.
+    /// The sum of all amounts; for unique elements the sum of the rounded estimates.
     fn total(&self, sums: &Sums) -> Value {
         if self.by != By::Uniques {
             return sums.total;
@@ -155,7 +155,7 @@ impl TopPage {
     }
 }
 
-/// Which part of the total an amount is; nothing where that says nothing.
+/// The share of an amount in the total; `None` where that is meaningless.
 pub(super) fn share(amount: Value, total: Value) -> Option<f64> {
     let number = |value: Value| value.to_string().parse::<f64>().unwrap_or(0.0);
     let (amount, total) = (number(amount), number(total));
@@ -163,7 +163,7 @@ pub(super) fn share(amount: Value, total: Value) -> Option<f64> {
     is_part.then(|| (amount / total * 1e6).round() / 1e6)
 }
 
-/// The JSON of `GET /top`. Those that have as much have the same rank.
+/// The JSON of `GET /top`. Counters with equal amounts have the same rank.
 pub fn top_json(top: &Top, told: &TopPage) -> String {
     let (mut rank, mut before) = (0, None);
     let mut rows = Vec::new();

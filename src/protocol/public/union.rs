@@ -11,12 +11,12 @@ use crate::core::sketch::{HashId, Uniques};
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::Window;
 
-/// The unique elements of several counters, of a window if there is one. Counters that went through a new key together
-/// have epochs in common, and are joined epoch by epoch.
+/// The unique elements of several counters, of a window if there is one. Counters whose keys were rotated together have
+/// epochs in common, and are joined epoch by epoch.
 ///
 /// # Errors
-/// `hash-mismatch` where no hash is that of all counters that have any: an element that two of them saw would
-/// count twice, and the sum would only say what each of them says alone.
+/// `hash-mismatch` where no epoch is common to all counters that have elements: an element that two of them saw would
+/// count twice, and the sum would be no more than the sum of their own estimates.
 pub fn union_of(told: &[SummedCounter<'_>], window: Option<Window>) -> Result<Uniques, Problem> {
     let mut union = Uniques::new();
     let mut in_common: Option<Vec<HashId>> = None;
@@ -57,7 +57,7 @@ pub fn union_json(
     Ok(together_json(ids, told, window, None, union))
 }
 
-/// The JSON of `GET /uniques?op=intersection`: what two counters have in common, epoch by epoch.
+/// The JSON of `GET /uniques?op=intersection`: the elements common to two counters, epoch by epoch.
 ///
 /// # Errors
 /// As [`union_of`].

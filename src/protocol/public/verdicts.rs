@@ -1,4 +1,4 @@
-//! What checks of a policy came to, and which keys were refused, as it is told.
+//! The results of a policy's checks, and its refused keys, in answers.
 
 use std::collections::BTreeMap;
 
@@ -15,15 +15,15 @@ use crate::protocol::limits::PolicyName;
 use crate::protocol::names::VerdictKind;
 use crate::protocol::query::{BreakdownQuery, HistoryFormat};
 
-/// What the counters of a policy say: nothing of one that has counted nothing.
+/// The counters of a policy by result; `None` for one that has counted nothing.
 pub type Kinds<'a> = [Option<SummedCounter<'a>>; VerdictKind::ALL.len()];
 
-/// Of which policy, and when it was read.
+/// The policy, and when it was read.
 #[derive(Clone, Copy, Debug)]
 pub struct VerdictCounts<'a> {
     /// The policy.
     pub policy: &'a PolicyName,
-    /// What was judged before is in it, but for what isolates lost, unix milliseconds.
+    /// Includes all checks decided before, except those that isolates lost, unix milliseconds.
     pub as_of_ms: i64,
     /// Now, unix milliseconds.
     pub now_ms: i64,
@@ -36,7 +36,7 @@ impl VerdictCounts<'_> {
 
     /// The JSON of `GET /limits/{policy}/history`.
     pub fn history_json(&self, kinds: &Kinds<'_>, range: Range, format: HistoryFormat) -> String {
-        /// When it begins, and what was allowed, refused, and had no verdict.
+        /// Its beginning, and how many were allowed, refused, and had no verdict.
         #[derive(Serialize)]
         struct Step(i64, Option<Exact>, Option<Exact>, Option<Exact>);
         #[derive(Serialize)]
@@ -57,7 +57,7 @@ impl VerdictCounts<'_> {
         let kept_from = kinds.iter().flatten().map(SummedCounter::kept_from).max();
         let kept_from = kept_from.unwrap_or(i64::MIN);
         let nothing = BTreeMap::new();
-        // All three have the same points; those of nothing are left out together.
+        // All three have the same points; empty ones are omitted together.
         let all = HistoryFormat {
             zeros: true,
             ..format

@@ -1,4 +1,4 @@
-//! Of which dimension, and of which time, a breakdown is told.
+//! The dimension and the time of a breakdown.
 
 use super::{Query, refuse};
 use crate::core::counter::breakdown::covered;
@@ -9,10 +9,10 @@ use crate::core::sketch::VALUES_MAX;
 use crate::protocol::messages::{Since, Wanted};
 use crate::protocol::problem::Problem;
 
-/// Rows of a breakdown where no limit is given.
+/// The default number of rows of a breakdown.
 pub const BREAKDOWN_LIMIT: usize = 20;
 
-/// What every query of a breakdown may hold.
+/// The parameters of every query of a breakdown.
 const PARAMETERS: [&str; 8] = [
     "by",
     "window",
@@ -24,21 +24,21 @@ const PARAMETERS: [&str; 8] = [
     "numbers",
 ];
 
-/// What a breakdown was asked for.
+/// The parameters of a breakdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BreakdownQuery {
     /// The dimension.
     pub by: DimensionName,
-    /// The first and the last second that are told, widened to whole hours or days; `None` for all time.
+    /// The first and the last second in the answer, widened to whole hours or days; `None` for all time.
     pub window: Option<(i64, i64)>,
     /// The most rows.
     pub limit: usize,
-    /// The second in which it was asked for, unix time.
+    /// The second of the request, unix time.
     pub now: i64,
 }
 
 impl Query {
-    /// A query of a breakdown, which may hold these parameters besides.
+    /// Reads a query of a breakdown, which may also hold the parameters `besides`.
     ///
     /// # Errors
     /// `invalid-query`.
@@ -46,7 +46,7 @@ impl Query {
         Self::parse(text, &[&PARAMETERS, besides].concat())
     }
 
-    /// The dimension and the time that a breakdown was asked for.
+    /// The dimension and the time of the query.
     ///
     /// # Errors
     /// `invalid-query`.
@@ -70,10 +70,10 @@ impl Query {
         })
     }
 
-    /// The value of the dimension whose counters are asked for.
+    /// The value of the dimension whose counters are listed.
     ///
     /// # Errors
-    /// `invalid-query` for a text that no write can say.
+    /// `invalid-query` for a text that no write can have.
     pub fn breakdown_value(&self) -> Result<Option<String>, Problem> {
         let Some(value) = self.get("value") else {
             return Ok(None);
@@ -86,7 +86,8 @@ impl Query {
         }
     }
 
-    /// The first and the last second of a window, by its name or by `from` and `to`, widened to whole hours or days; `None` for all time.
+    /// The first and the last second of a window, by its name or by `from` and `to`, widened to whole hours or days;
+    /// `None` for all time.
     pub(super) fn covered_window(&self, now: i64) -> Result<Option<(i64, i64)>, Problem> {
         let range = (self.unix_seconds("from")?, self.unix_seconds("to")?);
         let (_, since) = self.named_window(now)?;
@@ -104,7 +105,7 @@ impl Query {
         })
     }
 
-    /// How many rows a breakdown may have.
+    /// The most rows of the answer.
     pub(super) fn rows(&self) -> Result<usize, Problem> {
         match self.get("limit").map(str::parse::<usize>) {
             None => Ok(BREAKDOWN_LIMIT),
@@ -114,13 +115,14 @@ impl Query {
     }
 }
 
-/// The last second of a day that has not begun anywhere: what is stamped a little ahead of this clock is before it.
+/// The last second of a day that has not begun anywhere: also writes stamped a little ahead of this clock are before
+/// it.
 fn open_end(now: i64) -> i64 {
     let day = Step::Day.seconds();
     Step::Day.start_of(now).saturating_add(2 * day - 1)
 }
 
-/// No buckets: with them it is told since when days are kept.
+/// A range without buckets: its answer says since when days are stored.
 fn kept_only(from: i64) -> Range {
     Range {
         step: Step::Day,
@@ -130,13 +132,13 @@ fn kept_only(from: i64) -> Range {
 }
 
 impl BreakdownQuery {
-    /// Since when something is kept, where that is after the window's beginning.
+    /// Since when data is stored, where that is after the window's beginning.
     pub fn kept_after(&self, kept_from: i64) -> Option<i64> {
         let window = self.window.filter(|(from, _)| kept_from > *from);
         window.map(|_| kept_from)
     }
 
-    /// What to ask the cells for.
+    /// The question to the cells.
     pub fn wanted(&self) -> Wanted {
         Wanted {
             window: self.window,
@@ -149,7 +151,7 @@ impl BreakdownQuery {
 }
 
 impl Since {
-    /// The unix second.
+    /// The beginning of the window as a unix second.
     pub fn seconds(self) -> i64 {
         match self {
             Self::Hour(hour) => hour * Step::Hour.seconds(),

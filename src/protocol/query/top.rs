@@ -1,25 +1,25 @@
-//! By what, and since when, counters stand in order.
+//! The measure and the window by which counters are ordered.
 
 use super::{Query, refuse};
 use crate::protocol::messages::{By, Since};
 use crate::protocol::problem::Problem;
 
-/// What a top was asked by.
+/// The parameters of a top.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TopQuery {
-    /// By what counters stand in order.
+    /// The measure of the order.
     pub by: By,
-    /// The window, as it is asked for; `None` for all time.
+    /// The name of the window; `None` for all time.
     pub window: Option<&'static str>,
-    /// Since when what was counted counts, so that the window is covered.
+    /// The beginning of the hours or days that cover the window.
     pub since: Option<Since>,
 }
 
 impl Query {
-    /// By what counters stand in order, and since when it counts.
+    /// The measure of the order, and the window.
     ///
     /// # Errors
-    /// `invalid-query` for other words than are known, and for what the directory is not told.
+    /// `invalid-query` for unknown words, and for combinations that the directory does not store.
     pub fn top(&self, now: i64) -> Result<TopQuery, Problem> {
         let (window, since) = self.named_window(now)?;
         let by = match (self.get("by"), window) {
@@ -42,10 +42,10 @@ impl Query {
         Ok(TopQuery { by, window, since })
     }
 
-    /// The window that was asked for by its name, and since when what was counted is in it: whole hours or days, so that it is covered.
+    /// The window of that name, and the beginning of the whole hours or days that cover it.
     ///
     /// # Errors
-    /// `invalid-query` for other names than are known.
+    /// `invalid-query` for unknown names.
     pub(super) fn named_window(
         &self,
         now: i64,

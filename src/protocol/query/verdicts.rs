@@ -1,4 +1,4 @@
-//! Of which time it is told what checks of a policy came to.
+//! The time of a report on a policy's checks.
 
 use super::{BreakdownQuery, Query, refuse};
 use crate::core::counter::breakdown::covered;
@@ -8,7 +8,7 @@ use crate::core::counter::merge::Range;
 use crate::protocol::problem::Problem;
 
 impl Query {
-    /// The stretch of a policy's history that was asked for: by the name of a window, or as [`Query::history`].
+    /// The range of a policy's history: by the name of a window, or as [`Query::history`].
     ///
     /// # Errors
     /// As [`Query::history`].
@@ -34,7 +34,7 @@ impl Query {
         Self::range(self.step()?.unwrap_or(usual), (from, now))
     }
 
-    /// The refused keys that were asked for: those of the last 24 hours where no time is named.
+    /// The query for refused keys: by default those of the last 24 hours.
     ///
     /// # Errors
     /// `invalid-query`.

@@ -1,4 +1,4 @@
-//! Commands of hashes and sets, as far as clients of rate limits need them.
+//! Commands of hashes and sets, as far as rate-limit clients need them.
 
 use std::collections::BTreeSet;
 
@@ -115,7 +115,7 @@ pub fn hincrby(space: &mut Space, args: &[String]) -> Answered {
 /// Replaces a set, and returns how many members it has.
 ///
 /// # Errors
-/// Where it is too large.
+/// If it is too large.
 fn put_set(space: &mut Space, key: &str, members: BTreeSet<String>) -> Result<usize, Reply> {
     let count = members.len();
     if members.is_empty() {
@@ -187,7 +187,7 @@ pub fn sstore(space: &mut Space, args: &[String]) -> Answered {
             members.retain(|member| !other.contains(member));
         }
     }
-    // What the key had ends with it.
+    // The former value and its expiry are removed.
     space.remove(&args[1]);
     put_set(space, &args[1], members).map(Reply::count)
 }

@@ -1,4 +1,4 @@
-//! The table of commands: name, arity, where its keys stand, what its caller must have the right to do, and who carries it out.
+//! The table of commands: name, arity, positions of keys, required right, and executor.
 
 use super::reply::Reply;
 use super::request::Arguments;
@@ -6,35 +6,35 @@ use super::space::Space;
 use super::{collections, error, keys, scripts, strings};
 use crate::protocol::access::Scope;
 
-/// Where the keys of a command stand.
+/// The positions of a command's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keys {
-    /// Nowhere.
+    /// No keys.
     None,
-    /// From the first place to the last, in steps; the last is counted from the end where it is negative.
+    /// From the first position to the last, with a step; a negative last position counts from the end.
     Places(usize, isize, usize),
-    /// Behind a count, at the second place: scripts.
+    /// After a count, at the second position: scripts.
     Script,
-    /// Behind a count, at this place; what comes before it, but for the name, is a key too.
+    /// After a count, at this position; the words before it, except the name, are keys too.
     Counted(usize),
 }
 
-/// Who carries a command out.
+/// The executor of a command.
 #[derive(Clone, Copy)]
 pub enum Act {
-    /// The owner of its keys, which are loaded before.
+    /// The owner of its keys, which are loaded first.
     Keys(fn(&mut Space, &[String]) -> Result<Reply, Reply>),
-    /// As [`Act::Keys`], for commands that only add: those of a counter need not be loaded.
+    /// As [`Act::Keys`], for commands that only add: a counter's value need not be loaded.
     Add,
     /// The board of its key: sorted sets.
     Sorted,
-    /// The owner, by what the boards of its keys hold.
+    /// The owner, from the boards of its keys.
     SortedSets,
-    /// The owner, by the unique elements of counters.
+    /// The owner, from the unique elements of counters.
     Elements(Elements),
-    /// A script of a client of rate limits.
+    /// A script of a rate-limit client.
     Script,
-    /// Whoever reads it, without any key.
+    /// The receiver of the request, without any key.
     Alone(fn(&[String], i64) -> Result<Reply, Reply>),
     /// The owner, over all keys.
     All(Whole),
@@ -68,13 +68,13 @@ pub enum Whole {
 pub struct Command {
     /// Its name, in capitals.
     pub name: &'static str,
-    /// Words it has, its name included; at least so many where it is negative.
+    /// Number of words, with its name; if negative, at least so many.
     pub arity: i32,
-    /// Where its keys stand.
+    /// The positions of its keys.
     pub keys: Keys,
-    /// What a caller must have the right to do with each of them.
+    /// The right that is needed on each of them.
     pub scope: Scope,
-    /// Who carries it out.
+    /// Its executor.
     pub act: Act,
 }
 
@@ -95,7 +95,7 @@ macro_rules! commands {
     };
 }
 
-// A key with scope `write` adds; what replaces or removes needs `admin`, as it does by the other calls.
+// A key with scope `write` adds; commands that replace or remove need `admin`, as in the other calls.
 commands! {
     "GET" 2 ONE, Read => Act::Keys(strings::get);
     "MGET" -2 MANY, Read => Act::Keys(strings::mget);
@@ -192,7 +192,7 @@ commands! {
     "FLUSHALL" -1 Keys::None, Admin => Act::All(Whole::Flush);
 }
 
-/// What a Redis would say of itself, as far as it is so.
+/// The fields of a Redis's `INFO` that apply here.
 const INFO: &str = "# Server\r\nredis_mode:standalone\r\nserver_name:tally\r\n";
 
 fn ping(args: &[String], _now_ms: i64) -> Result<Reply, Reply> {
@@ -211,17 +211,17 @@ fn time(now_ms: i64) -> Reply {
     ])
 }
 
-/// Commands that Redis has and Tally will not: lists, streams, messages, places, and what is about a server of one's own.
+/// Commands of Redis that Tally does not offer: lists, streams, messages, geodata, and administration of a server.
 const NOT_OURS: &str = "LPUSH RPUSH LPUSHX RPUSHX LPOP RPOP LRANGE LLEN LINDEX LSET LINSERT LREM LTRIM LPOS LMOVE LMPOP BLPOP BRPOP \
     BLMOVE XADD XREAD XRANGE XREVRANGE XLEN XDEL XTRIM XGROUP XREADGROUP XACK XCLAIM XAUTOCLAIM XPENDING XINFO PUBLISH UNSUBSCRIBE \
     PUNSUBSCRIBE MONITOR BZPOPMIN BZPOPMAX BZMPOP \
     GEOADD GEODIST GEOHASH GEOPOS GEOSEARCH CLUSTER CONFIG";
 
 impl Command {
-    /// The command that these words are, in any case.
+    /// Finds the command that these words begin with, in any case.
     ///
     /// # Errors
-    /// Where there is none, or it has another number of words.
+    /// If there is none, or it takes another number of words.
     pub fn find(args: &[String]) -> Result<&'static Self, Reply> {
         let name = args.first().map_or("", String::as_str);
         let found = COMMANDS
@@ -252,10 +252,10 @@ impl Command {
         }
     }
 
-    /// Its keys among these words.
+    /// Returns its keys among these words.
     ///
     /// # Errors
-    /// Where their count is none.
+    /// If their count is invalid.
     pub fn keys_of<'a>(&self, args: &'a [String]) -> Result<Vec<&'a String>, Reply> {
         Ok(match self.keys {
             Keys::None => Vec::new(),
@@ -294,7 +294,7 @@ pub fn script_words(args: &[String]) -> Result<(&[String], &[String]), Reply> {
     Ok(rest.split_at(count))
 }
 
-/// The keys behind a count at a place.
+/// The keys after a count at a position.
 ///
 /// # Errors
 /// As Redis.
@@ -310,7 +310,7 @@ pub fn counted_words(args: &[String], place: usize) -> Result<&[String], Reply> 
     keys.ok_or_else(error::syntax)
 }
 
-/// Repeats the first words, as Redis does.
+/// The refusal of an unknown command; it repeats the first words, as Redis does.
 fn unknown(args: &[String]) -> Reply {
     let name: String = args[0].chars().take(128).collect();
     let mut shown = String::new();
@@ -326,7 +326,7 @@ fn unknown(args: &[String]) -> Reply {
     ))
 }
 
-/// Carries out a command whose keys are loaded.
+/// Runs a command whose keys are loaded.
 pub fn run(command: &Command, space: &mut Space, args: &Arguments) -> Reply {
     let ran = match command.act {
         Act::Keys(run) => run(space, args),

@@ -1,28 +1,28 @@
-//! The texts of errors, which are those of Redis where it has them: clients match them.
+//! Error texts: those of Redis where it has the same error, because clients match them.
 
 use super::reply::Reply;
 
-/// Another type of value.
+/// The key holds another type of value.
 pub fn wrong_type() -> Reply {
     Reply::Error("WRONGTYPE Operation against a key holding the wrong kind of value".to_owned())
 }
 
-/// A string that is no HyperLogLog.
+/// The string is no HyperLogLog.
 pub fn not_hyll() -> Reply {
     Reply::Error("WRONGTYPE Key is not a valid HyperLogLog string value.".to_owned())
 }
 
-/// Options that do not go together, or are none.
+/// Options are unknown or contradict each other.
 pub fn syntax() -> Reply {
     Reply::err("syntax error")
 }
 
-/// Not a whole number of 64 bits.
+/// The text is no 64-bit whole number.
 pub fn not_whole() -> Reply {
     Reply::err("value is not an integer or out of range")
 }
 
-/// A sum that is none.
+/// The sum does not fit.
 pub fn overflow() -> Reply {
     Reply::err("increment or decrement would overflow")
 }
@@ -33,24 +33,24 @@ pub fn arity(name: &str) -> Reply {
     Reply::err(format!("wrong number of arguments for '{name}' command"))
 }
 
-/// An end that is none.
+/// The expiry time is invalid.
 pub fn expire_time(name: &str) -> Reply {
     let name = name.to_ascii_lowercase();
     Reply::err(format!("invalid expire time in '{name}' command"))
 }
 
-/// A script that nobody knows by its name.
+/// The script is unknown.
 pub fn no_script() -> Reply {
     Reply::Error("NOSCRIPT No matching script. Please use EVAL.".to_owned())
 }
 
-/// A command of Redis that has no place here.
+/// A command of Redis that Tally does not offer.
 pub fn not_for(name: &str) -> Reply {
     let name = name.to_ascii_uppercase();
     Reply::err(format!("{name} is not what Tally is for"))
 }
 
-/// A command that is answered by a stream.
+/// A command whose answer is a stream.
 pub fn is_stream(name: &str) -> Reply {
     let name = name.to_ascii_lowercase();
     Reply::err(format!(
@@ -58,13 +58,13 @@ pub fn is_stream(name: &str) -> Reply {
     ))
 }
 
-/// A value that is too large.
+/// The value is too large.
 pub fn too_large() -> Reply {
     let most = super::VALUE_BYTES_MAX / 1024;
     Reply::err(format!("a value has at most {most} KiB here"))
 }
 
-/// A fraction.
+/// The amount is a fraction.
 pub fn fraction() -> Reply {
     Reply::err("counters hold whole numbers: send INCRBYFLOAT a whole number, or scale the amount")
 }

@@ -1,16 +1,16 @@
-//! Scores as texts: as Redis reads them, and as its clients read them back.
+//! Scores as text, in the forms that Redis and its clients use.
 
 use super::reply::Reply;
 use crate::core::board::score::Score;
 
-/// The score that a text is: any form of a number, or an infinity; `None` for what is no number or beyond all numbers.
+/// Parses a score: any form of a number, or an infinity; `None` for other texts and for numbers out of range.
 pub fn score(text: &str) -> Option<Score> {
     let number: f64 = text.parse().ok()?;
     let names_infinity = text.trim_start_matches(['+', '-']).starts_with(['i', 'I']);
     (number.is_finite() || names_infinity).then(|| Score::new(number))?
 }
 
-/// The score that a text is.
+/// Parses a score.
 ///
 /// # Errors
 /// `value is not a valid float`.
@@ -21,7 +21,8 @@ pub fn valid_score(text: &str) -> Result<Score, Reply> {
 /// The exponents, and the numbers of digits, that JavaScript prints without an exponent.
 const PLAIN_POINTS: std::ops::RangeInclusive<i32> = -5..=21;
 
-/// The shortest text of a score, as JavaScript prints the number: its clients keep a number only where it prints back identically.
+/// The shortest text of a score, as JavaScript prints the number: its clients convert a text to a number only if it
+/// prints back identically.
 pub fn text_of(score: Score) -> String {
     let number = score.number();
     if number.is_infinite() {
@@ -35,7 +36,7 @@ pub fn text_of(score: Score) -> String {
     let shortest = format!("{number:e}");
     let (digits, exponent) = shortest.split_once('e').unwrap_or((&shortest, "0"));
     let digits = digits.replace('.', "");
-    // How many digits stand before the point.
+    // The number of digits before the point.
     let point = exponent.parse::<i32>().unwrap_or(0) + 1;
     if !PLAIN_POINTS.contains(&point) {
         let (first, rest) = digits.split_at(1);

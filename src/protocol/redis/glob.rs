@@ -1,10 +1,10 @@
-//! Patterns of names, as `KEYS` and `SCAN` take them. Source: `stringmatchlen` of Redis.
+//! Patterns of names for `KEYS` and `SCAN`. Source: `stringmatchlen` of Redis.
 
-/// Whether a name matches: `*`, `?`, `[a-z]`, `[^a]`, and `\` before a character that stands for itself.
+/// Returns whether a name matches: `*`, `?`, `[a-z]`, `[^a]`, and `\` before a character that stands for itself.
 pub fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut at, mut seen) = (0, 0);
-    // Where the last star stood, and how much of the name it has taken: going back to it alone is enough.
+    // The last star, and how much of the name it matches so far: backtracking to the last star is enough.
     let mut star: Option<(usize, usize)> = None;
     while seen < name.len() {
         let step = match pattern.get(at) {
@@ -28,7 +28,7 @@ pub fn matches(pattern: &str, name: &str) -> bool {
     pattern[at..].iter().all(|byte| *byte == b'*')
 }
 
-/// How much of the pattern a byte of the name takes; `None` where it does not match.
+/// How much of the pattern one byte of the name consumes; `None` where it does not match.
 fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     match pattern {
         [b'?', ..] => Some(1),
@@ -64,11 +64,11 @@ fn class(rest: &[u8], byte: u8) -> Option<usize> {
             }
         }
     }
-    // The opening bracket too.
+    // Includes the opening bracket.
     (is_in != negates).then_some(at + 1)
 }
 
-/// The part that all matching names begin with.
+/// The literal beginning of all matching names.
 pub fn literal_prefix(pattern: &str) -> &str {
     let end = pattern.find(['*', '?', '[', '\\']);
     &pattern[..end.unwrap_or(pattern.len())]

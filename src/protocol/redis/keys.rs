@@ -30,7 +30,7 @@ pub fn type_of(space: &mut Space, args: &[String]) -> Answered {
     ))
 }
 
-/// When an end may be changed.
+/// The condition of a change of expiry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum When {
     Never,
@@ -73,7 +73,7 @@ pub fn expire(space: &mut Space, args: &[String]) -> Answered {
     let Some(entry) = space.get(&args[1]) else {
         return Ok(Reply::flag(false));
     };
-    // A key without an end ends later than any.
+    // A key without expiry counts as expiring later than any other.
     let before = entry.expires_ms;
     let is_refused = (has(When::Never) && before.is_some())
         || (has(When::Ever) && before.is_none())

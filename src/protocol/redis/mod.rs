@@ -1,17 +1,17 @@
-//! Redis's words over HTTP, as clients of its REST dialect say them.
+//! Redis's commands over HTTP, in the REST dialect of its clients.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`request`] | the forms of a request |
 //! | [`command`] | the table of commands |
-//! | [`space`] | what a command works on |
-//! | [`strings`], [`keys`], [`collections`] | what commands do |
+//! | [`space`] | the values that a command works on |
+//! | [`strings`], [`keys`], [`collections`] | the commands |
 //! | [`sorted`], [`sorted_ranges`], [`sorted_sets`], [`float`] | commands of sorted sets, which are boards |
-//! | [`scripts`], [`scripts_of_regions`], [`scripts_of_analytics`], [`script_table`] | the scripts of rate limits that are known |
-//! | [`reply`], [`error`] | what commands are answered with |
-//! | [`notifications`] | what listeners are told of keys |
+//! | [`scripts`], [`scripts_of_regions`], [`scripts_of_analytics`], [`script_table`] | known scripts of rate-limit clients |
+//! | [`reply`], [`error`] | replies |
+//! | [`notifications`] | notifications to listeners |
 //!
-//! A command is decided by the owner of its keys, in one turn.
+//! The owner of its keys runs a command in one synchronous step.
 
 pub mod collections;
 pub mod command;

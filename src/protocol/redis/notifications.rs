@@ -1,7 +1,7 @@
-//! Notifications of keys: which events a command tells of, and who listens to them. Source: "Redis keyspace notifications", and
-//! `notifyKeyspaceEvent` of Redis 7.0.
+//! Keyspace notifications: the events of each command, and the subscriptions to them. Source: "Redis keyspace
+//! notifications", and `notifyKeyspaceEvent` of Redis 7.0.
 //!
-//! An event goes out by two channels: that of its key, with the name of the event, and that of the event, with the key.
+//! An event is sent on two channels: that of its key, with the name of the event, and that of the event, with the key.
 
 use std::collections::BTreeSet;
 
@@ -16,22 +16,22 @@ use crate::protocol::routes::decode_segment;
 /// The most channels and patterns of one stream.
 pub const CHANNELS_COUNT_MAX: usize = 100;
 
-/// What the two kinds of channels begin with: there is one database.
+/// The prefixes of the two kinds of channels: there is one database.
 const OF_KEYS: &str = "__keyspace@0__:";
 const OF_EVENTS: &str = "__keyevent@0__:";
 
-/// What both begin with.
+/// Their common prefix.
 const OF_EITHER: &str = "__key";
 
 /// A comment that keeps a stream open.
 pub const PING: &str = ": ping\n\n";
 
-/// Something that has happened to a key.
+/// An event of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyEvent {
-    /// What: Redis's name of it.
+    /// Redis's name of the event.
     pub name: String,
-    /// To which key.
+    /// The key.
     pub key: String,
 }
 
@@ -45,10 +45,10 @@ impl KeyEvent {
     }
 }
 
-/// What a command has made of a sorted set. Sent.
+/// The effect of a command on a sorted set. Sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SetChange {
-    /// It is as it was.
+    /// No effect.
     #[default]
     Same,
     /// Members or scores have changed.
@@ -57,7 +57,7 @@ pub enum SetChange {
     Emptied,
 }
 
-/// What a stream listens to. Sent.
+/// The subscription of a stream. Sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subscription {
     /// Whether these are patterns.
@@ -67,8 +67,8 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// What follows the mount point in the path of a request, if that asks for a stream: `/subscribe/<channel>`. What does not begin a
-    /// channel goes on with the one before, so that a key may have slashes.
+    /// Reads the path of a request after the mount point, if it asks for a stream: `/subscribe/<channel>`. A part that
+    /// does not begin a channel continues the one before, so that a key may have slashes.
     ///
     /// # Errors
     /// The text of an error of Redis.
@@ -117,7 +117,7 @@ impl Subscription {
         })
     }
 
-    /// What the keys begin with that a listener must have the right to read, for each channel: of events it is all keys.
+    /// For each channel, the prefix of the keys that a listener needs the right to read: for events all keys.
     pub fn prefixes(&self) -> impl Iterator<Item = &str> {
         self.channels.iter().map(|channel| {
             let begins = match self.is_pattern {
@@ -128,7 +128,7 @@ impl Subscription {
         })
     }
 
-    /// What a stream begins with.
+    /// The first frame of a stream.
     pub fn greeting(&self) -> String {
         let word = if self.is_pattern {
             "psubscribe"
@@ -142,7 +142,7 @@ impl Subscription {
         frames.collect()
     }
 
-    /// What a stream is sent of an event; nothing where it does not listen to that.
+    /// The frames of an event; empty where the stream does not listen to it.
     pub fn frames(&self, event: &KeyEvent) -> String {
         let KeyEvent { name, key } = event;
         let mut frames = String::new();
@@ -159,7 +159,7 @@ impl Subscription {
         frames
     }
 
-    /// What a stream ends with that is not read fast enough.
+    /// The last frame of a stream that is not read fast enough.
     pub fn farewell(&self) -> String {
         let first = self.channels.first().map_or("", String::as_str);
         let why = "ERR this stream was not read fast enough and has ended: subscribe again";
@@ -167,13 +167,14 @@ impl Subscription {
     }
 }
 
-/// Words as one message of server-sent events. Source: HTML standard, "Interpreting an event stream": each line has a field of its own.
+/// Words as one message of server-sent events. Source: HTML standard, "Interpreting an event stream": each line has a
+/// field of its own.
 fn frame(words: &[&str]) -> String {
     let text = words.join(",").replace(['\n', '\r'], "\ndata: ");
     format!("data: {text}\n\n")
 }
 
-/// What is told of a command, besides what it removes.
+/// The event of a command, besides that of a removal.
 fn name_of(command: &str) -> String {
     let name = match command {
         "SETEX" | "PSETEX" | "SETNX" | "MSET" | "MSETNX" | "GETSET" => "set",
@@ -187,7 +188,7 @@ fn name_of(command: &str) -> String {
     name.to_owned()
 }
 
-/// What a command has done to the first of its keys.
+/// The effect of a command on the first of its keys.
 pub fn of_command(command: &Command, args: &[String]) -> KeyEvent {
     KeyEvent {
         name: name_of(command.name),
@@ -195,7 +196,7 @@ pub fn of_command(command: &Command, args: &[String]) -> KeyEvent {
     }
 }
 
-/// What a command has done to its sorted set.
+/// The effect of a command on its sorted set.
 pub fn of_set(command: &Command, args: &[String], change: SetChange) -> Vec<KeyEvent> {
     if change == SetChange::Same {
         return Vec::new();
@@ -208,7 +209,7 @@ pub fn of_set(command: &Command, args: &[String], change: SetChange) -> Vec<KeyE
     [event].into_iter().chain(gone).collect()
 }
 
-/// What a command has done to keys that were loaded for it.
+/// The effects of a command on the keys that were loaded for it.
 pub fn of_keys(command: &Command, args: &[String], before: &Space, after: &Space) -> Vec<KeyEvent> {
     let changed: BTreeSet<&String> = after.changed().collect();
     let mut keys = command.keys_of(args).unwrap_or_default();
@@ -231,7 +232,7 @@ pub fn of_keys(command: &Command, args: &[String], before: &Space, after: &Space
     events
 }
 
-/// What is told of a key that is there after a command that has changed it.
+/// The events of a key that exists after a command has changed it.
 fn names_of(
     command: &Command,
     args: &[String],
@@ -269,7 +270,7 @@ fn names_of(
     names
 }
 
-/// What scripts of rate limits do to a value.
+/// The event of a value that a rate-limit script has changed.
 fn of_script(value: &Value) -> &'static str {
     match value {
         Value::Text(text) if whole(text).is_some() => "incrby",

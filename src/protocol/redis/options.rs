@@ -1,4 +1,4 @@
-//! Options of commands: numbers, words in any case, and when a key ends.
+//! Options of commands: numbers, words in any case, and expiry times.
 
 use super::error;
 use super::reply::Reply;
@@ -12,12 +12,12 @@ pub fn number(text: &str) -> Result<i64, Reply> {
     whole(text).ok_or_else(error::not_whole)
 }
 
-/// How an end is told.
+/// The unit of an expiry time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// In so many seconds.
+    /// In so many seconds from now.
     Seconds,
-    /// In so many milliseconds.
+    /// In so many milliseconds from now.
     Milliseconds,
     /// At a unix second.
     AtSeconds,
@@ -40,7 +40,7 @@ impl Unit {
         found.map(|(_, unit)| unit)
     }
 
-    /// The moment, unix milliseconds; `None` for one beyond what can be told.
+    /// The moment, unix milliseconds; `None` for one out of range.
     pub fn moment(self, amount: i64, now_ms: i64) -> Option<i64> {
         let milliseconds = match self {
             Self::Seconds | Self::AtSeconds => amount.checked_mul(1_000)?,
@@ -52,7 +52,7 @@ impl Unit {
         }
     }
 
-    /// The moment that an option of `command` names: it must lie after zero.
+    /// The moment that an option of `command` names: it must be after zero.
     ///
     /// # Errors
     /// `not an integer`, `invalid expire time`.

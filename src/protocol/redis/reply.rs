@@ -1,4 +1,4 @@
-//! What a command is answered with, and its JSON.
+//! Replies of commands, and their JSON.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -21,12 +21,12 @@ pub enum Reply {
     Error(String),
 }
 
-/// Why a command was not done.
+/// Why a command was not run.
 #[derive(Clone, Debug)]
 pub enum Refused {
-    /// It is answered so.
+    /// The reply to the client.
     Reply(Reply),
-    /// Whether it was done is unknown, or nothing could be.
+    /// It is unknown whether it was run, or it could not be.
     Fault(Fault),
 }
 
@@ -42,15 +42,15 @@ impl From<Reply> for Refused {
     }
 }
 
-/// What an error begins with where it is unknown whether the command was carried out.
+/// The beginning of an error where it is unknown whether the command was run.
 pub const UNAVAILABLE: &str = "UNAVAILABLE";
 
-/// How strings are written.
+/// The encoding of strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
     /// As JSON strings.
     Plain,
-    /// In base64, as JSON strings: what clients ask for by `Upstash-Encoding: base64`. Errors stay as they are.
+    /// In base64, as JSON strings: for clients that send `Upstash-Encoding: base64`. Errors stay as they are.
     Base64,
 }
 
@@ -90,7 +90,7 @@ impl Reply {
         Self::Error(format!("ERR {text}"))
     }
 
-    /// Whether it is an error.
+    /// Returns whether it is an error.
     pub fn is_error(&self) -> bool {
         matches!(self, Self::Error(_))
     }
@@ -102,7 +102,7 @@ impl Reply {
         json
     }
 
-    /// Writes what [`Reply::to_json`] returns.
+    /// Appends what [`Reply::to_json`] returns.
     pub fn write_answer(&self, json: &mut String, encoding: Encoding) {
         json.push_str(if self.is_error() {
             "{\"error\":"
@@ -116,7 +116,7 @@ impl Reply {
     fn write(&self, json: &mut String, encoding: Encoding) {
         match self {
             Self::Nil => json.push_str("null"),
-            // Above 2^53 a JSON number would lose digits in JavaScript; a string survives.
+            // Above 2^53 a JSON number would lose digits in JavaScript; a string does not.
             Self::Integer(number) if number.unsigned_abs() > SAFE_MAX => {
                 write_text(json, &number.to_string(), encoding);
             }

@@ -4,7 +4,7 @@ use serde_json::value::RawValue;
 
 use crate::protocol::routes::decode_segment;
 
-/// The longest command, in bytes of its JSON: what any small body may have.
+/// The longest command, in bytes of its JSON: the same as for any small body.
 pub const COMMAND_BYTES_MAX: usize = 1024 * 1024;
 
 /// The longest body of a pipeline or a transaction, in bytes: an isolate has 128 MB, and holds a few copies of it.
@@ -19,19 +19,19 @@ pub const ARGUMENTS_MAX: usize = COMMAND_BYTES_MAX / 2;
 /// The arguments of a command, its name first. Never empty.
 pub type Arguments = Vec<String>;
 
-/// What a request asks for.
+/// The content of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// One command; its answer is an object.
     One(Arguments),
     /// Several, each by itself.
     Pipeline(Vec<Arguments>),
-    /// Several, with nothing of others between them.
+    /// Several, as a transaction: no other command runs between them.
     Transaction(Vec<Arguments>),
 }
 
 impl Request {
-    /// Reads a request by what follows the mount point in its path, its query and its body.
+    /// Reads a request from its path after the mount point, its query and its body.
     ///
     /// # Errors
     /// The text of an error of Redis.
@@ -87,7 +87,7 @@ fn arguments(values: &[&RawValue]) -> Result<Arguments, String> {
     values.iter().map(|value| argument(value)).collect()
 }
 
-/// A string as it is; anything else as the text that it was sent as, so that no digit of a number is lost.
+/// A string as it is; anything else as its source text, so that no digit of a number is lost.
 fn argument(value: &RawValue) -> Result<String, String> {
     let text = value.get();
     if text.starts_with('"') {
@@ -118,10 +118,10 @@ fn of_path(path: &str, query: &str, body: &[u8]) -> Result<Arguments, String> {
     Ok(arguments)
 }
 
-/// The name in the query by which a key may be sent.
+/// The parameter of the query in which a key may be sent.
 pub const TOKEN: &str = "_token";
 
-/// The key that a query holds.
+/// The key in a query.
 pub fn token_of(query: &str) -> Option<String> {
     let mut pairs = form_urlencoded::parse(query.as_bytes());
     let found = pairs.find(|(name, _)| name == TOKEN);

@@ -1,84 +1,84 @@
-//! Which scripts are known: the SHA-1 of each text that a published version has sent, and what it does.
-//! `scripts/ratelimit-scripts.mjs` finds those of installed packages that are not here.
+//! The known scripts: the SHA-1 of each text that a published version has sent, and its effect.
+//! `scripts/ratelimit-scripts.mjs` finds scripts of installed packages that are missing here.
 
-/// When a window is given its end.
+/// When the expiry of a window is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ttl {
-    /// Each call adds 1, and the first sets it.
+    /// Each call adds 1, and the first call sets it.
     One,
-    /// Where the value is what was added.
+    /// When the value equals the added amount.
     First,
-    /// Never: the version compares a number with a text.
+    /// Never: this version compares a number with a text.
     Never,
 }
 
-/// How a sliding window decides.
+/// The variant of a sliding window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sliding {
-    /// Whether what the window before weighs is rounded down.
+    /// Whether the weight of the former window is rounded down.
     pub floors: bool,
-    /// What an absent window counts as.
+    /// The value of an absent window.
     pub absent: f64,
-    /// What a refusal is replied with.
+    /// The reply of a refusal.
     pub refused: f64,
-    /// How much is added, and when the end is set.
+    /// The added amount, and when the expiry is set.
     pub ttl: Ttl,
     /// Whether an amount of zero or less is never refused.
     pub lets_refunds: bool,
-    /// Whether a key may hold the limit, and the limit is replied too.
+    /// Whether a key may hold the limit; the limit is then part of the reply.
     pub has_limit: bool,
 }
 
-/// How a bucket decides.
+/// The variant of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bucket {
     /// The field of the last refill.
     pub field: &'static str,
     /// Whether each call takes one.
     pub takes_one: bool,
-    /// Whether it refuses what costs more than there is, or only where there is nothing.
+    /// Whether it refuses a cost above its tokens; otherwise it refuses only when it is empty.
     pub compares_cost: bool,
     /// Whether an amount of zero or less is never refused.
     pub lets_refunds: bool,
-    /// Whether a key may hold the limit, and the limit is replied too.
+    /// Whether a key may hold the limit; the limit is then part of the reply.
     pub has_limit: bool,
 }
 
-/// What a script does.
+/// The effect of a script.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Script {
     /// Adds to a window.
     Fixed(Ttl),
-    /// Adds to a window, and replies the limit too.
+    /// Adds to a window, and replies with the limit too.
     FixedLimit,
-    /// What is left of a window.
+    /// Reads the rest of a window.
     FixedLeft,
-    /// A string, or 0.
+    /// Reads a string, or 0.
     Value,
-    /// Adds to a window that slides.
+    /// Adds to a sliding window.
     Sliding(Sliding),
-    /// What is left of one, or used.
+    /// Reads the rest of a sliding window, or its use.
     SlidingLeft {
-        /// Whether the limit is known, so that what is left is replied.
+        /// Whether the limit is known, so that the reply is the rest.
         has_limit: bool,
     },
     /// Takes from a bucket.
     Bucket(Bucket),
-    /// Takes one from a bucket that is refilled once at most.
+    /// Takes one token from a bucket that is refilled at most once a call.
     FirstBucket {
-        /// Whether what is there may fall below zero.
+        /// Whether the tokens may fall below zero.
         goes_below: bool,
     },
-    /// What is left in one.
+    /// Reads the tokens of a bucket.
     BucketLeft {
-        /// How much is replied: tokens, the last refill, the limit.
+        /// The number of values in the reply: tokens, the last refill, the limit.
         replies: usize,
     },
-    /// The fields of a hash.
+    /// Reads the fields of a hash.
     Fields,
     /// Notes a request of a window in a hash.
     FixedFields {
-        /// Whether the first sets the end.
+        /// Whether the first request sets the expiry.
         sets_end: bool,
     },
     /// Notes a request of a sliding window in a hash.
@@ -86,29 +86,29 @@ pub enum Script {
         /// Whether the request itself counts in the comparison.
         counts_own: bool,
     },
-    /// What is used of that.
+    /// Reads the use of that.
     SlidingFieldsLeft,
     /// Notes a request of a window in a set.
     FixedMembers,
     /// Notes a request of a sliding window in a set.
     SlidingMembers {
-        /// Whether it replies whether it was admitted.
+        /// Whether it replies whether the request was admitted.
         says_whether: bool,
     },
-    /// Which members are denied.
+    /// Reads which members are denied.
     DenyList,
     /// Deletes all keys of a pattern.
     Reset,
-    /// Sums of the scores of a sorted set by a field of its members.
+    /// Sums the scores of a sorted set by a field of its members.
     FieldSums,
-    /// The sorted sets of several hours, joined.
+    /// Joins the sorted sets of several hours.
     Union,
-    /// Their members of most count, by whether they were admitted.
+    /// Lists their members with the largest counts, by whether they were admitted.
     Tops,
 }
 
 impl Script {
-    /// The place of the key that may hold the limit. The script reads it and does not write it.
+    /// The index of the key that may hold the limit. The script only reads it.
     pub const fn limit_place(&self) -> Option<usize> {
         match self {
             Self::FixedLimit | Self::FixedLeft | Self::BucketLeft { replies: 3.. } => Some(1),

@@ -1,7 +1,8 @@
-//! The scripts that clients of rate limits send, by the SHA-1 of their text. Each runs natively, with the replies of its version.
+//! The scripts of rate-limit clients, found by the SHA-1 of their text. Each runs natively, with the replies of its
+//! version.
 //!
-//! Keys that scripts write are strings and hashes of the dialect's own, no counters: a window ends after minutes.
-//! Numbers are Lua's: 64-bit floats, cut off where they are replied.
+//! Keys that scripts write are strings and hashes of the dialect itself, not counters: a window expires after minutes.
+//! Numbers are Lua's: 64-bit floats, truncated in replies.
 
 use super::collections::{field, flat, put_fields};
 use super::command::script_words;
@@ -15,7 +16,7 @@ use super::{error, sha1};
 
 pub(super) type Answered = Result<Reply, Reply>;
 
-/// The script of a name.
+/// The script with this SHA-1.
 pub fn find(sha: &str) -> Option<Script> {
     let found = KNOWN
         .iter()
@@ -45,7 +46,7 @@ pub fn script(args: &[String], _now_ms: i64) -> Answered {
 /// The script that `EVAL` or `EVALSHA` names.
 ///
 /// # Errors
-/// `NOSCRIPT`, or that Tally runs no scripts but those it knows.
+/// `NOSCRIPT`, or that Tally runs only the scripts that it knows.
 pub fn named(args: &[String]) -> Result<Script, Reply> {
     if args[0].to_ascii_uppercase().starts_with("EVALSHA") {
         return find(&args[1]).ok_or_else(error::no_script);
@@ -90,12 +91,12 @@ pub fn run(space: &mut Space, args: &[String]) -> Answered {
         Script::FixedMembers => fixed_members(space, &call),
         Script::SlidingMembers { says_whether } => sliding_members(space, &call, says_whether),
         Script::DenyList => deny_list(space, &call),
-        // Over all keys, or over boards: the owner does it.
+        // Over all keys, or over boards: the owner runs these.
         Script::Reset | Script::FieldSums | Script::Union | Script::Tops => Ok(Reply::Nil),
     }
 }
 
-/// The keys and the arguments of a run.
+/// The keys and the arguments of a call.
 pub(super) struct Call<'a> {
     pub(super) keys: &'a [String],
     pub(super) words: &'a [String],
@@ -116,7 +117,7 @@ impl<'a> Call<'a> {
         lua_number(self.word(place)?)
     }
 
-    /// The limit: the first argument, or what the key at that place holds.
+    /// The limit: the first argument, or the value of the key at that index.
     pub(super) fn limit(&self, space: &Space, place: usize) -> Result<f64, Reply> {
         let dynamic = self.keys.get(place).filter(|key| !key.is_empty());
         let text = match dynamic {
@@ -126,7 +127,7 @@ impl<'a> Call<'a> {
         text.map_or_else(|| self.number(0), lua_number)
     }
 
-    /// The share of the current window that is over.
+    /// The elapsed share of the current window.
     pub(super) fn part(&self, now: usize, window: usize) -> Result<f64, Reply> {
         let (now, window) = (self.number(now)?, self.number(window)?);
         Ok(now.rem_euclid(window) / window)
@@ -142,7 +143,7 @@ pub(super) fn lua_number(text: &str) -> Result<f64, Reply> {
     number.ok_or_else(|| Reply::err("user_script: a number is expected"))
 }
 
-/// A number as Redis replies it: cut off.
+/// A number as Redis replies it: truncated.
 pub(super) fn reply_of(number: f64) -> Reply {
     Reply::Integer(format!("{:.0}", number.trunc()).parse().unwrap_or(i64::MAX))
 }
@@ -151,7 +152,7 @@ fn pair(first: f64, second: f64) -> Reply {
     Reply::Array(vec![reply_of(first), reply_of(second)])
 }
 
-/// What a string holds.
+/// The number in a string.
 fn used(space: &Space, key: &str) -> Result<Option<f64>, Reply> {
     space.text(key)?.map(lua_number).transpose()
 }
@@ -168,7 +169,7 @@ fn increase(space: &mut Space, key: &str, by: &str) -> Result<i64, Reply> {
     Ok(value)
 }
 
-/// Lets a key end in so many milliseconds.
+/// Sets a key to expire in so many milliseconds.
 pub(super) fn end_in(space: &mut Space, key: &str, milliseconds: f64) {
     let Reply::Integer(milliseconds) = reply_of(milliseconds) else {
         return;
@@ -181,7 +182,7 @@ pub(super) fn float(number: i64) -> f64 {
     number.to_string().parse().unwrap_or(0.0)
 }
 
-/// The window's number, and the amount behind it.
+/// Runs a fixed window: the window's number and the amount are arguments.
 fn fixed(space: &mut Space, call: &Call<'_>, ttl: Ttl, limit: Option<f64>) -> Answered {
     let (key, first) = (call.key(0)?, usize::from(limit.is_some()));
     let window = call.number(first)?;
@@ -246,7 +247,7 @@ fn sliding_left(space: &Space, call: &Call<'_>, has_limit: bool) -> Answered {
     Ok(pair(limit - all, limit))
 }
 
-/// A number as Lua writes it into a hash.
+/// A number in the form in which Lua writes it into a hash.
 pub(super) fn lua_text(number: f64) -> String {
     if number == number.trunc() && number.abs() < 1e15 {
         format!("{number:.0}")
@@ -307,7 +308,7 @@ fn bucket(space: &mut Space, call: &Call<'_>, form: Bucket) -> Answered {
     Ok(answer(left))
 }
 
-/// The buckets of the first versions: refilled once, however long ago that was due.
+/// The buckets of the first versions: refilled once, however long ago the refill was due.
 fn first_bucket(space: &mut Space, call: &Call<'_>, goes_below: bool) -> Answered {
     let key = call.key(0)?;
     let (limit, interval) = (call.number(0)?, call.number(1)?);

@@ -1,4 +1,4 @@
-//! The scripts by which analytics of rate limits are read: sorted sets of events, one for each hour.
+//! The scripts that read analytics of rate limits: sorted sets of events, one for each hour.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::sorted::Members;
 use super::sorted_ranges::reply_of as members_of;
 use super::sorted_sets::union;
 
-/// The most hours that are read at once: 41 days.
+/// The most hours of one read: 41 days.
 pub const SCRIPT_SETS_MAX: usize = 1_000;
 
 /// The sets that a script reads; `None` for other scripts.
@@ -45,10 +45,10 @@ pub fn sets_of(script: Script, args: &[String]) -> Result<Option<Vec<String>>, R
     }
 }
 
-/// What a script replies, by what its sets hold.
+/// The reply of a script, from the contents of its sets.
 ///
 /// # Errors
-/// As [`sets_of`], and where a member is no JSON.
+/// As [`sets_of`], and where a member is not JSON.
 pub fn answer(script: Script, args: &[String], sets: &[Members]) -> Answered {
     let (keys, words) = script_words(args)?;
     let call = Call { keys, words };
@@ -59,7 +59,7 @@ pub fn answer(script: Script, args: &[String], sets: &[Members]) -> Answered {
     }
 }
 
-/// A value as Lua's, as Redis replies it: true is 1 and false nothing.
+/// A Lua value as Redis replies it: true is 1 and false is nil.
 fn lua_reply(value: &Json) -> Reply {
     match value {
         Json::String(text) => Reply::text(text),
@@ -85,7 +85,7 @@ fn field_sums(field: &str, sets: &[Members]) -> Answered {
     Ok(Reply::Array(sums.into_values().map(pair).collect()))
 }
 
-/// The events of most count: admitted, refused, denied.
+/// The events with the largest counts: admitted, refused, denied.
 fn tops(call: &Call<'_>, members: &Members) -> Answered {
     let whole = |place| Ok::<_, Reply>(call.word(place)?.parse::<usize>().unwrap_or(0));
     let (most, looked_at) = (whole(3)?, whole(4)?);

@@ -1,4 +1,5 @@
-//! Scripts that note each request by its own name, in a hash or a set, so that several regions can be joined; and the deny list.
+//! Scripts that record each request under a name of its own, in a hash or a set, so that several regions can be joined;
+//! and the deny list.
 
 use std::collections::BTreeSet;
 
@@ -88,7 +89,7 @@ pub(super) fn sliding_members(space: &mut Space, call: &Call<'_>, says_whether: 
     Ok(Reply::Array(replies))
 }
 
-/// How long the status `pending` holds, milliseconds: as the script says.
+/// How long the status `pending` is valid, milliseconds: as in the script.
 const PENDING_MS: f64 = 30_000.0;
 
 pub(super) fn deny_list(space: &mut Space, call: &Call<'_>) -> Answered {

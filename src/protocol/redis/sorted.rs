@@ -1,7 +1,7 @@
 //! Commands of one sorted set, which is a board.
 //!
-//! Invariant: a command is decided and done in one synchronous stretch by whoever holds the set. Members of equal scores stand by their
-//! bytes, from the lowest score on; a board that has another order for the other calls has this one here.
+//! Invariant: the object that holds the set runs a command in one synchronous step. Members of equal scores are in the
+//! order of their bytes, from the lowest score on. A board with another order in the other calls has this order here.
 
 use std::collections::BTreeSet;
 
@@ -20,16 +20,16 @@ use crate::protocol::messages::Fault;
 /// The longest name of a member that a command writes, bytes.
 pub const SORTED_MEMBER_BYTES_MAX: usize = 1_024;
 
-/// The most members of a reply, and those that one command removes or joins.
+/// The most members of a reply, and the most that one command removes or joins.
 pub const SORTED_MEMBERS_MAX: u64 = 100_000;
 
-/// The most bytes of the members of a reply: a quarter of what an isolate has is more than enough for all its copies.
+/// The most bytes of the members of a reply: an isolate has room for several copies.
 pub const SORTED_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Members that are read at once.
+/// How many members are read at once.
 const PAGE: u64 = 5_000;
 
-/// Members of one page of `ZSCAN`, where its `COUNT` is no more.
+/// Members of one page of `ZSCAN`, where its `COUNT` is smaller.
 const SCAN_COUNT_MIN: u64 = 1_000;
 
 /// Members, each with its score.
@@ -40,22 +40,22 @@ pub trait SortedSet {
     /// How many members there are.
     fn count(&self) -> u64;
 
-    /// A member's score and its place.
+    /// A member's score and its position.
     ///
     /// # Errors
-    /// Where rows cannot be read; so below.
+    /// Where rows cannot be read; as for all methods below.
     fn find(&self, member: &[u8]) -> Result<Option<(Score, Key)>, Fault>;
 
-    /// How many members stand before a place.
+    /// How many members are before a position.
     fn before(&self, key: &Key) -> Result<u64, Fault>;
 
-    /// The members from one place on, counted from 0, and before another.
+    /// The members from one index on, counted from 0, and before another.
     fn stretch(&self, low: u64, high: u64) -> Result<Members, Fault>;
 
-    /// So many members by the order of their names, after one.
+    /// The next members after one, in the order of their names.
     fn named_after(&self, member: &[u8], limit: u64) -> Result<Members, Fault>;
 
-    /// What a write would do, or why not; it is done where `is_trial` is not set.
+    /// The effect of a write, or why it is refused; it is done unless `is_trial`.
     fn write(
         &mut self,
         member: &[u8],
@@ -63,14 +63,14 @@ pub trait SortedSet {
         is_trial: bool,
     ) -> Result<Result<Change, MemberRefusal>, Fault>;
 
-    /// Removes a member; whether there was one.
+    /// Removes a member; returns whether it existed.
     fn remove(&mut self, member: &[u8]) -> Result<bool, Fault>;
 }
 
-/// A set that is not there.
+/// A set that does not exist.
 #[derive(Default)]
 pub struct NoMembers {
-    /// Whether a command would have begun one. What it wrote is forgotten.
+    /// Whether a command would have created it. What the command wrote is dropped.
     pub would_begin: bool,
 }
 
@@ -114,7 +114,7 @@ impl SortedSet for NoMembers {
 
 type Answered = Result<Reply, Refused>;
 
-/// What a command is answered with whose key holds another type of value: what is wrong with the command itself comes first.
+/// The reply to a command whose key holds another type of value. Faults of the command itself come first.
 pub fn wrong_type(args: &[String]) -> Reply {
     match run(&mut NoMembers::default(), args, 0) {
         Err(Refused::Reply(refusal)) => refusal,
@@ -122,7 +122,7 @@ pub fn wrong_type(args: &[String]) -> Reply {
     }
 }
 
-/// Carries a command out. `seed` is drawn for it.
+/// Runs a command. `seed` is random.
 ///
 /// # Errors
 /// As Redis; a fault where rows cannot be read.
@@ -183,7 +183,7 @@ pub(super) fn name(member: Vec<u8>) -> Reply {
     )
 }
 
-/// Why so many members are not told at once.
+/// The refusal of a reply with too many members.
 pub(super) fn too_many() -> Refused {
     let most = SORTED_MEMBERS_MAX;
     let mebibytes = SORTED_BYTES_MAX / (1024 * 1024);
@@ -192,7 +192,7 @@ pub(super) fn too_many() -> Refused {
     )))
 }
 
-/// The members at these places, if they are not too many.
+/// The members at these indexes, if they are not too many.
 pub(super) fn read(set: &dyn SortedSet, (low, high): (u64, u64)) -> Result<Members, Refused> {
     if high.saturating_sub(low) > SORTED_MEMBERS_MAX {
         return Err(too_many());
@@ -219,7 +219,7 @@ fn score_of(set: &dyn SortedSet, member: &str) -> Result<Reply, Fault> {
     Ok(Reply::text_or_nil(found.map(|(score, _)| text_of(score))))
 }
 
-/// What `ZADD` may be told besides.
+/// The options of `ZADD`.
 #[derive(Default)]
 struct Options {
     only_absent: bool,
@@ -231,7 +231,7 @@ struct Options {
 }
 
 impl Options {
-    /// The options that stand before the scores, and how many words they are.
+    /// The options before the scores, and how many words they are.
     fn parse(words: &[String]) -> (Self, usize) {
         let mut options = Self::default();
         for (place, word) in words.iter().enumerate() {
@@ -287,7 +287,7 @@ impl Options {
     }
 }
 
-/// Why the board does not take a write: Redis's words where it has them.
+/// Why the board refuses a write: in Redis's words where it has them.
 fn refusal_of(refusal: MemberRefusal) -> Refused {
     Refused::Reply(Reply::err(match refusal {
         MemberRefusal::NotANumber => "resulting score is not a number (NaN)",
@@ -302,7 +302,7 @@ fn refusal_of(refusal: MemberRefusal) -> Refused {
     }))
 }
 
-/// Whether an option of `ZADD` stands where `ZINCRBY` has its amount: Redis reads both alike.
+/// Whether an option of `ZADD` is in the place of `ZINCRBY`'s amount: Redis reads both commands alike.
 fn has_option(args: &[String]) -> bool {
     Options::parse(&args[2..]).1 > 0
 }
@@ -336,7 +336,7 @@ fn zadd(set: &mut dyn SortedSet, args: &[String]) -> Answered {
         let write = options.write(Amount::Score(valid_score(&pair[0])?));
         writes.push((writable(&pair[1])?, write));
     }
-    // All or nothing, but for room.
+    // All or nothing, except for lack of room.
     for (member, write) in &writes {
         set.write(member, write, true)?.map_err(refusal_of)?;
     }
@@ -359,7 +359,7 @@ fn increase(set: &mut dyn SortedSet, member: &str, delta: &str, options: &Option
     let write = options.write(Amount::Delta(delta));
     let change = set.write(writable(member)?, &write, false)?;
     let change = change.map_err(refusal_of)?;
-    // Without a condition a member is never left alone, though it may stay as it is.
+    // Without a condition a member is always written, though it may stay equal.
     let has_condition = options.only_higher || options.only_lower || options.only_absent;
     let score = change
         .score
@@ -415,7 +415,7 @@ fn pop(set: &mut dyn SortedSet, args: &[String]) -> Answered {
     Ok(reply_of(members, true))
 }
 
-/// The next of a sequence of numbers that look drawn. Source: Steele, Lea and Flood 2014, SplitMix64.
+/// The next of a pseudorandom sequence. Source: Steele, Lea and Flood 2014, SplitMix64.
 fn drawn(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut mixed = *state;
@@ -450,7 +450,8 @@ fn random(set: &dyn SortedSet, args: &[String], seed: u64) -> Answered {
     if wanted > 0 && draws == total {
         return Ok(reply_of(read(set, (0, total))?, with_scores));
     }
-    // Each of the last places in turn, or one before it that is not taken. Source: Floyd, in Bentley 1987, "A sample of brilliance".
+    // Each of the last indexes in turn, or a random one before it that is not taken. Source: Floyd, in Bentley 1987, "A
+    // sample of brilliance".
     let (mut places, mut taken) = (Vec::new(), BTreeSet::new());
     for draw in 0..draws {
         places.push(if wanted < 0 {
@@ -472,7 +473,7 @@ fn random(set: &dyn SortedSet, args: &[String], seed: u64) -> Answered {
 
 fn scan(set: &dyn SortedSet, args: &[String]) -> Answered {
     let after = name_of_cursor(&args[2]).ok_or_else(|| Reply::err("invalid cursor"))?;
-    // Options of a set that is not there are not looked at, as Redis does not.
+    // Redis does not check the options for a set that does not exist.
     if set.count() == 0 {
         return Ok(Reply::Array(vec![Reply::text("0"), Reply::Array(vec![])]));
     }
@@ -494,7 +495,7 @@ fn scan(set: &dyn SortedSet, args: &[String]) -> Answered {
             _ => return Err(error::syntax().into()),
         }
     }
-    // What fits one page comes in its order, as from Redis.
+    // A set that fits one page is returned in its order, as by Redis.
     let is_whole = after.is_empty() && set.count() <= page;
     let mut members = if is_whole {
         read(set, (0, set.count()))?
@@ -513,11 +514,11 @@ fn scan(set: &dyn SortedSet, args: &[String]) -> Answered {
     ]))
 }
 
-/// Decimal digits that are taken together.
+/// Decimal digits are converted in groups of nine.
 const GROUP: u32 = 1_000_000_000;
 
-/// The cursor behind a member: a whole number, as clients expect, whose bytes are 1 and the name. So it stays right whatever members
-/// come and go. Cost: O(bytes²).
+/// The cursor after a member: a whole number, as clients expect, whose bytes are 1 and the name. So it stays valid
+/// while members come and go. Cost: O(bytes²).
 fn cursor_of(member: &[u8]) -> String {
     let mut groups = vec![1_u32];
     for byte in member {
@@ -538,7 +539,7 @@ fn cursor_of(member: &[u8]) -> String {
     text
 }
 
-/// The name behind which a page begins; empty for the first. `None` for what is no cursor.
+/// The name after which a page begins; empty for the first. `None` for an invalid cursor.
 fn name_of_cursor(cursor: &str) -> Option<Vec<u8>> {
     const DIGITS_MAX: usize = 3 * (SORTED_MEMBER_BYTES_MAX + 1);
     let is_number = !cursor.is_empty() && cursor.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! Which members of a sorted set a command asks for: by rank, by score or by name.
+//! The members of a sorted set that a command selects: by rank, by score or by name.
 
 use super::error;
 use super::float::{score, text_of};
@@ -32,7 +32,7 @@ enum Range<'a> {
     Names(NameEnd<'a>, NameEnd<'a>),
 }
 
-/// How a range is told.
+/// The kind of a range.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     Rank,
@@ -40,13 +40,13 @@ enum By {
     Name,
 }
 
-/// What a command asks for.
+/// The selection of a command.
 pub struct Query<'a> {
     range: Range<'a>,
     is_reverse: bool,
-    /// How many to leave out, and how many to tell at most; all where that is negative.
+    /// How many to skip, and the most members; all where that is negative.
     limit: Option<(i64, i64)>,
-    /// Whether scores are told too.
+    /// Whether scores are included.
     pub with_scores: bool,
 }
 
@@ -84,7 +84,7 @@ impl<'a> Range<'a> {
 }
 
 impl<'a> Query<'a> {
-    /// A command whose ends are all that it says: `ZCOUNT`, `ZREMRANGEBYRANK`.
+    /// A command that has only ends: `ZCOUNT`, `ZREMRANGEBYRANK`.
     ///
     /// # Errors
     /// As Redis.
@@ -102,10 +102,10 @@ impl<'a> Query<'a> {
         })
     }
 
-    /// `ZRANGE` and its kin, whose ends stand at `first` and behind it.
+    /// `ZRANGE` and similar commands, with their ends at `first` and after it.
     ///
     /// # Errors
-    /// As Redis; but a limit is taken with ranks too, as where its clients come from.
+    /// As Redis, except that a limit is accepted with ranks too, as by the service that its clients come from.
     pub fn parse(args: &'a [String], first: usize, is_stored: bool) -> Result<Self, Reply> {
         let (mut by, mut is_reverse) = match args[0].to_ascii_uppercase().as_str() {
             "ZREVRANGE" => (Some(By::Rank), Some(true)),
@@ -149,7 +149,7 @@ impl<'a> Query<'a> {
         })
     }
 
-    /// The places from which on, and before which, its members stand.
+    /// The first index of its members, and the one after the last.
     ///
     /// # Errors
     /// Where rows cannot be read.
@@ -171,7 +171,7 @@ impl<'a> Query<'a> {
                 ))
             }
             Range::Names(low, high) => {
-                // Names are asked for where all scores are equal.
+                // Ranges of names are for sets with equal scores.
                 let Some((_, score)) = set.stretch(0, total.min(1))?.pop() else {
                     return Ok((0, 0));
                 };
@@ -191,7 +191,7 @@ impl<'a> Query<'a> {
     }
 }
 
-/// The places of ranks, which count from the end where they are negative.
+/// The indexes of ranks, which count from the end where they are negative.
 fn ranks(total: u64, first: i64, last: i64, is_reverse: bool) -> (u64, u64) {
     let at = |rank: i64| match u64::try_from(rank) {
         Ok(rank) => Some(rank),
@@ -209,7 +209,7 @@ fn ranks(total: u64, first: i64, last: i64, is_reverse: bool) -> (u64, u64) {
     }
 }
 
-/// The members that a query asks for, in its order.
+/// The members of a query, in its order.
 ///
 /// # Errors
 /// Where they are too many; a fault where rows cannot be read.
@@ -235,7 +235,7 @@ pub fn select(set: &dyn SortedSet, query: &Query<'_>) -> Result<Members, Refused
     Ok(members)
 }
 
-/// Members as a reply, each with its score behind it where scores are told.
+/// Members as a reply, each followed by its score where scores are included.
 pub fn reply_of(members: Members, with_scores: bool) -> Reply {
     let mut replies = Vec::with_capacity(members.len() * (1 + usize::from(with_scores)));
     for (member, score) in members {

@@ -1,4 +1,5 @@
-//! Commands of several sorted sets: what they have together. Sets without scores may be among them, as members of score 1.
+//! Commands of several sorted sets: union, intersection, difference. Sets without scores may take part, with a score of
+//! 1.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +12,11 @@ use super::sorted::Members;
 use super::sorted_ranges::reply_of;
 use crate::core::board::score::Score;
 
-/// What came of a command.
+/// The result of a command.
 pub enum Joined {
-    /// It is answered so.
+    /// The reply.
     Told(Reply),
-    /// These are what its first key holds from now on.
+    /// The members that its first key holds from now on.
     Stored(Members),
 }
 
@@ -26,7 +27,7 @@ enum Kind {
     Difference,
 }
 
-/// How the scores of a member become one.
+/// How the scores of a member are combined.
 #[derive(Clone, Copy)]
 enum Aggregate {
     Sum,
@@ -34,7 +35,7 @@ enum Aggregate {
     Most,
 }
 
-/// What is no number counts as 0, as Redis does.
+/// Not-a-number counts as 0, as in Redis.
 fn or_zero(number: f64) -> f64 {
     if number.is_nan() { 0.0 } else { number }
 }
@@ -56,7 +57,7 @@ struct Options {
     most: usize,
 }
 
-/// Where the count of a command's keys stands.
+/// The index of the number of keys.
 pub fn count_place(args: &[String]) -> usize {
     if is_stored(args) { 2 } else { 1 }
 }
@@ -110,7 +111,7 @@ impl Options {
     }
 }
 
-/// Carries a command out on its sets, in the order in which it names them.
+/// Runs a command on its sets, in the order in which it names them.
 ///
 /// # Errors
 /// As Redis.
@@ -135,12 +136,12 @@ pub fn join(args: &[String], sets: &[Members]) -> Result<Joined, Reply> {
     })
 }
 
-/// Members in the order of their names become members in the order of their scores.
+/// Sorts members by name into members by score.
 fn in_order(members: &mut Members) {
     members.sort_by_key(|(_, score)| *score);
 }
 
-/// The sums of all scores, in order.
+/// The members of all sets with the sum of their scores, in order.
 pub fn union(sets: &[Members]) -> Members {
     let weights = vec![1.0; sets.len()];
     let mut members = joined(Kind::Union, sets, &weights, Aggregate::Sum);
@@ -148,7 +149,7 @@ pub fn union(sets: &[Members]) -> Members {
     members
 }
 
-/// What sets have together, in the order of names.
+/// Combines sets, in the order of names.
 fn joined(kind: Kind, sets: &[Members], weights: &[f64], aggregate: Aggregate) -> Members {
     // How many sets have it, and its score.
     let mut all: BTreeMap<&[u8], (usize, f64)> = BTreeMap::new();

@@ -1,7 +1,7 @@
-//! What a command works on: the keys that it names, as they are when it begins, and what it makes of them.
+//! The values that a command works on: the keys that it names, as they are before it, and its changes.
 //!
-//! Invariant: a command reads and writes nothing but a [`Space`], in one synchronous stretch. Whoever owns the keys fills it before,
-//! and keeps what changed after: either all of that or none.
+//! Invariant: a command reads and writes only a [`Space`], in one synchronous step. The owner of the keys fills it
+//! before and stores the changes after: all of them or none.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use super::error;
 use super::reply::Reply;
 use crate::core::counter::id::CounterId;
 
-/// The largest value of a key that is no counter, in bytes: keys, fields and members added up.
+/// The largest value of a key that is no counter, in bytes: the sum of keys, fields and members.
 pub const VALUE_BYTES_MAX: usize = 64 * 1024;
 
 /// A value. The fields of a hash keep the order in which they were added.
@@ -23,12 +23,13 @@ pub enum Value {
     Hash(Vec<(String, String)>),
     /// A set.
     Set(BTreeSet<String>),
-    /// A sorted set. Its members lie in a board; this stands for it while commands of all types work, and is never stored.
+    /// A sorted set. Its members are in a board; this stands for it while commands of all types run, and is never
+    /// stored.
     Sorted,
 }
 
 impl Value {
-    /// Its type, as `TYPE` says it.
+    /// Its type, in the reply to `TYPE`.
     pub const fn type_name(&self) -> &'static str {
         match self {
             Self::Text(_) => "string",
@@ -56,13 +57,13 @@ impl Value {
 pub struct Entry {
     /// Its value.
     pub value: Value,
-    /// When it ends, unix milliseconds; `None` for never.
+    /// Its expiry, unix milliseconds; `None` for never.
     pub expires_ms: Option<i64>,
-    /// Whether it is a counter, which cells hold: its text is a whole number.
+    /// Whether it is a counter, whose value is in cells: its text is a whole number.
     pub is_counter: bool,
 }
 
-/// The keys that a command names.
+/// The keys of a command.
 #[derive(Clone, Debug, Default)]
 pub struct Space {
     now_ms: i64,
@@ -70,11 +71,11 @@ pub struct Space {
     changed: BTreeSet<String>,
 }
 
-/// What a command is refused with.
+/// The reply of a refused command.
 pub type Refused = Reply;
 
 impl Space {
-    /// An empty one, at a moment in unix milliseconds.
+    /// An empty one, at a time in unix milliseconds.
     pub fn new(now_ms: i64) -> Self {
         Self {
             now_ms,
@@ -82,12 +83,12 @@ impl Space {
         }
     }
 
-    /// The moment of the command, unix milliseconds.
+    /// The time of the command, unix milliseconds.
     pub const fn now_ms(&self) -> i64 {
         self.now_ms
     }
 
-    /// Takes in a key as it is. One whose time is over is none.
+    /// Adds a key in its present state; one that has expired is skipped.
     pub fn load(&mut self, key: String, entry: Entry) {
         if entry.expires_ms.is_none_or(|at_ms| at_ms > self.now_ms) {
             self.entries.insert(key, entry);
@@ -104,7 +105,7 @@ impl Space {
         self.changed.iter()
     }
 
-    /// Forgets what has changed: it is kept now.
+    /// Forgets which keys have changed: they are stored now.
     pub fn kept(&mut self) {
         self.changed.clear();
     }
@@ -121,7 +122,7 @@ impl Space {
         }
     }
 
-    /// A hash's fields; none where there is no such key.
+    /// A hash's fields; empty where there is no such key.
     ///
     /// # Errors
     /// `WRONGTYPE`.
@@ -133,7 +134,7 @@ impl Space {
         }
     }
 
-    /// A set's members; none where there is no such key.
+    /// A set's members; empty where there is no such key.
     ///
     /// # Errors
     /// `WRONGTYPE`.
@@ -145,11 +146,11 @@ impl Space {
         }
     }
 
-    /// Puts a string. It is a counter if it is a whole number without an end, or the key was a counter before and is a whole number
-    /// still.
+    /// Stores a string. It becomes a counter if it is a whole number without expiry; a key that was a counter stays one
+    /// if it still is a whole number.
     ///
     /// # Errors
-    /// Where the text is too long.
+    /// If the text is too long.
     pub fn put_text(
         &mut self,
         key: &str,
@@ -162,10 +163,10 @@ impl Space {
         self.put(key, Value::Text(text), expires_ms, is_counter)
     }
 
-    /// Puts a value that is no counter, with the end that the key has.
+    /// Stores a value that is no counter, with the key's present expiry.
     ///
     /// # Errors
-    /// Where it is too large.
+    /// If it is too large.
     pub fn put_value(&mut self, key: &str, value: Value) -> Result<(), Refused> {
         let expires_ms = self.get(key).and_then(|entry| entry.expires_ms);
         self.put(key, value, expires_ms, false)
@@ -181,7 +182,7 @@ impl Space {
         if key.len() + value.bytes() > VALUE_BYTES_MAX {
             return Err(error::too_large());
         }
-        // What ends at once is gone.
+        // A value that expires at once is removed.
         if expires_ms.is_some_and(|at_ms| at_ms <= self.now_ms) {
             self.remove(key);
             return Ok(());
@@ -196,7 +197,7 @@ impl Space {
         Ok(())
     }
 
-    /// Gives a key that exists another end, or none.
+    /// Changes the expiry of an existing key.
     pub fn expire(&mut self, key: &str, expires_ms: Option<i64>) {
         if expires_ms.is_some_and(|at_ms| at_ms <= self.now_ms) {
             self.remove(key);
@@ -208,7 +209,7 @@ impl Space {
         }
     }
 
-    /// Removes a key; whether there was one.
+    /// Removes a key; returns whether it existed.
     pub fn remove(&mut self, key: &str) -> bool {
         let was = self.entries.remove(key).is_some();
         if was {
@@ -218,7 +219,7 @@ impl Space {
     }
 }
 
-/// A whole number as Redis reads one: 64 bits and a sign, without spaces, a plus or leading zeros.
+/// A whole number in Redis's form: 64 bits and a sign, without spaces, plus or leading zeros.
 pub fn whole(text: &str) -> Option<i64> {
     let number: i64 = text.parse().ok()?;
     (number.to_string() == text).then_some(number)

@@ -12,13 +12,13 @@ pub fn get(space: &mut Space, args: &[String]) -> Answered {
     space.text(&args[1]).map(Reply::text_or_nil)
 }
 
-/// `MGET`: what is no string is nothing.
+/// `MGET`: keys of other types give nil.
 pub fn mget(space: &mut Space, args: &[String]) -> Answered {
     let text = |key: &String| Reply::text_or_nil(space.text(key).ok().flatten());
     Ok(Reply::Array(args[1..].iter().map(text).collect()))
 }
 
-/// What `SET` may be told besides.
+/// The options of `SET`.
 #[derive(Default)]
 struct SetOptions {
     only_absent: bool,
@@ -159,7 +159,7 @@ pub fn getex(space: &mut Space, args: &[String]) -> Answered {
     Ok(text)
 }
 
-/// How much a command adds; `None` for commands that add nothing.
+/// The amount that a command adds; `None` for commands that do not add.
 ///
 /// # Errors
 /// As Redis.
@@ -176,7 +176,7 @@ pub fn delta_of(args: &[String]) -> Result<Option<i64>, Reply> {
     }))
 }
 
-/// A whole number in any form that a float has.
+/// A whole number in any form of a float.
 fn whole_float(text: &str) -> Result<i64, Reply> {
     if let Some(number) = whole(text) {
         return Ok(number);
@@ -186,7 +186,7 @@ fn whole_float(text: &str) -> Result<i64, Reply> {
         .ok()
         .filter(|float: &f64| float.is_finite())
         .ok_or_else(|| Reply::err("value is not a valid float"))?;
-    // Printed in full, a float below 2^63 that is whole has no point.
+    // A whole float below 2^63 prints without a point.
     format!("{float}").parse().map_err(|_| error::fraction())
 }
 
@@ -208,7 +208,7 @@ pub fn added(args: &[String], value: i64) -> Reply {
     }
 }
 
-/// Adds to a string, and returns what it is then.
+/// Adds to a string, and returns the new value.
 ///
 /// # Errors
 /// `WRONGTYPE`, not a whole number, overflow.
@@ -218,7 +218,7 @@ pub fn increase(space: &mut Space, key: &str, delta: i64) -> Result<i64, Reply> 
     let expires_ms = space.get(key).and_then(|entry| entry.expires_ms);
     let is_other = space.get(key).is_some_and(|entry| !entry.is_counter);
     if is_other {
-        // Adding does not make a string a counter.
+        // An increment does not make a string a counter.
         space.put_value(key, super::space::Value::Text(value.to_string()))?;
     } else {
         space.put_text(key, value.to_string(), expires_ms)?;

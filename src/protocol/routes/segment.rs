@@ -2,8 +2,8 @@
 
 use super::super::problem::{Code, Problem};
 
-/// Decodes one percent-encoded path segment, strictly: a lenient decoder would let two different
-/// URLs name one counter by accident.
+/// Decodes one percent-encoded path segment, strictly: with a lenient decoder two different URLs could name the same
+/// counter by accident.
 ///
 /// # Errors
 /// `invalid-id` for a `%` without two hexadecimal digits, and for bytes that are not UTF-8.

@@ -1,15 +1,15 @@
-//! The table of routes: everything that is said of a call of the public API is said here, once.
+//! The table of routes: every fact about a call of the public API, once.
 //!
-//! A row is: variant of [`Route`](super::Route) with its parameters, method, template, name in metrics, the right that it needs, and
-//! who answers it. [`route_table`] hands the rows to a macro: [`super`] makes the types and the search of them, `edge` the hand-over
-//! to who answers.
+//! A row is: variant of [`Route`](super::Route) with its parameters, method, template, name in metrics, the required
+//! right, and the function that answers it. [`route_table`] passes the rows to a macro: [`super`] makes the types and
+//! the search, `edge` the dispatch.
 //!
 //! A row with a feature before it is a call of builds that have that feature.
 //!
-//! A parameter in braces is a segment or the beginning of one; `{/file}` is the rest of the path, if there is any. Methods of one
-//! template stand in the order of the `Allow` header.
+//! A parameter in braces is a segment or the beginning of one; `{/file}` is the rest of the path, if there is any. The
+//! methods of one template are in the order of the `Allow` header.
 
-/// Hands the table to a macro.
+/// Passes the table to a macro.
 macro_rules! route_table {
     ($generate:ident) => {
         $generate! { (context, caller)
@@ -27,7 +27,7 @@ macro_rules! route_table {
                 Right::Counter(Scope::Admin, id.as_str()) => administration::set(context, id).await;
             Reset(id: CounterId) "POST" "/counters/{id}/reset" "reset"
                 Right::Counter(Scope::Admin, id.as_str()) => administration::reset(context, id).await;
-            // Before the counter whose id ends in a star: that is written %2A.
+            // Before the route of a counter whose id ends in a star, which is written %2A.
             PrefixHistory(prefix: String) "GET" "/counters/{prefix}*/history" "prefix_history"
                 Right::Counter(Scope::Read, prefix) => aggregate::history(context, prefix).await;
             History(id: CounterId) "GET" "/counters/{id}/history" "history"
@@ -59,7 +59,7 @@ macro_rules! route_table {
                 Right::Named(Scope::Read) => uniques::uniques(context, &caller).await;
             Rotate "POST" "/uniques/rotate" "uniques_rotate"
                 Right::Counter(Scope::Admin, "") => uniques::rotate(context).await;
-            // Answered by a stream, before this.
+            // Answered by a stream, before routing.
             #[cfg(feature = "live")]
             Live "GET" "/live" "live"
                 Right::Named(Scope::Read) => Ok(Answer::text(String::new()));
@@ -108,7 +108,7 @@ macro_rules! route_table {
             #[cfg(feature = "limits")]
             DeletePolicy(policy: PolicyName) "DELETE" "/limits/{policy}" "limit_policy_delete"
                 Right::Limit(Scope::Admin, policy, None) => limits::delete_policy(context, policy).await;
-            // Before the key of that name: that is written %68istory, or %72efused.
+            // Before the routes of keys with these names, which are written %68istory and %72efused.
             #[cfg(feature = "limits")]
             LimitHistory(policy: PolicyName) "GET" "/limits/{policy}/history" "limit_history"
                 Right::Limit(Scope::Read, policy, None) => verdict_reads::history(context, policy).await;
@@ -145,7 +145,7 @@ macro_rules! route_table {
                 Right::Named(Scope::Admin) => api_keys::revoke(context, &caller, id).await;
             RotateKey(id: KeyId) "POST" "/keys/{id}/rotate" "key_rotate"
                 Right::Named(Scope::Admin) => api_keys::rotate(context, &caller, id).await;
-            // The entries are about all counters, so a key for a prefix does not do.
+            // The entries are about all counters, so a key for a prefix is not enough.
             Audit "GET" "/audit" "audit"
                 Right::Counter(Scope::Admin, "") => audit::list(context).await;
             ListAlerts "GET" "/alerts" "alerts"
@@ -224,7 +224,7 @@ macro_rules! route_table {
             #[cfg(feature = "pages")]
             Badge(id: CounterId) "GET" "/badge/{id}.svg" "badge"
                 Right::Image(Scope::Read, id.as_str()) => embeds::badge(context, &caller, id).await;
-            // Answered before this, in these forms and by paths.
+            // Answered before routing, in these forms and by paths.
             #[cfg(feature = "redis")]
             Redis "POST" "/redis" "redis"
                 Right::Somewhere(Scope::Read, &[]) => Ok(Answer::text(String::new()));
@@ -239,7 +239,7 @@ macro_rules! route_table {
                 Right::Everybody => files::script(&context.host);
             Index "GET" "/" "index"
                 Right::Everybody => Ok(files::index(context));
-            // The numbers are of all counters, so a key for a prefix does not do.
+            // The numbers are of all counters, so a key for a prefix is not enough.
             Metrics "GET" "/metrics" "metrics"
                 Right::Counter(Scope::Admin, "") => metrics::metrics(context).await;
             #[cfg(feature = "pages")]

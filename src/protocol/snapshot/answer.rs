@@ -1,4 +1,4 @@
-//! The public JSON of snapshots, and of what counters were.
+//! The public JSON of snapshots, and of former states of counters.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ struct DayView {
     date: String,
     begun_at: i64,
     ended_at: i64,
-    /// Whether it needs no earlier one.
+    /// Whether it is independent of earlier ones.
     full: bool,
     counters: u64,
     changed: u64,
@@ -61,7 +61,7 @@ fn days_of(all: &AllRuns) -> BTreeMap<i64, Vec<(u32, RunOf)>> {
         .collect()
 }
 
-/// Whether a partition should have a run of a day, and has none.
+/// Whether a partition should have a run of a day, but has none.
 fn lacks(told: &PartitionRuns, day: i64) -> bool {
     let is_of = |run: &RunOf| run.day == day;
     if told.runs.iter().any(is_of) {
@@ -162,7 +162,7 @@ struct PartView<'a> {
     value: Exact,
 }
 
-/// A counter as it was.
+/// A counter's state then.
 #[derive(Serialize)]
 struct ThenView<'a> {
     on: String,
@@ -258,7 +258,7 @@ pub fn list_on_json(
     }
     #[derive(Serialize)]
     struct View<'a> {
-        /// The oldest and the newest of the runs that tell it.
+        /// The oldest and the newest of the runs that it is from.
         on: Option<[String; 2]>,
         taken_at: Option<i64>,
         counters: Vec<RowView<'a>>,

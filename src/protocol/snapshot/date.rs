@@ -1,4 +1,4 @@
-//! Days as clients say them: `2026-11-01`, of UTC.
+//! Days in requests and answers: `2026-11-01`, in UTC.
 
 use crate::protocol::batch::civil::parse_date as parse_civil;
 use crate::protocol::problem::{Code, Problem};
@@ -6,7 +6,7 @@ use crate::protocol::problem::{Code, Problem};
 /// Milliseconds of a day.
 pub const DAY_MS: i64 = 86_400_000;
 
-/// The most days of one question. The values of each lie in a file of its own.
+/// The most days of one question. Each day's values are in a file of their own.
 const DAYS_MAX: i64 = 100;
 
 /// The day of a moment, counted from 1970-01-01.
@@ -17,7 +17,7 @@ pub fn day_of_ms(at_ms: i64) -> i64 {
 /// Reads a day.
 ///
 /// # Errors
-/// `invalid-query` for what is none.
+/// `invalid-query` for text that is no day.
 pub fn parse_date(text: &str) -> Result<i64, Problem> {
     parse_civil(text).ok_or_else(|| {
         let detail = "a day is written as 2026-11-01: four digits, two and two, of a day that there is, from 1970 on";
@@ -25,7 +25,7 @@ pub fn parse_date(text: &str) -> Result<i64, Problem> {
     })
 }
 
-/// A day as clients say it.
+/// A day in answers.
 /// Source: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`.
 pub fn date_of(day: i64) -> String {
     let shifted = day + 719_468;
@@ -45,7 +45,7 @@ pub fn date_of(day: i64) -> String {
     format!("{year:04}-{month:02}-{day_of_month:02}")
 }
 
-/// Days that are asked for: the first and the last.
+/// The days of a request: the first and the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Days {
     /// The first.
@@ -57,10 +57,10 @@ pub struct Days {
 }
 
 impl Days {
-    /// Reads `2026-11-01` or `2026-11-01..2026-11-30`; `now_ms` is the end of what there can be.
+    /// Reads `2026-11-01` or `2026-11-01..2026-11-30`; days end with `now_ms`.
     ///
     /// # Errors
-    /// `invalid-query` for what is no day, for days to come, and for more than 100 days; so the sentences say.
+    /// `invalid-query` for text that is no day, for future days, and for more than 100 days.
     pub fn parse(text: &str, now_ms: i64) -> Result<Self, Problem> {
         let refuse = |detail: String| Err(Problem::new(Code::InvalidQuery, detail));
         let (first, last, is_range) = match text.split_once("..") {

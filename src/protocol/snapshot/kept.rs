@@ -1,4 +1,4 @@
-//! What a snapshot keeps of a counter: what its root holds, and what its leads had told by then.
+//! The state of a counter in a snapshot: its root's data, and what its leads had pushed by then.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ use crate::core::sketch::Uniques;
 use crate::protocol::export::CounterLine;
 use crate::protocol::messages::Put;
 
-/// What a datacenter adds to the value.
+/// The counts of a datacenter in the value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatacenterKept {
     /// The datacenter.
@@ -25,27 +25,27 @@ pub struct DatacenterKept {
     pub last_write_ms: i64,
 }
 
-/// What is kept of a living counter.
+/// The state of a living counter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
     /// When it was created, unix milliseconds.
     pub created_at_ms: i64,
-    /// Its settings; how often they were put is left out.
+    /// Its settings, without the number of their changes.
     pub settings: Settings,
     /// The only datacenter that counts, if there is one.
     pub home: Option<Datacenter>,
-    /// What it was set to last, if it was.
+    /// Its last set value, if it was set.
     pub base: Option<Value>,
     /// Each datacenter, in order of their names.
     pub datacenters: Vec<DatacenterKept>,
     /// Unique elements of all time.
     pub uniques: Uniques,
-    /// Every write that was acknowledged before is in it, unix milliseconds.
+    /// It includes every write acknowledged before this, unix milliseconds.
     pub as_of_ms: i64,
 }
 
 impl Kept {
-    /// What a root knows.
+    /// The state from a root's data.
     pub fn of(root: &Root, view: &View) -> Self {
         let is_of_root = view.generation() == root.generation;
         Self {
@@ -90,7 +90,7 @@ impl Kept {
         writes.max().filter(|at_ms| *at_ms > 0)
     }
 
-    /// Its settings, as they are put.
+    /// Its settings, in the form of a request.
     pub fn put(&self) -> Put {
         let settings = &self.settings;
         Put {
@@ -102,7 +102,7 @@ impl Kept {
         }
     }
 
-    /// The counter as an import brings it back.
+    /// The counter as a line of an import.
     pub fn line(&self, id: CounterId) -> CounterLine {
         use crate::core::counter::contents::Contents;
         let contents = |part: &DatacenterKept| {

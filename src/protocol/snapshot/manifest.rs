@@ -1,6 +1,6 @@
-//! What a run has written, and which runs stay.
+//! The files of a run, and which runs are kept.
 //!
-//! Invariant: a run that stays has its whole chain: the runs before it, back to a full one.
+//! Invariant: with a run its whole chain is kept: the runs before it, back to a full one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::date::date_of;
 
-/// Runs of a chain at most, whatever days lie between full ones: a value is looked for in a file of each.
+/// The most runs of a chain, for any setting of full runs: a value is searched for in a file of each.
 pub const CHAIN_MAX: usize = 32;
 
 /// A file of a run.
@@ -31,23 +31,23 @@ pub struct PartOf {
 pub struct RunOf {
     /// Its number in its partition; the next one's is higher.
     pub run: u64,
-    /// The run that it tells the changes since; `None` for a full one.
+    /// The run to which it holds the changes; `None` for a full one.
     pub before: Option<u64>,
     /// The day on which it began, counted from 1970-01-01.
     pub day: i64,
     /// When it began, unix milliseconds.
     pub begun_ms: i64,
-    /// When it had looked at the last counter, unix milliseconds.
+    /// When it had read the last counter, unix milliseconds.
     pub ended_ms: i64,
-    /// Living counters then.
+    /// How many living counters there were then.
     pub counters: u64,
-    /// Counters in its files.
+    /// How many counters are in its files.
     pub entries: u64,
-    /// Length of its files.
+    /// The size of its files.
     pub bytes: u64,
 }
 
-/// What a run has written.
+/// The files of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// The run.
@@ -65,14 +65,14 @@ impl Manifest {
     }
 }
 
-/// The runs that tell what was so after one of them, the oldest first, which is full; `None` where one of them is not there.
+/// The chain of a run, the oldest first, which is full; `None` where one of them is missing.
 pub fn chain_of(runs: &BTreeMap<u64, RunOf>, run: u64) -> Option<Vec<u64>> {
     let mut chain = Vec::new();
     let mut next = Some(run);
     while let Some(run) = next {
         chain.push(run);
         let before = runs.get(&run)?.before;
-        // Numbers fall, so this ends.
+        // Numbers must fall, so that this ends.
         if before.is_some_and(|before| before >= run) {
             return None;
         }
@@ -82,7 +82,8 @@ pub fn chain_of(runs: &BTreeMap<u64, RunOf>, run: u64) -> Option<Vec<u64>> {
     Some(chain)
 }
 
-/// The runs that go: those of more than `keep_days` ago, but for the first full one of each month and what a run that stays needs.
+/// The runs to delete: those older than `keep_days`, except the first full one of each month and those in the chain of
+/// a run that is kept.
 pub fn thinned(runs: &BTreeMap<u64, RunOf>, today: i64, keep_days: i64) -> Vec<u64> {
     let mut kept = BTreeSet::new();
     let mut months = BTreeSet::new();

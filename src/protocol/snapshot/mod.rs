@@ -1,19 +1,20 @@
-//! Snapshots: what a partition of the directory knows of its counters, as files; one run of it a day.
+//! Snapshots: a partition's counters as files, one run a day.
 //!
-//! Invariants: a file is known only by a manifest, which is written after all files that it names; a value is told by the newest manifest
-//! of its day and those before it, back to a full one, or not at all.
+//! Invariants: only a manifest makes files known, and it is written after all of them. A value is read from the newest
+//! manifest of its day and those before it, back to a full one, or not at all.
 //!
-//! Life: a *run* of a partition writes *parts*, each with some counters in order of their names, and then its manifest. A full run has all
-//! counters, another has what changed since the run before it. A run and those before it, back to a full one, are a *chain*.
+//! Life: a *run* of a partition writes *parts*, each with some counters in order of their names, and then its manifest.
+//! A full run has all counters; any other has the changes since the run before it. A run and those before it, back to a
+//! full one, are a *chain*.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `kept` | what is kept of a counter |
+//! | `kept` | the state of a counter in a snapshot |
 //! | `part` | a file of counters |
-//! | `manifest` | what a run has written, and which runs stay |
+//! | `manifest` | the files of a run, and which runs are kept |
 //! | `plan` | the setting, and when runs are due |
-//! | `date` | days as clients say them |
-//! | `restore`, `put_back` | what a restore and a repair make of it |
+//! | `date` | days in requests and answers |
+//! | `restore`, `put_back` | restores, and repairs from a snapshot |
 //! | `answer` | the public JSON |
 
 mod answer;

@@ -1,30 +1,30 @@
 //! A file of counters, in order of their names.
 //!
-//! Invariant: what was written is read, or refused; a file of one build is read by every later one.
+//! Invariant: data is read as it was written, or refused. Every later build reads the files of a former one.
 //!
 //! | bytes | hold |
 //! |---|---|
 //! | 0 to 5 | the frame of a stored body |
-//! | 6 to 9 | length of what is inflated, little-endian |
-//! | 10.. | DEFLATE of the columns, one after the other, each behind its length as a varint |
+//! | 6 to 9 | length after inflation, little-endian |
+//! | 10.. | DEFLATE of the columns, one after the other, each after its length as a varint |
 //!
-//! A column holds one thing of all counters: so what is alike stands together, and deflates well. Numbers are varints of postcard, those
-//! that may be negative in zigzag.
+//! A column holds one property of all counters, so that similar data is adjacent and deflates well. Numbers are varints
+//! of postcard, those that may be negative in zigzag.
 //!
 //! | column | holds, for each counter |
 //! |---|---|
-//! | datacenters | first, once: their names, which others tell by number |
-//! | alike | how many bytes of its name are those of the one before |
+//! | datacenters | first, once: their names, to which other columns refer by number |
+//! | alike | how many bytes its name shares with the one before |
 //! | lengths | how many bytes follow |
 //! | names | these bytes |
-//! | kinds | 0: it has ended; 1: it lives; 3: it lives, and has something under `rare` |
-//! | created | when, less when the one before was created |
+//! | kinds | 0: it has ended; 1: it lives; 3: it lives, and has an entry in `rare` |
+//! | created | its creation, less that of the one before |
 //! | parts | how many datacenters |
 //! | places | for each of those: which |
 //! | totals | for each: increments, decrements |
-//! | writes | for each: its newest write, less when the counter was created; 0 where none is known, others one higher |
-//! | as of | the moment up to which all is in it, less its newest write, or else its creation |
-//! | rare | settings, home, and what it was set to |
+//! | writes | for each: its newest write, less the counter's creation; 0 where none is known, others one higher |
+//! | as of | the time of its state, less its newest write, or else its creation |
+//! | rare | settings, home, and last set value |
 //! | uniques | its unique elements: their length, and their bytes |
 
 use std::io::{Read, Write};
@@ -42,16 +42,17 @@ use crate::core::counter::total::{CellTotal, Value};
 use crate::core::sketch::Uniques;
 use crate::protocol::stored::{self, Body, Damage};
 
-/// Counters of a part at most: plain ones take some 20 bytes each, so 80 KB of file and 1 MB in memory.
+/// The most counters of a part: plain ones take some 20 bytes each, so 80 KB of file and 1 MB in memory.
 pub const PART_ENTRIES_MAX: usize = 4_096;
 
-/// A part that has so many bytes before it is deflated takes no more. The last counter may have 31 sketches of 12 KB: 384 KB more.
+/// A part is complete once it has so many bytes before compression. The last counter may add 31 sketches of 12 KB: 384
+/// KB.
 pub const PART_BYTES_MAX: usize = 512 * 1024;
 
-/// What no part is longer than, inflated.
+/// The largest part, inflated.
 const INFLATED_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Bytes of the length before what is deflated.
+/// Bytes of the length field before the compressed data.
 const LENGTH_BYTES: usize = 4;
 
 /// A counter of a part; `None` for one that has ended.
@@ -61,7 +62,7 @@ const ENDED: u8 = 0;
 const LIVES: u8 = 1;
 const RARE: u8 = 2;
 
-/// The columns, by their places in the file.
+/// The columns, by their order in the file.
 const DATACENTERS: usize = 0;
 const ALIKE: usize = 1;
 const LENGTHS: usize = 2;
@@ -77,10 +78,10 @@ const RARE_ONES: usize = 11;
 const UNIQUES: usize = 12;
 const COLUMNS: usize = 13;
 
-/// What is rare.
+/// The columns of `rare`.
 type Rare = (Settings, Option<Datacenter>, Option<Value>);
 
-/// A number that may be negative.
+/// A signed number as an unsigned one.
 fn zigzag(number: i64) -> u64 {
     ((number << 1) ^ (number >> 63)).cast_unsigned()
 }
@@ -101,7 +102,7 @@ pub struct PartWriter {
 }
 
 fn put<T: Serialize>(column: &mut Vec<u8>, value: &T) {
-    // Writing to memory, of types that postcard knows, does not fail.
+    // Writing types that postcard knows to memory does not fail.
     if let Ok(longer) = postcard::to_extend(value, std::mem::take(column)) {
         *column = longer;
     }
@@ -121,7 +122,7 @@ impl PartWriter {
         self.entries
     }
 
-    /// Whether it takes no more.
+    /// Returns whether it is complete.
     pub fn is_full(&self) -> bool {
         let bytes: usize = self.columns.iter().map(Vec::len).sum();
         self.entries >= PART_ENTRIES_MAX || bytes >= PART_BYTES_MAX
@@ -132,7 +133,7 @@ impl PartWriter {
         Some((self.first.as_deref()?, &self.last))
     }
 
-    /// Adds a counter, whose name comes after all before it.
+    /// Adds a counter, whose name is after all former ones.
     pub fn push(&mut self, id: &CounterId, kept: Option<&Kept>) {
         let name = id.as_str();
         let pairs = name.bytes().zip(self.last.bytes());
@@ -204,7 +205,7 @@ impl PartWriter {
         let length = u32::try_from(inflated.len()).unwrap_or(u32::MAX);
         body.extend_from_slice(&length.to_le_bytes());
         let mut encoder = DeflateEncoder::new(body, Compression::best());
-        // Memory takes what is written.
+        // Writing to memory does not fail.
         let _ = encoder.write_all(&inflated);
         let body = encoder.finish().unwrap_or_default();
         stored::finish(body, stored::FIRST)
@@ -216,7 +217,7 @@ fn newest_of(kept: &Kept) -> i64 {
     kept.last_write_ms().unwrap_or(kept.created_at_ms)
 }
 
-/// What a counter is, in 52 bits: the same for the same, whatever the moment up to which all is in it.
+/// A hash of a counter's state in 52 bits, which does not depend on the time of the state.
 pub fn digest_of(kept: &Kept) -> i64 {
     let same = Kept {
         as_of_ms: 0,
@@ -301,10 +302,10 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What a file holds.
+/// Reads a file.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The damage of the file.
 pub fn read_part(file: &[u8]) -> Result<Vec<Entry>, Damage> {
     let body = Body::read(file, stored::FIRST, false)?.bytes;
     let (length, deflated) = body.split_at_checked(LENGTH_BYTES).ok_or(Damage::Changed)?;

@@ -5,10 +5,10 @@ use serde::Deserialize;
 use super::date::DAY_MS;
 use crate::protocol::names::DIRECTORY_PARTITIONS;
 
-/// The setting of a deployment that makes none by itself.
+/// The value of the setting for no automatic snapshots.
 pub const SNAPSHOTS_OFF: &str = "off";
 
-/// The longest time between two full runs, and the longest time that all are kept: a hundred years.
+/// The longest time between two full runs; and below, the longest time for which all runs are kept: a hundred years.
 const FULL_EVERY_DAYS_MAX: i64 = 31;
 const KEEP_DAYS_MAX: i64 = 36_500;
 
@@ -22,7 +22,7 @@ pub struct Plan {
     pub hour: i64,
     /// Days from one full run to the next.
     pub full_every_days: i64,
-    /// Days for which all are kept.
+    /// The number of days for which all runs are kept.
     pub keep_days: i64,
 }
 
@@ -37,7 +37,7 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// Reads the setting; `None` for what may not be so. [`SNAPSHOTS_OFF`] is none.
+    /// Reads the setting; `None` for values that are not allowed, and for [`SNAPSHOTS_OFF`].
     pub fn parse(text: &str) -> Option<Self> {
         let plan: Self = serde_json::from_str(text).ok()?;
         let is_good = (0..24).contains(&plan.hour)
@@ -46,7 +46,8 @@ impl Plan {
         is_good.then_some(plan)
     }
 
-    /// When the first run of a partition after a moment is due, unix milliseconds: partitions share the hour evenly.
+    /// The time of a partition's first run after a moment, unix milliseconds: partitions are spread evenly over the
+    /// hour.
     pub fn next_ms(self, partition: u32, after_ms: i64) -> i64 {
         let turn = i64::from(partition % DIRECTORY_PARTITIONS);
         let turn_ms = HOUR_MS / i64::from(DIRECTORY_PARTITIONS) * turn;

@@ -1,7 +1,7 @@
-//! What a cell that nobody remembers had counted, by the last snapshot.
+//! The totals of a cell that no other object remembers, from the last snapshot.
 //!
-//! Invariant: nothing is counted twice: what other cells of its datacenter hold is not given to it, and what a later set has observed of
-//! it adds nothing.
+//! Invariant: nothing is counted twice. The cell does not get what other cells of its datacenter hold, and counts that
+//! a later set has observed add nothing.
 
 use super::kept::Kept;
 use super::manifest::RunOf;
@@ -15,18 +15,18 @@ use crate::core::counter::total::{Sum, Value};
 pub struct LastKept {
     /// The run.
     pub run: RunOf,
-    /// What it has of the counter.
+    /// The counter's state in it.
     pub kept: Kept,
 }
 
 impl LastKept {
-    /// Whether it is of the generation that a root names: those begin as the clock in milliseconds.
+    /// Whether it is of the generation that a root names: the first part of a generation is the clock in milliseconds.
     pub fn is_of(&self, root: &Root) -> bool {
         let begun_ms = u64::try_from(self.run.begun_ms).unwrap_or(0);
         root.generation <= begun_ms
     }
 
-    /// What a cell had counted. `others` are the cells of its datacenter that can be read.
+    /// The totals of a cell. `others` are the readable cells of its datacenter.
     pub fn totals(
         &self,
         root: &Root,
@@ -43,7 +43,7 @@ impl LastKept {
         };
         let parts = &self.kept.datacenters;
         let part = parts.iter().find(|part| part.datacenter == *datacenter);
-        // What it was set to since holds all that had been counted then.
+        // A later set includes all that had been counted at its time.
         let Some(part) = part.filter(|_| operations.at_ms() <= self.kept.as_of_ms) else {
             return totals;
         };
@@ -61,7 +61,7 @@ impl LastKept {
     }
 }
 
-/// One sum less another; nothing where that is more.
+/// One sum less another; `None` where the other is larger.
 fn beyond(sum: Sum, other: Sum) -> Sum {
     Value::new(sum, other).not_negative().unwrap_or(Sum::ZERO)
 }

@@ -1,6 +1,6 @@
-//! What a restore asks for, and what it does to a counter.
+//! The parameters of a restore, and its effect on a counter.
 //!
-//! Invariant: what a restore says that it would do is what it does, by the same decision.
+//! Invariant: a dry run reports what the restore would do, by the same decision.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,24 +14,24 @@ use crate::protocol::messages::{DatacenterSum, GlobalSum};
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::Exact;
 
-/// Counters of one answer, where nothing else is asked for, and at most.
+/// The default and the largest number of counters of one call.
 pub const RESTORE_LIMIT: u64 = 1_000;
 
-/// Changes that an answer names.
+/// The most changes that an answer lists.
 pub const CHANGES_TOLD_MAX: usize = 100;
 
-/// What `POST /snapshots/{date}/restore` asks for.
+/// The parameters of `POST /snapshots/{date}/restore`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restore {
-    /// What names begin with.
+    /// The prefix of names.
     pub prefix: String,
-    /// How it meets what is there.
+    /// What it does with existing counters.
     pub mode: ImportMode,
-    /// Whether nothing is to change.
+    /// Whether nothing may be changed.
     pub is_dry: bool,
     /// Only counters after this one.
     pub cursor: Option<String>,
-    /// At most so many.
+    /// The most counters.
     pub limit: u64,
 }
 
@@ -51,7 +51,8 @@ struct Wire {
 }
 
 impl Restore {
-    /// Reads `{"prefix"?, "mode"?: "create", "replace" or "add", "dry_run"?, "cursor"?, "limit"?}`; nothing is all of the default.
+    /// Reads `{"prefix"?, "mode"?: "create", "replace" or "add", "dry_run"?, "cursor"?, "limit"?}`; an empty body means
+    /// all defaults.
     ///
     /// # Errors
     /// `invalid-json`, `unknown-field`, `invalid-body`.
@@ -85,23 +86,23 @@ impl Restore {
     }
 }
 
-/// What becomes of a counter.
+/// What a restore does to a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Deed {
-    /// There is none: it is made as it was.
+    /// There is none: it is created with its former state.
     Create,
-    /// Its value and settings become what they were; what is counted meanwhile is kept.
+    /// Its value and settings are set to the former ones; counts that arrive meanwhile are kept.
     Set,
-    /// What it held is added.
+    /// Its former value is added.
     Add,
-    /// It is as it was.
+    /// Nothing: it already has its former state.
     Same,
-    /// There is one, which stays as it is.
+    /// Nothing: there is one, which stays as it is.
     Keep,
 }
 
-/// What becomes of a counter that was `then`, and is `now`.
+/// Decides what is done to a counter whose state was `then`, and is `now`.
 pub fn deed_of(mode: ImportMode, then: &Kept, now: Option<&GlobalSum>) -> Deed {
     let Some(now) = now else {
         return Deed::Create;
@@ -120,14 +121,14 @@ fn is_same(then: &Kept, now: &GlobalSum) -> bool {
     !adds_uniques && has_value(then, now) && has_settings(then, now)
 }
 
-/// Whether the value of a counter is what it was. Where a datacenter does not answer it is not known to be.
+/// Whether a counter has its former value. This is not known where a datacenter does not answer, and then false.
 pub fn has_value(then: &Kept, now: &GlobalSum) -> bool {
     let mut parts = now.datacenters.iter();
     let is_whole = parts.all(|(_, part)| part.as_ref().is_some_and(DatacenterSum::is_heard));
     is_whole && !now.value().is_below(then.value()) && !then.value().is_below(now.value())
 }
 
-/// Whether the settings of a counter are what they were.
+/// Whether a counter has its former settings.
 pub fn has_settings(then: &Kept, now: &GlobalSum) -> bool {
     let settings = Settings {
         number: 0,
@@ -136,10 +137,10 @@ pub fn has_settings(then: &Kept, now: &GlobalSum) -> bool {
     settings == then.settings && now.root.home == then.home
 }
 
-/// What a restore has done, or would do.
+/// The result of a restore, or of a dry run.
 #[derive(Debug, Default)]
 pub struct Restored {
-    /// Counters of the snapshot that it has looked at.
+    /// How many counters of the snapshot it has compared.
     pub counters: u64,
     /// How many of each deed: created, set, added, same, kept.
     pub deeds: [u64; 5],
@@ -147,7 +148,7 @@ pub struct Restored {
     pub changes: Vec<(CounterId, Deed, Option<Value>, Value)>,
     /// Counters that were refused, and why.
     pub refused: Vec<(CounterId, Problem)>,
-    /// The counter after which it goes on.
+    /// The counter after which the next call continues.
     pub cursor: Option<String>,
 }
 

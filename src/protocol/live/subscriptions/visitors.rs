@@ -1,10 +1,10 @@
-//! How much of a hub one visitor without a key may have.
+//! How much of a hub one visitor without a key may use.
 
 use super::{Board, WatcherId};
 use crate::protocol::live::{VISITOR_COUNTERS_MAX, VISITOR_STREAMS_MAX};
 
 impl Board {
-    /// Whether a visitor may have a stream of so many counters besides those that it has, not counting one.
+    /// Whether a visitor may have a stream of so many counters besides its other streams, not counting `except`.
     pub fn has_room(&self, visitor: u64, counters: usize, except: Option<WatcherId>) -> bool {
         let own = self
             .watchers
@@ -16,7 +16,7 @@ impl Board {
         streams < VISITOR_STREAMS_MAX && watched + counters <= VISITOR_COUNTERS_MAX
     }
 
-    /// Notes that a watcher is a visitor's.
+    /// Notes that a watcher belongs to a visitor.
     pub fn note_visitor(&mut self, id: WatcherId, visitor: u64) {
         if let Some(watcher) = self.watchers.get_mut(&id) {
             watcher.visitor = Some(visitor);
