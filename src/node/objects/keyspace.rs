@@ -12,6 +12,7 @@ use std::rc::Rc;
 use super::keyed_writes::kept_ms;
 use super::keyspace_boards::Boards;
 use super::keyspace_counters::{Changed, CounterRead, Counters, kept_end};
+use super::keyspace_lanes::AddLanes;
 use super::keyspace_listeners::Listeners;
 use super::keyspace_locks::Locks;
 use super::keyspace_sketches::ElementLine;
@@ -48,7 +49,8 @@ pub struct Keyspace {
 pub(super) struct KeyspaceCore {
     pub(super) host: Host,
     pub(super) rows: KeyspaceStore,
-    pub(super) counters: Counters,
+    pub(super) counters: Rc<Counters>,
+    pub(super) lanes: Rc<AddLanes>,
     pub(super) boards: Boards,
     pub(super) elements: ElementLine,
     pub(super) locks: Locks,
@@ -58,9 +60,11 @@ pub(super) struct KeyspaceCore {
 
 impl Shell for Keyspace {
     fn start(object: Object, host: Host) -> Self {
+        let counters = Rc::new(Counters::new(host.clone()));
         let core = KeyspaceCore {
             rows: KeyspaceStore::new(Store::new(object.clone())),
-            counters: Counters::new(host.clone()),
+            lanes: AddLanes::new(object.clone(), counters.clone()),
+            counters,
             boards: Boards::new(host.clone()),
             elements: ElementLine::new(&host),
             listeners: Rc::new(Listeners::new(object, host.clone())),
@@ -136,11 +140,14 @@ impl KeyspaceCore {
             let adds = rest.iter().take_while(|asked| adds(asked)).count();
             let sorted = sorted_together(rest);
             let elements = rest.iter().take_while(|asked| adds_elements(asked)).count();
-            if sorted > 0 {
+            let scripts = self.run_scripts(rest, holds);
+            if !scripts.is_empty() {
+                replies.extend(scripts);
+            } else if sorted > 0 {
                 replies.extend(self.sorted_all(&rest[..sorted], here, holds).await);
             } else if elements > 1 {
                 replies.extend(self.add_elements_all(&rest[..elements], here, holds).await);
-            } else if adds > 1 {
+            } else if adds > 0 {
                 let added = self.add_all(&rest[..adds], here, holds).await;
                 replies.extend(added.unwrap_or_else(|fault| vec![unavailable(&fault); adds]));
             } else {
@@ -397,7 +404,7 @@ pub(super) struct Writes<'a> {
 }
 
 /// What is kept of a key: nothing of a counter or a board that has no end.
-fn row_of(entry: &Entry) -> Option<Row> {
+pub(super) fn row_of(entry: &Entry) -> Option<Row> {
     let expires_ms = kept_end(entry.expires_ms);
     let is_elsewhere = entry.is_counter || matches!(entry.value, Value::Sorted);
     let value = (!is_elsewhere).then(|| entry.value.clone());
@@ -420,7 +427,7 @@ pub(super) fn keys_of(asked: &CommandRequest<'_>) -> BTreeSet<String> {
 }
 
 /// The key that a script reads a limit from.
-fn limit_key<'a>(asked: &CommandRequest<'a>) -> Option<&'a String> {
+pub(super) fn limit_key<'a>(asked: &CommandRequest<'a>) -> Option<&'a String> {
     if !matches!(asked.command.act, Act::Script) {
         return None;
     }
@@ -450,7 +457,7 @@ fn sorted_together(rest: &[CommandRequest<'_>]) -> usize {
 }
 
 /// The script that reads sorted sets, if it is one.
-fn script_of_sets(asked: &CommandRequest<'_>) -> Option<Script> {
+pub(super) fn script_of_sets(asked: &CommandRequest<'_>) -> Option<Script> {
     if !matches!(asked.command.act, Act::Script) {
         return None;
     }
@@ -458,7 +465,7 @@ fn script_of_sets(asked: &CommandRequest<'_>) -> Option<Script> {
     matches!(script, Script::FieldSums | Script::Union | Script::Tops).then_some(script)
 }
 
-fn is_reset(asked: &CommandRequest<'_>) -> bool {
+pub(super) fn is_reset(asked: &CommandRequest<'_>) -> bool {
     matches!(asked.command.act, Act::Script)
         && scripts::named(asked.args) == Ok(Script::Reset)
         && script_words(asked.args).is_ok_and(|(keys, _)| !keys.is_empty())

@@ -119,7 +119,7 @@ impl KeyspaceCore {
     ) -> Result<Vec<Reply>, Fault> {
         let held = asked.iter().filter(|_| holds);
         let held = held.map(|asked| asked.args[1].clone()).collect();
-        let _held = self.locks.hold(&self.host, held, false).await?;
+        let _held = self.hold_to_add(held, here).await?;
         let add =
             async |_: String, group: Vec<&CommandRequest<'_>>| self.add_group(&group, here).await;
         Ok(self.by_key(asked, add).await)
@@ -169,17 +169,8 @@ impl KeyspaceCore {
             Err(Refused::Fault(fault)) => return Err(fault),
             Err(Refused::Reply(_)) => return Ok(None),
         }
-        let value = match self.counters.add(&id, here, sum, None).await {
-            Ok((value, _)) => value,
-            Err(Refused::Fault(fault)) => return Err(fault),
-            Err(Refused::Reply(_)) => return Ok(None),
-        };
-        let Ok(value) = value.to_string().parse::<i64>() else {
-            // One by one: some of them may be counted.
-            return match self.counters.add(&id, here, -sum, None).await {
-                Err(Refused::Fault(fault)) => Err(fault),
-                _ => Ok(None),
-            };
+        let Some(value) = self.lanes.add(&id, here, sum).await? else {
+            return Ok(None);
         };
         let mut after = value.saturating_sub(sum);
         let replies = group.iter().zip(deltas).map(|(asked, delta)| {

@@ -139,6 +139,11 @@ impl Listeners {
         Reply::Stream(answer)
     }
 
+    /// Whether anybody listens.
+    pub(super) fn has_any(&self) -> bool {
+        !self.open.borrow().is_empty()
+    }
+
     /// Notes events for whoever listens to them. Where nobody listens they are not even made.
     pub(super) fn tell(&self, events: impl FnOnce() -> Vec<KeyEvent>) {
         let mut open = self.open.borrow_mut();

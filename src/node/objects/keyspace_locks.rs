@@ -56,6 +56,12 @@ impl Locks {
         })
     }
 
+    /// Whether nobody works on any of these keys.
+    pub(super) fn are_free(&self, keys: &BTreeSet<String>) -> bool {
+        let held = self.0.borrow();
+        keys.iter().all(|key| !held.contains_key(key))
+    }
+
     fn try_hold(&self, keys: &BTreeSet<String>, alone: bool) -> bool {
         let mut held = self.0.borrow_mut();
         let is_free = |key: &String| match held.get(key) {

@@ -1,6 +1,9 @@
 //! The rows of a keyspace: values that are no counters, the ends of counters, and replies to tries that have a name.
 
-use super::store::{Store, blob, integer, text};
+use std::cell::RefCell;
+
+use super::store::{Insert, Store, blob, integer, text};
+use crate::core::counter::bounded_map::BoundedMap;
 use crate::core::counter::ledger::WriteKey;
 use crate::host::object::Value as Column;
 use crate::protocol::messages::Fault;
@@ -14,6 +17,18 @@ const SCHEMA: &[&str] = &[
         until_ms INTEGER NOT NULL) WITHOUT ROWID",
     "CREATE INDEX IF NOT EXISTS tries_by_time ON tries (until_ms)",
 ];
+
+/// Rows that are remembered, those that are not there too: of others each reading costs a statement.
+const ROWS_KNOWN_MAX: usize = 10_000;
+
+/// The most bytes of a key and its value that are remembered, so 10 MB in all: a window of a limit has some 200.
+const ROW_KNOWN_BYTES_MAX: usize = 1_024;
+
+const PUT_KEY: Insert<'_> = Insert {
+    into: "INSERT OR REPLACE INTO keys VALUES",
+    places: "(?, ?, ?)",
+    conflict: "",
+};
 
 /// What is kept of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,11 +51,16 @@ pub(super) struct Try {
 /// The rows.
 pub(super) struct KeyspaceStore {
     store: Store,
+    /// Rows as they are. Nobody else writes them.
+    known: RefCell<BoundedMap<String, Option<Row>, ROWS_KNOWN_MAX>>,
 }
 
 impl KeyspaceStore {
     pub(super) fn new(store: Store) -> Self {
-        Self { store }
+        Self {
+            store,
+            known: RefCell::default(),
+        }
     }
 
     /// Makes the tables where there are none.
@@ -56,15 +76,45 @@ impl KeyspaceStore {
 
     /// What is kept of a key, its time over or not.
     pub(super) fn row(&self, key: &str) -> Result<Option<Row>, Fault> {
+        if let Some(known) = self.known.borrow().get(key) {
+            return Ok(known.clone());
+        }
         let query = "SELECT body, expires_ms FROM keys WHERE key = ?";
         let rows = self.store.run(query, vec![key.into()])?;
-        let Some(row) = rows.first() else {
-            return Ok(None);
+        let row = match rows.first() {
+            None => None,
+            Some(row) => Some(Row {
+                value: self.store.get(row.first().unwrap_or(&Column::Null))?,
+                expires_ms: row.get(1).and_then(integer),
+            }),
         };
-        Ok(Some(Row {
-            value: self.store.get(row.first().unwrap_or(&Column::Null))?,
-            expires_ms: row.get(1).and_then(integer),
-        }))
+        self.remember(key, &row);
+        Ok(row)
+    }
+
+    fn remember(&self, key: &str, row: &Option<Row>) {
+        let value = row.as_ref().and_then(|row| row.value.as_ref());
+        let bytes = key.len() + value.map_or(0, Value::bytes);
+        let mut known = self.known.borrow_mut();
+        if bytes <= ROW_KNOWN_BYTES_MAX {
+            known.insert(key.to_owned(), row.clone());
+        } else {
+            known.remove(key);
+        }
+    }
+
+    /// Does what reads and writes rows in one turn. A row that is written alone is written with the others, at the end.
+    ///
+    /// # Errors
+    /// `Unavailable` where any of it could not be written: nothing that was read meanwhile may be told.
+    pub(super) fn together<T>(&self, work: impl FnOnce() -> T) -> Result<T, Fault> {
+        self.store.gather(true);
+        let done = work();
+        let written = self.store.write_gathered();
+        if written.is_err() {
+            self.known.borrow_mut().clear();
+        }
+        written.map(|()| done)
     }
 
     /// Keeps these keys, or forgets those without a row, and the reply of a try: all or nothing.
@@ -76,6 +126,25 @@ impl KeyspaceStore {
         if changes.is_empty() && answered.is_none() {
             return Ok(());
         }
+        let written = match (changes, answered) {
+            ([(key, Some(row))], None) => self.put(key, row),
+            _ => self.write_several(changes, answered),
+        };
+        if written.is_err() {
+            self.known.borrow_mut().clear();
+        } else {
+            for (key, row) in changes {
+                self.remember(key, row);
+            }
+        }
+        written
+    }
+
+    fn write_several(
+        &self,
+        changes: &[(String, Option<Row>)],
+        answered: Option<&Try>,
+    ) -> Result<(), Fault> {
         self.store.atomically(|| {
             for (key, row) in changes {
                 match row {
@@ -96,9 +165,7 @@ impl KeyspaceStore {
             self.store.put(&row.value)?,
             Column::from(row.expires_ms),
         ];
-        self.store
-            .run("INSERT OR REPLACE INTO keys VALUES (?, ?, ?)", values)?;
-        Ok(())
+        self.store.insert(&PUT_KEY, values)
     }
 
     fn put_try(&self, answered: &Try) -> Result<(), Fault> {
@@ -168,6 +235,7 @@ impl KeyspaceStore {
 
     /// Forgets all keys.
     pub(super) fn clear(&self) -> Result<(), Fault> {
+        self.known.borrow_mut().clear();
         self.store.run("DELETE FROM keys", vec![]).map(|_| ())
     }
 

@@ -43,7 +43,7 @@
 //! | [`object_repair`], [`cell_repair`] | what is damaged of an object, and its removal; of a cell, and how it is put back |
 //! | [`storage_guard`] | refusing what comes while storage cannot be read |
 //! | [`tablet`], [`tablet_rows`], [`tablet_fold`], [`tablet_alarms`], [`hosted_rows`] | hosts the leads of many counters, and where their rows lie |
-//! | [`keyspace`], [`keyspace_adds`], [`keyspace_boards`], [`keyspace_counters`], [`keyspace_ends`], [`keyspace_loads`], [`keyspace_names`], [`keyspace_sketches`], [`keyspace_store`], [`keyspace_locks`] | the owner of the keys of Redis's dialect, and its rows |
+//! | [`keyspace`], [`keyspace_adds`], [`keyspace_boards`], [`keyspace_counters`], [`keyspace_ends`], [`keyspace_lanes`], [`keyspace_loads`], [`keyspace_names`], [`keyspace_scripts`], [`keyspace_sketches`], [`keyspace_store`], [`keyspace_locks`] | the owner of the keys of Redis's dialect, and its rows |
 //! | [`outbox`] | joins what tenants send to the directory, and what roots send to tablets |
 //! | [`lead_apart`] | how a lead that has grown hot leaves its tablet, and goes back |
 //! | [`directory_tablets`], [`lead_sweep`] | over how many tablets leads are spread, now and before, and how those move that nobody asks for |
@@ -99,10 +99,12 @@ mod keyspace_adds;
 mod keyspace_boards;
 mod keyspace_counters;
 mod keyspace_ends;
+mod keyspace_lanes;
 mod keyspace_listeners;
 mod keyspace_loads;
 mod keyspace_locks;
 mod keyspace_names;
+mod keyspace_scripts;
 mod keyspace_sketches;
 mod keyspace_store;
 mod lead;

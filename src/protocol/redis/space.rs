@@ -39,7 +39,8 @@ impl Value {
         }
     }
 
-    fn bytes(&self) -> usize {
+    /// Its bytes: fields and members added up.
+    pub fn bytes(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
             Self::Hash(fields) => fields

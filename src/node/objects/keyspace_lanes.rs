@@ -1,0 +1,146 @@
+//! Additions to counters of a keyspace that meet: while one is under way to its cell, those that come to the same counter wait and go
+//! together as the next.
+//!
+//! Invariant: each waiter holds its key, so no other command comes between, and is told the counter as of its own addition. All requests
+//! of one object share a context, so one may wake another.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use futures_channel::oneshot;
+
+use super::keyspace_counters::Counters;
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::host::object::Object;
+use crate::protocol::messages::Fault;
+use crate::protocol::redis::reply::Refused;
+
+/// The counter once this was added; `None` where that is no number of Redis's or was refused: nothing was added then.
+type Added = Result<Option<i64>, Fault>;
+
+/// An addition that waits, at least 0. Its request is open, so there are no more than requests have keys.
+struct Waiting {
+    sum: i64,
+    told: oneshot::Sender<Added>,
+}
+
+/// The additions that wait for each counter that one is under way to.
+pub(super) struct AddLanes {
+    object: Object,
+    counters: Rc<Counters>,
+    waiting: RefCell<BTreeMap<CounterId, Vec<Waiting>>>,
+}
+
+/// An addition under way, until it is dropped: then what has waited for it goes.
+struct UnderWay {
+    lanes: Rc<AddLanes>,
+    id: CounterId,
+    here: Datacenter,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let Self { lanes, id, here } = self;
+        let has_more = {
+            let mut waiting = lanes.waiting.borrow_mut();
+            let has_more = waiting.get(id).is_some_and(|waiting| !waiting.is_empty());
+            if !has_more {
+                waiting.remove(id);
+            }
+            has_more
+        };
+        if has_more {
+            lanes.begin(id.clone(), here.clone());
+        }
+    }
+}
+
+impl AddLanes {
+    pub(super) fn new(object: Object, counters: Rc<Counters>) -> Rc<Self> {
+        Rc::new(Self {
+            object,
+            counters,
+            waiting: RefCell::default(),
+        })
+    }
+
+    /// Adds at least 0 to a counter, together with others that come while it is busy.
+    ///
+    /// # Errors
+    /// `Unavailable` where it is not known whether it was added.
+    pub(super) async fn add(self: &Rc<Self>, id: &CounterId, here: &Datacenter, sum: i64) -> Added {
+        let (told, telling) = oneshot::channel();
+        let is_first = {
+            let mut waiting = self.waiting.borrow_mut();
+            let is_first = !waiting.contains_key(id);
+            waiting
+                .entry(id.clone())
+                .or_default()
+                .push(Waiting { sum, told });
+            is_first
+        };
+        if is_first {
+            self.begin(id.clone(), here.clone());
+        }
+        let lost = |_| {
+            Err(Fault::Unavailable(
+                "an addition was not answered".to_owned(),
+            ))
+        };
+        telling.await.unwrap_or_else(lost)
+    }
+
+    /// Sends what waits for a counter.
+    fn begin(self: &Rc<Self>, id: CounterId, here: Datacenter) {
+        let lanes = self.clone();
+        let under_way = UnderWay { lanes, id, here };
+        self.object.wait_until(async move {
+            let UnderWay { lanes, id, here } = &under_way;
+            let together = lanes.take(id);
+            let sums: Vec<i64> = together.iter().map(|waiting| waiting.sum).collect();
+            let added = lanes.add_sum(id, here, sums.iter().sum()).await;
+            let before = added.map(|after| after.map(|after| after - sums.iter().sum::<i64>()));
+            let mut so_far = 0;
+            for Waiting { sum, told } in together {
+                so_far += sum;
+                let added = before.clone();
+                // Nobody listens if the request was ended.
+                let _ = told.send(added.map(|before| before.map(|before| before + so_far)));
+            }
+        });
+    }
+
+    /// Takes the first additions that wait, as many as one number holds.
+    fn take(&self, id: &CounterId) -> Vec<Waiting> {
+        let mut all = self.waiting.borrow_mut();
+        let Some(waiting) = all.get_mut(id) else {
+            return Vec::new();
+        };
+        let mut sum = 0_i64;
+        let fits = waiting.iter().take_while(|one| {
+            let with = sum.checked_add(one.sum);
+            sum = with.unwrap_or(sum);
+            with.is_some()
+        });
+        let count = fits.count();
+        let later = waiting.split_off(count);
+        std::mem::replace(waiting, later)
+    }
+
+    async fn add_sum(&self, id: &CounterId, here: &Datacenter, sum: i64) -> Added {
+        let value = match self.counters.add(id, here, sum, None).await {
+            Ok((value, _)) => value,
+            Err(Refused::Fault(fault)) => return Err(fault),
+            Err(Refused::Reply(_)) => return Ok(None),
+        };
+        if let Ok(value) = value.to_string().parse::<i64>() {
+            return Ok(Some(value));
+        }
+        // Redis would not have counted all of it.
+        match self.counters.add(id, here, -sum, None).await {
+            Err(Refused::Fault(fault)) => Err(fault),
+            _ => Ok(None),
+        }
+    }
+}

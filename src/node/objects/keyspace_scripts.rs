@@ -1,0 +1,94 @@
+//! How a keyspace runs the scripts of rate limits: those of one request whose keys are free are decided one after the other in one turn,
+//! and what they write is written together.
+//!
+//! Invariant: nothing is waited for, so no other command comes between, and nothing is replied before it is written.
+
+use super::keyspace::{CommandRequest, KeyspaceCore, is_reset, keys_of, limit_key, row_of};
+use super::keyspace::{script_of_sets, unavailable};
+use crate::protocol::messages::Fault;
+use crate::protocol::redis::command::{Act, run};
+use crate::protocol::redis::notifications::{self, KeyEvent};
+use crate::protocol::redis::reply::Reply;
+use crate::protocol::redis::space::{Entry, Space, Value};
+
+impl KeyspaceCore {
+    /// Runs the first of these commands, as many as are such scripts. What cannot be decided at once, as it is about a counter or waits
+    /// for a key, is left.
+    pub(super) fn run_scripts(&self, asked: &[CommandRequest<'_>], holds: bool) -> Vec<Reply> {
+        let (mut replies, mut events) = (Vec::new(), Vec::new());
+        let written = self.rows.together(|| {
+            for asked in asked {
+                match self.run_script(asked, holds, &mut events) {
+                    Ok(Some(reply)) => replies.push(reply),
+                    Ok(None) => break,
+                    Err(fault) => {
+                        replies.push(unavailable(&fault));
+                        break;
+                    }
+                }
+            }
+        });
+        match written {
+            Ok(()) => self.listeners.tell(|| events),
+            Err(fault) => replies.fill(unavailable(&fault)),
+        }
+        replies
+    }
+
+    fn run_script(
+        &self,
+        asked: &CommandRequest<'_>,
+        holds: bool,
+        events: &mut Vec<KeyEvent>,
+    ) -> Result<Option<Reply>, Fault> {
+        let is_own = matches!(asked.command.act, Act::Script)
+            && asked.named.is_none()
+            && limit_key(asked).is_none()
+            && script_of_sets(asked).is_none()
+            && !is_reset(asked);
+        if !is_own {
+            return Ok(None);
+        }
+        let keys = keys_of(asked);
+        if holds && !self.locks.are_free(&keys) {
+            return Ok(None);
+        }
+        let mut space = Space::new(self.host.now_ms());
+        for key in keys {
+            let Some(row) = self.rows.row(&key)? else {
+                continue;
+            };
+            let has_ended = row.expires_ms.is_some_and(|at_ms| at_ms <= space.now_ms());
+            let Some(value) = row.value.filter(|_| !has_ended) else {
+                return Ok(None);
+            };
+            let entry = Entry {
+                value,
+                expires_ms: row.expires_ms,
+                is_counter: false,
+            };
+            space.load(key, entry);
+        }
+        let before = self.listeners.has_any().then(|| space.clone());
+        let reply = run(asked.command, &mut space, asked.args);
+        let mut rows = Vec::new();
+        for key in space.changed() {
+            let after = space.get(key);
+            let is_own = |entry: &Entry| !entry.is_counter && entry.value != Value::Sorted;
+            if !after.is_none_or(is_own) {
+                return Ok(None);
+            }
+            rows.push((key.clone(), after.and_then(row_of)));
+        }
+        self.rows.write(&rows, None)?;
+        if let Some(before) = before {
+            events.extend(notifications::of_keys(
+                asked.command,
+                asked.args,
+                &before,
+                &space,
+            ));
+        }
+        Ok(Some(reply))
+    }
+}
