@@ -1,0 +1,133 @@
+//! Commands of Redis's dialect that meet: what they add to one counter travels together, and what scripts of one request write is
+//! written together.
+
+use std::collections::BTreeSet;
+
+use tally::protocol::names::{KEYSPACES, Placement};
+use tally_simulation::ClientRequest;
+
+use super::scene::Scene;
+
+/// A script of a fixed window, by the name that clients send.
+const FIXED: &str = "EVALSHA b2efc02798c8e9b471a10f9b1d5745db89923ff3 1";
+
+fn pipeline(commands: &[String]) -> ClientRequest {
+    let words = |command: &String| command.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let commands: Vec<Vec<String>> = commands.iter().map(words).collect();
+    let json = serde_json::to_string(&commands).expect("JSON");
+    ClientRequest::new("POST", "/redis/pipeline")
+        .at(0)
+        .json(&json)
+}
+
+/// The numbers that a pipeline was replied; of a verdict what is used.
+fn numbers(replies: &serde_json::Value) -> Vec<i64> {
+    let replies = replies.as_array().expect("a list").iter();
+    let number = |reply: &serde_json::Value| {
+        let result = &reply["result"];
+        result.as_i64().or_else(|| result[0].as_i64())
+    };
+    replies
+        .map(|reply| number(reply).unwrap_or_else(|| panic!("no number: {reply}")))
+        .collect()
+}
+
+fn keyspace(scene: &Scene) -> Placement {
+    scene.last_place(KEYSPACES, "/run-commands")
+}
+
+#[test]
+fn additions_that_meet_at_a_counter_travel_together_and_each_is_told_its_own_sum() {
+    let scene = Scene::new(&["FRA"]);
+    let incr = |count: usize| pipeline(&vec!["INCR hits".to_owned(); count]);
+    assert_eq!(numbers(&scene.done(0, incr(1))), [1]);
+    scene.settle();
+    let before = scene.count("/count", "");
+    let first = scene.hold("/count", "");
+    let asked: Vec<_> = (0..8).map(|_| scene.begin(0, incr(2))).collect();
+    scene.wait_for(&first);
+    scene.world.run_for_ms(20);
+    first.let_go();
+    let mut told = BTreeSet::new();
+    for asked in asked {
+        let pair = numbers(&scene.end(asked).json());
+        assert_eq!(pair[0] + 1, pair[1], "those of one request are in order");
+        told.extend(pair);
+    }
+    assert_eq!(told, (2..=17).collect());
+    assert_eq!(scene.count("/count", "") - before, 2, "messages");
+    assert_eq!(scene.value(), 17);
+}
+
+#[test]
+fn additions_of_which_nothing_is_known_are_told_so_and_the_next_go_on() {
+    let scene = Scene::new(&["FRA"]);
+    let incr = || pipeline(&["INCRBY hits 5".to_owned()]);
+    assert_eq!(numbers(&scene.done(0, incr())), [5]);
+    // Both tries of the message: whoever waits for it and whoever comes meanwhile.
+    let (first, again) = (scene.hold("/count", ""), scene.hold("/count", ""));
+    let asked = [scene.begin(0, incr()), scene.begin(0, incr())];
+    scene.wait_for(&first);
+    first.lose();
+    scene.wait_for(&again);
+    again.lose();
+    let (mut unknown, mut sums) = (0, Vec::new());
+    for asked in asked {
+        let replies = scene.end(asked).json();
+        match replies[0]["result"].as_i64() {
+            Some(sum) => sums.push(sum),
+            None => unknown += 1,
+        }
+    }
+    assert!(unknown > 0, "a lost addition is not acknowledged");
+    let value = scene.value();
+    assert_eq!(value, 5 + 5 * i64::try_from(sums.len()).expect("few"));
+}
+
+#[test]
+fn a_key_that_has_ended_begins_anew_for_a_pipeline_too() {
+    let scene = Scene::new(&["FRA"]);
+    let begin = ["INCRBY hits 40".to_owned(), "PEXPIRE hits 100".to_owned()];
+    assert_eq!(numbers(&scene.done(0, pipeline(&begin))), [40, 1]);
+    // Its time is over, and the alarm that ends it has not rung.
+    scene.world.run_for_ms(300);
+    let again = ["INCR hits".to_owned(), "INCR hits".to_owned()];
+    assert_eq!(numbers(&scene.done(0, pipeline(&again))), [1, 2]);
+    scene.settle();
+    let read = pipeline(&["INCRBY hits 0".to_owned(), "TTL hits".to_owned()]);
+    assert_eq!(numbers(&scene.done(0, read)), [2, -1]);
+}
+
+#[test]
+fn scripts_of_one_request_are_written_by_few_statements() {
+    let scene = Scene::new(&["FRA"]);
+    let checks: Vec<String> = (0..200)
+        .map(|user| format!("{FIXED} user-{user} 3 60000 1"))
+        .collect();
+    let statements = || -> u64 {
+        let objects = scene.world.objects().into_iter();
+        let own = objects.filter(|(kind, ..)| *kind == KEYSPACES);
+        own.map(|(_, _, statements, _)| statements).sum()
+    };
+    assert_eq!(numbers(&scene.done(0, pipeline(&checks))), [1; 200]);
+    let before = statements();
+    assert_eq!(numbers(&scene.done(0, pipeline(&checks))), [2; 200]);
+    let ran = statements() - before;
+    assert!(ran <= 20, "{ran} statements for 200 scripts");
+    // Several of one key are decided one after the other.
+    let same = vec![format!("{FIXED} user-7 9 60000 1"); 3];
+    assert_eq!(numbers(&scene.done(0, pipeline(&same))), [3, 4, 5]);
+}
+
+#[test]
+fn scripts_that_could_not_be_written_are_not_acknowledged_and_nothing_of_them_is_remembered() {
+    let scene = Scene::new(&["FRA"]);
+    let check = |user: usize| format!("{FIXED} user-{user} 9 60000 1");
+    let checks: Vec<String> = (0..40).map(check).collect();
+    assert_eq!(numbers(&scene.done(0, pipeline(&checks))), [1; 40]);
+    assert!(scene.world.fail_storage(&keyspace(&scene), 0, 200));
+    let answer = scene.ask(0, pipeline(&checks));
+    assert!(!answer.text().contains("[2,9]"), "{}", answer.text());
+    scene.settle();
+    assert_eq!(numbers(&scene.done(0, pipeline(&checks))), [2; 40]);
+}
