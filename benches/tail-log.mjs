@@ -48,7 +48,7 @@ function stamp(at_ms) {
 export const pathOf = (counter) => `/tail/${counter.toString(36)}`;
 
 /** The bodies of a log over so many counters, each of at most `bytes_max`: Common Log Format of the day before `now_ms`. */
-export function* bodies(counters, seed, bytes_max, now_ms) {
+export function* bodies(counters, seed, bytes_max, now_ms, path = pathOf) {
   const random = randomFrom(seed);
   const draw = zipf(counters, random);
   const lines = counters * (LINES_OF_EACH + 1);
@@ -61,7 +61,7 @@ export function* bodies(counters, seed, bytes_max, now_ms) {
     const visitor = drawn ? Math.floor(random() * 3) : line % (LINES_OF_EACH + 1);
     const address = `10.${(counter >> 14) & 255}.${(counter >> 6) & 255}.${((counter & 63) << 2) | visitor}`;
     const at = stamp(now_ms - DAY_MS + Math.floor((line / lines) * (DAY_MS - 3_600_000)));
-    const text = `${address} - - [${at}] "GET ${pathOf(counter)} HTTP/1.1" 200 512\n`;
+    const text = `${address} - - [${at}] "GET ${path(counter)} HTTP/1.1" 200 512\n`;
     if (bytes + text.length > bytes_max) {
       yield parts.join("");
       parts.length = bytes = 0;

@@ -8,6 +8,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use peak_alloc::PeakAlloc;
 use rusqlite::Connection;
 use serde_json::Value;
 use tally::core::board::key::Key;
@@ -22,6 +23,10 @@ const SEGMENT: u64 = 512;
 /// Questions of each kind, and of those that plain SQL answers slowly.
 const QUESTIONS: u64 = 400;
 const SLOW_QUESTIONS: u64 = 5;
+
+/// Counts what Rust has allocated: not what SQLite has, nor what the allocator keeps.
+#[global_allocator]
+static ALLOCATED: PeakAlloc = PeakAlloc;
 
 fn main() {
     let members = std::env::args().nth(1);
@@ -76,13 +81,13 @@ fn measure(members: u64, folder: &Path) {
     let bytes = std::fs::metadata(&file).expect("the file").len();
     println!("disk: {:.1} bytes a member", ratio(bytes, members));
 
-    let before = resident_bytes();
     world.restart(0);
+    let before = ALLOCATED.current_usage();
     let begun = Instant::now();
     let total = ask(&world, &client, "/boards/b/count?exact=1")["total"].as_u64();
     let waking = begun.elapsed();
     assert_eq!(total, Some(members));
-    let held = resident_bytes().saturating_sub(before);
+    let held = u64::try_from(ALLOCATED.current_usage().saturating_sub(before)).unwrap_or(u64::MAX);
     println!("memory: {:.2} bytes a member", ratio(held, members));
     println!("waking: {segments} rows, {} ms", waking.as_millis());
     compare(&world, &client, &file, members);
@@ -226,14 +231,4 @@ fn fill(file: &Path, members: u64) -> u64 {
     }
     all.commit().expect("a commit");
     u64::try_from(firsts.len()).expect("few")
-}
-
-/// Memory of this process, bytes; 0 where the platform does not tell.
-fn resident_bytes() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = text
-        .split(' ')
-        .nth(1)
-        .and_then(|pages| pages.parse::<u64>().ok());
-    pages.unwrap_or(0) * 4_096
 }

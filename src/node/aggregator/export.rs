@@ -1,10 +1,12 @@
 //! One page of an export: what counters hold, as their cells say now.
 //!
-//! Invariants: each cell that there ever was is asked, at most [`LEADS_AT_ONCE`] objects at once; a counter of which a cell did not answer
-//! is there all the same, and says so. A page ends at the name up to which every partition has told its names.
+//! Invariants: each cell that there ever was is asked, at most [`LEADS_AT_ONCE`] objects at once; a tablet is asked for many cells by one
+//! message. A counter of which a cell did not answer is there all the same, and says so. A page ends at the name up to which every
+//! partition has told its names.
 
 use std::collections::BTreeMap;
 
+use super::many::HOSTED_AT_ONCE;
 use super::{DRAIN_MS_MAX, LEAD_MS_MAX, LEADS_AT_ONCE};
 use crate::core::cluster::root::Root;
 use crate::core::counter::contents::{Contents, ContentsWanted};
@@ -85,7 +87,11 @@ pub(super) async fn export_page(
         room_ms: host.now_ms().saturating_add(ROOM_MS_MAX),
     };
     let read = |(counter, root)| pages.read(counter, root);
-    let read = all_settled(roots.into_iter().map(read), LEADS_AT_ONCE);
+    let at_once = match call::has_tablets(host) {
+        true => HOSTED_AT_ONCE,
+        false => LEADS_AT_ONCE,
+    };
+    let read = all_settled(roots.into_iter().map(read), at_once);
     let counters = pages.batcher.run(read).await;
     let mut counters: Vec<ExportedCounter> = counters.into_iter().flatten().collect();
     counters.sort_unstable_by(|one, other| one.counter.cmp(&other.counter));

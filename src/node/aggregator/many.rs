@@ -37,7 +37,7 @@ const AGGREGATE_PAGES: (u32, u32) = (125, 500);
 const NAMES_MIN: u32 = 16;
 
 /// Counters whose leads are asked at once where tablets host them: they travel together, 16 to a message where there are 64 tablets.
-const HOSTED_AT_ONCE: usize = 1_024;
+pub(super) const HOSTED_AT_ONCE: usize = 1_024;
 
 /// Points of the histories that are asked for at once: 160,000 of 40 bytes are 6 MB of the isolate's 128.
 const HISTORY_POINTS_AT_ONCE: i64 = 160_000;
