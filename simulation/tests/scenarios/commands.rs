@@ -1,5 +1,5 @@
-//! Commands of Redis's dialect that meet: what they add to one counter travels together, and what scripts of one request write is
-//! written together.
+//! Commands of Redis's dialect that meet: what they add to one counter travels together, and what scripts of one
+//! request write is written together.
 
 use std::collections::BTreeSet;
 
