@@ -28,11 +28,12 @@ export const CHECK = { requests: 1, calls: 0.45, rows: 0.011 };
 
 /**
  * Returns `{ rows, dollars }` for what happens in a month: a row for each price `{ name, amount, dollars }`, beyond what the plan includes, and
- * all of it with the plan.
+ * all of it with the plan. `requests` is how many there are where that was counted: a body holds many writes, a request many checks.
  */
-export function costsOf({ writes, reads, checks, way }) {
+export function costsOf({ writes, reads, checks, requests, way }) {
   const rows = Object.entries(PRICES).map(([what, { name, dollars, included }]) => {
-    const amount = Math.round(writes * WAYS[way][what] + reads * READ[what] + checks * CHECK[what]);
+    const taken = Math.round(writes * WAYS[way][what] + reads * READ[what] + checks * CHECK[what]);
+    const amount = what === "requests" ? (requests ?? taken) : taken;
     return { name, amount, dollars: (Math.max(0, amount - included) / 1e6) * dollars };
   });
   return { rows, dollars: rows.reduce((sum, row) => sum + row.dollars, PLAN) };

@@ -241,6 +241,27 @@ fn clocks_are_compared_with_the_middle_one_of_the_partitions() {
 }
 
 #[test]
+fn sums_began_with_the_first_report_and_nobody_says_when_where_a_partition_does_not_know() {
+    let of = |parts: &[(u64, Option<i64>)]| {
+        let parts = parts.iter().map(|(sum, begun_ms)| FleetPart {
+            sums: (*sum > 0).then_some((7, *sum)).into_iter().collect(),
+            begun_ms: *begun_ms,
+            ..FleetPart::default()
+        });
+        let parts = parts.map(|part| (part, 0, 0)).collect();
+        let text = Metrics::new(0).render_with(None, Some(&Fleet::of(parts, vec![])));
+        let line = text
+            .lines()
+            .find(|line| line.starts_with("tally_fleet_start_time_seconds "));
+        line.and_then(|line| line.split(' ').nth(1).map(str::to_owned))
+    };
+    let told = of(&[(5, Some(90_500)), (0, None), (3, Some(12_000))]);
+    assert_eq!(told.as_deref(), Some("12.000"));
+    assert_eq!(of(&[(5, Some(90_500)), (3, None)]), None);
+    assert_eq!(of(&[(0, None)]), None);
+}
+
+#[test]
 fn what_is_so_now_is_told_in_the_form_of_prometheus() {
     let mut first = part(100_000, &[("FRA", -20, 31)]);
     first.counters = (12, 1_500);

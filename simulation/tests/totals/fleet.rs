@@ -291,6 +291,8 @@ fn rows_of_isolates_that_are_gone_are_folded_and_their_counts_stay() {
         let of = |partition| world.look(&directory(partition), "SELECT incarnation FROM fleet");
         (0..16).filter_map(of).map(|rows| rows.len()).sum()
     };
+    let began_s = |world: &World| scrape(world, &client)["tally_fleet_start_time_seconds"];
+    let first_s = f64::from(u32::try_from(world.now_ms() / 1_000).expect("before 2106"));
     for _ in 0..40 {
         add(&world, &client, "many");
         world.run_for_ms(TOLD_MS);
@@ -298,6 +300,11 @@ fn rows_of_isolates_that_are_gone_are_folded_and_their_counts_stay() {
     }
     let before = rows(&world);
     assert!(before >= 30, "{before}");
+    let began = began_s(&world);
+    assert!(
+        (first_s..first_s + 20.0).contains(&began),
+        "{first_s} {began}"
+    );
     world.run_for_ms(3 * 3_600_000);
     // New incarnations make room.
     for _ in 0..40 {
@@ -307,6 +314,9 @@ fn rows_of_isolates_that_are_gone_are_folded_and_their_counts_stay() {
     }
     assert!(rows(&world) <= before + 30, "{before} {}", rows(&world));
     assert_eq!(scrape(&world, &client)[ACKNOWLEDGED], 80.0);
+    // Since when it was counted stays, though the rows of then are folded and the partitions begin anew.
+    world.crash_all_objects();
+    assert_eq!(began_s(&world), began);
 }
 
 #[test]

@@ -19,6 +19,9 @@ const FLEET_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS fleet (incarnation INTEGE
 /// The row of all that are forgotten: no isolate draws it but once in 2^52 times, and that one is refused.
 const FORGOTTEN: i64 = 0;
 
+/// The row that says when the first report of all came; it counts nothing. Only a table has it that had none of others before.
+const BEGUN: i64 = -1;
+
 /// Rows that are folded at once, when another incarnation comes: so there are never many more than come in an hour.
 const FOLDED_MAX: i64 = 16;
 
@@ -67,6 +70,11 @@ impl FleetStore {
         }
         if !self.has_table.get() {
             self.store.run(FLEET_SCHEMA, vec![])?;
+            let begun = self.store.put_unread(&IncarnationCounts::default())?;
+            self.store.run(
+                "INSERT INTO fleet SELECT ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM fleet)",
+                vec![BEGUN.into(), now_ms.into(), begun],
+            )?;
             self.has_table.set(true);
         }
         let known = self.told(incarnation)?;
@@ -90,7 +98,7 @@ impl FleetStore {
 
     /// How many rows there are, and whether any is of an incarnation that was silent for long.
     fn isolates(&self, silent_ms: i64) -> Result<(i64, bool), Fault> {
-        let sql = "SELECT COUNT(*), SUM(incarnation <> ? AND heard_ms < ?) FROM fleet";
+        let sql = "SELECT COUNT(*), SUM(incarnation > ? AND heard_ms < ?) FROM fleet";
         let bounds = vec![FORGOTTEN.into(), silent_ms.into()];
         let rows = self.store.run(sql, bounds)?;
         let number = |place: usize| {
@@ -103,7 +111,7 @@ impl FleetStore {
     /// Adds rows of incarnations that were silent for long to that of all that were.
     fn fold(&self, now_ms: i64) -> Result<(), Fault> {
         let sql =
-            "SELECT incarnation, body FROM fleet WHERE incarnation <> ? AND heard_ms < ? LIMIT ?";
+            "SELECT incarnation, body FROM fleet WHERE incarnation > ? AND heard_ms < ? LIMIT ?";
         let bounds = vec![
             FORGOTTEN.into(),
             (now_ms - FORGET_MS).into(),
@@ -138,12 +146,16 @@ impl FleetStore {
         if !self.has_table.get() {
             return Ok(());
         }
-        let rows = self.store.run("SELECT heard_ms, body FROM fleet", vec![])?;
-        for row in &rows {
-            let [heard_ms, body] = row.as_slice() else {
+        let sql = "SELECT incarnation, heard_ms, body FROM fleet";
+        for row in &self.store.run(sql, vec![])? {
+            let [incarnation, heard_ms, body] = row.as_slice() else {
                 continue;
             };
-            part.add(integer(heard_ms).unwrap_or(0), self.store.get(body)?);
+            let heard_ms = integer(heard_ms).unwrap_or(0);
+            match integer(incarnation) {
+                Some(BEGUN) => part.begun_ms = Some(heard_ms),
+                _ => part.add(heard_ms, self.store.get(body)?),
+            }
         }
         part.finish();
         Ok(())

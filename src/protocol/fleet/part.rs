@@ -110,6 +110,8 @@ pub struct FleetPart {
     pub stored: Vec<(String, StoredSizes)>,
     /// The time by the partition's clock, unix milliseconds.
     pub now_ms: i64,
+    /// When the first report came that is in the sums, unix milliseconds, where that was noted.
+    pub begun_ms: Option<i64>,
 }
 
 impl FleetPart {
@@ -173,6 +175,13 @@ fn middle_clock(parts: &[(FleetPart, i64, i64)]) -> (i64, i64) {
     ahead.get(ahead.len() / 2).copied().unwrap_or_default()
 }
 
+/// When the first report of all came; `None` where a partition has sums and does not know since when.
+fn begun_ms(parts: &[(FleetPart, i64, i64)]) -> Option<i64> {
+    let told = parts.iter().filter(|(part, ..)| !part.sums.is_empty());
+    let begun: Option<Vec<i64>> = told.map(|(part, ..)| part.begun_ms).collect();
+    begun?.into_iter().min()
+}
+
 fn best_clocks(clocks: Vec<Clock>) -> Vec<Clock> {
     let mut best: BTreeMap<Datacenter, Clock> = BTreeMap::new();
     for clock in clocks {
@@ -213,7 +222,10 @@ impl Fleet {
     /// Combines the answers of partitions; each answer comes with the times at which its question left and was answered
     /// by the asker's clock. `missing` did not answer.
     pub fn of(parts: Vec<(FleetPart, i64, i64)>, missing: Vec<u32>) -> Self {
-        let mut all = FleetPart::default();
+        let mut all = FleetPart {
+            begun_ms: begun_ms(&parts),
+            ..FleetPart::default()
+        };
         let mut stored: BTreeMap<String, StoredSizes> = BTreeMap::new();
         let middle = middle_clock(&parts);
         for (mut part, sent_ms, answered_ms) in parts {

@@ -13,7 +13,7 @@ fn whole(text: &mut Text, name: &str, help: &str, value: u64) {
 }
 
 impl Fleet {
-    /// Writes the gauges. Cardinality: at most 3 series a datacenter, 2 an inbox, 2 a kind of object, 12 besides.
+    /// Writes the gauges. Cardinality: at most 3 series a datacenter, 2 an inbox, 2 a kind of object, 13 besides.
     pub fn render(&self, text: &mut Text) {
         let part = self.part();
         whole(
@@ -28,6 +28,13 @@ impl Fleet {
             "Partitions of the directory that told what they know.",
             self.answered(),
         );
+        let begun_ms = part.begun_ms.filter(|_| self.is_whole());
+        if let Some(begun_ms) = begun_ms.and_then(|begun_ms| u64::try_from(begun_ms).ok()) {
+            let name = "tally_fleet_start_time_seconds";
+            let help = "When the first report came that is in these sums, in unix seconds.";
+            text.family(name, help, "gauge");
+            text.line_of(&[name], &seconds(begun_ms));
+        }
         if let Some(age_ms) = part.age_ms {
             let name = "tally_fleet_age_seconds";
             let help = "How long ago the newest report of an isolate came. What was counted in the last ten seconds may be missing.";
