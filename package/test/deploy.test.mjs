@@ -1,10 +1,12 @@
 // `tally deploy`: by wrangler's own dry run and local mode, and its steps by a wrangler that only notes what it is told.
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { mkdirSync, readFileSync, readdirSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { configurations } from "../command/deploy/configurations.mjs";
-import { ROOT, openServer } from "./server.mjs";
+import { ROOT, TALLY, openServer } from "./server.mjs";
 
 const KEY = "0123456789abcdef0123456789abcdef";
 const KEYS = JSON.stringify({ keys: [{ name: "ops", key: KEY, scopes: ["admin"] }] });
@@ -70,6 +72,29 @@ test("a deployment goes in order, keys go by standard input, and the address is 
   assert.ok(!told.some(({ args }) => args.join(" ").includes(KEY)), "no key is an argument");
   assert.match(readFileSync(join(folder, "tally-deploy/wrangler.toml"), "utf8"), /TALLY_DATACENTERS = "region"/);
   assert.ok(!(await server.json("/counters", { headers: { authorization: `Bearer ${KEY}` } })).counters.some(({ id }) => id.startsWith("tally/")), "the smoke test takes its counter away");
+});
+
+test("on a terminal it asks what it needs, and configures what was answered", async () => {
+  const { folder, calls } = place("asked");
+  // A terminal of its own, which passes on what is typed.
+  const terminal = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
+  const args = ["-c", terminal, process.execPath, TALLY, "deploy", "--keys", "keys.json", "--url", server.url];
+  const child = spawn("python3", args, { cwd: folder, env: { ...process.env, TERM: "xterm" }, stdio: ["pipe", "pipe", "inherit"] });
+  const answers = [["Name of the Workers", "mine"], ["A domain", "count.example.com"], ["A datacenter is", "colos"], ["Cloudflare Queues", "y"], ["R2 bucket", ""], ["Analytics Engine", "yes"]];
+  let told = "";
+  child.stdout.setEncoding("utf8").on("data", (text) => {
+    told += text;
+    const [question, answer] = answers[0] ?? [];
+    if (question === undefined || !told.slice(told.lastIndexOf(question)).startsWith(question) || !/\[.*\] $/.test(told.replaceAll(/\x1b\[[\d;]*[A-Za-z]/g, ""))) return;
+    answers.shift();
+    child.stdin.write(`${answer}\n`);
+  });
+  const [code] = await once(child, "close");
+  assert.deepEqual([code, answers], [0, []], told);
+  const file = (name) => readFileSync(join(folder, "tally-deploy", name), "utf8");
+  assert.match(file("wrangler.toml"), /name = "mine-edge"[\s\S]*pattern = "count\.example\.com", custom_domain = true[\s\S]*queue = "mine-events"[\s\S]*dataset = "mine"/);
+  assert.doesNotMatch(file("wrangler.toml") + file("wrangler.aggregator.toml"), /TALLY_DATACENTERS|r2_buckets/);
+  assert.deepEqual(calls().map(({ args: [first] }) => first), ["whoami", "queues", "queues", "secret", "deploy", "deploy"]);
 });
 
 test("gradual deployment and rollback are by flags", async () => {
