@@ -140,6 +140,7 @@ test("requests have three forms, strings go in base64 where that is asked for, a
     expect(await transaction(["incr", "t2"], ["incr"])).toEqual([400, { error: "EXECABORT Transaction discarded because of previous errors." }]);
     expect(await result(world, "GET", "t2")).toBe(null);
     expect((await run(world, "LPUSH", "list", "x")).error).toBe("ERR LPUSH is not what Tally is for");
+    for (const name of ["multi", "EXEC", "discard", "watch", "UNWATCH"]) expect((await run(world, name, "t")).error).toMatch(new RegExp(`^ERR ${name.toUpperCase()} .*/multi-exec$`));
     expect((await asked(world, "/redis/pipeline", { body: Array.from({ length: 1_001 }, () => ["ping"]) })).status).toBe(400);
     // 1 MiB a command: several have more together.
     const text = "x".repeat(600_000);

@@ -122,6 +122,14 @@ fn errors_have_the_texts_of_redis() {
             "ERR unknown command 'nope', with args beginning with: 'a' 'b' ",
         ),
         (vec!["lpush a b"], "ERR LPUSH is not what Tally is for"),
+        (
+            vec!["multi"],
+            "ERR MULTI needs a connection that stays: POST the commands of a transaction together to /multi-exec",
+        ),
+        (
+            vec!["watch a"],
+            "ERR WATCH needs a connection that stays: POST the commands of a transaction together to /multi-exec",
+        ),
         (vec!["set a b nx xx"], "ERR syntax error"),
         (
             vec!["set a b ex 0"],

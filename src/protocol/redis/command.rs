@@ -232,13 +232,11 @@ impl Command {
             if others.any(|other| other.eq_ignore_ascii_case(name)) {
                 return Err(error::not_for(name));
             }
-            if matches!(
-                name.to_ascii_uppercase().as_str(),
-                "SUBSCRIBE" | "PSUBSCRIBE"
-            ) {
-                return Err(error::is_stream(name));
-            }
-            return Err(unknown(args));
+            return Err(match name.to_ascii_uppercase().as_str() {
+                "SUBSCRIBE" | "PSUBSCRIBE" => error::is_stream(name),
+                "MULTI" | "EXEC" | "DISCARD" | "WATCH" | "UNWATCH" => error::is_transaction(name),
+                _ => unknown(args),
+            });
         };
         let words = i32::try_from(args.len()).unwrap_or(i32::MAX);
         let fits = match command.arity {

@@ -58,6 +58,14 @@ pub fn is_stream(name: &str) -> Reply {
     ))
 }
 
+/// The command belongs to a transaction, which is one request here.
+pub fn is_transaction(name: &str) -> Reply {
+    let name = name.to_ascii_uppercase();
+    Reply::err(format!(
+        "{name} needs a connection that stays: POST the commands of a transaction together to /multi-exec"
+    ))
+}
+
 /// The value is too large.
 pub fn too_large() -> Reply {
     let most = super::VALUE_BYTES_MAX / 1024;
