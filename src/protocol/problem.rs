@@ -39,7 +39,7 @@ codes! {
     UnknownField "unknown-field" 400 "The body has a field that this call does not know";
     NoClientAddress "no-client-address" 400 "The client's address is not known here";
     InvalidDelta "invalid-delta" 400 "A delta is a positive whole number";
-    InvalidId "invalid-id" 400 "The counter id is not valid";
+    InvalidId "invalid-id" 400 "An id or a name is not valid";
     InvalidLine "invalid-line" 400 "The line cannot be read";
     InvalidQuery "invalid-query" 400 "A query parameter is not valid";
     InvalidUpgrade "invalid-upgrade" 400 "The connection cannot be upgraded to this";
@@ -119,6 +119,17 @@ impl Problem {
             detail: detail.into(),
             retry_after_seconds: retry.then_some(RETRY_AFTER_SECONDS),
             seen: None,
+        }
+    }
+
+    /// The same, with the name of the parameter or field in the detail of an invalid id.
+    #[must_use]
+    pub fn of_id(self, name: &str) -> Self {
+        match self.detail.strip_prefix("an id") {
+            Some(rest) if self.code == Code::InvalidId => {
+                Self::new(self.code, ["`", name, "`", rest].concat())
+            }
+            _ => self,
         }
     }
 

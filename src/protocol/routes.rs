@@ -90,7 +90,7 @@ macro_rules! types {
             $($(#[$built])* RouteRow {
                 method: $method,
                 template: $template,
-                read: |segments| Ok(Route::$variant $(($(segments.read::<$type>()?),+))?),
+                read: |segments| Ok(Route::$variant $(($(segments.read::<$type>(stringify!($parameter))?),+))?),
             },)*
         ];
     };
@@ -136,8 +136,10 @@ impl<'a> Segments<'a> {
         segments.next().is_none().then(|| Self(found.into_iter()))
     }
 
-    fn read<T: Parameter>(&mut self) -> Result<T, Problem> {
-        T::read(self.0.next().unwrap_or_default())
+    /// Reads the next one, which the template calls so.
+    fn read<T: Parameter>(&mut self, name: &str) -> Result<T, Problem> {
+        let read = T::read(self.0.next().unwrap_or_default());
+        read.map_err(|problem| problem.of_id(name))
     }
 }
 

@@ -172,7 +172,8 @@ test("what is asked or written wrongly is refused by its name, and nothing has c
   for (const body of ["", "{", '{"score":01}']) await write("invalid-json", body);
   await write("invalid-precondition", '{"score":2}', { "If-Match": "x" });
   await write("precondition-failed", '{"score":2}', { "If-Match": '"0000000000000000"' });
-  await world.refused(400, "invalid-id", "POST", `/boards/wrong/members/${"x".repeat(513)}`, { body: '{"score":1}' });
+  const { json: wrong } = await world.refused(400, "invalid-id", "POST", `/boards/wrong/members/${"x".repeat(513)}`, { body: '{"score":1}' });
+  expect([wrong.title, wrong.detail]).toEqual(["An id or a name is not valid", "`member` has at most 512 bytes of UTF-8, this one has 513"]);
   await world.refused(400, "invalid-body", "POST", "/boards/wrong/members", { body: "\n\n" });
   await world.refused(413, "body-too-large", "POST", "/boards/wrong/members", { body: '{"member":"a","score":1}\n'.repeat(10_001) });
   for (const body of ["{}", '{"hidden":1}']) await world.refused(400, "invalid-body", "PUT", "/boards/wrong/members/ann/hidden", { body });

@@ -6,6 +6,7 @@ use tally::core::board::score::Score;
 use tally::core::board::settings::{Keep, Order, Scores, Settings, Ties};
 use tally::core::board::zone::{Zone, zone_names};
 use tally::protocol::boards::{BoardQuery, parse_member_line};
+use tally::protocol::messages::Deed;
 use tally::protocol::problem::{Code, Problem};
 
 fn score(number: f64) -> Score {
@@ -325,5 +326,24 @@ fn an_import_reads_each_member_that_an_export_writes() {
     for member in ["", &"x".repeat(1_025)] {
         let refused: Result<_, Problem> = line(member);
         assert_eq!(refused.map_err(|it| it.code()), Err(Code::InvalidBody));
+    }
+}
+
+#[test]
+fn an_import_reads_the_end_of_a_member_in_milliseconds_and_in_seconds_as_previews_wrote_it() {
+    let now_ms = 1_763_683_196_000;
+    let ends = |at: i64| {
+        let line = serde_json::json!({"board": "b", "member": "m", "score": 1, "expires_at": at});
+        let writes = parse_member_line(line.to_string().as_bytes(), now_ms).unwrap();
+        let put = writes.into_iter().map(|it| match it.deed {
+            Deed::Put(put) => put.expires_ms.flatten(),
+            other => panic!("{other:?}"),
+        });
+        put.collect::<Vec<_>>()
+    };
+    assert_eq!(ends(now_ms + 1), [Some(now_ms + 1)]);
+    assert_eq!(ends(1_767_229_200), [Some(1_767_229_200_000)]);
+    for gone in [now_ms, 1_763_683_196, 0, -1] {
+        assert_eq!(ends(gone), [], "{gone}");
     }
 }

@@ -77,7 +77,7 @@ impl<'a> RowView<'a> {
                 _ => Rank::Between(rank, rank + slack),
             }),
             metadata: metadata.and_then(|text| serde_json::from_str(text).ok()),
-            expires_at: row.expires_ms.map(|at_ms| at_ms.div_euclid(1_000)),
+            expires_at: row.expires_ms,
             hidden: row.rank.is_none().then_some(true),
         }
     }

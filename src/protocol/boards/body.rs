@@ -26,6 +26,9 @@ pub const WRITES_AT_ONCE: usize = 1_000;
 /// The longest time to live of a member, seconds: ten years.
 pub const EXPIRES_SECONDS_MAX: u64 = 10 * 365 * 86_400;
 
+/// An `expires_at` of an export below this is in seconds, as previews of 0.2.0 wrote it: in milliseconds it would be in 1973.
+const SECONDS_BELOW: i64 = 100_000_000_000;
+
 /// The most lines whose refusals are reported.
 const TOLD_MAX: usize = 100;
 
@@ -308,7 +311,7 @@ pub fn parse_board_line(line: &[u8], now_ms: i64) -> Result<(CounterId, MemberWr
     let Some(board) = wire.board.as_deref() else {
         return refuse("a line needs the `key` of a counter, or its `board`");
     };
-    let board = CounterId::parse(board)?;
+    let board = CounterId::parse(board).map_err(|error| Problem::from(error).of_id("board"))?;
     Ok((board, member_write(&wire, now_ms)?))
 }
 
@@ -324,7 +327,7 @@ fn member_write(wire: &WriteWire<'_>, now_ms: i64) -> Result<MemberWrite, Proble
     let Some(member) = wire.member.as_deref() else {
         return refuse("a line needs its `member`");
     };
-    let member = CounterId::parse(member)?;
+    let member = CounterId::parse(member).map_err(|error| Problem::from(error).of_id("member"))?;
     Ok(MemberWrite {
         member: String::from(member).into_bytes(),
         deed: Deed::Put(put_of(wire, now_ms)?),
@@ -332,7 +335,7 @@ fn member_write(wire: &WriteWire<'_>, now_ms: i64) -> Result<MemberWrite, Proble
     })
 }
 
-/// Reads a member of an export: `{"board":…,"member":…,"score":7}` with `metadata`, `expires_at` (unix seconds) and
+/// Reads a member of an export: `{"board":…,"member":…,"score":7}` with `metadata`, `expires_at` (unix milliseconds) and
 /// `hidden`. Returns the writes that restore it; none for a member that has expired.
 ///
 /// # Errors
@@ -373,7 +376,10 @@ pub fn parse_member_line(line: &[u8], now_ms: i64) -> Result<Vec<MemberWrite>, P
             "metadata has at most {METADATA_BYTES_MAX} bytes of JSON"
         ));
     }
-    let expires_ms = wire.expires_at.map(|at| at.saturating_mul(1_000));
+    let expires_ms = wire.expires_at.map(|at| match at {
+        ..SECONDS_BELOW => at.saturating_mul(1_000),
+        at_ms => at_ms,
+    });
     if expires_ms.is_some_and(|at_ms| at_ms <= now_ms) {
         return Ok(Vec::new());
     }

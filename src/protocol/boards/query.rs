@@ -78,7 +78,7 @@ impl BoardQuery {
         }
         names
             .into_iter()
-            .map(|name| CounterId::parse(name).map_err(Problem::from))
+            .map(|name| CounterId::parse(name).map_err(|error| Problem::from(error).of_id("id")))
             .collect()
     }
 
