@@ -80,7 +80,8 @@ fn what_is_exported_imported_and_exported_again_is_the_same_file() {
         let to = Service::new(seed + 100, (seed % 2 == 0).then_some(4));
         to.world
             .run_for_ms(u64::try_from(from.world.now_ms() - to.world.now_ms()).unwrap_or(0));
-        let report = to.import("", &file, Some("once"));
+        let (report, is_replay) = to.import_again("", &file, Some("once"));
+        assert!(!is_replay, "seed {seed}: nothing was there before");
         assert_eq!(report["rejected"], 0, "seed {seed}: {report}");
         assert_eq!(
             (&report["alerts"], &report["alerts_without_secret"]),
@@ -96,12 +97,16 @@ fn what_is_exported_imported_and_exported_again_is_the_same_file() {
         check_read(seed, &file, &to);
 
         // The same file under the same key changes nothing, and says the same.
-        let again = to.import("", &file, Some("once"));
-        assert_eq!(report, again, "seed {seed}");
+        let (again, is_replay) = to.import_again("", &file, Some("once"));
+        assert_eq!((&report, true), (&again, is_replay), "seed {seed}");
         check_same(seed, &file, &to.export(ALL));
         // What is there is not created once more.
-        let refused = to.import("", &file, None);
-        assert_eq!(refused["counters"], 0, "{refused}");
+        let (refused, is_replay) = to.import_again("", &file, None);
+        assert_eq!(
+            (&refused["counters"], is_replay),
+            (&0.into(), false),
+            "{refused}"
+        );
         assert_eq!(refused["refused"][0]["code"], "counter-exists", "{refused}");
         check_same(seed, &file, &to.export(ALL));
 

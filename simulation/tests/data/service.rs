@@ -86,9 +86,15 @@ impl Service {
     }
 
     pub fn import(&self, query: &str, file: &str, key: Option<&str>) -> Value {
+        self.import_again(query, file, key).0
+    }
+
+    /// As [`Self::import`], and whether the answer is said to be a replay.
+    pub fn import_again(&self, query: &str, file: &str, key: Option<&str>) -> (Value, bool) {
         let answer = self.ask(1, "POST", &format!("/import{query}"), file, key);
         assert_eq!(answer.status, 200, "{}", answer.text());
-        answer.json()
+        let is_replay = answer.header("idempotency-replayed") == Some("true");
+        (answer.json(), is_replay)
     }
 
     /// Everything that a counter can hold, as chance has it.

@@ -77,6 +77,7 @@ pub async fn import(context: &RequestContext) -> Result<Answer, Problem> {
         now_ms: context.host.now_ms(),
         report: Report::default(),
         members: None,
+        is_replay: None,
         checksum: Checksum::default(),
         counter_lines: 0,
     };
@@ -95,7 +96,11 @@ pub async fn import(context: &RequestContext) -> Result<Answer, Problem> {
     lines.finish();
     import.bring_back_some(&mut lines, true).await;
     import.write_members().await;
-    Ok(Answer::json(import.report.to_json()))
+    let answer = Answer::json(import.report.to_json());
+    Ok(match import.is_replay {
+        Some(true) => answer.replayed(),
+        _ => answer,
+    })
 }
 
 /// The body, cut into lines.
@@ -181,6 +186,8 @@ pub(super) struct Import<'a> {
     now_ms: i64,
     report: Report,
     members: Option<Members>,
+    /// Whether all counters and members had been brought back before under the key; `None` where there are none.
+    is_replay: Option<bool>,
     /// What the last line is compared with.
     checksum: Checksum,
     counter_lines: u64,
@@ -202,6 +209,7 @@ impl<'a> Import<'a> {
             now_ms: context.host.now_ms(),
             report: Report::default(),
             members: None,
+            is_replay: None,
             checksum: Checksum::default(),
             counter_lines: 0,
         }
@@ -273,10 +281,17 @@ impl Import<'_> {
         }
         for (number, (id, outcome)) in in_order {
             match outcome {
-                Ok(()) => self.report.counters += 1,
+                Ok(was_done) => {
+                    self.report.counters += 1;
+                    self.note_replay(was_done);
+                }
                 Err(problem) => self.report.reject(number, Some(id), problem),
             }
         }
+    }
+
+    fn note_replay(&mut self, was_done: bool) {
+        self.is_replay = Some(self.is_replay.unwrap_or(true) && was_done);
     }
 
     /// The name of one step of a line.
@@ -295,8 +310,8 @@ impl Import<'_> {
         }
     }
 
-    /// Brings one counter back.
-    pub(super) async fn counter(&self, line: &[u8], counter: CounterLine) -> Result<(), Problem> {
+    /// Brings one counter back. Returns whether all of it was done before under the key.
+    pub(super) async fn counter(&self, line: &[u8], counter: CounterLine) -> Result<bool, Problem> {
         let host = &self.context.host;
         let CounterLine {
             id,
@@ -322,6 +337,7 @@ impl Import<'_> {
         let key = |step: &str| self.step_key(id.as_str(), step, line);
         let done = self.operate(&id, back, key("begin")).await?;
         forget(host, &id);
+        let mut was_done = done.is_repeat;
         let mut parts = datacenters;
         if !uniques.is_empty() {
             add_to_first(&mut parts, &here, |first| {
@@ -339,8 +355,8 @@ impl Import<'_> {
         }
         for (datacenter, contents) in parts {
             let step = ["install/", datacenter.as_str()].concat();
-            self.install(&id, done.generation, datacenter, contents, key(&step))
-                .await?;
+            let to = (&id, done.generation);
+            was_done &= self.install(to, datacenter, contents, key(&step)).await?;
         }
         let is_bounded = settings.home.is_some() || settings.floor.is_some();
         if is_bounded && (done.created || self.mode == ImportMode::Replace) {
@@ -351,10 +367,10 @@ impl Import<'_> {
                 created_at_ms: None,
                 base: None,
             };
-            self.operate(&id, back, key("settings")).await?;
+            was_done &= self.operate(&id, back, key("settings")).await?.is_repeat;
         }
         forget(host, &id);
-        Ok(())
+        Ok(was_done)
     }
 
     pub(super) async fn operate(
@@ -386,14 +402,14 @@ impl Import<'_> {
         }
     }
 
+    /// Puts contents into the lead of a counter's generation. Returns whether that was done before under the key.
     pub(super) async fn install(
         &self,
-        id: &CounterId,
-        generation: u64,
+        (id, generation): (&CounterId, u64),
         datacenter: Datacenter,
         contents: Contents,
         key: OperationKey,
-    ) -> Result<(), Problem> {
+    ) -> Result<bool, Problem> {
         let host = &self.context.host;
         let mut install = Install {
             to: CellAddress::lead(id, &datacenter),
@@ -409,7 +425,8 @@ impl Import<'_> {
                 Err(fault) => Err(fault),
             };
             return match outcome {
-                Ok(Installed::Done) => Ok(()),
+                Ok(Installed::Done) => Ok(false),
+                Ok(Installed::Replayed) => Ok(true),
                 Ok(Installed::Reused) => Err(Problem::new(
                     Code::IdempotencyKeyReused,
                     "this key was used for another line about this counter; send another key with another file",
@@ -686,7 +703,11 @@ impl Import<'_> {
                 report.reject(*number, Some(name.clone()), problem.clone());
             }
         };
-        match sent.map(|(written, _)| written) {
+        let sent = sent.map(|(written, _)| written);
+        if let Ok(BoardWritten::Done(_) | BoardWritten::Replayed(_)) = sent {
+            self.note_replay(matches!(sent, Ok(BoardWritten::Replayed(_))));
+        }
+        match sent {
             Ok(BoardWritten::Done(written) | BoardWritten::Replayed(written)) => {
                 let refused = u64::try_from(written.refused.len()).unwrap_or(u64::MAX);
                 self.report.members += puts.saturating_sub(refused);

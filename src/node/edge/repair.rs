@@ -385,9 +385,9 @@ impl Repair<'_> {
             ..Contents::default()
         };
         let key = importer.step_key(counter.as_str(), "uniques", &[]);
-        importer
-            .install(counter, root.generation, place, contents, key)
-            .await
+        let to = (counter, root.generation);
+        let installed = importer.install(to, place, contents, key).await;
+        installed.map(|_| ())
     }
 }
 

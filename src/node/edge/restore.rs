@@ -190,7 +190,8 @@ impl Work<'_> {
 
     async fn import(&self, mode: ImportMode, id: &CounterId, kept: &Kept) -> Result<(), Problem> {
         let line = kept.line(id.clone());
-        self.importer(mode).counter(&encode(kept)?, line).await
+        let brought = self.importer(mode).counter(&encode(kept)?, line).await;
+        brought.map(|_| ())
     }
 
     /// Gives a counter that is there the settings and the value that it had; unique elements are joined.
@@ -254,9 +255,8 @@ impl Work<'_> {
                 ..Contents::default()
             };
             let key = key("uniques");
-            importer
-                .install(id, generation, place, contents, key)
-                .await?;
+            let to = (id, generation);
+            importer.install(to, place, contents, key).await?;
         }
         forget(&self.context.host, id);
         Ok(())

@@ -87,7 +87,8 @@ impl Core {
             self.note_change(now_ms);
         }
         Ok(match outcome {
-            KeyedOutcome::Counted(_) | KeyedOutcome::Replayed(_) => Installed::Done,
+            KeyedOutcome::Counted(_) => Installed::Done,
+            KeyedOutcome::Replayed(_) => Installed::Replayed,
             KeyedOutcome::Reused => Installed::Reused,
             KeyedOutcome::Full => Installed::Full,
             _ => Installed::Ended,

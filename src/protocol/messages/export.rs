@@ -50,7 +50,7 @@ pub struct Install {
 /// The result, durably.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Installed {
-    /// They are in the cell, now or before.
+    /// They are in the cell now.
     Done,
     /// Their key was used for something else.
     Reused,
@@ -58,6 +58,8 @@ pub enum Installed {
     Full,
     /// The generation that they belong to has ended.
     Ended,
+    /// They are in the cell since before, under this key.
+    Replayed,
 }
 
 /// Edge → aggregator: the next counters of an export, in order of their names.
