@@ -325,6 +325,30 @@ fn a_limit_admits_what_it_says_and_no_more() {
     assert_eq!(admitted.count(), 5);
 }
 
+#[test]
+fn a_body_that_stops_is_refused_in_time_however_little_it_announces() {
+    let (world, sites) = service(13);
+    let client = client(&world, sites[0]);
+    for announced in ["20", "16384", "20000", ""] {
+        let mut ask = ClientRequest::new("POST", "/counters/slow/increment");
+        if !announced.is_empty() {
+            ask = ask.header("content-length", announced);
+        }
+        let ask = ask.part(0, b"{".to_vec()).part(3_600_000, b"}".to_vec());
+        let begun_ms = world.now_ms();
+        let answer = world.run(client.ask(ask)).expect("no fault");
+        assert_eq!(
+            (answer.status, &answer.json()["code"]),
+            (408, &"body-too-slow".into()),
+            "{announced}: {}",
+            answer.text()
+        );
+        assert!(world.now_ms() - begun_ms < 15_000, "{announced}");
+    }
+    let read = world.run(client.get("/counters/slow")).expect("no fault");
+    assert_eq!(read.status, 404, "{}", read.text());
+}
+
 /// How many fetches of a view are under way, at most at once, and in all.
 #[derive(Default)]
 struct Fetches {

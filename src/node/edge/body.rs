@@ -11,9 +11,8 @@ use crate::protocol::bodies::{
 };
 use crate::protocol::problem::{Code, Problem};
 
-/// Bodies that announce no more are read at once and without a deadline: what they hold meanwhile is less than what their
-/// connection does.
-const UNTIMED_BYTES_MAX: u64 = 16 * 1024;
+/// Bodies that announce no more are read at once, within the time of a piece.
+const WHOLE_BYTES_MAX: u64 = 16 * 1024;
 
 fn too_large(limit: u64) -> Problem {
     Problem::new(
@@ -131,8 +130,9 @@ pub async fn read_up_to(context: &RequestContext, bytes_max: u64) -> Result<Vec<
     refuse_encoded(request)?;
     let announced = announced_length(request);
     let mut body = Vec::new();
-    if announced.is_some_and(|bytes| bytes <= UNTIMED_BYTES_MAX) {
-        let whole = request.whole().await;
+    if announced.is_some_and(|bytes| bytes <= WHOLE_BYTES_MAX) {
+        let whole = context.host.within_ms(PIECE_MS_MAX, request.whole()).await;
+        let whole = whole.ok_or_else(|| too_slow(PIECE_MS_MAX))?;
         body = whole.map_err(|error| broken_off(&error))?;
     } else {
         each_piece(context, bytes_max, PIECE_MS_MAX, |piece| {
