@@ -26,7 +26,8 @@ pub const WRITES_AT_ONCE: usize = 1_000;
 /// The longest time to live of a member, seconds: ten years.
 pub const EXPIRES_SECONDS_MAX: u64 = 10 * 365 * 86_400;
 
-/// An `expires_at` of an export below this is in seconds, as previews of 0.2.0 wrote it: in milliseconds it would be in 1973.
+/// An `expires_at` of an export below this is in seconds, as previews of 0.2.0 wrote it: in milliseconds it would be in
+/// 1973.
 const SECONDS_BELOW: i64 = 100_000_000_000;
 
 /// The most lines whose refusals are reported.
@@ -335,8 +336,8 @@ fn member_write(wire: &WriteWire<'_>, now_ms: i64) -> Result<MemberWrite, Proble
     })
 }
 
-/// Reads a member of an export: `{"board":…,"member":…,"score":7}` with `metadata`, `expires_at` (unix milliseconds) and
-/// `hidden`. Returns the writes that restore it; none for a member that has expired.
+/// Reads a member of an export: `{"board":…,"member":…,"score":7}` with `metadata`, `expires_at` (unix milliseconds)
+/// and `hidden`. Returns the writes that restore it; none for a member that has expired.
 ///
 /// # Errors
 /// `invalid-json`, `unknown-field`, `invalid-body`, `invalid-score`.
