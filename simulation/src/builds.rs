@@ -2,17 +2,19 @@
 //! no newer one.
 //!
 //! Who is of the build before says all messages in that protocol, in their forms of then: what was added to a message
-//! or an answer since is not there, whichever way it goes. It answers `Later` to what is newer. An upgrade ends the
-//! isolate, or the object, which starts again as of this build.
+//! or an answer since is not there, whichever way it goes. It answers `Later` to what is newer, and knows none of the
+//! messages that are new. An upgrade ends the isolate, or the object, which starts again as of this build.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
-use tally::core::cluster::push::Pushed;
+use tally::core::cluster::apart::Apart;
+use tally::core::cluster::tablets::Spreads;
 use tally::host::object::{Arrived, Reply};
 use tally::protocol::messages::{
-    Batch, BatchedCall, Call, Count, Fault, Flush, PROTOCOL, PROTOCOL_BEFORE, Push, Recall,
-    Register, ViewOf, Viewed, decode, encode,
+    AskBoard, Batch, BatchedCall, BoardQuestion, Call, CellRepaired, Count, Fault, Flush, GiveRoot,
+    GivenRoot, KeptIn, LocateLead, PROTOCOL, PROTOCOL_BEFORE, PlaceLead, Recall, RepairCell,
+    RepairObject, RepairRoot, RootRepaired, RunSorted, SortedRan, Subscribe, decode, encode,
 };
 
 use crate::chance::Chance;
@@ -71,20 +73,49 @@ impl Build {
         }
     }
 
+    /// Whether it has a message of this name.
+    pub(crate) fn knows(self, path: &str) -> bool {
+        let since = [
+            PlaceLead::PATH,
+            KeptIn::PATH,
+            RepairObject::PATH,
+            Subscribe::PATH,
+        ];
+        self == Self::Now || !since.contains(&path)
+    }
+
     /// A call, where it understands it, as it reads it.
     pub(crate) fn receive(self, arrived: Arrived) -> Result<Arrived, Reply> {
         let mut arrived = arrived.understood_by(self.newest())?;
+        if !self.knows(&arrived.path) {
+            return Err(Reply::Unknown);
+        }
+        if self == Self::Before && is_of_several(&arrived) {
+            let broken = Err::<(), _>(Fault::Broken("it cannot be decoded".to_owned()));
+            return Err(encode(&broken).map_or(Reply::Unknown, Reply::Answer));
+        }
         let message = std::mem::take(&mut arrived.message);
         arrived.message = self.message(&arrived.path, message);
         Ok(arrived)
     }
 }
 
+/// Whether a board is asked about more than one member by a question that had room for one.
+fn is_of_several(arrived: &Arrived) -> bool {
+    let asked = (arrived.path == AskBoard::PATH).then(|| decode::<AskBoard>(&arrived.message));
+    let question = asked.and_then(Result::ok).map(|asked| asked.question);
+    matches!(question, Some(BoardQuestion::Live(_, names)) if names.len() > 1)
+}
+
 /// The form of the protocol before of a message that had another.
 fn cut(path: &str, message: &[u8]) -> Option<Vec<u8>> {
-    if path == Register::PATH {
-        let it: Register = decode(message).ok()?;
-        return encode(&(it.counter, it.datacenter, it.holds, it.place)).ok();
+    if path == LocateLead::PATH {
+        let it: LocateLead = decode(message).ok()?;
+        return encode(&it.counter).ok();
+    }
+    if path == RepairRoot::PATH {
+        let it: RepairRoot = decode(message).ok()?;
+        return encode(&(it.counter, it.datacenters, it.is_dry)).ok();
     }
     if path == Batch::PATH {
         let mut batch: Batch = decode(message).ok()?;
@@ -98,13 +129,20 @@ fn cut(path: &str, message: &[u8]) -> Option<Vec<u8>> {
 
 /// The form of the protocol before of an answer that had another.
 fn cut_answer(path: &str, message: &[u8], answer: &[u8]) -> Option<Vec<u8>> {
-    if path == ViewOf::PATH {
-        let it: Result<Option<Viewed>, Fault> = decode(answer).ok()?;
-        return encode(&it.map(|it| it.map(|it| (it.root, it.view)))).ok();
+    if path == RunSorted::PATH {
+        let it: Result<SortedRan, Fault> = decode(answer).ok()?;
+        return encode(&it.map(|it| it.replies)).ok();
     }
-    if path == Push::PATH {
-        let it: Result<Pushed, Fault> = decode(answer).ok()?;
-        return encode(&it.map(|it| (it.number, it.have, it.watch_for_ms))).ok();
+    if path == RepairCell::PATH {
+        let it: Result<CellRepaired, Fault> = decode(answer).ok()?;
+        return encode(&it.map(|it| (it.damaged, it.totals_from))).ok();
+    }
+    if path == RepairRoot::PATH {
+        let it: Result<RootRepaired, Fault> = decode(answer).ok()?;
+        return encode(&it.map(|it| (it.damaged, it.told_by, it.found))).ok();
+    }
+    if path == GiveRoot::PATH {
+        return cut_root(answer);
     }
     if path == Flush::PATH {
         return cut_last::<Flush>(answer);
@@ -125,6 +163,16 @@ fn cut_answer(path: &str, message: &[u8], answer: &[u8]) -> Option<Vec<u8>> {
         return encode(&cut).ok();
     }
     None
+}
+
+/// A root that is given, without what is noted of leads that live apart.
+fn cut_root(answer: &[u8]) -> Option<Vec<u8>> {
+    let mut given: Result<GivenRoot, Fault> = decode(answer).ok()?;
+    if let Ok(GivenRoot::Rows { spreads, .. }) = &mut given {
+        let (all, _): (Spreads, Apart) = decode(spreads).ok()?;
+        *spreads = encode(&all).ok()?;
+    }
+    encode(&given).ok()
 }
 
 /// An answer without its last byte: where the lead is stands last. A refusal has nothing of it, and one that was cut

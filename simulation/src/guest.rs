@@ -154,6 +154,10 @@ impl Platform for Guest {
             message: build.message(path, message),
             upgrade: None,
         };
+        if !build.knows(path) {
+            // A build that has no such message has nobody say it.
+            return Box::pin(async { Ok(UNKNOWN_CALL.into()) });
+        }
         let message = arrived.message.clone();
         let call = self.clone().call(to, arrived);
         Box::pin(async move {

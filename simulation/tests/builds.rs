@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use tally::protocol::names;
 use tally_simulation::{
-    Client, ClientRequest, Housing, Options, Role, Site, World, admin, deployed,
+    Client, ClientRequest, Housing, Live, Options, Role, Site, World, admin, deployed,
 };
 
 /// A world where who begins is of the build before, once in so many times.
@@ -125,6 +125,65 @@ fn a_deployment_is_upgraded_object_by_object_while_clients_go_on() {
             }
         });
         assert_eq!(world.before_count(), 0);
+    }
+}
+
+#[test]
+fn leads_of_the_build_before_move_to_where_a_new_number_of_tablets_puts_them() {
+    let (world, sites) = world(8, 0, Some("2"));
+    let clients: Vec<Client> = sites.iter().map(|site| admin(&world, *site)).collect();
+    let round = async |client: &Client| {
+        for number in 0..6 {
+            assert_eq!(add(client, &format!("c{number}")).await, 200);
+        }
+    };
+    world.run(round(&clients[0]));
+    // Partitions are there; the tablets that begin now are older, and ask them where leads live.
+    world.set_before_once_in(1);
+    world.set(names::TABLET_COUNT, Some("5"));
+    world.crash_all_objects();
+    for client in &clients {
+        world.run(round(client));
+    }
+    assert!(world.before_count() > 2, "tablets are older");
+    world.upgrade_all();
+    world.run(async {
+        for number in 0..6 {
+            let told = value(&clients[0], &format!("c{number}")).await;
+            assert_eq!(told, (3, true), "c{number}");
+        }
+    });
+}
+
+#[test]
+fn a_board_of_the_build_before_tells_all_who_watch_its_members() {
+    let (world, sites) = world(9, 0, None);
+    // Who watches is of this build; the board begins as one of before.
+    let client = admin(&world, sites[0]);
+    let lives: Vec<Live> = world.run(async {
+        let mut lives = Vec::new();
+        for member in ["ann", "bob"] {
+            let path = format!("/live?board=game&top=1&member={member}");
+            let mut answer = client.get(&path).await.expect("no fault");
+            lives.push(answer.live.take().expect("a stream"));
+        }
+        lives
+    });
+    world.run_for_ms(3_000);
+    world.set_before_once_in(1);
+    for (member, score) in [("ann", 3), ("bob", 5)] {
+        let path = format!("/boards/game/members/{member}");
+        let body = format!(r#"{{"score":{score}}}"#);
+        let put = world.run(client.post(&path, &body)).expect("no fault");
+        assert_eq!(put.status, 200, "{}", put.text());
+    }
+    assert!(world.before_count() > 0, "the board is older");
+    world.run_for_ms(5_000);
+    for (live, score) in lives.iter().zip([3, 5]) {
+        let texts: Vec<String> = live.take().into_iter().map(|one| one.text).collect();
+        let told = format!(r#""score":{score}"#);
+        let last = texts.last().expect("it was told");
+        assert!(last.contains(&told), "{texts:?}");
     }
 }
 

@@ -452,7 +452,7 @@ fn a_newer_schema_is_named_and_refused() {
     assert_eq!(health["build"], env!("CARGO_PKG_VERSION"));
     assert_eq!(
         health["formats"],
-        json!({"schema": 6, "body": 1, "protocol": 2})
+        json!({"schema": 6, "body": 1, "protocol": 3})
     );
     world.restart(1_000);
     for (of, _) in schemas(&world) {

@@ -31,7 +31,10 @@ use crate::core::sketch::Uniques;
 /// sends the message again in the protocol before. A build understands its own protocol and the one before, and answers
 /// in the protocol of the request. The calls of a [`Batch`], and the call in a [`CallLead`], are of the protocol of the
 /// message that they travel in.
-pub const PROTOCOL: u8 = 2;
+///
+/// Messages of 0.1.0 are of protocol 1 and of other forms, also in the middle. Neither end understands the other, so
+/// nothing is misread.
+pub const PROTOCOL: u8 = 3;
 
 /// The oldest protocol that this build understands. It is used with receivers that understand no newer one.
 pub const PROTOCOL_BEFORE: u8 = PROTOCOL - 1;
@@ -171,7 +174,7 @@ calls! {
     Close => (), "/close", |it| Address::Cell(&it.to);
     Ask => Option<CellAnswer>, "/ask", |it| Address::Cell(&it.to);
     Sum => DatacenterSum, "/sum", |it| Address::Cell(&it.to);
-    Register => Grant, "/register", |it| Address::Root(&it.counter), lacks (2, 0);
+    Register => Grant, "/register", |it| Address::Root(&it.counter);
     LookUp => Option<Root>, "/look-up", |it| Address::Root(&it.counter);
 }
 

@@ -1,22 +1,26 @@
 //! Golden: the forms of messages in the protocol before, as its builds write and read them. A message of today is read by both, and what
 //! the protocol before lacks at the end is read as nothing.
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tally::core::cluster::delta::{Have, Mark};
-use tally::core::cluster::push::Pushed;
 use tally::core::cluster::root::Root;
-use tally::core::cluster::tablets::Place;
 use tally::core::cluster::view::ViewAtRest;
-use tally::core::counter::grant::Grant;
 use tally::core::counter::id::{CounterId, Datacenter};
-use tally::host::object::{Arrived, Reply};
+use tally::core::counter::ledger::KeyedOutcome;
+use tally::core::counter::merge::CellTotals;
+use tally::core::counter::nonces::FlushEffect;
+use tally::core::counter::total::Sum;
+use tally::host::object::{Arrived, Reply as CallReply};
 use tally::protocol::messages::{
-    Call, Fault, Flush, PROTOCOL, PROTOCOL_BEFORE, Push, Register, ViewOf, Viewed, decode,
-    decode_padded, encode, later, path_in, protocol_of,
+    BoardQuestion, Call, CellPart, CellRepaired, Count, Counted, Fault, Flush, Flushed, LocateLead,
+    PROTOCOL, PROTOCOL_BEFORE, Recall, RepairCell, RepairRoot, RootPart, RootRepaired, RunSorted,
+    SortedRan, TotalsFrom, decode, decode_padded, encode, later, path_in, protocol_of,
 };
+use tally::protocol::redis::notifications::SetChange;
+use tally::protocol::redis::reply::Reply;
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -62,82 +66,147 @@ fn datacenter() -> Datacenter {
     Datacenter::parse("FRA").expect("a datacenter")
 }
 
-fn root() -> Root {
-    Root::create(None, 1_777_593_000_000)
-}
-
 #[test]
-fn a_lead_of_the_build_before_registers_without_its_place() {
-    let read = Register {
+fn a_lead_of_the_build_before_asks_where_it_lives_without_its_datacenter() {
+    let read = LocateLead {
         counter: counter(),
-        datacenter: datacenter(),
-        holds: Some(Grant::default()),
-        place: None,
-        settled: None,
+        datacenter: None,
     };
-    let now = Register {
-        place: Some(Place::Tablet(3)),
-        settled: Some(7),
+    let now = LocateLead {
+        datacenter: Some(datacenter()),
         ..read.clone()
     };
-    let before = (counter(), datacenter(), Some(Grant::default()));
-    let bytes = golden(&now, &before, &read, Register::LACKS.0);
-    let golden = "0470616765034652410100000000000000000000000000000000";
-    assert_eq!(bytes, golden);
-    assert_eq!(
-        hex(&encode(&now).expect("a message")),
-        [golden, "0101030107"].concat()
-    );
+    let bytes = golden(&now, &counter(), &read, LocateLead::LACKS.0);
+    assert_eq!(bytes, "0470616765");
+    let bytes = hex(&encode(&now).expect("a message"));
+    assert_eq!(bytes, "04706167650103465241");
 }
 
 #[test]
-fn a_root_of_the_build_before_answers_without_its_time() {
-    let mark = Mark {
-        incarnation: 300,
-        revision: 2,
+fn a_lead_of_the_build_before_answers_writes_without_whether_it_lives_apart() {
+    let outcome = FlushEffect {
+        sequence: 300,
+        added: 2.into(),
+        removed: 1.into(),
     };
-    let pushed = Pushed {
-        number: 9,
-        have: Have::All(mark),
-        watch_for_ms: 10_000,
-        now_ms: 0,
+    let flushed = Flushed {
+        generation: 7,
+        outcome,
+        elsewhere: None,
+        shards: 8,
+        linger_ms: 20,
+        operations: 1,
+        is_apart: false,
     };
-    let now = Pushed {
-        now_ms: 1_777_593_630_000,
-        ..pushed.clone()
+    let now: Result<_, Fault> = Ok(Flushed {
+        is_apart: true,
+        ..flushed
+    });
+    let elsewhere: Option<(Sum, Sum)> = None;
+    let before: Result<_, Fault> = Ok((7_u64, outcome, elsewhere, 8_u8, 20_u32, 1_u64));
+    let bytes = golden(&now, &before, &Ok(flushed), Flush::LACKS.1);
+    assert_eq!(bytes, "0007ac02020100081401");
+
+    let counted = Counted {
+        outcomes: vec![KeyedOutcome::Full],
+        shards: 8,
+        home: Some(datacenter()),
+        is_apart: false,
     };
-    let before: Result<_, Fault> = Ok((9_u64, Have::All(mark), 10_000_u32));
-    let bytes = golden(&Ok::<_, Fault>(now), &before, &Ok(pushed), Push::LACKS.1);
-    assert_eq!(bytes, "000901ac0202904e");
+    let now: Result<_, Fault> = Ok(Counted {
+        is_apart: true,
+        ..counted.clone()
+    });
+    let before: Result<_, Fault> = Ok((vec![KeyedOutcome::Full], 8_u8, Some(datacenter())));
+    assert_eq!(Count::LACKS, Recall::LACKS);
+    let bytes = golden(&now, &before, &Ok(counted), Count::LACKS.1);
+    assert_eq!(bytes, "000103080103465241");
 }
 
 #[test]
-fn a_view_of_the_build_before_lacks_its_time_and_whether_leads_are_watched() {
-    let viewed = Viewed {
-        root: root(),
-        view: None,
-        is_watched: false,
-        now_ms: 0,
+fn a_board_of_the_build_before_answers_redis_without_what_was_done() {
+    let read = SortedRan {
+        replies: Some(vec![Reply::Integer(3)]),
+        changes: Vec::new(),
     };
-    let now = Viewed {
-        is_watched: true,
-        now_ms: 1_777_593_630_000,
-        ..viewed.clone()
+    let now: Result<_, Fault> = Ok(SortedRan {
+        changes: vec![SetChange::Changed],
+        ..read.clone()
+    });
+    let before: Result<_, Fault> = Ok(Some(vec![Reply::Integer(3)]));
+    let bytes = golden(&now, &before, &Ok(read), RunSorted::LACKS.1);
+    assert_eq!(bytes, "0001010106");
+}
+
+#[test]
+fn a_board_of_the_build_before_reads_a_question_about_one_member() {
+    let variant = encode(&BoardQuestion::Live(0, Vec::new())).expect("a message");
+    for names in [vec![], vec![b"ann".to_vec()]] {
+        let before = encode(&(10_u32, names.first())).expect("a message");
+        let now = encode(&BoardQuestion::Live(10, names)).expect("a message");
+        assert_eq!(hex(&now), hex(&[&variant[..1], &before].concat()));
+    }
+}
+
+#[test]
+fn repairs_of_the_build_before_know_no_snapshots() {
+    let read = RepairRoot {
+        counter: counter(),
+        datacenters: [datacenter()].into(),
+        is_dry: true,
+        kept: None,
     };
-    let before: Result<Option<(Root, Option<ViewAtRest>)>, Fault> = Ok(Some((root(), None)));
-    let now: Result<_, Fault> = Ok(Some(now));
-    let bytes = golden(&now, &before, &Ok(Some(viewed)), ViewOf::LACKS.1);
-    assert_eq!(
-        bytes,
-        "0001c0c0b286de338081e58cbc670000000000008081e58cbc67000000000000000000000000000000"
-    );
+    let now = RepairRoot {
+        kept: Some(Box::default()),
+        ..read.clone()
+    };
+    let before = (counter(), BTreeSet::from([datacenter()]), true);
+    let bytes = golden(&now, &before, &read, RepairRoot::LACKS.0);
+    assert_eq!(bytes, "0470616765010346524101");
+
+    let read = RootRepaired {
+        damaged: vec![RootPart::Root],
+        told_by: vec![datacenter()],
+        found: None,
+        silent: Vec::new(),
+        is_from_snapshot: false,
+        knows_base: false,
+    };
+    let now: Result<_, Fault> = Ok(RootRepaired {
+        silent: vec![datacenter()],
+        is_from_snapshot: true,
+        knows_base: true,
+        ..read.clone()
+    });
+    let found: Option<(Root, Option<ViewAtRest>)> = None;
+    let before: Result<_, Fault> = Ok((vec![RootPart::Root], vec![datacenter()], found));
+    let bytes = golden(&now, &before, &Ok(read), RepairRoot::LACKS.1);
+    assert_eq!(bytes, "000100010346524100");
+
+    let read = CellRepaired {
+        damaged: vec![CellPart::Totals],
+        totals_from: TotalsFrom::Remembered,
+        counted: None,
+    };
+    let now: Result<_, Fault> = Ok(CellRepaired {
+        counted: Some(CellTotals {
+            generation: 7,
+            sequence: 1,
+            added: 1.into(),
+            removed: 0.into(),
+        }),
+        ..read.clone()
+    });
+    let before: Result<_, Fault> = Ok((vec![CellPart::Totals], TotalsFrom::Remembered));
+    let bytes = golden(&now, &before, &Ok(read), RepairCell::LACKS.1);
+    assert_eq!(bytes, "00010002");
 }
 
 #[test]
 fn a_message_says_in_its_path_which_protocol_it_is_in() {
-    assert_eq!((PROTOCOL_BEFORE, PROTOCOL), (1, 2));
-    assert_eq!(path_in(PROTOCOL_BEFORE, Flush::PATH), "/flush");
-    assert_eq!(path_in(PROTOCOL, Flush::PATH), "/2/flush");
+    assert_eq!((PROTOCOL_BEFORE, PROTOCOL), (2, 3));
+    assert_eq!(path_in(PROTOCOL_BEFORE, Flush::PATH), "/2/flush");
+    assert_eq!(path_in(PROTOCOL, Flush::PATH), "/3/flush");
     for path in ["/flush", "/policy-put", "/2/flush", "/200/flush"] {
         let (protocol, bare) = protocol_of(path);
         assert_eq!(path_in(protocol, bare), path);
@@ -154,7 +223,7 @@ fn a_build_understands_its_own_protocol_and_the_one_before() {
         arrived.protocol = protocol;
         match arrived.understood_by(newest) {
             Ok(_) => Ok(()),
-            Err(Reply::Answer(bytes)) => match later(&bytes) {
+            Err(CallReply::Answer(bytes)) => match later(&bytes) {
                 Some(known) => Err(Fault::Later(known)),
                 None => decode::<Result<(), Fault>>(&bytes).expect("a result"),
             },
@@ -165,7 +234,9 @@ fn a_build_understands_its_own_protocol_and_the_one_before() {
     assert_eq!(understands(2, 1), Ok(()));
     assert_eq!(understands(2, 3), Err(Fault::Later(2)));
     assert_eq!(understands(1, 2), Err(Fault::Later(1)));
-    assert!(matches!(understands(3, 1), Err(Fault::Broken(_))));
+    // Those of 0.1.0 have no number.
+    assert_eq!(protocol_of("/flush"), (1, Flush::PATH));
+    assert!(matches!(understands(PROTOCOL, 1), Err(Fault::Broken(_))));
 }
 
 #[test]

@@ -133,6 +133,12 @@ impl View {
         &self.uniques
     }
 
+    /// Whether the same was counted by another, whenever it was heard.
+    pub fn counts_as(&self, other: &Self) -> bool {
+        (self.generation, &self.cells, &self.uniques)
+            == (other.generation, &other.cells, &other.uniques)
+    }
+
     /// The sum of all cells, without what operations have made of it.
     pub fn value(&self) -> Value {
         self.cells.value()

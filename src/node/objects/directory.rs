@@ -653,7 +653,8 @@ impl Partition {
     }
 
     fn locate(&self, asked: &LocateLead) -> Result<Located, Fault> {
-        self.spreads.locate(&asked.counter, &asked.datacenter)
+        self.spreads
+            .locate(&asked.counter, asked.datacenter.as_ref())
     }
 
     /// A lead leaves its tablet, or goes back: whether it may.

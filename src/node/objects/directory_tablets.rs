@@ -18,7 +18,9 @@ use crate::core::cluster::tablets::{Changed, Place, SPREADS_MAX, Spreads};
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::host::Host;
 use crate::node::shared::call::place_among;
-use crate::protocol::messages::{Fault, Located, PlaceLead, Register, decode, encode};
+use crate::protocol::messages::{
+    Fault, Located, PlaceLead, Register, decode, decode_padded, encode,
+};
 use crate::protocol::names::{LeadAt, TABLET_COUNT};
 
 /// Name of the row that earlier builds read: so many tablets, and no other setting would do. Data without it had none.
@@ -132,7 +134,8 @@ impl LeadSpreads {
     /// # Errors
     /// `Unavailable` where SQLite refuses.
     pub(super) fn join(&self, theirs: &[u8]) -> Result<(), Fault> {
-        let (theirs, their_apart): (Spreads, Apart) = decode(theirs)?;
+        // Builds of the protocol before let no lead live apart, and say nothing of such.
+        let (theirs, their_apart): (Spreads, Apart) = decode_padded(theirs, 1)?;
         let mut apart = self.apart.borrow().clone();
         apart.join(&their_apart);
         if apart != *self.apart.borrow() {
@@ -176,17 +179,18 @@ impl LeadSpreads {
         Ok(set)
     }
 
-    /// Where the lead of a counter lives in a datacenter, and may have lived.
+    /// Where the lead of a counter lives in a datacenter, and may have lived; without one where the spreads put it. A lead that lives apart is
+    /// granted nothing at that place.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
     pub(super) fn locate(
         &self,
         counter: &CounterId,
-        datacenter: &Datacenter,
+        datacenter: Option<&Datacenter>,
     ) -> Result<Located, Fault> {
         let (epoch, place, former) = self.spread(counter);
-        let moves = self.moves(counter, datacenter)?;
+        let moves = datacenter.map_or(Ok(0), |datacenter| self.moves(counter, datacenter))?;
         let (place, former) = placed(moves, place, former);
         Ok(Located {
             epoch: epoch.saturating_add(moves),
@@ -295,7 +299,7 @@ impl LeadSpreads {
             let at = LeadAt {
                 counter: counter.clone(),
                 datacenter: datacenter.clone(),
-                place: self.locate(&counter, datacenter)?.place,
+                place: self.locate(&counter, Some(datacenter))?.place,
             };
             // Whoever answers has the lead, and nobody else has any of it.
             let is_back = take_over(&self.host, at).await.is_ok();
@@ -325,7 +329,7 @@ impl LeadSpreads {
     /// # Errors
     /// `Unsettled` where it must look first where it lives, or may have lived; `Unavailable` where SQLite refuses.
     pub(super) fn admit(&self, register: &Register) -> Result<(), Fault> {
-        let located = self.locate(&register.counter, &register.datacenter)?;
+        let located = self.locate(&register.counter, Some(&register.datacenter))?;
         if register.place != Some(located.place) {
             return Err(Fault::Unsettled);
         }

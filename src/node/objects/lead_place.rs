@@ -309,7 +309,7 @@ impl Core {
     async fn locate(&self, name: &LeadName) -> Result<Located, Fault> {
         let locate = LocateLead {
             counter: name.counter.clone(),
-            datacenter: name.datacenter.clone(),
+            datacenter: Some(name.datacenter.clone()),
         };
         let asked = self.host.within_ms(LOCATE_MS_MAX, self.call_root(&locate));
         let silent = || Fault::Unavailable("the root does not say where the lead lives".to_owned());

@@ -135,7 +135,7 @@ impl LeadSpreads {
                 leads.push(LeadAt {
                     counter: counter.clone(),
                     datacenter: datacenter.clone(),
-                    place: self.locate(counter, datacenter)?.place,
+                    place: self.locate(counter, Some(datacenter))?.place,
                 });
             }
         }

@@ -175,29 +175,49 @@ impl LiveReader {
         }
     }
 
-    /// Reads all that is due of a board.
+    /// Reads all that is due of a board by one question. A board of the protocol before reads those about one member alone, and refuses it.
     async fn read_board(&self, board: &CounterId, watched: Vec<WatchedBoard>) {
+        let read = self.ask_board(board, &watched).await;
+        if watched.len() == 1 || !matches!(read, Err(Fault::Broken(_))) {
+            return self.see_board(&read, watched);
+        }
+        let alone = watched.into_iter().map(|one| async move {
+            let read = self.ask_board(board, std::slice::from_ref(&one)).await;
+            self.see_board(&read, vec![one]);
+        });
+        all_settled(alone, READS_AT_ONCE).await;
+    }
+
+    async fn ask_board(
+        &self,
+        board: &CounterId,
+        watched: &[WatchedBoard],
+    ) -> Result<BoardAnswer, Fault> {
         let top = watched.iter().map(|watched| watched.top).max();
         let names = watched.iter().filter_map(|watched| watched.member.as_ref());
         let names: BTreeSet<&str> = names.map(CounterId::as_str).collect();
         let names = names.into_iter().map(|name| name.as_bytes().to_vec());
         let question = BoardQuestion::Live(top.unwrap_or(0), names.collect());
         let reading = Reading::new(&self.host, board);
-        let read = self
-            .host
-            .within_ms(CALL_MS_MAX, reading.ask(question))
-            .await;
+        let asked = reading.ask(question);
+        let silent = || Fault::Unavailable("the board does not answer".to_owned());
+        let read = self.host.within_ms(CALL_MS_MAX, asked).await;
+        read.unwrap_or_else(|| Err(silent()))
+    }
+
+    /// Tells those who wait what a board has answered.
+    fn see_board(&self, read: &Result<BoardAnswer, Fault>, watched: Vec<WatchedBoard>) {
         let mut all = self.held.borrow_mut();
         for watched in watched {
             let topic = Topic::Board(watched);
             let Some(held) = all.get_mut(&topic) else {
                 continue;
             };
-            let shown = match (&read, &topic) {
-                (Some(Ok(BoardAnswer::Seen(seen))), Topic::Board(watched)) => {
+            let shown = match (read, &topic) {
+                (Ok(BoardAnswer::Seen(seen)), Topic::Board(watched)) => {
                     Some(Shown::Counter(live_board(seen, watched)))
                 }
-                (Some(Ok(BoardAnswer::Absent)), _) => Some(Shown::Missing),
+                (Ok(BoardAnswer::Absent), _) => Some(Shown::Missing),
                 _ => None,
             };
             match shown {

@@ -172,9 +172,9 @@ impl Views {
             watch.heard(now_ms, &datacenter, push.watched_for_ms);
             let watch_for_ms = watch.lease_ms(now_ms);
             let is_due = now_ms.abs_diff(gathered.written_ms) >= WRITE_EVERY_MS.unsigned_abs();
-            if watch_for_ms == 0 || is_due {
+            let gathering = &gathered.gathering;
+            if (watch_for_ms == 0 || is_due) && !self.is_stored(&counter, gathering.view())? {
                 gathered.written_ms = now_ms;
-                let gathering = &gathered.gathering;
                 let at_rest = gathering.view().at_rest();
                 gathered.bytes = bytes_of(gathering.view());
                 // Before the view: that there are views tells that the table of totals is younger than they are.
@@ -283,6 +283,15 @@ impl Views {
         let stored = row.map(|row| self.store.get(&row)).transpose()?;
         let stored: Option<(ViewAtRest, Marks)> = stored;
         Ok(stored.map(|(view, marks)| (View::from_rest(view), marks)))
+    }
+
+    /// Whether earlier builds read the row, and it lacks nothing but when that was heard: whoever reads a counter has its leads tell this.
+    fn is_stored(&self, counter: &CounterId, view: &View) -> Result<bool, Fault> {
+        if self.object.forms().has_frames.get() {
+            return Ok(false);
+        }
+        let stored = self.stored(counter)?;
+        Ok(stored.is_some_and(|(stored, _)| stored.counts_as(view)))
     }
 
     fn put(&self, counter: &CounterId, view: &ViewAtRest, marks: &Marks) -> Result<(), Fault> {

@@ -11,9 +11,9 @@ use crate::core::counter::id::{CounterId, Datacenter};
 use crate::protocol::names::{Address, CellAddress};
 
 calls! {
-    Push => push::Pushed, "/push", |it| Address::Root(&it.counter), lacks (0, 1);
+    Push => push::Pushed, "/push", |it| Address::Root(&it.counter);
     WatchLead => (), "/watch", |it| Address::Cell(&it.to);
-    ViewOf => Option<Viewed>, "/view", |it| Address::Root(&it.counter), lacks (0, 2);
+    ViewOf => Option<Viewed>, "/view", |it| Address::Root(&it.counter);
     Held => Option<Grant>, "/held", |it| Address::Cell(&it.to);
 }
 
@@ -59,8 +59,7 @@ pub struct Viewed {
     /// asked as fast.
     pub view: Option<ViewAtRest>,
     /// Whether reachable leads have known for a while that somebody watches: then one that has not pushed lately is
-    /// unreachable. The protocol before lacks this field and the next: then no lead counts as unreachable, none as
-    /// recently pushed, and each is asked.
+    /// unreachable.
     pub is_watched: bool,
     /// The time of the answer, unix milliseconds by the root's clock: the age of pushes is relative to it, not to the
     /// reader's clock.

@@ -8,7 +8,7 @@ use crate::core::counter::id::{CounterId, Datacenter};
 use crate::protocol::names::{Address, LeadAt};
 
 calls! {
-    LocateLead => Located, "/locate-lead", |it| Address::Root(&it.counter);
+    LocateLead => Located, "/locate-lead", |it| Address::Root(&it.counter), lacks (1, 0);
     PlaceLead => bool, "/place-lead", |it| Address::Root(&it.counter);
     GiveLead => Given, "/give-lead", |it| Address::LeadAt(&it.at);
     LeadTaken => (), "/lead-taken", |it| Address::LeadAt(&it.at);
@@ -20,8 +20,9 @@ calls! {
 pub struct LocateLead {
     /// The counter.
     pub counter: CounterId,
-    /// The lead's datacenter.
-    pub datacenter: Datacenter,
+    /// The lead's datacenter. The protocol before lacks it, and has no leads that live apart: the answer is then the
+    /// place by the spread.
+    pub datacenter: Option<Datacenter>,
 }
 
 /// Lead → its partition: asks to move to an object of its own, or back to its tablet. The answer says whether it may.
