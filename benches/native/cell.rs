@@ -8,7 +8,9 @@ use divan::{Bencher, black_box};
 use tally::core::counter::cell::{Cell, STAMP_CLAMP_SECONDS};
 use tally::core::counter::flush::{Element, Load};
 use tally::core::counter::grant::Grant;
-use tally::core::counter::history::{DAYS_KEPT, HOURS_KEPT, MINUTES_KEPT, SECONDS_KEPT, Step};
+use tally::core::counter::history::{
+    DAYS_KEPT, HOURS_KEPT, MINUTES_KEPT, Resolution, SECONDS_KEPT,
+};
 use tally::core::counter::merge::Question;
 use tally::core::counter::nonces::{LANES_MAX, Nonce};
 use tally::core::counter::settings::Settings;
@@ -57,14 +59,14 @@ impl Busy {
             past: seconds.into_iter().map(|second| (second, 1)).collect(),
             ..Load::default()
         };
-        let buckets = |count: usize, step: Step| {
+        let buckets = |count: usize, step: Resolution| {
             let count = i64::try_from(count).unwrap();
             (0..count).map(move |number| BEGIN - number * step.seconds())
         };
         let mut seconds: Vec<i64> = (BEGIN - SECONDS_KEPT + 1..=BEGIN).collect();
         seconds.extend((0..MINUTES_KEPT / 60).map(|number| BEGIN - number * 60));
-        seconds.extend(buckets(HOURS_KEPT, Step::Hour));
-        seconds.extend(buckets(DAYS_KEPT, Step::Day));
+        seconds.extend(buckets(HOURS_KEPT, Resolution::Hour));
+        seconds.extend(buckets(DAYS_KEPT, Resolution::Day));
         seconds.sort_unstable();
         busy.flush(&past(seconds), BEGIN_MS);
         let mut random = Chance(21);
@@ -178,8 +180,8 @@ fn apply_64_uniques(bencher: Bencher, minute: Minute) {
 }
 
 /// One increment each time that a second, minute, hour or day has begun.
-#[divan::bench(args = Step::ALL, sample_size = SAMPLE)]
-fn roll(bencher: Bencher, step: Step) {
+#[divan::bench(args = Resolution::ALL, sample_size = SAMPLE)]
+fn roll(bencher: Bencher, step: Resolution) {
     let mut busy = Busy::with_lanes(1);
     // The first step lets go of all finer buckets at once; from then on every step costs the same.
     let mut now = BEGIN + step.seconds();

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use tally::host::object::{Arrived, Events, ObjectPlatform, Reply, Rows, Socket, Value};
+use tally::host::object::{Arrived, Events, ObjectPlatform, Reply, Rows, Socket, SqlValue};
 use tally::host::{
     File, Files, LATER_STATUS, Later, Level, Platform, Point, Stream, Target, UNKNOWN_CALL,
 };
@@ -316,7 +316,7 @@ impl ObjectPlatform for Guest {
         self.place().storage.bytes()
     }
 
-    fn run(&self, statement: &str, values: Vec<Value>) -> Result<Rows, String> {
+    fn run(&self, statement: &str, values: Vec<SqlValue>) -> Result<Rows, String> {
         let place = self.store()?;
         let before = place.storage.figures();
         let ran = place.storage.run(statement, &values);

@@ -26,7 +26,7 @@ pub enum Verdict {
 
 /// A call that is about to be carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Judged {
+pub struct PendingCall {
     /// The binding of the object that is called; `AGGREGATOR`, and `QUEUE` for a batch.
     pub binding: &'static str,
     /// The object's name.
@@ -35,7 +35,7 @@ pub struct Judged {
     pub path: String,
 }
 
-impl Judged {
+impl PendingCall {
     fn new(binding: &'static str, name: &str, path: &str) -> Self {
         Self {
             binding,
@@ -46,10 +46,10 @@ impl Judged {
 }
 
 /// Decides what becomes of calls.
-pub(crate) type Judge = Rc<dyn Fn(Judged) -> Later<Verdict>>;
+pub(crate) type Judge = Rc<dyn Fn(PendingCall) -> Later<Verdict>>;
 
 /// Decides when answers of calls go on their way.
-pub(crate) type AnswerJudge = Rc<dyn Fn(Judged) -> Later<()>>;
+pub(crate) type AnswerJudge = Rc<dyn Fn(PendingCall) -> Later<()>>;
 
 /// Whoever decides what becomes of calls, where somebody does.
 #[derive(Default)]
@@ -79,7 +79,7 @@ impl Intervention {
         path: &str,
     ) -> Option<Later<Verdict>> {
         let judge = self.judge.borrow().clone()?;
-        Some(judge(Judged::new(binding, name, path)))
+        Some(judge(PendingCall::new(binding, name, path)))
     }
 
     /// When the answer of a call goes on its way; `None` for at once.
@@ -90,7 +90,7 @@ impl Intervention {
         path: &str,
     ) -> Option<Later<()>> {
         let judge = self.answer_judge.borrow().clone()?;
-        Some(judge(Judged::new(binding, name, path)))
+        Some(judge(PendingCall::new(binding, name, path)))
     }
 
     /// Keeps the way back of a call, so that its caller does not hear of it.

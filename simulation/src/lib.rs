@@ -27,7 +27,7 @@
 //! | `core`, `isolate`, `place` | who there is: isolates, and where objects live; how they crash and are evicted |
 //! | `calls`, `network` | how messages travel, and get lost |
 //! | `builds` | two builds in one world, and how one is upgraded to the other |
-//! | `intervention`: [`Judged`], [`Verdict`] | what a test lets become of single calls |
+//! | `intervention`: [`PendingCall`], [`Verdict`] | what a test lets become of single calls |
 //! | `storage`, `alarm` | what objects store, and their alarms |
 //! | `streams`, `sockets`, `events` | streams to clients |
 //! | `queue` | the deployment's queue |
@@ -101,7 +101,7 @@ pub use client::{Answer, Client, Live, NoAnswer};
 pub use clocks::ClockOf;
 pub use deployment::{ADMIN_KEY, admin, deploy, deployed, install};
 pub use faults::{Faults, Housing, Options};
-pub use intervention::{Judged, Verdict};
+pub use intervention::{PendingCall, Verdict};
 pub use isolate::Role;
 pub use journal::Figures;
 pub use network::Site;

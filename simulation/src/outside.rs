@@ -18,10 +18,10 @@ use crate::one_shot::OneShot;
 const LOST_MS_MAX: u64 = 20_000;
 
 /// The status that a receiver answers, or why there is none.
-type Answered = Result<u16, String>;
+type DeliveryResult = Result<u16, String>;
 
 /// Answers requests.
-pub(crate) type Receiver = Rc<dyn Fn(Outgoing) -> Later<Answered>>;
+pub(crate) type Receiver = Rc<dyn Fn(Outgoing) -> Later<DeliveryResult>>;
 
 /// Whoever answers, and the data set, where one is bound.
 #[derive(Default)]
@@ -66,7 +66,7 @@ impl Core {
         from: Site,
         owner: Owner,
         request: Outgoing,
-        slot: Rc<OneShot<Answered>>,
+        slot: Rc<OneShot<DeliveryResult>>,
     ) {
         let faults = self.faults.get();
         let is_lost = self.chance.once_in(faults.loses_request_once_in);
@@ -98,7 +98,7 @@ impl Core {
         });
     }
 
-    fn fail_later(self: &Rc<Self>, slot: Rc<OneShot<Answered>>) {
+    fn fail_later(self: &Rc<Self>, slot: Rc<OneShot<DeliveryResult>>) {
         if self.chance.once_in(2) {
             return;
         }

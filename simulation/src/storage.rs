@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::types::ValueRef;
 use rusqlite::{CachedStatement, Connection, OpenFlags};
-use tally::host::object::{Rows, Value};
+use tally::host::object::{Rows, SqlValue};
 
 /// Values of one statement. Source: <https://developers.cloudflare.com/durable-objects/platform/limits/>.
 const VALUES_MAX: usize = 100;
@@ -142,7 +142,7 @@ impl Storage {
     ///
     /// # Errors
     /// Where SQLite or the platform refuses it.
-    pub fn run(&self, statement: &str, values: &[Value]) -> Result<Rows, String> {
+    pub fn run(&self, statement: &str, values: &[SqlValue]) -> Result<Rows, String> {
         check(statement, values)?;
         self.statements.set(self.statements.get() + 1);
         let mut connection = self.connection.borrow_mut();
@@ -168,7 +168,7 @@ impl Storage {
         &self,
         connection: &Connection,
         statement: &str,
-        values: &[Value],
+        values: &[SqlValue],
         may_write: bool,
     ) -> Result<Ran, String> {
         let failed = |error: rusqlite::Error| error.to_string();
@@ -240,7 +240,7 @@ impl Storage {
         }
         let tables = "SELECT name FROM sqlite_master WHERE type = 'table'";
         for row in self.run(tables, &[])? {
-            let Some(Value::Text(name)) = row.first() else {
+            let Some(SqlValue::Text(name)) = row.first() else {
                 continue;
             };
             // SQLite's own, of AUTOINCREMENT, can only be emptied.
@@ -280,7 +280,7 @@ fn execute(connection: &Connection, statement: &str) -> Result<(), String> {
     executed.map(drop).map_err(|error| error.to_string())
 }
 
-fn check(statement: &str, values: &[Value]) -> Result<(), String> {
+fn check(statement: &str, values: &[SqlValue]) -> Result<(), String> {
     let first = statement.split_whitespace().next().unwrap_or_default();
     let is_refused = |refused: &&str| first.eq_ignore_ascii_case(refused);
     if REFUSED.iter().any(is_refused) {
@@ -295,9 +295,9 @@ fn check(statement: &str, values: &[Value]) -> Result<(), String> {
     if values.len() > VALUES_MAX {
         return Err("too many SQL variables".to_owned());
     }
-    let is_large = |value: &Value| match value {
-        Value::Text(text) => text.len() > VALUE_BYTES_MAX,
-        Value::Blob(bytes) => bytes.len() > VALUE_BYTES_MAX,
+    let is_large = |value: &SqlValue| match value {
+        SqlValue::Text(text) => text.len() > VALUE_BYTES_MAX,
+        SqlValue::Blob(bytes) => bytes.len() > VALUE_BYTES_MAX,
         _ => false,
     };
     if values.iter().any(is_large) {
@@ -306,15 +306,15 @@ fn check(statement: &str, values: &[Value]) -> Result<(), String> {
     Ok(())
 }
 
-fn bind(prepared: &mut CachedStatement<'_>, values: &[Value]) -> rusqlite::Result<()> {
+fn bind(prepared: &mut CachedStatement<'_>, values: &[SqlValue]) -> rusqlite::Result<()> {
     for (place, value) in values.iter().enumerate() {
         let place = place + 1;
         match value {
-            Value::Null => prepared.raw_bind_parameter(place, rusqlite::types::Null),
-            Value::Integer(number) => prepared.raw_bind_parameter(place, real(*number)),
-            Value::Real(number) => prepared.raw_bind_parameter(place, number),
-            Value::Text(text) => prepared.raw_bind_parameter(place, text),
-            Value::Blob(bytes) => prepared.raw_bind_parameter(place, bytes),
+            SqlValue::Null => prepared.raw_bind_parameter(place, rusqlite::types::Null),
+            SqlValue::Integer(number) => prepared.raw_bind_parameter(place, real(*number)),
+            SqlValue::Real(number) => prepared.raw_bind_parameter(place, number),
+            SqlValue::Text(text) => prepared.raw_bind_parameter(place, text),
+            SqlValue::Blob(bytes) => prepared.raw_bind_parameter(place, bytes),
         }?;
     }
     Ok(())
@@ -336,22 +336,22 @@ fn real(number: i64) -> f64 {
     clippy::as_conversions,
     reason = "a whole number below 2^53 either way"
 )]
-fn value(column: ValueRef<'_>) -> Value {
+fn value(column: ValueRef<'_>) -> SqlValue {
     match column {
-        ValueRef::Null => Value::Null,
+        ValueRef::Null => SqlValue::Null,
         ValueRef::Integer(number) => {
             assert!(
                 number.unsigned_abs() <= INTEGER_MAX.unsigned_abs(),
                 "{number} is read by a statement: JavaScript would round it; store it as a blob"
             );
-            Value::Integer(number)
+            SqlValue::Integer(number)
         }
         // To JavaScript they are alike.
         ValueRef::Real(number) if number.fract() == 0.0 && number.abs() <= real(INTEGER_MAX) => {
-            Value::Integer(number as i64)
+            SqlValue::Integer(number as i64)
         }
-        ValueRef::Real(number) => Value::Real(number),
-        ValueRef::Text(text) => Value::Text(String::from_utf8_lossy(text).into_owned()),
-        ValueRef::Blob(bytes) => Value::Blob(bytes.to_vec()),
+        ValueRef::Real(number) => SqlValue::Real(number),
+        ValueRef::Text(text) => SqlValue::Text(String::from_utf8_lossy(text).into_owned()),
+        ValueRef::Blob(bytes) => SqlValue::Blob(bytes.to_vec()),
     }
 }

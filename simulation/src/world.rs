@@ -17,7 +17,7 @@ use crate::clocks::ClockOf;
 use crate::core::Core;
 use crate::executor::Step;
 use crate::faults::{Faults, Options};
-use crate::intervention::{Judged, Verdict};
+use crate::intervention::{PendingCall, Verdict};
 use crate::isolate::Role;
 use crate::journal::Figures;
 use crate::network::Site;
@@ -128,13 +128,13 @@ impl World {
     }
 
     /// What decides what becomes of each call, before it is carried out.
-    pub fn set_judge(&self, judge: impl Fn(Judged) -> Later<Verdict> + 'static) {
+    pub fn set_judge(&self, judge: impl Fn(PendingCall) -> Later<Verdict> + 'static) {
         self.core.intervention.set(Rc::new(judge));
     }
 
     /// What decides when the answer of each call goes on its way, after it was carried out and what it wrote is
     /// durable.
-    pub fn set_answer_judge(&self, judge: impl Fn(Judged) -> Later<()> + 'static) {
+    pub fn set_answer_judge(&self, judge: impl Fn(PendingCall) -> Later<()> + 'static) {
         let judge = Rc::new(judge);
         self.core.intervention.set_answer_judge(judge);
     }

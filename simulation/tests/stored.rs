@@ -2,7 +2,7 @@
 //! wrote is read as it is, and stays as it is until something is written.
 
 use serde_json::{Value, json};
-use tally::host::object::Value as Column;
+use tally::host::object::SqlValue;
 use tally::protocol::names::Placement;
 use tally::protocol::stored::{Body, FIRST, framed};
 use tally_simulation::{Client, ClientRequest, Options, World, admin, deployed};
@@ -154,7 +154,7 @@ fn bodies(world: &World) -> Vec<Stored> {
         };
         let tables = "SELECT name FROM sqlite_master WHERE type = 'table'";
         for row in world.look(&of, tables).into_iter().flatten() {
-            let Some(Column::Text(table)) = row.first() else {
+            let Some(SqlValue::Text(table)) = row.first() else {
                 continue;
             };
             for column in ["body", "done", "answer", "reply"] {
@@ -165,7 +165,7 @@ fn bodies(world: &World) -> Vec<Stored> {
                 };
                 let rows = format!("SELECT {column}, {kind} FROM {table}");
                 for row in world.look(&of, &rows).into_iter().flatten() {
-                    if let [Column::Blob(bytes), Column::Text(kind)] = row.as_slice() {
+                    if let [SqlValue::Blob(bytes), SqlValue::Text(kind)] = row.as_slice() {
                         bodies.push(Stored {
                             of: of.clone(),
                             table: table.clone(),
@@ -309,22 +309,22 @@ fn golden_bytes_of_keys() {
         location_hint: None,
     };
     let rows = "SELECT key, body, expires_ms FROM keys ORDER BY key";
-    let end = Column::Integer(2_000_000_000_000);
-    let keys: [(&str, &[u8], &Column); 5] = [
+    let end = SqlValue::Integer(2_000_000_000_000);
+    let keys: [(&str, &[u8], &SqlValue); 5] = [
         // A counter, of which the end alone lies here.
         ("counter", b"\x00", &end),
         (
             "hash",
             b"\x01\x01\x02\x05field\x011\x05other\x00",
-            &Column::Null,
+            &SqlValue::Null,
         ),
         ("number", b"\x01\x00\x015", &end),
-        ("set", b"\x01\x02\x02\x01a\x01b", &Column::Null),
-        ("text", b"\x01\x00\x07a value", &Column::Null),
+        ("set", b"\x01\x02\x02\x01a\x01b", &SqlValue::Null),
+        ("text", b"\x01\x00\x07a value", &SqlValue::Null),
     ];
     let keys = keys.map(|(key, body, expires_ms)| {
-        let body = Column::Blob(framed(body, FIRST));
-        vec![Column::Text(key.to_owned()), body, expires_ms.clone()]
+        let body = SqlValue::Blob(framed(body, FIRST));
+        vec![SqlValue::Text(key.to_owned()), body, expires_ms.clone()]
     });
     assert_eq!(world.look(&of, rows), Some(keys.to_vec()));
     let rows = "SELECT DISTINCT hex(reply) FROM tries ORDER BY length(reply), reply";
@@ -338,7 +338,7 @@ fn golden_bytes_of_keys() {
     ];
     let mut replies = replies.map(|reply| hex(&framed(reply, FIRST)).to_uppercase());
     replies.sort_by_key(|reply| (reply.len(), reply.clone()));
-    let replies = replies.map(|reply| vec![Column::Text(reply)]);
+    let replies = replies.map(|reply| vec![SqlValue::Text(reply)]);
     assert_eq!(world.look(&of, rows), Some(replies.to_vec()));
 }
 
@@ -433,7 +433,8 @@ fn schemas(world: &World) -> Vec<(Placement, i64)> {
             location_hint: None,
         };
         let rows = world.look(&of, "SELECT MAX(version) FROM tally_schema");
-        if let Some([Column::Integer(version)]) = rows.iter().flatten().next().map(Vec::as_slice) {
+        if let Some([SqlValue::Integer(version)]) = rows.iter().flatten().next().map(Vec::as_slice)
+        {
             schemas.push((of, *version));
         }
     }

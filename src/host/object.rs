@@ -10,7 +10,7 @@ use crate::protocol::names::Placement;
 
 /// A value of SQL. Integers are those that a JavaScript number holds.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+pub enum SqlValue {
     /// Nothing.
     Null,
     /// A whole number.
@@ -23,44 +23,44 @@ pub enum Value {
     Blob(Vec<u8>),
 }
 
-impl From<i64> for Value {
+impl From<i64> for SqlValue {
     fn from(number: i64) -> Self {
         Self::Integer(number)
     }
 }
 
-impl From<i32> for Value {
+impl From<i32> for SqlValue {
     fn from(number: i32) -> Self {
         Self::Integer(number.into())
     }
 }
 
-impl<T: Into<Value>> From<Option<T>> for Value {
+impl<T: Into<SqlValue>> From<Option<T>> for SqlValue {
     fn from(known: Option<T>) -> Self {
         known.map_or(Self::Null, Into::into)
     }
 }
 
-impl From<String> for Value {
+impl From<String> for SqlValue {
     fn from(text: String) -> Self {
         Self::Text(text)
     }
 }
 
-impl From<&str> for Value {
+impl From<&str> for SqlValue {
     fn from(text: &str) -> Self {
         Self::Text(text.to_owned())
     }
 }
 
-impl From<Vec<u8>> for Value {
+impl From<Vec<u8>> for SqlValue {
     fn from(bytes: Vec<u8>) -> Self {
         Self::Blob(bytes)
     }
 }
 
 /// The rows of an answer.
-pub type Rows = Vec<Vec<Value>>;
+pub type Rows = Vec<Vec<SqlValue>>;
 
 /// What an object asks of its platform. What was written is durable before anything that is sent later leaves the
 /// object.
@@ -78,7 +78,7 @@ pub trait ObjectPlatform {
     ///
     /// # Errors
     /// Where SQLite refuses it.
-    fn run(&self, statement: &str, values: Vec<Value>) -> Result<Rows, String>;
+    fn run(&self, statement: &str, values: Vec<SqlValue>) -> Result<Rows, String>;
 
     /// Bytes of its database.
     fn database_bytes(&self) -> u64;

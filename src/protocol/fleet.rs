@@ -32,7 +32,7 @@ pub use incarnation::{IncarnationCounts, ReportOutcome};
 pub use part::{Clock, Fleet, FleetPart, Moving, StoredSizes};
 pub use reporter::{Reporter, Unsent};
 
-use self::hot::HotTold;
+use self::hot::HotReport;
 
 /// How often an isolate reports while it counts something, milliseconds: 6 calls and rows a minute.
 pub const REPORT_EVERY_MS: i64 = 10_000;
@@ -107,7 +107,7 @@ pub struct News {
     /// The offset of its clock from the partition's.
     pub clock: Option<Clock>,
     /// The counters written most.
-    pub hot: HotTold,
+    pub hot: HotReport,
     /// Current values.
     pub gauges: Vec<Gauge>,
 }

@@ -12,7 +12,7 @@ use super::batch::keyed::{Calls, KEYED_AT_ONCE_MAX};
 use super::messages::{Claimed, Counted, Fault, Holder, Owner};
 use crate::core::counter::cell::clamp_stamp;
 use crate::core::counter::id::Datacenter;
-use crate::core::counter::ledger::{Keyed, KeyedOutcome, WriteKey};
+use crate::core::counter::ledger::{KeyedOutcome, KeyedWrite, WriteKey};
 
 /// How many leads writes are sent to, one after the other: each may have struck them out because the counter's home
 /// moved.
@@ -38,7 +38,7 @@ pub trait Carrier {
         &self,
         lead: &Datacenter,
         moves: Option<u32>,
-        writes: Vec<Keyed>,
+        writes: Vec<KeyedWrite>,
     ) -> impl Future<Output = Result<Counted, Fault>>;
 }
 
@@ -71,7 +71,7 @@ impl<C: Carrier> Carrier for Bounded<'_, C> {
         &self,
         lead: &Datacenter,
         moves: Option<u32>,
-        writes: Vec<Keyed>,
+        writes: Vec<KeyedWrite>,
     ) -> Result<Counted, Fault> {
         self.take()?;
         self.carrier.count(lead, moves, writes).await
@@ -83,7 +83,7 @@ impl<C: Carrier> Carrier for Bounded<'_, C> {
 pub async fn count_claimed(
     carrier: &impl Carrier,
     here: &Datacenter,
-    writes: &[Keyed],
+    writes: &[KeyedWrite],
 ) -> Vec<FlushOutcomes> {
     let mut outcomes = Vec::with_capacity(writes.len());
     for some in writes.chunks(KEYED_AT_ONCE_MAX) {
@@ -99,7 +99,7 @@ pub async fn count_claimed(
 pub async fn count_unclaimed(
     carrier: &impl Carrier,
     lead: &Datacenter,
-    writes: &[Keyed],
+    writes: &[KeyedWrite],
 ) -> Vec<FlushOutcomes> {
     let mut outcomes: Vec<FlushOutcomes> = Vec::with_capacity(writes.len());
     for some in writes.chunks(KEYED_AT_ONCE_MAX) {
@@ -117,7 +117,7 @@ pub async fn count_unclaimed(
 struct Way<'a, C> {
     carrier: &'a C,
     here: &'a Datacenter,
-    writes: &'a [Keyed],
+    writes: &'a [KeyedWrite],
     outcomes: Vec<FlushOutcomes>,
     /// The indexes of those that have no lead yet.
     left: Vec<usize>,
@@ -126,7 +126,7 @@ struct Way<'a, C> {
 }
 
 impl<'a, C: Carrier> Way<'a, C> {
-    fn new(carrier: &'a C, here: &'a Datacenter, writes: &'a [Keyed]) -> Self {
+    fn new(carrier: &'a C, here: &'a Datacenter, writes: &'a [KeyedWrite]) -> Self {
         let unknown = Fault::Unavailable("nothing was answered".to_owned());
         Self {
             carrier,
@@ -169,7 +169,7 @@ impl<'a, C: Carrier> Way<'a, C> {
     ) {
         let lead = &holder.datacenter;
         let chosen = places.iter().filter_map(|place| self.writes.get(*place));
-        let chosen = chosen.map(|write| Keyed {
+        let chosen = chosen.map(|write| KeyedWrite {
             condition: (write.condition.as_ref()).map(|seen| seen.for_lead(lead)),
             generation: match (write.generation, generation) {
                 (0, Some(claimed)) => claimed,

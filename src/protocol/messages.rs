@@ -12,7 +12,7 @@ use super::health::Ailment;
 use super::names::{Address, CellAddress};
 use super::problem::{Code, Problem};
 use crate::core::cluster::root::Root;
-use crate::core::cluster::tablets::Place;
+use crate::core::cluster::tablets::LeadPlace;
 use crate::core::counter::cell::Cell;
 use crate::core::counter::dimensions::BrokenLog;
 use crate::core::counter::flush::{Load, Refusal};
@@ -117,8 +117,8 @@ pub use api_key::{
 pub use batch::{Batch, BatchedCall, Receiver};
 pub use board::{
     AskBoard, BoardAnswer, BoardConfigured, BoardPlace, BoardQuestion, BoardSeen, BoardWritten,
-    BoardsListed, CommandShard, ConfigureBoard, Deed, EndBoard, ForgetBoard, ListAllBoards,
-    ListBoards, MemberIs, MemberWrite, MovedMember, MovedRecord, Once, PeriodOf, Ranked,
+    BoardsListed, CommandShard, ConfigureBoard, EndBoard, ForgetBoard, ListAllBoards, ListBoards,
+    MemberAction, MemberIs, MemberWrite, MovedMember, MovedRecord, Once, PeriodOf, Ranked,
     RegisterBoard, ReportShard, ShardCommand, ShardIs, ShardMeasure, ShardReply, Stand, Stretch,
     WriteBoard, WriteBoards, Written,
 };
@@ -131,13 +131,13 @@ pub use fleet::{AskFleet, CountsTaken, FleetOf, TellCounts, TellSizes};
 pub use keyed::{Claim, Claimed, Count, Counted, FindClaims, Holder, Owner, Recall};
 pub use lead_moves::{CallLead, GiveLead, Given, LeadTaken, LocateLead, Located, PlaceLead, Stay};
 pub use limit::{
-    Check, Checked, DeletePolicy, Demand, EndReservation, GetPolicy, HandOver, Judged, Lease,
-    ListPolicies, PolicyPut, PutPolicy, RecallLease, Reserve, Reserved, SentOn, Wish,
+    Check, Checked, DeletePolicy, Demand, DemandOutcome, EndReservation, GetPolicy, HandOver,
+    Lease, ListPolicies, PolicyPut, PutPolicy, RecallLease, Reserve, Reserved, SentOn, Wish,
 };
 pub use live::{Join, Look};
 pub use operate::{
-    Answered, BringBack, Condition, Done, IfThere, Keep, Operate, Operated, Operation,
-    OperationKey, Put, Settle,
+    BringBack, Condition, Done, IfThere, Keep, Operate, Operated, Operation, OperationKey, Put,
+    Settle, StoredAnswer,
 };
 pub use queue::{
     Append, Appended, CloseSession, DeadLetters, Drain, LetInboxesGo, MayHold, OpenSession,
@@ -194,7 +194,7 @@ pub enum Fault {
     /// The message cannot be read, or storage is broken; says what.
     Broken(String),
     /// The lead is at this place of its datacenter; nothing was done here. Used only between places of a lead.
-    Moved(Place),
+    Moved(LeadPlace),
     /// The root has granted nothing: the lead may be elsewhere, and must look for its rows first.
     Unsettled,
     /// Stored data cannot be read: it is damaged, or a newer build wrote it. Nothing was done; only the operator can
@@ -435,7 +435,7 @@ pub struct Register {
     /// The grant that it holds: the only copy, should the root have lost its row.
     pub holds: Option<Grant>,
     /// The place of the lead that asks; `None` where it does not know.
-    pub place: Option<Place>,
+    pub place: Option<LeadPlace>,
     /// The number of the newest spread for which it is known that the lead is nowhere else.
     pub settled: Option<u32>,
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::core::board::placing::ShardAt;
 use crate::core::cluster::region::location_hint;
-use crate::core::cluster::tablets::Place;
+use crate::core::cluster::tablets::LeadPlace;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::queue::InboxId;
 use crate::protocol::alerts::AlertName;
@@ -244,7 +244,7 @@ pub struct LeadAt {
     /// The datacenter.
     pub datacenter: Datacenter,
     /// The place.
-    pub place: Place,
+    pub place: LeadPlace,
 }
 
 /// The placement of a lead's place.
@@ -255,8 +255,8 @@ pub fn lead_at(lead: &LeadAt) -> Placement {
         place,
     } = lead;
     match place {
-        Place::Own => cell(&CellAddress::lead(counter, datacenter)),
-        Place::Tablet(number) => tablet(&TabletAddress {
+        LeadPlace::Own => cell(&CellAddress::lead(counter, datacenter)),
+        LeadPlace::Tablet(number) => tablet(&TabletAddress {
             datacenter: datacenter.clone(),
             number: *number,
         }),

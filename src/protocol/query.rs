@@ -11,7 +11,7 @@ pub use top::TopQuery;
 use super::messages::Wanted;
 use super::problem::{Code, Problem};
 use super::version::Version;
-use crate::core::counter::history::Step;
+use crate::core::counter::history::Resolution;
 use crate::core::counter::id::Datacenter;
 use crate::core::counter::merge::Range;
 use crate::core::counter::samples::{SAMPLES_SECONDS_MAX, whole};
@@ -343,7 +343,7 @@ impl Query {
     /// # Errors
     /// `invalid-query`, and `range-too-large` above [`POINTS_MAX`] points.
     pub fn history(&self, now: i64) -> Result<Range, Problem> {
-        let step = self.step()?.unwrap_or(Step::Minute);
+        let step = self.step()?.unwrap_or(Resolution::Minute);
         let to = self.unix_seconds("to")?.unwrap_or(now);
         let from = self
             .unix_seconds("from")?
@@ -354,19 +354,19 @@ impl Query {
         Self::range(step, (from, to))
     }
 
-    fn step(&self) -> Result<Option<Step>, Problem> {
+    fn step(&self) -> Result<Option<Resolution>, Problem> {
         Ok(match self.get("step") {
             None => None,
-            Some("1m") => Some(Step::Minute),
-            Some("1s") => Some(Step::Second),
-            Some("1h") => Some(Step::Hour),
-            Some("1d") => Some(Step::Day),
+            Some("1m") => Some(Resolution::Minute),
+            Some("1s") => Some(Resolution::Second),
+            Some("1h") => Some(Resolution::Hour),
+            Some("1d") => Some(Resolution::Day),
             Some(_) => return refuse("step must be 1s, 1m, 1h or 1d".to_owned()),
         })
     }
 
     /// The buckets that contain these seconds, the first and the last.
-    fn range(step: Step, (from, to): (i64, i64)) -> Result<Range, Problem> {
+    fn range(step: Resolution, (from, to): (i64, i64)) -> Result<Range, Problem> {
         let range = Range {
             step,
             from: step.start_of(from),

@@ -13,7 +13,7 @@ use rows::Rows;
 use tally::core::counter::cell::Cell;
 use tally::core::counter::flush::{Element, Load};
 use tally::core::counter::grant::Grant;
-use tally::core::counter::history::{Count, Step};
+use tally::core::counter::history::{Count, Resolution};
 use tally::core::counter::merge::{Question, Range};
 use tally::core::counter::nonces::Nonce;
 use tally::core::counter::settings::Settings;
@@ -110,7 +110,7 @@ impl Place {
     /// All that lies in buckets of a day, wherever.
     fn in_days(&self) -> u128 {
         let range = Range {
-            step: Step::Day,
+            step: Resolution::Day,
             from: BEGIN - 10 * 86_400,
             to: BEGIN + 10 * 86_400,
         };

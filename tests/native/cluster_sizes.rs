@@ -2,7 +2,7 @@
 
 use tally::core::cluster::ring::Ring;
 use tally::core::cluster::sizes::{BEFORE_MAX, Sizes};
-use tally::core::cluster::tablets::{Changed, Place, Spreads, TabletSpread};
+use tally::core::cluster::tablets::{LeadPlace, SpreadChange, Spreads, TabletSpread};
 use tally::core::counter::id::CounterId;
 
 fn before(sizes: &Sizes) -> Vec<u32> {
@@ -66,21 +66,24 @@ fn who_takes_counters_over_knows_where_their_leads_may_live() {
     let counter = CounterId::parse("hits").expect("an id");
     let place = |tablets: Option<u32>| {
         let spread = tablets.map(|tablets| TabletSpread::new(tablets, 16));
-        Place::of(spread, &counter, 3)
+        LeadPlace::of(spread, &counter, 3)
     };
     let mut theirs = Spreads::new(None);
-    assert_eq!(theirs.change(Some(4), 1), Changed::Now);
+    assert_eq!(theirs.change(Some(4), 1), SpreadChange::Applied);
     // One that is new knows the number that holds alone.
     let mut own = Spreads::new(Some(4));
     own.join(&theirs);
-    assert_eq!(own.places(place), (1, place(Some(4)), vec![Place::Own]));
+    assert_eq!(own.places(place), (1, place(Some(4)), vec![LeadPlace::Own]));
     let known = own.clone();
     own.join(&theirs);
     assert_eq!(own, known, "once is enough");
     // One that has another number has all of them move, by an epoch that none of their leads knows.
     let mut other = Spreads::new(None);
     other.join(&theirs);
-    assert_eq!(other.places(place), (2, Place::Own, vec![place(Some(4))]));
+    assert_eq!(
+        other.places(place),
+        (2, LeadPlace::Own, vec![place(Some(4))])
+    );
     // Where nothing was changed nothing is.
     let mut same = Spreads::new(Some(4));
     same.join(&Spreads::new(Some(4)));

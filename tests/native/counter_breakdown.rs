@@ -11,8 +11,8 @@ use tally::core::counter::breakdown::{DIMENSIONS_MAX, RowKind, covered};
 use tally::core::counter::cell::clamp_stamp;
 use tally::core::counter::dimensions::{DimensionLog, Dimensions, Stamp};
 use tally::core::counter::flush::{Changes, Load};
-use tally::core::counter::history::Step;
-use tally::core::counter::ledger::{Keyed, WriteKey};
+use tally::core::counter::history::Resolution;
+use tally::core::counter::ledger::{KeyedWrite, WriteKey};
 use tally::core::counter::merge::Question;
 use tally::core::counter::nonces::Nonce;
 
@@ -77,7 +77,7 @@ fn text(value: u16) -> String {
 struct Shell {
     stored: StoredCell,
     flushes: Vec<(Nonce, Load)>,
-    keyed: Vec<Keyed>,
+    keyed: Vec<KeyedWrite>,
     /// What counts: (second, amount, values).
     truth: Vec<(i64, u128, [Option<u16>; 3])>,
 }
@@ -119,7 +119,7 @@ impl Shell {
                 self.note(&write);
                 let number = u8::try_from(self.keyed.len()).expect("few");
                 let load = write.load(self.stored.now);
-                let keyed = Keyed {
+                let keyed = KeyedWrite {
                     key: WriteKey([number; 16]),
                     fingerprint: 1,
                     generation: 0,
@@ -393,10 +393,10 @@ fn hours_go_after_a_week_and_days_with_the_history() {
     let now = shell.stored.now;
     assert_eq!(
         covered((now - 100, now), now).0,
-        Step::Hour.start_of(now - 100)
+        Resolution::Hour.start_of(now - 100)
     );
     assert_eq!(
         covered((now - 9 * DAY, now), now).0,
-        Step::Day.start_of(now - 9 * DAY)
+        Resolution::Day.start_of(now - 9 * DAY)
     );
 }

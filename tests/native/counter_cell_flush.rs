@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use tally::core::counter::cell::{Cell, STAMP_CLAMP_SECONDS};
 use tally::core::counter::flush::{Changes, Element, Load, Refusal};
 use tally::core::counter::grant::Grant;
-use tally::core::counter::history::Step;
+use tally::core::counter::history::Resolution;
 use tally::core::counter::merge::{Question, Range};
 use tally::core::counter::nonces::{FlushEffect, LANES_MAX, NONCE_KEPT_MS, Nonce};
 use tally::core::counter::settings::{Settings, Ttl, TtlMode, UniqueHash};
@@ -159,13 +159,13 @@ proptest! {
         let clamped = now + offset.clamp(-STAMP_CLAMP_SECONDS, STAMP_CLAMP_SECONDS);
         let mut expected: BTreeMap<i64, u128> = BTreeMap::new();
         for (second, amount) in [(clamped, 2), (now - ago, 3)] {
-            *expected.entry(Step::Hour.start_of(second)).or_insert(0) += amount;
+            *expected.entry(Resolution::Hour.start_of(second)).or_insert(0) += amount;
         }
         let at = |second: i64| Question {
             generation: 1,
             window: Some((second, second)),
             uniques: None,
-            history: Some(Range { step: Step::Hour, from: i64::MIN, to: i64::MAX }),
+            history: Some(Range { step: Resolution::Hour, from: i64::MIN, to: i64::MAX }),
             totals_only: true,
             samples: None,
             breakdown: None,

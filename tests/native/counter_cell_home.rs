@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use tally::core::counter::flush::{Load, Refusal};
 use tally::core::counter::grant::Grant;
 use tally::core::counter::id::Datacenter;
-use tally::core::counter::ledger::{HomeCondition, Keyed, KeyedOutcome};
+use tally::core::counter::ledger::{HomeCondition, KeyedOutcome, KeyedWrite};
 use tally::core::counter::nonces::Nonce;
 
 fn fra() -> Datacenter {
@@ -97,7 +97,7 @@ proptest! {
                 }
             }
             has_changed |= seen.is_some();
-            let write = Keyed { condition: seen.clone(), ..keyed(0, 1, 0) };
+            let write = KeyedWrite { condition: seen.clone(), ..keyed(0, 1, 0) };
             if has_changed {
                 prop_assert_eq!(shell.count(&write), Ok(KeyedOutcome::Changed));
             }
@@ -113,7 +113,7 @@ proptest! {
             shell.flush(flush + 1, 1, 0).expect("it counts");
         }
         let asked = HomeCondition { home: fra(), generation, sequence, operations };
-        let write = Keyed { condition: Some(asked.clone()), ..keyed(9, 5, 0) };
+        let write = KeyedWrite { condition: Some(asked.clone()), ..keyed(9, 5, 0) };
         let before = shell.totals();
         let outcome = shell.count(&write).expect("it decides");
         if asked == (HomeCondition { home: fra(), generation: 1, sequence: flushes, operations: 1 }) {
@@ -150,7 +150,7 @@ fn only_home_decides_by_the_value() {
         sequence: 0,
         operations: 1,
     };
-    let conditional = Keyed {
+    let conditional = KeyedWrite {
         condition: Some(unchanged),
         ..keyed(2, 1, 0)
     };
@@ -184,7 +184,7 @@ fn home_decides_only_once_its_other_shards_are_sealed() {
     shell.cell.take_grant(settled, NOW_MS);
     assert_eq!(shell.cell.spread(), 1, "a home has one shard");
     assert_eq!(shell.cell.to_seal().len(), 1);
-    let mut conditional = Keyed {
+    let mut conditional = KeyedWrite {
         condition: Some(HomeCondition {
             home: fra(),
             generation: 1,

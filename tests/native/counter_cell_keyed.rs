@@ -10,7 +10,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tally::core::counter::cell::{Cell, recall};
 use tally::core::counter::flush::{Changes, Load, Refusal};
-use tally::core::counter::ledger::{Keyed, KeyedOutcome, Keys, SeenValue};
+use tally::core::counter::ledger::{KeySource, KeyedOutcome, KeyedWrite, SeenValue};
 use tally::core::counter::merge::Question;
 use tally::core::counter::nonces::Nonce;
 use tally::core::counter::total::Value;
@@ -33,7 +33,7 @@ proptest! {
         // Everything once more, after a crash: nothing is counted, and all get their first answers.
         shell.cell = shell.rows.load();
         let before = shell.cell.clone();
-        let again: Vec<Keyed> = shell.model.answers.iter().map(|(key, first)| Keyed {
+        let again: Vec<KeyedWrite> = shell.model.answers.iter().map(|(key, first)| KeyedWrite {
             key: *key,
             fingerprint: first.fingerprint,
             ..write(0, Wish { added: 1, removed: 0, ago: 0 }, shell.now_ms)
@@ -41,11 +41,11 @@ proptest! {
         shell.count(&again, false)?;
         prop_assert!(shell.cell == before, "a repetition changed the cell");
         // Only asked for: what was counted gets the same answer, and what was not is unknown.
-        let known = |key| shell.rows.record(&shell.cell.record_slots(Keys::Clients), key);
+        let known = |key| shell.rows.record(&shell.cell.record_slots(KeySource::Clients), key);
         let answers = recall(&again, &known);
         let first = again.iter().map(|write| KeyedOutcome::Replayed(shell.model.answers[&write.key]));
         prop_assert_eq!(answers, first.collect::<Vec<_>>());
-        let others: Vec<Keyed> = again.iter().map(|write| Keyed { fingerprint: !write.fingerprint, ..write.clone() }).collect();
+        let others: Vec<KeyedWrite> = again.iter().map(|write| KeyedWrite { fingerprint: !write.fingerprint, ..write.clone() }).collect();
         prop_assert!(recall(&others, &known).iter().all(|outcome| *outcome == KeyedOutcome::Reused));
         let nobody = |_| None;
         prop_assert!(recall(&again, &nobody).iter().all(|outcome| *outcome == KeyedOutcome::Unknown));
@@ -131,7 +131,7 @@ fn a_lead_whose_shards_are_all_sealed_answers_exactly() {
 #[test]
 fn where_the_ledger_is_full_known_keys_are_answered_and_after_their_time_there_is_room() {
     let mut shell = Shell::new(2);
-    let writes: Vec<Keyed> = (0..3).map(|key| write(key, ONE, BEGIN_MS)).collect();
+    let writes: Vec<KeyedWrite> = (0..3).map(|key| write(key, ONE, BEGIN_MS)).collect();
     let mut changes = Changes::default();
     let now = BEGIN_MS / 1_000;
     let mut cell = shell.cell.clone();
@@ -235,9 +235,9 @@ fn a_new_generation_begins_with_an_empty_ledger() {
         .count(&[write(1, ONE, BEGIN_MS)], false)
         .expect("counted");
     shell.cell.take_grant(grant(GENERATION + 1, true), BEGIN_MS);
-    assert_eq!(shell.cell.ledger(Keys::Clients).slots().count(), 0);
+    assert_eq!(shell.cell.ledger(KeySource::Clients).slots().count(), 0);
     let mut ended = shell.rows.load();
-    assert_eq!(ended.ledger(Keys::Clients).slots().count(), 1);
+    assert_eq!(ended.ledger(KeySource::Clients).slots().count(), 1);
     ended.close(GENERATION);
-    assert_eq!(ended.ledger(Keys::Clients).slots().count(), 0);
+    assert_eq!(ended.ledger(KeySource::Clients).slots().count(), 0);
 }

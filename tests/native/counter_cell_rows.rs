@@ -12,7 +12,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tally::core::counter::cell::Cell;
 use tally::core::counter::flush::{Changes, Load};
-use tally::core::counter::history::{MINUTES_KEPT, Step};
+use tally::core::counter::history::{MINUTES_KEPT, Resolution};
 use tally::core::counter::nonces::Nonce;
 
 proptest! {
@@ -84,7 +84,7 @@ fn a_plain_flush_writes_the_hot_row_and_one_sketch_at_most() {
     };
     let next_ms = (BEGIN + 60) * 1_000;
     let (_, changes) = cell.apply(nonce, &load, next_ms).expect("counted");
-    let steps: BTreeSet<Step> = changes.pages.iter().map(|(step, _)| *step).collect();
-    assert_eq!(steps, BTreeSet::from(Step::PAGED));
+    let steps: BTreeSet<Resolution> = changes.pages.iter().map(|(step, _)| *step).collect();
+    assert_eq!(steps, BTreeSet::from(Resolution::PAGED));
     assert_eq!(changes.pages.len(), 3, "one page of each step");
 }

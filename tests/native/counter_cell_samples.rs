@@ -8,8 +8,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tally::core::counter::cell::{Cell, clamp_stamp};
 use tally::core::counter::flush::{Changes, Load, Refusal};
-use tally::core::counter::history::{MINUTES_KEPT, Step};
-use tally::core::counter::ledger::{Keyed, WriteKey};
+use tally::core::counter::history::{MINUTES_KEPT, Resolution};
+use tally::core::counter::ledger::{KeyedWrite, WriteKey};
 use tally::core::counter::nonces::Nonce;
 use tally::core::counter::samples::{Samples, whole};
 use tally::core::sketch::{Histogram, Sample};
@@ -38,7 +38,7 @@ struct Shell {
     stored: StoredCell,
     /// Flushes and keyed writes that were counted, for repetitions.
     flushes: Vec<(Nonce, Load)>,
-    writes: Vec<Keyed>,
+    writes: Vec<KeyedWrite>,
     /// Every sample that counts, with its minute.
     truth: Vec<(i64, u16)>,
 }
@@ -56,7 +56,8 @@ impl Shell {
     fn note(&mut self, samples: &[(i64, u16)]) {
         for (second, value) in samples {
             let taken = clamp_stamp(*second, self.stored.now).min(self.stored.now);
-            self.truth.push((Step::Minute.start_of(taken), *value));
+            self.truth
+                .push((Resolution::Minute.start_of(taken), *value));
         }
     }
 
@@ -88,7 +89,7 @@ impl Shell {
                 let samples = stamped(samples, self.stored.now);
                 self.note(&samples);
                 let number = u8::try_from(self.writes.len()).expect("few");
-                let write = Keyed {
+                let write = KeyedWrite {
                     key: WriteKey([number; 16]),
                     fingerprint: 1,
                     generation: 0,

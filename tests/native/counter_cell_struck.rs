@@ -9,7 +9,7 @@ use home::*;
 use tally::core::counter::cell::{Cell, recall};
 use tally::core::counter::flush::Changes;
 use tally::core::counter::grant::Grant;
-use tally::core::counter::ledger::{Keyed, KeyedOutcome, Keys, WriteKey};
+use tally::core::counter::ledger::{KeySource, KeyedOutcome, KeyedWrite, WriteKey};
 use tally::core::counter::ledgers::LedgerLimits;
 
 #[test]
@@ -28,7 +28,7 @@ fn what_was_struck_out_is_never_counted_and_what_was_counted_never_struck_out() 
     }
     assert_eq!(shell.totals(), (1, 3, 0));
     // Not by a cell that must first drop a generation that has ended: its records would go too.
-    let next = Keyed {
+    let next = KeyedWrite {
         generation: 2,
         ..keyed(3, 5, 0)
     };
@@ -37,7 +37,7 @@ fn what_was_struck_out_is_never_counted_and_what_was_counted_never_struck_out() 
     assert_eq!(shell.strike(&next, 0), KeyedOutcome::Struck);
     assert!(!shell.cell.is_blank(), "it has that to keep");
     assert!(!shell.cell.close(1), "told of the end once more");
-    assert_eq!(shell.cell.ledger(Keys::Clients).records(), 1);
+    assert_eq!(shell.cell.ledger(KeySource::Clients).records(), 1);
     // Also by a cell that counts for nobody.
     let mut unborn = Shell {
         cell: Cell::default(),
@@ -46,7 +46,7 @@ fn what_was_struck_out_is_never_counted_and_what_was_counted_never_struck_out() 
     assert_eq!(unborn.strike(&struck, 0), KeyedOutcome::Struck);
     unborn.cell.take_grant(home(1, 0, None), NOW_MS);
     assert_eq!(
-        unborn.cell.ledger(Keys::Clients).records(),
+        unborn.cell.ledger(KeySource::Clients).records(),
         1,
         "it is looked for still"
     );
@@ -58,14 +58,14 @@ fn what_was_struck_out_is_never_counted_and_what_was_counted_never_struck_out() 
         NOW_MS,
     );
     assert_eq!(
-        unborn.cell.ledger(Keys::Clients).records(),
+        unborn.cell.ledger(KeySource::Clients).records(),
         0,
         "its rows are gone"
     );
     assert_eq!(unborn.count(&struck), Ok(KeyedOutcome::Struck));
     let mut changes = Changes::default();
     let full = LedgerLimits {
-        keys: Keys::Clients,
+        keys: KeySource::Clients,
         records_max: 0,
         ..LIMITS
     };
@@ -107,7 +107,7 @@ fn a_claim_that_comes_back_to_a_lead_that_counts_no_more_is_struck_out_again() {
     assert_eq!(shell.strike(&write, 0), KeyedOutcome::Struck);
     assert_eq!(shell.strike(&write, 2), KeyedOutcome::Struck);
     assert_eq!(
-        shell.cell.ledger(Keys::Clients).records(),
+        shell.cell.ledger(KeySource::Clients).records(),
         1,
         "one for each key"
     );
@@ -117,7 +117,7 @@ fn a_claim_that_comes_back_to_a_lead_that_counts_no_more_is_struck_out_again() {
     }
     // A full ledger has room for what is there already.
     let full = LedgerLimits {
-        keys: Keys::Clients,
+        keys: KeySource::Clients,
         records_max: 0,
         ..LIMITS
     };
@@ -149,7 +149,11 @@ fn what_lifts_a_strike_is_kept_as_long_as_any_record() {
     assert_eq!(new.replaces, Some(struck.slot));
     assert!(new.kept.slot - late_ms >= LIMITS.kept_ms);
     assert_eq!(
-        shell.cell.ledger(Keys::Clients).slots().collect::<Vec<_>>(),
+        shell
+            .cell
+            .ledger(KeySource::Clients)
+            .slots()
+            .collect::<Vec<_>>(),
         [new.kept.slot]
     );
 }
@@ -165,7 +169,7 @@ fn what_was_refused_for_its_clients_key_is_never_counted_and_what_only_its_sende
     );
     assert!(shell.records.is_empty());
     assert_eq!(shell.count(&write), Ok(KeyedOutcome::BelowFloor));
-    assert_eq!(shell.cell.ledger(Keys::Clients).records(), 1);
+    assert_eq!(shell.cell.ledger(KeySource::Clients).records(), 1);
     shell.flush(1, 10, 0).expect("it counts");
     // A late copy, a retry, and one whose claim would have moved: they are all told the same.
     let known = |key: WriteKey| shell.records.get(&key).copied();
@@ -176,7 +180,7 @@ fn what_was_refused_for_its_clients_key_is_never_counted_and_what_only_its_sende
         assert_eq!(again, Ok(KeyedOutcome::BelowFloorBefore), "{moves:?}");
     }
     assert_eq!(shell.strike(&write, 7), KeyedOutcome::BelowFloorBefore);
-    let other = Keyed {
+    let other = KeyedWrite {
         fingerprint: 99,
         ..write.clone()
     };
@@ -193,7 +197,7 @@ fn a_write_that_was_struck_out_may_be_refused_when_it_comes_back() {
     assert_eq!(shell.strike(&write, 0), KeyedOutcome::Struck);
     assert_eq!(shell.count_moved(&write, 2), Ok(KeyedOutcome::BelowFloor));
     assert_eq!(
-        shell.cell.ledger(Keys::Clients).records(),
+        shell.cell.ledger(KeySource::Clients).records(),
         1,
         "one for each key"
     );
@@ -208,17 +212,17 @@ fn a_write_that_was_struck_out_may_be_refused_when_it_comes_back() {
 fn refusals_leave_room_for_what_counts() {
     let mut shell = Shell::new(home(1, 0, Some(0)));
     let limits = LedgerLimits {
-        keys: Keys::Clients,
+        keys: KeySource::Clients,
         records_max: 4,
         ..LIMITS
     };
-    let refused: Vec<Keyed> = (0..4).map(|number| keyed(number, 0, 1)).collect();
+    let refused: Vec<KeyedWrite> = (0..4).map(|number| keyed(number, 0, 1)).collect();
     let mut changes = Changes::default();
     let outcomes =
         (shell.cell).apply_keyed(&refused, Some(0), limits, NOW_MS, &|_| None, &mut changes);
     let (below, full) = (KeyedOutcome::BelowFloor, KeyedOutcome::Full);
     assert_eq!(outcomes, Ok(vec![below, below, full, full]));
-    let counted: Vec<Keyed> = (4..7).map(|number| keyed(number, 1, 0)).collect();
+    let counted: Vec<KeyedWrite> = (4..7).map(|number| keyed(number, 1, 0)).collect();
     let mut changes = Changes::default();
     let outcomes =
         (shell.cell).apply_keyed(&counted, Some(0), limits, NOW_MS, &|_| None, &mut changes);

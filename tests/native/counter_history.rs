@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::core::counter::history::{DirtyPages, History, Step};
+use tally::core::counter::history::{DirtyPages, History, Resolution};
 
 /// 1 May 2026, 00:00:30 UTC.
 const BEGIN: i64 = 1_777_593_630;
@@ -21,7 +21,7 @@ const EXACT_SECONDS: i64 = 900;
 struct Both {
     history: History,
     added: Vec<(i64, u128)>,
-    pages: BTreeMap<(Step, i64), Vec<(i64, u128)>>,
+    pages: BTreeMap<(Resolution, i64), Vec<(i64, u128)>>,
     now: i64,
 }
 
@@ -62,7 +62,7 @@ impl Both {
         inside.map(|(_, amount)| amount).sum()
     }
 
-    fn buckets(&self, step: Step) -> BTreeMap<i64, u128> {
+    fn buckets(&self, step: Resolution) -> BTreeMap<i64, u128> {
         let mut buckets = BTreeMap::new();
         for &(second, amount) in &self.added {
             *buckets.entry(step.start_of(second)).or_insert(0) += amount;
@@ -73,7 +73,8 @@ impl Both {
     fn check_window(&self, seconds: i64, at: i64) -> Result<(), TestCaseError> {
         let from = at - seconds + 1;
         let (told, truth) = (self.history.count(from, at), self.truth(from, at));
-        let is_exact = seconds <= EXACT_SECONDS && from >= self.history.kept_from(Step::Second);
+        let is_exact =
+            seconds <= EXACT_SECONDS && from >= self.history.kept_from(Resolution::Second);
         if is_exact {
             prop_assert_eq!(
                 (told.count, told.max_error),
@@ -91,7 +92,7 @@ impl Both {
     }
 
     fn check_points(&self, history: &History) -> Result<(), TestCaseError> {
-        for step in Step::ALL {
+        for step in Resolution::ALL {
             let kept_from = history.kept_from(step);
             let told = history.points(step, kept_from, i64::MAX);
             let truth = self.buckets(step).into_iter();
@@ -104,7 +105,7 @@ impl Both {
     fn check_rows(&self) -> Result<(), TestCaseError> {
         let restored = self.restored();
         self.check_points(&restored)?;
-        for step in Step::ALL {
+        for step in Resolution::ALL {
             prop_assert_eq!(restored.kept_from(step), self.history.kept_from(step));
         }
         for seconds in [60, 900, 5_000, 100_000, 10_000_000] {
@@ -155,7 +156,7 @@ proptest! {
             play(&mut both, step);
             latest = latest.max(both.now);
             // The 900 s of a reader whose clock is up to 10 s behind.
-            prop_assert!(both.history.kept_from(Step::Second) <= latest - 10 - EXACT_SECONDS + 1);
+            prop_assert!(both.history.kept_from(Resolution::Second) <= latest - 10 - EXACT_SECONDS + 1);
             for seconds in [1, 59, 60, 61, 300, 899, EXACT_SECONDS] {
                 // Readers' clocks are up to 10 s from the cell's.
                 for at in [-10, -5, -1, 0, 1, 5, 10] {
@@ -202,7 +203,7 @@ proptest! {
 #[test]
 fn windows_of_whole_days_are_exact_years_ago() {
     let mut both = Both::new();
-    let day = |number: i64| 1_431_820_800 + number * Step::Day.seconds();
+    let day = |number: i64| 1_431_820_800 + number * Resolution::Day.seconds();
     for number in 0..4 {
         for hour in 0..24 {
             both.add(&[(day(number) + hour * 3_600 + 1_799, 7)]);
@@ -214,10 +215,14 @@ fn windows_of_whole_days_are_exact_years_ago() {
     // Half an hour more, which only an hour's bucket knows.
     let told = both.history.count(day(1) - 1_800, day(3) - 1);
     assert_eq!((told.count, told.max_error), (2 * 24 * 7 + 7, 7));
-    let hours = both.history.points(Step::Hour, day(2), day(3) - 1);
+    let hours = both.history.points(Resolution::Hour, day(2), day(3) - 1);
     assert_eq!(hours.len(), 24);
     assert!(hours.iter().all(|(_, count)| *count == 7));
-    assert_eq!(both.history.kept_from(Step::Hour), i64::MIN);
-    assert!(both.history.points(Step::Minute, day(0), day(4)).is_empty());
-    assert!(both.history.kept_from(Step::Minute) > day(4));
+    assert_eq!(both.history.kept_from(Resolution::Hour), i64::MIN);
+    assert!(
+        both.history
+            .points(Resolution::Minute, day(0), day(4))
+            .is_empty()
+    );
+    assert!(both.history.kept_from(Resolution::Minute) > day(4));
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use common::config;
 use proptest::prelude::*;
 use tally::core::counter::history::{
-    DAYS_KEPT, DirtyPages, HOURS_KEPT, History, MINUTES_KEPT, SECONDS_KEPT, Step,
+    DAYS_KEPT, DirtyPages, HOURS_KEPT, History, MINUTES_KEPT, Resolution, SECONDS_KEPT,
 };
 
 const NOW: i64 = 1_777_593_630;
@@ -22,7 +22,7 @@ fn filled(starts: &[i64]) -> (History, DirtyPages) {
     (history, dirty)
 }
 
-fn check_newest(step: Step, kept: usize, starts: &[i64]) -> Result<(), TestCaseError> {
+fn check_newest(step: Resolution, kept: usize, starts: &[i64]) -> Result<(), TestCaseError> {
     let (history, dirty) = filled(starts);
     let all: BTreeSet<i64> = starts.iter().map(|start| step.start_of(*start)).collect();
     let let_go = all.len().saturating_sub(kept);
@@ -39,7 +39,7 @@ fn check_newest(step: Step, kept: usize, starts: &[i64]) -> Result<(), TestCaseE
 }
 
 /// `count` starts with gaps, shuffled.
-fn starts(step: Step, count: usize) -> impl Strategy<Value = Vec<i64>> {
+fn starts(step: Resolution, count: usize) -> impl Strategy<Value = Vec<i64>> {
     let gaps = proptest::collection::vec(1..4_i64, count);
     gaps.prop_map(move |gaps| {
         let mut start = NOW;
@@ -56,20 +56,20 @@ proptest! {
     #![proptest_config(config(71, 4))]
 
     #[test]
-    fn the_newest_2160_hours_are_kept(starts in starts(Step::Hour, HOURS_KEPT + 150)) {
-        check_newest(Step::Hour, HOURS_KEPT, &starts)?;
+    fn the_newest_2160_hours_are_kept(starts in starts(Resolution::Hour, HOURS_KEPT + 150)) {
+        check_newest(Resolution::Hour, HOURS_KEPT, &starts)?;
     }
 
     #[test]
-    fn the_newest_1826_days_are_kept(starts in starts(Step::Day, DAYS_KEPT + 100)) {
-        check_newest(Step::Day, DAYS_KEPT, &starts)?;
+    fn the_newest_1826_days_are_kept(starts in starts(Resolution::Day, DAYS_KEPT + 100)) {
+        check_newest(Resolution::Day, DAYS_KEPT, &starts)?;
     }
 }
 
 #[test]
 fn as_many_as_are_kept_let_go_of_nothing() {
     assert_eq!((HOURS_KEPT, DAYS_KEPT), (90 * 24, 5 * 365 + 1));
-    for (step, kept) in [(Step::Hour, HOURS_KEPT), (Step::Day, DAYS_KEPT)] {
+    for (step, kept) in [(Resolution::Hour, HOURS_KEPT), (Resolution::Day, DAYS_KEPT)] {
         let starts: Vec<i64> = (0..)
             .map(|number| NOW - number * step.seconds())
             .take(kept)
@@ -88,37 +88,40 @@ fn seconds_and_minutes_are_kept_by_age() {
         history.add(NOW + second, 1, NOW + second, &mut dirty);
     }
     let now = NOW + 2_999;
-    assert_eq!(history.kept_from(Step::Second), now - SECONDS_KEPT + 1);
-    let seconds = history.points(Step::Second, i64::MIN, i64::MAX);
+    assert_eq!(
+        history.kept_from(Resolution::Second),
+        now - SECONDS_KEPT + 1
+    );
+    let seconds = history.points(Resolution::Second, i64::MIN, i64::MAX);
     assert_eq!(i64::try_from(seconds.len()), Ok(SECONDS_KEPT));
 
     let later = now + MINUTES_KEPT;
     history.add(later, 1, later, &mut dirty);
-    let kept_from = Step::Minute.start_of(later - MINUTES_KEPT);
-    assert_eq!(history.kept_from(Step::Minute), kept_from);
-    let minutes = history.points(Step::Minute, i64::MIN, i64::MAX);
+    let kept_from = Resolution::Minute.start_of(later - MINUTES_KEPT);
+    assert_eq!(history.kept_from(Resolution::Minute), kept_from);
+    let minutes = history.points(Resolution::Minute, i64::MIN, i64::MAX);
     assert_eq!(minutes.len(), 2, "the minute of 24 hours ago, and this one");
     // What is let go is gone from the stored pages too.
-    let first = Step::Minute.page_of(NOW);
-    assert_eq!(history.page(Step::Minute, first), [(50, 30)]);
+    let first = Resolution::Minute.page_of(NOW);
+    assert_eq!(history.page(Resolution::Minute, first), [(50, 30)]);
     dirty.clear();
     history.add(later + 60, 1, later + 60, &mut dirty);
-    assert!(history.page(Step::Minute, first).is_empty());
-    assert!(dirty.contains(&(Step::Minute, first)));
+    assert!(history.page(Resolution::Minute, first).is_empty());
+    assert!(dirty.contains(&(Resolution::Minute, first)));
 }
 
 #[test]
 fn within_the_open_minute_no_page_is_written() {
     let mut history = History::default();
     let mut dirty = DirtyPages::new();
-    let minute = Step::Minute.start_of(NOW);
+    let minute = Resolution::Minute.start_of(NOW);
     for second in 0..60 {
         history.add(minute + second, 1, minute + second, &mut dirty);
         assert_eq!(dirty, DirtyPages::new(), "second {second}");
     }
     // The next minute writes the one before it, once.
     history.add(minute + 60, 1, minute + 60, &mut dirty);
-    let of_minute: DirtyPages = Step::PAGED
+    let of_minute: DirtyPages = Resolution::PAGED
         .iter()
         .map(|step| (*step, step.page_of(minute)))
         .collect();
@@ -136,7 +139,7 @@ fn counts_that_pass_128_bits_stop_at_the_top() {
 
 #[test]
 fn steps_divide_time_before_1970_too() {
-    let widths: BTreeMap<Step, (i64, i64)> = Step::ALL
+    let widths: BTreeMap<Resolution, (i64, i64)> = Resolution::ALL
         .iter()
         .map(|step| (*step, (step.seconds(), step.page_seconds())))
         .collect();
@@ -148,7 +151,7 @@ fn steps_divide_time_before_1970_too() {
     ];
     assert_eq!(widths.into_values().collect::<Vec<_>>(), expected);
     for second in [-86_401, -1, 0, 59, 60, 86_399, NOW] {
-        for step in Step::ALL {
+        for step in Resolution::ALL {
             let (start, page) = (step.start_of(second), step.page_of(second));
             assert!((start..start + step.seconds()).contains(&second));
             assert_eq!(start.rem_euclid(step.seconds()), 0);
@@ -157,5 +160,5 @@ fn steps_divide_time_before_1970_too() {
     }
     let mut history = History::default();
     history.add(-1, 5, NOW, &mut DirtyPages::new());
-    assert_eq!(history.points(Step::Day, i64::MIN, 0), [(-86_400, 5)]);
+    assert_eq!(history.points(Resolution::Day, i64::MIN, 0), [(-86_400, 5)]);
 }

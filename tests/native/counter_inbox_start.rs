@@ -143,7 +143,7 @@ fn a_batch_reads_as_many_rows_as_have_so_many_bytes_and_at_least_one() {
 }
 
 #[derive(Clone, Debug)]
-enum Deed {
+enum Action {
     Append(u64),
     /// The newest append of a lane comes again.
     Repeat(u64),
@@ -156,11 +156,11 @@ proptest! {
 
     #[test]
     fn no_append_is_logged_twice_whenever_the_inbox_starts_anew(
-        deeds in vec(prop_oneof![
-            20 => (0..5_u64).prop_map(Deed::Append),
-            4 => (0..5_u64).prop_map(Deed::Repeat),
-            2 => (1..600_usize).prop_map(Deed::Batch),
-            1 => Just(Deed::Crash),
+        actions in vec(prop_oneof![
+            20 => (0..5_u64).prop_map(Action::Append),
+            4 => (0..5_u64).prop_map(Action::Repeat),
+            2 => (1..600_usize).prop_map(Action::Batch),
+            1 => Just(Action::Crash),
         ], 1..2_000),
         holds_batches in any::<bool>(),
     ) {
@@ -168,23 +168,23 @@ proptest! {
         let (mut head, _) = disk.start();
         let mut sent: BTreeMap<u64, u64> = BTreeMap::new();
         let mut now_ms = NOW_MS;
-        for deed in deeds {
+        for action in actions {
             now_ms += 10;
-            match deed {
-                Deed::Append(lane) => {
+            match action {
+                Action::Append(lane) => {
                     let number = sent.get(&lane).map_or(0, |number| number + 1);
                     sent.insert(lane, number);
                     let admission = disk.append(&mut head, Nonce { lane, number }, now_ms);
                     prop_assert!(matches!(admission, AppendOutcome::New(_)));
                 }
-                Deed::Repeat(lane) => {
+                Action::Repeat(lane) => {
                     let Some(number) = sent.get(&lane).copied() else { continue };
                     let admission = disk.append(&mut head, Nonce { lane, number }, now_ms);
                     prop_assert_eq!(admission, AppendOutcome::Repeated);
                 }
-                Deed::Batch(_) if holds_batches => {}
-                Deed::Batch(rows) => disk.batch(&mut head, rows),
-                Deed::Crash => {
+                Action::Batch(_) if holds_batches => {}
+                Action::Batch(rows) => disk.batch(&mut head, rows),
+                Action::Crash => {
                     let rows = head.rows();
                     let (restored, read) = disk.start();
                     prop_assert!(i64::try_from(read).unwrap_or(i64::MAX) < NONCES_EVERY_ROWS);

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::core::counter::ledger::{Keys, Ledger};
+use tally::core::counter::ledger::{KeySource, Ledger};
 use tally::core::counter::ledgers::{
     LedgerLimits, Ledgers, PUBLIC_KEPT_SECONDS, is_marked, is_same, marked,
 };
@@ -173,7 +173,7 @@ proptest! {
         kept_s in prop_oneof![60..70_i64, Just(86_400), 86_400..604_800_i64],
         events in vec((any::<bool>(), event(0..500)), 1..120),
     ) {
-        let clients = LedgerLimits { keys: Keys::Clients, kept_ms: kept_s * 1_000, records_max: 40 };
+        let clients = LedgerLimits { keys: KeySource::Clients, kept_ms: kept_s * 1_000, records_max: 40 };
         let public = LedgerLimits::public(clients.kept_ms, 0, 5);
         prop_assert!(public.kept_ms <= PUBLIC_KEPT_SECONDS * 1_000 + 1);
         let mut ledgers = Ledgers::default();
@@ -182,7 +182,7 @@ proptest! {
         let mut now_ms = BEGIN_MS;
         for (is_public, event) in events {
             let limits = if is_public { public } else { clients };
-            let counted = |keys: Keys| ledgers.of(keys).records();
+            let counted = |keys: KeySource| ledgers.of(keys).records();
             let has_room = counted(limits.keys) < limits.records_max;
             match event {
                 Event::Admit => {
@@ -208,10 +208,10 @@ proptest! {
                     rows.retain(|(slot, _)| *slot > newest);
                 }
             }
-            let found = ledgers.slots(Keys::Clients);
+            let found = ledgers.slots(KeySource::Clients);
             prop_assert!(rows.iter().all(|(slot, _)| found.contains(slot)), "each is found");
             let is_odd = |odd: bool| rows.iter().filter(|(slot, _)| (slot % 2 != 0) == odd).count() as u64;
-            let counts = (ledgers.of(Keys::Clients).records(), ledgers.of(Keys::Public).records());
+            let counts = (ledgers.of(KeySource::Clients).records(), ledgers.of(KeySource::Public).records());
             prop_assert_eq!(counts, (is_odd(false), is_odd(true)));
         }
     }
@@ -221,9 +221,9 @@ proptest! {
         asked in any::<u64>(), other in any::<u64>(),
     ) {
         let own = |keys| marked(asked, keys);
-        prop_assert!(is_marked(own(Keys::Public)) && !is_marked(own(Keys::Clients)));
-        prop_assert!(is_same(own(Keys::Public), own(Keys::Clients)) && is_same(asked, own(Keys::Public)));
-        prop_assert_eq!(is_same(own(Keys::Public), marked(other, Keys::Clients)), asked << 16 == other << 16);
+        prop_assert!(is_marked(own(KeySource::Public)) && !is_marked(own(KeySource::Clients)));
+        prop_assert!(is_same(own(KeySource::Public), own(KeySource::Clients)) && is_same(asked, own(KeySource::Public)));
+        prop_assert_eq!(is_same(own(KeySource::Public), marked(other, KeySource::Clients)), asked << 16 == other << 16);
     }
 
     #[test]

@@ -22,8 +22,8 @@ use tally::core::counter::cell::{Cell, NumberedWrites};
 use tally::core::counter::flush::Changes;
 use tally::core::counter::id::{CounterId, Datacenter};
 use tally::core::counter::ledger::{
-    DRAWN_KEPT_SECONDS, DRAWN_PER_SECOND, DRAWN_RECORDS_MAX, Keyed, KeyedOutcome, Keys, Ledger,
-    WriteKey,
+    DRAWN_KEPT_SECONDS, DRAWN_PER_SECOND, DRAWN_RECORDS_MAX, KeySource, KeyedOutcome, KeyedWrite,
+    Ledger, WriteKey,
 };
 use tally::core::counter::numbers::{
     Decision, NUMBERED, Numbers, SPANS_MAX, WriteNumbers, is_over, lane_and_number, slot_of,
@@ -37,8 +37,8 @@ fn counter(number: usize) -> CounterId {
     CounterId::parse(format!("c{number}")).expect("an id")
 }
 
-fn write(key: WriteKey, added: u128) -> Keyed {
-    Keyed {
+fn write(key: WriteKey, added: u128) -> KeyedWrite {
+    KeyedWrite {
         key,
         fingerprint: NUMBERED,
         generation: 1,
@@ -67,7 +67,12 @@ impl Shell {
         Self { cell, rows }
     }
 
-    fn count(&mut self, writes: &[Keyed], moves: Option<u32>, now_ms: i64) -> Vec<KeyedOutcome> {
+    fn count(
+        &mut self,
+        writes: &[KeyedWrite],
+        moves: Option<u32>,
+        now_ms: i64,
+    ) -> Vec<KeyedOutcome> {
         let mut changes = Changes::default();
         let known = |lane| self.rows.numbers(lane);
         let numbered = NumberedWrites {
@@ -81,14 +86,14 @@ impl Shell {
         outcomes.expect("it has a grant")
     }
 
-    fn strike(&mut self, write: &Keyed, moves: u32) -> KeyedOutcome {
+    fn strike(&mut self, write: &KeyedWrite, moves: u32) -> KeyedOutcome {
         let home = Datacenter::parse("IAD").expect("a datacenter");
         self.strike_all(std::slice::from_ref(write), Some(moves), &home)[0]
     }
 
     fn strike_all(
         &mut self,
-        writes: &[Keyed],
+        writes: &[KeyedWrite],
         moves: Option<u32>,
         home: &Datacenter,
     ) -> Vec<KeyedOutcome> {
@@ -180,7 +185,7 @@ proptest! {
         sends in vec((0..3_usize, 0..12_usize, any::<bool>()), 1..80),
     ) {
         let mut shell = Shell::new();
-        let mut writes: BTreeMap<(usize, usize), Keyed> = BTreeMap::new();
+        let mut writes: BTreeMap<(usize, usize), KeyedWrite> = BTreeMap::new();
         for sender in 0..3 {
             let mut numbering = WriteNumbers::default();
             for place in 0..12 {
@@ -239,7 +244,7 @@ fn a_lane_with_too_many_gaps_takes_no_more() {
     let mut numbering = WriteNumbers::default();
     let mut keys = (0..).map(|_| numbering.next(&counter(0), NOW_MS, &mut || 7));
     let gaps = SPANS_MAX + 10;
-    let every_other: Vec<Keyed> = (keys.by_ref().step_by(2).take(gaps))
+    let every_other: Vec<KeyedWrite> = (keys.by_ref().step_by(2).take(gaps))
         .map(|key| write(key, 1))
         .collect();
     let outcomes = shell.count(&every_other, None, NOW_MS);
@@ -310,6 +315,6 @@ fn drawn_keys_are_decided_a_thousand_times_a_second_for_an_hour_and_take_no_room
     }
     assert!(most * 3 <= DRAWN_RECORDS_MAX, "{most}");
     let mut cell = Cell::default();
-    cell.restore_ledger(Keys::Drawn, ledger);
-    assert_eq!(cell.ledger(Keys::Clients).records(), 0);
+    cell.restore_ledger(KeySource::Drawn, ledger);
+    assert_eq!(cell.ledger(KeySource::Clients).records(), 0);
 }

@@ -9,7 +9,7 @@ use rows::Rows as Stored;
 use tally::core::counter::cell::Cell;
 use tally::core::counter::flush::{Element, Load};
 use tally::core::counter::grant::Grant;
-use tally::core::counter::history::Step;
+use tally::core::counter::history::Resolution;
 use tally::core::counter::nonces::Nonce;
 use tally::core::counter::uniques_retention::{
     BY_DAYS_SECONDS, BY_HOURS_SECONDS, BY_MINUTES_SECONDS, RowSpan, kept_seconds, rows_of, told,
@@ -44,7 +44,7 @@ proptest! {
         prop_assert_eq!((first.rem_euclid(begins), (last + 1).rem_euclid(ends)), (0, 0));
         // Rows of that fineness are there still, also for a cell whose clock is a minute ahead.
         if window.0 > NOW - BY_DAYS_SECONDS {
-            let step = Step::PAGED.into_iter().find(|step| step.seconds() == begins);
+            let step = Resolution::PAGED.into_iter().find(|step| step.seconds() == begins);
             prop_assert!(first >= NOW + 60 - kept_seconds(step.expect("a step")));
         }
     }
@@ -57,7 +57,7 @@ proptest! {
     ) {
         let first = NOW - 30 - first * 60;
         let last = first + minutes * 60 - 1;
-        let open_hour = open.map(|hours| Step::Hour.start_of(NOW) - hours * 3_600);
+        let open_hour = open.map(|hours| Resolution::Hour.start_of(NOW) - hours * 3_600);
         let rows = rows_of((first, last), open_hour);
         prop_assert!(rows.len() <= 5);
         let mut next = first;
@@ -65,7 +65,7 @@ proptest! {
             prop_assert_eq!(from, next);
             prop_assert!(from < before);
             prop_assert_eq!((from.rem_euclid(step.seconds()), before.rem_euclid(step.seconds())), (0, 0));
-            if step != Step::Minute {
+            if step != Resolution::Minute {
                 // Days are joined once their last hour is over.
                 let open = step.start_of(open_hour.expect("something is over"));
                 prop_assert!(before <= open);
@@ -79,7 +79,7 @@ proptest! {
 #[test]
 fn a_month_is_told_by_few_rows() {
     let stretch = told((NOW - 30 * 86_400, NOW), NOW);
-    let rows = rows_of(stretch, Some(Step::Hour.start_of(NOW)));
+    let rows = rows_of(stretch, Some(Resolution::Hour.start_of(NOW)));
     let count = |rows: &RowSpan| (rows.before - rows.from) / rows.step.seconds();
     // 30 days, and the minute of today.
     assert_eq!(rows.iter().map(count).sum::<i64>(), 30 + 1, "{rows:?}");
@@ -116,7 +116,7 @@ fn rows_are_bounded_and_tell_how_many_came() {
         now += if now < NOW + 3 * 86_400 { 60 } else { 3_600 };
     }
     let now = now - 1;
-    let counts = Step::PAGED.map(|step| stored.rows_of_uniques(step));
+    let counts = Resolution::PAGED.map(|step| stored.rows_of_uniques(step));
     assert!(
         counts[0] <= 1_455 && counts[1] <= 216 && counts[2] <= 402,
         "{counts:?}"

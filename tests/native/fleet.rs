@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::common::exposition::parse;
 use proptest::prelude::*;
 use tally::core::counter::id::{CounterId, Datacenter};
-use tally::protocol::fleet::hot::{Hot, HotNotes, HotTold};
+use tally::protocol::fleet::hot::{Hot, HotNotes, HotReport};
 use tally::protocol::fleet::{
     Clock, Counts, Fleet, FleetPart, Gauge, GaugeKind, IncarnationCounts, News, ReportOutcome,
     Reporter, Role, STAND_BY_MS, StoredSizes,
@@ -319,9 +319,9 @@ fn what_is_so_now_is_told_in_the_form_of_prometheus() {
 
 #[test]
 fn what_no_isolate_has_told_is_nothing() {
-    assert_eq!(HotNotes::default().take(5), HotTold::default());
+    assert_eq!(HotNotes::default().take(5), HotReport::default());
     let mut hot = Hot::default();
-    hot.add(HotTold::default());
+    hot.add(HotReport::default());
     assert!(hot.is_empty() && hot.absent_max() == 0);
 }
 

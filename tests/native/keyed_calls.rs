@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use tally::core::counter::id::Datacenter;
-use tally::core::counter::ledger::{HomeCondition, Keyed, KeyedOutcome, Recorded, WriteKey};
+use tally::core::counter::ledger::{HomeCondition, KeyedOutcome, KeyedWrite, Recorded, WriteKey};
 use tally::protocol::batch::gather::Times;
 use tally::protocol::batch::keyed::{Calls, KEYED_AT_ONCE_MAX};
 use tally::protocol::keyed::{
@@ -48,10 +48,10 @@ impl Carrier for Spread<'_> {
         &self,
         _lead: &Datacenter,
         _moves: Option<u32>,
-        writes: Vec<Keyed>,
+        writes: Vec<KeyedWrite>,
     ) -> Result<Counted, Fault> {
         self.calls.set(self.calls.get() + 1);
-        let outcome = |write: &Keyed| {
+        let outcome = |write: &KeyedWrite| {
             if self.strikes {
                 return KeyedOutcome::Struck;
             }
@@ -75,8 +75,8 @@ fn now<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-fn write(number: u64) -> Keyed {
-    Keyed {
+fn write(number: u64) -> KeyedWrite {
+    KeyedWrite {
         key: WriteKey(u128::from(number).to_le_bytes()),
         fingerprint: 1,
         generation: 0,
@@ -94,7 +94,7 @@ fn write(number: u64) -> Keyed {
 #[test]
 fn keys_that_lie_with_many_leads_make_a_bounded_number_of_calls() {
     let messages = u64::try_from(KEYED_AT_ONCE_MAX).expect("2,000");
-    let writes: Vec<Keyed> = (0..2 * messages + 1).map(write).collect();
+    let writes: Vec<KeyedWrite> = (0..2 * messages + 1).map(write).collect();
     // One claim for each of three messages; the third is of one key.
     for (leads, most, expected) in [
         (1, 100, 6),
@@ -134,7 +134,7 @@ fn keys_that_lie_with_many_leads_make_a_bounded_number_of_calls() {
 
 #[test]
 fn what_is_struck_out_again_and_again_makes_a_bounded_number_of_calls_too() {
-    let writes: Vec<Keyed> = (0..100).map(write).collect();
+    let writes: Vec<KeyedWrite> = (0..100).map(write).collect();
     // Each round is a claim and a count at ten leads at most.
     for most in [2, 7, 50, 1_000] {
         let (made, counted) = (Cell::new(0), RefCell::default());
@@ -192,9 +192,9 @@ impl Carrier for Scattered {
         &self,
         lead: &Datacenter,
         moves: Option<u32>,
-        writes: Vec<Keyed>,
+        writes: Vec<KeyedWrite>,
     ) -> Result<Counted, Fault> {
-        let outcome = |write: &Keyed| {
+        let outcome = |write: &KeyedWrite| {
             let Some(moves) = moves else {
                 return KeyedOutcome::Struck;
             };
@@ -218,7 +218,7 @@ fn drawn_keys_that_were_struck_out_go_each_to_whoever_has_it() {
     let carrier = Scattered {
         counted: RefCell::default(),
     };
-    let writes: Vec<Keyed> = (1..6).map(write).collect();
+    let writes: Vec<KeyedWrite> = (1..6).map(write).collect();
     let outcomes = now(count_unclaimed(&carrier, &lead(0), &writes));
     let mut counted = carrier.counted.into_inner();
     counted.sort();
@@ -292,7 +292,7 @@ fn a_retry_brings_nobody_back_into_a_window() {
 /// A root that gives all keys to one lead, which keeps what it gets.
 struct Only {
     lead: Datacenter,
-    got: RefCell<Vec<Keyed>>,
+    got: RefCell<Vec<KeyedWrite>>,
 }
 
 impl Carrier for Only {
@@ -312,7 +312,7 @@ impl Carrier for Only {
         &self,
         _lead: &Datacenter,
         _moves: Option<u32>,
-        writes: Vec<Keyed>,
+        writes: Vec<KeyedWrite>,
     ) -> Result<Counted, Fault> {
         let outcomes = vec![KeyedOutcome::Changed; writes.len()];
         self.got.borrow_mut().extend(writes);
@@ -339,7 +339,7 @@ fn a_condition_holds_only_at_the_home_that_was_seen() {
             lead: at.clone(),
             got: RefCell::default(),
         };
-        let conditional = Keyed {
+        let conditional = KeyedWrite {
             condition: Some(seen.clone()),
             ..write(1)
         };

@@ -1,7 +1,7 @@
 //! Which leads live apart from their tablets: what is noted of each only rises, and each move is an epoch of its own.
 
 use tally::core::cluster::apart::{APART_OF_DATACENTER_MAX, Apart, is_apart, placed};
-use tally::core::cluster::tablets::{Place, Spreads};
+use tally::core::cluster::tablets::{LeadPlace, Spreads};
 use tally::core::counter::autoscale::{Heat, LEAVE_PER_SECOND, LeaveLimits, Thresholds};
 use tally::core::counter::id::{CounterId, Datacenter};
 
@@ -11,24 +11,24 @@ fn id(number: usize) -> CounterId {
 
 #[test]
 fn a_lead_that_moves_out_and_back_may_have_lived_where_it_was_last() {
-    let (tablet, before) = (Place::Tablet(7), Place::Tablet(3));
+    let (tablet, before) = (LeadPlace::Tablet(7), LeadPlace::Tablet(3));
     assert_eq!(placed(0, tablet, vec![before]), (tablet, vec![before]));
     assert_eq!(
         placed(1, tablet, vec![before]),
-        (Place::Own, vec![tablet, before])
+        (LeadPlace::Own, vec![tablet, before])
     );
     assert_eq!(
-        placed(2, tablet, vec![before, Place::Own]),
-        (tablet, vec![Place::Own, before])
+        placed(2, tablet, vec![before, LeadPlace::Own]),
+        (tablet, vec![LeadPlace::Own, before])
     );
     assert_eq!(
-        placed(3, tablet, vec![Place::Own, tablet]),
-        (Place::Own, vec![tablet])
+        placed(3, tablet, vec![LeadPlace::Own, tablet]),
+        (LeadPlace::Own, vec![tablet])
     );
     // Without tablets all have objects of their own.
     assert_eq!(
-        placed(1, Place::Own, vec![before]),
-        (Place::Own, vec![before])
+        placed(1, LeadPlace::Own, vec![before]),
+        (LeadPlace::Own, vec![before])
     );
 }
 
@@ -51,7 +51,7 @@ fn so_many_of_a_datacenter_leave_and_another_only_once_one_is_forgotten() {
     assert!(!apart.place((&late, &here), 5, true));
     // What is forgotten raises the spread, so no epoch that a lead knows comes again.
     let mut spreads = Spreads::new(Some(64));
-    let place = |_| Place::Tablet(1);
+    let place = |_| LeadPlace::Tablet(1);
     let known = spreads.places(place).0 + apart.moves(&id(0), &here);
     spreads.raise(apart.forget(&id(0), &here));
     assert_eq!(apart.moves(&id(0), &here), 0);

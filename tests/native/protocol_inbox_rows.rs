@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tally::core::counter::id::CounterId;
-use tally::core::counter::ledger::{Keyed, WriteKey};
+use tally::core::counter::ledger::{KeyedWrite, WriteKey};
 use tally::core::counter::nonces::Nonce;
 use tally::core::counter::queue::{DeadLetter, Death, Due, Event, LogRow};
 use tally::protocol::messages::{decode, encode};
@@ -45,7 +45,7 @@ fn rows_of_an_inbox_have_these_bytes() {
     let due = Due {
         counter: counter(),
         is_clients: true,
-        write: Keyed {
+        write: KeyedWrite {
             key: WriteKey([7; 16]),
             fingerprint: 300,
             generation: 7,

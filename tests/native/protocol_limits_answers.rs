@@ -10,7 +10,7 @@ use tally::core::limit::meter::Verdict;
 use tally::core::limit::policy::{OnError, Policy};
 use tally::protocol::limits::batch::{CheckBatch, DEMANDS_MAX, GATHER_MS, gather_ms};
 use tally::protocol::limits::{Judgement, PolicyName, many_json, refused_many_json};
-use tally::protocol::messages::{Demand, Judged, Wish};
+use tally::protocol::messages::{Demand, DemandOutcome, Wish};
 
 fn name(text: &str) -> PolicyName {
     PolicyName::parse(text).expect("a policy's name")
@@ -132,7 +132,7 @@ fn retry_after_is_never_before_quota_returns() {
 }
 
 /// Judges a batch as a limiter does, by one count for each key.
-fn judged(batch: &CheckBatch, limit: u64) -> Vec<Judged> {
+fn judged(batch: &CheckBatch, limit: u64) -> Vec<DemandOutcome> {
     let mut used = std::collections::BTreeMap::new();
     let judge = |demand: &tally::protocol::messages::Demand| {
         let used: &mut u64 = used.entry(demand.key.clone()).or_default();
@@ -149,7 +149,7 @@ fn judged(batch: &CheckBatch, limit: u64) -> Vec<Judged> {
                 ..verdict(true)
             }));
         }
-        Judged::Known {
+        DemandOutcome::Known {
             admitted,
             first,
             refused: (admitted < demand.times).then_some(verdict(false)),

@@ -11,12 +11,12 @@ use tally::core::board::placing::{Layout, ShardAt};
 use tally::core::board::score::Score;
 use tally::core::cluster::operation::Operations;
 use tally::core::cluster::root::{Root, RootEntry};
-use tally::core::cluster::tablets::{Changed, Place, Spreads};
+use tally::core::cluster::tablets::{LeadPlace, SpreadChange, Spreads};
 use tally::core::counter::cell::{Cell, FlushRow};
 use tally::core::counter::dimensions::{DimensionLog, Stamp};
 use tally::core::counter::flush::{Element, Load, Refusal};
 use tally::core::counter::grant::Grant;
-use tally::core::counter::history::Step;
+use tally::core::counter::history::Resolution;
 use tally::core::counter::id::{CounterId, Datacenter};
 use tally::core::counter::merge::{CellTotals, Part, Question};
 use tally::core::counter::nonces::{FlushEffect, Nonce};
@@ -29,14 +29,14 @@ use tally::core::sketch::{HashKey, Histogram, Sample, Token, Uniques};
 use tally::protocol::messages::{
     AllAlerts, AllDeliveries, AmountOf, Append, Ask, AskBoard, AskTop, BoardAnswer, BoardQuestion,
     BoardWritten, Call, CallLead, CallRoot, CellPart, CellRepaired, Check, CheckStorage, Claim,
-    Close, CloseSession, CommandShard, Configure, ConfigureBoard, Count, DamagedTable, Deed,
-    DeleteAlert, DeletePolicy, DeleteShare, DeliveriesOf, DoAct, Drain, EndBoard, EndReservation,
-    Explain, ExportPage, Fault, FindApiKey, FindClaims, FindKey, Flush, Flushed, ForgetBoard,
-    GetAlert, GetPolicy, GetSecrets, GetShare, GiveLead, GiveRoot, Given, HandOver, Held, Hello,
-    InPartition, Install, Keep, LeadTaken, Lease, LetInboxesGo, List, ListActs, ListAlerts,
-    ListAll, ListAllBoards, ListBoards, ListDatacenters, ListDeliveries, ListKeys, ListNames,
-    ListPolicies, ListRows, ListShares, LoadReport, LocateLead, Located, LookUp, MakeKey, MayHold,
-    Measure, MemberWrite, NoteAct, OpenSession, Operate, PlaceLead, Push, PutAlert, PutPolicy,
+    Close, CloseSession, CommandShard, Configure, ConfigureBoard, Count, DamagedTable, DeleteAlert,
+    DeletePolicy, DeleteShare, DeliveriesOf, DoAct, Drain, EndBoard, EndReservation, Explain,
+    ExportPage, Fault, FindApiKey, FindClaims, FindKey, Flush, Flushed, ForgetBoard, GetAlert,
+    GetPolicy, GetSecrets, GetShare, GiveLead, GiveRoot, Given, HandOver, Held, Hello, InPartition,
+    Install, Keep, LeadTaken, Lease, LetInboxesGo, List, ListActs, ListAlerts, ListAll,
+    ListAllBoards, ListBoards, ListDatacenters, ListDeliveries, ListKeys, ListNames, ListPolicies,
+    ListRows, ListShares, LoadReport, LocateLead, Located, LookUp, MakeKey, MayHold, Measure,
+    MemberAction, MemberWrite, NoteAct, OpenSession, Operate, PlaceLead, Push, PutAlert, PutPolicy,
     PutShare, Read, ReadContents, ReadDead, ReadDrained, ReadEach, ReadNumbers, Recall,
     RecallLease, Register, RegisterBoard, RegisterInbox, ReleaseInbox, RememberedCell, RepairCell,
     RepairObject, RepairRoot, ReplaceKey, ReportShard, Reserve, RevokeKey, RootPart, RootRepaired,
@@ -190,10 +190,13 @@ fn a_hot_row_has_these_bytes() {
 #[test]
 fn pages_and_sketches_have_these_bytes() {
     let cell = cell();
-    let day = Step::Day.page_of(1_431_820_800);
-    assert_eq!(golden(&cell.page_row(Step::Day, day)), "013802");
-    let minutes = Step::Minute.page_of(NOW_MS / 1_000);
-    assert_eq!(golden(&cell.page_row(Step::Minute, minutes)), "0100ad02");
+    let day = Resolution::Day.page_of(1_431_820_800);
+    assert_eq!(golden(&cell.page_row(Resolution::Day, day)), "013802");
+    let minutes = Resolution::Minute.page_of(NOW_MS / 1_000);
+    assert_eq!(
+        golden(&cell.page_row(Resolution::Minute, minutes)),
+        "0100ad02"
+    );
     assert_eq!(hex(&cell.all_time_row()), "");
     assert_eq!(
         hex(&cell.uniques().to_bytes()),
@@ -479,7 +482,7 @@ fn faults_tell_clients_who_must_act() {
             busy,
         ),
         (Fault::Superseded(7), Code::Unavailable, busy),
-        (Fault::Moved(Place::Own), Code::Unavailable, busy),
+        (Fault::Moved(LeadPlace::Own), Code::Unavailable, busy),
         (Fault::Unsettled, Code::Unavailable, busy),
         (Fault::Later(1), Code::Unavailable, busy),
         (
@@ -500,7 +503,7 @@ fn faults_tell_clients_who_must_act() {
 }
 
 /// Where the lead of the tests' counter is in a tablet.
-fn lead_at(place: Place) -> LeadAt {
+fn lead_at(place: LeadPlace) -> LeadAt {
     LeadAt {
         counter: address().counter,
         datacenter: address().datacenter,
@@ -514,18 +517,18 @@ fn where_a_lead_is_is_stored_in_these_bytes() {
     let here = |former| Stay::Here { epoch: 3, former };
     assert_eq!(golden(&here(None)), "000300");
     assert_eq!(
-        golden(&here(Some((lead_at(Place::Own), 5)))),
+        golden(&here(Some((lead_at(LeadPlace::Own), 5)))),
         format!("000301{lead}0005")
     );
     let leaving = Stay::Leaving {
-        to: Place::Tablet(300),
+        to: LeadPlace::Tablet(300),
         epoch: 3,
         seal: 5,
     };
     assert_eq!(golden(&leaving), "0101ac020305");
     assert_eq!(golden(&Stay::Arriving), "02");
     let mut spreads = Spreads::new(None);
-    assert_eq!(spreads.change(Some(64), 5), Changed::Now);
+    assert_eq!(spreads.change(Some(64), 5), SpreadChange::Applied);
     assert_eq!(golden(&spreads), "020000000101400a");
 }
 
@@ -547,20 +550,20 @@ fn a_lead_moves_by_these_bytes() {
     assert_eq!(golden(&place), "07706167652fc3bc0346524101");
     let located = Located {
         epoch: 3,
-        place: Place::Tablet(7),
-        former: vec![Place::Own],
+        place: LeadPlace::Tablet(7),
+        former: vec![LeadPlace::Own],
     };
     assert_eq!(golden(&located), "0301070100");
     let give = GiveLead {
-        at: lead_at(Place::Own),
-        to: Place::Tablet(7),
+        at: lead_at(LeadPlace::Own),
+        to: LeadPlace::Tablet(7),
         epoch: 3,
         abandoned: None,
         after: Some((5, vec![9])),
     };
     assert_eq!(golden(&give), format!("{lead}000107030001050109"));
     assert_eq!(golden(&Given::Nothing), "00");
-    assert_eq!(golden(&Given::ToAnother(Place::Own, 5)), "010005");
+    assert_eq!(golden(&Given::ToAnother(LeadPlace::Own, 5)), "010005");
     let rows = Given::Rows {
         seal: 5,
         rows: vec![(vec![1], vec![2])],
@@ -568,17 +571,17 @@ fn a_lead_moves_by_these_bytes() {
     };
     assert_eq!(golden(&rows), "02050101010102010101");
     let taken = LeadTaken {
-        at: lead_at(Place::Own),
+        at: lead_at(LeadPlace::Own),
         seal: 5,
     };
     assert_eq!(golden(&taken), format!("{lead}0005"));
     let call = CallLead {
-        at: lead_at(Place::Own),
+        at: lead_at(LeadPlace::Own),
         path: "/a".to_owned(),
         message: vec![1],
     };
     assert_eq!(golden(&call), format!("{lead}00022f610101"));
-    assert_eq!(golden(&Fault::Moved(Place::Tablet(7))), "060107");
+    assert_eq!(golden(&Fault::Moved(LeadPlace::Tablet(7))), "060107");
     assert_eq!(golden(&Fault::Unsettled), "07");
     assert_eq!(golden(&Fault::Unreadable("a".to_owned())), "080161");
     assert_eq!(golden(&Fault::Later(1)), "0901");
@@ -590,7 +593,7 @@ fn boards_are_asked_and_told_by_these_bytes() {
     let write = Write::of(Amount::Delta(Score::new(1.0).expect("a number")));
     let write = MemberWrite {
         member: b"m".to_vec(),
-        deed: Deed::Put(write),
+        action: MemberAction::Put(write),
         condition: None,
     };
     let one = "016d0001000000000000f03f0000000000";

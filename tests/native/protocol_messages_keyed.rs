@@ -7,7 +7,8 @@ use serde::de::DeserializeOwned;
 use tally::core::counter::dimensions::{DimensionLog, Stamp};
 use tally::core::counter::id::{CounterId, Datacenter};
 use tally::core::counter::ledger::{
-    HomeCondition, Keyed, KeyedOutcome, Keys, Ledger, Record, Recorded, SeenValue, WriteKey,
+    HomeCondition, KeySource, KeyedOutcome, KeyedWrite, Ledger, Record, Recorded, SeenValue,
+    WriteKey,
 };
 use tally::core::counter::total::Value;
 use tally::core::sketch::{Histogram, Sample};
@@ -89,7 +90,7 @@ fn a_record_and_the_ledgers_counts_have_these_bytes() {
 
 #[test]
 fn keyed_writes_and_claims_have_these_bytes() {
-    let keyed = Keyed {
+    let keyed = KeyedWrite {
         key: WriteKey([7; 16]),
         fingerprint: 300,
         generation: 7,
@@ -112,7 +113,7 @@ fn keyed_writes_and_claims_have_these_bytes() {
     };
     let mut said = DimensionLog::default();
     said.push(Stamp::Live(NOW_MS / 1_000), 300, [("page", "/")]);
-    let sampled = Keyed {
+    let sampled = KeyedWrite {
         dimensions: said,
         samples: vec![(
             NOW_MS / 1_000,
@@ -121,7 +122,7 @@ fn keyed_writes_and_claims_have_these_bytes() {
         ..keyed.clone()
     };
     let writes = vec![keyed.clone(), sampled];
-    let count = Count::new(address(), writes.clone(), Some(300), Keys::Clients);
+    let count = Count::new(address(), writes.clone(), Some(300), KeySource::Clients);
     let bytes = golden(&count);
     assert!(
         bytes.ends_with(
@@ -137,7 +138,7 @@ fn keyed_writes_and_claims_have_these_bytes() {
     // Samples and dimensions travel beside their writes, and are with them again where they arrive.
     let received = decode::<Count>(&encode(&count).expect("a message")).map(Count::received);
     assert_eq!(received.map(|count| count.writes), Ok(writes));
-    let count = Count::new(address(), vec![keyed], Some(300), Keys::Clients);
+    let count = Count::new(address(), vec![keyed], Some(300), KeySource::Clients);
     assert_eq!(
         golden(&count),
         "07706167652fc3bc03465241050107070707070707070707070707070707ac0207ad020201bcb49f9f0dac020180e8bed50a010100ac02000101010346524107ac020101ac02000000"
@@ -173,7 +174,7 @@ fn keyed_writes_and_claims_have_these_bytes() {
         datacenter: address().datacenter,
         keys: vec![WriteKey([7; 16])],
         struck_at: Some(Holder::first(&address().datacenter).next(&address().datacenter)),
-        whose: Keys::Public,
+        source: KeySource::Public,
     };
     assert_eq!(
         golden(&claim),
@@ -210,18 +211,18 @@ fn keyed_writes_and_claims_have_these_bytes() {
 
 #[test]
 fn claims_of_numbered_keys_go_to_their_senders_lead_and_others_to_the_root() {
-    let claim = |whose| Claim {
+    let claim = |source| Claim {
         counter: address().counter,
         datacenter: address().datacenter,
         keys: Vec::new(),
         struck_at: None,
-        whose,
+        source,
     };
     let root = |claim: &Claim| assert_eq!(claim.to(), Address::Root(&claim.counter));
-    for whose in [Keys::Clients, Keys::Drawn, Keys::Public] {
-        root(&claim(whose));
+    for source in [KeySource::Clients, KeySource::Drawn, KeySource::Public] {
+        root(&claim(source));
     }
-    let numbered = claim(Keys::Numbered);
+    let numbered = claim(KeySource::Numbered);
     let lead = Address::Lead(&numbered.counter, &numbered.datacenter);
     assert_eq!(numbered.to(), lead);
 }

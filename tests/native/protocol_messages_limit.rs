@@ -9,8 +9,8 @@ use tally::core::limit::meter::Verdict;
 use tally::core::limit::policy::Policy;
 use tally::protocol::limits::PolicyName;
 use tally::protocol::messages::{
-    Check, Checked, Demand, EndReservation, GetPolicy, Judged, PolicyPut, PutPolicy, Reserve,
-    Reserved, Wish, decode, encode,
+    Check, Checked, Demand, DemandOutcome, EndReservation, GetPolicy, PolicyPut, PutPolicy,
+    Reserve, Reserved, Wish, decode, encode,
 };
 use tally::protocol::names::LimiterAddress;
 
@@ -62,15 +62,15 @@ fn a_check_and_its_answer_have_these_bytes() {
         "010346524103010361706964c0a90700640000000000040003626f620200ac02000003626f620201ac02000003626f620202ac02000003626f620203ac020001"
     );
     let checked = Checked {
-        judged: vec![
-            Judged::Known {
+        outcomes: vec![
+            DemandOutcome::Known {
                 admitted: 299,
                 first: Some(verdict(true)),
                 refused: Some(verdict(false)),
             },
-            Judged::Later,
-            Judged::Full,
-            Judged::Unreachable,
+            DemandOutcome::Later,
+            DemandOutcome::Full,
+            DemandOutcome::Unreachable,
         ],
         remote_calls: 1,
     };

@@ -9,7 +9,7 @@ use tally::core::counter::ledger::WriteKey;
 use tally::core::counter::settings::{TtlMode, UniqueHash};
 use tally::core::counter::total::Value;
 use tally::protocol::messages::{
-    Answered, Condition, Done, Keep, Operate, Operated, Operation, OperationKey, Put, Settle,
+    Condition, Done, Keep, Operate, Operated, Operation, OperationKey, Put, Settle, StoredAnswer,
     decode, encode,
 };
 use tally::protocol::version::{SeenCell, Version};
@@ -89,7 +89,7 @@ fn what_was_done_and_answered_has_these_bytes() {
         is_repeat: false,
     };
     assert_eq!(golden(&done), "01ac020103465241010349414400");
-    let answered = Answered {
+    let answered = StoredAnswer {
         status: 201,
         body: "{}".to_owned(),
     };

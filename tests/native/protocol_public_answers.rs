@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use sums::{CACHED, FRESH, NOW_MS, datacenter, id, part, sketch, sketch_of, sum};
 use tally::core::cluster::total::CounterTotal;
-use tally::core::counter::history::Step;
+use tally::core::counter::history::Resolution;
 use tally::core::counter::id::CounterId;
 use tally::core::counter::merge::Range;
 use tally::core::counter::nonces::FlushEffect;
@@ -30,7 +30,7 @@ fn history_reads_so_with_null_where_nothing_is_known() {
     fra.summary.kept_from = 120;
     let sum = sum(vec![("FRA", Some(fra)), ("IAD", None)]);
     let range = Range {
-        step: Step::Minute,
+        step: Resolution::Minute,
         from: 60,
         to: 240,
     };
@@ -43,7 +43,11 @@ fn history_reads_so_with_null_where_nothing_is_known() {
     let sparse = told.history_json(range, format(false, false));
     let points = r#""points":[[120,3],[240,9007199254740992]]}"#;
     assert!(sparse.ends_with(points), "{sparse}");
-    for (step, name) in [(Step::Second, "1s"), (Step::Hour, "1h"), (Step::Day, "1d")] {
+    for (step, name) in [
+        (Resolution::Second, "1s"),
+        (Resolution::Hour, "1h"),
+        (Resolution::Day, "1d"),
+    ] {
         let one = Range {
             step,
             from: 0,
@@ -62,7 +66,7 @@ fn history_reads_so_with_null_where_nothing_is_known() {
 fn history_that_lacks_nothing_has_no_beginning() {
     let sum = sum(vec![("FRA", Some(part(7, 0)))]);
     let range = Range {
-        step: Step::Day,
+        step: Resolution::Day,
         from: -86_400,
         to: 0,
     };

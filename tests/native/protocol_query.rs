@@ -1,6 +1,6 @@
 //! Law: a query says what it asks or is refused by name: no parameter is ignored, none is guessed.
 
-use tally::core::counter::history::Step;
+use tally::core::counter::history::Resolution;
 use tally::core::counter::id::Datacenter;
 use tally::core::counter::merge::Range;
 use tally::protocol::messages::Wanted;
@@ -245,28 +245,34 @@ fn history_is_the_last_60_buckets_or_a_range_of_whole_ones() {
     let range = |step, from, to| Ok(Range { step, from, to });
     let minute = NOW - 30;
     let history = |text: &str| query(text).history(NOW);
-    assert_eq!(history(""), range(Step::Minute, minute - 59 * 60, minute));
+    assert_eq!(
+        history(""),
+        range(Resolution::Minute, minute - 59 * 60, minute)
+    );
     assert_eq!(history("step=1m"), history(""));
-    assert_eq!(history("step=1s"), range(Step::Second, NOW - 59, NOW));
+    assert_eq!(history("step=1s"), range(Resolution::Second, NOW - 59, NOW));
     assert_eq!(
         history("step=1h"),
-        range(Step::Hour, minute - 59 * 3_600, minute)
+        range(Resolution::Hour, minute - 59 * 3_600, minute)
     );
     assert_eq!(
         history("step=1d"),
-        range(Step::Day, minute - 59 * 86_400, minute)
+        range(Resolution::Day, minute - 59 * 86_400, minute)
     );
     assert_eq!(
         history("from=61&to=179"),
-        range(Step::Minute, 60, 120),
+        range(Resolution::Minute, 60, 120),
         "both ends are moved to their buckets"
     );
     assert_eq!(
         history("from=-1&to=0&step=1d"),
-        range(Step::Day, -86_400, 0)
+        range(Resolution::Day, -86_400, 0)
     );
-    assert_eq!(history("to=3600"), range(Step::Minute, 60, 3_600));
-    assert_eq!(history("from=5&to=5&step=1s"), range(Step::Second, 5, 5));
+    assert_eq!(history("to=3600"), range(Resolution::Minute, 60, 3_600));
+    assert_eq!(
+        history("from=5&to=5&step=1s"),
+        range(Resolution::Second, 5, 5)
+    );
     for text in [
         "step=",
         "step=1",

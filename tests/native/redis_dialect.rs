@@ -1,7 +1,7 @@
 //! Laws of Redis's dialect: forms of requests, texts of errors, how strings go in base64, what commands do, and which scripts are known.
 
 use tally::protocol::access::Scope;
-use tally::protocol::redis::command::{COMMANDS, Command, Keys, run};
+use tally::protocol::redis::command::{COMMANDS, Command, KeyPositions, run};
 use tally::protocol::redis::notifications::{self, KeyEvent, SetChange, Subscription};
 use tally::protocol::redis::reply::{Encoding, Reply};
 use tally::protocol::redis::request::{COMMANDS_MAX, Request, token_of};
@@ -234,7 +234,7 @@ fn every_command_finds_its_keys_and_says_what_it_needs() {
         assert!(!changes || command.scope != Scope::Read, "{}", command.name);
         assert_eq!(command.name, command.name.to_ascii_uppercase());
         assert!(
-            command.arity != 0 && (command.keys != Keys::None || command.arity.abs() <= 2),
+            command.arity != 0 && (command.keys != KeyPositions::None || command.arity.abs() <= 2),
             "{}",
             command.name
         );

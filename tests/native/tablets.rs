@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tally::core::cluster::ring::Ring;
-use tally::core::cluster::tablets::{Changed, Place, SPREADS_MAX, Spreads, TabletSpread};
+use tally::core::cluster::tablets::{LeadPlace, SPREADS_MAX, SpreadChange, Spreads, TabletSpread};
 use tally::core::counter::id::CounterId;
 
 fn counters() -> Vec<CounterId> {
@@ -103,39 +103,42 @@ fn where_counters_lie_never_changes() {
 }
 
 /// Each number of tablets as a place of its own.
-fn place(tablets: Option<u32>) -> Place {
-    tablets.map_or(Place::Own, Place::Tablet)
+fn place(tablets: Option<u32>) -> LeadPlace {
+    tablets.map_or(LeadPlace::Own, LeadPlace::Tablet)
 }
 
 #[test]
 fn a_changed_number_begins_a_spread_and_those_before_it_are_remembered_the_latest_first() {
     let mut spreads = Spreads::new(None);
-    assert_eq!(spreads.places(place), (0, Place::Own, vec![]));
-    assert_eq!(spreads.change(None, 1), Changed::Not);
-    assert_eq!(spreads.change(Some(4), 2), Changed::Now);
+    assert_eq!(spreads.places(place), (0, LeadPlace::Own, vec![]));
+    assert_eq!(spreads.change(None, 1), SpreadChange::Same);
+    assert_eq!(spreads.change(Some(4), 2), SpreadChange::Applied);
     assert_eq!(
         spreads.places(place),
-        (1, Place::Tablet(4), vec![Place::Own])
+        (1, LeadPlace::Tablet(4), vec![LeadPlace::Own])
     );
-    assert_eq!(spreads.change(Some(9), 3), Changed::Now);
-    let former = vec![Place::Tablet(4), Place::Own];
-    assert_eq!(spreads.places(place), (2, Place::Tablet(9), former));
+    assert_eq!(spreads.change(Some(9), 3), SpreadChange::Applied);
+    let former = vec![LeadPlace::Tablet(4), LeadPlace::Own];
+    assert_eq!(spreads.places(place), (2, LeadPlace::Tablet(9), former));
     // Back again: one number more, and no place twice.
-    assert_eq!(spreads.change(Some(4), 4), Changed::Now);
-    let former = vec![Place::Tablet(9), Place::Own];
-    assert_eq!(spreads.places(place), (3, Place::Tablet(4), former));
-    assert_eq!(spreads.places(|_| Place::Own), (3, Place::Own, vec![]));
+    assert_eq!(spreads.change(Some(4), 4), SpreadChange::Applied);
+    let former = vec![LeadPlace::Tablet(9), LeadPlace::Own];
+    assert_eq!(spreads.places(place), (3, LeadPlace::Tablet(4), former));
+    assert_eq!(
+        spreads.places(|_| LeadPlace::Own),
+        (3, LeadPlace::Own, vec![])
+    );
 }
 
 #[test]
 fn spreads_are_bounded_and_a_number_among_them_may_always_hold_again() {
     let mut spreads = Spreads::new(None);
     for tablets in (1..).take(SPREADS_MAX - 1) {
-        assert_eq!(spreads.change(Some(tablets), 1), Changed::Now);
+        assert_eq!(spreads.change(Some(tablets), 1), SpreadChange::Applied);
     }
     let before = spreads.clone();
-    assert_eq!(spreads.change(Some(100), 2), Changed::Full);
+    assert_eq!(spreads.change(Some(100), 2), SpreadChange::Full);
     assert_eq!(spreads, before);
-    assert_eq!(spreads.change(None, 2), Changed::Now);
-    assert_eq!(spreads.places(place).1, Place::Own);
+    assert_eq!(spreads.change(None, 2), SpreadChange::Applied);
+    assert_eq!(spreads.places(place).1, LeadPlace::Own);
 }

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use tally::host::http::{Body, Context, Request, Response};
-use tally::host::object::{Arrived, Events, Object, Reply, Rows, Shell, Socket, Value};
+use tally::host::object::{Arrived, Events, Object, Reply, Rows, Shell, Socket, SqlValue};
 use tally::host::{Host, Level, Target};
 use tally::protocol::messages::{Fault, PROTOCOL};
 use tally::protocol::names::Placement;
@@ -33,13 +33,13 @@ pub struct Till {
 
 fn first(rows: &Rows) -> i64 {
     match rows.first().and_then(|row| row.first()) {
-        Some(Value::Integer(number)) => *number,
+        Some(SqlValue::Integer(number)) => *number,
         _ => 0,
     }
 }
 
 impl Till {
-    fn run(&self, statement: &str, values: Vec<Value>) -> Result<Rows, String> {
+    fn run(&self, statement: &str, values: Vec<SqlValue>) -> Result<Rows, String> {
         self.object.platform().run(statement, values)
     }
 

@@ -1,7 +1,7 @@
 //! A world in which bits of stored bodies change.
 
 use serde_json::{Value, json};
-use tally::host::object::Value as Column;
+use tally::host::object::SqlValue;
 use tally::protocol::names::{self, CellAddress, Placement};
 use tally_simulation::{Client, ClientRequest, Options, Site, World, admin, deployed};
 
@@ -71,7 +71,7 @@ impl Scene {
         let query = format!("SELECT body FROM {table} WHERE {condition}");
         let rows = self.world.look(of, &query).unwrap_or_default();
         for row in &rows {
-            let [Column::Blob(bytes)] = row.as_slice() else {
+            let [SqlValue::Blob(bytes)] = row.as_slice() else {
                 panic!("a body is bytes");
             };
             let mut changed = bytes.clone();

@@ -15,7 +15,7 @@ use tally::core::counter::id::{CounterId, Datacenter};
 use tally::host::Later;
 use tally::protocol::names::{self, CellAddress, Placement};
 use tally_simulation::{
-    Answer, ClientRequest, Judged, NoAnswer, OneShot, Options, Site, Verdict, World, admin,
+    Answer, ClientRequest, NoAnswer, OneShot, Options, PendingCall, Site, Verdict, World, admin,
     deployed,
 };
 
@@ -50,7 +50,7 @@ impl Held {
         self.fate.fill(Verdict::Unreached);
     }
 
-    fn takes(&self, judged: &Judged) -> bool {
+    fn takes(&self, judged: &PendingCall) -> bool {
         let is_it = judged.path == self.path && judged.name.ends_with(&self.to);
         is_it && !self.has_come.replace(true)
     }
@@ -72,7 +72,7 @@ pub struct Scene {
     arrived: Rc<RefCell<Vec<(String, String)>>>,
 }
 
-fn taken(holds: &Holds, judged: &Judged) -> Option<Rc<Held>> {
+fn taken(holds: &Holds, judged: &PendingCall) -> Option<Rc<Held>> {
     let mut holds = holds.borrow_mut();
     let place = holds.iter().position(|held| held.takes(judged))?;
     Some(holds.remove(place))

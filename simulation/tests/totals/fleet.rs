@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::{client, get, service};
-use tally::host::object::Value as Column;
+use tally::host::object::SqlValue;
 use tally::protocol::names::{Placement, directory};
 use tally_simulation::{Client, ClientRequest, Faults, Options, Role, Verdict, World, deployed};
 
@@ -466,7 +466,7 @@ fn what_objects_store_is_told_by_kind() {
                 };
                 let sql = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size";
                 match world.look(&placement, sql)?.first()?.first()? {
-                    Column::Integer(bytes) => u32::try_from(*bytes).ok().map(f64::from),
+                    SqlValue::Integer(bytes) => u32::try_from(*bytes).ok().map(f64::from),
                     _ => None,
                 }
             })
@@ -501,7 +501,7 @@ fn what_cells_of_their_own_store_is_estimated_with_its_error() {
     };
     let sql = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size";
     let rows = world.look(&one, sql).expect("a cell");
-    let Some(Column::Integer(bytes)) = rows.first().and_then(|row| row.first()) else {
+    let Some(SqlValue::Integer(bytes)) = rows.first().and_then(|row| row.first()) else {
         panic!("a size");
     };
     let truth = 1_500.0 * f64::from(u32::try_from(*bytes).expect("a small size"));

@@ -5,7 +5,7 @@ use super::{TOLD_MS, ask, client, forget_totals, get, service};
 use futures_util::future::join_all;
 use std::cell::RefCell;
 use tally::core::cluster::ring::Ring;
-use tally::host::object::Value;
+use tally::host::object::SqlValue;
 use tally::protocol::names::{DIRECTORY_PARTITIONS, directory};
 use tally_simulation::{Faults, Options, Verdict};
 
@@ -257,5 +257,5 @@ fn a_directory_of_before_tells_values_at_once_and_makes_its_totals() {
     let made = world
         .look(&directory(0), "SELECT COUNT(*) FROM totals")
         .expect("a table");
-    assert_eq!(made, [[Value::Integer(450)]]);
+    assert_eq!(made, [[SqlValue::Integer(450)]]);
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{TOLD_MS, client, get, service};
 use serde_json::{Value, json};
 use tally::core::counter::id::Datacenter;
-use tally::host::object::Value as Column;
+use tally::host::object::SqlValue;
 use tally::protocol::limits::PolicyName;
 use tally::protocol::names::{self, CellAddress, VerdictKind};
 use tally_simulation::{Client, ClientRequest, Options, Role, World};
@@ -257,7 +257,7 @@ fn refused_keys_are_kept_without_addresses_and_for_a_week() {
     let is_stored = |text: &str| {
         let rows = world.look(&cell, "SELECT body FROM rows").expect("rows");
         rows.iter().flatten().any(|value| match value {
-            Column::Blob(bytes) => bytes
+            SqlValue::Blob(bytes) => bytes
                 .windows(text.len())
                 .any(|part| part == text.as_bytes()),
             _ => false,

@@ -41,7 +41,7 @@ pub struct Plan {
     window_seconds: u64,
     limit: u64,
     cost_max: u64,
-    /// Policies change, once in so many deeds.
+    /// Policies change, once in so many actions.
     changes: u64,
     pause_ms: u64,
 }
@@ -161,7 +161,7 @@ impl Service {
         let chance = self.world.chance();
         let plan = self.limit_plan();
         let home = client % self.sites.len();
-        for _ in 0..3 * self.plan.deeds {
+        for _ in 0..3 * self.plan.actions {
             self.world.sleep_ms(chance.below(plan.pause_ms + 1)).await;
             if chance.once_in(40) {
                 self.world.sleep_ms(plan.window_seconds * 500).await;

@@ -51,7 +51,7 @@ mod writes;
 
 use futures_util::future::join_all;
 
-use plan::{Deed, Plan};
+use plan::{Action, Plan};
 use service::{Reader, Service};
 use tally::protocol::names;
 use tally_simulation::{ClientRequest, Role};
@@ -135,7 +135,7 @@ impl Service {
         let chance = self.world.chance();
         let site = client % self.sites.len();
         let mut readers: Vec<Reader> = vec![None; self.counters.len()];
-        for _ in 0..self.plan.deeds {
+        for _ in 0..self.plan.actions {
             self.world
                 .sleep_ms(chance.below(self.plan.pause_ms + 1))
                 .await;
@@ -145,15 +145,15 @@ impl Service {
             } else {
                 site
             };
-            match self.plan.deed(chance) {
-                Deed::Add => self.write(site, counter, true).await,
-                Deed::Take => self.write(site, counter, false).await,
-                Deed::Keyed => self.write_keyed(site, counter, !chance.once_in(4)).await,
-                Deed::Read => drop(self.read(site, counter, "", &None).await),
-                Deed::ReadStrong => {
+            match self.plan.action(chance) {
+                Action::Add => self.write(site, counter, true).await,
+                Action::Take => self.write(site, counter, false).await,
+                Action::Keyed => self.write_keyed(site, counter, !chance.once_in(4)).await,
+                Action::Read => drop(self.read(site, counter, "", &None).await),
+                Action::ReadStrong => {
                     drop(self.read(site, counter, "&consistency=strong", &None).await);
                 }
-                Deed::ReadAgain => {
+                Action::ReadAgain => {
                     let query = if chance.once_in(3) {
                         "&consistency=strong"
                     } else {
@@ -162,36 +162,36 @@ impl Service {
                     let seen = self.read(site, counter, query, &readers[counter]).await;
                     readers[counter] = seen.or(readers[counter].take());
                 }
-                Deed::Body => self.send_body(site, false).await,
-                Deed::Log => self.send_body(site, true).await,
-                Deed::Event => self.send_event(site, counter).await,
-                Deed::Set => self.set(site, counter, false).await,
-                Deed::Reset => self.set(site, counter, true).await,
-                Deed::Delete => self.delete(site, counter).await,
-                Deed::Put => self.put(site, counter).await,
-                Deed::WriteIf => {
+                Action::Body => self.send_body(site, false).await,
+                Action::Log => self.send_body(site, true).await,
+                Action::Event => self.send_event(site, counter).await,
+                Action::Set => self.set(site, counter, false).await,
+                Action::Reset => self.set(site, counter, true).await,
+                Action::Delete => self.delete(site, counter).await,
+                Action::Put => self.put(site, counter).await,
+                Action::WriteIf => {
                     let reader = match chance.once_in(2) {
                         true => self.read(site, counter, "&consistency=strong", &None).await,
                         false => readers[counter].clone(),
                     };
                     self.write_if(site, counter, &reader).await;
                 }
-                Deed::Import => self.import(site, counter).await,
-                Deed::Setting => self.change_setting(),
-                Deed::Cut => self
+                Action::Import => self.import(site, counter).await,
+                Action::Setting => self.change_setting(),
+                Action::Cut => self
                     .world
                     .cut_off(self.sites[site], chance.below(CUT_MS_MAX)),
-                Deed::Outage => self.world.crash_all_objects(),
-                Deed::Window => self.read_window(site, counter).await,
-                Deed::History => self.read_history(site, counter).await,
-                Deed::Sum => self.read_sum(site).await,
-                Deed::List => self.list(site).await,
-                Deed::Watch => self.watch(site).await,
-                Deed::Clocks => self.world.step_clocks(),
-                Deed::Rotate => self.rotate(site).await,
-                Deed::Spread => self.spread(site),
-                Deed::Upgrade => self.upgrade(),
-                Deed::Wait => self.world.sleep_ms(chance.below(30_000)).await,
+                Action::Outage => self.world.crash_all_objects(),
+                Action::Window => self.read_window(site, counter).await,
+                Action::History => self.read_history(site, counter).await,
+                Action::Sum => self.read_sum(site).await,
+                Action::List => self.list(site).await,
+                Action::Watch => self.watch(site).await,
+                Action::Clocks => self.world.step_clocks(),
+                Action::Rotate => self.rotate(site).await,
+                Action::Spread => self.spread(site),
+                Action::Upgrade => self.upgrade(),
+                Action::Wait => self.world.sleep_ms(chance.below(30_000)).await,
             }
         }
     }

@@ -5,7 +5,7 @@ use tally_simulation::{Chance, Faults, Housing, Options};
 
 /// What clients do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deed {
+pub enum Action {
     Add,
     Take,
     Keyed,
@@ -70,43 +70,43 @@ const TOPICS: [Topic; 5] = [
 ];
 
 /// What every world has, with its weight.
-const USUAL: [(u64, Deed); 4] = [
-    (20, Deed::Add),
-    (6, Deed::Read),
-    (6, Deed::ReadStrong),
-    (6, Deed::ReadAgain),
+const USUAL: [(u64, Action); 4] = [
+    (20, Action::Add),
+    (6, Action::Read),
+    (6, Action::ReadStrong),
+    (6, Action::ReadAgain),
 ];
 
 /// What half of all worlds have, with the most that it weighs.
-const UNUSUAL: [(u64, Deed); 8] = [
-    (10, Deed::Take),
-    (16, Deed::Keyed),
-    (6, Deed::Wait),
-    (8, Deed::Body),
-    (5, Deed::Log),
-    (12, Deed::Event),
-    (2, Deed::Cut),
-    (1, Deed::Outage),
+const UNUSUAL: [(u64, Action); 8] = [
+    (10, Action::Take),
+    (16, Action::Keyed),
+    (6, Action::Wait),
+    (8, Action::Body),
+    (5, Action::Log),
+    (12, Action::Event),
+    (2, Action::Cut),
+    (1, Action::Outage),
 ];
 
 /// What owners do to counters as a whole, in half of all worlds, with the most that it weighs.
-const OPERATIONS: [(u64, Deed); 5] = [
-    (5, Deed::Set),
-    (3, Deed::Reset),
-    (3, Deed::Delete),
-    (6, Deed::Put),
-    (10, Deed::WriteIf),
+const OPERATIONS: [(u64, Action); 5] = [
+    (5, Action::Set),
+    (3, Action::Reset),
+    (3, Action::Delete),
+    (6, Action::Put),
+    (10, Action::WriteIf),
 ];
 
 /// What else clients do, in half of all worlds each, with the most that it weighs.
-const LOOKS: [(u64, Deed); 7] = [
-    (6, Deed::Window),
-    (4, Deed::History),
-    (4, Deed::Sum),
-    (3, Deed::List),
-    (4, Deed::Watch),
-    (2, Deed::Clocks),
-    (1, Deed::Rotate),
+const LOOKS: [(u64, Action); 7] = [
+    (6, Action::Window),
+    (4, Action::History),
+    (4, Action::Sum),
+    (3, Action::List),
+    (4, Action::Watch),
+    (2, Action::Clocks),
+    (1, Action::Rotate),
 ];
 
 /// Names of datacenters, in regions that are far from each other.
@@ -138,11 +138,11 @@ pub struct Plan {
     pub counters: usize,
     pub clients: usize,
     /// What each client does, in number.
-    pub deeds: usize,
+    pub actions: usize,
     pub pause_ms: u64,
     /// Requests whose client hangs up, once in so many.
     pub hangs_up: u64,
-    pub weights: Vec<(u64, Deed)>,
+    pub weights: Vec<(u64, Action)>,
     pub settings: Vec<(&'static str, String)>,
     /// How many tablets host the leads, if any do.
     pub tablets: Option<u32>,
@@ -221,8 +221,8 @@ impl Plan {
     pub fn draw(seed: u64) -> Self {
         let mut plan = Self::draw_first(seed);
         let chance = Chance::new(seed.wrapping_mul(0x9e37_79b9).wrapping_add(23));
-        for (most, deed) in LOOKS {
-            plan.weights.push((rate(&chance, 1, most), deed));
+        for (most, action) in LOOKS {
+            plan.weights.push((rate(&chance, 1, most), action));
         }
         plan.limits = chance.once_in(3).then(|| limits::Plan::draw(&chance));
         // Drawn apart, so that worlds without are what they were.
@@ -236,7 +236,7 @@ impl Plan {
         if apart.once_in(3) {
             let all: u64 = plan.weights.iter().map(|(weight, _)| weight).sum();
             let weight = all.div_ceil(apart.between(4, 30));
-            plan.weights.push((weight, Deed::Spread));
+            plan.weights.push((weight, Action::Spread));
         }
         let hot = Chance::new(seed.wrapping_mul(0x9e37_79b9).wrapping_add(37));
         if hot.once_in(3) {
@@ -265,7 +265,7 @@ impl Plan {
         plan.before_once_in = one_of(&chance, &[1, 1, 2, 3]);
         let all: u64 = plan.weights.iter().map(|(weight, _)| weight).sum();
         let weight = all.div_ceil(chance.between(3, 12));
-        plan.weights.push((weight, Deed::Upgrade));
+        plan.weights.push((weight, Action::Upgrade));
         plan
     }
 
@@ -283,54 +283,54 @@ impl Plan {
         self.faults.storage_out_once_in = 0;
         self.pause_ms = one_of(chance, &[50, 400, 2_000]);
         self.clients = self.clients.max(4);
-        self.deeds = self.deeds.max(12);
+        self.actions = self.actions.max(12);
         self.counters = 1 + chance.pick(2);
-        let (sites, extra): (usize, &[(u64, Deed)]) = match topic {
+        let (sites, extra): (usize, &[(u64, Action)]) = match topic {
             Topic::Moves => (
                 3,
                 &[
-                    (30, Deed::Keyed),
-                    (8, Deed::Put),
-                    (4, Deed::WriteIf),
-                    (4, Deed::ReadStrong),
+                    (30, Action::Keyed),
+                    (8, Action::Put),
+                    (4, Action::WriteIf),
+                    (4, Action::ReadStrong),
                 ],
             ),
             Topic::Floors => (
                 2,
                 &[
-                    (16, Deed::Take),
-                    (8, Deed::Add),
-                    (8, Deed::Keyed),
-                    (1, Deed::Put),
-                    (10, Deed::ReadStrong),
+                    (16, Action::Take),
+                    (8, Action::Add),
+                    (8, Action::Keyed),
+                    (1, Action::Put),
+                    (10, Action::ReadStrong),
                 ],
             ),
             Topic::Endings => (
                 2,
                 &[
-                    (16, Deed::Add),
-                    (8, Deed::Event),
-                    (6, Deed::Put),
-                    (4, Deed::Delete),
-                    (8, Deed::ReadStrong),
+                    (16, Action::Add),
+                    (8, Action::Event),
+                    (6, Action::Put),
+                    (4, Action::Delete),
+                    (8, Action::ReadStrong),
                 ],
             ),
             Topic::Events => (
                 2,
                 &[
-                    (30, Deed::Event),
-                    (2, Deed::Delete),
-                    (4, Deed::Set),
-                    (10, Deed::ReadStrong),
+                    (30, Action::Event),
+                    (2, Action::Delete),
+                    (4, Action::Set),
+                    (10, Action::ReadStrong),
                 ],
             ),
             Topic::Sets => (
                 2,
                 &[
-                    (20, Deed::Add),
-                    (8, Deed::Set),
-                    (2, Deed::Reset),
-                    (10, Deed::ReadStrong),
+                    (20, Action::Add),
+                    (8, Action::Set),
+                    (2, Action::Reset),
+                    (10, Action::ReadStrong),
                 ],
             ),
         };
@@ -358,22 +358,22 @@ impl Plan {
         };
         let is_redis = chance.once_in(6);
         let mut weights = USUAL.to_vec();
-        for (most, deed) in UNUSUAL {
-            weights.push((rate(&chance, 1, most), deed));
+        for (most, action) in UNUSUAL {
+            weights.push((rate(&chance, 1, most), action));
         }
         if chance.once_in(2) {
-            for (most, deed) in OPERATIONS {
-                weights.push((rate(&chance, 1, most), deed));
+            for (most, action) in OPERATIONS {
+                weights.push((rate(&chance, 1, most), action));
             }
         }
         if is_redis {
             // A counter that is made anew by a write has the usual hash.
-            weights.retain(|(_, deed)| *deed != Deed::Delete);
-            weights.push((8, Deed::Import));
+            weights.retain(|(_, action)| *action != Action::Delete);
+            weights.push((8, Action::Import));
         }
         let settings = draw_settings(&chance);
         if !settings.is_empty() {
-            weights.push((2, Deed::Setting));
+            weights.push((2, Action::Setting));
         }
         // Drawn apart, so that worlds without tablets are what they were.
         let apart = Chance::new(seed.wrapping_mul(0x9e37_79b9).wrapping_add(18));
@@ -385,7 +385,7 @@ impl Plan {
             edges: 1 + chance.pick(3),
             counters: 1 + chance.pick(3),
             clients: 2 + chance.pick(8),
-            deeds: 4 + chance.pick(20),
+            actions: 4 + chance.pick(20),
             pause_ms: one_of(&chance, &PAUSES_MS),
             hangs_up: rate(&chance, 5, 40),
             weights,
@@ -412,15 +412,15 @@ impl Plan {
     }
 
     /// Draws what a client does next.
-    pub fn deed(&self, chance: &Chance) -> Deed {
+    pub fn action(&self, chance: &Chance) -> Action {
         let total = self.weights.iter().map(|(weight, _)| weight).sum();
         let mut left = chance.below(total);
-        for (weight, deed) in &self.weights {
+        for (weight, action) in &self.weights {
             match left.checked_sub(*weight) {
                 Some(less) => left = less,
-                None => return *deed,
+                None => return *action,
             }
         }
-        Deed::Wait
+        Action::Wait
     }
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::tablets::Place;
+use super::tablets::LeadPlace;
 use crate::core::counter::id::{CounterId, Datacenter};
 
 /// Leads of one datacenter that each partition lets live apart: 1,024 objects of a datacenter where there are 16
@@ -125,13 +125,17 @@ impl Apart {
 }
 
 /// Where a lead lives that was moved so often, and where it may have lived, by where the spreads put it.
-pub fn placed(moves: u32, tablet: Place, mut former: Vec<Place>) -> (Place, Vec<Place>) {
-    if moves == 0 || tablet == Place::Own {
+pub fn placed(
+    moves: u32,
+    tablet: LeadPlace,
+    mut former: Vec<LeadPlace>,
+) -> (LeadPlace, Vec<LeadPlace>) {
+    if moves == 0 || tablet == LeadPlace::Own {
         return (tablet, former);
     }
     let (place, other) = match is_apart(moves) {
-        true => (Place::Own, tablet),
-        false => (tablet, Place::Own),
+        true => (LeadPlace::Own, tablet),
+        false => (tablet, LeadPlace::Own),
     };
     former.retain(|before| *before != place && *before != other);
     former.insert(0, other);

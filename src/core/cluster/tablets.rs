@@ -44,14 +44,14 @@ impl TabletSpread {
 
 /// Where in its datacenter the lead of a counter lives. Stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Place {
+pub enum LeadPlace {
     /// In an object of its own.
     Own,
     /// In the tablet of this number.
     Tablet(u32),
 }
 
-impl Place {
+impl LeadPlace {
     /// The place of a lead whose root is in this partition, where leads are spread so; without tablets each has an
     /// object of its own.
     pub fn of(spread: Option<TabletSpread>, counter: &CounterId, partition: u32) -> Self {
@@ -79,14 +79,14 @@ struct Spread {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spreads(Vec<Spread>);
 
-/// What became of a setting that is not the number that holds.
+/// The result of a setting for the number of tablets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Changed {
-    /// It is the one that holds.
-    Not,
-    /// It holds from now on.
-    Now,
-    /// There are [`SPREADS_MAX`] others: the last of them goes on to hold.
+pub enum SpreadChange {
+    /// It is the present number.
+    Same,
+    /// It applies from now on.
+    Applied,
+    /// There are [`SPREADS_MAX`] others already: the present number stays.
     Full,
 }
 
@@ -102,14 +102,14 @@ impl Spreads {
     }
 
     /// Lets so many tablets hold from now on.
-    pub fn change(&mut self, tablets: Option<u32>, now_ms: i64) -> Changed {
+    pub fn change(&mut self, tablets: Option<u32>, now_ms: i64) -> SpreadChange {
         let newest = self.0.last().map(|newest| (newest.tablets, newest.epoch));
         let Some((_, epoch)) = newest.filter(|(newest, _)| *newest != tablets) else {
-            return Changed::Not;
+            return SpreadChange::Same;
         };
         let is_known = self.0.iter().any(|spread| spread.tablets == tablets);
         if !is_known && self.0.len() >= SPREADS_MAX {
-            return Changed::Full;
+            return SpreadChange::Full;
         }
         self.0.retain(|spread| spread.tablets != tablets);
         self.0.push(Spread {
@@ -117,7 +117,7 @@ impl Spreads {
             tablets,
             since_ms: now_ms,
         });
-        Changed::Now
+        SpreadChange::Applied
     }
 
     /// Takes over what another partition knows, whose counters come here: where their leads may live. The number of
@@ -154,10 +154,13 @@ impl Spreads {
 
     /// The number of the spread that holds, where it puts a lead, and where earlier ones put it, the latest first;
     /// `place` says where so many tablets put it.
-    pub fn places(&self, place: impl Fn(Option<u32>) -> Place) -> (u32, Place, Vec<Place>) {
+    pub fn places(
+        &self,
+        place: impl Fn(Option<u32>) -> LeadPlace,
+    ) -> (u32, LeadPlace, Vec<LeadPlace>) {
         let mut spreads = self.0.iter().rev();
         let newest = spreads.next();
-        let (epoch, now) = newest.map_or((0, Place::Own), |newest| {
+        let (epoch, now) = newest.map_or((0, LeadPlace::Own), |newest| {
             (newest.epoch, place(newest.tablets))
         });
         let mut former = Vec::new();

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::dimensions::{Amounts, BrokenLog, DimensionLog, DimensionName, Stamp, ValueSums};
-use super::history::Step;
+use super::history::Resolution;
 use super::uniques_retention::{BY_HOURS_SECONDS, kept_seconds};
 use crate::core::sketch::{TopValues, VALUES_MAX};
 
@@ -116,8 +116,8 @@ impl KeptFrom {
     /// By a cell's clock, unix seconds, and by the first day that its history keeps.
     pub fn at(now: i64, first_day: i64) -> Self {
         Self {
-            hours: Step::Hour.start_of(now.saturating_sub(kept_seconds(Step::Hour))),
-            days: Step::Day.start_of(first_day.max(second_of(0))),
+            hours: Resolution::Hour.start_of(now.saturating_sub(kept_seconds(Resolution::Hour))),
+            days: Resolution::Day.start_of(first_day.max(second_of(0))),
             keys: keys_kept_from(now),
         }
     }
@@ -149,20 +149,20 @@ fn is_of_keys(name: &str) -> bool {
 
 /// Since when keys of refused checks are kept, unix seconds.
 pub fn keys_kept_from(now: i64) -> i64 {
-    Step::Day
+    Resolution::Day
         .start_of(now)
-        .saturating_sub(KEYS_DAYS * Step::Day.seconds())
+        .saturating_sub(KEYS_DAYS * Resolution::Day.seconds())
 }
 
 /// What a row of a dimension begins with: its number, and its hour.
 fn start_of(number: i64, second: i64) -> i64 {
-    let hour = second.div_euclid(Step::Hour.seconds());
+    let hour = second.div_euclid(Resolution::Hour.seconds());
     (number << 32) | (hour.clamp(-HOURS_MAX, HOURS_MAX) + HOURS_MAX)
 }
 
 /// The second that a row is of.
 fn second_of(start: i64) -> i64 {
-    ((start & 0xffff_ffff) - HOURS_MAX).saturating_mul(Step::Hour.seconds())
+    ((start & 0xffff_ffff) - HOURS_MAX).saturating_mul(Resolution::Hour.seconds())
 }
 
 /// The row that is not folded yet. A stored format.
@@ -246,7 +246,7 @@ fn fold<R: BreakdownRows>(
         if second >= kept.hours {
             merge_row(rows, RowKind::Hour, number, second, &amounts, kept)?;
         }
-        let day = days.entry(Step::Day.start_of(second)).or_default();
+        let day = days.entry(Resolution::Day.start_of(second)).or_default();
         for (value, amount) in amounts {
             add(&mut all, &value, amount);
             add(day, &value, amount);
@@ -292,7 +292,9 @@ pub fn forget<R: BreakdownRows>(rows: &mut R, now: i64) -> Result<Option<i64>, R
             oldest = oldest.into_iter().chain(row).min();
         }
     }
-    let due = |second: i64| Step::Day.start_of(second) + (KEYS_DAYS + 1) * Step::Day.seconds();
+    let due = |second: i64| {
+        Resolution::Day.start_of(second) + (KEYS_DAYS + 1) * Resolution::Day.seconds()
+    };
     Ok(oldest.map(due))
 }
 
@@ -486,8 +488,8 @@ fn read_number<R: BreakdownRows>(
         return Ok(read_row(stored.as_deref())?);
     };
     let end = to.saturating_add(1);
-    let first_day = Step::Day.start_of(from.saturating_add(Step::Day.seconds() - 1));
-    let end_day = Step::Day.start_of(end);
+    let first_day = Resolution::Day.start_of(from.saturating_add(Resolution::Day.seconds() - 1));
+    let end_day = Resolution::Day.start_of(end);
     let parts = match first_day < end_day {
         true => [
             (RowKind::Hour, from, first_day),
@@ -514,8 +516,8 @@ fn merge_rows<R: BreakdownRows>(
     into: &mut TopValues,
 ) -> Result<(), R::Fault> {
     let step = match kind {
-        RowKind::Day => Step::Day,
-        _ => Step::Hour,
+        RowKind::Day => Resolution::Day,
+        _ => Resolution::Hour,
     };
     let (mut first, end) = (start_of(number, from), start_of(number, before));
     // From row to row: however long the window is, this ends with the rows that are kept.
@@ -538,8 +540,8 @@ fn merge_rows<R: BreakdownRows>(
 pub fn covered((from, to): (i64, i64), now: i64) -> (i64, i64) {
     let by_hours_from = now.saturating_sub(BY_HOURS_SECONDS);
     let step_at = |second: i64| match second >= by_hours_from {
-        true => Step::Hour,
-        false => Step::Day,
+        true => Resolution::Hour,
+        false => Resolution::Day,
     };
     let last = step_at(to);
     let end = last.start_of(to).saturating_add(last.seconds() - 1);

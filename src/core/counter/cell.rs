@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::flush::{Changes, Load, Refusal};
 use super::grant::{GRANT_TRUSTED_MS, Grant, GrantOutcome};
-use super::history::{History, HotHistory, Step};
+use super::history::{History, HotHistory, Resolution};
 use super::ledgers::Ledgers;
 use super::merge::{Part, Question};
 use super::nonces::{FlushEffect, FlushRecord, Nonce, Nonces};

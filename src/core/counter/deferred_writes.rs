@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::id::CounterId;
 use super::inbox::InboxBatch;
-use super::ledger::{Keys, WriteKey};
+use super::ledger::{KeySource, WriteKey};
 use super::queue::{DISTINCT_KEYS_MAX, Due, wait_with};
 
 /// Counters whose writes could not be counted when they were sent. What comes for them meanwhile waits in a row of
@@ -128,7 +128,7 @@ impl DeferredWrites {
             match row.filter(|row| row.dues.len() < DISTINCT_KEYS_MAX) {
                 Some(row) => wait_with(&mut row.dues, due, new_key),
                 None => {
-                    if due.keys() == Keys::Numbered {
+                    if due.keys() == KeySource::Numbered {
                         due.write.key = new_key(&due.counter);
                     }
                     batch.dues.push(due);

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::autoscale::shard_of_element;
 use super::dimensions::DimensionLog;
-use super::history::{DirtyPages, Step};
-use super::ledger::{Keys, NewRecord, WriteKey};
+use super::history::{DirtyPages, Resolution};
+use super::ledger::{KeySource, NewRecord, WriteKey};
 use super::numbers::Numbers;
 use super::samples::{Samples, add_samples};
 use super::settings::{SHARDS_MAX, UniqueHash};
@@ -154,14 +154,14 @@ pub struct Changes {
     /// Minutes whose unique elements changed: (unix second of the start, all of them at rest).
     pub minutes: Vec<(i64, Vec<u8>)>,
     /// Tokens of minutes, hours and days that are not in memory: the shell merges them into the rows of those.
-    pub late_tokens: Vec<(Step, i64, Source, Token)>,
+    pub late_tokens: Vec<(Resolution, i64, Source, Token)>,
     /// Hours, and days, that are over: when all else is written, the shell joins the rows of each hour's minutes into
     /// one, and then those of each day's hours. By step and start, so hours come first.
-    pub over: BTreeSet<(Step, i64)>,
+    pub over: BTreeSet<(Resolution, i64)>,
     /// Records of keyed writes, one for each key. Where there are any, the counts of their ledger are written too.
     pub records: Vec<NewRecord>,
     /// Whose keys theirs are.
-    pub keys: Keys,
+    pub keys: KeySource,
     /// Lanes of numbered writes that changed.
     pub numbers: BTreeMap<WriteKey, Numbers>,
     /// Samples by the unix second of their minute's start: the shell merges them into those minutes' rows.

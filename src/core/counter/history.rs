@@ -23,7 +23,7 @@ pub const DAYS_KEPT: usize = 1_826;
 
 /// The width of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Step {
+pub enum Resolution {
     /// One second.
     Second,
     /// One minute.
@@ -34,28 +34,33 @@ pub enum Step {
     Day,
 }
 
-impl Step {
+impl Resolution {
     /// All steps, finest first.
-    pub const ALL: [Step; 4] = [Step::Second, Step::Minute, Step::Hour, Step::Day];
+    pub const ALL: [Resolution; 4] = [
+        Resolution::Second,
+        Resolution::Minute,
+        Resolution::Hour,
+        Resolution::Day,
+    ];
     /// The steps whose buckets are stored in pages; seconds live in the hot row.
-    pub const PAGED: [Step; 3] = [Step::Minute, Step::Hour, Step::Day];
+    pub const PAGED: [Resolution; 3] = [Resolution::Minute, Resolution::Hour, Resolution::Day];
 
     /// The width in seconds.
     pub const fn seconds(self) -> i64 {
         match self {
-            Step::Second => 1,
-            Step::Minute => 60,
-            Step::Hour => 3_600,
-            Step::Day => 86_400,
+            Resolution::Second => 1,
+            Resolution::Minute => 60,
+            Resolution::Hour => 3_600,
+            Resolution::Day => 86_400,
         }
     }
 
     /// How many seconds one stored page covers: 60 minutes, 24 hours, 32 days.
     pub const fn page_seconds(self) -> i64 {
         match self {
-            Step::Second | Step::Minute => 3_600,
-            Step::Hour => 86_400,
-            Step::Day => 32 * 86_400,
+            Resolution::Second | Resolution::Minute => 3_600,
+            Resolution::Hour => 86_400,
+            Resolution::Day => 32 * 86_400,
         }
     }
 
@@ -71,25 +76,25 @@ impl Step {
 
     const fn index(self) -> usize {
         match self {
-            Step::Second => 0,
-            Step::Minute => 1,
-            Step::Hour => 2,
-            Step::Day => 3,
+            Resolution::Second => 0,
+            Resolution::Minute => 1,
+            Resolution::Hour => 2,
+            Resolution::Day => 3,
         }
     }
 
-    const fn coarser(self) -> Option<Step> {
+    const fn coarser(self) -> Option<Resolution> {
         match self {
-            Step::Second => Some(Step::Minute),
-            Step::Minute => Some(Step::Hour),
-            Step::Hour => Some(Step::Day),
-            Step::Day => None,
+            Resolution::Second => Some(Resolution::Minute),
+            Resolution::Minute => Some(Resolution::Hour),
+            Resolution::Hour => Some(Resolution::Day),
+            Resolution::Day => None,
         }
     }
 }
 
 /// Pages whose stored form no longer agrees with memory: (step, start of the page).
-pub type DirtyPages = BTreeSet<(Step, i64)>;
+pub type DirtyPages = BTreeSet<(Resolution, i64)>;
 
 /// Counts of a stretch of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -160,27 +165,27 @@ impl History {
     /// Adds `count` at a second of unix time; `now` is the cell's clock in unix seconds. Names the
     /// pages that must be written with it; none while only the open minute changes.
     pub fn add(&mut self, second: i64, count: u128, now: i64, dirty: &mut DirtyPages) {
-        self.add_to(Step::Second, second, count, now, dirty);
-        let minute = Step::Minute.start_of(second);
+        self.add_to(Resolution::Second, second, count, now, dirty);
+        let minute = Resolution::Minute.start_of(second);
         let mut touched = DirtyPages::new();
         match &mut self.open {
             Some((open, held)) if *open == minute => *held = held.saturating_add(count),
             Some((open, _)) if *open > minute => {
-                touched.extend(Step::PAGED.map(|step| (step, step.page_of(second))));
+                touched.extend(Resolution::PAGED.map(|step| (step, step.page_of(second))));
             }
             _ => {
                 self.fold_open(dirty);
                 self.open = Some((minute, count));
             }
         }
-        for step in Step::PAGED {
+        for step in Resolution::PAGED {
             self.add_to(step, second, count, now, &mut touched);
         }
         dirty.extend(touched);
         // A page is written whole: what it holds of the open minute must be in no second place.
         let open = self.open.map(|(minute, _)| minute);
         let is_paged = |minute: i64| {
-            let mut pages = Step::PAGED.into_iter();
+            let mut pages = Resolution::PAGED.into_iter();
             pages.any(|step| dirty.contains(&(step, step.page_of(minute))))
         };
         if open.is_some_and(is_paged) {
@@ -191,7 +196,7 @@ impl History {
     /// Adds buckets of one step, and of no other; the step is complete from `kept_from` at the earliest then.
     pub fn install(
         &mut self,
-        step: Step,
+        step: Resolution,
         points: &[(i64, u128)],
         kept_from: i64,
         now: i64,
@@ -210,14 +215,14 @@ impl History {
     /// Notes that seconds, and minutes where `minutes` says so, lack what was installed: they are complete from the
     /// next one on.
     pub fn begin_fine(&mut self, now: i64, minutes: bool) {
-        let mut begin = |step: Step| {
+        let mut begin = |step: Resolution| {
             let series = &mut self.series[step.index()];
             let next = step.start_of(now) + step.seconds();
             series.kept_from = series.kept_from.max(next);
         };
-        begin(Step::Second);
+        begin(Resolution::Second);
         if minutes {
-            begin(Step::Minute);
+            begin(Resolution::Minute);
         }
     }
 
@@ -225,23 +230,33 @@ impl History {
     fn fold_open(&mut self, dirty: &mut DirtyPages) {
         if let Some((minute, count)) = &mut self.open {
             if *count > 0 {
-                dirty.extend(Step::PAGED.map(|step| (step, step.page_of(*minute))));
+                dirty.extend(Resolution::PAGED.map(|step| (step, step.page_of(*minute))));
             }
             *count = 0;
         }
     }
 
     /// Adds to one step and lets go of what that step keeps no longer, naming pages it removed from.
-    fn add_to(&mut self, step: Step, second: i64, count: u128, now: i64, dirty: &mut DirtyPages) {
+    fn add_to(
+        &mut self,
+        step: Resolution,
+        second: i64,
+        count: u128,
+        now: i64,
+        dirty: &mut DirtyPages,
+    ) {
         let series = &mut self.series[step.index()];
         let start = step.start_of(second);
         let held = series.buckets.entry(start).or_insert(0);
         *held = held.saturating_add(count);
         let (oldest_kept, most) = match step {
-            Step::Second => (Some(now - SECONDS_KEPT + 1), usize::MAX),
-            Step::Minute => (Some(Step::Minute.start_of(now - MINUTES_KEPT)), usize::MAX),
-            Step::Hour => (None, HOURS_KEPT),
-            Step::Day => (None, DAYS_KEPT),
+            Resolution::Second => (Some(now - SECONDS_KEPT + 1), usize::MAX),
+            Resolution::Minute => (
+                Some(Resolution::Minute.start_of(now - MINUTES_KEPT)),
+                usize::MAX,
+            ),
+            Resolution::Hour => (None, HOURS_KEPT),
+            Resolution::Day => (None, DAYS_KEPT),
         };
         if let Some(oldest_kept) = oldest_kept {
             series.kept_from = series.kept_from.max(oldest_kept);
@@ -253,7 +268,7 @@ impl History {
             }
             series.buckets.pop_first();
             series.kept_from = series.kept_from.max(oldest + step.seconds());
-            if step != Step::Second {
+            if step != Resolution::Second {
                 dirty.insert((step, step.page_of(oldest)));
             }
         }
@@ -263,10 +278,10 @@ impl History {
     /// buckets that are kept are used, and what partly covered ones hold is stated.
     /// Cost: O(buckets in the range).
     pub fn count(&self, from: i64, to: i64) -> Count {
-        self.count_from(Step::Second, from, to)
+        self.count_from(Resolution::Second, from, to)
     }
 
-    fn count_from(&self, step: Step, from: i64, to: i64) -> Count {
+    fn count_from(&self, step: Resolution, from: i64, to: i64) -> Count {
         let kept_from = self.series[step.index()].kept_from;
         match step.coarser() {
             Some(coarser) if from < kept_from => {
@@ -285,7 +300,7 @@ impl History {
         }
     }
 
-    fn count_buckets(&self, step: Step, from: i64, to: i64) -> Count {
+    fn count_buckets(&self, step: Resolution, from: i64, to: i64) -> Count {
         let mut sum = Count::default();
         if from > to {
             return sum;
@@ -302,7 +317,7 @@ impl History {
     }
 
     /// The non-empty buckets of a step that start in `from..=to`, oldest first.
-    pub fn points(&self, step: Step, from: i64, to: i64) -> Vec<(i64, u128)> {
+    pub fn points(&self, step: Resolution, from: i64, to: i64) -> Vec<(i64, u128)> {
         if from > to {
             return Vec::new();
         }
@@ -314,7 +329,7 @@ impl History {
     }
 
     /// The unix second from which the step's buckets are complete; `i64::MIN` where nothing was let go.
-    pub fn kept_from(&self, step: Step) -> i64 {
+    pub fn kept_from(&self, step: Resolution) -> i64 {
         self.series[step.index()].kept_from
     }
 
@@ -340,7 +355,7 @@ impl History {
     }
 
     /// A page in its stored form: (buckets since the page's start, count); empty pages are deleted.
-    pub fn page(&self, step: Step, page: i64) -> Vec<(i64, u128)> {
+    pub fn page(&self, step: Resolution, page: i64) -> Vec<(i64, u128)> {
         let last = page + step.page_seconds() - 1;
         let offset = |(start, count)| ((start - page) / step.seconds(), count);
         self.points(step, page, last)
@@ -352,7 +367,7 @@ impl History {
     /// Puts a history together again from the hot row and all pages (step, start of the page, buckets).
     pub fn restore(
         hot: HotHistory,
-        pages: impl IntoIterator<Item = (Step, i64, Vec<(i64, u128)>)>,
+        pages: impl IntoIterator<Item = (Resolution, i64, Vec<(i64, u128)>)>,
     ) -> Self {
         let mut history = Self::default();
         for (series, kept_from) in history.series.iter_mut().zip(hot.kept_from) {
@@ -372,7 +387,7 @@ impl History {
             );
         }
         if let Some((minute, count)) = hot.open.filter(|(_, count)| *count > 0) {
-            for step in Step::PAGED {
+            for step in Resolution::PAGED {
                 let series = &mut history.series[step.index()];
                 let start = step.start_of(minute);
                 if start >= series.kept_from {

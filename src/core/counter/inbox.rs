@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::id::CounterId;
-use super::ledger::{Keys, WriteKey};
+use super::ledger::{KeySource, WriteKey};
 use super::nonces::{FlushEffect, FlushRecord, Nonce, Nonces};
 use super::queue::{
     DeadLetter, Due, InboxId, LogRow, LogRowHead, WriteOutcome, gather, retry_after_ms,
@@ -211,7 +211,7 @@ impl InboxBatch {
     /// The places of the writes that go together: those of one counter and generation, keys of each kind by
     /// themselves.
     pub fn groups(&self) -> Vec<Vec<usize>> {
-        let mut groups: BTreeMap<(&CounterId, bool, u64, Keys), Vec<usize>> = BTreeMap::new();
+        let mut groups: BTreeMap<(&CounterId, bool, u64, KeySource), Vec<usize>> = BTreeMap::new();
         for (place, due) in self.dues.iter().enumerate() {
             let generation = due.write.generation;
             let group = (&due.counter, due.is_clients, generation, due.keys());

@@ -37,7 +37,7 @@ const _: () = assert!(
 
 /// Who may send a write again under its key, and so what is kept of it, and for how long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Keys {
+pub enum KeySource {
     /// A client: a record, for as long as the deployment promises.
     #[default]
     Clients,
@@ -64,7 +64,7 @@ pub struct WriteKey(pub [u8; 16]);
 
 /// A write that must count once, however often it comes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Keyed {
+pub struct KeyedWrite {
     /// Its name.
     pub key: WriteKey,
     /// Hash of what it asks for: another one under the same key is a fault of the client.

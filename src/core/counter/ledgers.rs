@@ -3,7 +3,7 @@
 //! Invariants: slots of public keys are odd and all others even, so a slot says whose record lies in it; a record
 //! that is there is found whoever sends its key.
 
-use super::ledger::{Keys, Ledger};
+use super::ledger::{KeySource, Ledger};
 
 /// How long records of public keys are kept, seconds, where the deployment does not say less: nobody is promised a day
 /// who need not say who they are.
@@ -18,9 +18,9 @@ pub const PUBLIC_RECORDS_MAX: u64 = 500_000;
 const MARK: u64 = 0xffff << 48;
 
 /// The fingerprint of a queued write, with the mark of whose key it has.
-pub fn marked(fingerprint: u64, keys: Keys) -> u64 {
+pub fn marked(fingerprint: u64, keys: KeySource) -> u64 {
     match keys {
-        Keys::Public => fingerprint | MARK,
+        KeySource::Public => fingerprint | MARK,
         _ => fingerprint & !(1 << 63),
     }
 }
@@ -39,7 +39,7 @@ pub fn is_same(one: u64, other: u64) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LedgerLimits {
     /// Whose keys.
-    pub keys: Keys,
+    pub keys: KeySource,
     /// How long records are kept, milliseconds.
     pub kept_ms: i64,
     /// The most records.
@@ -51,7 +51,7 @@ impl LedgerLimits {
     pub fn public(kept_ms: i64, longer_ms: i64, records_max: u64) -> Self {
         let kept_ms = kept_ms.min(PUBLIC_KEPT_SECONDS * 1_000 + longer_ms);
         Self {
-            keys: Keys::Public,
+            keys: KeySource::Public,
             // A quarter of it is a multiple of 250 ms, which is even: so the slots are odd.
             kept_ms: kept_ms | 1,
             records_max,
@@ -74,27 +74,27 @@ pub struct Ledgers {
 
 impl Ledgers {
     /// The ledger that new records of these keys are counted in.
-    pub fn of(&self, keys: Keys) -> &Ledger {
+    pub fn of(&self, keys: KeySource) -> &Ledger {
         match keys {
-            Keys::Drawn => &self.drawn,
-            Keys::Public => &self.public,
-            Keys::Clients | Keys::Numbered => &self.clients,
+            KeySource::Drawn => &self.drawn,
+            KeySource::Public => &self.public,
+            KeySource::Clients | KeySource::Numbered => &self.clients,
         }
     }
 
     /// As [`Ledgers::of`].
-    pub fn of_mut(&mut self, keys: Keys) -> &mut Ledger {
+    pub fn of_mut(&mut self, keys: KeySource) -> &mut Ledger {
         match keys {
-            Keys::Drawn => &mut self.drawn,
-            Keys::Public => &mut self.public,
-            Keys::Clients | Keys::Numbered => &mut self.clients,
+            KeySource::Drawn => &mut self.drawn,
+            KeySource::Public => &mut self.public,
+            KeySource::Clients | KeySource::Numbered => &mut self.clients,
         }
     }
 
     /// The slots in which a record of such a key may lie. A client's key is the same key, whoever sends it.
-    pub fn slots(&self, keys: Keys) -> Vec<i64> {
+    pub fn slots(&self, keys: KeySource) -> Vec<i64> {
         match keys {
-            Keys::Drawn => self.drawn.slots().collect(),
+            KeySource::Drawn => self.drawn.slots().collect(),
             _ => (self.clients.slots()).chain(self.public.slots()).collect(),
         }
     }
@@ -102,9 +102,9 @@ impl Ledgers {
     /// Counts a record that came from another object in its slot.
     pub fn take(&mut self, slot: i64) {
         let keys = if is_public(slot) {
-            Keys::Public
+            KeySource::Public
         } else {
-            Keys::Clients
+            KeySource::Clients
         };
         self.of_mut(keys).take(slot);
     }
@@ -127,14 +127,14 @@ impl Ledgers {
         // A public key may renew what is not in its ledger: the slots there stay even.
         let even_ms = (limits.kept_ms + 1) & !1;
         let (keys, kept_ms) = match (is_public(slot), limits.keys) {
-            (true, Keys::Public) => (Keys::Public, limits.kept_ms),
+            (true, KeySource::Public) => (KeySource::Public, limits.kept_ms),
             (true, _) => {
                 let renewed = self.admit(limits, now_ms)?;
                 self.public.remove(slot);
                 return Some(renewed);
             }
-            (false, Keys::Drawn) => (Keys::Drawn, limits.kept_ms),
-            (false, _) => (Keys::Clients, even_ms),
+            (false, KeySource::Drawn) => (KeySource::Drawn, limits.kept_ms),
+            (false, _) => (KeySource::Clients, even_ms),
         };
         let renewed = self.of_mut(keys).renew(slot, now_ms, kept_ms);
         Some(renewed.unwrap_or(slot))

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::breakdown::join_breakdowns;
 use super::dimensions::DimensionName;
-use super::history::{Count, Step};
+use super::history::{Count, Resolution};
 use super::id::Datacenter;
 use super::samples::join_samples;
 use super::total::{CellTotal, Sum, Value};
@@ -105,7 +105,7 @@ impl Vector {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Range {
     /// Width of the buckets.
-    pub step: Step,
+    pub step: Resolution,
     /// Start of the first bucket.
     pub from: i64,
     /// Start of the last bucket.

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::id::{CounterId, Datacenter};
-use super::ledger::{Keyed, Keys, WriteKey};
+use super::ledger::{KeySource, KeyedWrite, WriteKey};
 use super::ledgers::is_marked;
 use super::nonces::Nonce;
 use super::numbers::{COUNTED_WITHIN_MS, NUMBERED};
@@ -194,13 +194,13 @@ pub struct Due {
     /// Whether its key is a client's, which others may have claimed.
     pub is_clients: bool,
     /// The write; its generation is that in which its events were acknowledged.
-    pub write: Keyed,
+    pub write: KeyedWrite,
 }
 
 impl Due {
     /// Whether it was accepted so long ago that it is not counted any more. Of a numbered one its number tells that.
     pub fn is_over(&self, now_ms: i64) -> bool {
-        if self.keys() == Keys::Numbered {
+        if self.keys() == KeySource::Numbered {
             return false;
         }
         let seconds = self.write.past.iter().map(|(second, _)| *second);
@@ -210,18 +210,18 @@ impl Due {
     }
 
     /// What its key is.
-    pub fn keys(&self) -> Keys {
+    pub fn keys(&self) -> KeySource {
         keys_of(self.is_clients, self.write.fingerprint)
     }
 }
 
 /// What a key is, by whether it is a client's, and its fingerprint. One that was drawn by builds before keys were
 /// numbered has the record that those gave it.
-pub(super) fn keys_of(is_clients: bool, fingerprint: u64) -> Keys {
+pub(super) fn keys_of(is_clients: bool, fingerprint: u64) -> KeySource {
     match is_clients {
-        false if fingerprint == NUMBERED => Keys::Numbered,
-        true if is_marked(fingerprint) => Keys::Public,
-        _ => Keys::Clients,
+        false if fingerprint == NUMBERED => KeySource::Numbered,
+        true if is_marked(fingerprint) => KeySource::Public,
+        _ => KeySource::Clients,
     }
 }
 
@@ -266,7 +266,7 @@ pub fn gather(rows: &[LogRow], new_key: &mut dyn FnMut(&CounterId) -> WriteKey) 
             gathered.dues.push(Due {
                 counter: event.counter.clone(),
                 is_clients: event.key.is_some(),
-                write: Keyed {
+                write: KeyedWrite {
                     key,
                     fingerprint,
                     generation: *generation,
@@ -286,7 +286,7 @@ pub fn gather(rows: &[LogRow], new_key: &mut dyn FnMut(&CounterId) -> WriteKey) 
     gathered
 }
 
-fn add(write: &mut Keyed, event: &Event) {
+fn add(write: &mut KeyedWrite, event: &Event) {
     // Neither sum can overflow: see `SUMMED_MAX`.
     write.added = write.added.saturating_add(event.delta);
     add_amount(&mut write.past, event.second, event.delta);
@@ -306,13 +306,13 @@ pub fn wait_with(
     due: Due,
     new_key: &mut dyn FnMut(&CounterId) -> WriteKey,
 ) {
-    let joins = |due: &Due| due.keys() == Keys::Numbered && due.write.added <= WAITING_SUM_MAX;
+    let joins = |due: &Due| due.keys() == KeySource::Numbered && due.write.added <= WAITING_SUM_MAX;
     let (generation, joined) = (due.write.generation, joins(&due));
     let mut known = waiting.iter_mut();
     let known = known.find(|known| joined && joins(known) && known.write.generation == generation);
     let Some(Due { write, .. }) = known else {
         let mut due = due;
-        if due.keys() == Keys::Numbered {
+        if due.keys() == KeySource::Numbered {
             due.write.key = new_key(&due.counter);
         }
         waiting.push(due);

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::flush_outcomes::FlushOutcomes;
 use super::id::{CounterId, Datacenter};
-use super::ledger::{Keyed, Keys, WriteKey};
+use super::ledger::{KeySource, KeyedWrite, WriteKey};
 use super::nonces::Nonce;
 use super::queue::{APPEND_ENTRIES_MAX, Due, Event, SUMMED_MAX, keys_of};
 
@@ -96,7 +96,7 @@ impl QueuedEvents {
         Due {
             counter: self.counter,
             is_clients: self.is_clients,
-            write: Keyed {
+            write: KeyedWrite {
                 key: self.key,
                 fingerprint: self.fingerprint,
                 generation: self.generation,
@@ -114,7 +114,7 @@ impl QueuedEvents {
     }
 
     /// What its key is.
-    pub fn keys(&self) -> Keys {
+    pub fn keys(&self) -> KeySource {
         keys_of(self.is_clients, self.fingerprint)
     }
 

@@ -6,7 +6,7 @@
 //! Minutes that were kept long enough become an hour, one hour at a time, when a new minute begins: so no more than an
 //! hour of them is in memory at once. A counter pays for that a row an hour, and for each minute's row that it goes.
 
-use super::history::{HOURS_KEPT, MINUTES_KEPT, Step};
+use super::history::{HOURS_KEPT, MINUTES_KEPT, Resolution};
 use crate::core::sketch::{Histogram, Sample};
 
 /// How far back samples are kept by the minute at least, in seconds: 24 hours. A cell keeps them
@@ -24,16 +24,16 @@ const _: () = assert!(HOURS_KEPT == 2_160);
 /// The hour that is next to be made of its minutes by a cell of this clock, where `oldest` is the oldest minute with
 /// samples; `None` while all are kept. All in unix seconds.
 pub fn hour_to_fold(oldest: Option<i64>, now: i64) -> Option<i64> {
-    let kept_from = Step::Hour.start_of(now.saturating_sub(MINUTES_KEPT));
+    let kept_from = Resolution::Hour.start_of(now.saturating_sub(MINUTES_KEPT));
     oldest
         .filter(|oldest| *oldest < kept_from)
-        .map(|oldest| Step::Hour.start_of(oldest))
+        .map(|oldest| Resolution::Hour.start_of(oldest))
 }
 
 /// Hours that begin before this second are kept no longer by a cell of this clock.
 pub fn hours_kept_from(now: i64) -> i64 {
     let kept = i64::try_from(SAMPLES_SECONDS_MAX).unwrap_or(i64::MAX);
-    Step::Hour.start_of(now.saturating_sub(kept))
+    Resolution::Hour.start_of(now.saturating_sub(kept))
 }
 
 /// The whole minutes that hold some seconds of a window, as (first second, last second); or the whole hours, where the
@@ -41,8 +41,8 @@ pub fn hours_kept_from(now: i64) -> i64 {
 pub fn whole(from: i64, to: i64, now: i64) -> (i64, i64) {
     let by_minute_from = now.saturating_sub(SAMPLES_BY_MINUTE_SECONDS);
     let step_at = |second: i64| match second < by_minute_from {
-        true => Step::Hour,
-        false => Step::Minute,
+        true => Resolution::Hour,
+        false => Resolution::Minute,
     };
     let last = step_at(to);
     let end = last.start_of(to).saturating_add(last.seconds() - 1);

@@ -8,7 +8,7 @@
 //! days: 2,072 of 12,298 bytes at most, where one shard counts by one key: 25 MB in the end for a shard that is dense
 //! in each minute.
 
-use super::history::{MINUTES_KEPT, Step};
+use super::history::{MINUTES_KEPT, Resolution};
 
 /// How long unique elements are told to the minute: 24 hours.
 pub const BY_MINUTES_SECONDS: i64 = 86_400;
@@ -23,11 +23,11 @@ pub const BY_DAYS_SECONDS: i64 = 400 * 86_400;
 const SPARE_SECONDS: i64 = 86_400;
 
 /// Returns how long a row of this step is kept after its beginning, in seconds.
-pub const fn kept_seconds(step: Step) -> i64 {
+pub const fn kept_seconds(step: Resolution) -> i64 {
     match step {
-        Step::Second | Step::Minute => MINUTES_KEPT,
-        Step::Hour => BY_HOURS_SECONDS + SPARE_SECONDS,
-        Step::Day => BY_DAYS_SECONDS + SPARE_SECONDS,
+        Resolution::Second | Resolution::Minute => MINUTES_KEPT,
+        Resolution::Hour => BY_HOURS_SECONDS + SPARE_SECONDS,
+        Resolution::Day => BY_DAYS_SECONDS + SPARE_SECONDS,
     }
 }
 
@@ -35,9 +35,9 @@ pub const fn kept_seconds(step: Step) -> i64 {
 /// minutes, or hours, or days, by how long ago they are.
 pub fn told((from, to): (i64, i64), now: i64) -> (i64, i64) {
     let step = |second: i64| match now.saturating_sub(second) {
-        ago if ago <= BY_MINUTES_SECONDS => Step::Minute,
-        ago if ago <= BY_HOURS_SECONDS => Step::Hour,
-        _ => Step::Day,
+        ago if ago <= BY_MINUTES_SECONDS => Resolution::Minute,
+        ago if ago <= BY_HOURS_SECONDS => Resolution::Hour,
+        _ => Resolution::Day,
     };
     let (first, last) = (step(from), step(to));
     (
@@ -50,7 +50,7 @@ pub fn told((from, to): (i64, i64), now: i64) -> (i64, i64) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowSpan {
     /// How long each is.
-    pub step: Step,
+    pub step: Resolution,
     /// The first may begin here.
     pub from: i64,
     /// The next would begin here.
@@ -62,25 +62,29 @@ pub struct RowSpan {
 pub fn rows_of((first, last): (i64, i64), open_hour: Option<i64>) -> Vec<RowSpan> {
     let end = last.saturating_add(1);
     let mut rows = Vec::new();
-    let mut push = |step: Step, from: i64, before: i64| {
+    let mut push = |step: Resolution, from: i64, before: i64| {
         if from < before {
             rows.push(RowSpan { step, from, before });
         }
     };
     let open = open_hour.unwrap_or(first);
-    let hours = whole(Step::Hour, first, end.min(open)).unwrap_or((end, end));
-    let days = whole(Step::Day, hours.0, hours.1.min(Step::Day.start_of(open)));
+    let hours = whole(Resolution::Hour, first, end.min(open)).unwrap_or((end, end));
+    let days = whole(
+        Resolution::Day,
+        hours.0,
+        hours.1.min(Resolution::Day.start_of(open)),
+    );
     let days = days.unwrap_or((hours.1, hours.1));
-    push(Step::Minute, first, hours.0);
-    push(Step::Hour, hours.0, days.0);
-    push(Step::Day, days.0, days.1);
-    push(Step::Hour, days.1, hours.1);
-    push(Step::Minute, hours.1, end);
+    push(Resolution::Minute, first, hours.0);
+    push(Resolution::Hour, hours.0, days.0);
+    push(Resolution::Day, days.0, days.1);
+    push(Resolution::Hour, days.1, hours.1);
+    push(Resolution::Minute, hours.1, end);
     rows
 }
 
 /// The full buckets of a stretch, as the stretch that they are; `None` where there is none.
-fn whole(step: Step, from: i64, before: i64) -> Option<(i64, i64)> {
+fn whole(step: Resolution, from: i64, before: i64) -> Option<(i64, i64)> {
     let first = step.start_of(from.checked_add(step.seconds() - 1)?);
     let before = step.start_of(before);
     (first < before).then_some((first, before))

@@ -8,7 +8,7 @@ use worker::wasm_bindgen::{JsCast, JsValue};
 use worker::{Env, ScheduledTime, SqlStorage, SqlStorageValue, State, Storage};
 
 use super::sockets;
-use crate::host::object::{Events, ObjectPlatform, Rows, Socket, Value};
+use crate::host::object::{Events, ObjectPlatform, Rows, Socket, SqlValue};
 use crate::host::{Later, Stream};
 use crate::protocol::names::Placement;
 
@@ -36,24 +36,24 @@ fn said(error: worker::Error) -> String {
     error.to_string()
 }
 
-fn given(value: Value) -> SqlStorageValue {
+fn given(value: SqlValue) -> SqlStorageValue {
     match value {
-        Value::Null => SqlStorageValue::Null,
-        Value::Integer(number) => SqlStorageValue::Integer(number),
-        Value::Real(number) => SqlStorageValue::Float(number),
-        Value::Text(text) => SqlStorageValue::String(text),
-        Value::Blob(bytes) => SqlStorageValue::Blob(bytes),
+        SqlValue::Null => SqlStorageValue::Null,
+        SqlValue::Integer(number) => SqlStorageValue::Integer(number),
+        SqlValue::Real(number) => SqlStorageValue::Float(number),
+        SqlValue::Text(text) => SqlStorageValue::String(text),
+        SqlValue::Blob(bytes) => SqlStorageValue::Blob(bytes),
     }
 }
 
-fn taken(value: SqlStorageValue) -> Value {
+fn taken(value: SqlStorageValue) -> SqlValue {
     match value {
-        SqlStorageValue::Null => Value::Null,
-        SqlStorageValue::Boolean(is_true) => Value::Integer(is_true.into()),
-        SqlStorageValue::Integer(number) => Value::Integer(number),
-        SqlStorageValue::Float(number) => Value::Real(number),
-        SqlStorageValue::String(text) => Value::Text(text),
-        SqlStorageValue::Blob(bytes) => Value::Blob(bytes),
+        SqlStorageValue::Null => SqlValue::Null,
+        SqlStorageValue::Boolean(is_true) => SqlValue::Integer(is_true.into()),
+        SqlStorageValue::Integer(number) => SqlValue::Integer(number),
+        SqlStorageValue::Float(number) => SqlValue::Real(number),
+        SqlStorageValue::String(text) => SqlValue::Text(text),
+        SqlStorageValue::Blob(bytes) => SqlValue::Blob(bytes),
     }
 }
 
@@ -75,7 +75,7 @@ impl ObjectPlatform for Stored {
 
     /// Statements that give no rows are read to their end too: a cursor that is left open keeps its prepared
     /// statement from the next call, which cost a flush a fifth of its time.
-    fn run(&self, statement: &str, values: Vec<Value>) -> Result<Rows, String> {
+    fn run(&self, statement: &str, values: Vec<SqlValue>) -> Result<Rows, String> {
         let values: Vec<SqlStorageValue> = values.into_iter().map(given).collect();
         let cursor = self.sql.exec(statement, values).map_err(said)?;
         let taken = |row: worker::Result<Vec<SqlStorageValue>>| {

@@ -18,8 +18,8 @@ use crate::node::shared::{call, call_within};
 use crate::protocol::bodies::{parse_nothing, parse_set, parse_settings};
 use crate::protocol::keys::{KeyKind, fingerprint, parse_if_match, parse_key, write_key};
 use crate::protocol::messages::{
-    Answered, Done, GlobalSum, Keep, LookUp, Operate, Operated, Operation, OperationKey, Read,
-    ReadDrained, Wanted,
+    Done, GlobalSum, Keep, LookUp, Operate, Operated, Operation, OperationKey, Read, ReadDrained,
+    StoredAnswer, Wanted,
 };
 use crate::protocol::metrics::Metric;
 use crate::protocol::problem::{Code, Problem};
@@ -111,7 +111,7 @@ async fn operate(
         }
     };
     let answered = if is_delete {
-        Answered {
+        StoredAnswer {
             status: 200,
             body: deleted_json(&id, &done.pending),
         }
@@ -148,8 +148,8 @@ async fn keep(
     context: &RequestContext,
     counter: CounterId,
     key: WriteKey,
-    answer: Answered,
-) -> Result<Answered, Problem> {
+    answer: StoredAnswer,
+) -> Result<StoredAnswer, Problem> {
     let keep = Keep {
         counter,
         key,
@@ -158,7 +158,7 @@ async fn keep(
     Ok(call(&context.host, &keep).await?)
 }
 
-fn answer_of(answered: Answered) -> Answer {
+fn answer_of(answered: StoredAnswer) -> Answer {
     Answer::json(answered.body).with_status(answered.status)
 }
 
@@ -182,7 +182,7 @@ async fn key_of(
 }
 
 /// What was done; or the answer that it had before.
-pub fn done_of(id: &CounterId, operated: Operated) -> Result<Result<Done, Answered>, Problem> {
+pub fn done_of(id: &CounterId, operated: Operated) -> Result<Result<Done, StoredAnswer>, Problem> {
     Err(match operated {
         Operated::Done(done) => return Ok(Ok(done)),
         Operated::Answered(answered) => return Ok(Err(answered)),
@@ -257,7 +257,7 @@ async fn state_after(
     id: &CounterId,
     outcome: &Outcome<'_>,
     strings: bool,
-) -> Result<Answered, Problem> {
+) -> Result<StoredAnswer, Problem> {
     let begun_ms = context.host.now_ms();
     // Every datacenter is asked: what they had pushed is from before.
     let asked = ReadDrained { read: question(id) };
@@ -276,7 +276,7 @@ async fn state_after(
     let sum = found.unwrap_or_else(|| outcome.of_ended());
     let done = outcome.done;
     let told = SummedCounter::new(id, &sum, freshness).rounded(context.rounding()?);
-    Ok(Answered {
+    Ok(StoredAnswer {
         status: if done.created { 201 } else { 200 },
         body: told.to_json(strings, None, Some(&done.pending)),
     })

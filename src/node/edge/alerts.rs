@@ -9,7 +9,7 @@ use crate::core::alert::backoff::ANSWER_MS_MAX;
 use crate::node::shared::{call, call_within};
 use crate::protocol::access::{Caller, Scope};
 use crate::protocol::alerts::answer::{
-    AlertTold, alert_json, alerts_json, deleted_json, deliveries_json, tested_json,
+    AlertSummary, alert_json, alerts_json, deleted_json, deliveries_json, tested_json,
 };
 use crate::protocol::alerts::body::{parse_alert, parse_silence};
 use crate::protocol::alerts::webhook::Allowed;
@@ -38,8 +38,8 @@ fn not_found(name: &AlertName) -> Problem {
     Problem::new(Code::AlertNotFound, detail)
 }
 
-fn told(seen: &AlertSeen) -> AlertTold<'_> {
-    AlertTold {
+fn told(seen: &AlertSeen) -> AlertSummary<'_> {
+    AlertSummary {
         name: &seen.name,
         alert: &seen.alert,
         standing: &seen.standing,
@@ -134,7 +134,7 @@ pub async fn list(context: &RequestContext, caller: &Caller) -> Result<Answer, P
     let alerts = alerts
         .iter()
         .filter(|seen| may(caller, &seen.alert).is_ok());
-    let alerts: Vec<AlertTold<'_>> = alerts.map(told).collect();
+    let alerts: Vec<AlertSummary<'_>> = alerts.map(told).collect();
     let json = alerts_json(&alerts, &missing, context.host.now_ms());
     Ok(Answer::json(json))
 }

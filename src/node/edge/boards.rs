@@ -24,8 +24,8 @@ use crate::protocol::boards::{
 };
 use crate::protocol::keys::{KeyKind, fingerprint, parse_key, section_key, write_key};
 use crate::protocol::messages::{
-    BoardAnswer, BoardConfigured, BoardQuestion, BoardSeen, BoardWritten, ConfigureBoard, Deed,
-    EndBoard, Fault, ListAllBoards, MemberWrite, Once, Stretch, WriteBoard, Written,
+    BoardAnswer, BoardConfigured, BoardQuestion, BoardSeen, BoardWritten, ConfigureBoard, EndBoard,
+    Fault, ListAllBoards, MemberAction, MemberWrite, Once, Stretch, WriteBoard, Written,
 };
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::{LIST_LIMIT, Query};
@@ -486,7 +486,7 @@ async fn write_one(
     context: &RequestContext,
     board: CounterId,
     name: CounterId,
-    deed: Deed,
+    action: MemberAction,
     once: Option<Once>,
 ) -> Result<Answer, Problem> {
     let condition = context.header("if-match");
@@ -494,14 +494,14 @@ async fn write_one(
     context.visitor().admit(board.as_str())?;
     let _waiting = context.waiting();
     // What is not written but removed or hidden must not make an object.
-    if !matches!(deed, Deed::Put(_)) && !boards::is_there(&context.host, &board).await? {
+    if !matches!(action, MemberAction::Put(_)) && !boards::is_there(&context.host, &board).await? {
         return Err(
             problem_of(&BoardWritten::Ended).unwrap_or_else(|| not_found(&BoardAnswer::Absent))
         );
     }
     let writes = vec![MemberWrite {
         member: bytes_of(&name),
-        deed,
+        action,
         condition,
     }];
     let sent = send(context, &board, writes, once).await?;
@@ -535,7 +535,7 @@ pub async fn write(
     let body = body::read_small(context).await?;
     let put = parse_write(&body, context.host.now_ms())?;
     let once = once_of(context, KeyKind::Write, &[name.as_str().as_bytes(), &body]).await?;
-    write_one(context, board, name, Deed::Put(put), once).await
+    write_one(context, board, name, MemberAction::Put(put), once).await
 }
 
 /// `PUT /boards/{board}/members/{member}/hidden`
@@ -549,7 +549,7 @@ pub async fn hide(
 ) -> Result<Answer, Problem> {
     Query::parse(context.query(), &[])?;
     let is_hidden = parse_hidden(&body::read_small(context).await?)?;
-    write_one(context, board, name, Deed::Hide(is_hidden), None).await
+    write_one(context, board, name, MemberAction::Hide(is_hidden), None).await
 }
 
 /// `DELETE /boards/{board}/members/{member}`
@@ -562,7 +562,7 @@ pub async fn remove(
     name: CounterId,
 ) -> Result<Answer, Problem> {
     Query::parse(context.query(), &[])?;
-    write_one(context, board, name, Deed::Remove, None).await
+    write_one(context, board, name, MemberAction::Remove, None).await
 }
 
 /// `POST /boards/{board}/members`: many writes, a line for each.

@@ -14,7 +14,7 @@ use super::isolate::{BulkStage, known_of, own_shard, with_waves};
 use super::keyed::problem_of;
 use super::request_context::RequestContext;
 use crate::core::counter::id::{CounterId, Datacenter};
-use crate::core::counter::ledger::{KeyedOutcome, Keys};
+use crate::core::counter::ledger::{KeySource, KeyedOutcome};
 use crate::host::Host;
 use crate::node::shared::call::has_tablets;
 use crate::node::shared::call_batcher::Batcher;
@@ -54,7 +54,7 @@ pub struct Counting {
     /// How its sums are.
     pub manner: Manner,
     /// Whose keys those of the body and its lines are.
-    pub keys: Keys,
+    pub keys: KeySource,
     /// The calls that are left.
     pub calls: Calls,
     /// When it began to be counted, unix milliseconds; 0 before.

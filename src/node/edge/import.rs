@@ -19,7 +19,7 @@ use crate::core::board::member::Amount;
 use crate::core::board::settings::Keep;
 use crate::core::counter::contents::Contents;
 use crate::core::counter::id::{CounterId, Datacenter};
-use crate::core::counter::ledger::Keys;
+use crate::core::counter::ledger::KeySource;
 use crate::core::counter::total::Sum;
 use crate::core::sketch::{HashKey, hash};
 use crate::host::Host;
@@ -40,9 +40,9 @@ use crate::protocol::keys::{KeyKind, fingerprint, parse_key, write_key};
 use crate::protocol::limits::{PolicyName, parse_policy};
 use crate::protocol::messages::{
     AlertIsPut, BoardAnswer, BoardConfigured, BoardQuestion, BoardWritten, BringBack,
-    ConfigureBoard, Deed, Done, EndBoard, Fault, GetAlert, GetPolicy, IfThere, Install, Installed,
-    MemberWrite, Once, Operate, Operation, OperationKey, PolicyPut, PutAlert, PutPolicy,
-    WriteBoard,
+    ConfigureBoard, Done, EndBoard, Fault, GetAlert, GetPolicy, IfThere, Install, Installed,
+    MemberAction, MemberWrite, Once, Operate, Operation, OperationKey, PolicyPut, PutAlert,
+    PutPolicy, WriteBoard,
 };
 use crate::protocol::names::{ALERTS_ALLOW, BODY_PIECE_MS, CellAddress};
 use crate::protocol::open_slots::User;
@@ -646,7 +646,7 @@ impl Import<'_> {
             return;
         }
         for write in writes {
-            let Deed::Put(put) = &mut write.deed else {
+            let MemberAction::Put(put) = &mut write.action else {
                 continue;
             };
             if let Amount::Score(score) = put.amount {
@@ -678,13 +678,13 @@ impl Import<'_> {
             Once {
                 key,
                 fingerprint,
-                keys: Keys::Clients,
+                keys: KeySource::Clients,
             }
         });
         let (numbers, mut writes): (Vec<u64>, Vec<MemberWrite>) = noted.into_iter().unzip();
         let puts = writes
             .iter()
-            .filter(|write| matches!(write.deed, Deed::Put(_)));
+            .filter(|write| matches!(write.action, MemberAction::Put(_)));
         let puts = u64::try_from(puts.count()).unwrap_or(u64::MAX);
         let host = &self.context.host;
         let send = |write: WriteBoard| -> LocalBoxFuture<'_, Result<BoardWritten, Fault>> {

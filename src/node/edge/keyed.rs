@@ -7,7 +7,7 @@ use super::request_context::RequestContext;
 use super::respond::Answer;
 use super::{administration, read};
 use crate::core::counter::id::{CounterId, Datacenter};
-use crate::core::counter::ledger::{Keyed, KeyedOutcome, Keys, Recorded};
+use crate::core::counter::ledger::{KeySource, KeyedOutcome, KeyedWrite, Recorded};
 use crate::core::counter::nonces::FlushEffect;
 use crate::core::counter::total::Value;
 pub use crate::node::shared::keyed_calls::count_keyed;
@@ -25,7 +25,7 @@ const ROUNDS_MAX: usize = 3;
 /// Who else may send a write under its key.
 pub enum How {
     /// A client's retry, anywhere: it is claimed at the root.
-    Claimed(Keys),
+    Claimed(KeySource),
     /// Nobody, as the key was drawn here: it goes to the lead of this datacenter.
     Unclaimed(Datacenter),
     /// A client's retry that may not be counted now, for its time or its condition: it is answered if it was counted.
@@ -40,7 +40,7 @@ pub enum How {
 pub async fn count_one(
     context: &RequestContext,
     counter: &CounterId,
-    mut write: Keyed,
+    mut write: KeyedWrite,
     how: &How,
     strings: bool,
 ) -> Result<(Answer, Option<i64>), Problem> {
@@ -59,7 +59,7 @@ pub async fn count_one(
             How::Claimed(keys) => count_keyed(&context.host, counter, &here, only, *keys).await,
             How::Recalled => recall_keyed(&context.host, counter, &here, only).await,
             How::Unclaimed(at) => {
-                count_unclaimed(&context.host, counter, at, only, Keys::Drawn).await
+                count_unclaimed(&context.host, counter, at, only, KeySource::Drawn).await
             }
         };
         let none = || Problem::new(Code::Internal, "a write was not answered");

@@ -25,7 +25,7 @@ use crate::protocol::limits::{
     parse_check, parse_policy, policy_json,
 };
 use crate::protocol::messages::{
-    Check, Checked, DeletePolicy, Judged, ListPolicies, PolicyPut, PutPolicy, Wish,
+    Check, Checked, DeletePolicy, DemandOutcome, ListPolicies, PolicyPut, PutPolicy, Wish,
 };
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::{self};
@@ -99,8 +99,8 @@ pub async fn ask(context: &RequestContext, resolved: &ResolvedCheck) -> Option<V
         .ok()?;
     let CheckPlace { ask, ordinal } = arrival.later;
     let checked = arrival.outcome.ok()?;
-    match checked.judged.get(ask)? {
-        Judged::Full | Judged::Unreachable => None,
+    match checked.outcomes.get(ask)? {
+        DemandOutcome::Full | DemandOutcome::Unreachable => None,
         judged => match judged.verdict_of(ordinal, resolved.cost) {
             Some(verdict) => Some(verdict),
             // The world must be asked, which those that share the message need not wait for.
@@ -119,7 +119,11 @@ pub async fn ask_alone(
     judged.verdict_of(0, resolved.cost)
 }
 
-async fn judge_alone(context: &RequestContext, resolved: &ResolvedCheck, wish: Wish) -> Judged {
+async fn judge_alone(
+    context: &RequestContext,
+    resolved: &ResolvedCheck,
+    wish: Wish,
+) -> DemandOutcome {
     // What the world's limiter alone can tell is asked there at once.
     let is_for_world = resolved.is_worlds() && matches!(wish, Wish::Look | Wish::Forget);
     let to = if is_for_world {
@@ -142,8 +146,11 @@ async fn judge_alone(context: &RequestContext, resolved: &ResolvedCheck, wish: W
         CHECK_MS_MAX
     };
     let checked = limiters::send(&context.host, &check, milliseconds).await;
-    let first = |checked: Checked| checked.judged.first().copied();
-    checked.ok().and_then(first).unwrap_or(Judged::Unreachable)
+    let first = |checked: Checked| checked.outcomes.first().copied();
+    checked
+        .ok()
+        .and_then(first)
+        .unwrap_or(DemandOutcome::Unreachable)
 }
 
 /// The answer to a check.
@@ -210,7 +217,7 @@ async fn about(
         Wish::Look | Wish::Forget | Wish::Consume => judge_alone(context, &resolved, wish).await,
     };
     forget_denial(&context.host, &resolved.to, &resolved.name, &resolved.key);
-    if judged == Judged::Full {
+    if judged == DemandOutcome::Full {
         let detail = "the limiter has no room for this key alone, which shares a meter with others: nothing is given back of that, \
             since what the key has used of it is not known; it comes back with time";
         return Err(Problem::new(Code::MeterShared, detail));
@@ -226,7 +233,7 @@ async fn about(
 }
 
 /// Gives back what a check has consumed: from what the isolate was lent, and the rest at the limiter.
-async fn give_back(context: &RequestContext, resolved: &ResolvedCheck) -> Judged {
+async fn give_back(context: &RequestContext, resolved: &ResolvedCheck) -> DemandOutcome {
     let lent = local_quota::refund(&context.host, resolved);
     if lent < resolved.cost {
         let rest = ResolvedCheck {
@@ -236,11 +243,11 @@ async fn give_back(context: &RequestContext, resolved: &ResolvedCheck) -> Judged
         return judge_alone(context, &rest, Wish::Refund).await;
     }
     let Some(verdict) = ask_alone(context, resolved, Wish::Look).await else {
-        return Judged::Unreachable;
+        return DemandOutcome::Unreachable;
     };
     // The limiter hears of it with the next report, within a second.
     let remaining = verdict.remaining.saturating_add(lent);
-    Judged::of(Verdict {
+    DemandOutcome::of(Verdict {
         remaining: remaining.min(resolved.policy.capacity()),
         ..verdict
     })

@@ -14,7 +14,7 @@ use super::respond::Answer;
 use super::{body, producer, read};
 use crate::core::counter::bounded_map::BoundedMap;
 use crate::core::counter::id::CounterId;
-use crate::core::counter::ledger::{KeyedOutcome, Keys, WriteKey};
+use crate::core::counter::ledger::{KeySource, KeyedOutcome, WriteKey};
 use crate::core::counter::ledgers::marked;
 use crate::core::counter::nonces::Nonce;
 use crate::core::counter::queue::{Due, INBOXES_PER_DATACENTER, InboxId, WriteOutcome, verdict};
@@ -190,7 +190,7 @@ async fn count_now(
         WriteOutcome::Done => Some(Ok(matches!(outcome, KeyedOutcome::Replayed(_)))),
         WriteOutcome::Dead(_) => Some(Err(problem_of(outcome))),
         // Where others have filled what is kept of public keys, no room in a queue is theirs besides.
-        WriteOutcome::Later if (outcome, whose) == (KeyedOutcome::Full, Keys::Public) => {
+        WriteOutcome::Later if (outcome, whose) == (KeyedOutcome::Full, KeySource::Public) => {
             Some(Err(problem_of(outcome)))
         }
         WriteOutcome::Later => None,

@@ -8,7 +8,7 @@ use super::isolate::{Datacenters, EdgeSettings};
 use super::visitors::Visitor;
 use crate::core::cluster::region::region_of;
 use crate::core::counter::id::Datacenter;
-use crate::core::counter::ledger::Keys;
+use crate::core::counter::ledger::KeySource;
 use crate::core::limit::owner::Owner;
 use crate::host::Host;
 use crate::host::http::{Context, Request};
@@ -192,11 +192,11 @@ impl RequestContext {
     }
 
     /// Whose the idempotency keys are that it sends.
-    pub fn keys(&self) -> Keys {
+    pub fn keys(&self) -> KeySource {
         if self.is_public() {
-            Keys::Public
+            KeySource::Public
         } else {
-            Keys::Clients
+            KeySource::Clients
         }
     }
 

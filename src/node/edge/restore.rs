@@ -26,7 +26,7 @@ use crate::protocol::order::in_order;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::Query;
 use crate::protocol::snapshot::{
-    Deed, Kept, Restore, Restored, deed_of, has_settings, has_value, parse_date,
+    Kept, Restore, RestoreAction, Restored, action_of, has_settings, has_value, parse_date,
 };
 
 /// Counters that are asked for, read and changed at once: with sketches of 12 KB from each of 16 partitions 12 MB at the most.
@@ -99,10 +99,10 @@ impl Work<'_> {
     async fn bring_back(&self, rows: Vec<KeptRow>, into: &mut Restored) -> Result<(), Problem> {
         let now = self.read(&rows).await?;
         let work = |(row, now): (KeptRow, Option<GlobalSum>)| async move {
-            let deed = deed_of(self.restore.mode, &row.kept, now.as_ref());
+            let action = action_of(self.restore.mode, &row.kept, now.as_ref());
             let done = match self.restore.is_dry {
-                true => Ok(deed),
-                false => self.carry_out(deed, &row, now.as_ref()).await,
+                true => Ok(action),
+                false => self.carry_out(action, &row, now.as_ref()).await,
             };
             let now = now.map(|now| now.value());
             (row.counter, done, now, row.kept.value())
@@ -112,7 +112,7 @@ impl Work<'_> {
         for (id, done, now, then) in in_order(worked, |one, other| one.0.cmp(&other.0)) {
             into.counters += 1;
             match done {
-                Ok(deed) => into.note(&id, deed, now, then),
+                Ok(action) => into.note(&id, action, now, then),
                 Err(problem) => into.refused.push((id, problem)),
             }
         }
@@ -144,16 +144,16 @@ impl Work<'_> {
     /// Does it. Returns what was done.
     async fn carry_out(
         &self,
-        deed: Deed,
+        action: RestoreAction,
         row: &KeptRow,
         now: Option<&GlobalSum>,
-    ) -> Result<Deed, Problem> {
+    ) -> Result<RestoreAction, Problem> {
         let KeptRow { counter, kept, .. } = row;
-        if deed == Deed::Same {
+        if action == RestoreAction::Same {
             // Under a key it stays so, whatever becomes of the counter before the call is repeated.
             return match self.key {
-                Some(_) => self.set(counter, kept, now).await.map(|()| deed),
-                None => Ok(deed),
+                Some(_) => self.set(counter, kept, now).await.map(|()| action),
+                None => Ok(action),
             };
         }
         let ttl = kept.settings.ttl;
@@ -163,23 +163,26 @@ impl Work<'_> {
             let detail = "its time to live is over";
             return Err(Problem::new(Code::InvalidLine, detail));
         }
-        if deed == Deed::Add {
+        if action == RestoreAction::Add {
             return self
                 .import(ImportMode::Add, counter, kept)
                 .await
-                .map(|()| deed);
+                .map(|()| action);
         }
         // What this call has begun under its key, it ends: so it is tried before whatever is there is set.
-        if deed == Deed::Create || self.key.is_some() {
+        if action == RestoreAction::Create || self.key.is_some() {
             match self.import(ImportMode::Create, counter, kept).await {
-                Ok(()) => return Ok(Deed::Create),
+                Ok(()) => return Ok(RestoreAction::Create),
                 Err(problem) if problem.code() != Code::CounterExists => return Err(problem),
                 Err(_) => {}
             }
         }
         match self.restore.mode {
-            ImportMode::Replace => self.set(counter, kept, now).await.map(|()| Deed::Set),
-            _ => Ok(Deed::Keep),
+            ImportMode::Replace => self
+                .set(counter, kept, now)
+                .await
+                .map(|()| RestoreAction::Set),
+            _ => Ok(RestoreAction::Keep),
         }
     }
 

@@ -15,7 +15,7 @@ use crate::core::counter::dimensions::Dimensions;
 use crate::core::counter::flush::{Element, Load, Refusal};
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::lane::Arrival;
-use crate::core::counter::ledger::{HomeCondition, Keyed};
+use crate::core::counter::ledger::{HomeCondition, KeyedWrite};
 use crate::core::counter::settings::UniqueHash;
 use crate::core::counter::total::Value;
 use crate::core::sketch::hash;
@@ -313,7 +313,7 @@ async fn keyed_of(
     context: &RequestContext,
     write: &Write,
     condition: Option<HomeCondition>,
-) -> Result<Keyed, Problem> {
+) -> Result<KeyedWrite, Problem> {
     let operation: &[u8] = if write.adds {
         b"increment"
     } else {
@@ -345,7 +345,7 @@ async fn keyed_of(
         None => (context.host.random_key(), 0),
     };
     let (added, removed) = if write.adds { (delta, 0) } else { (0, delta) };
-    Ok(Keyed {
+    Ok(KeyedWrite {
         key,
         fingerprint,
         generation: 0,

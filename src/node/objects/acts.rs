@@ -6,7 +6,7 @@ use std::cell::Cell;
 
 use super::store::{Store, integer};
 use crate::host::Host;
-use crate::host::object::Value;
+use crate::host::object::SqlValue;
 use crate::protocol::audit::{AUDIT_MS, AUDIT_ROWS_MAX, Act, CallOutcome};
 use crate::protocol::messages::{Fault, ListActs};
 
@@ -37,7 +37,7 @@ impl Acts {
         }
     }
 
-    fn run(&self, sql: &str, values: Vec<Value>) -> Result<Vec<Vec<Value>>, Fault> {
+    fn run(&self, sql: &str, values: Vec<SqlValue>) -> Result<Vec<Vec<SqlValue>>, Fault> {
         if !self.has_table.get() {
             self.store.run(ACTS_SCHEMA, vec![])?;
             self.has_table.set(true);

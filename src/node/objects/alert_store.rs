@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::store::{Store, integer, text};
 use crate::core::alert::record::AlertRecord;
-use crate::host::object::Value;
+use crate::host::object::SqlValue;
 use crate::protocol::alerts::answer::Kept;
 use crate::protocol::alerts::{Alert, AlertName, DELIVERIES_MAX, Delivery, Secret};
 use crate::protocol::messages::{AlertSeen, Fault};
@@ -80,7 +80,7 @@ impl AlertStore {
         Ok(())
     }
 
-    fn rows(&self, sql: &str, values: Vec<Value>) -> Result<Vec<Vec<Value>>, Fault> {
+    fn rows(&self, sql: &str, values: Vec<SqlValue>) -> Result<Vec<Vec<SqlValue>>, Fault> {
         match self.exists()? {
             true => self.store.run(sql, values),
             false => Ok(Vec::new()),
@@ -126,7 +126,7 @@ impl AlertStore {
     /// All of them, in order of their names.
     pub(super) fn list(&self) -> Result<Vec<AlertSeen>, Fault> {
         let rows = self.rows("SELECT name, body FROM alerts ORDER BY name", vec![])?;
-        let read = |row: &Vec<Value>| match row.as_slice() {
+        let read = |row: &Vec<SqlValue>| match row.as_slice() {
             [name, body] => self.seen(self.name_of(name)?, self.store.get(body)?),
             _ => Err(self.store.damaged(Damage::Changed)),
         };
@@ -145,7 +145,7 @@ impl AlertStore {
         })
     }
 
-    fn name_of(&self, value: &Value) -> Result<AlertName, Fault> {
+    fn name_of(&self, value: &SqlValue) -> Result<AlertName, Fault> {
         let name = text(value).and_then(|name| AlertName::parse(name).ok());
         name.ok_or_else(|| self.store.damaged(Damage::Changed))
     }
@@ -188,7 +188,7 @@ impl AlertStore {
     /// Keeps a new delivery that is due at a time, unix milliseconds, or not; the oldest that are done go. Returns its number.
     pub(super) fn deliver(&self, delivery: &Delivery, due_ms: Option<i64>) -> Result<i64, Fault> {
         self.prepare()?;
-        let name = || Value::from(delivery.name.as_str());
+        let name = || SqlValue::from(delivery.name.as_str());
         let rows = self.store.run(
             "INSERT INTO alert_deliveries (alert, due_ms, body) VALUES (?, ?, ?) RETURNING number",
             vec![name(), due_ms.into(), self.store.put(delivery)?],
@@ -224,7 +224,7 @@ impl AlertStore {
         rows.first().map(|row| self.kept(row)).transpose()
     }
 
-    fn kept(&self, row: &[Value]) -> Result<Kept, Fault> {
+    fn kept(&self, row: &[SqlValue]) -> Result<Kept, Fault> {
         match row {
             [body, due_ms] => Ok((self.store.get(body)?, integer(due_ms))),
             _ => Err(self.store.damaged(Damage::Changed)),

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use super::store::{Store, integer, text};
 use crate::host::Host;
-use crate::host::object::Value;
+use crate::host::object::SqlValue;
 use crate::protocol::api_key::{ApiKey, KEYS_MAX, KeyId};
 use crate::protocol::messages::{
     Fault, FindApiKey, ListKeys, MakeKey, ReplaceKey, RevokeKey, UseKey,
@@ -32,7 +32,7 @@ impl KeyStore {
         }
     }
 
-    fn run(&self, sql: &str, values: Vec<Value>) -> Result<Vec<Vec<Value>>, Fault> {
+    fn run(&self, sql: &str, values: Vec<SqlValue>) -> Result<Vec<Vec<SqlValue>>, Fault> {
         if !self.has_table.get() {
             self.store.run(KEYS_SCHEMA, vec![])?;
             self.has_table.set(true);
@@ -108,7 +108,7 @@ impl KeyStore {
             vec![after.into(), i64::from(list.limit).into()],
         )?;
         let damaged = || self.store.damaged(Damage::Changed);
-        let read = |row: &Vec<Value>| {
+        let read = |row: &Vec<SqlValue>| {
             let id = row.first().and_then(text).and_then(KeyId::parse);
             let body = row.get(1).ok_or_else(damaged)?;
             Ok((id.ok_or_else(damaged)?, self.store.get(body)?))

@@ -22,15 +22,15 @@ use crate::core::board::placing::{GROUPS, Layout, Placing, ShardAt, group_of};
 use crate::core::board::settings::Settings;
 use crate::core::counter::autoscale::Meter;
 use crate::core::counter::id::{CounterId, Datacenter};
-use crate::core::counter::ledger::{Keys, WriteKey};
+use crate::core::counter::ledger::{KeySource, WriteKey};
 use crate::core::counter::ledgers::{LedgerLimits, PUBLIC_RECORDS_MAX};
 use crate::host::Host;
 use crate::host::object::{Arrived, Object, Reply, Shell, dispatch};
 use crate::node::shared::call;
 use crate::protocol::messages::{
     AskBoard, BoardAnswer, BoardConfigured, BoardQuestion, BoardSeen, BoardWritten, CommandShard,
-    ConfigureBoard, Deed, EndBoard, Fault, ForgetBoard, MemberWrite, Once, PeriodOf, RegisterBoard,
-    ReportShard, RunSorted, ShardCommand, Stand, WriteBoard, WriteBoards, Written,
+    ConfigureBoard, EndBoard, Fault, ForgetBoard, MemberAction, MemberWrite, Once, PeriodOf,
+    RegisterBoard, ReportShard, RunSorted, ShardCommand, Stand, WriteBoard, WriteBoards, Written,
 };
 
 /// How often a board that is deleted again and again is begun.
@@ -297,8 +297,8 @@ impl BoardCore {
         self.readable()?;
         self.note_load(requests.len());
         let is_begun = |(writes, _): &Request| {
-            let mut deeds = writes.iter().map(|write| &write.deed);
-            deeds.any(|deed| matches!(deed, Deed::Put(_)))
+            let mut actions = writes.iter().map(|write| &write.action);
+            actions.any(|action| matches!(action, MemberAction::Put(_)))
         };
         let all = |answer: BoardWritten| Ok(vec![answer; requests.len()]);
         if at.layout == 0 && !self.is_living() {
@@ -355,10 +355,10 @@ impl BoardCore {
         }))
     }
 
-    fn limits_of(&self, keys: Keys) -> LedgerLimits {
+    fn limits_of(&self, keys: KeySource) -> LedgerLimits {
         let limits = ledger_limits(&self.host);
         match keys {
-            Keys::Public => LedgerLimits::public(limits.kept_ms, 0, PUBLIC_RECORDS_MAX),
+            KeySource::Public => LedgerLimits::public(limits.kept_ms, 0, PUBLIC_RECORDS_MAX),
             _ => limits,
         }
     }

@@ -5,7 +5,7 @@
 use super::store::{Store, text};
 use crate::core::cluster::root::prefix_end;
 use crate::core::counter::id::CounterId;
-use crate::host::object::Value;
+use crate::host::object::SqlValue;
 use crate::protocol::messages::{Fault, ForgetBoard, ListBoards, RegisterBoard};
 
 pub(super) const BOARDS_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS boards (name TEXT PRIMARY KEY, \
@@ -58,7 +58,7 @@ impl BoardRegistry {
     /// Boards in order of their names.
     pub(super) fn list(&self, asked: &ListBoards) -> Result<Vec<CounterId>, Fault> {
         let after = asked.after.clone().unwrap_or_default();
-        let end = prefix_end(&asked.prefix).map_or(Value::Null, Value::Text);
+        let end = prefix_end(&asked.prefix).map_or(SqlValue::Null, SqlValue::Text);
         let rows = self.store.run(
             "SELECT name FROM boards WHERE name > ?1 AND name >= ?2 AND (?3 IS NULL OR name < ?3) ORDER BY name LIMIT ?4",
             vec![
@@ -68,7 +68,7 @@ impl BoardRegistry {
                 i64::from(asked.limit).into(),
             ],
         )?;
-        let name = |row: &Vec<Value>| CounterId::parse(row.first().and_then(text)?).ok();
+        let name = |row: &Vec<SqlValue>| CounterId::parse(row.first().and_then(text)?).ok();
         Ok(rows.iter().filter_map(name).collect())
     }
 }

@@ -14,9 +14,9 @@ use crate::core::board::placing::{Layout, Placing, ShardAt};
 use crate::core::board::score::Score;
 use crate::core::board::settings::Settings;
 use crate::core::counter::id::CounterId;
-use crate::core::counter::ledger::{Keys, Ledger, WriteKey};
+use crate::core::counter::ledger::{KeySource, Ledger, WriteKey};
 use crate::core::counter::ledgers::Ledgers;
-use crate::host::object::{Rows, Value};
+use crate::host::object::{Rows, SqlValue};
 use crate::protocol::messages::{Fault, MovedRecord, PeriodOf, Written};
 
 const SCHEMA: &[&str] = &[
@@ -116,14 +116,14 @@ impl Head {
 
     pub(super) fn ledgers(&self) -> Ledgers {
         let mut ledgers = Ledgers::default();
-        *ledgers.of_mut(Keys::Clients) = self.clients.clone();
-        *ledgers.of_mut(Keys::Public) = self.public.clone();
+        *ledgers.of_mut(KeySource::Clients) = self.clients.clone();
+        *ledgers.of_mut(KeySource::Public) = self.public.clone();
         ledgers
     }
 
     pub(super) fn set_ledgers(&mut self, ledgers: &Ledgers) {
-        self.clients = ledgers.of(Keys::Clients).clone();
-        self.public = ledgers.of(Keys::Public).clone();
+        self.clients = ledgers.of(KeySource::Clients).clone();
+        self.public = ledgers.of(KeySource::Public).clone();
     }
 }
 
@@ -144,18 +144,18 @@ fn broken() -> Fault {
     Fault::Unreadable("a row of a board cannot be read".to_owned())
 }
 
-fn whole(number: u64) -> Value {
+fn whole(number: u64) -> SqlValue {
     i64::try_from(number).unwrap_or(i64::MAX).into()
 }
 
-fn bytes_at(row: &[Value], at: usize) -> Result<Vec<u8>, Fault> {
+fn bytes_at(row: &[SqlValue], at: usize) -> Result<Vec<u8>, Fault> {
     row.get(at)
         .and_then(blob)
         .map(<[u8]>::to_vec)
         .ok_or_else(broken)
 }
 
-fn count_at(row: &[Value], at: usize) -> Result<u64, Fault> {
+fn count_at(row: &[SqlValue], at: usize) -> Result<u64, Fault> {
     let number = row.get(at).and_then(integer);
     number
         .and_then(|number| u64::try_from(number).ok())
@@ -163,7 +163,7 @@ fn count_at(row: &[Value], at: usize) -> Result<u64, Fault> {
 }
 
 /// The member of a row: place, hidden place, expiry, metadata from a column on.
-fn member_at(row: &[Value], at: usize) -> Result<Member, Fault> {
+fn member_at(row: &[SqlValue], at: usize) -> Result<Member, Fault> {
     let place = row.get(at).and_then(blob);
     let is_hidden = place.is_none();
     let place = place.or_else(|| row.get(at + 1).and_then(blob));
@@ -234,7 +234,7 @@ impl BoardRows {
         let statement =
             "SELECT place, member, count FROM segments WHERE epoch = ? ORDER BY place, member";
         let rows = self.store.run(statement, vec![epoch.into()])?;
-        let segment = |row: &Vec<Value>| {
+        let segment = |row: &Vec<SqlValue>| {
             let (place, member) = (bytes_at(row, 0)?, bytes_at(row, 1)?);
             Ok((Key { place, member }, count_at(row, 2)?))
         };
@@ -246,7 +246,7 @@ impl BoardRows {
     pub(super) fn put_segments(&self, epoch: i64, directory: &mut Directory) -> Result<(), Fault> {
         for (key, count) in directory.changes() {
             let Key { place, member } = key;
-            let mut values: Vec<Value> = vec![epoch.into(), place.into(), member.into()];
+            let mut values: Vec<SqlValue> = vec![epoch.into(), place.into(), member.into()];
             let statement = match count {
                 Some(count) => {
                     values.push(whole(count));
@@ -277,7 +277,7 @@ impl BoardRows {
         name: &[u8],
         member: Option<&Member>,
     ) -> Result<(), Fault> {
-        let mut values: Vec<Value> = vec![epoch.into(), name.to_vec().into()];
+        let mut values: Vec<SqlValue> = vec![epoch.into(), name.to_vec().into()];
         let Some(member) = member else {
             let statement = "DELETE FROM members WHERE epoch = ? AND member = ?";
             return self.store.run(statement, values).map(drop);
@@ -311,7 +311,7 @@ impl BoardRows {
         let rows = self
             .store
             .run(statement, vec![epoch.into(), after.into(), whole(limit)])?;
-        let read = |row: &Vec<Value>| Ok((bytes_at(row, 4)?, member_at(row, 0)?));
+        let read = |row: &Vec<SqlValue>| Ok((bytes_at(row, 4)?, member_at(row, 0)?));
         rows.iter().map(read).collect()
     }
 
@@ -343,7 +343,7 @@ impl BoardRows {
             "SELECT number, epoch, member FROM changed WHERE number > ? ORDER BY number LIMIT ?",
             vec![whole(number), whole(limit)],
         )?;
-        let read = |row: &Vec<Value>| {
+        let read = |row: &Vec<SqlValue>| {
             let epoch = row.get(1).and_then(integer).ok_or_else(broken)?;
             Ok((count_at(row, 0)?, epoch, bytes_at(row, 2)?))
         };
@@ -361,7 +361,7 @@ impl BoardRows {
             "SELECT slot, key, body FROM records WHERE (slot, key) > (?, COALESCE(?, x'')) ORDER BY slot, key LIMIT ?",
             vec![slot.into(), key.to_vec().into(), whole(limit)],
         )?;
-        let read = |row: &Vec<Value>| {
+        let read = |row: &Vec<SqlValue>| {
             let slot = row.first().and_then(integer).ok_or_else(broken)?;
             let body = self.store.body(row.get(2).ok_or_else(broken)?)?;
             Ok((slot, bytes_at(row, 1)?, body.to_vec()))
@@ -371,7 +371,7 @@ impl BoardRows {
 
     /// Keeps a record as it was stored elsewhere. Whether it is new here.
     pub(super) fn take_record(&self, (slot, key, body): &MovedRecord) -> Result<bool, Fault> {
-        let values: Vec<Value> = vec![(*slot).into(), key.clone().into()];
+        let values: Vec<SqlValue> = vec![(*slot).into(), key.clone().into()];
         let statement = "SELECT 1 FROM records WHERE slot = ? AND key = ?";
         let is_new = self.store.run(statement, values.clone())?.is_empty();
         if is_new {
@@ -397,7 +397,7 @@ impl BoardRows {
             from,
             (limit, skip),
         )?;
-        let read = |row: &Vec<Value>| Ok((bytes_at(row, 4)?, member_at(row, 0)?));
+        let read = |row: &Vec<SqlValue>| Ok((bytes_at(row, 4)?, member_at(row, 0)?));
         rows.iter().map(read).collect()
     }
 
@@ -412,7 +412,7 @@ impl BoardRows {
             WHERE epoch = ? AND member > COALESCE(?, x'') AND place IS NOT NULL ORDER BY member LIMIT ?";
         let values = vec![epoch.into(), name.to_vec().into(), whole(limit)];
         let rows = self.store.run(statement, values)?;
-        let read = |row: &Vec<Value>| Ok((bytes_at(row, 4)?, member_at(row, 0)?.score));
+        let read = |row: &Vec<SqlValue>| Ok((bytes_at(row, 4)?, member_at(row, 0)?.score));
         rows.iter().map(read).collect()
     }
 
@@ -478,7 +478,7 @@ impl BoardRows {
             "SELECT epoch, body FROM periods ORDER BY epoch DESC",
             vec![],
         )?;
-        let read = |row: &Vec<Value>| {
+        let read = |row: &Vec<SqlValue>| {
             let epoch = row.first().and_then(integer).ok_or_else(broken)?;
             Ok((epoch, self.store.get(row.get(1).ok_or_else(broken)?)?))
         };
@@ -566,7 +566,7 @@ impl MemberRows for EpochRows<'_> {
         let statement = "SELECT place, member FROM members INDEXED BY places \
             WHERE epoch = ? AND (place, member) >= (COALESCE(?, x''), COALESCE(?, x'')) ORDER BY place, member LIMIT ? OFFSET ?";
         let rows = self.0.walk(statement, self.1, from, (1, skip))?;
-        let key = |row: &Vec<Value>| {
+        let key = |row: &Vec<SqlValue>| {
             let (place, member) = (bytes_at(row, 0)?, bytes_at(row, 1)?);
             Ok(Key { place, member })
         };

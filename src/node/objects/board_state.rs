@@ -6,7 +6,9 @@ use crate::core::board::directory::Directory;
 use crate::core::board::member::{Member, MemberRefusal, change};
 use crate::core::board::period::Period;
 use crate::core::counter::id::CounterId;
-use crate::protocol::messages::{Deed, Fault, MemberIs, MemberWrite, PeriodOf, Stand, encode};
+use crate::protocol::messages::{
+    Fault, MemberAction, MemberIs, MemberWrite, PeriodOf, Stand, encode,
+};
 use crate::protocol::shell_limits::{BOARD_BYTES_MAX, MEMBER_BYTES};
 
 /// Members that expire in one turn; more wait for the next, and what is told until then is not exact.
@@ -241,7 +243,7 @@ impl Loaded {
     ) -> Result<Result<(Stand, bool), MemberRefusal>, Fault> {
         let MemberWrite {
             member: name,
-            deed,
+            action,
             condition,
         } = write;
         let (generation, epoch) = (self.head.generation, self.head.epoch);
@@ -258,8 +260,8 @@ impl Loaded {
         if !holds {
             return Ok(Err(MemberRefusal::Changed));
         }
-        let after = match deed {
-            Deed::Put(put) => match change(
+        let after = match action {
+            MemberAction::Put(put) => match change(
                 &self.head.settings,
                 before.as_ref(),
                 put,
@@ -268,11 +270,11 @@ impl Loaded {
                 Ok(change) => change.after.or_else(|| before.clone()),
                 Err(refusal) => return Ok(Err(refusal)),
             },
-            Deed::Hide(is_hidden) => before.clone().map(|before| Member {
+            MemberAction::Hide(is_hidden) => before.clone().map(|before| Member {
                 is_hidden: *is_hidden,
                 ..before
             }),
-            Deed::Remove => None,
+            MemberAction::Remove => None,
         };
         let is_changed = after != before;
         if is_changed {

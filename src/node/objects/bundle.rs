@@ -8,7 +8,7 @@ use super::hosted_rows::{STAY, start_of};
 use super::store::{WHOLE_MAX, integer};
 use super::tablet_rows::{LEDGER, NamedRows, row_key};
 use crate::core::counter::ledger::WriteKey;
-use crate::host::object::Value;
+use crate::host::object::SqlValue;
 use crate::protocol::messages::Fault;
 
 /// Rows of a page: each has at most some 57 KB, that of an hour's samples.
@@ -108,8 +108,8 @@ impl OwnRows {
                 vec![kind.into(), start.into(), most.into()],
             )?
         };
-        let read = |row: &Vec<Value>| match row.as_slice() {
-            [start, Value::Blob(key), body] => {
+        let read = |row: &Vec<SqlValue>| match row.as_slice() {
+            [start, SqlValue::Blob(key), body] => {
                 let mut name = row_key(LEDGER, integer(start)?);
                 name.extend_from_slice(key);
                 Some(self.body(body).map(|body| (name, body)))

@@ -8,8 +8,8 @@ use super::cell_store::{CellStore, Kind};
 use crate::core::counter::breakdown;
 use crate::core::counter::contents::{Contents, ContentsWanted};
 use crate::core::counter::flush::{Changes, Refusal};
-use crate::core::counter::history::Step;
-use crate::core::counter::ledger::{Keyed, KeyedOutcome, Keys, SeenValue};
+use crate::core::counter::history::Resolution;
+use crate::core::counter::ledger::{KeySource, KeyedOutcome, KeyedWrite, SeenValue};
 use crate::core::counter::samples::{join_samples, samples_from_rest};
 use crate::core::sketch::TopValues;
 use crate::protocol::messages::{Fault, Install, Installed, ReadContents, ReadOut};
@@ -64,7 +64,7 @@ impl Core {
 
     fn try_install(self: &Rc<Self>, install: &Install) -> Result<Installed, Fault> {
         let now_ms = self.host.now_ms();
-        let write = Keyed {
+        let write = KeyedWrite {
             key: install.key.key,
             fingerprint: install.key.fingerprint,
             generation: install.generation,
@@ -77,12 +77,13 @@ impl Core {
             samples: Vec::new(),
             dimensions: Default::default(),
         };
-        let limits = self.limits_of(Keys::Clients);
-        let (outcome, changes) = self.decide(now_ms, Keys::Clients, |state, known, changes| {
-            let installed = (&write, &install.contents);
-            let applied = state.install(installed, limits, now_ms, known.record, changes);
-            applied.map_err(Fault::Refused)
-        })?;
+        let limits = self.limits_of(KeySource::Clients);
+        let (outcome, changes) =
+            self.decide(now_ms, KeySource::Clients, |state, known, changes| {
+                let installed = (&write, &install.contents);
+                let applied = state.install(installed, limits, now_ms, known.record, changes);
+                applied.map_err(Fault::Refused)
+            })?;
         if changes.hot {
             self.note_change(now_ms);
         }
@@ -121,7 +122,7 @@ impl CellStore {
     /// The samples of each hour; of each day, where those of hours would be too much for one answer.
     fn samples_by_hour(&self) -> Result<Vec<(i64, Vec<u8>)>, Fault> {
         let hours = RefCell::new(Vec::<(i64, Vec<u8>)>::new());
-        let add = |step: Step, start: i64, samples: Vec<u8>| {
+        let add = |step: Resolution, start: i64, samples: Vec<u8>| {
             let start = step.start_of(start);
             let mut hours = hours.borrow_mut();
             match hours.last_mut() {
@@ -132,14 +133,14 @@ impl CellStore {
         // Hours are older than all minutes, but for one that is in both.
         for kind in [Kind::HourSamples, Kind::Samples] {
             for (start, body) in self.all(kind)? {
-                add(Step::Hour, start, body);
+                add(Resolution::Hour, start, body);
             }
         }
         let bytes: usize = hours.borrow().iter().map(|(_, body)| body.len()).sum();
         if bytes > SAMPLES_BYTES_MAX {
             let all = hours.take();
             for (start, body) in all {
-                add(Step::Day, start, body);
+                add(Resolution::Day, start, body);
             }
         }
         Ok(hours.into_inner())

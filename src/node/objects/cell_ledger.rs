@@ -5,12 +5,16 @@
 use super::cell_store::{CellStore, Kind};
 use crate::core::counter::cell::Cell;
 use crate::core::counter::flush::Changes;
-use crate::core::counter::ledger::{Keys, Ledger, StoredRecord, WriteKey};
+use crate::core::counter::ledger::{KeySource, Ledger, StoredRecord, WriteKey};
 use crate::core::counter::numbers::{Numbers, slot_gone_before, slot_of};
 use crate::protocol::messages::{Fault, decode, encode};
 
 /// Where the counts of each ledger lie. Stored names.
-const LEDGERS: [(i64, Keys); 3] = [(0, Keys::Clients), (1, Keys::Drawn), (2, Keys::Public)];
+const LEDGERS: [(i64, KeySource); 3] = [
+    (0, KeySource::Clients),
+    (1, KeySource::Drawn),
+    (2, KeySource::Public),
+];
 
 impl CellStore {
     /// Writes records alone, of writes that are not counted.

@@ -12,9 +12,9 @@ use super::lead_place::{LeadName, Standing};
 use super::store::{Store, blob, integer};
 use super::tablet_rows::LEDGER;
 use crate::core::counter::cell::{Cell, CellRecovery, FlushRow};
-use crate::core::counter::history::Step;
+use crate::core::counter::history::Resolution;
 use crate::core::counter::merge::CellTotals;
-use crate::host::object::Value;
+use crate::host::object::SqlValue;
 use crate::protocol::messages::{CellPart, CellRepaired, Fault, RepairCell, TotalsFrom};
 use crate::protocol::names::CellAddress;
 
@@ -152,7 +152,7 @@ impl CellStore {
     /// Writes what the memory of a cell has of these rows.
     fn put_back_known(&self, cell: &Cell, rows: &[DamagedRow]) -> Result<(), Fault> {
         for row in rows {
-            for step in Step::PAGED {
+            for step in Resolution::PAGED {
                 if row.is(Kind::of_page(step)) {
                     let page = cell.page_row(step, row.start);
                     self.put(Kind::of_page(step), row.start, &page)?;
@@ -176,13 +176,13 @@ impl CellStore {
         let mut open_hour = None;
         for (minute, _) in self.all(Kind::MinuteUniques)? {
             all_time.merge(&self.uniques(Kind::MinuteUniques, minute)?);
-            open_hour.get_or_insert(Step::Hour.start_of(minute));
+            open_hour.get_or_insert(Resolution::Hour.start_of(minute));
         }
         if !all_time.is_empty() {
             self.put_bytes(Kind::AllTime, 0, all_time.to_bytes())?;
         }
         let mut begins = [None; 3];
-        for (begin, step) in begins.iter_mut().zip(Step::PAGED) {
+        for (begin, step) in begins.iter_mut().zip(Resolution::PAGED) {
             for (page, _) in self.all(Kind::of_page(step))? {
                 let buckets: Option<Vec<(i64, u128)>> = self.get(Kind::of_page(step), page)?;
                 let first = buckets.and_then(|buckets| buckets.first().map(|(start, _)| *start));
@@ -210,7 +210,7 @@ impl CellStore {
 pub(super) fn damaged_in<P: Clone>(
     store: &Store,
     first: P,
-    mut page: impl FnMut(&P, i64) -> Result<Vec<(P, Value)>, Fault>,
+    mut page: impl FnMut(&P, i64) -> Result<Vec<(P, SqlValue)>, Fault>,
 ) -> Result<Vec<P>, Fault> {
     let mut damaged = Vec::new();
     let mut after = first;
@@ -238,7 +238,7 @@ pub(super) fn damaged_row(name: &[u8]) -> Option<DamagedRow> {
 }
 
 /// Two columns, a name and a body.
-pub(super) fn named(row: &[Value]) -> Option<(Vec<u8>, Value)> {
+pub(super) fn named(row: &[SqlValue]) -> Option<(Vec<u8>, SqlValue)> {
     match row {
         [name, body] => Some((blob(name)?.to_vec(), body.clone())),
         _ => None,
@@ -246,7 +246,7 @@ pub(super) fn named(row: &[Value]) -> Option<(Vec<u8>, Value)> {
 }
 
 /// Three columns, two of a place and a body.
-pub(super) fn placed(row: &[Value]) -> Option<((i64, i64), Value)> {
+pub(super) fn placed(row: &[SqlValue]) -> Option<((i64, i64), SqlValue)> {
     match row {
         [kind, start, body] => Some(((integer(kind)?, integer(start)?), body.clone())),
         _ => None,

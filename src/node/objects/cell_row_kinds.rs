@@ -1,7 +1,7 @@
 //! Which rows a cell has.
 
 use crate::core::counter::breakdown::RowKind;
-use crate::core::counter::history::Step;
+use crate::core::counter::history::Resolution;
 
 /// Kinds of rows, a stored format: never renumbered.
 #[derive(Clone, Copy)]
@@ -75,11 +75,11 @@ impl Kind {
         }
     }
 
-    pub(super) fn of_page(step: Step) -> Self {
+    pub(super) fn of_page(step: Resolution) -> Self {
         match step {
-            Step::Second | Step::Minute => Self::MinutePage,
-            Step::Hour => Self::HourPage,
-            Step::Day => Self::DayPage,
+            Resolution::Second | Resolution::Minute => Self::MinutePage,
+            Resolution::Hour => Self::HourPage,
+            Resolution::Day => Self::DayPage,
         }
     }
 
@@ -95,11 +95,11 @@ impl Kind {
     }
 
     /// That of the unique elements of such a stretch.
-    pub fn of_uniques(step: Step) -> Self {
+    pub fn of_uniques(step: Resolution) -> Self {
         match step {
-            Step::Second | Step::Minute => Self::MinuteUniques,
-            Step::Hour => Self::HourUniques,
-            Step::Day => Self::DayUniques,
+            Resolution::Second | Resolution::Minute => Self::MinuteUniques,
+            Resolution::Hour => Self::HourUniques,
+            Resolution::Day => Self::DayUniques,
         }
     }
 }

@@ -10,7 +10,7 @@ use super::hosted_rows::HostedRows;
 use super::store::{Store, WHOLE_MAX, integer};
 use super::tablet_rows::LEDGER;
 use crate::core::counter::ledger::WriteKey;
-use crate::host::object::{Rows, Value};
+use crate::host::object::{Rows, SqlValue};
 use crate::protocol::messages::Fault;
 
 /// Since this schema there are hours and days of unique elements, and sketches name their hash; all tables are there.
@@ -72,7 +72,7 @@ impl OwnRows {
         Ok(())
     }
 
-    pub(super) fn run(&self, statement: &str, values: Vec<Value>) -> Result<Rows, Fault> {
+    pub(super) fn run(&self, statement: &str, values: Vec<SqlValue>) -> Result<Rows, Fault> {
         self.store.run(statement, values)
     }
 
@@ -85,13 +85,13 @@ impl OwnRows {
         .map(|_| ())
     }
 
-    fn first_body(&self, statement: &str, values: Vec<Value>) -> Result<Option<Vec<u8>>, Fault> {
+    fn first_body(&self, statement: &str, values: Vec<SqlValue>) -> Result<Option<Vec<u8>>, Fault> {
         let rows = self.run(statement, values)?;
         let body = rows.first().and_then(|row| row.first());
         body.map(|body| self.body(body)).transpose()
     }
 
-    pub(super) fn body(&self, body: &Value) -> Result<Vec<u8>, Fault> {
+    pub(super) fn body(&self, body: &SqlValue) -> Result<Vec<u8>, Fault> {
         Ok(self.store.body(body)?.to_vec())
     }
 
@@ -114,7 +114,7 @@ impl OwnRows {
                 let statement = "SELECT slot, key, body FROM ledger WHERE (slot, key) > (?, ?) ORDER BY slot, key LIMIT ?";
                 let values = vec![(*slot).into(), key.clone().into(), most.into()];
                 let rows = self.run(statement, values)?;
-                let read = |row: &Vec<Value>| {
+                let read = |row: &Vec<SqlValue>| {
                     let (slot, rest) = row.split_first()?;
                     let (key, body) = named(rest)?;
                     Some(((integer(slot)?, key), body))
@@ -252,7 +252,7 @@ impl CellRows {
                     "SELECT start, body FROM rows WHERE kind = ? AND start >= ? AND start < ?",
                     vec![kind.number().into(), from.into(), before.into()],
                 )?;
-                let read = |row: &Vec<Value>| match row.as_slice() {
+                let read = |row: &Vec<SqlValue>| match row.as_slice() {
                     [start, body] => {
                         let start = integer(start)?;
                         Some(own.body(body).map(|body| (start, body)))

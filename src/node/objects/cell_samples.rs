@@ -5,7 +5,7 @@
 
 use super::cell_store::{CellStore, Kind};
 use crate::core::counter::flush::Changes;
-use crate::core::counter::history::Step;
+use crate::core::counter::history::Resolution;
 use crate::core::counter::samples::{hour_to_fold, hours_kept_from, samples_at_rest};
 use crate::core::sketch::Histogram;
 use crate::protocol::messages::Fault;
@@ -35,7 +35,7 @@ impl CellStore {
             return Ok(());
         };
         let mut merged = read(self.get_bytes(Kind::HourSamples, hour)?.as_deref())?;
-        let end = hour.saturating_add(Step::Hour.seconds());
+        let end = hour.saturating_add(Resolution::Hour.seconds());
         merged.merge(&self.samples_between(Kind::Samples, hour, end)?);
         self.put_bytes(Kind::HourSamples, hour, merged.to_bytes())?;
         // The hour is that of the oldest minute.
@@ -58,7 +58,7 @@ impl CellStore {
             let mut first = from;
             // From row to row: however long the window is, this ends with the rows that are kept.
             while let Some(row) = self.rows.first_from(kind, first)?.filter(|row| *row < end) {
-                let next = Step::Hour.start_of(row) + hours * Step::Hour.seconds();
+                let next = Resolution::Hour.start_of(row) + hours * Resolution::Hour.seconds();
                 all.merge(&self.samples_between(kind, row, next.min(end))?);
                 first = next;
             }

@@ -11,7 +11,7 @@ use super::hosted_rows::HostedRows;
 use super::store::{Store, WHOLE_MAX};
 use crate::core::counter::cell::{Cell, FlushRow};
 use crate::core::counter::flush::Changes;
-use crate::core::counter::history::Step;
+use crate::core::counter::history::Resolution;
 use crate::core::sketch::Uniques;
 use crate::host::object::Object;
 use crate::protocol::messages::{Fault, Stay, decode, encode};
@@ -93,7 +93,7 @@ impl CellStore {
             return Ok(unborn);
         };
         let mut pages = Vec::new();
-        for step in Step::PAGED {
+        for step in Resolution::PAGED {
             for (page, body) in self.all(Kind::of_page(step))? {
                 pages.push((step, page, decode::<Vec<(i64, u128)>>(&body)?));
             }

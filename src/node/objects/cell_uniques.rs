@@ -4,7 +4,7 @@
 
 use super::cell_store::{CellStore, Kind};
 use crate::core::counter::flush::Changes;
-use crate::core::counter::history::Step;
+use crate::core::counter::history::Resolution;
 use crate::core::counter::uniques_retention::{RowSpan, kept_seconds, rows_of};
 use crate::core::sketch::Uniques;
 use crate::protocol::messages::Fault;
@@ -22,11 +22,11 @@ impl CellStore {
         }
         // Only now: an hour that is let go may be a part of a day that has just been joined.
         if !changes.over.is_empty() {
-            self.forget(Step::Hour, now)?;
-            self.forget(Step::Day, now)?;
+            self.forget(Resolution::Hour, now)?;
+            self.forget(Resolution::Day, now)?;
         }
         if changes.all_time {
-            self.forget(Step::Minute, now)?;
+            self.forget(Resolution::Minute, now)?;
         }
         Ok(())
     }
@@ -51,11 +51,11 @@ impl CellStore {
     }
 
     /// Joins the rows of an hour's minutes, or of a day's hours, into the one that may be there already.
-    fn join_parts(&self, step: Step, start: i64) -> Result<(), Fault> {
-        let part = if step == Step::Day {
-            Step::Hour
+    fn join_parts(&self, step: Resolution, start: i64) -> Result<(), Fault> {
+        let part = if step == Resolution::Day {
+            Resolution::Hour
         } else {
-            Step::Minute
+            Resolution::Minute
         };
         let mut whole = self.uniques(Kind::of_uniques(step), start)?;
         let rows = RowSpan {
@@ -104,7 +104,7 @@ impl CellStore {
         read_uniques(&bytes.unwrap_or_default())
     }
 
-    fn forget(&self, step: Step, now: i64) -> Result<(), Fault> {
+    fn forget(&self, step: Resolution, now: i64) -> Result<(), Fault> {
         let start = now.saturating_sub(kept_seconds(step));
         self.delete_before(Kind::of_uniques(step), start)
     }

@@ -4,7 +4,7 @@ use super::claims::{LONGER_MS, claims_kept_ms};
 use super::deployment_values::DeploymentValues;
 use super::store::{Store, integer, text};
 use crate::core::counter::id::{CounterId, Datacenter};
-use crate::core::counter::ledger::{Keys, WriteKey};
+use crate::core::counter::ledger::{KeySource, WriteKey};
 use crate::core::counter::ledgers::{LedgerLimits, Ledgers};
 use crate::host::Host;
 use crate::protocol::messages::{Claim, Fault, Holder, Owner, decode, encode};
@@ -16,7 +16,10 @@ pub(super) const CLAIMS_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS claims (slot 
     moves INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (slot, id, key)) WITHOUT ROWID";
 
 /// Names of the rows that count the claims of each slot, by whose keys. Stored names.
-const COUNTS: [(&str, Keys); 2] = [("claims", Keys::Clients), ("public_claims", Keys::Public)];
+const COUNTS: [(&str, KeySource); 2] = [
+    ("claims", KeySource::Clients),
+    ("public_claims", KeySource::Public),
+];
 
 /// A claim as it lies on disk.
 pub(super) struct StoredClaim {
@@ -92,7 +95,7 @@ impl ClaimStore {
     ) -> Result<Owners, Fault> {
         let before = self.claims()?;
         let mut claims = before.clone();
-        let limits = self.limits_of(claim.whose);
+        let limits = self.limits_of(claim.source);
         let mut owners = Vec::with_capacity(claim.keys.len());
         self.store.atomically(|| {
             for key in &claim.keys {
@@ -138,7 +141,7 @@ impl ClaimStore {
         now_ms: i64,
     ) -> Result<Option<Owners>, Fault> {
         let claims = self.claims()?;
-        let limits = self.limits_of(claim.whose);
+        let limits = self.limits_of(claim.source);
         let mut owners = Vec::with_capacity(claim.keys.len());
         let mut is_old = false;
         for key in &claim.keys {
@@ -177,11 +180,11 @@ impl ClaimStore {
     }
 
     /// What the claims of these keys are bound by.
-    fn limits_of(&self, keys: Keys) -> LedgerLimits {
+    fn limits_of(&self, keys: KeySource) -> LedgerLimits {
         match keys {
-            Keys::Public => LedgerLimits::public(self.kept_ms, LONGER_MS, PUBLIC_CLAIMS_MAX),
+            KeySource::Public => LedgerLimits::public(self.kept_ms, LONGER_MS, PUBLIC_CLAIMS_MAX),
             _ => LedgerLimits {
-                keys: Keys::Clients,
+                keys: KeySource::Clients,
                 kept_ms: self.kept_ms,
                 records_max: CLAIMS_MAX,
             },
@@ -203,7 +206,7 @@ impl ClaimStore {
         let before = self.claims()?;
         let mut claims = before.clone();
         let full = || Fault::Unavailable("too many keys are remembered".to_owned());
-        let slot = claims.admit(self.limits_of(Keys::Clients), now_ms);
+        let slot = claims.admit(self.limits_of(KeySource::Clients), now_ms);
         let slot = slot.ok_or_else(full)?;
         self.put_claim(counter, slot, key, None, generation)?;
         self.put_claims(&claims, &before)?;
@@ -212,7 +215,7 @@ impl ClaimStore {
 
     /// Whether another key can be claimed.
     pub(super) fn has_room(&self, claims: &Ledgers) -> bool {
-        claims.of(Keys::Clients).records() < CLAIMS_MAX
+        claims.of(KeySource::Clients).records() < CLAIMS_MAX
     }
 
     /// Gives a claim to the next lead.
@@ -243,7 +246,7 @@ impl ClaimStore {
         claims: &Ledgers,
         key: WriteKey,
     ) -> Result<Option<StoredClaim>, Fault> {
-        for slot in claims.slots(Keys::Clients) {
+        for slot in claims.slots(KeySource::Clients) {
             let rows = self.store.run(
                 "SELECT datacenter, generation, moves FROM claims WHERE slot = ? AND id = ? AND key = ?",
                 vec![slot.into(), counter.as_str().into(), key.0.to_vec().into()],

@@ -2,7 +2,7 @@
 //! a partition holds.
 
 use super::store::{Store, blob, text};
-use crate::host::object::Value;
+use crate::host::object::SqlValue;
 use crate::protocol::messages::Fault;
 
 /// What the names of secrets begin with, and how long those are. Builds before 0.2 stored them bare: random bytes, which may begin like a
@@ -38,7 +38,7 @@ impl DeploymentValues {
         body.map(|body| self.body(name, body)).transpose()
     }
 
-    fn body(&self, name: &str, body: &Value) -> Result<Vec<u8>, Fault> {
+    fn body(&self, name: &str, body: &SqlValue) -> Result<Vec<u8>, Fault> {
         let is_secret = SECRETS.iter().any(|begin| name.starts_with(begin));
         if is_secret
             && self.store.may_be_bare()

@@ -14,7 +14,7 @@ use super::root_store::RootStore;
 use super::store::Store;
 use crate::core::cluster::apart::{Apart, is_apart, placed};
 use crate::core::cluster::root::RootEntry;
-use crate::core::cluster::tablets::{Changed, Place, SPREADS_MAX, Spreads};
+use crate::core::cluster::tablets::{LeadPlace, SPREADS_MAX, SpreadChange, Spreads};
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::host::Host;
 use crate::node::shared::call::place_among;
@@ -80,18 +80,18 @@ impl LeadSpreads {
         // A setting that may not be so is the operator's to mend: it changes nothing.
         let is_wrong = set.is_none() && self.host.setting(TABLET_COUNT).is_some();
         let changed = match is_wrong {
-            true => Changed::Not,
+            true => SpreadChange::Same,
             false => all.change(set, self.host.now_ms()),
         };
         match changed {
-            Changed::Not => {}
-            Changed::Now => {
+            SpreadChange::Same => {}
+            SpreadChange::Applied => {
                 self.values.put(FIXED, encode(&CHANGED)?)?;
                 self.values.put(SPREADS, encode(&all)?)?;
                 let sweep = Sweep::begin(self.host.now_ms());
                 self.values.put(SWEEP, encode(&sweep)?)?;
             }
-            Changed::Full => self.host.fail(&format!(
+            SpreadChange::Full => self.host.fail(&format!(
                 "{TABLET_COUNT} has had {SPREADS_MAX} values before: counters stay where the last of them puts them; set it to one of these"
             )),
         }
@@ -200,7 +200,7 @@ impl LeadSpreads {
     }
 
     /// Where the spreads put the leads of a counter.
-    fn spread(&self, counter: &CounterId) -> (u32, Place, Vec<Place>) {
+    fn spread(&self, counter: &CounterId) -> (u32, LeadPlace, Vec<LeadPlace>) {
         let place = |tablets| place_among(&self.host, tablets, counter);
         self.all.borrow().places(place)
     }
@@ -262,7 +262,7 @@ impl LeadSpreads {
             _ => return Ok(false),
         };
         let (_, place, _) = self.spread(counter);
-        if place == Place::Own {
+        if place == LeadPlace::Own {
             return Ok(false);
         }
         // What is noted of an earlier generation is over.

@@ -4,14 +4,14 @@ use super::directory_totals::{DAY_HOURS, DAYS_KEPT, DirectoryTotals, HOURS_KEPT}
 use super::store::{Store, integer, text};
 use crate::core::cluster::root::{RootEntry, prefix_end};
 use crate::core::counter::id::{BEFORE_CALLERS, CounterId};
-use crate::core::counter::total::Value as Number;
-use crate::host::object::Value;
+use crate::core::counter::total::Value;
+use crate::host::object::SqlValue;
 use crate::protocol::messages::{By, Fault, KnownTotal, Order, Since, Sums, TopRow};
 
 /// Counters of a prefix up to which they are found by their names, and put in order then; more are found by the index of the order.
 const FEW: u64 = 1_000;
 
-/// What [`Number::within_62_bits`] stops at.
+/// What [`Value::within_62_bits`] stops at.
 const WITHIN_MAX: i64 = 1 << 62;
 
 impl DirectoryTotals {
@@ -37,9 +37,9 @@ impl DirectoryTotals {
                 "a sum of totals has other columns".to_owned(),
             ));
         };
-        let of = |value: &Value| i128::from(number(value).unwrap_or(0));
+        let of = |value: &SqlValue| i128::from(number(value).unwrap_or(0));
         let total = (of(high) << 32) + of(low);
-        let magnitude = Number::new(total.unsigned_abs(), 0);
+        let magnitude = Value::new(total.unsigned_abs(), 0);
         let mut total = if total < 0 {
             magnitude.negated()
         } else {
@@ -52,7 +52,7 @@ impl DirectoryTotals {
             );
             for row in &self.store.run(&sql, ids)? {
                 let row = row_of(&self.store, order, row)?;
-                total = total.plus(row.map_or_else(Number::default, |row| row.amount));
+                total = total.plus(row.map_or_else(Value::default, |row| row.amount));
             }
         }
         let sums = Sums {
@@ -95,7 +95,7 @@ impl DirectoryTotals {
     }
 
     /// How many counters have more than an amount.
-    pub(super) fn above(&self, order: &Order, than: Number, now_ms: i64) -> Result<u64, Fault> {
+    pub(super) fn above(&self, order: &Order, than: Value, now_ms: i64) -> Result<u64, Fault> {
         self.prepare(now_ms)?;
         let amount = amount_sql(order);
         let (within, ids) = within_sql(order, "+");
@@ -201,9 +201,9 @@ fn hour_of(since: Since) -> i64 {
 }
 
 /// Which names are meant, as SQL and its values; with a plus before them they are not looked for by their order.
-fn within_sql(order: &Order, plus: &str) -> (String, Vec<Value>) {
+fn within_sql(order: &Order, plus: &str) -> (String, Vec<SqlValue>) {
     let first = order.prefix.as_str().max(BEFORE_CALLERS);
-    let mut values: Vec<Value> = vec![first.into()];
+    let mut values: Vec<SqlValue> = vec![first.into()];
     let mut sql = format!("{plus}id >= ?");
     if let Some(end) = prefix_end(&order.prefix) {
         sql.push_str(&format!(" AND {plus}id < ?"));
@@ -212,7 +212,7 @@ fn within_sql(order: &Order, plus: &str) -> (String, Vec<Value>) {
     (sql, values)
 }
 
-fn row_of(store: &Store, order: &Order, row: &[Value]) -> Result<Option<TopRow>, Fault> {
+fn row_of(store: &Store, order: &Order, row: &[SqlValue]) -> Result<Option<TopRow>, Fault> {
     let [id, as_of, told] = row else {
         return Ok(None);
     };
@@ -224,7 +224,7 @@ fn row_of(store: &Store, order: &Order, row: &[Value]) -> Result<Option<TopRow>,
         let count = number(told).and_then(|count| u128::try_from(count).ok());
         return Ok(Some(TopRow {
             counter,
-            amount: Number::new(count.unwrap_or(0), 0),
+            amount: Value::new(count.unwrap_or(0), 0),
             uniques: None,
             as_of_ms,
         }));
@@ -239,8 +239,8 @@ pub(super) fn row_of_known(counter: CounterId, by: By, known: KnownTotal) -> Top
         counter,
         amount: match by {
             By::Value => known.total.value,
-            By::Count => Number::new(known.total.count, 0),
-            By::Uniques => Number::new(u128::from(estimate), 0),
+            By::Count => Value::new(known.total.count, 0),
+            By::Uniques => Value::new(u128::from(estimate), 0),
         },
         uniques: known.uniques.filter(|_| by == By::Uniques),
         as_of_ms: known.total.as_of_ms,
@@ -248,12 +248,12 @@ pub(super) fn row_of_known(counter: CounterId, by: By, known: KnownTotal) -> Top
 }
 
 /// A whole number that was read as a text.
-fn number(value: &Value) -> Option<i64> {
+fn number(value: &SqlValue) -> Option<i64> {
     text(value)?.parse().ok()
 }
 
 /// A count of rows.
-fn unsigned(value: &Value) -> u64 {
+fn unsigned(value: &SqlValue) -> u64 {
     let count = integer(value).and_then(|count| u64::try_from(count).ok());
     count.unwrap_or(0)
 }

@@ -17,8 +17,8 @@ use crate::core::cluster::root::{Root, RootEntry};
 use crate::core::cluster::total::CounterTotal;
 use crate::core::cluster::view::View;
 use crate::core::counter::id::CounterId;
-use crate::core::counter::total::Value as Number;
-use crate::host::object::Value;
+use crate::core::counter::total::Value;
+use crate::host::object::SqlValue;
 use crate::protocol::messages::{Fault, KnownTotal, KnownUniques};
 use crate::protocol::public::Estimate;
 
@@ -190,7 +190,7 @@ impl DirectoryTotals {
     ) -> Result<(), Fault> {
         let progress = self.prepare(now_ms)?;
         let known = known_of(root, view);
-        let count = Number::new(known.total.count, 0);
+        let count = Value::new(known.total.count, 0);
         let last_write_ms = known
             .total
             .last_write_ms
@@ -208,8 +208,8 @@ impl DirectoryTotals {
         let before = row.as_ref().and_then(integer);
         let hour = before.map_or(hour, |before| before.max(hour));
         let uniques = known.uniques.map_or(0, |uniques| uniques.estimate);
-        let uniques = Number::new(u128::from(uniques), 0);
-        let values: Vec<Value> = vec![
+        let uniques = Value::new(u128::from(uniques), 0);
+        let values: Vec<SqlValue> = vec![
             known.total.as_of_ms.into(),
             hour.into(),
             known.total.value.within_62_bits().to_string().into(),
@@ -270,7 +270,7 @@ impl DirectoryTotals {
         let rows = self
             .store
             .run(sql, vec![first.as_str().into(), last.as_str().into()])?;
-        let read = |row: &Vec<Value>| match row.as_slice() {
+        let read = |row: &Vec<SqlValue>| match row.as_slice() {
             [id, body] => {
                 let id = text(id)?;
                 Some(self.store.get(body).map(|known| (id.to_owned(), known)))

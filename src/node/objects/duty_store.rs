@@ -2,7 +2,7 @@
 
 use super::store::{Store, integer, text};
 use crate::core::counter::id::{CounterId, Datacenter};
-use crate::host::object::Value;
+use crate::host::object::SqlValue;
 use crate::protocol::messages::Fault;
 
 pub(super) const DUTIES_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS duties (id TEXT NOT NULL, datacenter TEXT NOT NULL, kind INTEGER NOT NULL, \
@@ -136,7 +136,7 @@ impl DutyStore {
 }
 
 /// Generations are milliseconds of a clock plus a few: far below the 2^53 that SQL numbers keep here.
-fn key_of(duty: &Duty) -> Result<Vec<Value>, Fault> {
+fn key_of(duty: &Duty) -> Result<Vec<SqlValue>, Fault> {
     let generation = i64::try_from(duty.generation)
         .map_err(|_| Fault::Broken("a generation is too large".to_owned()))?;
     Ok(vec![
@@ -147,7 +147,7 @@ fn key_of(duty: &Duty) -> Result<Vec<Value>, Fault> {
     ])
 }
 
-fn duty_of(row: &[Value]) -> Option<Duty> {
+fn duty_of(row: &[SqlValue]) -> Option<Duty> {
     let [id, datacenter, kind, generation, tries] = row else {
         return None;
     };

@@ -13,7 +13,7 @@ use crate::core::counter::queue::{
     BATCH_LOG_BYTES_MAX, DEAD_LETTERS_MAX, DeadLetter, InboxId, LOGGED_HEAD_BYTES, LogRow,
     LogRowHead, RETRY_MS,
 };
-use crate::host::object::Value;
+use crate::host::object::SqlValue;
 use crate::protocol::messages::{DeadLetters, Fault, decode, encode};
 use crate::protocol::stored;
 
@@ -379,7 +379,7 @@ impl InboxStore {
 }
 
 /// Two columns that are whole numbers.
-fn numbers(row: &Vec<Value>) -> Option<(i64, u64)> {
+fn numbers(row: &Vec<SqlValue>) -> Option<(i64, u64)> {
     let [one, other] = row.as_slice() else {
         return None;
     };

@@ -10,7 +10,8 @@ use crate::core::counter::cell::{Cell, KnownNumbers, NumberedWrites, recall};
 use crate::core::counter::flush::{Changes, Refusal};
 use crate::core::counter::id::Datacenter;
 use crate::core::counter::ledger::{
-    DRAWN_KEPT_SECONDS, DRAWN_RECORDS_MAX, KeyedOutcome, Keys, RECORDS_MAX, StoredRecord, WriteKey,
+    DRAWN_KEPT_SECONDS, DRAWN_RECORDS_MAX, KeySource, KeyedOutcome, RECORDS_MAX, StoredRecord,
+    WriteKey,
 };
 use crate::core::counter::ledgers::{LedgerLimits, PUBLIC_RECORDS_MAX};
 use crate::core::counter::numbers::{Numbers, WritePlace};
@@ -49,7 +50,7 @@ impl State for SetLimits {
         Self(LedgerLimits {
             kept_ms: kept_ms(host),
             records_max: RECORDS_MAX,
-            keys: Keys::Clients,
+            keys: KeySource::Clients,
         })
     }
 }
@@ -63,7 +64,7 @@ pub(super) fn ledger_limits(host: &Host) -> LedgerLimits {
 const DRAWN: LedgerLimits = LedgerLimits {
     kept_ms: DRAWN_KEPT_SECONDS.cast_signed() * 1_000,
     records_max: DRAWN_RECORDS_MAX,
-    keys: Keys::Drawn,
+    keys: KeySource::Drawn,
 };
 
 impl Core {
@@ -103,7 +104,7 @@ impl Core {
         let Recall { writes, .. } = recall_call?;
         self.readable()?;
         let state = self.state.borrow();
-        let slots = state.record_slots(Keys::Clients);
+        let slots = state.record_slots(KeySource::Clients);
         let broken: RefCell<Option<Fault>> = RefCell::default();
         let known = |key: WriteKey| -> Option<StoredRecord> {
             self.rows.record(&slots, key).unwrap_or_else(|fault| {
@@ -130,7 +131,7 @@ impl Core {
         let limits = self.limits_of(count.keys);
         let (outcomes, changes) = self.decide(now_ms, count.keys, |state, known, changes| {
             let applied = match count.keys {
-                Keys::Numbered => {
+                KeySource::Numbered => {
                     state.apply_numbered(&numbered(count, now_ms, known.numbers), changes)
                 }
                 _ => state.apply_keyed(writes, *moves, limits, now_ms, known.record, changes),
@@ -157,7 +158,7 @@ impl Core {
         let limits = self.limits_of(count.keys);
         let (outcomes, _) = self.decide(now_ms, count.keys, |state, known, changes| {
             Ok(match count.keys {
-                Keys::Numbered => {
+                KeySource::Numbered => {
                     state.strike_numbered(&numbered(count, now_ms, known.numbers), &home, changes)
                 }
                 _ => state.strike(writes, *moves, limits, now_ms, known.record, changes),
@@ -189,7 +190,7 @@ impl Core {
         loop {
             let (places, _) = self.decide(
                 self.host.now_ms(),
-                Keys::Numbered,
+                KeySource::Numbered,
                 |state, known, changes| {
                     let (keys, next) = (&claim.keys, next.as_ref());
                     Ok(state.place_numbered(keys, &struck_at, next, known.numbers, changes))
@@ -230,11 +231,13 @@ impl Core {
             .collect()
     }
 
-    pub(super) fn limits_of(&self, keys: Keys) -> LedgerLimits {
+    pub(super) fn limits_of(&self, keys: KeySource) -> LedgerLimits {
         match keys {
-            Keys::Drawn => DRAWN,
-            Keys::Public => LedgerLimits::public(self.ledger_limits.kept_ms, 0, PUBLIC_RECORDS_MAX),
-            Keys::Clients | Keys::Numbered => self.ledger_limits,
+            KeySource::Drawn => DRAWN,
+            KeySource::Public => {
+                LedgerLimits::public(self.ledger_limits.kept_ms, 0, PUBLIC_RECORDS_MAX)
+            }
+            KeySource::Clients | KeySource::Numbered => self.ledger_limits,
         }
     }
 
@@ -242,7 +245,7 @@ impl Core {
     pub(super) fn decide<T>(
         self: &Rc<Self>,
         now_ms: i64,
-        keys: Keys,
+        keys: KeySource,
         decide: impl FnOnce(&mut Cell, StoredRecords<'_>, &mut Changes) -> Result<T, Fault>,
     ) -> Result<(T, Changes), Fault> {
         self.readable()?;

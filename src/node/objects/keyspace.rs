@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use super::keyed_writes::kept_ms;
 use super::keyspace_boards::Boards;
-use super::keyspace_counters::{Changed, CounterRead, Counters, kept_end};
+use super::keyspace_counters::{CounterRead, Counters, UpdateOutcome, kept_end};
 use super::keyspace_lanes::AddLanes;
 use super::keyspace_listeners::Listeners;
 use super::keyspace_locks::Locks;
@@ -242,7 +242,7 @@ impl KeyspaceCore {
         here: &Datacenter,
         (mut space, seen): (Space, &BTreeMap<String, CounterRead>),
         is_blind: bool,
-    ) -> Result<(Reply, Changed), Refused> {
+    ) -> Result<(Reply, UpdateOutcome), Refused> {
         let before = space.clone();
         let reply = run(asked.command, &mut space, asked.args);
         let writes = Writes {
@@ -306,7 +306,7 @@ impl KeyspaceCore {
             let (reply, kept) = self
                 .run_once(asked, here, (space, &seen), is_blind(asked.args))
                 .await?;
-            if kept == Changed::Done {
+            if kept == UpdateOutcome::Done {
                 return Ok(reply);
             }
         }
@@ -321,7 +321,7 @@ impl KeyspaceCore {
         here: &Datacenter,
         asked: &CommandRequest<'_>,
         reply: &Reply,
-    ) -> Result<Changed, Refused> {
+    ) -> Result<UpdateOutcome, Refused> {
         let mut rows = Vec::new();
         for key in writes.after.changed() {
             let (before, after) = (writes.before.get(key), writes.after.get(key));
@@ -345,12 +345,12 @@ impl KeyspaceCore {
                     // Whoever else has made it meanwhile: both count.
                     (None, Some(value)) => {
                         self.counters.add(&id, here, value, None).await?;
-                        Changed::Done
+                        UpdateOutcome::Done
                     }
                     _ => self.counters.replace(&id, here, value, seen).await?,
                 };
-                if changed == Changed::Conflict {
-                    return Ok(Changed::Conflict);
+                if changed == UpdateOutcome::Conflict {
+                    return Ok(UpdateOutcome::Conflict);
                 }
             }
             let row = after.and_then(row_of);
@@ -361,7 +361,7 @@ impl KeyspaceCore {
         self.listeners.tell(|| {
             notifications::of_keys(asked.command, asked.args, writes.before, writes.after)
         });
-        Ok(Changed::Done)
+        Ok(UpdateOutcome::Done)
     }
 
     pub(super) fn try_of(&self, asked: &CommandRequest<'_>, reply: &Reply) -> Option<Try> {

@@ -9,7 +9,7 @@ use super::store::WHOLE_MAX;
 use crate::core::counter::bounded_map::BoundedMap;
 use crate::core::counter::dimensions::DimensionLog;
 use crate::core::counter::id::{CounterId, Datacenter};
-use crate::core::counter::ledger::{Keyed, KeyedOutcome, Keys, WriteKey};
+use crate::core::counter::ledger::{KeySource, KeyedOutcome, KeyedWrite, WriteKey};
 use crate::core::counter::samples::Samples;
 use crate::core::counter::total::Value;
 use crate::host::Host;
@@ -45,7 +45,7 @@ pub(super) struct CounterRead {
 
 /// What became of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Changed {
+pub(super) enum UpdateOutcome {
     /// It was done.
     Done,
     /// Something was counted since the counter was read.
@@ -108,7 +108,7 @@ impl Counters {
         let amount = u128::from(delta.unsigned_abs());
         let (added, removed) = if delta < 0 { (0, amount) } else { (amount, 0) };
         let (key, fingerprint) = named.unwrap_or_else(|| (self.host.random_key(), 0));
-        let write = Keyed {
+        let write = KeyedWrite {
             key,
             fingerprint,
             generation: 0,
@@ -130,8 +130,8 @@ impl Counters {
             let known = self.home(id, here).await?;
             let lead = known.as_ref().unwrap_or(here);
             let mut outcomes = match named {
-                Some(_) => count_keyed(&self.host, id, lead, only, Keys::Clients).await,
-                None => count_unclaimed(&self.host, id, lead, only, Keys::Drawn).await,
+                Some(_) => count_keyed(&self.host, id, lead, only, KeySource::Clients).await,
+                None => count_unclaimed(&self.host, id, lead, only, KeySource::Drawn).await,
             };
             let (lead, outcome) = outcomes
                 .pop()
@@ -222,22 +222,22 @@ impl Counters {
         here: &Datacenter,
         value: Option<i64>,
         seen: Option<&CounterRead>,
-    ) -> Result<Changed, Refused> {
+    ) -> Result<UpdateOutcome, Refused> {
         if let Some(seen) = seen
             && !seen.has_home
         {
             self.settle(id, here).await?;
             // Its version says so from now on.
-            return Ok(Changed::Conflict);
+            return Ok(UpdateOutcome::Conflict);
         }
         let operation = value.map_or(Operation::Delete, |value| Operation::Set(value_of(value)));
         let condition = seen.map(|seen| Condition::Unchanged(seen.version.clone()));
         let operate = self.operation(id, here, operation, condition);
         self.forget(id);
         match call_within(&self.host, &operate, OPERATE_MS_MAX).await? {
-            Operated::Done(_) => Ok(Changed::Done),
-            Operated::NotFound if seen.is_none() => Ok(Changed::Done),
-            Operated::Changed | Operated::NotFound => Ok(Changed::Conflict),
+            Operated::Done(_) => Ok(UpdateOutcome::Done),
+            Operated::NotFound if seen.is_none() => Ok(UpdateOutcome::Done),
+            Operated::Changed | Operated::NotFound => Ok(UpdateOutcome::Conflict),
             Operated::BelowFloor => Err(Refused::Reply(below_floor())),
             _ => Err(needs_home()),
         }

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use super::store::{Insert, Store, blob, integer, text};
 use crate::core::counter::bounded_map::BoundedMap;
 use crate::core::counter::ledger::WriteKey;
-use crate::host::object::Value as Column;
+use crate::host::object::SqlValue;
 use crate::protocol::messages::Fault;
 use crate::protocol::redis::reply::Reply;
 use crate::protocol::redis::space::Value;
@@ -84,7 +84,7 @@ impl KeyspaceStore {
         let row = match rows.first() {
             None => None,
             Some(row) => Some(Row {
-                value: self.store.get(row.first().unwrap_or(&Column::Null))?,
+                value: self.store.get(row.first().unwrap_or(&SqlValue::Null))?,
                 expires_ms: row.get(1).and_then(integer),
             }),
         };
@@ -163,7 +163,7 @@ impl KeyspaceStore {
         let values = vec![
             key.into(),
             self.store.put(&row.value)?,
-            Column::from(row.expires_ms),
+            SqlValue::from(row.expires_ms),
         ];
         self.store.insert(&PUT_KEY, values)
     }

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use super::cell::Core;
 use super::cell_store::LoadedCell;
 use super::lead_place::{LeadName, Standing};
-use crate::core::cluster::tablets::Place;
+use crate::core::cluster::tablets::LeadPlace;
 use crate::node::shared::call::call;
 use crate::node::shared::open_objects;
 use crate::protocol::messages::{Fault, GiveLead, Given, LeadTaken, Stay};
@@ -27,7 +27,7 @@ const DUE_WITHIN_MS: i64 = 1_000;
 
 /// A place that is asked for a lead.
 struct Step {
-    place: Place,
+    place: LeadPlace,
     /// The seal under which it has given the lead on.
     given: Option<u64>,
     /// The same, once it is known that this was in vain.
@@ -35,7 +35,7 @@ struct Step {
 }
 
 impl Step {
-    fn new(place: Place) -> Self {
+    fn new(place: LeadPlace) -> Self {
         Self {
             place,
             given: None,
@@ -46,7 +46,7 @@ impl Step {
 
 /// Rows of a lead, and the name after which there are more.
 struct Page {
-    from: Place,
+    from: LeadPlace,
     seal: u64,
     rows: Vec<(Vec<u8>, Vec<u8>)>,
     after: Option<Vec<u8>>,
@@ -167,7 +167,7 @@ impl Core {
     pub(super) async fn take_from(
         self: &Rc<Self>,
         name: &LeadName,
-        place: Place,
+        place: LeadPlace,
         epoch: u32,
         given: u64,
     ) -> Result<bool, Fault> {
@@ -213,12 +213,12 @@ impl Core {
     async fn ask_for(
         &self,
         taking: &Taking<'_>,
-        from: Place,
+        from: LeadPlace,
         abandoned: Option<u64>,
         after: Option<(u64, Vec<u8>)>,
     ) -> Result<Given, Fault> {
         let to = self.place(taking.name).ok_or_else(outdated)?;
-        if from == Place::Own {
+        if from == LeadPlace::Own {
             // Many may be taken over at once, and one process may have all objects.
             let name = taking.name;
             let lead = CellAddress::lead(&name.counter, &name.datacenter);

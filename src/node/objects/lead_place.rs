@@ -11,7 +11,7 @@ use super::batch::{bytes_of, refusal};
 use super::cell::Core;
 use super::cell_memory::Busy;
 use super::cell_store::LoadedCell;
-use crate::core::cluster::tablets::Place;
+use crate::core::cluster::tablets::LeadPlace;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::host::object::{Arrived, Reply};
 use crate::node::shared::call::{self, tablet_by_setting};
@@ -47,7 +47,7 @@ impl LeadName {
     }
 
     /// The lead at a place.
-    pub(super) fn at(&self, place: Place) -> LeadAt {
+    pub(super) fn at(&self, place: LeadPlace) -> LeadAt {
         LeadAt {
             counter: self.counter.clone(),
             datacenter: self.datacenter.clone(),
@@ -64,7 +64,7 @@ pub(super) enum Standing {
     /// Nothing of it is here.
     Unknown,
     /// It was given to that place.
-    Away(Place),
+    Away(LeadPlace),
 }
 
 /// What a cell knows of where its lead is.
@@ -72,7 +72,7 @@ pub(super) enum Standing {
 pub(super) struct LeadStanding {
     stay: RefCell<Option<Stay>>,
     /// Where it was when somebody looked last, while nothing of it is here, in memory only: a guess.
-    away: Cell<Option<Place>>,
+    away: Cell<Option<LeadPlace>>,
     /// The newest spread under which nothing of the lead was found elsewhere, in memory only.
     settled: Cell<Option<u32>>,
     /// How often this place has said that it has nothing of the lead, or given it, in memory only: what was asked for before is void.
@@ -106,7 +106,7 @@ impl LeadStanding {
     }
 
     /// Notes where the lead is, which is not here; `None` where whoever is told to come here asks again.
-    pub(super) fn note_away(&self, place: Option<Place>) {
+    pub(super) fn note_away(&self, place: Option<LeadPlace>) {
         self.away.set(place);
     }
 
@@ -147,7 +147,7 @@ impl LeadStanding {
 }
 
 /// The place where a call must go, if that is what it was answered with.
-pub(super) fn moved_to(reply: &Reply) -> Option<Place> {
+pub(super) fn moved_to(reply: &Reply) -> Option<LeadPlace> {
     let Reply::Answer(bytes) = reply else {
         return None;
     };
@@ -200,24 +200,24 @@ impl Core {
     }
 
     /// The place of this object; `None` where a tablet does not know its number.
-    pub(super) fn place(&self, name: &LeadName) -> Option<Place> {
+    pub(super) fn place(&self, name: &LeadName) -> Option<LeadPlace> {
         let Some(tenancy) = &self.tenancy else {
-            return Some(Place::Own);
+            return Some(LeadPlace::Own);
         };
         if let Some(number) = tenancy.number.get() {
-            return Some(Place::Tablet(number));
+            return Some(LeadPlace::Tablet(number));
         }
         let lead = CellAddress::lead(&name.counter, &name.datacenter);
-        let place = Place::Tablet(tablet_by_setting(&self.host, &lead)?.number);
+        let place = LeadPlace::Tablet(tablet_by_setting(&self.host, &lead)?.number);
         self.is_place(name, place).then_some(place)
     }
 
     /// Whether this object is that place of a lead.
-    pub(super) fn is_place(&self, name: &LeadName, place: Place) -> bool {
+    pub(super) fn is_place(&self, name: &LeadName, place: LeadPlace) -> bool {
         let (tenancy, number) = match (&self.tenancy, place) {
-            (None, place) => return place == Place::Own,
-            (Some(_), Place::Own) => return false,
-            (Some(tenancy), Place::Tablet(number)) => (tenancy, number),
+            (None, place) => return place == LeadPlace::Own,
+            (Some(_), LeadPlace::Own) => return false,
+            (Some(tenancy), LeadPlace::Tablet(number)) => (tenancy, number),
         };
         if let Some(own) = tenancy.number.get() {
             return own == number;
@@ -317,7 +317,11 @@ impl Core {
     }
 
     /// Sends a call on to the place where the lead is.
-    pub(super) async fn call_elsewhere(self: &Rc<Self>, place: Place, arrived: Arrived) -> Reply {
+    pub(super) async fn call_elsewhere(
+        self: &Rc<Self>,
+        place: LeadPlace,
+        arrived: Arrived,
+    ) -> Reply {
         let name = match batch::prefix::<(CounterId, Datacenter)>(&arrived.message) {
             Ok((counter, datacenter)) => LeadName {
                 counter,

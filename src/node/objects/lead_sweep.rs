@@ -9,7 +9,7 @@ use super::directory_tablets::LeadSpreads;
 use super::root_store::RootStore;
 use super::store::Store;
 use crate::core::cluster::root::RootEntry;
-use crate::core::cluster::tablets::Place;
+use crate::core::cluster::tablets::LeadPlace;
 use crate::core::counter::id::CounterId;
 use crate::host::Host;
 use crate::node::shared::call::call_within;
@@ -158,7 +158,7 @@ impl LeadSpreads {
 
 /// Has a lead taken over at its place.
 pub(super) async fn take_over(host: &Host, at: LeadAt) -> Result<(), Fault> {
-    if at.place == Place::Own {
+    if at.place == LeadPlace::Own {
         let lead = CellAddress::lead(&at.counter, &at.datacenter);
         open_objects::room_of_own(host, &lead, host.now_ms() + ROOM_MS_MAX).await?;
     }

@@ -13,7 +13,7 @@ use crate::core::limit::policy::Scope;
 use crate::core::limit::table::Full;
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::{call, call_within};
-use crate::protocol::messages::{Demand, Fault, Judged, Lease, RecallLease, Wish};
+use crate::protocol::messages::{Demand, DemandOutcome, Fault, Lease, RecallLease, Wish};
 use crate::protocol::names::LimiterAddress;
 
 /// How long a borrower may take: a trip around the world is 0.3 s.
@@ -118,19 +118,19 @@ impl LimiterCore {
         &self,
         to: &LimiterAddress,
         asked: &NamedDemand<'_>,
-    ) -> Judged {
+    ) -> DemandOutcome {
         let lends = to.datacenter.is_none() && asked.policy.scope == Scope::Global;
         let wish = asked.demand.wish;
         if lends && wish == Wish::Look {
             self.recall(asked, None, false).await;
             let table = self.table.borrow();
-            return Judged::of(table.peek_left(&asked.check(), self.host.now_ms()));
+            return DemandOutcome::of(table.peek_left(&asked.check(), self.host.now_ms()));
         }
         let mut judged = self.judge(asked);
         for takes_all in [false, true] {
             let is_refused = matches!(
                 judged,
-                Judged::Known {
+                DemandOutcome::Known {
                     refused: Some(_),
                     ..
                 }
@@ -142,7 +142,7 @@ impl LimiterCore {
                 break;
             }
             if self.is_here_still(to, asked).is_err() {
-                return Judged::Unreachable;
+                return DemandOutcome::Unreachable;
             }
             judged = self.judge(asked);
         }

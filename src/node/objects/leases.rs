@@ -15,7 +15,9 @@ use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::lease_requests::lend;
 use crate::node::shared::memory::{self, MemoryKind};
 use crate::node::shared::{call, call_within};
-use crate::protocol::messages::{Check, Checked, Demand, Fault, Judged, RecallLease, SentOn, Wish};
+use crate::protocol::messages::{
+    Check, Checked, Demand, DemandOutcome, Fault, RecallLease, SentOn, Wish,
+};
 use crate::protocol::names::LimiterAddress;
 
 /// How long another limiter may take to answer, most often that of the world: a round trip around it is 0.3 s.
@@ -51,7 +53,7 @@ impl LimiterCore {
         asked: &NamedDemand<'_>,
         waits: bool,
         remote_calls: &mut u32,
-    ) -> Judged {
+    ) -> DemandOutcome {
         let Demand { cost, wish, .. } = asked.demand;
         if *wish == Wish::Refund {
             return self.refund_worlds(me, asked, remote_calls).await;
@@ -75,9 +77,9 @@ impl LimiterCore {
                     continue;
                 }
                 Ok(Admission::Decided(verdict)) => Some(verdict),
-                Ok(Admission::Away) if admitted == 0 => return Judged::Unreachable,
-                Ok(Admission::Ask) if admitted == 0 => return Judged::Later,
-                Err(Full) if !waits && admitted == 0 => return Judged::Later,
+                Ok(Admission::Away) if admitted == 0 => return DemandOutcome::Unreachable,
+                Ok(Admission::Ask) if admitted == 0 => return DemandOutcome::Later,
+                Err(Full) if !waits && admitted == 0 => return DemandOutcome::Later,
                 // No room to hold anything: the world judges each call.
                 Err(Full) if admitted == 0 => {
                     *remote_calls += 1;
@@ -86,7 +88,7 @@ impl LimiterCore {
                 // Those before have consumed: the others are judged by themselves, when they ask again.
                 Ok(Admission::Ask | Admission::Away) | Err(Full) => None,
             };
-            return Judged::Known {
+            return DemandOutcome::Known {
                 admitted,
                 first,
                 refused,
@@ -95,7 +97,7 @@ impl LimiterCore {
         if self.ask_soon(me, asked) {
             *remote_calls += 1;
         }
-        Judged::Known {
+        DemandOutcome::Known {
             admitted,
             first,
             refused: None,
@@ -108,7 +110,7 @@ impl LimiterCore {
         me: &LimiterAddress,
         asked: &NamedDemand<'_>,
         remote_calls: &mut u32,
-    ) -> Judged {
+    ) -> DemandOutcome {
         let Demand { key, cost, .. } = asked.demand;
         let given = self.with_borrowers(me, |borrowers| {
             borrowers.refund(asked.name.as_str(), key.as_str(), *cost, self.host.now_ms())
@@ -231,7 +233,7 @@ impl LimiterCore {
     }
 
     /// How a key stands in the world, after so much was given back there.
-    async fn ask_world(&self, asked: &NamedDemand<'_>, refund: u64) -> Judged {
+    async fn ask_world(&self, asked: &NamedDemand<'_>, refund: u64) -> DemandOutcome {
         let (wish, cost) = if refund > 0 {
             (Wish::Refund, refund)
         } else {
@@ -240,7 +242,7 @@ impl LimiterCore {
         self.ask_world_to(asked, wish, cost).await
     }
 
-    async fn ask_world_to(&self, asked: &NamedDemand<'_>, wish: Wish, cost: u64) -> Judged {
+    async fn ask_world_to(&self, asked: &NamedDemand<'_>, wish: Wish, cost: u64) -> DemandOutcome {
         let demand = Demand {
             wish,
             cost,
@@ -295,7 +297,7 @@ pub(super) async fn ask(
     to: LimiterAddress,
     asked: &NamedDemand<'_>,
     demand: Demand,
-) -> Judged {
+) -> DemandOutcome {
     let check = check_of(to, asked, demand);
     judged_of(call_within(host, &check, LEASE_MS_MAX).await)
 }
@@ -306,7 +308,7 @@ pub(super) async fn send_on(
     to: LimiterAddress,
     asked: &NamedDemand<'_>,
     counts: Counts,
-) -> Judged {
+) -> DemandOutcome {
     let check = check_of(to, asked, asked.demand.clone());
     judged_of(call_within(host, &SentOn { check, counts }, LEASE_MS_MAX).await)
 }
@@ -323,9 +325,9 @@ fn check_of(to: LimiterAddress, asked: &NamedDemand<'_>, demand: Demand) -> Chec
     }
 }
 
-fn judged_of(checked: Result<Checked, Fault>) -> Judged {
+fn judged_of(checked: Result<Checked, Fault>) -> DemandOutcome {
     let judged = checked
         .ok()
-        .and_then(|checked| checked.judged.into_iter().next());
-    judged.unwrap_or(Judged::Unreachable)
+        .and_then(|checked| checked.outcomes.into_iter().next());
+    judged.unwrap_or(DemandOutcome::Unreachable)
 }

@@ -25,8 +25,8 @@ use crate::node::shared::call;
 use crate::node::shared::memory::{self, MemoryKind};
 use crate::protocol::limits::PolicyName;
 use crate::protocol::messages::{
-    Check, Checked, Demand, EndReservation, Fault, HandOver, Judged, Lease, RecallLease, Reserve,
-    SentOn, Wish,
+    Check, Checked, Demand, DemandOutcome, EndReservation, Fault, HandOver, Lease, RecallLease,
+    Reserve, SentOn, Wish,
 };
 
 /// How long what was consumed may stay in memory alone. One row per second and limiter at most, however many verdicts.
@@ -185,7 +185,7 @@ impl LimiterCore {
         self.readable()?;
         self.hear(sent_on)?;
         let mut checked = Checked {
-            judged: Vec::with_capacity(demands.len()),
+            outcomes: Vec::with_capacity(demands.len()),
             remote_calls: 0,
         };
         let mut must_commit = false;
@@ -203,7 +203,7 @@ impl LimiterCore {
                 self.judge_here(&to, &asked, ways, &mut checked.remote_calls)
                     .await
             };
-            checked.judged.push(judged);
+            checked.outcomes.push(judged);
         }
         self.written(must_commit)?;
         Ok(checked)
@@ -232,7 +232,7 @@ impl LimiterCore {
         self.table.borrow_mut().charge(&check, now_ms)
     }
 
-    pub(super) fn judge(&self, asked: &NamedDemand<'_>) -> Judged {
+    pub(super) fn judge(&self, asked: &NamedDemand<'_>) -> DemandOutcome {
         let now_ms = self.host.now_ms();
         let check = asked.check();
         let mut table = self.table.borrow_mut();
@@ -241,7 +241,7 @@ impl LimiterCore {
                 let checked = table.check(&check, now_ms);
                 checked.unwrap_or_else(|Full| Full::verdict(check.policy))
             }),
-            Wish::Look => Judged::of(table.peek(&check, now_ms)),
+            Wish::Look => DemandOutcome::of(table.peek(&check, now_ms)),
             Wish::Refund => given_back(table.refund(&check, now_ms)),
             Wish::Forget => given_back(table.reset(&check, now_ms)),
         }
@@ -319,18 +319,18 @@ impl Drop for Ended<'_> {
     }
 }
 
-fn given_back(given: Result<Verdict, Full>) -> Judged {
-    given.map_or_else(|Full| Judged::Full, Judged::of)
+fn given_back(given: Result<Verdict, Full>) -> DemandOutcome {
+    given.map_or_else(|Full| DemandOutcome::Full, DemandOutcome::of)
 }
 
 /// Judges equal demands one after the other. Where one is refused, so are those behind it.
-fn judge_all(times: u32, mut judge: impl FnMut() -> Verdict) -> Judged {
+fn judge_all(times: u32, mut judge: impl FnMut() -> Verdict) -> DemandOutcome {
     let mut first = None;
     for admitted in 0..times {
         match judge() {
             verdict if verdict.is_allowed => first = first.or(Some(verdict)),
             verdict => {
-                return Judged::Known {
+                return DemandOutcome::Known {
                     admitted,
                     first,
                     refused: Some(verdict),
@@ -338,7 +338,7 @@ fn judge_all(times: u32, mut judge: impl FnMut() -> Verdict) -> Judged {
             }
         }
     }
-    Judged::Known {
+    DemandOutcome::Known {
         admitted: times,
         first,
         refused: None,

@@ -13,7 +13,7 @@ use crate::core::cluster::spread::{Counts, Home};
 use crate::core::limit::meter::Verdict;
 use crate::core::limit::table::{self, Full};
 use crate::node::shared::{call, call_within};
-use crate::protocol::messages::{Checked, Fault, HandOver, Judged, SentOn, Wish};
+use crate::protocol::messages::{Checked, DemandOutcome, Fault, HandOver, SentOn, Wish};
 use crate::protocol::names::LimiterAddress;
 
 /// How long an old limiter may take to hand a key over.
@@ -48,21 +48,21 @@ impl LimiterCore {
         asked: &NamedDemand<'_>,
         ways: Ways,
         remote_calls: &mut u32,
-    ) -> Judged {
+    ) -> DemandOutcome {
         if self.must_fetch(to, asked) {
             if !ways.waits && asked.demand.wish == Wish::Consume {
-                return Judged::Later;
+                return DemandOutcome::Later;
             }
             *remote_calls += 1;
             match self.fetch_before(to, asked).await {
                 Ok(MovedUse::Over) => {}
-                Ok(MovedUse::NoRoom) => return Judged::of(Full::verdict(asked.policy)),
-                Err(_) => return Judged::Unreachable,
+                Ok(MovedUse::NoRoom) => return DemandOutcome::of(Full::verdict(asked.policy)),
+                Err(_) => return DemandOutcome::Unreachable,
             }
         }
         if let Some(home) = self.elsewhere(to, asked) {
             if ways.is_sent_on {
-                return Judged::Unreachable;
+                return DemandOutcome::Unreachable;
             }
             *remote_calls += 1;
             return send_on(&self.host, home, asked, self.counts()).await;

@@ -5,7 +5,7 @@
 
 use super::cell_repair::damaged_in;
 use super::store::{Store, text};
-use crate::host::object::{Arrived, Object, Reply, Value, reply};
+use crate::host::object::{Arrived, Object, Reply, SqlValue, reply};
 use crate::protocol::messages::{DamagedTable, Fault, RepairObject, decode};
 
 /// Names of damaged rows that are told.
@@ -126,7 +126,7 @@ pub(super) fn answer(kind: &str, object: &Object, arrived: &Arrived) -> (Reply, 
 }
 
 /// The keys of the damaged rows of a table.
-type Keys = Vec<Vec<Value>>;
+type Keys = Vec<Vec<SqlValue>>;
 
 fn repair(kind: &str, store: &Store, discards: bool) -> Result<Vec<DamagedTable>, Fault> {
     if store.schema_version(1)?.is_none() {
@@ -166,7 +166,7 @@ fn damaged_keys(store: &Store, table: &Table) -> Result<Keys, Fault> {
         return Ok(Vec::new());
     }
     let Table { name, key, .. } = table;
-    damaged_in(store, Vec::new(), |after: &Vec<Value>, most| {
+    damaged_in(store, Vec::new(), |after: &Vec<SqlValue>, most| {
         let places = vec!["?"; after.len()].join(", ");
         let only = match after.is_empty() {
             true => String::new(),
@@ -176,7 +176,7 @@ fn damaged_keys(store: &Store, table: &Table) -> Result<Keys, Fault> {
         let mut values = after.clone();
         values.push(most.into());
         let rows = store.run(&sql, values)?;
-        let placed = |mut row: Vec<Value>| row.pop().map(|body| (row, body));
+        let placed = |mut row: Vec<SqlValue>| row.pop().map(|body| (row, body));
         Ok(rows.into_iter().filter_map(placed).collect())
     })
 }

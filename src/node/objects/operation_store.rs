@@ -6,10 +6,10 @@
 use super::claim_store::ClaimStore;
 use super::store::{Store, blob, integer};
 use crate::core::counter::id::CounterId;
-use crate::core::counter::ledger::{Keys, WriteKey};
+use crate::core::counter::ledger::{KeySource, WriteKey};
 use crate::host::Host;
-use crate::host::object::Value;
-use crate::protocol::messages::{Answered, Done, Fault, Keep, Operated, OperationKey};
+use crate::host::object::SqlValue;
+use crate::protocol::messages::{Done, Fault, Keep, Operated, OperationKey, StoredAnswer};
 use crate::protocol::shell_limits::ANSWER_BYTES_MAX;
 
 /// By slot first, as claims.
@@ -71,7 +71,7 @@ impl OperationStore {
     }
 
     /// Keeps the first answer to an operation. Returns the one that is kept.
-    pub(super) fn keep_answer(&self, keep: &Keep) -> Result<Answered, Fault> {
+    pub(super) fn keep_answer(&self, keep: &Keep) -> Result<StoredAnswer, Fault> {
         let Some((slot, _, _, kept)) = self.operation(&keep.counter, keep.key)? else {
             // It was done so long ago that nobody may repeat it.
             return Ok(keep.answer.clone());
@@ -132,15 +132,15 @@ impl OperationStore {
         &self,
         counter: &CounterId,
         key: WriteKey,
-    ) -> Result<Option<(i64, Vec<u8>, Value, Option<Value>)>, Fault> {
-        for slot in self.claims.claims()?.slots(Keys::Clients) {
+    ) -> Result<Option<(i64, Vec<u8>, SqlValue, Option<SqlValue>)>, Fault> {
+        for slot in self.claims.claims()?.slots(KeySource::Clients) {
             let rows = self.store.run(
                 "SELECT slot, fingerprint, done, answer FROM operations WHERE slot = ? AND id = ? AND key = ?",
                 vec![slot.into(), counter.as_str().into(), key.0.to_vec().into()],
             )?;
             if let Some([slot, fingerprint, done, answer]) = rows.first().map(Vec::as_slice) {
                 let bytes = |value| blob(value).map(<[u8]>::to_vec).unwrap_or_default();
-                let answer = (*answer != Value::Null).then(|| answer.clone());
+                let answer = (*answer != SqlValue::Null).then(|| answer.clone());
                 let slot = integer(slot).unwrap_or(0);
                 return Ok(Some((slot, bytes(fingerprint), done.clone(), answer)));
             }

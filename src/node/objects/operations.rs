@@ -19,8 +19,8 @@ use crate::core::counter::settings::{Settings, Ttl};
 use crate::core::counter::total::Value;
 use crate::host::Host;
 use crate::protocol::messages::{
-    Answered, BringBack, Condition, DatacenterSum, Done, Fault, IfThere, Keep, Operate, Operated,
-    Operation, Put, Wanted,
+    BringBack, Condition, DatacenterSum, Done, Fault, IfThere, Keep, Operate, Operated, Operation,
+    Put, StoredAnswer, Wanted,
 };
 
 /// An operation, refused: nothing has changed.
@@ -90,7 +90,7 @@ impl Operations {
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
-    pub(super) fn keep(&self, keep: &Keep) -> Result<Answered, Fault> {
+    pub(super) fn keep(&self, keep: &Keep) -> Result<StoredAnswer, Fault> {
         self.records.keep_answer(keep)
     }
 

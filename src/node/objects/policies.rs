@@ -4,7 +4,7 @@
 
 use super::store::{Store, integer, text};
 use crate::core::limit::policy::Policy;
-use crate::host::object::Value;
+use crate::host::object::SqlValue;
 use crate::protocol::limits::PolicyName;
 use crate::protocol::messages::{Fault, ListPolicies, PolicyPut, PutPolicy};
 use crate::protocol::stored::Damage;
@@ -90,7 +90,7 @@ impl PolicyStore {
             vec![after.into(), i64::from(list.limit).into()],
         )?;
         let damaged = || self.store.damaged(Damage::Changed);
-        let read = |row: &Vec<Value>| {
+        let read = |row: &Vec<SqlValue>| {
             let name = row.first().and_then(text).ok_or_else(damaged)?;
             let body = row.get(1).ok_or_else(damaged)?;
             let name = PolicyName::parse(name).map_err(|_| damaged())?;

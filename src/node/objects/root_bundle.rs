@@ -10,10 +10,10 @@ use super::claim_store::{CLAIMS_SCHEMA, ClaimStore};
 use super::operation_store::OPERATIONS_SCHEMA;
 use super::store::{Store, blob, integer, text};
 use crate::core::counter::id::CounterId;
-use crate::core::counter::ledger::Keys;
+use crate::core::counter::ledger::KeySource;
 use crate::core::counter::ledgers::{Ledgers, is_public};
 use crate::host::Host;
-use crate::host::object::Value;
+use crate::host::object::SqlValue;
 use crate::protocol::messages::{Column, Fault, RootCursor, RootRow, decode, encode};
 
 /// Roots that are sealed, with where they go; and the pages of their rows.
@@ -113,20 +113,20 @@ impl RootBundles {
         }
     }
 
-    fn column(&self, value: &Value, is_body: bool) -> Result<Column, Fault> {
+    fn column(&self, value: &SqlValue, is_body: bool) -> Result<Column, Fault> {
         Ok(match value {
-            Value::Null => Column::Null,
+            SqlValue::Null => Column::Null,
             _ if is_body => Column::Bytes(self.store.body(value)?.to_vec()),
-            Value::Integer(number) => Column::Whole(*number),
-            Value::Text(text) => Column::Text(text.clone()),
-            Value::Blob(bytes) => Column::Bytes(bytes.clone()),
-            Value::Real(_) => return Err(Fault::Broken("a row holds a fraction".to_owned())),
+            SqlValue::Integer(number) => Column::Whole(*number),
+            SqlValue::Text(text) => Column::Text(text.clone()),
+            SqlValue::Blob(bytes) => Column::Bytes(bytes.clone()),
+            SqlValue::Real(_) => return Err(Fault::Broken("a row holds a fraction".to_owned())),
         })
     }
 
-    fn value(&self, column: Column, is_body: bool) -> Result<Value, Fault> {
+    fn value(&self, column: Column, is_body: bool) -> Result<SqlValue, Fault> {
         Ok(match column {
-            Column::Null => Value::Null,
+            Column::Null => SqlValue::Null,
             Column::Bytes(bytes) if is_body => self.store.framed(&bytes)?,
             Column::Whole(number) => number.into(),
             Column::Text(text) => text.into(),
@@ -134,12 +134,13 @@ impl RootBundles {
         })
     }
 
-    fn columns(&self, row: &[Value], bodies: &[usize]) -> Result<Vec<Column>, Fault> {
-        let column = |(place, value): (usize, &Value)| self.column(value, bodies.contains(&place));
+    fn columns(&self, row: &[SqlValue], bodies: &[usize]) -> Result<Vec<Column>, Fault> {
+        let column =
+            |(place, value): (usize, &SqlValue)| self.column(value, bodies.contains(&place));
         row.iter().enumerate().map(column).collect()
     }
 
-    fn values(&self, row: Vec<Column>, bodies: &[usize]) -> Result<Vec<Value>, Fault> {
+    fn values(&self, row: Vec<Column>, bodies: &[usize]) -> Result<Vec<SqlValue>, Fault> {
         let value = |(place, column)| self.value(column, bodies.contains(&place));
         row.into_iter().enumerate().map(value).collect()
     }
@@ -308,7 +309,7 @@ impl RootBundles {
             RootCursor::Operations(slot, after) => (OPERATIONS, slot, after),
             RootCursor::Rest(_) => return Ok((Vec::new(), None)),
         };
-        let mut slots = self.claims.claims()?.slots(Keys::Clients);
+        let mut slots = self.claims.claims()?.slots(KeySource::Clients);
         slots.sort_unstable();
         for at in slots.into_iter().filter(|at| *at >= slot) {
             let after = if at == slot {
@@ -366,7 +367,7 @@ impl RootBundles {
         );
         let values = vec![slot.into(), name.as_str().into(), after.into(), most.into()];
         let rows = self.store.run(&sql, values)?;
-        let row = |row: &Vec<Value>| Ok((number, self.columns(row, bodies)?));
+        let row = |row: &Vec<SqlValue>| Ok((number, self.columns(row, bodies)?));
         rows.iter().map(row).collect()
     }
 
@@ -407,15 +408,15 @@ impl RootBundles {
         self.store.run(OPERATIONS_SCHEMA, vec![])?;
         let before = self.claims.claims()?;
         let mut claims = before.clone();
-        for slot in before.slots(Keys::Clients) {
+        for slot in before.slots(KeySource::Clients) {
             let of = || vec![slot.into(), name.as_str().into()];
             let counted = "SELECT COUNT(*) FROM claims WHERE slot = ? AND id = ?";
             let counted = self.store.run(counted, of())?;
             let counted = counted.iter().flatten().find_map(integer).unwrap_or(0);
             let keys = if is_public(slot) {
-                Keys::Public
+                KeySource::Public
             } else {
-                Keys::Clients
+                KeySource::Clients
             };
             for _ in 0..counted {
                 claims.of_mut(keys).remove(slot);
@@ -450,7 +451,7 @@ impl RootBundles {
     /// The first name after one that has claims or operations here.
     pub(super) fn record_after(&self, after: &str) -> Result<Option<CounterId>, Fault> {
         let mut names = Vec::new();
-        for slot in self.claims.claims()?.slots(Keys::Clients) {
+        for slot in self.claims.claims()?.slots(KeySource::Clients) {
             for table in ["claims", "operations"] {
                 let sql = format!("SELECT MIN(id) FROM {table} WHERE slot = ? AND id > ?");
                 let values = vec![slot.into(), after.into()];
@@ -506,13 +507,13 @@ impl RootBundles {
     }
 }
 
-fn named(value: &Value) -> Option<CounterId> {
+fn named(value: &SqlValue) -> Option<CounterId> {
     CounterId::stored(text(value)?).ok()
 }
 
 /// The slot of this partition in which a record of another's slot lies.
 fn slot_here(claims: &Ledgers, slot: i64) -> i64 {
-    let own = claims.slots(Keys::Clients).into_iter();
+    let own = claims.slots(KeySource::Clients).into_iter();
     let fits = own.filter(|own| *own >= slot && is_public(*own) == is_public(slot));
     fits.min().unwrap_or(slot)
 }

@@ -6,7 +6,7 @@ use super::row_prefetch::RowPrefetch;
 use super::store::{Insert, Store, integer, text};
 use crate::core::cluster::root::{RootEntry, prefix_end};
 use crate::core::counter::id::{CounterId, Datacenter};
-use crate::host::object::Value;
+use crate::host::object::SqlValue;
 use crate::protocol::messages::{Fault, ListNames};
 
 pub(super) const ROOTS_SCHEMA: [&str; 2] = [
@@ -107,11 +107,11 @@ impl RootStore {
             "SELECT id FROM roots WHERE live = 1 AND id >= ? AND id > ? {bound} ORDER BY id LIMIT ?"
         );
         let after = asked.after.as_deref().unwrap_or_default();
-        let mut values: Vec<Value> = vec![asked.prefix.as_str().into(), after.into()];
-        values.extend(end.map(Value::from));
+        let mut values: Vec<SqlValue> = vec![asked.prefix.as_str().into(), after.into()];
+        values.extend(end.map(SqlValue::from));
         values.push(i64::from(asked.limit).into());
         let rows = self.store.run(&sql, values)?;
-        let name = |row: &Vec<Value>| text(row.first()?).map(str::to_owned);
+        let name = |row: &Vec<SqlValue>| text(row.first()?).map(str::to_owned);
         Ok(rows.iter().filter_map(name).collect())
     }
 
@@ -199,11 +199,11 @@ impl RootStore {
         let sql = format!(
             "SELECT id, body FROM roots WHERE live = 1 AND id >= ? AND id > ? {bound} ORDER BY id LIMIT ?"
         );
-        let mut values: Vec<Value> = vec![prefix.into(), after.unwrap_or_default().into()];
-        values.extend(end.map(Value::from));
+        let mut values: Vec<SqlValue> = vec![prefix.into(), after.unwrap_or_default().into()];
+        values.extend(end.map(SqlValue::from));
         values.push(i64::from(limit).into());
         let rows = self.store.run(&sql, values)?;
-        let read = |row: &Vec<Value>| match row.as_slice() {
+        let read = |row: &Vec<SqlValue>| match row.as_slice() {
             [id, body] => {
                 let counter = CounterId::stored(text(id)?).ok()?;
                 Some(self.store.get(body).map(|entry| (counter, entry)))

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use super::store::{Store, text};
 use crate::core::counter::id::CounterId;
-use crate::host::object::Value;
+use crate::host::object::SqlValue;
 use crate::protocol::messages::Fault;
 
 /// Rows that one statement reads: it may bind 100 values.
@@ -18,7 +18,7 @@ pub(super) struct RowPrefetch {
     store: Store,
     /// The table, and the column.
     of: (&'static str, &'static str),
-    rows: RefCell<HashMap<CounterId, Option<Value>>>,
+    rows: RefCell<HashMap<CounterId, Option<SqlValue>>>,
 }
 
 impl RowPrefetch {
@@ -39,7 +39,7 @@ impl RowPrefetch {
         let (table, column) = self.of;
         for some in counters.chunks(AT_ONCE) {
             // One statement, so that it is prepared once; no counter has an empty name.
-            let mut values: Vec<Value> = vec!["".into(); AT_ONCE];
+            let mut values: Vec<SqlValue> = vec!["".into(); AT_ONCE];
             for (value, counter) in values.iter_mut().zip(some) {
                 *value = counter.as_str().into();
             }
@@ -60,7 +60,7 @@ impl RowPrefetch {
     }
 
     /// The row of a counter, if it was read: the column, or that there is no row.
-    pub(super) fn get(&self, counter: &CounterId) -> Option<Option<Value>> {
+    pub(super) fn get(&self, counter: &CounterId) -> Option<Option<SqlValue>> {
         self.rows.borrow().get(counter).cloned()
     }
 

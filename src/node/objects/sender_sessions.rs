@@ -14,7 +14,7 @@ use crate::core::counter::numbers::Numbers;
 use crate::core::counter::queue::{InboxId, QUEUE_HOLDS_MS};
 use crate::core::counter::sessions::SenderLane;
 use crate::host::Host;
-use crate::host::object::Value;
+use crate::host::object::SqlValue;
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::open_objects;
 use crate::protocol::messages::{CloseSession, Fault, OpenSession, ReadNumbers};
@@ -204,7 +204,7 @@ impl Senders {
         Ok(())
     }
 
-    fn sender_of(&self, row: &[Value]) -> Result<Sender, Fault> {
+    fn sender_of(&self, row: &[SqlValue]) -> Result<Sender, Fault> {
         let damaged = || self.store.damaged(Damage::Changed);
         let [lane, at_ms, body] = row else {
             return Err(damaged());

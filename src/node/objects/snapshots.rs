@@ -23,7 +23,7 @@ use crate::core::cluster::delta::Marks;
 use crate::core::cluster::root::{Root, RootEntry};
 use crate::core::cluster::view::{View, ViewAtRest};
 use crate::core::counter::id::{BEFORE_CALLERS, CounterId};
-use crate::host::object::Value;
+use crate::host::object::SqlValue;
 use crate::host::{Files, Host};
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::unreadable;
@@ -501,13 +501,13 @@ impl Snapshots {
     }
 
     fn page(&self, after: &str) -> Result<Page, Fault> {
-        let select = |sql: &str, values: Vec<Value>| self.store.run(sql, values);
+        let select = |sql: &str, values: Vec<SqlValue>| self.store.run(sql, values);
         let sql = "SELECT id, body FROM roots WHERE live = 1 AND id > ? ORDER BY id LIMIT ?";
         let roots = select(sql, vec![after.into(), PAGE.into()])?;
         let sql = "SELECT id, digest FROM snapshot_marks WHERE id > ? ORDER BY id LIMIT ?";
         let marks = select(sql, vec![after.into(), PAGE.into()])?;
         let most = usize::try_from(PAGE).unwrap_or(usize::MAX);
-        let last = |rows: &[Vec<Value>]| -> Option<String> {
+        let last = |rows: &[Vec<SqlValue>]| -> Option<String> {
             let last = rows.last().filter(|_| rows.len() >= most)?;
             last.first().and_then(text).map(str::to_owned)
         };
@@ -548,7 +548,7 @@ impl Snapshots {
         &self,
         after: &str,
         to: Option<&str>,
-        roots: &[Vec<Value>],
+        roots: &[Vec<SqlValue>],
     ) -> Result<BTreeMap<String, View>, Fault> {
         let last = roots.last().and_then(|row| text(row.first()?));
         let Some(to) = to.or(last) else {
@@ -614,8 +614,8 @@ impl Snapshots {
         let living = marks
             .iter()
             .filter_map(|(id, digest)| Some((id, (*digest)?)));
-        let values =
-            living.flat_map(|(id, digest)| [id.as_str().into(), Value::from(digest), run.into()]);
+        let values = living
+            .flat_map(|(id, digest)| [id.as_str().into(), SqlValue::from(digest), run.into()]);
         let insert = Insert {
             into: "INSERT INTO snapshot_marks VALUES",
             places: "(?, ?, ?)",

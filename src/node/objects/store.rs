@@ -10,7 +10,7 @@ use std::rc::Rc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::host::object::{Object, Rows, Value};
+use crate::host::object::{Object, Rows, SqlValue};
 use crate::protocol::messages::Fault;
 use crate::protocol::stored::{self, Body, Damage, SCHEMA_VERSION};
 
@@ -81,7 +81,7 @@ struct Waiting {
     conflict: String,
     /// How many values a row has, and those of all rows.
     width: usize,
-    values: Vec<Value>,
+    values: Vec<SqlValue>,
 }
 
 /// What waits to be inserted until the turn ends, or something else is read or written.
@@ -115,7 +115,7 @@ impl Store {
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses it at once.
-    pub fn insert(&self, insert: &Insert<'_>, values: Vec<Value>) -> Result<(), Fault> {
+    pub fn insert(&self, insert: &Insert<'_>, values: Vec<SqlValue>) -> Result<(), Fault> {
         let Insert {
             into,
             places,
@@ -150,7 +150,7 @@ impl Store {
         &self,
         insert: &Insert<'_>,
         width: usize,
-        values: Vec<Value>,
+        values: Vec<SqlValue>,
     ) -> Result<(), Fault> {
         self.write_waiting()?;
         self.insert_rows(Waiting {
@@ -220,12 +220,12 @@ impl Store {
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
-    pub fn run(&self, statement: &str, values: Vec<Value>) -> Result<Rows, Fault> {
+    pub fn run(&self, statement: &str, values: Vec<SqlValue>) -> Result<Rows, Fault> {
         self.write_waiting()?;
         self.execute(statement, values)
     }
 
-    fn execute(&self, statement: &str, values: Vec<Value>) -> Result<Rows, Fault> {
+    fn execute(&self, statement: &str, values: Vec<SqlValue>) -> Result<Rows, Fault> {
         let ran = self.object.platform().run(statement, values);
         ran.map_err(broken(statement))
     }
@@ -309,7 +309,7 @@ impl Store {
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
-    pub fn framed(&self, body: &[u8]) -> Result<Value, Fault> {
+    pub fn framed(&self, body: &[u8]) -> Result<SqlValue, Fault> {
         self.raise_schema()?;
         Ok(stored::framed(body, stored::FIRST).into())
     }
@@ -318,7 +318,7 @@ impl Store {
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
-    pub fn finished(&self, body: Vec<u8>) -> Result<Value, Fault> {
+    pub fn finished(&self, body: Vec<u8>) -> Result<SqlValue, Fault> {
         self.raise_schema()?;
         Ok(stored::finish(body, stored::FIRST).into())
     }
@@ -327,7 +327,7 @@ impl Store {
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses, `Broken` should postcard refuse.
-    pub fn put<T: Serialize>(&self, value: &T) -> Result<Value, Fault> {
+    pub fn put<T: Serialize>(&self, value: &T) -> Result<SqlValue, Fault> {
         self.finished(in_room(value)?)
     }
 
@@ -335,7 +335,7 @@ impl Store {
     ///
     /// # Errors
     /// `Broken` should postcard refuse.
-    pub fn put_unread<T: Serialize>(&self, value: &T) -> Result<Value, Fault> {
+    pub fn put_unread<T: Serialize>(&self, value: &T) -> Result<SqlValue, Fault> {
         Ok(stored::finish(in_room(value)?, stored::FIRST).into())
     }
 
@@ -348,11 +348,11 @@ impl Store {
     ///
     /// # Errors
     /// `Unreadable` for one that is damaged, or newer.
-    pub fn body<'a>(&self, value: &'a Value) -> Result<&'a [u8], Fault> {
+    pub fn body<'a>(&self, value: &'a SqlValue) -> Result<&'a [u8], Fault> {
         let bytes = match value {
-            Value::Blob(bytes) => bytes.as_slice(),
+            SqlValue::Blob(bytes) => bytes.as_slice(),
             // An empty blob may arrive so.
-            Value::Null => &[],
+            SqlValue::Null => &[],
             _ => return Err(self.damaged(Damage::Changed)),
         };
         let read = Body::read(bytes, stored::FIRST, self.may_be_bare());
@@ -364,7 +364,7 @@ impl Store {
     ///
     /// # Errors
     /// `Unreadable` for one that is damaged, or newer.
-    pub fn get<T: DeserializeOwned>(&self, value: &Value) -> Result<T, Fault> {
+    pub fn get<T: DeserializeOwned>(&self, value: &SqlValue) -> Result<T, Fault> {
         self.value(self.body(value)?)
     }
 
@@ -377,7 +377,7 @@ impl Store {
     }
 
     /// Whether the body of a column is damaged: not one of a newer build.
-    pub fn is_damaged(&self, value: &Value) -> bool {
+    pub fn is_damaged(&self, value: &SqlValue) -> bool {
         let bytes = blob(value).unwrap_or_default();
         let read = Body::read(bytes, stored::FIRST, self.may_be_bare());
         read == Err(Damage::Changed)
@@ -478,25 +478,25 @@ pub fn in_room<T: Serialize>(value: &T) -> Result<Vec<u8>, Fault> {
 }
 
 /// A column as a whole number.
-pub fn integer(value: &Value) -> Option<i64> {
+pub fn integer(value: &SqlValue) -> Option<i64> {
     match value {
-        Value::Integer(number) => Some(*number),
+        SqlValue::Integer(number) => Some(*number),
         _ => None,
     }
 }
 
 /// A column as bytes.
-pub fn blob(value: &Value) -> Option<&[u8]> {
+pub fn blob(value: &SqlValue) -> Option<&[u8]> {
     match value {
-        Value::Blob(bytes) => Some(bytes),
+        SqlValue::Blob(bytes) => Some(bytes),
         _ => None,
     }
 }
 
 /// A column as text.
-pub fn text(value: &Value) -> Option<&str> {
+pub fn text(value: &SqlValue) -> Option<&str> {
     match value {
-        Value::Text(text) => Some(text),
+        SqlValue::Text(text) => Some(text),
         _ => None,
     }
 }

@@ -3,7 +3,7 @@
 //! Invariant: what the log holds is written and the log emptied in one transaction, so a restart finds each change in one of them.
 
 use super::tablet_rows::{ALARM, Name, TabletRows, no_rows};
-use crate::host::object::Value;
+use crate::host::object::SqlValue;
 use crate::protocol::messages::{Fault, decode};
 
 /// Rows of the table that one statement writes: it may bind 100 values.
@@ -66,7 +66,7 @@ impl TabletRows {
             &places,
             " ON CONFLICT (counter, key) DO UPDATE SET body = excluded.body",
         ];
-        let mut values: Vec<Value> = Vec::with_capacity(3 * rows.len());
+        let mut values: Vec<SqlValue> = Vec::with_capacity(3 * rows.len());
         for ((counter, key), body) in rows {
             let body = self.store.framed(body)?;
             values.extend([counter.as_str().into(), key.clone().into(), body]);
@@ -94,7 +94,7 @@ impl TabletRows {
             &places,
             " ON CONFLICT (counter) DO UPDATE SET at_ms = excluded.at_ms",
         ];
-        let mut values: Vec<Value> = Vec::new();
+        let mut values: Vec<SqlValue> = Vec::new();
         for ((counter, _), body) in alarms {
             let at_ms: i64 = decode(body.as_deref().unwrap_or_default())?;
             values.extend([counter.as_str().into(), at_ms.into()]);

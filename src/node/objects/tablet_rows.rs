@@ -14,7 +14,7 @@ use super::cell_repair::{damaged_in, named};
 use super::store::{Store, in_room, integer};
 use super::tablet_wakes::Waking;
 use crate::core::counter::id::CounterId;
-use crate::host::object::Value;
+use crate::host::object::SqlValue;
 use crate::protocol::messages::Fault;
 
 /// `key` sorts as what it is made of, see [`row_key`]. WITHOUT ROWID: an upsert writes one row.
@@ -83,7 +83,7 @@ pub(super) fn row_key(kind: u8, start: i64) -> Vec<u8> {
     key
 }
 
-pub(super) fn no_rows(result: Result<Vec<Vec<Value>>, Fault>) -> Result<(), Fault> {
+pub(super) fn no_rows(result: Result<Vec<Vec<SqlValue>>, Fault>) -> Result<(), Fault> {
     result.map(|_| ())
 }
 
@@ -256,7 +256,7 @@ impl TabletRows {
         Ok(bodies)
     }
 
-    pub(super) fn body(&self, body: &Value) -> Result<Vec<u8>, Fault> {
+    pub(super) fn body(&self, body: &SqlValue) -> Result<Vec<u8>, Fault> {
         Ok(self.store.body(body)?.to_vec())
     }
 
@@ -305,7 +305,7 @@ impl TabletRows {
                 ],
             )?;
             for row in rows {
-                if let [Value::Blob(key), body] = row.as_slice() {
+                if let [SqlValue::Blob(key), body] = row.as_slice() {
                     found.insert(key.clone(), self.body(body)?);
                 }
             }
@@ -341,7 +341,7 @@ impl TabletRows {
             )?;
             let is_full = rows.len() >= usize::try_from(most).unwrap_or(usize::MAX);
             for row in rows {
-                if let [Value::Blob(key), body] = row.as_slice() {
+                if let [SqlValue::Blob(key), body] = row.as_slice() {
                     next = is_full.then(|| key.clone());
                     found.insert(key.clone(), self.body(body)?);
                 }

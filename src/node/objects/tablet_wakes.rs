@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::store::{blob, integer, text};
 use super::tablet_rows::{ALARM, LEDGER, TabletRows};
 use crate::core::counter::id::CounterId;
-use crate::host::object::Value;
+use crate::host::object::SqlValue;
 use crate::protocol::messages::{Fault, decode};
 
 /// Tenants that one statement reads: it may bind 100 values. Few sizes, so that few statements are prepared.
@@ -61,7 +61,12 @@ impl Waking {
         })
     }
 
-    fn take_row(&mut self, rows: &TabletRows, key: &Value, body: &Value) -> Result<(), Fault> {
+    fn take_row(
+        &mut self,
+        rows: &TabletRows,
+        key: &SqlValue,
+        body: &SqlValue,
+    ) -> Result<(), Fault> {
         let Some(key) = blob(key) else { return Ok(()) };
         match key.first() {
             Some(&ALARM) => self.alarm_ms = integer(body),
@@ -159,7 +164,7 @@ impl TabletRows {
         let enough = AT_ONCE.into_iter().find(|most| *most >= counters.len());
         let places = enough.unwrap_or(counters.len());
         // No counter has an empty name.
-        let mut values: Vec<Value> = vec!["".into(); places];
+        let mut values: Vec<SqlValue> = vec!["".into(); places];
         for (value, counter) in values.iter_mut().zip(counters) {
             *value = counter.as_str().into();
         }

@@ -294,7 +294,7 @@ impl Shards<'_> {
         })
     }
 
-    async fn answer(&self, question: &BoardQuestion) -> Result<Answered, Fault> {
+    async fn answer(&self, question: &BoardQuestion) -> Result<BoardResult, Fault> {
         if let (Some(period), false) = (self.reading.period, *question == BoardQuestion::Periods)
             && let Err(other) = self.check_period(period).await?
         {
@@ -399,7 +399,7 @@ impl Shards<'_> {
         Ok(Ok(rows))
     }
 
-    async fn stretch(&self, stretch: &Stretch) -> Result<Answered, Fault> {
+    async fn stretch(&self, stretch: &Stretch) -> Result<BoardResult, Fault> {
         let skip = u32::try_from(stretch.skip).unwrap_or(u32::MAX);
         let of_all = Stretch {
             skip: 0,
@@ -417,7 +417,7 @@ impl Shards<'_> {
         of_all: &BoardQuestion,
         skip: Skip,
         limit: u32,
-    ) -> Result<Answered, Fault> {
+    ) -> Result<BoardResult, Fault> {
         let mut parts = match self.each(|_| of_all.clone()).await? {
             Ok(parts) => parts,
             Err(other) => return Ok(Err(other)),
@@ -444,7 +444,7 @@ impl Shards<'_> {
     }
 
     /// A page that begins far from the first member: each shard is asked from a place before it, which summaries tell.
-    async fn far(&self, stretch: &Stretch) -> Result<Answered, Fault> {
+    async fn far(&self, stretch: &Stretch) -> Result<BoardResult, Fault> {
         let parts = match self.each(|_| BoardQuestion::Summary).await? {
             Ok(parts) => parts,
             Err(other) => return Ok(Err(other)),
@@ -475,7 +475,7 @@ impl Shards<'_> {
     }
 
     /// These members, with their ranks.
-    async fn members(&self, names: &[Vec<u8>]) -> Result<Answered, Fault> {
+    async fn members(&self, names: &[Vec<u8>]) -> Result<BoardResult, Fault> {
         let of_shard = |at: ShardAt| {
             let names = names.iter().cloned();
             let is_there = |name: &Vec<u8>| self.layout.shard_of_member(name) == at;
@@ -517,7 +517,7 @@ impl Shards<'_> {
     }
 
     /// A member and those next to it; no rows where it is not in the order.
-    async fn around(&self, name: &[u8], limit: u32) -> Result<Answered, Fault> {
+    async fn around(&self, name: &[u8], limit: u32) -> Result<BoardResult, Fault> {
         let seen = match self.members(&[name.to_vec()]).await? {
             Ok(seen) => seen,
             Err(other) => return Ok(Err(other)),
@@ -549,7 +549,7 @@ impl Shards<'_> {
         Ok(ranked.map(|rows| BoardSeen { rows, ..seen }))
     }
 
-    async fn live(&self, limit: u32, names: &[Vec<u8>]) -> Result<Answered, Fault> {
+    async fn live(&self, limit: u32, names: &[Vec<u8>]) -> Result<BoardResult, Fault> {
         let first = Stretch {
             limit,
             ..Stretch::default()
@@ -575,7 +575,7 @@ enum Skip {
 }
 
 /// What all shards say together, or what else is to be told.
-type Answered = Result<BoardSeen, BoardAnswer>;
+type BoardResult = Result<BoardSeen, BoardAnswer>;
 
 fn is_desc(parts: &[BoardSeen]) -> bool {
     let first = parts.first();

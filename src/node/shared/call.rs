@@ -9,7 +9,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use super::{leads_apart, partitions, unreadable};
 use crate::core::cluster::region::location_hint;
 use crate::core::cluster::spread::{Counts, Rings};
-use crate::core::cluster::tablets::{Place, TabletSpread};
+use crate::core::cluster::tablets::{LeadPlace, TabletSpread};
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::host::{Host, LATER_STATUS, State, Stream, Target, UNKNOWN_CALL};
 use crate::protocol::limits::PolicyName;
@@ -223,8 +223,8 @@ pub fn has_tablets(host: &Host) -> bool {
 }
 
 /// Where the lead of a counter lives, where so many tablets host leads.
-pub fn place_among(host: &Host, tablets: Option<u32>, counter: &CounterId) -> Place {
-    Place::of(
+pub fn place_among(host: &Host, tablets: Option<u32>, counter: &CounterId) -> LeadPlace {
+    LeadPlace::of(
         spread_over(tablets),
         counter,
         fixed_partition_of(host, counter),

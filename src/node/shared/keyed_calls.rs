@@ -6,7 +6,7 @@ use super::call_batcher::Batcher;
 use super::call_within;
 use super::leads_apart;
 use crate::core::counter::id::{CounterId, Datacenter};
-use crate::core::counter::ledger::{Keyed, Keys, WriteKey};
+use crate::core::counter::ledger::{KeySource, KeyedWrite, WriteKey};
 use crate::host::Host;
 use crate::protocol::batch::keyed::Calls;
 use crate::protocol::keyed::{self, Bounded, Carrier, FlushOutcomes};
@@ -23,13 +23,13 @@ struct Caller<'a> {
     host: &'a Host,
     counter: &'a CounterId,
     is_recall: bool,
-    keys: Keys,
+    keys: KeySource,
     /// Joins its calls with others of its request, if there is one.
     batcher: Option<&'a Batcher>,
 }
 
 impl<'a> Caller<'a> {
-    fn new(host: &'a Host, counter: &'a CounterId, keys: Keys) -> Self {
+    fn new(host: &'a Host, counter: &'a CounterId, keys: KeySource) -> Self {
         Self {
             host,
             counter,
@@ -43,7 +43,7 @@ impl<'a> Caller<'a> {
     fn asking(host: &'a Host, counter: &'a CounterId) -> Self {
         Self {
             is_recall: true,
-            ..Self::new(host, counter, Keys::Clients)
+            ..Self::new(host, counter, KeySource::Clients)
         }
     }
 
@@ -83,7 +83,7 @@ impl Carrier for Caller<'_> {
             datacenter: here.clone(),
             keys,
             struck_at,
-            whose: self.keys,
+            source: self.keys,
         };
         twice(|milliseconds| self.call(&claim, milliseconds)).await
     }
@@ -92,7 +92,7 @@ impl Carrier for Caller<'_> {
         &self,
         lead: &Datacenter,
         moves: Option<u32>,
-        writes: Vec<Keyed>,
+        writes: Vec<KeyedWrite>,
     ) -> Result<Counted, Fault> {
         let to = CellAddress::lead(self.counter, lead);
         if self.is_recall {
@@ -119,8 +119,8 @@ pub async fn count_keyed(
     host: &Host,
     counter: &CounterId,
     here: &Datacenter,
-    writes: &[Keyed],
-    keys: Keys,
+    writes: &[KeyedWrite],
+    keys: KeySource,
 ) -> Vec<FlushOutcomes> {
     let caller = Caller::new(host, counter, keys);
     keyed::count_claimed(&caller, here, writes).await
@@ -142,8 +142,8 @@ pub async fn count_bounded(
     host: &Host,
     counter: &CounterId,
     many: &ManyKeyed<'_>,
-    writes: &[Keyed],
-    keys: Option<Keys>,
+    writes: &[KeyedWrite],
+    keys: Option<KeySource>,
 ) -> Vec<FlushOutcomes> {
     let mut carrier = keys.map_or_else(
         || Caller::asking(host, counter),
@@ -161,7 +161,7 @@ pub async fn recall_keyed(
     host: &Host,
     counter: &CounterId,
     here: &Datacenter,
-    writes: &[Keyed],
+    writes: &[KeyedWrite],
 ) -> Vec<FlushOutcomes> {
     let caller = Caller::asking(host, counter);
     keyed::count_claimed(&caller, here, writes).await
@@ -173,8 +173,8 @@ pub async fn count_unclaimed(
     host: &Host,
     counter: &CounterId,
     lead: &Datacenter,
-    writes: &[Keyed],
-    keys: Keys,
+    writes: &[KeyedWrite],
+    keys: KeySource,
 ) -> Vec<FlushOutcomes> {
     let caller = Caller::new(host, counter, keys);
     keyed::count_unclaimed(&caller, lead, writes).await

@@ -7,7 +7,7 @@ use super::call;
 use super::keyed_calls::{count_keyed, count_unclaimed};
 use super::open_objects;
 use crate::core::counter::id::{CounterId, Datacenter};
-use crate::core::counter::ledger::{Keyed, KeyedOutcome};
+use crate::core::counter::ledger::{KeyedOutcome, KeyedWrite};
 use crate::core::counter::queue::Due;
 use crate::host::Host;
 use crate::protocol::messages::{Fault, LookUp};
@@ -45,7 +45,7 @@ pub async fn count_dues(
         return dues.iter().map(|_| Err(fault.clone())).collect();
     }
     let _turn = open_objects::turn(host, &lead).await;
-    let writes: Vec<Keyed> = dues.iter().map(|due| due.write.clone()).collect();
+    let writes: Vec<KeyedWrite> = dues.iter().map(|due| due.write.clone()).collect();
     let outcomes = if first.is_clients {
         count_keyed(host, &first.counter, here, &writes, first.keys()).await
     } else {

@@ -173,7 +173,7 @@ fn delivery_view((delivery, next_ms): &Kept) -> DeliveryView<'_> {
 pub type Kept = (Delivery, Option<i64>);
 
 /// An alert as it is told.
-pub struct AlertTold<'a> {
+pub struct AlertSummary<'a> {
     /// Its name.
     pub name: &'a AlertName,
     /// What it watches.
@@ -206,8 +206,8 @@ struct AlertView<'a> {
     last_delivery: Option<DeliveryView<'a>>,
 }
 
-fn alert_view<'a>(told: &AlertTold<'a>, now_ms: i64) -> AlertView<'a> {
-    let AlertTold {
+fn alert_view<'a>(told: &AlertSummary<'a>, now_ms: i64) -> AlertView<'a> {
+    let AlertSummary {
         name,
         alert,
         standing,
@@ -244,12 +244,12 @@ fn alert_view<'a>(told: &AlertTold<'a>, now_ms: i64) -> AlertView<'a> {
 }
 
 /// The JSON of an alert.
-pub fn alert_json(told: &AlertTold<'_>, now_ms: i64) -> String {
+pub fn alert_json(told: &AlertSummary<'_>, now_ms: i64) -> String {
     to_json(&alert_view(told, now_ms))
 }
 
 /// The JSON of `GET /alerts`.
-pub fn alerts_json(told: &[AlertTold<'_>], missing: &[u32], now_ms: i64) -> String {
+pub fn alerts_json(told: &[AlertSummary<'_>], missing: &[u32], now_ms: i64) -> String {
     #[derive(Serialize)]
     struct AlertsView<'a> {
         alerts: Vec<AlertView<'a>>,

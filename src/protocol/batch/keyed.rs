@@ -15,7 +15,7 @@ use super::report::BatchReport;
 use crate::core::counter::autoscale::shard_of_element;
 use crate::core::counter::flush::Load;
 use crate::core::counter::id::{CounterId, Datacenter};
-use crate::core::counter::ledger::{Keyed, WriteKey};
+use crate::core::counter::ledger::{KeyedWrite, WriteKey};
 use crate::core::sketch::Histogram;
 use crate::protocol::keyed::element_second;
 use crate::protocol::names::CellAddress;
@@ -49,7 +49,7 @@ pub struct KeyedWrites {
     /// The counter.
     pub counter: CounterId,
     /// The writes.
-    pub writes: Vec<Keyed>,
+    pub writes: Vec<KeyedWrite>,
     /// The lines that each of them counts, in the same order.
     pub(super) lines: Vec<LineNumbers>,
     /// Sorted by the index of their writes.
@@ -110,7 +110,7 @@ impl KeyedWrites {
 
     fn push(
         &mut self,
-        write: Keyed,
+        write: KeyedWrite,
         lines: LineNumbers,
         elements: impl IntoIterator<Item = (i64, Hashed)>,
     ) {
@@ -139,12 +139,12 @@ fn write(
     added: u128,
     buckets: Vec<(i64, u128)>,
     times: Times,
-) -> Keyed {
+) -> KeyedWrite {
     let (live, past) = match times {
         Times::Live => (buckets, Vec::new()),
         Times::Past => (Vec::new(), buckets),
     };
-    Keyed {
+    KeyedWrite {
         key,
         fingerprint,
         generation: 0,

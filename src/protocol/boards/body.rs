@@ -13,7 +13,7 @@ use crate::core::board::settings::{Keep, Order, Scores, Settings, Ties};
 use crate::core::board::zone::Zone;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::protocol::batch::json::{WholeNumber, read_object};
-use crate::protocol::messages::{Deed, MemberWrite};
+use crate::protocol::messages::{MemberAction, MemberWrite};
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::redis::sorted::SORTED_MEMBER_BYTES_MAX;
 
@@ -331,7 +331,7 @@ fn member_write(wire: &WriteWire<'_>, now_ms: i64) -> Result<MemberWrite, Proble
     let member = CounterId::parse(member).map_err(|error| Problem::from(error).of_id("member"))?;
     Ok(MemberWrite {
         member: String::from(member).into_bytes(),
-        deed: Deed::Put(put_of(wire, now_ms)?),
+        action: MemberAction::Put(put_of(wire, now_ms)?),
         condition: None,
     })
 }
@@ -384,9 +384,9 @@ pub fn parse_member_line(line: &[u8], now_ms: i64) -> Result<Vec<MemberWrite>, P
     if expires_ms.is_some_and(|at_ms| at_ms <= now_ms) {
         return Ok(Vec::new());
     }
-    let write = |deed: Deed| MemberWrite {
+    let write = |action: MemberAction| MemberWrite {
         member: member.clone(),
-        deed,
+        action,
         condition: None,
     };
     let put = Write {
@@ -394,9 +394,9 @@ pub fn parse_member_line(line: &[u8], now_ms: i64) -> Result<Vec<MemberWrite>, P
         expires_ms: Some(expires_ms),
         ..Write::of(Amount::Score(score))
     };
-    let mut writes = vec![write(Deed::Put(put))];
+    let mut writes = vec![write(MemberAction::Put(put))];
     if wire.hidden {
-        writes.push(write(Deed::Hide(true)));
+        writes.push(write(MemberAction::Hide(true)));
     }
     Ok(writes)
 }

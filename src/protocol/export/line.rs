@@ -10,7 +10,7 @@ use crate::core::cluster::root::DATACENTERS_MAX;
 use crate::core::counter::breakdown::DIMENSIONS_MAX;
 use crate::core::counter::contents::{Contents, Points};
 use crate::core::counter::dimensions::{DIMENSION_VALUE_BYTES_MAX, DimensionName};
-use crate::core::counter::history::{DAYS_KEPT, HOURS_KEPT, Step};
+use crate::core::counter::history::{DAYS_KEPT, HOURS_KEPT, Resolution};
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::total::{Sum, Value};
 use crate::core::sketch::{Histogram, Hyll, TopValues, Uniques, VALUES_MAX, ValueCount};
@@ -236,7 +236,7 @@ fn uniques_of(text: Option<&str>) -> Result<Uniques, Problem> {
 }
 
 /// Checks that buckets are in order, each at the beginning of its interval.
-fn points(name: &str, step: Step, points: Points, most: usize) -> Result<Points, Problem> {
+fn points(name: &str, step: Resolution, points: Points, most: usize) -> Result<Points, Problem> {
     let is_start = points
         .iter()
         .all(|(start, _)| *start == step.start_of(*start));
@@ -278,7 +278,7 @@ fn datacenter(wire: DatacenterWire<'_>) -> Result<(Datacenter, Contents), Proble
     let mut samples = Vec::new();
     for (hour, text) in wire.samples {
         let body = bytes_of("samples", &text)?;
-        if hour != Step::Hour.start_of(hour) || Histogram::from_bytes(&body).is_err() {
+        if hour != Resolution::Hour.start_of(hour) || Histogram::from_bytes(&body).is_err() {
             return refuse("samples must be pairs of an hour and a histogram in base64");
         }
         samples.push((hour, body));
@@ -294,9 +294,9 @@ fn datacenter(wire: DatacenterWire<'_>) -> Result<(Datacenter, Contents), Proble
         added: amount("added", wire.added)?,
         removed: amount("removed", wire.removed)?,
         last_write_ms: wire.updated_at.unwrap_or(i64::MIN),
-        minutes: points("minutes", Step::Minute, wire.minutes, MINUTES_MAX)?,
-        hours: points("hours", Step::Hour, wire.hours, HOURS_KEPT)?,
-        days: points("days", Step::Day, wire.days, DAYS_KEPT)?,
+        minutes: points("minutes", Resolution::Minute, wire.minutes, MINUTES_MAX)?,
+        hours: points("hours", Resolution::Hour, wire.hours, HOURS_KEPT)?,
+        days: points("days", Resolution::Day, wire.days, DAYS_KEPT)?,
         hours_from: wire.hours_from.unwrap_or(i64::MIN),
         days_from: wire.days_from.unwrap_or(i64::MIN),
         uniques: uniques_of(wire.uniques.as_deref())?,

@@ -1,7 +1,7 @@
 //! The parameters of an export and of an import.
 
 use crate::core::counter::contents::ContentsWanted;
-use crate::core::counter::history::Step;
+use crate::core::counter::history::Resolution;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::Query;
 
@@ -47,7 +47,7 @@ impl ExportQuery {
         let (history, minutes_from) = match query.get("history") {
             None | Some("0") => (false, None),
             Some("1") => (true, None),
-            Some("minutes") => (true, Some(Step::Day.start_of(now))),
+            Some("minutes") => (true, Some(Resolution::Day.start_of(now))),
             Some(_) => {
                 return refuse("history can only be 1, or `minutes` for those of today besides");
             }

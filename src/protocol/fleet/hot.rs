@@ -65,7 +65,7 @@ pub struct HotOne {
 
 /// A report of an isolate.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HotTold {
+pub struct HotReport {
     /// The length of its interval, milliseconds.
     pub during_ms: u64,
     /// The counters written most.
@@ -126,14 +126,14 @@ impl HotNotes {
     }
 
     /// Returns the writes since the last report, and begins the next.
-    pub fn take(&mut self, now_ms: i64) -> HotTold {
+    pub fn take(&mut self, now_ms: i64) -> HotReport {
         let Self {
             mut writes,
             mut places,
             since_ms,
         } = std::mem::take(self);
         let Some(since_ms) = since_ms else {
-            return HotTold::default();
+            return HotReport::default();
         };
         writes.prune(TOLD_MAX);
         let narrow = |amount: u128| u64::try_from(amount).unwrap_or(u64::MAX);
@@ -151,7 +151,7 @@ impl HotNotes {
             });
         }
         let during_ms = u64::try_from(now_ms.saturating_sub(since_ms)).unwrap_or(0);
-        HotTold {
+        HotReport {
             during_ms: during_ms.max(DURING_MS_MIN),
             most,
             absent_max: narrow(writes.absent_max()),
@@ -194,7 +194,7 @@ pub struct Hot {
 
 impl Hot {
     /// Adds a report of an isolate.
-    pub fn add(&mut self, told: HotTold) {
+    pub fn add(&mut self, told: HotReport) {
         if told.during_ms == 0 {
             return;
         }

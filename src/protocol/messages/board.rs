@@ -10,7 +10,7 @@ use crate::core::board::score::Score;
 use crate::core::board::settings::Settings;
 use crate::core::board::summary::Summary;
 use crate::core::counter::id::{CounterId, Datacenter};
-use crate::core::counter::ledger::{Keys, WriteKey};
+use crate::core::counter::ledger::{KeySource, WriteKey};
 use crate::protocol::names::Address;
 
 calls! {
@@ -29,7 +29,7 @@ calls! {
 
 /// What is done to a member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Deed {
+pub enum MemberAction {
     /// Its score is written.
     Put(Write),
     /// It is hidden from the order, or shown again.
@@ -53,7 +53,7 @@ pub struct MemberWrite {
     /// The member.
     pub member: Vec<u8>,
     /// What is done to it.
-    pub deed: Deed,
+    pub action: MemberAction,
     /// The precondition, if any.
     pub condition: Option<MemberIs>,
 }
@@ -66,7 +66,7 @@ pub struct Once {
     /// Hash of the request.
     pub fingerprint: u64,
     /// Whose key it is.
-    pub keys: Keys,
+    pub keys: KeySource,
 }
 
 /// Edge → board: makes these writes, in their order and in one commit. Refused writes change nothing.

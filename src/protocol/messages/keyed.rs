@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::Call;
 use crate::core::counter::dimensions::DimensionLog;
 use crate::core::counter::id::{CounterId, Datacenter};
-use crate::core::counter::ledger::{Keyed, KeyedOutcome, Keys, WriteKey};
+use crate::core::counter::ledger::{KeySource, KeyedOutcome, KeyedWrite, WriteKey};
 use crate::core::counter::samples::Samples;
 use crate::protocol::names::{Address, CellAddress};
 
@@ -22,11 +22,11 @@ pub struct Count {
     /// The lead that the keys are claimed for.
     pub to: CellAddress,
     /// The writes.
-    pub writes: Vec<Keyed>,
+    pub writes: Vec<KeyedWrite>,
     /// How many moves their claims had when the root was asked; `None` for keys that only their sender knows.
     pub moves: Option<u32>,
     /// The kind of their keys.
-    pub keys: Keys,
+    pub keys: KeySource,
     /// The samples of writes that have some, by index: writes themselves are encoded without.
     samples: Vec<(u32, Samples)>,
     /// The dimensions of writes that have some, likewise.
@@ -35,7 +35,12 @@ pub struct Count {
 
 impl Count {
     /// The message for these writes.
-    pub fn new(to: CellAddress, mut writes: Vec<Keyed>, moves: Option<u32>, keys: Keys) -> Self {
+    pub fn new(
+        to: CellAddress,
+        mut writes: Vec<KeyedWrite>,
+        moves: Option<u32>,
+        keys: KeySource,
+    ) -> Self {
         let (mut samples, mut dimensions) = (Vec::new(), Vec::new());
         for (place, write) in (0..).zip(&mut writes) {
             if !write.samples.is_empty() {
@@ -99,14 +104,16 @@ pub struct Claim {
     /// The former holder of these keys, which has struck them out: they then go to the home.
     pub struck_at: Option<Holder>,
     /// The kind of the keys.
-    pub whose: Keys,
+    pub source: KeySource,
 }
 
 impl Claim {
     fn receiver(&self) -> Address<'_> {
-        match self.whose {
-            Keys::Numbered => Address::Lead(&self.counter, &self.datacenter),
-            Keys::Clients | Keys::Drawn | Keys::Public => Address::Root(&self.counter),
+        match self.source {
+            KeySource::Numbered => Address::Lead(&self.counter, &self.datacenter),
+            KeySource::Clients | KeySource::Drawn | KeySource::Public => {
+                Address::Root(&self.counter)
+            }
         }
     }
 }
@@ -169,7 +176,7 @@ pub struct Recall {
     /// The lead that the keys are claimed for.
     pub to: CellAddress,
     /// The writes.
-    pub writes: Vec<Keyed>,
+    pub writes: Vec<KeyedWrite>,
 }
 
 /// Edge → root: looks up the owners of these keys. None is claimed now.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Call;
-use crate::core::cluster::tablets::Place;
+use crate::core::cluster::tablets::LeadPlace;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::protocol::names::{Address, LeadAt};
 
@@ -43,9 +43,9 @@ pub struct Located {
     /// The number of the current spread, plus the number of times the lead was moved out of it and back.
     pub epoch: u32,
     /// Its place.
-    pub place: Place,
+    pub place: LeadPlace,
     /// The places where it may have been before, the latest first.
-    pub former: Vec<Place>,
+    pub former: Vec<LeadPlace>,
 }
 
 /// A lead's place → a former one: stop counting, and hand over the rows.
@@ -54,7 +54,7 @@ pub struct GiveLead {
     /// The receiver.
     pub at: LeadAt,
     /// The sender.
-    pub to: Place,
+    pub to: LeadPlace,
     /// The number of the spread that says so.
     pub epoch: u32,
     /// The seal of a transfer to another place that has not completed and never will.
@@ -70,7 +70,7 @@ pub enum Given {
     Nothing,
     /// They were handed to another place under this seal, and it is not known whether that has stored them: ask there
     /// first.
-    ToAnother(Place, u64),
+    ToAnother(LeadPlace, u64),
     /// Rows, by the bytes of their names.
     Rows {
         /// The seal, until [`LeadTaken`].
@@ -116,7 +116,7 @@ pub enum Stay {
     /// It was handed to this place; the transfer is complete once that place has said so.
     Leaving {
         /// The place.
-        to: Place,
+        to: LeadPlace,
         /// The number of the spread that says so.
         epoch: u32,
         /// Identifies the transfer.

@@ -80,7 +80,7 @@ pub struct Check {
     pub policies: Vec<(PolicyName, Policy)>,
     /// What is asked.
     pub demands: Vec<Demand>,
-    /// Whether to wait for the global limiter where needed; otherwise those demands get [`Judged::Later`].
+    /// Whether to wait for the global limiter where needed; otherwise those demands get [`DemandOutcome::Later`].
     pub waits: bool,
 }
 
@@ -111,7 +111,7 @@ pub struct HandOver {
 
 /// The answer to a demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Judged {
+pub enum DemandOutcome {
     /// It is decided: so many were admitted, in order of arrival, the others were not.
     Known {
         /// How many of the [`Demand::times`].
@@ -129,7 +129,7 @@ pub enum Judged {
     Unreachable,
 }
 
-impl Judged {
+impl DemandOutcome {
     /// The answer to a single demand.
     pub fn of(verdict: Verdict) -> Self {
         if verdict.is_allowed {
@@ -173,7 +173,7 @@ impl Judged {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checked {
     /// The answer to each demand, in their order.
-    pub judged: Vec<Judged>,
+    pub outcomes: Vec<DemandOutcome>,
     /// The number of remote calls that it took.
     pub remote_calls: u32,
 }

@@ -13,7 +13,7 @@ use crate::protocol::version::Version;
 
 calls! {
     Operate => Operated, "/operate", |it| Address::Root(&it.counter);
-    Keep => Answered, "/keep", |it| Address::Root(&it.counter);
+    Keep => StoredAnswer, "/keep", |it| Address::Root(&it.counter);
     Settle => Option<Root>, "/settle", |it| Address::Root(&it.counter);
 }
 
@@ -120,7 +120,7 @@ pub enum Operated {
     /// It was done, now or before under this key.
     Done(Done),
     /// It was done before under this key, with this answer.
-    Answered(Answered),
+    Answered(StoredAnswer),
     /// There is no such counter.
     NotFound,
     /// The key was used for something else.
@@ -162,12 +162,12 @@ pub struct Keep {
     /// The operation's key.
     pub key: WriteKey,
     /// The answer.
-    pub answer: Answered,
+    pub answer: StoredAnswer,
 }
 
 /// An answer to a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answered {
+pub struct StoredAnswer {
     /// Its status.
     pub status: u16,
     /// Its JSON.

@@ -3,7 +3,7 @@
 use super::{Query, refuse};
 use crate::core::counter::breakdown::covered;
 use crate::core::counter::dimensions::{DIMENSION_VALUE_BYTES_MAX, DimensionName, Dimensions};
-use crate::core::counter::history::Step;
+use crate::core::counter::history::Resolution;
 use crate::core::counter::merge::Range;
 use crate::core::sketch::VALUES_MAX;
 use crate::protocol::messages::{Since, Wanted};
@@ -118,14 +118,14 @@ impl Query {
 /// The last second of a day that has not begun anywhere: also writes stamped a little ahead of this clock are before
 /// it.
 fn open_end(now: i64) -> i64 {
-    let day = Step::Day.seconds();
-    Step::Day.start_of(now).saturating_add(2 * day - 1)
+    let day = Resolution::Day.seconds();
+    Resolution::Day.start_of(now).saturating_add(2 * day - 1)
 }
 
 /// A range without buckets: its answer says since when days are stored.
 fn kept_only(from: i64) -> Range {
     Range {
-        step: Step::Day,
+        step: Resolution::Day,
         from,
         to: from.saturating_sub(1),
     }
@@ -154,8 +154,8 @@ impl Since {
     /// The beginning of the window as a unix second.
     pub fn seconds(self) -> i64 {
         match self {
-            Self::Hour(hour) => hour * Step::Hour.seconds(),
-            Self::Day(day) => day * Step::Day.seconds(),
+            Self::Hour(hour) => hour * Resolution::Hour.seconds(),
+            Self::Day(day) => day * Resolution::Day.seconds(),
         }
     }
 }

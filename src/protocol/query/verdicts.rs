@@ -3,7 +3,7 @@
 use super::{BreakdownQuery, Query, refuse};
 use crate::core::counter::breakdown::covered;
 use crate::core::counter::dimensions::DimensionName;
-use crate::core::counter::history::Step;
+use crate::core::counter::history::Resolution;
 use crate::core::counter::merge::Range;
 use crate::protocol::problem::Problem;
 
@@ -21,14 +21,14 @@ impl Query {
             return refuse("give window, or from and to, not both".to_owned());
         }
         let usual = match window {
-            "3600" => Step::Minute,
-            "30d" => Step::Day,
-            _ => Step::Hour,
+            "3600" => Resolution::Minute,
+            "30d" => Resolution::Day,
+            _ => Resolution::Hour,
         };
         let from = match window {
             // The last 60 minutes, and the last 24 hours.
-            "3600" => now - 59 * Step::Minute.seconds(),
-            "86400" => now - 23 * Step::Hour.seconds(),
+            "3600" => now - 59 * Resolution::Minute.seconds(),
+            "86400" => now - 23 * Resolution::Hour.seconds(),
             _ => since.seconds(),
         };
         Self::range(self.step()?.unwrap_or(usual), (from, now))
@@ -39,7 +39,7 @@ impl Query {
     /// # Errors
     /// `invalid-query`.
     pub fn refused_keys(&self, now: i64) -> Result<BreakdownQuery, Problem> {
-        let last_day = || covered((now - Step::Day.seconds(), now), now);
+        let last_day = || covered((now - Resolution::Day.seconds(), now), now);
         Ok(BreakdownQuery {
             by: DimensionName::REFUSED_KEY,
             window: Some(self.covered_window(now)?.unwrap_or_else(last_day)),

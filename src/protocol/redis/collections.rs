@@ -4,10 +4,8 @@ use std::collections::BTreeSet;
 
 use super::error;
 use super::options::number;
-use super::reply::Reply;
+use super::reply::{CommandResult, Reply};
 use super::space::{Space, Value};
-
-type Answered = Result<Reply, Reply>;
 
 /// Sets fields of a hash, and returns how many are new.
 ///
@@ -42,7 +40,7 @@ pub fn field(space: &Space, key: &str, name: &str) -> Result<Option<String>, Rep
 }
 
 /// `HSET` and `HMSET`.
-pub fn hset(space: &mut Space, args: &[String]) -> Answered {
+pub fn hset(space: &mut Space, args: &[String]) -> CommandResult {
     let pairs = args[2..].chunks_exact(2);
     if !pairs.remainder().is_empty() {
         return Err(error::arity(&args[0]));
@@ -60,12 +58,12 @@ pub fn hset(space: &mut Space, args: &[String]) -> Answered {
 }
 
 /// `HGET`.
-pub fn hget(space: &mut Space, args: &[String]) -> Answered {
+pub fn hget(space: &mut Space, args: &[String]) -> CommandResult {
     field(space, &args[1], &args[2]).map(Reply::text_or_nil)
 }
 
 /// `HMGET`.
-pub fn hmget(space: &mut Space, args: &[String]) -> Answered {
+pub fn hmget(space: &mut Space, args: &[String]) -> CommandResult {
     let values = args[2..].iter().map(|name| field(space, &args[1], name));
     let values: Result<Vec<_>, Reply> = values.map(|value| value.map(Reply::text_or_nil)).collect();
     values.map(Reply::Array)
@@ -75,18 +73,18 @@ pub fn hmget(space: &mut Space, args: &[String]) -> Answered {
 ///
 /// # Errors
 /// `WRONGTYPE`.
-pub fn flat(space: &Space, key: &str) -> Answered {
+pub fn flat(space: &Space, key: &str) -> CommandResult {
     let pairs = space.hash(key)?.iter().cloned();
     Ok(Reply::texts(pairs.flat_map(|(name, value)| [name, value])))
 }
 
 /// `HGETALL`.
-pub fn hgetall(space: &mut Space, args: &[String]) -> Answered {
+pub fn hgetall(space: &mut Space, args: &[String]) -> CommandResult {
     flat(space, &args[1])
 }
 
 /// `HDEL`.
-pub fn hdel(space: &mut Space, args: &[String]) -> Answered {
+pub fn hdel(space: &mut Space, args: &[String]) -> CommandResult {
     let mut fields = space.hash(&args[1])?.to_vec();
     let before = fields.len();
     fields.retain(|(name, _)| !args[2..].contains(name));
@@ -100,7 +98,7 @@ pub fn hdel(space: &mut Space, args: &[String]) -> Answered {
 }
 
 /// `HINCRBY`.
-pub fn hincrby(space: &mut Space, args: &[String]) -> Answered {
+pub fn hincrby(space: &mut Space, args: &[String]) -> CommandResult {
     let delta = number(&args[3])?;
     let known = field(space, &args[1], &args[2])?;
     let before = match &known {
@@ -127,7 +125,7 @@ fn put_set(space: &mut Space, key: &str, members: BTreeSet<String>) -> Result<us
 }
 
 /// `SADD`.
-pub fn sadd(space: &mut Space, args: &[String]) -> Answered {
+pub fn sadd(space: &mut Space, args: &[String]) -> CommandResult {
     let mut members = space.set(&args[1])?;
     let before = members.len();
     members.extend(args[2..].iter().cloned());
@@ -136,7 +134,7 @@ pub fn sadd(space: &mut Space, args: &[String]) -> Answered {
 }
 
 /// `SREM`.
-pub fn srem(space: &mut Space, args: &[String]) -> Answered {
+pub fn srem(space: &mut Space, args: &[String]) -> CommandResult {
     let mut members = space.set(&args[1])?;
     let before = members.len();
     members.retain(|member| !args[2..].contains(member));
@@ -148,26 +146,26 @@ pub fn srem(space: &mut Space, args: &[String]) -> Answered {
 }
 
 /// `SMEMBERS`.
-pub fn smembers(space: &mut Space, args: &[String]) -> Answered {
+pub fn smembers(space: &mut Space, args: &[String]) -> CommandResult {
     space.set(&args[1]).map(Reply::texts)
 }
 
 /// `SCARD`.
-pub fn scard(space: &mut Space, args: &[String]) -> Answered {
+pub fn scard(space: &mut Space, args: &[String]) -> CommandResult {
     space
         .set(&args[1])
         .map(|members| Reply::count(members.len()))
 }
 
 /// `SISMEMBER`.
-pub fn sismember(space: &mut Space, args: &[String]) -> Answered {
+pub fn sismember(space: &mut Space, args: &[String]) -> CommandResult {
     space
         .set(&args[1])
         .map(|members| Reply::flag(members.contains(&args[2])))
 }
 
 /// `SMISMEMBER`.
-pub fn smismember(space: &mut Space, args: &[String]) -> Answered {
+pub fn smismember(space: &mut Space, args: &[String]) -> CommandResult {
     let members = space.set(&args[1])?;
     let flags = args[2..]
         .iter()
@@ -176,7 +174,7 @@ pub fn smismember(space: &mut Space, args: &[String]) -> Answered {
 }
 
 /// `SUNIONSTORE` and `SDIFFSTORE`.
-pub fn sstore(space: &mut Space, args: &[String]) -> Answered {
+pub fn sstore(space: &mut Space, args: &[String]) -> CommandResult {
     let is_union = args[0].eq_ignore_ascii_case("SUNIONSTORE");
     let mut members = space.set(&args[2])?;
     for key in &args[3..] {

@@ -1,6 +1,6 @@
 //! The table of commands: name, arity, positions of keys, required right, and executor.
 
-use super::reply::Reply;
+use super::reply::{CommandResult, Reply};
 use super::request::Arguments;
 use super::space::Space;
 use super::{collections, error, keys, scripts, strings};
@@ -8,7 +8,7 @@ use crate::protocol::access::Scope;
 
 /// The positions of a command's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keys {
+pub enum KeyPositions {
     /// No keys.
     None,
     /// From the first position to the last, with a step; a negative last position counts from the end.
@@ -23,7 +23,7 @@ pub enum Keys {
 #[derive(Clone, Copy)]
 pub enum Act {
     /// The owner of its keys, which are loaded first.
-    Keys(fn(&mut Space, &[String]) -> Result<Reply, Reply>),
+    Keys(fn(&mut Space, &[String]) -> CommandResult),
     /// As [`Act::Keys`], for commands that only add: a counter's value need not be loaded.
     Add,
     /// The board of its key: sorted sets.
@@ -35,7 +35,7 @@ pub enum Act {
     /// A script of a rate-limit client.
     Script,
     /// The receiver of the request, without any key.
-    Alone(fn(&[String], i64) -> Result<Reply, Reply>),
+    Alone(fn(&[String], i64) -> CommandResult),
     /// The owner, over all keys.
     All(Whole),
 }
@@ -71,16 +71,16 @@ pub struct Command {
     /// Number of words, with its name; if negative, at least so many.
     pub arity: i32,
     /// The positions of its keys.
-    pub keys: Keys,
+    pub keys: KeyPositions,
     /// The right that is needed on each of them.
     pub scope: Scope,
     /// Its executor.
     pub act: Act,
 }
 
-const ONE: Keys = Keys::Places(1, 1, 1);
-const MANY: Keys = Keys::Places(1, -1, 1);
-const PAIRS: Keys = Keys::Places(1, -1, 2);
+const ONE: KeyPositions = KeyPositions::Places(1, 1, 1);
+const MANY: KeyPositions = KeyPositions::Places(1, -1, 1);
+const PAIRS: KeyPositions = KeyPositions::Places(1, -1, 2);
 
 macro_rules! commands {
     ($($name:literal $arity:literal $keys:expr, $scope:ident => $act:expr;)*) => {
@@ -165,37 +165,37 @@ commands! {
     "ZREMRANGEBYLEX" 4 ONE, Admin => Act::Sorted;
     "ZPOPMIN" -2 ONE, Admin => Act::Sorted;
     "ZPOPMAX" -2 ONE, Admin => Act::Sorted;
-    "ZRANGESTORE" -5 Keys::Places(1, 2, 1), Admin => Act::SortedSets;
-    "ZUNION" -3 Keys::Counted(1), Read => Act::SortedSets;
-    "ZINTER" -3 Keys::Counted(1), Read => Act::SortedSets;
-    "ZDIFF" -3 Keys::Counted(1), Read => Act::SortedSets;
-    "ZINTERCARD" -3 Keys::Counted(1), Read => Act::SortedSets;
-    "ZUNIONSTORE" -4 Keys::Counted(2), Admin => Act::SortedSets;
-    "ZINTERSTORE" -4 Keys::Counted(2), Admin => Act::SortedSets;
-    "ZDIFFSTORE" -4 Keys::Counted(2), Admin => Act::SortedSets;
+    "ZRANGESTORE" -5 KeyPositions::Places(1, 2, 1), Admin => Act::SortedSets;
+    "ZUNION" -3 KeyPositions::Counted(1), Read => Act::SortedSets;
+    "ZINTER" -3 KeyPositions::Counted(1), Read => Act::SortedSets;
+    "ZDIFF" -3 KeyPositions::Counted(1), Read => Act::SortedSets;
+    "ZINTERCARD" -3 KeyPositions::Counted(1), Read => Act::SortedSets;
+    "ZUNIONSTORE" -4 KeyPositions::Counted(2), Admin => Act::SortedSets;
+    "ZINTERSTORE" -4 KeyPositions::Counted(2), Admin => Act::SortedSets;
+    "ZDIFFSTORE" -4 KeyPositions::Counted(2), Admin => Act::SortedSets;
     "PFADD" -2 ONE, Write => Act::Elements(Elements::Add);
     "PFCOUNT" -2 MANY, Read => Act::Elements(Elements::Count);
     "PFMERGE" -2 MANY, Write => Act::Elements(Elements::Merge);
-    "EVAL" -3 Keys::Script, Write => Act::Script;
-    "EVALSHA" -3 Keys::Script, Write => Act::Script;
-    "EVAL_RO" -3 Keys::Script, Read => Act::Script;
-    "EVALSHA_RO" -3 Keys::Script, Read => Act::Script;
-    "SCRIPT" -2 Keys::None, Read => Act::Alone(scripts::script);
-    "PING" -1 Keys::None, Read => Act::Alone(ping);
-    "ECHO" 2 Keys::None, Read => Act::Alone(|args, _| Ok(Reply::text(&args[1])));
-    "TIME" 1 Keys::None, Read => Act::Alone(|_, now_ms| Ok(time(now_ms)));
-    "INFO" -1 Keys::None, Read => Act::Alone(|_, _| Ok(Reply::text(INFO)));
-    "SCAN" -2 Keys::None, Read => Act::All(Whole::Scan);
-    "KEYS" 2 Keys::None, Read => Act::All(Whole::Keys);
-    "DBSIZE" 1 Keys::None, Read => Act::All(Whole::Size);
-    "FLUSHDB" -1 Keys::None, Admin => Act::All(Whole::Flush);
-    "FLUSHALL" -1 Keys::None, Admin => Act::All(Whole::Flush);
+    "EVAL" -3 KeyPositions::Script, Write => Act::Script;
+    "EVALSHA" -3 KeyPositions::Script, Write => Act::Script;
+    "EVAL_RO" -3 KeyPositions::Script, Read => Act::Script;
+    "EVALSHA_RO" -3 KeyPositions::Script, Read => Act::Script;
+    "SCRIPT" -2 KeyPositions::None, Read => Act::Alone(scripts::script);
+    "PING" -1 KeyPositions::None, Read => Act::Alone(ping);
+    "ECHO" 2 KeyPositions::None, Read => Act::Alone(|args, _| Ok(Reply::text(&args[1])));
+    "TIME" 1 KeyPositions::None, Read => Act::Alone(|_, now_ms| Ok(time(now_ms)));
+    "INFO" -1 KeyPositions::None, Read => Act::Alone(|_, _| Ok(Reply::text(INFO)));
+    "SCAN" -2 KeyPositions::None, Read => Act::All(Whole::Scan);
+    "KEYS" 2 KeyPositions::None, Read => Act::All(Whole::Keys);
+    "DBSIZE" 1 KeyPositions::None, Read => Act::All(Whole::Size);
+    "FLUSHDB" -1 KeyPositions::None, Admin => Act::All(Whole::Flush);
+    "FLUSHALL" -1 KeyPositions::None, Admin => Act::All(Whole::Flush);
 }
 
 /// The fields of a Redis's `INFO` that apply here.
 const INFO: &str = "# Server\r\nredis_mode:standalone\r\nserver_name:tally\r\n";
 
-fn ping(args: &[String], _now_ms: i64) -> Result<Reply, Reply> {
+fn ping(args: &[String], _now_ms: i64) -> CommandResult {
     match &args[1..] {
         [] => Ok(Reply::text("PONG")),
         [text] => Ok(Reply::text(text)),
@@ -256,8 +256,8 @@ impl Command {
     /// If their count is invalid.
     pub fn keys_of<'a>(&self, args: &'a [String]) -> Result<Vec<&'a String>, Reply> {
         Ok(match self.keys {
-            Keys::None => Vec::new(),
-            Keys::Places(first, last, step) => {
+            KeyPositions::None => Vec::new(),
+            KeyPositions::Places(first, last, step) => {
                 let last = match usize::try_from(last) {
                     Ok(last) => last,
                     Err(_) => args.len() - last.unsigned_abs(),
@@ -265,8 +265,8 @@ impl Command {
                 let named = args.get(first..=last).unwrap_or_default();
                 named.iter().step_by(step).collect()
             }
-            Keys::Script => script_words(args)?.0.iter().collect(),
-            Keys::Counted(place) => {
+            KeyPositions::Script => script_words(args)?.0.iter().collect(),
+            KeyPositions::Counted(place) => {
                 let counted = counted_words(args, place)?;
                 args[1..place].iter().chain(counted).collect()
             }

@@ -2,13 +2,11 @@
 
 use super::error;
 use super::options::{Unit, number};
-use super::reply::Reply;
+use super::reply::{CommandResult, Reply};
 use super::space::Space;
 
-type Answered = Result<Reply, Reply>;
-
 /// `DEL` and `UNLINK`.
-pub fn del(space: &mut Space, args: &[String]) -> Answered {
+pub fn del(space: &mut Space, args: &[String]) -> CommandResult {
     let mut removed = 0;
     for key in &args[1..] {
         removed += i64::from(space.remove(key));
@@ -17,13 +15,13 @@ pub fn del(space: &mut Space, args: &[String]) -> Answered {
 }
 
 /// `EXISTS` and `TOUCH`: a key that is named twice counts twice.
-pub fn exists(space: &mut Space, args: &[String]) -> Answered {
+pub fn exists(space: &mut Space, args: &[String]) -> CommandResult {
     let known = args[1..].iter().filter(|key| space.get(key).is_some());
     Ok(Reply::count(known.count()))
 }
 
 /// `TYPE`.
-pub fn type_of(space: &mut Space, args: &[String]) -> Answered {
+pub fn type_of(space: &mut Space, args: &[String]) -> CommandResult {
     let entry = space.get(&args[1]);
     Ok(Reply::text(
         entry.map_or("none", |entry| entry.value.type_name()),
@@ -40,7 +38,7 @@ enum When {
 }
 
 /// `EXPIRE`, `PEXPIRE`, `EXPIREAT`, `PEXPIREAT`.
-pub fn expire(space: &mut Space, args: &[String]) -> Answered {
+pub fn expire(space: &mut Space, args: &[String]) -> CommandResult {
     let unit = match args[0].to_ascii_uppercase().as_str() {
         "EXPIRE" => Unit::Seconds,
         "PEXPIRE" => Unit::Milliseconds,
@@ -87,7 +85,7 @@ pub fn expire(space: &mut Space, args: &[String]) -> Answered {
 }
 
 /// `TTL`, `PTTL`, `EXPIRETIME`, `PEXPIRETIME`.
-pub fn ttl(space: &mut Space, args: &[String]) -> Answered {
+pub fn ttl(space: &mut Space, args: &[String]) -> CommandResult {
     let Some(entry) = space.get(&args[1]) else {
         return Ok(Reply::Integer(-2));
     };
@@ -106,7 +104,7 @@ pub fn ttl(space: &mut Space, args: &[String]) -> Answered {
 }
 
 /// `PERSIST`.
-pub fn persist(space: &mut Space, args: &[String]) -> Answered {
+pub fn persist(space: &mut Space, args: &[String]) -> CommandResult {
     let has_end = space
         .get(&args[1])
         .is_some_and(|entry| entry.expires_ms.is_some());

@@ -21,6 +21,9 @@ pub enum Reply {
     Error(String),
 }
 
+/// The reply to a command, or its refusal.
+pub type CommandResult = Result<Reply, Reply>;
+
 /// Why a command was not run.
 #[derive(Clone, Debug)]
 pub enum Refused {

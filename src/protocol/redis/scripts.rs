@@ -6,15 +6,13 @@
 
 use super::collections::{field, flat, put_fields};
 use super::command::script_words;
-use super::reply::Reply;
+use super::reply::{CommandResult, Reply};
 use super::script_table::{Bucket, KNOWN, Script, Sliding, Ttl};
 use super::scripts_of_regions::{
     deny_list, fixed_fields, fixed_members, sliding_fields, sliding_fields_left, sliding_members,
 };
 use super::space::{Space, Value, whole};
 use super::{error, sha1};
-
-pub(super) type Answered = Result<Reply, Reply>;
 
 /// The script with this SHA-1.
 pub fn find(sha: &str) -> Option<Script> {
@@ -28,7 +26,7 @@ pub fn find(sha: &str) -> Option<Script> {
 ///
 /// # Errors
 /// As Redis.
-pub fn script(args: &[String], _now_ms: i64) -> Answered {
+pub fn script(args: &[String], _now_ms: i64) -> CommandResult {
     match (args[1].to_ascii_uppercase().as_str(), &args[2..]) {
         ("LOAD", [text]) => Ok(Reply::Text(sha1::hex(text))),
         ("EXISTS", shas @ [_, ..]) => {
@@ -60,7 +58,7 @@ pub fn named(args: &[String]) -> Result<Script, Reply> {
 ///
 /// # Errors
 /// As [`named`], and where an argument is no number.
-pub fn run(space: &mut Space, args: &[String]) -> Answered {
+pub fn run(space: &mut Space, args: &[String]) -> CommandResult {
     let (keys, words) = script_words(args)?;
     let script = named(args)?;
     let call = Call { keys, words };
@@ -183,7 +181,7 @@ pub(super) fn float(number: i64) -> f64 {
 }
 
 /// Runs a fixed window: the window's number and the amount are arguments.
-fn fixed(space: &mut Space, call: &Call<'_>, ttl: Ttl, limit: Option<f64>) -> Answered {
+fn fixed(space: &mut Space, call: &Call<'_>, ttl: Ttl, limit: Option<f64>) -> CommandResult {
     let (key, first) = (call.key(0)?, usize::from(limit.is_some()));
     let window = call.number(first)?;
     let by = match ttl {
@@ -200,7 +198,7 @@ fn fixed(space: &mut Space, call: &Call<'_>, ttl: Ttl, limit: Option<f64>) -> An
     })
 }
 
-fn sliding(space: &mut Space, call: &Call<'_>, form: Sliding) -> Answered {
+fn sliding(space: &mut Space, call: &Call<'_>, form: Sliding) -> CommandResult {
     let (current, previous) = (call.key(0)?, call.key(1)?);
     let limit = if form.has_limit {
         call.limit(space, 2)?
@@ -235,7 +233,7 @@ fn sliding(space: &mut Space, call: &Call<'_>, form: Sliding) -> Answered {
     Ok(answer(limit - (float(value) + before)))
 }
 
-fn sliding_left(space: &Space, call: &Call<'_>, has_limit: bool) -> Answered {
+fn sliding_left(space: &Space, call: &Call<'_>, has_limit: bool) -> CommandResult {
     let first = usize::from(has_limit);
     let left_part = 1.0 - call.part(first, first + 1)?;
     let before = used(space, call.key(1)?)?.unwrap_or(0.0) * left_part;
@@ -256,7 +254,7 @@ pub(super) fn lua_text(number: f64) -> String {
     }
 }
 
-fn bucket(space: &mut Space, call: &Call<'_>, form: Bucket) -> Answered {
+fn bucket(space: &mut Space, call: &Call<'_>, form: Bucket) -> CommandResult {
     let key = call.key(0)?;
     let limit = if form.has_limit {
         call.limit(space, 1)?
@@ -309,7 +307,7 @@ fn bucket(space: &mut Space, call: &Call<'_>, form: Bucket) -> Answered {
 }
 
 /// The buckets of the first versions: refilled once, however long ago the refill was due.
-fn first_bucket(space: &mut Space, call: &Call<'_>, goes_below: bool) -> Answered {
+fn first_bucket(space: &mut Space, call: &Call<'_>, goes_below: bool) -> CommandResult {
     let key = call.key(0)?;
     let (limit, interval) = (call.number(0)?, call.number(1)?);
     let (refill, now) = (call.number(2)?, call.number(3)?);
@@ -353,7 +351,7 @@ fn note_bucket(space: &mut Space, key: &str, at: f64, left: f64) -> Result<(), R
     put_fields(space, key, &fields).map(|_| ())
 }
 
-fn bucket_left(space: &Space, call: &Call<'_>, replies: usize) -> Answered {
+fn bucket_left(space: &Space, call: &Call<'_>, replies: usize) -> CommandResult {
     let key = call.key(0)?;
     let limit = if replies > 2 {
         call.limit(space, 1)?

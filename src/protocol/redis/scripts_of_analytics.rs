@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::Value as Json;
 
 use super::command::script_words;
-use super::reply::Reply;
+use super::reply::{CommandResult, Reply};
 use super::script_table::Script;
-use super::scripts::{Answered, Call, reply_of};
+use super::scripts::{Call, reply_of};
 use super::sorted::Members;
 use super::sorted_ranges::reply_of as members_of;
 use super::sorted_sets::union;
@@ -49,7 +49,7 @@ pub fn sets_of(script: Script, args: &[String]) -> Result<Option<Vec<String>>, R
 ///
 /// # Errors
 /// As [`sets_of`], and where a member is not JSON.
-pub fn answer(script: Script, args: &[String], sets: &[Members]) -> Answered {
+pub fn answer(script: Script, args: &[String], sets: &[Members]) -> CommandResult {
     let (keys, words) = script_words(args)?;
     let call = Call { keys, words };
     match script {
@@ -69,7 +69,7 @@ fn lua_reply(value: &Json) -> Reply {
     }
 }
 
-fn field_sums(field: &str, sets: &[Members]) -> Answered {
+fn field_sums(field: &str, sets: &[Members]) -> CommandResult {
     let mut sums = BTreeMap::<String, (Reply, f64)>::new();
     for (member, score) in sets.iter().flatten() {
         let event: Json = serde_json::from_slice(member)
@@ -86,7 +86,7 @@ fn field_sums(field: &str, sets: &[Members]) -> Answered {
 }
 
 /// The events with the largest counts: admitted, refused, denied.
-fn tops(call: &Call<'_>, members: &Members) -> Answered {
+fn tops(call: &Call<'_>, members: &Members) -> CommandResult {
     let whole = |place| Ok::<_, Reply>(call.word(place)?.parse::<usize>().unwrap_or(0));
     let (most, looked_at) = (whole(3)?, whole(4)?);
     let kinds = ["success\":true", "success\":false", "success\":\"denied"];

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use super::collections::{flat, put_fields};
 use super::keys;
-use super::reply::Reply;
-use super::scripts::{Answered, Call, end_in, float, lua_number, lua_text, reply_of};
+use super::reply::{CommandResult, Reply};
+use super::scripts::{Call, end_in, float, lua_number, lua_text, reply_of};
 use super::space::{Space, Value};
 
 fn sum(space: &Space, key: &str) -> Result<f64, Reply> {
@@ -14,7 +14,7 @@ fn sum(space: &Space, key: &str) -> Result<f64, Reply> {
     fields.map(|(_, value)| lua_number(value)).sum()
 }
 
-pub(super) fn fixed_fields(space: &mut Space, call: &Call<'_>, sets_end: bool) -> Answered {
+pub(super) fn fixed_fields(space: &mut Space, call: &Call<'_>, sets_end: bool) -> CommandResult {
     let (key, by) = (call.key(0)?, call.number(2)?);
     put_fields(space, key, &[(call.word(0)?.to_owned(), lua_text(by))])?;
     if sets_end && space.hash(key)?.len() == 1 {
@@ -23,7 +23,11 @@ pub(super) fn fixed_fields(space: &mut Space, call: &Call<'_>, sets_end: bool) -
     flat(space, key)
 }
 
-pub(super) fn sliding_fields(space: &mut Space, call: &Call<'_>, counts_own: bool) -> Answered {
+pub(super) fn sliding_fields(
+    space: &mut Space,
+    call: &Call<'_>,
+    counts_own: bool,
+) -> CommandResult {
     let (current, previous) = (call.key(0)?, call.key(1)?);
     let (limit, by) = (call.number(0)?, call.number(4)?);
     let now_used = sum(space, current)?;
@@ -44,12 +48,12 @@ pub(super) fn sliding_fields(space: &mut Space, call: &Call<'_>, counts_own: boo
     Ok(Reply::Array(vec![now, before, Reply::Integer(1)]))
 }
 
-pub(super) fn sliding_fields_left(space: &Space, call: &Call<'_>) -> Answered {
+pub(super) fn sliding_fields_left(space: &Space, call: &Call<'_>) -> CommandResult {
     let before = sum(space, call.key(1)?)? * (1.0 - call.part(0, 1)?);
     Ok(reply_of(sum(space, call.key(0)?)? + before.floor()))
 }
 
-pub(super) fn fixed_members(space: &mut Space, call: &Call<'_>) -> Answered {
+pub(super) fn fixed_members(space: &mut Space, call: &Call<'_>) -> CommandResult {
     let key = call.key(0)?;
     let mut members = space.set(key)?;
     members.insert(call.word(0)?.to_owned());
@@ -61,7 +65,11 @@ pub(super) fn fixed_members(space: &mut Space, call: &Call<'_>) -> Answered {
     Ok(Reply::texts(members))
 }
 
-pub(super) fn sliding_members(space: &mut Space, call: &Call<'_>, says_whether: bool) -> Answered {
+pub(super) fn sliding_members(
+    space: &mut Space,
+    call: &Call<'_>,
+    says_whether: bool,
+) -> CommandResult {
     let (current, previous) = (call.key(0)?, call.key(1)?);
     let (mut now, before) = (space.set(current)?, space.set(previous)?);
     let count = |set: &BTreeSet<String>| match Reply::count(set.len()) {
@@ -92,7 +100,7 @@ pub(super) fn sliding_members(space: &mut Space, call: &Call<'_>, says_whether: 
 /// How long the status `pending` is valid, milliseconds: as in the script.
 const PENDING_MS: f64 = 30_000.0;
 
-pub(super) fn deny_list(space: &mut Space, call: &Call<'_>) -> Answered {
+pub(super) fn deny_list(space: &mut Space, call: &Call<'_>) -> CommandResult {
     let (list, status) = (call.key(0)?, call.key(1)?);
     let members = space.set(list)?;
     let flags = call

@@ -112,7 +112,7 @@ impl SortedSet for NoMembers {
     }
 }
 
-type Answered = Result<Reply, Refused>;
+type SortedResult = Result<Reply, Refused>;
 
 /// The reply to a command whose key holds another type of value. Faults of the command itself come first.
 pub fn wrong_type(args: &[String]) -> Reply {
@@ -126,7 +126,7 @@ pub fn wrong_type(args: &[String]) -> Reply {
 ///
 /// # Errors
 /// As Redis; a fault where rows cannot be read.
-pub fn run(set: &mut dyn SortedSet, args: &[String], seed: u64) -> Answered {
+pub fn run(set: &mut dyn SortedSet, args: &[String], seed: u64) -> SortedResult {
     match args[0].to_ascii_uppercase().as_str() {
         "ZADD" => zadd(set, args),
         "ZINCRBY" if has_option(args) => Err(error::syntax().into()),
@@ -320,7 +320,7 @@ fn writable(member: &str) -> Result<&[u8], Reply> {
     Ok(member.as_bytes())
 }
 
-fn zadd(set: &mut dyn SortedSet, args: &[String]) -> Answered {
+fn zadd(set: &mut dyn SortedSet, args: &[String]) -> SortedResult {
     let (options, words) = Options::parse(&args[2..]);
     let pairs = args[2 + words..].chunks_exact(2);
     if pairs.len() == 0 || !pairs.remainder().is_empty() {
@@ -354,7 +354,7 @@ fn zadd(set: &mut dyn SortedSet, args: &[String]) -> Answered {
     }))
 }
 
-fn increase(set: &mut dyn SortedSet, member: &str, delta: &str, options: &Options) -> Answered {
+fn increase(set: &mut dyn SortedSet, member: &str, delta: &str, options: &Options) -> SortedResult {
     let delta = valid_score(delta)?;
     let write = options.write(Amount::Delta(delta));
     let change = set.write(writable(member)?, &write, false)?;
@@ -367,7 +367,7 @@ fn increase(set: &mut dyn SortedSet, member: &str, delta: &str, options: &Option
     Ok(Reply::text_or_nil(score.map(text_of)))
 }
 
-fn rank(set: &dyn SortedSet, args: &[String], is_reverse: bool) -> Answered {
+fn rank(set: &dyn SortedSet, args: &[String], is_reverse: bool) -> SortedResult {
     let with_score = match &args[3..] {
         [] => false,
         [word] if word.eq_ignore_ascii_case("WITHSCORE") => true,
@@ -389,7 +389,7 @@ fn rank(set: &dyn SortedSet, args: &[String], is_reverse: bool) -> Answered {
     })
 }
 
-fn pop(set: &mut dyn SortedSet, args: &[String]) -> Answered {
+fn pop(set: &mut dyn SortedSet, args: &[String]) -> SortedResult {
     let most = match &args[2..] {
         [] => 1,
         [most] => {
@@ -424,7 +424,7 @@ fn drawn(state: &mut u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-fn random(set: &dyn SortedSet, args: &[String], seed: u64) -> Answered {
+fn random(set: &dyn SortedSet, args: &[String], seed: u64) -> SortedResult {
     let total = set.count();
     let mut state = seed;
     let Some(wanted) = args.get(2) else {
@@ -471,7 +471,7 @@ fn random(set: &dyn SortedSet, args: &[String], seed: u64) -> Answered {
     Ok(reply_of(members, with_scores))
 }
 
-fn scan(set: &dyn SortedSet, args: &[String]) -> Answered {
+fn scan(set: &dyn SortedSet, args: &[String]) -> SortedResult {
     let after = name_of_cursor(&args[2]).ok_or_else(|| Reply::err("invalid cursor"))?;
     // Redis does not check the options for a set that does not exist.
     if set.count() == 0 {

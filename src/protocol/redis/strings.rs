@@ -2,18 +2,16 @@
 
 use super::error;
 use super::options::{Unit, number};
-use super::reply::Reply;
+use super::reply::{CommandResult, Reply};
 use super::space::{Space, whole};
 
-type Answered = Result<Reply, Reply>;
-
 /// `GET`.
-pub fn get(space: &mut Space, args: &[String]) -> Answered {
+pub fn get(space: &mut Space, args: &[String]) -> CommandResult {
     space.text(&args[1]).map(Reply::text_or_nil)
 }
 
 /// `MGET`: keys of other types give nil.
-pub fn mget(space: &mut Space, args: &[String]) -> Answered {
+pub fn mget(space: &mut Space, args: &[String]) -> CommandResult {
     let text = |key: &String| Reply::text_or_nil(space.text(key).ok().flatten());
     Ok(Reply::Array(args[1..].iter().map(text).collect()))
 }
@@ -57,7 +55,7 @@ impl SetOptions {
 }
 
 /// `SET`.
-pub fn set(space: &mut Space, args: &[String]) -> Answered {
+pub fn set(space: &mut Space, args: &[String]) -> CommandResult {
     let options = SetOptions::parse(&args[3..])?;
     let key = &args[1];
     let expires_ms = match &options.ends {
@@ -83,7 +81,7 @@ pub fn set(space: &mut Space, args: &[String]) -> Answered {
 }
 
 /// `SETEX` and `PSETEX`.
-pub fn setex(space: &mut Space, args: &[String]) -> Answered {
+pub fn setex(space: &mut Space, args: &[String]) -> CommandResult {
     let is_seconds = args[0].eq_ignore_ascii_case("SETEX");
     let unit = if is_seconds {
         Unit::Seconds
@@ -96,7 +94,7 @@ pub fn setex(space: &mut Space, args: &[String]) -> Answered {
 }
 
 /// `SETNX`.
-pub fn setnx(space: &mut Space, args: &[String]) -> Answered {
+pub fn setnx(space: &mut Space, args: &[String]) -> CommandResult {
     if space.get(&args[1]).is_some() {
         return Ok(Reply::flag(false));
     }
@@ -105,7 +103,7 @@ pub fn setnx(space: &mut Space, args: &[String]) -> Answered {
 }
 
 /// `MSET` and `MSETNX`.
-pub fn mset(space: &mut Space, args: &[String]) -> Answered {
+pub fn mset(space: &mut Space, args: &[String]) -> CommandResult {
     let only_absent = args[0].eq_ignore_ascii_case("MSETNX");
     let pairs = args[1..].chunks_exact(2);
     if !pairs.remainder().is_empty() {
@@ -125,21 +123,21 @@ pub fn mset(space: &mut Space, args: &[String]) -> Answered {
 }
 
 /// `GETSET`.
-pub fn getset(space: &mut Space, args: &[String]) -> Answered {
+pub fn getset(space: &mut Space, args: &[String]) -> CommandResult {
     let old = Reply::text_or_nil(space.text(&args[1])?);
     space.put_text(&args[1], args[2].clone(), None)?;
     Ok(old)
 }
 
 /// `GETDEL`.
-pub fn getdel(space: &mut Space, args: &[String]) -> Answered {
+pub fn getdel(space: &mut Space, args: &[String]) -> CommandResult {
     let old = Reply::text_or_nil(space.text(&args[1])?);
     space.remove(&args[1]);
     Ok(old)
 }
 
 /// `GETEX`.
-pub fn getex(space: &mut Space, args: &[String]) -> Answered {
+pub fn getex(space: &mut Space, args: &[String]) -> CommandResult {
     let key = &args[1];
     let ends = match &args[2..] {
         [] => None,
@@ -191,7 +189,7 @@ fn whole_float(text: &str) -> Result<i64, Reply> {
 }
 
 /// `INCR`, `INCRBY`, `DECR`, `DECRBY`, `INCRBYFLOAT`.
-pub fn add(space: &mut Space, args: &[String]) -> Answered {
+pub fn add(space: &mut Space, args: &[String]) -> CommandResult {
     let Some(delta) = delta_of(args)? else {
         return Err(error::syntax());
     };

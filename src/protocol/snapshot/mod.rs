@@ -33,4 +33,4 @@ pub use manifest::{CHAIN_MAX, Manifest, PartOf, RunOf, chain_of, thinned};
 pub use part::{Entry, PART_BYTES_MAX, PART_ENTRIES_MAX, PartWriter, digest_of, read_part};
 pub use plan::{Plan, SNAPSHOTS_OFF};
 pub use put_back::LastKept;
-pub use restore::{Deed, Restore, Restored, deed_of, has_settings, has_value};
+pub use restore::{Restore, RestoreAction, Restored, action_of, has_settings, has_value};

@@ -89,7 +89,7 @@ impl Restore {
 /// What a restore does to a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Deed {
+pub enum RestoreAction {
     /// There is none: it is created with its former state.
     Create,
     /// Its value and settings are set to the former ones; counts that arrive meanwhile are kept.
@@ -103,15 +103,15 @@ pub enum Deed {
 }
 
 /// Decides what is done to a counter whose state was `then`, and is `now`.
-pub fn deed_of(mode: ImportMode, then: &Kept, now: Option<&GlobalSum>) -> Deed {
+pub fn action_of(mode: ImportMode, then: &Kept, now: Option<&GlobalSum>) -> RestoreAction {
     let Some(now) = now else {
-        return Deed::Create;
+        return RestoreAction::Create;
     };
     match mode {
-        ImportMode::Create => Deed::Keep,
-        ImportMode::Add => Deed::Add,
-        ImportMode::Replace if is_same(then, now) => Deed::Same,
-        ImportMode::Replace => Deed::Set,
+        ImportMode::Create => RestoreAction::Keep,
+        ImportMode::Add => RestoreAction::Add,
+        ImportMode::Replace if is_same(then, now) => RestoreAction::Same,
+        ImportMode::Replace => RestoreAction::Set,
     }
 }
 
@@ -142,10 +142,10 @@ pub fn has_settings(then: &Kept, now: &GlobalSum) -> bool {
 pub struct Restored {
     /// How many counters of the snapshot it has compared.
     pub counters: u64,
-    /// How many of each deed: created, set, added, same, kept.
-    pub deeds: [u64; 5],
+    /// How many of each action: created, set, added, same, kept.
+    pub actions: [u64; 5],
     /// The first of those that change: what becomes of each, what it is and what it was then.
-    pub changes: Vec<(CounterId, Deed, Option<Value>, Value)>,
+    pub changes: Vec<(CounterId, RestoreAction, Option<Value>, Value)>,
     /// Counters that were refused, and why.
     pub refused: Vec<(CounterId, Problem)>,
     /// The counter after which the next call continues.
@@ -154,18 +154,18 @@ pub struct Restored {
 
 impl Restored {
     /// Notes what becomes of a counter.
-    pub fn note(&mut self, id: &CounterId, deed: Deed, now: Option<Value>, then: Value) {
-        let place = match deed {
-            Deed::Create => 0,
-            Deed::Set => 1,
-            Deed::Add => 2,
-            Deed::Same => 3,
-            Deed::Keep => 4,
+    pub fn note(&mut self, id: &CounterId, action: RestoreAction, now: Option<Value>, then: Value) {
+        let place = match action {
+            RestoreAction::Create => 0,
+            RestoreAction::Set => 1,
+            RestoreAction::Add => 2,
+            RestoreAction::Same => 3,
+            RestoreAction::Keep => 4,
         };
-        self.deeds[place] += 1;
-        let changes = !matches!(deed, Deed::Same | Deed::Keep);
+        self.actions[place] += 1;
+        let changes = !matches!(action, RestoreAction::Same | RestoreAction::Keep);
         if changes && self.changes.len() < CHANGES_TOLD_MAX {
-            self.changes.push((id.clone(), deed, now, then));
+            self.changes.push((id.clone(), action, now, then));
         }
     }
 
@@ -174,7 +174,7 @@ impl Restored {
         #[derive(Serialize)]
         struct ChangeView<'a> {
             id: &'a CounterId,
-            action: Deed,
+            action: RestoreAction,
             now: Option<Exact>,
             then: Exact,
         }
@@ -217,7 +217,7 @@ impl Restored {
             code: why.code().as_str(),
             detail: why.detail(),
         });
-        let [created, set, added, unchanged, left] = self.deeds;
+        let [created, set, added, unchanged, left] = self.actions;
         serde_json::to_string(&View {
             date,
             prefix: &restore.prefix,

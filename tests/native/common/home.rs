@@ -6,7 +6,7 @@ use tally::core::counter::cell::Cell;
 use tally::core::counter::flush::{Changes, Load, Refusal};
 use tally::core::counter::grant::{Grant, GrantOutcome};
 use tally::core::counter::ledger::{
-    Keyed, KeyedOutcome, Keys, RECORDS_MAX, StoredRecord, WriteKey,
+    KeySource, KeyedOutcome, KeyedWrite, RECORDS_MAX, StoredRecord, WriteKey,
 };
 use tally::core::counter::ledgers::LedgerLimits;
 use tally::core::counter::merge::Question;
@@ -16,7 +16,7 @@ use tally::core::counter::total::{CellTotal, Sum, Value};
 
 pub const NOW_MS: i64 = 1_777_593_630_000;
 pub const LIMITS: LedgerLimits = LedgerLimits {
-    keys: Keys::Clients,
+    keys: KeySource::Clients,
     kept_ms: 86_400_000,
     records_max: RECORDS_MAX,
 };
@@ -55,10 +55,10 @@ pub fn cell(grant: Grant) -> Cell {
     cell
 }
 
-pub fn keyed(number: u64, added: u128, removed: u128) -> Keyed {
+pub fn keyed(number: u64, added: u128, removed: u128) -> KeyedWrite {
     let mut key = [0; 16];
     key[..8].copy_from_slice(&number.to_le_bytes());
-    Keyed {
+    KeyedWrite {
         key: WriteKey(key),
         fingerprint: number,
         generation: 0,
@@ -87,14 +87,14 @@ impl Shell {
         }
     }
 
-    pub fn count(&mut self, write: &Keyed) -> Result<KeyedOutcome, Refusal> {
+    pub fn count(&mut self, write: &KeyedWrite) -> Result<KeyedOutcome, Refusal> {
         self.count_moved(write, 0)
     }
 
     /// Counts a write whose claim has moved so often.
     pub fn count_moved(
         &mut self,
-        write: &Keyed,
+        write: &KeyedWrite,
         moves: impl Into<Option<u32>>,
     ) -> Result<KeyedOutcome, Refusal> {
         let mut changes = Changes::default();
@@ -106,7 +106,7 @@ impl Shell {
         Ok(outcomes[0])
     }
 
-    pub fn strike(&mut self, write: &Keyed, moves: u32) -> KeyedOutcome {
+    pub fn strike(&mut self, write: &KeyedWrite, moves: u32) -> KeyedOutcome {
         let mut changes = Changes::default();
         let known = |key: WriteKey| self.records.get(&key).copied();
         let only = std::slice::from_ref(write);

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use tally::core::counter::cell::Cell;
 use tally::core::counter::flush::{Changes, Load, Refusal};
 use tally::core::counter::grant::Grant;
-use tally::core::counter::history::Step;
+use tally::core::counter::history::Resolution;
 use tally::core::counter::ledger::{
-    Keyed, KeyedOutcome, Keys, Record, Recorded, SeenValue, WriteKey,
+    KeySource, KeyedOutcome, KeyedWrite, Record, Recorded, SeenValue, WriteKey,
 };
 use tally::core::counter::ledgers::LedgerLimits;
 use tally::core::counter::merge::{Question, Range};
@@ -39,7 +39,7 @@ pub fn grant(generation: u64, alone: bool) -> Grant {
 
 pub fn limits(records_max: u64) -> LedgerLimits {
     LedgerLimits {
-        keys: Keys::Clients,
+        keys: KeySource::Clients,
         kept_ms: KEPT_MS,
         records_max,
     }
@@ -58,7 +58,7 @@ pub struct Wish {
     pub ago: i64,
 }
 
-pub fn write(number: u8, wish: Wish, now_ms: i64) -> Keyed {
+pub fn write(number: u8, wish: Wish, now_ms: i64) -> KeyedWrite {
     let second = now_ms.div_euclid(1_000) - wish.ago;
     let (live, past) = if wish.ago > 3 {
         (Vec::new(), vec![(second, wish.added)])
@@ -67,7 +67,7 @@ pub fn write(number: u8, wish: Wish, now_ms: i64) -> Keyed {
     };
     let fingerprint =
         wish.added ^ wish.removed.rotate_left(7) ^ u128::from(wish.ago.unsigned_abs());
-    Keyed {
+    KeyedWrite {
         key: key(number),
         fingerprint: u64::try_from(fingerprint % 1_000_003).expect("below 2^64"),
         generation: 0,
@@ -124,10 +124,10 @@ impl Shell {
     pub fn apply(
         &self,
         cell: &mut Cell,
-        writes: &[Keyed],
+        writes: &[KeyedWrite],
         changes: &mut Changes,
     ) -> Result<Vec<KeyedOutcome>, Refusal> {
-        let ledger = cell.record_slots(Keys::Clients);
+        let ledger = cell.record_slots(KeySource::Clients);
         let known = |key: WriteKey| self.rows.record(&ledger, key);
         cell.apply_keyed(
             writes,
@@ -140,7 +140,7 @@ impl Shell {
     }
 
     /// What plain numbers say must become of a write, where it is new: all but its record.
-    pub fn refusal(&self, model: &Model, write: &Keyed) -> Option<KeyedOutcome> {
+    pub fn refusal(&self, model: &Model, write: &KeyedWrite) -> Option<KeyedOutcome> {
         let records = u64::try_from(model.answers.len()).expect("few");
         if write.generation != 0 && write.generation != GENERATION {
             Some(KeyedOutcome::Ended)
@@ -154,7 +154,7 @@ impl Shell {
     }
 
     /// Notes a new write and says how it must be answered.
-    pub fn note(&self, model: &mut Model, write: &Keyed) -> Recorded {
+    pub fn note(&self, model: &mut Model, write: &KeyedWrite) -> Recorded {
         model.added = model.added.plus(write.added);
         model.removed = model.removed.plus(write.removed);
         model.counted += 1;
@@ -184,7 +184,7 @@ impl Shell {
     }
 
     /// One commit of several keyed writes. One that is lost was decided and never written.
-    pub fn count(&mut self, writes: &[Keyed], is_lost: bool) -> Result<(), TestCaseError> {
+    pub fn count(&mut self, writes: &[KeyedWrite], is_lost: bool) -> Result<(), TestCaseError> {
         if let Some(newest) = self.cell.expire_records(self.now_ms) {
             self.rows.delete_records(newest, &self.cell);
         }
@@ -278,7 +278,7 @@ impl Shell {
                     });
                     keyed
                 };
-                let writes: Vec<Keyed> = writes.into_iter().map(keyed).collect();
+                let writes: Vec<KeyedWrite> = writes.into_iter().map(keyed).collect();
                 self.count(&writes, is_lost)?;
             }
         }
@@ -290,22 +290,23 @@ impl Shell {
         let restored = self.rows.load();
         prop_assert_eq!(restored.hot_row(), self.cell.hot_row());
         prop_assert_eq!(
-            restored.ledger(Keys::Clients),
-            self.cell.ledger(Keys::Clients)
+            restored.ledger(KeySource::Clients),
+            self.cell.ledger(KeySource::Clients)
         );
         let counts: Vec<(i64, u64)> =
-            decode(&encode(restored.ledger(Keys::Clients)).expect("a ledger")).expect("its counts");
+            decode(&encode(restored.ledger(KeySource::Clients)).expect("a ledger"))
+                .expect("its counts");
         prop_assert_eq!(counts, self.rows.records());
         for (key, first) in &self.model.answers {
             let kept = self
                 .rows
-                .record(&restored.record_slots(Keys::Clients), *key);
+                .record(&restored.record_slots(KeySource::Clients), *key);
             let record = kept.map(|kept| kept.record);
             prop_assert_eq!(record, Some(Record::Counted(*first)));
         }
         let question = Question {
             history: Some(Range {
-                step: Step::Day,
+                step: Resolution::Day,
                 from: i64::MIN,
                 to: i64::MAX,
             }),

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use tally::core::counter::cell::Cell;
 use tally::core::counter::flush::{Changes, Element, Load};
 use tally::core::counter::grant::{Grant, GrantOutcome};
-use tally::core::counter::history::Step;
+use tally::core::counter::history::Resolution;
 use tally::core::counter::merge::{Question, Range};
 use tally::core::counter::nonces::Nonce;
 use tally::core::counter::settings::Settings;
@@ -280,7 +280,7 @@ impl Shell {
         let windows = [1, 60, 61, 900, 5_000, 90_000, 1_000_000, 150_000_000]
             .map(|seconds| (self.now - seconds + 1, self.now));
         for (from, to) in windows {
-            for step in Step::ALL {
+            for step in Resolution::ALL {
                 let question = Question {
                     generation: self.generation,
                     window: Some((from, to)),

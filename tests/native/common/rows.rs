@@ -6,11 +6,11 @@ use std::rc::Rc;
 use tally::core::counter::breakdown::{Breakdown, RowKind, read};
 use tally::core::counter::cell::Cell;
 use tally::core::counter::flush::Changes;
-use tally::core::counter::history::Step;
+use tally::core::counter::history::Resolution;
 use tally::core::counter::ledger::{StoredRecord, WriteKey};
 use tally::core::counter::numbers::Numbers;
 use tally::core::sketch::{Histogram, Uniques};
-use tally::host::object::{self, Events, Object, ObjectPlatform, Socket, Value};
+use tally::host::object::{self, Events, Object, ObjectPlatform, Socket, SqlValue};
 use tally::host::{Later, Stream};
 use tally::node::objects::{CellStore, Kind};
 use tally::protocol::names::Placement;
@@ -36,7 +36,7 @@ impl ObjectPlatform for Disk {
         self.0.bytes()
     }
 
-    fn run(&self, statement: &str, values: Vec<Value>) -> Result<object::Rows, String> {
+    fn run(&self, statement: &str, values: Vec<SqlValue>) -> Result<object::Rows, String> {
         self.0.run(statement, &values)
     }
 
@@ -138,8 +138,8 @@ impl Rows {
 
     /// The unique elements of the minutes that a window touches.
     pub fn window_uniques(&self, from: i64, to: i64) -> Uniques {
-        let last = Step::Minute.start_of(to) + Step::Minute.seconds() - 1;
-        self.stretch_uniques((Step::Minute.start_of(from), last))
+        let last = Resolution::Minute.start_of(to) + Resolution::Minute.seconds() - 1;
+        self.stretch_uniques((Resolution::Minute.start_of(from), last))
     }
 
     /// The unique elements of a stretch, its first and its last second.
@@ -173,10 +173,10 @@ impl Rows {
         self.disk.0.figures().1
     }
 
-    fn numbers_of(&self, statement: &str, values: &[Value]) -> Vec<Vec<i64>> {
+    fn numbers_of(&self, statement: &str, values: &[SqlValue]) -> Vec<Vec<i64>> {
         let rows = self.disk.0.run(statement, values).expect("a query");
-        let number = |value: &Value| match value {
-            Value::Integer(number) => *number,
+        let number = |value: &SqlValue| match value {
+            SqlValue::Integer(number) => *number,
             other => panic!("{other:?} is no number"),
         };
         let rows = rows.iter().map(|row| row.iter().map(number).collect());
@@ -199,7 +199,7 @@ impl Rows {
     }
 
     /// How many rows of unique elements there are, by step.
-    pub fn rows_of_uniques(&self, step: Step) -> usize {
+    pub fn rows_of_uniques(&self, step: Resolution) -> usize {
         self.starts_of(Kind::of_uniques(step)).len()
     }
 

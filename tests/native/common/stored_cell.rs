@@ -3,7 +3,7 @@
 use tally::core::counter::cell::Cell;
 use tally::core::counter::flush::{Changes, Load, Refusal};
 use tally::core::counter::grant::Grant;
-use tally::core::counter::ledger::{Keyed, Keys, WriteKey};
+use tally::core::counter::ledger::{KeySource, KeyedWrite, WriteKey};
 use tally::core::counter::ledgers::LedgerLimits;
 use tally::core::counter::nonces::Nonce;
 
@@ -36,7 +36,7 @@ impl StoredCell {
         let rows = Rows::default();
         rows.write_hot(&cell);
         let limits = LedgerLimits {
-            keys: Keys::Clients,
+            keys: KeySource::Clients,
             kept_ms,
             records_max: 1_000,
         };
@@ -68,9 +68,9 @@ impl StoredCell {
     }
 
     /// A commit of these keyed writes together.
-    pub fn count(&mut self, writes: &[Keyed]) {
+    pub fn count(&mut self, writes: &[KeyedWrite]) {
         let mut changes = Changes::default();
-        let ledger = self.cell.record_slots(Keys::Clients);
+        let ledger = self.cell.record_slots(KeySource::Clients);
         let known = |key: WriteKey| self.rows.record(&ledger, key);
         let now_ms = self.now * 1_000;
         let counted =

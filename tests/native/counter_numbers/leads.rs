@@ -16,7 +16,7 @@ pub struct Leads {
 #[derive(Clone)]
 pub enum Copied {
     Claim(Datacenter, Vec<WriteKey>, Option<Holder>),
-    Count(Datacenter, Option<u32>, Vec<Keyed>),
+    Count(Datacenter, Option<u32>, Vec<KeyedWrite>),
 }
 
 pub fn lead(number: usize) -> Datacenter {
@@ -109,7 +109,7 @@ impl Carrier for Leads {
         &self,
         lead: &Datacenter,
         moves: Option<u32>,
-        writes: Vec<Keyed>,
+        writes: Vec<KeyedWrite>,
     ) -> Result<Counted, Fault> {
         let answer = self.call(Copied::Count(lead.clone(), moves, writes))?;
         Ok(answer.expect_err("it answers a count"))

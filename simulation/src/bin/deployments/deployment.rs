@@ -11,8 +11,8 @@ use futures_util::future::{AbortHandle, Abortable, LocalBoxFuture};
 use futures_util::stream::FuturesUnordered;
 use serde_json::{Value, json};
 use tally_simulation::{
-    Client, ClientRequest, Faults, Housing, Judged, Live, OneShot, Options, Role, Site, Verdict,
-    World, install,
+    Client, ClientRequest, Faults, Housing, Live, OneShot, Options, PendingCall, Role, Site,
+    Verdict, World, install,
 };
 
 use crate::lines;
@@ -36,13 +36,13 @@ struct Judging {
     is_on: Cell<bool>,
     numbers: Cell<u64>,
     /// Not told yet.
-    new: RefCell<Vec<(u64, Judged)>>,
+    new: RefCell<Vec<(u64, PendingCall)>>,
     open: RefCell<BTreeMap<u64, Rc<OneShot<Verdict>>>>,
     waker: RefCell<Option<Waker>>,
 }
 
 impl Judging {
-    async fn verdict(self: Rc<Self>, judged: Judged) -> Verdict {
+    async fn verdict(self: Rc<Self>, judged: PendingCall) -> Verdict {
         if !self.is_on.get() {
             return Verdict::Answered;
         }
@@ -283,7 +283,7 @@ impl Deployment {
                 });
             }
             for (number, judged) in judging.new.take() {
-                let Judged {
+                let PendingCall {
                     binding,
                     name,
                     path,

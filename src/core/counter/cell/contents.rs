@@ -5,8 +5,8 @@
 
 use super::{Cell, Changes, Refusal};
 use crate::core::counter::contents::{Contents, ContentsWanted, Points};
-use crate::core::counter::history::Step;
-use crate::core::counter::ledger::{Keyed, KeyedOutcome, StoredRecord, WriteKey};
+use crate::core::counter::history::Resolution;
+use crate::core::counter::ledger::{KeyedOutcome, KeyedWrite, StoredRecord, WriteKey};
 use crate::core::counter::ledgers::LedgerLimits;
 
 impl Cell {
@@ -14,7 +14,7 @@ impl Cell {
     /// another one.
     pub fn contents(&self, generation: u64, wanted: ContentsWanted) -> Option<Contents> {
         self.generation().filter(|own| *own == generation)?;
-        let points = |step: Step, from: i64| self.history.points(step, from, i64::MAX);
+        let points = |step: Resolution, from: i64| self.history.points(step, from, i64::MAX);
         let mut contents = Contents {
             added: self.added.into(),
             removed: self.removed.into(),
@@ -22,13 +22,13 @@ impl Cell {
             ..Contents::default()
         };
         if wanted.history {
-            contents.hours = points(Step::Hour, i64::MIN);
-            contents.days = points(Step::Day, i64::MIN);
-            contents.hours_from = self.history.kept_from(Step::Hour);
-            contents.days_from = self.history.kept_from(Step::Day);
+            contents.hours = points(Resolution::Hour, i64::MIN);
+            contents.days = points(Resolution::Day, i64::MIN);
+            contents.hours_from = self.history.kept_from(Resolution::Hour);
+            contents.days_from = self.history.kept_from(Resolution::Day);
         }
         if let Some(from) = wanted.minutes_from {
-            contents.minutes = points(Step::Minute, from);
+            contents.minutes = points(Resolution::Minute, from);
         }
         if wanted.uniques {
             contents.uniques = self.uniques();
@@ -42,7 +42,7 @@ impl Cell {
     /// As [`Cell::apply_keyed`].
     pub fn install(
         &mut self,
-        (write, contents): (&Keyed, &Contents),
+        (write, contents): (&KeyedWrite, &Contents),
         limits: LedgerLimits,
         now_ms: i64,
         known: &dyn Fn(WriteKey) -> Option<StoredRecord>,
@@ -64,14 +64,14 @@ impl Cell {
         self.added = self.added.plus_sum(contents.added);
         self.removed = self.removed.plus_sum(contents.removed);
         let minutes_from = contents.minutes.first().map(|(minute, _)| *minute);
-        let steps: [(Step, &Points, i64); 3] = [
+        let steps: [(Resolution, &Points, i64); 3] = [
             (
-                Step::Minute,
+                Resolution::Minute,
                 &contents.minutes,
-                minutes_from.map_or(i64::MIN, |minute| Step::Day.start_of(minute)),
+                minutes_from.map_or(i64::MIN, |minute| Resolution::Day.start_of(minute)),
             ),
-            (Step::Hour, &contents.hours, contents.hours_from),
-            (Step::Day, &contents.days, contents.days_from),
+            (Resolution::Hour, &contents.hours, contents.hours_from),
+            (Resolution::Day, &contents.days, contents.days_from),
         ];
         for (step, points, kept_from) in steps {
             self.history

@@ -6,7 +6,7 @@
 
 use super::{Cell, clamp_stamp};
 use crate::core::counter::flush::{Changes, Load};
-use crate::core::counter::history::Step;
+use crate::core::counter::history::Resolution;
 use crate::core::counter::uniques_retention::kept_seconds;
 use crate::core::sketch::{Source, Token, Uniques};
 
@@ -27,7 +27,7 @@ impl Cell {
         let shards = self.spread();
         let live = (load.tokens.iter()).map(|&(second, of)| (clamp_stamp(second, now), of));
         for (second, element) in live.chain(load.past_tokens.iter().copied()) {
-            let minute = Step::Minute.start_of(second);
+            let minute = Resolution::Minute.start_of(second);
             let element = (element.source(load.hash, shards), element.token);
             self.insert_token(minute, element, now, &mut open_changed, changes);
         }
@@ -44,10 +44,11 @@ impl Cell {
     }
 
     fn close_what_is_over(&mut self, now: i64, open_changed: &mut bool, changes: &mut Changes) {
-        let minute = Step::Minute.start_of(now);
+        let minute = Resolution::Minute.start_of(now);
         // Stamps are up to 5 s off: the minute before is open still. Where the clock has stepped back by more than a
         // minute, what comes now belongs into its own minute, not into one that is to come.
-        let is_open = |open: i64| open.abs_diff(minute) <= Step::Minute.seconds().unsigned_abs();
+        let is_open =
+            |open: i64| open.abs_diff(minute) <= Resolution::Minute.seconds().unsigned_abs();
         let open = self.open_uniques.as_ref().map(|(open, _)| *open);
         if open.is_some_and(|open| !is_open(open)) {
             // Writing all time deletes minutes that are kept no longer: it must have taken them over.
@@ -57,19 +58,21 @@ impl Cell {
 
     /// Notes that the hour before is over, if it is.
     fn begin_hour(&mut self, now: i64, changes: &mut Changes) {
-        let hour = Step::Hour.start_of(now);
+        let hour = Resolution::Hour.start_of(now);
         let open = self.open_uniques.as_ref().map(|(open, _)| *open);
         let begins = match self.open_hour {
             None => hour,
             Some(before) if before == hour => return,
             // Its last minute is open still.
-            Some(before) if open.is_some_and(|open| Step::Hour.start_of(open) == before) => return,
+            Some(before) if open.is_some_and(|open| Resolution::Hour.start_of(open) == before) => {
+                return;
+            }
             Some(before) => {
                 // Also where the clock has stepped back: that hour will be over once more.
-                changes.over.insert((Step::Hour, before));
-                let day = Step::Day.start_of(before);
-                if day != Step::Day.start_of(hour) {
-                    changes.over.insert((Step::Day, day));
+                changes.over.insert((Resolution::Hour, before));
+                let day = Resolution::Day.start_of(before);
+                if day != Resolution::Day.start_of(hour) {
+                    changes.over.insert((Resolution::Day, day));
                 }
                 hour
             }
@@ -89,8 +92,8 @@ impl Cell {
     ) {
         // What arrives just after its minute joins the open one, which spares a row. No minute opens before its
         // time, so a window up to now lacks nobody.
-        let minute = minute.min(Step::Minute.start_of(now));
-        let oldest = Step::Minute.start_of(now) - Step::Minute.seconds();
+        let minute = minute.min(Resolution::Minute.start_of(now));
+        let oldest = Resolution::Minute.start_of(now) - Resolution::Minute.seconds();
         let recent = minute >= oldest;
         match &mut self.open_uniques {
             Some((open, uniques)) if recent && *open >= minute => {
@@ -103,7 +106,7 @@ impl Cell {
                 self.open_uniques = Some((minute, uniques));
                 *open_changed = true;
                 // Its hour may have been over already: it will be once more.
-                let hour = Step::Hour.start_of(minute);
+                let hour = Resolution::Hour.start_of(minute);
                 self.open_hour = self.open_hour.map(|open| open.min(hour));
             }
             _ => {
@@ -122,9 +125,9 @@ impl Cell {
         changes: &mut Changes,
     ) {
         let open_hour = self.open_hour.unwrap_or(i64::MAX);
-        for step in Step::PAGED {
+        for step in Resolution::PAGED {
             let start = step.start_of(minute);
-            let is_there = step == Step::Minute || start < step.start_of(open_hour);
+            let is_there = step == Resolution::Minute || start < step.start_of(open_hour);
             if is_there && start > now.saturating_sub(kept_seconds(step)) {
                 changes.late_tokens.push((step, start, source, token));
             }

@@ -5,26 +5,26 @@
 
 use super::{Cell, Changes, Refusal};
 use crate::core::counter::ledger::{
-    HomeCondition, Keyed, KeyedOutcome, Keys, Ledger, NewRecord, REFUSALS_PART, Record, Recorded,
-    SeenValue, StoredRecord, WriteKey,
+    HomeCondition, KeySource, KeyedOutcome, KeyedWrite, Ledger, NewRecord, REFUSALS_PART, Record,
+    Recorded, SeenValue, StoredRecord, WriteKey,
 };
 use crate::core::counter::ledgers::{LedgerLimits, is_same};
 use crate::core::counter::total::{Sum, Value};
 
 impl Cell {
     /// The counts of the ledger of these keys.
-    pub fn ledger(&self, keys: Keys) -> &Ledger {
+    pub fn ledger(&self, keys: KeySource) -> &Ledger {
         self.ledgers.of(keys)
     }
 
     /// The slots in which a record of such a key may lie, see
     /// [`Ledgers::slots`](crate::core::counter::ledgers::Ledgers::slots).
-    pub fn record_slots(&self, keys: Keys) -> Vec<i64> {
+    pub fn record_slots(&self, keys: KeySource) -> Vec<i64> {
         self.ledgers.slots(keys)
     }
 
     /// Takes the counts of the ledger of these keys over from storage.
-    pub fn restore_ledger(&mut self, keys: Keys, ledger: Ledger) {
+    pub fn restore_ledger(&mut self, keys: KeySource, ledger: Ledger) {
         *self.ledgers.of_mut(keys) = ledger;
     }
 
@@ -53,7 +53,7 @@ impl Cell {
     /// nothing has changed then.
     pub fn apply_keyed(
         &mut self,
-        writes: &[Keyed],
+        writes: &[KeyedWrite],
         moves: Option<u32>,
         limits: LedgerLimits,
         now_ms: i64,
@@ -82,7 +82,7 @@ impl Cell {
     /// `lifted` is the slot of a record that struck it out under an earlier claim.
     fn count_keyed(
         &mut self,
-        write: &Keyed,
+        write: &KeyedWrite,
         lifted: Option<i64>,
         limits: LedgerLimits,
         now_ms: i64,
@@ -108,7 +108,7 @@ impl Cell {
     }
 
     /// Whether these writes may be decided now.
-    pub(super) fn is_granted(&self, writes: &[Keyed], now_ms: i64) -> Result<(), Refusal> {
+    pub(super) fn is_granted(&self, writes: &[KeyedWrite], now_ms: i64) -> Result<(), Refusal> {
         let is_ahead = writes.iter().any(|write| self.is_before(write));
         if self.needs_grant(now_ms) || is_ahead {
             return Err(Refusal::NeedsGrant);
@@ -117,7 +117,7 @@ impl Cell {
     }
 
     /// Whether a write is of a generation that this cell has not heard of yet.
-    pub(super) fn is_before(&self, write: &Keyed) -> bool {
+    pub(super) fn is_before(&self, write: &KeyedWrite) -> bool {
         self.generation().unwrap_or(0) < write.generation
     }
 
@@ -125,7 +125,7 @@ impl Cell {
     ///
     /// # Errors
     /// What is answered to it where it may not.
-    pub(super) fn check(&self, write: &Keyed) -> Result<Option<(Sum, Sum)>, KeyedOutcome> {
+    pub(super) fn check(&self, write: &KeyedWrite) -> Result<Option<(Sum, Sum)>, KeyedOutcome> {
         let generation = self.generation().unwrap_or(0);
         if write.generation != 0 && write.generation != generation {
             return Err(KeyedOutcome::Ended);
@@ -141,7 +141,7 @@ impl Cell {
     /// Counts a write that was checked.
     pub(super) fn add_keyed(
         &mut self,
-        write: &Keyed,
+        write: &KeyedWrite,
         elsewhere: Option<(Sum, Sum)>,
         now_ms: i64,
         changes: &mut Changes,
@@ -190,7 +190,7 @@ impl Cell {
     /// still on its way is not counted once there is room for it, as its client may have been told.
     fn refuse(
         &mut self,
-        write: &Keyed,
+        write: &KeyedWrite,
         replaces: Option<i64>,
         limits: LedgerLimits,
         now_ms: i64,
@@ -230,7 +230,7 @@ impl Cell {
     }
 
     /// Whether a write may be counted by what the value is, and has been.
-    fn decide(&self, write: &Keyed) -> Result<(), KeyedOutcome> {
+    fn decide(&self, write: &KeyedWrite) -> Result<(), KeyedOutcome> {
         let grant = self.grant().unwrap_or_default();
         let floor = grant.settings.floor.filter(|_| write.removed > 0);
         if floor.is_none() && write.condition.is_none() {
@@ -260,7 +260,7 @@ impl Cell {
     /// with that.
     pub fn strike(
         &mut self,
-        writes: &[Keyed],
+        writes: &[KeyedWrite],
         moves: Option<u32>,
         limits: LedgerLimits,
         now_ms: i64,
@@ -303,7 +303,7 @@ impl Cell {
 /// What became of writes that may only be answered, not counted. `known` looks a key up in storage. Nothing
 /// changes, and no grant is needed: what was counted was counted.
 pub fn recall(
-    writes: &[Keyed],
+    writes: &[KeyedWrite],
     known: &dyn Fn(WriteKey) -> Option<StoredRecord>,
 ) -> Vec<KeyedOutcome> {
     let nothing = Changes::default();
@@ -328,7 +328,7 @@ enum LedgerAnswer {
 
 /// Looks a write up, in storage and in the commit that is being made.
 fn look_up(
-    write: &Keyed,
+    write: &KeyedWrite,
     moves: Option<u32>,
     known: &dyn Fn(WriteKey) -> Option<StoredRecord>,
     changes: &Changes,
@@ -349,7 +349,7 @@ fn look_up(
 }
 
 /// What is answered to a write that has a record.
-fn told(write: &Keyed, record: Record) -> KeyedOutcome {
+fn told(write: &KeyedWrite, record: Record) -> KeyedOutcome {
     match record {
         Record::Struck { .. } => KeyedOutcome::Struck,
         Record::Counted(recorded) if is_same(recorded.fingerprint, write.fingerprint) => {

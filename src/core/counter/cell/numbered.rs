@@ -4,7 +4,7 @@
 
 use super::{Cell, Changes, Refusal};
 use crate::core::counter::id::Datacenter;
-use crate::core::counter::ledger::{Keyed, KeyedOutcome, WriteKey};
+use crate::core::counter::ledger::{KeyedOutcome, KeyedWrite, WriteKey};
 use crate::core::counter::numbers::{Decision, Numbers, WritePlace, is_over, lane_and_number};
 
 /// Looks up in storage what was decided of a lane.
@@ -13,7 +13,7 @@ pub type KnownNumbers<'a> = &'a dyn Fn(WriteKey) -> Numbers;
 /// Numbered writes that are decided together.
 pub struct NumberedWrites<'a> {
     /// The writes.
-    pub writes: &'a [Keyed],
+    pub writes: &'a [KeyedWrite],
     /// How often their claims have moved; `None` where they are asked for here first.
     pub moves: Option<u32>,
     /// The time, unix milliseconds.
@@ -28,9 +28,12 @@ impl NumberedWrites<'_> {
     fn outcomes(
         &self,
         changes: &mut Changes,
-        mut decide: impl FnMut(&Keyed, &mut Changes) -> Result<(Decision, KeyedOutcome), KeyedOutcome>,
+        mut decide: impl FnMut(
+            &KeyedWrite,
+            &mut Changes,
+        ) -> Result<(Decision, KeyedOutcome), KeyedOutcome>,
     ) -> Vec<KeyedOutcome> {
-        let outcome = |write: &Keyed| {
+        let outcome = |write: &KeyedWrite| {
             let undecided = self.undecided(write, changes);
             undecided.and_then(|(lane, number, mut numbers)| {
                 let (decided, outcome) = decide(write, changes)?;
@@ -51,7 +54,7 @@ impl NumberedWrites<'_> {
     /// What is answered to it where it has been decided, or cannot be.
     fn undecided(
         &self,
-        write: &Keyed,
+        write: &KeyedWrite,
         changes: &Changes,
     ) -> Result<(WriteKey, u64, Numbers), KeyedOutcome> {
         if is_over(write.key, self.now_ms) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Cell, FlushRow};
-use crate::core::counter::history::{History, Step};
+use crate::core::counter::history::{History, Resolution};
 use crate::core::counter::merge::Part;
 use crate::core::sketch::Uniques;
 
@@ -35,11 +35,11 @@ impl Cell {
 
     /// The unix second from which the days of its history are complete; `i64::MIN` where nothing was let go.
     pub fn days_kept_from(&self) -> i64 {
-        self.history.kept_from(Step::Day)
+        self.history.kept_from(Resolution::Day)
     }
 
     /// The stored form of a page of buckets.
-    pub fn page_row(&self, step: Step, page: i64) -> Vec<(i64, u128)> {
+    pub fn page_row(&self, step: Resolution, page: i64) -> Vec<(i64, u128)> {
         self.history.page(step, page)
     }
 
@@ -64,7 +64,7 @@ impl Cell {
     /// Puts a cell together again from its rows; `open` are the unique elements of [`FlushRow::open_minute`].
     pub fn restore(
         hot: FlushRow,
-        pages: impl IntoIterator<Item = (Step, i64, Vec<(i64, u128)>)>,
+        pages: impl IntoIterator<Item = (Resolution, i64, Vec<(i64, u128)>)>,
         all_time: Uniques,
         open: Uniques,
         sealed: BTreeMap<u8, Option<Part>>,

@@ -3,7 +3,7 @@
 //! Invariant: they are written in the commit that counts their write, so they are there as often as it is. A cell
 //! holds none in memory: the shell merges them into their rows.
 
-use super::{Cell, Changes, Step, clamp_stamp};
+use super::{Cell, Changes, Resolution, clamp_stamp};
 use crate::core::counter::dimensions::{DimensionLog, Stamp};
 use crate::core::counter::samples::{Samples, add_samples};
 
@@ -12,7 +12,7 @@ impl Cell {
     /// its time, so a window up to now lacks none.
     pub(super) fn apply_samples(samples: &Samples, now: i64, changes: &mut Changes) {
         for (second, histogram) in samples {
-            let minute = Step::Minute.start_of(clamp_stamp(*second, now).min(now));
+            let minute = Resolution::Minute.start_of(clamp_stamp(*second, now).min(now));
             add_samples(&mut changes.samples, minute, histogram);
         }
     }
@@ -25,7 +25,7 @@ impl Cell {
                 Stamp::Live(second) => clamp_stamp(second, now),
                 Stamp::Past(second) => second,
             };
-            let hour = Stamp::Past(Step::Hour.start_of(second));
+            let hour = Stamp::Past(Resolution::Hour.start_of(second));
             changes.dimensions.push(hour, entry.amount, entry.values);
         });
     }

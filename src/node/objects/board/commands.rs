@@ -8,7 +8,7 @@ use crate::core::board::member::{Change, MemberRefusal, Write, change};
 use crate::core::board::placing::{Placing, ShardAt, Shards};
 use crate::core::board::score::Score;
 use crate::core::board::settings::Settings;
-use crate::core::counter::ledger::{Keys, WriteKey};
+use crate::core::counter::ledger::{KeySource, WriteKey};
 use crate::node::objects::board_rows::{BoardRows, EpochRows};
 use crate::node::shared::call;
 use crate::protocol::messages::{Fault, ForgetBoard, RunSorted, SortedRan};
@@ -168,7 +168,7 @@ impl BoardCore {
         loaded: &Loaded,
         (key, fingerprint): (WriteKey, u64),
     ) -> Result<Option<Reply>, Fault> {
-        let slots = loaded.head.ledgers().slots(Keys::Clients);
+        let slots = loaded.head.ledgers().slots(KeySource::Clients);
         let record: Option<Replied> = self.rows.record(&slots, key)?;
         Ok(record.map(|record| {
             if record.fingerprint == fingerprint {
@@ -202,7 +202,7 @@ impl BoardCore {
             if let Some(newest) = ledgers.expire(now_ms) {
                 self.rows.delete_records(newest)?;
             }
-            let slot = named.map(|_| ledgers.admit(self.limits_of(Keys::Clients), now_ms));
+            let slot = named.map(|_| ledgers.admit(self.limits_of(KeySource::Clients), now_ms));
             if slot == Some(None) {
                 let full = "too many idempotency keys are remembered; nothing was done";
                 replies.push(Reply::err(full));
