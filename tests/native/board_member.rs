@@ -6,7 +6,7 @@ use tally::core::board::score::Score;
 use tally::core::board::settings::{Keep, Order, Scores, Settings, Ties};
 use tally::core::board::zone::{Zone, zone_names};
 use tally::protocol::boards::{BoardQuery, parse_member_line};
-use tally::protocol::messages::Deed;
+use tally::protocol::messages::MemberAction;
 use tally::protocol::problem::{Code, Problem};
 
 fn score(number: f64) -> Score {
@@ -336,7 +336,7 @@ fn an_import_reads_the_end_of_a_member_in_milliseconds_and_in_seconds_as_preview
         let line = serde_json::json!({"board": "b", "member": "m", "score": 1, "expires_at": at});
         let writes = parse_member_line(line.to_string().as_bytes(), now_ms).unwrap();
         let put = writes.into_iter().map(|it| match it.deed {
-            Deed::Put(put) => put.expires_ms.flatten(),
+            MemberAction::Put(put) => put.expires_ms.flatten(),
             other => panic!("{other:?}"),
         });
         put.collect::<Vec<_>>()

@@ -1,6 +1,7 @@
-//! What admins did, all at one partition of the directory.
+//! The audit log: all entries are at one partition of the directory.
 //!
-//! Invariant: at most [`AUDIT_ROWS_MAX`] entries, none older than [`AUDIT_MS`] at the next write, or alarm after one was asked for.
+//! Invariant: at most [`AUDIT_ROWS_MAX`] entries. Entries older than [`AUDIT_MS`] are deleted by the next write, or by
+//! the alarm.
 
 use std::cell::Cell;
 
@@ -10,24 +11,24 @@ use crate::host::object::SqlValue;
 use crate::protocol::audit::{AUDIT_MS, AUDIT_ROWS_MAX, Act, CallOutcome};
 use crate::protocol::messages::{Fault, ListActs};
 
-/// Made with the first of them: other partitions have none.
+/// Created with the first entry: other partitions have no such table.
 const ACTS_SCHEMA: &str =
     "CREATE TABLE IF NOT EXISTS acts (place TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID";
 
-/// Entries that go at once where there are too many, so that not each write deletes one.
+/// How many of the oldest entries are deleted at once when there are too many, so that not every write deletes one.
 const TOO_MANY: i64 = 100;
 
-/// What admins did.
+/// The audit log of a partition.
 pub(super) struct Acts {
     host: Host,
     store: Store,
     has_table: Cell<bool>,
-    /// How many there are, once they were counted.
+    /// The number of entries, once counted.
     count: Cell<Option<u64>>,
 }
 
 impl Acts {
-    /// Those of an object.
+    /// The log in an object's database.
     pub(super) fn new(host: &Host, store: &Store) -> Self {
         Self {
             host: host.clone(),
@@ -45,10 +46,10 @@ impl Acts {
         self.store.run(sql, values)
     }
 
-    /// Notes an act, or how it ended.
+    /// Stores an entry, or the outcome of a stored one.
     ///
     /// # Errors
-    /// `Unavailable` where SQLite refuses, `Unreadable` where one cannot be read; so all below.
+    /// `Unavailable` where SQLite refuses, `Unreadable` where a row cannot be read; as for all methods below.
     pub(super) fn note(&self, act: &Act) -> Result<(), Fault> {
         let place = act.place();
         let known = "SELECT 1 FROM acts WHERE place = ?";
@@ -62,7 +63,7 @@ impl Acts {
         let statement =
             "INSERT INTO acts VALUES (?, ?) ON CONFLICT (place) DO UPDATE SET body = excluded.body";
         let values = vec![place.into(), self.store.put(act)?];
-        // What was counted may not be kept.
+        // If the write fails, the count must be read again.
         let count = self.count.take();
         self.run(statement, values)?;
         self.count
@@ -70,7 +71,7 @@ impl Acts {
         Ok(())
     }
 
-    /// Acts, newest first.
+    /// Entries, newest first.
     pub(super) fn list(&self, list: &ListActs) -> Result<Vec<Act>, Fault> {
         let span = &list.span;
         let rows = self.run(
@@ -85,7 +86,7 @@ impl Acts {
         bodies.map(|body| self.store.get(body)).collect()
     }
 
-    /// Forgets those whose time is over.
+    /// Deletes entries that are too old.
     pub(super) fn delete_old(&self) -> Result<(), Fault> {
         if !self.has_table.get() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! When the alarm of a partition of the directory rings: once the first thing is due of what its parts keep.
+//! The alarm of a partition of the directory: it rings when the first of the partition's parts has something due.
 
 use std::rc::Rc;
 
@@ -15,7 +15,7 @@ use super::store::Store;
 use crate::host::Host;
 use crate::protocol::messages::Fault;
 
-/// The alarm of a partition, and whatever has something due.
+/// The alarm of a partition, and the parts that may have something due.
 pub(super) struct Alarm {
     store: Store,
     roots: RootStore,
@@ -30,7 +30,7 @@ pub(super) struct Alarm {
 }
 
 impl Alarm {
-    /// That of an object.
+    /// The alarm of an object.
     pub(super) fn new(
         host: &Host,
         store: &Store,
@@ -53,7 +53,7 @@ impl Alarm {
         }
     }
 
-    /// Has the alarm ring by then.
+    /// Makes the alarm ring by then.
     ///
     /// # Errors
     /// `Unavailable` where the platform refuses.
@@ -61,7 +61,7 @@ impl Alarm {
         self.store.set_alarm_by(at_ms).await
     }
 
-    /// Sets the alarm for what is due next, if anything is, and not before `earliest_ms`.
+    /// Sets the alarm for the next due time, if there is one, but not before `earliest_ms`.
     ///
     /// # Errors
     /// `Unavailable` where SQLite or the platform refuses.

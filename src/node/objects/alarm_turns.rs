@@ -1,7 +1,7 @@
-//! Whose alarm rings, where one process has all tablets.
+//! The order in which alarms of tablets run, where one process runs all tablets.
 //!
-//! Invariant: tablets of an isolate ring one after the other there, and between two of them whoever waits is served: such a process
-//! looks at no socket as long as it has something left to do.
+//! Invariant: alarms of tablets in an isolate run one after the other, and between two of them other work is served: a
+//! process that is never idle reads no socket.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -9,20 +9,22 @@ use std::collections::BTreeMap;
 use crate::host::{Host, State};
 use crate::node::shared::open_objects;
 
-/// About how long a tablet rings, milliseconds: so long for each that is before it a tablet waits until it looks again.
+/// The approximate duration of one alarm, milliseconds. A waiting tablet checks again after that time for each tablet
+/// before it.
 const RINGS_MS: u64 = 5;
 
-/// One that has not looked for so long holds up nobody: a directory does not answer it, or its object has ended.
+/// A waiting tablet that has not checked for so long is skipped: a directory does not answer it, or its object has
+/// ended.
 const SILENT_MS: u64 = 1_000;
 
-/// Those that wait, by their numbers, with when they last looked; the first rings.
+/// Waiting tablets by their numbers, with the time of their last check; the first one's alarm runs.
 #[derive(Default)]
 struct Line {
     next: u64,
     looked_ms: BTreeMap<u64, i64>,
 }
 
-/// That of this isolate.
+/// The queue of this isolate.
 struct Ringing(RefCell<Line>);
 
 impl State for Ringing {
@@ -31,7 +33,7 @@ impl State for Ringing {
     }
 }
 
-/// A tablet's turn to ring, until it is dropped.
+/// A tablet's turn to run its alarm, until it is dropped.
 pub(super) struct AlarmTurn {
     host: Host,
     number: u64,
@@ -45,7 +47,7 @@ impl Drop for AlarmTurn {
 }
 
 impl Line {
-    /// How many are before one.
+    /// How many are before this one.
     fn before(&mut self, number: u64, now_ms: i64) -> usize {
         let is_there = |looked_ms: &mut i64| now_ms.abs_diff(*looked_ms) < SILENT_MS;
         self.looked_ms.retain(|_, looked_ms| is_there(looked_ms));
@@ -54,7 +56,7 @@ impl Line {
     }
 }
 
-/// Waits for a turn to ring; `None` where tablets are in many processes.
+/// Waits for a turn; `None` where tablets run in many processes.
 pub(super) async fn turn(host: &Host) -> Option<AlarmTurn> {
     if !open_objects::are_bounded(host) {
         return None;

@@ -1,7 +1,7 @@
-//! The alerts of a partition of the directory and their deliveries, as they are stored.
+//! The stored alerts of a partition of the directory, and their deliveries.
 //!
-//! Invariant: there are no tables before the first alert, so who has none pays nothing for them. Deliveries of one alert are tried in
-//! order: only the first that waits is ever due.
+//! Invariant: the tables are created with the first alert, so a deployment without alerts has none. Deliveries of one
+//! alert are sent in order: only the first that waits is ever due.
 
 use std::cell::Cell;
 
@@ -22,20 +22,20 @@ const SCHEMA: [&str; 4] = [
     "CREATE INDEX IF NOT EXISTS alert_deliveries_due ON alert_deliveries (due_ms) WHERE due_ms IS NOT NULL",
 ];
 
-/// What makes a delivery the first of its alert that waits.
+/// The condition that a delivery is the first of its alert that waits.
 const IS_FIRST: &str = "due_ms IS NOT NULL AND NOT EXISTS (SELECT 1 FROM alert_deliveries AS other \
     WHERE other.alert = alert_deliveries.alert AND other.number < alert_deliveries.number AND other.due_ms IS NOT NULL)";
 
-/// What is stored of an alert.
+/// A stored alert.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct StoredAlert {
-    /// What it watches.
+    /// Its settings.
     pub(super) alert: Alert,
     /// What its deliveries are signed with.
     pub(super) secret: Secret,
-    /// What is known of it.
+    /// Its state.
     pub(super) standing: AlertRecord,
-    /// Drawn anew whenever it is put, so that a measurement of what it was before is told apart.
+    /// Random, and new with each put: a measurement of the former settings is recognised by it.
     pub(super) revision: u64,
 }
 
@@ -43,12 +43,12 @@ pub(super) struct StoredAlert {
 #[derive(Clone)]
 pub(super) struct AlertStore {
     store: Store,
-    /// Whether there are tables, where that has been looked for.
+    /// Whether the tables exist, once checked.
     exists: std::rc::Rc<Cell<Option<bool>>>,
 }
 
 impl AlertStore {
-    /// Those of an object.
+    /// The alerts of an object.
     pub(super) fn new(store: &Store) -> Self {
         Self {
             store: store.clone(),
@@ -56,10 +56,10 @@ impl AlertStore {
         }
     }
 
-    /// Whether there are tables.
+    /// Whether the tables exist.
     ///
     /// # Errors
-    /// `Unavailable` where SQLite refuses, `Unreadable` for a row that is damaged; so all below.
+    /// `Unavailable` where SQLite refuses, `Unreadable` for a damaged row; as for all methods below.
     fn exists(&self) -> Result<bool, Fault> {
         if let Some(exists) = self.exists.get() {
             return Ok(exists);
@@ -92,7 +92,7 @@ impl AlertStore {
         self.store.atomically(body)
     }
 
-    /// Puts an alert in its place; it is evaluated at that time, unix milliseconds.
+    /// Stores an alert; it is evaluated at that time, unix milliseconds.
     pub(super) fn put(
         &self,
         name: &AlertName,
@@ -108,7 +108,7 @@ impl AlertStore {
         Ok(())
     }
 
-    /// An alert.
+    /// Reads an alert.
     pub(super) fn get(&self, name: &AlertName) -> Result<Option<StoredAlert>, Fault> {
         let sql = "SELECT body FROM alerts WHERE name = ?";
         let rows = self.rows(sql, vec![name.as_str().into()])?;
@@ -133,7 +133,7 @@ impl AlertStore {
         rows.iter().map(read).collect()
     }
 
-    /// An alert as it is told.
+    /// An alert in the form of an answer.
     pub(super) fn seen(&self, name: AlertName, stored: StoredAlert) -> Result<AlertSeen, Fault> {
         let mut standing = stored.standing;
         standing.samples = Default::default();
@@ -150,7 +150,7 @@ impl AlertStore {
         name.ok_or_else(|| self.store.damaged(Damage::Changed))
     }
 
-    /// Forgets an alert and its deliveries. Whether it was there.
+    /// Deletes an alert and its deliveries. Returns whether it existed.
     pub(super) fn delete(&self, name: &AlertName) -> Result<bool, Fault> {
         let rows = self.rows(
             "DELETE FROM alerts WHERE name = ? RETURNING name",
@@ -161,7 +161,7 @@ impl AlertStore {
         Ok(!rows.is_empty())
     }
 
-    /// The alerts that are to be evaluated by now. They are due again at another time, should this object stop before they are.
+    /// The alerts that must be evaluated now. They are due again at `again_ms`, in case this object stops before.
     pub(super) fn take_due(&self, now_ms: i64, again_ms: i64) -> Result<Vec<AlertName>, Fault> {
         let rows = self.rows(
             "UPDATE alerts SET due_ms = ? WHERE due_ms <= ? RETURNING name",
@@ -171,7 +171,7 @@ impl AlertStore {
         names.map(|name| self.name_of(name)).collect()
     }
 
-    /// When something is due next, unix milliseconds.
+    /// The next time at which something is due, unix milliseconds.
     pub(super) fn next_due_ms(&self) -> Result<Option<i64>, Fault> {
         if !self.exists()? {
             return Ok(None);
@@ -185,7 +185,8 @@ impl AlertStore {
         Ok(due.into_iter().min())
     }
 
-    /// Keeps a new delivery that is due at a time, unix milliseconds, or not; the oldest that are done go. Returns its number.
+    /// Stores a new delivery, which is due at that time, unix milliseconds, if any; deletes the oldest completed ones.
+    /// Returns its number.
     pub(super) fn deliver(&self, delivery: &Delivery, due_ms: Option<i64>) -> Result<i64, Fault> {
         self.prepare()?;
         let name = || SqlValue::from(delivery.name.as_str());
@@ -203,7 +204,7 @@ impl AlertStore {
         number.ok_or_else(|| Fault::Broken("a delivery has no number".to_owned()))
     }
 
-    /// Notes what has become of a delivery, and when it is due, unless that stays.
+    /// Stores the state of a delivery, and when it is due, unless it has changed meanwhile.
     pub(super) fn note(
         &self,
         number: i64,
@@ -217,7 +218,7 @@ impl AlertStore {
         Ok(())
     }
 
-    /// A delivery that is still kept, and when it is due.
+    /// A stored delivery, and when it is due.
     pub(super) fn delivery(&self, number: i64) -> Result<Option<Kept>, Fault> {
         let sql = "SELECT body, due_ms FROM alert_deliveries WHERE number = ?";
         let rows = self.rows(sql, vec![number.into()])?;
@@ -231,7 +232,7 @@ impl AlertStore {
         }
     }
 
-    /// The last deliveries of an alert, the last one first.
+    /// The last deliveries of an alert, newest first.
     pub(super) fn deliveries(&self, name: &AlertName, most: usize) -> Result<Vec<Kept>, Fault> {
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let rows = self.rows(
@@ -241,7 +242,7 @@ impl AlertStore {
         rows.iter().map(|row| self.kept(row)).collect()
     }
 
-    /// The last deliveries of all alerts, the last one first, with what each watched.
+    /// The last deliveries of all alerts, newest first, with the alert of each.
     pub(super) fn all_deliveries(&self, most: usize) -> Result<Vec<(Alert, Kept)>, Fault> {
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let sql = "SELECT body, due_ms FROM alert_deliveries ORDER BY number DESC LIMIT ?";
@@ -251,7 +252,7 @@ impl AlertStore {
             .collect()
     }
 
-    /// The deliveries that are due, each the first of its alert that waits; at most so many.
+    /// Up to so many due deliveries, each the first of its alert that waits.
     pub(super) fn due_deliveries(&self, now_ms: i64, most: usize) -> Result<Vec<i64>, Fault> {
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let sql = format!(
@@ -270,7 +271,7 @@ impl AlertStore {
         Ok(usize::try_from(count.unwrap_or(0)).unwrap_or(usize::MAX))
     }
 
-    /// Sets when all deliveries of an alert are due that wait, unix milliseconds.
+    /// Sets when the waiting deliveries of an alert are due, unix milliseconds.
     pub(super) fn put_off(&self, name: &AlertName, due_ms: i64) -> Result<(), Fault> {
         let sql = "UPDATE alert_deliveries SET due_ms = ? WHERE alert = ? AND due_ms IS NOT NULL";
         self.rows(sql, vec![due_ms.into(), name.as_str().into()])?;

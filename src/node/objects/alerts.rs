@@ -1,11 +1,12 @@
-//! The alerts of a partition of the directory: evaluated by its alarm, and delivered.
+//! The alerts of a partition of the directory: evaluation by its alarm, and delivery.
 //!
-//! Invariants: an alert lies in one partition, by its name, and one measurement of it is under way at most, so nobody else evaluates
-//! it. What a reading makes of an alert and what its receiver must be told of that are one commit. A delivery is noted as tried
-//! before it leaves, and is due again until its receiver has taken it: so it is made at least once, whatever crashes.
+//! Invariants: an alert is in one partition, by its name, with at most one measurement under way, so nobody else
+//! evaluates it. The new state of an alert and the resulting delivery are one commit. An attempt is stored before it is
+//! sent, and the delivery is due again until its receiver has acknowledged it: so it is sent at least once, in spite of
+//! crashes.
 //!
-//! Life: the alarm rings for the alerts that are due; each is measured as a reader would ask, judged, and written down with its
-//! deliveries. Those leave at once, and by the alarm again.
+//! Life: the alarm rings for due alerts. Each is measured as by a reader, evaluated, and stored with its deliveries.
+//! These are sent at once, and again by the alarm.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -33,10 +34,11 @@ use crate::protocol::messages::{
 };
 use crate::protocol::names::ALERTS_ALLOW;
 
-/// How long a measurement may take: as long as a reader waits for a datacenter, twice, and for the roots.
+/// How long a measurement may take: twice the time that a reader waits for a datacenter, plus that for the roots.
 const MEASURE_MS_MAX: u64 = 8_000;
 
-/// Alerts that are measured at once, and deliveries that are under way: the platform allows six open connections to receivers.
+/// How many alerts are measured at once, and how many deliveries are in flight: the platform allows six open
+/// connections.
 const AT_ONCE: usize = 6;
 
 /// The alerts of one partition.
@@ -49,7 +51,7 @@ pub(super) struct Alerts {
     sent: RefCell<HashSet<i64>>,
 }
 
-/// Something that is done once at a time, until it is dropped.
+/// Exclusive use of something, until it is dropped.
 struct Turn<'a, T: Eq + std::hash::Hash>(&'a RefCell<HashSet<T>>, T);
 
 impl<'a, T: Eq + std::hash::Hash + Clone> Turn<'a, T> {
@@ -66,7 +68,7 @@ impl<T: Eq + std::hash::Hash> Drop for Turn<'_, T> {
 }
 
 impl Alerts {
-    /// Those of a partition.
+    /// The alerts of a partition.
     pub(super) fn new(host: &Host, object: Object, store: &AlertStore, alarm: Rc<Alarm>) -> Self {
         Self {
             host: host.clone(),
@@ -78,10 +80,10 @@ impl Alerts {
         }
     }
 
-    /// Puts an alert in its place. It is measured at once.
+    /// Stores an alert. It is measured at once.
     ///
     /// # Errors
-    /// `Unavailable` where SQLite refuses; so all below.
+    /// `Unavailable` where SQLite refuses; as for all methods below.
     pub(super) async fn put(self: &Rc<Self>, put: PutAlert) -> Result<AlertIsPut, Fault> {
         let PutAlert { name, put, over } = put;
         let now_ms = self.host.now_ms();
@@ -131,7 +133,7 @@ impl Alerts {
         self.store.list()
     }
 
-    /// Forgets an alert.
+    /// Deletes an alert.
     pub(super) fn delete(&self, delete: &DeleteAlert) -> Result<bool, Fault> {
         self.store.delete(&delete.name)
     }
@@ -146,7 +148,8 @@ impl Alerts {
         self.store.all_deliveries(DELIVERIES_MAX)
     }
 
-    /// Silences an alert, or ends that. Then it is measured at once, and what waits is delivered.
+    /// Silences an alert, or ends a silence. In the second case it is measured at once, and waiting deliveries are
+    /// sent.
     pub(super) async fn silence(&self, silence: SilenceAlert) -> Result<Option<AlertSeen>, Fault> {
         let SilenceAlert { name, for_ms } = silence;
         let now_ms = self.host.now_ms();
@@ -163,7 +166,7 @@ impl Alerts {
         Ok(Some(self.store.seen(name, stored)?))
     }
 
-    /// Delivers a test, once; silent or not. Tells what came of it.
+    /// Sends a test, once, also during a silence. Returns the result.
     pub(super) async fn test(&self, test: TestAlert) -> Result<Option<Delivery>, Fault> {
         let now_ms = self.host.now_ms();
         let Some(stored) = self.store.get(&test.name)? else {
@@ -178,7 +181,7 @@ impl Alerts {
         };
         let mut delivery = Delivery::new(test.name, event, now_ms);
         delivery.attempts = 1;
-        // Should this object stop before it is answered, nobody tries again.
+        // If this object stops before the answer comes, nobody tries again.
         delivery.outcome = Outcome::GivenUp;
         let number = self.store.deliver(&delivery, None)?;
         let attempt = self.attempt(&delivery, &stored).await;
@@ -193,7 +196,7 @@ impl Alerts {
         Ok(Some(delivery))
     }
 
-    /// The alarm rings: begins what is due. It goes on by itself.
+    /// Handles the alarm: begins all due work, which then continues by itself.
     pub(super) fn ring(self: &Rc<Self>) -> Result<(), Fault> {
         let now_ms = self.host.now_ms();
         let due = match self.store.next_due_ms()? {
@@ -216,7 +219,7 @@ impl Alerts {
         Ok(())
     }
 
-    /// Measures an alert, and writes down what that makes of it.
+    /// Measures an alert, and stores the new state.
     async fn evaluate(&self, name: &AlertName) -> Result<(), Fault> {
         let Some(_turn) = Turn::begin(&self.measured, name) else {
             return Ok(());
@@ -227,7 +230,7 @@ impl Alerts {
         let begun_ms = self.host.now_ms();
         let measuring = aggregator::measure_alert(&self.host, &before.alert, begun_ms);
         let measured = self.host.within_ms(MEASURE_MS_MAX, measuring).await;
-        // Whatever was done to it meanwhile counts.
+        // Changes made meanwhile take precedence.
         let Some(mut stored) = self.store.get(name)? else {
             return Ok(());
         };
@@ -258,7 +261,7 @@ impl Alerts {
         self.alarm.arm(now_ms).await
     }
 
-    /// Makes the deliveries that are due, until none is.
+    /// Sends due deliveries until there are none.
     async fn send(&self) {
         loop {
             let due = self.store.due_deliveries(self.host.now_ms(), AT_ONCE);
@@ -286,7 +289,7 @@ impl Alerts {
         }
     }
 
-    /// Tries a delivery once.
+    /// Makes one attempt of a delivery.
     async fn deliver(&self, number: i64) -> Result<(), Fault> {
         let Some(_turn) = Turn::begin(&self.sent, &number) else {
             return Ok(());
@@ -303,7 +306,7 @@ impl Alerts {
         }
         delivery.attempts += 1;
         let next_ms = now_ms + wait_ms(delivery.attempts, self.host.random());
-        // Durable before it leaves: whatever happens now, it is tried again then.
+        // Durable before it is sent: after a crash it is sent again at that time.
         self.store.note(number, &delivery, Some(next_ms))?;
         let attempt = self.attempt(&delivery, &stored).await;
         let Some((_, due_ms)) = self.store.delivery(number)? else {
@@ -349,7 +352,7 @@ impl Alerts {
     }
 }
 
-/// Whether what is measured, and when it is over, is the same.
+/// Whether both have the same subject and condition.
 fn watches_the_same(one: &Alert, other: &Alert) -> bool {
     (&one.watched, one.condition) == (&other.watched, other.condition)
 }

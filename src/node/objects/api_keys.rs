@@ -1,4 +1,4 @@
-//! The keys that calls have made, all at one partition of the directory: few, small, and read through a cache.
+//! Keys made by calls, all at one partition of the directory: few, small, and read through a cache.
 
 use std::cell::Cell;
 
@@ -11,7 +11,7 @@ use crate::protocol::messages::{
 };
 use crate::protocol::stored::Damage;
 
-/// Made with the first of them: other partitions have none.
+/// Created with the first key: other partitions have no such table.
 const KEYS_SCHEMA: &str =
     "CREATE TABLE IF NOT EXISTS api_keys (id TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID";
 
@@ -23,7 +23,7 @@ pub(super) struct KeyStore {
 }
 
 impl KeyStore {
-    /// Those of an object.
+    /// The keys in an object's database.
     pub(super) fn new(host: &Host, store: &Store) -> Self {
         Self {
             host: host.clone(),
@@ -40,10 +40,10 @@ impl KeyStore {
         self.store.run(sql, values)
     }
 
-    /// Keeps a key. Returns whether there was room.
+    /// Stores a key. Returns whether there was room.
     ///
     /// # Errors
-    /// `Unavailable` where SQLite refuses, `Unreadable` where one cannot be read; so all below.
+    /// `Unavailable` where SQLite refuses, `Unreadable` where a row cannot be read; as for all methods below.
     pub(super) fn make(&self, make: &MakeKey) -> Result<bool, Fault> {
         if self.get(make.id)?.is_some() {
             return Ok(true);
@@ -57,7 +57,7 @@ impl KeyStore {
         Ok(true)
     }
 
-    /// A key, if it is there; its holder uses it.
+    /// Reads a key, if it exists, and notes its use.
     pub(super) fn used(&self, used: &UseKey) -> Result<Option<ApiKey>, Fault> {
         let Some(mut key) = self.get(used.id)? else {
             return Ok(None);
@@ -70,12 +70,12 @@ impl KeyStore {
         Ok(Some(key))
     }
 
-    /// A key, if it is there.
+    /// Reads a key, if it exists.
     pub(super) fn find(&self, find: &FindApiKey) -> Result<Option<ApiKey>, Fault> {
         self.get(find.id)
     }
 
-    /// Puts a key in the place of the one that it was made from. Returns whether it is there.
+    /// Replaces a key, unless it has changed since it was read. Returns whether it was replaced.
     pub(super) fn replace(&self, replace: &ReplaceKey) -> Result<bool, Fault> {
         let known = self.get(replace.id)?;
         let Some(known) = known.filter(|known| known.revision == replace.key.revision) else {
@@ -90,7 +90,7 @@ impl KeyStore {
         Ok(true)
     }
 
-    /// Forgets a key. Returns whether it was there.
+    /// Deletes a key. Returns whether it existed.
     pub(super) fn revoke(&self, revoke: &RevokeKey) -> Result<bool, Fault> {
         let is_there = self.get(revoke.id)?.is_some();
         if is_there {

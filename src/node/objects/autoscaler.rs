@@ -1,5 +1,5 @@
-//! How a cell watches its load and what it does about it: it tells lanes how long to gather, a shard
-//! tells its lead how busy it is, and the lead doubles, halves and seals.
+//! The load of a cell, and the reactions to it: a cell tells lanes how long to gather, a shard reports its load to its
+//! lead, and the lead doubles, halves and seals shards.
 
 use std::rc::Rc;
 
@@ -20,19 +20,19 @@ use crate::protocol::messages::{Fault, Flush, LoadReport, Seal};
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::{CellAddress, LEAVE_PER_SECOND, QUIET_MS, SPLIT_FLUSHES_PER_SECOND};
 
-/// How often a busy shard reports to its lead, and a quiet one that still gets flushes.
+/// The interval of reports to the lead: of a busy shard, and of a quiet one that still gets flushes.
 const REPORT_EVERY_MS: (i64, i64) = (1_000, 10_000);
 
-/// Shards that are sealed at once: all that there can be.
+/// How many shards are sealed at once: as many as there can be.
 const SHARDS_AT_ONCE: usize = 64;
 
-/// How long a lead waits before it tries again to seal a shard that did not answer.
+/// How long a lead waits before it repeats the sealing of a shard that did not answer.
 const RESEAL_MS: i64 = 1_000;
 
-/// How long a lead that has moved waits before it tells again whoever gave it, who did not answer.
+/// How long a lead that has moved waits before it confirms again to its former place, which did not answer.
 const CONFIRM_MS: i64 = 10_000;
 
-/// When an alarm rings again that found storage unreadable, milliseconds.
+/// How long after an alarm that found storage unreadable the next one rings, milliseconds.
 const UNREADABLE_MS: i64 = 60_000;
 
 /// A cell's load, in memory.
@@ -45,7 +45,7 @@ pub(super) struct Autoscaler {
     pub(super) leaving: Leaving,
 }
 
-/// The thresholds that the settings name, read once for each isolate: a variable is a call into JavaScript.
+/// The thresholds of the settings, read once for each isolate: reading a variable is a call into JavaScript.
 struct SetThresholds(Thresholds, Option<LeaveLimits>);
 
 impl State for SetThresholds {
@@ -57,7 +57,7 @@ impl State for SetThresholds {
                 .unwrap_or(usual.split_flushes_per_second),
             quiet_ms: number(QUIET_MS).map_or(usual.quiet_ms, i64::from),
         };
-        // Where one process has all objects they share a thread: an object more would take nothing off it.
+        // Where one process runs all objects they share a thread: another object would not relieve it.
         let usual = (!open_objects::are_bounded(host)).then_some(LEAVE_PER_SECOND_USUAL);
         let leave = number(LEAVE_PER_SECOND).or(usual);
         let leave = leave.filter(|_| call::has_tablets(host));
@@ -69,7 +69,7 @@ impl State for SetThresholds {
 }
 
 impl Autoscaler {
-    /// Nothing measured yet; thresholds from the settings.
+    /// No measurements yet; thresholds from the settings.
     pub(super) fn new(host: &Host, now_ms: i64) -> Self {
         let set = host.state::<SetThresholds>();
         Self {
@@ -84,10 +84,10 @@ impl Autoscaler {
 }
 
 impl Core {
-    /// Notes a flush and acts on the load. Returns how long the lane should gather.
+    /// Notes a flush and reacts to the load. Returns how long the lane should gather.
     pub(super) fn note_flush(self: &Rc<Self>, flush: &Flush, lanes: u32, now_ms: i64) -> u32 {
         let rate = self.note(&flush.to, flush.load.writes, now_ms);
-        // What can be split leaves its tablet by that.
+        // A counter that can be split leaves its tablet by a split.
         if !self.state.borrow().spreads_by_load() {
             self.see_to_heat(&flush.to, rate.flushes, now_ms);
         }
@@ -124,7 +124,7 @@ impl Core {
         rate
     }
 
-    /// Lead: notes the load of one of its cells, and changes the number of shards if it must.
+    /// Lead: notes the load of one of its cells, and changes the number of shards if needed.
     fn hear(self: &Rc<Self>, per_second: u32, now_ms: i64) {
         {
             let mut balance = self.balance.borrow_mut();
@@ -135,7 +135,7 @@ impl Core {
         self.seal_what_is_left();
     }
 
-    /// Lead: doubles or halves the number of shards, if the load says so.
+    /// Lead: doubles or halves the number of shards, if the load requires it.
     fn choose_spread(self: &Rc<Self>, now_ms: i64) {
         let spread = self.state.borrow().spread();
         let step = {
@@ -152,7 +152,7 @@ impl Core {
         if wanted != spread {
             self.balance.borrow_mut().loads.changed(now_ms);
             self.state.borrow_mut().spread_over(wanted);
-            // A write that failed has restored the old number with the rest of the state.
+            // A failed write has restored the old number with the rest of the state.
             if self.save().is_ok() {
                 if wanted > spread {
                     metrics::count(&self.host, Metric::ShardSplit);
@@ -168,7 +168,7 @@ impl Core {
         self.arm_at(self.host.now_ms() + in_ms);
     }
 
-    /// Rings at that time, unix milliseconds, or before.
+    /// Sets the alarm to ring at that time, unix milliseconds, or before.
     pub(super) fn arm_at(self: &Rc<Self>, at_ms: i64) {
         let Some(at_ms) = self.rows.rows.begin_alarm(at_ms) else {
             return;
@@ -179,7 +179,7 @@ impl Core {
         });
     }
 
-    /// Lead: seals the shards that writes no longer spread over.
+    /// Lead: seals the shards over which writes are no longer spread.
     pub(super) fn seal_what_is_left(self: &Rc<Self>) {
         let left = self.state.borrow().to_seal();
         let me = self.address.borrow().clone();
@@ -229,7 +229,7 @@ impl Core {
         is_done
     }
 
-    /// Shard: tells the lead how busy it is, and learns how many shards there are.
+    /// Shard: reports its load to the lead, and learns the number of shards.
     fn report(self: &Rc<Self>, me: &CellAddress, per_second: u32, now_ms: i64) {
         let (busy_ms, quiet_ms) = REPORT_EVERY_MS;
         {
@@ -254,7 +254,7 @@ impl Core {
         });
     }
 
-    /// Lead: a shard tells how busy it is.
+    /// Lead: receives the load report of a shard.
     pub(super) fn on_report(
         self: &Rc<Self>,
         report: Result<LoadReport, Fault>,
@@ -266,21 +266,20 @@ impl Core {
         Ok(self.state.borrow().spread())
     }
 
-    /// Does what is due, and sees to it that the alarm rings again where that could not be done.
+    /// Does what is due, and sets the alarm again for work that could not be done.
     ///
     /// # Errors
-    /// `Unavailable` where the next alarm cannot be set: the platform rings this one again, a few times.
+    /// `Unavailable` where the next alarm cannot be set: the platform then repeats this one a few times.
     pub(super) async fn on_alarm(self: &Rc<Self>) -> Result<(), Fault> {
         let Err(fault) = self.do_what_is_due().await else {
             return Ok(());
         };
         self.host.fail(&format!("a cell's alarm: {fault}"));
-        // It may have been for a moment.
+        // It may be temporary.
         self.arm_in(UNREADABLE_MS).await
     }
 
-    /// Lead: looks whether the load is gone, since a counter that nobody writes has no flushes to
-    /// notice it at.
+    /// Lead: checks whether the load has ended, because a counter without writes has no flushes at which to notice it.
     async fn do_what_is_due(self: &Rc<Self>) -> Result<(), Fault> {
         self.loaded()?;
         if self.standing() != Standing::Here {
@@ -290,7 +289,7 @@ impl Core {
             self.arm_in(CONFIRM_MS).await?;
         }
         self.readable()?;
-        // What could not be deleted now is deleted before the next keyed write.
+        // Rows that cannot be deleted now are deleted before the next keyed write.
         let _ = self.let_records_go(self.host.now_ms());
         let due_ms = self.state.borrow().records_due_ms();
         if let Some(due_ms) = due_ms {
@@ -305,7 +304,7 @@ impl Core {
         let left = self.state.borrow().to_seal();
         let me = self.address.borrow().clone();
         if let Some(me) = me.filter(|_| !left.is_empty()) {
-            // Within the alarm, so that the object stays until it is done.
+            // Within the alarm, so that the object is not stopped before the end.
             self.seal_shards(&me, left).await;
         }
         let (is_sealed, is_spread) = {
@@ -319,7 +318,7 @@ impl Core {
             (true, true) => self.arm_in(quiet_ms).await?,
             (true, false) => {}
         }
-        // The last: it may live elsewhere after it.
+        // Last, because the lead may be elsewhere afterwards.
         self.see_to_rest().await
     }
 

@@ -1,7 +1,7 @@
-//! How an object answers many calls in one message.
+//! Answers to many calls in one message.
 //!
-//! Invariants: all calls of a batch are begun in one turn, in their order; a call is answered as it would be by itself, or with `None`
-//! while it is under way: it goes on then, and whoever sent it asks again.
+//! Invariants: all calls of a batch are begun in one turn, in their order. Each is answered as it would be alone, or
+//! with `None` while it is under way: it then continues, and the sender asks again.
 
 use std::cell::RefCell;
 
@@ -12,18 +12,18 @@ use crate::host::Host;
 use crate::host::object::{Arrived, Object, Reply};
 use crate::protocol::messages::{Batch, BatchedCall, Fault, batch, encode};
 
-/// How long a batch waits for its calls, milliseconds. What takes longer waits for another object, and is asked for again by itself:
-/// so a root that does not answer holds up no counter but its own.
+/// How long a batch waits for its calls, milliseconds. A call that takes longer waits for another object, and is asked
+/// for again by itself: so a root that does not answer delays only its own counter.
 pub(super) const ANSWER_MS_MAX: u64 = 100;
 
-/// Calls of a batch that begin together: what they need is read ahead, and what they write is written together. Most rows are below 1 KB,
-/// some 13 KB.
+/// How many calls of a batch begin together: their rows are read ahead by one statement, and their writes are joined.
+/// Most rows are below 1 KB, some 13 KB.
 pub(super) const BEGUN_AT_ONCE: usize = 480;
 
-/// The most bytes of an answer, but for the last call's: what comes after them is asked for again.
+/// The most bytes of an answer, except for its last call: later answers are asked for again.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 
-/// Nothing where a batch may have so many calls.
+/// Succeeds where a batch may have so many calls.
 ///
 /// # Errors
 /// `Broken` where it may not.
@@ -35,7 +35,7 @@ pub(super) fn check_size(calls: usize) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Calls of a batch that wait for another object, by their places.
+/// Calls of a batch that wait for another object, by index.
 #[derive(Default)]
 pub(super) struct UnderWay(RefCell<FuturesUnordered<LocalBoxFuture<'static, (usize, Reply)>>>);
 
@@ -46,7 +46,7 @@ impl UnderWay {
         place: usize,
         mut call: LocalBoxFuture<'static, Reply>,
     ) -> Option<(usize, Reply)> {
-        // At once: the next call has the memory of one that has ended.
+        // Polled at once: the next call can use the memory of an ended one.
         let ended = (&mut call).now_or_never();
         if ended.is_none() {
             let rest = call.map(move |reply| (place, reply));
@@ -56,19 +56,19 @@ impl UnderWay {
     }
 }
 
-/// A call of a batch, as it would arrive by itself.
+/// A call of a batch, as if it had arrived alone.
 pub(super) fn arrived(call: BatchedCall) -> Arrived {
     Arrived::within(call.path, call.message)
 }
 
-/// The answers of a batch: those of calls that are under way, and what comes after the most bytes, are asked for again.
+/// The answers of a batch: calls that are under way, and those beyond the most bytes, are asked for again.
 pub(super) struct Answers {
     told: Vec<Option<Vec<u8>>>,
     bytes: usize,
 }
 
 impl Answers {
-    /// Of so many calls none is answered yet.
+    /// No answers yet, for so many calls.
     pub(super) fn new(calls: usize) -> Self {
         Self {
             told: vec![None; calls],
@@ -76,7 +76,7 @@ impl Answers {
         }
     }
 
-    /// Takes the answer of a call by its place.
+    /// Adds the answer of the call at this index.
     pub(super) fn put(&mut self, place: usize, answer: Vec<u8>) {
         if self.bytes <= ANSWER_BYTES_MAX
             && let Some(place) = self.told.get_mut(place)
@@ -87,7 +87,7 @@ impl Answers {
     }
 
     fn take(&mut self, (place, reply): (usize, Reply)) {
-        // Anything else than an answer is none to whoever sent the call, as it would be by itself.
+        // A reply of another kind counts as no answer, as for a call alone.
         let told = match reply {
             Reply::Answer(told) => told,
             Reply::Stream(_) | Reply::Refused(..) | Reply::Unknown => Vec::new(),
@@ -95,13 +95,13 @@ impl Answers {
         self.put(place, told);
     }
 
-    /// What the batch is answered with.
+    /// The answer to the batch.
     pub(super) fn told(self) -> Vec<Option<Vec<u8>>> {
         self.told
     }
 }
 
-/// Answers the calls of a batch: `begin` begins some of them, in one turn, and tells those that have ended.
+/// Answers the calls of a batch: `begin` begins some of them in one turn, and returns those that have ended.
 ///
 /// # Errors
 /// `Broken` for more calls than a batch may have.
@@ -147,7 +147,7 @@ fn refusal_bytes(fault: &Fault) -> Vec<u8> {
     encode(&Err::<(), &Fault>(fault)).unwrap_or_default()
 }
 
-/// The bytes that a caller of a cell reads.
+/// The bytes of the answer to a call of a cell.
 pub(super) fn bytes_of(reply: Reply) -> Vec<u8> {
     let what = match reply {
         Reply::Answer(bytes) => return bytes,

@@ -1,10 +1,10 @@
 //! The Durable Object of one board: all its members, in order.
 //!
-//! Invariants: writes are decided one after the other, and what they change, their key and the counts of segments are one commit; a
-//! board is in the directory before it has anything; a deleted board keeps the keys of its writes, so that a retry is not made to the
-//! next board of its name.
+//! Invariants: writes are decided one after the other. Their changes, their key and the counts of segments are one
+//! commit. A board is registered in the directory before it has any rows. A deleted board keeps the keys of its writes,
+//! so that a retry is not applied to the next board of its name.
 //!
-//! What should be gone by now, because it expires or its period has ended, is gone before anything is answered.
+//! Members and periods that have expired are removed before anything is answered.
 
 mod commands;
 
@@ -33,16 +33,16 @@ use crate::protocol::messages::{
     RegisterBoard, ReportShard, RunSorted, ShardCommand, Stand, WriteBoard, WriteBoards, Written,
 };
 
-/// How often a board that is deleted again and again is begun.
+/// How often the creation of a board is tried while it is deleted repeatedly.
 const BEGUN_TRIES: u32 = 3;
 
-/// How long an alarm that could not do what is due rests, milliseconds.
+/// How long after a failed alarm the next one rings, milliseconds.
 const RETRY_MS: i64 = 1_000;
 
-/// Changes of a shard that may have one millisecond.
+/// The most changes of a shard in one millisecond.
 const SEQUENCES_EACH_MS: u64 = 1_024;
 
-/// Rows of ended periods that an alarm deletes, and how long it rests before the next, milliseconds.
+/// How many rows of ended periods an alarm deletes, and the pause before the next, milliseconds.
 const SWEPT_AT_ONCE: u64 = 2_000;
 const SWEEP_MS: i64 = 100;
 
@@ -58,15 +58,15 @@ pub(super) struct BoardCore {
     pub(super) store: Store,
     pub(super) loaded: RefCell<Option<Loaded>>,
     storage: StorageGuard,
-    /// The generation of a board that is about to begin.
+    /// The generation of a board that is being created.
     beginning: Cell<Option<u64>>,
-    /// Whether all that is stored is being deleted.
+    /// Whether all rows are being deleted.
     pub(super) is_ending: Cell<bool>,
-    /// When the alarm rings, as far as that is known: unix milliseconds.
+    /// The time of the alarm, as far as known: unix milliseconds.
     pub(super) armed_ms: Cell<i64>,
-    /// What is asked of this object.
+    /// The load of this object.
     pub(super) meter: RefCell<Meter>,
-    /// What is being moved here, and what else only memory knows of moves.
+    /// The state of moves that is kept in memory only.
     pub(super) moves: Moves,
 }
 
@@ -129,7 +129,7 @@ impl BoardCore {
         self.storage.check(|| self.load())
     }
 
-    /// Changes the board in one commit. Where that fails, memory is read again before anything else is answered.
+    /// Changes the board in one commit. If it fails, memory is read again before anything else is answered.
     pub(super) fn commit<T>(
         &self,
         mut work: impl FnMut(&mut Loaded) -> Result<T, Fault>,
@@ -154,7 +154,7 @@ impl BoardCore {
         outcome.ok_or_else(|| Fault::Broken("nothing was committed".to_owned()))
     }
 
-    /// Removes what should be gone by now.
+    /// Removes what has expired.
     pub(super) fn catch_up(&self) -> Result<(), Fault> {
         let now_ms = self.host.now_ms();
         let is_behind = self.loaded.borrow().as_ref().is_some_and(|loaded| {
@@ -179,7 +179,7 @@ impl BoardCore {
         loaded.as_ref().map(|loaded| loaded.head.generation)
     }
 
-    /// Begins the board where there is none: it is in the directory first.
+    /// Creates the board where there is none: the directory registers it first.
     async fn begin(
         &self,
         board: &CounterId,
@@ -192,7 +192,7 @@ impl BoardCore {
             }
             let next = self.generation().map_or(1, |before| before + 1);
             let now = u64::try_from(self.host.now_ms()).unwrap_or(0);
-            // Those that begin it at once name one generation.
+            // Concurrent creations use the same generation.
             let generation = self.beginning.get().unwrap_or(now).max(next);
             self.beginning.set(Some(generation));
             let register = RegisterBoard {
@@ -226,14 +226,14 @@ impl BoardCore {
             loaded.head.settings = settings;
             loaded.head.period = (0, 0);
             loaded.standing.placing = placing.clone();
-            // Shards are told before they are named to anybody.
+            // Shards get the settings before anybody learns of them.
             loaded.standing.is_untold = !loaded.standing.is_here();
             loaded.head.sequence += u64::from(loaded.standing.is_untold);
             Ok(())
         })
     }
 
-    /// How the board is spread.
+    /// The layout of the board.
     pub(super) fn layout(&self) -> Layout {
         let loaded = self.loaded.borrow();
         loaded
@@ -241,7 +241,7 @@ impl BoardCore {
             .map_or_else(Layout::default, |loaded| loaded.standing.layout)
     }
 
-    /// Nothing where this object has the members that are asked for; else what to answer.
+    /// `None` where this object has the members that are asked for; otherwise the reason for the answer.
     fn misplaced(&self, at: ShardAt) -> Option<Misplaced> {
         let loaded = self.loaded.borrow();
         let Some(Loaded { head, standing, .. }) = loaded.as_ref() else {
@@ -286,7 +286,7 @@ impl BoardCore {
         self.write_many(&board, at, home, &requests).await
     }
 
-    /// Makes the writes of requests, one after the other and in one commit.
+    /// Makes the writes of several requests, one after the other and in one commit.
     async fn write_many(
         &self,
         board: &CounterId,
@@ -302,7 +302,7 @@ impl BoardCore {
         };
         let all = |answer: BoardWritten| Ok(vec![answer; requests.len()]);
         if at.layout == 0 && !self.is_living() {
-            // A retry is not made to the next board.
+            // A retry is not applied to the next board.
             let mut known = Vec::new();
             for (_, once) in requests {
                 let once = once.as_ref().map(|once| self.known(once)).transpose()?;
@@ -322,7 +322,7 @@ impl BoardCore {
         }
         self.tell_settings().await?;
         if let Some(misplaced) = self.misplaced(at) {
-            // Whoever carried the members may be gone: then this gives the move up.
+            // The owner that moved the members may be gone: the alarm then cancels the move.
             self.arm().await;
             return all(misplaced.into());
         }
@@ -332,7 +332,7 @@ impl BoardCore {
         Ok(written)
     }
 
-    /// What came of writes with this key, if there were any.
+    /// The result of earlier writes with this key, if there were any.
     fn known(&self, once: &Once) -> Result<Option<BoardWritten>, Fault> {
         let loaded = self.loaded.borrow();
         match loaded.as_ref() {
@@ -383,7 +383,8 @@ impl BoardCore {
         })
     }
 
-    /// Makes writes that have a key. In a shard each group of members has a record of its own, which is found wherever the group lives.
+    /// Makes writes that have a key. In a shard each group of members has a record of its own, which is found wherever
+    /// the group is.
     fn make_once(
         &self,
         loaded: &mut Loaded,
@@ -454,7 +455,7 @@ impl BoardCore {
         })
     }
 
-    /// Makes writes whose key is new, and keeps what came of them.
+    /// Makes writes whose key is new, and stores their result.
     fn make_recorded(
         &self,
         loaded: &mut Loaded,
@@ -631,7 +632,7 @@ impl BoardCore {
                 head.period = (0, 0);
             }
             let placed = loaded.standing.placing.clone();
-            // Where no home is named, that of before stays.
+            // Without a home in the request the former one stays.
             let home = placing.home.clone().or_else(|| placed.home.clone());
             let now_placed = Placing {
                 home: home.or_else(|| first.home.clone()),
@@ -681,7 +682,7 @@ impl BoardCore {
             let end = ShardCommand::End(generation);
             self.tell_all(&board, layout, &end).await?;
         }
-        // One that is in the directory and never began is let go too.
+        // A board that was registered and never created is also removed from the directory.
         let now = u64::try_from(self.host.now_ms()).unwrap_or(0);
         let forget = ForgetBoard {
             board,
@@ -692,7 +693,7 @@ impl BoardCore {
         Ok(was_living)
     }
 
-    /// Sets the alarm by what is due next. Where it cannot be set, what is due is done by the next call.
+    /// Sets the alarm for the next due time. If that fails, the next call does what is due.
     pub(super) async fn arm(&self) {
         let due_ms = self.due_ms();
         if due_ms >= self.armed_ms.get() {
@@ -704,7 +705,7 @@ impl BoardCore {
         }
     }
 
-    /// When something is due next, unix milliseconds.
+    /// The next time at which something is due, unix milliseconds.
     fn due_ms(&self) -> i64 {
         let loaded = self.loaded.borrow();
         let Some(Loaded {
@@ -731,7 +732,7 @@ impl BoardCore {
         self.armed_ms.set(i64::MAX);
         if let Err(fault) = self.do_due().await {
             self.host.fail(&format!("the alarm of a board: {fault}"));
-            // An alarm that fails is tried a few times and then never again.
+            // The platform repeats a failing alarm a few times only.
             let again_ms = self.host.now_ms() + RETRY_MS;
             return self.store.set_alarm_by(again_ms).await;
         }
@@ -757,7 +758,7 @@ impl BoardCore {
             if has_rest && !self.rows.sweep(head.oldest_epoch, SWEPT_AT_ONCE)? {
                 head.swept_epoch = head.oldest_epoch;
             }
-            // An owner whose board is spread names its shards to the next board; a shard waits for what its owner says.
+            // The owner of a spread board names its shards to the next board; a shard waits for commands of its owner.
             let is_spread = loaded.standing.layout.number > 0;
             Ok(!head.is_living && !has_rest && !is_spread && ledgers.records() == 0)
         })?;
@@ -767,7 +768,7 @@ impl BoardCore {
         self.move_if_due().await
     }
 
-    /// Deletes all that is stored.
+    /// Deletes all rows.
     pub(super) async fn delete_all(&self) -> Result<(), Fault> {
         self.is_ending.set(true);
         let deleted = self.store.delete_all().await;
@@ -807,7 +808,7 @@ impl From<Misplaced> for BoardAnswer {
     }
 }
 
-/// The key of the record of a group, of writes with this key.
+/// The key of the record of a group, for writes with this key.
 fn group_key(key: WriteKey, group: u32) -> WriteKey {
     let mut bytes = key.0;
     for (byte, of_group) in bytes.iter_mut().zip((group + 1).to_le_bytes()) {

@@ -1,13 +1,14 @@
-//! How the members of a board move from one layout of shards to another.
+//! Moves of a board's members from one layout of shards to another.
 //!
-//! Invariants: a shard that is not sealed has the members that it is asked for; so whoever is answered was answered by the layout that
-//! holds, and there is one. All sources are sealed before the owner begins the next layout, in one commit; a move that fails before that is
-//! given up, and the layout of before goes on. What a source gives it keeps until it is told that its layout has ended.
+//! Invariants: a shard that is not sealed has all members that belong to it, so every answer comes from the current
+//! layout, and there is only one. All sources are sealed before the owner begins the next layout, in one commit. A move
+//! that fails before that is cancelled, and the former layout stays. A source keeps what it has handed over until it
+//! learns that its layout has ended.
 //!
-//! Life of a move: the owner has each source note which members change, and each target begin with nothing. It carries the members of all
-//! periods over, page by page, while writes go on; then those that have changed meanwhile, until few are left. It seals the sources,
-//! carries the rest and the records of keys, and lets the new layout begin. Only between these last two are writes and reads
-//! asked to wait.
+//! Life of a move: the owner tells each source to note which members change, and each target to begin without members.
+//! It copies the members of all periods, page by page, while writes continue; then those that have changed meanwhile,
+//! until few are left. It seals the sources, copies the rest and the records of keys, and begins the new layout. Only
+//! between the last two steps do writes and reads wait.
 
 use std::cell::{Cell, Ref, RefCell};
 use std::collections::BTreeMap;
@@ -32,34 +33,35 @@ use crate::protocol::messages::{
 use crate::protocol::names::{QUIET_MS, SPLIT_FLUSHES_PER_SECOND};
 use crate::protocol::shell_limits::BOARD_BYTES_MAX;
 
-/// Members and records in one message of a move: at most about 2 MB each.
+/// How many members or records one message of a move holds: at most about 2 MB each.
 const PAGE: u64 = 1_000;
 
-/// How often what has changed meanwhile is carried over before the sources are sealed.
+/// How often the changes are copied before the sources are sealed.
 const ROUNDS_MAX: u32 = 5;
 
-/// How long a shard may take to do what its owner says, milliseconds; meanwhile it is told again.
+/// How long a shard may take for a command, milliseconds; meanwhile the command is repeated.
 const COMMAND_MS_MAX: u64 = 5_000;
 
-/// How long the carrying of members may be silent, milliseconds: the platform ends an alarm that takes very long without a word, and then
-/// the move is given up. Between two steps are at most three commands.
+/// How long a copy may make no progress, milliseconds: the platform ends an alarm that takes very long without a
+/// notice, and then the move is cancelled. Between two steps are at most three commands.
 const SILENT_MS_MAX: i64 = 30_000;
 
-/// How long a move that has failed rests before the next, milliseconds.
+/// The pause after a failed move, milliseconds.
 const AGAIN_MS: i64 = 1_000;
 
-/// Messages a second of one object from which on its board has twice as many shards, where the deployment says nothing.
+/// The default rate of messages a second to one object at which the number of shards is doubled.
 const MESSAGES_PER_SECOND: u32 = 1_000;
 
-/// How long a board is left as it is after its shards changed, and how often a board of several is looked at whether fewer would do,
-/// milliseconds, where the deployment says nothing.
+/// The default time after a change of shards before the next, and between checks whether fewer shards would do,
+/// milliseconds.
 const QUIET_MS_USUAL: i64 = 60_000;
 
-/// What one object has from which on its board has twice as many shards: half of what it may have.
+/// How many members an object has when the number of shards is doubled: half of the most.
 const MEMBERS_MANY: u64 = MEMBERS_MAX / 2;
 const BYTES_MANY: u64 = BOARD_BYTES_MAX / 2;
 
-/// What the deployment says of how boards are spread, read once for each isolate: a variable is a call into JavaScript.
+/// The deployment's thresholds for spreading boards, read once for each isolate: reading a variable is a call into
+/// JavaScript.
 struct Thresholds {
     messages_per_second: u32,
     quiet_ms: i64,
@@ -75,40 +77,40 @@ impl State for Thresholds {
     }
 }
 
-/// What only the memory of an object knows of moves: a move whose owner or target has lost it is given up.
+/// The state of moves in an object's memory: a move whose owner or target has lost it is cancelled.
 #[derive(Default)]
 pub(super) struct Moves {
-    /// When the owner last made a step of carrying members, unix milliseconds; 0 while it carries none.
+    /// When the owner last made a step of copying, unix milliseconds; 0 if it is not copying.
     carried_ms: Cell<i64>,
-    /// How many shards there should be by what shards have reported; 0 for as many as there are.
+    /// The number of shards that the reports of shards require; 0 for the present number.
     wanted: Cell<u32>,
-    /// When the owner moves next, or looks whether it should; unix milliseconds.
+    /// When the owner moves next, or checks whether it should; unix milliseconds.
     due_ms: Cell<i64>,
-    /// When a shard last said that it has much to do.
+    /// When a shard last reported a high load.
     reported_ms: Cell<i64>,
-    /// What a target has taken.
+    /// What a target has received.
     receiving: RefCell<Option<Receiving>>,
 }
 
-/// What a target has taken so far.
+/// What a target has received so far.
 struct Receiving {
     number: u64,
-    /// The last message with members that was taken.
+    /// The number of the last message with members that was stored.
     turn: u64,
     /// The number of each period here, by its beginning.
     epochs: BTreeMap<i64, (i64, Epoch)>,
 }
 
-/// How far an owner has carried members.
+/// The progress of an owner's copy.
 #[derive(Default)]
 struct Carrying {
     /// How many messages with members were sent.
     turn: u64,
-    /// The number of the last change that each source has given.
+    /// For each source, the number of the last change that it has returned.
     changes: BTreeMap<ShardAt, u64>,
 }
 
-/// A period that a target takes.
+/// A period that a target receives.
 struct Epoch {
     end: i64,
     directory: Directory,
@@ -117,7 +119,7 @@ struct Epoch {
 }
 
 impl Moves {
-    /// Whether the owner carries members.
+    /// Whether the owner is copying members.
     fn is_carrying(&self, now_ms: i64) -> bool {
         now_ms.saturating_sub(self.carried_ms.get()) < SILENT_MS_MAX
     }
@@ -128,7 +130,7 @@ impl Moves {
 }
 
 impl BoardCore {
-    /// Notes how much is asked of this object; tells the owner where that is too much, or where it has too much.
+    /// Notes the load of this object; reports to the owner if the load, or the number of members, is too high.
     pub(super) fn note_load(&self, messages: usize) {
         let now_ms = self.host.now_ms();
         let mut meter = self.meter.borrow_mut();
@@ -158,7 +160,7 @@ impl BoardCore {
         }
         let host = self.host.clone();
         self.store.object().wait_until(async move {
-            // It is said again.
+            // A later message repeats the report.
             let _ = call(&host, &report).await;
         });
     }
@@ -171,7 +173,7 @@ impl BoardCore {
         Ok(())
     }
 
-    /// Has the board have twice as many shards soon.
+    /// Plans to double the number of shards soon.
     fn grow(&self, at: ShardAt) {
         let layout = self.layout();
         if at.layout == layout.number && layout.shards < BOARD_SHARDS_MAX {
@@ -181,7 +183,7 @@ impl BoardCore {
         }
     }
 
-    /// When the owner has to do with its shards next, unix milliseconds.
+    /// When the owner must next act on its shards, unix milliseconds.
     pub(super) fn move_due_ms(&self) -> Option<i64> {
         let loaded = self.loaded.borrow();
         let Loaded { head, standing, .. } = loaded.as_ref()?;
@@ -213,7 +215,7 @@ impl BoardCore {
         self.host.state::<Thresholds>().quiet_ms
     }
 
-    /// How many shards there should be, where that is another number, or they should be elsewhere.
+    /// The number of shards that there should be, if it differs, or if they should be elsewhere.
     fn wanted_shards(&self, layout: Layout, shards: Shards, is_elsewhere: bool) -> Option<u32> {
         let wanted = match (shards, self.moves.wanted.get()) {
             (Shards::Fixed(shards), _) => shards,
@@ -223,10 +225,10 @@ impl BoardCore {
         (wanted != layout.shards || is_elsewhere).then_some(wanted)
     }
 
-    /// Does what the owner has to do with its shards.
+    /// Does what the owner must do about its shards.
     ///
     /// # Errors
-    /// Where a shard does not answer: then it is tried again.
+    /// If a shard does not answer; it is then tried again.
     pub(super) async fn move_if_due(&self) -> Result<(), Fault> {
         let now_ms = self.host.now_ms();
         let Some((board, standing, is_living)) = self.standing() else {
@@ -240,7 +242,7 @@ impl BoardCore {
         }
         self.moves.due_ms.set(now_ms + AGAIN_MS);
         if standing.moving.is_some() {
-            // The memory that carried it is gone.
+            // The memory of the copy is gone.
             self.give_up(&board).await?;
         }
         self.tell_settings().await?;
@@ -270,14 +272,14 @@ impl BoardCore {
         Ok(())
     }
 
-    /// Lets the board be as it is for a while, unless settings have come meanwhile that hurry the next move.
+    /// Makes the board keep its layout for a while, unless new settings meanwhile require a move.
     fn rest(&self, milliseconds: i64) {
         if self.moves.due_ms.get() > 0 {
             self.moves.due_ms.set(self.host.now_ms() + milliseconds);
         }
     }
 
-    /// Notes that members are being carried still.
+    /// Notes progress of the copy.
     fn note_step(&self) {
         self.moves.carried_ms.set(self.host.now_ms());
     }
@@ -288,7 +290,7 @@ impl BoardCore {
         Some((head.name.clone(), standing.clone(), head.is_living))
     }
 
-    /// Whether the shards have little to do, and their members have room in half of them.
+    /// Whether the shards have little load, and half of them have room for the members.
     async fn may_shrink(&self, board: &CounterId, layout: Layout) -> Result<bool, Fault> {
         let measured = self.tell_all(board, layout, &ShardCommand::Measure).await?;
         let (mut all, mut busiest) = (ShardMeasure::default(), 0);
@@ -311,10 +313,10 @@ impl BoardCore {
         self.moves.due_ms.set(0);
     }
 
-    /// Tells the shards the settings of the board, where they must still be told.
+    /// Sends the settings of the board to shards that do not have them yet.
     ///
     /// # Errors
-    /// Where a shard does not answer: then they are told later.
+    /// If a shard does not answer; it is sent later.
     pub(super) async fn tell_settings(&self) -> Result<(), Fault> {
         let told = {
             let loaded = self.loaded.borrow();
@@ -338,10 +340,10 @@ impl BoardCore {
         })
     }
 
-    /// Tells all shards of a layout. Their replies, in order.
+    /// Sends a command to all shards of a layout. Returns their replies, in order.
     ///
     /// # Errors
-    /// Where one does not answer.
+    /// If one does not answer.
     pub(super) async fn tell_all(
         &self,
         board: &CounterId,
@@ -352,7 +354,7 @@ impl BoardCore {
         try_join_all(layout.all().map(tell)).await
     }
 
-    /// Tells one shard; the owner itself where it is asked for members that it has.
+    /// Sends a command to one shard; runs it here if the owner itself has the members.
     async fn tell(
         &self,
         board: &CounterId,
@@ -371,11 +373,11 @@ impl BoardCore {
             home,
             command,
         };
-        // Each command may come twice, so one that is not answered is sent again.
+        // Every command may be repeated, so one without an answer is sent again.
         call_again(&self.host, &command, COMMAND_MS_MAX).await
     }
 
-    /// Tells the objects of layouts that have ended to delete all.
+    /// Tells the objects of ended layouts to delete everything.
     async fn end_layouts(&self, board: &CounterId) -> Result<(), Fault> {
         let ended = self.standing().map(|(_, standing, _)| standing.ended);
         for layout in ended.unwrap_or_default() {
@@ -388,7 +390,7 @@ impl BoardCore {
         Ok(())
     }
 
-    /// Gives the move up that is under way: its sources go on, its targets are deleted.
+    /// Cancels the move that is under way: its sources resume, its targets are deleted.
     async fn give_up(&self, board: &CounterId) -> Result<(), Fault> {
         let Some((_, standing, _)) = self.standing() else {
             return Ok(());
@@ -407,7 +409,7 @@ impl BoardCore {
         })
     }
 
-    /// Moves all members to so many shards; whether it did. Where that fails it is given up, now or later.
+    /// Moves all members to so many shards; returns whether it did. A failed move is cancelled, now or later.
     async fn spread_over(&self, board: &CounterId, shards: u32) -> Result<bool, Fault> {
         let to = self.commit(|loaded| {
             let standing = &mut loaded.standing;
@@ -427,7 +429,7 @@ impl BoardCore {
         }
     }
 
-    /// Carries all over; whether the new layout has begun.
+    /// Copies everything; returns whether the new layout has begun.
     async fn carry(&self, board: &CounterId, to: Layout) -> Result<bool, Fault> {
         let (is, from) = {
             let loaded = self.loaded.borrow();
@@ -492,7 +494,7 @@ impl BoardCore {
         })
     }
 
-    /// Seals the members where they are, and carries over what changed last; whether it did.
+    /// Seals the sources, and copies the last changes; returns whether it did.
     async fn carry_last(
         &self,
         board: &CounterId,
@@ -512,7 +514,7 @@ impl BoardCore {
         Ok(changed.await?.is_some() && self.carry_records(board, (from, to)).await?)
     }
 
-    /// Lets the new layout begin.
+    /// Begins the new layout.
     fn begin_layout(&self, loaded: &mut Loaded, from: Layout, to: Layout) -> Result<(), Fault> {
         self.moves.wanted.set(0);
         let standing = &mut loaded.standing;
@@ -525,14 +527,14 @@ impl BoardCore {
             standing.ended.push(from);
             return Ok(());
         }
-        // What this object had is swept.
+        // The former rows of this object are deleted by its alarm.
         loaded.begin_epoch();
         loaded.keep_periods(&self.rows, 0)?;
         loaded.head.set_ledgers(&Default::default());
         self.rows.delete_records(WHOLE_MAX)
     }
 
-    /// Carries the members of a period of a source.
+    /// Copies the members of a period of a source.
     async fn carry_period(
         &self,
         board: &CounterId,
@@ -558,7 +560,7 @@ impl BoardCore {
         }
     }
 
-    /// Carries what has changed: a page of each source, or all. Whether a source has more; `None` where the move is lost.
+    /// Copies changes: a page of each source, or all. Returns whether a source has more; `None` where the move is lost.
     async fn carry_changed(
         &self,
         board: &CounterId,
@@ -605,7 +607,7 @@ impl BoardCore {
                 };
                 if let Some((last_slot, last_key, _)) = records.last() {
                     (slot, key) = (*last_slot, last_key.clone());
-                    // Whose group a key is of, it does not say.
+                    // A key does not tell which group it belongs to.
                     let take = ShardCommand::TakeRecords(to.number, records);
                     if has_lost(&self.tell_all(board, to, &take).await?) {
                         return Ok(false);
@@ -619,7 +621,7 @@ impl BoardCore {
         Ok(true)
     }
 
-    /// Gives members to the targets that they are of; false where one has lost the move.
+    /// Sends members to the targets that they belong to; false where a target has lost the move.
     async fn hand_out(
         &self,
         board: &CounterId,
@@ -654,7 +656,7 @@ impl BoardCore {
                 self.delete_all().await?;
                 Ok(ShardReply::Done)
             }
-            // One that was told to delete all must not begin again by a message that comes late.
+            // A shard that was told to delete everything must not begin again by a late message.
             ShardCommand::Begin(_) if self.generation().is_none() => Ok(ShardReply::Lost),
             ShardCommand::Begin(is) => self.begin_shard(&board, at, &is, true),
             ShardCommand::Receive(is, periods) => self.receive(&board, at, &is, periods),
@@ -673,7 +675,7 @@ impl BoardCore {
         }
     }
 
-    /// Becomes a shard, with no members; one that lives where the board does.
+    /// Becomes a shard without members, of the present generation of the board.
     fn begin_shard(
         &self,
         board: &CounterId,
@@ -734,7 +736,7 @@ impl BoardCore {
             };
             (start, (number, epoch))
         };
-        // Above what the object began with.
+        // Above the numbers that the object began with.
         let epochs = periods.into_iter().zip(10..).map(epoch).collect();
         let number = is.layout.number;
         self.moves.receiving.replace(Some(Receiving {
@@ -745,7 +747,7 @@ impl BoardCore {
         Ok(ShardReply::Done)
     }
 
-    /// Does what the owner says, in one turn.
+    /// Runs a command of the owner, in one turn.
     fn obey(&self, command: ShardCommand) -> Result<ShardReply, Fault> {
         match command {
             ShardCommand::Note(number) => {
@@ -754,7 +756,7 @@ impl BoardCore {
                     if number <= loaded.standing.given_up {
                         return Ok(ShardReply::Lost);
                     }
-                    // A message that comes twice forgets nothing.
+                    // A repeated message must not drop notes.
                     if loaded.standing.noting != number {
                         self.rows.begin_noting()?;
                         loaded.standing.noting = number;
@@ -813,7 +815,7 @@ impl BoardCore {
             })
     }
 
-    /// The periods that there are, the one that lives as the last.
+    /// The periods, the current one last.
     fn periods_of(&self, loaded: &Loaded) -> Result<ShardReply, Fault> {
         let ended = self.rows.periods()?.into_iter().rev();
         let ended = ended.map(|(_, period)| (period.start, period.end));
@@ -822,7 +824,7 @@ impl BoardCore {
         ))
     }
 
-    /// The numbers of the periods that there are, by their beginnings.
+    /// The numbers of the periods, by their beginnings.
     fn epochs(&self, loaded: &Loaded) -> Result<BTreeMap<i64, i64>, Fault> {
         let ended = self.rows.periods()?.into_iter();
         let ended = ended.map(|(epoch, period)| (period.start, epoch));
@@ -831,7 +833,7 @@ impl BoardCore {
             .collect())
     }
 
-    /// The shard, while it notes what changes for a move.
+    /// The shard, while it notes changes for a move.
     fn noting(&self, number: u64) -> Option<Ref<'_, Loaded>> {
         let notes = |loaded: &&Loaded| loaded.standing.noting == number;
         let loaded = self.loaded.borrow();
@@ -882,7 +884,7 @@ impl BoardCore {
         Ok(ShardReply::Records(records, has_more))
     }
 
-    /// Takes members, each in the place of what was taken of it before.
+    /// Stores members; a later copy of a member replaces an earlier one.
     fn take(
         &self,
         (number, turn): (u64, u64),
@@ -922,7 +924,7 @@ impl BoardCore {
             Ok(ShardReply::Done)
         });
         if taken.is_err() {
-            // What memory says of it is no longer what is stored.
+            // Memory no longer matches storage.
             receiving.number = 0;
         }
         taken
@@ -949,7 +951,7 @@ impl BoardCore {
         })
     }
 
-    /// Becomes a shard with what was taken.
+    /// Becomes a shard with the members that it has received.
     fn finish(&self, number: u64, period: (i64, i64)) -> Result<ShardReply, Fault> {
         let receiving = self.moves.receiving.take();
         let Some(receiving) = receiving.filter(|known| known.number == number) else {
@@ -998,7 +1000,7 @@ fn all_periods(replies: Vec<ShardReply>) -> BTreeMap<i64, i64> {
     all
 }
 
-/// What is told of a board to its shards.
+/// The state of a board for its shards.
 fn is_now(loaded: &Loaded) -> ShardIs {
     let Loaded { head, standing, .. } = loaded;
     ShardIs {

@@ -1,6 +1,7 @@
-//! What is read of a board: ranks, stretches of its order, members.
+//! Reads of a board: ranks, ranges of its order, members.
 //!
-//! Places count upwards from 0 at the lowest score; a board whose highest score is the best is read from its other end.
+//! Positions count upwards from 0 at the lowest score; a board whose highest score is the best is read from its other
+//! end.
 
 use super::board_rows::{BoardRows, EpochRows};
 use crate::core::board::directory::Directory;
@@ -14,7 +15,7 @@ use crate::protocol::messages::{
     BoardPlace, BoardQuestion, BoardSeen, Fault, Ranked, Stretch, encode,
 };
 
-/// One period of a board, to be read.
+/// One period of a board, for reading.
 pub(super) struct Reader<'a> {
     pub(super) rows: &'a BoardRows,
     pub(super) directory: &'a Directory,
@@ -23,7 +24,7 @@ pub(super) struct Reader<'a> {
     pub(super) epoch: i64,
 }
 
-/// The tag of a member: another one once anything of it has changed.
+/// The tag of a member: it changes with every change of the member.
 ///
 /// # Errors
 /// `Broken`, which does not happen.
@@ -33,7 +34,7 @@ pub(super) fn tag(generation: u64, epoch: i64, name: &[u8], member: &Member) -> 
 }
 
 impl Reader<'_> {
-    /// Puts the answer to a question into what is told.
+    /// Puts the answer to a question into `seen`.
     ///
     /// # Errors
     /// Where storage cannot be read.
@@ -95,7 +96,7 @@ impl Reader<'_> {
         self.settings.order == Order::Desc
     }
 
-    /// How many members stand before a place.
+    /// How many members are before a position.
     fn better(&self, place: &BoardPlace) -> Result<u64, Fault> {
         let lower = self.before(&place.edge(self.is_desc()))?;
         Ok(if self.is_desc() {
@@ -105,10 +106,10 @@ impl Reader<'_> {
         })
     }
 
-    /// The rank of a member that is in the order, from 1.
+    /// The rank of a member in the order, from 1.
     ///
     /// # Errors
-    /// `Unavailable` where SQLite refuses; so all below.
+    /// `Unavailable` where SQLite refuses; as for all methods below.
     pub(super) fn rank(&self, name: &[u8], member: &Member) -> Result<Option<u64>, Fault> {
         if member.is_hidden {
             return Ok(None);
@@ -141,7 +142,7 @@ impl Reader<'_> {
         self.ranked(name.to_vec(), member, rank).map(Some)
     }
 
-    /// The members at these places, the best first.
+    /// The members at these positions, the best first.
     fn places(&self, (low, high): (u64, u64)) -> Result<Vec<Ranked>, Fault> {
         if low >= high {
             return Ok(Vec::new());
@@ -169,7 +170,8 @@ impl Reader<'_> {
         Ok(rows)
     }
 
-    /// How many members have a score between two, both included; whether there are more than were asked for; and these.
+    /// Puts into `seen` the size of the range of scores, both ends included, the members asked for, and whether there
+    /// are more.
     fn stretch_into(&self, seen: &mut BoardSeen, asked: &Stretch) -> Result<(), Fault> {
         let at = |score: Option<Score>, key: fn(Score) -> Key| {
             score.map(|score| self.before(&key(score))).transpose()
@@ -204,7 +206,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The members next to a place, without one that stands there.
+    /// The members next to a position, without one that is there.
     fn near(&self, key: &Key, limit: u32) -> Result<Vec<Ranked>, Fault> {
         let (low, behind) = (self.before(key)?, self.before(&key.clone().next())?);
         let limit = u64::from(limit);
@@ -218,7 +220,7 @@ impl Reader<'_> {
         Ok(rows)
     }
 
-    /// A member with so many before and behind it, fewer where the order ends; `None` where it is not in the order.
+    /// A member with so many before and after it, fewer at the ends of the order; `None` where it is not in the order.
     pub(super) fn around(&self, name: &[u8], limit: u32) -> Result<Option<Vec<Ranked>>, Fault> {
         let member = self.rows.member(self.epoch, name)?;
         let Some(member) = member.filter(|member| !member.is_hidden) else {

@@ -1,6 +1,7 @@
-//! Which boards there are: a row for each at the partition of the directory that its name belongs to.
+//! The registry of boards: a row for each at the partition of the directory that its name belongs to.
 //!
-//! Invariant: a board that has anything is here. One that is here may have ended, or never begun, as its object was unreachable then.
+//! Invariant: a board with any rows is registered. A registered board may have ended, or may never have begun because
+//! its object was unreachable.
 
 use super::store::{Store, text};
 use crate::core::cluster::root::prefix_end;
@@ -21,17 +22,17 @@ fn generation_of(generation: u64) -> i64 {
 }
 
 impl BoardRegistry {
-    /// Those of an object.
+    /// The boards in an object's database.
     pub(super) fn new(store: &Store) -> Self {
         Self {
             store: store.clone(),
         }
     }
 
-    /// Notes a board.
+    /// Registers a board.
     ///
     /// # Errors
-    /// `Unavailable` where SQLite refuses; so all below.
+    /// `Unavailable` where SQLite refuses; as for all methods below.
     pub(super) fn register(&self, asked: &RegisterBoard) -> Result<(), Fault> {
         let statement = "INSERT INTO boards VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET \
             generation = MAX(generation, excluded.generation)";
@@ -40,7 +41,7 @@ impl BoardRegistry {
         self.store.run(statement, values).map(drop)
     }
 
-    /// Forgets a board, unless it has begun anew since.
+    /// Removes a board, unless it has begun anew since.
     pub(super) fn forget(&self, asked: &ForgetBoard) -> Result<(), Fault> {
         let statement = "DELETE FROM boards WHERE name = ? AND generation <= ?";
         let generation = generation_of(asked.generation);
@@ -48,7 +49,7 @@ impl BoardRegistry {
         self.store.run(statement, values).map(drop)
     }
 
-    /// Whether a board is noted.
+    /// Whether a board is registered.
     pub(super) fn has(&self, board: &CounterId) -> Result<bool, Fault> {
         let query = "SELECT 1 FROM boards WHERE name = ?";
         let rows = self.store.run(query, vec![board.as_str().into()])?;

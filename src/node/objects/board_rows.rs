@@ -1,7 +1,8 @@
 //! The rows of a board.
 //!
-//! Invariants: a member has one row in each period; one that is ranked has a place there, and one that is hidden has it beside. Segments
-//! count those that have a place. Periods are numbered as they begin; members of a number below all that are kept wait to be deleted.
+//! Invariants: a member has one row in each period. A ranked member has a position there; a hidden one has it in
+//! another column. Segments count the members with a position. Periods are numbered as they begin; members of periods
+//! below the oldest kept one wait for deletion.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -23,7 +24,7 @@ const SCHEMA: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS board (id INTEGER PRIMARY KEY, body BLOB NOT NULL)",
     "CREATE TABLE IF NOT EXISTS members (epoch INTEGER NOT NULL, member BLOB NOT NULL, place BLOB, hidden BLOB, \
         expires_ms INTEGER, metadata TEXT, PRIMARY KEY (epoch, member)) WITHOUT ROWID",
-    // It holds all that a rank is counted by: rows of the table itself took 40 times as long.
+    // A covering index for the counts of ranks: rows of the table itself are much slower to count.
     "CREATE INDEX IF NOT EXISTS places ON members (epoch, place, member)",
     "CREATE INDEX IF NOT EXISTS expiries ON members (epoch, expires_ms) WHERE expires_ms IS NOT NULL",
     "CREATE TABLE IF NOT EXISTS segments (epoch INTEGER NOT NULL, place BLOB NOT NULL, member BLOB NOT NULL, \
@@ -33,58 +34,59 @@ const SCHEMA: &[&str] = &[
         PRIMARY KEY (slot, key)) WITHOUT ROWID",
 ];
 
-/// What is known of a board besides its members. Stored.
+/// A board's row besides its members. Stored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Head {
     pub(super) name: CounterId,
-    /// Which life of the board; it rises.
+    /// The generation of the board.
     pub(super) generation: u64,
     pub(super) is_living: bool,
-    /// How many changes it has had in all its lives.
+    /// The number of changes in all generations.
     pub(super) sequence: u64,
     pub(super) settings: Settings,
-    /// The number of the period that lives.
+    /// The number of the current period.
     pub(super) epoch: i64,
-    /// The number of the oldest that is kept.
+    /// The number of the oldest kept period.
     pub(super) oldest_epoch: i64,
     /// Below this number no rows are left.
     pub(super) swept_epoch: i64,
-    /// When the one that lives begins and the next one does, unix seconds; zeros where there are no periods.
+    /// When the current period begins and the next one does, unix seconds; zeros where there are no periods.
     pub(super) period: (i64, i64),
-    /// Members of it, hidden ones included.
+    /// Its members, with hidden ones.
     pub(super) members: u64,
-    /// About what they take on disk.
+    /// Their approximate size on disk.
     pub(super) bytes: u64,
     clients: Ledger,
     public: Ledger,
 }
 
-/// Where an object stands among those of its board: its owner says how it is spread, a shard which one it is. Stored.
+/// The role of an object among those of its board: the owner stores the layout, a shard its own number. Stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Standing {
-    /// Which object it is.
+    /// The address of the object.
     pub(super) at: ShardAt,
-    /// How the board is spread, as far as this object knows.
+    /// The layout of the board, as far as this object knows.
     pub(super) layout: Layout,
     pub(super) placing: Placing,
-    /// The owner: the highest number that a layout was given.
+    /// The owner: the highest number that a layout has had.
     pub(super) newest: u64,
-    /// The owner: where members are being moved to.
+    /// The owner: the layout to which members are being moved.
     pub(super) moving: Option<Layout>,
-    /// The owner: layouts that have ended, or were given up, whose objects must still be told.
+    /// The owner: ended or cancelled layouts whose objects must still be told.
     pub(super) ended: Vec<Layout>,
-    /// The owner: whether shards must still be told its settings, or that the board has ended.
+    /// The owner: whether shards must still get its settings, or learn that the board has ended.
     pub(super) is_untold: bool,
-    /// The owner: whether the objects were created near another home than that of now.
+    /// The owner: whether the objects were created near another home than the present one.
     pub(super) is_elsewhere: bool,
-    /// The owner: whether commands of sorted sets are carried out here, which need all members: then it is not spread by itself.
+    /// The owner: whether commands of sorted sets run here, which need all members: then it is not spread
+    /// automatically.
     pub(super) is_whole: bool,
-    /// A source: the move that notes which members change, and the one that has sealed it; 0 for none.
+    /// A source: the move that notes which members change, and the move that has sealed it; 0 for none.
     pub(super) noting: u64,
     pub(super) sealed: u64,
     /// A source: no move up to this number may seal it.
     pub(super) given_up: u64,
-    /// A shard: the sequence of its owner when it was last told what the board is.
+    /// A shard: the owner's sequence in its last command with the board's state.
     pub(super) told: u64,
 }
 
@@ -127,14 +129,14 @@ impl Head {
     }
 }
 
-/// What is kept of writes under their key. Stored.
+/// The stored result of writes with a key. Stored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Record {
     pub(super) fingerprint: u64,
     pub(super) written: Written,
 }
 
-/// The rows of a board. Keys stand in statements as `COALESCE(?, x'')`: an empty blob may arrive as `NULL`.
+/// The rows of a board. Statements use `COALESCE(?, x'')` for keys: an empty blob may arrive as `NULL`.
 #[derive(Clone)]
 pub(super) struct BoardRows {
     store: Store,
@@ -162,7 +164,7 @@ fn count_at(row: &[SqlValue], at: usize) -> Result<u64, Fault> {
         .ok_or_else(broken)
 }
 
-/// The member of a row: place, hidden place, expiry, metadata from a column on.
+/// The member in a row: position, hidden position, expiry, metadata from a column on.
 fn member_at(row: &[SqlValue], at: usize) -> Result<Member, Fault> {
     let place = row.get(at).and_then(blob);
     let is_hidden = place.is_none();
@@ -185,10 +187,11 @@ impl BoardRows {
         Self { store }
     }
 
-    /// What is known of the board, and how that is stored; `None` where nothing was ever stored. Writes nothing.
+    /// The board's row, and its stored form; `None` where nothing was ever stored. Writes nothing.
     ///
     /// # Errors
-    /// `Unreadable` for a schema from the future and for rows that cannot be read, `Unavailable` where SQLite refuses; so all below.
+    /// `Unreadable` for a schema from the future and for unreadable rows, `Unavailable` where SQLite refuses; as for
+    /// all methods below.
     pub(super) fn load(&self) -> Result<Option<(Head, Vec<u8>)>, Fault> {
         if self.store.schema_version(1)?.is_none() {
             return Ok(None);
@@ -203,7 +206,7 @@ impl BoardRows {
         Ok(Some((self.store.value(body)?, body.to_vec())))
     }
 
-    /// Where the object stands; that of an owner which has all members where nothing is stored.
+    /// The role of the object; that of an owner with all members where nothing is stored.
     pub(super) fn standing(&self) -> Result<Standing, Fault> {
         let rows = self
             .store
@@ -242,7 +245,7 @@ impl BoardRows {
         Ok(Directory::new(segments?))
     }
 
-    /// Writes what has changed of the segments.
+    /// Writes the changed segments.
     pub(super) fn put_segments(&self, epoch: i64, directory: &mut Directory) -> Result<(), Fault> {
         for (key, count) in directory.changes() {
             let Key { place, member } = key;
@@ -261,7 +264,7 @@ impl BoardRows {
         Ok(())
     }
 
-    /// A member of a period, if it is there.
+    /// A member of a period, if it exists.
     pub(super) fn member(&self, epoch: i64, name: &[u8]) -> Result<Option<Member>, Fault> {
         let statement = "SELECT place, hidden, expires_ms, metadata FROM members WHERE epoch = ? AND member = ?";
         let rows = self
@@ -298,7 +301,7 @@ impl BoardRows {
         self.store.run(statement, values).map(drop)
     }
 
-    /// Members of a period in order of their names, hidden ones too: those behind a name, so many.
+    /// Members of a period in order of their names, with hidden ones: so many after a name.
     pub(super) fn by_name(
         &self,
         epoch: i64,
@@ -315,7 +318,7 @@ impl BoardRows {
         rows.iter().map(read).collect()
     }
 
-    /// Begins to note which members change, with nothing noted.
+    /// Begins to note which members change, with an empty list.
     pub(super) fn begin_noting(&self) -> Result<(), Fault> {
         self.store.run(
             "CREATE TABLE IF NOT EXISTS changed (number INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, member BLOB NOT NULL, \
@@ -325,7 +328,7 @@ impl BoardRows {
         self.store.run("DELETE FROM changed", vec![]).map(drop)
     }
 
-    /// Notes that a member has changed: as the last of all, also where it had before.
+    /// Notes that a member has changed: as the last of all, even if it was noted before.
     pub(super) fn note_changed(&self, epoch: i64, name: &[u8]) -> Result<(), Fault> {
         let statement =
             "INSERT OR REPLACE INTO changed SELECT COALESCE(MAX(number), 0) + 1, ?, ? FROM changed";
@@ -333,7 +336,7 @@ impl BoardRows {
         self.store.run(statement, values).map(drop)
     }
 
-    /// Members that have changed, so many behind a number, each with its own.
+    /// Changed members, so many after a number, each with its own number.
     pub(super) fn changed_after(
         &self,
         number: u64,
@@ -350,7 +353,7 @@ impl BoardRows {
         rows.iter().map(read).collect()
     }
 
-    /// Records as they are stored, behind a slot and a key.
+    /// Stored records, after a slot and a key.
     pub(super) fn records_after(
         &self,
         slot: i64,
@@ -369,7 +372,7 @@ impl BoardRows {
         rows.iter().map(read).collect()
     }
 
-    /// Keeps a record as it was stored elsewhere. Whether it is new here.
+    /// Stores a record that was stored elsewhere. Returns whether it is new here.
     pub(super) fn take_record(&self, (slot, key, body): &MovedRecord) -> Result<bool, Fault> {
         let values: Vec<SqlValue> = vec![(*slot).into(), key.clone().into()];
         let statement = "SELECT 1 FROM records WHERE slot = ? AND key = ?";
@@ -401,7 +404,7 @@ impl BoardRows {
         rows.iter().map(read).collect()
     }
 
-    /// Members that are ranked, by the order of their names, after one.
+    /// Ranked members in the order of their names, after one.
     pub(super) fn named_after(
         &self,
         epoch: i64,
@@ -434,7 +437,7 @@ impl BoardRows {
         self.store.run(statement, values)
     }
 
-    /// The names of members that expire by a time, the first of them, and when the next one does.
+    /// The names of members that have expired by a time, and when the next one expires.
     pub(super) fn expired(
         &self,
         epoch: i64,
@@ -456,7 +459,7 @@ impl BoardRows {
         Ok(rows.first().and_then(|row| row.first()).and_then(integer))
     }
 
-    /// Keeps an ended period.
+    /// Stores an ended period.
     pub(super) fn put_period(&self, epoch: i64, period: &PeriodOf) -> Result<(), Fault> {
         let values = vec![epoch.into(), self.store.put(period)?];
         self.store
@@ -472,7 +475,7 @@ impl BoardRows {
             .map(drop)
     }
 
-    /// The periods that are kept, the last first, with their numbers.
+    /// The stored periods, the last first, with their numbers.
     pub(super) fn periods(&self) -> Result<Vec<(i64, PeriodOf)>, Fault> {
         let rows = self.store.run(
             "SELECT epoch, body FROM periods ORDER BY epoch DESC",
@@ -485,7 +488,7 @@ impl BoardRows {
         rows.iter().map(read).collect()
     }
 
-    /// Deletes so many rows of periods before `epoch`. Whether there are more.
+    /// Deletes so many rows of periods before `epoch`. Returns whether there are more.
     pub(super) fn sweep(&self, epoch: i64, limit: u64) -> Result<bool, Fault> {
         let mut has_more = false;
         for (delete, look) in [

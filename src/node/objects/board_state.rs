@@ -1,4 +1,4 @@
-//! A board in memory, and how it changes: each change writes its rows, within the commit of whoever makes it.
+//! A board in memory, and its changes: each change writes its rows, within the caller's commit.
 
 use super::board_reads::{Reader, tag};
 use super::board_rows::{BoardRows, EpochRows, Head, Standing};
@@ -11,16 +11,16 @@ use crate::protocol::messages::{
 };
 use crate::protocol::shell_limits::{BOARD_BYTES_MAX, MEMBER_BYTES};
 
-/// Members that expire in one turn; more wait for the next, and what is told until then is not exact.
+/// How many members expire in one turn. Further ones wait for the next turn, and answers until then are not exact.
 const EXPIRED_AT_ONCE: u64 = 1_000;
 
-/// How often that is done for a period that ends.
+/// How often that is repeated for a period that ends.
 const EXPIRED_ROUNDS_MAX: u32 = 100;
 
-/// What a board holds in memory.
+/// A board in memory.
 pub(super) struct Loaded {
     pub(super) head: Head,
-    /// The head as it is stored.
+    /// The stored form of the head.
     pub(super) stored: Vec<u8>,
     pub(super) standing: Standing,
     stored_standing: Standing,
@@ -28,20 +28,21 @@ pub(super) struct Loaded {
     /// The ended period that was read last.
     pub(super) ended: Option<(i64, Directory)>,
     pub(super) next_expiry_ms: Option<i64>,
-    /// Whether all that expires by now is gone.
+    /// Whether all expired members are removed.
     pub(super) is_exact: bool,
-    /// The lowest sequence that the next change may have: of a shard its time, so that who had a score first is told across shards.
+    /// The smallest sequence of the next change: in a shard the time, so that the order of equal scores is known across
+    /// shards.
     pub(super) next_sequence: u64,
 }
 
-/// About what a member takes on disk: its name stands there twice.
+/// The approximate size of a member on disk: its name is stored twice.
 pub(super) fn bytes_of(name: &[u8], member: &Member) -> u64 {
     let metadata = member.metadata.as_ref().map_or(0, String::len);
     u64::try_from(2 * name.len() + metadata).map_or(u64::MAX, |bytes| bytes + MEMBER_BYTES)
 }
 
 impl Loaded {
-    /// A board that begins.
+    /// A new board.
     pub(super) fn new(board: &CounterId, generation: u64) -> Self {
         Self {
             head: Head::new(board, generation),
@@ -56,10 +57,10 @@ impl Loaded {
         }
     }
 
-    /// The board as it is stored; `None` where nothing is.
+    /// The stored board; `None` where there is none.
     ///
     /// # Errors
-    /// `Broken` for rows that cannot be read, `Unavailable` where SQLite refuses; so all below.
+    /// `Broken` for unreadable rows, `Unavailable` where SQLite refuses; as for all methods below.
     pub(super) fn load(rows: &BoardRows) -> Result<Option<Self>, Fault> {
         let Some((head, stored)) = rows.load()? else {
             return Ok(None);
@@ -78,7 +79,7 @@ impl Loaded {
         }))
     }
 
-    /// Writes what has changed of the segments and of the head.
+    /// Writes the changed segments, and the head if it has changed.
     pub(super) fn store(&mut self, rows: &BoardRows) -> Result<(), Fault> {
         rows.put_segments(self.head.epoch, &mut self.directory)?;
         let bytes = encode(&self.head)?;
@@ -93,7 +94,7 @@ impl Loaded {
         Ok(())
     }
 
-    /// Keeps as many ended periods as the board does; the rows of the others are deleted later.
+    /// Keeps the board's number of ended periods; the rows of the others are deleted later.
     pub(super) fn keep_periods(&mut self, rows: &BoardRows, most: u32) -> Result<(), Fault> {
         rows.keep_periods(most)?;
         let oldest = rows.periods()?.last().map(|(epoch, _)| *epoch);
@@ -111,7 +112,7 @@ impl Loaded {
         }
     }
 
-    /// Lets a member be as it is from now on; `None` where it is gone. The row is written first: segments are split by rows.
+    /// Changes a member; `None` removes it. The row is written first, because segments are split by rows.
     pub(super) fn put(
         &mut self,
         rows: &BoardRows,
@@ -149,7 +150,7 @@ impl Loaded {
         Ok(())
     }
 
-    /// Removes what has expired, as much as one turn does. Whether anything was.
+    /// Removes expired members, as many as one turn does. Returns whether there were any.
     fn expire(&mut self, rows: &BoardRows, now_ms: i64) -> Result<bool, Fault> {
         self.is_exact = true;
         if self.next_expiry_ms.is_none_or(|next_ms| next_ms > now_ms) {
@@ -171,7 +172,7 @@ impl Loaded {
         self.head.settings.period != Period::None && now_ms >= end_ms
     }
 
-    /// Begins the period of now where the one before has ended. Whether it has.
+    /// Begins the current period where the one before has ended. Returns whether it has.
     fn begin_period(&mut self, rows: &BoardRows, now_ms: i64) -> Result<bool, Fault> {
         if !self.has_ended(now_ms) {
             return Ok(false);
@@ -203,14 +204,14 @@ impl Loaded {
         Ok(true)
     }
 
-    /// Has a move that is under way be given up: what it has carried does not hold any more.
+    /// Cancels a move that is under way: what it has copied is no longer valid.
     pub(super) fn refuse_move(&mut self) {
         let standing = &mut self.standing;
         standing.given_up = standing.given_up.max(standing.noting);
         standing.noting = 0;
     }
 
-    /// Begins with no members.
+    /// Begins without members.
     pub(super) fn begin_epoch(&mut self) {
         self.head.epoch += 1;
         self.head.sequence += 1;
@@ -221,12 +222,12 @@ impl Loaded {
         self.is_exact = true;
     }
 
-    /// Whether it lives, has its members here and may change them.
+    /// Whether it exists, has its members here and may change them.
     pub(super) fn is_at_work(&self) -> bool {
         self.head.is_living && self.standing.is_here() && self.standing.sealed == 0
     }
 
-    /// Sees to it that nothing is there that should be gone. Whether anything was.
+    /// Removes what has expired. Returns whether there was anything.
     pub(super) fn catch_up(&mut self, rows: &BoardRows, now_ms: i64) -> Result<bool, Fault> {
         if !self.is_at_work() {
             return Ok(false);
@@ -235,7 +236,7 @@ impl Loaded {
         Ok(self.expire(rows, now_ms)? || has_begun)
     }
 
-    /// Makes one write. How the member stands, without its rank, and whether anything has changed.
+    /// Makes one write. Returns the member's standing, without its rank, and whether anything has changed.
     pub(super) fn make(
         &mut self,
         rows: &BoardRows,
@@ -308,7 +309,7 @@ impl Loaded {
             bytes_of(name, after).saturating_sub(before.map_or(0, |before| bytes_of(name, before)));
         let bytes_max = BOARD_BYTES_MAX / (u64::from(settings.archive) + 1);
         let is_new = before.is_none();
-        // Each shard takes an even part.
+        // Each shard gets an equal part.
         let shards = u64::from(self.standing.layout.shards.max(1));
         let members_max = settings.members_max.div_ceil(shards);
         (is_new && self.head.members >= members_max)

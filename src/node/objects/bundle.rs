@@ -1,7 +1,7 @@
-//! The rows of a lead as a bundle, which moves from an object of its own to a tablet and back.
+//! The rows of a lead as a bundle, for moves between an object of its own and a tablet.
 //!
-//! Invariant: a row has the same name in a bundle as among those of a tablet, whichever it comes from; what says where the lead is
-//! stays where it is.
+//! Invariant: a row has the same name in a bundle as in a tablet, wherever it comes from. The row with the lead's place
+//! is not part of it.
 
 use super::cell_rows::{CellRows, OwnRows};
 use super::hosted_rows::{STAY, start_of};
@@ -17,17 +17,17 @@ const ROWS_AT_ONCE: i64 = 64;
 /// Rows of a page of the ledger: each has some 100 bytes, and there may be 2,000,000.
 const RECORDS_AT_ONCE: i64 = 4_096;
 
-/// Bytes of a page, a quarter of what the log of a tablet holds before it is folded. One row at least is in each.
+/// Bytes of a page, a quarter of what the log of a tablet holds before it is folded. Each page has at least one row.
 const PAGE_BYTES_MAX: usize = 256 << 10;
 
 /// A page of a bundle, and the name after which there are more rows.
 pub(super) type BundlePage = (NamedRows, Option<Vec<u8>>);
 
 impl CellRows {
-    /// The rows after a name, from the first for an empty one, as many as a page holds.
+    /// The rows after a name (empty for the first), as many as a page holds.
     ///
     /// # Errors
-    /// `Unavailable`; so all below.
+    /// `Unavailable`; as for all methods below.
     pub(super) fn page(&self, after: &[u8]) -> Result<BundlePage, Fault> {
         let (found, most) = match self {
             Self::Own(own) => own.some_after(after)?,
@@ -87,7 +87,7 @@ impl CellRows {
 }
 
 impl OwnRows {
-    /// Some rows after a name, and where there may be more.
+    /// Some rows after a name, and the position after which there may be more.
     fn some_after(&self, after: &[u8]) -> Result<BundlePage, Fault> {
         let kind = after.first().map_or(-1, |kind| i32::from(*kind));
         let start = start_of(after).unwrap_or(-WHOLE_MAX);

@@ -1,8 +1,8 @@
 //! The Durable Object of one (counter, datacenter, shard).
 //!
-//! Invariant: memory never runs ahead of storage across an await. A flush is decided and written
-//! in one synchronous stretch, and the platform holds the answer back until the write is durable.
-//! Where a write fails, memory is read again from storage.
+//! Invariant: across an await, memory never holds changes that storage lacks. A flush is decided and written in one
+//! synchronous step, and the platform holds the answer back until the write is durable. After a failed write, memory is
+//! read again from storage.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -37,8 +37,8 @@ use crate::protocol::messages::{
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::CellAddress;
 
-/// How often a flush asks for a grant before it is refused. The second time is for a generation
-/// that ended, or a seal that came, while the first grant was on its way.
+/// How often a flush asks for a grant before it is refused. The second time is for a generation that ended, or a seal
+/// that came, while the first grant was on its way.
 pub(super) const GRANT_TRIES: usize = 4;
 
 /// One cell, as the platform sees it.
@@ -50,7 +50,7 @@ pub struct Cell {
 pub(super) struct Core {
     pub(super) host: Host,
     pub(super) object: Object,
-    /// Where it is hosted, if it has no object of its own.
+    /// Its tablet, if it has no object of its own.
     pub(super) tenancy: Option<Tenancy>,
     pub(super) rows: CellStore,
     pub(super) state: RefCell<CellState>,
@@ -64,11 +64,11 @@ pub(super) struct Core {
     granting: Mutex<()>,
     pub(super) commits: RefCell<Commits>,
     pub(super) pushing: RefCell<Pushing>,
-    /// By when the alarm rings that deletes keys of refused checks, unix milliseconds; 0 before it is set.
+    /// When the alarm rings that deletes keys of refused checks, unix milliseconds; 0 before it is set.
     pub(super) keys_due_ms: std::cell::Cell<i64>,
 }
 
-/// What metrics call such objects.
+/// The name of such objects in metrics.
 pub(super) const KIND: &str = "cell";
 
 impl Shell for Cell {
@@ -89,7 +89,7 @@ impl Shell for Cell {
 }
 
 impl Core {
-    /// A cell from its rows, in an object of its own or in a tablet.
+    /// Starts a cell from its rows, in an object of its own or in a tablet.
     pub(super) fn start(
         object: Object,
         host: Host,
@@ -129,7 +129,7 @@ impl Core {
         }
     }
 
-    /// Answers a call, or says to which place of its datacenter the lead has moved.
+    /// Answers a call, or names the place to which the lead has moved.
     pub(super) async fn answer_here(self: &Rc<Self>, arrived: &Arrived) -> Reply {
         let core = self;
         if let Err(fault) = core.settle_before(arrived).await {
@@ -161,7 +161,7 @@ impl Core {
         })
     }
 
-    /// Its alarm rings.
+    /// Handles the alarm.
     ///
     /// # Errors
     /// `Unavailable` where the next one cannot be set.
@@ -170,7 +170,7 @@ impl Core {
         self.on_alarm().await
     }
 
-    /// Reads the cell from its rows again: what memory holds was not written.
+    /// Reads the cell from its rows again, because memory holds changes that were not written.
     pub(super) fn reload(&self) {
         self.adopt(self.rows.load());
     }
@@ -191,11 +191,11 @@ impl Core {
         }));
     }
 
-    /// Refuses while storage cannot be read: memory may hold then what no commit has; and once the lead was given to another place. To be
-    /// asked after every await, before memory is looked at.
+    /// Refuses while storage cannot be read, because memory may then hold uncommitted changes; and after the lead was
+    /// handed to another place. It must be called after every await, before memory is used.
     ///
     /// # Errors
-    /// Why it could not be read; `Moved`.
+    /// Why storage could not be read; `Moved`.
     pub(super) fn readable(&self) -> Result<(), Fault> {
         self.loaded()?;
         self.lead.is_not_away()?;
@@ -207,7 +207,7 @@ impl Core {
         self.storage.check(|| self.adopt(self.rows.load()))
     }
 
-    /// Passes a write's outcome on; after a failed one, memory is read from storage again.
+    /// Returns a write's outcome; after a failed one, memory is read from storage again.
     pub(super) fn written(&self, written: Result<(), Fault>) -> Result<(), Fault> {
         if written.is_err() {
             self.adopt(self.rows.load());
@@ -259,13 +259,13 @@ impl Core {
         let grant = asked?;
         self.readable()?;
         if !self.state.borrow_mut().unseal(seals) {
-            // Whoever waits for the grant finds that it needs one still, and asks again.
+            // Other flushes that wait for the grant see that they still need one, and ask again.
             return Ok(());
         }
         self.take_grant(me, grant, asked_ms)
     }
 
-    /// Asks whoever lets this cell count.
+    /// Asks the root or the lead for a grant.
     async fn ask_for_grant(&self, me: &CellAddress) -> Result<Grant, Fault> {
         if me.is_lead() {
             let given = self.lead.times_given();
@@ -280,7 +280,7 @@ impl Core {
         call(&self.host, &hello).await
     }
 
-    /// Lead: asks the root, and says what it had granted.
+    /// Lead: asks the root, and reports the grant that it holds.
     async fn register(&self, me: &CellAddress) -> Result<Grant, Fault> {
         let register = Register {
             counter: me.counter.clone(),
@@ -292,7 +292,7 @@ impl Core {
         self.call_root(&register).await
     }
 
-    /// Tells a root that has lost its row what it had granted, and takes its word again.
+    /// Reports its grant to a root that has lost its row, and takes the root's new grant.
     pub(super) async fn register_again(&self, me: &CellAddress) -> Result<(), Fault> {
         let _asking = self.granting.lock().await;
         self.readable()?;
@@ -305,7 +305,7 @@ impl Core {
         self.take_grant(me, grant, asked_ms)
     }
 
-    /// Takes a grant that was asked for at that time into memory and into storage.
+    /// Stores a grant that was asked for at that time, in memory and in storage.
     fn take_grant(&self, me: &CellAddress, grant: Grant, asked_ms: i64) -> Result<(), Fault> {
         let taken = self.state.borrow_mut().take_grant(grant, asked_ms);
         match taken {
@@ -361,7 +361,7 @@ impl Core {
         }))
     }
 
-    /// Counts nothing from now on until it is let count again.
+    /// Stops counting until it is admitted again.
     fn on_seal(&self, seal: Result<Seal, Fault>) -> Result<Option<Part>, Fault> {
         let Seal { generation, .. } = seal?;
         self.readable()?;

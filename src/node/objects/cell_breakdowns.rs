@@ -1,4 +1,4 @@
-//! The rows of a cell's breakdowns, where they lie: see [`crate::core::counter::breakdown`].
+//! The stored rows of a cell's breakdowns: see [`crate::core::counter::breakdown`].
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use crate::core::counter::cell::Cell;
 use crate::core::counter::dimensions::{DimensionLog, DimensionName};
 use crate::protocol::messages::Fault;
 
-/// By when keys of refused checks have been kept long enough that were counted now, milliseconds.
+/// After how long keys of refused checks that are counted now are deleted, milliseconds.
 const KEYS_MS: i64 = (KEYS_DAYS + 1) * 86_400_000;
 
 impl BreakdownRows for &CellStore {
@@ -42,7 +42,7 @@ impl BreakdownRows for &CellStore {
 }
 
 impl CellStore {
-    /// Writes what the increments of a commit say of themselves, within that commit.
+    /// Writes the dimensions of a commit's increments, within that commit.
     pub(super) fn put_dimensions(
         &self,
         cell: &Cell,
@@ -56,7 +56,7 @@ impl CellStore {
         append(&mut &*self, dimensions, kept)
     }
 
-    /// Deletes keys of refused checks that have been kept long enough. Returns when the next are, unix milliseconds.
+    /// Deletes keys of refused checks that are old enough. Returns when the next are, unix milliseconds.
     ///
     /// # Errors
     /// As [`CellStore::breakdown`].
@@ -68,7 +68,7 @@ impl CellStore {
         Ok(due.map(|due| due.saturating_mul(1_000)))
     }
 
-    /// What was counted of a dimension's values in a window, of all time without one; at rest, empty for nothing.
+    /// The counts of a dimension's values in a window, or of all time; in stored form, empty for nothing.
     ///
     /// # Errors
     /// `Unavailable`; `Broken` for rows that this build cannot read.
@@ -90,8 +90,7 @@ impl Core {
         me.as_ref().is_some_and(|me| me.counter.is_own())
     }
 
-    /// Has the alarm ring once keys of refused checks have been kept long enough, where it was not set for that since this object
-    /// started.
+    /// Sets the alarm for the deletion of keys of refused checks, if it was not set since this object started.
     pub(super) fn see_to_keys(self: &Rc<Self>, now_ms: i64) {
         if self.keys_due_ms.get() > now_ms || !self.is_own() {
             return;
@@ -100,7 +99,7 @@ impl Core {
         self.arm_at(now_ms + KEYS_MS);
     }
 
-    /// Deletes keys of refused checks that have been kept long enough. Returns when the next are, unix milliseconds.
+    /// Deletes keys of refused checks that are old enough. Returns when the next are, unix milliseconds.
     ///
     /// # Errors
     /// `Unavailable`.

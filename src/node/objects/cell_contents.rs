@@ -1,4 +1,4 @@
-//! A cell's contents: read for an export, installed by an import.
+//! A cell's contents: read for an export, written by an import.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,11 +14,11 @@ use crate::core::counter::samples::{join_samples, samples_from_rest};
 use crate::core::sketch::TopValues;
 use crate::protocol::messages::{Fault, Install, Installed, ReadContents, ReadOut};
 
-/// Bytes of samples that one cell hands out by the hour: where there are more, those of a day are handed out together.
+/// The most bytes of samples by the hour in an answer of one cell: above it, those of a day are joined.
 const SAMPLES_BYTES_MAX: usize = 512 << 10;
 
 impl Core {
-    /// What this cell holds.
+    /// Returns the cell's contents.
     pub(super) fn on_read_contents(
         &self,
         read: Result<ReadContents, Fault>,
@@ -44,7 +44,7 @@ impl Core {
         })
     }
 
-    /// Adds contents to what this lead holds, once under their key.
+    /// Adds contents to this lead's, once under their key.
     pub(super) async fn on_install(
         self: &Rc<Self>,
         install: Result<Install, Fault>,
@@ -98,7 +98,7 @@ impl Core {
 }
 
 impl CellStore {
-    /// Contents with what is stored alone: samples and breakdowns.
+    /// Adds to contents what is in storage only: samples and breakdowns.
     fn with_stored(
         &self,
         mut contents: Contents,
@@ -119,7 +119,7 @@ impl CellStore {
         Ok(contents)
     }
 
-    /// The samples of each hour; of each day, where those of hours would be too much for one answer.
+    /// The samples of each hour; of each day, where those of hours would be too large for one answer.
     fn samples_by_hour(&self) -> Result<Vec<(i64, Vec<u8>)>, Fault> {
         let hours = RefCell::new(Vec::<(i64, Vec<u8>)>::new());
         let add = |step: Resolution, start: i64, samples: Vec<u8>| {
@@ -130,7 +130,7 @@ impl CellStore {
                 _ => hours.push((start, samples)),
             }
         };
-        // Hours are older than all minutes, but for one that is in both.
+        // Hours are older than all minutes, except for one hour that may be in both.
         for kind in [Kind::HourSamples, Kind::Samples] {
             for (start, body) in self.all(kind)? {
                 add(Resolution::Hour, start, body);
@@ -146,7 +146,7 @@ impl CellStore {
         Ok(hours.into_inner())
     }
 
-    /// Writes what was installed of samples and breakdowns, within the commit of it.
+    /// Writes the imported samples and breakdowns, within the import's commit.
     pub(super) fn put_installed(&self, changes: &Changes) -> Result<(), Fault> {
         for (hour, samples) in &changes.hour_samples {
             let mut held = self

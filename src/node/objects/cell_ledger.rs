@@ -1,6 +1,7 @@
-//! The rows of a cell's ledger: (slot, key) to the record of a keyed write.
+//! The rows of a cell's ledger: (slot, key) → the record of a keyed write.
 //!
-//! Invariant: a record is written in the commit that counts its write, and goes with its slot. A key has one record.
+//! Invariant: a record is written in the commit that counts its write, and is deleted with its slot. A key has one
+//! record.
 
 use super::cell_store::{CellStore, Kind};
 use crate::core::counter::cell::Cell;
@@ -9,7 +10,7 @@ use crate::core::counter::ledger::{KeySource, Ledger, StoredRecord, WriteKey};
 use crate::core::counter::numbers::{Numbers, slot_gone_before, slot_of};
 use crate::protocol::messages::{Fault, decode, encode};
 
-/// Where the counts of each ledger lie. Stored names.
+/// The numbers of the rows that count the records of each ledger. Stored names.
 const LEDGERS: [(i64, KeySource); 3] = [
     (0, KeySource::Clients),
     (1, KeySource::Drawn),
@@ -17,7 +18,7 @@ const LEDGERS: [(i64, KeySource); 3] = [
 ];
 
 impl CellStore {
-    /// Writes records alone, of writes that are not counted.
+    /// Writes only records, of writes that are not counted.
     pub(super) fn write_records(&self, cell: &Cell, changes: &Changes) -> Result<(), Fault> {
         if changes.records.is_empty() && changes.numbers.is_empty() {
             return Ok(());
@@ -26,7 +27,7 @@ impl CellStore {
         self.rows.atomically(|| self.put_records(cell, changes))
     }
 
-    /// Writes the records of a commit, and how many there are now.
+    /// Writes the records of a commit, and their new number.
     ///
     /// # Errors
     /// `Unavailable`.
@@ -41,14 +42,14 @@ impl CellStore {
         }
         for (lane, numbers) in &changes.numbers {
             if numbers.are_new() {
-                // Lanes of long ago go when others begin.
+                // Old lanes are deleted when new ones begin.
                 self.rows.delete_records(slot_gone_before(*lane))?;
             }
             let body = encode(numbers)?;
             self.rows.put_record(slot_of(*lane), *lane, body)?;
         }
         if changes.records.iter().any(|new| new.replaces.is_some()) {
-            // It may have lain in another ledger.
+            // It may have been in another ledger.
             return self.put_ledgers(cell);
         }
         let mut own = LEDGERS.iter().filter(|(_, keys)| *keys == changes.keys);
@@ -63,7 +64,7 @@ impl CellStore {
         all.try_for_each(|(start, keys)| self.put(Kind::Ledger, *start, cell.ledger(*keys)))
     }
 
-    /// Takes the counts of all ledgers over.
+    /// Loads the counts of all ledgers.
     ///
     /// # Errors
     /// `Unavailable`.
@@ -78,7 +79,7 @@ impl CellStore {
         Ok(())
     }
 
-    /// What was decided of the numbers of a lane.
+    /// The decided numbers of a lane.
     ///
     /// # Errors
     /// `Unavailable`.

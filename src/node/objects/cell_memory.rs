@@ -1,8 +1,8 @@
-//! What the cells of this isolate hold in memory together, and how those that rest give theirs back.
+//! The memory of all cells of this isolate, and how idle cells give theirs back.
 //!
-//! Invariant: only a cell at rest is let go, one that nobody asks and that has nothing under way: what it has in memory is what
-//! its rows say, and its next call reads them. The platform forgets an idle object long before its memory in the Wasm is
-//! freed, so such objects are the first to be let go.
+//! Invariant: only an idle cell is unloaded: one without calls and without work under way. Its memory equals its rows,
+//! and its next call reads them. The platform drops an idle object long before its memory in the Wasm is freed, so such
+//! objects are unloaded first.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -14,29 +14,30 @@ use crate::host::{Host, State};
 use crate::node::shared::memory::{self, MemoryKind};
 use crate::protocol::messages::Fault;
 
-/// A cell says what it holds with its first call, and with every 64th: it grows by a few KB in so many.
+/// A cell is measured at its first call, and at every 64th: it grows by a few KB in so many.
 const MEASURED_EVERY: u64 = 64;
 
-/// Where nothing could be let go, as all cells are busy, it is tried again after so many calls of any of them.
+/// If no cell could be unloaded, because all are busy, it is tried again after so many calls of any of them.
 const TRIED_EVERY: u64 = 1_024;
 
-/// What a cell has beside its state: the object, its pusher and its load.
+/// The memory of a cell besides its state: the object, its pusher and its load.
 const OBJECT_BYTES: u64 = 3_072;
 
-/// Who holds a cell that is at rest while that is looked at: its object, and who looks. What goes on after a call holds it too.
+/// How many references an idle cell has while it is checked: that of its object, and that of the check. Work that
+/// continues after a call holds another.
 const HOLDERS_AT_REST: usize = 2;
 
-/// How many cells there may be at first before the list is cleared of those that are gone.
+/// How many cells there may be at first before dropped ones are removed from the list.
 const CLEARED_AT: usize = 64;
 
 /// The cells of an isolate.
 struct Cells {
     all: RefCell<Vec<Weak<Core>>>,
-    /// Counts the calls of all cells.
+    /// The number of calls of all cells.
     calls: Cell<u64>,
-    /// The call with which making room is tried next.
+    /// The number of the call at which unloading is tried next.
     next_try: Cell<u64>,
-    /// How many cells there may be before the list is cleared of those that are gone.
+    /// How many cells there may be before dropped ones are removed from the list.
     cleared_at: Cell<usize>,
 }
 
@@ -51,14 +52,14 @@ impl State for Cells {
     }
 }
 
-/// What one cell holds, and whether it is at rest.
+/// The memory use of one cell, and whether it is idle.
 pub(super) struct CellUse {
     cells: Rc<Cells>,
     share: RefCell<Share>,
     /// Calls that are under way.
     busy: Cell<u64>,
     calls: Cell<u64>,
-    /// Its newest call among those of all cells.
+    /// The number of its newest call among those of all cells.
     used: Cell<u64>,
 }
 
@@ -74,7 +75,7 @@ impl CellUse {
     }
 }
 
-/// A call that is under way: its cell is not let go.
+/// A call that is under way: its cell is not unloaded.
 pub(super) struct Busy<'a>(&'a Rc<Core>);
 
 impl<'a> Busy<'a> {
@@ -102,7 +103,7 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// Notes a cell that has just been made.
+/// Adds a new cell.
 pub(super) fn note(core: &Rc<Core>) {
     core.held.cells.note(core);
 }
@@ -128,7 +129,7 @@ impl Cells {
         let resting: Vec<Rc<Core>> = living.into_iter().filter(Core::is_at_rest).collect();
         let held = |core: &Rc<Core>| (core.held.used.get(), core.held.share.borrow().bytes());
         let held: Vec<(u64, u64)> = resting.iter().map(held).collect();
-        // A tenth of room, so that this is seldom done.
+        // A tenth below the limit, so that this is rarely done.
         let excess = share.together().saturating_sub(CELLS_BYTES_MAX / 10 * 9);
         for place in least_recent(&held, excess) {
             if let Some(core) = resting.get(place) {
@@ -150,14 +151,14 @@ impl Core {
             .hold(OBJECT_BYTES.saturating_add(bytes));
     }
 
-    /// Whether nothing is under way: no call, and nothing that goes on after one, which would hold the cell.
+    /// Whether nothing is under way: no call, and no work that continues after one, which would hold the cell.
     fn is_at_rest(self: &Rc<Self>) -> bool {
         self.held.busy.get() == 0
             && Rc::strong_count(self) == HOLDERS_AT_REST
             && self.held.share.borrow().bytes() > 0
     }
 
-    /// Forgets what the rows say. The next call reads them.
+    /// Drops the state in memory. The next call reads it from the rows.
     fn let_go(&self) {
         if let Some(tenancy) = &self.tenancy {
             tenancy.leave();
@@ -166,7 +167,7 @@ impl Core {
         self.pushing.borrow_mut().forget();
         let why = "the cell was let go to make room".to_owned();
         self.storage.note(Err(Fault::Unavailable(why)));
-        // Its next call measures it again.
+        // The next call measures it again.
         self.held.calls.set(0);
         self.held.share.borrow_mut().hold(0);
     }

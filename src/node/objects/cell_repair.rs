@@ -1,6 +1,6 @@
-//! Cells that are damaged: which of their rows, and how they are put back.
+//! Repair of damaged cells: which rows are damaged, and how they are restored.
 //!
-//! Invariant: only what does not match its checksum is dropped. What a newer build wrote is not damaged, and stays.
+//! Invariant: only rows that do not match their checksums are dropped. Rows of a newer build are not damaged, and stay.
 
 use std::rc::Rc;
 
@@ -18,7 +18,7 @@ use crate::host::object::SqlValue;
 use crate::protocol::messages::{CellPart, CellRepaired, Fault, RepairCell, TotalsFrom};
 use crate::protocol::names::CellAddress;
 
-/// Rows that are looked at by one statement: each is below 2 MB, most far below.
+/// How many rows one statement checks: each is below 2 MB, most far below.
 const ROWS_AT_ONCE: i64 = 16;
 
 impl DamagedRow {
@@ -26,7 +26,7 @@ impl DamagedRow {
         i32::from(self.kind) == kind.number()
     }
 
-    /// What a cell keeps in it.
+    /// The part of a cell that this kind of row belongs to.
     fn part(&self) -> CellPart {
         match self.kind {
             0 | 19 => CellPart::Address,
@@ -44,10 +44,11 @@ impl DamagedRow {
 }
 
 impl Core {
-    /// Says what of this cell is damaged, and puts it back. A lead that says less than it has told its root has lost a part of its rows.
+    /// Reports the damage of this cell, and repairs it. A lead with smaller counts than it has pushed to its root has
+    /// lost a part of its rows.
     ///
     /// # Errors
-    /// `Unavailable` where storage refuses; `Unreadable` where it is of a newer build.
+    /// `Unavailable` where storage refuses; `Unreadable` for rows of a newer build.
     pub(super) async fn on_repair(
         self: &Rc<Self>,
         asked: Result<RepairCell, Fault>,
@@ -56,7 +57,7 @@ impl Core {
         let mut rows = self.rows.damaged()?;
         if rows.is_empty() {
             if self.is_behind(&asked) && self.standing() == Standing::Unknown {
-                // It may live at another place of its datacenter.
+                // The lead may be at another place of its datacenter.
                 self.settle(LeadName::of(&asked.to)).await?;
                 rows = self.rows.damaged()?;
             }
@@ -67,7 +68,7 @@ impl Core {
         damaged.extend(is_behind.then_some(CellPart::Totals));
         damaged.sort_unstable();
         damaged.dedup();
-        // Memory that was read before the damage holds all of it.
+        // Memory that was read before the damage is complete.
         let is_known = self.loaded().is_ok() && self.state.borrow().generation().is_some();
         let in_memory = is_known && !is_behind;
         let totals_from = match asked.remembered.totals {
@@ -97,7 +98,7 @@ impl Core {
         Ok(repaired)
     }
 
-    /// Whether this is a lead that has less than is remembered of it.
+    /// Whether this is a lead with smaller counts than are remembered of it.
     fn is_behind(&self, asked: &RepairCell) -> bool {
         let order = |totals: &CellTotals| (totals.generation, totals.sequence);
         let remembered = asked.remembered.totals.as_ref();
@@ -118,7 +119,8 @@ impl CellStore {
         }
     }
 
-    /// Drops rows, and writes what is known of them: from memory, where it `known`s all, or from what is remembered.
+    /// Drops rows, and writes what is known of them: from memory, if it is complete (`known`), or from what other
+    /// objects remember.
     fn put_back(
         &self,
         asked: &RepairCell,
@@ -139,7 +141,7 @@ impl CellStore {
             if let Some(cell) = known {
                 return self.put_back_known(cell, rows);
             }
-            // None are damaged of a lead that is behind.
+            // A lead that has lost rows without damage has none of these.
             if !rows.is_empty() && !rows.iter().any(|row| row.is(Kind::Hot)) {
                 return Ok(());
             }
@@ -149,7 +151,7 @@ impl CellStore {
         })
     }
 
-    /// Writes what the memory of a cell has of these rows.
+    /// Writes these rows from the memory of a cell.
     fn put_back_known(&self, cell: &Cell, rows: &[DamagedRow]) -> Result<(), Fault> {
         for row in rows {
             for step in Resolution::PAGED {
@@ -168,8 +170,8 @@ impl CellStore {
         Ok(())
     }
 
-    /// The hot row by what is remembered, and by the rows that are left. Minutes of unique elements that the lost row knew to be open are
-    /// joined into those of all time: a union of what is in it already changes nothing.
+    /// The hot row, from what other objects remember and from the remaining rows. Minutes of unique elements that the
+    /// lost row listed as open are joined into those of all time: joining a set twice changes nothing.
     fn remembered(&self, asked: &RepairCell, now_ms: i64) -> Result<FlushRow, Fault> {
         let RepairCell { to, remembered, .. } = asked;
         let mut all_time = self.uniques(Kind::AllTime, 0)?;
@@ -206,7 +208,7 @@ impl CellStore {
     }
 }
 
-/// The rows of a table that are damaged. `page` reads some after a place, in order: the place of each, and its body.
+/// The damaged rows of a table. `page` reads some after a position, in order: the position of each, and its body.
 pub(super) fn damaged_in<P: Clone>(
     store: &Store,
     first: P,

@@ -1,4 +1,4 @@
-//! Which rows a cell has.
+//! The kinds of a cell's rows.
 
 use crate::core::counter::breakdown::RowKind;
 use crate::core::counter::history::Resolution;
@@ -6,9 +6,9 @@ use crate::core::counter::history::Resolution;
 /// Kinds of rows, a stored format: never renumbered.
 #[derive(Clone, Copy)]
 pub enum Kind {
-    /// Who the cell is.
+    /// The address of the cell.
     Address,
-    /// What every write changes.
+    /// The row that every write changes.
     Hot,
     /// Unique elements of all time.
     AllTime,
@@ -22,17 +22,17 @@ pub enum Kind {
     MinuteUniques,
     /// A shard that must still drop a generation; start: shard, body: generation.
     Closing,
-    /// A sealed shard's part that the lead keeps; start: shard.
+    /// The part of a sealed shard, stored by the lead; start: shard.
     Sealed,
     /// How many records each slot of a ledger has; start: 0 that of clients' keys, 1 that of drawn ones.
     Ledger,
     /// Samples of a minute; start: its first second.
     Samples,
-    /// Samples of an hour whose minutes are gone.
+    /// Samples of an hour whose minutes were deleted.
     HourSamples,
-    /// Unique elements of an hour that is over; start: its first second.
+    /// Unique elements of a past hour; start: its first second.
     HourUniques,
-    /// Unique elements of a day that is over.
+    /// Unique elements of a past day.
     DayUniques,
     /// [`RowKind::Pending`]
     PendingValues,
@@ -44,12 +44,12 @@ pub enum Kind {
     DayValues,
     /// [`RowKind::AllTime`]
     AllTimeValues,
-    /// How much a lead that lives apart from its tablet had counted when it was last looked whether it rests.
+    /// The count of a lead outside its tablet at the last check whether it is idle.
     RestLook,
 }
 
 impl Kind {
-    /// How it is stored.
+    /// Its stored number.
     pub fn number(self) -> i32 {
         match self {
             Self::Address => 0,
@@ -83,7 +83,7 @@ impl Kind {
         }
     }
 
-    /// That of the rows of breakdowns.
+    /// The kind of a row of breakdowns.
     pub fn of_breakdown(kind: RowKind) -> Self {
         match kind {
             RowKind::Pending => Self::PendingValues,
@@ -94,7 +94,7 @@ impl Kind {
         }
     }
 
-    /// That of the unique elements of such a stretch.
+    /// The kind of the unique elements of such an interval.
     pub fn of_uniques(step: Resolution) -> Self {
         match step {
             Resolution::Second | Resolution::Minute => Self::MinuteUniques,

@@ -1,6 +1,7 @@
-//! Where the rows of a cell lie: in the tables of an object of its own, or among those of the tablet that hosts it.
+//! The storage of a cell's rows: the tables of an object of its own, or those of the tablet that hosts it.
 //!
-//! Invariant: both hold the same rows, (kind, start) → bytes and (slot, key) → bytes, so a cell is decided alike in either.
+//! Invariant: both hold the same rows, (kind, start) → bytes and (slot, key) → bytes, so the decisions of a cell are
+//! the same in either.
 
 use std::cell::Cell as Flag;
 
@@ -13,14 +14,14 @@ use crate::core::counter::ledger::WriteKey;
 use crate::host::object::{Rows, SqlValue};
 use crate::protocol::messages::Fault;
 
-/// Since this schema there are hours and days of unique elements, and sketches name their hash; all tables are there.
+/// The first schema with hours and days of unique elements and with the hash in sketches; all tables exist in it.
 const SCHEMA_VERSION_MIN: i64 = 4;
 
-/// WITHOUT ROWID: an upsert writes one row, where a table with an index beside it bills two.
+/// WITHOUT ROWID: an upsert writes one row; a table with a separate index is billed as two.
 const SCHEMA: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS rows (kind INTEGER NOT NULL, start INTEGER NOT NULL, \
     body BLOB NOT NULL, PRIMARY KEY (kind, start)) WITHOUT ROWID",
-    // By slot first: what is let go lies together, and what is looked up in at most six places.
+    // By slot first: rows that are deleted together are adjacent, and a look-up checks at most six slots.
     "CREATE TABLE IF NOT EXISTS ledger (slot INTEGER NOT NULL, key BLOB NOT NULL, body BLOB NOT NULL, \
     PRIMARY KEY (slot, key)) WITHOUT ROWID",
 ];
@@ -30,7 +31,7 @@ const SCHEMA: &[&str] = &[
 pub(super) struct DamagedRow {
     pub(super) kind: u8,
     pub(super) start: i64,
-    /// How it is named where it lies: the key of a row of the ledger, or the whole name in a tablet.
+    /// Its stored name: the key of a row of the ledger, or the whole name in a tablet.
     pub(super) name: Vec<u8>,
 }
 
@@ -42,8 +43,8 @@ pub(super) enum CellRows {
     Hosted(HostedRows),
 }
 
-/// The rows of a cell that has an object of its own. The tables are made by the first write and go with the last generation, so that
-/// an object that was only asked keeps nothing.
+/// The rows of a cell that has an object of its own. The tables are created by the first write and deleted with the
+/// last generation, so that an object that was only read stores nothing.
 pub(super) struct OwnRows {
     store: Store,
     has_schema: Flag<bool>,
@@ -57,7 +58,7 @@ impl OwnRows {
         }
     }
 
-    /// Reads the version of the tables; whether there are any.
+    /// Reads the version of the tables; returns whether there are any.
     fn open(&self) -> Result<bool, Fault> {
         let version = self.store.schema_version(SCHEMA_VERSION_MIN)?;
         self.has_schema.set(version.is_some());
@@ -95,7 +96,7 @@ impl OwnRows {
         Ok(self.store.body(body)?.to_vec())
     }
 
-    /// The rows that are damaged.
+    /// The damaged rows.
     pub(super) fn damaged(&self) -> Result<Vec<DamagedRow>, Fault> {
         if !self.open()? {
             return Ok(Vec::new());
@@ -135,7 +136,7 @@ impl OwnRows {
         Ok(rows.chain(records).collect())
     }
 
-    /// Deletes a row that is damaged.
+    /// Deletes a damaged row.
     pub(super) fn drop_damaged(&self, row: &DamagedRow) -> Result<(), Fault> {
         let deleted = match row.kind {
             LEDGER => self.run(
@@ -157,7 +158,7 @@ impl OwnRows {
 }
 
 impl CellRows {
-    /// Looks what there is; whether there is anything.
+    /// Checks what is stored; returns whether there is anything.
     ///
     /// # Errors
     /// `Unreadable` for rows that this build cannot read.
@@ -168,7 +169,7 @@ impl CellRows {
         }
     }
 
-    /// The cell has been read: what was read ahead for it goes.
+    /// The cell has been read: drops the rows that were read ahead for it.
     pub(super) fn is_read(&self) {
         if let Self::Hosted(hosted) = self {
             hosted.is_read();
@@ -183,7 +184,7 @@ impl CellRows {
         }
     }
 
-    /// Makes the tables if need be.
+    /// Creates the tables if needed.
     ///
     /// # Errors
     /// `Unavailable`.
@@ -197,10 +198,10 @@ impl CellRows {
         }
     }
 
-    /// Does several writes as one: all are kept or, if one fails, none.
+    /// Does several writes as one: all or none.
     ///
     /// # Errors
-    /// That of the write that failed.
+    /// The error of the write that failed.
     pub(super) fn atomically(
         &self,
         mut body: impl FnMut() -> Result<(), Fault>,
@@ -240,7 +241,7 @@ impl CellRows {
         }
     }
 
-    /// The rows of a kind that begin in `from..before`, with their starts, in order.
+    /// The rows of a kind with starts in `from..before`, in order, with their starts.
     pub(super) fn between(
         &self,
         kind: Kind,
@@ -265,7 +266,7 @@ impl CellRows {
         }
     }
 
-    /// When the first row of a kind begins that begins then or later.
+    /// The first start of a row of a kind at or after `from`.
     pub(super) fn first_from(&self, kind: Kind, from: i64) -> Result<Option<i64>, Fault> {
         match self {
             Self::Own(own) => {
@@ -282,7 +283,7 @@ impl CellRows {
         }
     }
 
-    /// Deletes the rows of a kind that begin in `from..before`.
+    /// Deletes the rows of a kind with starts in `from..before`.
     pub(super) fn delete_between(
         &self,
         kind: Kind,
@@ -299,7 +300,7 @@ impl CellRows {
         }
     }
 
-    /// Deletes the rows of all kinds but these, and the ledger.
+    /// Deletes the rows of all kinds except these, and the ledger.
     pub(super) fn keep_only(&self, kinds: [Kind; 2]) -> Result<(), Fault> {
         match self {
             Self::Own(own) => {
@@ -363,7 +364,7 @@ impl CellRows {
         }
     }
 
-    /// Whether the ledger has a row.
+    /// Whether the ledger has rows.
     pub(super) fn has_records(&self) -> Result<bool, Fault> {
         match self {
             Self::Own(own) => Ok(!own.run("SELECT 1 FROM ledger LIMIT 1", vec![])?.is_empty()),
@@ -371,7 +372,7 @@ impl CellRows {
         }
     }
 
-    /// Deletes the rows of the ledger in a slot and in those before it.
+    /// Deletes the rows of the ledger up to a slot.
     pub(super) fn delete_records(&self, newest: i64) -> Result<(), Fault> {
         match self {
             Self::Own(own) => own
@@ -381,10 +382,10 @@ impl CellRows {
         }
     }
 
-    /// Waits until all that was written so far is durable.
+    /// Waits until all former writes are durable.
     ///
     /// # Errors
-    /// `Unavailable` where it will not be.
+    /// `Unavailable` where they will not be.
     pub(super) async fn sync(&self) -> Result<(), Fault> {
         match self {
             Self::Own(own) => own.store.sync().await,
@@ -403,13 +404,13 @@ impl CellRows {
         }
     }
 
-    /// Notes when the cell's alarm must ring, in the commit of this turn where that can be. Returns what [`CellRows::finish_alarm`] must
-    /// still be told, if anything.
+    /// Notes when the cell's alarm must ring, in the commit of this turn if possible. Returns the time to pass to
+    /// [`CellRows::finish_alarm`], if any.
     pub(super) fn begin_alarm(&self, at_ms: i64) -> Option<i64> {
         match self {
             Self::Own(_) => Some(at_ms),
             Self::Hosted(hosted) => {
-                // Where it cannot be noted, neither can what it is for.
+                // If it cannot be noted, the rows that need it cannot be written either.
                 let at_ms = hosted.note_alarm(at_ms).unwrap_or(at_ms);
                 hosted.tablet().must_arm(at_ms).then_some(at_ms)
             }
@@ -427,7 +428,7 @@ impl CellRows {
         }
     }
 
-    /// Gives the cell's storage back.
+    /// Deletes the cell's storage.
     ///
     /// # Errors
     /// `Unavailable`.

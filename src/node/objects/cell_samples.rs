@@ -1,7 +1,8 @@
-//! The rows of a cell's samples: one for each minute that has some, and for each hour whose minutes are gone.
+//! The rows of a cell's samples: one for each minute with samples, and one for each hour whose minutes were deleted.
 //!
-//! Invariant: the rows hold each sample as often as the write was counted that brought it, since both are written in one
-//! commit; and once, since minutes go in the commit that makes their hour. What a counter without samples pays is nothing.
+//! Invariant: the rows hold each sample as often as its write was counted, because both are written in one commit; and
+//! never twice, because minutes are deleted in the commit that joins their hour. A counter without samples stores no
+//! rows.
 
 use super::cell_store::{CellStore, Kind};
 use crate::core::counter::flush::Changes;
@@ -10,12 +11,12 @@ use crate::core::counter::samples::{hour_to_fold, hours_kept_from, samples_at_re
 use crate::core::sketch::Histogram;
 use crate::protocol::messages::Fault;
 
-/// Hours whose rows are in memory at once: 48 · 56,882 bytes = 2.7 MB.
+/// How many hours' rows are in memory at once: 48 · 56,882 bytes = 2.7 MB.
 const HOURS_AT_ONCE: i64 = 48;
 
 impl CellStore {
     /// Adds samples to the rows of their minutes, within the commit of their writes: a row for each minute, nearly
-    /// always one. When a new minute begins, minutes that were kept long enough become an hour.
+    /// always one. When a new minute begins, old minutes are joined into an hour.
     pub(super) fn merge_samples(&self, changes: &Changes, now: i64) -> Result<(), Fault> {
         for (minute, samples) in &changes.samples {
             let stored = self.get_bytes(Kind::Samples, *minute)?;
@@ -29,7 +30,7 @@ impl CellStore {
         Ok(())
     }
 
-    /// Makes an hour of its minutes, if there is one to make, and lets go of hours that were kept long enough.
+    /// Joins the minutes of an hour, if one is due, and deletes old hours.
     fn fold_samples(&self, now: i64) -> Result<(), Fault> {
         let Some(hour) = hour_to_fold(self.rows.first_from(Kind::Samples, 0)?, now) else {
             return Ok(());
@@ -43,8 +44,9 @@ impl CellStore {
         self.delete_before(Kind::HourSamples, hours_kept_from(now))
     }
 
-    /// The samples of the minutes and hours that begin in a window, merged; at rest, empty for none. Cost: one row read
-    /// and a merge for each, and two queries for each hour with rows by the minute, or two days with rows by the hour.
+    /// The samples of the minutes and hours that begin in a window, merged; in stored form, empty for none. Cost: a row
+    /// read and a merge for each, and two queries for each hour with rows by the minute, or two days with rows by the
+    /// hour.
     ///
     /// # Errors
     /// `Unavailable`; `Broken` for rows that this build cannot read.
@@ -56,7 +58,7 @@ impl CellStore {
         }
         for (kind, hours) in [(Kind::Samples, 1), (Kind::HourSamples, HOURS_AT_ONCE)] {
             let mut first = from;
-            // From row to row: however long the window is, this ends with the rows that are kept.
+            // From row to row: for a window of any length, this ends with the stored rows.
             while let Some(row) = self.rows.first_from(kind, first)?.filter(|row| *row < end) {
                 let next = Resolution::Hour.start_of(row) + hours * Resolution::Hour.seconds();
                 all.merge(&self.samples_between(kind, row, next.min(end))?);
@@ -66,7 +68,7 @@ impl CellStore {
         Ok(samples_at_rest(&all))
     }
 
-    /// The samples of rows that begin in `from..before`, merged.
+    /// The samples of rows with starts in `from..before`, merged.
     fn samples_between(&self, kind: Kind, from: i64, before: i64) -> Result<Histogram, Fault> {
         let mut all = Histogram::new();
         self.each_between(kind, (from, before), |body| {

@@ -1,4 +1,4 @@
-//! What a cell keeps in its rows, and how it is read from them.
+//! The contents of a cell's rows, and how they are read.
 
 use std::collections::BTreeMap;
 
@@ -17,18 +17,18 @@ use crate::host::object::Object;
 use crate::protocol::messages::{Fault, Stay, decode, encode};
 use crate::protocol::names::CellAddress;
 
-/// A cell as it was read from its rows.
+/// A cell, read from its rows.
 #[derive(Default)]
 pub struct LoadedCell {
     /// The cell.
     pub cell: Cell,
-    /// Who it is, if it has been told.
+    /// Its address, if it has been stored.
     pub address: Option<CellAddress>,
-    /// What is noted of where the lead is.
+    /// The state of a move of the lead, if any.
     pub stay: Option<Stay>,
 }
 
-/// Starts of the rows of [`Kind::Address`]: who the cell is, and where the lead is.
+/// Starts of the rows of [`Kind::Address`]: the cell's address, and the lead's place.
 const ADDRESS: i64 = 0;
 const STAY: i64 = 1;
 
@@ -38,14 +38,14 @@ pub struct CellStore {
 }
 
 impl CellStore {
-    /// Those of a cell that has an object of its own.
+    /// The rows of a cell with an object of its own.
     pub fn of_object(object: Object) -> Self {
         Self {
             rows: CellRows::Own(OwnRows::new(Store::new(object))),
         }
     }
 
-    /// Those of a cell that a tablet hosts.
+    /// The rows of a cell in a tablet.
     pub(super) fn of_tenant(rows: HostedRows) -> Self {
         Self {
             rows: CellRows::Hosted(rows),
@@ -74,7 +74,7 @@ impl CellStore {
             }
         }
         match loaded.stay {
-            // What has arrived of it is asked for again.
+            // Rows of an incomplete transfer are asked for again.
             Some(Stay::Arriving) => self.rows.clear_bundle()?,
             Some(Stay::Leaving { .. }) => {}
             Some(Stay::Here { .. }) | None => {
@@ -112,7 +112,7 @@ impl CellStore {
         Ok(cell)
     }
 
-    /// Writes what a flush changed; all or nothing.
+    /// Writes the changes of a flush; all or nothing.
     ///
     /// # Errors
     /// `Unavailable`; then nothing is written and the caller must load the cell again.
@@ -129,7 +129,7 @@ impl CellStore {
             && changes.hour_samples.is_empty()
             && changes.breakdowns.is_empty()
             && changes.dimensions.is_empty();
-        // One row is atomic by itself.
+        // A single row is atomic by itself.
         if only_hot
             && changes.late_tokens.is_empty()
             && changes.over.is_empty()
@@ -159,7 +159,7 @@ impl CellStore {
         })
     }
 
-    /// Writes the hot row alone.
+    /// Writes the hot row only.
     ///
     /// # Errors
     /// `Unavailable`, as [`CellStore::write`].
@@ -168,7 +168,7 @@ impl CellStore {
         self.put(Kind::Hot, 0, &cell.hot_row())
     }
 
-    /// Writes that a shard is sealed, with its part, or is not any more; and the hot row with it.
+    /// Writes whether a shard is sealed, with its part; and the hot row with it.
     ///
     /// # Errors
     /// `Unavailable`, as [`CellStore::write`].
@@ -183,7 +183,7 @@ impl CellStore {
         })
     }
 
-    /// Writes who the cell is, once.
+    /// Writes the cell's address, once.
     ///
     /// # Errors
     /// `Unavailable`.
@@ -192,7 +192,7 @@ impl CellStore {
         self.put(Kind::Address, ADDRESS, address)
     }
 
-    /// Writes where the lead is.
+    /// Writes the lead's place.
     ///
     /// # Errors
     /// `Unavailable`.
@@ -201,7 +201,7 @@ impl CellStore {
         self.put(Kind::Address, STAY, stay)
     }
 
-    /// Replaces all that is stored by the note which shards must still drop a generation.
+    /// Replaces all rows by a note of the shards that must still drop a generation.
     ///
     /// # Errors
     /// `Unavailable`.
@@ -247,10 +247,10 @@ impl CellStore {
         self.delete(Kind::Closing, i64::from(shard))
     }
 
-    /// Waits until all that was written so far is durable.
+    /// Waits until all former writes are durable.
     ///
     /// # Errors
-    /// `Unavailable` where it will not be.
+    /// `Unavailable` where they will not be.
     pub(super) async fn sync(&self) -> Result<(), Fault> {
         self.rows.sync().await
     }
@@ -263,7 +263,7 @@ impl CellStore {
         self.rows.set_alarm(at_ms).await
     }
 
-    /// Gives the cell's storage back.
+    /// Deletes the cell's storage.
     ///
     /// # Errors
     /// `Unavailable`.
@@ -305,7 +305,7 @@ impl CellStore {
         self.rows.delete(kind, start)
     }
 
-    /// The bodies of the rows of a kind that begin in `from..before`, each handed to `read`.
+    /// Passes the bodies of the rows of a kind with starts in `from..before` to `read`.
     pub(super) fn each_between(
         &self,
         kind: Kind,
@@ -316,7 +316,7 @@ impl CellStore {
         rows.iter().try_for_each(|(_, body)| read(body))
     }
 
-    /// Deletes the rows of a kind that begin before `start`.
+    /// Deletes the rows of a kind with starts before `start`.
     pub(super) fn delete_before(&self, kind: Kind, start: i64) -> Result<(), Fault> {
         self.rows.delete_between(kind, (-WHOLE_MAX, start))
     }

@@ -1,6 +1,6 @@
-//! The rows of a cell's unique elements: minutes, hours that are over, days that are over.
+//! The rows of a cell's unique elements: minutes, past hours, past days.
 //!
-//! Invariant: an hour, or a day, is joined from its parts by the commit that finds it over, and before they go.
+//! Invariant: an hour, or a day, is joined from its parts in the commit that finds it over, before they are deleted.
 
 use super::cell_store::{CellStore, Kind};
 use crate::core::counter::flush::Changes;
@@ -11,7 +11,7 @@ use crate::protocol::messages::Fault;
 use crate::protocol::order::in_order;
 
 impl CellStore {
-    /// Writes the unique elements that a commit changed, but for those of all time.
+    /// Writes the unique elements that a commit changed, except those of all time.
     pub(super) fn put_uniques(&self, changes: &Changes, now: i64) -> Result<(), Fault> {
         for (minute, uniques) in &changes.minutes {
             self.put_bytes(Kind::MinuteUniques, *minute, uniques.clone())?;
@@ -20,7 +20,7 @@ impl CellStore {
         for &(step, start) in &changes.over {
             self.join_parts(step, start)?;
         }
-        // Only now: an hour that is let go may be a part of a day that has just been joined.
+        // Not before: an hour that is deleted may be part of a day that has just been joined.
         if !changes.over.is_empty() {
             self.forget(Resolution::Hour, now)?;
             self.forget(Resolution::Day, now)?;
@@ -39,7 +39,7 @@ impl CellStore {
             };
             let kind = Kind::of_uniques(step);
             let mut uniques = self.uniques(kind, start)?;
-            // `|`, not `||`: every token has its effect.
+            // `|`, not `||`: every token must be inserted.
             let has_news = tokens.iter().fold(false, |has_news, &(.., source, token)| {
                 uniques.insert(source, token) | has_news
             });
@@ -50,7 +50,7 @@ impl CellStore {
         Ok(())
     }
 
-    /// Joins the rows of an hour's minutes, or of a day's hours, into the one that may be there already.
+    /// Joins the rows of an hour's minutes, or of a day's hours, into the hour's or day's row, which may exist already.
     fn join_parts(&self, step: Resolution, start: i64) -> Result<(), Fault> {
         let part = if step == Resolution::Day {
             Resolution::Hour
@@ -69,7 +69,7 @@ impl CellStore {
         Ok(())
     }
 
-    /// Adds what rows hold; true if anything was new.
+    /// Adds the elements of rows; returns whether anything was new.
     fn join_rows(&self, rows: RowSpan, into: &mut Uniques) -> Result<bool, Fault> {
         let mut has_news = false;
         let kind = Kind::of_uniques(rows.step);
@@ -80,8 +80,8 @@ impl CellStore {
         Ok(has_news)
     }
 
-    /// The unique elements of a stretch of time, its first and its last second. Cost: a row read and a merge for each
-    /// minute, hour or day.
+    /// The unique elements of a span of time, given by its first and its last second. Cost: a row read and a merge for
+    /// each minute, hour or day.
     ///
     /// # Errors
     /// `Unavailable`.

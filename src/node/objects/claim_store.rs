@@ -10,18 +10,18 @@ use crate::host::Host;
 use crate::protocol::messages::{Claim, Fault, Holder, Owner, decode, encode};
 use crate::protocol::shell_limits::{CLAIMS_MAX, PUBLIC_CLAIMS_MAX};
 
-/// By slot first, as a cell's ledger.
+/// By slot first, as in a cell's ledger.
 pub(super) const CLAIMS_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS claims (slot INTEGER NOT NULL, \
     id TEXT NOT NULL, key BLOB NOT NULL, datacenter TEXT NOT NULL, generation INTEGER NOT NULL, \
     moves INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (slot, id, key)) WITHOUT ROWID";
 
-/// Names of the rows that count the claims of each slot, by whose keys. Stored names.
+/// Names of the rows that count the claims of each slot, by source. Stored names.
 const COUNTS: [(&str, KeySource); 2] = [
     ("claims", KeySource::Clients),
     ("public_claims", KeySource::Public),
 ];
 
-/// A claim as it lies on disk.
+/// A stored claim.
 pub(super) struct StoredClaim {
     slot: i64,
     /// `None` for an operation.
@@ -30,7 +30,7 @@ pub(super) struct StoredClaim {
 }
 
 impl StoredClaim {
-    /// Who has it while this generation lives.
+    /// Its owner while this generation is current.
     fn owner(&self, living: u64) -> Owner {
         match &self.holder {
             Some(holder) if self.generation == living => Owner::Lead(holder.clone()),
@@ -39,8 +39,9 @@ impl StoredClaim {
         }
     }
 
-    /// Has it be kept as if it were claimed now. Returns its slot; `None` where there is no room, as [`Ledgers::renew`]. One of an
-    /// ended generation leads to no record any more, and one of an operation was made together with its record.
+    /// Extends the claim as if it were made now. Returns its slot; `None` where there is no room, as
+    /// [`Ledgers::renew`]. A claim of an ended generation leads to no record any more, and a claim of an operation was
+    /// made together with its record.
     fn renew(
         &self,
         claims: &mut Ledgers,
@@ -54,25 +55,25 @@ impl StoredClaim {
         claims.renew(self.slot, limits, now_ms)
     }
 
-    /// Whether the lead that has it has struck it out: a late copy of such a claim names an earlier holder.
+    /// Whether the lead that holds it has struck it out: a late copy of such a claim names an earlier holder.
     fn is_struck(&self, claim: &Claim, living: u64) -> bool {
         self.generation == living && self.holder.is_some() && self.holder == claim.struck_at
     }
 }
 
-/// What comes of a call: who has each key, and whether a slot was begun.
+/// The result of a call: the owner of each key, and whether a new slot was begun.
 type Owners = (Vec<Owner>, bool);
 
 /// The rows of claims.
 pub(super) struct ClaimStore {
     store: Store,
-    /// How many there are in each slot.
+    /// The number of claims in each slot.
     counts: DeploymentValues,
     kept_ms: i64,
 }
 
 impl ClaimStore {
-    /// Those of an object.
+    /// The claims in an object's database.
     pub(super) fn new(host: &Host, store: &Store) -> Self {
         Self {
             store: store.clone(),
@@ -81,8 +82,8 @@ impl ClaimStore {
         }
     }
 
-    /// Who has each key, claiming for `next` those that nobody has and those that were struck out, and renewing the
-    /// others; and whether a slot was begun.
+    /// The owner of each key. Keys without an owner, and struck-out ones, are claimed for `next`; the others are
+    /// renewed. The flag says whether a new slot was begun.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses; then nothing was claimed.
@@ -99,9 +100,9 @@ impl ClaimStore {
         let mut owners = Vec::with_capacity(claim.keys.len());
         self.store.atomically(|| {
             for key in &claim.keys {
-                // One by one, since a key may be there twice.
+                // One by one, because a key may be there twice.
                 owners.push(match self.claim_of(&claim.counter, &claims, *key)? {
-                    // It is never counted with the claim that was struck out, so it may go on.
+                    // A struck-out claim is never counted with, so it may move on.
                     Some(found) if found.is_struck(claim, generation) => {
                         self.give_claim(claim, *key, found.slot, next)?;
                         Owner::Lead(next.clone())
@@ -129,8 +130,8 @@ impl ClaimStore {
         Ok((owners, newest(&claims) != newest(&before)))
     }
 
-    /// Who has each key, if all of them are claimed; as [`ClaimStore::claim_all`] where one of the claims
-    /// must be renewed. Writes nothing otherwise.
+    /// The owner of each key, if all of them are claimed; as [`ClaimStore::claim_all`] where one of the claims must be
+    /// renewed. Writes nothing otherwise.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
@@ -153,7 +154,7 @@ impl ClaimStore {
             owners.push(found.owner(generation));
         }
         if is_old {
-            // Nobody gets a claim by it that had none.
+            // No key that had no owner gets one by this.
             let nobody = Holder::first(&claim.datacenter);
             let renewed = self.claim_all(claim, &nobody, generation, now_ms);
             return renewed.map(Some);
@@ -161,7 +162,7 @@ impl ClaimStore {
         Ok(Some((owners, false)))
     }
 
-    /// Who has each key. Claims nothing.
+    /// The owner of each key. Claims nothing.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
@@ -179,7 +180,7 @@ impl ClaimStore {
         keys.iter().map(owner_of).collect()
     }
 
-    /// What the claims of these keys are bound by.
+    /// The limits of the claims of these keys.
     fn limits_of(&self, keys: KeySource) -> LedgerLimits {
         match keys {
             KeySource::Public => LedgerLimits::public(self.kept_ms, LONGER_MS, PUBLIC_CLAIMS_MAX),
@@ -191,11 +192,11 @@ impl ClaimStore {
         }
     }
 
-    /// Claims a key for an operation of the root, which is nobody's to count. Returns its slot. The caller makes it
-    /// one commit with the operation.
+    /// Claims a key for an operation of the root, so that no lead counts it. Returns its slot. The caller makes it one
+    /// commit with the operation.
     ///
     /// # Errors
-    /// `Unavailable` where SQLite refuses, and where there is no room: that is looked for before.
+    /// `Unavailable` where SQLite refuses, and where there is no room: the caller checks that before.
     pub(super) fn claim_for_operation(
         &self,
         counter: &CounterId,
@@ -218,7 +219,7 @@ impl ClaimStore {
         claims.of(KeySource::Clients).records() < CLAIMS_MAX
     }
 
-    /// Gives a claim to the next lead.
+    /// Gives a claim to the next holder.
     fn give_claim(
         &self,
         claim: &Claim,
@@ -239,7 +240,7 @@ impl ClaimStore {
         Ok(())
     }
 
-    /// Who has a key: nobody in particular, where an operation has it.
+    /// The claim of a key, if any; no holder where it belongs to an operation.
     pub(super) fn claim_of(
         &self,
         counter: &CounterId,
@@ -310,7 +311,7 @@ impl ClaimStore {
         Ok(())
     }
 
-    /// Deletes claims that were kept long enough, in one commit with what `besides` deletes of the same slots: all up to that one.
+    /// Deletes old claims, in one commit with what `besides` deletes of the same slots: all up to that one.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
@@ -332,7 +333,7 @@ impl ClaimStore {
         })
     }
 
-    /// When claims may next be deleted, unix milliseconds.
+    /// When claims are next due for deletion, unix milliseconds.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
@@ -350,7 +351,7 @@ impl ClaimStore {
         Ok(claims)
     }
 
-    /// Writes the counts that have changed.
+    /// Writes the changed counts.
     pub(super) fn put_claims(&self, claims: &Ledgers, before: &Ledgers) -> Result<(), Fault> {
         for (name, keys) in COUNTS {
             if claims.of(keys) != before.of(keys) {

@@ -1,8 +1,8 @@
-//! Whose an idempotency key is: the first datacenter that asks has it, so a retry is found from any.
+//! Claims of idempotency keys: the first datacenter that asks gets the key, so that a retry finds it from any
+//! datacenter.
 //!
-//! Invariant: a claim is durable before anybody is told of it, and is kept for longer than was promised for
-//! any record that is counted under it: each answer renews it, since the count that follows may be the first
-//! that comes through, however old the claim is.
+//! Invariant: a claim is durable before anybody learns of it, and is kept longer than any record that is counted under
+//! it. Each answer renews it, because the count that follows may be the first that succeeds, however old the claim is.
 
 use std::rc::Rc;
 
@@ -16,8 +16,8 @@ use crate::core::counter::ledger::WriteKey;
 use crate::host::Host;
 use crate::protocol::messages::{Claim, Claimed, Fault, FindClaims, Holder};
 
-/// How much longer a claim is kept than a record: a claim made or renewed just before its record was
-/// counted must not go first, whatever the two clocks say.
+/// How much longer a claim is kept than a record: a claim made or renewed just before its record was counted must not
+/// be deleted first, for any difference of the two clocks.
 pub(super) const LONGER_MS: i64 = 3_600_000;
 
 /// How long claims are kept, milliseconds.
@@ -28,7 +28,7 @@ pub(super) fn claims_kept_ms(host: &Host) -> i64 {
 /// The most idempotency keys that one call claims: 16 bytes each, and an answer of about as much.
 pub const CLAIMS_AT_ONCE_MAX: usize = 50_000;
 
-/// Whose the keys of a partition's counters are.
+/// The claims of a partition's counters.
 pub(super) struct Claims {
     host: Host,
     roots: Rc<Roots>,
@@ -37,7 +37,7 @@ pub(super) struct Claims {
 }
 
 impl Claims {
-    /// Those of these roots.
+    /// The claims of these roots.
     pub(super) fn new(host: &Host, store: &Store, roots: Rc<Roots>, alarm: Rc<Alarm>) -> Self {
         Self {
             host: host.clone(),
@@ -47,16 +47,16 @@ impl Claims {
         }
     }
 
-    /// Claims keys for a datacenter, and says whose they are.
+    /// Claims keys for a datacenter, and returns their owners.
     ///
     /// # Errors
-    /// `TooMany` keys; `Unavailable` where SQLite refuses, or a lead does not answer that must.
+    /// `TooMany` keys; `Unavailable` where SQLite refuses, or a lead that is needed does not answer.
     pub(super) async fn claim(&self, claim: Claim) -> Result<Claimed, Fault> {
         check_number(&claim.keys)?;
         let lock = self.roots.lock_of(&claim.counter);
         let _alone = lock.lock().await;
         self.roots.is_here(&claim.counter)?;
-        // A retry makes no datacenter appear, nor a counter that was deleted.
+        // A retry creates no datacenter, and no counter that was deleted.
         let living = self
             .roots
             .living_or_lost(&claim.counter, &claim.datacenter)
@@ -72,7 +72,7 @@ impl Claims {
             Some(known) => (generation, known),
             None => {
                 let root = match living {
-                    // All writes go home, so nobody else need appear.
+                    // All writes go to the home, so no other datacenter need register.
                     Ok(root) if root.home.is_some() => root,
                     _ => self.roots.admit(&claim.counter, &claim.datacenter).await?,
                 };
@@ -88,7 +88,7 @@ impl Claims {
         Ok(Claimed { generation, owners })
     }
 
-    /// Says whose keys are; a counter that nobody counts has none.
+    /// Returns the owners of keys; a counter that nobody counts has none.
     ///
     /// # Errors
     /// As [`Claims::claim`].
@@ -113,8 +113,8 @@ fn check_number(keys: &[WriteKey]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Who gets keys that nobody has, or that were struck out: home's lead, or the claimer's. It may be the one that has
-/// struck them out, where home has come back since.
+/// The next holder of keys without an owner, or of struck-out ones: the home's lead, or the caller's. It may be the one
+/// that has struck them out, if the home has come back since.
 fn next_holder(root: &Root, claim: &Claim) -> Holder {
     let datacenter = root.home.as_ref().unwrap_or(&claim.datacenter);
     let first = || Holder::first(datacenter);

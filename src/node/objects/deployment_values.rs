@@ -1,12 +1,12 @@
-//! Values by name, few and small: what the deployment has made once for itself, at one partition of the directory; and how many claims
-//! a partition holds.
+//! Values by name, few and small: what the deployment has created once for itself, at one partition of the directory;
+//! and the numbers of a partition's claims.
 
 use super::store::{Store, blob, text};
 use crate::host::object::SqlValue;
 use crate::protocol::messages::Fault;
 
-/// What the names of secrets begin with, and how long those are. Builds before 0.2 stored them bare: random bytes, which may begin like a
-/// frame. Framed they are longer.
+/// The prefixes of the names of secrets, and the length of secrets. Builds before 0.2 stored them without a frame:
+/// random bytes, which may begin like a frame. With a frame they are longer.
 const SECRETS: [&str; 3] = ["hash-key", "element-key", "salt/"];
 const SECRET_BYTES: usize = 16;
 
@@ -18,7 +18,7 @@ pub(super) struct DeploymentValues {
 }
 
 impl DeploymentValues {
-    /// Those of an object.
+    /// The values in an object's database.
     pub(super) fn new(store: &Store) -> Self {
         Self {
             store: store.clone(),
@@ -28,7 +28,7 @@ impl DeploymentValues {
     /// A value, if there is one.
     ///
     /// # Errors
-    /// `Unavailable` where SQLite refuses; so all below.
+    /// `Unavailable` where SQLite refuses; as for all methods below.
     pub(super) fn get(&self, name: &str) -> Result<Option<Vec<u8>>, Fault> {
         let rows = self.store.run(
             "SELECT body FROM deployment WHERE name = ?",
@@ -49,7 +49,7 @@ impl DeploymentValues {
         Ok(self.store.body(body)?.to_vec())
     }
 
-    /// A value, made by `make` the first time it is asked for.
+    /// A value, created by `make` when it is first asked for.
     pub(super) fn get_or_make(
         &self,
         name: &str,
@@ -63,7 +63,7 @@ impl DeploymentValues {
         Ok(made)
     }
 
-    /// Puts a value in its place.
+    /// Stores a value.
     pub(super) fn put(&self, name: &str, body: Vec<u8>) -> Result<(), Fault> {
         self.store.run(
             "INSERT INTO deployment VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET body = excluded.body",
@@ -72,7 +72,7 @@ impl DeploymentValues {
         Ok(())
     }
 
-    /// The values whose names lie from one up to another, in order.
+    /// The values with names in a range, in order.
     pub(super) fn between(&self, from: &str, to: &str) -> Result<Vec<(String, Vec<u8>)>, Fault> {
         let rows = self.store.run(
             "SELECT name, body FROM deployment WHERE name >= ? AND name < ? ORDER BY name",
@@ -88,7 +88,7 @@ impl DeploymentValues {
         rows.iter().filter_map(|row| read(row)).collect()
     }
 
-    /// The first name that lies from one up to another.
+    /// The first name in a range.
     pub(super) fn first_between(&self, from: &str, to: &str) -> Result<Option<String>, Fault> {
         let rows = self.store.run(
             "SELECT MIN(name) FROM deployment WHERE name >= ? AND name < ?",

@@ -1,7 +1,7 @@
-//! The Durable Object of one partition of the directory: the roots of its counters, and what belongs to them.
+//! The Durable Object of one partition of the directory: the roots of its counters, and related tables.
 //!
-//! Invariants: each table has one part that reads and writes it; nothing is answered while storage cannot be read; operations of one
-//! counter run one after the other (a lock per counter).
+//! Invariants: one part reads and writes each table. Nothing is answered while storage cannot be read. Operations of
+//! one counter run one after the other (a lock per counter).
 
 use std::future::Future;
 use std::rc::Rc;
@@ -70,7 +70,7 @@ use crate::protocol::messages::{
 };
 use crate::protocol::names::DIRECTORY_PARTITIONS;
 
-/// Since this schema settings name the hash of a counter.
+/// The first schema in which settings name the hash of a counter.
 const SCHEMA_VERSION_MIN: i64 = 5;
 
 const SCHEMA: &[&str] = &[
@@ -86,20 +86,20 @@ const SCHEMA: &[&str] = &[
     BOARDS_SCHEMA,
 ];
 
-/// The shortest time between two alarms, so that something that stays due does not spin.
+/// The shortest time between two alarms, so that work that stays due does not spin.
 const ALARM_SPACING_MS: i64 = 100;
 
-/// Messages to one tablet that are under way at once: what leads are told meanwhile travels in the next. More than one, as a message that
-/// is lost is waited for.
+/// How many messages to one tablet are in flight at once: meanwhile notifications for leads are collected for the next.
+/// More than one, because a lost message is waited for.
 const MESSAGES_AT_ONCE: usize = 4;
 
-/// How often it is looked where a root is before a call is refused: it may move on while it waits.
+/// How often a call looks for its root before it is refused: the root may move on while the call waits.
 const LOOKED_MAX: usize = 4;
 
-/// What fewer calls of a batch need is read by each itself.
+/// With fewer calls in a batch, each reads its own rows.
 const AHEAD_MIN: usize = 4;
 
-/// The status of an act that storage did not let be done.
+/// The status of an act that storage refused.
 const FAILED: u16 = 503;
 
 /// One partition of the directory, as the platform sees it.
@@ -173,7 +173,7 @@ struct Partition {
     alerts: Rc<Alerts>,
 }
 
-/// What the parts of a partition stand on: its tables, and its alarm.
+/// What the parts of a partition share: its tables, and its alarm.
 struct Ground {
     store: Store,
     storage: StorageGuard,
@@ -208,11 +208,11 @@ impl Ground {
         let has_moves = root_sweep::next_due_ms(&places, &sweep).is_some();
         if spreads.next_due_ms().is_some() || has_moves {
             let (alarm, now_ms) = (alarm.clone(), host.now_ms());
-            // Where it fails the next thing that is due sets it.
+            // If it fails, the next due work sets it.
             object.wait_until(async move { drop(alarm.arm(now_ms).await) });
         }
         if let Ok(Some(due_ms)) = snapshots.next_due_ms() {
-            // Here too.
+            // The same here.
             let store = store.clone();
             object.wait_until(async move { drop(store.set_alarm_by(due_ms).await) });
         }
@@ -298,8 +298,8 @@ impl Partition {
         }
     }
 
-    /// Begins some calls of a batch: what they need is read, and what they write is written, many rows by one statement. Returns the
-    /// answers of those that have ended.
+    /// Begins some calls of a batch: their rows are read, and their writes are written, many rows by one statement.
+    /// Returns the answers of calls that have ended.
     fn begin_together(
         self: &Rc<Self>,
         calls: Vec<(usize, BatchedCall)>,
@@ -313,14 +313,14 @@ impl Partition {
             if is_push {
                 told.extend(batch::prefix::<CounterId>(&call.message));
             }
-            // Others may send something that says what they have written.
+            // Other calls may send messages that depend on their writes.
             self.store.gather(is_push || call.path == Register::PATH);
             let partition = self.clone();
             let call = async move { partition.answer(arrived(call), 0).await };
             ended.extend(under_way.begin(place, call.boxed_local()));
         }
         if let Err(fault) = self.store.write_gathered() {
-            // Memory holds what was not written.
+            // Memory holds changes that were not written.
             told.iter().for_each(|counter| self.views.forget(counter));
             for (_, reply) in &mut ended {
                 *reply = refusal(&fault);
@@ -330,7 +330,8 @@ impl Partition {
         ended
     }
 
-    /// Reads what the calls of a batch need, many by one statement. What cannot be read is read by each call itself.
+    /// Reads the rows that the calls of a batch need, many by one statement. Rows that cannot be read now are read by
+    /// each call itself.
     fn read_ahead(&self, calls: &[(usize, BatchedCall)]) {
         if calls.len() < AHEAD_MIN || self.readable().is_err() {
             return;
@@ -352,7 +353,7 @@ impl Partition {
         self.views.forget_ahead();
     }
 
-    /// Answers a call that stands here, see [`Partition::answer`].
+    /// Answers a call whose root is here, see [`Partition::answer`].
     async fn answer_here(self: &Rc<Self>, arrived: &Arrived) -> Reply {
         let reply = dispatch!(arrived, asked, {
             Register => self.when_ready(asked, |asked| self.register(asked)).await,
@@ -393,7 +394,7 @@ impl Partition {
         self.answer_of_deployment(arrived).await
     }
 
-    /// Answers a call about what belongs to the whole deployment, or to the partition itself.
+    /// Answers a call about the whole deployment, or about the partition itself.
     async fn answer_of_deployment(self: &Rc<Self>, arrived: &Arrived) -> Reply {
         dispatch!(arrived, asked, {
             PutShare => self.ready(asked).and_then(|asked| self.shares.put(&asked)),
@@ -442,7 +443,8 @@ impl Partition {
         })
     }
 
-    /// Answers a call: here, or, where it is for a root that belongs elsewhere, there. `sent_on`: how often it was sent on before.
+    /// Answers a call: here, or in another partition if its root belongs there. `sent_on`: how often it was forwarded
+    /// before.
     async fn answer(self: &Rc<Self>, arrived: Arrived, sent_on: u8) -> Reply {
         if !is_of_root(&arrived.path) {
             let has_read = self.readable().is_ok();
@@ -479,7 +481,7 @@ impl Partition {
         refusal(&moving())
     }
 
-    /// Answers a call that another partition has sent on; or only sees to it that the root is here.
+    /// Answers a call that another partition has forwarded; or only brings the root here.
     async fn on_call_root(self: &Rc<Self>, asked: CallRoot) -> Result<Vec<u8>, Fault> {
         self.places.is_number(asked.to);
         self.moves.learn(&asked.sizes).await?;
@@ -498,7 +500,7 @@ impl Partition {
         Ok(bytes_of(answered.await))
     }
 
-    /// Answers what all partitions are asked together.
+    /// Answers a question that is put to all partitions together.
     async fn on_in_partition(self: &Rc<Self>, asked: InPartition) -> Result<Within, Fault> {
         self.places.is_number(asked.partition);
         if !is_of_all(&asked.path) {
@@ -520,7 +522,7 @@ impl Partition {
         })
     }
 
-    /// Notes an act and does it: neither is kept without the other, as nothing is waited for in between.
+    /// Writes an entry of the audit log and does its call, in one commit: there is no await in between.
     async fn do_act(self: &Rc<Self>, asked: DoAct) -> Result<Vec<u8>, Fault> {
         let DoAct {
             mut act,
@@ -533,7 +535,7 @@ impl Partition {
         let Reply::Answer(bytes) = self.answer_here(&call).await else {
             return Err(Fault::Broken("an act that is no call".to_owned()));
         };
-        // A result that is no error begins with a zero.
+        // The encoding of a successful result begins with a zero.
         if bytes.first() != Some(&0) {
             act.outcome = CallOutcome::Refused(FAILED);
             self.acts.note(&act)?;
@@ -548,7 +550,8 @@ impl Partition {
         })
     }
 
-    /// What a counter was. Where the number of partitions was changed its root may have been elsewhere: files of then lie there.
+    /// The former state of a counter. If the number of partitions was changed, its root may have been elsewhere, where
+    /// the files of that time are.
     async fn kept_on(&self, asked: KeptOn) -> Result<Vec<KeptThen>, Fault> {
         let own = self.snapshots.on(asked.clone()).await?;
         let has_all = !own.is_empty() && own.iter().all(|then| then.kept.is_some());
@@ -563,12 +566,12 @@ impl Partition {
         };
         let answered = ask_some(&self.host, others, ask).await;
         match answered.fault {
-            // What is not known of one may be what is asked for.
+            // The state that is missing may be the one that is asked for.
             Some(fault) => Err(fault),
             None => {
                 let told = answered.told.into_iter().flat_map(|(_, told)| told);
                 let mut days = kept_by_any(own.into_iter().chain(told));
-                // The latest tells what was so on a day, or before.
+                // The latest one is the state on a day, or before.
                 let first = if asked.is_range {
                     0
                 } else {
@@ -585,7 +588,7 @@ impl Partition {
         self.store.set_alarm_by(self.host.now_ms()).await
     }
 
-    /// The alarm rings.
+    /// Handles the alarm.
     async fn ring(self: &Rc<Self>) -> Result<(), Fault> {
         if let Err(fault) = self.look_at_what_is_due().await {
             self.host.fail(&format!("the directory's alarm: {fault}"));
@@ -604,8 +607,7 @@ impl Partition {
         if let Err(fault) = self.see_to_moves().await {
             self.host.fail(&format!("roots that move: {fault}"));
         }
-        // An alarm that fails is tried a few times and then never again: so this one never fails,
-        // and always sets the next.
+        // The platform repeats a failing alarm a few times only. So this one never fails, and always sets the next.
         (self.alarm)
             .arm(self.host.now_ms() + ALARM_SPACING_MS)
             .await?;
@@ -630,14 +632,14 @@ impl Partition {
         self.storage.note(read);
     }
 
-    /// What is asked, once storage can be read.
+    /// Returns the message, once storage can be read.
     fn ready<Q>(&self, asked: Result<Q, Fault>) -> Result<Q, Fault> {
         let asked = asked?;
         self.readable()?;
         Ok(asked)
     }
 
-    /// Answers what is asked, once storage can be read.
+    /// Answers the message, once storage can be read.
     async fn when_ready<Q, A, Answer: Future<Output = Result<A, Fault>>>(
         &self,
         asked: Result<Q, Fault>,
@@ -657,20 +659,20 @@ impl Partition {
             .locate(&asked.counter, asked.datacenter.as_ref())
     }
 
-    /// A lead leaves its tablet, or goes back: whether it may.
+    /// A lead leaves its tablet, or goes back. Returns whether it may.
     fn place_lead(&self, asked: &PlaceLead) -> Result<bool, Fault> {
         let may = self.spreads.place_lead(asked)?;
         if !may && asked.apart {
             let (spreads, datacenter) = (self.spreads.clone(), asked.datacenter.clone());
             self.object.wait_until(async move {
-                // Where it fails the next that may not tries again.
+                // If it fails, the next refused lead tries again.
                 let _ = spreads.make_room(&datacenter).await;
             });
         }
         Ok(may)
     }
 
-    /// What only the operator can mend, if anything.
+    /// A fault that only the operator can mend, if any.
     fn ailment(&self) -> Option<Ailment> {
         let why = match self.readable() {
             Ok(()) => {
@@ -685,7 +687,7 @@ impl Partition {
         Some(Ailment::Unreadable(why))
     }
 
-    /// What this partition knows of the deployment.
+    /// The deployment's data in this partition.
     fn fleet_part(&self) -> Result<FleetPart, Fault> {
         let mut part = FleetPart {
             now_ms: self.host.now_ms(),
@@ -743,8 +745,8 @@ impl Partition {
     }
 }
 
-/// What is answered to who asks all partitions by a number that does not hold any more. The protocol before knows no such word: it is told
-/// that they do not answer.
+/// The answer to a question for all partitions by outdated partition counts. The protocol before has no such fault: it
+/// gets that the partition does not answer.
 fn repartitioned(protocol: u8) -> Fault {
     match protocol {
         PROTOCOL => Fault::Repartitioned,
@@ -752,26 +754,26 @@ fn repartitioned(protocol: u8) -> Fault {
     }
 }
 
-/// Makes the tables where there are none.
+/// Creates the tables where there are none.
 ///
 /// # Errors
-/// `Unreadable` for a schema from the future or of long ago, `Unavailable` where SQLite refuses.
+/// `Unreadable` for a schema from the future or a very old one, `Unavailable` where SQLite refuses.
 fn prepare(store: &Store, spreads: &LeadSpreads, places: &RootPlaces) -> Result<(), Fault> {
     let version = store.schema_version(SCHEMA_VERSION_MIN)?;
     match version {
-        // Earlier builds do not have these, and leave them alone.
+        // Earlier builds do not have these, and ignore them.
         Some(_) => {
             store.run(SENDERS_SCHEMA, vec![])?;
             store.run(BOARDS_SCHEMA, vec![])?;
         }
         None => store.create_schema(SCHEMA)?,
     }
-    // First: a partition that is new has no numbers yet.
+    // First, because a new partition has no counts yet.
     spreads.open(version.is_none())?;
     places.open(version.is_none())
 }
 
-/// Whether a call is for the root of one name, with which its message begins.
+/// Whether a call is for a root, whose name is the first field of its message.
 fn is_of_root(path: &str) -> bool {
     [
         Push::PATH,

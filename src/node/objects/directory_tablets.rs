@@ -1,9 +1,10 @@
-//! Over how many tablets leads are spread: now, and before that was changed.
+//! The numbers of tablets over which leads are spread: the present one, and former ones.
 //!
-//! Invariants: a partition decides for its counters, by the setting that it was started with; a setting that is not that of its data
-//! begins a new spread, of a higher number, and what was there before is remembered, since leads may still live there. A lead is granted
-//! nothing but at its place under the spread that holds, and, where there are earlier ones, only once they have given what they had. A lead
-//! that has grown hot lives apart from its tablet: that is noted of it alone, and its own epoch rises with each move.
+//! Invariants: a partition decides for its counters, by the setting that it was started with. A setting that differs
+//! from that of its data begins a new spread with a higher number, and the former spreads are remembered, because leads
+//! may still be where they put them. A lead gets a grant only at its place under the present spread, and, if there are
+//! former ones, only once the former places have handed over its rows. A hot lead is moved out of its tablet: that is
+//! noted for this lead only, and its own epoch rises with each move.
 
 use std::cell::{Cell, RefCell};
 
@@ -23,19 +24,20 @@ use crate::protocol::messages::{
 };
 use crate::protocol::names::{LeadAt, TABLET_COUNT};
 
-/// Name of the row that earlier builds read: so many tablets, and no other setting would do. Data without it had none.
+/// Name of the row that earlier builds read: so many tablets, and no other setting is accepted. Data without it had no
+/// tablets.
 const FIXED: &str = "tablets";
 
-/// What earlier builds read there once the setting has been changed: no setting does.
+/// The value that earlier builds read once the setting has been changed: it accepts no setting.
 const CHANGED: u32 = 0;
 
-/// Name of the row with all spreads; there is none before the setting is changed.
+/// Name of the row with all spreads; it does not exist before the setting is changed.
 const SPREADS: &str = "spreads";
 
-/// Name of the row with the leads that live apart from their tablets; there is none before the first does.
+/// Name of the row with the leads outside their tablets; it does not exist before the first one.
 const APART: &str = "apart";
 
-/// Leads that are back and are looked at together, where there is no room for the note of another.
+/// How many returned leads are checked together where there is no room to note another one.
 const LOOKED_AT_ONCE: usize = 8;
 
 /// The spreads of a partition's leads.
@@ -46,14 +48,14 @@ pub(super) struct LeadSpreads {
     all: RefCell<Spreads>,
     apart: RefCell<Apart>,
     is_making_room: Cell<bool>,
-    /// How far leads have been looked at that nobody asks for.
+    /// The progress of the sweep over leads that nobody asks for.
     pub(super) sweep: RefCell<Option<Sweep>>,
-    /// Leads that did not move when they were looked at last, of this incarnation's look at all roots.
+    /// The leads that did not move at the last sweep of this incarnation.
     pub(super) left: Cell<u64>,
 }
 
 impl LeadSpreads {
-    /// Those of a partition; none before [`LeadSpreads::open`].
+    /// The spreads of a partition; empty before [`LeadSpreads::open`].
     pub(super) fn new(host: &Host, store: &Store) -> Self {
         Self {
             host: host.clone(),
@@ -67,7 +69,8 @@ impl LeadSpreads {
         }
     }
 
-    /// Reads the spreads, and begins a new one where the setting is another than that of the newest. `is_new`: there are no rows yet.
+    /// Reads the spreads, and begins a new one where the setting differs from the newest. `is_new`: there are no rows
+    /// yet.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
@@ -77,7 +80,7 @@ impl LeadSpreads {
             Some(body) => decode(&body)?,
             None => Spreads::new(self.fixed(set, is_new)?),
         };
-        // A setting that may not be so is the operator's to mend: it changes nothing.
+        // An invalid setting is for the operator to mend: it changes nothing.
         let is_wrong = set.is_none() && self.host.setting(TABLET_COUNT).is_some();
         let changed = match is_wrong {
             true => SpreadChange::Same,
@@ -107,16 +110,15 @@ impl LeadSpreads {
         Ok(())
     }
 
-    /// What is known of spreads, and of the leads of a counter, at rest, for a partition that takes the counter over.
-    ///
+    /// The spreads, and the places of a counter's leads, in stored form, for a partition that takes the counter over.
     /// # Errors
-    /// `Broken` should postcard refuse.
+    /// `Broken` if postcard refuses.
     pub(super) fn at_rest(&self, counter: &CounterId) -> Result<Vec<u8>, Fault> {
         let apart = self.apart.borrow().of_counter(counter);
         encode(&(&*self.all.borrow(), apart))
     }
 
-    /// Another partition has a counter now, and knows what was noted of its leads.
+    /// Another partition has a counter now, with the notes about its leads.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
@@ -128,8 +130,8 @@ impl LeadSpreads {
         }
     }
 
-    /// Takes over where the leads of counters may live that come from another partition. The caller makes it one commit with those, and
-    /// reads it anew after it.
+    /// Takes over the possible places of leads whose counters come from another partition. The caller makes it one
+    /// commit with those, and reads it again after it.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
@@ -152,7 +154,7 @@ impl LeadSpreads {
         self.values.put(SWEEP, encode(&sweep)?)
     }
 
-    /// Reads the spreads anew, where they are stored.
+    /// Reads the stored spreads again.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
@@ -164,12 +166,12 @@ impl LeadSpreads {
         self.open_apart()
     }
 
-    /// How many tablets data has whose setting was never changed.
+    /// The number of tablets of data whose setting was never changed.
     fn fixed(&self, set: Option<u32>, is_new: bool) -> Result<Option<u32>, Fault> {
         if let Some(body) = self.values.get(FIXED)? {
             return decode(&body).map(Some);
         }
-        // Roots that it had may have left, with leads of before.
+        // Roots that it had may have left, with leads of that time.
         if !is_new && (!self.roots.is_empty()? || self.values.get(SIZES)?.is_some()) {
             return Ok(None);
         }
@@ -179,8 +181,12 @@ impl LeadSpreads {
         Ok(set)
     }
 
+<<<<<<< HEAD
     /// Where the lead of a counter lives in a datacenter, and may have lived; without one where the spreads put it. A lead that lives apart is
     /// granted nothing at that place.
+=======
+    /// The place of a counter's lead in a datacenter, and its possible former places.
+>>>>>>> 5e09e0a (Say in plain words what the objects from the audit log to the directory hold)
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
@@ -199,13 +205,13 @@ impl LeadSpreads {
         })
     }
 
-    /// Where the spreads put the leads of a counter.
+    /// The place of a counter's leads under the spreads.
     fn spread(&self, counter: &CounterId) -> (u32, LeadPlace, Vec<LeadPlace>) {
         let place = |tablets| place_among(&self.host, tablets, counter);
         self.all.borrow().places(place)
     }
 
-    /// How often a lead was moved out of its tablet, or back. One of a counter that has ended since is back.
+    /// How often a lead was moved out of its tablet, or back. A lead of an ended counter counts as returned.
     fn moves(&self, counter: &CounterId, datacenter: &Datacenter) -> Result<u32, Fault> {
         let (moves, hot) = {
             let apart = self.apart.borrow();
@@ -216,7 +222,7 @@ impl LeadSpreads {
         let has_ended = match self.roots.entry(counter)? {
             Some(RootEntry::Live(root)) => root.generation != hot,
             Some(RootEntry::Ended { .. }) => true,
-            // A root whose row was lost is made again from what its leads know.
+            // A root whose row was lost is restored from its leads.
             None => false,
         };
         if !has_ended {
@@ -226,7 +232,7 @@ impl LeadSpreads {
         Ok(self.apart.borrow().moves(counter, datacenter))
     }
 
-    /// Notes that a lead of a generation moves out, or back. Whether it may.
+    /// Notes that a lead of a generation moves out, or back. Returns whether it may.
     fn place(
         &self,
         counter: &CounterId,
@@ -247,7 +253,8 @@ impl LeadSpreads {
         Ok(())
     }
 
-    /// Lets a lead live apart from its tablet, or go back there. Whether it may: only where a tablet hosts it, and too many do not.
+    /// Moves a lead out of its tablet, or back. Returns whether it may: only where a tablet hosts it, and not too many
+    /// are outside.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
@@ -265,12 +272,12 @@ impl LeadSpreads {
         if place == LeadPlace::Own {
             return Ok(false);
         }
-        // What is noted of an earlier generation is over.
+        // A note about an earlier generation is void.
         self.moves(counter, datacenter)?;
         self.place(counter, datacenter, (root.generation, *apart))
     }
 
-    /// Forgets what is noted of some leads of a datacenter that are back, so that others may leave.
+    /// Removes the notes of some returned leads of a datacenter, so that others may leave.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
@@ -292,7 +299,7 @@ impl LeadSpreads {
         }
         let (out, back): (Vec<_>, Vec<_>) =
             noted.into_iter().partition(|(_, moves)| is_apart(*moves));
-        // One that was to leave and never did leaves now: it goes back by itself.
+        // A lead that was allowed to leave and never did leaves now: it returns by itself.
         let drawn = usize::try_from(self.host.random()).unwrap_or(0) % out.len().max(1);
         let drawn = out.into_iter().nth(drawn);
         for (counter, moves) in back.into_iter().take(LOOKED_AT_ONCE).chain(drawn) {
@@ -301,7 +308,7 @@ impl LeadSpreads {
                 datacenter: datacenter.clone(),
                 place: self.locate(&counter, Some(datacenter))?.place,
             };
-            // Whoever answers has the lead, and nobody else has any of it.
+            // The lead is at the place that answers, and no other place has rows of it.
             let is_back = take_over(&self.host, at).await.is_ok();
             if is_back
                 && !is_apart(moves)
@@ -317,17 +324,17 @@ impl LeadSpreads {
         let mut apart = self.apart.borrow().clone();
         let mut all = self.all.borrow().clone();
         all.raise(apart.forget(counter, datacenter));
-        // First: what is raised needlessly does no harm.
+        // First, because raising it in vain does no harm.
         self.values.put(FIXED, encode(&CHANGED)?)?;
         self.values.put(SPREADS, encode(&all)?)?;
         self.all.replace(all);
         self.save_apart(apart)
     }
 
-    /// Lets a lead ask for a grant, at the place where it lives.
+    /// Allows a lead to ask for a grant, at its place.
     ///
     /// # Errors
-    /// `Unsettled` where it must look first where it lives, or may have lived; `Unavailable` where SQLite refuses.
+    /// `Unsettled` where it must first look for its rows at its places; `Unavailable` where SQLite refuses.
     pub(super) fn admit(&self, register: &Register) -> Result<(), Fault> {
         let located = self.locate(&register.counter, Some(&register.datacenter))?;
         if register.place != Some(located.place) {
@@ -336,7 +343,7 @@ impl LeadSpreads {
         let is_settled = located.former.is_empty()
             || register.holds.is_some()
             || register.settled == Some(located.epoch);
-        // A counter that nobody has heard of has never had a lead.
+        // A counter without a root has never had a lead.
         if is_settled || self.roots.entry(&register.counter)?.is_none() {
             return Ok(());
         }

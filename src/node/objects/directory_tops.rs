@@ -1,4 +1,4 @@
-//! Counters of a partition in order of what they have, found in its table of totals.
+//! A partition's counters in the order of a measure, from its table of totals.
 
 use super::directory_totals::{DAY_HOURS, DAYS_KEPT, DirectoryTotals, HOURS_KEPT};
 use super::store::{Store, integer, text};
@@ -8,14 +8,14 @@ use crate::core::counter::total::Value;
 use crate::host::object::SqlValue;
 use crate::protocol::messages::{By, Fault, KnownTotal, Order, Since, Sums, TopRow};
 
-/// Counters of a prefix up to which they are found by their names, and put in order then; more are found by the index of the order.
+/// Up to so many counters of a prefix are found by name and then sorted; more are found by the index of the order.
 const FEW: u64 = 1_000;
 
-/// What [`Value::within_62_bits`] stops at.
+/// The limit of [`Value::within_62_bits`].
 const WITHIN_MAX: i64 = 1 << 62;
 
 impl DirectoryTotals {
-    /// What is known of all counters of an order together.
+    /// The sums over all counters of an order.
     pub(super) fn sums(&self, order: &Order, now_ms: i64) -> Result<(Sums, u64), Fault> {
         let progress = self.prepare(now_ms)?;
         let amount = amount_sql(order);
@@ -46,7 +46,7 @@ impl DirectoryTotals {
             magnitude
         };
         if unsigned(wide) > 0 && order.since.is_none() {
-            // What 62 bits do not hold is in the rows.
+            // Amounts that do not fit in 62 bits are in the rows.
             let sql = format!(
                 "SELECT id, as_of, body FROM totals WHERE {within} AND abs({amount}) >= {WITHIN_MAX}"
             );
@@ -69,8 +69,8 @@ impl DirectoryTotals {
         Ok((sums, unsigned(named)))
     }
 
-    /// Counters with these names of which nothing is in the table yet, where `told` are in it: how many, and the creation of the oldest, unix
-    /// milliseconds. Nothing was acknowledged of them before it.
+    /// Counters of the order without a row in the table yet, where `told` have one: how many, and the creation of the
+    /// oldest, unix milliseconds. No write of them was acknowledged before that.
     pub(super) fn untold(&self, order: &Order, told: u64) -> Result<(u64, Option<i64>), Fault> {
         let (within, ids) = within_sql(order, "");
         let sql = format!("SELECT COUNT(*) FROM roots WHERE live = 1 AND {within}");
@@ -120,7 +120,7 @@ impl DirectoryTotals {
     ) -> Result<Vec<TopRow>, Fault> {
         self.prepare(now_ms)?;
         let amount = amount_sql(order);
-        // The index of hours is worth its way where few have counted since.
+        // The index of hours is worth its cost if few have counted since.
         let is_by_order = named > FEW && (order.since.is_none() || counters < named / 4);
         let (by_name, by_order) = if is_by_order { ("+", "") } else { ("", "+") };
         let (within, mut values) = within_sql(order, by_name);
@@ -148,7 +148,7 @@ impl DirectoryTotals {
         rows.filter_map(Result::transpose).collect()
     }
 
-    /// What one counter has in an order, where it is in the table.
+    /// The amount of one counter in an order, if it is in the table.
     pub(super) fn amount(
         &self,
         counter: &CounterId,
@@ -176,7 +176,7 @@ fn size_sql(by: By) -> &'static str {
     }
 }
 
-/// What a row is ordered by, as SQL.
+/// The amount of a row, as SQL.
 fn amount_sql(order: &Order) -> String {
     let slot = |column: char, at: i64, kept: i64| {
         let hour = order.since.map_or(0, hour_of);
@@ -192,7 +192,7 @@ fn amount_sql(order: &Order) -> String {
     }
 }
 
-/// The hour of unix time with which it begins.
+/// The hour of unix time at which it begins.
 fn hour_of(since: Since) -> i64 {
     match since {
         Since::Hour(hour) => hour,
@@ -200,7 +200,7 @@ fn hour_of(since: Since) -> i64 {
     }
 }
 
-/// Which names are meant, as SQL and its values; with a plus before them they are not looked for by their order.
+/// The condition on names, as SQL with its values; a plus before them prevents the use of their index.
 fn within_sql(order: &Order, plus: &str) -> (String, Vec<SqlValue>) {
     let first = order.prefix.as_str().max(BEFORE_CALLERS);
     let mut values: Vec<SqlValue> = vec![first.into()];
@@ -232,7 +232,7 @@ fn row_of(store: &Store, order: &Order, row: &[SqlValue]) -> Result<Option<TopRo
     Ok(Some(row_of_known(counter, order.by, store.get(told)?)))
 }
 
-/// What a counter has in an order of all time.
+/// The amount of a counter in an order of all time.
 pub(super) fn row_of_known(counter: CounterId, by: By, known: KnownTotal) -> TopRow {
     let estimate = known.uniques.map_or(0, |uniques| uniques.estimate);
     TopRow {

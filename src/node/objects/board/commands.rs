@@ -1,4 +1,5 @@
-//! Commands of a sorted set, carried out on a board: those of one message in one commit, each once where its try has a name.
+//! Commands of a sorted set, run on a board: those of one message in one commit, each once where its attempt has a
+//! name.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +17,7 @@ use crate::protocol::redis::notifications::SetChange;
 use crate::protocol::redis::reply::{Refused, Reply};
 use crate::protocol::redis::sorted::{Members, SortedSet, run};
 
-/// The reply to a command whose try has a name. Stored.
+/// The reply to a command whose attempt has a name. Stored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Replied {
     fingerprint: u64,
@@ -31,7 +32,7 @@ struct Ranking<'a> {
 }
 
 impl Ranking<'_> {
-    /// What has become of it since it was taken.
+    /// The effect on the set since this was created.
     fn change(&self) -> SetChange {
         match (self.has_changed, self.count()) {
             (false, _) => SetChange::Same,
@@ -150,7 +151,7 @@ impl BoardCore {
         Ok(ran)
     }
 
-    /// The replies to tries that all were made before, of a board that has ended since.
+    /// The replies to attempts that were all made before, on a board that has ended since.
     fn replied(&self, asked: &RunSorted) -> Result<Option<Vec<Reply>>, Fault> {
         let loaded = self.loaded.borrow();
         let Some(loaded) = loaded.as_ref().filter(|_| !asked.tries.is_empty()) else {
@@ -226,7 +227,7 @@ impl BoardCore {
             }
             replies.push(reply);
         }
-        // A sorted set without members is none. What was configured by the other calls stays.
+        // A sorted set without members does not exist. A board configured by the other calls stays.
         let head = &loaded.head;
         let is_plain = head.settings == Settings::default() && self.rows.periods()?.is_empty();
         if had_members && head.members == 0 && is_plain {
