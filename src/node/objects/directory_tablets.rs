@@ -181,12 +181,8 @@ impl LeadSpreads {
         Ok(set)
     }
 
-<<<<<<< HEAD
     /// Where the lead of a counter lives in a datacenter, and may have lived; without one where the spreads put it. A lead that lives apart is
     /// granted nothing at that place.
-=======
-    /// The place of a counter's lead in a datacenter, and its possible former places.
->>>>>>> 5e09e0a (Say in plain words what the objects from the audit log to the directory hold)
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
