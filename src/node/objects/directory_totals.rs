@@ -1,11 +1,11 @@
-//! What one partition of the directory has been told of its counters, in a table of its own that SQL can sort and sum.
+//! The totals of a partition's counters, in a table that SQL can sort and sum.
 //!
-//! Invariant: a row is written in the turn in which what it says is stored of its counter, and goes with its counter; its `as_of` is
-//! true. Nothing is asked of a counter for it. What was counted is kept at the beginnings of the last hours and days, so the count of
-//! a window is one subtraction.
+//! Invariant: a row is written in the same turn as the counter's data that it repeats, and is deleted with the counter;
+//! its `as_of` is true. No counter is asked for it. The counts at the beginnings of the last hours and days are stored,
+//! so the count of a window is one subtraction.
 //!
-//! Life: the table is made with the first push, or the first question. A partition that has been pushed to before reads its rows a
-//! page at a time, by its alarm, until all are in; what windows began with is known from then on.
+//! Life: the table is created with the first push, or the first question. A partition with earlier pushes builds its
+//! rows a page at a time, by its alarm, until all are there. Counts at beginnings of windows are stored from then on.
 
 use std::cell::Cell;
 
@@ -22,26 +22,26 @@ use crate::host::object::SqlValue;
 use crate::protocol::messages::{Fault, KnownTotal, KnownUniques};
 use crate::protocol::public::Estimate;
 
-/// Beginnings of hours that are kept: the current one and the 24 before, so that a day of seconds is covered, and one more where
-/// clocks differ.
+/// How many beginnings of hours are stored: the current one and the 24 before, so that a day of seconds is covered, and
+/// one more for differences of clocks.
 pub(super) const HOURS_KEPT: i64 = 26;
 
-/// Beginnings of days that are kept: today and the 29 before, and one more where clocks differ.
+/// How many beginnings of days are stored: today and the 29 before, and one more for differences of clocks.
 pub(super) const DAYS_KEPT: i64 = 31;
 
 /// Milliseconds of an hour, and hours of a day.
 const HOUR_MS: i64 = 3_600_000;
 pub(super) const DAY_HOURS: i64 = 24;
 
-/// Counters whose rows are made in one step, where the table is younger than they are.
+/// How many counters' rows are built in one step, if the table is younger than the counters.
 const BUILT_AT_ONCE: u32 = 200;
 
-/// A row's columns besides the beginnings. Numbers that JavaScript would not hold go in and out as texts.
+/// A row's columns besides the beginnings. Numbers that JavaScript cannot hold exactly are written and read as texts.
 const COLUMNS: &str = "id TEXT PRIMARY KEY, as_of INTEGER NOT NULL, hour INTEGER NOT NULL, \
     value INTEGER NOT NULL, counted INTEGER NOT NULL, uniques INTEGER NOT NULL, \
     value_size INTEGER NOT NULL, counted_size INTEGER NOT NULL, uniques_size INTEGER NOT NULL, body BLOB NOT NULL";
 
-/// The order of rows is found by sizes, which seldom change: most writes of a row write no index.
+/// Orders use sizes, which rarely change: so most writes of a row write no index.
 const INDEXES: [&str; 4] = [
     "CREATE INDEX IF NOT EXISTS totals_hour ON totals (hour)",
     "CREATE INDEX IF NOT EXISTS totals_value ON totals (value_size)",
@@ -49,29 +49,29 @@ const INDEXES: [&str; 4] = [
     "CREATE INDEX IF NOT EXISTS totals_uniques ON totals (uniques_size) WHERE uniques_size > 0",
 ];
 
-/// How far the table has come: the last name that was read, nothing where all are in; and since when it is written, unix
-/// milliseconds, 0 for always.
+/// The progress of the build: the last name that was read, or nothing once all are there; and since when rows are
+/// written, unix milliseconds, 0 for always.
 const PROGRESS: &str =
     "CREATE TABLE IF NOT EXISTS totals_progress (after TEXT, kept_from INTEGER NOT NULL)";
 
 /// The totals of a partition.
 pub(super) struct DirectoryTotals {
     pub(super) store: Store,
-    /// The last name that was read while the table is made, and since when it is written; nothing before it was looked for.
+    /// The progress of the build; `None` before it was read.
     progress: Cell<Option<Progress>>,
     ahead: RowPrefetch,
 }
 
-/// How far the table has come.
+/// The progress of the build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Progress {
-    /// Whether every counter that has been told of is in it.
+    /// Whether every counter with a push has a row.
     pub(super) is_whole: bool,
-    /// Since when it is written, unix milliseconds; 0 for always.
+    /// Since when rows are written, unix milliseconds; 0 for always.
     pub(super) kept_from_ms: i64,
 }
 
-/// What is told of a counter, with its unique elements.
+/// The known totals of a counter, with its unique elements.
 pub(super) fn known_of(root: &Root, view: &View) -> KnownTotal {
     let estimate = Estimate::of(view.uniques()).filter(|_| view.generation() == root.generation);
     KnownTotal {
@@ -94,21 +94,21 @@ impl DirectoryTotals {
         }
     }
 
-    /// Reads what the rows of counters say of which something is noted next.
+    /// Reads the rows of counters that are about to be noted.
     pub(super) fn read_ahead(&self, counters: &[CounterId], now_ms: i64) -> Result<(), Fault> {
         self.prepare(now_ms)?;
         self.ahead.read(counters)
     }
 
-    /// What was read ahead is forgotten.
+    /// Drops the rows that were read ahead.
     pub(super) fn forget_ahead(&self) {
         self.ahead.clear();
     }
 
-    /// Makes the table where there is none.
+    /// Creates the table where there is none.
     ///
     /// # Errors
-    /// `Unavailable` where SQLite refuses; so all below.
+    /// `Unavailable` where SQLite refuses; as for all methods below.
     pub(super) fn prepare(&self, now_ms: i64) -> Result<Progress, Fault> {
         if let Some(progress) = self.progress.get() {
             return Ok(progress);
@@ -131,7 +131,7 @@ impl DirectoryTotals {
         Ok(progress)
     }
 
-    /// The columns whose numbers JavaScript may not hold.
+    /// The columns whose numbers JavaScript may not hold exactly.
     pub(super) fn wide_columns() -> Vec<String> {
         let wide = ["value", "counted", "uniques"].map(str::to_owned);
         let hours = (0..HOURS_KEPT).map(|hour| format!("h{hour}"));
@@ -139,13 +139,13 @@ impl DirectoryTotals {
         wide.into_iter().chain(hours).chain(days).collect()
     }
 
-    /// Rows have come of a table that was written since then only. What is known of the progress is read anew after it.
+    /// Rows have come from a table that was written only since then. The progress is read again after that.
     pub(super) fn kept_from(&self, from_ms: i64) -> Result<(), Fault> {
         let sql = "UPDATE totals_progress SET kept_from = MAX(kept_from, ?)";
         self.store.run(sql, vec![from_ms.into()]).map(drop)
     }
 
-    /// What is known of the progress is read anew.
+    /// The progress is read again.
     pub(super) fn forget_progress(&self) {
         self.progress.set(None);
     }
@@ -180,7 +180,7 @@ impl DirectoryTotals {
         })
     }
 
-    /// Notes what was told of a counter.
+    /// Writes what was pushed of a counter.
     pub(super) fn note(
         &self,
         counter: &CounterId,
@@ -237,7 +237,7 @@ impl DirectoryTotals {
             return Ok(());
         }
         if root.created_at_ms < progress.kept_from_ms {
-            // When it was counted is not known.
+            // The time of the counts is not known.
             let all = (0..HOURS_KEPT).map(|hour| format!(", h{hour} = counted"));
             let all: String = all
                 .chain((0..DAYS_KEPT).map(|day| format!(", d{day} = counted")))
@@ -258,7 +258,7 @@ impl DirectoryTotals {
         Ok(())
     }
 
-    /// What is known of the counters from one name to another, both included, in order.
+    /// The totals of the counters from one name to another, both included, in order.
     pub(super) fn between(
         &self,
         first: &CounterId,
@@ -280,7 +280,7 @@ impl DirectoryTotals {
         rows.iter().filter_map(read).collect()
     }
 
-    /// Makes the rows of the next counters, where the table is younger than they are. Whether it is whole then.
+    /// Builds the rows of the next counters, if the table is younger than they are. Returns whether it is complete.
     pub(super) fn build(
         &self,
         roots: &RootStore,
@@ -314,7 +314,7 @@ impl DirectoryTotals {
     }
 }
 
-/// What is noted of the hours and days that have begun from one hour to another: what had been counted by then.
+/// The SQL that stores the count at the beginnings of the hours and days between two hours.
 fn begun_between(before: i64, hour: i64) -> String {
     let mut notes = String::new();
     let mut note = |column: char, before: i64, now: i64, kept: i64| {

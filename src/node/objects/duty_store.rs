@@ -1,4 +1,4 @@
-//! The rows of what leads must still be told.
+//! The rows of duties: what leads must still be told.
 
 use super::store::{Store, integer, text};
 use crate::core::counter::id::{CounterId, Datacenter};
@@ -9,7 +9,7 @@ pub(super) const DUTIES_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS duties (id TE
         generation INTEGER NOT NULL, due_at INTEGER NOT NULL, tries INTEGER NOT NULL, \
         PRIMARY KEY (id, datacenter, kind, generation)) WITHOUT ROWID";
 
-/// First wait before an unreachable lead is told again, and the longest: waits double in between.
+/// The first wait before an unreachable lead is told again, and the longest: waits double in between.
 const RETRY_MS: (i64, i64) = (1_000, 300_000);
 
 /// What a lead must still be told. A stored format: never renumbered.
@@ -19,7 +19,7 @@ pub enum LeadNotice {
     Close,
     /// Settings have changed.
     Configure,
-    /// Nothing: it must be heard of, since an operation could not observe it.
+    /// Nothing: the root must get its totals, because an operation could not observe them.
     Settle,
 }
 
@@ -33,7 +33,7 @@ impl LeadNotice {
     }
 }
 
-/// A lead that could not be told something yet.
+/// Something that a lead could not be told yet.
 #[derive(Clone, Debug)]
 pub struct Duty {
     /// The counter.
@@ -42,7 +42,7 @@ pub struct Duty {
     pub datacenter: Datacenter,
     /// What it must be told.
     pub telling: LeadNotice,
-    /// Of which generation.
+    /// The generation that it is about.
     pub generation: u64,
     /// How often it was tried.
     pub tries: u32,
@@ -54,17 +54,17 @@ pub(super) struct DutyStore {
 }
 
 impl DutyStore {
-    /// Those of an object.
+    /// The duties in an object's database.
     pub(super) fn new(store: &Store) -> Self {
         Self {
             store: store.clone(),
         }
     }
 
-    /// Writes a duty whose first attempt is made at once by the caller: this is for when it fails.
+    /// Writes a duty. The caller makes the first attempt at once; the row is for its failure.
     ///
     /// # Errors
-    /// `Unavailable` where SQLite refuses; so all below.
+    /// `Unavailable` where SQLite refuses; as for all methods below.
     pub(super) fn put(&self, duty: &Duty, now_ms: i64) -> Result<(), Fault> {
         self.put_at(duty, now_ms + RETRY_MS.0)
     }
@@ -79,7 +79,7 @@ impl DutyStore {
         Ok(())
     }
 
-    /// Lets a duty wait longer, after another failure.
+    /// Extends the wait of a duty, after another failure.
     pub(super) fn postpone(&self, duty: &Duty, now_ms: i64) -> Result<(), Fault> {
         let (first, longest) = RETRY_MS;
         let wait = first.saturating_mul(1 << duty.tries.min(20)).min(longest);
@@ -92,7 +92,7 @@ impl DutyStore {
         )
     }
 
-    /// Strikes a duty off.
+    /// Deletes a completed duty.
     pub(super) fn done(&self, duty: &Duty) -> Result<(), Fault> {
         let sql =
             "DELETE FROM duties WHERE id = ? AND datacenter = ? AND kind = ? AND generation = ?";
@@ -100,7 +100,7 @@ impl DutyStore {
         Ok(())
     }
 
-    /// Whether some lead must still be told that this generation, or a newer one, has ended.
+    /// Whether a lead must still be told that this generation, or a newer one, has ended.
     pub(super) fn is_closing(&self, counter: &CounterId, generation: u64) -> Result<bool, Fault> {
         let generation = i64::try_from(generation).unwrap_or(i64::MAX);
         let kind = LeadNotice::Close.number().into();
@@ -109,7 +109,7 @@ impl DutyStore {
         Ok(!self.store.run(sql, values)?.is_empty())
     }
 
-    /// Whether some lead does not know a counter's settings yet.
+    /// Whether a lead must still be told a counter's settings.
     pub(super) fn is_configuring(&self, counter: &CounterId) -> Result<bool, Fault> {
         let values = vec![
             counter.as_str().into(),
@@ -119,7 +119,7 @@ impl DutyStore {
         Ok(!self.store.run(sql, values)?.is_empty())
     }
 
-    /// Duties whose time has come, at most `limit`.
+    /// Due duties, at most `limit`.
     pub(super) fn due(&self, now_ms: i64, limit: i32) -> Result<Vec<Duty>, Fault> {
         let rows = self.store.run(
             "SELECT id, datacenter, kind, generation, tries FROM duties WHERE due_at <= ? ORDER BY due_at LIMIT ?",

@@ -1,7 +1,7 @@
-//! What isolates have told a partition of the directory, a row for each incarnation.
+//! The reports of isolates to a partition of the directory, a row for each incarnation.
 //!
-//! Invariant: a report is in one row once. The row of an incarnation that is silent for [`FORGET_MS`] is added to that of all that were,
-//! in one commit.
+//! Invariant: a report is added to one row, once. The row of an incarnation that is silent for [`FORGET_MS`] is added
+//! to the common row, in one commit.
 
 use std::cell::Cell;
 
@@ -12,17 +12,18 @@ use crate::protocol::fleet::{
 };
 use crate::protocol::messages::{CountsTaken, Fault, TellCounts};
 
-/// Made with the first report: most partitions of most deployments begin without one.
+/// Created with the first report: most partitions of most deployments begin without one.
 const FLEET_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS fleet (incarnation INTEGER PRIMARY KEY, heard_ms INTEGER NOT NULL, \
      body BLOB NOT NULL)";
 
-/// The row of all that are forgotten: no isolate draws it but once in 2^52 times, and that one is refused.
+/// The common row of folded incarnations. An isolate draws this number once in 2^52 times, and is then refused.
 const FORGOTTEN: i64 = 0;
 
 /// The row that says when the first report of all came; it counts nothing. Only a table has it that had none of others before.
 const BEGUN: i64 = -1;
 
-/// Rows that are folded at once, when another incarnation comes: so there are never many more than come in an hour.
+/// How many rows are folded when a new incarnation reports: so there are not many more rows than incarnations of one
+/// hour.
 const FOLDED_MAX: i64 = 16;
 
 /// The rows of a partition.
@@ -33,7 +34,7 @@ pub(super) struct FleetStore {
 }
 
 impl FleetStore {
-    /// Those of an object.
+    /// The rows in an object's database.
     pub(super) fn new(host: &Host, store: &Store) -> Self {
         Self {
             host: host.clone(),
@@ -57,10 +58,10 @@ impl FleetStore {
         Ok(())
     }
 
-    /// Takes a report: one row.
+    /// Adds a report: one row.
     ///
     /// # Errors
-    /// `Unavailable` where SQLite refuses; so all below.
+    /// `Unavailable` where SQLite refuses; as for all methods below.
     pub(super) fn take(&self, tell: TellCounts) -> Result<CountsTaken, Fault> {
         let now_ms = self.host.now_ms();
         let answer = |taken| Ok(CountsTaken { taken, now_ms });
@@ -96,7 +97,7 @@ impl FleetStore {
         answer(taken)
     }
 
-    /// How many rows there are, and whether any is of an incarnation that was silent for long.
+    /// The number of rows, and whether any is of an incarnation that was silent for long.
     fn isolates(&self, silent_ms: i64) -> Result<(i64, bool), Fault> {
         let sql = "SELECT COUNT(*), SUM(incarnation > ? AND heard_ms < ?) FROM fleet";
         let bounds = vec![FORGOTTEN.into(), silent_ms.into()];
@@ -108,7 +109,7 @@ impl FleetStore {
         Ok((number(0), number(1) > 0))
     }
 
-    /// Adds rows of incarnations that were silent for long to that of all that were.
+    /// Adds rows of silent incarnations to the common row.
     fn fold(&self, now_ms: i64) -> Result<(), Fault> {
         let sql =
             "SELECT incarnation, body FROM fleet WHERE incarnation > ? AND heard_ms < ? LIMIT ?";
@@ -137,7 +138,7 @@ impl FleetStore {
         })
     }
 
-    /// Adds what isolates have told to what the partition knows.
+    /// Adds the reports of isolates to the partition's data.
     pub(super) fn add_to(&self, part: &mut FleetPart) -> Result<(), Fault> {
         if !self.has_table.get() {
             let sql = "SELECT 1 FROM sqlite_master WHERE name = 'fleet'";

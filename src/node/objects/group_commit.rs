@@ -1,11 +1,10 @@
-//! Group commit: flushes that arrive while a commit is under way go into the next one, so rows written
-//! follow the commits that storage can make, not the isolates that flush.
+//! Group commit: flushes that arrive while a commit is under way go into the next one, so the number of written rows
+//! depends on the commits that storage can make, not on the number of isolates.
 //!
-//! Invariant: at most one commit is under way, and memory runs ahead of storage by no more than that one:
-//! the platform holds every answer back until what was written before it is durable (output gate).
-//! Life of a flush: it is decided and written at once where no commit is under way; else it waits, and
-//! whoever ends that commit decides and writes all that wait in one synchronous stretch. All requests
-//! of one object share a context, so here one may wake another.
+//! Invariant: at most one commit is under way, and memory is ahead of storage by that one only: the platform holds
+//! every answer back until the writes before it are durable (output gate). Life of a flush: it is decided and written
+//! at once if no commit is under way. Otherwise it waits, and the request that ends that commit decides and writes all
+//! waiting flushes in one synchronous step. All requests of one object share a context, so here one may wake another.
 
 use std::rc::Rc;
 
@@ -20,7 +19,7 @@ use crate::protocol::shell_limits::WAITING_MAX;
 
 type Outcome = Result<Flushed, Fault>;
 
-/// What waits for the commit under way to end.
+/// The flushes that wait for the present commit.
 #[derive(Default)]
 pub(super) struct Commits {
     is_under_way: bool,
@@ -31,7 +30,7 @@ impl Core {
     /// Counts a flush in this commit or the next.
     ///
     /// # Errors
-    /// The cell's refusal; `Unavailable` where storage fails, or too many wait.
+    /// The cell's refusal; `Unavailable` where storage fails, or too many flushes wait.
     pub(super) async fn commit(self: &Rc<Self>, flush: &Flush) -> Outcome {
         let answer = {
             let mut commits = self.commits.borrow_mut();
@@ -50,7 +49,7 @@ impl Core {
             return answer.await.unwrap_or_else(|_| Err(ended()));
         }
         let (mut outcomes, has_written) = self.write_together(&[flush]);
-        // A lane has one flush under way, so while there is but one nothing can come meanwhile.
+        // A lane has one flush in flight, so with a single lane no other flush can arrive meanwhile.
         let may_be_joined = self.state.borrow().lanes_within_second(self.host.now_ms()) > 1;
         if has_written && may_be_joined {
             self.commits.borrow_mut().is_under_way = true;
@@ -63,10 +62,10 @@ impl Core {
         })
     }
 
-    /// Waits for the commit under way, and writes what has come meanwhile, until nothing has.
+    /// Waits for the present commit, and writes the flushes that arrived meanwhile, until there are none.
     async fn go_on(self: Rc<Self>) {
         loop {
-            // Where it fails the platform resets the object, and nobody gets an answer.
+            // If it fails, the platform resets the object, and nobody gets an answer.
             let _ = self.rows.sync().await;
             let waiting = std::mem::take(&mut self.commits.borrow_mut().waiting);
             if waiting.is_empty() {
@@ -82,12 +81,12 @@ impl Core {
         }
     }
 
-    /// Load, decide, write: no await, so nothing comes between. Returns the outcome of each flush, in
-    /// their order, and whether anything was written.
+    /// Load, decide, write: no await, so nothing can run in between. Returns the outcome of each flush, in their order,
+    /// and whether anything was written.
     fn write_together(self: &Rc<Self>, flushes: &[&Flush]) -> (Vec<Outcome>, bool) {
         let now_ms = self.host.now_ms();
         let mut together = Changes::default();
-        // It may have failed since they came.
+        // Storage may have failed since they arrived.
         if let Err(fault) = self.readable() {
             return (vec![Err(fault); flushes.len()], false);
         }
@@ -105,7 +104,7 @@ impl Core {
             self.rows.write(&state, &together, now_ms.div_euclid(1_000))
         };
         if let Err(fault) = self.written(written) {
-            // Refused or not: none of them was counted, and each may be sent again.
+            // Also for refused ones: none of them was counted, and each may be sent again.
             outcomes.fill(Err(fault));
             metrics::count(&self.host, Metric::CommitFailed);
             return (outcomes, false);

@@ -1,6 +1,6 @@
 //! The rows of one tenant of a tablet.
 //!
-//! Invariant: it holds what the tables of an object of its own would, under names that sort alike.
+//! Invariant: it holds the same rows as the tables of an object of its own, under names in the same order.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use crate::core::counter::id::CounterId;
 use crate::core::counter::ledger::WriteKey;
 use crate::protocol::messages::{Fault, encode};
 
-/// Name of the row that says where the lead is: kind 0, start 1.
+/// Name of the row with the lead's place: kind 0, start 1.
 pub(super) const STAY: [u8; 9] = [0, 0x80, 0, 0, 0, 0, 0, 0, 1];
 
 /// The alarm of a tenant.
@@ -23,7 +23,7 @@ pub(super) const STAY: [u8; 9] = [0, 0x80, 0, 0, 0, 0, 0, 0, 1];
 pub(super) struct TenantAlarm {
     /// When it rings, unix milliseconds.
     pub(super) set_ms: Cell<Option<i64>>,
-    /// While it rings: when it was set to. It is not set any more then.
+    /// While it rings: the time for which it was set. It is then not set any more.
     pub(super) rings_ms: Cell<Option<i64>>,
 }
 
@@ -33,9 +33,9 @@ pub(super) struct HostedRows {
     counter: CounterId,
     may_hold: Cell<bool>,
     alarm: Rc<TenantAlarm>,
-    /// How often the log had been folded when the table had nothing of it; nothing where it had something.
+    /// The number of folds of the log at which the table had no rows of it; `None` if it had some.
     not_in_table: Cell<Option<u64>>,
-    /// While the cell is read: what it reads.
+    /// While the cell is read: the rows for it.
     read: RefCell<Option<Waking>>,
 }
 
@@ -59,7 +59,7 @@ impl HostedRows {
         &self.tablet
     }
 
-    /// Looks whether the tenant has rows, and reads at once what a cell reads when it wakes.
+    /// Returns whether the tenant has rows, and reads at once what a cell reads when it starts.
     pub(super) fn open(&self) -> Result<bool, Fault> {
         let waking = self.tablet.waking(&self.counter)?;
         let holds = waking.holds();
@@ -72,7 +72,7 @@ impl HostedRows {
         Ok(holds)
     }
 
-    /// Whether the table may have a row of it.
+    /// Whether the table may have rows of it.
     fn is_in_table(&self) -> bool {
         self.not_in_table.get() != Some(self.tablet.folds.get())
     }
@@ -150,12 +150,12 @@ impl HostedRows {
         self.delete_where(&[0], &[ALARM], |_| true)
     }
 
-    /// Some rows after a name, and where there may be more.
+    /// Some rows after a name, and the position after which there may be more.
     pub(super) fn some_after(&self, after: &[u8], most: i64) -> Result<BundlePage, Fault> {
         self.tablet.some_after(&self.counter, after, most)
     }
 
-    /// The rows that are damaged: those of the log are not, where that can be read.
+    /// The damaged rows. Rows of the log are not damaged if the log can be read.
     pub(super) fn damaged(&self) -> Result<Vec<DamagedRow>, Fault> {
         let damaged = self.tablet.damaged(&self.counter)?;
         Ok(damaged
@@ -164,7 +164,7 @@ impl HostedRows {
             .collect())
     }
 
-    /// Deletes a row that is damaged.
+    /// Deletes a damaged row.
     pub(super) fn drop_damaged(&self, row: &DamagedRow) -> Result<(), Fault> {
         self.tablet.drop_damaged(&self.counter, &row.name)
     }
@@ -174,7 +174,7 @@ impl HostedRows {
         self.change(name.to_vec(), Some(body.to_vec()))
     }
 
-    /// Deletes the rows in `from..before` whose kinds go.
+    /// Deletes the rows in `from..before` of the kinds that `goes` selects.
     fn delete_where(
         &self,
         from: &[u8],
@@ -214,7 +214,7 @@ impl HostedRows {
         self.delete_where(&[LEDGER], &before, |_| true)
     }
 
-    /// Sets the tenant's alarm, unless it rings before. Returns when the object's must ring for it.
+    /// Sets the tenant's alarm, unless it is set for an earlier time. Returns when the object's alarm must ring for it.
     pub(super) fn note_alarm(&self, at_ms: i64) -> Result<i64, Fault> {
         let TenantAlarm { set_ms, rings_ms } = &*self.alarm;
         let mut at_ms = at_ms
@@ -232,7 +232,7 @@ impl HostedRows {
         Ok(at_ms)
     }
 
-    /// Sets the tenant's alarm, unless it rings before.
+    /// Sets the tenant's alarm, unless it is set for an earlier time.
     pub(super) async fn set_alarm_by(&self, at_ms: i64) -> Result<(), Fault> {
         let at_ms = self.note_alarm(at_ms)?;
         self.tablet.arm(at_ms).await

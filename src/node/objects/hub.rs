@@ -1,8 +1,8 @@
-//! A hub: it holds the streams of watchers, and sends each what changed, once a second at most.
+//! A hub: it holds the streams of watchers, and sends changes to each, at most once a second.
 //!
-//! Invariant: while somebody watches, an alarm is set for the beginning of a second, so a hub that lost its memory goes on with the sockets
-//! that it has; a stream of server-sent events ends with the memory, and its client connects again. What a watcher
-//! has not taken yet is at most one chunk, see [`Sink`].
+//! Invariant: while there are watchers, an alarm is set for the beginning of a second, so a hub that lost its memory
+//! continues with its sockets. A stream of server-sent events ends with the memory, and its client connects again. At
+//! most one chunk waits for a watcher, see [`Sink`].
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -30,10 +30,10 @@ use crate::protocol::metrics::Metric;
 use crate::protocol::names::LIVE_WATCHERS;
 use crate::protocol::problem::{Code, Problem};
 
-/// Lookouts that are asked at once: each of a ring of 16, and more where they are asked several times.
+/// How many lookouts are asked at once: each of a ring of 16, and more where one is asked several times.
 const LOOKS_AT_ONCE: usize = 64;
 
-/// Between two questions about counters that have come new, milliseconds.
+/// The time between two questions about new counters, milliseconds.
 const AGAIN_MS: u64 = 50;
 
 /// One hub.
@@ -61,7 +61,7 @@ impl Hub {
         hub
     }
 
-    /// Takes back the sockets that are open. One that cannot be served is closed, so that its client connects again.
+    /// Restores the open sockets. One that cannot be served is closed, so that its client connects again.
     fn restore(&self) {
         let now_ms = self.host.now_ms();
         let mut board = self.board.borrow_mut();
@@ -80,7 +80,8 @@ impl Hub {
         }
     }
 
-    /// Takes a watcher, and answers with its stream; 503 where the hub is full, 429 where its visitor has enough, 500 where it is broken.
+    /// Adds a watcher, and answers with its stream; 503 where the hub is full, 429 where its visitor has too many
+    /// streams, 500 where no stream can be opened.
     pub(super) async fn on_join(self: &Rc<Self>, arrived: &Arrived) -> Reply {
         let join: Join = match decode(&arrived.message) {
             Ok(join) => join,
@@ -125,7 +126,7 @@ impl Hub {
         };
         let part = part_of(self.host.now_ms());
         if matches!(sink, Sink::Events(_)) {
-            // With what is known already, since the stream takes one chunk at a time.
+            // With the known state, because the stream takes one chunk at a time.
             let update = self.due(id, part, &mut UpdatesMade::default());
             let frame = update.as_ref().map(client_message::update_frame);
             sink.send(&[client_message::first_frame(), frame.unwrap_or_default()].concat());
@@ -149,7 +150,7 @@ impl Hub {
         self.board.borrow_mut().sent(id, self.host.now_ms(), part);
     }
 
-    /// Sets the alarm for the next second, where it is not set.
+    /// Sets the alarm for the next second, if it is not set.
     async fn arm(&self) -> Result<(), Fault> {
         if self.alarm.is_set() {
             return Ok(());
@@ -157,13 +158,13 @@ impl Hub {
         self.alarm.set_after(self.host.now_ms()).await
     }
 
-    /// A second begins: looks at all that is watched, and tells who watches.
+    /// Handles the beginning of a second: reads all watched counters, and sends updates.
     ///
-    /// The next alarm is set last, since the platform holds back all that leaves the object until it is written. Should the object be gone
-    /// before, the platform rings this one again.
+    /// The next alarm is set last, because the platform holds back all output of the object until it is written. If the
+    /// object ends before, the platform repeats this alarm.
     ///
     /// # Errors
-    /// `Unavailable` where no alarm can be set: the platform rings this one again.
+    /// `Unavailable` where no alarm can be set: the platform repeats this one.
     pub(super) async fn on_alarm(&self) -> Result<(), Fault> {
         self.alarm.keep_time().await;
         let begun_ms = self.host.now_ms();
@@ -178,7 +179,7 @@ impl Hub {
             let mut part = part_of(begun_ms);
             let told = self.host.within_ms(LATE_MS, looking.as_mut()).await;
             if told.is_none() {
-                // Those who lack what has come do not wait for the rest.
+                // Watchers whose updates are complete do not wait for the rest.
                 self.flush(part, false);
                 part += 1;
                 looking.await;
@@ -192,7 +193,7 @@ impl Hub {
         self.alarm.set_after(begun_ms).await
     }
 
-    /// Looks at counters that have come new, one time after the other.
+    /// Asks for new counters, in one round after the other.
     fn ask_unheard(self: &Rc<Self>) {
         if self.board.borrow().unheard().is_empty() || self.is_asking.replace(true) {
             return;
@@ -212,7 +213,7 @@ impl Hub {
         });
     }
 
-    /// Asks the lookouts of these counters, and learns what they say.
+    /// Asks the lookouts of these counters, and stores the answers.
     async fn look(&self, topics: Vec<Topic>, age_ms_max: i64) {
         let mut partitions: BTreeMap<u32, Vec<Topic>> = BTreeMap::new();
         for topic in topics {
@@ -250,8 +251,8 @@ impl Hub {
         all_settled(looks.into_iter().map(ask), LOOKS_AT_ONCE).await;
     }
 
-    /// Sends each watcher what it lacks; each second also a ping to those who have long been sent nothing. Lets those go
-    /// who are gone.
+    /// Sends each watcher its update; each second also a ping to those that were sent nothing for long. Removes
+    /// watchers that are gone.
     fn flush(&self, part: i64, pings: bool) {
         let ping_ms = pings.then(|| self.host.now_ms());
         let mut made = UpdatesMade::default();
@@ -261,7 +262,7 @@ impl Hub {
         }
     }
 
-    /// Sends one watcher what it is due, and a ping, by the time that is given, where that is; lets it go where it is gone.
+    /// Sends one watcher its update, and a ping if `ping_ms` is given and one is due; removes it if it is gone.
     fn serve(&self, id: WatcherId, part: i64, made: &mut UpdatesMade, ping_ms: Option<i64>) {
         let mut sinks = self.sinks.borrow_mut();
         let Some(sink) = sinks.get_mut(&id) else {
@@ -307,10 +308,10 @@ impl Hub {
         })
     }
 
-    /// A socket says something; `None` for what is no text.
+    /// Handles a message of a socket; `None` for one that is no text.
     pub(super) fn on_message(self: &Rc<Self>, socket: &dyn Socket, text: Option<String>) {
         let Some(id) = id_of(socket) else { return };
-        // Should the platform have given the alarm up, whoever is still there sets it again.
+        // If the platform has given up the alarm, a watcher's message sets it again.
         if !self.alarm.is_set() {
             let hub = self.clone();
             self.object.wait_until(async move {
@@ -371,7 +372,7 @@ impl Hub {
         socket.keep(attachment).map_err(internal)
     }
 
-    /// A socket is closed.
+    /// Handles the end of a socket.
     pub(super) fn on_close(&self, socket: &dyn Socket) {
         if let Some(id) = id_of(socket) {
             self.sinks.borrow_mut().remove(&id);
@@ -384,7 +385,7 @@ fn refused(status: u16, why: &str) -> Reply {
     Reply::Refused(status, why.to_owned())
 }
 
-/// Says that nobody asks any more, however that ended.
+/// Resets the flag when the questions end, for whatever reason.
 struct Asking<'a>(&'a Cell<bool>);
 
 impl Drop for Asking<'_> {

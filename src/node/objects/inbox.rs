@@ -1,8 +1,8 @@
-//! The Durable Object of one inbox: events that are acknowledged at once and counted soon.
+//! The Durable Object of one inbox: events are acknowledged at once and counted soon after.
 //!
-//! Invariants: an append is acknowledged only when its row is durable and each of its counters' roots knows
-//! of this inbox, so that a strong read finds it; an append that is sent again is logged once; while anything
-//! is not counted the alarm is set.
+//! Invariants: an append is acknowledged only when its row is durable and the root of each of its counters knows this
+//! inbox, so that a strong read finds it. A repeated append is logged once. While anything is not counted, the alarm is
+//! set.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -27,19 +27,19 @@ use crate::protocol::messages::{
     TakeOver,
 };
 
-/// How long after an append the alarm rings at the latest, should whatever counts have been ended.
+/// How long after an append the alarm rings at the latest, in case the counting was interrupted.
 const ALARM_MS: i64 = 5_000;
 
-/// Roots that are called at once for the counters of one append.
+/// How many roots are called at once for the counters of one append.
 const ROOTS_AT_ONCE: usize = 16;
 
-/// How often the counters of an append are registered, where they are released meanwhile.
+/// How often the counters of an append are registered, if they are released meanwhile.
 const REGISTER_TRIES: usize = 3;
 
 /// How long a strong read waits here: with 3 s for the leads it stays below the 5 s of a call.
 const DRAIN_MS_MAX: i64 = 1_500;
 
-/// How often it looks.
+/// The interval of its checks.
 const LOOK_EVERY_MS: u64 = 5;
 
 /// One inbox, as the platform sees it.
@@ -54,19 +54,19 @@ pub(super) struct InboxCore {
     pub(super) rows: InboxStore,
     pub(super) head: RefCell<InboxState>,
     pub(super) sending: RefCell<Sending>,
-    /// What could not be counted when it was sent, once that was read.
+    /// Writes that could not be counted yet, once read.
     pub(super) parked: RefCell<Option<DeferredWrites>>,
-    /// The numbers of this inbox's writes: its lane is of this life.
+    /// The numbers of this inbox's writes: its lane is that of this incarnation.
     pub(super) numbering: RefCell<WriteNumbers>,
-    /// Whether somebody gathers batches.
+    /// Whether batches are being made.
     pub(super) is_gathering: Cell<bool>,
-    /// When the last batch was begun, unix milliseconds.
+    /// When the last batch was made, unix milliseconds.
     pub(super) begun_ms: Cell<i64>,
-    /// When the alarm rings, unix milliseconds; 0 where that is not known.
+    /// The time of the alarm, unix milliseconds; 0 if not known.
     armed_ms: Cell<i64>,
-    /// When it was told last how much waits here, unix milliseconds; `None` where nobody need be told that nothing does.
+    /// When the backlog was last reported, unix milliseconds; `None` where an empty backlog need not be reported.
     pub(super) told_ms: Cell<Option<i64>>,
-    /// How often a root took a generation back: what it said before may be on its way still.
+    /// How often a root withdrew a generation: its earlier answer may still be on its way.
     releases: Cell<u64>,
     storage: StorageGuard,
 }
@@ -140,7 +140,7 @@ impl InboxCore {
             self.register(&events.iter().map(|event| &event.counter).collect())
                 .await?;
             self.arm(ALARM_MS).await?;
-            // From here on there is no await: what was looked up is what is written.
+            // There is no await from here on: what was looked up is what is written.
             let mut logged = Vec::with_capacity(events.len());
             for event in &events {
                 let Some(generation) = self.rows.generation_of(&event.counter)? else {
@@ -180,7 +180,7 @@ impl InboxCore {
         ))
     }
 
-    /// Learns which inbox this is.
+    /// Stores the name of this inbox.
     pub(super) fn learn_name(&self, me: &InboxId) -> Result<(), Fault> {
         if self.head.borrow().me.as_ref() != Some(me) {
             self.rows.put_me(me)?;
@@ -189,8 +189,8 @@ impl InboxCore {
         Ok(())
     }
 
-    /// Lets the roots of counters know of this inbox, where they do not. A generation that was taken back while
-    /// its name was on its way here is not noted, so the caller asks again.
+    /// Registers this inbox with the roots of counters that do not know it. A generation that was withdrawn while its
+    /// answer was on its way is not stored, so the caller asks again.
     async fn register(&self, counters: &HashSet<&CounterId>) -> Result<(), Fault> {
         let me = self.head.borrow().me.clone();
         let Some(me) = me else { return Ok(()) };
@@ -232,15 +232,15 @@ impl InboxCore {
         Ok(())
     }
 
-    /// Re-arms first, while anything is left.
+    /// Sets the next alarm first, while anything is left.
     ///
     /// # Errors
-    /// `Unavailable` where no alarm can be set: the platform rings this one again, a few times.
+    /// `Unavailable` where no alarm can be set: the platform repeats this one a few times.
     async fn on_alarm(self: &Rc<Self>) -> Result<(), Fault> {
         self.armed_ms.set(0);
         if let Err(fault) = self.readable() {
             self.host.fail(&format!("an inbox's alarm: {fault}"));
-            // It may have been for a moment.
+            // It may be temporary.
             return self.arm(ALARM_MS).await;
         }
         let armed = match self.rows.next_due_ms() {
@@ -254,7 +254,7 @@ impl InboxCore {
         armed
     }
 
-    /// Waits until everything is counted that was acknowledged of a counter when it was asked.
+    /// Waits until all events of a counter that were acknowledged before the call are counted.
     async fn on_drain(self: &Rc<Self>, drain: Result<Drain, Fault>) -> Result<(), Fault> {
         let Drain { counter, .. } = drain?;
         self.readable()?;

@@ -1,18 +1,18 @@
-//! How much waits in an inbox, told where it has waited for a while.
+//! The backlog of an inbox, reported while events wait for long.
 
 use super::inbox::InboxCore;
 use crate::node::shared::fleet;
 use crate::protocol::fleet::GaugeKind;
 use crate::protocol::messages::Fault;
 
-/// From when on what waits is told, milliseconds: what is counted as it should be waits for less.
+/// The waiting time from which on the backlog is reported, milliseconds: normally events wait for less.
 const WAITS_MS_MIN: i64 = 5_000;
 
-/// How often it is told while it waits, milliseconds.
+/// The interval of the reports, milliseconds.
 const TELL_EVERY_MS: i64 = 10_000;
 
 impl InboxCore {
-    /// Tells how much waits here, where it has waited for a while, and once that is over.
+    /// Reports the backlog while events wait for long, and once more when it is over.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
@@ -46,7 +46,7 @@ impl InboxCore {
             since_ms.unwrap_or(0),
         );
         self.told_ms.set(waits_ms.map(|_| now_ms));
-        // No call may come to tell it after.
+        // There may be no later call that would report it.
         let host = self.host.clone();
         self.object
             .wait_until(async move { fleet::report(&host, None).await });

@@ -1,7 +1,7 @@
-//! How an inbox counts what it has logged.
+//! The counting of an inbox's log.
 //!
-//! Invariant: every step may be repeated. Rows become a batch in one commit; what a batch sends has keys that
-//! its row holds; only what is counted, or never can be, is struck off.
+//! Invariant: every step may be repeated. Rows become a batch in one commit; a batch is sent with keys that its row
+//! holds; only writes that are counted, or never can be, are removed.
 
 use std::cell::RefMut;
 use std::collections::{BTreeSet, HashMap};
@@ -25,14 +25,14 @@ use crate::node::shared::queued_writes::{self, count_dues};
 use crate::protocol::messages::{Appended, Fault, TakeOver};
 use crate::protocol::metrics::Metric;
 
-/// Counters that one batch counts at once.
+/// How many counters one batch counts at once.
 const COUNTERS_AT_ONCE: usize = 32;
 
-/// What a batch takes in memory while it is sent, for each byte of its row: 64 bytes of an amount, of which at least 26 are
+/// The memory of a batch while it is sent, for each byte of its row: 64 bytes of an amount, of which at least 26 are
 /// stored, and its messages.
 const BYTES_IN_MEMORY: u64 = 4;
 
-/// Gives way to the next gatherer however this one ends.
+/// Resets the flag when the making of batches ends, for whatever reason.
 struct Gathering<'a>(&'a InboxCore);
 
 impl Drop for Gathering<'_> {
@@ -41,7 +41,7 @@ impl Drop for Gathering<'_> {
     }
 }
 
-/// Batches that are being sent, and what they take of the memory that all inboxes of this isolate share.
+/// The batches in flight, and their part of the memory that all inboxes of this isolate share.
 pub(super) struct Sending {
     bytes: HashMap<i64, u64>,
     memory: Share,
@@ -60,7 +60,7 @@ impl Sending {
         self.bytes.contains_key(&number)
     }
 
-    /// Whether another may be read. One may always: else nothing would ever be sent.
+    /// Whether another batch may be read. One always may: otherwise nothing would ever be sent.
     fn has_room(&self) -> bool {
         self.bytes.is_empty() || self.memory.has_room(INBOXES_BYTES_MAX)
     }
@@ -82,7 +82,7 @@ impl Sending {
 }
 
 impl InboxCore {
-    /// Begins to gather what waits, unless somebody does.
+    /// Begins to make batches, unless that is under way.
     pub(super) fn go(self: &Rc<Self>) {
         if !self.is_gathering.get() {
             let core = self.clone();
@@ -91,7 +91,7 @@ impl InboxCore {
         }
     }
 
-    /// Gathers batches and sends them, until nothing is left that may be sent now.
+    /// Makes batches and sends them, until nothing is left that may be sent now.
     pub(super) async fn gather_all(self: &Rc<Self>) {
         if self.is_gathering.replace(true) {
             return;
@@ -134,7 +134,7 @@ impl InboxCore {
         let mut new_key =
             |counter: &CounterId| numbering.next(counter, now_ms, &mut || self.host.random());
         let mut next = begin(number, rows, now_ms, &mut |counter| {
-            // What waits gets its key when it is known which write it joins.
+            // A deferred write gets its key when it is known which write it joins.
             let is_named_later = parked.holds(counter);
             if is_named_later {
                 WriteKey([0; 16])
@@ -158,7 +158,7 @@ impl InboxCore {
         Ok(())
     }
 
-    /// What could not be counted when it was sent; read from storage the first time.
+    /// The writes that could not be counted yet; read from storage the first time.
     fn parked(&self) -> Result<RefMut<'_, DeferredWrites>, Fault> {
         let mut parked = self.parked.borrow_mut();
         if parked.is_none() {
@@ -173,7 +173,7 @@ impl InboxCore {
         Ok(RefMut::map(parked, |parked| parked.get_or_insert_default()))
     }
 
-    /// Takes over from a queue what can never be counted, and what cannot be yet: a batch of its own.
+    /// Takes over from a queue dead letters, and writes that could not be counted yet: a batch of its own.
     pub(super) async fn on_take_over(
         self: &Rc<Self>,
         taken: Result<TakeOver, Fault>,
@@ -185,7 +185,7 @@ impl InboxCore {
             if self.rows.count_batches()? >= PARKED_MAX {
                 return Ok(Appended::Full);
             }
-            // Before the write, since what is not counted must have an alarm.
+            // Before the write, because uncounted events must have an alarm.
             self.arm(RETRY_MS.0).await?;
         }
         let batch = InboxBatch {
@@ -200,7 +200,7 @@ impl InboxCore {
         Ok(Appended::Logged)
     }
 
-    /// Sends the batches that are due, as many as there is memory for. Returns whether there is more to gather, or to send.
+    /// Sends the due batches for which there is memory. Returns whether there is more to do.
     fn send_due(self: &Rc<Self>) -> Result<bool, Fault> {
         for (number, bytes) in self.rows.due(self.host.now_ms())? {
             if self.sending.borrow().is_sent(number) || self.parked()?.is_waiting(number) {
@@ -219,14 +219,14 @@ impl InboxCore {
                     core.host.fail(&format!("an inbox's batch: {fault}"));
                 }
                 core.sending.borrow_mut().end(number);
-                // What cannot be told now is told with the next batch.
+                // If it cannot be reported now, it is reported with the next batch.
                 let _ = core.tell_backlog();
             });
         }
         Ok(!self.head.borrow().is_empty())
     }
 
-    /// Sends a batch once, and strikes off what is settled.
+    /// Sends a batch once, and removes what is settled.
     async fn send(&self, mut batch: InboxBatch) -> Result<(), Fault> {
         let me = self.head.borrow().me.clone();
         let Some(InboxId { datacenter, .. }) = me else {
@@ -251,7 +251,7 @@ impl InboxCore {
         let verdicts: Vec<(usize, WriteOutcome)> = verdicts.collect();
         let before: BTreeSet<CounterId> =
             (batch.dues.iter()).map(|due| due.counter.clone()).collect();
-        // Before anything is settled: what is read from storage now is what was sent.
+        // Before anything is settled: storage now holds what was sent.
         drop(self.parked()?);
         let (dead, wait_ms) = batch.settle(verdicts, now_ms);
         self.rows.end(&batch, now_ms + wait_ms, &dead)?;
@@ -280,7 +280,7 @@ impl InboxCore {
         self.arm(wait_ms).await
     }
 
-    /// Counts writes of one counter and generation. Returns what becomes of each.
+    /// Counts writes of one counter and generation. Returns the outcome of each.
     async fn count(&self, here: &Datacenter, dues: &[&Due], tries: u32) -> Vec<WriteOutcome> {
         let Some(first) = dues.first() else {
             return Vec::new();

@@ -1,9 +1,9 @@
-//! Which inboxes may have events of a counter: its root knows them, so that a strong read can ask.
+//! The inboxes that may have events of a counter: its root stores them, so that a strong read can ask them.
 //!
-//! Invariants: an inbox is in the root before it acknowledges an event of that generation, and until it holds none; a generation ends
-//! only after its inboxes have let it go, so that what they acknowledge from then on is of the next. A queue of
-//! the platform stands there as one inbox, see [`super::sender_sessions`]; isolates that put events into it hold a lease of the
-//! generation.
+//! Invariants: an inbox is in the root before it acknowledges an event of that generation, and until it holds none. A
+//! generation ends only after its inboxes have released it, so that later acknowledgements belong to the next. A queue
+//! of the platform is stored as one inbox, see [`super::sender_sessions`]; isolates that put events into it hold a
+//! lease of the generation.
 
 use std::rc::Rc;
 
@@ -18,7 +18,7 @@ use crate::core::counter::queue::InboxId;
 use crate::host::Host;
 use crate::protocol::messages::{CloseSession, Fault, LetInboxesGo, OpenSession, RegisterInbox};
 
-/// Puts inboxes into the roots of a partition, and takes them out.
+/// Adds inboxes to the roots of a partition, and removes them.
 pub(super) struct InboxRegistry {
     host: Host,
     roots: Rc<Roots>,
@@ -27,7 +27,7 @@ pub(super) struct InboxRegistry {
 }
 
 impl InboxRegistry {
-    /// That of these roots.
+    /// The registry of these roots.
     pub(super) fn new(host: &Host, store: &Store, roots: Rc<Roots>, inboxes: Rc<Inboxes>) -> Self {
         Self {
             host: host.clone(),
@@ -37,7 +37,7 @@ impl InboxRegistry {
         }
     }
 
-    /// An inbox is about to acknowledge events: it is recorded first. Returns the living generation.
+    /// An inbox is about to acknowledge events: it is stored first. Returns the current generation.
     pub(super) async fn register(&self, register: RegisterInbox) -> Result<u64, Fault> {
         let RegisterInbox { counter, inbox } = register;
         let lock = self.roots.lock_of(&counter);
@@ -51,8 +51,8 @@ impl InboxRegistry {
         self.record(&counter, inbox).await
     }
 
-    /// A sender is about to put writes into the queue: it is recorded first. Returns the living generation; `None` where the
-    /// session is closed.
+    /// A sender is about to put writes into the queue: it is stored first. Returns the current generation; `None` where
+    /// the session is closed.
     pub(super) async fn open_session(&self, open: OpenSession) -> Result<Option<u64>, Fault> {
         let lock = self.roots.lock_of(&open.counter);
         let _alone = lock.lock().await;
@@ -74,7 +74,8 @@ impl InboxRegistry {
         self.senders.close(close)
     }
 
-    /// Records an inbox, or what stands for a queue of the platform. Returns the living generation. The caller holds the lock.
+    /// Stores an inbox, or the one that stands for a queue of the platform. Returns the current generation. The caller
+    /// holds the lock.
     async fn record(&self, counter: &CounterId, inbox: InboxId) -> Result<u64, Fault> {
         let living = if inbox.is_queue() {
             self.roots.living(counter, true).await?
@@ -97,13 +98,13 @@ impl InboxRegistry {
             if inbox == of_sessions {
                 self.senders.void(counter)?;
             } else if inbox.is_queue() {
-                // What was accepted earlier is over sooner.
+                // Sessions replace earlier entries of the queue.
                 (root.inboxes).retain(|known| !known.is_queue() || *known == of_sessions);
             }
             root.inboxes.insert(inbox);
             if let Some(lone) = root.sole().cloned().filter(|_| is_first) {
-                // Until the lone lead knows, it calls its own total exact: it must know first, and under the
-                // revision that it has, as in `admit`.
+                // Until the only lead knows it, that lead calls its own total exact: so it must know it before the
+                // answer, by the revision that it has, as in `admit`.
                 let telling = LeadNotice::Configure;
                 self.roots
                     .tell(counter, &lone, telling, generation, Some(&root))
@@ -116,9 +117,9 @@ impl InboxRegistry {
         Ok(generation)
     }
 
-    /// Forgets inboxes that hold none of a counter's events any more, and a queue of the platform that does not. An inbox that has let
-    /// the generation go asks before it acknowledges another, and waits for the counter's lock: so nothing comes between. So does a
-    /// sender that opens a session.
+    /// Removes inboxes that hold no events of a counter any more, and a queue of the platform that holds none. An inbox
+    /// that has released the generation asks before it acknowledges another event, and waits for the counter's lock: so
+    /// nothing can happen in between. The same is true for a sender that opens a session.
     ///
     /// # Errors
     /// `Unavailable` where some may hold events.
@@ -127,7 +128,7 @@ impl InboxRegistry {
         let Some(RootEntry::Live(root)) = self.roots.entry(&counter)? else {
             return Ok(());
         };
-        // First without the lock, as it may take its time.
+        // First without the lock, because it may take long.
         self.senders.settle(&counter, &root).await?;
         self.inboxes.drain(&counter, &root).await?;
         let lock = self.roots.lock_of(&counter);
@@ -162,7 +163,7 @@ impl InboxRegistry {
         let entry = RootEntry::Live(root.clone());
         self.roots.save(counter, entry, &[]).await?;
         if let Some(lone) = root.sole().cloned() {
-            // Until it knows, its answers to writes are not called exact: nothing else depends on it.
+            // Until it knows, its answers to writes are not called exact; nothing else depends on it.
             let told = self.roots.tell(
                 counter,
                 &lone,

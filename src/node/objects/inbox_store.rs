@@ -1,4 +1,4 @@
-//! An inbox's rows.
+//! The rows of an inbox.
 
 use std::cell::Cell;
 
@@ -26,16 +26,16 @@ const SCHEMA: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS state (name TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID",
 ];
 
-/// What is read of a row of the log to know its head: that, behind a frame of 6 bytes.
+/// How many bytes of a row of the log are read for its head: the head after a frame of 6 bytes.
 const HEAD_BYTES: i64 = LOGGED_HEAD_BYTES + 6;
 
-/// The most counters whose generation is remembered, about 60 bytes each. Forgetting costs a call to the root.
+/// The most counters whose generation is stored, about 60 bytes each. Forgetting one costs a call to the root.
 const KNOWN_MAX: i64 = 100_000;
 
 /// The rows of an inbox.
 pub struct InboxStore {
     store: Store,
-    /// How many counters are known, at most.
+    /// An upper bound of the number of stored generations.
     known: Cell<i64>,
 }
 
@@ -53,11 +53,11 @@ impl InboxStore {
         &self.store
     }
 
-    /// Makes the tables where there are none, and reads what is kept in memory: of the log only the heads of the newest
-    /// rows. Cost: O(rows since the nonces were written), which a build before this one wrote with batches alone.
+    /// Creates the tables where there are none, and loads the memory: only the heads of the newest rows of the log.
+    /// Cost: O(rows since the nonces were written), which the build before this one wrote with batches only.
     ///
     /// # Errors
-    /// `Unreadable` for a schema from the future, `Unavailable` where SQLite refuses; so all below.
+    /// `Unreadable` for a schema from the future, `Unavailable` where SQLite refuses; as for all methods below.
     pub fn load(&self) -> Result<InboxState, Fault> {
         if self.store.schema_version(1)?.is_none() {
             self.store.create_schema(SCHEMA)?;
@@ -77,7 +77,7 @@ impl InboxStore {
             vec![HEAD_BYTES.into(), nonces_upto.into()],
         )?;
         let read = |row: &Vec<_>| -> Option<(i64, Option<LogRowHead>)> {
-            // All of the row is read, and checked, when it becomes part of a batch.
+            // The whole row is read, and checked, when it becomes part of a batch.
             let head = row.get(1).and_then(blob).map(stored::beginning);
             let head = head.and_then(|head| decode::<LogRowHead>(head).ok());
             Some((row.first().and_then(integer)?, head))
@@ -115,7 +115,7 @@ impl InboxStore {
         Ok(())
     }
 
-    /// Writes which inbox this is.
+    /// Writes the name of this inbox.
     pub fn put_me(&self, me: &InboxId) -> Result<(), Fault> {
         self.put_state("me", me)
     }
@@ -130,7 +130,7 @@ impl InboxStore {
         Ok(generation.and_then(|number| u64::try_from(number).ok()))
     }
 
-    /// Remembers a generation.
+    /// Stores a generation.
     pub fn put_generation(&self, counter: &CounterId, generation: u64) -> Result<(), Fault> {
         let generation = i64::try_from(generation)
             .map_err(|_| Fault::Broken("a generation is too large".to_owned()))?;
@@ -149,14 +149,14 @@ impl InboxStore {
         Ok(())
     }
 
-    /// Forgets a counter's generation.
+    /// Deletes a counter's generation.
     pub fn forget(&self, counter: &CounterId) -> Result<(), Fault> {
         let sql = "DELETE FROM known WHERE id = ?";
         self.store.run(sql, vec![counter.as_str().into()])?;
         Ok(())
     }
 
-    /// Writes a row of the log, and with it what is remembered of appends where that is due.
+    /// Writes a row of the log, and with it the nonces of appends where they are due.
     pub fn log(&self, seq: i64, row: &LogRow, nonces: Option<&Nonces>) -> Result<(), Fault> {
         let put = || {
             let sql = "INSERT INTO log VALUES (?, ?)";
@@ -176,8 +176,8 @@ impl InboxStore {
         self.put_state("nonces_upto", &upto_seq)
     }
 
-    /// The first rows of the log, so many and so long as one batch may be of; `None` for one that can never be read. One that is damaged
-    /// stops them all, so that what was acknowledged stays until it is put back.
+    /// The first rows of the log, within the number and length of one batch; `None` for one that can never be read. A
+    /// damaged row stops all after it, so that acknowledged events stay until it is repaired.
     pub fn first_rows(&self, limit: u32) -> Result<Vec<(i64, Option<LogRow>)>, Fault> {
         let sql = "SELECT seq, length(body) FROM log ORDER BY seq LIMIT ?";
         let rows = self.store.run(sql, vec![i64::from(limit).into()])?;
@@ -198,7 +198,7 @@ impl InboxStore {
         rows.iter().filter_map(read).collect()
     }
 
-    /// Turns rows of the log into a batch, and into rows of what must wait, all or nothing.
+    /// Turns rows of the log into a batch, and into rows of deferred writes, all or nothing.
     pub fn begin(
         &self,
         next: &NewBatch,
@@ -236,7 +236,7 @@ impl InboxStore {
         Ok(())
     }
 
-    /// Keeps what is left of a batch, or nothing of it, and what was given up.
+    /// Stores the rest of a batch, or deletes it, and stores its dead letters.
     pub fn end(
         &self,
         batch: &InboxBatch,
@@ -249,7 +249,7 @@ impl InboxStore {
         })
     }
 
-    /// Batches that are due: their numbers and lengths in bytes.
+    /// Due batches: their numbers and lengths in bytes.
     pub fn due(&self, now_ms: i64) -> Result<Vec<(i64, u64)>, Fault> {
         let sql = "SELECT number, length(body) FROM batches WHERE due_at <= ? ORDER BY number";
         let rows = self.store.run(sql, vec![now_ms.into()])?;
@@ -266,7 +266,8 @@ impl InboxStore {
         }
     }
 
-    /// When the oldest event was acknowledged that waits, unix milliseconds: of the first batch, or else of the log's first row.
+    /// When the oldest waiting event was acknowledged, unix milliseconds: in the first batch, or else in the log's
+    /// first row.
     pub fn oldest_ms(&self) -> Result<Option<i64>, Fault> {
         if let Some(batch) = self.next_batch(0)? {
             let seconds = batch.dues.iter().flat_map(|due| &due.write.past);
@@ -281,16 +282,16 @@ impl InboxStore {
         Ok(head.map(|head| head.at_ms))
     }
 
-    /// Makes a batch due now.
+    /// Makes one batch due now.
     pub fn hurry_one(&self, number: i64, now_ms: i64) -> Result<(), Fault> {
         let sql = "UPDATE batches SET due_at = ? WHERE number = ?";
         self.store.run(sql, vec![now_ms.into(), number.into()])?;
         Ok(())
     }
 
-    /// Whether a batch up to a number holds something of a counter. One of them is in memory at a time.
+    /// Whether a batch up to a number holds events of a counter. One batch is in memory at a time.
     pub fn holds(&self, upto: i64, counter: &CounterId) -> Result<bool, Fault> {
-        // What begins like its encoded id is mostly that.
+        // Bytes equal to its encoded id are mostly that id.
         let sql = "SELECT number FROM batches WHERE number <= ? AND instr(body, ?) > 0";
         let id = encode(counter)?;
         let rows = self.store.run(sql, vec![upto.into(), id.into()])?;
@@ -303,7 +304,7 @@ impl InboxStore {
         Ok(false)
     }
 
-    /// A batch, if it is not done.
+    /// A batch, if it is not completed.
     pub fn batch(&self, number: i64) -> Result<Option<InboxBatch>, Fault> {
         let sql = "SELECT tries, body FROM batches WHERE number = ?";
         let rows = self.store.run(sql, vec![number.into()])?;
@@ -321,13 +322,13 @@ impl InboxStore {
         }))
     }
 
-    /// How many batches are not done.
+    /// The number of batches that are not completed.
     pub fn count_batches(&self) -> Result<u64, Fault> {
         let count = self.number("SELECT COUNT(*) FROM batches")?;
         Ok(u64::try_from(count).unwrap_or(0))
     }
 
-    /// When a batch is next due, unix milliseconds; 0 for none.
+    /// The next time at which a batch is due, unix milliseconds; 0 for none.
     pub fn next_due_ms(&self) -> Result<i64, Fault> {
         self.number("SELECT MIN(due_at) FROM batches")
     }
@@ -363,7 +364,7 @@ impl InboxStore {
         Ok(self.state("dropped")?.unwrap_or(0))
     }
 
-    /// The newest dead letters, newest first, and how many went before their time.
+    /// The newest dead letters, newest first, and how many were dropped early.
     pub fn dead(&self, limit: u32) -> Result<DeadLetters, Fault> {
         let rows = self.store.run(
             "SELECT body FROM dead ORDER BY seq DESC LIMIT ?",

@@ -1,6 +1,7 @@
-//! What a root asks the inboxes of its counter, and how long isolates rely on what they were told of it.
+//! The calls of a root to the inboxes of its counter, and the leases of isolates that rely on its answers.
 //!
-//! Invariant: an inbox that has let a generation go asks before it acknowledges another event, and waits for the counter's lock.
+//! Invariant: an inbox that has released a generation asks before it acknowledges another event, and waits for the
+//! counter's lock.
 
 use std::cell::RefCell;
 
@@ -15,31 +16,31 @@ use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::{call, call_within};
 use crate::protocol::messages::{Drain, Fault, LetInboxesGo, MayHold, ReleaseInbox};
 
-/// Inboxes that are called at once for one counter.
+/// How many inboxes are called at once for one counter.
 const INBOXES_AT_ONCE: usize = 32;
 
-/// How often a counter's inboxes are asked whether they have counted all of it, while it is read.
+/// How often a counter's inboxes are asked whether all is counted, while the counter is read.
 const DRAINED_EVERY_MS: u64 = 10_000;
 
-/// The most counters of which a partition remembers when it asked, about 100 bytes each; others wait until some are
+/// The most counters for which a partition remembers when it asked, about 100 bytes each; others wait until some are
 /// forgotten.
 const LOOKED_MAX: usize = 10_000;
 
 /// How long an inbox may take for that, milliseconds: it waits 1,500 itself.
 const DRAIN_MS_MAX: u64 = 1_700;
 
-/// What a partition knows of inboxes besides what is in its roots.
+/// What a partition knows of inboxes besides its roots.
 pub(super) struct Inboxes {
     host: Host,
     object: Object,
-    /// What isolates were told that put events into a queue of the platform.
+    /// Leases of isolates that put events into a queue of the platform.
     leases: RefCell<RootLeases>,
     /// When inboxes of a counter were last asked whether they hold events of it, unix milliseconds.
     looked_for_drained: RefCell<BoundedMap<CounterId, i64, LOOKED_MAX>>,
 }
 
 impl Inboxes {
-    /// Nothing yet.
+    /// A state without knowledge.
     pub(super) fn new(host: &Host, object: Object) -> Self {
         Self {
             leases: RefCell::new(RootLeases::new(host.now_ms())),
@@ -49,15 +50,16 @@ impl Inboxes {
         }
     }
 
-    /// Notes that an isolate is told which generation lives. Nobody is called when it ends: whoever asks relies on the answer for a
-    /// while only.
+    /// Notes that an isolate was told the current generation. It is not notified of the end: it relies on the answer
+    /// for a limited time only.
     pub(super) fn lease(&self, counter: &CounterId, generation: u64) {
         let mut leases = self.leases.borrow_mut();
         leases.grant(counter, generation, self.host.now_ms());
     }
 
-    /// Sees to it that no inbox holds events of a counter that are acknowledged and not counted: they keep it alive. An
-    /// inbox that has let the generation go asks before it acknowledges another, and waits for whoever calls this.
+    /// Makes sure that no inbox holds acknowledged and uncounted events of a counter: they would keep it alive. An
+    /// inbox that has released the generation asks before it acknowledges another event, and waits for the caller of
+    /// this.
     ///
     /// # Errors
     /// `Unavailable` where one may hold some, or does not answer.
@@ -80,7 +82,8 @@ impl Inboxes {
         Ok(())
     }
 
-    /// Sees whether the inboxes of a counter that is read hold events of it still: while they may, no default read is exact.
+    /// Checks whether the inboxes of a counter that is read still hold events of it: while they may, no default read is
+    /// exact.
     pub(super) fn look_for_drained(&self, counter: &CounterId, root: &Root) {
         let now_ms = self.host.now_ms();
         let of_sessions = InboxId::of_sessions();
@@ -104,10 +107,10 @@ impl Inboxes {
         });
     }
 
-    /// Has the inboxes of a counter count all that they hold of it.
+    /// Asks the inboxes of a counter to count all that they hold of it.
     ///
     /// # Errors
-    /// `Unavailable` where one does not, or not in time.
+    /// `Unavailable` where one fails, or takes too long.
     pub(super) async fn drain(&self, counter: &CounterId, root: &Root) -> Result<(), Fault> {
         let drain = |inbox: &InboxId| {
             let (to, counter) = (inbox.clone(), counter.clone());
@@ -135,7 +138,7 @@ impl Inboxes {
         call(&self.host, &release).await
     }
 
-    /// Lets all inboxes forget a generation.
+    /// Makes all inboxes release a generation.
     ///
     /// # Errors
     /// `Unavailable` where one does not answer: it may still acknowledge events.

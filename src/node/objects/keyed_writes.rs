@@ -1,4 +1,4 @@
-//! Keyed writes at a lead: claimed for it at the root, decided here alone.
+//! Keyed writes at a lead: claimed for it at the root, decided here only.
 //!
 //! Invariant: a keyed write is answered only after it and its record were written in one commit.
 
@@ -24,13 +24,13 @@ use crate::protocol::metrics::Metric;
 use crate::protocol::names::{CellAddress, IDEMPOTENCY_SECONDS};
 use crate::protocol::shell_limits::{WHOLE_EVERY_MS, WHOLE_MS_MAX};
 
-/// How long keys are kept where nothing is set, seconds: a day.
+/// How long keys are kept by default, seconds: a day.
 const KEPT_SECONDS: i64 = 86_400;
 
-/// As often as a write looks in [`WHOLE_MS_MAX`].
+/// As many checks as fit into [`WHOLE_MS_MAX`].
 const WHOLE_TRIES: usize = 35;
 
-/// Looks up in storage a key's record, and what was decided of a lane.
+/// Reads from storage the record of a key, and the decided numbers of a lane.
 pub(super) struct StoredRecords<'a> {
     pub(super) record: &'a dyn Fn(WriteKey) -> Option<StoredRecord>,
     numbers: KnownNumbers<'a>,
@@ -42,7 +42,7 @@ pub(super) fn kept_ms(host: &Host) -> i64 {
     seconds.unwrap_or(KEPT_SECONDS) * 1_000
 }
 
-/// What ledgers are bound by, read once for each isolate: a variable is a call into JavaScript.
+/// The limits of ledgers, read once for each isolate: reading a variable is a call into JavaScript.
 struct SetLimits(LedgerLimits);
 
 impl State for SetLimits {
@@ -55,12 +55,12 @@ impl State for SetLimits {
     }
 }
 
-/// What a cell's ledger is bound by.
+/// The limits of a cell's ledger.
 pub(super) fn ledger_limits(host: &Host) -> LedgerLimits {
     host.state::<SetLimits>().0
 }
 
-/// What a cell's ledger of drawn keys is bound by, whatever the deployment promises its clients.
+/// The limits of a cell's ledger of drawn keys, independent of the deployment's settings.
 const DRAWN: LedgerLimits = LedgerLimits {
     kept_ms: DRAWN_KEPT_SECONDS.cast_signed() * 1_000,
     records_max: DRAWN_RECORDS_MAX,
@@ -84,7 +84,7 @@ impl Core {
                     }
                 }
                 Ok(counted) if counted.outcomes.contains(&KeyedOutcome::NotWhole) => {
-                    // Home's shards are being sealed: it takes a call to each.
+                    // The home's shards are being sealed: that takes a call to each.
                     self.seal_what_is_left();
                     self.host.sleep_ms(WHOLE_EVERY_MS).await;
                     if self.host.now_ms() - begun_ms > WHOLE_MS_MAX {
@@ -99,7 +99,7 @@ impl Core {
         ))
     }
 
-    /// Says what was counted; nothing is counted now.
+    /// Says what was counted; counts nothing.
     pub(super) fn on_recall(&self, recall_call: Result<Recall, Fault>) -> Result<Counted, Fault> {
         let Recall { writes, .. } = recall_call?;
         self.readable()?;
@@ -124,7 +124,7 @@ impl Core {
         }
     }
 
-    /// Load, decide, write: no await, so nothing comes between.
+    /// Load, decide, write: no await, so nothing can run in between.
     fn try_count(self: &Rc<Self>, count: &Count) -> Result<Counted, Fault> {
         let now_ms = self.host.now_ms();
         let Count { writes, moves, .. } = count;
@@ -151,7 +151,8 @@ impl Core {
         })
     }
 
-    /// All writes go home, so these are never counted here with the claims that they have, unless they were.
+    /// All writes go to the home, so these will not be counted here under their present claims, unless they already
+    /// were.
     fn strike(self: &Rc<Self>, count: &Count, home: Datacenter) -> Result<Counted, Fault> {
         let now_ms = self.host.now_ms();
         let Count { writes, moves, .. } = count;
@@ -172,7 +173,7 @@ impl Core {
         })
     }
 
-    /// Says where numbered writes are counted that their sender asks this lead for first.
+    /// Answers where numbered writes are counted, which their sender asks this lead first.
     pub(super) async fn on_claim(
         self: &Rc<Self>,
         claim: Result<Claim, Fault>,
@@ -218,7 +219,7 @@ impl Core {
         }
     }
 
-    /// Says what was decided of lanes.
+    /// Answers the decided numbers of lanes.
     pub(super) fn on_read_numbers(
         &self,
         read: Result<ReadNumbers, Fault>,
@@ -241,7 +242,7 @@ impl Core {
         }
     }
 
-    /// Decides by the ledger, and writes what comes of it in one commit.
+    /// Decides by the ledger, and writes the result in one commit.
     pub(super) fn decide<T>(
         self: &Rc<Self>,
         now_ms: i64,
@@ -274,7 +275,7 @@ impl Core {
         let (decided, written) = {
             let mut state = self.state.borrow_mut();
             let decided = decide(&mut state, known, &mut changes)?;
-            // A record that could not be looked up may be there: nothing may be kept of this.
+            // A record that could not be read may exist: nothing of this may be stored.
             let written = match broken.take() {
                 Some(fault) => Err(fault),
                 None => self.rows.write(&state, &changes, now_ms.div_euclid(1_000)),
@@ -291,7 +292,7 @@ impl Core {
         Ok((decided, changes))
     }
 
-    /// Deletes records that were kept long enough.
+    /// Deletes old records.
     pub(super) fn let_records_go(&self, now_ms: i64) -> Result<(), Fault> {
         let newest = self.state.borrow_mut().expire_records(now_ms);
         match newest {
@@ -303,7 +304,7 @@ impl Core {
         }
     }
 
-    /// Rings when the oldest records may go.
+    /// Sets the alarm for when the oldest records may be deleted.
     pub(super) fn arm_for_ledger(self: &Rc<Self>) {
         let due_ms = self.state.borrow().records_due_ms();
         if let Some(due_ms) = due_ms {

@@ -1,10 +1,11 @@
-//! The Durable Object that owns all keys of Redis's dialect: one, as a Redis is one.
+//! The Durable Object that owns all keys of Redis's dialect: a single one, as in a Redis.
 //!
-//! Invariants: a command sees its keys as no other command is changing them, see [`super::keyspace_locks`], and what it makes of them
-//! is written in one commit, or is one step of the cell or root that holds the counter. Small values lie here; a counter lies in
-//! cells, and is the same counter for those who use the other calls. A try that has a name is answered as it was the first time.
+//! Invariants: no other command changes the keys of a command meanwhile, see [`super::keyspace_locks`]. Its changes are
+//! written in one commit, or are one step of the cell or root that holds the counter. Small values are stored here; a
+//! counter is in cells, and is the same counter as in the other calls. A named attempt is answered as it was the first
+//! time.
 //!
-//! A command: hold its keys, load them, decide, write, answer. Where somebody else has counted meanwhile it is decided again.
+//! A command: lock its keys, load them, decide, write, answer. If others have counted meanwhile, it is decided again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -34,18 +35,18 @@ use crate::protocol::redis::script_table::Script;
 use crate::protocol::redis::scripts;
 use crate::protocol::redis::space::{Entry, Space, Value};
 
-/// How often a command is decided again because somebody else counted meanwhile.
+/// How often a command is decided again because others have counted meanwhile.
 pub(super) const ROUNDS_MAX: usize = 8;
 
-/// Counters that are read or added to at once.
+/// How many counters are read or added to at once.
 pub(super) const COUNTERS_AT_ONCE: usize = 64;
 
-/// The owner, as the platform sees it.
+/// The keyspace, as the platform sees it.
 pub struct Keyspace {
     core: Rc<KeyspaceCore>,
 }
 
-/// The owner.
+/// The keyspace.
 pub(super) struct KeyspaceCore {
     pub(super) host: Host,
     pub(super) rows: KeyspaceStore,
@@ -96,7 +97,7 @@ impl Shell for Keyspace {
     }
 }
 
-/// A command as it arrived, with the name of its try.
+/// A command as it arrived, with the name of its attempt.
 pub(super) struct CommandRequest<'a> {
     pub(super) command: &'static Command,
     pub(super) args: &'a Arguments,
@@ -164,18 +165,19 @@ impl KeyspaceCore {
             Ok(asked) => self.listeners.take(asked),
             Err(fault) => Sent::Refused(500, fault.to_string()),
         };
-        // Without an alarm nobody hears of keys that end meanwhile, or that the stream is still there: it is set by the next command.
+        // Without an alarm listeners learn nothing of keys that expire meanwhile, and get no pings; the next command
+        // sets it.
         let _ = self.arm().await;
         opened
     }
 
-    /// Tells listeners of what a command has done to its key.
+    /// Notifies listeners of the effect of a command on its key.
     pub(super) fn tell_of(&self, asked: &CommandRequest<'_>) {
         self.listeners
             .tell(|| vec![notifications::of_command(asked.command, asked.args)]);
     }
 
-    /// Carries one command out, or answers as the first time.
+    /// Runs one command, or answers as the first time.
     async fn one(
         &self,
         asked: &CommandRequest<'_>,
@@ -235,7 +237,7 @@ impl KeyspaceCore {
         Ok(reply_of(done))
     }
 
-    /// Runs a command on its keys and keeps what it has changed, if they are as they were seen.
+    /// Runs a command on its keys and stores its changes, if the keys are as they were read.
     pub(super) async fn run_once(
         &self,
         asked: &CommandRequest<'_>,
@@ -255,7 +257,7 @@ impl KeyspaceCore {
         Ok((reply, kept))
     }
 
-    /// Carries out commands of one key each, those of one key together: what refuses them is the reply to each of these.
+    /// Runs commands of one key each, those of one key together; a refusal is the reply to each of these.
     pub(super) async fn by_key(
         &self,
         asked: &[CommandRequest<'_>],
@@ -288,14 +290,14 @@ impl KeyspaceCore {
         replies
     }
 
-    /// Loads the keys, decides, and keeps what came of it.
+    /// Loads the keys, decides, and stores the changes.
     async fn decide(
         &self,
         asked: &CommandRequest<'_>,
         here: &Datacenter,
     ) -> Result<Reply, Refused> {
         let keys = keys_of(asked);
-        // The keys of a script are no counters, but for the one that may hold a limit.
+        // The keys of a script are no counters, except the one that may hold a limit.
         let own_alone = matches!(asked.command.act, Act::Script);
         let limit = limit_key(asked);
         for _ in 0..ROUNDS_MAX {
@@ -314,7 +316,7 @@ impl KeyspaceCore {
         Err(Refused::Reply(Reply::err(busy)))
     }
 
-    /// Keeps what a command has changed: counters by their roots and cells, one after the other, then all rows at once.
+    /// Stores the changes of a command: counters by their roots and cells, one after the other, then all rows at once.
     pub(super) async fn keep(
         &self,
         writes: &Writes<'_>,
@@ -342,7 +344,7 @@ impl KeyspaceCore {
                 let value = is.as_ref().and_then(number_of);
                 let seen = writes.seen.get(key).filter(|_| !writes.is_blind);
                 let changed = match (before, value) {
-                    // Whoever else has made it meanwhile: both count.
+                    // If somebody else has created it meanwhile, both count.
                     (None, Some(value)) => {
                         self.counters.add(&id, here, value, None).await?;
                         UpdateOutcome::Done
@@ -375,7 +377,7 @@ impl KeyspaceCore {
     }
 }
 
-/// What a command is answered with that nothing is known of.
+/// The reply to a command of unknown outcome.
 pub(super) fn unavailable(fault: &Fault) -> Reply {
     let sentence = "the command may or may not have been carried out";
     Reply::Error(match fault {
@@ -394,16 +396,16 @@ pub(super) fn reply_of(done: Result<Reply, Refused>) -> Reply {
     }
 }
 
-/// What a command has made of its keys.
+/// The changes of a command.
 pub(super) struct Writes<'a> {
     pub(super) before: &'a Space,
     pub(super) after: &'a Space,
     pub(super) seen: &'a BTreeMap<String, CounterRead>,
-    /// Whether it is done whatever the keys were.
+    /// Whether they are stored for any former state of the keys.
     pub(super) is_blind: bool,
 }
 
-/// What is kept of a key: nothing of a counter or a board that has no end.
+/// The stored row of a key; `None` for a counter or a board without expiry.
 pub(super) fn row_of(entry: &Entry) -> Option<Row> {
     let expires_ms = kept_end(entry.expires_ms);
     let is_elsewhere = entry.is_counter || matches!(entry.value, Value::Sorted);
@@ -418,7 +420,7 @@ fn number_of(entry: &Entry) -> Option<i64> {
     }
 }
 
-/// The keys that a command holds.
+/// The keys that a command locks.
 pub(super) fn keys_of(asked: &CommandRequest<'_>) -> BTreeSet<String> {
     let keys = asked.command.keys_of(asked.args).unwrap_or_default();
     let limit = limit_key(asked);
@@ -426,7 +428,7 @@ pub(super) fn keys_of(asked: &CommandRequest<'_>) -> BTreeSet<String> {
     held.cloned().collect()
 }
 
-/// The key that a script reads a limit from.
+/// The key from which a script reads a limit.
 pub(super) fn limit_key<'a>(asked: &CommandRequest<'a>) -> Option<&'a String> {
     if !matches!(asked.command.act, Act::Script) {
         return None;
@@ -436,7 +438,7 @@ pub(super) fn limit_key<'a>(asked: &CommandRequest<'a>) -> Option<&'a String> {
     keys.get(place).filter(|key| !key.is_empty())
 }
 
-/// Whether commands may be joined with those beside them.
+/// Whether commands may be joined with their neighbours.
 fn adds(asked: &CommandRequest<'_>) -> bool {
     matches!(asked.command.act, Act::Add) && asked.named.is_none()
 }
@@ -445,7 +447,8 @@ fn adds_elements(asked: &CommandRequest<'_>) -> bool {
     matches!(asked.command.act, Act::Elements(Elements::Add)) && asked.named.is_none()
 }
 
-/// How many of these commands are of one sorted set each. One that removes members is the last: its set may end with it.
+/// How many of these commands are of one sorted set each. One that removes members is the last: the set may be deleted
+/// with it.
 fn sorted_together(rest: &[CommandRequest<'_>]) -> usize {
     let sorted = rest
         .iter()
@@ -456,7 +459,7 @@ fn sorted_together(rest: &[CommandRequest<'_>]) -> usize {
     last.map_or(sorted, |last| last + 1)
 }
 
-/// The script that reads sorted sets, if it is one.
+/// The script that reads sorted sets, if the command is one.
 pub(super) fn script_of_sets(asked: &CommandRequest<'_>) -> Option<Script> {
     if !matches!(asked.command.act, Act::Script) {
         return None;
@@ -471,7 +474,7 @@ pub(super) fn is_reset(asked: &CommandRequest<'_>) -> bool {
         && script_words(asked.args).is_ok_and(|(keys, _)| !keys.is_empty())
 }
 
-/// Whether a command does and replies the same whatever its keys were.
+/// Whether the effect and the reply of a command do not depend on the state of its keys.
 fn is_blind(args: &Arguments) -> bool {
     let asks = |word: &String| {
         ["NX", "XX", "GET"]

@@ -1,4 +1,5 @@
-//! How a keyspace adds: commands that add share their keys, and what several of them add to one counter is one message to its cell.
+//! Increments of a keyspace: commands that add share their keys, and several increments of one counter are one message
+//! to its cell.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +12,8 @@ use crate::protocol::redis::reply::{Refused, Reply};
 use crate::protocol::redis::{error, strings};
 
 impl KeyspaceCore {
-    /// Shares keys with others who add. What had ended of them is ended for good before, with nobody else there: those who share a key
-    /// end nothing, or one would end what the other has just made.
+    /// Locks keys together with other increments. Expired keys are ended first, under an exclusive lock: holders of a
+    /// shared lock end nothing, because one would end what another has just created.
     pub(super) async fn hold_to_add(
         &self,
         keys: BTreeSet<String>,
@@ -44,7 +45,7 @@ impl KeyspaceCore {
         Err(Fault::Unavailable(busy.to_owned()))
     }
 
-    /// Adds by one command.
+    /// Runs one increment.
     pub(super) async fn add_one(
         &self,
         asked: &CommandRequest<'_>,
@@ -76,7 +77,8 @@ impl KeyspaceCore {
         }
     }
 
-    /// Makes sure that a counter that is not there yet may begin: no board has its name, and the end of one before is not its own.
+    /// Makes sure that a counter that does not exist yet may be created: no board has its name, and the expiry of a
+    /// former key is removed.
     async fn begin_counter(&self, id: &CounterId) -> Result<(), Refused> {
         if self.counters.is_known(id) {
             return Ok(());
@@ -98,7 +100,7 @@ impl KeyspaceCore {
         Ok(())
     }
 
-    /// Adds to a string that is no counter: nothing is waited for, so no other command comes between.
+    /// Adds to a string that is no counter, without an await, so that no other command runs in between.
     async fn add_to_own(
         &self,
         asked: &CommandRequest<'_>,
@@ -110,7 +112,7 @@ impl KeyspaceCore {
         Ok(reply)
     }
 
-    /// Adds by several commands: what several of them add to one counter is one message to its cell.
+    /// Runs several increments: those of one counter are one message to its cell.
     pub(super) async fn add_all(
         &self,
         asked: &[CommandRequest<'_>],
@@ -141,7 +143,7 @@ impl KeyspaceCore {
         Ok(replies)
     }
 
-    /// Adds to one counter at once; `None` where that cannot be told apart again, and nothing was added.
+    /// Adds to one counter at once; `None` where the single results cannot be derived, and nothing was added.
     async fn add_together(
         &self,
         group: &[&CommandRequest<'_>],
@@ -182,7 +184,7 @@ impl KeyspaceCore {
     }
 }
 
-/// The name of the step that takes back what a try of that name added.
+/// The name of the step that reverts an attempt of that name.
 fn undone(WriteKey(mut name): WriteKey) -> WriteKey {
     name[0] ^= u8::MAX;
     WriteKey(name)

@@ -1,7 +1,7 @@
-//! How a keyspace works on sorted sets, which are boards: the same as by the other calls.
+//! Sorted sets of a keyspace, which are boards: the same as in the other calls.
 //!
-//! Invariant: a board decides all commands of one sorted set, so they share their key. A board begins while its key is held alone and
-//! nothing else has its name. Commands of several sets hold all their keys alone.
+//! Invariant: a board decides all commands of one sorted set, so these share the lock of its key. A board is created
+//! under an exclusive lock, while nothing else has its name. Commands of several sets lock all their keys exclusively.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -28,7 +28,7 @@ use crate::protocol::redis::sorted_sets::{Joined, join};
 use crate::protocol::redis::space::Value;
 use crate::protocol::shell_limits::OPERATE_MS_MAX;
 
-/// Boards that are remembered, about 600 bytes each; one that is not costs a call.
+/// The most boards that are remembered, about 600 bytes each; another one costs a call.
 const BOARDS_KNOWN_MAX: usize = 10_000;
 
 /// The boards of a keyspace.
@@ -52,7 +52,7 @@ impl Boards {
     /// What the directory knows of a name.
     ///
     /// # Errors
-    /// `Unavailable`; so below.
+    /// `Unavailable`; as for all methods below.
     pub(super) async fn find(&self, id: &CounterId) -> Result<KeyFound, Fault> {
         call(&self.host, &FindKey { key: id.clone() }).await
     }
@@ -66,7 +66,7 @@ impl Boards {
         Ok(self.run(&nothing).await?.replies.is_some())
     }
 
-    /// What comes of commands.
+    /// The result of commands.
     async fn run(&self, asked: &RunSorted) -> Result<SortedRan, Fault> {
         let ran = call_within(&self.host, asked, OPERATE_MS_MAX).await?;
         let mut known = self.known.borrow_mut();
@@ -86,7 +86,7 @@ impl Boards {
 }
 
 impl KeyspaceCore {
-    /// Carries out commands of one sorted set each: those of one set are one message to its board.
+    /// Runs commands of one sorted set each: those of one set are one message to its board.
     pub(super) async fn sorted_all(
         &self,
         asked: &[CommandRequest<'_>],
@@ -99,7 +99,7 @@ impl KeyspaceCore {
         self.by_key(asked, run).await
     }
 
-    /// The replies of a board to commands, which listeners are told of; `None` where there is no board.
+    /// The replies of a board to commands, of which listeners are notified; `None` where there is no board.
     async fn run_sorted(&self, asked: &RunSorted) -> Result<Option<Vec<Reply>>, Fault> {
         let ran = self.boards.run(asked).await?;
         for (args, change) in asked.commands.iter().zip(ran.changes) {
@@ -111,7 +111,7 @@ impl KeyspaceCore {
         Ok(ran.replies)
     }
 
-    /// Carries out commands of one set.
+    /// Runs commands of one set.
     async fn sorted_group(
         &self,
         key: &str,
@@ -170,7 +170,7 @@ impl KeyspaceCore {
         if asked.commands.is_empty() {
             return Ok(replies);
         }
-        // The end of what had this name before is not its own.
+        // The expiry of the former key of this name is removed.
         self.rows.write(&[(key.to_owned(), None)], None)?;
         asked.may_begin = true;
         replies.extend(self.run_sorted(&asked).await?.unwrap_or_default());
@@ -216,7 +216,7 @@ impl KeyspaceCore {
         Ok(reply)
     }
 
-    /// What a script replies that reads sorted sets.
+    /// The reply of a script that reads sorted sets.
     pub(super) async fn read_sets(
         &self,
         script: Script,
@@ -244,7 +244,7 @@ impl KeyspaceCore {
 
     /// The members that a command asks for with their scores; of a set without scores all, with a score of 1.
     async fn members_of(&self, key: &str, args: &Arguments) -> Result<Members, Refused> {
-        // What is wrong with the command itself comes first.
+        // Faults of the command itself come first.
         let of_none = sorted::run(&mut NoMembers::default(), args, 0)?;
         let now_ms = self.host.now_ms();
         let row = self.rows.row(key)?;
@@ -283,7 +283,7 @@ impl KeyspaceCore {
         }
     }
 
-    /// Lets a key hold these members and nothing else; whether there was a counter or a board.
+    /// Replaces a key by these members; returns whether there was a counter or a board.
     async fn store_members(
         &self,
         key: &str,
@@ -317,7 +317,7 @@ impl KeyspaceCore {
     }
 }
 
-/// What a command is replied of a set that is not there; `None` where it would begin one.
+/// The reply to a command on a set that does not exist; `None` where it would create one.
 fn without_members(args: &Arguments, host: &Host) -> Option<Reply> {
     let mut none = NoMembers::default();
     let reply = reply_of(sorted::run(&mut none, args, host.random()));
@@ -333,13 +333,13 @@ fn tries_of(group: &[&CommandRequest<'_>]) -> Vec<(WriteKey, u64)> {
     group.iter().filter_map(|asked| asked.named).collect()
 }
 
-/// The command that asks for all members of a set.
+/// The command that reads all members of a set.
 fn whole_of(key: &str) -> Arguments {
     let words = ["ZRANGE", key, "0", "-1", "WITHSCORES"];
     words.map(str::to_owned).into()
 }
 
-/// Members and their scores, told in turn.
+/// Members and their scores, which alternate in the reply.
 fn pairs_of(words: Vec<Reply>) -> Members {
     let mut members = Members::new();
     let mut words = words.into_iter();

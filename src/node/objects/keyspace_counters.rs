@@ -1,7 +1,8 @@
-//! How a keyspace reads and changes counters, which cells hold.
+//! Reads and changes of counters by a keyspace; cells hold the counters.
 //!
-//! Invariant: a counter that is added to has a home, so what its cell answers is its value, in order. What replaces or ends one is
-//! done by its root under the condition that nothing was counted since it was read, so it is one step for all who count.
+//! Invariant: a counter that is added to has a home, so the answers of its cell are its values, in order. A counter is
+//! replaced or ended by its root under the condition that nothing was counted since it was read, so that it is one step
+//! for all clients.
 
 use std::cell::RefCell;
 
@@ -23,10 +24,10 @@ use crate::protocol::redis::reply::{Refused, Reply};
 use crate::protocol::shell_limits::OPERATE_MS_MAX;
 use crate::protocol::version::Version;
 
-/// Homes that are remembered, about 600 bytes each; a home that is not costs a call.
+/// The most homes that are remembered, about 600 bytes each; another one costs a call.
 const HOMES_MAX: usize = 10_000;
 
-/// How often an addition is sent: it may have to be given a home first.
+/// How often an increment is sent: a home may have to be set first.
 const ROUNDS_MAX: usize = 3;
 
 /// The counters of a keyspace.
@@ -35,7 +36,7 @@ pub(super) struct Counters {
     homes: RefCell<BoundedMap<CounterId, Datacenter, HOMES_MAX>>,
 }
 
-/// A counter as it was read.
+/// A counter that was read.
 pub(super) struct CounterRead {
     /// Its value, in digits.
     pub(super) text: String,
@@ -43,7 +44,7 @@ pub(super) struct CounterRead {
     has_home: bool,
 }
 
-/// What became of a change.
+/// The result of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UpdateOutcome {
     /// It was done.
@@ -68,7 +69,7 @@ impl Counters {
     /// Reads a counter; `None` where there is none.
     ///
     /// # Errors
-    /// `Unavailable` where not all of it can be read: half of a value is none.
+    /// `Unavailable` where not all of it can be read: a part of a value is no value.
     pub(super) async fn read(&self, id: &CounterId) -> Result<Option<CounterRead>, Fault> {
         let Some(sum) = aggregator::read_now(&self.host, id).await? else {
             return Ok(None);
@@ -81,7 +82,7 @@ impl Counters {
         }))
     }
 
-    /// Nothing where all of it was read.
+    /// Succeeds where all of it was read.
     pub(super) fn whole(sum: &GlobalSum) -> Result<(), Fault> {
         let is_heard =
             |part: &Option<DatacenterSum>| part.as_ref().is_some_and(DatacenterSum::is_heard);
@@ -92,11 +93,11 @@ impl Counters {
         Ok(())
     }
 
-    /// Adds to a counter, which is made if need be, and returns its value, and whether it was counted now: a try that has a name may have
-    /// been counted before.
+    /// Adds to a counter, which is created if needed. Returns its value, and whether it was counted now: a named
+    /// attempt may have been counted before.
     ///
     /// # Errors
-    /// Where its floor, or several datacenters, are in the way; `Unavailable`.
+    /// If its floor, or a second datacenter, prevents it; `Unavailable`.
     pub(super) async fn add(
         &self,
         id: &CounterId,
@@ -160,7 +161,7 @@ impl Counters {
         Err(needs_home())
     }
 
-    /// Whether a counter is known to be there.
+    /// Whether a counter is known to exist.
     pub(super) fn is_known(&self, id: &CounterId) -> bool {
         self.homes.borrow().contains_key(id)
     }
@@ -169,7 +170,7 @@ impl Counters {
         self.homes.borrow_mut().remove(id);
     }
 
-    /// The home of a counter, given one if it has none; `None` where there is no such counter.
+    /// The home of a counter, set if it has none; `None` where there is no such counter.
     async fn home(&self, id: &CounterId, here: &Datacenter) -> Result<Option<Datacenter>, Refused> {
         let known = self.homes.borrow_mut().get_mut(id).cloned();
         match known {
@@ -212,7 +213,7 @@ impl Counters {
         }
     }
 
-    /// Sets a counter that was read, or ends it where there is no value. Where `seen` is given nothing may have been counted since.
+    /// Sets a counter, or ends it where there is no value. With `seen`, nothing may have been counted since that read.
     ///
     /// # Errors
     /// As [`Counters::add`].
@@ -227,7 +228,7 @@ impl Counters {
             && !seen.has_home
         {
             self.settle(id, here).await?;
-            // Its version says so from now on.
+            // Its version shows that from now on.
             return Ok(UpdateOutcome::Conflict);
         }
         let operation = value.map_or(Operation::Delete, |value| Operation::Set(value_of(value)));
@@ -271,7 +272,7 @@ fn refusal_of(outcome: KeyedOutcome) -> Refused {
     })
 }
 
-/// Moments further away are kept as this one: SQL holds no larger number.
+/// Later expiry times are stored as this one: SQL holds no larger number.
 pub(super) fn kept_end(expires_ms: Option<i64>) -> Option<i64> {
     expires_ms.map(|at_ms| at_ms.min(WHOLE_MAX))
 }

@@ -1,4 +1,4 @@
-//! How keys of a keyspace end that nobody asks for any more: at its alarm.
+//! The end of expired keys that nobody asks for: by the keyspace's alarm.
 
 use std::collections::BTreeSet;
 
@@ -7,10 +7,10 @@ use crate::core::counter::id::Datacenter;
 use crate::protocol::messages::Fault;
 use crate::protocol::redis::reply::Refused;
 
-/// Keys that one alarm ends: each may be a call to a root.
+/// How many keys one alarm ends: each may be a call to a root.
 const LAPSED_AT_ONCE: i64 = 500;
 
-/// The least time between two alarms, milliseconds: what ends within it ends at once for commands all the same.
+/// The least time between two alarms, milliseconds: commands treat a key as expired at once all the same.
 const ALARM_EVERY_MS: i64 = 1_000;
 
 impl KeyspaceCore {
@@ -25,7 +25,7 @@ impl KeyspaceCore {
         }
     }
 
-    /// Rings when the next key ends, or the next listener is due a sign of life.
+    /// Sets the alarm for the next expiry, or for the next ping of a listener.
     pub(super) async fn arm(&self) -> Result<(), Fault> {
         match self.next_due_ms()? {
             Some(due_ms) => self.rows.arm_by(due_ms).await,
@@ -39,14 +39,14 @@ impl KeyspaceCore {
         Ok(due_ms.map(|due_ms| due_ms.max(self.host.now_ms() + ALARM_EVERY_MS)))
     }
 
-    /// Forgets what has ended, and counters that have.
+    /// Ends expired keys, and counters that have expired.
     async fn forget_lapsed(&self) -> Result<(), Fault> {
         let now_ms = self.host.now_ms();
         self.rows.forget_tries(now_ms)?;
         for (key, _) in self.rows.lapsed(now_ms, LAPSED_AT_ONCE)? {
             let only = BTreeSet::from([key.clone()]);
             let _held = self.locks.hold(&self.host, only, true).await?;
-            // It may have been given another end meanwhile.
+            // Its expiry may have been changed meanwhile.
             if let Err(Refused::Fault(fault)) = self.living_row(&key, &Datacenter::local()).await {
                 return Err(fault);
             }

@@ -1,10 +1,11 @@
-//! Who listens to the keys of a keyspace, by streams of server-sent events.
+//! Listeners to the keys of a keyspace, by streams of server-sent events.
 //!
-//! Invariant: what waits for a listener is bounded, in bytes and in time: whoever reads more slowly than keys change is told so, and the
-//! stream ends. Streams end with the object's memory too, and nothing is kept for those who come back, as with Redis.
+//! Invariant: what is buffered for a listener is bounded, in bytes and in time: a listener that reads more slowly than
+//! keys change is told so, and its stream ends. Streams also end with the object's memory, and nothing is kept for
+//! those who reconnect, as in Redis.
 //!
-//! An event is noted while its command is carried out, and sent when the request ends that had it. A stream takes one chunk at a time:
-//! what comes meanwhile waits, and goes as one.
+//! An event is noted while its command runs, and sent when its request ends. A stream takes one chunk at a time: later
+//! events are buffered, and sent as one chunk.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -21,38 +22,38 @@ pub const LISTENERS_MAX: usize = 500;
 /// The most streams of one key: `@upstash/redis` opens one for each channel.
 pub const LISTENERS_OF_KEY_MAX: usize = 100;
 
-/// The most channels and patterns of all streams: an event is held against each, about 50 ns.
+/// The most channels and patterns of all streams: each event is compared with all of them.
 pub const CHANNELS_OPEN_MAX: usize = 1_000;
 
-/// The most bytes that wait for a stream: a pipeline of 1,000 commands tells some 150 KB at once.
+/// The most bytes that are buffered for a stream: a pipeline of 1,000 commands causes some 150 KB at once.
 pub const LISTENER_BYTES_MAX: usize = 1024 * 1024;
 
-/// The most bytes that wait for all streams: a quarter of what an isolate has.
+/// The most bytes that are buffered for all streams: a quarter of an isolate's memory.
 pub const LISTENERS_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// How long a stream may leave what it was sent while more waits.
+/// How long a stream may leave a chunk unread while more is buffered.
 const SLOW_MS_MAX: i64 = 10_000;
 
-/// How long a stream may be silent: less than what lies between keeps open.
+/// The time without output after which a stream gets a ping: less than proxies keep a silent connection open.
 const PING_EVERY_MS: i64 = 15_000;
 
-/// How often streams are looked at that have not taken what waits for them.
+/// How often streams with buffered events are checked.
 const SEND_EVERY_MS: u64 = 20;
 
 struct Listener {
     stream: Rc<dyn Events>,
     subscription: Subscription,
     caller: Owner,
-    /// What it was not sent yet.
+    /// The buffered events.
     waiting: String,
-    /// Whether more waited than may.
+    /// Whether the buffer overflowed.
     is_over: bool,
     /// When it was sent something, unix milliseconds.
     sent_ms: i64,
 }
 
 impl Listener {
-    /// Notes an event, where so many bytes may wait besides those that do.
+    /// Buffers an event, if `room` allows so many more bytes.
     fn note(&mut self, event: &KeyEvent, room: &mut usize) {
         let frames = self.subscription.frames(event);
         let own_room = LISTENER_BYTES_MAX.saturating_sub(self.waiting.len());
@@ -64,7 +65,7 @@ impl Listener {
         *room -= frames.len();
     }
 
-    /// Sends what waits, as far as the stream takes it; whether the listener is still there.
+    /// Sends the buffered events, as far as the stream takes them; returns whether the listener is still there.
     fn serve(&mut self, now_ms: i64) -> bool {
         let silent_ms = now_ms - self.sent_ms;
         let readiness = self.stream.readiness();
@@ -105,7 +106,8 @@ impl Listeners {
         }
     }
 
-    /// Takes a listener, and answers by its stream: 429 where its key has as many as it may have, 503 where all places are taken.
+    /// Adds a listener, and answers by its stream: 429 where its key has too many streams, 503 where there are too many
+    /// in all.
     pub(super) fn take(&self, asked: Subscribe) -> Reply {
         let Subscribe {
             subscription,
@@ -144,7 +146,7 @@ impl Listeners {
         !self.open.borrow().is_empty()
     }
 
-    /// Notes events for whoever listens to them. Where nobody listens they are not even made.
+    /// Notes events for listeners. Without listeners the events are not even created.
     pub(super) fn tell(&self, events: impl FnOnce() -> Vec<KeyEvent>) {
         let mut open = self.open.borrow_mut();
         if open.is_empty() {
@@ -160,7 +162,7 @@ impl Listeners {
         }
     }
 
-    /// Sends what was noted, and signs of life; what a stream does not take now it is sent soon.
+    /// Sends the noted events, and pings; what a stream does not take now is sent soon.
     pub(super) fn send(self: &Rc<Self>) {
         if !self.serve() || self.is_waiting.replace(true) {
             return;
@@ -168,7 +170,7 @@ impl Listeners {
         let listeners = self.clone();
         self.object.wait_until(async move {
             let _waiting = Waiting(&listeners.is_waiting);
-            // It ends: a stream is let go that takes nothing for long.
+            // This ends: a stream that takes nothing for long is closed.
             loop {
                 listeners.host.sleep_ms(SEND_EVERY_MS).await;
                 if !listeners.serve() {
@@ -178,7 +180,7 @@ impl Listeners {
         });
     }
 
-    /// Whether something waits still.
+    /// Whether anything is still buffered.
     fn serve(&self) -> bool {
         let mut open = self.open.borrow_mut();
         if open.is_empty() {
@@ -189,7 +191,7 @@ impl Listeners {
         open.iter().any(|listener| !listener.waiting.is_empty())
     }
 
-    /// When a stream is due a sign of life, unix milliseconds.
+    /// When a stream is due a ping, unix milliseconds.
     pub(super) fn next_due_ms(&self) -> Option<i64> {
         let open = self.open.borrow();
         let sent = open.iter().map(|listener| listener.sent_ms);
@@ -197,7 +199,7 @@ impl Listeners {
     }
 }
 
-/// Says that nobody waits any more, however that ended.
+/// Resets the flag when the waiting ends, for whatever reason.
 struct Waiting<'a>(&'a Cell<bool>);
 
 impl Drop for Waiting<'_> {

@@ -1,4 +1,4 @@
-//! How a keyspace finds out what its keys are before a command is decided.
+//! How a keyspace reads the keys of a command.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::protocol::redis::reply::Refused;
 use crate::protocol::redis::space::{Entry, Space, Value};
 
 impl KeyspaceCore {
-    /// The keys as they are: small values from the rows, all others from their cells.
+    /// The present state of the keys: small values from the rows, all others from their cells.
     pub(super) async fn load(
         &self,
         keys: &BTreeSet<String>,
@@ -60,7 +60,7 @@ impl KeyspaceCore {
             let is_board = boards.contains(&key);
             let is_end = row.as_ref().is_some_and(|row| row.value.is_none());
             if is_end && !own_alone && !is_board && !seen.contains_key(&key) {
-                // It was ended by another call: the next of that name ends when it is told to.
+                // It was ended by another call; its expiry does not apply to the next key of that name.
                 self.rows.write(&[(key, None)], None)?;
                 continue;
             }
@@ -81,7 +81,7 @@ impl KeyspaceCore {
         Ok((space, seen))
     }
 
-    /// Loads the key that holds a limit: it is read alone, so it is not held, and all who are limited by it wait for nobody.
+    /// Loads the key that holds a limit: it is only read and not locked, so that its users do not wait for each other.
     pub(super) async fn load_limit(&self, key: &str, space: &mut Space) -> Result<(), Refused> {
         let row = self.rows.row(key)?;
         let expires_ms = row.as_ref().and_then(|row| row.expires_ms);
@@ -101,7 +101,7 @@ impl KeyspaceCore {
         Ok(())
     }
 
-    /// The row of a key. A counter whose time is over is ended before.
+    /// The row of a key. A counter that has expired is ended first.
     pub(super) async fn living_row(
         &self,
         key: &str,

@@ -1,4 +1,4 @@
-//! Who works on which keys: commands that add share a key, all others have it alone.
+//! Locks of keys: commands that add share a key, all others lock it exclusively.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,35 +7,35 @@ use std::rc::Rc;
 use crate::host::Host;
 use crate::protocol::messages::Fault;
 
-/// How often a command looks whether its keys are free.
+/// How often a command checks whether its keys are free.
 const LOOK_EVERY_MS: u64 = 1;
 
-/// How long it looks: less than its sender waits.
+/// How long it tries: less than its sender waits.
 const WAIT_MS_MAX: i64 = 3_000;
 
-/// How somebody works on a key.
+/// The mode of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LockMode {
     Alone,
-    /// So many add to it.
+    /// Shared by so many increments.
     Shared(u32),
 }
 
-/// The keys that are worked on.
+/// The locked keys.
 #[derive(Clone, Default)]
 pub(super) struct Locks(Rc<RefCell<BTreeMap<String, LockMode>>>);
 
-/// Keys that are held, until it is dropped.
+/// Locks of keys, released when it is dropped.
 pub(super) struct Guard {
     locks: Locks,
     keys: BTreeSet<String>,
 }
 
 impl Locks {
-    /// Holds all these keys at once, alone or with others that share them.
+    /// Locks all these keys at once, exclusively or shared.
     ///
     /// # Errors
-    /// `Unavailable` where they are not free for long.
+    /// `Unavailable` where they stay locked for long.
     pub(super) async fn hold(
         &self,
         host: &Host,

@@ -18,19 +18,19 @@ use crate::protocol::redis::{error, glob};
 /// The most keys of a reply, and of a keyspace that can be listed: some 10 MB of names.
 pub const KEYS_LISTED_MAX: usize = 100_000;
 
-/// Names of one page of a partition.
+/// How many names a page of a partition has.
 const PAGE: u32 = 1_000;
 
-/// Keys of one page of `SCAN`, where its `COUNT` is no more.
+/// Keys of one page of `SCAN`, where its `COUNT` is smaller.
 const SCAN_COUNT_MIN: usize = 1_000;
 
-/// Counters that are ended at once.
+/// How many counters are ended at once.
 const ENDED_AT_ONCE: usize = 64;
 
 /// The type of each key by its name.
 type Names = BTreeMap<String, &'static str>;
 
-/// What `SCAN` is asked besides its cursor.
+/// The options of `SCAN`.
 struct Scan<'a> {
     pattern: &'a str,
     count: usize,
@@ -94,7 +94,7 @@ impl KeyspaceCore {
         let cursor: u64 = args[1].parse().map_err(|_| invalid())?;
         let scan = Scan::parse(&args[2..])?;
         let names = self.names(glob::literal_prefix(scan.pattern)).await?;
-        // In the order of their hashes: a cursor is a hash, so it stays right whatever keys come and go.
+        // In the order of their hashes: a cursor is a hash, so it stays valid while keys come and go.
         let mut placed: Vec<(u64, String, &'static str)> = names
             .into_iter()
             .map(|(name, of_type)| (place_of(&name), name, of_type))
@@ -119,7 +119,7 @@ impl KeyspaceCore {
         ]))
     }
 
-    /// All keys whose names begin so.
+    /// All keys with this prefix.
     async fn names(&self, prefix: &str) -> Result<Names, Refused> {
         let mut names = Names::new();
         let counters = |partition: u32, after: Option<String>| List {
@@ -144,7 +144,7 @@ impl KeyspaceCore {
         self.readable()?;
         let most = i64::try_from(KEYS_LISTED_MAX).unwrap_or(i64::MAX);
         let now_ms = self.host.now_ms();
-        // A counter whose time is over is none, though it is not ended yet.
+        // A counter that has expired does not exist, though it is not ended yet.
         for (name, _) in self.rows.lapsed(now_ms, most)? {
             names.remove(&name);
         }
@@ -161,7 +161,8 @@ impl KeyspaceCore {
         Ok(names)
     }
 
-    /// All names of all partitions, by pages of [`PAGE`] of each; a page ends at the name up to which all have told.
+    /// All names of all partitions, in pages of [`PAGE`] from each; a page ends at the last name that all of them have
+    /// covered.
     async fn listed<T, C: Call<Answer = Vec<T>>>(
         &self,
         list: impl Fn(u32, Option<String>) -> C,
@@ -192,7 +193,7 @@ impl KeyspaceCore {
         }
     }
 
-    /// `FLUSHDB`: ends all counters and boards too.
+    /// `FLUSHDB`: also ends all counters and boards.
     async fn flush(&self) -> Result<Reply, Refused> {
         let here = Datacenter::local();
         let names = self.names("").await?;
@@ -213,7 +214,7 @@ impl KeyspaceCore {
         self.end(name, here).await
     }
 
-    /// The script that deletes all keys of a pattern: those that scripts make, which lie here.
+    /// The script that deletes all keys of a pattern: keys made by scripts, which are stored here.
     pub(super) async fn reset(&self, args: &Arguments) -> Result<Reply, Refused> {
         let (keys, _) = script_words(args)?;
         let pattern = keys.first().map_or("", String::as_str);
@@ -238,7 +239,7 @@ fn too_many() -> Refused {
     ))
 }
 
-/// Where a key stands in the order of `SCAN`: 53 bits, which any client holds, and never 0, which is the end.
+/// The position of a key in the order of `SCAN`: 53 bits, which any client can hold, and never 0, which means the end.
 fn place_of(name: &str) -> u64 {
     const SPARE_BITS: u32 = 11;
     (hash(&HashKey::from([0; 16]), name.as_bytes()) >> SPARE_BITS).max(1)

@@ -1,7 +1,8 @@
-//! How a keyspace works on HyperLogLogs, which are the unique elements of counters of Redis's hash: the same as by the other calls.
+//! HyperLogLogs of a keyspace, which are the unique elements of counters with Redis's hash: the same as in the other
+//! calls.
 //!
-//! Invariant: registers only grow and a try of unknown outcome may be repeated, so a reply alone tells whether they grew now. A key is
-//! held alone from its reading until its elements are durable.
+//! Invariant: registers only grow and an attempt of unknown outcome may be repeated, so only a reply tells whether they
+//! grew now. A key is locked exclusively from the read until its elements are durable.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -22,13 +23,13 @@ use crate::protocol::redis::error;
 use crate::protocol::redis::reply::{Refused, Reply};
 use crate::protocol::shell_limits::OPERATE_MS_MAX;
 
-/// Elements of one message to a cell: 200 KB.
+/// The most elements of one message to a cell: 200 KB.
 const ELEMENTS_SENT_MAX: usize = 10_000;
 
 /// How often a message is sent: a home or a datacenter may have to be learnt first, and an attempt may be lost.
 const ROUNDS_MAX: usize = 4;
 
-/// The line by which elements reach cells.
+/// The lane by which elements reach cells.
 pub(super) struct ElementLine {
     lane: u64,
     next: Cell<u64>,
@@ -43,7 +44,7 @@ impl ElementLine {
     }
 }
 
-/// What there is under a key.
+/// The value of a key.
 enum Sketch {
     Absent,
     /// The registers, and the only datacenter that counts, if there is one.
@@ -186,9 +187,9 @@ impl KeyspaceCore {
         Ok((id, Sketch::Registers(Box::new(hyll), home)))
     }
 
-    /// Makes a counter of Redis's hash, which has a home.
+    /// Creates a counter with Redis's hash and a home.
     async fn begin_sketch(&self, id: &CounterId, here: &Datacenter) -> Result<Sketch, Refused> {
-        // The end of what had this name before is not its own.
+        // The expiry of the former key of this name is removed.
         self.rows.write(&[(id.as_str().to_owned(), None)], None)?;
         let put = Operation::Put(Put {
             unique_hash: Some(UniqueHash::Redis),

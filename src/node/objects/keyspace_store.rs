@@ -1,4 +1,4 @@
-//! The rows of a keyspace: values that are no counters, the ends of counters, and replies to tries that have a name.
+//! The rows of a keyspace: values that are no counters, expiry times of counters, and replies to named attempts.
 
 use std::cell::RefCell;
 
@@ -30,16 +30,16 @@ const PUT_KEY: Insert<'_> = Insert {
     conflict: "",
 };
 
-/// What is kept of a key.
+/// The row of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Row {
-    /// Its value; `None` for a counter, which cells hold.
+    /// Its value; `None` for a counter, whose value is in cells.
     pub(super) value: Option<Value>,
-    /// When it ends, unix milliseconds.
+    /// Its expiry, unix milliseconds.
     pub(super) expires_ms: Option<i64>,
 }
 
-/// The reply that a try was given.
+/// The reply to an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Try {
     pub(super) name: WriteKey,
@@ -63,10 +63,10 @@ impl KeyspaceStore {
         }
     }
 
-    /// Makes the tables where there are none.
+    /// Creates the tables where there are none.
     ///
     /// # Errors
-    /// `Unreadable` for a schema from the future, `Unavailable` where SQLite refuses; so all below.
+    /// `Unreadable` for a schema from the future, `Unavailable` where SQLite refuses; as for all methods below.
     pub(super) fn open(&self) -> Result<(), Fault> {
         match self.store.schema_version(1)? {
             Some(_) => Ok(()),
@@ -74,7 +74,7 @@ impl KeyspaceStore {
         }
     }
 
-    /// What is kept of a key, its time over or not.
+    /// The row of a key, also if it has expired.
     pub(super) fn row(&self, key: &str) -> Result<Option<Row>, Fault> {
         if let Some(known) = self.known.borrow().get(key) {
             return Ok(known.clone());
@@ -117,7 +117,7 @@ impl KeyspaceStore {
         written.map(|()| done)
     }
 
-    /// Keeps these keys, or forgets those without a row, and the reply of a try: all or nothing.
+    /// Writes these keys, or deletes those without a row, and the reply to an attempt: all or nothing.
     pub(super) fn write(
         &self,
         changes: &[(String, Option<Row>)],
@@ -180,7 +180,7 @@ impl KeyspaceStore {
         Ok(())
     }
 
-    /// The reply that a try was given, and the hash of what it asked for.
+    /// The reply to an attempt, and the hash of its content.
     pub(super) fn answered(&self, name: WriteKey) -> Result<Option<(u64, Reply)>, Fault> {
         let query = "SELECT fingerprint, reply FROM tries WHERE name = ?";
         let rows = self.store.run(query, vec![name.0.to_vec().into()])?;
@@ -192,7 +192,7 @@ impl KeyspaceStore {
         Ok(Some((fingerprint, self.store.get(reply)?)))
     }
 
-    /// The names of the keys that have not ended, and whether each is a counter.
+    /// The names of the keys that have not expired, and whether each is a counter.
     pub(super) fn names(
         &self,
         now_ms: i64,
@@ -211,7 +211,7 @@ impl KeyspaceStore {
         Ok(names)
     }
 
-    /// Keys whose time is over, and whether each is a counter.
+    /// Expired keys, and whether each is a counter.
     pub(super) fn lapsed(&self, now_ms: i64, most: i64) -> Result<Vec<(String, bool)>, Fault> {
         let query = "SELECT key, body FROM keys WHERE expires_ms <= ? ORDER BY expires_ms LIMIT ?";
         let rows = self.store.run(query, vec![now_ms.into(), most.into()])?;
@@ -227,19 +227,19 @@ impl KeyspaceStore {
         Ok(lapsed)
     }
 
-    /// Forgets tries that were kept long enough.
+    /// Deletes old attempts.
     pub(super) fn forget_tries(&self, now_ms: i64) -> Result<(), Fault> {
         let statement = "DELETE FROM tries WHERE until_ms <= ?";
         self.store.run(statement, vec![now_ms.into()]).map(|_| ())
     }
 
-    /// Forgets all keys.
+    /// Deletes all keys.
     pub(super) fn clear(&self) -> Result<(), Fault> {
         self.known.borrow_mut().clear();
         self.store.run("DELETE FROM keys", vec![]).map(|_| ())
     }
 
-    /// When the next key ends or the next try may be forgotten, unix milliseconds.
+    /// When the next key expires or the next attempt may be deleted, unix milliseconds.
     pub(super) fn next_due_ms(&self) -> Result<Option<i64>, Fault> {
         let query = "SELECT MIN(due) FROM (SELECT MIN(expires_ms) AS due FROM keys WHERE expires_ms IS NOT NULL \
             UNION ALL SELECT MIN(until_ms) FROM tries)";

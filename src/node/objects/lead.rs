@@ -1,8 +1,8 @@
-//! What a lead does besides counting: it sums its datacenter, grants its shards permission to
-//! count, and hands settings and endings on to them.
+//! The duties of a lead besides counting: it sums its datacenter, grants its shards permission to count, and passes
+//! settings and endings on to them.
 //!
-//! Invariant: the lead has durably noted a shard before that shard counts anything, so a sum over
-//! the shards that the lead knows of lacks none.
+//! Invariant: the lead has durably noted a shard before that shard counts anything, so a sum over the shards that the
+//! lead knows is complete.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -24,14 +24,14 @@ use crate::protocol::names::CellAddress;
 use crate::protocol::open_slots::User;
 use crate::protocol::order::in_order;
 
-/// How long a shard may take to answer: less than the 3 s that its lead has, so that one shard does
-/// not take its whole datacenter out of a read.
+/// How long a shard may take to answer: less than the 3 s that its lead has, so that one shard does not remove its
+/// whole datacenter from a read.
 const ASK_MS_MAX: u64 = 2_000;
 
-/// Shards that are called at once: all of them.
+/// How many shards are called at once: all of them.
 const SHARDS_AT_ONCE: usize = 64;
 
-/// Where it is noted which shards were asked, if somebody wants to know.
+/// Where the asked shards are noted, if an explanation is wanted.
 type Notes<'a> = Option<&'a RefCell<Vec<ShardAsked>>>;
 
 fn note(notes: Notes<'_>, shard: u8, latency_ms: Option<u64>, is_sealed: bool) {
@@ -83,7 +83,7 @@ impl Core {
         Ok(admission.grant)
     }
 
-    /// Sums the datacenter: this cell and every shard there ever was in this generation.
+    /// Sums the datacenter: this cell and every shard that ever existed in this generation.
     pub(super) async fn on_sum(&self, sum: Result<Sum, Fault>) -> Result<DatacenterSum, Fault> {
         self.sum(sum?, None).await
     }
@@ -99,7 +99,7 @@ impl Core {
         Ok((sum, in_order(shards.into_inner(), in_turn)))
     }
 
-    /// Sums the datacenter, and notes whom it asked where somebody wants to know.
+    /// Sums the datacenter, and notes the asked shards if an explanation is wanted.
     async fn sum(&self, sum: Sum, notes: Notes<'_>) -> Result<DatacenterSum, Fault> {
         let Sum { to, question } = sum;
         self.readable()?;
@@ -108,14 +108,14 @@ impl Core {
                 return Err(Fault::Superseded(own));
             }
             Some(own) if own == question.generation => {}
-            // It ended between the reading of the root and this: what others still hold of it is no sum.
+            // It ended between the read of the root and this: what others still hold of it is no sum.
             _ if self.state.borrow().has_ended(question.generation) => {
                 return Err(Fault::Superseded(question.generation));
             }
-            // Unborn, or of a generation whose end has not been told here yet: nothing to add.
+            // Unborn, or of a generation whose end is not known here yet: nothing to add.
             _ => return Ok(DatacenterSum::default()),
         }
-        // The others first: they are asked before this cell looks at its own totals, in one turn.
+        // The others first: they are asked before this cell reads its own totals, in one turn.
         let (kept, asked) = self.kept_and_asked(&question);
         let ask = |shard: u8| self.ask_shard(to.sibling(shard), question, notes);
         let others = asked.into_iter().map(ask);
@@ -184,8 +184,8 @@ impl Core {
         (shard, answer)
     }
 
-    /// The parts of sealed shards that this lead keeps, and the shards that must be asked. A question
-    /// about times goes to sealed shards too: what is kept of them are totals.
+    /// The parts of sealed shards that this lead stores, and the shards that must be asked. A question about times goes
+    /// to sealed shards too, because the stored parts are only totals.
     fn kept_and_asked(&self, question: &Question) -> (Vec<(u8, Part)>, Vec<u8>) {
         let state = self.state.borrow();
         let mut kept = Vec::new();
@@ -201,15 +201,14 @@ impl Core {
         (kept, asked)
     }
 
-    /// A root that knows nothing of the counter asks for what this cell counts.
+    /// A root without a row asks for the grant of this cell.
     pub(super) fn on_held(&self, held: Result<Held, Fault>) -> Result<Option<Grant>, Fault> {
         held?;
         self.readable()?;
         Ok(self.state.borrow().grant())
     }
 
-    /// The counter is about to end: nothing is counted here, or by any shard, until the root has said
-    /// what holds.
+    /// The counter is about to end: nothing is counted here, or by any shard, until the root has sent a new grant.
     pub(super) async fn on_suspend(&self, suspend: Result<Suspend, Fault>) -> Result<(), Fault> {
         let Suspend { to, generation } = suspend?;
         self.readable()?;
@@ -230,7 +229,7 @@ impl Core {
             .collect()
     }
 
-    /// Settings changed, or another datacenter counts now.
+    /// Settings have changed, or another datacenter counts now.
     pub(super) async fn on_configure(
         &self,
         configure: Result<Configure, Fault>,
@@ -238,8 +237,8 @@ impl Core {
         let Configure { to, grant } = configure?;
         self.readable()?;
         if self.state.borrow().generation() != Some(grant.generation) {
-            // Unborn cells learn it all with their grant, but one that is on its way may not know of
-            // this yet: it is asked for again. Ended ones need not know.
+            // Unborn cells learn it with their grant. A grant that is on its way may be older: it is asked for again.
+            // Ended cells need not know.
             self.state.borrow_mut().void_grants();
             return Ok(());
         }
@@ -265,10 +264,10 @@ impl Core {
             .collect()
     }
 
-    /// A generation has ended: it is dropped here and by every shard, storage included.
+    /// A generation has ended: it is deleted here and in every shard, storage included.
     pub(super) async fn on_close(&self, close: Result<Close, Fault>) -> Result<(), Fault> {
         let Close { to, generation } = close?;
-        // No copy is left that could come back.
+        // So that no copy is left that could come back.
         self.confirm_taken().await?;
         self.readable()?;
         let shards_ever = self.state.borrow().shards_ever();
@@ -290,7 +289,7 @@ impl Core {
         outcome
     }
 
-    /// Tells the shards that still hold an ended generation; those that cannot be told stay noted.
+    /// Tells the shards that still hold an ended generation; shards that cannot be reached stay noted.
     async fn close_shards(&self, me: &CellAddress) -> Result<(), Fault> {
         let tell = |(shard, generation): (u8, u64)| {
             let to = me.sibling(shard);

@@ -1,12 +1,13 @@
-//! How a lead that has grown hot leaves its tablet for an object of its own, and goes back once it rests.
+//! How a hot lead leaves its tablet for an object of its own, and returns once it is idle.
 //!
-//! Invariant: the root decides, and notes it durably; then the lead moves as any does, see [`super::lead_moves`]. So whatever is lost or
-//! crashes on the way, a lead counts at one place: where the root was not told it stays, and where it has not moved yet it goes on until
-//! it is asked for at its new place.
+//! Invariant: the root decides, and notes it durably; then the lead moves as any other, see [`super::lead_moves`]. So
+//! in spite of losses and crashes a lead counts at one place: if the root was not reached it stays, and until it has
+//! moved it continues, until it is asked for at its new place.
 //!
-//! Life: a lead of a tablet that cannot be split, or is written under keys, gets many messages for some seconds. It asks its root
-//! ([`PlaceLead`]), and has its own object take it over. That one looks once in a while how much was counted since, and goes back by the
-//! same way. Edges hear by each answer where the lead is, see [`crate::node::shared::leads_apart`].
+//! Life: a lead in a tablet that cannot be split, or gets keyed writes, gets many messages for some seconds. It asks
+//! its root ([`PlaceLead`]), and has its own object take it over. There it checks from time to time how much was
+//! counted since, and returns in the same way. Edges learn the lead's place from each answer, see
+//! [`crate::node::shared::leads_apart`].
 
 use std::rc::Rc;
 
@@ -25,7 +26,7 @@ const ASKED_MAX: usize = 2;
 
 /// Whether a lead is about to leave. In memory only.
 pub(super) struct Leaving {
-    /// `None` where no lead leaves its tablet.
+    /// `None` where leads do not leave their tablets.
     limits: Option<LeaveLimits>,
     heat: Heat,
     is_under_way: bool,
@@ -47,7 +48,7 @@ impl Leaving {
         };
         let begins = self.heat.note(per_second, limits, now_ms);
         if begins {
-            // Where it may not leave it asks again after as long.
+            // If it may not leave, it asks again after the same time.
             self.heat.cool();
             self.is_under_way = true;
         }
@@ -55,26 +56,26 @@ impl Leaving {
     }
 }
 
-/// How much a lead that lives apart had counted when it was looked last. Stored.
+/// The count of a lead outside its tablet at the last check. Stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct RestLook {
-    /// Under which epoch it lives here: what an earlier time has left behind says nothing.
+    /// The epoch of its stay here: values of an earlier stay are ignored.
     epoch: u32,
     /// When, unix milliseconds.
     at_ms: i64,
-    /// What it had counted.
+    /// Its count then.
     sequence: u64,
 }
 
 impl Core {
-    /// Whether this is a lead in an object of its own, though tablets host others.
+    /// Whether this is a lead in an object of its own, although tablets host others.
     pub(super) fn is_apart(&self) -> bool {
         let me = self.address.borrow();
         let is_lead = me.as_ref().is_some_and(CellAddress::is_lead);
         self.tenancy.is_none() && is_lead && has_tablets(&self.host)
     }
 
-    /// Lead: notes its load, and leaves its tablet if that is too much for long.
+    /// Lead: notes its load, and leaves its tablet if the load stays too high.
     pub(super) fn see_to_heat(self: &Rc<Self>, me: &CellAddress, per_second: u32, now_ms: i64) {
         if self.tenancy.is_none() || !me.is_lead() {
             return;
@@ -89,14 +90,14 @@ impl Core {
         });
     }
 
-    /// Has the root say that the lead lives elsewhere from now on, and the place there take it over.
+    /// Asks the root to place the lead elsewhere, and the object there to take it over.
     async fn change_place(self: &Rc<Self>, me: &CellAddress, apart: bool) {
         let place = PlaceLead {
             counter: me.counter.clone(),
             datacenter: me.datacenter.clone(),
             apart,
         };
-        // Where it may not, or nobody answers, it stays.
+        // If it may not, or nobody answers, it stays.
         for _ in 0..ASKED_MAX {
             match self.call_root(&place).await {
                 Ok(true) => return self.move_on(me).await,
@@ -106,7 +107,8 @@ impl Core {
         }
     }
 
-    /// Lead, from its alarm: where it lives apart, goes back to its tablet once it rests, or sees to it that this is looked at again.
+    /// Lead, from its alarm: if it is outside its tablet, it returns once it is idle, or sets the alarm for the next
+    /// check.
     ///
     /// # Errors
     /// `Unavailable` where storage refuses.
@@ -125,7 +127,7 @@ impl Core {
             sequence: self.state.borrow().sequence(),
         };
         let before: Option<RestLook> = self.rows.get(Kind::RestLook, 0)?;
-        // A clock that has stepped back, or another generation, begins anew.
+        // After a step back of the clock, or in another generation, the check begins anew.
         let before = before.filter(|before| {
             before.epoch == epoch && before.at_ms <= now_ms && before.sequence <= now.sequence
         });

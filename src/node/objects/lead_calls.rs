@@ -1,4 +1,4 @@
-//! What a root asks the leads of its counter, many at once.
+//! The calls of a root to the leads of its counter, many at once.
 
 use std::rc::Rc;
 
@@ -9,7 +9,7 @@ use crate::node::shared::concurrency::all_settled;
 use crate::protocol::messages::{DatacenterSum, Fault, Sum, Suspend, Wanted};
 use crate::protocol::names::CellAddress;
 
-/// Leads that are called at once for one counter.
+/// How many leads are called at once for one counter.
 pub(super) const LEADS_AT_ONCE: usize = 64;
 
 /// Stops leads. Returns those that did not answer.
@@ -52,7 +52,7 @@ pub(super) async fn sums(
     all_settled(datacenters.iter().map(ask), LEADS_AT_ONCE).await
 }
 
-/// What is answered where a lead does not answer that must.
+/// The fault where a needed lead does not answer.
 pub(super) fn silent(datacenter: &Datacenter) -> Fault {
     Fault::Unavailable(format!(
         "datacenter {datacenter} does not answer, and this needs it; nothing was changed"

@@ -1,8 +1,10 @@
-//! How a lead moves: the place where it lives now asks the one where it lived, which seals it and gives its rows as often as it is asked.
+//! How a lead moves: its new place asks the former one, which seals it and hands over its rows, also repeatedly.
 //!
-//! Invariant: the rows of a lead count at one place. The giver's seal is durable before it answers. The taker writes the last rows and
-//! that it lives there in one transaction, and only then says that it was taken, which deletes the giver's; until that is done it neither
-//! gives the lead on nor lets it end, so no copy is left behind that could come back. A giver that has nothing makes void what it has
+//! Invariant: the rows of a lead count at one place. The former place's seal is durable before it answers. The new
+//! place writes the last rows and its own role in one transaction, and only then confirms, after which the former place
+//! deletes its rows. Until that is done the new place neither hands the lead on nor lets it end, so no copy is left
+//! that could come back. A former place without rows voids its own requests for them. A lead that was handed to one
+//! place is handed to another only once the first has said that it has no rows.
 //! asked for itself. A lead that was given to one place is given to another only once that one has said that it has nothing.
 
 use std::rc::Rc;
@@ -16,21 +18,21 @@ use crate::node::shared::open_objects;
 use crate::protocol::messages::{Fault, GiveLead, Given, LeadTaken, Stay};
 use crate::protocol::names::CellAddress;
 
-/// How often places are asked for one lead before its taker gives up: each may have given it on.
+/// How often places are asked for one lead before the new place gives up: each may have handed it on.
 const ASKED_MAX: usize = 16;
 
-/// How long the taker waits until one more object may be open, milliseconds.
+/// How long the new place waits until one more object may be open, milliseconds.
 const ROOM_MS_MAX: i64 = 2_000;
 
-/// How soon the alarm rings of a lead that has moved, milliseconds: what was due at its old place may be due.
+/// How soon the alarm of a moved lead rings, milliseconds: work that was due at its former place may be due.
 const DUE_WITHIN_MS: i64 = 1_000;
 
 /// A place that is asked for a lead.
 struct Step {
     place: LeadPlace,
-    /// The seal under which it has given the lead on.
+    /// The seal under which it has handed the lead on.
     given: Option<u64>,
-    /// The same, once it is known that this was in vain.
+    /// The same, once it is known that this transfer failed.
     abandoned: Option<u64>,
 }
 
@@ -52,11 +54,11 @@ struct Page {
     after: Option<Vec<u8>>,
 }
 
-/// A lead that is taken over.
+/// A lead that is being taken over.
 struct Taking<'a> {
     name: &'a LeadName,
     epoch: u32,
-    /// What must not have happened since, see [`super::lead_place::LeadStanding::is_not_given_since`].
+    /// The count that must not have changed since, see [`super::lead_place::LeadStanding::is_not_given_since`].
     given: u64,
 }
 
@@ -95,7 +97,7 @@ impl Core {
             (_, Some(Stay::Here { former, .. })) if former.is_some() => {
                 let core = self.clone();
                 self.object.wait_until(async move {
-                    // Whoever asks again finds it done, or begins it again.
+                    // A later request finds it done, or begins it again.
                     let _ = core.confirm_taken().await;
                 });
                 return Err(outdated());
@@ -116,7 +118,7 @@ impl Core {
         Ok(Given::Rows { seal, rows, after })
     }
 
-    /// Nothing is here, and nothing that is on its way to here is taken.
+    /// There are no rows here, and rows on their way to here are refused.
     fn give_nothing(&self, is_arriving: bool) -> Result<(), Fault> {
         self.lead.note_given();
         self.state.borrow_mut().void_grants();
@@ -128,7 +130,7 @@ impl Core {
         Ok(())
     }
 
-    /// Seals the lead, durably. Nothing that is under way here counts any more.
+    /// Seals the lead, durably. Work under way here does not count any more.
     fn leave(&self, give: &GiveLead) -> Result<u64, Fault> {
         let seal = self.host.random();
         let stay = Stay::Leaving {
@@ -163,7 +165,8 @@ impl Core {
         }
     }
 
-    /// Takes the lead from a place where it may be. Whether it was there, or where that one had given it to.
+    /// Takes the lead from a place where it may be. Returns whether it was there, or to which place that one had handed
+    /// it.
     pub(super) async fn take_from(
         self: &Rc<Self>,
         name: &LeadName,
@@ -219,7 +222,7 @@ impl Core {
     ) -> Result<Given, Fault> {
         let to = self.place(taking.name).ok_or_else(outdated)?;
         if from == LeadPlace::Own {
-            // Many may be taken over at once, and one process may have all objects.
+            // Many may be taken over at once, and one process may run all objects.
             let name = taking.name;
             let lead = CellAddress::lead(&name.counter, &name.datacenter);
             let until_ms = self.host.now_ms() + ROOM_MS_MAX;
@@ -237,7 +240,7 @@ impl Core {
         given
     }
 
-    /// Refuses where the lead has been given on, or is here, since it is taken over.
+    /// Refuses if the lead has been handed on, or is here, since the transfer began.
     fn may_take(&self, taking: &Taking<'_>) -> Result<(), Fault> {
         self.loaded()?;
         self.lead.is_not_given_since(taking.given)?;
@@ -247,7 +250,7 @@ impl Core {
         }
     }
 
-    /// Writes the rows of a lead, page by page; with the last it lives here.
+    /// Writes the rows of a lead, page by page; with the last page this becomes its place.
     async fn take(self: &Rc<Self>, taking: &Taking<'_>, first: Page) -> Result<(), Fault> {
         let mut page = first;
         let mut is_first = true;
@@ -255,7 +258,7 @@ impl Core {
             let stay = match &page.after {
                 Some(_) => Stay::Arriving,
                 None => {
-                    // Before: where this object crashes right after, the alarm rings all the same.
+                    // Before the write: if this object crashes right after, the alarm rings all the same.
                     let due_ms = self.host.now_ms() + DUE_WITHIN_MS;
                     self.rows.set_alarm(due_ms).await?;
                     self.may_take(taking)?;
@@ -287,7 +290,7 @@ impl Core {
         self.adopt(self.rows.load());
         let core = self.clone();
         self.object.wait_until(async move {
-            // Where it fails the alarm tries again.
+            // If it fails, the alarm tries again.
             let _ = core.confirm_taken().await;
         });
         Ok(())
@@ -309,7 +312,7 @@ impl Core {
         })
     }
 
-    /// Lives here again what was given to others, none of whom has taken it.
+    /// Becomes the place again of a lead that was handed to others, none of whom has stored it.
     pub(super) async fn reopen(&self, epoch: u32) -> Result<(), Fault> {
         self.rows
             .set_alarm(self.host.now_ms() + DUE_WITHIN_MS)
@@ -329,7 +332,7 @@ impl Core {
         Ok(())
     }
 
-    /// Has whoever gave the lead forget it, if it has not yet.
+    /// Makes the former place delete its rows, if it has not yet.
     ///
     /// # Errors
     /// `Unavailable` where it does not answer.

@@ -1,8 +1,9 @@
-//! Whether a lead lives in this object, or at another place of its datacenter.
+//! Whether the place of a lead is this object, or another in its datacenter.
 //!
-//! Invariants: a lead counts at one place at a time. A place that has nothing of a lead does nothing for it before its partition, which
-//! decides by the spread that holds, has said that it lives here, and the places of earlier spreads have given what they had. A call
-//! that comes to another place is sent on. A lead that was never moved has no row here, and asks nobody.
+//! Invariants: a lead counts at one place at a time. A place without rows of a lead does nothing for it before its
+//! partition, which decides by the present spread, has said that it is the place, and the places of earlier spreads
+//! have handed over their rows. A call that arrives at another place is forwarded. A lead that was never moved has no
+//! row here, and asks nobody.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -24,13 +25,13 @@ use futures_channel::oneshot;
 use futures_util::future::FutureExt;
 use futures_util::lock::Mutex;
 
-/// How long a partition may take to say where a lead lives, milliseconds: less than a read waits for a datacenter.
+/// How long a partition may take to locate a lead, milliseconds: less than a read waits for a datacenter.
 const LOCATE_MS_MAX: u64 = 1_500;
 
-/// How often a call is sent on: the spread may change on its way.
+/// How often a call is forwarded: the spread may change meanwhile.
 const SENT_ON_MAX: usize = 4;
 
-/// Which lead.
+/// The name of a lead.
 #[derive(Clone)]
 pub(super) struct LeadName {
     pub(super) counter: CounterId,
@@ -38,7 +39,7 @@ pub(super) struct LeadName {
 }
 
 impl LeadName {
-    /// That of a cell's datacenter.
+    /// The lead of a cell's datacenter.
     pub(super) fn of(cell: &CellAddress) -> Self {
         Self {
             counter: cell.counter.clone(),
@@ -56,35 +57,36 @@ impl LeadName {
     }
 }
 
-/// Where a lead is, seen from here.
+/// The place of a lead, seen from here.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// Here, or nowhere else.
+    /// Here; or it was never moved.
     Here,
-    /// Nothing of it is here.
+    /// There are no rows of it here.
     Unknown,
-    /// It was given to that place.
+    /// It was handed to that place.
     Away(LeadPlace),
 }
 
-/// What a cell knows of where its lead is.
+/// What a cell knows of its lead's place.
 #[derive(Default)]
 pub(super) struct LeadStanding {
     stay: RefCell<Option<Stay>>,
-    /// Where it was when somebody looked last, while nothing of it is here, in memory only: a guess.
+    /// Its place at the last search, while there are no rows of it here; in memory only, and possibly outdated.
     away: Cell<Option<LeadPlace>>,
-    /// The newest spread under which nothing of the lead was found elsewhere, in memory only.
+    /// The newest spread under which no rows of the lead were found elsewhere; in memory only.
     settled: Cell<Option<u32>>,
-    /// How often this place has said that it has nothing of the lead, or given it, in memory only: what was asked for before is void.
+    /// How often this place has said that it has no rows of the lead, or handed them over; in memory only. Requests
+    /// from before are void.
     given: Cell<u64>,
-    /// Held while it is looked for.
+    /// Held during a search.
     settling: Mutex<()>,
-    /// Held while whoever gave it is told that it was taken.
+    /// Held while the former place is told that the transfer is complete.
     pub(super) confirming: Mutex<()>,
 }
 
 impl LeadStanding {
-    /// Takes over what storage holds.
+    /// Takes over the stored state.
     pub(super) fn adopt(&self, loaded: &LoadedCell) {
         let stay = match &loaded.stay {
             // Its rows were deleted.
@@ -105,12 +107,12 @@ impl LeadStanding {
         self.stay.replace(stay);
     }
 
-    /// Notes where the lead is, which is not here; `None` where whoever is told to come here asks again.
+    /// Notes the lead's place, which is not here; `None` makes the next caller ask again.
     pub(super) fn note_away(&self, place: Option<LeadPlace>) {
         self.away.set(place);
     }
 
-    /// Refuses what is asked of a lead that was given to another place.
+    /// Refuses calls of a lead that was handed to another place.
     pub(super) fn is_not_away(&self) -> Result<(), Fault> {
         match &*self.stay.borrow() {
             Some(Stay::Leaving { to, .. }) => Err(Fault::Moved(*to)),
@@ -127,7 +129,7 @@ impl LeadStanding {
         self.given.get()
     }
 
-    /// Refuses what was begun before the lead, or the word that it is not here, was given to another place.
+    /// Refuses work that began before the lead, or the answer that it is not here, was given to another place.
     pub(super) fn is_not_given_since(&self, times_given: u64) -> Result<(), Fault> {
         if self.given.get() == times_given {
             return Ok(());
@@ -136,7 +138,7 @@ impl LeadStanding {
         Err(Fault::Unavailable(what.to_owned()))
     }
 
-    /// The newest spread under which it is known that the lead is nowhere else.
+    /// The newest spread for which it is known that the lead is nowhere else.
     pub(super) fn settled(&self) -> Option<u32> {
         let here = match &*self.stay.borrow() {
             Some(Stay::Here { epoch, .. }) => Some(*epoch),
@@ -146,12 +148,12 @@ impl LeadStanding {
     }
 }
 
-/// The place where a call must go, if that is what it was answered with.
+/// The place to which a call must go, if that is its answer.
 pub(super) fn moved_to(reply: &Reply) -> Option<LeadPlace> {
     let Reply::Answer(bytes) = reply else {
         return None;
     };
-    // A result that is an error begins so.
+    // The encoding of a fault begins with a one.
     bytes.first().filter(|first| **first == 1)?;
     match decode::<Result<(), Fault>>(bytes) {
         Ok(Err(Fault::Moved(place))) => Some(place),
@@ -159,7 +161,7 @@ pub(super) fn moved_to(reply: &Reply) -> Option<LeadPlace> {
     }
 }
 
-/// Whether a call must find the lead, though it asks for no grant: that asks the root where it lives.
+/// Whether a call needs the lead's rows although it asks for no grant, in which the root would name the place.
 fn must_find(path: &str) -> bool {
     [
         Claim::PATH,
@@ -178,7 +180,7 @@ fn must_find(path: &str) -> bool {
 }
 
 impl Core {
-    /// Refuses what is asked of a lead that has nothing here, and is known to be elsewhere.
+    /// Refuses calls of a lead without rows here that is known to be elsewhere.
     pub(super) fn is_not_known_away(&self) -> Result<(), Fault> {
         match self.lead.away.get() {
             Some(place) if self.standing() == Standing::Unknown => Err(Fault::Moved(place)),
@@ -186,7 +188,7 @@ impl Core {
         }
     }
 
-    /// Where the lead is, seen from here.
+    /// The place of the lead, seen from here.
     pub(super) fn standing(&self) -> Standing {
         match &*self.lead.stay.borrow() {
             Some(Stay::Leaving { to, .. }) => Standing::Away(*to),
@@ -199,7 +201,7 @@ impl Core {
         }
     }
 
-    /// The place of this object; `None` where a tablet does not know its number.
+    /// The place that this object is; `None` for a tablet that does not know its number.
     pub(super) fn place(&self, name: &LeadName) -> Option<LeadPlace> {
         let Some(tenancy) = &self.tenancy else {
             return Some(LeadPlace::Own);
@@ -230,7 +232,7 @@ impl Core {
         is_own
     }
 
-    /// Finds the lead before a call that needs it and would not ask for it.
+    /// Finds the lead before a call that needs it and would not search for it.
     pub(super) async fn settle_before(self: &Rc<Self>, arrived: &Arrived) -> Result<(), Fault> {
         if self.standing() != Standing::Unknown || !must_find(&arrived.path) {
             return Ok(());
@@ -241,7 +243,7 @@ impl Core {
             counter,
             datacenter,
         };
-        // A claim comes to leads alone, and does not say which shard.
+        // A claim is only sent to leads, and names no shard.
         let is_lead = arrived.path == Claim::PATH
             || batch::prefix::<CellAddress>(&arrived.message)?.is_lead();
         if self.standing() != Standing::Unknown || !is_lead {
@@ -251,14 +253,14 @@ impl Core {
         self.settle(name).await
     }
 
-    /// Asks where the lead lives, and takes it over where that is here.
+    /// Asks for the lead's place, and takes the lead over if that is here.
     ///
     /// # Errors
-    /// `Moved` where it lives elsewhere; `Unavailable` where that is not known, or whoever has it does not give it.
+    /// `Moved` where it is elsewhere; `Unavailable` where that is not known, or its holder does not hand it over.
     pub(super) async fn settle(self: &Rc<Self>, name: LeadName) -> Result<(), Fault> {
         let (done, settled) = oneshot::channel();
         let core = self.clone();
-        // By itself: what it writes must not be part of a turn that sends before it is written.
+        // In a task of its own: its writes must not be part of a turn that sends before they are written.
         self.object.wait_until(async move {
             // Nobody listens if the request was ended.
             let _ = done.send(core.settle_alone(&name).await);
@@ -297,7 +299,7 @@ impl Core {
         self.lead.is_not_given_since(given)?;
         match self.standing() {
             Standing::Here => Ok(()),
-            // Nobody has taken it.
+            // Nobody has stored it.
             Standing::Away(_) => self.reopen(located.epoch).await,
             Standing::Unknown => {
                 self.lead.settled.set(Some(located.epoch));
@@ -316,7 +318,7 @@ impl Core {
         asked.await.unwrap_or_else(|| Err(silent()))
     }
 
-    /// Sends a call on to the place where the lead is.
+    /// Forwards a call to the place of the lead.
     pub(super) async fn call_elsewhere(
         self: &Rc<Self>,
         place: LeadPlace,
@@ -356,7 +358,7 @@ impl Core {
         refusal(&Fault::Unavailable(what))
     }
 
-    /// Has the place take the lead over where it lives now, if that is not here.
+    /// Makes the lead's new place take it over, if that is not here.
     pub(super) async fn move_on(self: &Rc<Self>, me: &CellAddress) {
         let name = LeadName::of(me);
         if let Err(Fault::Moved(place)) = self.settle(name.clone()).await {
@@ -365,12 +367,12 @@ impl Core {
                 path: String::new(),
                 message: Vec::new(),
             };
-            // Where it fails the lead is taken over when it is next asked for.
+            // If it fails, the lead is taken over when it is next asked for.
             let _ = call::call(&self.host, &take).await;
         }
     }
 
-    /// Answers a call that another place of the lead has sent on.
+    /// Answers a call that another place of the lead has forwarded.
     pub(super) async fn on_call_lead(
         self: &Rc<Self>,
         asked: Result<CallLead, Fault>,
@@ -388,7 +390,7 @@ impl Core {
             self.confirm_taken().await?;
             return Ok(Vec::new());
         }
-        // Whoever sends it on knows no better: the root does.
+        // The forwarding place has no newer knowledge: the root has.
         self.lead.note_away(None);
         let arrived = Arrived::within(path, message);
         let answered = async move { self.answer_here(&arrived).await };

@@ -1,7 +1,8 @@
-//! How leads move that nobody asks for: a partition looks at its roots, some at a time, and has each lead taken over where it lives now.
+//! Moves of leads that nobody asks for: a partition goes through its roots, some at a time, and has each lead taken
+//! over at its new place.
 //!
-//! Invariant: a lead that does not answer holds up no other; where any was left the roots are looked at once more, later. What is done
-//! is stored, so a restart goes on.
+//! Invariant: a lead that does not answer delays no other; if any is left the roots are gone through again, later. The
+//! progress is stored, so a restart continues.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,41 +20,42 @@ use crate::protocol::fleet::Moving;
 use crate::protocol::messages::{CallLead, Fault, decode, encode};
 use crate::protocol::names::{CellAddress, LeadAt};
 
-/// Name of the row of the deployment's values that holds it, while leads are looked at.
+/// Name of the deployment value that holds the progress during a sweep.
 pub(super) const SWEEP: &str = "sweep";
 
-/// Counters that are looked at together, and leads that are asked at once.
+/// How many counters are handled together, and how many leads are asked at once.
 const COUNTERS_AT_ONCE: u32 = 16;
 const LEADS_AT_ONCE: usize = 8;
 
-/// How long the first waits after the number of tablets has changed, milliseconds: those that are written move by themselves.
+/// How long after a change of the number of tablets the first ones wait, milliseconds: leads with writes move by
+/// themselves.
 const BEGIN_MS: i64 = 30_000;
 
-/// How long the next wait, milliseconds: 16 in half a second are 2 million a day of each partition.
+/// The time between two steps, milliseconds: 16 in half a second are 2 million a day in each partition.
 const NEXT_MS: i64 = 500;
 
-/// How long it waits before it begins again where leads were left, milliseconds.
+/// The time before it begins again where leads were left, milliseconds.
 const AGAIN_MS: i64 = 300_000;
 
 /// How long a lead waits until one more object may be open, milliseconds.
 const ROOM_MS_MAX: i64 = 2_000;
 
-/// How long a lead may take to move, milliseconds; one that takes longer goes on, and is looked at again.
+/// How long a lead may take to move, milliseconds; a slower one continues, and is checked again.
 const TAKE_MS_MAX: u64 = 2_000;
 
-/// How far it is. Stored.
+/// The progress. Stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Sweep {
-    /// The last counter that was looked at.
+    /// The last counter that was handled.
     after: Option<String>,
     /// Whether a lead before that did not move.
     has_left: bool,
-    /// When it goes on, unix milliseconds.
+    /// The time of the next step, unix milliseconds.
     pub(super) next_ms: i64,
 }
 
 impl Sweep {
-    /// One that begins.
+    /// A sweep that begins.
     pub(super) fn begin(now_ms: i64) -> Self {
         Self {
             after: None,
@@ -62,7 +64,7 @@ impl Sweep {
         }
     }
 
-    /// Goes on after these counters; `None` once all have moved.
+    /// The progress after these counters; `None` once all have moved.
     fn go_on(self, looked_at: &[CounterId], has_left: bool, now_ms: i64) -> Option<Self> {
         let has_left = self.has_left || has_left;
         let is_last = looked_at.len() < usize::try_from(COUNTERS_AT_ONCE).unwrap_or(usize::MAX);
@@ -83,7 +85,7 @@ impl Sweep {
 }
 
 impl LeadSpreads {
-    /// Reads how far it is, if leads are looked at.
+    /// Reads the progress, if a sweep is under way.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
@@ -94,12 +96,12 @@ impl LeadSpreads {
         Ok(())
     }
 
-    /// When leads are looked at next, unix milliseconds.
+    /// The time of the next step, unix milliseconds.
     pub(super) fn next_due_ms(&self) -> Option<i64> {
         self.sweep.borrow().as_ref().map(|sweep| sweep.next_ms)
     }
 
-    /// How far it is: counters that were not looked at yet, and leads that were left.
+    /// The progress: counters that were not handled yet, and leads that did not move.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
@@ -116,7 +118,7 @@ impl LeadSpreads {
         })
     }
 
-    /// Has some leads taken over where they live, if it is time.
+    /// Has some leads taken over at their places, if a step is due.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.

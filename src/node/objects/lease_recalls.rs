@@ -1,7 +1,7 @@
-//! How limiters lend, and how that of the world has back what datacenters hold and do not use, before it refuses anything.
+//! How limiters lend, and how the global one recalls unused quota from datacenters before it refuses anything.
 //!
-//! Invariant: at most one recall of a key is on its way. Its first round takes what each borrower does not need until the next answer could
-//! come, the second one all. So what is refused then was held by nobody who could be reached.
+//! Invariant: at most one recall of a key is under way. Its first round takes what each borrower does not need until
+//! the next answer could come, the second round all. So what is refused then was held by no reachable borrower.
 
 use std::rc::Rc;
 
@@ -19,13 +19,13 @@ use crate::protocol::names::LimiterAddress;
 /// How long a borrower may take: a trip around the world is 0.3 s.
 const RECALL_MS_MAX: u64 = 500;
 
-/// How long the limiter may take to which a request is sent on: a little less than its borrower waits.
+/// How long the limiter may take to which a request is forwarded: a little less than its borrower waits.
 const SENT_ON_MS_MAX: u64 = 1_300;
 
 /// How many borrowers are asked at once. There are at most [`crate::core::limit::lender::LEASES_MAX`].
 const RECALLS_AT_ONCE: usize = 64;
 
-/// How often a request looks whether a recall that others have begun is over.
+/// How often a request checks whether another one's recall is over.
 const LOOK_EVERY_MS: u64 = 2;
 
 impl LimiterCore {
@@ -55,7 +55,8 @@ impl LimiterCore {
             demand: &demand,
         };
         if let Some(home) = self.elsewhere(&to, &asked) {
-            // Two limiters that lend one limit would lend it twice. Isolates ask their limiter for each check then.
+            // Two limiters that lend the same limit would lend it twice. Isolates then ask their limiter for each
+            // check.
             if sent_on.is_some() || to.datacenter.is_some() {
                 let why =
                     "the number of limiters changes, and this one does not lend the key; try again";
@@ -81,13 +82,13 @@ impl LimiterCore {
         Ok(answer)
     }
 
-    /// What the table answers to the request of a borrower.
+    /// The table's answer to the request of a borrower.
     fn answer(&self, asked: &NamedDemand<'_>, request: &Request) -> Answer {
         let mut table = self.table.borrow_mut();
         table.ask(&asked.check(), request, self.host.now_ms())
     }
 
-    /// Answers the request of a borrower, after what others do not use was recalled where it lacks that.
+    /// Answers the request of a borrower, after a recall of unused quota if there is too little.
     async fn lend(
         self: &Rc<Self>,
         to: &LimiterAddress,
@@ -113,7 +114,7 @@ impl LimiterCore {
         Ok(answer)
     }
 
-    /// Judges a demand. The limiter of the world has back what is not used before it looks at a key, or refuses a call.
+    /// Decides a demand. The global limiter recalls unused quota before it reports a state, or refuses a call.
     pub(super) async fn judge_with_recalls(
         &self,
         to: &LimiterAddress,
@@ -155,7 +156,8 @@ impl LimiterCore {
         table.recalled_in_vain(name, key, self.host.now_ms());
     }
 
-    /// Recalls what others than this lease hold of a key, or waits for the recall that goes on. Returns whether there was anything to.
+    /// Recalls what other leases hold of a key, or waits for a recall that is under way. Returns whether there was
+    /// anything to recall.
     pub(super) async fn recall(
         &self,
         asked: &NamedDemand<'_>,
@@ -165,7 +167,7 @@ impl LimiterCore {
         let (name, key) = (asked.name, &asked.demand.key);
         let place = (name.clone(), key.clone());
         if self.recalling.borrow().contains(&place) {
-            // It ends by itself: each call in it has a deadline.
+            // This ends by itself: each call of a recall has a deadline.
             while self.recalling.borrow().contains(&place) {
                 self.host.sleep_ms(LOOK_EVERY_MS).await;
             }
@@ -196,7 +198,7 @@ impl LimiterCore {
 
     async fn recall_one(&self, recall: RecallLease) {
         let report = call_within(&self.host, &recall, RECALL_MS_MAX).await;
-        // What is lost is told by the borrower's next request.
+        // A lost report comes with the borrower's next request.
         if let Ok(Some(report)) = report {
             let (name, key) = (recall.name.as_str(), recall.key.as_str());
             self.table
@@ -206,7 +208,7 @@ impl LimiterCore {
     }
 }
 
-/// A recall that goes on; it does no longer when this is dropped, however that comes.
+/// A recall that is under way, until this is dropped for whatever reason.
 struct Recalling<'a> {
     core: &'a LimiterCore,
     place: super::limiter::LimitKey,

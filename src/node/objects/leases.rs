@@ -1,7 +1,7 @@
-//! How a limiter of a datacenter judges limits that hold for the world: from what it was lent, and by asking for more.
+//! How a limiter of a datacenter decides global limits: from its lease, and by requests for more.
 //!
-//! Invariant: it admits only what it holds. What it holds ends with its memory. A lease that is spent is a refusal, whether or not the
-//! limiter of the world answers: an error is only what happens before anything is lent.
+//! Invariant: it admits only what it holds. What it holds ends with its memory. A spent lease is a refusal, whether or
+//! not the global limiter answers: an error happens only before anything is lent.
 
 use std::rc::Rc;
 
@@ -20,18 +20,19 @@ use crate::protocol::messages::{
 };
 use crate::protocol::names::LimiterAddress;
 
-/// How long another limiter may take to answer, most often that of the world: a round trip around it is 0.3 s.
-/// A recall there may take two more.
+/// How long another limiter, mostly the global one, may take to answer: a round trip around the world is 0.3 s, and a
+/// recall there may take two more.
 const LEASE_MS_MAX: u64 = 1_500;
 
-/// How long a check waits for the world, and how often it looks whether what somebody else asked for has come.
+/// How long a check waits for the global limiter, and below, how often it checks whether another check's request was
+/// answered.
 const WAIT_MS_MAX: i64 = 2_000;
 const LOOK_EVERY_MS: u64 = 2;
 
-/// How often a check has the world asked: others may have taken what the answer brought.
+/// How often a check has the global limiter asked: others may have taken what the answer brought.
 const ASKED_TIMES_MAX: u32 = 8;
 
-/// Reports of one second, and how many of them at once. What is left is sent in the next one.
+/// The most reports of one second; and below, how many are sent at once. The rest is sent in the next second.
 const REPORTS_MAX: usize = 1_000;
 const REPORTS_AT_ONCE: usize = 32;
 
@@ -46,7 +47,7 @@ impl LimiterCore {
         }))
     }
 
-    /// Judges a demand of a limit that holds for the world.
+    /// Decides a demand of a global limit.
     pub(super) async fn judge_worlds(
         self: &Rc<Self>,
         me: &LimiterAddress,
@@ -80,12 +81,12 @@ impl LimiterCore {
                 Ok(Admission::Away) if admitted == 0 => return DemandOutcome::Unreachable,
                 Ok(Admission::Ask) if admitted == 0 => return DemandOutcome::Later,
                 Err(Full) if !waits && admitted == 0 => return DemandOutcome::Later,
-                // No room to hold anything: the world judges each call.
+                // No room for a lease: the global limiter decides each call.
                 Err(Full) if admitted == 0 => {
                     *remote_calls += 1;
                     return self.ask_world_to(asked, Wish::Consume, *cost).await;
                 }
-                // Those before have consumed: the others are judged by themselves, when they ask again.
+                // The callers before have consumed: the others are decided by themselves, when they ask again.
                 Ok(Admission::Ask | Admission::Away) | Err(Full) => None,
             };
             return DemandOutcome::Known {
@@ -104,7 +105,7 @@ impl LimiterCore {
         }
     }
 
-    /// Gives back at the lease what was spent of it, and the rest at the limiter of the world.
+    /// Gives back to the lease what was spent of it, and the rest to the global limiter.
     async fn refund_worlds(
         &self,
         me: &LimiterAddress,
@@ -115,7 +116,7 @@ impl LimiterCore {
         let given = self.with_borrowers(me, |borrowers| {
             borrowers.refund(asked.name.as_str(), key.as_str(), *cost, self.host.now_ms())
         });
-        // What is not heard of now is told again; the rest is the world's to give back.
+        // What is lost now is reported again; the rest is given back by the global limiter.
         if let Some(due) = self.due(me, asked) {
             *remote_calls += 1;
             let _ = self.send(due).await;
@@ -128,7 +129,7 @@ impl LimiterCore {
         judged
     }
 
-    /// What becomes of a demand as far as this limiter can tell. One that is to ask does not wait.
+    /// The result of a demand as far as this limiter can decide. A demand that needs a request does not wait here.
     fn try_admit(&self, me: &LimiterAddress, asked: &NamedDemand<'_>) -> Result<Admission, Full> {
         let admission = self.look(me, asked)?;
         if admission == Admission::Ask {
@@ -149,7 +150,7 @@ impl LimiterCore {
         });
     }
 
-    /// What becomes of a demand, after the world was asked where that is needed.
+    /// The result of a demand, after the global limiter was asked if needed.
     async fn admit(
         self: &Rc<Self>,
         me: &LimiterAddress,
@@ -175,10 +176,10 @@ impl LimiterCore {
                 Some(due) => {
                     asked_times += 1;
                     *remote_calls += 1;
-                    // What is lost is told by the next look.
+                    // A lost answer is seen at the next check.
                     let _ = self.send(due).await;
                 }
-                // Somebody else has asked for it.
+                // Another check has asked for it.
                 None => self.host.sleep_ms(LOOK_EVERY_MS).await,
             }
         }
@@ -195,14 +196,14 @@ impl LimiterCore {
         })
     }
 
-    /// Asks for more after the answer, where it is time to; whether it is.
+    /// Sends a request for more after the answer, if it is time; returns whether it is.
     fn ask_soon(self: &Rc<Self>, me: &LimiterAddress, asked: &NamedDemand<'_>) -> bool {
         let Some(due) = self.due(me, asked) else {
             return false;
         };
         let core = self.clone();
         self.object.wait_until(async move {
-            // What is lost is asked for again.
+            // A lost request is repeated.
             let _ = core.send(due).await;
         });
         true
@@ -216,7 +217,7 @@ impl LimiterCore {
         }
     }
 
-    /// Reports what nobody asks for any more.
+    /// Reports on keys that nobody asks for any more.
     pub(super) async fn report(&self) {
         let due = {
             let mut borrowers = self.borrowers.borrow_mut();
@@ -226,13 +227,13 @@ impl LimiterCore {
             borrowers.all_due(REPORTS_MAX, self.host.now_ms())
         };
         let send = |due: Due| async move {
-            // What is lost is reported again.
+            // A lost report is repeated.
             let _ = self.send(due).await;
         };
         all_settled(due.into_iter().map(send), REPORTS_AT_ONCE).await;
     }
 
-    /// How a key stands in the world, after so much was given back there.
+    /// The global state of a key, after so much was given back there.
     async fn ask_world(&self, asked: &NamedDemand<'_>, refund: u64) -> DemandOutcome {
         let (wish, cost) = if refund > 0 {
             (Wish::Refund, refund)
@@ -253,7 +254,7 @@ impl LimiterCore {
         ask(&self.host, to, asked, demand).await
     }
 
-    /// Gives back what a lease holds, for the limiter of the world.
+    /// Returns what a lease holds, to the global limiter.
     pub(super) fn on_recall(
         &self,
         recall: Result<RecallLease, Fault>,
@@ -278,7 +279,7 @@ impl LimiterCore {
     }
 }
 
-/// A demand that waits; it does no longer when this is dropped, however that comes.
+/// A waiting demand, until this is dropped for whatever reason.
 struct Waiting<'a> {
     core: &'a LimiterCore,
     me: &'a LimiterAddress,
@@ -291,7 +292,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Has another limiter judge a demand under the policy of this one.
+/// Asks another limiter to decide a demand under the policy of this one.
 pub(super) async fn ask(
     host: &Host,
     to: LimiterAddress,
@@ -302,7 +303,7 @@ pub(super) async fn ask(
     judged_of(call_within(host, &check, LEASE_MS_MAX).await)
 }
 
-/// Has another limiter judge what this one does not.
+/// Asks another limiter to decide what this one does not.
 pub(super) async fn send_on(
     host: &Host,
     to: LimiterAddress,

@@ -1,5 +1,5 @@
-//! The object of a feature that this build was made without: its class is there, as the platform's configuration names it, and
-//! answers nothing. Its rows stay as they are.
+//! The object of a feature that this build does not have: its class exists because the platform's configuration names
+//! it, and it answers nothing. Its rows stay as they are.
 
 use super::measured_object::ObjectKind;
 use crate::host::Host;

@@ -1,7 +1,7 @@
-//! The Durable Object of one limiter: a partition of the keys of a datacenter, or of those that the world shares.
+//! The Durable Object of one limiter: a partition of the keys of a datacenter, or of global keys.
 //!
-//! Invariants: verdicts are given one after the other, in order of arrival, from memory; what they consumed is written
-//! within [`COMMIT_MS`], so a crash forgets at most that; where a policy says `commit`, and where tokens are granted to a
+//! Invariants: verdicts are decided one after the other, in order of arrival, from memory. Consumption is written
+//! within [`COMMIT_MS`], so a crash loses at most that much. Under a policy with `commit`, and for quota lent to a
 //! datacenter, it is written before the answer.
 
 use std::cell::{Cell, RefCell};
@@ -29,10 +29,10 @@ use crate::protocol::messages::{
     Reserve, SentOn, Wish,
 };
 
-/// How long what was consumed may stay in memory alone. One row per second and limiter at most, however many verdicts.
+/// How long consumption may be in memory only. At most one row per second and limiter, for any number of verdicts.
 pub(super) const COMMIT_MS: u64 = 1_000;
 
-/// The most rows of one commit: 64 of at most 1 MB hold twice what a table does.
+/// The most rows of one commit: 64 of at most 1 MB hold twice the content of a table.
 const ROWS_AT_ONCE: usize = 64;
 
 /// A policy's name and a key.
@@ -49,15 +49,15 @@ pub(super) struct LimiterCore {
     pub(super) object: Object,
     pub(super) rows: LimiterStore,
     pub(super) table: RefCell<Table>,
-    /// What is known of how many limiters there are.
+    /// What is known of the number of limiters.
     pub(super) spread: RefCell<Spread>,
-    /// Keys that were taken over from their old limiters and have no place of their own.
+    /// Keys that were taken over from their former limiters and share a meter here.
     pub(super) taken_over: RefCell<BoundedMap<LimitKey, (), TAKEN_OVER_MAX>>,
-    /// Keys of which something is being recalled.
+    /// Keys with a recall under way.
     pub(super) recalling: RefCell<HashSet<LimitKey>>,
-    /// What the table has handed out to be written and could not be.
+    /// The part of the table that could not be written.
     unwritten: RefCell<Option<Commit>>,
-    /// What this limiter may admit of limits that hold for the world; made when it is first asked.
+    /// The leases of this limiter for global limits; created when first needed.
     pub(super) borrowers: RefCell<Option<Borrowers>>,
     storage: StorageGuard,
     is_ticking: Cell<bool>,
@@ -170,7 +170,7 @@ impl LimiterCore {
         self.storage.check(|| self.load())
     }
 
-    /// Judges. What another limiter sends on, with the number of limiters that it knows, is sent on no further.
+    /// Decides. A check that another limiter has forwarded, with its number of limiters, is not forwarded again.
     pub(super) async fn on_check(
         self: &Rc<Self>,
         check: Result<Check, Fault>,
@@ -209,13 +209,13 @@ impl LimiterCore {
         Ok(checked)
     }
 
-    /// Whether a key has a place of its own here.
+    /// Whether a key has a meter of its own here.
     pub(super) fn knows(&self, asked: &NamedDemand<'_>) -> bool {
         let key = asked.demand.key.as_str();
         self.table.borrow().knows(asked.name.as_str(), key)
     }
 
-    /// Holds so much of a key as used.
+    /// Counts so much of a key as used.
     ///
     /// # Errors
     /// [`Full`] where there is no room for the key.
@@ -247,7 +247,7 @@ impl LimiterCore {
         }
     }
 
-    /// Sees to it that what has changed is written: now, or soon.
+    /// Makes sure that changes are written: now, or soon.
     pub(super) fn written(self: &Rc<Self>, now: bool) -> Result<(), Fault> {
         if now {
             self.commit()?;
@@ -256,7 +256,7 @@ impl LimiterCore {
         Ok(())
     }
 
-    /// Writes what has changed. What could not be written is kept, and written first the next time.
+    /// Writes the changes. What could not be written is kept, and written first the next time.
     fn commit(&self) -> Result<(), Fault> {
         for _ in 0..ROWS_AT_ONCE {
             let kept = self.unwritten.borrow_mut().take();
@@ -279,7 +279,7 @@ impl LimiterCore {
         !holds && self.unwritten.borrow().is_none() && !self.table.borrow().is_dirty()
     }
 
-    /// Commits and reports each second, as long as there is something to.
+    /// Commits and reports each second, as long as there is anything to do.
     pub(super) fn tick(self: &Rc<Self>) {
         if self.is_idle() || self.is_ticking.replace(true) {
             return;
@@ -297,7 +297,7 @@ impl LimiterCore {
         });
     }
 
-    /// Reports beside the commits, which wait for no other limiter.
+    /// Reports in parallel to the commits, which wait for no other limiter.
     fn report_beside(self: &Rc<Self>) {
         if self.is_reporting.replace(true) {
             return;
@@ -310,7 +310,7 @@ impl LimiterCore {
     }
 }
 
-/// Says that something goes on no more, however that ended.
+/// Resets the flag when the work ends, for whatever reason.
 struct Ended<'a>(&'a Cell<bool>);
 
 impl Drop for Ended<'_> {
@@ -323,7 +323,7 @@ fn given_back(given: Result<Verdict, Full>) -> DemandOutcome {
     given.map_or_else(|Full| DemandOutcome::Full, DemandOutcome::of)
 }
 
-/// Judges equal demands one after the other. Where one is refused, so are those behind it.
+/// Decides equal demands one after the other. After a refusal the rest is refused too.
 fn judge_all(times: u32, mut judge: impl FnMut() -> Verdict) -> DemandOutcome {
     let mut first = None;
     for admitted in 0..times {

@@ -1,9 +1,10 @@
-//! How keys find their new place when the number of limiters changes: a limiter that does not know a key has the one that had it before
-//! hand it over, and holds what was used there as used now.
+//! How keys move when the number of limiters changes: a limiter that does not know a key asks its former limiter for
+//! the state, and counts it as used now.
 //!
-//! Invariant: while [`crate::protocol::names::LIMITER_COUNT_BEFORE`] is said, nothing is admitted of an unknown key before its old place
-//! has handed it over, and an old place that did, or has heard of the new number in another way, admits nothing of keys that are no longer
-//! its own: it sends them on. So a change makes no key admit more, only less for up to a window.
+//! Invariant: while [`crate::protocol::names::LIMITER_COUNT_BEFORE`] is set, nothing is admitted for an unknown key
+//! before its former limiter has handed it over. A former limiter that did so, or has learnt the new number in another
+//! way, admits nothing of keys that no longer belong to it: it forwards them. So a change never admits more of a key,
+//! only less for up to a window.
 
 use std::rc::Rc;
 
@@ -16,32 +17,33 @@ use crate::node::shared::{call, call_within};
 use crate::protocol::messages::{Checked, DemandOutcome, Fault, HandOver, SentOn, Wish};
 use crate::protocol::names::LimiterAddress;
 
-/// How long an old limiter may take to hand a key over.
+/// How long a former limiter may take to hand a key over.
 const HAND_OVER_MS_MAX: u64 = 1_000;
 
-/// Keys that share meters and were taken over: 100 bytes each. Above it all are forgotten and, taken over again, count as used twice.
+/// Keys that share meters and were taken over: 100 bytes each. Above this number all are forgotten; taken over again,
+/// they count as used twice.
 pub(super) const TAKEN_OVER_MAX: usize = 10_000;
 
-/// Whether what was used of a key at its old place counts here.
+/// Whether the use of a key at its former limiter counts here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MovedUse {
     /// It does, or there was nothing to take over.
     Over,
-    /// There is no room for it: the key is to be refused.
+    /// There is no room for it: the key must be refused.
     NoRoom,
 }
 
 /// What may be done for a demand.
 #[derive(Clone, Copy)]
 pub(super) struct Ways {
-    /// Whether it may wait for others.
+    /// Whether it may wait for other limiters.
     pub(super) waits: bool,
-    /// Whether another limiter sent it on; it is sent on no further.
+    /// Whether another limiter has forwarded it; it is not forwarded again.
     pub(super) is_sent_on: bool,
 }
 
 impl LimiterCore {
-    /// Judges a demand that needs nobody else, unless the number of limiters is being changed.
+    /// Decides a demand that needs no other limiter, unless the number of limiters is being changed.
     pub(super) async fn judge_here(
         self: &Rc<Self>,
         to: &LimiterAddress,
@@ -70,7 +72,7 @@ impl LimiterCore {
         self.judge_with_recalls(to, asked).await
     }
 
-    /// Judges what another limiter sends on.
+    /// Decides a demand that another limiter has forwarded.
     pub(super) async fn on_sent_on(
         self: &Rc<Self>,
         sent: Result<SentOn, Fault>,
@@ -79,7 +81,8 @@ impl LimiterCore {
         self.on_check(Ok(check), Some(counts)).await
     }
 
-    /// Hands a key over to its new limiter. From then on none is judged here that is another's by the number that this one told.
+    /// Hands a key over to its new limiter. From then on this one decides no key that belongs to another by that
+    /// number.
     pub(super) fn on_hand_over(&self, over: Result<HandOver, Fault>) -> Result<Verdict, Fault> {
         let HandOver {
             to,
@@ -103,7 +106,7 @@ impl LimiterCore {
         Ok(self.table.borrow().peek(&check, self.host.now_ms()))
     }
 
-    /// Takes in how many limiters there are, as another knows it: stored before anything is answered.
+    /// Takes over another limiter's knowledge of their number: stored before anything is answered.
     pub(super) fn hear(&self, counts: Option<Counts>) -> Result<(), Fault> {
         let Some(counts) = counts else { return Ok(()) };
         let now_ms = self.host.now_ms();
@@ -127,7 +130,7 @@ impl LimiterCore {
             .home(&place, to.partition, self.host.now_ms())
     }
 
-    /// The limiter that judges a key, if it is another.
+    /// The limiter that decides a key, if it is another.
     pub(super) fn elsewhere(
         &self,
         to: &LimiterAddress,
@@ -142,7 +145,7 @@ impl LimiterCore {
         }
     }
 
-    /// Nothing where a key that was judged here a moment ago still is.
+    /// Succeeds where a key that was decided here before an await still is.
     ///
     /// # Errors
     /// `Unavailable`.
@@ -159,7 +162,8 @@ impl LimiterCore {
         }
     }
 
-    /// Whether isolates may be lent parts of a key: not while keys move, since what they hold could not be told to the new place.
+    /// Whether isolates may be lent parts of a key: not while keys move, because the new limiter could not learn what
+    /// they hold.
     ///
     /// # Errors
     /// `Unavailable` while they do.
@@ -183,10 +187,10 @@ impl LimiterCore {
             && !self.taken_over.borrow().contains_key(&taken(asked))
     }
 
-    /// Takes a key over from its old place, where it is not known here.
+    /// Takes a key over from its former limiter, if it is not known here.
     ///
     /// # Errors
-    /// `Unavailable` where the old place does not answer.
+    /// `Unavailable` where the former limiter does not answer.
     pub(super) async fn fetch_before(
         &self,
         to: &LimiterAddress,
@@ -210,7 +214,7 @@ impl LimiterCore {
         };
         let verdict = call_within(&self.host, &over, HAND_OVER_MS_MAX).await?;
         let used = asked.policy.capacity().saturating_sub(verdict.remaining);
-        // Somebody else may have taken it over meanwhile.
+        // Another call may have taken it over meanwhile.
         if !self.must_fetch(to, asked) {
             return Ok(MovedUse::Over);
         }

@@ -1,4 +1,4 @@
-//! The rows of a limiter: what its table says is to be written, as it says it.
+//! The rows of a limiter: as its table hands them out.
 
 use super::store::{Store, integer};
 use crate::core::cluster::spread::Counts;
@@ -10,7 +10,7 @@ use crate::protocol::stored::Damage;
 const SCHEMA: &[&str] =
     &["CREATE TABLE IF NOT EXISTS limits (number INTEGER PRIMARY KEY, body BLOB NOT NULL)"];
 
-/// What another limiter said of their number: one row. Made when that is changed for the first time.
+/// Another limiter's knowledge of their number: one row. Created when the number is changed for the first time.
 const HEARD: &str = "CREATE TABLE IF NOT EXISTS heard \
     (id INTEGER PRIMARY KEY, now INTEGER NOT NULL, before INTEGER NOT NULL, at_ms INTEGER NOT NULL)";
 
@@ -25,7 +25,7 @@ impl LimiterStore {
         Self { store }
     }
 
-    /// The table as it was last written; a fresh one where nothing was.
+    /// The table as last written; an empty one where there is none.
     ///
     /// # Errors
     /// `Unreadable` for a schema from the future and for rows that cannot be read, `Unavailable` where SQLite refuses.
@@ -51,7 +51,7 @@ impl LimiterStore {
         Ok(table)
     }
 
-    /// What another limiter said of their number, and when; nothing where none did.
+    /// Another limiter's knowledge of their number, and when it was received; `None` where there is none.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
@@ -71,7 +71,7 @@ impl LimiterStore {
         Ok(Some((Counts { now, before }, heard_ms)))
     }
 
-    /// Writes what another limiter said of their number.
+    /// Writes another limiter's knowledge of their number.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
@@ -89,7 +89,7 @@ impl LimiterStore {
         Ok(())
     }
 
-    /// Writes what a table says, all or nothing.
+    /// Writes the rows that a table hands out, all or nothing.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.

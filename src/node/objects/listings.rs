@@ -1,6 +1,6 @@
-//! Many counters of one partition of the directory, by what it has been told of them.
+//! Lists of many counters of one partition of the directory, from its own data.
 //!
-//! Invariant: no counter is asked. A counter of which nothing is in the table of totals yet is told by its view.
+//! Invariant: no counter is asked. For a counter without a row in the table of totals its view is used.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -22,15 +22,16 @@ use crate::protocol::messages::{
     encode,
 };
 
-/// How long the alarm rests between two steps in which the table of totals is made.
+/// The pause of the alarm between two steps that build the table of totals.
 const STEP_MS: i64 = 100;
 
-/// A top of so many counters is told for a millisecond without looking again, and how long at most: 62,500 counters, which take some 30 ms to
+/// A top is cached for a millisecond per so many counters, up to the limit below: so summing takes a bounded share of
+/// the time.
 /// sum, are summed once in 6 s.
 const TOP_REST_COUNTERS: u64 = 10;
 const TOP_REST_MS_MAX: i64 = 10_000;
 
-/// Tops that are kept: at most 150 KB each, of 1,000 rows.
+/// The most cached tops: at most 150 KB each, of 1,000 rows.
 const TOPS_MAX: usize = 4;
 
 /// Lists of the counters of one partition.
@@ -42,12 +43,12 @@ pub(super) struct Listings {
     views: Rc<Views>,
     totals: Rc<DirectoryTotals>,
     places: Rc<RootPlaces>,
-    /// Until when each is told, unix milliseconds.
+    /// Cached tops, each with the time until which it is used, unix milliseconds.
     tops: RefCell<BoundedMap<Vec<u8>, (i64, PartitionTop), TOPS_MAX>>,
 }
 
 impl Listings {
-    /// Those of a partition.
+    /// The lists of a partition.
     pub(super) fn new(
         host: &Host,
         store: &Store,
@@ -68,10 +69,10 @@ impl Listings {
         }
     }
 
-    /// Counters in order of their names, with what is known of each where that is asked for.
+    /// Counters in order of their names, with their totals where asked for.
     ///
     /// # Errors
-    /// `Unavailable` where SQLite refuses; so all below.
+    /// `Unavailable` where SQLite refuses; as for all methods below.
     pub(super) async fn rows(&self, asked: ListRows) -> Result<Vec<ListedCounter>, Fault> {
         let page = self.roots.list(List {
             partition: asked.partition,
@@ -90,7 +91,7 @@ impl Listings {
         let mut known = known.into_iter().peekable();
         let mut rows = Vec::new();
         for (counter, root) in page {
-            // Both are in order of names. Of a counter whose lead has not pushed yet there is none.
+            // Both are in order of names. A counter whose lead has not pushed yet has no row.
             let is_before = |(id, _): &(String, _)| id.as_str() < counter.as_str();
             while known.next_if(is_before).is_some() {}
             let total = match known.next_if(|(id, _)| id == counter.as_str()) {
@@ -103,7 +104,7 @@ impl Listings {
         Ok(rows)
     }
 
-    /// The first counters of an order, and what all of it come to: as it was a moment ago, where it takes long.
+    /// The first counters of an order, and its sums; cached for a moment where that takes long.
     pub(super) async fn top(&self, asked: TopOf) -> Result<PartitionTop, Fault> {
         let now_ms = self.host.now_ms();
         let is_whole = self.see_to_totals().await?;
@@ -111,7 +112,7 @@ impl Listings {
             Some(than) => self.totals.above(&asked.order, than, now_ms)?,
             None => 0,
         };
-        // What is told again was true of the same counters.
+        // A cached top must be of the same counters.
         let moved = self.places.moved()?;
         let key = encode(&(&asked.order, asked.limit, moved))?;
         let known = self.tops.borrow().get(&key).cloned();
@@ -147,7 +148,7 @@ impl Listings {
         Ok(top)
     }
 
-    /// What a counter has in an order; `None` where there is no such counter.
+    /// The amount of a counter in an order; `None` where there is no such counter.
     pub(super) fn amount(&self, asked: AmountOf) -> Result<Option<TopRow>, Fault> {
         let AmountOf { counter, order } = asked;
         let Some(root) = self.roots.listed(&counter)? else {
@@ -159,20 +160,20 @@ impl Listings {
         }
         let mut known = self.known_by_view(&counter, &root)?;
         if order.since.is_some() {
-            // Of times nothing is known.
+            // The view knows nothing of times.
             known.total.count = 0.into();
         }
         Ok(Some(row_of_known(counter, order.by, known)))
     }
 
-    /// What is known of a counter that is not in the table of totals.
+    /// The totals of a counter that is not in the table.
     fn known_by_view(&self, counter: &CounterId, root: &Root) -> Result<KnownTotal, Fault> {
         let stored = self.views.stored(counter)?;
         let view = stored.map_or_else(|| View::new(root.generation), |(view, _)| view);
         Ok(known_of(root, &view))
     }
 
-    /// Makes the next rows of a table of totals that is younger than its counters. Whether all are in.
+    /// Builds the next rows of a table of totals that is younger than its counters. Returns whether it is complete.
     pub(super) async fn see_to_totals(&self) -> Result<bool, Fault> {
         let now_ms = self.host.now_ms();
         let is_whole = self.totals.build(&self.rows, &self.views, now_ms)?;

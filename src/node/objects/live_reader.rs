@@ -1,8 +1,9 @@
-//! A lookout: it reads the counters of its partition that are watched, once for all who watch them.
+//! A lookout: it reads the watched counters of its partition, once for all watchers.
 //!
-//! Invariant: of a counter at most one read is under way, and none begins within the age that the asker takes; so it is read
-//! once a second however many hubs ask once a second. All that is due of a board is one question to it, which costs the same whoever watches
-//! which of its members. It keeps nothing that cannot be read again, and asks nobody by itself.
+//! Invariant: at most one read of a counter is under way, and none begins within the age that the caller accepts. So a
+//! counter is read once a second for any number of hubs that ask once a second. All that is due of a board is one
+//! question to it, for any number of watched members. A lookout stores nothing that cannot be read again, and asks
+//! nobody without being asked.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -31,16 +32,16 @@ use crate::protocol::metrics::Metric;
 use crate::protocol::names::UNIQUES_ROUNDING;
 use crate::protocol::public::{Freshness, Rounding, SummedCounter};
 
-/// Reads that are under way at once for one question.
+/// How many reads are under way at once for one question.
 const READS_AT_ONCE: usize = 64;
 
-/// What nobody asked for in so long is forgotten where room is needed, milliseconds.
+/// After how long unused counters are forgotten when room is needed, milliseconds.
 const UNUSED_MS: u64 = 60_000;
 
-/// What is read at once.
+/// A read that is due.
 enum Due {
     Counter(CounterId),
-    /// All that is due of a board.
+    /// All watched parts of a board.
     Board(CounterId, Vec<WatchedBoard>),
 }
 
@@ -77,7 +78,7 @@ struct WatchedCounter {
     /// Datacenters that did not answer it.
     away: Vec<Datacenter>,
     asked_ms: i64,
-    /// Those who wait for the read that is under way.
+    /// Calls that wait for the read that is under way.
     waiting: Vec<oneshot::Sender<()>>,
 }
 
@@ -86,7 +87,7 @@ pub(super) struct LiveReader {
     host: Host,
     object: Object,
     held: RefCell<HashMap<Topic, WatchedCounter>>,
-    /// All who watch are told the same: with a key or not.
+    /// The same for all watchers, with a key or without.
     rounding: Rounding,
 }
 
@@ -97,12 +98,12 @@ impl LiveReader {
             host,
             object,
             held: RefCell::default(),
-            // What cannot be read was meant to hide something.
+            // A setting that cannot be read was meant to hide something.
             rounding: rounding.unwrap_or(Rounding::COARSEST),
         }
     }
 
-    /// Answers what it sees of these counters, in their order.
+    /// Answers snapshots of these counters, in their order.
     pub(super) async fn on_look(
         self: &Rc<Self>,
         look: Result<Look, Fault>,
@@ -116,7 +117,7 @@ impl LiveReader {
             return Err(Fault::Broken("a look has too many counters".to_owned()));
         }
         let waits = self.begin(&counters, age_ms_max.into());
-        // What takes longer is told of before, and comes with the next question.
+        // For slower reads the former snapshot is returned; the new one comes with the next question.
         let _ = self.host.within_ms(LOOK_MS_MAX, join_all(waits)).await;
         let held = self.held.borrow();
         let sight = |counter| held.get(counter).map(|held| held.sight.clone());
@@ -124,7 +125,7 @@ impl LiveReader {
         Ok(sights.collect())
     }
 
-    /// Begins the reads that are needed; returns what tells when these and those under way are done.
+    /// Begins the needed reads; returns receivers that fire when these and those under way are done.
     fn begin(self: &Rc<Self>, counters: &[Topic], age_ms_max: u64) -> Vec<oneshot::Receiver<()>> {
         let now_ms = self.host.now_ms();
         let mut all = self.held.borrow_mut();
@@ -159,14 +160,14 @@ impl LiveReader {
         waits
     }
 
-    /// The datacenters that did not answer when a counter was read last.
+    /// The datacenters that did not answer the last read of a counter.
     fn away(&self, counter: &Topic) -> Vec<Datacenter> {
         let held = self.held.borrow();
         held.get(counter)
             .map_or_else(Vec::new, |held| held.away.clone())
     }
 
-    /// Reads a counter or a board, and tells those who wait.
+    /// Reads a counter or a board, and wakes those who wait.
     async fn read(&self, due: Due) {
         metrics::count(&self.host, Metric::LiveRead);
         match due {
@@ -251,7 +252,7 @@ impl LiveReader {
                 (begun_ms, self.host.now_ms()),
                 self.rounding,
             ),
-            // What was seen before stays, and is said to be of before.
+            // The former content stays, and is reported as old.
             _ => held.sight.fail(),
         }
         held.tell();
@@ -259,7 +260,7 @@ impl LiveReader {
 }
 
 impl WatchedCounter {
-    /// Tells those who wait that it has been read.
+    /// Wakes those who wait.
     fn tell(&mut self) {
         self.is_reading = false;
         for done in self.waiting.drain(..) {
@@ -302,7 +303,7 @@ impl WatchedCounter {
     }
 }
 
-/// Whether a lead did not answer. One that lacks a shard did.
+/// Whether a lead did not answer. A lead without one of its shards did answer.
 fn is_silent(part: Option<&DatacenterSum>) -> bool {
     part.is_none_or(|part| matches!(part.origin, Origin::Known(_)) && part.missing.is_empty())
 }

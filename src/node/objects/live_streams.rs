@@ -1,7 +1,7 @@
-//! How a hub reaches a watcher: by a stream of server-sent events, or by a socket.
+//! The connections of a hub to watchers: streams of server-sent events, and sockets.
 //!
-//! Invariant: what waits for a watcher is bounded. A stream takes one chunk at a time; a socket is closed that was sent
-//! [`SILENT_BYTES_MAX`] bytes and has said nothing.
+//! Invariant: what is buffered for a watcher is bounded. A stream takes one chunk at a time; a socket that was sent
+//! [`SILENT_BYTES_MAX`] bytes and has sent nothing is closed.
 
 use std::rc::Rc;
 
@@ -18,11 +18,11 @@ const SILENT: (u16, &str) = (
 );
 pub(super) const FAILED: (u16, &str) = (1_013, "the stream has failed; connect again");
 
-/// How a watcher is reached.
+/// The connection to a watcher.
 pub(super) enum Sink {
-    /// Server-sent events. The stream takes one chunk and tells when that is read: until then nothing more is written.
+    /// Server-sent events. The stream takes one chunk and reports when it is read: until then nothing more is written.
     Events(Rc<dyn Events>),
-    /// A socket, with the bytes that it was sent since it last said something. The platform does not tell what waits to be sent.
+    /// A socket, with the bytes sent to it since its last message. The platform does not report what is still buffered.
     Socket(Rc<dyn Socket>, u64),
 }
 
@@ -30,16 +30,16 @@ impl Sink {
     /// A stream of server-sent events, and the answer that carries it.
     ///
     /// # Errors
-    /// The platform's.
+    /// The platform's error.
     pub(super) fn events(object: &Object) -> Result<(Self, Stream), String> {
         let (events, stream) = object.platform().events()?;
         Ok((Self::Events(events), stream))
     }
 
-    /// A socket that keeps a text, and the answer that carries it.
+    /// A socket that stores a text, and the answer that carries it.
     ///
     /// # Errors
-    /// The platform's.
+    /// The platform's error.
     pub(super) fn socket(
         object: &Object,
         id: WatcherId,
@@ -58,7 +58,7 @@ impl Sink {
         }
     }
 
-    /// Sends a text; whether the watcher is still there.
+    /// Sends a text; returns whether the watcher is still there.
     pub(super) fn send(&mut self, text: &str) -> bool {
         match self {
             Self::Events(events) => {
@@ -85,19 +85,19 @@ pub(super) fn close(socket: &dyn Socket, (code, reason): (u16, &str)) {
     socket.close(Some(code), Some(reason));
 }
 
-/// Answers the close of a client with the code that it sent: it waits for that. A connection that broke has sent none that can be
-/// sent back, and nobody waits.
+/// Answers the close of a client with the code that it sent, for which the client waits. A connection that broke has no
+/// code that can be sent back, and nobody waits.
 pub(super) fn answer_close(socket: &dyn Socket, said: Option<(u16, String)>) {
     let (code, reason) = said.unzip();
     socket.close(code, reason.as_deref());
 }
 
-/// Whose a socket is.
+/// The watcher of a socket.
 pub(super) fn id_of(socket: &dyn Socket) -> Option<WatcherId> {
     socket.name()?.parse().ok()
 }
 
-/// What is kept of a socket.
+/// The state stored with a socket.
 pub(super) fn kept_of(socket: &dyn Socket) -> Option<SocketNotes> {
     SocketNotes::from_attachment(&socket.kept()?)
 }

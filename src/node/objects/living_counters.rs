@@ -1,7 +1,7 @@
-//! How many counters of a partition live, counted now and then.
+//! The number of a partition's living counters, counted from time to time.
 //!
-//! Invariant: to look at all roots is worth a row each, so the more there are the less often it is done: at most 10,000 a minute. How many
-//! there were is stored where that is worth a row, since an object that rests forgets.
+//! Invariant: a count reads all roots, a row each, so the more there are the rarer it is done: at most 10,000 rows a
+//! minute. Larger counts are stored, because an idle object loses its memory.
 
 use std::cell::Cell;
 
@@ -15,13 +15,13 @@ use crate::protocol::messages::{Fault, decode, encode};
 /// Name of the row.
 const LIVING: &str = "living";
 
-/// How long a count of no counters is good for, milliseconds, and by how many counters it is so much longer.
+/// How long a count of no counters is used, milliseconds, and by how many counters that time grows by the same.
 const COUNT_EVERY: (i64, u64) = (10_000, 1_667);
 
-/// From how many on the count is stored.
+/// The number from which on the count is stored.
 const STORED_MIN: u64 = 1_000;
 
-/// How many, and when they were counted, unix milliseconds.
+/// The number, and when it was counted, unix milliseconds.
 type Counted = (u64, i64);
 
 /// The count of a partition.
@@ -33,7 +33,7 @@ pub(super) struct LivingCounters {
 }
 
 impl LivingCounters {
-    /// That of an object.
+    /// The count of an object.
     pub(super) fn new(host: &Host, store: &Store) -> Self {
         Self {
             host: host.clone(),
@@ -43,7 +43,7 @@ impl LivingCounters {
         }
     }
 
-    /// How many counters of callers live, and how long ago they were counted, milliseconds.
+    /// How many counters of clients live, and how long ago they were counted, milliseconds.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.

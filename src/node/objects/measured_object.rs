@@ -1,4 +1,4 @@
-//! An object that tells how large it is, and reports what its isolate counted, when a call or an alarm of it ends and it is time.
+//! An object that reports its size, and its isolate's counts, when a call or an alarm ends and a report is due.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -21,17 +21,18 @@ use crate::node::shared::fleet;
 use crate::protocol::fleet::{CELLS_SAMPLED, Size};
 use crate::protocol::messages::{Call, Fault, RepairObject};
 
-/// How often the size is looked at: after the 1st, 2nd, 4th, … call of an incarnation, each time so many calls have ended, and after each alarm.
+/// How often the size is read: after the 1st, 2nd, 4th, … call of an incarnation, at most after so many calls, and
+/// after each alarm.
 const LOOK_EVERY: u32 = 256;
 
-/// A hash is below 2^52, which a JavaScript number holds.
+/// A hash is below 2^52, which a JavaScript number holds exactly.
 const OBJECT_BITS: u32 = 52;
 
-/// What metrics call the objects of a shell.
+/// The name of a shell's objects in metrics.
 pub trait ObjectKind {
     /// The name.
     const KIND: &'static str;
-    /// One in so many tells its size.
+    /// One object in so many reports its size.
     const SAMPLED: u64 = 1;
 }
 
@@ -74,7 +75,7 @@ pub struct MeasuredObject<S> {
 }
 
 impl<S: ObjectKind> MeasuredObject<S> {
-    /// Looks how large it is, now and then; and has it told where that has changed.
+    /// Reads the size from time to time, and reports it if it has changed.
     fn measure(&self) {
         let calls = self.calls.get().wrapping_add(1);
         self.calls.set(calls);
@@ -133,7 +134,7 @@ impl<S: Shell + ObjectKind> Shell for MeasuredObject<S> {
     }
 
     async fn answer(&self, arrived: Arrived) -> Reply {
-        // It answers what nothing else of it may, while its storage cannot be read.
+        // A repair is answered even while the storage of the object cannot be read.
         if arrived.path == RepairObject::PATH {
             let (reply, has_changed) = object_repair::answer(S::KIND, &self.object, &arrived);
             if has_changed {

@@ -5,48 +5,48 @@
 //! | [`cell`] | one (counter, datacenter, shard); shard 0 is the lead of its datacenter |
 //! | [`group_commit`] | how flushes that arrive together become one commit |
 //! | [`keyed_writes`] | keyed writes, each counted once |
-//! | [`lead`] | what a lead does besides: sums, grants, endings for its shards |
-//! | [`lead_place`], [`lead_moves`], [`bundle`] | where a lead lives, how it moves to another place of its datacenter, and its rows meanwhile |
-//! | [`autoscaler`] | how a cell watches its load, and how the number of shards follows it |
-//! | [`cell_store`], [`cell_row_kinds`], [`cell_ledger`], [`cell_samples`] | a cell's rows, which there are, those of its keyed writes, and of its samples |
-//! | [`board`], [`board_state`], [`board_rows`], [`board_reads`] | a board: members with scores, in memory and in rows, and what is read of them |
-//! | [`board_moves`] | how the members of a board move from one layout of shards to another |
-//! | [`board_registry`] | which boards there are, at their partitions of the directory |
-//! | [`claims`], [`claim_store`] | whose an idempotency key is, and the rows of that |
-//! | [`batch`] | how an object answers many calls in one message |
+//! | [`lead`] | the duties of a lead besides counting: sums, grants, endings for its shards |
+//! | [`lead_place`], [`lead_moves`], [`bundle`] | the place of a lead, its moves within its datacenter, and its rows meanwhile |
+//! | [`autoscaler`] | the load of a cell, and how the number of shards follows it |
+//! | [`cell_store`], [`cell_row_kinds`], [`cell_ledger`], [`cell_samples`] | a cell's rows, their kinds, those of its keyed writes, and of its samples |
+//! | [`board`], [`board_state`], [`board_rows`], [`board_reads`] | a board: members with scores, in memory and in rows, and reads of them |
+//! | [`board_moves`] | moves of a board's members from one layout of shards to another |
+//! | [`board_registry`] | the boards of each partition of the directory |
+//! | [`claims`], [`claim_store`] | claims of idempotency keys, and their rows |
+//! | [`batch`] | answers to many calls in one message |
 //! | [`inbox`], [`inbox_store`] | events that are acknowledged and not counted yet, and their rows |
-//! | [`inbox_consumer`] | how an inbox counts them |
-//! | [`inbox_registry`] | how they get into roots, and out of them |
-//! | [`sender_sessions`] | what a root knows of those who put events into a queue of the platform, and the rows of that |
-//! | [`directory`] | one partition of the directory: dispatches to its parts, of which each has tables of its own |
-//! | [`listings`], [`directory_totals`], [`directory_tops`] | lists of its counters with what they come to, the table of that, and its orders |
-//! | [`roots`], [`root_store`], [`duty_store`] | the roots of its counters, how they end, what their leads must be told, and the rows of that |
-//! | [`root_places`], [`root_moves`], [`root_bundle`], [`root_sweep`] | where roots belong, how they move to another partition, their rows meanwhile, and those that nobody asks for |
-//! | [`lead_calls`], [`inboxes`] | what a root asks leads and inboxes |
+//! | [`inbox_consumer`] | the counting of an inbox's events |
+//! | [`inbox_registry`] | the inboxes in roots |
+//! | [`sender_sessions`] | senders to a queue of the platform, as a root stores them |
+//! | [`directory`] | one partition of the directory: dispatches to its parts, each with tables of its own |
+//! | [`listings`], [`directory_totals`], [`directory_tops`] | lists of its counters with totals, their table, and its orders |
+//! | [`roots`], [`root_store`], [`duty_store`] | the roots of its counters, their end, notifications of leads, and their rows |
+//! | [`root_places`], [`root_moves`], [`root_bundle`], [`root_sweep`] | the places of roots, their moves to another partition, their rows meanwhile, and those that nobody asks for |
+//! | [`lead_calls`], [`inboxes`] | calls of a root to leads and inboxes |
 //! | [`alarm`] | when something is due |
-//! | [`alerts`], [`alert_store`] | alerts: how they are evaluated and delivered, and their rows |
+//! | [`alerts`], [`alert_store`] | alerts: evaluation, delivery, and their rows |
 //! | [`operations`], [`operation_store`] | settings, set, reset and deletion at a root, each once; the rows of those with a key |
-//! | [`push_sender`] | how a lead tells the root what its datacenter has counted |
-//! | [`push_receiver`] | what a root has heard of its datacenters, and the rows of that |
-//! | [`deployment_values`] | values by name: secrets, and how many claims there are |
-//! | [`snapshots`], [`snapshot_reads`] | how a partition writes snapshots, and what they tell |
+//! | [`push_sender`] | pushes of a lead to its root |
+//! | [`push_receiver`] | what a root knows from pushes, and its rows |
+//! | [`deployment_values`] | values by name: secrets, and numbers of claims |
+//! | [`snapshots`], [`snapshot_reads`] | writing snapshots of a partition, and reading them |
 //! | [`secrets`] | keys of hashes and salts of visitors, at one partition of the directory |
 //! | [`limiter`], [`limiter_store`] | rate limits of one partition of the keys, and their rows |
-//! | [`cell_memory`] | what the cells of an isolate hold together, and how those that rest give it back |
+//! | [`cell_memory`] | the memory of an isolate's cells, and how idle ones give theirs back |
 //! | [`limiter_growth`] | how keys move when the number of limiters changes |
-//! | [`leases`] | how a limiter admits what the world shares |
-//! | [`api_keys`], [`acts`] | keys that calls have made, and what admins did, at one partition of the directory |
+//! | [`leases`] | how a limiter decides global limits |
+//! | [`api_keys`], [`acts`] | keys made by calls, and the audit log, at one partition of the directory |
 //! | [`policies`] | the deployment's policies, at one partition of the directory |
-//! | [`watcher`] | those who show counters to watchers: a hub or a lookout |
-//! | [`hub`], [`live_streams`], [`second_alarm`] | holds the streams of watchers, how each is reached, and when all are |
-//! | [`live_reader`] | reads what is watched, once for all |
-//! | [`object_repair`], [`cell_repair`] | what is damaged of an object, and its removal; of a cell, and how it is put back |
-//! | [`storage_guard`] | refusing what comes while storage cannot be read |
-//! | [`tablet`], [`tablet_rows`], [`tablet_fold`], [`tablet_alarms`], [`hosted_rows`] | hosts the leads of many counters, and where their rows lie |
+//! | [`watcher`] | the objects of live views: a hub or a lookout |
+//! | [`hub`], [`live_streams`], [`second_alarm`] | the streams of watchers, their connections, and the alarm of their updates |
+//! | [`live_reader`] | reads of watched counters, once for all watchers |
+//! | [`object_repair`], [`cell_repair`] | damage of an object, and its removal; damage of a cell, and its repair |
+//! | [`storage_guard`] | refusal of calls while storage cannot be read |
+//! | [`tablet`], [`tablet_rows`], [`tablet_fold`], [`tablet_alarms`], [`hosted_rows`] | an object that hosts the leads of many counters, and their rows |
 //! | [`keyspace`], [`keyspace_adds`], [`keyspace_boards`], [`keyspace_counters`], [`keyspace_ends`], [`keyspace_lanes`], [`keyspace_loads`], [`keyspace_names`], [`keyspace_scripts`], [`keyspace_sketches`], [`keyspace_store`], [`keyspace_locks`] | the owner of the keys of Redis's dialect, and its rows |
-//! | [`outbox`] | joins what tenants send to the directory, and what roots send to tablets |
-//! | [`lead_apart`] | how a lead that has grown hot leaves its tablet, and goes back |
-//! | [`directory_tablets`], [`lead_sweep`] | over how many tablets leads are spread, now and before, and how those move that nobody asks for |
+//! | [`outbox`] | joins messages of tenants to the directory, and of roots to tablets |
+//! | [`lead_apart`] | how a hot lead leaves its tablet, and returns |
+//! | [`directory_tablets`], [`lead_sweep`] | the spreads of leads over tablets, present and former, and moves of leads that nobody asks for |
 //! | [`store`] | SQL, and the schema's version |
 
 mod acts;
@@ -169,7 +169,7 @@ use measured_object::MeasuredObject;
 /// The objects, as the platform sees them.
 #[cfg(feature = "boards")]
 pub type Board = MeasuredObject<board::Board>;
-/// What answers in its place.
+/// The object in its place.
 #[cfg(not(feature = "boards"))]
 pub type Board = MeasuredObject<left_out::LeftOut>;
 /// See [`mod@cell`].
@@ -179,19 +179,19 @@ pub type Directory = MeasuredObject<directory::Directory>;
 /// See [`mod@inbox`].
 #[cfg(feature = "queue")]
 pub type Inbox = MeasuredObject<inbox::Inbox>;
-/// What answers in its place.
+/// The object in its place.
 #[cfg(not(feature = "queue"))]
 pub type Inbox = MeasuredObject<left_out::LeftOut>;
 /// See [`mod@keyspace`].
 #[cfg(feature = "redis")]
 pub type Keyspace = MeasuredObject<keyspace::Keyspace>;
-/// What answers in its place.
+/// The object in its place.
 #[cfg(not(feature = "redis"))]
 pub type Keyspace = MeasuredObject<left_out::LeftOut>;
 /// See [`mod@limiter`].
 #[cfg(feature = "limits")]
 pub type Limiter = MeasuredObject<limiter::Limiter>;
-/// What answers in its place.
+/// The object in its place.
 #[cfg(not(feature = "limits"))]
 pub type Limiter = MeasuredObject<left_out::LeftOut>;
 /// See [`mod@tablet`].
@@ -199,6 +199,6 @@ pub type Tablet = MeasuredObject<tablet::Tablet>;
 /// See [`mod@watcher`].
 #[cfg(feature = "live")]
 pub type Watcher = MeasuredObject<watcher::Watcher>;
-/// What answers in its place.
+/// The object in its place.
 #[cfg(not(feature = "live"))]
 pub type Watcher = MeasuredObject<left_out::LeftOut>;

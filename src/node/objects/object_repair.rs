@@ -1,24 +1,25 @@
-//! What of an object is damaged that belongs to no counter, and its removal where the operator asks for it by name.
+//! Damage of an object that belongs to no counter, and its removal where the operator asks for it by name.
 //!
-//! Invariant: only what does not match its checksum is removed, and where the rest has no meaning without it, that too. What a newer build
-//! wrote is not damaged, and stays. Rows of counters are not looked at: those are put back (`cell_repair`, `roots::root_repair`).
+//! Invariant: only rows that do not match their checksums are removed, and rows that have no meaning without them. Rows
+//! of a newer build are not damaged, and stay. Rows of counters are not checked here: those are repaired
+//! (`cell_repair`, `roots::root_repair`).
 
 use super::cell_repair::damaged_in;
 use super::store::{Store, text};
 use crate::host::object::{Arrived, Object, Reply, SqlValue, reply};
 use crate::protocol::messages::{DamagedTable, Fault, RepairObject, decode};
 
-/// Names of damaged rows that are told.
+/// The most names of damaged rows in an answer.
 const NAMES_TOLD_MAX: usize = 20;
 
-/// A table whose bodies are looked at.
+/// A table whose bodies are checked.
 struct Table {
-    /// What metrics call the objects that have it.
+    /// The name in metrics of the objects that have it.
     kind: &'static str,
     name: &'static str,
-    /// Its key, one column or several.
+    /// The columns of its key.
     key: &'static str,
-    /// Whether nothing else of the object means anything without one of its rows.
+    /// Whether the object has no meaning without any one of its rows.
     is_all: bool,
     loss: &'static str,
 }
@@ -116,7 +117,7 @@ const TABLES: [Table; 18] = [
     rows("directory", "fleet", "incarnation", "numbers of metrics"),
 ];
 
-/// Answers a [`RepairObject`], and whether what is stored has changed.
+/// Answers a [`RepairObject`]; the flag says whether storage has changed.
 pub(super) fn answer(kind: &str, object: &Object, arrived: &Arrived) -> (Reply, bool) {
     let asked = decode::<RepairObject>(&arrived.message);
     let discards = asked.as_ref().is_ok_and(|asked| asked.discards);

@@ -1,4 +1,4 @@
-//! The rows of operations that were done under a key, with the first answer that each was given.
+//! The rows of operations that were done under a key, with the first answer to each.
 //!
 //! Invariant: the row is written in the commit of the operation. Its claim, among those of keyed writes, stops
 //! the same key from naming a write.
@@ -12,7 +12,7 @@ use crate::host::object::SqlValue;
 use crate::protocol::messages::{Done, Fault, Keep, Operated, OperationKey, StoredAnswer};
 use crate::protocol::shell_limits::ANSWER_BYTES_MAX;
 
-/// By slot first, as claims.
+/// By slot first, as for claims.
 pub(super) const OPERATIONS_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS operations (slot INTEGER NOT NULL, \
     id TEXT NOT NULL, key BLOB NOT NULL, fingerprint BLOB NOT NULL, done BLOB NOT NULL, answer BLOB, \
     PRIMARY KEY (slot, id, key)) WITHOUT ROWID";
@@ -32,7 +32,7 @@ pub(super) struct OperationStore {
 }
 
 impl OperationStore {
-    /// Those of an object.
+    /// The operations in an object's database.
     pub(super) fn new(host: &Host, store: &Store) -> Self {
         Self {
             store: store.clone(),
@@ -40,11 +40,11 @@ impl OperationStore {
         }
     }
 
-    /// What is known of an operation's key: what was done or answered, that it names something else, or that there is
-    /// no room for it; `None` where it is new.
+    /// What is known of an operation's key: the effect or the answer, that it names something else, or that there is no
+    /// room for it; `None` where it is new.
     ///
     /// # Errors
-    /// `Unavailable` where SQLite refuses; so all below.
+    /// `Unavailable` where SQLite refuses; as for all methods below.
     pub(super) fn operated(
         &self,
         counter: &CounterId,
@@ -70,10 +70,10 @@ impl OperationStore {
         }))
     }
 
-    /// Keeps the first answer to an operation. Returns the one that is kept.
+    /// Stores the first answer to an operation. Returns the stored one.
     pub(super) fn keep_answer(&self, keep: &Keep) -> Result<StoredAnswer, Fault> {
         let Some((slot, _, _, kept)) = self.operation(&keep.counter, keep.key)? else {
-            // It was done so long ago that nobody may repeat it.
+            // It was done so long ago that a repeat is not expected any more.
             return Ok(keep.answer.clone());
         };
         if let Some(kept) = kept {
@@ -116,7 +116,7 @@ impl OperationStore {
         Ok(())
     }
 
-    /// Deletes operations, and their claims and all others, that were kept long enough.
+    /// Deletes old operations with their claims, and all other old claims.
     pub(super) fn delete_old(&self, now_ms: i64) -> Result<(), Fault> {
         self.claims.delete_old(now_ms, |newest| {
             let sql = "DELETE FROM operations WHERE slot <= ?";

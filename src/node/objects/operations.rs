@@ -1,9 +1,9 @@
-//! Operations on a counter as a whole, at its root: settings, set, reset, deletion. One after the other, since each
-//! holds the counter's lock; each with its key in the same commit.
+//! Operations on a counter as a whole, at its root: settings, set, reset, deletion. They run one after the other,
+//! because each holds the counter's lock; each is one commit with its key.
 //!
-//! Invariants: what an operation observes of a datacenter never grows less, so a baseline is never above what its
-//! cell has counted. Whoever calls its own total the counter's value has stopped before an operation changes
-//! the value otherwise, and learns of it before it counts again.
+//! Invariants: the counts that operations observe of a datacenter never decrease, so a baseline is never above the
+//! counts of its cells. A lead that calls its own total the counter's value is stopped before an operation changes the
+//! value otherwise, and learns of it before it counts again.
 
 use std::rc::Rc;
 
@@ -23,7 +23,7 @@ use crate::protocol::messages::{
     Put, StoredAnswer, Wanted,
 };
 
-/// An operation, refused: nothing has changed.
+/// A refused operation: nothing has changed.
 enum Refused {
     Fault(Fault),
     Told(Operated),
@@ -41,7 +41,7 @@ impl From<NeedsHome> for Refused {
     }
 }
 
-/// Does operations on the roots of a partition.
+/// Runs operations on the roots of a partition.
 pub(super) struct Operations {
     host: Host,
     roots: Rc<Roots>,
@@ -49,7 +49,7 @@ pub(super) struct Operations {
 }
 
 impl Operations {
-    /// Those on these roots.
+    /// Operations on these roots.
     pub(super) fn new(host: &Host, store: &Store, roots: Rc<Roots>) -> Self {
         Self {
             host: host.clone(),
@@ -58,10 +58,10 @@ impl Operations {
         }
     }
 
-    /// Does an operation, unless it was done under its key before.
+    /// Runs an operation, unless it was done under its key before.
     ///
     /// # Errors
-    /// `Unavailable` where a lead does not answer that must.
+    /// `Unavailable` where a lead that is needed does not answer.
     pub(super) async fn operate(&self, operate: Operate) -> Result<Operated, Fault> {
         let lock = self.roots.lock_of(&operate.counter);
         let _alone = lock.lock().await;
@@ -86,7 +86,7 @@ impl Operations {
         }
     }
 
-    /// Keeps the first answer to an operation. Returns the one that is kept.
+    /// Stores the first answer to an operation. Returns the stored one.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
@@ -94,7 +94,7 @@ impl Operations {
         self.records.keep_answer(keep)
     }
 
-    /// Deletes what is kept of operations, and of all other keys, once that was long enough.
+    /// Deletes old operations, and all other old keys.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
@@ -102,7 +102,7 @@ impl Operations {
         self.records.delete_old(now_ms)
     }
 
-    /// Brings a counter back, as far as its root holds it.
+    /// Restores the part of a counter that its root holds.
     async fn bring_back(&self, operate: &Operate, back: &BringBack) -> Result<Done, Refused> {
         let counter = &operate.counter;
         let living = self
@@ -232,7 +232,7 @@ impl Operations {
         Ok(Done { pending, ..done })
     }
 
-    /// Sets the value, or raises it by one.
+    /// Sets the value, or raises it by the given one.
     async fn set(
         &self,
         operate: &Operate,
@@ -244,8 +244,9 @@ impl Operations {
         let (mut root, created) = if creates {
             self.living_or_new(operate).await?
         } else {
-            // No lead is asked whether it counts one: to be asked opens its object, and leaves a file of it. Also with a
-            // condition: one is looked at only where the call would be done without. Source: RFC 9110, 13.2.1.
+            // No lead is asked whether it has a grant: a question would open its object and create a file for it. This
+            // holds for conditional operations too: the condition is checked only where the call would otherwise be
+            // done. Source: RFC 9110, 13.2.1.
             match self.roots.living(counter, true).await? {
                 Ok(root) => (root, false),
                 Err(_) => return Err(Refused::Told(Operated::NotFound)),
@@ -256,7 +257,7 @@ impl Operations {
             return Err(Refused::Told(Operated::BelowFloor));
         }
         self.require(operate, &mut root, created).await?;
-        // It would go on calling its own total the value.
+        // It would continue to call its own total the value.
         let sole: Vec<Datacenter> = root.sole().cloned().into_iter().collect();
         self.stop(counter, &root, &sole).await?;
         let seen = self.observe(counter, &root, &root.counting()).await;
@@ -314,7 +315,7 @@ impl Operations {
         self.give_home(operate, &mut root)?;
         let home = root.home.clone();
         let generation = root.generation;
-        // What it is told must hold for good, also where this goes no further. It refuses to decide until it knows.
+        // The home must be final before it is told, even if this goes no further. It refuses to decide until it knows.
         self.roots
             .save(counter, RootEntry::Live(root.clone()), &[])
             .await?;
@@ -336,7 +337,7 @@ impl Operations {
         if root.home.is_none() {
             let home = home.unwrap_or_else(|| operate.datacenter.clone());
             root.move_home(Some(home), Vec::new());
-            // Home has one shard, which is a setting to its cells.
+            // The home has one shard, which is a setting for its cells.
             root.settings.number += 1;
             root.revision += 1;
         }
@@ -353,7 +354,7 @@ impl Operations {
         })
     }
 
-    /// Goes on only if the operation's condition holds. Whoever counts has stopped then, and so it holds until the
+    /// Continues only if the operation's condition holds. All leads are stopped then, so that it holds until the
     /// operation is done.
     async fn require(
         &self,
@@ -399,7 +400,7 @@ impl Operations {
         Ok(())
     }
 
-    /// Goes on only if no unique element was counted. Whoever counts has stopped then, and counts by what is put.
+    /// Continues only if no unique element was counted. All leads are stopped then, and will count by the new setting.
     async fn require_no_uniques(&self, counter: &CounterId, root: &Root) -> Result<(), Refused> {
         self.stop(counter, root, &root.counting()).await?;
         let all: Vec<Datacenter> = root.datacenters.iter().cloned().collect();
@@ -413,8 +414,7 @@ impl Operations {
         Ok(())
     }
 
-    /// Stops leads: they and their shards count nothing before they have asked again, which waits for this
-    /// operation.
+    /// Stops leads: they and their shards count nothing until they have asked again, which waits for this operation.
     async fn stop(
         &self,
         counter: &CounterId,
@@ -427,7 +427,7 @@ impl Operations {
             .map_or(Ok(()), |datacenter| Err(silent(datacenter)))
     }
 
-    /// What the cells of datacenters have counted; `None` for one that does not answer with all of them.
+    /// The counts of the cells of datacenters; `None` for one that does not answer with all of them.
     async fn observe(
         &self,
         counter: &CounterId,
@@ -453,7 +453,7 @@ impl Operations {
     }
 }
 
-/// The value, where all that count have been seen.
+/// The value, if all datacenters that count have been observed.
 fn whole_value(root: &Root, seen: &[(Datacenter, Option<Cells>)]) -> Result<Value, Fault> {
     let mut value = root.operations.base();
     for (datacenter, cells) in seen {

@@ -1,7 +1,8 @@
-//! What an object that hosts many sends to others that do, a tablet to the directory and a partition of it to tablets: one message for
-//! each receiver holds what is sent in one turn, and what waited while others were under way.
+//! Messages between objects that host many tenants, from a tablet to the directory and from a partition to tablets: one
+//! message for each receiver holds the calls of one turn, and those that waited while other messages were in flight.
 //!
-//! Invariant: a call is answered as if it were sent by itself. All requests of one object share a context, so one may wake another.
+//! Invariant: a call is answered as if it were sent alone. All requests of one object share a context, so one may wake
+//! another.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -16,14 +17,14 @@ use crate::node::shared::call_batcher::take;
 use crate::node::shared::open_objects;
 use crate::protocol::messages::{Batch, BatchedCall, Call, Fault, Receiver, batch, encode};
 
-/// A call that waits to be sent, and who waits for its answer.
+/// A call that waits to be sent, and the receiver of its answer.
 struct Waiting {
     path: &'static str,
     message: Vec<u8>,
     answer: oneshot::Sender<Result<Vec<u8>, Fault>>,
 }
 
-/// A message on its way, until it is dropped: then what has waited for it is sent.
+/// A message in flight, until it is dropped: then the waiting calls are sent.
 struct UnderWay {
     outbox: Rc<Outbox>,
     to: Receiver,
@@ -46,18 +47,19 @@ impl Drop for UnderWay {
     }
 }
 
-/// What waits to be sent, by who receives it: at most what one turn brings, and sent right after it.
+/// Waiting calls, by receiver: at most those of one turn, which are sent right after it.
 pub(super) struct Outbox {
     object: Object,
     host: Host,
     waiting: RefCell<BTreeMap<Receiver, Vec<Waiting>>>,
-    /// Messages to one receiver that may be under way at once, and how many are.
+    /// How many messages to one receiver may be in flight at once, and how many are.
     at_once: usize,
     under_way: RefCell<BTreeMap<Receiver, usize>>,
 }
 
 impl Outbox {
-    /// One that sends what a turn brings right after it, as long as fewer messages than `at_once` are under way to its receiver.
+    /// An outbox that sends the calls of a turn right after it, as long as fewer messages than `at_once` are in flight
+    /// to their receiver.
     pub(super) fn new(object: Object, host: Host, at_once: usize) -> Rc<Self> {
         Rc::new(Self {
             object,
@@ -68,7 +70,7 @@ impl Outbox {
         })
     }
 
-    /// Sends a message, and returns what it is answered with; together with others where its receiver hosts many.
+    /// Sends a message, and returns its answer; together with others if its receiver hosts many.
     ///
     /// # Errors
     /// As [`call::call`].
@@ -82,7 +84,7 @@ impl Outbox {
         )
     }
 
-    /// Tells a lead what changes its counter, if its object may be open; as [`Outbox::call`].
+    /// Sends a lead a change of its counter, if its object may be open; as [`Outbox::call`].
     ///
     /// # Errors
     /// As [`open_objects::tell`].
@@ -121,7 +123,7 @@ impl Outbox {
         answered.await.unwrap_or_else(lost)
     }
 
-    /// Sends all that waits for a receiver once this turn is over.
+    /// Sends all waiting calls for a receiver after this turn.
     fn begin_to_send(self: &Rc<Self>, receiver: Receiver) {
         let outbox = self.clone();
         self.object.wait_until(async move {
@@ -185,7 +187,7 @@ impl Outbox {
         }
     }
 
-    /// Sends a call by itself.
+    /// Sends a single call.
     async fn send_one(&self, receiver: &Receiver, one: Waiting) {
         let answer = call::carry(&self.host, receiver.address(), one.path, one.message).await;
         drop(one.answer.send(answer));

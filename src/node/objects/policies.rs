@@ -21,17 +21,17 @@ pub(super) struct PolicyStore {
 }
 
 impl PolicyStore {
-    /// Those of an object.
+    /// The policies in an object's database.
     pub(super) fn new(store: &Store) -> Self {
         Self {
             store: store.clone(),
         }
     }
 
-    /// Puts a policy in its place.
+    /// Stores a policy.
     ///
     /// # Errors
-    /// `Broken` for one that is not valid, `Unavailable` where SQLite refuses.
+    /// `Broken` for an invalid one, `Unavailable` where SQLite refuses.
     pub(super) fn put(&self, put: &PutPolicy) -> Result<PolicyPut, Fault> {
         let PutPolicy { name, policy } = put;
         if policy.check().is_err() {

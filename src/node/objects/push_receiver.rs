@@ -1,7 +1,7 @@
-//! What a root has heard of its counter's datacenters: leads push it, readers are given it.
+//! What a root knows of its counter's datacenters: leads push it, readers get it.
 //!
-//! Invariant: it is a merge of what leads have said, so it is true of some moment of each datacenter, the one that
-//! `Heard` names. It is a memory: what is lost of it comes again, since a lead is told what the root has.
+//! Invariant: it is a merge of pushes, so for each datacenter it is the state of the moment that `Heard` names. It is a
+//! cache: what is lost comes again, because leads learn what the root has.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -31,17 +31,18 @@ use crate::protocol::view_fallback::PUSHED_MS_MAX;
 pub(super) const VIEWS_SCHEMA: &str =
     "CREATE TABLE IF NOT EXISTS views (id TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID";
 
-/// Counters of which a partition has the view in memory at most. Letting one go costs reading its row.
+/// The most counters whose views a partition has in memory. Dropping one costs a read of its row.
 const GATHERED_MAX: usize = 1_000;
 
-/// So many views more, and what all of them take is summed anew: they grow.
+/// After so many further views their memory is summed anew, because they grow.
 const HELD_EVERY: usize = 64;
 
-/// What a view takes beside its cells and unique elements, and each of its cells with what is known of its datacenter.
+/// The memory of a view besides its cells and unique elements, and of each of its cells with the data of its
+/// datacenter.
 const VIEW_BYTES: (usize, usize) = (1_024, 256);
 
-/// How often the view of a counter that is watched is written: it changes four times a second, and what is lost is
-/// pushed again.
+/// How often the view of a watched counter is written: it changes four times a second, and what is lost is pushed
+/// again.
 const WRITE_EVERY_MS: i64 = 10_000;
 
 /// A counter's view in memory.
@@ -50,11 +51,11 @@ struct CachedView {
     watch: Watch,
     written_ms: i64,
     used_ms: i64,
-    /// What it takes in memory, as of when it was last written.
+    /// Its memory when it was last written.
     bytes: u64,
 }
 
-/// The views that a partition has in memory.
+/// The views in a partition's memory.
 struct ViewMemory {
     views: HashMap<CounterId, CachedView>,
     memory: Share,
@@ -72,8 +73,8 @@ impl ViewMemory {
         self.views.insert(counter.clone(), view);
     }
 
-    /// Lets the views go that were used longest ago, a tenth of them and at least one, where there are too many here or the partitions of
-    /// this isolate hold too much.
+    /// Drops the views that were used longest ago, a tenth of them and at least one, if there are too many here or the
+    /// partitions of this isolate use too much memory.
     fn make_room(&mut self) {
         if self.views.len().is_multiple_of(HELD_EVERY) {
             self.hold();
@@ -89,14 +90,14 @@ impl ViewMemory {
     }
 }
 
-/// What a view takes in memory: twice what its unique elements take at rest, and its cells.
+/// The memory of a view: twice the stored size of its unique elements, and its cells.
 fn bytes_of(view: &View) -> u64 {
     let (one, cell) = VIEW_BYTES;
     let cells = view.cells().known();
     u64::try_from(one + cell * cells + 2 * view.uniques().rest_bytes()).unwrap_or(u64::MAX)
 }
 
-/// What is known of the counters of a partition: in memory, and their rows.
+/// The known totals of a partition's counters: in memory, and their rows.
 pub(super) struct Views {
     host: Host,
     object: Object,
@@ -107,7 +108,7 @@ pub(super) struct Views {
 }
 
 impl Views {
-    /// Those of an object.
+    /// The views of an object.
     pub(super) fn new(
         host: &Host,
         object: Object,
@@ -128,7 +129,7 @@ impl Views {
         }
     }
 
-    /// Reads what is stored of counters of which a lead tells next.
+    /// Reads the stored views of counters that are about to be pushed.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
@@ -144,16 +145,16 @@ impl Views {
         self.totals.read_ahead(counters, self.host.now_ms())
     }
 
-    /// What was read ahead is forgotten.
+    /// Drops the rows that were read ahead.
     pub(super) fn forget_ahead(&self) {
         self.ahead.clear();
         self.totals.forget_ahead();
     }
 
-    /// Takes what a lead tells that its datacenter has counted, of the generation that lives by the counter's root.
+    /// Stores a push of a lead, if it is of the current generation of the counter's root.
     ///
     /// # Errors
-    /// `Superseded` where a newer one does; `Unavailable` where SQLite refuses, so all below.
+    /// `Superseded` where a newer one is current; `Unavailable` where SQLite refuses, as for all methods below.
     pub(super) fn take(&self, push: Push, root: &Root) -> Result<Pushed, Fault> {
         let Push {
             counter,
@@ -177,7 +178,7 @@ impl Views {
                 gathered.written_ms = now_ms;
                 let at_rest = gathering.view().at_rest();
                 gathered.bytes = bytes_of(gathering.view());
-                // Before the view: that there are views tells that the table of totals is younger than they are.
+                // Before the view: the existence of views tells that the table of totals is younger than they are.
                 let view = gathering.view();
                 self.totals.note(&counter, root, view, now_ms)?;
                 self.put(&counter, &at_rest, gathering.marks())?;
@@ -191,8 +192,8 @@ impl Views {
         })
     }
 
-    /// What is known of a counter's living generation, and whether its leads have known for a while that somebody watches; whoever goes on
-    /// asking has them push what changes.
+    /// The view of a counter's current generation, and whether its leads have known for a while that it is watched; a
+    /// reader that will ask again makes them push changes.
     pub(super) fn view(
         &self,
         counter: &CounterId,
@@ -220,7 +221,7 @@ impl Views {
         })
     }
 
-    /// Tells a lead that somebody watches. Nobody waits for it: it is told again until it pushes.
+    /// Tells a lead that the counter is watched, without waiting for the answer: it is repeated until the lead pushes.
     fn tell_watched(&self, to: CellAddress, generation: u64, for_ms: u32) {
         let host = self.host.clone();
         self.object.wait_until(async move {
@@ -233,7 +234,7 @@ impl Views {
         });
     }
 
-    /// Works with what is known of a counter's generation, read from its row where it is not in memory.
+    /// Works with the view of a counter's generation, which is read from its row if it is not in memory.
     fn with_gathered<T>(
         &self,
         counter: &CounterId,
@@ -262,7 +263,7 @@ impl Views {
         work(gathered)
     }
 
-    /// Notes what an operation has made of a counter's value, of which no lead tells.
+    /// Notes the effect of an operation on a counter's value, which no lead pushes.
     pub(super) fn note_total(&self, counter: &CounterId, root: &Root) -> Result<(), Fault> {
         self.with_gathered(counter, root.generation, |gathered| {
             let view = gathered.gathering.view();
@@ -270,7 +271,7 @@ impl Views {
         })
     }
 
-    /// What is stored of a counter.
+    /// The stored view of a counter.
     pub(super) fn stored(&self, counter: &CounterId) -> Result<Option<(View, Marks)>, Fault> {
         let row = match self.ahead.get(counter) {
             Some(row) => row,
@@ -314,7 +315,7 @@ impl Views {
         self.totals.delete(counter)
     }
 
-    /// Drops the row of a counter that cannot be read, and what memory holds of it: its leads tell it again.
+    /// Deletes an unreadable row of a counter, and its view in memory: its leads push it again.
     pub(super) fn forget_stored(&self, counter: &CounterId) -> Result<(), Fault> {
         self.ahead.forget(counter);
         let id = vec![counter.as_str().into()];
@@ -323,12 +324,12 @@ impl Views {
         Ok(())
     }
 
-    /// Drops the row of lists of a counter.
+    /// Deletes the row of a counter in the table of totals.
     pub(super) fn forget_total(&self, counter: &CounterId) -> Result<(), Fault> {
         self.totals.delete(counter)
     }
 
-    /// A counter has ended: what was known of it goes with its row.
+    /// A counter has ended: its view is dropped with its row.
     pub(super) fn forget(&self, counter: &CounterId) {
         self.gathered.borrow_mut().views.remove(counter);
     }

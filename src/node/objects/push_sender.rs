@@ -1,8 +1,8 @@
-//! How a lead tells the root what its datacenter has counted: often while somebody elsewhere watches, else at most
-//! once a minute.
+//! Pushes of a lead to its root with the counts of its datacenter: often while somebody elsewhere watches, otherwise at
+//! most once a minute.
 //!
-//! Invariant: what is pushed is state, gathered from all cells of the datacenter, so a push that is lost, late or
-//! repeated does no harm. Nothing that is acknowledged waits for a push.
+//! Invariant: a push is state, collected from all cells of the datacenter, so a lost, late or repeated push does no
+//! harm. No acknowledgement waits for a push.
 
 use std::rc::Rc;
 
@@ -22,21 +22,21 @@ use crate::protocol::names::CellAddress;
 /// The shortest time until the alarm rings for a push.
 const ALARM_MS_MIN: i64 = 1_000;
 
-/// What a lead remembers of its pushes, in memory.
+/// The state of a lead's pushes, in memory.
 #[derive(Default)]
 pub(super) struct Pushing {
-    /// Of one generation.
+    /// With its generation.
     pusher: Option<(u64, Pusher)>,
-    /// Whether somebody sees to the pushes that are due while the counter is watched.
+    /// Whether a loop sends the due pushes while the counter is watched.
     is_driven: bool,
-    /// Wakes whoever does, while it waits for the next one to be due.
+    /// Wakes that loop while it waits for the next push to be due.
     wake: Option<oneshot::Sender<()>>,
     /// When the alarm rings for the next push, unix milliseconds; 0 for never.
     armed_ms: i64,
 }
 
 impl Pushing {
-    /// Forgets what was pushed, as a restart does. The alarm stays.
+    /// Forgets earlier pushes, as a restart does. The alarm stays.
     pub(super) fn forget(&mut self) {
         self.pusher = None;
     }
@@ -56,7 +56,7 @@ impl Pushing {
 }
 
 impl Core {
-    /// Lead: its datacenter has counted something, or may have.
+    /// Lead: the counts of its datacenter have changed, or may have.
     pub(super) fn note_change(self: &Rc<Self>, now_ms: i64) {
         let Some(generation) = self.led_generation() else {
             return;
@@ -68,7 +68,7 @@ impl Core {
         self.see_to_pushes(now_ms);
     }
 
-    /// What it counts for, if it is a lead that counts. With every commit, so nothing is copied.
+    /// Its generation, if it is a lead that counts. Called with every commit, so nothing is copied.
     fn led_generation(&self) -> Option<u64> {
         let generation = self.state.borrow().generation()?;
         let me = self.address.borrow();
@@ -77,14 +77,14 @@ impl Core {
             .then_some(generation)
     }
 
-    /// Who it is besides.
+    /// Its address and generation.
     fn as_lead(&self) -> Option<(CellAddress, u64)> {
         let generation = self.led_generation()?;
         let me = self.address.borrow().clone();
         me.map(|me| (me, generation))
     }
 
-    /// Lead: somebody elsewhere watches.
+    /// Lead: the counter is watched elsewhere.
     pub(super) fn on_watch(self: &Rc<Self>, watch: Result<WatchLead, Fault>) -> Result<(), Fault> {
         let watch = watch?;
         self.readable()?;
@@ -100,8 +100,8 @@ impl Core {
         Ok(())
     }
 
-    /// Has the next push sent when it is due, by whoever does that already, by a loop while somebody watches,
-    /// or by the alarm.
+    /// Makes sure that the next push is sent when it is due: by the present loop, by a new loop while the counter is
+    /// watched, or by the alarm.
     fn see_to_pushes(self: &Rc<Self>, now_ms: i64) {
         self.see_to_pushes_in(now_ms, ALARM_MS_MIN);
     }
@@ -110,14 +110,14 @@ impl Core {
     fn see_to_pushes_in(self: &Rc<Self>, now_ms: i64, alarm_ms_min: i64) {
         let mut pushing = self.pushing.borrow_mut();
         if pushing.is_driven {
-            // What is due next may be due sooner now.
+            // The next push may be due sooner now.
             if let Some(wake) = pushing.wake.take() {
                 let _ = wake.send(());
             }
             drop(pushing);
             return self.arm_for_restart(now_ms);
         }
-        // What it counted for has ended: nobody is told of it any more.
+        // Its generation has ended: nothing is pushed of it any more.
         if pushing.pusher.as_ref().map(|(own, _)| *own) != self.led_generation() {
             pushing.pusher = None;
         }
@@ -135,7 +135,7 @@ impl Core {
         let Some(due_ms) = pusher.due_ms(now_ms) else {
             return;
         };
-        // What could not be sent now is not tried at once again.
+        // A push that could not be sent now is not repeated at once.
         let due_ms = due_ms.max(now_ms.saturating_add(alarm_ms_min));
         if pushing.armed_ms < now_ms || pushing.armed_ms > due_ms {
             pushing.armed_ms = due_ms;
@@ -144,8 +144,8 @@ impl Core {
         }
     }
 
-    /// While somebody watches, the root has what was pushed in memory only, and who pushes is in memory too: where both crash the alarm
-    /// tells it again.
+    /// While the counter is watched, the root has pushes in memory only, and the loop is in memory too: if both crash,
+    /// the alarm pushes again.
     fn arm_for_restart(self: &Rc<Self>, now_ms: i64) {
         let mut pushing = self.pushing.borrow_mut();
         if pushing.armed_ms < now_ms {
@@ -166,14 +166,14 @@ impl Core {
                 self.host.within_ms(wait_ms, woken).await;
                 continue;
             }
-            // None is waited for: a lost one must not cost its time-out.
+            // Pushes are not awaited: a lost one must not delay the next by its timeout.
             match self.gather_push(now_ms).await {
                 Some(push) => {
                     let core = self.clone();
                     self.object
                         .wait_until(async move { core.send_push(push).await });
                 }
-                // Without anything to wait for the clock would stand still.
+                // Without any wait the clock would not advance.
                 None => {
                     let wait_ms = u64::try_from(PUSH_MS).unwrap_or(1);
                     self.host.sleep_ms(wait_ms).await;
@@ -184,7 +184,7 @@ impl Core {
         self.see_to_pushes(self.host.now_ms());
     }
 
-    /// When the next push is due; `None` once nobody watches.
+    /// When the next push is due; `None` once the counter is not watched any more.
     fn next_watched_push(&self) -> Option<i64> {
         let now_ms = self.host.now_ms();
         let (_, generation) = self.as_lead()?;
@@ -192,7 +192,7 @@ impl Core {
         let mut pushing = self.pushing.borrow_mut();
         let pusher = pushing.of(&self.host, generation);
         if has_shards {
-            // They do not tell each flush, so they are asked.
+            // Shards do not report each flush, so they are asked.
             pusher.changed(now_ms);
         }
         pusher.due_ms(now_ms).filter(|_| pusher.is_watched(now_ms))
@@ -223,7 +223,7 @@ impl Core {
         })
     }
 
-    /// What the datacenter has counted, as far as its shards answer.
+    /// The counts of the datacenter, of the shards that answer.
     async fn gather(&self, me: &CellAddress, generation: u64) -> Option<View> {
         let now_ms = self.host.now_ms();
         let as_of_ms = self
@@ -240,7 +240,7 @@ impl Core {
             generation,
             datacenter: &me.datacenter,
             cells: &sum.cells,
-            // Of shards that do not answer it is not known what they have counted by now.
+            // The present counts of shards that do not answer are unknown.
             as_of_ms: if sum.missing.is_empty() { as_of_ms } else { 0 },
             last_write_ms: sum.summary.last_write_ms,
             uniques: sum.summary.uniques,
@@ -261,7 +261,7 @@ impl Core {
                 }
                 self.see_to_pushes(now_ms);
             }
-            // The root has lost its row: it is told again what it had granted.
+            // The root has lost its row: the lead reports its grant again.
             Err(Fault::Refused(Refusal::NeedsGrant)) => {
                 if let Some((me, _)) = self.as_lead()
                     && self.register_again(&me).await == Err(Fault::Unsettled)
@@ -274,8 +274,8 @@ impl Core {
         }
     }
 
-    /// Lead: what it counts for is over, though nobody has told it to drop it yet. What it acknowledged from now on
-    /// would be in no sum, so neither it nor its shards count before they have asked the root.
+    /// Lead: its generation is over, though it was not told to drop it yet. What it acknowledged from now on would be
+    /// in no sum, so neither it nor its shards count before they have asked the root.
     async fn stop_counting(&self, generation: u64) {
         let Some((to, _)) = self.as_lead().filter(|(_, own)| *own == generation) else {
             return;
@@ -289,7 +289,7 @@ impl Core {
         }
     }
 
-    /// Lead: pushes what is due, from its alarm. After a restart it does not know what the root has.
+    /// Lead: sends a due push, from its alarm. After a restart it does not know what the root has.
     pub(super) async fn push_from_alarm(self: &Rc<Self>) {
         let Some((_, generation)) = self.as_lead() else {
             return;
@@ -308,13 +308,14 @@ impl Core {
                 self.clone().send_push(push).await;
                 self.see_to_pushes(now_ms);
             }
-            // It is still being written. Each look costs a row, so the next is as late as finds the object open.
+            // It is still being written. Each check costs a row, so the next is as late as the object is sure to be
+            // open.
             None => self.see_to_pushes_in(now_ms, QUIET_MS.1),
         }
     }
 }
 
-/// Notes a push that leaves, and how large it is.
+/// Counts a push and its size.
 fn count_push(host: &Host, push: &Push) {
     let bytes = encode(push).map_or(0, |bytes| u64::try_from(bytes.len()).unwrap_or(u64::MAX));
     let (pushes, pushed_bytes) = if push.push.watched_for_ms > 0 {

@@ -1,10 +1,10 @@
 //! The rows of a root as a bundle, which moves from one partition of the directory to another.
 //!
-//! Invariant: what belongs to one name is in it and nothing else: its root, duties, claims, operations, view, totals, senders, and its
-//! note as a board. What belongs to the deployment, policies, shares and secrets, has no name of a counter and stays.
+//! Invariant: it holds all rows of one name and no others: its root, duties, claims, operations, view, totals, senders,
+//! and its note as a board. Rows of the deployment (policies, shares, secrets) belong to no counter and stay.
 //!
-//! Claims and operations may be very many, so they are read where they lie. The rest is laid aside in pages when the root is sealed: no
-//! list and no alarm of the partition finds it then.
+//! There may be very many claims and operations, so they are read in place. The other rows are set aside in pages when
+//! the root is sealed: no list and no alarm of the partition finds them then.
 
 use super::claim_store::{CLAIMS_SCHEMA, ClaimStore};
 use super::operation_store::OPERATIONS_SCHEMA;
@@ -16,7 +16,7 @@ use crate::host::Host;
 use crate::host::object::SqlValue;
 use crate::protocol::messages::{Column, Fault, RootCursor, RootRow, decode, encode};
 
-/// Roots that are sealed, with where they go; and the pages of their rows.
+/// Sealed roots with their targets; and the pages of their rows.
 pub(super) const LEAVING_SCHEMA: [&str; 3] = [
     "CREATE TABLE IF NOT EXISTS leaving (id TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS leaving_rows (id TEXT NOT NULL, page INTEGER NOT NULL, body BLOB NOT NULL, \
@@ -24,26 +24,26 @@ pub(super) const LEAVING_SCHEMA: [&str; 3] = [
     "CREATE TABLE IF NOT EXISTS arrived (id TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID",
 ];
 
-/// Claims of one page: each has some 80 bytes.
+/// Claims in one page: each has some 80 bytes.
 const CLAIMS_AT_ONCE: i64 = 2_048;
 
-/// Operations of one page: the answer that is kept of one has at most 16 KB.
+/// Operations in one page: the stored answer of one has at most 16 KB.
 const OPERATIONS_AT_ONCE: i64 = 16;
 
-/// Bytes of a page of the rest; one row at least is in each.
+/// Bytes of a page of the other rows; each has at least one row.
 const PAGE_BYTES_MAX: usize = 256 << 10;
 
-/// A table that has rows of names, and how its columns are read.
+/// A table with rows by name, and how its columns are read.
 struct Table {
     name: &'static str,
     /// The column with the name.
     id: &'static str,
     columns: &'static [&'static str],
-    /// Which of them are bodies: they have a frame where they lie.
+    /// Which of them are bodies, which are stored with a frame.
     bodies: &'static [usize],
 }
 
-/// The numbers of tables stand in messages: they never change.
+/// The numbers of tables are part of messages: they never change.
 const TABLES: [Table; 5] = [
     Table {
         name: "roots",
@@ -80,7 +80,7 @@ const TOTALS: u8 = 5;
 const CLAIMS: u8 = 6;
 const OPERATIONS: u8 = 7;
 
-/// The columns of totals that JavaScript numbers hold, with the body; all others go as texts.
+/// The columns of totals that JavaScript numbers hold exactly, and the body; all others are sent as texts.
 const TOTALS_PLAIN: [&str; 7] = [
     "id",
     "as_of",
@@ -92,19 +92,19 @@ const TOTALS_PLAIN: [&str; 7] = [
 ];
 const TOTALS_BODY: usize = 6;
 
-/// A page of rows, and where there are more.
+/// A page of rows, and the position of the next.
 pub(super) type RootPage = (Vec<RootRow>, Option<RootCursor>);
 
 /// The rows of names in one partition.
 pub(super) struct RootBundles {
     store: Store,
     claims: ClaimStore,
-    /// The columns of totals that go as texts.
+    /// The columns of totals that are sent as texts.
     wide: Vec<String>,
 }
 
 impl RootBundles {
-    /// Those of an object.
+    /// The bundles in an object's database.
     pub(super) fn new(host: &Host, store: &Store, wide: Vec<String>) -> Self {
         Self {
             store: store.clone(),
@@ -150,10 +150,10 @@ impl RootBundles {
         Ok(!self.store.run(sql, vec![])?.is_empty())
     }
 
-    /// The rows of a name but for claims and operations.
+    /// The rows of a name except claims and operations.
     ///
     /// # Errors
-    /// `Unavailable` where SQLite refuses; so all below.
+    /// `Unavailable` where SQLite refuses; as for all methods below.
     pub(super) fn rows(&self, name: &CounterId) -> Result<Vec<RootRow>, Fault> {
         let mut all = Vec::new();
         for (number, table) in (0..).zip(&TABLES) {
@@ -182,15 +182,16 @@ impl RootBundles {
         Ok(all)
     }
 
-    /// Whether a name is here: its root, its note as a board, or what leads must be told of its end. All else belongs to one of these, and is
-    /// left over where none is: claims and operations are kept no longer than the memory of an ended generation.
+    /// Whether a name is here: its root, its note as a board, or notifications of its end. All other rows belong to one
+    /// of these, and are leftovers without them: claims and operations are kept no longer than the memory of an ended
+    /// generation.
     pub(super) fn is_home(&self, name: &CounterId) -> Result<bool, Fault> {
         let sql = "SELECT 1 FROM roots WHERE id = ?1 UNION ALL SELECT 1 FROM boards WHERE name = ?1 \
             UNION ALL SELECT 1 FROM duties WHERE id = ?1 LIMIT 1";
         Ok(!self.store.run(sql, vec![name.as_str().into()])?.is_empty())
     }
 
-    /// Deletes the rows of a name but for claims and operations.
+    /// Deletes the rows of a name except claims and operations.
     pub(super) fn delete_rows(&self, name: &CounterId) -> Result<(), Fault> {
         for table in &TABLES {
             let sql = format!("DELETE FROM {} WHERE {} = ?", table.name, table.id);
@@ -203,7 +204,7 @@ impl RootBundles {
         Ok(())
     }
 
-    /// Writes such rows. The table of totals is there.
+    /// Writes such rows. The table of totals exists.
     pub(super) fn put_rows(&self, rows: Vec<RootRow>) -> Result<(), Fault> {
         let broken = || Fault::Broken("a row of a root is of no table".to_owned());
         for (number, columns) in rows {
@@ -233,7 +234,7 @@ impl RootBundles {
         self.store.run(&sql, values).map(drop)
     }
 
-    /// Lays the rows of a name aside in pages.
+    /// Sets the rows of a name aside in pages.
     pub(super) fn lay_aside(&self, name: &CounterId) -> Result<(), Fault> {
         let (mut page, mut bytes, mut number) = (Vec::new(), 0_usize, 0_i64);
         let write = |page: &mut Vec<RootRow>, number: i64| {
@@ -254,7 +255,7 @@ impl RootBundles {
         self.delete_rows(name)
     }
 
-    /// One page of what was laid aside.
+    /// One page of the rows set aside.
     fn laid_aside(&self, name: &CounterId, page: u32) -> Result<RootPage, Fault> {
         let rows = self.store.run(
             "SELECT body FROM leaving_rows WHERE id = ? AND page >= ? ORDER BY page LIMIT 2",
@@ -267,7 +268,7 @@ impl RootBundles {
         Ok((decode(body)?, next))
     }
 
-    /// Puts back what was laid aside.
+    /// Restores the rows set aside.
     pub(super) fn put_back(&self, name: &CounterId) -> Result<(), Fault> {
         let mut page = 0;
         loop {
@@ -281,7 +282,7 @@ impl RootBundles {
         self.forget_laid_aside(name)
     }
 
-    /// Forgets what was laid aside.
+    /// Deletes the rows set aside.
     pub(super) fn forget_laid_aside(&self, name: &CounterId) -> Result<(), Fault> {
         let id = vec![name.as_str().into()];
         self.store
@@ -289,7 +290,7 @@ impl RootBundles {
         Ok(())
     }
 
-    /// The rows of a root that is sealed, from one on.
+    /// The rows of a sealed root, from a position on.
     pub(super) fn page(
         &self,
         name: &CounterId,
@@ -371,7 +372,8 @@ impl RootBundles {
         rows.iter().map(row).collect()
     }
 
-    /// Writes claims and operations of a root that arrives. They lie in slots of this partition that end no sooner than their own.
+    /// Writes claims and operations of a root that arrives, into slots of this partition that end no sooner than their
+    /// own.
     pub(super) fn put_records(&self, name: &CounterId, rows: Vec<RootRow>) -> Result<(), Fault> {
         let before = self.claims.claims()?;
         let mut claims = before.clone();
@@ -431,7 +433,7 @@ impl RootBundles {
         self.claims.put_claims(&claims, &before)
     }
 
-    /// The first names after one of which anything is here but claims and operations.
+    /// The first names after one with any rows here except claims and operations.
     pub(super) fn names_after(&self, after: &str, most: u32) -> Result<Vec<CounterId>, Fault> {
         let mut names = Vec::new();
         let tables = TABLES.iter().map(|table| (table.name, table.id));
@@ -448,7 +450,7 @@ impl RootBundles {
         Ok(names)
     }
 
-    /// The first name after one that has claims or operations here.
+    /// The first name after one with claims or operations here.
     pub(super) fn record_after(&self, after: &str) -> Result<Option<CounterId>, Fault> {
         let mut names = Vec::new();
         for slot in self.claims.claims()?.slots(KeySource::Clients) {
@@ -461,7 +463,7 @@ impl RootBundles {
         Ok(names.iter().filter_map(named).min())
     }
 
-    /// What is noted of a name in a table of moves.
+    /// The note about a name in a table of moves.
     pub(super) fn note<T: serde::de::DeserializeOwned>(
         &self,
         table: &str,
@@ -475,13 +477,13 @@ impl RootBundles {
             .transpose()
     }
 
-    /// Whether anything is noted of a name in a table of moves.
+    /// Whether there is a note about a name in a table of moves.
     pub(super) fn has_note(&self, table: &str, name: &CounterId) -> Result<bool, Fault> {
         let sql = format!("SELECT 1 FROM {table} WHERE id = ?");
         Ok(!self.store.run(&sql, vec![name.as_str().into()])?.is_empty())
     }
 
-    /// Notes something of a name in a table of moves.
+    /// Stores a note about a name in a table of moves.
     pub(super) fn put_note<T: serde::Serialize>(
         &self,
         table: &str,
@@ -493,13 +495,13 @@ impl RootBundles {
         self.store.run(&sql, values).map(drop)
     }
 
-    /// Forgets what is noted of a name in a table of moves.
+    /// Deletes the note about a name in a table of moves.
     pub(super) fn forget_note(&self, table: &str, name: &CounterId) -> Result<(), Fault> {
         let sql = format!("DELETE FROM {table} WHERE id = ?");
         self.store.run(&sql, vec![name.as_str().into()]).map(drop)
     }
 
-    /// Names that are noted in a table of moves, at most so many.
+    /// Names with notes in a table of moves, at most so many.
     pub(super) fn noted(&self, table: &str, most: u32) -> Result<Vec<CounterId>, Fault> {
         let sql = format!("SELECT id FROM {table} ORDER BY id LIMIT ?");
         let rows = self.store.run(&sql, vec![i64::from(most).into()])?;
@@ -511,7 +513,7 @@ fn named(value: &SqlValue) -> Option<CounterId> {
     CounterId::stored(text(value)?).ok()
 }
 
-/// The slot of this partition in which a record of another's slot lies.
+/// The slot of this partition for a record of another one's slot.
 fn slot_here(claims: &Ledgers, slot: i64) -> i64 {
     let own = claims.slots(KeySource::Clients).into_iter();
     let fits = own.filter(|own| *own >= slot && is_public(*own) == is_public(slot));

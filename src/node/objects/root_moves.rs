@@ -1,12 +1,13 @@
-//! How a root moves: the partition where it belongs asks those where earlier numbers of partitions put it; whoever has it seals it, and
-//! gives its rows as often as it is asked.
+//! How a root moves: the partition where it belongs asks those where earlier partition counts put it. The one that has
+//! it seals it, and hands over its rows, also repeatedly.
 //!
-//! Invariant: a root does its work at one partition. The giver's seal is durable before it answers. The taker writes the last rows and
-//! that it has them in one transaction, and only then says that it has; the giver forgets its copy then. Until that is done the taker
-//! does not give the root on: no copy is left behind that could come back. A partition that says that it has nothing knows from then on
-//! by which numbers it was asked, and takes nothing by older ones.
+//! Invariant: a root is served by one partition. The former partition's seal is durable before it answers. The new
+//! partition writes the last rows and its own role in one transaction, and only then confirms; the former one then
+//! deletes its copy. Until that is done the new partition does not hand the root on: no copy is left behind that could
+//! come back. A partition that says that it has no rows knows from then on by which counts it was asked, and takes over
+//! nothing by older ones.
 //!
-//! What was given leads on by the ring: whoever has nothing of a root sends a call for it to where it belongs.
+//! After a move the ring leads to the root: a partition without rows of a root forwards its calls to where it belongs.
 
 use std::rc::Rc;
 
@@ -33,35 +34,35 @@ use crate::protocol::messages::{
     CallRoot, Fault, GiveRoot, GivenRoot, RootCursor, RootRow, RootTaken, decode,
 };
 
-/// How often places are asked for one root before its taker gives up: each may have given it on.
+/// How often partitions are asked for one root before the new one gives up: each may have handed it on.
 const ASKED_MAX: usize = 32;
 
-/// How often a call is sent on: the numbers may change on its way.
+/// How often a call is forwarded: the counts may change meanwhile.
 const SENT_ON_MAX: u8 = 4;
 
-/// Roots whose givers are told at once that they were taken, where that failed before.
+/// How many former partitions are told again at once that a transfer is complete, after a failure.
 const CONFIRMED_AT_ONCE: u32 = 16;
 
-/// The numbers of tables from which on rows are claims or operations.
+/// Rows of tables from this number on are claims or operations.
 const RECORDS_FROM: u8 = 6;
 
-/// A root that is sealed. Stored.
+/// A sealed root. Stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Leaving {
-    /// The partition that takes it.
+    /// The partition that takes it over.
     to: u32,
-    /// What tells this time from others.
+    /// Identifies the transfer.
     seal: u64,
 }
 
-/// A root that was taken, until its giver has forgotten it. Stored.
+/// A root that was taken over, until the former partition has deleted it. Stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Taken {
     from: u32,
     seal: u64,
 }
 
-/// Rows of a root that is given.
+/// Rows of a root that is handed over.
 struct Given {
     from: u32,
     seal: u64,
@@ -87,7 +88,7 @@ pub(super) struct RootMoves {
 }
 
 impl RootMoves {
-    /// Sends a call on to the partition where its root belongs.
+    /// Forwards a call to the partition where its root belongs.
     pub(super) async fn send_on(&self, to: u32, arrived: &Arrived, sent_on: u8) -> Reply {
         if sent_on >= SENT_ON_MAX {
             return refusal(&moving());
@@ -105,7 +106,7 @@ impl RootMoves {
         }
     }
 
-    /// Learns by which numbers somebody asks.
+    /// Learns the partition counts of a caller.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses, or the alarm cannot be set.
@@ -117,14 +118,14 @@ impl RootMoves {
         Ok(())
     }
 
-    /// Takes a root over that belongs here, wherever it is.
+    /// Takes over a root that belongs here, wherever it is.
     ///
     /// # Errors
-    /// `Unavailable` where somebody does not answer who may have it; `Repartitioned` where the numbers change.
+    /// `Unavailable` where a partition that may have it does not answer; `Repartitioned` where the counts change.
     pub(super) async fn settle(self: &Rc<Self>, name: &CounterId) -> Result<(), Fault> {
         let (done, settled) = oneshot::channel();
         let (moves, name) = (self.clone(), name.clone());
-        // By itself: what it writes must not be part of a turn that sends before it is written.
+        // In a task of its own: its writes must not be part of a turn that sends before they are written.
         self.object.wait_until(async move {
             // Nobody listens if the request was ended.
             let _ = done.send(moves.settle_alone(&name).await);
@@ -187,7 +188,7 @@ impl RootMoves {
         Err(moving())
     }
 
-    /// Refuses where the numbers have changed since a root is looked for.
+    /// Refuses if the counts have changed since the search began.
     fn may_take(&self, name: &CounterId, sizes: &Sizes) -> Result<(), Fault> {
         let is_same = self.places.sizes() == *sizes;
         match self.places.standing(name)? {
@@ -196,7 +197,7 @@ impl RootMoves {
         }
     }
 
-    /// Nobody else has the root. What was given from here, and taken by nobody, is here again.
+    /// No other partition has the root. A root that was handed over from here, and stored by nobody, is here again.
     fn be_home(&self, name: &CounterId) -> Result<(), Fault> {
         let bundles = &self.places.bundles;
         if let Some(Leaving { seal, .. }) = bundles.note("leaving", name)? {
@@ -254,14 +255,14 @@ impl RootMoves {
             }
             (given.rows, given.next) = (rows, next);
         }
-        // Before: where this object crashes right after, the alarm rings all the same.
+        // Before the write: if this object crashes right after, the alarm rings all the same.
         self.alarm.ring_by(self.host.now_ms()).await?;
         self.may_take(name, sizes)?;
         self.write(name, &given, &rest)?;
         self.arrive(name)?;
         let (moves, name) = (self.clone(), name.clone());
         self.object.wait_until(async move {
-            // Where it fails the alarm tries again.
+            // If it fails, the alarm tries again.
             let _ = moves.confirm(&name).await;
         });
         Ok(())
@@ -288,20 +289,20 @@ impl RootMoves {
         self.spreads.reopen()
     }
 
-    /// The rows of a root have come, or have gone: memory knows others.
+    /// The rows of a root have come, or have gone: memory is outdated.
     fn arrive(&self, name: &CounterId) -> Result<(), Fault> {
         self.views.forget(name);
         self.roots.forget_ahead();
         self.views.forget_ahead();
         if let Some(RootEntry::Live(root)) = self.roots.entry(name)? {
-            // Whoever relies on what the giver said of it is not known here.
+            // It is not known here who relies on answers of the former partition.
             self.inboxes.lease(name, root.generation);
         }
         self.places.note_settled(name);
         Ok(())
     }
 
-    /// Has whoever gave a root forget it, if it has not yet.
+    /// Makes the former partition of a root delete it, if it has not yet.
     async fn confirm(&self, name: &CounterId) -> Result<(), Fault> {
         let bundles = &self.places.bundles;
         let Some(Taken { from, seal }) = bundles.note("arrived", name)? else {
@@ -320,7 +321,7 @@ impl RootMoves {
         Ok(())
     }
 
-    /// Has some givers forget what was taken, where that failed. Whether none is left.
+    /// Makes some former partitions delete what was taken over, after a failure. Returns whether none is left.
     pub(super) async fn confirm_some(&self) -> Result<bool, Fault> {
         let names = self.places.bundles.noted("arrived", CONFIRMED_AT_ONCE)?;
         let mut is_done = true;
@@ -399,7 +400,7 @@ impl RootMoves {
         })
     }
 
-    /// Seals a root, durably. Nothing that is under way here does anything for it any more.
+    /// Seals a root, durably. Work under way here has no effect on it any more.
     fn seal(&self, name: &CounterId, to: u32) -> Result<u64, Fault> {
         let seal = self.host.random();
         let bundles = &self.places.bundles;
@@ -414,7 +415,7 @@ impl RootMoves {
         Ok(seal)
     }
 
-    /// Gives a root to another partition than to the one that was to take it and never will.
+    /// Hands a root to another partition than the one that was to take it over and never will.
     fn seal_anew(&self, name: &CounterId, to: u32, before: u64) -> Result<u64, Fault> {
         let seal = self.host.random();
         let bundles = &self.places.bundles;
@@ -426,12 +427,12 @@ impl RootMoves {
     }
 }
 
-/// Whether a call was refused since its root is elsewhere, or is looked for.
+/// Whether a call was refused because its root is elsewhere, or is being searched.
 pub(super) fn is_refused(reply: &Reply) -> bool {
     let Reply::Answer(bytes) = reply else {
         return false;
     };
-    // A result that is an error begins so.
+    // The encoding of a fault begins with a one.
     bytes.first() == Some(&1)
         && matches!(
             decode::<Result<(), Fault>>(bytes),

@@ -1,11 +1,12 @@
-//! Where roots belong, seen from one partition: by how many partitions there are, and were.
+//! The places of roots, seen from one partition: by the present and former partition counts.
 //!
-//! Invariants: a root does its work at one partition at a time. A partition that has nothing of a root, and whose number of neighbours was
-//! changed, does nothing for it before those have been asked where earlier numbers put it. What has its lock looks again whether the
-//! root is still here. A number that was never changed is nowhere stored, and nobody is asked for it.
+//! Invariants: a root is served by one partition at a time. After a change of the counts, a partition without rows of a
+//! root does nothing for it before the partitions where earlier counts put it have been asked. The holder of its lock
+//! checks again whether the root is still here. Counts that were never changed are not stored, and nobody is asked
+//! about them.
 //!
-//! Which number holds is decided by the first partition, by the setting that it was started with. Others learn it: from whoever asks them
-//! for a root by it, and from the first.
+//! The first partition decides the present count, by the setting that it was started with. Others learn it: from
+//! callers that ask for a root by it, and from the first.
 
 use std::cell::{Cell, RefCell};
 
@@ -20,17 +21,17 @@ use crate::node::shared::partitions;
 use crate::protocol::messages::{Fault, decode, encode};
 use crate::protocol::names::{self, DIRECTORY_COUNT, DIRECTORY_PARTITIONS};
 
-/// Names of rows: the numbers of partitions, and what has moved.
+/// Names of rows: the partition counts, and below, the sums of what has moved.
 pub(super) const SIZES: &str = "directory";
 const MOVED: &str = "moved";
 
-/// Roots of which it is remembered that they are nowhere else: about 100 bytes each. Forgetting costs a call.
+/// The most roots remembered as being nowhere else: about 100 bytes each. Forgetting one costs a call.
 const SETTLED_MAX: usize = 4_096;
 
 /// How long no root leaves a partition while all are asked, milliseconds; after that roots may move for as long.
 const HELD_MS: i64 = 300;
 
-/// Where a root is, seen from here.
+/// The place of a root, seen from here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum RootStanding {
     /// Here, or nowhere.
@@ -41,10 +42,10 @@ pub(super) enum RootStanding {
     Unknown,
 }
 
-/// The sums of seals of roots that have left, and of those that came; by the change that they belong to. Stored.
+/// The sums of seals of roots that have left, and of those that came, with the change that they belong to. Stored.
 type Moved = (u32, u64, u64);
 
-/// What a partition knows of where roots belong.
+/// What a partition knows of the places of roots.
 pub(super) struct RootPlaces {
     host: Host,
     store: Store,
@@ -57,7 +58,7 @@ pub(super) struct RootPlaces {
 }
 
 impl RootPlaces {
-    /// Those of an object.
+    /// The places in an object's database.
     pub(super) fn new(host: &Host, store: &Store, bundles: RootBundles) -> Self {
         Self {
             host: host.clone(),
@@ -71,10 +72,10 @@ impl RootPlaces {
         }
     }
 
-    /// Reads the numbers. The first partition begins a change where its setting is another. `is_new`: there are no rows yet.
+    /// Reads the counts. The first partition begins a change if its setting differs. `is_new`: there are no rows yet.
     ///
     /// # Errors
-    /// `Unavailable` where SQLite refuses; so all below.
+    /// `Unavailable` where SQLite refuses; as for all methods below.
     pub(super) fn open(&self, is_new: bool) -> Result<(), Fault> {
         let stored = match is_new {
             true => None,
@@ -100,7 +101,7 @@ impl RootPlaces {
         }
     }
 
-    /// How many partitions there are by the setting; as many as before where that may not be so.
+    /// The count in the setting; the former one if the setting is not allowed.
     pub(super) fn set(&self) -> u32 {
         let is_wrong = self.host.setting(DIRECTORY_COUNT).is_some();
         match self.host.number(DIRECTORY_COUNT) {
@@ -117,17 +118,17 @@ impl RootPlaces {
         Ok(())
     }
 
-    /// The numbers that this partition acts by.
+    /// The counts that this partition acts by.
     pub(super) fn sizes(&self) -> Sizes {
         self.sizes.borrow().clone()
     }
 
-    /// Whether the number is that of builds before, and was never changed.
+    /// Whether the count is that of earlier builds, and was never changed.
     pub(super) fn is_plain(&self) -> bool {
         *self.sizes.borrow() == Sizes::new(DIRECTORY_PARTITIONS)
     }
 
-    /// Learns numbers, where they say more than those that are known. They are durable before anything is answered by them.
+    /// Learns counts that are newer than the known ones. They are durable before anything is answered by them.
     pub(super) fn learn(&self, sizes: &Sizes) -> Result<(), Fault> {
         let known = self.sizes();
         if !sizes.is_newer_than(&known) {
@@ -145,12 +146,13 @@ impl RootPlaces {
         Ok(())
     }
 
-    /// This partition's number, as whoever asks it says.
+    /// Notes this partition's number, as a caller names it.
     pub(super) fn is_number(&self, number: u32) {
         self.number.set(Some(number));
     }
 
-    /// This partition's number; `None` for an object that is no partition. Cost: where nobody has said it yet, a look at each number.
+    /// This partition's number; `None` for an object that is no partition. Cost: before a caller has named it, a test
+    /// of each number.
     pub(super) fn number(&self) -> Option<u32> {
         let number = self.number.get();
         number.or_else(|| (0..partitions::COUNT_MAX).find(|number| self.is_me(*number)))
@@ -174,7 +176,7 @@ impl RootPlaces {
         partitions::place_among(&self.host, self.sizes.borrow().now(), name)
     }
 
-    /// Where earlier numbers put a root, the latest first, but for where it belongs.
+    /// The partitions where earlier counts put a root, the latest first, without the present one.
     pub(super) fn former(&self, name: &CounterId) -> Vec<u32> {
         let place = self.place(name);
         let mut former = Vec::new();
@@ -187,7 +189,7 @@ impl RootPlaces {
         former
     }
 
-    /// Where a root is.
+    /// The place of a root.
     pub(super) fn standing(&self, name: &CounterId) -> Result<RootStanding, Fault> {
         let place = self.place(name);
         let is_mine = self.is_me(place);
@@ -206,7 +208,7 @@ impl RootPlaces {
         })
     }
 
-    /// Refuses what has waited while the root went elsewhere.
+    /// Refuses work that has waited while the root moved elsewhere.
     ///
     /// # Errors
     /// `Repartitioned` where it did.
@@ -228,12 +230,13 @@ impl RootPlaces {
         self.settled.borrow_mut().insert(name.clone(), epoch);
     }
 
-    /// Somebody was told what is here of a root: that it is nowhere else is not known any more.
+    /// Another partition was told what is here of a root: it may have been taken over, so it is not known any more to
+    /// be nowhere else.
     pub(super) fn forget_settled(&self, name: &CounterId) {
         self.settled.borrow_mut().remove(name);
     }
 
-    /// What has left and what came since the first change that is not over: sums of seals.
+    /// The sums of the seals of roots that have left and that came, since the first change that is not over.
     pub(super) fn moved(&self) -> Result<(u64, u64), Fault> {
         let (since, left, came) = self.stored_moved()?;
         let is_current = since == self.sizes.borrow().since();
@@ -250,7 +253,7 @@ impl RootPlaces {
         self.values.put(MOVED, encode(&moved)?)
     }
 
-    /// Adds to what has left and came. The caller makes it one commit with the rows.
+    /// Adds to these sums. The caller makes it one commit with the rows.
     pub(super) fn add_moved(&self, left: u64, came: u64) -> Result<(), Fault> {
         let (known_left, known_came) = self.moved()?;
         let since = self.sizes.borrow().since();

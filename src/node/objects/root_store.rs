@@ -15,17 +15,17 @@ pub(super) const ROOTS_SCHEMA: [&str; 2] = [
     "CREATE INDEX IF NOT EXISTS roots_due ON roots (due_at) WHERE due_at IS NOT NULL",
 ];
 
-/// Roots whose datacenters are taken for those that may count another counter, in each partition.
+/// From how many roots of each partition the datacenters are taken for those that may count another counter.
 const NEIGHBOURS: i32 = 256;
 
-/// The rows of roots, and of what is known of those that have ended.
+/// The rows of living roots, and the remains of ended ones.
 pub(super) struct RootStore {
     store: Store,
     ahead: RowPrefetch,
 }
 
 impl RootStore {
-    /// Those of an object.
+    /// The roots in an object's database.
     pub(super) fn new(store: &Store) -> Self {
         Self {
             store: store.clone(),
@@ -42,15 +42,15 @@ impl RootStore {
         Ok(rows.is_empty())
     }
 
-    /// What is read of many at once; whoever has one of these writes all roots of the object.
+    /// The rows that were read ahead, shared by all clones of this.
     pub(super) fn ahead(&self) -> &RowPrefetch {
         &self.ahead
     }
 
-    /// What is known of a counter.
+    /// The row of a counter.
     ///
     /// # Errors
-    /// `Unavailable` where SQLite refuses; so all below.
+    /// `Unavailable` where SQLite refuses; as for all methods below.
     pub(super) fn entry(&self, counter: &CounterId) -> Result<Option<RootEntry>, Fault> {
         if let Some(row) = self.ahead.get(counter) {
             return row.map(|row| self.store.get(&row)).transpose();
@@ -63,7 +63,7 @@ impl RootStore {
         body.map(|body| self.store.get(body)).transpose()
     }
 
-    /// Whether a row of a counter is damaged, in one of the tables that have a row for each.
+    /// Whether a row of a counter is damaged, in one of the tables with a row for each.
     pub(super) fn is_damaged(
         &self,
         table: &'static str,
@@ -99,7 +99,7 @@ impl RootStore {
         Ok(datacenters)
     }
 
-    /// Names of living counters after one, in order: of those too whose rows cannot be read.
+    /// Names of living counters after one, in order, with those whose rows cannot be read.
     pub(super) fn names(&self, asked: &ListNames) -> Result<Vec<String>, Fault> {
         let end = prefix_end(&asked.prefix);
         let bound = if end.is_some() { "AND id < ?" } else { "" };
@@ -115,7 +115,7 @@ impl RootStore {
         Ok(rows.iter().filter_map(name).collect())
     }
 
-    /// Writes what is known of a counter, in one commit with what `besides` writes: all or nothing.
+    /// Writes the row of a counter, in one commit with what `besides` writes: all or nothing.
     pub(super) fn put_with(
         &self,
         counter: &CounterId,
@@ -128,7 +128,7 @@ impl RootStore {
         })
     }
 
-    /// Writes what is known of a counter.
+    /// Writes the row of a counter.
     pub(super) fn put(&self, counter: &CounterId, entry: &RootEntry) -> Result<(), Fault> {
         self.ahead.forget(counter);
         self.store.insert(
@@ -146,7 +146,7 @@ impl RootStore {
         )
     }
 
-    /// Counters that must be looked at: expired ones and old tombstones, at most `limit`.
+    /// Counters that are due: expired ones and old tombstones, at most `limit`.
     pub(super) fn due(&self, now_ms: i64, limit: i32) -> Result<Vec<CounterId>, Fault> {
         let rows = self.store.run(
             "SELECT id FROM roots WHERE due_at <= ? ORDER BY due_at LIMIT ?",
@@ -158,14 +158,14 @@ impl RootStore {
             .collect())
     }
 
-    /// When the next must be looked at, unix milliseconds.
+    /// When the next counter is due, unix milliseconds.
     pub(super) fn next_due_ms(&self) -> Result<Option<i64>, Fault> {
         let sql = "SELECT MIN(due_at) FROM roots WHERE due_at IS NOT NULL";
         let rows = self.store.run(sql, vec![])?;
         Ok(rows.first().and_then(|row| row.first()).and_then(integer))
     }
 
-    /// Forgets a counter's last trace.
+    /// Deletes the last row of a counter.
     pub(super) fn forget(&self, counter: &CounterId) -> Result<(), Fault> {
         self.ahead.forget(counter);
         self.store.run(

@@ -1,7 +1,8 @@
-//! How roots move that nobody asks for, and how the first partition learns that all have.
+//! Moves of roots that nobody asks for, and how the first partition learns that all have moved.
 //!
-//! Invariant: a root that cannot move holds up no other; where any was left all are looked at once more. The first partition forgets the
-//! numbers of before only once every partition has said, by the numbers that hold, that nothing is left there which belongs elsewhere.
+//! Invariant: a root that cannot move delays no other; if any was left all are checked again. The first partition
+//! forgets the former counts only once every partition has said, by the present counts, that it has no root left that
+//! belongs elsewhere.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -14,49 +15,49 @@ use crate::node::shared::call::{call, call_within};
 use crate::node::shared::concurrency::all_settled;
 use crate::protocol::messages::{CallRoot, Fault, SizesOf, SweptOf, encode};
 
-/// Names that are looked at together, and roots that are moved at once.
+/// How many names are checked together, and how many roots are moved at once.
 const NAMES_AT_ONCE: u32 = 64;
 const ROOTS_AT_ONCE: usize = 8;
 
-/// How long the first waits after the number of partitions has changed, milliseconds: those that are asked for move by themselves.
+/// How long after a change of the counts the first ones wait, milliseconds: roots with calls move by themselves.
 const BEGIN_MS: i64 = 5_000;
 
-/// How long the next wait, milliseconds: 64 in a fifth of a second are a million an hour of each partition.
+/// The time between two steps, milliseconds: 64 in a fifth of a second are a million an hour in each partition.
 const NEXT_MS: i64 = 200;
 
-/// How long it waits before it looks at all once more where some were left, milliseconds.
+/// The time before all are checked again where some were left, milliseconds.
 const AGAIN_MS: i64 = 5_000;
 
 /// How often the first partition asks the others, and those ask it, milliseconds.
 const ASK_MS: i64 = 2_000;
 const LEARN_MS: i64 = 10_000;
 
-/// Partitions that the first asks at once.
+/// How many partitions the first asks at once.
 const PARTITIONS_AT_ONCE: usize = 64;
 
 /// How long a partition may take to answer, and a root to move, milliseconds.
 const ANSWER_MS_MAX: u64 = 2_000;
 
-/// How far it is, in memory: a partition that starts anew looks at all again.
+/// The progress, in memory: a restarted partition begins again.
 #[derive(Default)]
 pub(super) struct RootSweep {
-    /// By which numbers.
+    /// The counts that it is about.
     sizes: RefCell<Option<Sizes>>,
-    /// The last name that was looked at.
+    /// The last name that was checked.
     after: RefCell<String>,
-    /// Whether those with claims or operations are looked at, which come last.
+    /// Whether names with claims or operations are being checked, which come last.
     is_last_part: Cell<bool>,
     has_left: Cell<bool>,
     is_done: Cell<bool>,
     next_ms: Cell<i64>,
-    /// When the other partitions are asked, or the first is, unix milliseconds.
+    /// When the other partitions, or the first one, are asked next, unix milliseconds.
     ask_ms: Cell<i64>,
     /// Partitions that have said that nothing is left.
     swept: RefCell<BTreeSet<u32>>,
 }
 
 impl RootSweep {
-    /// Begins where the numbers are others.
+    /// Begins again if the counts have changed.
     fn begin(&self, sizes: &Sizes, now_ms: i64) {
         if self.sizes.borrow().as_ref() == Some(sizes) {
             return;
@@ -77,12 +78,12 @@ impl RootSweep {
 }
 
 impl RootMoves {
-    /// When there is something to do, unix milliseconds.
+    /// The time of the next step, unix milliseconds.
     pub(super) fn next_due_ms(&self) -> Option<i64> {
         next_due_ms(&self.places, &self.sweep)
     }
 
-    /// Whether nothing is left here that belongs elsewhere by these numbers.
+    /// Whether there is no root left here that belongs elsewhere by these counts.
     ///
     /// # Errors
     /// As [`RootMoves::learn`].
@@ -100,7 +101,7 @@ impl RootMoves {
             && bundles.noted("arrived", 1)?.is_empty())
     }
 
-    /// The numbers that hold, as the first partition knows them.
+    /// The present counts, as the first partition knows them.
     pub(super) fn on_sizes_of(&self, _: &SizesOf) -> Sizes {
         self.places.is_number(0);
         self.places.sizes()
@@ -133,7 +134,7 @@ impl RootMoves {
         Ok(())
     }
 
-    /// Asks the first partition which numbers hold.
+    /// Asks the first partition for the present counts.
     async fn ask_first(&self) -> Result<(), Fault> {
         self.sweep.ask_ms.set(self.host.now_ms() + LEARN_MS);
         let set = self.places.set();
@@ -145,7 +146,8 @@ impl RootMoves {
         }
     }
 
-    /// Tells the others the numbers, and asks whether all have moved. Once they have, those of before are forgotten.
+    /// Tells the others the counts, and asks whether all roots have moved. Once they have, the former counts are
+    /// forgotten.
     async fn ask_others(&self, sizes: &Sizes) -> Result<(), Fault> {
         self.sweep.ask_ms.set(self.host.now_ms() + ASK_MS);
         let swept = self.sweep.swept.borrow().clone();
@@ -227,7 +229,8 @@ impl RootMoves {
     async fn move_on(self: &Rc<Self>, name: &CounterId, sizes: &Sizes) -> Result<(), Fault> {
         let to = self.places.place(name);
         if self.places.is_me(to) {
-            // Sealed for a place where earlier numbers put it, and maybe taken by nobody: nobody need ever ask for it.
+            // Sealed for a place where earlier counts put it, and maybe taken over by nobody: there may never be a call
+            // for it.
             return match self.places.bundles.has_note("leaving", name)? {
                 true => self.settle(name).await,
                 false => Ok(()),
@@ -250,7 +253,7 @@ impl RootMoves {
         if bundles.is_home(name)? || bundles.has_note("leaving", name)? {
             return Err(super::root_moves::moving());
         }
-        // Written by what was under way when it left: it is known where it is now.
+        // Written by work that was under way when it left: its place is known now.
         self.store.atomically(|| {
             bundles.delete_rows(name)?;
             bundles.delete_records(name)
@@ -258,7 +261,7 @@ impl RootMoves {
     }
 }
 
-/// When a partition has something to do, unix milliseconds.
+/// When a partition's next step is due, unix milliseconds.
 pub(super) fn next_due_ms(
     places: &super::root_places::RootPlaces,
     sweep: &RootSweep,

@@ -1,7 +1,7 @@
 //! The roots of one partition of the directory.
 //!
-//! Invariants: what changes a root holds the lock of its counter; what must be told to leads is stored as a duty in the same commit as
-//! its cause, and tried until it is done.
+//! Invariants: a change of a root holds the lock of its counter. What leads must be told is stored as a duty in the
+//! same commit as its cause, and tried until it is done.
 
 mod lead_notifications;
 mod root_rebuild;
@@ -35,10 +35,10 @@ use crate::protocol::messages::{Fault, List, ListNames, Push, Register};
 
 pub(super) use lead_notifications::duties;
 
-/// Counters and duties that one alarm looks at; the next alarm follows at once.
+/// How many counters and duties one alarm handles; the next alarm follows at once.
 const DUE_AT_ONCE: i32 = 200;
 
-/// How long a counter waits whose leads did not say when they were last written.
+/// How long a counter waits whose leads did not report their newest writes.
 const UNSURE_MS: i64 = 10_000;
 
 /// The roots of one partition.
@@ -49,7 +49,7 @@ pub(super) struct Roots {
     operations: OperationStore,
     views: Rc<Views>,
     inboxes: Rc<Inboxes>,
-    /// What leads are told and asked.
+    /// The messages to leads.
     outbox: Rc<Outbox>,
     alarm: Rc<Alarm>,
     places: Rc<RootPlaces>,
@@ -57,7 +57,7 @@ pub(super) struct Roots {
 }
 
 impl Roots {
-    /// Those of a partition, with what is written and ends together with them.
+    /// The roots of a partition, with the tables that are written and deleted together with them.
     pub(super) fn new(
         host: &Host,
         store: &Store,
@@ -81,30 +81,30 @@ impl Roots {
         }
     }
 
-    /// What leads are told and asked.
+    /// The messages to leads.
     pub(super) fn outbox(&self) -> &Rc<Outbox> {
         &self.outbox
     }
 
-    /// Reads what is known of counters that are asked for next.
+    /// Reads the rows of counters that are about to be used.
     ///
     /// # Errors
-    /// `Unavailable` where SQLite refuses; so all below.
+    /// `Unavailable` where SQLite refuses; as for all methods below.
     pub(super) fn read_ahead(&self, counters: &[CounterId]) -> Result<(), Fault> {
         self.rows.ahead().read(counters)
     }
 
-    /// What was read ahead is forgotten.
+    /// Drops the rows that were read ahead.
     pub(super) fn forget_ahead(&self) {
         self.rows.ahead().clear();
     }
 
-    /// What is known of a counter.
+    /// The row of a counter.
     pub(super) fn entry(&self, counter: &CounterId) -> Result<Option<RootEntry>, Fault> {
         self.rows.entry(counter)
     }
 
-    /// Refuses what has waited, for a lock or for others, while the root went to another partition.
+    /// Refuses work that has waited, for a lock or for others, while the root moved to another partition.
     ///
     /// # Errors
     /// `Repartitioned` where it did; `Unavailable` where SQLite refuses.
@@ -112,7 +112,7 @@ impl Roots {
         self.places.is_here(counter)
     }
 
-    /// The counter's lock, whose holder looks whether the root [is here](Self::is_here). Locks that nobody holds are let go.
+    /// The counter's lock, whose holder checks whether the root [is here](Self::is_here). Unused locks are dropped.
     pub(super) fn lock_of(&self, counter: &CounterId) -> Rc<Mutex<()>> {
         let mut locks = self.locks.borrow_mut();
         if let Some(lock) = locks.get(counter).and_then(Weak::upgrade) {
@@ -124,7 +124,7 @@ impl Roots {
         lock
     }
 
-    /// A datacenter has a write: it is recorded before that write is acknowledged.
+    /// A datacenter has a write: it is stored before that write is acknowledged.
     pub(super) async fn register(&self, register: Register) -> Result<Grant, Fault> {
         let Register {
             counter,
@@ -140,7 +140,8 @@ impl Roots {
         }
         let begun_ms = self.host.now_ms();
         let mut root = self.admit(&counter, &datacenter).await?;
-        // A lapsed cell asks again; its write keeps a sliding counter alive from now on. A newcomer's is saved already.
+        // An expired cell asks again; its write keeps a sliding counter alive from now on. A new datacenter is stored
+        // already.
         if root.last_write_ms < begun_ms {
             root.last_write_ms = self.host.now_ms();
             self.save(&counter, RootEntry::Live(root.clone()), &[])
@@ -149,7 +150,7 @@ impl Roots {
         Ok(root.grant(&datacenter))
     }
 
-    /// The living root with this datacenter in it, created if need be. The caller holds the lock.
+    /// The living root with this datacenter in it, created if needed. The caller holds the lock.
     pub(super) async fn admit(
         &self,
         counter: &CounterId,
@@ -174,8 +175,8 @@ impl Roots {
         root.settle_home(datacenter);
         root.datacenters.insert(datacenter.clone());
         if let Some(lone) = lone {
-            // Until the lone lead knows, it calls its own total exact: it must know first. It is told under the
-            // revision that it has: should this go no further, the next one is for something else.
+            // Until the only lead knows it, that lead calls its own total exact: it must know it first. It is told by
+            // the revision that it has: should this go no further, the next revision is for something else.
             self.tell(
                 counter,
                 &lone,
@@ -186,7 +187,7 @@ impl Roots {
             .await?;
         }
         root.revision += 1;
-        // Not before: told of a write that is not in the root, the lone lead would count for longer than the root
+        // Not before: if the only lead knew of a write that is not in the root, it would count for longer than the root
         // lets the counter live.
         root.last_write_ms = root.last_write_ms.max(self.host.now_ms());
         self.save(counter, RootEntry::Live(root.clone()), &[])
@@ -194,7 +195,7 @@ impl Roots {
         Ok(root)
     }
 
-    /// The root of a counter that readers see.
+    /// The root of a counter, if readers may see it.
     pub(super) fn listed(&self, counter: &CounterId) -> Result<Option<Root>, Fault> {
         Ok(match self.rows.entry(counter)? {
             Some(RootEntry::Live(root)) if is_listed(&root, self.host.now_ms()) => Some(root),
@@ -207,7 +208,7 @@ impl Roots {
         self.rows.datacenters()
     }
 
-    /// Names of living counters, in order: of those too whose roots cannot be read.
+    /// Names of living counters, in order, with those whose roots cannot be read.
     pub(super) fn names(&self, asked: &ListNames) -> Result<Vec<String>, Fault> {
         self.rows.names(asked)
     }
@@ -223,8 +224,8 @@ impl Roots {
         let most = usize::try_from(limit).unwrap_or(usize::MAX);
         let mut living = Vec::new();
         let mut after = Some(after.unwrap_or_else(|| BEFORE_CALLERS.to_owned()));
-        // Names whose time has come are left out, and more are read for them: a page that is short for
-        // any other reason than the end of the rows would hide what comes after it.
+        // Names of expired counters are skipped, and more are read in their place: a page that is short for any reason
+        // but the end of the rows would hide what comes after it.
         loop {
             let entries = self.rows.list(&prefix, after.as_deref(), limit)?;
             let is_last = entries.len() < most;
@@ -248,10 +249,11 @@ impl Roots {
         }
     }
 
-    /// Lets a lead tell what it has counted of a living generation. Returns the root of that.
+    /// Admits a push of a current generation. Returns its root.
     ///
     /// # Errors
-    /// `Superseded` for one that has ended, the refusal `NeedsGrant` for one that the root has not granted to its datacenter.
+    /// `Superseded` for a generation that has ended, the refusal `NeedsGrant` for one that the root has not granted to
+    /// its datacenter.
     pub(super) fn admit_push(&self, push: &Push) -> Result<Root, Fault> {
         let told = push.push.delta.generation;
         match self.rows.entry(&push.counter)? {
@@ -264,13 +266,13 @@ impl Roots {
             Some(RootEntry::Ended { generation, .. }) if generation == told => {
                 Err(Fault::Superseded(generation))
             }
-            // It ended so long ago that the root has forgotten it, and the lead has yet to hear so.
+            // It ended so long ago that the root has forgotten it, and the lead has not been told yet.
             _ if self.duties.is_closing(&push.counter, told)? => Err(Fault::Superseded(told)),
             _ => Err(Fault::Refused(Refusal::NeedsGrant)),
         }
     }
 
-    /// Writes what is known of a counter, in one commit with the duties that arise from it.
+    /// Writes the row of a counter, in one commit with the resulting duties.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses; then nothing was written.
@@ -283,7 +285,7 @@ impl Roots {
         self.save_with(counter, entry, duties, None).await
     }
 
-    /// [`Roots::save`], in one commit with the operation that it is the outcome of, if that has a key.
+    /// [`Roots::save`], in one commit with the operation that caused it, if that has a key.
     pub(super) async fn save_with(
         &self,
         counter: &CounterId,
@@ -302,7 +304,7 @@ impl Roots {
             if is_end {
                 self.views.delete(counter)?;
             }
-            // The first attempt is made at once by the caller; this is for when it fails.
+            // The caller makes the first attempt at once; the row is for its failure.
             duties
                 .iter()
                 .try_for_each(|duty| self.duties.put(duty, now_ms))
@@ -310,7 +312,7 @@ impl Roots {
         if is_end || record.is_some() || !duties.is_empty() {
             self.rows.put_with(counter, &entry, besides)?;
         } else {
-            // One row is atomic by itself.
+            // A single row is atomic by itself.
             self.rows.put(counter, &entry)?;
         }
         match &entry {
@@ -326,7 +328,7 @@ impl Roots {
         Ok(())
     }
 
-    /// Tells leads what is due, and ends or forgets the counters whose time has come.
+    /// Fulfils due duties, and ends or forgets due counters.
     pub(super) async fn look_at_what_is_due(&self) -> Result<(), Fault> {
         let due = self.duties.due(self.host.now_ms(), DUE_AT_ONCE)?;
         self.fulfil(&due).await?;
@@ -339,7 +341,7 @@ impl Roots {
                 }
             }
         };
-        // Where tablets host leads, what they are asked and told travels together.
+        // Where tablets host leads, messages to them are joined.
         let at_once = match call::has_tablets(&self.host) {
             true => due.len(),
             false => 1,
@@ -351,7 +353,7 @@ impl Roots {
     async fn look_at(&self, counter: &CounterId) -> Result<(), Fault> {
         let lock = self.lock_of(counter);
         let _alone = lock.lock().await;
-        // One that has left has no row here.
+        // The row of a root that has left is not here.
         let Some(entry) = self.rows.entry(counter)? else {
             return Ok(());
         };
@@ -365,7 +367,7 @@ impl Roots {
         }
     }
 
-    /// Ends a counter whose time has come; one whose leads cannot be asked now waits a little longer.
+    /// Ends an expired counter; if its leads cannot be asked now, it waits a little longer.
     async fn end_if_it_may(&self, counter: &CounterId, mut root: Root) -> Result<(), Fault> {
         if self.living(counter, false).await.is_err() {
             root.postpone_end(self.host.now_ms() + UNSURE_MS);
@@ -375,7 +377,7 @@ impl Roots {
     }
 }
 
-/// Fixed ends are the root's own to see. Whether a sliding one has passed only leads can tell.
+/// The root decides on fixed ends itself. Only leads can tell whether a sliding one has passed.
 pub(super) fn is_listed(root: &Root, now_ms: i64) -> bool {
     root.is_sliding() || !root.is_due(now_ms)
 }

@@ -1,6 +1,6 @@
-//! Rows that were read together, for calls of one batch that need them next.
+//! Rows that were read together, for the calls of one batch.
 //!
-//! Invariant: whoever writes a row forgets it here, so what is told is what the table says.
+//! Invariant: a row is dropped here when it is written, so the remaining rows are as in the table.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,10 +10,10 @@ use crate::core::counter::id::CounterId;
 use crate::host::object::SqlValue;
 use crate::protocol::messages::Fault;
 
-/// Rows that one statement reads: it may bind 100 values.
+/// How many rows one statement reads: it may bind 100 values.
 const AT_ONCE: usize = 96;
 
-/// Rows of one table by their `id`: of each one column, or that there is none.
+/// Rows of one table by their `id`: one column of each, or that there is none.
 pub(super) struct RowPrefetch {
     store: Store,
     /// The table, and the column.
@@ -22,7 +22,7 @@ pub(super) struct RowPrefetch {
 }
 
 impl RowPrefetch {
-    /// None of this table.
+    /// No rows of this table.
     pub(super) fn new(store: &Store, table: &'static str, column: &'static str) -> Self {
         Self {
             store: store.clone(),
@@ -34,11 +34,11 @@ impl RowPrefetch {
     /// Reads the rows of these counters.
     ///
     /// # Errors
-    /// `Unavailable` where SQLite refuses; each is read by itself then.
+    /// `Unavailable` where SQLite refuses; each row is then read by itself.
     pub(super) fn read(&self, counters: &[CounterId]) -> Result<(), Fault> {
         let (table, column) = self.of;
         for some in counters.chunks(AT_ONCE) {
-            // One statement, so that it is prepared once; no counter has an empty name.
+            // A single statement, so that it is prepared once; no counter has an empty name.
             let mut values: Vec<SqlValue> = vec!["".into(); AT_ONCE];
             for (value, counter) in values.iter_mut().zip(some) {
                 *value = counter.as_str().into();
@@ -69,7 +69,7 @@ impl RowPrefetch {
         self.rows.borrow_mut().remove(counter);
     }
 
-    /// The batch is answered.
+    /// The batch has been answered.
     pub(super) fn clear(&self) {
         self.rows.take();
     }

@@ -1,6 +1,6 @@
-//! The alarm of a hub, which rings as a second begins.
+//! The alarm of a hub, which rings at the beginning of a second.
 //!
-//! Invariant: it is set for a second by the clock of this isolate, and makes up for one that rings by another clock.
+//! Invariant: it is set by the clock of this isolate, and corrects the difference to the clock by which alarms ring.
 
 use std::cell::Cell;
 
@@ -14,14 +14,14 @@ pub(super) struct SecondAlarm {
     host: Host,
     store: Store,
     is_set: Cell<bool>,
-    /// For when it is meant, by this isolate's clock, unix milliseconds.
+    /// The intended time by this isolate's clock, unix milliseconds.
     due_ms: Cell<Option<i64>>,
-    /// How far that clock is ahead of the one that alarms ring by, as far as one has shown.
+    /// How far that clock is ahead of the alarms' clock, as far as known.
     ahead_ms: Cell<i64>,
 }
 
 impl SecondAlarm {
-    /// One that is not set.
+    /// An alarm that is not set.
     pub(super) fn new(host: &Host, store: Store) -> Self {
         Self {
             host: host.clone(),
@@ -32,7 +32,7 @@ impl SecondAlarm {
         }
     }
 
-    /// Whether it is set, or rings.
+    /// Whether it is set, or is ringing.
     pub(super) fn is_set(&self) -> bool {
         self.is_set.get()
     }
@@ -56,8 +56,8 @@ impl SecondAlarm {
         set
     }
 
-    /// It rings: waits for its second where it rings early. Where it rings more than a second late, it was late or this clock is ahead:
-    /// the next ones are set for so much earlier, until one rings early.
+    /// Handles the ring: if it is early, waits for its second. If it is more than a second late, either it was late or
+    /// this clock is ahead: the next ones are set earlier by as much, until one is early.
     pub(super) async fn keep_time(&self) {
         self.is_set.set(true);
         let Some(due_ms) = self.due_ms.take() else {

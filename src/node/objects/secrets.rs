@@ -1,8 +1,7 @@
-//! The secrets that the deployment keeps for itself, all at one partition of the directory: the keys of hashes, and the
-//! salts of visitors.
+//! The deployment's own secrets, all at one partition of the directory: the keys of hashes, and the salts of visitors.
 //!
-//! Invariant: a salt is deleted when its time has come, by the alarm or by the next that asks for secrets, whichever is
-//! first; and overwritten before, as SQLite leaves what is deleted where it was until the place is used again.
+//! Invariant: a salt is deleted in time, by the alarm or by the next call for secrets, whichever is first. It is
+//! overwritten before, because SQLite leaves deleted data in place until the space is reused.
 
 use super::deployment_values::DeploymentValues;
 use super::store::Store;
@@ -17,11 +16,11 @@ const FIRST_KEY: &str = "hash-key";
 /// The key of elements since.
 const ELEMENT_KEY: &str = "element-key";
 
-/// What the names of salts begin with. The day follows, in as many digits as reach to the year 29,000: so names are in
-/// the order of days.
+/// The prefix of the names of salts. The day follows, with as many digits as suffice until the year 29,000, so that
+/// names are in the order of days.
 const SALT_PREFIX: &str = "salt/";
 
-/// The first text after all that begin with [`SALT_PREFIX`].
+/// The first text after all with the prefix [`SALT_PREFIX`].
 const SALT_END: &str = "salt0";
 
 fn random_bytes(host: &Host) -> Vec<u8> {
@@ -51,7 +50,7 @@ pub(super) struct SecretStore {
 }
 
 impl SecretStore {
-    /// Those of an object.
+    /// The secrets in an object's database.
     pub(super) fn new(host: &Host, store: &Store) -> Self {
         Self {
             host: host.clone(),
@@ -59,10 +58,11 @@ impl SecretStore {
         }
     }
 
-    /// All of them, with the salt of a day, which is made if need be. Returns whether one was made: it must be deleted in time.
+    /// All of them, with the salt of a day, which is created if needed. The flag says whether one was created: it must
+    /// be deleted in time.
     ///
     /// # Errors
-    /// `Unavailable` where SQLite refuses, `Broken` where one cannot be read; so all below.
+    /// `Unavailable` where SQLite refuses, `Broken` where one cannot be read; as for all methods below.
     pub(super) fn get(&self, get: &GetSecrets) -> Result<(Secrets, bool), Fault> {
         let now_ms = self.host.now_ms();
         self.delete_old(now_ms)?;
@@ -76,7 +76,7 @@ impl SecretStore {
         Ok((self.secrets()?, is_made))
     }
 
-    /// Makes another key of elements, unless somebody has since the one who asks looked.
+    /// Replaces the key of elements, unless it has changed since the caller read it.
     pub(super) fn rotate_key(&self, rotate: &RotateKey) -> Result<Secrets, Fault> {
         let secrets = self.secrets()?;
         if HashKey::from(secrets.elements).id() == rotate.from {
@@ -105,7 +105,7 @@ impl SecretStore {
         })
     }
 
-    /// Deletes the salts whose time has come.
+    /// Deletes the salts of past days.
     pub(super) fn delete_old(&self, now_ms: i64) -> Result<(), Fault> {
         while let Some(day) = self
             .oldest_salt()?
@@ -118,7 +118,7 @@ impl SecretStore {
         Ok(())
     }
 
-    /// When the oldest salt must be gone, unix milliseconds.
+    /// When the oldest salt must be deleted, unix milliseconds.
     pub(super) fn next_due_ms(&self) -> Result<Option<i64>, Fault> {
         Ok(self.oldest_salt()?.map(forgotten_ms))
     }

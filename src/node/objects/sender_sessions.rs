@@ -1,7 +1,8 @@
-//! What the root of a counter knows of those who put writes of it into a queue of the platform, and the rows of that.
+//! The senders that put writes of a counter into a queue of the platform, as its root knows them, and their rows.
 //!
-//! Invariants: a session of a sender is in its row, and [`InboxId::of_sessions`] in the root, before the sender is told that it
-//! may send; that stands there until no session is open and the leads have counted all that was accepted in those before.
+//! Invariants: a session of a sender is in its row, and [`InboxId::of_sessions`] in the root, before the sender is told
+//! that it may send. The latter stays until no session is open and the leads have counted all that was accepted in
+//! former ones.
 
 use std::cell::Cell;
 
@@ -22,25 +23,26 @@ use crate::protocol::names::CellAddress;
 use crate::protocol::open_slots::User;
 use crate::protocol::stored::Damage;
 
-/// One row for each sender of a counter. `holds`: whether a write of it may wait; `at`: when it was written.
+/// One row for each sender of a counter. `holds`: whether a write of it may wait; `at`: when the row was written.
 pub(super) const SENDERS_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS senders (id TEXT NOT NULL, lane BLOB NOT NULL, \
     at INTEGER NOT NULL, holds INTEGER NOT NULL, body BLOB NOT NULL, PRIMARY KEY (id, lane)) WITHOUT ROWID";
 
-/// The most senders of a counter that its root remembers, of usually 80 bytes each: 330 KB are read when a read asks whether all
-/// is counted. For another one stands the day when it came.
+/// The most senders of a counter that its root stores, usually 80 bytes each: 330 KB are read when a read asks whether
+/// all is counted. For further ones a single row has the day of the last.
 const SENDERS_MAX: i64 = 4_096;
 
-/// How often the row of an open session is written again, milliseconds: it tells until when the queue may hold writes of it.
+/// How often the row of an open session is rewritten, milliseconds: its time bounds how long the queue may hold writes
+/// of it.
 const WRITTEN_EVERY_MS: i64 = 86_400_000;
 
-/// For how long the row of a sender is kept that has nothing in the queue, milliseconds: a late copy of a message that opened
-/// a session is known by it. Also how often those that are older are deleted.
+/// How long the row of a sender without queued writes is kept, milliseconds: it detects a late copy of a message that
+/// opened a session. Older rows are deleted at the same interval.
 const KEPT_MS: i64 = 3_600_000;
 
-/// How long a lead may take to say what it has decided, milliseconds.
+/// How long a lead may take to report its decisions, milliseconds.
 const NUMBERS_MS_MAX: u64 = 1_000;
 
-/// The row of a sender: its lane, when it was written, and what is known.
+/// The row of a sender: its lane, when it was written, and its state.
 type Sender = (WriteKey, i64, SenderLane);
 
 /// The senders of the counters of one partition.
@@ -52,7 +54,7 @@ pub(super) struct Senders {
 }
 
 impl Senders {
-    /// Those of an object.
+    /// The senders in an object's database.
     pub(super) fn new(host: &Host, store: &Store) -> Self {
         Self {
             host: host.clone(),
@@ -64,13 +66,13 @@ impl Senders {
     /// Whether the session that is to be opened is closed.
     ///
     /// # Errors
-    /// `Unavailable` where SQLite refuses, `Broken` for a row that cannot be read; so all below.
+    /// `Unavailable` where SQLite refuses, `Broken` for an unreadable row; as for all methods below.
     pub(super) fn is_closed(&self, open: &OpenSession) -> Result<bool, Fault> {
         let known = self.row(&open.counter, open.lane)?;
         Ok(known.is_some_and(|(_, _, known)| known.is_closed(open.session)))
     }
 
-    /// Whether a sender is known, or there is room for another.
+    /// Whether a sender is stored, or there is room for another.
     pub(super) fn has_room(&self, open: &OpenSession) -> Result<bool, Fault> {
         if self.row(&open.counter, open.lane)?.is_some() {
             return Ok(true);
@@ -83,7 +85,7 @@ impl Senders {
         Ok(count.and_then(integer).unwrap_or(0) < SENDERS_MAX)
     }
 
-    /// Opens a session of the living generation. Returns whether it is open: it may have been closed by now.
+    /// Opens a session of the current generation. Returns whether it is open: it may have been closed by now.
     pub(super) fn open(&self, open: &OpenSession, generation: u64) -> Result<bool, Fault> {
         let known = self.row(&open.counter, open.lane)?;
         let (_, at_ms, mut known) = known.unwrap_or((open.lane, 0, SenderLane::default()));
@@ -113,7 +115,7 @@ impl Senders {
         Ok(())
     }
 
-    /// Asks leads whether all is counted that was accepted in sessions which are closed, if none is open. Needs no lock.
+    /// Asks leads whether all writes of closed sessions are counted, if none is open. Needs no lock.
     pub(super) async fn settle(&self, counter: &CounterId, root: &Root) -> Result<(), Fault> {
         let held = self.that_hold(counter, root)?;
         let is_open = |(_, _, known): &Sender| known.is_open(root.generation);
@@ -134,7 +136,7 @@ impl Senders {
         let told: Vec<Vec<Numbers>> = told.into_iter().flatten().collect();
         for (place, lane) in lanes.into_iter().enumerate() {
             let by: Vec<&Numbers> = told.iter().filter_map(|lanes| lanes.get(place)).collect();
-            // What was accepted meanwhile is in the row, too.
+            // The row also has writes that were accepted meanwhile.
             let Some((_, _, mut known)) = self.row(counter, lane)? else {
                 continue;
             };
@@ -145,7 +147,7 @@ impl Senders {
         Ok(())
     }
 
-    /// Senders of which the queue may hold something of the living generation.
+    /// Senders of which the queue may hold writes of the current generation.
     pub(super) fn that_hold(&self, counter: &CounterId, root: &Root) -> Result<Vec<Sender>, Fault> {
         if !root.inboxes.contains(&InboxId::of_sessions()) {
             return Ok(Vec::new());
@@ -161,7 +163,7 @@ impl Senders {
         Ok(senders)
     }
 
-    /// Notes that nothing in the queue is of the living generation: its root did not know of any sender.
+    /// Notes that the queue holds nothing of the current generation: its root did not know any sender.
     pub(super) fn void(&self, counter: &CounterId) -> Result<(), Fault> {
         self.store.run(
             "UPDATE senders SET holds = 0 WHERE id = ? AND holds = 1",
@@ -192,7 +194,7 @@ impl Senders {
         Ok(())
     }
 
-    /// Deletes rows of which no message can come any more, and those whose writes are over.
+    /// Deletes rows of senders from which no message can come any more, and of those whose writes are over.
     fn delete_old(&self, now_ms: i64) -> Result<(), Fault> {
         self.store.run(
             "DELETE FROM senders WHERE (holds = 0 AND at <= ?) OR at <= ?",

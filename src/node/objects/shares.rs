@@ -8,10 +8,10 @@ use crate::protocol::messages::{
 };
 use crate::protocol::share::{SHARES_MAX, Share, ShareId};
 
-/// What the names of shares begin with. The id follows.
+/// The prefix of the names of shares. The id follows.
 const SHARE_PREFIX: &str = "share/";
 
-/// The first text after all that begin with [`SHARE_PREFIX`].
+/// The first text after all with the prefix [`SHARE_PREFIX`].
 const SHARE_END: &str = "share0";
 
 fn name_of(id: ShareId) -> String {
@@ -25,7 +25,7 @@ pub(super) struct ShareStore {
 }
 
 impl ShareStore {
-    /// Those of an object.
+    /// The shares in an object's database.
     pub(super) fn new(host: &Host, store: &Store) -> Self {
         Self {
             host: host.clone(),
@@ -33,10 +33,10 @@ impl ShareStore {
         }
     }
 
-    /// Keeps a share under a new id; `None` where there are too many.
+    /// Stores a share under a new id; `None` where there are too many.
     ///
     /// # Errors
-    /// `Unavailable` where SQLite refuses, `Broken` where one cannot be read; so all below.
+    /// `Unavailable` where SQLite refuses, `Broken` where one cannot be read; as for all methods below.
     pub(super) fn put(&self, put: &PutShare) -> Result<Option<ShareId>, Fault> {
         if self.list(&ListShares)?.len() >= SHARES_MAX {
             return Ok(None);
@@ -46,13 +46,13 @@ impl ShareStore {
         Ok(Some(id))
     }
 
-    /// A share, if it is there.
+    /// Reads a share, if it exists.
     pub(super) fn get(&self, get: &GetShare) -> Result<Option<Share>, Fault> {
         let body = self.values.get(&name_of(get.id))?;
         body.as_deref().map(decode).transpose()
     }
 
-    /// Forgets a share. Returns whether it was there.
+    /// Deletes a share. Returns whether it existed.
     pub(super) fn delete(&self, delete: &DeleteShare) -> Result<bool, Fault> {
         let name = name_of(delete.id);
         let is_there = self.values.get(&name)?.is_some();
@@ -62,7 +62,7 @@ impl ShareStore {
         Ok(is_there)
     }
 
-    /// All that have not expired; those that have are forgotten.
+    /// All that have not expired; expired ones are deleted.
     pub(super) fn list(&self, _: &ListShares) -> Result<Vec<(ShareId, Share)>, Fault> {
         let mut shares = Vec::new();
         for (name, body) in self.values.between(SHARE_PREFIX, SHARE_END)? {

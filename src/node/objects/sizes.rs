@@ -1,6 +1,6 @@
-//! How large the databases of objects are, as they told a partition of the directory.
+//! The database sizes of objects, as reported to a partition of the directory.
 //!
-//! Invariant: a row is written only where a size has changed by an eighth. What is told of all is added up at most once a minute.
+//! Invariant: a row is written only if a size has changed by an eighth. The sums are computed at most once a minute.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -13,13 +13,13 @@ use crate::protocol::messages::{Fault, TellSizes};
 
 const SIZES_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS sizes (object INTEGER PRIMARY KEY, kind TEXT NOT NULL, bytes INTEGER NOT NULL)";
 
-/// A size that differs by less than this part of it is the same.
+/// Sizes that differ by less than this part count as equal.
 const PART: u64 = 8;
 
-/// How long a sum is good for, milliseconds.
+/// How long sums are used, milliseconds.
 const SUM_EVERY_MS: i64 = 60_000;
 
-/// A sum by kind, and when it was made, unix milliseconds.
+/// Sums by kind, and when they were computed, unix milliseconds.
 type Summed = (i64, Vec<(String, StoredSizes)>);
 
 /// The rows of a partition.
@@ -30,13 +30,13 @@ pub(super) struct Sizes {
     summed: RefCell<Option<Summed>>,
 }
 
-/// Whether a size is another than one that is known.
+/// Whether a size differs from a known one.
 pub(super) fn differs(bytes: u64, known: u64) -> bool {
     bytes.abs_diff(known) > known / PART
 }
 
 impl Sizes {
-    /// Those of an object.
+    /// The sizes in an object's database.
     pub(super) fn new(host: &Host, store: &Store) -> Self {
         Self {
             host: host.clone(),
@@ -46,10 +46,10 @@ impl Sizes {
         }
     }
 
-    /// Takes the sizes of some objects.
+    /// Stores the sizes of some objects.
     ///
     /// # Errors
-    /// `Unavailable` where SQLite refuses; so all below.
+    /// `Unavailable` where SQLite refuses; as for all methods below.
     pub(super) fn take(&self, tell: &TellSizes) -> Result<(), Fault> {
         if !self.has_table.get() {
             self.store.run(SIZES_SCHEMA, vec![])?;
@@ -73,7 +73,7 @@ impl Sizes {
         Ok(())
     }
 
-    /// What is stored, by kind.
+    /// The sums by kind.
     pub(super) fn sum(&self) -> Result<Vec<(String, StoredSizes)>, Fault> {
         let now_ms = self.host.now_ms();
         if let Some((at_ms, sums)) = &*self.summed.borrow()
@@ -88,7 +88,8 @@ impl Sizes {
         if !self.has_table.get() {
             return Ok(Vec::new());
         }
-        // Squares in KiB: a hundred thousand databases of 10 GB are 10^19 of them, and one of 10 GB 10^14.
+        // Squares are in KiB: for a hundred thousand databases of 10 GB they add up to 10^19, and for one of 10 GB to
+        // 10^14.
         let sql = "SELECT kind, COUNT(*), CAST(SUM(bytes) AS TEXT), CAST(SUM((bytes >> 10) * (bytes >> 10)) AS TEXT) FROM sizes GROUP BY kind";
         let rows = self.store.run(sql, vec![])?;
         let mut sums = BTreeMap::new();
@@ -100,7 +101,7 @@ impl Sizes {
             let number = |value| text(value).and_then(|text| text.parse::<u64>().ok());
             let objects = integer(objects).and_then(|count| u64::try_from(count).ok());
             let (objects, bytes) = (objects.unwrap_or(0), number(bytes).unwrap_or(0));
-            // Each of those that tell stands for so many: Horvitz and Thompson 1952.
+            // Each reporting object stands for so many: Horvitz and Thompson 1952.
             let of = if kind == KIND { CELLS_SAMPLED } else { 1 };
             let squares = u128::from(number(squares).unwrap_or(0)) << 20;
             let stored = StoredSizes {

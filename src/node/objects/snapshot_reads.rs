@@ -1,7 +1,7 @@
-//! What snapshots of a partition tell: of a counter on some days, of many on one.
+//! Reads of a partition's snapshots: of one counter on some days, of many on one day.
 //!
-//! Invariant: a value is told by the newest run that has it, of a chain that is whole; where a file is missing or damaged that is needed
-//! for it, nothing is told.
+//! Invariant: a value is read from the newest run that has it, of a complete chain. If a needed file is missing or
+//! damaged, there is no answer.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -16,10 +16,10 @@ use crate::protocol::snapshot::{
     Entry, Kept, Manifest, PartOf, RunOf, chain_of, date_of, read_part,
 };
 
-/// Files that are read at once: each is at most 0.5 MB before it is read, and some 2 MB then.
+/// How many files are read at once: each is at most 0.5 MB before decompression, and some 2 MB after.
 pub(super) const FILES_AT_ONCE: usize = 8;
 
-/// The estimate of what is kept.
+/// The estimate of a stored counter.
 fn estimate_of(kept: &Kept) -> Option<KnownUniques> {
     Estimate::of(&kept.uniques).map(|told| KnownUniques {
         estimate: told.estimate,
@@ -28,7 +28,7 @@ fn estimate_of(kept: &Kept) -> Option<KnownUniques> {
     })
 }
 
-/// What a counter was, as it is told.
+/// The state of a counter in an answer.
 fn told((run, mut kept): (RunOf, Option<Kept>)) -> KeptThen {
     let uniques = kept.as_ref().and_then(estimate_of);
     if let Some(kept) = &mut kept {
@@ -37,12 +37,13 @@ fn told((run, mut kept): (RunOf, Option<Kept>)) -> KeptThen {
     KeptThen { run, kept, uniques }
 }
 
-/// The newest run on a day or before.
+/// The newest run on or before a day.
 fn run_on(runs: &BTreeMap<u64, RunOf>, day: i64) -> Option<RunOf> {
     runs.values().rev().find(|run| run.day <= day).copied()
 }
 
-/// What any partition tells of a counter, day by day: each by the one that had the counter then, if any had.
+/// The states of a counter from several partitions, day by day: each from the one that had the counter then, if any
+/// had.
 pub(super) fn kept_by_any(told: impl Iterator<Item = KeptThen>) -> Vec<KeptThen> {
     let mut days: BTreeMap<i64, KeptThen> = BTreeMap::new();
     for then in told {
@@ -56,14 +57,14 @@ pub(super) fn kept_by_any(told: impl Iterator<Item = KeptThen>) -> Vec<KeptThen>
     days.into_values().collect()
 }
 
-/// What a run says of a counter: nothing, where it has not changed.
+/// What a run has of a counter: `None` where it has not changed.
 type Said = Option<Option<Kept>>;
 
 impl Snapshots {
-    /// The runs that tell what was so after one of them, the oldest first.
+    /// The chain of a run, the oldest first.
     ///
     /// # Errors
-    /// `Unreadable` where one of them is not there.
+    /// `Unreadable` where one of them is missing.
     fn chain(&self, runs: &BTreeMap<u64, RunOf>, run: RunOf) -> Result<Vec<u64>, Fault> {
         chain_of(runs, run.run).ok_or_else(|| {
             Fault::Unreadable(format!(
@@ -98,7 +99,7 @@ impl Snapshots {
         is_its.then_some(entries).ok_or_else(|| refuse("another"))
     }
 
-    /// What a run says of a counter.
+    /// What a run has of a counter.
     async fn said(&self, run: u64, counter: &CounterId) -> Result<Said, Fault> {
         let manifest = self.needed(run)?;
         let Some(part) = manifest.part_of(counter.as_str()) else {
@@ -109,11 +110,11 @@ impl Snapshots {
         Ok(place.ok().map(|place| entries.swap_remove(place).1))
     }
 
-    /// What a counter was when the last run was made on a day or before, with that run: `None` where it did not exist, and where there is
-    /// no run.
+    /// The state of a counter in the last run on or before a day, with that run: `None` where it did not exist, and
+    /// where there is no run.
     ///
     /// # Errors
-    /// `Unreadable` where a file that is needed for it cannot be read, `Unavailable`; so all below.
+    /// `Unreadable` where a needed file cannot be read, `Unavailable`; as for all methods below.
     pub(super) async fn kept_by(
         &self,
         counter: &CounterId,
@@ -123,7 +124,7 @@ impl Snapshots {
         let Some(run) = run_on(&runs, day) else {
             return Ok(None);
         };
-        // A file of an earlier run is not needed where a later one tells it.
+        // A file of an earlier run is not needed if a later one has the counter.
         for number in self.chain(&runs, run)?.into_iter().rev() {
             if let Some(kept) = self.said(number, counter).await? {
                 return Ok(Some((run, kept)));
@@ -132,7 +133,7 @@ impl Snapshots {
         Ok(Some((run, None)))
     }
 
-    /// What a counter was on some days.
+    /// The state of a counter on some days.
     pub(super) async fn on(&self, asked: KeptOn) -> Result<Vec<KeptThen>, Fault> {
         let KeptOn {
             counter,
@@ -182,7 +183,7 @@ impl Snapshots {
         Ok(days)
     }
 
-    /// Counters as they were on a day, in order of their names.
+    /// The state of counters on a day, in order of their names.
     pub(super) async fn rows(&self, asked: KeptRows) -> Result<KeptPage, Fault> {
         let KeptAll {
             day,
@@ -197,7 +198,7 @@ impl Snapshots {
         };
         let after = after.unwrap_or_default();
         let mut readers = Vec::new();
-        // The newest first: it has the last word.
+        // The newest first, because it takes precedence.
         for run in self.chain(&runs, run)?.into_iter().rev() {
             readers.push(Reader::new(self.needed(run)?, &prefix, &after));
         }
@@ -216,7 +217,7 @@ impl Snapshots {
             };
             let mut said = readers.iter_mut().filter_map(|reader| reader.take(&next));
             let newest = said.next().flatten();
-            // What earlier runs say of it goes.
+            // The states in earlier runs are dropped.
             said.for_each(drop);
             let Some(mut kept) = newest else { continue };
             if page.rows.len() >= most {
@@ -259,7 +260,7 @@ impl Reader {
         }
     }
 
-    /// Reads the next file where all of the one before was taken.
+    /// Reads the next file once the one before is used up.
     async fn fill(&mut self, snapshots: &Snapshots) -> Result<(), Fault> {
         while self.entries.is_empty() {
             let Some(part) = self.manifest.parts.get(self.part) else {
@@ -286,7 +287,7 @@ impl Reader {
         self.entries.front().map(|(id, _)| id)
     }
 
-    /// What the run says of a counter, where it is the next.
+    /// What the run has of a counter, if it is the next.
     fn take(&mut self, id: &CounterId) -> Said {
         let is_it = self.next() == Some(id);
         let entry = is_it.then(|| self.entries.pop_front()).flatten();

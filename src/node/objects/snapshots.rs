@@ -1,12 +1,13 @@
-//! How a partition of the directory writes snapshots of its counters, a few counters at each ring of its alarm.
+//! How a partition of the directory writes snapshots of its counters, a few counters at each alarm.
 //!
-//! Invariants: a file is written under a new name; a run is known once its manifest is there, and told by this object once its row is; the
-//! row of a mark says what the newest known run tells of a counter, or nothing. Nothing is asked of a counter: what its root knows is
-//! written. Of all that is written one part is in memory.
+//! Invariants: a file is written under a new name. A run is known once its manifest exists, and listed by this object
+//! once its row exists. A mark's row holds the state of a counter in the newest known run, or nothing. No counter is
+//! asked: the root's knowledge is written. One part at a time is in memory.
 //!
-//! Life: a run begins when it is due, or asked for. Each step looks at [`PAGE`] counters and compares them with their marks; a part that is
-//! full, and the last one, becomes a file, and then, in one commit, part of the run. After the last one the manifest is written. A crash
-//! costs what was looked at since the last part. A run that is not done when the next is due is given up.
+//! Life: a run begins when it is due, or asked for. Each step reads [`PAGE`] counters and compares them with their
+//! marks. A full part, and the last one, becomes a file, and then, in one commit, part of the run. After the last one
+//! the manifest is written. A crash loses the progress since the last part. A run that is not complete when the next is
+//! due is cancelled.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -35,32 +36,33 @@ use crate::protocol::snapshot::{
 };
 use crate::protocol::stored::{self, Body};
 
-/// Counters that one step looks at: some 10 ms of work, in which nothing else is done.
+/// How many counters one step reads: the object does nothing else meanwhile.
 const PAGE: i64 = 256;
 
-/// How long the alarm rests between two steps: where one process has all partitions, and all of them write, half of the time is left.
+/// The pause of the alarm between two steps: where one process runs all partitions, and all of them write, half of the
+/// time stays free.
 const REST_MS: i64 = 200;
 
-/// How long a run rests that could not write.
+/// The pause of a run that could not write.
 const AGAIN_MS: i64 = 30_000;
 
-/// An object that starts so late after its run was due still makes it, where it has made none before. One that starts later waits for the
-/// next day, so that nothing is written because an object was only looked at.
+/// An object that starts at most so late after its run was due still makes it, if it has made none before. If it starts
+/// later it waits for the next day, so that nothing is written because an object was only read.
 const LATE_MS: i64 = 600_000;
 
-/// Files that one step deletes.
+/// How many files one step deletes.
 const DELETED_AT_ONCE: usize = 16;
 
-/// Values of a mark.
+/// How many values a mark has.
 const MARK_VALUES: usize = 3;
 
-/// What is kept in rows of their names.
+/// The names of rows with state.
 const STATE: &str = "snapshot/state";
 const RUNS: [&str; 2] = ["snapshot/run/", "snapshot/run0"];
 
 const MARKS_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS snapshot_marks (id TEXT PRIMARY KEY, digest INTEGER NOT NULL, run INTEGER NOT NULL) WITHOUT ROWID";
 
-/// The digest of a counter of which no known run tells what it is. Others are not negative.
+/// The digest of a counter whose state in the known runs is unknown. Others are not negative.
 const UNKNOWN: i64 = -1;
 
 /// A run that is under way.
@@ -74,19 +76,19 @@ struct Progress {
     /// Living counters up to there.
     counters: u64,
     parts: Vec<PartOf>,
-    /// When it had looked at the last counter, unix milliseconds.
+    /// When it had read the last counter, unix milliseconds.
     ended_ms: Option<i64>,
     /// Files of which it is not known whether they were written.
     tried: Vec<String>,
 }
 
-/// What a partition knows of its snapshots besides the runs that are known.
+/// The state of a partition's snapshots besides the known runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct State {
     /// When the last run began, unix milliseconds.
     since_ms: i64,
     last_run: u64,
-    /// Whether marks do not say what the known runs tell.
+    /// Whether the marks differ from the known runs.
     needs_full: bool,
     progress: Option<Progress>,
     /// Files to delete.
@@ -95,12 +97,12 @@ struct State {
 
 /// A part that is being filled.
 struct Writing {
-    /// Where it began: of which run, and after which name.
+    /// The position at which it began: the run, and the name before it.
     begun: (u64, String),
     after: String,
     counters: u64,
     part: PartWriter,
-    /// Marks to write with it; none for a counter that has ended.
+    /// Marks to write with it; `None` for a counter that has ended.
     marks: Vec<(String, Option<i64>)>,
     is_last: bool,
 }
@@ -118,11 +120,11 @@ pub(super) struct Snapshots {
     known: RefCell<Option<Rc<BTreeMap<u64, RunOf>>>>,
     is_busy: Cell<bool>,
     again_ms: Cell<i64>,
-    /// Why it does not go on.
+    /// Why it is stopped.
     why: RefCell<Option<String>>,
 }
 
-/// One step at a time.
+/// Ensures one step at a time.
 struct Busy<'a>(&'a Cell<bool>);
 
 impl Drop for Busy<'_> {
@@ -142,7 +144,7 @@ fn run_name(run: u64) -> String {
 }
 
 impl Snapshots {
-    /// Those of a partition.
+    /// The snapshots of a partition.
     pub(super) fn new(host: &Host, store: &Store, places: Rc<RootPlaces>) -> Self {
         let plan = match host.setting(SNAPSHOTS) {
             Some(text) if text == SNAPSHOTS_OFF => None,
@@ -165,12 +167,12 @@ impl Snapshots {
         }
     }
 
-    /// Whether the deployment has a place for files.
+    /// Whether storage for files is configured.
     pub(super) fn has_files(&self) -> bool {
         self.files.is_some()
     }
 
-    /// The place for files.
+    /// The storage for files.
     ///
     /// # Errors
     /// `Unavailable` where there is none.
@@ -199,10 +201,10 @@ impl Snapshots {
         self.values.put(STATE, encode(state)?)
     }
 
-    /// When something is to be done next, unix milliseconds.
+    /// The time of the next step, unix milliseconds.
     ///
     /// # Errors
-    /// `Unavailable` where SQLite refuses; so all below.
+    /// `Unavailable` where SQLite refuses; as for all methods below.
     pub(super) fn next_due_ms(&self) -> Result<Option<i64>, Fault> {
         if !self.has_files() {
             return Ok(None);
@@ -225,7 +227,7 @@ impl Snapshots {
         Some(self.plan?.next_ms(self.places.number()?, since_ms))
     }
 
-    /// The runs that are known. Those of a place for files that another object has filled become this one's.
+    /// The known runs. Runs in storage that another object has filled are adopted.
     pub(super) async fn runs(&self) -> Result<Rc<BTreeMap<u64, RunOf>>, Fault> {
         if let Some(known) = self.known.borrow().clone() {
             return Ok(known);
@@ -243,7 +245,7 @@ impl Snapshots {
         Ok(runs)
     }
 
-    /// Takes over what files tell of runs, where nothing is known of any.
+    /// Adopts the runs in storage, if none is known.
     async fn adopt(&self) -> Result<(), Fault> {
         let files = self.files()?;
         let listed = files.list(&self.folder("runs")?).await;
@@ -257,7 +259,7 @@ impl Snapshots {
         let read = all_settled(listed.into_iter().map(read), FILES_AT_ONCE).await;
         let manifests: Result<Vec<Option<Manifest>>, Fault> = read.into_iter().collect();
         let manifests: Vec<Manifest> = manifests?.into_iter().flatten().collect();
-        // Others may have been quicker.
+        // Another call may have been quicker.
         if manifests.is_empty() || self.state()?.is_some() {
             return Ok(());
         }
@@ -288,13 +290,13 @@ impl Snapshots {
         decode(body.bytes).map_err(|fault| damaged(&fault.to_string()))
     }
 
-    /// What a run has written.
+    /// The files of a run.
     pub(super) fn manifest(&self, run: u64) -> Result<Option<Manifest>, Fault> {
         let body = self.values.get(&run_name(run))?;
         body.map(|body| self.store.value(&body)).transpose()
     }
 
-    /// Which runs there are.
+    /// Lists the runs.
     pub(super) async fn list(&self, _: ListRuns) -> Result<PartitionRuns, Fault> {
         let runs = self.runs().await?;
         let progress = self.state()?.and_then(|state| state.progress);
@@ -357,7 +359,7 @@ impl Snapshots {
         self.put_state(&state)
     }
 
-    /// Gives a run up: what it has written goes.
+    /// Cancels a run: its files are deleted.
     fn give_up(&self, state: &mut State) -> Result<(), Fault> {
         let Some(progress) = state.progress.take() else {
             return Ok(());
@@ -375,7 +377,7 @@ impl Snapshots {
         })
     }
 
-    /// Does what is due, a little of it.
+    /// Does one step of what is due.
     pub(super) async fn step(&self) -> Result<(), Fault> {
         if !self.has_files() || self.is_busy.replace(true) {
             return Ok(());
@@ -434,7 +436,7 @@ impl Snapshots {
         self.put_state(&state)
     }
 
-    /// Looks at some counters, and writes a part where it is full.
+    /// Reads some counters, and writes a part when it is full.
     async fn write_some(&self) -> Result<(), Fault> {
         let missing = || Fault::Broken("no run is under way".to_owned());
         let mut state = self.state()?.ok_or_else(missing)?;
@@ -467,7 +469,7 @@ impl Snapshots {
         }
     }
 
-    /// Looks at the next counters.
+    /// Reads the next counters.
     fn look(&self, progress: &Progress, writing: &mut Writing) -> Result<(), Fault> {
         let page = self.page(&writing.after)?;
         let is_full = progress.before.is_none();
@@ -485,7 +487,7 @@ impl Snapshots {
                 .map(|(root, view)| Kept::of(&root, &view));
             let digest = kept.as_ref().map(digest_of);
             let is_same = digest == row.mark;
-            // One that has ended is told only since when it has.
+            // An ended counter is written only in the run after its end.
             let is_told = if is_full { kept.is_some() } else { !is_same };
             if is_told {
                 writing.part.push(&counter, kept.as_ref());
@@ -511,7 +513,7 @@ impl Snapshots {
             let last = rows.last().filter(|_| rows.len() >= most)?;
             last.first().and_then(text).map(str::to_owned)
         };
-        // Up to this name both are told.
+        // Up to this name both are complete.
         let to = last(&roots).into_iter().chain(last(&marks)).min();
         let is_told = |id: &str| to.as_deref().is_none_or(|to| id <= to);
         let mut rows: BTreeMap<String, Row> = BTreeMap::new();
@@ -543,7 +545,7 @@ impl Snapshots {
         })
     }
 
-    /// What leads had told of the counters of a page.
+    /// The views of the counters of a page.
     fn views(
         &self,
         after: &str,
@@ -567,7 +569,7 @@ impl Snapshots {
         Ok(views)
     }
 
-    /// Makes a part a file, and then part of the run.
+    /// Writes a part as a file, and then makes it part of the run.
     async fn write_part(&self, state: &mut State, writing: Writing) -> Result<(), Fault> {
         let missing = || Fault::Broken("no run is under way".to_owned());
         let names = writing.part.names();
@@ -630,7 +632,7 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Writes the manifest of a run that has all its parts, and lets go what is not kept any longer.
+    /// Writes the manifest of a run that has all its parts, and deletes runs that are not kept any longer.
     async fn make_known(&self, mut state: State) -> Result<(), Fault> {
         let Some(progress) = state.progress.take() else {
             return Ok(());
@@ -663,7 +665,7 @@ impl Snapshots {
         let keep_days = self.plan.unwrap_or_default().keep_days;
         let old = thinned(&runs, day_of_ms(self.host.now_ms()), keep_days);
         for run in &old {
-            // Its manifest first: without it nothing is looked for in its parts.
+            // Its manifest first: without it its parts are not searched.
             state.gone.push(self.manifest_file(*run)?);
             let parts = self.manifest(*run)?.map(|manifest| manifest.parts);
             let parts = parts.into_iter().flatten().map(|part| part.file);
@@ -681,7 +683,7 @@ impl Snapshots {
     }
 }
 
-/// What is known of a counter.
+/// The known state of a counter.
 #[derive(Default)]
 struct Row {
     root: Option<(Root, View)>,

@@ -1,5 +1,5 @@
-//! Whether an object's storage could be read. While it could not, every call is refused: what would be
-//! answered or written from empty memory would be wrong.
+//! Whether an object's storage could be read. While it could not, every call is refused: answers and writes based on
+//! empty memory would be wrong.
 
 use std::cell::RefCell;
 
@@ -10,16 +10,16 @@ use crate::protocol::messages::Fault;
 pub(super) struct StorageGuard(RefCell<Option<Fault>>);
 
 impl StorageGuard {
-    /// Notes how reading went.
+    /// Notes the result of a read.
     pub(super) fn note(&self, read: Result<(), Fault>) {
         self.0.replace(read.err());
     }
 
-    /// Refuses while storage cannot be read. `again` reads it once more and notes how that went, where it may
-    /// have been for want of file descriptors, or of a moment.
+    /// Refuses while storage cannot be read. `again` reads it once more and notes the result, because the failure may
+    /// have been temporary, such as a lack of file descriptors.
     ///
     /// # Errors
-    /// What was noted last.
+    /// The fault that was noted last.
     pub(super) fn check(&self, again: impl FnOnce()) -> Result<(), Fault> {
         if matches!(&*self.0.borrow(), Some(Fault::Unavailable(_))) {
             again();

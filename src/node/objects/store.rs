@@ -1,8 +1,9 @@
-//! SQL as the objects use it, and what it stores: values that JavaScript numbers would not hold are bodies, in postcard or in a form of
-//! their own, each in a frame ([`stored`]).
+//! SQL as the objects use it, and stored values: those that JavaScript numbers cannot hold exactly are bodies, in
+//! postcard or in a form of their own, each in a frame ([`stored`]).
 //!
-//! Invariant: the schema of an object rises in the commit of the first body that earlier builds cannot read, and never because something
-//! is read. So what was only read stays readable for them, and what was written is refused by them.
+//! Invariant: the schema of an object rises in the commit of the first body that earlier builds cannot read, and never
+//! because of a read. So an object that was only read stays readable for them, and one that was written is refused by
+//! them.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -14,10 +15,10 @@ use crate::host::object::{Object, Rows, SqlValue};
 use crate::protocol::messages::Fault;
 use crate::protocol::stored::{self, Body, Damage, SCHEMA_VERSION};
 
-/// The largest whole number that a JavaScript number holds: 2^53 − 1. No moment and no number of a row is larger.
+/// The largest whole number that a JavaScript number holds exactly: 2^53 − 1. No time and no number of a row is larger.
 pub const WHOLE_MAX: i64 = 9_007_199_254_740_991;
 
-/// What SQLite says of a file that is damaged.
+/// SQLite's messages about a damaged file.
 const CORRUPT: [&str; 4] = [
     "malformed",
     "not a database",
@@ -25,7 +26,7 @@ const CORRUPT: [&str; 4] = [
     "SQLITE_NOTADB",
 ];
 
-/// A failed statement, as a fault that says where.
+/// The fault of a failed statement, with its place.
 pub fn broken(place: &str) -> impl Fn(String) -> Fault + '_ {
     move |error| {
         let what = format!("storage failed ({place}): {error}");
@@ -36,12 +37,12 @@ pub fn broken(place: &str) -> impl Fn(String) -> Fault + '_ {
     }
 }
 
-/// Those that set the alarm unless it rings before, and are under way: each reads it first, so one that reads before another sets it
-/// would set it to a later time.
+/// Calls in progress that set the alarm unless it rings before. Each reads the alarm first, so a call that reads before
+/// another sets it would set it to a later time.
 #[derive(Default)]
 struct Setting {
     under_way: Cell<u32>,
-    /// The earliest time that any of them sets it to, unix milliseconds.
+    /// The earliest time of any of them, unix milliseconds.
     earliest_ms: Cell<i64>,
 }
 
@@ -61,16 +62,17 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-/// Values that one statement binds at most.
+/// The most values that one statement binds.
 const VALUES_MAX: usize = 100;
 
-/// How a row is inserted: what stands before the values of all rows, the places of one row, and what stands after them.
+/// The parts of a statement that inserts rows: what precedes the values of all rows, the placeholders of one row, and
+/// what follows them.
 pub struct Insert<'a> {
     /// `INSERT INTO … VALUES`.
     pub into: &'static str,
     /// As many `?` as a row has values.
     pub places: &'static str,
-    /// What is done where the row is there.
+    /// What is done if the row exists.
     pub conflict: &'a str,
 }
 
@@ -79,17 +81,17 @@ struct Waiting {
     into: &'static str,
     places: &'static str,
     conflict: String,
-    /// How many values a row has, and those of all rows.
+    /// The number of values of a row, and the values of all rows.
     width: usize,
     values: Vec<SqlValue>,
 }
 
-/// What waits to be inserted until the turn ends, or something else is read or written.
+/// Inserts that wait until the turn ends, or something else is read or written.
 #[derive(Default)]
 struct PendingInserts {
     is_gathering: Cell<bool>,
     waiting: RefCell<Vec<Waiting>>,
-    /// What of it could not be written.
+    /// The fault of a failed insert.
     failed: RefCell<Option<Fault>>,
 }
 
@@ -111,7 +113,8 @@ impl Store {
         }
     }
 
-    /// Inserts a row: by itself, or, within a turn that gathers rows, with those that come before something else is read or written.
+    /// Inserts a row: by itself, or, within a turn that collects rows, together with those that come before something
+    /// else is read or written.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses it at once.
@@ -162,16 +165,16 @@ impl Store {
         })
     }
 
-    /// Whether what is inserted from now on waits for [`Store::write_gathered`], which must come in the same turn. What is sent in between
-    /// may leave before it is durable.
+    /// Sets whether inserts from now on wait for [`Store::write_gathered`], which must come in the same turn. Messages
+    /// sent in between may leave before the rows are durable.
     pub fn gather(&self, gathers: bool) {
         self.gathered.is_gathering.set(gathers);
     }
 
-    /// Writes what was gathered.
+    /// Writes the collected rows.
     ///
     /// # Errors
-    /// `Unavailable` where any of it could not be written: nothing that was answered meanwhile may be told.
+    /// `Unavailable` where any could not be written: answers from in between must not be sent.
     pub fn write_gathered(&self) -> Result<(), Fault> {
         self.gathered.is_gathering.set(false);
         let written = self.write_waiting();
@@ -179,7 +182,7 @@ impl Store {
         failed.map_or(written, Err)
     }
 
-    /// Writes what waits, all or nothing.
+    /// Writes the waiting rows, all or nothing.
     fn write_waiting(&self) -> Result<(), Fault> {
         let mut waiting = self.gathered.waiting.take();
         if waiting.is_empty() {
@@ -195,7 +198,8 @@ impl Store {
         written
     }
 
-    /// Inserts rows, as many by a statement as it may bind; the rest by halves, so that few statements are prepared.
+    /// Inserts rows, as many by a statement as it may bind; the rest by halves, so that few different statements are
+    /// prepared.
     fn insert_rows(&self, rows: Waiting) -> Result<(), Fault> {
         let mut at_once = (VALUES_MAX / rows.width).max(1);
         let mut values = rows.values.into_iter();
@@ -230,10 +234,11 @@ impl Store {
         ran.map_err(broken(statement))
     }
 
-    /// Whether the object has tables, and of which version: `None` for a fresh one, also where its tables were made in part.
+    /// The version of the object's tables: `None` for a fresh object, also if its tables were created only in part.
     ///
     /// # Errors
-    /// `Unreadable` for a schema from the future: an older build must not touch it. So for one that is older than `oldest`.
+    /// `Unreadable` for a schema from the future, which an older build must not touch, and for one that is older than
+    /// `oldest`.
     pub fn schema_version(&self, oldest: i64) -> Result<Option<i64>, Fault> {
         let forms = self.object.forms();
         forms.has_frames.set(false);
@@ -286,7 +291,7 @@ impl Store {
             "CREATE TABLE IF NOT EXISTS tally_schema (version INTEGER PRIMARY KEY)",
             vec![],
         )?;
-        // Whatever was known of the schema before: all may have been deleted since.
+        // Forgets what was known of the schema: everything may have been deleted since.
         self.object.forms().has_frames.set(false);
         self.raise_schema()
     }
@@ -305,7 +310,7 @@ impl Store {
         Fault::Unreadable(format!("{why} (object {})", self.object.platform().id()))
     }
 
-    /// A body as it is stored; the schema says first that there are such.
+    /// The stored form of a body; the schema is raised first if needed.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
@@ -314,7 +319,7 @@ impl Store {
         Ok(stored::framed(body, stored::FIRST).into())
     }
 
-    /// As [`Store::framed`], of a body that stands behind the room of [`stored::begin`].
+    /// As [`Store::framed`], of a body written after [`stored::begin`].
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
@@ -323,10 +328,10 @@ impl Store {
         Ok(stored::finish(body, stored::FIRST).into())
     }
 
-    /// A value as it is stored, see [`Store::framed`].
+    /// The stored form of a value, see [`Store::framed`].
     ///
     /// # Errors
-    /// `Unavailable` where SQLite refuses, `Broken` should postcard refuse.
+    /// `Unavailable` where SQLite refuses, `Broken` if postcard refuses.
     pub fn put<T: Serialize>(&self, value: &T) -> Result<SqlValue, Fault> {
         self.finished(in_room(value)?)
     }
@@ -334,7 +339,7 @@ impl Store {
     /// As [`Store::put`], for a table that no earlier build reads: the schema need not rise for it.
     ///
     /// # Errors
-    /// `Broken` should postcard refuse.
+    /// `Broken` if postcard refuses.
     pub fn put_unread<T: Serialize>(&self, value: &T) -> Result<SqlValue, Fault> {
         Ok(stored::finish(in_room(value)?, stored::FIRST).into())
     }
@@ -347,7 +352,7 @@ impl Store {
     /// The body of a column, in the form of [`stored::FIRST`] or of the builds before it.
     ///
     /// # Errors
-    /// `Unreadable` for one that is damaged, or newer.
+    /// `Unreadable` for a damaged or newer one.
     pub fn body<'a>(&self, value: &'a SqlValue) -> Result<&'a [u8], Fault> {
         let bytes = match value {
             SqlValue::Blob(bytes) => bytes.as_slice(),
@@ -363,7 +368,7 @@ impl Store {
     /// The value of a column, see [`Store::body`].
     ///
     /// # Errors
-    /// `Unreadable` for one that is damaged, or newer.
+    /// `Unreadable` for a damaged or newer one.
     pub fn get<T: DeserializeOwned>(&self, value: &SqlValue) -> Result<T, Fault> {
         self.value(self.body(value)?)
     }
@@ -371,12 +376,12 @@ impl Store {
     /// The value of a body.
     ///
     /// # Errors
-    /// `Unreadable` for what is none.
+    /// `Unreadable` for other bytes.
     pub fn value<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, Fault> {
         postcard::from_bytes(body).map_err(|_| self.damaged(Damage::Changed))
     }
 
-    /// Whether the body of a column is damaged: not one of a newer build.
+    /// Whether the body of a column is damaged; a body of a newer build is not.
     pub fn is_damaged(&self, value: &SqlValue) -> bool {
         let bytes = blob(value).unwrap_or_default();
         let read = Body::read(bytes, stored::FIRST, self.may_be_bare());
@@ -388,14 +393,14 @@ impl Store {
         self.unreadable(&damage.to_string())
     }
 
-    /// Runs several statements as one: all are kept or, if one fails, none. (Writes of one turn
-    /// are committed together anyway, but an error would not undo those before it.)
+    /// Runs several statements as one: all or none. (Writes of one turn are committed together anyway, but an error
+    /// would not undo those before it.)
     ///
     /// # Errors
-    /// That of the statement that failed.
+    /// The fault of the statement that failed.
     pub fn atomically(&self, body: impl FnMut() -> Result<(), Fault>) -> Result<(), Fault> {
         self.write_waiting()?;
-        // What is one commit is not parted.
+        // The rows of one commit are not separated.
         let gathers = self.gathered.is_gathering.replace(false);
         let done = self.commit(body);
         self.gathered.is_gathering.set(gathers);
@@ -410,16 +415,16 @@ impl Store {
         });
         let done = outcome.and_then(|()| committed.map_err(broken("commit")));
         if done.is_err() {
-            // What it said of the schema may be undone: it is said again.
+            // The change of the schema may have been undone: it is repeated.
             self.object.forms().has_frames.set(false);
         }
         done
     }
 
-    /// Waits until all that was written so far is durable.
+    /// Waits until all former writes are durable.
     ///
     /// # Errors
-    /// `Unavailable` where it will not be.
+    /// `Unavailable` where they will not be.
     pub async fn sync(&self) -> Result<(), Fault> {
         self.write_waiting()?;
         self.object.platform().sync().await.map_err(broken("sync"))
@@ -468,10 +473,10 @@ impl Store {
     }
 }
 
-/// A value behind the room for its frame.
+/// A value after the room for its frame.
 ///
 /// # Errors
-/// `Broken` should postcard refuse.
+/// `Broken` if postcard refuses.
 pub fn in_room<T: Serialize>(value: &T) -> Result<Vec<u8>, Fault> {
     postcard::to_extend(value, stored::begin())
         .map_err(|error| Fault::Broken(format!("a value cannot be stored: {error}")))

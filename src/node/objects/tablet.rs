@@ -1,8 +1,9 @@
 //! The Durable Object that hosts the leads of many counters: its tenants.
 //!
-//! Invariant: a tenant is the same cell as one that has an object of its own; only its rows lie elsewhere, and its messages to the
-//! directory travel with those of others. What the calls of a batch write is one row of the log, written before any of them is
-//! answered. Life of a tenant: it is read from its rows by the first call, and leaves memory when it is at rest and there is no room.
+//! Invariant: a tenant is the same cell as one with an object of its own; only its rows are stored elsewhere, and its
+//! messages to the directory are joined with those of others. The writes of a batch's calls are one row of the log,
+//! written before any of them is answered. Life of a tenant: the first call reads it from its rows, and it leaves
+//! memory when it is idle and there is no room.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -34,19 +35,19 @@ use crate::protocol::messages::{
     decode,
 };
 
-/// Alarms of tenants that ring at once.
+/// How many alarms of tenants ring at once.
 const RING_AT_ONCE: usize = TOGETHER.1;
 
-/// Tenants that are woken together: one statement reads what they need.
+/// How many tenants are woken together: one statement reads their rows.
 const WOKEN_AT_ONCE: usize = 96;
 
-/// How long after an alarm that failed it rings again, milliseconds: storage that cannot be read now may be read then.
+/// How long after a failed alarm it rings again, milliseconds: storage may be readable then.
 const ALARM_AGAIN_MS: i64 = 60_000;
 
-/// What is in the log longer than this is folded, milliseconds.
+/// The longest time that rows stay in the log before it is folded, milliseconds.
 const FOLDED_WITHIN_MS: i64 = 60_000;
 
-/// Where a cell is hosted.
+/// The tablet that hosts a cell.
 pub(super) struct Tenancy {
     tablet: Weak<Core>,
     counter: CounterId,
@@ -76,23 +77,23 @@ struct Core {
     object: Object,
     rows: Rc<TabletRows>,
     storage: StorageGuard,
-    /// Those in memory.
+    /// The tenants in memory.
     tenants: RefCell<HashMap<CounterId, Rc<Tenant>>>,
     outbox: Rc<Outbox>,
-    /// When the log is folded, unix milliseconds; nothing while it is empty, or since a restart.
+    /// When the log is folded, unix milliseconds; `None` while it is empty, or since a restart.
     fold_at_ms: Cell<Option<i64>>,
     /// Its number, once it is known.
     number: Rc<Cell<Option<u32>>>,
 }
 
-/// A call of a batch that has begun: its answer, or what is left of it.
+/// A call of a batch that has begun: its answer, or the rest of it.
 enum StartedCall {
     Answered(Reply),
-    /// Besides the tenant, if it may write at the end of a turn.
+    /// With the tenant, if its writes may be made at the end of a turn.
     UnderWay(LocalBoxFuture<'static, Reply>, Option<Rc<Tenant>>),
 }
 
-/// What is left of a call, and who waits for its answer.
+/// The rest of a call, and the receiver of its answer.
 type Rest = LocalBoxFuture<'static, (Reply, oneshot::Sender<Reply>)>;
 
 impl Shell for Tablet {
@@ -138,7 +139,7 @@ impl Shell for Tablet {
     fn reload(&self) {
         let core = &self.core;
         match core.storage.check(|| {}) {
-            // Memory has all that the log said: where it cannot be written now it is with the next fold.
+            // Memory has the content of the log: if it cannot be written now, the next fold writes it.
             Ok(()) => drop(core.rows.fold()),
             // Nobody was answered, so there are no tenants.
             Err(_) => core.storage.note(core.rows.read_log()),
@@ -151,14 +152,14 @@ impl Shell for Tablet {
             return Ok(());
         };
         core.host.fail(&format!("a tablet's alarm: {fault}"));
-        // The platform rings again a few times, and then never: only where this fails too.
+        // The platform repeats a failing alarm a few times only; this matters only where this one fails too.
         core.rows.disarmed();
         core.rows.arm(core.host.now_ms() + ALARM_AGAIN_MS).await
     }
 }
 
-/// Whether what a call sends may leave before what it has written: so its rows may be written at the end of the turn. Shards may be
-/// sealed, or told of an end that is durable at the root, before their lead is.
+/// Whether messages of a call may leave before its writes are durable: then its rows may be written at the end of the
+/// turn. Shards may be sealed, or told of an end that is durable at the root, before their lead is.
 fn writes_before_it_sends(path: &str) -> bool {
     [
         Flush::PATH,
@@ -172,7 +173,8 @@ fn writes_before_it_sends(path: &str) -> bool {
     .contains(&path)
 }
 
-/// Whether a call, also after it has waited, writes nothing before it sends anything but to the outbox, which sends after the turn.
+/// Whether a call, also after an await, writes before it sends anything, except to the outbox, which sends after the
+/// turn.
 fn counts_before_it_sends(path: &str) -> bool {
     [Flush::PATH, Count::PATH].contains(&path)
 }
@@ -211,7 +213,7 @@ impl Core {
         tenant
     }
 
-    /// Reads what those of these tenants need that are not in memory. The caller lets them wake in this turn.
+    /// Reads the rows of these tenants, except of those in memory. The caller wakes them in this turn.
     fn read_ahead<'a>(&self, counters: impl Iterator<Item = &'a CounterId>) -> Result<(), Fault> {
         let asleep: Vec<CounterId> = {
             let tenants = self.tenants.borrow();
@@ -224,7 +226,7 @@ impl Core {
         self.rows.read_ahead(&asleep)
     }
 
-    /// Begins all calls of a batch, those that may as one turn, and answers once they are done or it is time.
+    /// Begins all calls of a batch, as one turn where possible, and answers once they have ended or the time is over.
     async fn on_batch(
         self: &Rc<Self>,
         calls: Vec<BatchedCall>,
@@ -261,7 +263,7 @@ impl Core {
         });
         self.rows.forget_ahead();
         if let Err(fault) = &turned {
-            // Nothing of it was written. What is under way goes on from what was.
+            // None of it was written. Calls under way continue from the stored state.
             for tenant in tenants {
                 tenant.reload();
             }
@@ -284,7 +286,7 @@ impl Core {
         Ok(self.answers(begun).await)
     }
 
-    /// The answers of calls that have begun. Those that are under way still go on.
+    /// The answers of calls that have begun. Those that are under way continue.
     async fn answers(self: &Rc<Self>, begun: Vec<Option<StartedCall>>) -> Vec<Option<Vec<u8>>> {
         let mut answers = Answers::new(begun.len());
         let mut waiting = Vec::new();
@@ -317,7 +319,7 @@ impl Core {
             self.object
                 .wait_until(async move { core.go_on(tenants, counting).await });
         }
-        // A copy for each: once it is over, none may be polled again.
+        // A copy for each: a finished one may not be polled again.
         let late = self.host.sleep_ms(ANSWER_MS_MAX).shared();
         for (number, answer) in waiting {
             let answered = futures_util::future::select(answer, late.clone()).await;
@@ -328,7 +330,7 @@ impl Core {
         answers.told()
     }
 
-    /// Goes on with calls that are under way. Those that one answer of the directory lets go on together are one turn.
+    /// Continues calls that are under way. Those that one answer of the directory resumes together are one turn.
     async fn go_on(&self, tenants: Vec<Rc<Tenant>>, mut calls: FuturesUnordered<Rest>) {
         poll_fn(|context| {
             let mut ended = Vec::new();
@@ -356,7 +358,7 @@ impl Core {
         .await;
     }
 
-    /// Has the alarm ring to fold the log, if it holds anything.
+    /// Makes the alarm ring to fold the log, if it is not empty.
     fn see_to_fold(self: &Rc<Self>) {
         if !self.rows.is_unfolded() || self.fold_at_ms.get().is_some() {
             return;
@@ -373,7 +375,7 @@ impl Core {
         }
     }
 
-    /// Lets the alarms of tenants ring that are due, folds the log if it is time, and sets the alarm anew.
+    /// Handles the alarm: rings the due alarms of tenants, folds the log if it is time, and sets the alarm again.
     async fn on_alarm(self: &Rc<Self>) -> Result<(), Fault> {
         self.readable()?;
         self.rows.disarmed();
@@ -384,7 +386,7 @@ impl Core {
         let ringing = due.partition_point(|(_, at_ms)| *at_ms <= now_ms);
         let later = due.split_off(ringing.min(RING_AT_ONCE));
         self.ring(due).await?;
-        // After a restart nobody knows how old the log is.
+        // After a restart the age of the log is not known.
         if self.rows.is_unfolded() && self.fold_at_ms.get().is_none_or(|at_ms| at_ms <= now_ms) {
             self.rows.fold()?;
             self.fold_at_ms.set(None);
@@ -396,7 +398,7 @@ impl Core {
         }
     }
 
-    /// Lets alarms of tenants ring.
+    /// Rings alarms of tenants.
     async fn ring(self: &Rc<Self>, due: Vec<(CounterId, i64)>) -> Result<(), Fault> {
         for some in due.chunks(WOKEN_AT_ONCE) {
             self.read_ahead(some.iter().map(|(counter, _)| counter))?;
@@ -409,13 +411,14 @@ impl Core {
             let tenant = self.tenant(&counter);
             let alarm = tenant.tenancy.as_ref().map(|tenancy| &tenancy.alarm);
             alarm.inspect(|alarm| alarm.rings_ms.set(Some(at_ms)));
-            // Where a tenant cannot set its next alarm, neither can what follows be written: this one fails, and rings again.
+            // If a tenant cannot set its next alarm, the following writes fail as well: then this alarm fails, and
+            // rings again.
             let _ = tenant.ring().await;
             (counter, at_ms, tenant)
         };
         let rung = all_settled(due.into_iter().map(ring), RING_AT_ONCE).await;
         let alarm_of = |tenant: &Rc<Tenant>| Some(tenant.tenancy.as_ref()?.alarm.clone());
-        // What a tenant has set meanwhile is another alarm.
+        // An alarm that a tenant has set meanwhile is another one.
         let is_over = |(_, at_ms, tenant): &&(CounterId, i64, Rc<Tenant>)| {
             alarm_of(tenant).is_some_and(|alarm| alarm.set_ms.get() == Some(*at_ms))
         };
@@ -431,7 +434,7 @@ impl Core {
         {
             alarm_of(tenant).inspect(|alarm| alarm.set_ms.set(None));
         }
-        // Only now: what a tenant sets in between is another alarm.
+        // Not before: an alarm that a tenant sets in between is another one.
         for (.., tenant) in &rung {
             alarm_of(tenant).inspect(|alarm| alarm.rings_ms.set(None));
         }
@@ -439,7 +442,7 @@ impl Core {
     }
 }
 
-/// Begins a call: it goes on until it must wait.
+/// Begins a call: it runs until it must wait.
 fn begin(
     tenant: Option<Rc<Tenant>>,
     call: BatchedCall,

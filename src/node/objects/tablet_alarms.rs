@@ -1,6 +1,7 @@
 //! The alarms of a tablet's tenants: a table by time, and the one alarm of the object.
 //!
-//! Invariant: an alarm that was set rings until its tenant has done what it rang for, or has set another.
+//! Invariant: an alarm that was set rings repeatedly until its tenant has done the work that was due, or has set
+//! another.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use crate::core::counter::id::CounterId;
 use crate::protocol::messages::{Fault, decode};
 
 impl TabletRows {
-    /// The tenants whose alarms ring next, at most so many, with the times that they were set to; the earliest first.
+    /// The tenants whose alarms ring next, at most so many, with their times; the earliest first.
     ///
     /// # Errors
     /// `Unavailable`.
@@ -20,7 +21,7 @@ impl TabletRows {
         let is_alarm = |key: &[u8]| key.first() == Some(&ALARM);
         let changed = unfolded.iter().filter(|((_, key), _)| is_alarm(key));
         if self.has_schema.get() {
-            // What the log says of some of these is not in the table yet.
+            // Some of these are changed in the log, but not in the table yet.
             let limit = most.saturating_add(changed.clone().count());
             let rows = self.store.run(
                 "SELECT counter, at_ms FROM alarms ORDER BY at_ms LIMIT ?",
@@ -55,7 +56,7 @@ impl TabletRows {
         self.change((counter.clone(), row_key(ALARM, 0)), None)
     }
 
-    /// Whether the object's alarm must be set to ring by then: it does not yet. It counts as set from now on.
+    /// Whether the object's alarm must be set to ring by then, because it does not yet. It counts as set from now on.
     pub(super) fn must_arm(&self, at_ms: i64) -> bool {
         let must = at_ms < self.armed_ms.get();
         if must {
@@ -75,7 +76,7 @@ impl TabletRows {
         self.set_armed(at_ms).await
     }
 
-    /// Sets the object's alarm, as [`TabletRows::must_arm`] said.
+    /// Sets the object's alarm after [`TabletRows::must_arm`] has returned true.
     ///
     /// # Errors
     /// `Unavailable`.

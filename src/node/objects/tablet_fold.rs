@@ -1,22 +1,23 @@
-//! How a tablet's log is folded into its tables.
+//! Folding of a tablet's log into its tables.
 //!
-//! Invariant: what the log holds is written and the log emptied in one transaction, so a restart finds each change in one of them.
+//! Invariant: the changes of the log are written and the log is emptied in one transaction, so a restart finds each
+//! change in one of them.
 
 use super::tablet_rows::{ALARM, Name, TabletRows, no_rows};
 use crate::host::object::SqlValue;
 use crate::protocol::messages::{Fault, decode};
 
-/// Rows of the table that one statement writes: it may bind 100 values.
+/// How many rows of the table one statement writes: it may bind 100 values.
 const ROWS_AT_ONCE: usize = 33;
 
-/// Names of rows, or alarms, that one statement takes.
+/// How many names of rows, or alarms, one statement takes.
 const NAMES_AT_ONCE: usize = 50;
 
 /// A row that the log has changed.
 type Change<'a> = (&'a Name, &'a Option<Vec<u8>>);
 
 impl TabletRows {
-    /// Writes what the log holds to the table, and empties it.
+    /// Writes the changes of the log to the table, and empties the log.
     ///
     /// # Errors
     /// `Unavailable`; then nothing has changed.

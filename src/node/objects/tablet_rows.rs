@@ -1,8 +1,9 @@
-//! The rows of a tablet's tenants: a log of what each commit changed, and a table that it is folded into.
+//! The rows of a tablet's tenants: a log of the changes of each commit, and a table into which it is folded.
 //!
-//! Invariant: what a turn changes is one transaction: a row of the log holds all of it. What the log holds and the table does not is in
-//! memory too, so a read sees every write before it. Life of a change: it is noted in memory, appended to the log at the end of its
-//! turn, and written to the table when the log is folded, which deletes it from the log and from memory. A restart reads the log again.
+//! Invariant: the changes of a turn are one transaction: a row of the log holds all of them. Changes that are in the
+//! log and not in the table are in memory too, so a read sees every earlier write. Life of a change: it is noted in
+//! memory, appended to the log at the end of its turn, and written to the table when the log is folded, which deletes
+//! it from the log and from memory. A restart reads the log again.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -17,7 +18,7 @@ use crate::core::counter::id::CounterId;
 use crate::host::object::SqlValue;
 use crate::protocol::messages::Fault;
 
-/// `key` sorts as what it is made of, see [`row_key`]. WITHOUT ROWID: an upsert writes one row.
+/// `key` sorts in the order of its parts, see [`row_key`]. WITHOUT ROWID: an upsert writes one row.
 const SCHEMA: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS rows (counter TEXT NOT NULL, key BLOB NOT NULL, body BLOB NOT NULL, \
     PRIMARY KEY (counter, key)) WITHOUT ROWID",
@@ -26,16 +27,16 @@ const SCHEMA: &[&str] = &[
     "CREATE INDEX IF NOT EXISTS alarms_by_time ON alarms (at_ms)",
 ];
 
-/// The log is folded after so many rows: a restart reads them again, in some 10 ms.
+/// The number of rows after which the log is folded: a restart reads them again.
 const LOG_ROWS_MAX: u64 = 512;
 
-/// The log is folded after so many bytes: they are in memory too, for each of at most 64 tablets that are busy at once 64 MiB in all.
+/// The number of bytes after which the log is folded: they are in memory too, for 64 busy tablets 64 MiB in all.
 const LOG_BYTES_MAX: usize = 1 << 20;
 
 /// The most bytes of one row of the log: a row of storage holds 2 MB.
 const LOG_ROW_BYTES_MAX: usize = 1 << 20;
 
-/// Kind of a row of the ledger, behind those of cells.
+/// Kind of a row of the ledger, after those of cells.
 pub(super) const LEDGER: u8 = 200;
 
 /// Kind of a cell's alarm.
@@ -44,38 +45,39 @@ pub(super) const ALARM: u8 = 201;
 /// Rows that were found, in order: the bytes of their names, and their bodies.
 pub(super) type NamedRows = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// A row: whose, and which.
+/// A row: its tenant, and its name.
 pub(super) type Name = (CounterId, Vec<u8>);
 
-/// What a row held in memory before it was changed: nothing, or a body, or that it is deleted.
+/// The state of a row in memory before a change: none, or a body, or deleted.
 type Before = Option<Option<Vec<u8>>>;
 
 /// The rows of all tenants of a tablet.
 pub(super) struct TabletRows {
     pub(super) store: Store,
     pub(super) has_schema: Cell<bool>,
-    /// What the log holds: a body, or that the row is deleted.
+    /// The changes in the log: a body, or that the row is deleted.
     pub(super) unfolded: RefCell<BTreeMap<Name, Option<Vec<u8>>>>,
     turn: RefCell<Turn>,
     pub(super) log_rows: Cell<u64>,
     pub(super) log_bytes: Cell<usize>,
     next_number: Cell<i64>,
-    /// How often the log was folded.
+    /// The number of folds of the log.
     pub(super) folds: Cell<u64>,
-    /// What was read for tenants that wake in this turn.
+    /// Rows that were read for tenants that wake in this turn.
     pub(super) ahead: RefCell<HashMap<CounterId, Waking>>,
     /// When the object's alarm rings, unix milliseconds.
     pub(super) armed_ms: Cell<i64>,
 }
 
-/// What the turn under way has changed.
+/// The changes of the turn under way.
 #[derive(Default)]
 struct Turn {
     depth: u32,
     changed: Vec<(Name, Before)>,
 }
 
-/// The bytes of a row's name: its kind, and its start in big endian with the sign turned, so that they sort alike.
+/// The bytes of a row's name: its kind, and its start in big endian with the sign bit inverted, so that names sort like
+/// numbers.
 pub(super) fn row_key(kind: u8, start: i64) -> Vec<u8> {
     let mut key = Vec::with_capacity(9);
     key.push(kind);
@@ -88,7 +90,7 @@ pub(super) fn no_rows(result: Result<Vec<Vec<SqlValue>>, Fault>) -> Result<(), F
 }
 
 impl TabletRows {
-    /// The rows of a tablet, with what its log holds.
+    /// The rows of a tablet, with the changes in its log.
     pub(super) fn open(store: Store) -> (Rc<Self>, Result<(), Fault>) {
         let rows = Rc::new(Self {
             store,
@@ -106,10 +108,10 @@ impl TabletRows {
         (rows, read)
     }
 
-    /// Reads the log into memory, anew.
+    /// Reads the log into memory again.
     ///
     /// # Errors
-    /// `Unreadable` for what this build cannot read.
+    /// `Unreadable` for data that this build cannot read.
     pub(super) fn read_log(&self) -> Result<(), Fault> {
         let version = self.store.schema_version(1)?;
         self.has_schema.set(version.is_some());
@@ -140,10 +142,11 @@ impl TabletRows {
         Ok(())
     }
 
-    /// Does something as one turn: all that it changes is one transaction, or, if it fails, nothing. A turn within a turn is part of it.
+    /// Runs something as one turn: all its changes are one transaction, or, if it fails, there are none. A turn within
+    /// a turn is part of it.
     ///
     /// # Errors
-    /// What `body` fails with; `Unavailable` where storage refuses. Then memory holds what it held before.
+    /// The error of `body`; `Unavailable` where storage refuses. Memory then is as before.
     pub(super) fn turn<T>(&self, body: &mut dyn FnMut() -> Result<T, Fault>) -> Result<T, Fault> {
         let mark = {
             let mut turn = self.turn.borrow_mut();
@@ -169,7 +172,7 @@ impl TabletRows {
         outcome
     }
 
-    /// Takes back what was changed since then.
+    /// Reverts the changes since a mark.
     fn undo(&self, mark: usize) {
         let mut turn = self.turn.borrow_mut();
         let mut unfolded = self.unfolded.borrow_mut();
@@ -192,7 +195,7 @@ impl TabletRows {
         })
     }
 
-    /// Appends what the turn has changed to the log.
+    /// Appends the changes of the turn to the log.
     fn commit(&self) -> Result<(), Fault> {
         let bodies = self.bodies()?;
         if bodies.is_empty() {
@@ -210,7 +213,7 @@ impl TabletRows {
             ))
         };
         match bodies.as_slice() {
-            // One row is atomic by itself.
+            // A single row is atomic by itself.
             [body] => append((first, body))?,
             bodies => self
                 .store
@@ -224,13 +227,13 @@ impl TabletRows {
         self.log_bytes
             .set(self.log_bytes.get().saturating_add(bytes));
         if self.log_rows.get() >= LOG_ROWS_MAX || self.log_bytes.get() >= LOG_BYTES_MAX {
-            // Where it fails the log is longer, and the next commit tries again.
+            // If it fails, the log is longer, and the next commit tries again.
             let _ = self.fold();
         }
         Ok(())
     }
 
-    /// What the turn has changed, as rows of the log behind the room for their frames: nearly always one.
+    /// The changes of the turn, as rows of the log after the room for their frames: nearly always one row.
     fn bodies(&self) -> Result<Vec<Vec<u8>>, Fault> {
         let turn = self.turn.borrow();
         let unfolded = self.unfolded.borrow();
@@ -265,7 +268,7 @@ impl TabletRows {
         self.log_rows.get() > 0
     }
 
-    /// A row; of a tenant that the table has nothing of, from the log alone.
+    /// A row; for a tenant without rows in the table, from the log only.
     pub(super) fn get(
         &self,
         counter: &CounterId,
@@ -320,7 +323,7 @@ impl TabletRows {
         Ok(found.into_iter().collect())
     }
 
-    /// Some rows of a tenant after a name, but for its alarm, and the name after which there may be more.
+    /// Some rows of a tenant after a name, except its alarm, and the name after which there may be more.
     pub(super) fn some_after(
         &self,
         counter: &CounterId,
@@ -361,7 +364,7 @@ impl TabletRows {
         Ok((found.into_iter().collect(), next))
     }
 
-    /// The names of the rows of a tenant in the table that are damaged, and that the log does not replace.
+    /// The names of a tenant's damaged rows in the table that the log does not replace.
     pub(super) fn damaged(&self, counter: &CounterId) -> Result<Vec<Vec<u8>>, Fault> {
         if !self.has_schema.get() {
             return Ok(Vec::new());
@@ -386,7 +389,7 @@ impl TabletRows {
         ))
     }
 
-    /// Waits until all that was written so far is durable.
+    /// Waits until all former writes are durable.
     pub(super) async fn sync(&self) -> Result<(), Fault> {
         self.store.sync().await
     }

@@ -1,6 +1,6 @@
-//! What cells read of a tablet's rows when they wake: of many by one statement.
+//! The rows that cells read when they wake in a tablet: for many cells by one statement.
 //!
-//! Invariant: what is told is what the rows say at that moment, so it is used in the turn in which it was read.
+//! Invariant: the rows are used in the turn in which they were read.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,24 +10,24 @@ use crate::core::counter::id::CounterId;
 use crate::host::object::SqlValue;
 use crate::protocol::messages::{Fault, decode};
 
-/// Tenants that one statement reads: it may bind 100 values. Few sizes, so that few statements are prepared.
+/// How many tenants one statement reads: it may bind 100 values. Only a few sizes, so that few statements are prepared.
 const AT_ONCE: [usize; 3] = [1, 12, 96];
 
-/// Rows of the kinds before it a cell reads when it wakes: address, totals, unique elements of all time and pages.
+/// A waking cell reads all rows of the kinds before this one: address, totals, unique elements of all time and pages.
 const READ_BEFORE: u8 = 6;
 
 /// Of this kind it reads one row, nearly always the newest: the unique elements of the open minute.
 const MINUTE_UNIQUES: u8 = 6;
 
-/// And those of the kinds before it that come after: what is closing, sealed shards, the counts of ledgers. Samples, and unique elements
-/// of hours and days, come after them; they are never there without an address.
+/// And all rows of the later kinds before this one: endings, sealed shards, the counts of ledgers. Samples, and unique
+/// elements of hours and days, are of later kinds; they never exist without an address.
 const READ_LAST: u8 = 9;
 
-/// What a cell reads when it wakes.
+/// The rows that a waking cell reads.
 #[derive(Default)]
 pub(super) struct Waking {
     rows: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Whether its ledger has a row; nothing where the log has deleted some that the table has.
+    /// Whether its ledger has a row; `None` where the log has deleted rows of the table.
     pub(super) has_records: Option<bool>,
     /// When its alarm rings, unix milliseconds.
     pub(super) alarm_ms: Option<i64>,
@@ -41,14 +41,14 @@ impl Waking {
         !self.rows.is_empty() || self.has_records != Some(false)
     }
 
-    /// A row, where it is known whether there is one.
+    /// A row, if it is known whether it exists.
     pub(super) fn get(&self, key: &[u8]) -> Option<Option<Vec<u8>>> {
         let row = self.rows.get(key);
         let is_known = row.is_some() || key.first().is_some_and(|kind| is_read_whole(*kind));
         is_known.then(|| row.cloned())
     }
 
-    /// The rows in `from..before` of a kind that is read whole, in order.
+    /// The rows in `from..before` of a kind that is read completely, in order.
     pub(super) fn between(
         &self,
         from: &[u8],
@@ -82,7 +82,7 @@ impl Waking {
         Ok(())
     }
 
-    /// Takes what the log says of a row.
+    /// Applies a change in the log.
     fn change(&mut self, key: &[u8], body: Option<&Vec<u8>>) -> Result<(), Fault> {
         match (key.first(), body) {
             (Some(&ALARM), body) => {
@@ -106,7 +106,7 @@ fn is_read_whole(kind: u8) -> bool {
 }
 
 impl TabletRows {
-    /// Reads what these tenants read when they wake. Each takes it by [`TabletRows::waking`] in this turn.
+    /// Reads the rows for the wakes of these tenants. Each takes them by [`TabletRows::waking`] in this turn.
     ///
     /// # Errors
     /// `Unavailable`.
@@ -136,12 +136,12 @@ impl TabletRows {
         Ok(())
     }
 
-    /// What was read ahead and not taken is forgotten.
+    /// Drops the rows that were read ahead and not taken.
     pub(super) fn forget_ahead(&self) {
         self.ahead.take();
     }
 
-    /// What a tenant reads when it wakes.
+    /// The rows for the wake of a tenant.
     ///
     /// # Errors
     /// `Unavailable`.
@@ -175,7 +175,7 @@ impl TabletRows {
                 && let Some(waking) = found.get_mut(&counter)
             {
                 match waking.take_row(self, key, body) {
-                    // Of many that are read together the others go on; it is read by itself, and refused.
+                    // Of many that are read together the others continue; this one is read by itself, and refused.
                     Err(Fault::Unreadable(_)) if counters.len() > 1 => {
                         found.remove(&counter);
                     }
@@ -187,7 +187,8 @@ impl TabletRows {
     }
 }
 
-/// Reads what so many tenants read when they wake: whole kinds, the newest minute of unique elements, whether there is a record, the alarm.
+/// The statement for the wakes of so many tenants: all rows of some kinds, the newest minute of unique elements,
+/// whether there is a record, the alarm.
 fn statement(tenants: usize) -> String {
     let ids = vec!["(?)"; tenants].join(", ");
     let of = "ids CROSS JOIN rows ON rows.counter = id AND rows.key";

@@ -1,4 +1,5 @@
-//! The Durable Object of live views. An object is a hub or a lookout, by what it is asked; neither stores more than its alarm.
+//! The Durable Object of live views. Its first call makes an object a hub or a lookout; neither stores more than its
+//! alarm.
 
 use std::rc::Rc;
 

@@ -1,7 +1,7 @@
-//! How roots end, and how leads are told what the root decided.
+//! How roots end, and how leads are notified of the root's decisions.
 //!
-//! Invariant: what must be told is stored as a duty in the same commit as its cause; a duty is
-//! struck off only when its lead has confirmed.
+//! Invariant: what leads must be told is stored as a duty in the same commit as its cause; a duty is deleted only when
+//! its lead has confirmed.
 
 use super::super::duty_store::{Duty, LeadNotice};
 use super::super::lead_calls::{LEADS_AT_ONCE, silent, sums, suspend};
@@ -15,9 +15,9 @@ use crate::protocol::names::CellAddress;
 use crate::protocol::order::in_order;
 
 impl Roots {
-    /// The living root; or what is known of the one that ended. A counter whose time has come is
-    /// ended here. `for_write`: where some lead does not say when it was last written, a write keeps
-    /// the counter alive, since only all of them together can let it end.
+    /// The living root; or what is known of the ended one. An expired counter is ended here. `for_write`: where some
+    /// lead does not report its newest write, a write keeps the counter alive, because only all of them together can
+    /// let it end.
     pub(in super::super) async fn living(
         &self,
         counter: &CounterId,
@@ -44,8 +44,8 @@ impl Roots {
         Ok(Err(self.rows.entry(counter)?))
     }
 
-    /// The newest write that any lead knows of, where that matters, once all of them know of the time to live:
-    /// one that does not counts on after it.
+    /// The newest write that any lead knows of, where that matters, once all of them know the time to live: a lead that
+    /// does not would count on after the end.
     async fn last_write_ms(&self, counter: &CounterId, root: &Root) -> Result<i64, Fault> {
         if self.duties.is_configuring(counter)? {
             let untold = self
@@ -58,7 +58,7 @@ impl Roots {
         if !root.is_sliding() {
             return Ok(i64::MIN);
         }
-        // First: what an inbox hands over meanwhile is a write that a lead tells of.
+        // First, because an event that an inbox counts meanwhile is a write that a lead reports.
         self.inboxes.none_holds(counter, root).await?;
         let wanted = Wanted {
             totals_only: true,
@@ -73,8 +73,8 @@ impl Roots {
         Ok(newest)
     }
 
-    /// Ends a generation: first nobody counts for it any more, then its end is durable here, then the
-    /// leads drop it. Returns the leads that could not be told to drop it yet.
+    /// Ends a generation: first nobody counts for it any more, then its end is durable here, then the leads drop it.
+    /// Returns the leads that could not be told to drop it yet.
     ///
     /// # Errors
     /// `Unavailable`, and nothing has ended, where a lead that may still count cannot be stopped: what
@@ -89,7 +89,7 @@ impl Roots {
     ) -> Result<Vec<Datacenter>, Fault> {
         let all: Vec<Datacenter> = root.datacenters.iter().cloned().collect();
         let unstopped = suspend(&self.outbox, counter, root, &all).await;
-        // While it is deleted, its time may pass by what the root knows, and not by what a lead does.
+        // While it is deleted, it may expire by the root's knowledge, but not by a lead's.
         let stop_by_themselves = is_expiry && !self.duties.is_configuring(counter)?;
         if let Some(datacenter) = unstopped.first().filter(|_| !stop_by_themselves) {
             return Err(may_count(datacenter));
@@ -105,7 +105,7 @@ impl Roots {
         self.fulfil(&duties).await
     }
 
-    /// Tells leads what they must know, and strikes off what is done. Returns the rest.
+    /// Notifies leads, and deletes the duties that are done. Returns the datacenters that are left.
     pub(in super::super) async fn fulfil(&self, duties: &[Duty]) -> Result<Vec<Datacenter>, Fault> {
         let tell = |duty: &Duty| {
             let duty = duty.clone();
@@ -129,11 +129,11 @@ impl Roots {
         };
         let mut pending = Vec::new();
         for (duty, number, told) in all_settled(duties.iter().map(tell), LEADS_AT_ONCE).await {
-            // It has gone with its root, and is told from there.
+            // The duty has moved with its root, and is fulfilled from there.
             if self.is_here(&duty.counter).is_err() {
                 continue;
             }
-            // Settings that were put while these were told are a duty of their own, under this name.
+            // Settings that were changed meanwhile are a duty of their own, under this name.
             let is_newest = match self.rows.entry(&duty.counter)? {
                 Some(RootEntry::Live(root)) => root.settings.number == number,
                 _ => true,
@@ -151,7 +151,7 @@ impl Roots {
         Ok(in_order(pending, Ord::cmp))
     }
 
-    /// Tells one lead. Settings of a generation that has ended meanwhile need no telling.
+    /// Notifies one lead. Settings of a generation that has ended meanwhile are skipped.
     pub(in super::super) async fn tell(
         &self,
         counter: &CounterId,
@@ -172,7 +172,7 @@ impl Roots {
                 let settle = Settle {
                     counter: counter.clone(),
                 };
-                // Boxed: what it does may tell others in turn.
+                // Boxed, because this may notify others in turn.
                 let root = Box::pin(self.settle(settle)).await?;
                 let is_settled = |root: &Root| root.operations.is_settled(datacenter);
                 if root.as_ref().is_none_or(is_settled) {
@@ -190,7 +190,7 @@ fn may_count(datacenter: &Datacenter) -> Fault {
     ))
 }
 
-/// What every lead of a counter must be told.
+/// The duties towards every lead of a counter.
 pub(in super::super) fn duties(counter: &CounterId, root: &Root, telling: LeadNotice) -> Vec<Duty> {
     let duty = |datacenter: &Datacenter| Duty {
         counter: counter.clone(),

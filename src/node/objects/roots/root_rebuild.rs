@@ -1,9 +1,8 @@
-//! Roots whose row was lost: made again from what a lead still counts.
+//! Roots whose row was lost: rebuilt from a lead that still counts.
 //!
 //! Invariant: a counter is created only where nothing is known of it here, nor at the lead of the datacenter that asks
-//! for it. So a lost row does not become a second creation there, which would end what is counted. A datacenter
-//! that nobody asks is heard of with its next push, and until then what it holds is not in the sum: such a root
-//! says that it may lack some.
+//! for it. So a lost row does not lead to a second creation there, which would end what is counted. Other datacenters
+//! are known with their next push; until then their counts are missing in the sum: such a root is marked as incomplete.
 
 use super::Roots;
 use crate::core::cluster::root::{Root, RootEntry};
@@ -13,8 +12,8 @@ use crate::protocol::messages::{Fault, Held};
 use crate::protocol::names::CellAddress;
 
 impl Roots {
-    /// The living root; where nothing at all is known of the counter, the lead of this datacenter is asked first whether
-    /// it counts one. One call, where a counter is created. The caller holds the lock.
+    /// The living root; where nothing is known of the counter, the lead of this datacenter is asked first whether it
+    /// counts one. Costs one call, where a counter is created. The caller holds the lock.
     ///
     /// # Errors
     /// `Unavailable` where that lead does not answer.
@@ -38,8 +37,8 @@ impl Roots {
         }
     }
 
-    /// Takes a lead's word for what the root had granted it, where nothing at all is known of the counter here, or of an
-    /// older generation only: the row, or its newest state, was lost.
+    /// Accepts a lead's grant if nothing is known of the counter here, or only an older generation: then the row, or
+    /// its newest state, was lost.
     pub(super) async fn adopt(
         &self,
         counter: &CounterId,
@@ -48,7 +47,7 @@ impl Roots {
     ) -> Result<(), Fault> {
         let known = self.rows.entry(counter)?;
         let is_lost = known.is_none_or(|entry| entry.generation() < held.generation);
-        // A lead that was not told of an end yet knows of a generation that is over.
+        // A lead that was not told of an end yet still reports the ended generation.
         if !is_lost || self.duties.is_closing(counter, held.generation)? {
             return Ok(());
         }

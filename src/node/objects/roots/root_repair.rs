@@ -1,8 +1,8 @@
-//! Roots that are damaged, put back from what their leads hold.
+//! Damaged roots, restored from what their leads hold.
 //!
-//! Invariant: a damaged root stays, and its counter is refused, until a lead has told what it was granted, or its partition's memory of the
-//! leads says for which generation they count. Where neither is so, and every lead that may count it has said so, it becomes what the last
-//! snapshot tells: nobody else knows whether there is a counter.
+//! Invariant: a damaged root stays, and its counter is refused, until a lead has reported its grant, or its partition's
+//! memory of pushes names the generation. If there is neither, and every lead that may count it has answered, the root
+//! is restored from the last snapshot: no other source knows whether there is a counter.
 
 use std::collections::BTreeSet;
 
@@ -17,25 +17,25 @@ use crate::protocol::messages::{Fault, Held, RepairRoot, RootPart, RootRepaired}
 use crate::protocol::names::CellAddress;
 use crate::protocol::snapshot::Kept;
 
-/// Leads that are asked at once.
+/// How many leads are asked at once.
 const LEADS_AT_ONCE: usize = 64;
 
 /// How long a lead may take, milliseconds.
 const LEAD_MS_MAX: u64 = 3_000;
 
-/// What leads said of what they were granted.
+/// The answers of leads about their grants.
 #[derive(Default)]
 struct Asked {
-    /// Those that count a living generation.
+    /// Leads that count a living generation.
     held: Vec<(Datacenter, Grant)>,
-    /// Those that did not answer.
+    /// Leads that did not answer.
     silent: Vec<Datacenter>,
-    /// Those whose rows are damaged too: they remember nothing.
+    /// Leads whose rows are damaged too: they remember nothing.
     damaged: Vec<Datacenter>,
 }
 
 impl Roots {
-    /// Says what of a counter is damaged here, and puts it back.
+    /// Reports the damage of a counter here, and repairs it.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
@@ -66,7 +66,7 @@ impl Roots {
                 return Ok(repaired);
             };
             if !asked.is_dry {
-                // What is damaged beside it is read where it is saved.
+                // Other damaged rows would be read when it is saved.
                 self.views.drop_damaged(counter, &repaired.damaged)?;
                 let entry = RootEntry::Live(made.clone());
                 self.save(counter, entry, &[]).await?;
@@ -87,7 +87,8 @@ impl Roots {
         Ok(repaired)
     }
 
-    /// A root that is damaged, by what its leads hold, by what they had told, or else by the last snapshot; nothing where neither is known.
+    /// A damaged root, from its leads' grants, from their pushes, or else from the last snapshot; `None` where there is
+    /// neither.
     async fn made_again(
         &self,
         asked: &RepairRoot,
@@ -104,15 +105,16 @@ impl Roots {
         repaired.told_by = told_by.collect();
         repaired.silent = silent;
         if let Some(mut root) = rebuilt(&held, view, now_ms) {
-            // They may count it too, and are put back next.
+            // They may count it too, and are repaired next.
             root.may_lack |= !damaged.is_empty();
             root.datacenters.extend(damaged);
-            // Whoever is alone, or home, was told all that the value is.
+            // A lead that is alone, or home, knows the whole value.
             let knows = |(_, grant): &(Datacenter, Grant)| grant.alone || grant.is_home;
             repaired.knows_base = held.iter().any(knows);
             return Ok(Some(root));
         }
-        // A lead that does not answer may hold the root, and then the snapshot would end what it counts. One that was deleted stays so.
+        // A lead that does not answer may hold a grant, and the snapshot would end what it counts. A deleted counter
+        // stays deleted.
         let may_be = repaired.silent.is_empty() && self.rows.is_live(&asked.counter)?;
         let Some(kept) = asked.kept.as_ref().filter(|_| may_be) else {
             return Ok(None);
@@ -121,7 +123,7 @@ impl Roots {
         Ok(Some(of_snapshot(kept, damaged, now_ms)))
     }
 
-    /// What of a counter is damaged here.
+    /// The damaged parts of a counter here.
     fn damaged(&self, counter: &CounterId) -> Result<Vec<RootPart>, Fault> {
         let parts = [
             (RootPart::Root, "roots"),
@@ -137,7 +139,7 @@ impl Roots {
         Ok(damaged)
     }
 
-    /// Asks the leads of a counter what they were granted, in the datacenters that may count it.
+    /// Asks the leads of a counter for their grants, in the datacenters that may count it.
     async fn ask_leads(&self, asked: &RepairRoot, view: Option<&View>) -> Result<Asked, Fault> {
         let counter = &asked.counter;
         let mut datacenters = asked.datacenters.clone();
@@ -158,7 +160,7 @@ impl Roots {
         let mut known = Asked::default();
         for (datacenter, held) in told {
             match held {
-                // A lead that was not told of an end yet knows of a generation that is over.
+                // A lead that was not told of an end yet still reports the ended generation.
                 Some(Ok(Some(grant))) if self.duties.is_closing(counter, grant.generation)? => {}
                 Some(Ok(Some(grant))) => known.held.push((datacenter, grant)),
                 Some(Ok(None)) => {}
@@ -170,8 +172,8 @@ impl Roots {
     }
 }
 
-/// The root as a snapshot has it, of a new generation: what any cell still holds of the old one does not count. Datacenters whose leads are
-/// damaged are in it, so that they are put back next.
+/// The root from a snapshot, with a new generation: cells that still hold the old one do not count. Datacenters with
+/// damaged leads are included, so that they are repaired next.
 fn of_snapshot(kept: &Kept, damaged: Vec<Datacenter>, now_ms: i64) -> Root {
     let mut root = Root::create(None, now_ms);
     root.created_at_ms = kept.created_at_ms.min(now_ms);
@@ -186,14 +188,14 @@ fn of_snapshot(kept: &Kept, damaged: Vec<Datacenter>, now_ms: i64) -> Root {
     root
 }
 
-/// The root by what its leads were granted, and by what they had told; nothing where neither is known.
+/// The root from its leads' grants, and from their pushes; `None` where there is neither.
 fn rebuilt(held: &[(Datacenter, Grant)], view: Option<&View>, now_ms: i64) -> Option<Root> {
     let newest = held.iter().map(|(_, grant)| grant.generation);
     let generation = newest.chain(view.map(View::generation)).max()?;
     let of_it = held
         .iter()
         .filter(|(_, grant)| grant.generation == generation);
-    // A home decides alone, so it knows the value; else whoever was told last knows the settings.
+    // A home decides alone, so it knows the value; otherwise the newest grant has the settings.
     let best = of_it
         .clone()
         .max_by_key(|(_, grant)| (grant.is_home, grant.revision));
@@ -221,7 +223,7 @@ fn rebuilt(held: &[(Datacenter, Grant)], view: Option<&View>, now_ms: i64) -> Op
 }
 
 impl super::super::push_receiver::Views {
-    /// Drops what is damaged of what leads have told, which they tell again, and of the row of lists, which is made again from what is known.
+    /// Deletes damaged pushes, which leads send again, and a damaged row of totals, which is rebuilt.
     fn drop_damaged(&self, counter: &CounterId, damaged: &[RootPart]) -> Result<(), Fault> {
         if damaged.contains(&RootPart::Memory) {
             self.forget_stored(counter)?;

@@ -1,5 +1,5 @@
-//! Datacenters that the last set or reset could not observe: what they hold is part of no value before the root has
-//! heard of them.
+//! Datacenters that the last set or reset could not observe: their counts are part of no value before the root has
+//! observed them.
 //!
 //! Invariant: a datacenter is settled once for each operation, in one commit of the root.
 
@@ -10,11 +10,11 @@ use crate::core::cluster::root::{Root, RootEntry};
 use crate::core::counter::id::CounterId;
 use crate::protocol::messages::{Fault, Settle, Wanted};
 
-/// How far into the future a write's stamp may lie: what is counted since an operation is asked for up to then.
+/// How far into the future a write's stamp may be: counts since an operation are asked for up to then.
 const AHEAD_SECONDS: i64 = 60;
 
 impl Roots {
-    /// Settles whichever datacenters answer now that the last operation could not observe.
+    /// Settles the unobserved datacenters that answer now.
     pub(in super::super) async fn settle(&self, settle: Settle) -> Result<Option<Root>, Fault> {
         let Settle { counter } = settle;
         let lock = self.lock_of(&counter);
@@ -31,7 +31,7 @@ impl Roots {
         Ok(Some(root))
     }
 
-    /// Settles what can be. Returns whether anything could.
+    /// Settles the datacenters that answer. Returns whether there were any.
     async fn settle_those_that_answer(&self, counter: &CounterId, root: &mut Root) -> bool {
         let unsettled = root.operations.unsettled().to_vec();
         let from = root.operations.at_ms().div_euclid(1_000);
@@ -53,8 +53,8 @@ impl Roots {
         is_news
     }
 
-    /// Goes on only if all datacenters are part of the value: whoever becomes home decides by it, and is not
-    /// told of what is heard of others later.
+    /// Continues only if all datacenters are part of the value: a new home decides by it, and does not learn later what
+    /// others had counted.
     pub(in super::super) async fn require_settled(
         &self,
         counter: &CounterId,
