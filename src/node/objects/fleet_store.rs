@@ -19,7 +19,8 @@ const FLEET_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS fleet (incarnation INTEGE
 /// The common row of folded incarnations. An isolate draws this number once in 2^52 times, and is then refused.
 const FORGOTTEN: i64 = 0;
 
-/// The row that says when the first report of all came; it counts nothing. Only a table has it that had none of others before.
+/// The row that says when the first report of all came; it counts nothing. Only a table has it that had none of others
+/// before.
 const BEGUN: i64 = -1;
 
 /// How many rows are folded when a new incarnation reports: so there are not many more rows than incarnations of one

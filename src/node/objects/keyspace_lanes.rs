@@ -1,8 +1,8 @@
-//! Additions to counters of a keyspace that meet: while one is under way to its cell, those that come to the same counter wait and go
-//! together as the next.
+//! Additions to counters of a keyspace that meet: while one is under way to its cell, those that come to the same
+//! counter wait and go together as the next.
 //!
-//! Invariant: each waiter holds its key, so no other command comes between, and is told the counter as of its own addition. All requests
-//! of one object share a context, so one may wake another.
+//! Invariant: each waiter holds its key, so no other command comes between, and is told the counter as of its own
+//! addition. All requests of one object share a context, so one may wake another.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! How a keyspace runs the scripts of rate limits: those of one request whose keys are free are decided one after the other in one turn,
-//! and what they write is written together.
+//! How a keyspace runs the scripts of rate limits: those of one request whose keys are free are decided one after the
+//! other in one turn, and what they write is written together.
 //!
 //! Invariant: nothing is waited for, so no other command comes between, and nothing is replied before it is written.
 
@@ -12,8 +12,8 @@ use crate::protocol::redis::reply::Reply;
 use crate::protocol::redis::space::{Entry, Space, Value};
 
 impl KeyspaceCore {
-    /// Runs the first of these commands, as many as are such scripts. What cannot be decided at once, as it is about a counter or waits
-    /// for a key, is left.
+    /// Runs the first of these commands, as many as are such scripts. What cannot be decided at once, as it is about a
+    /// counter or waits for a key, is left.
     pub(super) fn run_scripts(&self, asked: &[CommandRequest<'_>], holds: bool) -> Vec<Reply> {
         let (mut replies, mut events) = (Vec::new(), Vec::new());
         let written = self.rows.together(|| {

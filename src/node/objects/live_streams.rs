@@ -11,7 +11,8 @@ use crate::protocol::live::SILENT_BYTES_MAX;
 use crate::protocol::live::client_message::SocketNotes;
 use crate::protocol::live::subscriptions::WatcherId;
 
-/// Close codes and reasons of a hub: policy violation, and try again later. Source: RFC 6455 section 7.4.1 and its registry.
+/// Close codes and reasons of a hub: policy violation, and try again later. Source: RFC 6455 section 7.4.1 and its
+/// registry.
 const SILENT: (u16, &str) = (
     1_008,
     "say ping now and then: what waits for a silent client is bounded",
