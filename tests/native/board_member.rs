@@ -335,7 +335,7 @@ fn an_import_reads_the_end_of_a_member_in_milliseconds_and_in_seconds_as_preview
     let ends = |at: i64| {
         let line = serde_json::json!({"board": "b", "member": "m", "score": 1, "expires_at": at});
         let writes = parse_member_line(line.to_string().as_bytes(), now_ms).unwrap();
-        let put = writes.into_iter().map(|it| match it.deed {
+        let put = writes.into_iter().map(|it| match it.action {
             MemberAction::Put(put) => put.expires_ms.flatten(),
             other => panic!("{other:?}"),
         });

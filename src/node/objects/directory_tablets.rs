@@ -181,8 +181,8 @@ impl LeadSpreads {
         Ok(set)
     }
 
-    /// Where the lead of a counter lives in a datacenter, and may have lived; without one where the spreads put it. A lead that lives apart is
-    /// granted nothing at that place.
+    /// Where the lead of a counter lives in a datacenter, and may have lived; without one where the spreads put it. A
+    /// lead that lives apart is granted nothing at that place.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.

@@ -176,7 +176,8 @@ impl LiveReader {
         }
     }
 
-    /// Reads all that is due of a board by one question. A board of the protocol before reads those about one member alone, and refuses it.
+    /// Reads all that is due of a board by one question. A board of the protocol before reads those about one member
+    /// alone, and refuses it.
     async fn read_board(&self, board: &CounterId, watched: Vec<WatchedBoard>) {
         let read = self.ask_board(board, &watched).await;
         if watched.len() == 1 || !matches!(read, Err(Fault::Broken(_))) {

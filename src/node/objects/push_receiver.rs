@@ -286,7 +286,8 @@ impl Views {
         Ok(stored.map(|(view, marks)| (View::from_rest(view), marks)))
     }
 
-    /// Whether earlier builds read the row, and it lacks nothing but when that was heard: whoever reads a counter has its leads tell this.
+    /// Whether earlier builds read the row, and it lacks nothing but when that was heard: whoever reads a counter has
+    /// its leads tell this.
     fn is_stored(&self, counter: &CounterId, view: &View) -> Result<bool, Fault> {
         if self.object.forms().has_frames.get() {
             return Ok(false);
