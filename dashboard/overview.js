@@ -24,8 +24,6 @@ const PAUSE_MS = 30_000;
 const EMPTY_MS = 2_000;
 // What came before and what came from where is asked for with each fourth look.
 const SLOW = 4;
-// More counters than one answer can sum have tops alone, of these ranges.
-const TOP_WINDOWS = { hour: "3600", today: "today", week: "7d", days: "30d", all: undefined };
 
 const nowSeconds = () => Math.floor(Date.now() / 1000);
 
@@ -52,8 +50,8 @@ export function showOverview(main, route, status) {
     } catch (error) {
       if (stopped.signal.aborted) return;
       if (!(error instanceof Failure)) throw error;
-      // Too many for a history have a top still; what else is wrong is told by what comes next.
-      range = error.code === "too-many-counters" ? "all" : "today";
+      // What is wrong is told by what comes next.
+      range = "today";
     }
     if (route.range === undefined) history.replaceState(null, "", overviewHash({ ...route, range }));
     frame.placeRanges(rangeBar({ ...route, range }, range));
@@ -153,7 +151,6 @@ function follow(frame, route, status, signal) {
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof Failure)) throw error;
-      if (error.code === "too-many-counters") return tooMany(frame, route, asked, status, signal);
       if (error.status >= 400 && error.status < 500) {
         status({ tone: "none", text: error.wantsKey ? "key needed" : "not shown" });
         return frame.body.replaceChildren(refusalOf(error, ""));
@@ -167,13 +164,22 @@ function follow(frame, route, status, signal) {
 
 function tellTruth(frame, told, status) {
   const missing = (told.missing_partitions ?? []).map((partition) => `partition ${partition} of the directory`);
-  const reading = { exact: told.exact, staleness_ms: missing.length > 0 ? 0 : told.staleness_ms, unreachable: missing };
+  // Counters that are left out are told of by themselves.
+  const staleness_ms = missing.length > 0 || told.unasked ? 0 : told.staleness_ms;
+  const reading = { exact: told.exact, staleness_ms, unreachable: missing };
   status(standing({ connection: "polling", reading }));
-  const clock = new Date(Date.now() - (missing.length > 0 ? 0 : told.staleness_ms)).toLocaleTimeString("en-GB");
+  const clock = new Date(Date.now() - staleness_ms).toLocaleTimeString("en-GB");
   const truth = truthOf({ connection: "polling", reading, clock });
   frame.told.dataset.tone = truth.tone;
   setText(frame.told, truth.text);
-  setText(frame.trouble, told.exact || told.staleness_ms < 3_000 ? "" : "Some parts did not answer. Their counts are missing here.");
+  setText(frame.trouble, unaskedWords(told.unasked) ?? (told.exact || told.staleness_ms < 3_000 ? "" : "Some parts did not answer. Their counts are missing here."));
+}
+
+/** Returns what is said of counters that were too many to ask; undefined where all were asked. */
+function unaskedWords(unasked) {
+  if (!unasked) return undefined;
+  const { counters, count_max, each_max } = unasked;
+  return `Of so many counters those with most are asked. ${count(counters)} others are left out: they have at most ${count(count_max)} together, and none has more than ${count(each_max)}. A prefix shows their history.`;
 }
 
 function show(frame, route, range, told, before) {
@@ -217,28 +223,6 @@ async function showValue(frame, route, range, status, signal) {
   const error = whole(told.error) > 0n ? ` It may be up to ${count(told.error)} more: a counter knows 1,000 values by name.` : "";
   setText(frame.trouble, "");
   setText(frame.told, `${frame.told.textContent} Each dimension is counted by itself, by the hour and day: the pages of one value are known where pages are counters, its chart and its other dimensions are not.${error}`);
-}
-
-/** More counters than one answer sums: what the directory knows of them. */
-async function tooMany(frame, route, range, status, signal) {
-  if (frame.body.firstChild !== frame.panels) frame.body.replaceChildren(frame.panels);
-  frame.history.hidden = true;
-  const say = (text) => setText(frame.told, text);
-  if (!Object.hasOwn(TOP_WINDOWS, route.range)) {
-    status({ tone: "fair", text: "too many counters" });
-    frame.top.tell(el("p", {}, "These are too many counters for this range. Choose the last hour, today, 7 or 30 days or all time, or a prefix."));
-    return say("");
-  }
-  const window = TOP_WINDOWS[route.range];
-  const query = window === undefined ? "by=value" : `by=count&window=${window}`;
-  const told = await json(`/top?prefix=${encodeURIComponent(route.prefix)}&${query}&limit=${TOP}&numbers=string`, signal);
-  const rows = told.rows.map(({ id, count: amount, value }) => ({ id, count: amount ?? value }));
-  frame.headline.show(range, { count: whole(told.total) });
-  setText(frame.counters, count(told.counters));
-  showTop(frame, route, rows, told.total, range.words);
-  frame.shown = { range, points: [], top: rows };
-  status(standing({ connection: "polling", reading: { exact: false, staleness_ms: 0, unreachable: [] } }));
-  return say("Of so many counters the directory tells the largest, by what it was told within the last 70 s, in hours and days of UTC. A prefix shows their history.");
 }
 
 function empty(frame, { prefix }, status) {

@@ -125,7 +125,7 @@ function reading(tally) {
     .description("which counters have most")
     .argument("[prefix]", "of those whose ids begin so")
     .addOption(new Option("--by <what>", "what is compared").choices(["value", "count", "uniques"]))
-    .option("--window <window>", "3600, 86400, today, 7d or 30d; all time where left out")
+    .option("--window <window>", "3600, 86400, today, month, year, or days such as 7d or 365d; all time where left out")
     .option("--limit <number>", "so many", whole, 10)
     .addHelpText("after", examples("tally top", "tally top /blog/ --window today --limit 20", "tally top --json | jq -r '.rows[].id'"))
     .action(run(() => import("./read.mjs"), "top"));

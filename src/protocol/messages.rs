@@ -161,7 +161,7 @@ pub use snapshot::{
 };
 pub use totals::{
     AmountOf, AskTop, By, KnownTotal, KnownUniques, ListAll, ListRows, Listed, ListedCounter,
-    Order, PartitionTop, Since, SumMany, Sums, Top, TopOf, TopRow,
+    Order, PartitionTop, Since, SumMany, Sums, Top, TopOf, TopRow, Unasked,
 };
 
 calls! {

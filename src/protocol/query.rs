@@ -5,7 +5,7 @@ mod breakdown;
 mod top;
 mod verdicts;
 
-pub use breakdown::{BREAKDOWN_LIMIT, BreakdownQuery};
+pub use breakdown::{BREAKDOWN_LIMIT, BreakdownQuery, kept_only};
 pub use top::TopQuery;
 
 use super::messages::Wanted;

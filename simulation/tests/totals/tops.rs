@@ -3,7 +3,7 @@
 use super::{TOLD_MS, ask, client, forget_totals, get, service};
 use tally::core::cluster::ring::Ring;
 use tally::protocol::names::DIRECTORY_PARTITIONS;
-use tally_simulation::{Client, Options, Verdict, World};
+use tally_simulation::{Client, Faults, Options, Verdict, World, deployed};
 
 /// A counter as the tests know it: what was counted, and when.
 #[derive(Clone, Default)]
@@ -221,6 +221,14 @@ fn what_a_top_cannot_tell_is_refused_with_what_it_can() {
     for (path, code) in [
         ("/top?window=hour", "invalid-query"),
         ("/top?window=7", "invalid-query"),
+        ("/top?window=0d", "invalid-query"),
+        ("/top?window=1827d", "invalid-query"),
+        ("/top?window=day", "invalid-query"),
+        ("/top?window=90d&from=7", "invalid-query"),
+        ("/top?from=8&to=7", "invalid-query"),
+        ("/top?to=7", "invalid-query"),
+        ("/top?by=value&window=90d", "invalid-query"),
+        ("/top?by=uniques&from=7", "invalid-query"),
         ("/top?by=name", "invalid-query"),
         ("/top?by=value&window=today", "invalid-query"),
         ("/top?by=uniques&window=30d", "invalid-query"),
@@ -286,4 +294,224 @@ fn a_top_names_the_partitions_that_are_missing_or_not_counted_through() {
     world.run_for_ms(2_000);
     let part = get(&world, &client, "/top");
     assert_eq!(part["missing_partitions"], serde_json::json!([4]), "{part}");
+}
+
+/// A year of what counters counted, by lines with old times: `(day, count)` of each.
+fn a_year(world: &World, client: &Client, counters: u64) -> Vec<Vec<(i64, i64)>> {
+    let (chance, today) = (world.chance(), world.now_ms() / 86_400_000);
+    let mut days = vec![Vec::new(); usize::try_from(counters).expect("it is small")];
+    let mut lines = String::new();
+    for (number, days) in (0..).zip(&mut days) {
+        for _ in 0..=chance.below(8) {
+            let day = today - i64::try_from(chance.below(700)).expect("it is small");
+            let count = i64::try_from(chance.below(1_000)).expect("it is small") + 1;
+            let at_ms = (day * 86_400 + 7_200) * 1_000;
+            lines.push_str(&format!(
+                "{{\"key\":\"{}\",\"increment\":{count},\"at\":{}}}\n",
+                name(number),
+                at_ms.min(world.now_ms())
+            ));
+            days.push((day, count));
+        }
+    }
+    let report = world.run(client.post("/ingest?format=ndjson", &lines));
+    assert_eq!(report.expect("an answer").json()["rejected"], 0);
+    days
+}
+
+/// The counters that counted something from one day to another, both included, the one with most first.
+fn counted_within(days: &[Vec<(i64, i64)>], first: i64, last: i64) -> Vec<(String, i64)> {
+    let sum = |days: &Vec<(i64, i64)>| -> i64 {
+        let within = days.iter().filter(|(day, _)| (first..=last).contains(day));
+        within.map(|(_, count)| count).sum()
+    };
+    let mut rows: Vec<(String, i64)> = (0..)
+        .zip(days)
+        .map(|(n, days)| (name(n), sum(days)))
+        .collect();
+    rows.retain(|(_, count)| *count > 0);
+    rows.sort_by(|one, other| other.1.cmp(&one.1).then(one.0.cmp(&other.0)));
+    rows
+}
+
+fn rows_of(top: &serde_json::Value) -> Vec<(String, i64)> {
+    let rows = top["rows"].as_array().expect("rows").iter();
+    rows.map(|row| {
+        let id = row["id"].as_str().expect("a text").to_owned();
+        (id, row["count"].as_i64().expect("a number"))
+    })
+    .collect()
+}
+
+#[test]
+fn a_top_of_a_year_is_a_sort_of_what_days_hold_whatever_values_are() {
+    let (world, sites) = service(21, Options::default());
+    let client = client(&world, sites[0]);
+    let days = a_year(&world, &client, 40);
+    // What a counter is set to, and what is taken from it, is nothing that was counted.
+    for (number, method, what, body) in [
+        (0, "PUT", "value", r#"{"value":-7}"#),
+        (1, "PUT", "value", r#"{"value":1000000}"#),
+        (2, "POST", "decrement", r#"{"delta":100000}"#),
+        (3, "POST", "reset", ""),
+    ] {
+        let path = format!("/counters/{}/{what}", name(number).replace('/', "%2F"));
+        let done = world.run(ask(&client, method, &path, body));
+        done.unwrap_or_else(|| panic!("{path} is done"));
+    }
+    world.run_for_ms(TOLD_MS);
+    let today = world.now_ms() / 86_400_000;
+    let day_at = |day: i64| day * 86_400;
+    for (query, first, last) in [
+        ("window=31d".to_owned(), today - 30, today),
+        ("window=90d".to_owned(), today - 89, today),
+        ("window=365d".to_owned(), today - 364, today),
+        ("window=1826d".to_owned(), today - 1_825, today),
+        (format!("from={}", day_at(today - 500)), today - 500, today),
+        (
+            format!("from={}&to={}", day_at(today - 300), day_at(today - 200)),
+            today - 300,
+            today - 200,
+        ),
+    ] {
+        let top = get(&world, &client, &format!("/top?{query}&limit=1000"));
+        let plain = counted_within(&days, first, last);
+        assert_eq!(rows_of(&top), plain, "{query}: {top}");
+        let total: i64 = plain.iter().map(|(_, count)| count).sum();
+        assert_eq!(
+            (&top["total"], &top["counters"], &top["from"]),
+            (&total.into(), &plain.len().into(), &day_at(first).into()),
+            "{query}: {top}"
+        );
+        assert_eq!(
+            (&top["by"], &top["exact"]),
+            (&"count".into(), &false.into())
+        );
+        assert_eq!(top.get("unasked"), None, "{query}: {top}");
+        let to = query.contains("to=").then(|| day_at(last) + 86_399);
+        let is_open = query.starts_with("from") && to.is_none();
+        assert!(is_open || top["to"].as_i64() == to, "{top}");
+        let few = get(
+            &world,
+            &client,
+            &format!("/top?{query}&limit=3&prefix=a%2F"),
+        );
+        let of_a: Vec<_> = plain
+            .iter()
+            .filter(|(id, _)| id.starts_with("a/"))
+            .collect();
+        let first: Vec<_> = of_a.into_iter().take(3).cloned().collect();
+        assert_eq!(rows_of(&few), first, "{few}");
+        let (id, count) = &plain[plain.len() / 2];
+        let rank = 1 + plain.iter().filter(|(_, other)| other > count).count();
+        let path = format!("/counters/{}/rank?{query}", id.replace('/', "%2F"));
+        let told = get(&world, &client, &path);
+        assert_eq!(
+            (&told["rank"], &told["count"]),
+            (&rank.into(), &(*count).into()),
+            "{told}"
+        );
+    }
+    let none = world.run(client.get("/counters/none/rank?window=90d"));
+    assert_eq!(none.expect("an answer").json()["code"], "counter-not-found");
+}
+
+#[test]
+fn months_and_years_begin_with_their_first_day() {
+    let (world, sites) = service(22, Options::default());
+    let client = client(&world, sites[0]);
+    world
+        .run(client.post("/counters/a/increment", ""))
+        .expect("no fault");
+    world.run_for_ms(TOLD_MS);
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..14 {
+        // Some weeks of a year: the month is told by the directory at first, and by days once it is long.
+        world.run_for_ms(29 * 86_400_000);
+        for window in ["month", "year"] {
+            let top = get(&world, &client, &format!("/top?window={window}"));
+            let from = top["from"].as_i64().expect("a second");
+            assert_eq!(from % 86_400, 0, "{top}");
+            let date = tally::protocol::snapshot::date_of(from / 86_400);
+            let now = tally::protocol::snapshot::date_of(world.now_ms() / 86_400_000);
+            let same = if window == "month" { 7 } else { 4 };
+            assert_eq!(date[..same], now[..same], "{top}");
+            assert!(
+                date.ends_with(if window == "month" { "-01" } else { "-01-01" }),
+                "{date}"
+            );
+            seen.insert(date);
+        }
+    }
+    assert!(seen.len() > 12, "{seen:?}");
+}
+
+#[test]
+fn counters_that_cannot_be_among_the_first_are_not_asked_and_that_is_said() {
+    const COUNTERS: u64 = 4_500;
+    let world = deployed(23, Options::default());
+    world.set_faults(Faults::NONE);
+    world.set("TALLY_TABLETS", Some("64"));
+    let client = client(&world, world.site("FRA", 1));
+    // Each has counted 400 days ago as much as its number says, and half as much yesterday.
+    let today = world.now_ms() / 86_400_000;
+    let line = |number: u64, count: u64, day: i64| {
+        let at_ms = day * 86_400_000;
+        format!("{{\"key\":\"of/{number:04}\",\"increment\":{count},\"at\":{at_ms}}}\n")
+    };
+    let body: String = (1..=COUNTERS)
+        .flat_map(|number| {
+            [
+                line(number, number, today - 400),
+                line(number, number.div_ceil(2), today - 1),
+            ]
+        })
+        .collect();
+    let report = world.run(client.post("/ingest?format=ndjson", &body));
+    assert_eq!(report.expect("an answer").json()["rejected"], 0);
+    world.run_for_ms(TOLD_MS);
+    let top = get(&world, &client, "/top?window=90d&limit=10&prefix=of%2F");
+    let first: Vec<u64> = (COUNTERS - 9..=COUNTERS)
+        .rev()
+        .map(|number| number.div_ceil(2))
+        .collect();
+    let counts: Vec<i64> = rows_of(&top).iter().map(|(_, count)| *count).collect();
+    assert_eq!(
+        counts,
+        first
+            .iter()
+            .map(|count| i64::try_from(*count).expect("it is small"))
+            .collect::<Vec<_>>()
+    );
+    let unasked = &top["unasked"];
+    let left = unasked["counters"].as_u64().expect("a number");
+    assert!((500..=COUNTERS - 1_000).contains(&left), "{top}");
+    // None of those that were left out can have more than the last row, whoever they are.
+    let in_all = |number: u64| number + number.div_ceil(2);
+    let each_max = unasked["each_max"].as_u64();
+    assert!(
+        each_max >= Some(in_all(left)) && each_max <= first.last().copied(),
+        "{top}"
+    );
+    let count_max = unasked["count_max"].as_u64().expect("a number");
+    assert!(count_max >= (1..=left).map(in_all).sum::<u64>(), "{top}");
+    let whole: u64 = (1..=COUNTERS).map(|number| number.div_ceil(2)).sum();
+    let total = top["total"].as_u64().expect("a number");
+    assert!(total < whole && whole <= total + count_max, "{top}");
+    // Of one that is among the first fewer are asked than of the last one, which has a rank that all decide.
+    let rank = |number: u64| {
+        let path = format!("/counters/of%2F{number:04}/rank?window=90d&prefix=of%2F");
+        get(&world, &client, &path)
+    };
+    let (third, last) = (rank(COUNTERS - 2), rank(1));
+    assert_eq!(
+        (&third["rank"], &last["rank"]),
+        (&3.into(), &(COUNTERS - 1).into()),
+        "{third} {last}"
+    );
+    assert!(
+        third["unasked"]["counters"].as_u64() >= Some(left),
+        "{third}"
+    );
+    assert_eq!(last.get("unasked"), None, "{last}");
 }

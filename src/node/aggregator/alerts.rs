@@ -266,6 +266,7 @@ async fn of_prefix(
         },
         limit: 0,
         counter: None,
+        range: None,
     };
     let top = super::top::top(host, Ok(asked)).await?;
     let total = top.sums.total;

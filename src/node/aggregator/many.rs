@@ -6,8 +6,10 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use super::explain::Notes;
+use super::most::{most_of, sum_most};
 use super::{LEADS_AT_ONCE, read, read_drained, read_view, sum_world};
 use crate::core::cluster::root::Root;
+use crate::core::counter::history::HOURS_KEPT;
 use crate::core::counter::id::CounterId;
 use crate::core::counter::merge::Range;
 use crate::host::Host;
@@ -255,8 +257,8 @@ fn are_too_many(roots: &BTreeMap<CounterId, Root>) -> bool {
     roots.len() > most || leads.sum::<usize>() > most
 }
 
-/// What partitions have been told of all counters, where there are more than an aggregate asks for.
-async fn known_sum(host: &Host, asked: &SumMany) -> Result<Option<Aggregate>, Fault> {
+/// What partitions have been told of all counters, and which did not answer.
+async fn told_of_all(host: &Host, asked: &SumMany) -> Result<(Sums, Vec<u32>), Fault> {
     let ask = |partition: u32| TopOf {
         partition,
         order: Order {
@@ -275,36 +277,34 @@ async fn known_sum(host: &Host, asked: &SumMany) -> Result<Option<Aggregate>, Fa
             missing.push(partition);
         }
     }
-    if sums.counters <= AGGREGATE_MAX.into() {
-        return Ok(None);
-    }
-    let mut known = Aggregate::known(asked.begun_ms, sums);
-    known.lacks(missing);
-    Ok(Some(known))
+    Ok((sums, missing))
 }
 
-/// How many histories of that range are asked for at once: 16 of the longest.
+/// How many histories of that range are asked for at once: 74 of the longest. No step has more buckets than hours.
 fn histories_at_once(range: Range) -> usize {
     let points = (range.to - range.from) / range.step.seconds() + 1;
-    usize::try_from(HISTORY_POINTS_AT_ONCE / points.max(1)).unwrap_or(1)
+    let kept = i64::try_from(HOURS_KEPT).unwrap_or(i64::MAX);
+    usize::try_from(HISTORY_POINTS_AT_ONCE / points.clamp(1, kept)).unwrap_or(1)
 }
 
 /// Sums every counter whose name begins alike. Where there are very many, what partitions have been told is summed, unless leads must be
-/// asked: then so many at once as memory holds.
+/// asked: then so many at once as memory holds. Of a range the counters are asked that may have counted most.
 pub(super) async fn sum_many(
     host: &Host,
     asked: Result<SumMany, Fault>,
 ) -> Result<Aggregate, Fault> {
     let asked = asked?;
-    let is_plain = asked.history.is_none() && asked.datacenter.is_none() && asked.by.is_none();
+    let is_of_times = asked.history.is_some() || asked.by.is_some();
+    let is_plain = !is_of_times && asked.datacenter.is_none();
     let mut pages = Pages::new(host, &asked.prefix);
     let mut roots: BTreeMap<CounterId, Root> = pages.next().await?.into_iter().collect();
-    if !pages.are_over()
-        && is_plain
-        && !asked.is_strong
-        && let Some(known) = known_sum(host, &asked).await?
-    {
-        return Ok(known);
+    if !pages.are_over() && is_plain && !asked.is_strong {
+        let (sums, missing) = told_of_all(host, &asked).await?;
+        if sums.counters > AGGREGATE_MAX.into() {
+            let mut known = Aggregate::known(asked.begun_ms, sums);
+            known.lacks(missing);
+            return Ok(known);
+        }
     }
     // A lead that a tablet hosts opens nothing.
     let is_hosted = call::has_tablets(host);
@@ -314,13 +314,23 @@ pub(super) async fn sum_many(
         asked.top,
         asked.value.clone(),
     ));
+    let mut are_few = !is_of_times;
     loop {
         while !pages.are_over() && !are_too_many(&roots) {
             open_objects::rest(host).await;
             roots.extend(pages.next().await?);
         }
-        if are_too_many(&roots) && !(is_plain && is_hosted) {
+        if are_too_many(&roots) && !is_hosted && !is_of_times {
             return Err(Fault::TooMany(AGGREGATE_MAX));
+        }
+        if are_too_many(&roots) && !are_few {
+            let (sums, _) = told_of_all(host, &asked).await?;
+            let most = most_of(host, &asked);
+            are_few = most > AGGREGATE_MAX && sums.counters <= most.into();
+            if !are_few {
+                sum_most(host, &asked, begun_ms, &all, |_| None).await?;
+                return Ok(all.into_inner());
+            }
         }
         sum_roots(host, &asked, std::mem::take(&mut roots), begun_ms, &all).await;
         if pages.are_over() {
@@ -332,7 +342,7 @@ pub(super) async fn sum_many(
 }
 
 /// Adds counters to an aggregate. Each is added as it comes: of 5,000 histories one is held.
-async fn sum_roots(
+pub(super) async fn sum_roots(
     host: &Host,
     asked: &SumMany,
     roots: BTreeMap<CounterId, Root>,

@@ -9,6 +9,7 @@ mod explain;
 mod export;
 mod fleet;
 mod many;
+mod most;
 mod snapshots;
 mod top;
 

@@ -1,20 +1,34 @@
 //! The first counters of all partitions, in order, and where one of them stands.
 
+use std::cell::RefCell;
 use std::cmp::Ordering;
 
+use super::explain::Notes;
+use super::most::sum_most;
+use super::read;
 use crate::host::Host;
 use crate::node::shared::call;
 use crate::node::shared::partitions::ask_all;
-use crate::protocol::messages::{AmountOf, AskTop, Fault, Top, TopOf, TopRow};
+use crate::protocol::messages::{
+    AmountOf, AskTop, Fault, Read, SumMany, Top, TopOf, TopRow, Wanted,
+};
 use crate::protocol::order::in_order;
+use crate::protocol::public::Aggregate;
+use crate::protocol::query::kept_only;
+use crate::protocol::shell_limits::AGGREGATE_MAX;
 
-/// Asks every partition once.
+/// Asks every partition once; of a range leads too.
 pub(super) async fn top(host: &Host, asked: Result<AskTop, Fault>) -> Result<Top, Fault> {
+    let asked = asked?;
+    if let Some(range) = asked.range {
+        return top_of_range(host, asked, range).await;
+    }
     let AskTop {
         order,
         limit,
         counter,
-    } = asked?;
+        ..
+    } = asked;
     let mut rows = Vec::new();
     if let Some(counter) = &counter {
         let amount_of = AmountOf {
@@ -53,8 +67,48 @@ pub(super) async fn top(host: &Host, asked: Result<AskTop, Fault>) -> Result<Top
     Ok(top)
 }
 
+/// Asks the leads of those that may have counted most in a range.
+async fn top_of_range(host: &Host, asked: AskTop, range: (i64, i64)) -> Result<Top, Fault> {
+    let begun_ms = host.now_ms();
+    let wanted = Wanted {
+        window: Some(range),
+        history: Some(kept_only(range.0)),
+        totals_only: true,
+        ..Wanted::default()
+    };
+    let mut own = None;
+    if let Some(counter) = asked.counter {
+        let asked = Read {
+            counter: counter.clone(),
+            datacenter: None,
+            wanted,
+        };
+        let Some(sum) = read(host, Ok(asked), None, Notes::default()).await? else {
+            return Ok(Top::default());
+        };
+        let counted = sum.parts().map(|part| part.summary.window.count);
+        own = Some((counter, counted.fold(0, u128::saturating_add)));
+    }
+    let many = SumMany {
+        prefix: asked.order.prefix,
+        history: wanted.history,
+        // All that are asked, to say how many counted.
+        top: AGGREGATE_MAX,
+        window: wanted.window,
+        begun_ms,
+        ..SumMany::default()
+    };
+    let all = RefCell::new(Aggregate::new(begun_ms, many.top, None));
+    let enough = |all: &Aggregate| match &own {
+        Some((_, count)) => Some(*count),
+        None => all.count_at(asked.limit),
+    };
+    sum_most(host, &many, begun_ms, &all, enough).await?;
+    Ok(all.into_inner().into_top(range.0, asked.limit, own))
+}
+
 /// Whoever has more stands first; of those that have as much, the name decides.
-fn compare(one: &TopRow, other: &TopRow) -> Ordering {
+pub(super) fn compare(one: &TopRow, other: &TopRow) -> Ordering {
     if other.amount.is_below(one.amount) {
         Ordering::Less
     } else if one.amount.is_below(other.amount) {

@@ -65,17 +65,23 @@ impl ManyQuestion {
                 let sum = call_within(host, &asked, FETCH_MS_MAX).await?;
                 Ok(ManyAnswer::Sum(sum))
             }
-            Self::Top(asked) => Ok(ManyAnswer::Top(call(host, &asked).await?, begun_ms)),
+            Self::Top(asked) => {
+                let top = match asked.range {
+                    Some(_) => call_within(host, &asked, FETCH_MS_MAX).await?,
+                    None => call(host, &asked).await?,
+                };
+                Ok(ManyAnswer::Top(top, begun_ms))
+            }
         }
     }
 }
 
 impl ManyAnswer {
-    /// How many calls it took besides those of partitions.
+    /// How many calls it took besides those of partitions, at most.
     fn calls(&self) -> u64 {
         match self {
             Self::Sum(sum) => sum.cells(),
-            Self::Top(..) => 0,
+            Self::Top(top, _) => top.cells,
         }
     }
 }

@@ -14,13 +14,18 @@ use crate::protocol::query::{Query, TopQuery};
 /// How old a top may be that others are given, milliseconds: what the directory has been told is older.
 const SHARED_MS_MAX: i64 = 1_000;
 
+/// How old one of a range may be: leads are asked for it, by the thousand.
+const RANGE_SHARED_MS_MAX: i64 = 10_000;
+
+/// What says of which time a top is, besides the rest.
+const PARAMETERS: [&str; 6] = ["prefix", "by", "window", "from", "to", "numbers"];
+
 /// `GET /top`.
 ///
 /// # Errors
 /// `invalid-query`, `quota-exceeded`, `unavailable`.
 pub async fn top(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
-    let known = ["prefix", "by", "window", "limit", "numbers"];
-    let query = Query::parse(context.query(), &known)?;
+    let query = Query::parse(context.query(), &[&PARAMETERS[..], &["limit"]].concat())?;
     let limit = query.limit()?;
     let (top, told) = ask(context, caller, &query, limit, None).await?;
     Ok(Answer::json(top_json(&top, &told)))
@@ -35,7 +40,7 @@ pub async fn rank(
     caller: &Caller,
     id: CounterId,
 ) -> Result<Answer, Problem> {
-    let query = Query::parse(context.query(), &["prefix", "by", "window", "numbers"])?;
+    let query = Query::parse(context.query(), &PARAMETERS)?;
     let prefix = query.get("prefix").unwrap_or_default();
     if !id.as_str().starts_with(prefix) {
         let detail = "the id does not begin with prefix, so it has no rank there";
@@ -57,7 +62,13 @@ async fn ask(
 ) -> Result<(Top, TopPage), Problem> {
     let prefix = query.get("prefix").unwrap_or_default().to_owned();
     caller.may_list(&prefix)?;
-    let TopQuery { by, window, since } = query.top(context.host.now_ms().div_euclid(1_000))?;
+    let asked = query.top(context.host.now_ms().div_euclid(1_000))?;
+    let TopQuery {
+        by,
+        window,
+        since,
+        range,
+    } = asked;
     let strings = query.numbers_as_strings()?;
     let rounding = context.rounding()?;
     let asked = AskTop {
@@ -68,16 +79,19 @@ async fn ask(
         },
         limit,
         counter,
+        range,
     };
-    let found = gather(context, ManyQuestion::Top(asked), Some(SHARED_MS_MAX)).await?;
+    let shared_ms = range.map_or(SHARED_MS_MAX, |_| RANGE_SHARED_MS_MAX);
+    let found = gather(context, ManyQuestion::Top(asked), Some(shared_ms)).await?;
     let ManyAnswer::Top(top, begun_ms) = &*found.gathered else {
         return Err(mixed_up());
     };
     let told = TopPage {
         prefix,
         by,
-        window,
+        window: window.map(str::to_owned),
         since,
+        range,
         begun_ms: *begun_ms,
         now_ms: context.host.now_ms(),
         rounding,

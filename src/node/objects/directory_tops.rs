@@ -121,16 +121,25 @@ impl DirectoryTotals {
         self.prepare(now_ms)?;
         let amount = amount_sql(order);
         // The index of hours is worth its cost if few have counted since.
-        let is_by_order = named > FEW && (order.since.is_none() || counters < named / 4);
+        let is_by_size = !order.since.is_some_and(Since::is_kept);
+        let is_by_order = named > FEW && (is_by_size || counters < named / 4);
         let (by_name, by_order) = if is_by_order { ("+", "") } else { ("", "+") };
         let (within, mut values) = within_sql(order, by_name);
         let size = size_sql(order.by);
         let sql = match order.since {
-            Some(since) => format!(
-                "SELECT id, as_of, CAST({amount} AS TEXT) FROM totals WHERE {within} AND {by_order}hour >= {} AND {amount} > 0 \
-                 ORDER BY {amount} DESC, id LIMIT ?",
-                hour_of(since)
-            ),
+            Some(since) => {
+                // What was written since is in order of the sizes of all time.
+                let (by_size, by_hour) = match is_by_size {
+                    true => (format!("{by_order}{size} DESC, "), "+"),
+                    false => (String::new(), by_order),
+                };
+                format!(
+                    "SELECT id, as_of, CAST({amount} AS TEXT) FROM totals \
+                     WHERE {within} AND {by_hour}hour >= {} AND {amount} > 0 \
+                     ORDER BY {by_size}{amount} DESC, id LIMIT ?",
+                    hour_of(since)
+                )
+            }
             None => {
                 let counts = match order.by {
                     By::Value => String::new(),
@@ -186,6 +195,9 @@ fn amount_sql(order: &Order) -> String {
     match (order.since, order.by) {
         (Some(Since::Hour(hour)), _) => slot('h', hour, HOURS_KEPT),
         (Some(Since::Day(day)), _) => slot('d', day, DAYS_KEPT),
+        (Some(Since::Write(hour)), _) => {
+            format!("(CASE WHEN hour >= {hour} THEN counted ELSE 0 END)")
+        }
         (None, By::Value) => "value".to_owned(),
         (None, By::Count) => "counted".to_owned(),
         (None, By::Uniques) => "uniques".to_owned(),
@@ -195,7 +207,7 @@ fn amount_sql(order: &Order) -> String {
 /// The hour of unix time at which it begins.
 fn hour_of(since: Since) -> i64 {
     match since {
-        Since::Hour(hour) => hour,
+        Since::Hour(hour) | Since::Write(hour) => hour,
         Since::Day(day) => day * DAY_HOURS,
     }
 }

@@ -15,10 +15,10 @@ use crate::protocol::public::Aggregate;
 calls! {
     ListRows => Vec<ListedCounter>, "/list-rows", |it| Address::Directory(it.partition);
     ListAll => Listed, "/list-all-rows", |_| Address::Aggregator;
-    SumMany => Aggregate, "/sum-many", |_| Address::Aggregator;
+    SumMany => Aggregate, "/sum-many", |_| Address::Aggregator, lacks (0, 1);
     TopOf => PartitionTop, "/top-of", |it| Address::Directory(it.partition);
     AmountOf => Option<TopRow>, "/amount-of", |it| Address::Root(&it.counter);
-    AskTop => Top, "/top", |_| Address::Aggregator;
+    AskTop => Top, "/top", |_| Address::Aggregator, lacks (1, 2);
 }
 
 /// A counter, and its known totals where those were asked for.
@@ -113,6 +113,8 @@ pub enum Since {
     Hour(i64),
     /// A day.
     Day(i64),
+    /// The counts of all time, of the counters that were written in that hour or later. None counted more since then.
+    Write(i64),
 }
 
 /// A set of counters and their order.
@@ -157,6 +159,8 @@ pub struct AskTop {
     pub limit: u32,
     /// Only this counter, and how many have more than it.
     pub counter: Option<CounterId>,
+    /// The first and the last second of a window that the directory does not store: leads are asked.
+    pub range: Option<(i64, i64)>,
 }
 
 /// A counter in an order.
@@ -207,6 +211,21 @@ pub struct Top {
     pub sums: Sums,
     /// Partitions of which not every counter was considered.
     pub missing_partitions: Vec<u32>,
+    /// The counters that were not read, where counters were read.
+    pub unasked: Option<Unasked>,
+    /// The most cells that were asked for it.
+    pub cells: u64,
+}
+
+/// Counters that were not read, and upper bounds of their counts in the range.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unasked {
+    /// How many.
+    pub counters: u64,
+    /// The bound of the sum of their counts.
+    pub count_max: Value,
+    /// The bound of the count of each.
+    pub each_max: Value,
 }
 
 impl Sums {

@@ -9,13 +9,13 @@ use super::breakdown::{BreakdownView, StretchView, Subject};
 use super::counter_view::{Freshness, Point, SummedCounter, points_of, step_name};
 use super::number::Exact;
 use super::to_json;
-use super::top::share;
+use super::top::{UnaskedView, share};
 use crate::core::counter::breakdown::Breakdown;
 use crate::core::counter::id::CounterId;
 use crate::core::counter::merge::{Range, Summary};
 use crate::core::counter::total::Value;
 use crate::core::sketch::ValueCount;
-use crate::protocol::messages::{GlobalSum, Sums};
+use crate::protocol::messages::{GlobalSum, Sums, Top, TopRow, Unasked};
 use crate::protocol::order::in_order;
 use crate::protocol::query::{BreakdownQuery, HistoryFormat};
 
@@ -44,6 +44,8 @@ pub struct Aggregate {
     /// The most cells that were asked.
     cells: u64,
     missing_partitions: Vec<u32>,
+    /// The counters that were not read.
+    unasked: Option<Unasked>,
 }
 
 impl Aggregate {
@@ -70,6 +72,7 @@ impl Aggregate {
             counted: Box::default(),
             cells: 0,
             missing_partitions: Vec::new(),
+            unasked: None,
         }
     }
 
@@ -99,7 +102,7 @@ impl Aggregate {
         self.is_complete = self.is_complete && told.is_exact();
         self.as_of_ms = self.as_of_ms.min(told.as_of_ms());
         self.cells = self.cells.saturating_add(sum.cells());
-        let mut counted = 0_u128;
+        let mut counted = told.window_count();
         for (start, count) in told.points() {
             let held = self.points.entry(*start).or_insert(0);
             *held = held.saturating_add(*count);
@@ -139,6 +142,58 @@ impl Aggregate {
             let missing = std::mem::take(&mut self.missing_partitions);
             self.missing_partitions = in_order(missing, Ord::cmp);
             self.missing_partitions.dedup();
+        }
+    }
+
+    /// Notes the counters that were not read. `as_of_ms`: as of when the directory knows them.
+    pub fn leaves(&mut self, unasked: Option<Unasked>, as_of_ms: i64) {
+        self.unasked = unasked;
+        self.is_complete = false;
+        self.as_of_ms = self.as_of_ms.min(as_of_ms);
+    }
+
+    /// The count of the counter at a place of the order, from 1; `None` where there are fewer.
+    pub fn count_at(&self, place: u32) -> Option<u128> {
+        let before = usize::try_from(place.checked_sub(1)?).ok()?;
+        let last = self.top.iter().nth(before);
+        last.map(|(Reverse(count), ..)| *count)
+    }
+
+    /// The first `limit` counters of a range that begins at the second `from`, and the sum of all that were read. With
+    /// a counter and its count, only the row of that counter.
+    pub fn into_top(self, from: i64, limit: u32, counter: Option<(CounterId, u128)>) -> Top {
+        let amount = |count: u128| Value::new(count, 0);
+        let row = |counter: CounterId, count: u128| TopRow {
+            counter,
+            amount: amount(count),
+            uniques: None,
+            as_of_ms: self.as_of_ms,
+        };
+        let than = counter.as_ref().map_or(u128::MAX, |(_, count)| *count);
+        let above = self.top.iter().filter(|(Reverse(count), ..)| *count > than);
+        let sums = Sums {
+            counters: self.top.len().try_into().unwrap_or(u64::MAX),
+            total: amount(self.counted.window.count),
+            above: above.count().try_into().unwrap_or(u64::MAX),
+            as_of_ms: Some(self.as_of_ms),
+            kept_from_ms: match self.kept_from > from {
+                true => self.kept_from.saturating_mul(1_000),
+                false => 0,
+            },
+        };
+        let most = usize::try_from(limit).unwrap_or(usize::MAX);
+        let rows = match counter {
+            Some((counter, count)) => vec![row(counter, count)],
+            None => (self.top.into_iter().take(most))
+                .map(|(Reverse(count), counter, _)| row(counter, count))
+                .collect(),
+        };
+        Top {
+            rows,
+            sums,
+            missing_partitions: self.missing_partitions,
+            unasked: self.unasked,
+            cells: self.cells,
         }
     }
 
@@ -185,6 +240,7 @@ impl Aggregate {
             prefix: Some(prefix),
             counters: Some(self.counters),
             missing_partitions: &self.missing_partitions,
+            unasked: self.unasked,
             is_exact: is_fresh && self.is_complete,
             as_of_ms: self.as_of_ms,
             staleness_ms: self.staleness_ms(now_ms),
@@ -228,6 +284,8 @@ impl Aggregate {
             staleness_ms: i64,
             #[serde(skip_serializing_if = "<[u32]>::is_empty")]
             missing_partitions: &'a [u32],
+            #[serde(skip_serializing_if = "Option::is_none")]
+            unasked: Option<UnaskedView>,
         }
         let of = |count: u128| Value::new(count, 0);
         let exact = |count: u128| Exact::new(of(count), strings);
@@ -256,6 +314,7 @@ impl Aggregate {
             as_of: self.as_of_ms,
             staleness_ms: self.staleness_ms(now_ms),
             missing_partitions: &self.missing_partitions,
+            unasked: UnaskedView::of(self.unasked, strings),
         })
     }
 
@@ -284,6 +343,8 @@ impl Aggregate {
             staleness_ms: i64,
             #[serde(skip_serializing_if = "<[u32]>::is_empty")]
             missing_partitions: &'a [u32],
+            #[serde(skip_serializing_if = "Option::is_none")]
+            unasked: Option<UnaskedView>,
             points: Vec<Point>,
             #[serde(skip_serializing_if = "Option::is_none")]
             top: Option<Vec<TopView<'a>>>,
@@ -301,6 +362,7 @@ impl Aggregate {
             as_of: self.as_of_ms,
             staleness_ms: self.staleness_ms(now_ms),
             missing_partitions: &self.missing_partitions,
+            unasked: UnaskedView::of(self.unasked, format.strings),
             points: points_of(&self.points, self.kept_from, range, format),
             top: (self.top_max > 0).then(|| self.top.iter().map(row).collect()),
         })

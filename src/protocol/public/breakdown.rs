@@ -8,14 +8,14 @@ use serde::Serialize;
 use super::counter_view::SummedCounter;
 use super::number::Exact;
 use super::to_json;
-use super::top::share;
+use super::top::{UnaskedView, share};
 use crate::core::counter::breakdown::Breakdown;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::merge::Summary;
 use crate::core::counter::total::Value;
 use crate::core::sketch::ValueCount;
 use crate::protocol::limits::PolicyName;
-use crate::protocol::messages::DatacenterSum;
+use crate::protocol::messages::{DatacenterSum, Unasked};
 use crate::protocol::order::in_order;
 use crate::protocol::query::BreakdownQuery;
 
@@ -68,6 +68,7 @@ pub(super) struct Subject<'a> {
     /// The policy whose refused keys are listed.
     pub(super) policy: Option<&'a PolicyName>,
     pub(super) missing_partitions: &'a [u32],
+    pub(super) unasked: Option<Unasked>,
     pub(super) datacenters: Option<Vec<PlaceView<'a>>>,
     pub(super) is_exact: bool,
     pub(super) as_of_ms: i64,
@@ -101,6 +102,8 @@ pub(super) struct BreakdownView<'a> {
     staleness_ms: i64,
     #[serde(skip_serializing_if = "<[u32]>::is_empty")]
     missing_partitions: &'a [u32],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unasked: Option<UnaskedView>,
     #[serde(skip_serializing_if = "Option::is_none")]
     datacenters: Option<Vec<PlaceView<'a>>>,
 }
@@ -174,6 +177,7 @@ impl BreakdownView<'_> {
             as_of: subject.as_of_ms,
             staleness_ms: subject.staleness_ms,
             missing_partitions: subject.missing_partitions,
+            unasked: UnaskedView::of(subject.unasked, strings),
             datacenters: subject.datacenters,
         })
     }

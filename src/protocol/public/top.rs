@@ -7,7 +7,7 @@ use super::rounding::Rounding;
 use super::to_json;
 use crate::core::counter::id::CounterId;
 use crate::core::counter::total::Value;
-use crate::protocol::messages::{By, Since, Sums, Top, TopRow};
+use crate::protocol::messages::{By, Since, Sums, Top, TopRow, Unasked};
 
 /// The request, and its times.
 #[derive(Clone, Debug)]
@@ -17,9 +17,11 @@ pub struct TopPage {
     /// The measure of the order.
     pub by: By,
     /// The name of the window in the request.
-    pub window: Option<&'static str>,
+    pub window: Option<String>,
     /// The beginning of the window.
     pub since: Option<Since>,
+    /// The first and the last second of the window, where counters were read for it.
+    pub range: Option<(i64, i64)>,
     /// When the directory was asked, unix milliseconds.
     pub begun_ms: i64,
     /// Now, unix milliseconds.
@@ -51,12 +53,32 @@ struct RowView<'a> {
     as_of: i64,
 }
 
+/// The counters that were not read, and bounds of their counts.
+#[derive(Serialize)]
+pub(super) struct UnaskedView {
+    counters: u64,
+    count_max: Exact,
+    each_max: Exact,
+}
+
+impl UnaskedView {
+    pub(super) fn of(unasked: Option<Unasked>, strings: bool) -> Option<Self> {
+        unasked.map(|unasked| Self {
+            counters: unasked.counters,
+            count_max: Exact::new(unasked.count_max, strings),
+            each_max: Exact::new(unasked.each_max, strings),
+        })
+    }
+}
+
 #[derive(Serialize)]
 struct TopView<'a> {
     prefix: &'a str,
     by: &'static str,
-    window: Option<&'static str>,
+    window: Option<&'a str>,
     from: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to: Option<i64>,
     kept_from: Option<i64>,
     exact: bool,
     as_of: i64,
@@ -65,6 +87,8 @@ struct TopView<'a> {
     total: Exact,
     #[serde(skip_serializing_if = "<[u32]>::is_empty")]
     missing_partitions: &'a [u32],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unasked: Option<UnaskedView>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rows: Option<Vec<RowView<'a>>>,
     #[serde(flatten)]
@@ -140,8 +164,9 @@ impl TopPage {
                 By::Count => "count",
                 By::Uniques => "uniques",
             },
-            window: self.window,
-            from: self.since.map(Since::seconds),
+            window: self.window.as_deref(),
+            from: (self.range.map(|(from, _)| from)).or_else(|| self.since.map(Since::seconds)),
+            to: (self.range.map(|(_, to)| to)).filter(|_| self.window.is_none()),
             kept_from: (kept_from > 0).then_some(kept_from),
             exact: false,
             as_of: as_of_ms,
@@ -149,6 +174,7 @@ impl TopPage {
             counters: top.sums.counters,
             total: Exact::new(self.total(&top.sums), self.strings),
             missing_partitions: &top.missing_partitions,
+            unasked: UnaskedView::of(top.unasked, self.strings),
             rows: None,
             row: None,
         }

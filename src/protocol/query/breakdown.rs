@@ -1,5 +1,6 @@
 //! The dimension and the time of a breakdown.
 
+use super::top::{DAYS_BEFORE, HOURS_BEFORE};
 use super::{Query, refuse};
 use crate::core::counter::breakdown::covered;
 use crate::core::counter::dimensions::{DIMENSION_VALUE_BYTES_MAX, DimensionName, Dimensions};
@@ -123,7 +124,7 @@ fn open_end(now: i64) -> i64 {
 }
 
 /// A range without buckets: its answer says since when days are stored.
-fn kept_only(from: i64) -> Range {
+pub fn kept_only(from: i64) -> Range {
     Range {
         step: Resolution::Day,
         from,
@@ -154,8 +155,32 @@ impl Since {
     /// The beginning of the window as a unix second.
     pub fn seconds(self) -> i64 {
         match self {
-            Self::Hour(hour) => hour * Resolution::Hour.seconds(),
+            Self::Hour(hour) | Self::Write(hour) => hour * Resolution::Hour.seconds(),
             Self::Day(day) => day * Resolution::Day.seconds(),
         }
+    }
+
+    /// The order by which partitions find the counters that may have counted most since a second: by the count since
+    /// then, or by the count of all time where the directory does not store that.
+    pub fn reaching(second: i64, now: i64) -> Self {
+        let at = |step: Resolution, second: i64| second.div_euclid(step.seconds());
+        let (hour, day) = (at(Resolution::Hour, second), at(Resolution::Day, second));
+        if hour >= at(Resolution::Hour, now) - HOURS_BEFORE {
+            Self::Hour(hour)
+        } else if day >= at(Resolution::Day, now) - DAYS_BEFORE {
+            Self::Day(day)
+        } else {
+            Self::written(second)
+        }
+    }
+
+    /// The counts of all time, of the counters that were written since a second.
+    pub fn written(second: i64) -> Self {
+        Self::Write(second.div_euclid(Resolution::Hour.seconds()))
+    }
+
+    /// Whether the directory stores the counts at that beginning.
+    pub fn is_kept(self) -> bool {
+        !matches!(self, Self::Write(_))
     }
 }

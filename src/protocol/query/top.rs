@@ -1,18 +1,27 @@
 //! The measure and the window by which counters are ordered.
 
 use super::{Query, refuse};
+use crate::core::counter::history::DAYS_KEPT;
+use crate::protocol::batch::civil::parse_date;
 use crate::protocol::messages::{By, Since};
 use crate::protocol::problem::Problem;
+use crate::protocol::snapshot::date_of;
+
+/// The hours before this one, and the days before today, at whose beginnings the directory stores counts.
+pub(super) const HOURS_BEFORE: i64 = 24;
+pub(super) const DAYS_BEFORE: i64 = 29;
 
 /// The parameters of a top.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TopQuery {
+pub struct TopQuery<'a> {
     /// The measure of the order.
     pub by: By,
     /// The name of the window; `None` for all time.
-    pub window: Option<&'static str>,
+    pub window: Option<&'a str>,
     /// The beginning of the hours or days that cover the window.
     pub since: Option<Since>,
+    /// The first and the last second of a window that the directory does not store.
+    pub range: Option<(i64, i64)>,
 }
 
 impl Query {
@@ -20,9 +29,10 @@ impl Query {
     ///
     /// # Errors
     /// `invalid-query` for unknown words, and for combinations that the directory does not store.
-    pub fn top(&self, now: i64) -> Result<TopQuery, Problem> {
+    pub fn top(&self, now: i64) -> Result<TopQuery<'_>, Problem> {
         let (window, since) = self.named_window(now)?;
-        let by = match (self.get("by"), window) {
+        let range = self.covered_window(now)?;
+        let by = match (self.get("by"), range) {
             (Some("count"), _) | (None, Some(_)) => By::Count,
             (Some("value") | None, None) => By::Value,
             (Some("uniques"), None) => By::Uniques,
@@ -39,31 +49,51 @@ impl Query {
             }
             (Some(_), _) => return refuse("by can only be value, count or uniques".to_owned()),
         };
-        Ok(TopQuery { by, window, since })
+        let is_known = since.is_some_and(|since| Since::reaching(since.seconds(), now).is_kept());
+        Ok(TopQuery {
+            by,
+            window,
+            since: since.filter(|_| is_known),
+            range: range.filter(|_| !is_known),
+        })
     }
 
     /// The window of that name, and the beginning of the whole hours or days that cover it.
     ///
     /// # Errors
     /// `invalid-query` for unknown names.
-    pub(super) fn named_window(
-        &self,
-        now: i64,
-    ) -> Result<(Option<&'static str>, Option<Since>), Problem> {
+    pub(super) fn named_window(&self, now: i64) -> Result<(Option<&str>, Option<Since>), Problem> {
         let (hour, day) = (now.div_euclid(3_600), now.div_euclid(86_400));
-        Ok(match self.get("window") {
-            None => (None, None),
-            Some("3600") => (Some("3600"), Some(Since::Hour(hour - 1))),
-            Some("86400") => (Some("86400"), Some(Since::Hour(hour - 24))),
-            Some("today") => (Some("today"), Some(Since::Day(day))),
-            Some("7d") => (Some("7d"), Some(Since::Day(day - 6))),
-            Some("30d") => (Some("30d"), Some(Since::Day(day - 29))),
-            Some(_) => {
-                return refuse(
-                    "window can only be 3600, 86400, today, 7d or 30d; leave it out for all time"
-                        .to_owned(),
-                );
-            }
-        })
+        let window = self.get("window");
+        let since = match window {
+            None => return Ok((None, None)),
+            Some("3600") => Some(Since::Hour(hour - 1)),
+            Some("86400") => Some(Since::Hour(hour - HOURS_BEFORE)),
+            Some("today") => Some(Since::Day(day)),
+            Some("month") => first_day(day, "yyyy-mm", "-01"),
+            Some("year") => first_day(day, "yyyy", "-01-01"),
+            Some(text) => last_days(text, day),
+        };
+        match since {
+            Some(_) => Ok((window, since)),
+            None => refuse(format!(
+                "window can only be 3600, 86400, today, month, year, or 1d to {DAYS_KEPT}d; leave it out for all time"
+            )),
+        }
     }
+}
+
+/// The first day of the month or the year of a day. `same` is as long as the part of the date that stays; `rest`
+/// follows it.
+fn first_day(day: i64, same: &str, rest: &str) -> Option<Since> {
+    let date = date_of(day);
+    let first = parse_date(&[date.get(..same.len())?, rest].concat());
+    first.map(Since::Day)
+}
+
+/// The first of the last days, as in `7d`; today is the last.
+fn last_days(text: &str, day: i64) -> Option<Since> {
+    let days = text.strip_suffix('d')?.parse::<u16>().ok()?;
+    let is_kept = (1..=DAYS_KEPT).contains(&usize::from(days));
+    is_kept.then(|| Since::Day(day + 1 - i64::from(days)))
 }

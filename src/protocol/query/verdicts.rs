@@ -7,6 +7,9 @@ use crate::core::counter::history::Resolution;
 use crate::core::counter::merge::Range;
 use crate::protocol::problem::Problem;
 
+/// The longest window with points of an hour by default: 8 days.
+const HOURS_SECONDS_MAX: i64 = 8 * 86_400;
+
 impl Query {
     /// The range of a policy's history: by the name of a window, or as [`Query::history`].
     ///
@@ -22,7 +25,7 @@ impl Query {
         }
         let usual = match window {
             "3600" => Resolution::Minute,
-            "30d" => Resolution::Day,
+            _ if now - since.seconds() > HOURS_SECONDS_MAX => Resolution::Day,
             _ => Resolution::Hour,
         };
         let from = match window {
