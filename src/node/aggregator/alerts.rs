@@ -1,6 +1,6 @@
-//! What alerts measure, as a reader would ask for it; and the alerts of all partitions.
+//! Measurements of alerts, made as by a reader; and the lists of all partitions' alerts.
 //!
-//! Invariant: what did not answer is named, and what is missing by that is said: see [`Bound`].
+//! Invariant: what did not answer is named, and the bound on the measured value says what is missing: see [`Bound`].
 
 use super::explain::Notes;
 use super::read_view;
@@ -20,32 +20,32 @@ use crate::protocol::order::in_order;
 use crate::protocol::public::{Freshness, SummedCounter};
 use crate::protocol::query::Window;
 
-/// Over how long the rate of a counter is told: leads are asked, so a minute is enough. And of a prefix: its counters tell what they
-/// have counted once a minute.
+/// Over how long the rate of a counter is told: leads are asked, so a minute is enough. And of a prefix: its counters
+/// tell what they have counted once a minute.
 const RATE_MS: i64 = 60_000;
 const PREFIX_RATE_MS: i64 = 300_000;
 
-/// What was measured.
+/// A measured amount.
 enum Amount {
     /// The number.
     Number(i64),
     /// There is nothing to measure.
     Nothing,
-    /// What had been counted, whose change is the number.
+    /// A running total, whose change is the number.
     Counted(u128),
 }
 
-/// What was measured, of when, and how true it is.
+/// A measurement, with its time and accuracy.
 pub struct Measured {
     amount: Amount,
     as_of_ms: Option<i64>,
     is_exact: bool,
-    /// Names of what did not answer.
+    /// Names of partitions and datacenters that did not answer.
     missing: Vec<String>,
 }
 
 impl Measured {
-    /// The number that is judged. samples: what was measured before.
+    /// The reading that the alert is judged by. `samples` are earlier running totals.
     pub fn reading(self, alert: &Alert, samples: &mut Samples, now_ms: i64) -> Reading {
         let measure = alert.condition.measure;
         let mut missing = match self.missing.as_slice() {
@@ -56,14 +56,14 @@ impl Measured {
             _ if missing.is_empty() => Bound::Whole,
             Measure::Silence => Bound::AtMost,
             Measure::Value | Measure::AllowedPercentIn(_) => Bound::Unknown,
-            // What had been counted before may have been asked of more.
+            // Former totals may have been of more datacenters.
             Measure::RatePerMinute => Bound::Unknown,
             Measure::CountIn(_) | Measure::UniquesIn(_) | Measure::RefusedIn(_) => Bound::AtLeast,
         };
         let value = match self.amount {
             Amount::Number(number) => Some(number),
             Amount::Nothing => None,
-            // A part of what had been counted is no sample of it.
+            // A part of a running total is no sample of it.
             Amount::Counted(_) if !missing.is_empty() => {
                 bound = Bound::Unknown;
                 None
@@ -95,7 +95,7 @@ impl Measured {
     }
 }
 
-/// Measures what an alert watches. Begun at that time, unix milliseconds.
+/// Measures the subject of an alert. The measurement began at that time, unix milliseconds.
 ///
 /// # Errors
 /// `Unavailable` where a root does not answer.
@@ -126,7 +126,7 @@ pub async fn measure_alert(host: &Host, alert: &Alert, begun_ms: i64) -> Result<
 /// A counter and its sum; `None` where there is no such counter.
 type Summed = (CounterId, Option<GlobalSum>);
 
-/// Reads a counter as an alert measures it. Nobody need push what changes for it.
+/// Reads a counter as for an alert: leads need not push changes for it.
 async fn read(
     host: &Host,
     counter: &CounterId,
@@ -163,7 +163,7 @@ fn window_of(measure: Measure, now_ms: i64) -> Option<Window> {
     }
 }
 
-/// What counters come to together. One that does not exist has counted nothing.
+/// The measure over several counters together. One that does not exist has counted nothing.
 fn of_counters(sums: &[Summed], measure: Measure, begun_ms: i64) -> Measured {
     let freshness = Freshness {
         as_of_ms: begun_ms,
@@ -219,7 +219,7 @@ fn of_counters(sums: &[Summed], measure: Measure, begun_ms: i64) -> Measured {
             Some(last_ms) if last_ms > i64::MIN => {
                 Amount::Number(begun_ms.saturating_sub(last_ms).max(0) / 1_000)
             }
-            // Nothing was ever written: since when nobody knows, so since the first look.
+            // Nothing was ever written; the time since then is unknown, so it counts from the first measurement.
             _ => Amount::Counted(0),
         },
     };
@@ -242,7 +242,7 @@ fn last_write_ms(sum: &GlobalSum) -> i64 {
     told.max().unwrap_or(i64::MIN)
 }
 
-/// What all counters of a prefix come to, by what partitions have been told of them.
+/// The measure over all counters of a prefix, from the pushes that partitions have stored.
 async fn of_prefix(
     host: &Host,
     prefix: &str,
@@ -302,7 +302,7 @@ pub(super) async fn all(
     Ok((alerts, missing))
 }
 
-/// The last deliveries of all partitions, the last one first, and the partitions that did not answer.
+/// The last deliveries of all partitions, newest first, and the partitions that did not answer.
 pub(super) async fn all_deliveries(
     host: &Host,
     asked: Result<AllDeliveries, Fault>,

@@ -1,10 +1,10 @@
 //! The consumer of the deployment's queue, where it has one: messages become counts.
 //!
-//! Invariant: a message is acknowledged only when it is settled: counted under its key in the ledger of its
-//! lead, or durable in an inbox, as a dead letter or as a write that the inbox goes on trying. Every step
-//! before that may be repeated: a crash, or a queue that delivers twice, counts nothing twice.
+//! Invariant: a message is acknowledged only when it is settled: counted under its key in the ledger of its lead, or
+//! durable in an inbox, as a dead letter or as a write that the inbox continues to try. Every step before that may be
+//! repeated: a crash, or a queue that delivers twice, counts nothing twice.
 //!
-//! It is the aggregator's and not the edge's: it has no clients, calls objects only, and is deployed with them.
+//! It runs in the aggregator, not in the edge: it has no clients, calls objects only, and is deployed with them.
 
 use crate::core::counter::queue::{
     DeadLetter, Death, Due, HAND_OVER_DELIVERIES, InboxId, WriteOutcome, retry_seconds, verdict,
@@ -17,21 +17,21 @@ use crate::protocol::messages::{Appended, TakeOver};
 use crate::protocol::metrics::Metric;
 use crate::protocol::queued::{Group, Message, group};
 
-/// Groups that are counted at once: a batch of 100 messages may be of as many counters.
+/// How many groups are counted at once: a batch of 100 messages may be of as many counters.
 const GROUPS_AT_ONCE: usize = 16;
 
-/// Places of messages, and what becomes of each. The type that an inbox has too: what runs many of these is
-/// there once for each type, 5 KB of Wasm.
+/// The indexes of messages, and the outcome of each. An inbox uses the same type, because the code that runs many of
+/// these exists once for each type.
 type Judged = (Vec<usize>, Vec<WriteOutcome>);
 
-/// What an inbox is to take over, and the places of its messages: dead letters, or writes. Not both, since an
-/// inbox may have no room for the latter.
+/// What an inbox must take over, and the indexes of its messages: dead letters or writes. Not both, because an inbox
+/// may have no room for the latter.
 struct Parcel {
     content: TakeOver,
     places: Vec<usize>,
 }
 
-/// The parcel for an inbox that has dead letters or writes as this one has; begun if need be.
+/// The parcel of dead letters, or of writes, for an inbox; begun if needed.
 fn parcel(parcels: &mut Vec<Parcel>, to: InboxId, is_dead: bool) -> Option<&mut Parcel> {
     let fits =
         |parcel: &Parcel| parcel.content.to == to && parcel.content.dues.is_empty() == is_dead;
@@ -63,7 +63,8 @@ fn give(parcels: &mut Vec<Parcel>, to: InboxId, place: usize, due: Due) {
     }
 }
 
-/// Counts a batch, and says what becomes of each message, in their order. Each is acknowledged or will come again.
+/// Counts a batch, and returns the outcome of each message, in their order. Each is acknowledged or will be delivered
+/// again.
 pub async fn consume(host: &Host, delivered: &[Delivered]) -> Vec<Fate> {
     let mut readable = Vec::with_capacity(delivered.len());
     let mut parcels = Vec::new();
@@ -126,7 +127,7 @@ pub async fn consume(host: &Host, delivered: &[Delivered]) -> Vec<Fate> {
     delivered.iter().zip(settled).map(fate).collect()
 }
 
-/// What becomes of a batch in a build that does not count queued events: it comes again.
+/// The outcome of a batch in a build that does not count queued events: it is delivered again.
 #[cfg(not(feature = "queue"))]
 pub fn again(delivered: &[Delivered]) -> Vec<Fate> {
     let seconds = |message: &Delivered| retry_seconds(message.attempts);
@@ -136,7 +137,7 @@ pub fn again(delivered: &[Delivered]) -> Vec<Fate> {
     delivered.iter().map(again).collect()
 }
 
-/// What an inbox has taken over: all places of a parcel, or none.
+/// Hands a parcel to its inbox: all of it is acknowledged, or none.
 async fn hand_over(host: &Host, Parcel { content, places }: Parcel) -> Judged {
     let taken = call(host, &content).await;
     if taken != Ok(Appended::Logged) {

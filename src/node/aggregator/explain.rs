@@ -1,7 +1,6 @@
-//! The way of a read, noted while it is made.
+//! How a read was made, noted while it is made.
 //!
-//! Invariant: a read that nobody wants explained notes nothing, reads no clock for it, and sends the same messages as
-//! ever.
+//! Invariant: a read without an explanation notes nothing, reads no clock for it, and sends the same messages as ever.
 
 use std::cell::RefCell;
 
@@ -18,24 +17,24 @@ use crate::protocol::messages::{
 };
 use crate::protocol::open_slots::User;
 
-/// What is noted of a read, and what was before.
+/// What is noted of a read, and what is known from before.
 #[derive(Clone, Copy, Default)]
 pub struct Notes<'a> {
-    /// Where its way is noted, if somebody wants to know it.
+    /// Where the read is noted, if an explanation is wanted.
     pub way: Option<&'a RefCell<Way>>,
-    /// Datacenters that did not answer a moment ago: they are not waited for long.
+    /// Datacenters that did not answer a moment ago: they are waited for only briefly.
     pub away: &'a [Datacenter],
-    /// Until when leads are waited for, unix milliseconds, where who asks does not wait as long as they may take.
+    /// Until when leads are waited for, unix milliseconds, if the caller does not wait as long as they may take.
     pub leads_until_ms: Option<i64>,
-    /// Of an aggregate, which makes its calls in turns: until when one waits for room to open its object, and until when leads are
-    /// asked at all.
+    /// For an aggregate, which makes its calls in turns: until when a call waits for room to open its object, and until
+    /// when leads are asked at all.
     pub until_ms: Option<(i64, i64)>,
-    /// Of several counters: joins their calls to objects that host many.
+    /// For several counters: joins their calls to objects that host many.
     pub batcher: Option<&'a Batcher>,
 }
 
 impl Notes<'_> {
-    /// Calls an object, together with others of the same read where there are any.
+    /// Calls an object, together with other calls of the same read if there are any.
     pub async fn call<C: Call>(
         &self,
         host: &Host,
@@ -49,8 +48,8 @@ impl Notes<'_> {
     }
 }
 
-/// How long the leads may take of datacenters that did not answer a moment ago: as long as the way there and back takes between any
-/// two places.
+/// How long leads of datacenters may take that did not answer a moment ago: as long as a round trip between any two
+/// locations.
 const AWAY_MS_MAX: u64 = 350;
 
 /// Sums a counter, and says how.
@@ -80,7 +79,7 @@ fn since(host: &Host, begun_ms: i64) -> u64 {
     u64::try_from(host.now_ms().saturating_sub(begun_ms)).unwrap_or(0)
 }
 
-/// Waits for what a counter's root is asked.
+/// Waits for the answer of a counter's root.
 pub async fn ask_root<T>(
     host: &Host,
     asked: impl Future<Output = Result<T, Fault>>,
@@ -94,7 +93,8 @@ pub async fn ask_root<T>(
     answer
 }
 
-/// Asks a lead for its datacenter's sum, of a read that began then. Where no more objects may be opened it is as one that does not answer.
+/// Asks a lead for its datacenter's sum, for a read that began then. If no more objects may be opened, it counts as one
+/// that does not answer.
 pub async fn ask_lead(
     host: &Host,
     sum: Sum,
@@ -114,7 +114,7 @@ pub async fn ask_lead(
     let Some(way) = notes.way else {
         let is_away = notes.away.contains(&sum.to.datacenter);
         let lead_ms = match is_away {
-            // All of them together: where hundreds are away they are asked one lot after the other.
+            // All of them together: if hundreds are unreachable they are asked in groups, one after the other.
             true => AWAY_MS_MAX.saturating_sub(since(host, begun_ms)),
             false => LEAD_MS_MAX,
         };
@@ -140,7 +140,7 @@ pub async fn ask_lead(
     answer
 }
 
-/// Has an inbox count what it has acknowledged of a counter.
+/// Asks an inbox to count the events of a counter that it has acknowledged.
 pub async fn ask_inbox(
     host: &Host,
     drain: Drain,
@@ -154,7 +154,7 @@ pub async fn ask_inbox(
         let counter = drain.counter.clone();
         call_within(host, &LetInboxesGo { counter }, milliseconds).await
     } else if drain.to.is_queue() {
-        // What a queue of the platform holds cannot be asked for.
+        // The events in a queue of the platform cannot be asked for.
         Err(Fault::Unavailable("a queue cannot be drained".to_owned()))
     } else {
         call_within(host, &drain, milliseconds).await

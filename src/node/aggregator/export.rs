@@ -1,8 +1,8 @@
-//! One page of an export: what counters hold, as their cells say now.
+//! One page of an export: the present contents of counters' cells.
 //!
-//! Invariants: each cell that there ever was is asked, at most [`LEADS_AT_ONCE`] objects at once; a tablet is asked for many cells by one
-//! message. A counter of which a cell did not answer is there all the same, and says so. A page ends at the name up to which every
-//! partition has told its names.
+//! Invariants: each cell that ever existed is asked, at most [`LEADS_AT_ONCE`] objects at once; a tablet is asked for
+//! many cells by one message. A counter of which a cell did not answer is included, and marked. A page ends at the last
+//! name that every partition has covered.
 
 use std::collections::BTreeMap;
 
@@ -24,13 +24,13 @@ use crate::protocol::messages::{
 use crate::protocol::names::CellAddress;
 use crate::protocol::open_slots::User;
 
-/// How often a counter is read that is ended and created again meanwhile, or whose datacenters must settle first.
+/// How often a counter is read that is ended and created again meanwhile, or whose datacenters must be settled first.
 const READ_TRIES: usize = 3;
 
 /// How long one page waits for room to open objects.
 const ROOM_MS_MAX: i64 = 20_000;
 
-/// Names that a partition is asked for at once at least.
+/// The fewest names that a partition is asked for at once.
 const NAMES_MIN: u32 = 16;
 
 /// The counters of a page, in order, with the name after which the next begins.
@@ -38,7 +38,7 @@ async fn names(
     host: &Host,
     page: &ExportPage,
 ) -> (BTreeMap<CounterId, Root>, Option<String>, Vec<u32>) {
-    // Names are spread evenly: twice its part of a partition is seldom too few, and a page that is shorter is no harm.
+    // Names are spread evenly: twice the share of a partition is rarely too few, and a shorter page does no harm.
     let limit = (2 * page.limit / partitions::count(host)).max(NAMES_MIN);
     let ask = |partition: u32| List {
         partition,
@@ -48,7 +48,7 @@ async fn names(
     };
     let PartitionAnswers { told, missing, .. } = ask_all(host, ask).await;
     let mut roots = BTreeMap::new();
-    // The first name after which some partition has more that it has not told.
+    // The first name after which some partition has more names than it has returned.
     let mut told_to: Option<CounterId> = None;
     for (_, listed) in told {
         let is_full = u32::try_from(listed.len()).is_ok_and(|names| names >= limit);
@@ -174,7 +174,7 @@ impl Reader<'_> {
         })
     }
 
-    /// What all cells of a datacenter hold together.
+    /// The contents of all cells of a datacenter together.
     async fn datacenter(&self, lead: CellAddress, generation: u64) -> Result<Contents, Fault> {
         let ReadOut { contents, shards } = self.cell(lead.clone(), generation).await?;
         let mut all = contents.unwrap_or_default();
@@ -197,7 +197,7 @@ impl Reader<'_> {
         self.batcher.call(&read, LEAD_MS_MAX).await
     }
 
-    /// Has inboxes count what they have acknowledged; whether all have.
+    /// Asks inboxes to count what they have acknowledged; returns whether all have.
     async fn drain(&self, counter: &CounterId, root: &Root) -> bool {
         let mut is_drained = true;
         for inbox in &root.inboxes {
@@ -212,7 +212,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether a datacenter told what it holds that the last set or reset could not observe.
+/// Whether a datacenter has counts that the last set or reset could not observe.
 fn is_unsettled(read: &ExportedCounter) -> bool {
     let is_unsettled = |(datacenter, contents): &(Datacenter, Option<Contents>)| {
         contents.is_some() && !read.root.operations.is_settled(datacenter)

@@ -1,4 +1,4 @@
-//! What all partitions of the directory know of the deployment.
+//! The deployment's data from all partitions of the directory.
 
 use crate::host::Host;
 use crate::node::shared::call_within;
@@ -20,7 +20,7 @@ pub(super) async fn fleet(host: &Host, asked: Result<AskFleet, Fault>) -> Result
         let part = call_within(host, &FleetOf { partition }, PARTITION_MS_MAX).await;
         (partition, part.map(|part| (part, sent_ms, host.now_ms())))
     };
-    // What isolates have told lies in the first sixteen, whatever their number is.
+    // Reports of isolates are in the first sixteen partitions, whatever their number is.
     let all = partitions::count(host).max(DIRECTORY_PARTITIONS);
     let asked = all_settled((0..all).map(ask), PARTITIONS_AT_ONCE).await;
     let (mut parts, mut missing) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! Many counters at once, by what partitions of the directory say of them.
+//! Many counters at once, from the data of the directory's partitions.
 //!
 //! Invariant: every partition is asked, once for each page; those that do not answer are named.
 
@@ -28,23 +28,24 @@ use crate::protocol::order::in_order;
 use crate::protocol::public::Aggregate;
 use crate::protocol::shell_limits::AGGREGATE_MAX;
 
-/// How long an aggregate asks leads, and waits for room to open their objects: what is left of the edge's 45 s is for the last of them,
-/// and for what roots remember of 5,000 others, 1 to 2 ms each.
+/// How long an aggregate asks leads, and waits for room to open their objects. The rest of the edge's 45 s is for the
+/// last of them, and for the stored views of up to 5,000 others.
 const ROOM_MS_MAX: i64 = 32_000;
 
-/// Names that one partition is asked for at first when an aggregate collects them, and then: 16 × 500 roots are 2 MB.
+/// How many names of one partition an aggregate asks for at first, and then: 16 × 500 roots are 2 MB.
 const AGGREGATE_PAGES: (u32, u32) = (125, 500);
 
-/// Names that one is asked for at least.
+/// The fewest names that a partition is asked for.
 const NAMES_MIN: u32 = 16;
 
-/// Counters whose leads are asked at once where tablets host them: they travel together, 16 to a message where there are 64 tablets.
+/// How many counters' leads are asked at once where tablets host them: these calls travel together, 16 in a message
+/// with 64 tablets.
 pub(super) const HOSTED_AT_ONCE: usize = 1_024;
 
-/// Points of the histories that are asked for at once: 160,000 of 40 bytes are 6 MB of the isolate's 128.
+/// How many points of histories are asked for at once: 160,000 of 40 bytes are 6 MB of the isolate's 128.
 const HISTORY_POINTS_AT_ONCE: i64 = 160_000;
 
-/// Counters whose breakdowns are asked for at once: 16 × 1,000 values of 280 bytes are 5 MB of it.
+/// How many counters' breakdowns are asked for at once: 16 × 1,000 values of 280 bytes are 5 MB.
 const BREAKDOWNS_AT_ONCE: usize = 16;
 
 /// One page of counters of all partitions, together in order.
@@ -74,7 +75,7 @@ pub(super) async fn list_all(host: &Host, list: Result<ListAll, Fault>) -> Resul
                 answered.told
             }
             None => {
-                // Roots move: all must be asked at one moment.
+                // Roots are moving: all partitions must be asked at one moment.
                 pages = JoinedPages::new(list.limit, 1);
                 let whole = |partition: u32| ask(partition, list.after.clone(), list.limit);
                 let (told, missing) = ask_all(host, whole).await.by_any()?;
@@ -115,16 +116,16 @@ pub(super) async fn list_boards(
     })
 }
 
-/// The living counters whose names begin alike, page by page.
+/// The living counters with a prefix, page by page.
 struct Pages<'a> {
     host: &'a Host,
     prefix: &'a str,
     limit: u32,
-    /// The partitions that have more, and the last name that each told.
+    /// The partitions that have more, and the last name that each returned.
     left: BTreeMap<u32, Option<String>>,
     /// Those that did not answer.
     missing: Vec<u32>,
-    /// Whether all are asked together, as roots move or have moved, and the name up to which all have told.
+    /// Whether all are asked together, because roots move or have moved, and the last name that all have covered.
     is_together: bool,
     after: Option<String>,
 }
@@ -148,9 +149,9 @@ impl<'a> Pages<'a> {
         self.left.is_empty()
     }
 
-    /// The next page of names, where roots move: of all partitions together, up to the name that all have told.
+    /// The next page of names while roots move: of all partitions together, up to the last name that all have covered.
     async fn next_of_all(&mut self) -> Result<Vec<(CounterId, Root)>, Fault> {
-        // As many names of all together as sixteen partitions tell.
+        // As many names from all together as sixteen partitions would return.
         let part = self.limit * DIRECTORY_PARTITIONS / partitions::count(self.host);
         let limit = part.clamp(NAMES_MIN, self.limit.max(NAMES_MIN));
         let ask = |partition: u32| List {
@@ -195,7 +196,7 @@ impl<'a> Pages<'a> {
         let partitions: Vec<u32> = self.left.keys().copied().collect();
         let all = ask_some(self.host, partitions.into_iter(), ask).await;
         if all.fault == Some(Fault::Repartitioned) {
-            // What was told so far lies before the first of the names up to which each has told.
+            // Names so far are before the last name that every partition has covered.
             self.is_together = true;
             self.after = self.left.values().min().cloned().flatten();
             return self.next_of_all().await;
@@ -226,7 +227,7 @@ impl<'a> Pages<'a> {
     }
 }
 
-/// Reads several counters: roots and leads that objects host together are asked together.
+/// Reads several counters: roots and leads in the same object are asked together.
 pub(super) async fn read_each(
     host: &Host,
     asked: Result<ReadEach, Fault>,
@@ -250,7 +251,7 @@ pub(super) async fn read_each(
     Ok(sums.into_iter().map(|(_, sum)| sum).collect())
 }
 
-/// Whether an aggregate may not ask for so many.
+/// Whether an aggregate may not read so many.
 fn are_too_many(roots: &BTreeMap<CounterId, Root>) -> bool {
     let most = usize::try_from(AGGREGATE_MAX).unwrap_or(usize::MAX);
     let leads = roots.values().map(|root| root.datacenters.len());
@@ -306,7 +307,7 @@ pub(super) async fn sum_many(
             return Ok(known);
         }
     }
-    // A lead that a tablet hosts opens nothing.
+    // A lead in a tablet opens no object of its own.
     let is_hosted = call::has_tablets(host);
     let begun_ms = host.now_ms();
     let all = RefCell::new(Aggregate::new(
@@ -359,7 +360,7 @@ pub(super) async fn sum_roots(
     let is_hosted = call::has_tablets(host);
     let leads = roots.values().map(|root| root.datacenters.len());
     let leads = leads.filter(|_| !is_hosted).sum();
-    // Where all cannot be opened in time, none waits: what roots remember is told at once.
+    // If not all can be opened in time, none waits: stored views are used at once.
     let room_ms = match open_objects::time_for(host, leads) {
         room_ms if room_ms <= ROOM_MS_MAX => ROOM_MS_MAX,
         _ => 0,

@@ -1,7 +1,7 @@
-//! The global aggregator Worker: it sums counters over the world and lists them.
+//! The global aggregator Worker: it sums counters over all datacenters and lists them.
 //!
-//! It keeps nothing. Requests reach it through the edge's service binding alone: it has no public
-//! address (`workers_dev = false`, no route).
+//! It stores nothing. Requests reach it through the edge's service binding only: it has no public address (`workers_dev
+//! = false`, no route).
 
 mod alerts;
 pub mod consumer;
@@ -37,17 +37,19 @@ use crate::protocol::names::CellAddress;
 use crate::protocol::order::in_order;
 use crate::protocol::view_fallback;
 
-/// How long a lead may take before its datacenter is called unreachable.
+/// How long a lead may take before its datacenter counts as unreachable.
 const LEAD_MS_MAX: u64 = 3_000;
 
-/// How long the leads may take, from when the read began, of a value that is told beside the answer to a write: its edge waits for 0.4 s
-/// (`VALUE_MS_MAX` there). So it is told what was last known of a datacenter that is cut off, and what the others hold now.
+/// How long leads may take, from the beginning of the read, for a value beside the answer to a write: its edge waits
+/// for 0.4 s (`VALUE_MS_MAX` there). A datacenter that is cut off then contributes its last known part, and the others
+/// their present one.
 const BESIDE_MS_MAX: i64 = 350;
 
-/// How long an inbox may take to count what it has acknowledged: with a lead's time still below a call's.
+/// How long an inbox may take to count what it has acknowledged: together with a lead's time still below that of a
+/// call.
 const DRAIN_MS_MAX: u64 = 1_700;
 
-/// Leads that are called at once.
+/// How many leads are called at once.
 const LEADS_AT_ONCE: usize = 64;
 
 /// How often a read begins again because the counter was ended and created meanwhile.
@@ -85,7 +87,7 @@ async fn reply_to(host: &Host, arrived: &Arrived) -> Reply {
     })
 }
 
-/// Sums a counter for those whom one edge gives the same sum.
+/// Sums a counter for readers to whom an edge gives the same sum.
 async fn read_shared(host: &Host, asked: Result<Read, Fault>) -> Result<Option<GlobalSum>, Fault> {
     let is_beside = asked.as_ref().is_ok_and(|asked| asked.wanted.is_passing);
     let notes = Notes {
@@ -95,8 +97,8 @@ async fn read_shared(host: &Host, asked: Result<Read, Fault>) -> Result<Option<G
     read_view(host, asked, notes).await
 }
 
-/// Sums a counter for those who watch it, as a default read does, but waits only briefly for datacenters that were `away` when it
-/// was read before: else all the others would be as late as these.
+/// Sums a counter for its watchers, as a default read does, but waits only briefly for datacenters that were `away` at
+/// the last read: otherwise all others would be delayed by these.
 ///
 /// # Errors
 /// `Unavailable` where its root does not answer.
@@ -117,7 +119,7 @@ pub async fn read_watched(
     read_view(host, Ok(asked), notes).await
 }
 
-/// Sums a counter now, by what all its datacenters say when they are asked.
+/// Sums a counter now, by asking all its datacenters.
 ///
 /// # Errors
 /// `Unavailable` where its root does not answer.
@@ -151,8 +153,8 @@ async fn ask_now(
     read_drained(host, Ok(ReadDrained { read: asked }), Notes::default()).await
 }
 
-/// Sums a counter for a reader who takes what leads push: of many datacenters only those are asked that have not
-/// pushed lately.
+/// Sums a counter for a reader that accepts pushed data: of many datacenters only those are asked that have not pushed
+/// recently.
 async fn read_view(
     host: &Host,
     asked: Result<Read, Fault>,
@@ -201,7 +203,7 @@ async fn read_view(
     read(host, Ok(asked), Some(root), notes).await
 }
 
-/// Sums a counter by asking all its datacenters; `known` is its root, where that has just been read.
+/// Sums a counter by asking all its datacenters; `known` is its root, if that has just been read.
 async fn read(
     host: &Host,
     read: Result<Read, Fault>,
@@ -266,7 +268,7 @@ async fn read_drained(
         ask_inbox(host, drain, DRAIN_MS_MAX, notes)
     };
     let drained = all_settled(root.inboxes.iter().map(drain), LEADS_AT_ONCE).await;
-    // What was drained may have made a datacenter appear.
+    // The drain may have added a datacenter.
     let known = root.inboxes.is_empty().then_some(root);
     let mut sum = read(host, Ok(asked), known, notes).await?;
     if let Some(sum) = &mut sum {
@@ -275,11 +277,13 @@ async fn read_drained(
     Ok(sum)
 }
 
-/// Sums the datacenters; `None` where a lead counts for a newer generation than the root that was read. With a
-/// view, of a moment of its root, those are not asked that have pushed lately. One that does not answer contributes what was last known.
+/// Sums the datacenters; `None` where a lead counts for a newer generation than the root that was read. With a view, of
+/// a moment of its root, datacenters that have pushed recently are not asked. One that does not answer contributes its
+/// last known part.
 ///
 /// # Errors
-/// `Unreadable` where one has damaged rows: what was last known may be less than what was acknowledged, and nobody would look.
+/// `Unreadable` where one has damaged rows: its last known part may be less than what was acknowledged, and the damage
+/// would go unnoticed.
 async fn sum_world(
     host: &Host,
     counter: &CounterId,
@@ -291,7 +295,7 @@ async fn sum_world(
 ) -> Result<Option<GlobalSum>, Fault> {
     let now_ms = host.now_ms();
     if let Some(way) = notes.way {
-        // Of a sum that was made again the last one is told.
+        // If a sum is made again, the explanation is of the last one.
         way.borrow_mut().leads.clear();
     }
     let view = view.filter(|(view, _)| view.generation() == root.generation);
@@ -323,7 +327,7 @@ async fn sum_world(
         }
     }
     let mut memory = None;
-    // Nothing is remembered of samples and breakdowns, and what a datacenter had counted would not make its part of them newer.
+    // Views hold no samples and breakdowns, and a datacenter's last known count would not make its part of them newer.
     let remembers = view.is_none() && wanted.samples.is_none() && wanted.breakdown.is_none();
     if remembers && datacenters.iter().any(|(_, part)| is_silent(part)) {
         memory = last_view(host, counter, root.generation, notes).await;
@@ -342,7 +346,7 @@ async fn sum_world(
         is_whole: only.is_none(),
         is_drained,
     };
-    // What was not asked for brings no sketch of its own: the root knows their union.
+    // Datacenters that were not asked contribute no sketch of their own: the root has the union.
     if let Some(view) = view.filter(|_| !wanted.totals_only && !sum.is_asked()) {
         sum.uniques = view.uniques().clone();
     }
@@ -355,7 +359,7 @@ fn is_silent(part: &Option<DatacenterSum>) -> bool {
     part.as_ref().is_none_or(|part| !part.missing.is_empty())
 }
 
-/// What the root remembers of a counter's generation, for what does not answer now.
+/// The view of a counter's generation, for datacenters that do not answer now.
 async fn last_view(
     host: &Host,
     counter: &CounterId,

@@ -1,4 +1,4 @@
-//! Snapshots of all partitions: which there are, and what counters were.
+//! Snapshots of all partitions: their list, and former states of counters.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::protocol::messages::{
     AllRuns, AskRuns, BeginRun, Fault, KeptAll, KeptListed, KeptRow, KeptRows, ListRuns,
 };
 
-/// The runs of all partitions; where that is asked for, one is begun in each first.
+/// The runs of all partitions; where asked for, one is begun in each first.
 pub(super) async fn runs(host: &Host, asked: Result<AskRuns, Fault>) -> Result<AllRuns, Fault> {
     if asked?.begins {
         let begin = |partition: u32| BeginRun { partition };
@@ -25,10 +25,10 @@ pub(super) async fn runs(host: &Host, asked: Result<AskRuns, Fault>) -> Result<A
     })
 }
 
-/// What was answered, and the numbers of those that did not answer.
+/// The answers, and the numbers of the partitions that did not answer.
 ///
 /// # Errors
-/// What one of them said, where none answers; `Unreadable` where the last that did not could not be read.
+/// The fault of one of them, where none answers; `Unreadable` where the last failure was that.
 fn readable<T>(answered: PartitionAnswers<T>) -> Result<(ByPartition<T>, Vec<u32>), Fault> {
     match &answered.fault {
         Some(fault @ Fault::Unreadable(_)) => Err(fault.clone()),
@@ -36,7 +36,7 @@ fn readable<T>(answered: PartitionAnswers<T>) -> Result<(ByPartition<T>, Vec<u32
     }
 }
 
-/// Counters of all partitions as they were on a day, together in order.
+/// The state of counters of all partitions on a day, together in order.
 ///
 /// # Errors
 /// `Unreadable` where a file cannot be read that is needed.
@@ -59,7 +59,7 @@ pub(super) async fn kept(host: &Host, asked: Result<KeptAll, Fault>) -> Result<K
     }
     let most = usize::try_from(asked.limit).unwrap_or(usize::MAX);
     listed.has_more |= rows.len() > most;
-    // A page that is full ends at its last name, so what other partitions have beyond the first `limit` names is never skipped.
+    // A full page ends at its last name, so names of other partitions beyond the first `limit` are never skipped.
     listed.rows = rows.into_values().take(most).collect();
     Ok(listed)
 }

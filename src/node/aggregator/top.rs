@@ -1,4 +1,4 @@
-//! The first counters of all partitions, in order, and where one of them stands.
+//! The first counters of all partitions, in order, and the rank of one of them.
 
 use std::cell::RefCell;
 use std::cmp::Ordering;

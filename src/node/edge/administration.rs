@@ -70,8 +70,8 @@ pub async fn delete(context: &RequestContext, id: CounterId) -> Result<Answer, P
     operate(context, id, Operation::Delete, false, metric).await
 }
 
-/// Has the root do something, and answers with the counter as it is then. Under a key it is done once, and
-/// whoever repeats it gets the answer that was kept first.
+/// Runs an operation at the root, and answers with the counter after it. Under a key it is done once, and a repeat gets
+/// the stored answer.
 async fn operate(
     context: &RequestContext,
     id: CounterId,
@@ -93,7 +93,7 @@ async fn operate(
     let _waiting = context.waiting();
     let asked_ms = context.host.now_ms();
     if matches!(operate.operation, Operation::Set(_) | Operation::Reset) {
-        // Events that were acknowledged before come before. What cannot be counted now counts after it.
+        // Events that were acknowledged before are counted first; those that cannot be counted now count after it.
         let drain = ReadDrained {
             read: question(&id),
         };
@@ -143,7 +143,7 @@ async fn operate(
     })
 }
 
-/// Has the root keep the answer to an operation: whoever repeats that gets the same, and so does whoever repeated it meanwhile.
+/// Stores the answer to an operation at the root: every repeat gets the same, also one that ran meanwhile.
 async fn keep(
     context: &RequestContext,
     counter: CounterId,
@@ -181,7 +181,7 @@ async fn key_of(
     }))
 }
 
-/// What was done; or the answer that it had before.
+/// The effect of an operation; or the answer that it had before.
 pub fn done_of(id: &CounterId, operated: Operated) -> Result<Result<Done, StoredAnswer>, Problem> {
     Err(match operated {
         Operated::Done(done) => return Ok(Ok(done)),
@@ -224,7 +224,7 @@ fn question(id: &CounterId) -> Read {
     }
 }
 
-/// What was asked of a root, what came of it, and when the client asked, unix milliseconds.
+/// An operation, its effect, and when the client asked, unix milliseconds.
 struct Outcome<'a> {
     operation: &'a Operation,
     done: &'a Done,
@@ -232,8 +232,8 @@ struct Outcome<'a> {
 }
 
 impl Outcome<'_> {
-    /// The counter where nothing can be read of it any more: it was deleted since, or its time to live is over by the clock of
-    /// whoever read it. It holds what it was set to, if it was, and that is not exact.
+    /// The counter if nothing can be read of it any more: it was deleted since, or has expired by the reader's clock.
+    /// Its value is that of the last set, if there was one, and is not exact.
     fn of_ended(&self) -> GlobalSum {
         let mut root = Root::create(None, self.asked_ms);
         root.generation = self.done.generation;
@@ -251,7 +251,7 @@ impl Outcome<'_> {
     }
 }
 
-/// The counter as it is after an operation. The operation was done, so this is never "no such counter".
+/// The counter after an operation. The operation was done, so this is never "no such counter".
 async fn state_after(
     context: &RequestContext,
     id: &CounterId,
@@ -259,10 +259,10 @@ async fn state_after(
     strings: bool,
 ) -> Result<StoredAnswer, Problem> {
     let begun_ms = context.host.now_ms();
-    // Every datacenter is asked: what they had pushed is from before.
+    // Every datacenter is asked, because what they had pushed is from before.
     let asked = ReadDrained { read: question(id) };
     let found = call(&context.host, &asked).await?;
-    // What it was set to it was at least since then; what other operations leave of it is nothing now.
+    // A set value was the counter's value at least at that time; after other operations an ended counter has none.
     let is_set = matches!(outcome.operation, Operation::Set(_) | Operation::Reset);
     let as_of_ms = match &found {
         None if is_set => outcome.asked_ms,
@@ -282,7 +282,7 @@ async fn state_after(
     })
 }
 
-/// Where all writes of a counter go, if it has a home.
+/// The home of a counter, if it has one.
 ///
 /// # Errors
 /// `unavailable`.
@@ -304,7 +304,7 @@ pub async fn home_now(
     Ok(home)
 }
 
-/// Where all writes of a counter go, given a home if it has none.
+/// The home of a counter, set if it has none.
 ///
 /// # Errors
 /// As [`settle_home`].
@@ -318,7 +318,7 @@ pub async fn home_for_good(
     settle_home(context, id).await
 }
 
-/// Has a counter given a home, so that it can be decided by its value.
+/// Sets the home of a counter, so that conditional operations can be decided.
 ///
 /// # Errors
 /// `needs-home` where several datacenters have written, `precondition-failed` where there is no such counter,

@@ -1,4 +1,4 @@
-//! Sums and histories of all counters whose names begin alike.
+//! Sums and histories of all counters with a prefix.
 
 use super::gathered::{ManyAnswer, ManyQuestion, gather, mixed_up};
 use super::read_cache::VIEW_MS_MAX;
@@ -9,7 +9,7 @@ use crate::protocol::problem::Problem;
 use crate::protocol::public::Aggregate;
 use crate::protocol::query::Query;
 
-/// How old a sum may be that others are given: as any default read.
+/// How old a shared sum may be: as any default read.
 const SHARED_MS_MAX: i64 = VIEW_MS_MAX;
 
 /// `GET /counters/{prefix}*/aggregate`.

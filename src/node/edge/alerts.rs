@@ -1,6 +1,7 @@
-//! Alerts: putting, reading, silencing and testing them, and what was delivered.
+//! Alerts: creating, reading, silencing and testing them, and their deliveries.
 //!
-//! Invariant: who administers what an alert watches may do all of this with it, and nobody else may know what it is.
+//! Invariant: a caller with scope `admin` on an alert's subject may do all of this, and no other caller learns of the
+//! alert.
 
 use super::body;
 use super::request_context::RequestContext;
@@ -22,7 +23,7 @@ use crate::protocol::names::{ALERTS_ALLOW, limit_right};
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::Query;
 
-/// How long a test may take: as long as its receiver, and the way there.
+/// How long a test may take: as long as its receiver, plus the call.
 const TEST_MS_MAX: u64 = ANSWER_MS_MAX + 3_000;
 
 fn may(caller: &Caller, alert: &Alert) -> Result<(), Problem> {
@@ -51,7 +52,7 @@ fn answer(context: &RequestContext, seen: &AlertSeen) -> Answer {
     Answer::json(alert_json(&told(seen), context.host.now_ms()))
 }
 
-/// The alert, of a caller who may know of it; nothing else is known of the query.
+/// The alert, for a caller that may know of it; parameters of the query are refused.
 async fn seen(
     context: &RequestContext,
     caller: &Caller,
@@ -78,8 +79,8 @@ async fn found(
 
 /// `PUT /alerts/{name}`.
 ///
-/// # Errors
-/// `invalid-json`, `unknown-field`, `invalid-body`, `webhook-not-allowed`, `forbidden`, `too-many-alerts`, `unavailable`.
+/// # Errors `invalid-json`, `unknown-field`, `invalid-body`, `webhook-not-allowed`, `forbidden`, `too-many-alerts`,
+/// `unavailable`.
 pub async fn put(
     context: &RequestContext,
     caller: &Caller,
@@ -113,7 +114,7 @@ pub async fn put(
 /// `GET /alerts/{name}`.
 ///
 /// # Errors
-/// `alert-not-found`, `forbidden`, `unavailable`; so all below.
+/// `alert-not-found`, `forbidden`, `unavailable`; as for all functions below.
 pub async fn get(
     context: &RequestContext,
     caller: &Caller,
@@ -174,7 +175,7 @@ pub async fn silence(
     }
 }
 
-/// `POST /alerts/{name}/test`: delivers a test at once, and tells what came of it.
+/// `POST /alerts/{name}/test`: delivers a test at once, and answers with the result.
 ///
 /// # Errors
 /// As [`get`].
@@ -191,7 +192,7 @@ pub async fn test(
     }
 }
 
-/// `GET /alerts/{name}/deliveries`: the last ones, the last one first.
+/// `GET /alerts/{name}/deliveries`: the last ones, newest first.
 ///
 /// # Errors
 /// As [`get`].

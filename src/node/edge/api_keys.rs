@@ -1,7 +1,8 @@
-//! Keys that calls make: making, changing and revoking them, and who comes with one.
+//! Keys made by calls: making, changing and revoking them, and identifying their holders.
 //!
-//! Invariants: a key that was revoked is good nowhere for longer than [`KEY_USABLE_MS`] where the directory answers, and nowhere for longer
-//! than [`KEY_STALE_MS_MAX`]; whether one is there is never guessed. What is made up costs no call: its tag is wrong.
+//! Invariants: a revoked key is valid nowhere for longer than [`KEY_USABLE_MS`] while the directory answers, and never
+//! for longer than [`KEY_STALE_MS_MAX`]. Whether a key exists is never guessed. An invented token costs no call,
+//! because its tag is wrong.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -29,29 +30,30 @@ use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::revoked_json;
 use crate::protocol::query::Query;
 
-/// How long an isolate goes by what it knows of a key without asking. From then on it asks on the side.
+/// How long an isolate uses a cached key without asking. After that it refreshes the key in the background.
 const KEY_FRESH_MS: i64 = 10_000;
 
-/// How long it does before it waits for what it is told: where the directory answers a revoked key ends within this.
+/// How long it does so before it waits for the answer: while the directory answers, a revoked key ends within this
+/// time.
 pub const KEY_USABLE_MS: i64 = 30_000;
 
-/// How long it goes by it where the directory does not answer.
+/// How long it uses a cached key while the directory does not answer.
 pub const KEY_STALE_MS_MAX: i64 = 900_000;
 
 /// How long the directory may take.
 const ASK_MS_MAX: u64 = 3_000;
 
-/// How long an isolate asks for no key that it does not know, after the directory did not answer.
+/// How long an isolate does not look up unknown keys after the directory did not answer.
 const PAUSE_MS: i64 = 1_000;
 
-/// How soon it is asked again for a key of which another secret is known: one that has just been made is good at once, and
-/// one that was replaced costs a call a second at most.
+/// How soon a key with an unknown secret is looked up again: a new secret is valid at once, and a replaced one costs a
+/// call a second at most.
 const AGAIN_MS: i64 = 1_000;
 
-/// Keys that an isolate remembers, also those that there are not: 2,048 of at most 2.6 KB are 5.3 MB.
+/// The most keys that an isolate caches, also unknown ones: 2,048 of at most 2.6 KB are 5.3 MB.
 const KNOWN_MAX: usize = 2_048;
 
-/// How often a change is made anew where another comes in between.
+/// How often a change is repeated if another comes in between.
 const TRIES: u32 = 3;
 
 struct Known {
@@ -60,7 +62,7 @@ struct Known {
     is_being_asked: bool,
 }
 
-/// What this isolate knows.
+/// The cached keys of this isolate.
 #[derive(Default)]
 struct Keys {
     known: BoundedMap<KeyId, Known, KNOWN_MAX>,
@@ -79,7 +81,7 @@ fn with<T>(host: &Host, work: impl FnOnce(&mut Keys) -> T) -> T {
     work(&mut host.state::<KnownKeys>().0.borrow_mut())
 }
 
-/// Asks the directory for a key, and remembers what it says.
+/// Looks up a key at the directory, and caches the answer.
 async fn ask(host: &Host, id: KeyId, secret: Digest) -> Result<Option<ApiKey>, Fault> {
     let asked_ms = host.now_ms();
     let found = call_within(host, &UseKey { id, secret }, ASK_MS_MAX).await;
@@ -102,7 +104,7 @@ async fn ask(host: &Host, id: KeyId, secret: Digest) -> Result<Option<ApiKey>, F
     found
 }
 
-/// What is known of a key: what was stored, how old that is, and whether it is this request's to ask on the side.
+/// The cached key: its content, its age, and whether this request must refresh it in the background.
 fn known(host: &Host, id: KeyId) -> Option<(Option<ApiKey>, i64, bool)> {
     let now_ms = host.now_ms();
     with(host, |keys| {
@@ -114,10 +116,10 @@ fn known(host: &Host, id: KeyId) -> Option<(Option<ApiKey>, i64, bool)> {
     })
 }
 
-/// The key of that id, as old as it may be.
+/// The key of that id, within the allowed age.
 ///
 /// # Errors
-/// `unavailable` where it is not known and the directory does not answer.
+/// `unavailable` where it is not cached and the directory does not answer.
 async fn look_up(
     context: &RequestContext,
     id: KeyId,
@@ -166,7 +168,7 @@ fn unread(fault: &Fault) -> Problem {
     Problem::new(Code::Unavailable, detail)
 }
 
-/// The deployment's secret, by which tokens are signed. Nobody who makes tokens up makes an isolate ask for it more than once a second.
+/// The deployment's secret that signs tokens. Invented tokens make an isolate ask for it at most once a second.
 async fn names(host: &Host) -> Result<Rc<HashKey>, Problem> {
     if with(host, |keys| keys.is_paused(host.now_ms())) {
         let fault = Fault::Unavailable("the directory does not answer".to_owned());
@@ -179,7 +181,7 @@ async fn names(host: &Host) -> Result<Rc<HashKey>, Problem> {
     names
 }
 
-/// Who comes with a token.
+/// The caller with a token.
 ///
 /// # Errors
 /// `unauthorized` for one that was revoked, has ended or was never made here; `unavailable`.
@@ -197,7 +199,7 @@ pub async fn caller_of(context: &RequestContext, token: &KeyToken) -> Result<Cal
     Ok(Caller::of_key(id, &key.ok_or_else(unknown)?))
 }
 
-/// Whether a token is a key of the configuration: those go first.
+/// Whether a token is a configured key: those take precedence.
 fn is_configured(context: &RequestContext, authorization: &str) -> bool {
     let now_ms = context.host.now_ms();
     context.access().is_ok_and(|access| {
@@ -205,7 +207,7 @@ fn is_configured(context: &RequestContext, authorization: &str) -> bool {
     })
 }
 
-/// Notes who asks, where the request comes with a key that a call has made, and uses one of the key's budget.
+/// Identifies the caller of a request with a key that a call has made, and takes one from the key's budget.
 ///
 /// # Errors
 /// `unauthorized`, `unavailable`, `quota-exceeded`.
@@ -228,7 +230,7 @@ pub async fn identify(context: &RequestContext, authorization: &str) -> Result<(
     key_budget::spend(context, &context.caller()?, 1).await
 }
 
-/// Who comes with a key that was sent otherwise than by its header; uses one of its budget.
+/// Identifies the caller with a key that was not sent in the header; takes one from its budget.
 ///
 /// # Errors
 /// As [`identify`].
@@ -243,7 +245,7 @@ pub async fn identify_by(context: &RequestContext, key: &str) -> Result<Caller, 
     Ok(caller)
 }
 
-/// Nothing where a caller administers all that a key may do, so that nobody gives away more than they have.
+/// Succeeds where a caller administers all that a key may do, so that nobody gives away more than they have.
 ///
 /// # Errors
 /// `forbidden`.
@@ -287,7 +289,7 @@ fn missing() -> Problem {
     Problem::new(Code::KeyNotFound, detail)
 }
 
-/// A new token of a key, and what is kept of it.
+/// A new token of a key, and its stored part.
 async fn new_token(host: &Host, id: KeyId) -> Result<(String, Digest), Problem> {
     let names = name_key(host).await?;
     let mut random = [0; SECRET_BYTES];
@@ -321,7 +323,7 @@ pub async fn make(context: &RequestContext, caller: &Caller) -> Result<Answer, P
     Ok(Answer::json(json).with_status(201))
 }
 
-/// `GET /keys`: those of which the caller administers all that they may do.
+/// `GET /keys`: those whose rights are all within what the caller administers.
 ///
 /// # Errors
 /// `invalid-query`, `forbidden`, `unavailable`.
@@ -335,7 +337,7 @@ pub async fn list(context: &RequestContext, caller: &Caller) -> Result<Answer, P
     };
     let after = query.get("cursor");
     let after = after.map(|text| KeyId::parse(text).ok_or_else(wrong));
-    // One more than asked for tells whether there is another page.
+    // One more than asked for shows whether there is another page.
     let list = ListKeys {
         after: after.transpose()?,
         limit: limit + 1,
@@ -350,7 +352,7 @@ pub async fn list(context: &RequestContext, caller: &Caller) -> Result<Answer, P
     Ok(Answer::json(json))
 }
 
-/// Nothing where a caller administers what a key reaches.
+/// Succeeds where a caller administers the ids of a key.
 fn may_reach(caller: &Caller, key: &ApiKey) -> Result<(), Problem> {
     let unbound = ApiKey {
         expires_ms: Some(i64::MIN),
@@ -380,7 +382,7 @@ pub async fn get(context: &RequestContext, caller: &Caller, id: KeyId) -> Result
     Ok(Answer::json(json))
 }
 
-/// Changes a key as it is now, also where others change it at once.
+/// Changes the present key, also if others change it at the same time.
 async fn replace(
     context: &RequestContext,
     caller: &Caller,
@@ -418,7 +420,7 @@ pub async fn change(
     Ok(Answer::json(json))
 }
 
-/// `POST /keys/{id}/rotate`: another secret. The one before goes on for a while.
+/// `POST /keys/{id}/rotate`: makes a new secret. The former one stays valid for a while.
 ///
 /// # Errors
 /// As [`change`].
@@ -456,7 +458,7 @@ pub async fn revoke(
     Ok(Answer::json(revoked_json(&id.to_string())))
 }
 
-/// Here it is as it is now at once.
+/// This isolate reads the changed key at once.
 fn forget(host: &Host, id: KeyId) {
     with(host, |keys| drop(keys.known.remove(&id)));
 }

@@ -1,7 +1,7 @@
-//! What admins do is noted: calls of the scope `admin` that change something.
+//! The audit log of calls with scope `admin` that change something.
 //!
-//! Invariant: an act is noted before it is done, or in the commit that does it, where the log can be reached. Where it cannot the call
-//! goes on, and the log is told afterwards, for as long as the platform lets an isolate go on.
+//! Invariant: an entry is written before the call is done, or in the same commit, if the log can be reached. Otherwise
+//! the call continues, and the entry is written afterwards, as long as the platform lets the isolate run.
 
 use super::request_context::RequestContext;
 use super::respond::Answer;
@@ -17,10 +17,10 @@ use crate::protocol::routes::{Route, RouteName};
 /// How long a call waits for the log, milliseconds.
 const NOTE_MS_MAX: u64 = 1_000;
 
-/// When the log is told again that did not answer, milliseconds after the last time.
+/// When an entry that was not confirmed is sent again, milliseconds after the last attempt.
 const AGAIN_MS: [u64; 3] = [1_000, 5_000, 15_000];
 
-/// What of the acts under way is done by the partition that keeps the log, in one commit with its entry.
+/// Whether the call is done by the partition that stores the log, in one commit with its entry.
 const fn is_kept_beside_the_log(name: RouteName) -> bool {
     matches!(
         name,
@@ -35,7 +35,7 @@ const fn is_kept_beside_the_log(name: RouteName) -> bool {
     )
 }
 
-/// What a call is about: the id, the prefix or the name in its path.
+/// The target of a call: the id, the prefix or the name in its path.
 fn target_of(context: &RequestContext, right: &Right<'_>) -> String {
     match right {
         Right::Counter(_, target) if !target.is_empty() => (*target).to_owned(),
@@ -48,7 +48,7 @@ fn target_of(context: &RequestContext, right: &Right<'_>) -> String {
     }
 }
 
-/// The act that a call is, where it is one: noted before it is done.
+/// Writes the entry of a call that must be logged, before it is done.
 pub async fn begin(context: &RequestContext, caller: &Caller, route: &Route) {
     let right = route.right();
     let name = route.name();
@@ -67,7 +67,7 @@ pub async fn begin(context: &RequestContext, caller: &Caller, route: &Route) {
     .await;
 }
 
-/// As [`begin`], of a call by its name.
+/// As [`begin`], for a call by its name.
 pub async fn begin_named(
     context: &RequestContext,
     caller: &Caller,
@@ -83,15 +83,15 @@ pub async fn begin_named(
     }
 }
 
-/// Says what the act under way is about, once that is known.
+/// Sets the target of the present entry, once that is known.
 pub fn about(context: &RequestContext, target: &str) {
     context.change_act(|act| act.target = target.to_owned());
 }
 
-/// Carries a message to the partition that keeps the log, so that what it does and the entry are one commit.
+/// Sends a call to the partition that stores the log, so that its effect and the entry are one commit.
 ///
 /// # Errors
-/// What the receiver answers, or `Unavailable`.
+/// The receiver's error, or `Unavailable`.
 pub async fn carry<C: Call>(context: &RequestContext, message: &C) -> Result<C::Answer, Fault> {
     let host = &context.host;
     let Some(act) = context.act() else {
@@ -110,17 +110,17 @@ pub async fn carry<C: Call>(context: &RequestContext, message: &C) -> Result<C::
     answer_of::<C>(host, &bytes)
 }
 
-/// Notes how the act under way has ended.
+/// Writes the outcome of the present entry.
 pub async fn end(context: &RequestContext, answer: &Result<Answer, Problem>) {
     end_as(context, CallOutcome::of(answer)).await;
 }
 
-/// As [`end`], of what has no such answer.
+/// As [`end`], for a call without such an answer.
 pub async fn end_as(context: &RequestContext, outcome: CallOutcome) {
     let Some(act) = context.take_act() else {
         return;
     };
-    // What was noted in the commit that did it is known.
+    // An outcome that was committed with the call is stored already.
     if act.outcome == outcome || outcome == CallOutcome::Unknown {
         return;
     }
@@ -143,14 +143,14 @@ async fn tell_again(host: &Host, note: &NoteAct) {
     host.fail("an entry of the audit log could not be written");
 }
 
-/// `GET /audit`: what admins did, newest first.
+/// `GET /audit`: the audit log, newest first.
 ///
 /// # Errors
 /// `invalid-query`, `unavailable`.
 pub async fn list(context: &RequestContext) -> Result<Answer, Problem> {
     let mut span = parse_span(context.query(), context.host.now_ms())?;
     let limit = usize::try_from(span.limit).unwrap_or(usize::MAX);
-    // One more than asked for tells whether there is another page.
+    // One more than asked for shows whether there is another page.
     span.limit += 1;
     let mut acts = call(&context.host, &ListActs { span }).await?;
     let has_more = acts.len() > limit;

@@ -1,6 +1,7 @@
-//! How writes to members reach their board: the line to boards. Those that come to an isolate together share a message and a commit.
+//! The lanes of writes to boards. Writes that reach an isolate together share a message and a commit.
 //!
-//! Invariant: a message of unknown outcome is not sent again, since it may have been written; whoever sent a write under a key may.
+//! Invariant: a message of unknown outcome is not sent again, because it may have been done; a client may repeat a
+//! write that has a key.
 
 use std::rc::Rc;
 
@@ -15,10 +16,10 @@ use crate::node::shared::call_within;
 use crate::protocol::boards::WRITES_AT_ONCE;
 use crate::protocol::messages::{BoardWritten, Fault, MemberWrite, Once, WriteBoard, WriteBoards};
 
-/// How long a board may take to write, milliseconds: below what a batch may.
+/// How long a board may take to write, milliseconds: less than a batch may.
 const WRITE_MS_MAX: u64 = 4_500;
 
-/// Where a lane leads: an object of a board, and where that is made should it be new.
+/// The target of a lane: an object of a board, and where it is created if it is new.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct To {
     board: CounterId,
@@ -26,12 +27,12 @@ pub struct To {
     home: Option<Datacenter>,
 }
 
-/// What a lane carries: the writes of requests, each with its key.
+/// The content of a lane: the writes of requests, each with its key.
 #[derive(Debug)]
 pub struct Requests(Vec<(Vec<MemberWrite>, Option<Once>)>);
 
 impl Batchable for Requests {
-    /// Which request of its batch.
+    /// The index of a request in its batch.
     type Place = usize;
 
     fn absorb(&mut self, item: &Self) -> bool {
@@ -57,7 +58,7 @@ impl Batchable for Requests {
     fn depart(&mut self, _items: u32, _generation: u64, _now_ms: i64) {}
 }
 
-/// The line to boards.
+/// The kind of lanes to boards.
 struct Boards;
 
 impl LaneKind for Boards {

@@ -1,6 +1,6 @@
 //! Lines of `/events` that write to boards, once their section has been read.
 //!
-//! Invariant: a line that is not known to be written is among the rejected ones.
+//! Invariant: a line is among the rejected ones unless it is known to be written.
 
 use std::collections::BTreeMap;
 
@@ -22,16 +22,16 @@ use crate::protocol::keys::section_key;
 use crate::protocol::messages::{BoardWritten, Fault, MemberWrite, Once, WriteBoard};
 use crate::protocol::problem::Problem;
 
-/// Boards that one body writes to at once.
+/// How many boards one body writes to at once.
 const BOARDS_AT_ONCE: usize = 16;
 
-/// Calls that a message to a board may take: one to each of 16 shards.
+/// How many calls a message to a board may take: one to each of 16 shards.
 const CALLS_EACH: usize = 16;
 
 /// The writes of a section by their boards, each with its line.
 pub type BoardLines = BTreeMap<CounterId, Vec<(u64, MemberWrite)>>;
 
-/// Writes them. Whether all had been written before.
+/// Writes them. Returns whether all had been written before.
 pub async fn write(
     host: &Host,
     counting: &Counting,
@@ -53,7 +53,8 @@ pub async fn write(
     is_replay
 }
 
-/// Writes to one board, so many lines at once. The lines that failed, and whether all others had been written before.
+/// Writes to one board, so many lines at once. Returns the lines that failed, and whether all others had been written
+/// before.
 async fn write_to(
     host: &Host,
     counting: &Counting,

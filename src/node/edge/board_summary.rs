@@ -1,7 +1,7 @@
-//! What this isolate knows of boards that live elsewhere: their first members, and how many stand before some of the others. So a reader
-//! far from a board is answered at once.
+//! Cached summaries of boards that are in other datacenters: their first members, and the ranks of some others. So a
+//! reader far from a board is answered at once.
 //!
-//! Invariant: what is told is what the board was at its `as_of`, and is never called exact.
+//! Invariant: an answer from a summary is the board's state at its `as_of`, and is never called exact.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,13 +15,13 @@ use crate::host::{Host, State};
 use crate::node::shared::boards::{self, Reading, key_of};
 use crate::protocol::messages::{BoardAnswer, BoardPlace, BoardQuestion, BoardSeen, Fault};
 
-/// Boards whose summaries an isolate keeps: at most 350 KB each, so 6 MB.
+/// The most boards whose summaries an isolate caches: at most 350 KB each, so 6 MB.
 const SUMMARIES_MAX: usize = 16;
 
-/// How old a summary is before it is read again on the side, milliseconds.
+/// The age from which on a summary is refreshed in the background, milliseconds.
 const FRESH_MS: i64 = 1_000;
 
-/// How old a summary may be that is told while it is read again, milliseconds; an older one is waited for.
+/// The largest age of a summary that is used during the refresh, milliseconds; with an older one the reader waits.
 const USABLE_MS: i64 = 10_000;
 
 /// A summary that was read.
@@ -41,13 +41,13 @@ impl State for Summaries {
     }
 }
 
-/// Whether a board is known to live in another datacenter than that of the request.
+/// Whether a board is known to be in another datacenter than the request.
 pub fn is_elsewhere(context: &RequestContext, board: &CounterId) -> bool {
     let home = boards::home_of(&context.host, board);
     home.is_some_and(|home| home != context.datacenter())
 }
 
-/// What is known of a board, however old.
+/// The cached summary of a board, of any age.
 pub fn known(host: &Host, board: &CounterId) -> Option<Rc<BoardSeen>> {
     let summaries = host.state::<Summaries>();
     let mut summaries = summaries.0.borrow_mut();
@@ -56,10 +56,10 @@ pub fn known(host: &Host, board: &CounterId) -> Option<Rc<BoardSeen>> {
         .and_then(|known| known.seen.clone())
 }
 
-/// The summary of a board: at once where one is known, which is then read again for the next.
+/// The summary of a board: at once if one is cached, which is then refreshed for the next reader.
 ///
 /// # Errors
-/// Where none is known and the board does not answer, or has none to give.
+/// If none is cached and the board does not answer, or has none.
 pub async fn summary(
     context: &RequestContext,
     board: &CounterId,
@@ -73,7 +73,7 @@ pub async fn summary(
     if age_ms(&seen) >= FRESH_MS && begins_reading(&context.host, board) {
         let (host, board) = (context.host.clone(), board.clone());
         context.wait_until(async move {
-            // Where it fails, what is known is told on.
+            // If it fails, the cached one stays in use.
             let _ = read(&host, &board).await;
             with(&host, &board, |known| known.is_being_read = false);
         });
@@ -110,7 +110,7 @@ async fn read(host: &Host, board: &CounterId) -> Result<Result<Rc<BoardSeen>, Bo
     }
 }
 
-/// The first members, so many, as a summary has them; `None` where it has fewer.
+/// The first members from a summary; `None` where it has fewer.
 pub fn top_of(seen: &BoardSeen, limit: u32) -> Option<BoardSeen> {
     let rows = usize::try_from(limit.min(SUMMARY_TOP)).ok()?;
     Some(BoardSeen {
@@ -122,8 +122,8 @@ pub fn top_of(seen: &BoardSeen, limit: u32) -> Option<BoardSeen> {
     .filter(|_| limit <= SUMMARY_TOP)
 }
 
-/// A member whose own shard was asked, with a rank among all shards as their summary tells it: at least that of its row, and at most so
-/// many higher.
+/// A member whose own shard was asked, with a rank among all shards from their summary: at least that of its row, and
+/// higher by at most the slack.
 pub fn place_in(seen: &BoardSeen, mut own: BoardSeen, shard: u32) -> BoardSeen {
     let is_desc = seen.settings.order == Order::Desc;
     own.is_exact = false;

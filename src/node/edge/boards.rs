@@ -1,4 +1,4 @@
-//! Boards: members with scores. Each call is one message to the object of its board, which decides alone.
+//! Boards: members with scores. Each call is one message to the object of its board, which decides.
 
 use std::rc::Rc;
 
@@ -33,10 +33,10 @@ use crate::protocol::query::{LIST_LIMIT, Query};
 /// Media type of an export.
 const NDJSON: &str = "application/x-ndjson";
 
-/// Header of an export that does not hold all: where the next one begins.
+/// Header of an incomplete export: where the next one begins.
 const CURSOR_HEADER: &str = "tally-cursor";
 
-/// What a read is told that got no answer.
+/// The problem of a read without an answer.
 fn unread(fault: Fault) -> Problem {
     match fault {
         Fault::Unavailable(what) => Problem::new(Code::Unavailable, format!("{what}; try again")),
@@ -57,7 +57,7 @@ pub async fn list(context: &RequestContext, caller: &Caller) -> Result<Answer, P
         .visitor()
         .read(partitions::count(&context.host).into())?;
     let _waiting = context.waiting();
-    // One more than asked for tells whether there is another page.
+    // One more than asked for shows whether there is another page.
     let list = ListAllBoards {
         prefix,
         after: query.get("cursor").map(str::to_owned),
@@ -87,7 +87,7 @@ pub async fn put(context: &RequestContext, board: CounterId) -> Result<Answer, P
     };
     match call(&context.host, &configure).await? {
         BoardConfigured::Done(seen, is_new) => {
-            // The owner of a board that is spread does not know how many members there are.
+            // The owner of a spread board does not know how many members there are.
             let seen = match seen.layout.number {
                 0 => seen,
                 _ => {
@@ -161,7 +161,8 @@ async fn ask(
 /// `GET /boards/{board}`: its settings, and how many members it has.
 ///
 /// # Errors
-/// `invalid-query`, `board-not-found`, `period-not-found`, `version-not-reached`, `unavailable`; so all reads below.
+/// `invalid-query`, `board-not-found`, `period-not-found`, `version-not-reached`, `unavailable`; as for all reads
+/// below.
 pub async fn about(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
     let query = BoardQuery::parse(context.query(), &[])?;
     let seen = ask(context, &board, &query, BoardQuestion::About).await?;
@@ -175,7 +176,7 @@ pub async fn periods(context: &RequestContext, board: CounterId) -> Result<Answe
     Ok(Answer::json(periods_json(&told(context, &board, &seen))))
 }
 
-/// A stretch of the board's order, by these parameters.
+/// A range of the board's order, by these parameters.
 async fn stretch(
     context: &RequestContext,
     board: &CounterId,
@@ -207,7 +208,7 @@ pub async fn top(context: &RequestContext, board: CounterId) -> Result<Answer, P
     }
     let limit = asked.limit;
     let seen = match ask(context, &board, &query, BoardQuestion::Stretch(asked)).await {
-        // What was last known of it is better than nothing, and says how old it is.
+        // The cached summary is better than nothing, and tells its age.
         Err(problem) if problem.code() == Code::Unavailable && is_plain(&query)? => {
             let known = board_summary::known(&context.host, &board);
             let seen = known.and_then(|seen| top_of(&seen, limit)).ok_or(problem)?;
@@ -226,7 +227,7 @@ fn is_plain(query: &BoardQuery) -> Result<bool, Problem> {
     Ok(query.period()?.is_none() && query.at_least()?.is_none() && !query.is_exact()?)
 }
 
-/// Whether a read may be answered by a summary: the board lives in another datacenter.
+/// Whether a read may be answered by a summary: the board is in another datacenter.
 fn may_be_far(
     context: &RequestContext,
     board: &CounterId,
@@ -235,7 +236,7 @@ fn may_be_far(
     Ok(is_plain(query)? && is_elsewhere(context, board))
 }
 
-/// The summary of a board that lives elsewhere; `None` where there is none, and the board itself is to be asked.
+/// The summary of a board in another datacenter; `None` where there is none, and the board itself must be asked.
 async fn far_summary(
     context: &RequestContext,
     board: &CounterId,
@@ -251,7 +252,7 @@ pub async fn range(context: &RequestContext, board: CounterId) -> Result<Answer,
     stretch(context, &board, &["min", "max", "limit", "cursor"], true).await
 }
 
-/// `GET /boards/{board}/members`: those that are named, or a page.
+/// `GET /boards/{board}/members`: the named ones, or a page.
 pub async fn members(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
     let is_named = Query::parse(context.query(), &["id", "period", "at_least", "exact"])
         .is_ok_and(|query| query.get("id").is_some());
@@ -311,7 +312,8 @@ pub async fn member(
     Ok(Answer::json(json).with_header("etag", tag_text(tag)))
 }
 
-/// A member of a board that lives elsewhere over several shards: its own is asked, and a summary tells of the others.
+/// A member of a board with several shards in another datacenter: its own shard is asked, and a summary has the ranks
+/// of the others.
 async fn far_member(
     context: &RequestContext,
     board: &CounterId,
@@ -371,7 +373,7 @@ pub async fn at_rank(
     Ok(Answer::json(json))
 }
 
-/// `GET /boards/{board}/export`: members in order, a line for each. More than one answer holds are asked for by the cursor of its header.
+/// `GET /boards/{board}/export`: members in order, a line for each. The header has the cursor of the next part.
 pub async fn export(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
     let query = BoardQuery::parse(context.query(), &["cursor", "limit"])?;
     let mut left = query.exported()?;
@@ -420,7 +422,7 @@ async fn once_of(
     }))
 }
 
-/// What came of writes.
+/// The result of writes.
 struct Outcome {
     written: Written,
     version: BoardVersion,
@@ -458,8 +460,8 @@ async fn send(
     }
 }
 
-/// Where a board is spread over several shards, the one that wrote knows its own members alone: asks all for the rank and the total.
-/// Whether these are exact.
+/// If a board has several shards, the one that wrote knows only its own members: asks all for the rank and the total.
+/// Returns whether these are exact.
 async fn stand_among_all(
     context: &RequestContext,
     board: &CounterId,
@@ -493,7 +495,7 @@ async fn write_one(
     let condition = condition.as_deref().map(parse_if_match).transpose()?;
     context.visitor().admit(board.as_str())?;
     let _waiting = context.waiting();
-    // What is not written but removed or hidden must not make an object.
+    // A removal or hiding must not create a board.
     if !matches!(action, MemberAction::Put(_)) && !boards::is_there(&context.host, &board).await? {
         return Err(
             problem_of(&BoardWritten::Ended).unwrap_or_else(|| not_found(&BoardAnswer::Absent))
@@ -568,14 +570,14 @@ pub async fn remove(
 /// `POST /boards/{board}/members`: many writes, a line for each.
 ///
 /// # Errors
-/// As [`fn@write`]; what a line is refused for stands in the answer.
+/// As [`fn@write`]; the answer says why lines were refused.
 pub async fn write_many(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
     Query::parse(context.query(), &[])?;
     let body = body::read_small(context).await?;
     let mut lines: Lines = parse_lines(&body, context.host.now_ms())?;
     let once = once_of(context, KeyKind::Batch, &[&body]).await?;
     context.visitor().admit(board.as_str())?;
-    // The request has used one.
+    // The request itself has used one.
     let more = u64::try_from(lines.writes.len()).unwrap_or(u64::MAX);
     key_budget::spend(context, &context.caller()?, more.saturating_sub(1)).await?;
     let _waiting = context.waiting();

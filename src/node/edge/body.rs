@@ -1,4 +1,4 @@
-//! Bodies: bounded before they are held, drained where they are refused.
+//! Bodies: bounded before they are stored in memory, drained where they are refused.
 
 use super::request_context::RequestContext;
 use crate::host::Host;
@@ -11,7 +11,7 @@ use crate::protocol::bodies::{
 };
 use crate::protocol::problem::{Code, Problem};
 
-/// Bodies that announce no more are read at once, within the time of a piece.
+/// Bodies with at most this announced length are read at once, within the time of a piece.
 const WHOLE_BYTES_MAX: u64 = 16 * 1024;
 
 fn too_large(limit: u64) -> Problem {
@@ -44,7 +44,7 @@ fn too_slow(piece_ms: u64) -> Problem {
 struct Stream<'a> {
     host: &'a Host,
     pieces: Box<dyn Pieces>,
-    /// How long its pieces were waited for in all.
+    /// How long all its pieces were waited for.
     waited_ms: i64,
     /// How long a piece may take.
     piece_ms: u64,
@@ -61,7 +61,7 @@ impl<'a> Stream<'a> {
         })
     }
 
-    /// The next piece, [`PIECE_BYTES`] long but for the last; `None` at the end.
+    /// The next piece, [`PIECE_BYTES`] long except for the last; `None` at the end.
     async fn next(&mut self) -> Result<Option<Vec<u8>>, Problem> {
         let begun_ms = self.host.now_ms();
         let piece = self
@@ -94,7 +94,7 @@ fn length(piece: &[u8]) -> u64 {
     u64::try_from(piece.len()).unwrap_or(u64::MAX)
 }
 
-/// Reads what is left of a body and throws it away, up to [`DRAIN_BYTES_MAX`].
+/// Reads the rest of a body and drops it, up to [`DRAIN_BYTES_MAX`].
 pub async fn drain(context: &RequestContext) {
     if !context.request.has_body() {
         return;
@@ -104,12 +104,12 @@ pub async fn drain(context: &RequestContext) {
     }
 }
 
-/// The length of the body that the client announced; the platform holds it to that.
+/// The length that the client announced; the platform enforces it.
 pub fn announced_length(request: &dyn Request) -> Option<u64> {
     request.header("content-length")?.parse().ok()
 }
 
-/// Reads a small body whole, without a byte order mark.
+/// Reads a small body completely, without a byte order mark.
 ///
 /// # Errors
 /// `body-too-large` above [`BODY_BYTES_MAX`], after draining; `body-too-slow`.
@@ -117,13 +117,13 @@ pub async fn read_small(context: &RequestContext) -> Result<Vec<u8>, Problem> {
     read_up_to(context, BODY_BYTES_MAX).await
 }
 
-/// As [`read_small`], up to another bound.
+/// As [`read_small`], with another bound.
 ///
 /// # Errors
 /// As there.
 pub async fn read_up_to(context: &RequestContext, bytes_max: u64) -> Result<Vec<u8>, Problem> {
     let request = &*context.request;
-    // Most increments have no body: a stream for nothing took a tenth of their time.
+    // Most increments have no body, and opening a stream is not free.
     if !request.has_body() {
         return Ok(Vec::new());
     }
@@ -163,7 +163,8 @@ fn encoding(request: &dyn Request) -> Option<String> {
     (!value.is_empty()).then_some(value)
 }
 
-/// How much of a body is decoded at once: what comes out of gzip is up to a thousand times as much, of lines that differ ten times.
+/// How much of a body is decoded at once: gzip output is up to a thousand times as much, for lines that differ about
+/// ten times.
 const SLICE_BYTES: usize = 4 * 1_024;
 
 /// A bulk body that is being read, a few KiB at a time.
@@ -171,7 +172,7 @@ pub struct BulkBody<'a> {
     stream: Option<Stream<'a>>,
     decoder: Decoder,
     piece: Vec<u8>,
-    /// How much of the piece was decoded.
+    /// How much of the piece has been decoded.
     at: usize,
     seen: u64,
 }
@@ -182,7 +183,7 @@ impl<'a> BulkBody<'a> {
     /// # Errors
     /// `unsupported-encoding`.
     pub fn open(context: &'a RequestContext, piece_ms: u64) -> Result<Self, Problem> {
-        // First what may be refused: a body that nobody has opened is drained.
+        // Checks come first: a body that was not opened is drained.
         let decoder = Decoder::new(encoding(&*context.request).as_deref(), BULK_BYTES_MAX)?;
         Ok(Self {
             stream: Stream::open(context, piece_ms),
@@ -193,7 +194,7 @@ impl<'a> BulkBody<'a> {
         })
     }
 
-    /// Reads on, and hands what comes out to `each`, which may refuse; false at the end.
+    /// Reads on, and passes the output to `each`, which may refuse; false at the end.
     ///
     /// # Errors
     /// `body-too-large` above [`BULK_BYTES_MAX`] before or after inflation, `body-too-slow`, `invalid-gzip`,

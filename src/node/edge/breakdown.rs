@@ -1,4 +1,4 @@
-//! What was counted of the values of a dimension.
+//! The counts of a dimension's values.
 
 use super::read::{not_found, see_version};
 use super::request_context::RequestContext;

@@ -1,6 +1,6 @@
-//! `/events` and `/ingest`: what the records of a body are, and what its sender is told.
+//! `/events` and `/ingest`: the records of a body, and the answer to its sender.
 //!
-//! Invariant: a bad line costs that line only, and every line that is not counted is told.
+//! Invariant: a bad line costs that line only, and every line that is not counted is reported.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -30,7 +30,7 @@ use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::Query;
 use crate::protocol::visitor::day_of;
 
-/// What the records of a body are.
+/// The kind of records of a body.
 pub enum Records {
     /// Of `/events`.
     Events,
@@ -39,7 +39,7 @@ pub enum Records {
 }
 
 impl Records {
-    /// Reads one; `None` for what is no record.
+    /// Reads one; `None` for a line that is no record.
     ///
     /// # Errors
     /// Those of its line.
@@ -53,13 +53,13 @@ impl Records {
         }
     }
 
-    /// Whether a record that counts nothing is one that writes to a board.
+    /// Whether a record that is no event writes to a board.
     pub fn writes_to_board(&self, record: &[u8]) -> bool {
         let name: &[u8] = b"\"board\"";
         matches!(self, Self::Events) && record.windows(name.len()).any(|part| part == name)
     }
 
-    /// What cuts a body into them.
+    /// The splitter for such a body.
     pub fn splitter(&self) -> Splitter {
         match self {
             Self::Events => Splitter::detect(),
@@ -67,7 +67,7 @@ impl Records {
         }
     }
 
-    /// What each needs besides the right to increment, where no key is sent. Logs are of the past.
+    /// The permissions that each needs where no key is sent. Logs are of the past.
     pub const fn needs(&self) -> &'static [Permission] {
         match self {
             Self::Events => &[],
@@ -82,7 +82,7 @@ impl Records {
         }
     }
 
-    /// What a body asks for besides what it holds: its call, and the query.
+    /// The call of a body, and its query.
     fn asked(&self) -> Vec<&[u8]> {
         match self {
             Self::Events => vec![b"events"],
@@ -94,7 +94,7 @@ impl Records {
         }
     }
 
-    /// The day whose visitors its records may name.
+    /// The day whose visitors the records may have.
     fn day(&self, now_ms: i64) -> Option<i64> {
         match self {
             Self::Events => Some(day_of(now_ms)),
@@ -102,7 +102,7 @@ impl Records {
         }
     }
 
-    /// Which times they may give.
+    /// Which times they may have.
     pub fn times(&self) -> Times {
         match self {
             Self::Events => Times::Live,
@@ -114,7 +114,7 @@ impl Records {
 /// `POST /events`.
 ///
 /// # Errors
-/// Those of the whole body: `detail` says what of it was counted, if anything.
+/// Those of the whole body: `detail` says which part of it was counted, if any.
 pub async fn events(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
     Query::parse(context.query(), &[])?;
     bulk(context, caller, Records::Events).await

@@ -1,7 +1,7 @@
-//! How a bulk body is counted once it has been read: with the other bodies that are there, part by part, each line whole or
-//! not at all.
+//! Counting of a bulk body that has been read: together with other bodies, part by part, each line completely or not at
+//! all.
 //!
-//! Invariant: a line that is not known to be counted is among the rejected ones.
+//! Invariant: a line is among the rejected ones unless it is known to be counted.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -34,40 +34,40 @@ use crate::protocol::names::{CellAddress, TABLET_COUNT};
 use crate::protocol::open_slots::User;
 use crate::protocol::problem::{Code, Problem};
 
-/// Counters whose keyed writes are counted at once, of one body: each is two calls.
+/// How many counters' keyed writes are counted at once, of one body: each is two calls.
 const KEYED_AT_ONCE: usize = 48;
 
 /// The same where tablets host their leads: these calls travel together.
 const HOSTED_KEYED_AT_ONCE: usize = 4_096;
 
-/// How often a body looks whether more objects may be opened for it.
+/// How often a body checks whether more objects may be opened for it.
 const ROOM_EVERY_MS: u64 = 100;
 
-/// How long a body may be counted before its next part is no longer begun, milliseconds. 30,000 new counters at 100 a second
-/// take 300 s; whoever waits in front of the deployment must wait as long.
+/// How long a body may be counted before no further part is begun, milliseconds. 30,000 new counters at 100 a second
+/// take 300 s; proxies in front of the deployment must wait as long.
 const BODY_MS_MAX: i64 = 600_000;
 
 /// How a body is counted.
 pub struct Counting {
-    /// Where it entered.
+    /// The datacenter where it entered.
     pub datacenter: Datacenter,
-    /// How its sums are.
+    /// How its sums are counted.
     pub manner: Manner,
-    /// Whose keys those of the body and its lines are.
+    /// The source of the keys of the body and its lines.
     pub keys: KeySource,
-    /// The calls that are left.
+    /// The remaining calls.
     pub calls: Calls,
-    /// When it began to be counted, unix milliseconds; 0 before.
+    /// When the counting began, unix milliseconds; 0 before.
     pub begun_ms: Cell<i64>,
 }
 
 /// A section of a body.
 pub struct Section {
-    /// What its records sum to.
+    /// The sums of its records.
     pub sums: Vec<(CounterId, Gathered)>,
-    /// What its records write to boards.
+    /// Its writes to boards.
     pub boards: BoardLines,
-    /// How many records that is.
+    /// The number of its records.
     pub records: u64,
     /// Its key, if the body has one.
     pub key: Option<BodyKey>,
@@ -77,8 +77,8 @@ pub struct Section {
     pub is_whole: bool,
 }
 
-/// Counts a section that has been read; one that is all of its body with the others that are there. Returns what became of the body's
-/// lines, and whether all that was counted had been counted before.
+/// Counts a section that has been read; if it is the whole body, together with other bodies. Returns the results of the
+/// body's lines, and whether everything counted had been counted before.
 ///
 /// # Errors
 /// `unavailable` where the platform ended the request.
@@ -93,7 +93,7 @@ pub async fn count_section(
     let sending = BulkStage::enter(&context.host, Stage::Sending);
     let host = context.host.clone();
     let (done, doing) = oneshot::channel();
-    // Other bodies may have joined what this one sends, so it goes on if the client hangs up.
+    // Other bodies may share the flushes of this one, so it continues if the client hangs up.
     context.wait_until(async move {
         let counted = count_all(&host, &counting, has_company, section, report).await;
         drop(sending);
@@ -106,7 +106,7 @@ pub async fn count_section(
     })
 }
 
-/// Waits for other bodies, so that they share flushes. Whether there were any.
+/// Waits for other bodies, so that they share flushes. Returns whether there were any.
 async fn gather_with_others(host: &Host, counters: usize) -> bool {
     let counters = u64::try_from(counters).unwrap_or(u64::MAX);
     let Some(place) = with_waves(host, |waves| waves.place(counters, host.now_ms())) else {
@@ -119,8 +119,8 @@ async fn gather_with_others(host: &Host, counters: usize) -> bool {
     true
 }
 
-/// Counts every sum, part by part, and moves the lines of those that failed to the rejected ones. True besides if all that
-/// was counted had been counted before.
+/// Counts every sum, part by part, and moves the lines of failed ones to the rejected lines. Returns whether everything
+/// counted had been counted before.
 async fn count_all(
     host: &Host,
     counting: &Counting,
@@ -172,7 +172,7 @@ async fn count_all(
     (report, is_replay)
 }
 
-/// Those of a part whose calls are left; the lines of the others are rejected. `None` where there are none.
+/// The sums of a part for which there are calls; the lines of the others are rejected. `None` where there are none.
 fn affordable(
     host: &Host,
     counting: &Counting,
@@ -190,7 +190,7 @@ fn affordable(
             .for_each(|(_, gathered)| gathered.fail(&too_many_calls(), report));
         return None;
     }
-    // Keyed calls are taken as they are made.
+    // Keyed calls are deducted when they are made.
     let mut keyed = 0;
     part.retain(|(counter, gathered)| {
         let known = known_of(host, counter);
@@ -208,7 +208,7 @@ fn affordable(
     (!part.is_empty()).then_some(part)
 }
 
-/// Counts a part of a body. Returns whether all that was counted had been counted before.
+/// Counts a part of a body. Returns whether everything counted had been counted before.
 async fn count_part(
     host: &Host,
     counting: &Counting,
@@ -223,8 +223,8 @@ async fn count_part(
     let shards = |counter: &CounterId| known_of(host, counter).shards_in(datacenter);
     let own = |shards| own_shard(host, shards);
     let mut plan = Plan::new(part, *manner, datacenter, shards, own, key);
-    // Elements of plain lines first: they may be sent twice without harm, so where one of their cells fails, its
-    // lines fail with nothing counted, and sending them again counts nothing twice.
+    // Elements of plain lines first: they may be sent twice without harm. So if one of their cells fails, its lines
+    // fail with nothing counted, and a repeat counts nothing twice.
     for (number, problem) in bulk_sender::count_many(host, plan.elements(), has_company).await {
         plan.fail_elements(number, &problem, report);
     }
@@ -257,7 +257,7 @@ async fn count_part(
     is_replay
 }
 
-/// Counts keyed writes. Returns what became of each.
+/// Counts keyed writes. Returns the outcome of each.
 async fn count_keyed(
     host: &Host,
     counting: &Counting,

@@ -1,7 +1,8 @@
-//! How a bulk body is read: section by section, each summed per counter as it streams, and counted before the next is read.
+//! Reading of a bulk body: section by section, each summed per counter as it streams, and counted before the next is
+//! read.
 //!
-//! Invariants: of a body of one section nothing is counted before all of it has been read well. Where a later section cannot be read, its
-//! sender is told up to which line the body was counted.
+//! Invariants: a body of one section is counted only after all of it has been read. If a later section cannot be read,
+//! its sender learns up to which line the body was counted.
 
 use std::rc::Rc;
 
@@ -31,11 +32,11 @@ use crate::protocol::keys::BodyHash;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::visitor::{day_of, visitor};
 
-/// What a body is hashed with.
+/// The hash keys of a body.
 pub struct BulkHashes {
     /// Elements.
     pub elements: Hashing,
-    /// Not there while the directory does not answer: what has an id or a key is refused then, the rest is counted.
+    /// Missing while the directory does not answer: lines with an id or a key are then refused, the rest is counted.
     pub names: Option<Rc<HashKey>>,
 }
 
@@ -45,13 +46,13 @@ impl Hashes for BulkHashes {
     }
 
     fn name(&self, bytes: &[u8]) -> u64 {
-        // Nothing that needs a name gets here without one.
+        // Nothing that needs a name gets here without the key.
         self.names.as_ref().map_or(0, |names| hash(names, bytes))
     }
 }
 
-/// Nothing where a caller without a key may have this record counted, which is then noted against what it may write. All else that could
-/// refuse the record is looked at before: what is refused uses nothing.
+/// Succeeds where a caller without a key may have this record counted, which is then deducted from its allowance. All
+/// other checks come first: a refused record deducts nothing.
 fn admit(
     context: &RequestContext,
     caller: &Caller,
@@ -69,7 +70,7 @@ fn admit(
     context.visitor().admit(&record.key)
 }
 
-/// Adds one record of a body to what it sums to.
+/// Adds one record of a body to its sums.
 fn take(
     host: &Host,
     gather: &mut Gather,
@@ -90,7 +91,7 @@ fn take(
         gather.add(line, record, now_ms, keys);
         return Ok(());
     }
-    // A retry is of the day that it says; after the salt of that day is gone, of today.
+    // A retry belongs to the day in its time; after the salt of that day is deleted, to today.
     let today = day_of(now_ms);
     let day = record.at_ms.map_or(today, day_of);
     let salt = known_salt(host, day).or_else(|| known_salt(host, today));
@@ -110,35 +111,36 @@ pub struct BulkReader<'a> {
     caller: &'a Caller,
     records: Records,
     keys: BulkHashes,
-    /// Where it has a key: the hash of all of it, and its sections.
+    /// For a body with a key: the hash of all of it, and its sections.
     body_key: Option<(BodyHash, Sections)>,
     gather: Gather,
-    /// What is written to boards, and about what that holds.
+    /// Writes to boards, and their approximate size.
     boards: BoardLines,
     boards_bytes: u64,
-    /// Records of the section, as the budget of a key counts them.
+    /// Records of the section, for the budget of a key.
     records_taken: u64,
-    /// What the request has used of that budget before any record.
+    /// What the request has taken from that budget before any record.
     prepaid: u64,
     now_ms: i64,
     /// Sections that have ended and are not counted yet, oldest first.
     ended: Vec<Section>,
     memory: BulkMemory,
     reading_bytes: u64,
-    /// What the sections that have ended hold.
+    /// The memory of the ended sections.
     ended_bytes: u64,
-    /// The most that a body with a key has held: its next section needs as much, and may not end before it is full.
+    /// The most memory that a body with a key has used: its next section needs as much, and may not end before it is
+    /// full.
     held_bytes: u64,
-    /// The line that was taken last.
+    /// The last line that was taken.
     line: u64,
-    /// The first line that is in no section that was counted.
+    /// The first line that is in no counted section.
     counted_before: u64,
-    /// Whether all that was counted had been counted before; `None` while nothing was counted.
+    /// Whether everything counted had been counted before; `None` while nothing was counted.
     is_replay: Option<bool>,
 }
 
 impl<'a> BulkReader<'a> {
-    /// Nothing of it was read yet.
+    /// A reader that has read nothing yet.
     ///
     /// # Errors
     /// `overloaded` where too many bodies are being read.
@@ -181,7 +183,8 @@ impl<'a> BulkReader<'a> {
         })
     }
 
-    /// Reads all of it and counts it. Returns what became of its lines, and whether all that was counted had been counted before.
+    /// Reads all of it and counts it. Returns the results of its lines, and whether everything counted had been counted
+    /// before.
     ///
     /// # Errors
     /// Those of the whole body; `unavailable` where the platform ended the request.
@@ -219,7 +222,7 @@ impl<'a> BulkReader<'a> {
         Ok((report, self.is_replay.unwrap_or(false)))
     }
 
-    /// Reads what was decoded.
+    /// Reads a decoded piece.
     fn push(&mut self, splitter: &mut Splitter, chunk: &[u8]) -> Result<(), Problem> {
         if let Some((body_hash, _)) = &mut self.body_key {
             body_hash.push(&|name| self.keys.name(name), chunk);
@@ -228,7 +231,8 @@ impl<'a> BulkReader<'a> {
         self.hold()
     }
 
-    /// Holds the memory that is in use. Where others leave no room for more, the section ends here, unless its key says where.
+    /// Reserves the memory in use. If others leave no room for more, the section ends here, unless its key determines
+    /// the end.
     fn hold(&mut self) -> Result<(), Problem> {
         let held = self.gather.memory_bytes() + self.boards_bytes;
         let mut bytes = self.reading_bytes + held + self.ended_bytes;
@@ -250,7 +254,7 @@ impl<'a> BulkReader<'a> {
         }
     }
 
-    /// Takes a record, and ends the section if that is full.
+    /// Takes a record, and ends the section if it is full.
     fn take(&mut self, line: u64, record: Result<&[u8], Problem>) {
         self.line = line;
         let mut ends = None;
@@ -354,12 +358,12 @@ impl<'a> BulkReader<'a> {
         }
         self.ended_bytes = 0;
         self.now_ms = self.context.host.now_ms();
-        // Where even the little that is left has no room, what comes next is refused.
+        // If even the little that is left has no room, the next record is refused.
         let _ = self.hold();
         Ok(())
     }
 
-    /// What is told where a body cannot be read to its end.
+    /// The problem of a body that cannot be read to its end.
     fn cut_short(&mut self, problem: Problem) -> Problem {
         let line = self.counted_before;
         if line <= 1 {

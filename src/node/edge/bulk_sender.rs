@@ -1,5 +1,5 @@
-//! How a bulk body reaches its cells: it joins the lanes of all of them at once, so that bodies that
-//! arrive together share flushes, and sends what nobody else sends, a bounded number at a time.
+//! Sending of a bulk body to its cells: it joins the lanes of all of them at once, so that bodies that arrive together
+//! share flushes, and sends the batches without another sender, a bounded number at a time.
 //!
 //! Invariant: a load is joined again only after a cell has refused it, so nothing counts twice.
 
@@ -25,36 +25,35 @@ use crate::protocol::messages::Fault;
 use crate::protocol::names::CellAddress;
 use crate::protocol::problem::{Code, Problem};
 
-/// Batches that one body has in flight. The first opening of an object is slow on plain workerd
-/// (3.4 ms, one thread), so more would only wait there.
+/// How many batches of one body are in flight. On plain workerd objects are opened by one thread, so more would only
+/// wait there.
 const IN_FLIGHT_MAX: usize = 48;
 
-/// The same where tablets host cells: these are sent together, so 16 messages at once.
+/// The same where tablets host cells: these batches are sent together, in 16 messages at once.
 const HOSTED_IN_FLIGHT_MAX: usize = 8_192;
 
-/// How often a body looks for what others send for it.
+/// How often a body looks for outcomes of batches that others send.
 const LOOK_EVERY_MS: u64 = 2;
 
-/// How long a part of a body may take: below the 65 s that a batch waits without a sender. 1,000 first openings of 12 ms,
-/// as on a slow disk, take 12 s.
+/// How long a part of a body may take: below the 65 s that a batch waits without a sender.
 const PART_MS_MAX: i64 = 50_000;
 
-/// How often a load is sent on to another cell because the one it was sent to has been sealed.
+/// How often a load is sent to another cell because its cell has been sealed.
 const MOVES_MAX: u8 = 4;
 
 struct BulkSender {
     loads: Vec<Addressed>,
     moves: Vec<u8>,
     progress: Rc<RefCell<Progress>>,
-    /// Batches that this body's writes are in, until somebody sends them.
+    /// Batches with writes of this body, until somebody sends them.
     own: VecDeque<(CellAddress, Ticket)>,
     /// Writes that found no room in their lanes yet, and why.
     late: VecDeque<(usize, Problem)>,
     failed: Vec<(usize, Problem)>,
 }
 
-/// Counts all loads. Returns those that failed, by their index, with the reason. Where other bodies are counted, they
-/// may join before this one sends, so that they share flushes.
+/// Counts all loads. Returns the failed ones by index, with the reason. If other bodies are being counted, they may
+/// join before this one sends, so that they share flushes.
 pub async fn count_many(
     host: &Host,
     loads: Vec<Addressed>,
@@ -73,9 +72,9 @@ pub async fn count_many(
         bulk.join(host, number);
     }
     if has_company && !bulk.loads.is_empty() {
-        // All that go with it have looked by then.
+        // All bodies of the wave have looked by then.
         host.sleep_ms(wave::LOOK_EVERY_MS + 1).await;
-        // They may have sent all of it already: where that failed, the loop below would not hear of it.
+        // Others may have sent all of it already: the loop below would not notice their failures.
         bulk.sort_out(host);
     }
     let batcher = Batcher::new(host);
@@ -83,7 +82,7 @@ pub async fn count_many(
     bulk.failed
 }
 
-/// Sends what nobody else sends until all have an outcome.
+/// Sends the batches without another sender until all have an outcome.
 async fn send_all(host: &Host, batcher: &Batcher, bulk: &mut BulkSender) {
     let begun_ms = host.now_ms();
     let most = if has_tablets(host) {
@@ -116,7 +115,7 @@ async fn send_all(host: &Host, batcher: &Batcher, bulk: &mut BulkSender) {
                     };
                     sending.push(batch.boxed_local());
                 }
-                // The batch before it is under way, or somebody else sends it.
+                // The batch before it is in flight, or another request sends it.
                 None => {
                     turn.give_back();
                     if lanes::is_waiting::<Cells>(host, &to, &ticket) {
@@ -128,7 +127,7 @@ async fn send_all(host: &Host, batcher: &Batcher, bulk: &mut BulkSender) {
         next_event(host, &mut sending).await;
         bulk.sort_out(host);
     }
-    // Others may have joined what is still under way.
+    // Others may have joined what is still in flight.
     while sending.next().await.is_some() {}
 }
 
@@ -152,14 +151,14 @@ impl BulkSender {
                 if let Some(settled) = progress.settled.get_mut(number) {
                     *settled = false;
                 }
-                // Others' batches too: whoever opened one may be gone, and taking is exclusive.
+                // Others' batches too: the request that opened one may be gone, and taking is exclusive.
                 self.own.push_back((to.clone(), ticket));
             }
             Err(problem) => self.late.push_back((number, problem)),
         }
     }
 
-    /// Lets those join that found no room, as far as there is some now.
+    /// Joins the writes that found no room, as far as there is some now.
     fn join_late(&mut self, host: &Host) {
         for _ in 0..self.late.len() {
             let Some((number, _)) = self.late.pop_front() else {
@@ -173,7 +172,7 @@ impl BulkSender {
         }
     }
 
-    /// Sends on what a sealed shard has refused, and notes what has failed for good.
+    /// Sends writes again that a sealed shard has refused, and notes final failures.
     fn sort_out(&mut self, host: &Host) {
         self.join_late(host);
         let refused = std::mem::take(&mut self.progress.borrow_mut().failed);
@@ -209,13 +208,13 @@ impl BulkSender {
         self.join(host, number);
     }
 
-    /// Calls everything that is not known to be counted unknown.
+    /// Makes the outcome of all others unknown.
     fn give_up(&mut self) {
         let late: Vec<usize> = self.late.iter().map(|(number, _)| *number).collect();
         self.failed.extend(std::mem::take(&mut self.late));
         let detail = "the body took too long; this line may or may not have been counted";
         let mut settled = std::mem::take(&mut self.progress.borrow_mut().settled);
-        // Of these it is known that they are not.
+        // These are known not to be counted.
         for number in late {
             if let Some(settled) = settled.get_mut(number) {
                 *settled = true;
@@ -228,7 +227,7 @@ impl BulkSender {
     }
 }
 
-/// Waits until a batch of this body settles, or it is time to look what others have sent.
+/// Waits until a batch of this body settles, or it is time to look at batches of others.
 async fn next_event(host: &Host, sending: &mut FuturesUnordered<LocalBoxFuture<'_, ()>>) {
     let look = std::pin::pin!(host.sleep_ms(LOOK_EVERY_MS));
     if sending.is_empty() {
@@ -236,7 +235,7 @@ async fn next_event(host: &Host, sending: &mut FuturesUnordered<LocalBoxFuture<'
         return;
     }
     if let Either::Left(_) = select(sending.next(), look).await {
-        // Whatever settled together is seen together.
+        // Batches that settle together are seen together.
         while let Some(Some(())) = sending.next().now_or_never() {}
     }
 }

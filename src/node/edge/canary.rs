@@ -1,14 +1,14 @@
-//! The canary: a counter of the service's own, written once a minute in each datacenter with traffic, to see how long a write takes until
-//! the view of every datacenter has it.
+//! The canary: a counter of the service's own, written once a minute in each datacenter with traffic, to measure how
+//! long a write takes until the view of every datacenter includes it.
 //!
-//! Invariant: what a datacenter has counted of it is when it wrote last, unix milliseconds by the clock of the counter's root. So whoever
-//! reads the view sees how old the write is, without a message between the two; and the clocks of both cancel out, but for half of each
-//! one's way to the root.
+//! Invariant: a datacenter's count of it is the time of its last write, unix milliseconds by the clock of the counter's
+//! root. So a reader of the view sees the age of the write without a further message; the clocks of both cancel out,
+//! except for half of each one's round trip to the root.
 //!
-//! Life: an edge that reports within the last ten seconds of a minute waits for its end, and then fetches views as readers do, one each
-//! [`LOOK_EVERY_MS`], for [`WATCH_MS`]. Within the first second it writes, unless it sees that another isolate of its datacenter was
-//! faster, which it leaves at that. The slowest write that it saw arrive is told with the next report. A deployment that rests writes
-//! nothing.
+//! Life: an edge that reports within the last ten seconds of a minute waits for its end, and then fetches views as
+//! readers do, one each [`LOOK_EVERY_MS`], for [`WATCH_MS`]. Within the first second it writes, unless another isolate
+//! of its datacenter was faster, in which case it stops. The slowest write that it saw arrive is in its next report. A
+//! deployment without traffic writes nothing.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -26,29 +26,30 @@ use crate::protocol::names::{CANARY, CANARY_ON, CellAddress, canary};
 /// How often it is written.
 const EVERY_MS: i64 = 60_000;
 
-/// How long an isolate waits for the end of a minute: as long as it is until its next report.
+/// How long an isolate waits for the end of a minute: the time until its next report.
 const WAIT_MS_MAX: i64 = 10_000;
 
-/// By how much isolates of a datacenter differ.
+/// The random difference between isolates of a datacenter.
 const SPREAD_MS: i64 = 1_000;
 
 /// How often a view is fetched: as often as readers have it while a counter changes.
 const LOOK_EVERY_MS: u64 = 200;
 
-/// How long: all datacenters have written within a second, and a view that lacks a write for 5 s is told as that.
+/// How long it watches: all datacenters have written within a second, and a write that is missing for 5 s is reported
+/// as such.
 const WATCH_MS: i64 = 6_000;
 
-/// For how long it is known how far a clock is off, milliseconds.
+/// How long a measured clock offset is used, milliseconds.
 const AHEAD_MS_MAX: i64 = 300_000;
 
 /// How long a call may take.
 const CALL_MS_MAX: u64 = 2_000;
 
-/// Whether there is one, and whether this isolate is at it.
+/// Whether the canary is on, and whether this isolate is at work on it.
 struct Canary {
     is_on: bool,
     is_under_way: Cell<bool>,
-    /// How far the clock is ahead of that of the counter's root, and since when that is known, milliseconds.
+    /// The offset of the clock from that of the counter's root, and when it was measured, milliseconds.
     ahead: Cell<Option<(i64, i64)>>,
 }
 
@@ -62,7 +63,7 @@ impl State for Canary {
     }
 }
 
-/// Ends the turn of this isolate however it ends.
+/// Ends this isolate's turn, for whatever reason.
 struct Turn(std::rc::Rc<Canary>);
 
 impl Drop for Turn {
@@ -80,7 +81,7 @@ pub async fn look(host: &Host, here: &Datacenter) {
     let turn = Turn(state);
     let Some(counter) = canary() else { return };
     let Some(ahead_ms) = turn.0.ahead_ms(host, &counter).await else {
-        // It is not there yet.
+        // The counter does not exist yet.
         write(host, &counter, here, 1).await;
         return;
     };
@@ -97,7 +98,7 @@ pub async fn look(host: &Host, here: &Datacenter) {
     }
 }
 
-/// What each datacenter has counted, as a reader is told.
+/// The counts of each datacenter, as in a default read.
 async fn view(host: &Host, counter: &CounterId) -> Option<GlobalSum> {
     let read = Read {
         counter: counter.clone(),
@@ -119,7 +120,7 @@ fn writes(sum: &GlobalSum) -> impl Iterator<Item = (&Datacenter, i64)> {
 }
 
 impl Canary {
-    /// How far this isolate's clock is ahead of that of the counter's root, milliseconds: asked for now and then.
+    /// The offset of this isolate's clock from that of the counter's root, milliseconds: measured from time to time.
     async fn ahead_ms(&self, host: &Host, counter: &CounterId) -> Option<i64> {
         let sent_ms = host.now_ms();
         if let Some((at_ms, ahead_ms)) = self.ahead.get()
@@ -140,7 +141,8 @@ impl Canary {
     }
 }
 
-/// Looks until all have seen, and writes meanwhile. Returns how long the slowest write took that arrived, milliseconds.
+/// Watches until all writes have arrived, and writes meanwhile. Returns how long the slowest arrived write took,
+/// milliseconds.
 async fn measure(
     host: &Host,
     here: &Datacenter,
@@ -163,7 +165,7 @@ async fn measure(
             if datacenter == here {
                 own_ms = at_ms;
             }
-            // Of what the first look finds it is not known since when it is there.
+            // It is not known how long writes in the first view have been there.
             if at_ms >= began_ms && seen.insert(datacenter.clone()) && !is_first {
                 slowest_ms = slowest_ms.max(Some(seen_ms - at_ms));
             }
@@ -181,7 +183,7 @@ async fn measure(
         }
         host.sleep_ms(LOOK_EVERY_MS).await;
     }
-    // What was written here and not seen takes at least so long.
+    // A write of this isolate that was not seen has taken at least so long.
     let unseen_ms = wrote_ms.filter(|_| !seen.contains(here));
     let slowest_ms = slowest_ms.max(unseen_ms.map(|at_ms| now_ms() - at_ms));
     u64::try_from(slowest_ms?).ok()

@@ -1,4 +1,4 @@
-//! How the samples of a counter are distributed.
+//! The distribution of a counter's samples.
 
 use super::read::{not_found, see_version};
 use super::request_context::RequestContext;

@@ -1,7 +1,7 @@
-//! What pages embed: the pixel for mail and for pages without scripts, hits by `GET`, and badges. The script is one of the
-//! [`files`](super::files).
+//! What pages embed: the pixel for mail and for pages without scripts, hits by `GET`, and badges. The script is one of
+//! the [`files`](super::files).
 //!
-//! Images send no `Origin`: whose pages they are on is told by their `Referer`, where there is one.
+//! Images send no `Origin`: the page is known by the `Referer`, if there is one.
 
 use super::read::see;
 use super::request_context::RequestContext;
@@ -22,10 +22,10 @@ use crate::protocol::query::{Query, Window};
 /// One transparent point. Source: GIF89a specification, sections 17 to 27.
 const PIXEL: &[u8] = b"GIF89a\x01\0\x01\0\x80\0\0\0\0\0\xff\xff\xff!\xf9\x04\x01\0\0\0\0,\0\0\0\0\x01\0\x01\0\0\x02\x02D\x01\0;";
 
-/// A badge that is opened by itself is a document: it may load and run nothing.
+/// A badge opened by itself is a document: it may load and run nothing.
 const BADGE_POLICY: &str = "default-src 'none'; sandbox";
 
-/// A name of these bytes, for entity tags: FNV-1a. Source: draft-eastlake-fnv, section 2.
+/// A hash of bytes, for entity tags: FNV-1a. Source: draft-eastlake-fnv, section 2.
 fn tag_of(bytes: &[u8]) -> u64 {
     let hash = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, hash)
@@ -34,7 +34,7 @@ fn tag_of(bytes: &[u8]) -> u64 {
 /// `GET /pixel/{id}.gif`: counts one, then answers with the image. `HEAD` counts nothing.
 ///
 /// # Errors
-/// As an increment: an image that was not counted is no image, so that nobody takes it for one that was.
+/// As an increment: the answer to a failed one is no image, so that it does not pass for a counted one.
 pub async fn pixel(
     context: &RequestContext,
     caller: &Caller,
@@ -49,7 +49,8 @@ pub async fn pixel(
     Ok(Answer::bytes("image/gif", PIXEL).for_images())
 }
 
-/// `GET /hit/{id}`: counts one, then answers as an increment does. For pages that know no other method. `HEAD` counts nothing.
+/// `GET /hit/{id}`: counts one, then answers as an increment does. For pages that can use no other method. `HEAD`
+/// counts nothing.
 ///
 /// # Errors
 /// As an increment.
@@ -68,7 +69,7 @@ pub async fn hit(
     write::one(context, id, unique, dimensions, strings).await
 }
 
-/// The element and the dimensions that a query names.
+/// The element and the dimensions of a query.
 fn said(query: &Query) -> Result<(Option<String>, Dimensions), Problem> {
     let unique = query.get("unique").map(str::to_owned);
     if unique
@@ -82,8 +83,8 @@ fn said(query: &Query) -> Result<(Option<String>, Dimensions), Problem> {
     Ok((unique, dimensions.unwrap_or_default()))
 }
 
-/// `GET /badge/{id}.svg`. A counter that does not exist has a badge that says so, with status 200: proxies of images show
-/// no other.
+/// `GET /badge/{id}.svg`. The badge of a counter that does not exist says so, with status 200, because image proxies
+/// show no other status.
 ///
 /// # Errors
 /// `invalid-query`, `unavailable`.
@@ -118,7 +119,7 @@ pub async fn badge(
     };
     let svg = badge.draw(&text);
     let tag = format!("\"{:016x}\"", tag_of(svg.as_bytes()));
-    // What a key shows is not for caches that others share.
+    // A badge read with a key must not be stored in shared caches.
     let whose = if caller.is_public() {
         "public"
     } else {

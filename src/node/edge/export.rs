@@ -1,7 +1,7 @@
-//! `GET /export`: what the deployment holds, as lines that stream.
+//! `GET /export`: the deployment's data, as lines that stream.
 //!
-//! Invariant: one page is in memory, however long the export is; what could not be read is said in the last line, and where to go on
-//! where this is not the end.
+//! Invariant: one page is in memory, for an export of any length. The last line says what could not be read, and has
+//! the cursor if this is not the end.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -29,13 +29,13 @@ use crate::protocol::names::SUBREQUESTS;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::LIST_LIMIT;
 
-/// Counters of a page: so many that a page of plain ones is about 100 KB; of those with histories or sketches about 1 MB.
+/// Counters of a page: a page of plain ones is about 100 KB; of those with histories or sketches about 1 MB.
 const COUNTERS_AT_ONCE: (u64, u64) = (512, 64);
 
 /// How long the aggregator may take for one page.
 const PAGE_MS_MAX: u64 = 40_000;
 
-/// How often a page is asked for that does not come, and how long to wait before.
+/// How often a failed page is asked for, and how long to wait before.
 const PAGE_TRIES: u32 = 3;
 const PAGE_AGAIN_MS: u64 = 500;
 
@@ -71,14 +71,14 @@ pub async fn export(context: &RequestContext, caller: &Caller) -> Result<Answer,
         ending: Ending::default(),
         has_begun: false,
     };
-    // What elements were hashed with must be known before their sketches leave.
+    // The identity of the hash key must be known before sketches are sent.
     let _ = hash_keys::name_key(&context.host).await;
     let pieces = Streamed(Rc::new(RefCell::new(Some(export))));
     let answer = Answer::pieces(media_type, Box::new(pieces));
     Ok(answer.with_header("tally-as-of", now_ms.to_string()))
 }
 
-/// Where an export is: the name after which it goes on.
+/// The position of an export: the name after which it continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum At {
     Counters(Option<String>),
@@ -92,7 +92,7 @@ enum At {
 }
 
 impl At {
-    /// Where a cursor says.
+    /// The position of a cursor.
     fn from_cursor(cursor: &str) -> Result<Self, Problem> {
         let refuse = || {
             let detail = "cursor must be the `cursor` of the last line of an export";
@@ -109,7 +109,7 @@ impl At {
         })
     }
 
-    /// The cursor that leads here.
+    /// The cursor of this position.
     fn cursor(&self) -> String {
         match self {
             Self::Counters(after) => format!("counters/{}", after.as_deref().unwrap_or_default()),
@@ -125,11 +125,11 @@ impl At {
     }
 }
 
-/// A text that stands before a board's id and after all smaller ones.
+/// A text that is before a board's id and after all smaller ones.
 fn before(board: &CounterId) -> String {
     let mut text = board.as_str().to_owned();
     let last = text.pop();
-    // Names after it are read again from the board itself: it is the first of them, unless others begin alike.
+    // Names after it are read again from the board on: it is the first of them, unless others have the same prefix.
     if let Some(last) = last.and_then(|last| char::from_u32(u32::from(last).saturating_sub(1))) {
         text.push(last);
         text.push(char::MAX);
@@ -141,7 +141,7 @@ struct Export {
     host: Host,
     query: ExportQuery,
     at: At,
-    /// Counters that may still be told.
+    /// How many counters may still be sent.
     left: u64,
     calls_left: u32,
     reads_limits: bool,
@@ -150,7 +150,7 @@ struct Export {
     has_begun: bool,
 }
 
-/// The body of an export. It is away while a piece is made.
+/// The body of an export. It is taken out while a piece is made.
 struct Streamed(Rc<RefCell<Option<Export>>>);
 
 impl Pieces for Streamed {

@@ -1,6 +1,7 @@
 //! Sums of one counter: fetched now, or shared with others who ask for the same.
 //!
-//! Invariant: every sum's `as_of` is the moment its fetch began, and fetches that others may share begin as [`mod@super::read_cache`] says. Whoever has it fetched pays for the calls that it takes.
+//! Invariant: every sum's `as_of` is the moment its fetch began, and fetches that others may share begin as
+//! [`mod@super::read_cache`] says. The budget of the request that began a fetch pays for its calls.
 
 use std::rc::Rc;
 
@@ -18,18 +19,18 @@ use crate::protocol::metrics::Metric;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::Freshness;
 
-/// How often a reader looks for a fetch that another request began.
+/// How often a reader checks a fetch that another request began.
 const LOOK_EVERY_MS: u64 = 2;
 
 /// A sum, or that there is no such counter, with its freshness.
 pub struct FetchedSum {
     /// The sum.
     pub sum: Option<Rc<GlobalSum>>,
-    /// How true it is.
+    /// Its freshness.
     pub freshness: Freshness,
 }
 
-/// Sums now: what queues have acknowledged is counted first.
+/// Sums now: acknowledged events of queues are counted first.
 ///
 /// # Errors
 /// `quota-exceeded`, `unavailable`.
@@ -56,7 +57,7 @@ pub async fn fetch_now(
     Ok(seen)
 }
 
-/// What a reader is told of a fault: unlike a write it may simply be tried again.
+/// The problem of a failed read: unlike a write it may simply be repeated.
 pub fn unread(fault: Fault) -> Problem {
     match fault {
         Fault::Unavailable(what) => Problem::new(Code::Unavailable, format!("{what}; try again")),
@@ -84,11 +85,11 @@ pub async fn fetch_shared(
             _ => Metric::ReadCacheHit,
         },
     );
-    // What a write is answered with was paid for by the write.
+    // The read for the answer to a write was paid for by the write.
     let payer = (!question.wanted.is_passing).then(|| context.visitor());
     match look {
         CacheLookup::Take(begun_ms, sum, is_due) => {
-            // Whoever may not pay for a new one is given what is there.
+            // A caller that cannot pay for a new one gets the cached one.
             if is_due && payer.is_none_or(|payer| payer.read(1).is_ok()) {
                 drop(fetch(context, question, asked_ms));
             }
@@ -100,7 +101,7 @@ pub async fn fetch_shared(
                 payer.read(1)?;
             }
             let ended = fetch(context, question, asked_ms);
-            // By then another may have begun that ends before.
+            // By then another fetch may have begun that ends earlier.
             let alone_ms = RENEW_MS.unsigned_abs();
             context.host.within_ms(alone_ms, ended).await;
             let seen = wait(context, question, asked_ms, true).await?;
@@ -112,7 +113,8 @@ pub async fn fetch_shared(
     }
 }
 
-/// Reads through the cache, but waits for no fetch any longer than so long after it began; `None` where nothing has come by then.
+/// Reads through the cache, but waits for no fetch for longer than so long after it began; `None` where none has ended
+/// by then.
 pub async fn fetch_within(
     context: &RequestContext,
     question: &Question,
@@ -147,7 +149,7 @@ fn seen(
     })
 }
 
-/// Begins a fetch, which others may share. Returns what tells this request when it has ended.
+/// Begins a fetch, which others may share. Returns a receiver that fires when it has ended.
 fn fetch(context: &RequestContext, question: &Question, begun_ms: i64) -> oneshot::Receiver<()> {
     let (done, ended) = oneshot::channel();
     with_reads(&context.host, |reads| reads.begin(question, begun_ms));
@@ -170,7 +172,7 @@ fn end(host: &Host, asked: &Question, begun_ms: i64, fetched: Result<Option<Glob
     }
 }
 
-/// Begins one fetch for several questions that nobody fetches the answer of. Returns for each whether it is among them.
+/// Begins one fetch for those questions that nobody is fetching. Returns for each whether it is among them.
 fn fetch_together(
     context: &RequestContext,
     questions: &[Question],
@@ -221,7 +223,7 @@ fn fetch_together(
     Ok(are_new)
 }
 
-/// Waits for a fetch that began at a moment, or for a later one: another begins where that one takes long.
+/// Waits for a fetch that began at a moment, or for a later one: another begins if that one takes long.
 async fn wait(
     context: &RequestContext,
     question: &Question,
@@ -246,7 +248,8 @@ async fn wait(
     }
 }
 
-/// Reads a sum now, or through the cache. A default read is answered by what is known without its root, where that does not answer.
+/// Reads a sum now, or through the cache. If the root does not answer, a default read is answered from what is known
+/// without it.
 ///
 /// # Errors
 /// `unavailable`.
@@ -265,7 +268,7 @@ pub async fn see(
     remembered(context, question, seen).await
 }
 
-/// What was seen; where its root does not answer, what is known without it.
+/// The fetched sum; if its root does not answer, what is known without it.
 async fn remembered(
     context: &RequestContext,
     question: &Question,
@@ -289,7 +292,7 @@ async fn remembered(
 /// Reads several sums as [`see`], with one message for all that must be fetched.
 ///
 /// # Errors
-/// The first that one of them has.
+/// The first error of any of them.
 pub async fn see_each(
     context: &RequestContext,
     questions: &[Question],
@@ -301,7 +304,7 @@ pub async fn see_each(
     }
     let are_new = fetch_together(context, questions, asked_ms)?;
     let mut all = Vec::new();
-    // One after the other: they are fetched already, or others fetch them.
+    // One after the other: they are already being fetched.
     for (question, is_new) in questions.iter().zip(are_new) {
         if !is_new {
             all.push(see(context, question, false).await?);

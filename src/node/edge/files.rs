@@ -1,30 +1,30 @@
-//! What is found at `/`, and the files that are served as they stand: those of the dashboard, at `/dashboard/`, the script
-//! for pages (without its comments), and the API's description.
+//! The answer at `/`, and static files: those of the dashboard, at `/dashboard/`, the script for pages (without its
+//! comments), and the API's description.
 //!
-//! Invariant: no file is in the Wasm, whose size is start-up time. `scripts/dashboard.mjs` puts them as text at the
-//! end of the module around it, as a function that finds one by its name: a module is what every platform loads in
-//! the same way. They are public; what the dashboard asks for needs a key like any other call.
+//! Invariant: no file is in the Wasm, whose size determines its start-up time. `scripts/dashboard.mjs` appends them as
+//! text to the module around it, with a function that finds one by its name: every platform loads a module in the same
+//! way. They are public; the dashboard's own calls need a key like any other call.
 
 use super::request_context::RequestContext;
 use super::respond::Answer;
 use crate::host::{File, Host};
 use crate::protocol::problem::{Code, Problem};
 
-/// What the page may do: load its own files, call its own origin, and nothing else. No script and no style stands in
-/// the page itself, so text that found its way into it would not run.
+/// What the page may do: load its own files, call its own origin, and nothing else. The page itself holds no script and
+/// no style, so injected text would not run.
 const POLICY: &str = "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
     object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// A changed script reaches pages within the hour.
 const SCRIPT_CACHE: &str = "public, max-age=3600";
 
-/// Where things are.
+/// The addresses of the service.
 const PLACES: &str = r#"{"service":"tally","dashboard":"/dashboard/","description":"/openapi.json","health":"/healthz"}"#;
 
 /// The page itself.
 const INDEX: &str = "index.html";
 
-/// `GET /`: a browser is led to the dashboard, others are told where things are.
+/// `GET /`: browsers are redirected to the dashboard, others get the addresses.
 pub fn index(context: &RequestContext) -> Answer {
     let accepts = context.header("accept").unwrap_or_default();
     let answer = match accepts.contains("text/html") {
@@ -36,7 +36,7 @@ pub fn index(context: &RequestContext) -> Answer {
     answer.with_header("vary", "Accept".to_owned())
 }
 
-/// A file of the dashboard, the page for an empty name, and the way to the page for none.
+/// A file of the dashboard, the page for an empty name, and a redirect to the page for none.
 ///
 /// # Errors
 /// `not-found`, `internal`.

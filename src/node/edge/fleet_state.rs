@@ -1,7 +1,7 @@
-//! What an operator should know of a deployment that works, as `/healthz` tells it: clocks that are off, and leads that move.
+//! What `/healthz` says about a working deployment: clocks that are off, and leads that move.
 //!
-//! Invariant: a probe does not wait for it, and has the partitions asked at most once in [`LOOK_EVERY_MS`]; it is told what was found by
-//! a probe before.
+//! Invariant: a probe does not wait for it, and the partitions are asked at most once in [`LOOK_EVERY_MS`]; a probe
+//! gets what an earlier one has found.
 
 use std::cell::RefCell;
 
@@ -14,10 +14,10 @@ use crate::host::{Host, State};
 use crate::node::shared::open_objects;
 use crate::protocol::fleet::Fleet;
 
-/// How often the partitions are asked: where one process has them all, and elsewhere, where each look is 16 calls.
+/// How often the partitions are asked: where one process runs all of them, and elsewhere, where each time is 16 calls.
 const LOOK_EVERY_MS: (i64, i64) = (10_000, 600_000);
 
-/// Clocks that are named.
+/// The most clocks in an answer.
 const CLOCKS_MAX: usize = 16;
 
 /// A clock that is off.
@@ -44,7 +44,7 @@ pub struct FleetState {
     moving: Option<MovingView>,
 }
 
-/// What this isolate has found, and when it looked last.
+/// What this isolate has found, and when it asked last.
 struct Known(RefCell<(Option<i64>, FleetState)>);
 
 impl State for Known {
@@ -73,7 +73,7 @@ impl FleetState {
     }
 }
 
-/// What is known of the deployment; has it looked at again where that was long ago.
+/// The known state of the deployment; asks again in the background if it is old.
 pub fn known(context: &RequestContext) -> FleetState {
     let host = &context.host;
     let state = host.state::<Known>();

@@ -1,6 +1,6 @@
-//! How writes reach their cells: the line to cells.
+//! The lanes of writes to cells.
 //!
-//! Invariant: a write is answered well only if the flush that holds it is durable.
+//! Invariant: a write is acknowledged only if the flush that holds it is durable.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -21,22 +21,22 @@ use crate::protocol::names::CellAddress;
 use crate::protocol::open_slots::User;
 use crate::protocol::problem::Problem;
 
-/// Time for the first attempt of a flush, and for its retry: together below [`crate::core::counter::lane::IN_FLIGHT_MS_MAX`],
-/// so that no write waits past 5 s.
+/// Time for the first attempt of a flush, and for its retry: together below
+/// [`crate::core::counter::lane::IN_FLIGHT_MS_MAX`], so that no write waits past 5 s.
 const ATTEMPTS_MS: [u64; 2] = [2_500, 2_000];
 
-/// What a flush ends with.
+/// The outcome of a flush.
 pub type Outcome = Result<Flushed, Fault>;
 
-/// Where a bulk body learns what became of its writes: whoever settles a batch notes it here. That
-/// is memory which another request wrote; it wakes nobody.
+/// The outcomes of a bulk body's writes: the request that settles a batch notes them here. This is memory that another
+/// request writes; it wakes nobody.
 #[derive(Debug, Default)]
 pub struct Progress {
     /// Writes whose outcome is not known yet.
     pub pending: usize,
-    /// Writes that failed: the body's own number of the write, and why.
+    /// Failed writes: the body's own index of the write, and why.
     pub failed: Vec<(usize, Fault)>,
-    /// Which writes have an outcome, good or bad, by the body's own number.
+    /// Which writes have an outcome, by the body's own index.
     pub settled: Vec<bool>,
 }
 
@@ -45,11 +45,11 @@ pub struct Progress {
 pub struct Watcher {
     /// Its body.
     pub progress: Rc<RefCell<Progress>>,
-    /// The body's number of the write.
+    /// The body's index of the write.
     pub number: usize,
 }
 
-/// The line to cells.
+/// The kind of lanes to cells.
 pub struct Cells;
 
 impl LaneKind for Cells {
@@ -84,7 +84,8 @@ impl LaneKind for Cells {
     }
 }
 
-/// Sends a batch of a lane that was taken, together with others of this request where there is a batcher, and settles it.
+/// Sends a batch that was taken from a lane, together with others of this request if there is a batcher, and settles
+/// it.
 pub async fn send_batch(
     host: &Host,
     batcher: Option<&Batcher>,
@@ -130,14 +131,14 @@ pub async fn send_batch(
     });
 }
 
-/// Sends a flush, and once more under the same nonce where its outcome is unknown: only the cell
-/// it was sent to can tell whether it was counted.
+/// Sends a flush, and once more under the same nonce if its outcome is unknown: only the cell it was sent to can tell
+/// whether it was counted.
 ///
-/// It is sent once more, too, where the counter was deleted since the lane last flushed: nothing was counted,
-/// and the writes are of now, so they count in what lives now. Copies of what was refused are refused for ever.
-/// Not so after an attempt of unknown outcome, although that one will count nothing more: it may have been
-/// counted, and read by somebody, in the generation that ended. Its writes count at most once over all
-/// generations, and their clients are told that the outcome is unknown.
+/// It is also sent once more if the counter was deleted since the lane last flushed: nothing was counted, and the
+/// writes are of now, so they count in the present generation. Copies of the refused flush are refused for ever. This
+/// is not done after an attempt of unknown outcome, although that attempt will count nothing more: it may have been
+/// counted, and read by somebody, in the ended generation. Its writes count at most once over all generations, and
+/// their clients learn that the outcome is unknown.
 async fn send_flush(
     host: &Host,
     batcher: Option<&Batcher>,
@@ -158,8 +159,8 @@ async fn send_flush(
         };
         match (outcome, last) {
             (Err(fault @ Fault::Unavailable(_)), _) => last = Some(fault),
-            // The attempt before may be on its way still, and be counted. Whoever took this for a
-            // refusal would send the write elsewhere, and it would count twice.
+            // The attempt before may still be on its way, and be counted. If this were taken for a refusal, the write
+            // would be sent elsewhere and count twice.
             (Err(_), Some(fault @ Fault::Unavailable(_))) => return Err(fault),
             (Err(Fault::Refused(refusal @ Refusal::Newer(generation))), _) => {
                 flush.load.newest = generation.max(newest_at(host.now_ms()));

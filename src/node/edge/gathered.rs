@@ -1,7 +1,7 @@
-//! What many readers of an isolate ask for, and what takes many calls: sums, histories and tops of prefixes.
+//! Reads over many counters that many readers of an isolate share: sums, histories and tops of prefixes.
 //!
-//! Invariant: readers that ask the same share a fetch that is under way in this isolate, or one that began a moment ago; each is told
-//! whether it began after it had asked.
+//! Invariant: readers with the same question share a fetch that is under way in this isolate, or one that began a
+//! moment ago; each learns whether it began after its own request.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -22,32 +22,32 @@ use crate::protocol::public::Aggregate;
 /// How long a fetch may take: a sum opens every cell of up to 5,000 counters.
 const FETCH_MS_MAX: u64 = 45_000;
 
-/// Answers that are shared: at most 400 KB each, a history of 10,000 points.
+/// The most shared answers: at most 400 KB each, a history of 10,000 points.
 const SHARED_MAX: usize = 64;
 
-/// How often a reader looks for a fetch that another request began: it takes 20 ms or more.
+/// How often a reader checks a fetch that another request began.
 const LOOK_EVERY_MS: u64 = 5;
 
-/// What is asked of many counters.
+/// A question about many counters.
 #[derive(Clone, Debug)]
 pub enum ManyQuestion {
     /// Their sum, or their history.
     Sum(SumMany),
-    /// The first of them, or where one of them stands.
+    /// The first of them, or the rank of one of them.
     Top(AskTop),
 }
 
-/// What was answered.
+/// Its answer.
 #[derive(Clone, Debug)]
 pub enum ManyAnswer {
     /// A sum or a history.
     Sum(Aggregate),
-    /// The first of an order, and when that was asked for, unix milliseconds.
+    /// The first of an order, and when it was asked for, unix milliseconds.
     Top(Top, i64),
 }
 
 impl ManyQuestion {
-    /// Names it, whenever it is asked.
+    /// Identifies the question, at any time.
     fn key(&self) -> Result<Vec<u8>, Fault> {
         match self {
             Self::Sum(asked) => encode(&SumMany {
@@ -96,7 +96,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Whether it may be given to a reader that asks now. A fault is told to those who wait for it alone.
+    /// Whether it may be given to a reader that asks now. A fault is given only to those that wait for it.
     fn is_in_use(&self, now_ms: i64) -> bool {
         let most_ms = match &self.fetched {
             None => i64::try_from(FETCH_MS_MAX).unwrap_or(i64::MAX),
@@ -107,7 +107,7 @@ impl Shared {
     }
 }
 
-/// What this isolate shares.
+/// The shared answers of this isolate.
 struct Answers(RefCell<BoundedMap<Vec<u8>, Shared, SHARED_MAX>>);
 
 impl State for Answers {
@@ -116,7 +116,7 @@ impl State for Answers {
     }
 }
 
-/// What was gathered, and whether that began after its reader had asked.
+/// An answer, and whether this reader began its fetch.
 pub struct FetchedAnswer {
     /// What was gathered.
     pub gathered: Rc<ManyAnswer>,
@@ -124,10 +124,11 @@ pub struct FetchedAnswer {
     pub is_own: bool,
 }
 
-/// Gathers now, or takes what another reader of this isolate has begun to gather at most `shared_ms` ago; `None` for now.
+/// Fetches now, or takes what another reader of this isolate has begun to fetch at most `shared_ms` ago; `None` means a
+/// new fetch.
 ///
 /// # Errors
-/// `quota-exceeded`, `unavailable`, and what the calls are refused with.
+/// `quota-exceeded`, `unavailable`, and the refusals of the calls.
 pub async fn gather(
     context: &RequestContext,
     asked: ManyQuestion,
@@ -155,12 +156,12 @@ pub async fn gather(
     Ok(FetchedAnswer { gathered, is_own })
 }
 
-/// Where a question was answered as another kind of question: two that are told apart have one name.
+/// The problem of an answer of the wrong kind: two different questions had the same key.
 pub fn mixed_up() -> Problem {
     Problem::new(Code::Internal, "two questions have one name")
 }
 
-/// What another request fetches now, or has fetched a moment ago.
+/// The answer that another request is fetching, or has fetched a moment ago.
 async fn join(host: &Host, key: &[u8]) -> Option<Fetched> {
     let answers = host.state::<Answers>();
     let look = |begun_ms: Option<i64>| {
@@ -181,7 +182,7 @@ async fn join(host: &Host, key: &[u8]) -> Option<Fetched> {
     fetched
 }
 
-/// Gathers now, for others too where it is shared.
+/// Fetches now, for others too where it is shared.
 async fn fetch(
     context: &RequestContext,
     asked: ManyQuestion,
@@ -197,7 +198,7 @@ async fn fetch(
     }
     let host = context.host.clone();
     let (done, doing) = oneshot::channel();
-    // Others wait for it too, so it goes on if this client hangs up.
+    // Others wait for it too, so it continues if this client hangs up.
     context.wait_until(async move {
         let fetched = asked.fetch(&host, begun_ms).await.map(Rc::new);
         if shared_ms.is_some() {

@@ -1,8 +1,9 @@
-//! The secrets that an isolate knows: what elements are hashed with, what idempotency keys are named by, the salts of
-//! visitors. All come from the deployment's variables or from the directory.
+//! The secrets of an isolate: the hash key of elements, the key of idempotency keys, the salts of visitors. All come
+//! from the deployment's variables or from the directory.
 //!
-//! Invariant: names never change their key, or a retry would not find what it had counted; elements may, and an isolate learns of
-//! it in the time of [`Refresh`]. What it hashes until then is of the old epoch, and says so by its [`HashId`].
+//! Invariant: the key of names never changes, otherwise a retry would not find its record. The key of elements may
+//! change, and an isolate learns of it within the time of [`Refresh`]. Hashes from before are of the old epoch, and are
+//! marked by its [`HashId`].
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -19,10 +20,10 @@ use crate::protocol::refresh::{Next, Refresh};
 use crate::protocol::settings;
 use crate::protocol::visitor::{Salt, forgotten_ms};
 
-/// How long the directory may take where this isolate can go on without it.
+/// How long the directory may take if this isolate can do without it.
 const REFRESH_MS_MAX: u64 = 1_000;
 
-/// What elements are hashed with, and which epoch that is.
+/// The hash key of elements, and its epoch.
 #[derive(Clone)]
 pub struct Hashing {
     /// The key.
@@ -38,10 +39,10 @@ impl Hashing {
     }
 }
 
-/// What is known.
+/// The cached keys.
 #[derive(Default)]
 struct CachedKeys {
-    /// That of the variable, once it was looked for: it holds for as long as the isolate does.
+    /// That of the variable, once it was read: it does not change while the isolate lives.
     set: Option<Option<Hashing>>,
     /// That of the directory.
     kept: Option<Hashing>,
@@ -50,7 +51,7 @@ struct CachedKeys {
     refresh: Refresh,
 }
 
-/// What this isolate knows.
+/// The secrets of this isolate.
 struct IsolateSecrets(RefCell<CachedKeys>);
 
 impl State for IsolateSecrets {
@@ -63,7 +64,7 @@ fn with<T>(host: &Host, work: impl FnOnce(&mut CachedKeys) -> T) -> T {
     work(&mut host.state::<IsolateSecrets>().0.borrow_mut())
 }
 
-/// Asks the directory, and keeps what it says; with a day, for the salt of that too.
+/// Asks the directory, and caches its answer; with a day, for its salt too.
 async fn ask(host: &Host, day: Option<i64>, milliseconds: u64) -> Result<(), Problem> {
     let asked_ms = host.now_ms();
     with(host, |known| known.refresh.ask(asked_ms));
@@ -91,7 +92,8 @@ fn learn(host: &Host, answer: Result<Secrets, Fault>, asked_ms: i64) -> Result<(
     Ok(())
 }
 
-/// The key that the deployment sets, if it does. Read once: a variable is a call into JavaScript.
+/// The key in the deployment's variable, if there is one. Read once, because reading a variable is a call into
+/// JavaScript.
 fn set_key(host: &Host) -> Result<Option<Hashing>, Problem> {
     if let Some(known) = with(host, |known| known.set.clone()) {
         return Ok(known);
@@ -104,18 +106,18 @@ fn set_key(host: &Host) -> Result<Option<Hashing>, Problem> {
     Ok(set)
 }
 
-/// What elements are hashed with: by the deployment's own key, or by the one that the directory keeps for it, not
-/// older than [`Refresh`] allows.
+/// The hash key of elements: the deployment's own, or the one that the directory stores for it, no older than
+/// [`Refresh`] allows.
 ///
 /// # Errors
-/// `not-configured` for a key that is none, `unavailable` where nothing is known and the directory does not answer.
+/// `not-configured` for an invalid key, `unavailable` where none is known and the directory does not answer.
 pub async fn hashing(host: &Host) -> Result<Hashing, Problem> {
     if let Some(set) = set_key(host)? {
         return Ok(set);
     }
     match with(host, |known| known.refresh.next(host.now_ms())) {
         Next::Use => {}
-        // Without an answer the old one is good: what it hashes is of its own epoch.
+        // Without an answer the old key stays in use: its hashes are of its own epoch.
         Next::Ask => drop(ask(host, None, REFRESH_MS_MAX).await),
         Next::Need => ask(host, None, CALL_MS_MAX).await?,
     }
@@ -126,8 +128,8 @@ fn lost() -> Problem {
     Problem::new(Code::Internal, "the key of elements is not in memory")
 }
 
-/// The key that idempotency keys, and what they stand for, are kept by. It is never rotated, and never set: with another
-/// one every retry that is under way would count again.
+/// The key under which idempotency keys and their meaning are hashed. It is never rotated, and never set: with another
+/// one every pending retry would count again.
 ///
 /// # Errors
 /// `unavailable` where it is not known and the directory does not answer.
@@ -140,7 +142,7 @@ pub async fn name_key(host: &Host) -> Result<Rc<HashKey>, Problem> {
     known().ok_or_else(lost)
 }
 
-/// The salt of a day, as far as this isolate knows it.
+/// The salt of a day, if this isolate has it.
 pub fn known_salt(host: &Host, day: i64) -> Option<Salt> {
     let now_ms = host.now_ms();
     with(host, |known| {
@@ -150,7 +152,7 @@ pub fn known_salt(host: &Host, day: i64) -> Option<Salt> {
     })
 }
 
-/// The salt of a day; `None` where it is forgotten.
+/// The salt of a day; `None` where it was deleted.
 ///
 /// # Errors
 /// `unavailable` where the directory does not answer.
@@ -165,8 +167,8 @@ pub async fn salt(host: &Host, day: i64) -> Result<Option<Salt>, Problem> {
     Ok(known_salt(host, day))
 }
 
-/// Asks for what a body may need and is not known: the key of names, which is returned, and the salt of a day. What
-/// cannot be had is missed by the lines that need it.
+/// Asks for what a body may need and is not cached: the key of names, which is returned, and the salt of a day. Lines
+/// that need a missing one are refused.
 pub async fn prepare(host: &Host, day: Option<i64>) -> Option<Rc<HashKey>> {
     let known = || with(host, |known| known.names.clone());
     let is_missing = known().is_none() || day.is_some_and(|day| known_salt(host, day).is_none());
@@ -177,7 +179,7 @@ pub async fn prepare(host: &Host, day: Option<i64>) -> Option<Rc<HashKey>> {
     known()
 }
 
-/// Lets elements be hashed with a new key. Returns the identities of the old and the new one.
+/// Rotates the hash key of elements. Returns the identities of the old and the new one.
 ///
 /// # Errors
 /// `hash-key-set` where the key is a variable, `unavailable`.

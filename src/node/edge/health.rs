@@ -1,8 +1,9 @@
-//! `/healthz`: whether this edge can do its work.
+//! `/healthz`: whether this edge can work.
 //!
-//! Invariant: however often it is asked, an isolate asks the directory 16 times a second at most, and a probe that asks once a second
-//! asks one partition each time. What is said is what nobody but the operator can mend: settings of either Worker that may not be as
-//! they are, and stored data that this build cannot read. A part that does not answer is no reason: an edge goes on without it.
+//! Invariant: for any rate of probes, an isolate asks the directory 16 times a second at most, and a probe once a
+//! second asks one partition each time. It reports only what the operator must mend: settings of either Worker that are
+//! not allowed, and stored data that this build cannot read. A part that does not answer is not reported: an edge works
+//! without it.
 
 use std::cell::RefCell;
 
@@ -19,15 +20,15 @@ use crate::protocol::messages::{CheckStorage, PROTOCOL};
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::stored::{self, SCHEMA_VERSION};
 
-/// How long a partition may take to answer, milliseconds. One that takes longer is not one that cannot read.
+/// How long a partition may take to answer, milliseconds. A slower one is not reported as unreadable.
 const CHECK_MS_MAX: u64 = 1_000;
 
-/// All partitions at once, where all are asked: a probe waits for one round trip.
+/// All partitions at once, if all are asked: a probe waits for one round trip.
 const PARTITIONS_AT_ONCE: usize = 16;
 
 /// What this isolate has found.
 struct CachedHealth {
-    /// They stay as they are while an isolate lives, and each is read by a call into JavaScript.
+    /// They do not change while an isolate lives, and each is read by a call into JavaScript.
     settings: Result<(), Problem>,
     parts: RefCell<Health>,
 }
@@ -43,9 +44,8 @@ impl State for CachedHealth {
 
 /// 200, or why not.
 ///
-/// # Errors
-/// `not-configured` for keys that cannot be read and other settings that may not be so, `unavailable` for stored data that cannot be
-/// read.
+/// # Errors `not-configured` for keys that cannot be read and other settings that may not be so, `unavailable` for
+/// stored data that cannot be read.
 pub async fn health(context: &RequestContext) -> Result<Answer, Problem> {
     context.access()?;
     context.host.state::<CachedHealth>().settings.clone()?;
@@ -71,7 +71,7 @@ struct WellView {
     fleet: FleetState,
 }
 
-/// What an edge that can work says of itself, and of the deployment.
+/// The answer of an edge that can work, with the state of the deployment.
 fn well(fleet: FleetState) -> Result<String, Problem> {
     let view = WellView {
         status: "ok",
@@ -91,8 +91,8 @@ fn with<T>(host: &Host, work: impl FnOnce(&mut Health) -> T) -> T {
 }
 
 async fn ailment(context: &RequestContext) -> Option<Ailment> {
-    // A partition lives near whoever asks for it first, and a call to it is paid for: one is asked each time. Where one process has all
-    // of them neither is so, and `serve` wants to know of all at its start.
+    // A partition is near its first caller, and a call to it is paid for: one is asked each time. Neither is so where
+    // one process runs all of them, and `serve` needs the state of all at its start.
     let has_all = open_objects::are_bounded(&context.host);
     let due = with(&context.host, |health| {
         health.due(context.host.now_ms(), has_all)

@@ -1,4 +1,4 @@
-//! `/hot`: which counters are written most now.
+//! `/hot`: the counters that are written most now.
 
 use super::metrics::ask_fleet;
 use super::request_context::RequestContext;

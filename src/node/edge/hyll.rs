@@ -1,7 +1,7 @@
-//! Unique elements from and for Redis: the string that its HyperLogLogs are kept in.
+//! Unique elements from and for Redis: the string in which it stores HyperLogLogs.
 //!
-//! Invariant: an import only merges registers into what a counter has, so it may be sent as often as anybody likes, and an
-//! answer of unknown outcome is no harm; it counts no hit, and adds to no window, since nobody knows when its elements came.
+//! Invariant: an import only merges registers into those of a counter, so it may be repeated at will, and an unknown
+//! outcome does no harm. It counts no hit, and adds to no window, because the times of its elements are unknown.
 
 use super::isolate::learn_unique_hash;
 use super::read::{not_found, see, see_version, unread};
@@ -56,7 +56,7 @@ pub async fn import(context: &RequestContext, id: CounterId) -> Result<Answer, P
     let hyll = parse_hyll(&body::read_small(context).await?)?;
     context.visitor().admit(id.as_str())?;
     let _waiting = context.waiting();
-    // A flush would create the counter, by the deployment's own hash: that is a setting, which is its owner's.
+    // A flush would create the counter, by the deployment's own hash: that is a setting, which its owner must choose.
     let counter = id.clone();
     let root = call(&context.host, &LookUp { counter })
         .await

@@ -1,7 +1,8 @@
-//! `POST /import`: the lines of an export, brought back.
+//! `POST /import`: imports the lines of an export.
 //!
-//! Invariants: a line is read whole before it changes anything, and refused by itself; under an `Idempotency-Key` each line is brought
-//! back once however often the file comes. Lines of counters are brought back [`LINES_AT_ONCE`] at a time, all others in their order.
+//! Invariants: a line is read completely before it changes anything, and refused by itself. Under an `Idempotency-Key`
+//! each line is imported once for any number of repeats. Lines of counters are imported [`LINES_AT_ONCE`] at a time,
+//! all others in their order.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -50,20 +51,20 @@ use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::Query;
 use crate::protocol::shell_limits::OPERATE_MS_MAX;
 
-/// Lines that are brought back at once.
+/// How many lines are imported at once.
 const LINES_AT_ONCE: usize = 64;
 
-/// Bytes of lines that are held at once, but for the last line: 64 sketches of 64 KB.
+/// How many bytes of lines are in memory, without the last line: 64 sketches of 64 KB.
 const HELD_BYTES_MAX: usize = 4 << 20;
 
-/// How often a step is asked for again that nobody answered: it has a key, so it is done once.
+/// How often a step without an answer is repeated: it has a key, so it is done once.
 const STEP_TRIES: u32 = 3;
 const STEP_AGAIN_MS: u64 = 300;
 
 /// `POST /import`
 ///
-/// # Errors
-/// `invalid-query`, `body-too-large`, `body-too-slow`, `invalid-gzip`, `unsupported-encoding`, `invalid-idempotency-key`.
+/// # Errors `invalid-query`, `body-too-large`, `body-too-slow`, `invalid-gzip`, `unsupported-encoding`,
+/// `invalid-idempotency-key`.
 pub async fn import(context: &RequestContext) -> Result<Answer, Problem> {
     let query = Query::parse(context.query(), &["mode"])?;
     let mode = import_mode(query.get("mode"))?;
@@ -108,7 +109,7 @@ pub async fn import(context: &RequestContext) -> Result<Answer, Problem> {
 struct Lines {
     /// The beginning of a line.
     rest: Vec<u8>,
-    /// Whether the line that has begun is too long to be held.
+    /// Whether the present line is too long to be stored.
     is_too_long: bool,
     /// Lines with their numbers; `None` for one that was too long.
     whole: VecDeque<(u64, Option<Vec<u8>>)>,
@@ -149,7 +150,8 @@ impl Lines {
         }
     }
 
-    /// The next lines, where there are as many as are brought back at once, or there will be no more. It depends on the lines alone.
+    /// The next lines, once there are as many as are imported at once, or there will be no more. This depends on the
+    /// lines only.
     fn take(&mut self, is_end: bool) -> Vec<(u64, Option<Vec<u8>>)> {
         let mut some = Vec::new();
         let (mut bytes, mut is_full) = (0_usize, false);
@@ -173,7 +175,7 @@ impl Lines {
 struct Members {
     board: CounterId,
     is_refused: bool,
-    /// What the board keeps, where its line came before.
+    /// How the board keeps scores, if its line came before.
     keep: Option<Keep>,
     writes: Vec<(u64, MemberWrite)>,
 }
@@ -186,15 +188,15 @@ pub(super) struct Import<'a> {
     now_ms: i64,
     report: Report,
     members: Option<Members>,
-    /// Whether all counters and members had been brought back before under the key; `None` where there are none.
+    /// Whether all counters and members had been imported before under the key; `None` where there are none.
     is_replay: Option<bool>,
-    /// What the last line is compared with.
+    /// The checksum that the last line is compared with.
     checksum: Checksum,
     counter_lines: u64,
 }
 
 impl<'a> Import<'a> {
-    /// One that brings back counters of a snapshot, each once under a key, where there is one.
+    /// An import of counters from a snapshot, each once under a key, if there is one.
     pub(super) fn of_snapshot(
         context: &'a RequestContext,
         mode: ImportMode,
@@ -310,7 +312,7 @@ impl Import<'_> {
         }
     }
 
-    /// Brings one counter back. Returns whether all of it was done before under the key.
+    /// Imports one counter. Returns whether all of it was done before under the key.
     pub(super) async fn counter(&self, line: &[u8], counter: CounterLine) -> Result<bool, Problem> {
         let host = &self.context.host;
         let CounterLine {
@@ -344,7 +346,7 @@ impl Import<'_> {
                 first.uniques.merge(&uniques);
             });
         }
-        // Of a counter that was there nothing is set: what it was set to here is added.
+        // The value of an existing counter is not set: the set value in the line is added.
         if let Some(base) = base.filter(|_| !done.created && self.mode == ImportMode::Add) {
             let more = base.not_negative().unwrap_or(Sum::ZERO);
             let less = base.negated().not_negative().unwrap_or(Sum::ZERO);
@@ -402,7 +404,7 @@ impl Import<'_> {
         }
     }
 
-    /// Puts contents into the lead of a counter's generation. Returns whether that was done before under the key.
+    /// Writes contents into the lead of a counter's generation. Returns whether that was done before under the key.
     pub(super) async fn install(
         &self,
         (id, generation): (&CounterId, u64),
@@ -439,7 +441,7 @@ impl Import<'_> {
                     Code::CounterEnded,
                     "the counter was deleted while it was brought back",
                 )),
-                // Where all writes of a counter go elsewhere, all that is added goes there too.
+                // If all writes of a counter go to a home elsewhere, added contents go there too.
                 Err(Fault::Elsewhere(home)) if home != install.to.datacenter => {
                     install.to = CellAddress::lead(id, &home);
                     continue;
@@ -521,7 +523,7 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// Puts an alert. One whose line has no secret keeps its own, or gets one that nobody knows; it is named in the answer.
+    /// Stores an alert. One whose line has no secret keeps its own, or gets a random one; it is named in the answer.
     async fn alert(&mut self, name: &str, body: &str) -> Result<(), Problem> {
         let host = &self.context.host;
         let alert = AlertName::parse(name)?;
@@ -563,7 +565,7 @@ impl Import<'_> {
         }
     }
 
-    /// Makes a board; returns what it keeps.
+    /// Creates a board; returns how it keeps scores.
     async fn board(&self, board: &CounterId, settings: &str) -> Result<Keep, Problem> {
         let host = &self.context.host;
         let (settings, placing) = parse_board(settings.as_bytes())?;
@@ -574,7 +576,7 @@ impl Import<'_> {
         };
         match (known, self.mode) {
             (Some(known), ImportMode::Create) if known != settings => return Err(exists("board")),
-            // What it was brought back with before is written once more.
+            // A board that this import created before is written once more.
             (Some(known), ImportMode::Create | ImportMode::Add) => return Ok(known.keep),
             (Some(_), ImportMode::Replace) => {
                 let board = board.clone();
@@ -594,7 +596,7 @@ impl Import<'_> {
         }
     }
 
-    /// Notes a member, whose board has a line before.
+    /// Notes a member, whose board has a line before it.
     async fn note_member(
         &mut self,
         number: u64,
@@ -628,7 +630,7 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// What a board keeps: as its line said, or as it is where that line was in another body.
+    /// How a board keeps scores: by its line, or by its settings if that line was in another body.
     async fn keep_of(&self, board: &CounterId, known: Option<Keep>) -> Result<Keep, Fault> {
         if let Some(keep) = known {
             return Ok(keep);
@@ -640,7 +642,7 @@ impl Import<'_> {
         })
     }
 
-    /// A board that keeps sums takes no scores: a member begins with its score, once, or has it added.
+    /// A board that keeps sums takes no scores: a member begins with its score, once, or the score is added.
     fn sum_up(&self, keep: Keep, writes: &mut [MemberWrite]) {
         if keep != Keep::Sum {
             return;
@@ -656,7 +658,7 @@ impl Import<'_> {
         }
     }
 
-    /// Writes the members that are noted.
+    /// Writes the noted members.
     async fn write_members(&mut self) {
         let Some(members) = &mut self.members else {
             return;
@@ -667,7 +669,7 @@ impl Import<'_> {
             return;
         };
         let name = board.as_str().to_owned();
-        // A board that is replaced is written anew each time: no member of it was there before.
+        // A replaced board is written anew each time: no member of it was there before.
         let once = self
             .key
             .as_ref()
@@ -733,7 +735,7 @@ fn exists(what: &str) -> Problem {
     Problem::new(Code::CounterExists, detail)
 }
 
-/// Adds to what the first datacenter holds; to the client's where there is none.
+/// Adds to the contents of the first datacenter; to the client's where there is none.
 fn add_to_first(
     parts: &mut Vec<(Datacenter, Contents)>,
     here: &Datacenter,
@@ -747,7 +749,7 @@ fn add_to_first(
     }
 }
 
-/// What this isolate knows of a counter is of before.
+/// What this isolate knows of a counter is outdated.
 pub(super) fn forget(host: &Host, id: &CounterId) {
     with_reads(host, |reads| reads.forget(id));
     last_seen::forget(host, id);

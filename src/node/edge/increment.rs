@@ -1,4 +1,4 @@
-//! One increment or decrement as its client asks for it: read, and judged by all that needs nobody else.
+//! One increment or decrement: read, and checked as far as that is possible without calls.
 
 use super::body;
 use super::request_context::RequestContext;
@@ -19,11 +19,11 @@ use crate::protocol::messages::Condition;
 use crate::protocol::metrics::Metric;
 use crate::protocol::problem::{Code, Problem};
 
-/// What a client wants counted.
+/// The write of a client.
 pub struct Write {
     /// Its body.
     pub body: IncrementBody,
-    /// What uniques are counted by.
+    /// Its element.
     pub unique: Option<Unique>,
     /// Whether it is an increment.
     pub adds: bool,
@@ -31,14 +31,15 @@ pub struct Write {
     pub second: i64,
     /// Its idempotency key.
     pub key: Option<String>,
-    /// Count it only while this holds.
+    /// Its precondition.
     pub condition: Option<Condition>,
-    /// Why it may not be counted now, if its time is out of range: one with a key is answered if it was counted before.
+    /// Why it may not be counted now, if its time is out of range: a write with a key is answered if it was counted
+    /// before.
     pub skewed: Option<Problem>,
 }
 
 impl Write {
-    /// Reads a write; `None` where a bot sent it, which is left out.
+    /// Reads a write; `None` for one of a bot, which is ignored.
     ///
     /// # Errors
     /// Why it may not be counted.
@@ -86,7 +87,7 @@ impl Write {
         }))
     }
 
-    /// An increment by one, of this element where there is one; `None` where a bot sent it.
+    /// An increment by one, with this element if there is one; `None` for one of a bot.
     ///
     /// # Errors
     /// `no-client-address`.
@@ -118,7 +119,7 @@ impl Write {
         }))
     }
 
-    /// What it says of itself, as loads carry it.
+    /// Its dimensions, in the form of loads.
     pub fn dimensions(&self) -> DimensionLog {
         let mut log = DimensionLog::default();
         let stamp = Stamp::Live(self.second);
@@ -126,14 +127,14 @@ impl Write {
         log
     }
 
-    /// Its sample, as loads carry it.
+    /// Its sample, in the form of loads.
     pub fn samples(&self) -> Samples {
         let sample = self.body.sample.map(Histogram::of);
         sample.map(|one| (self.second, one)).into_iter().collect()
     }
 }
 
-/// Puts what the request says in the place of `auto`.
+/// Replaces `auto` by what the request says.
 fn fill_in(context: &RequestContext, body: &mut IncrementBody) {
     if body.dimensions.is_empty() {
         return;
@@ -144,7 +145,7 @@ fn fill_in(context: &RequestContext, body: &mut IncrementBody) {
     dimensions::fill_in(&mut body.dimensions, country, user_agent);
 }
 
-/// What a write needs besides the right to increment by some amount now, where no key is sent.
+/// The permissions that a write needs, besides the right to increment by some amount now, where no key is sent.
 fn needs(adds: bool, has_time: bool, has_condition: bool) -> Vec<Permission> {
     let needs = [
         (Permission::Decrement, !adds),
@@ -155,7 +156,7 @@ fn needs(adds: bool, has_time: bool, has_condition: bool) -> Vec<Permission> {
     needed.map(|(need, _)| need).collect()
 }
 
-/// Whether a write is left out since a bot sent it, which is counted then.
+/// Whether a write is ignored because a bot sent it, which is then noted.
 fn is_ignored(context: &RequestContext, body: &IncrementBody) -> bool {
     let is_ignored = body.by.is_ignored(|| context.header("user-agent"));
     if is_ignored {
@@ -164,7 +165,7 @@ fn is_ignored(context: &RequestContext, body: &IncrementBody) -> bool {
     is_ignored
 }
 
-/// The time of a write, the client's own where there is one; and what is told where it is too far from ours.
+/// The time of a write, the client's own if there is one; and the problem if it is too far from ours.
 fn stamp_ms(host: &Host, given_ms: Option<i64>) -> (i64, Option<Problem>) {
     let now_ms = host.now_ms();
     let at_ms = given_ms.unwrap_or(now_ms);

@@ -1,4 +1,4 @@
-//! What all requests of one isolate share. Every map here is bounded by a named number.
+//! State that all requests of one isolate share. Every map here is bounded by a named number.
 //!
 //! Invariant: no borrow of it lives across an await.
 
@@ -23,10 +23,12 @@ use crate::protocol::public::Rounding;
 use crate::protocol::shell_limits::{BULK_MEMORY_BYTES_MAX, HOME_MS_MAX, HOMES_MAX};
 use crate::protocol::visitor::ClientAddress;
 
-/// Datacenters of one counter whose number of shards is remembered: an isolate serves few. Forgetting costs one hop.
+/// The most datacenters of one counter whose number of shards is cached: an isolate serves few. Forgetting one costs
+/// one hop.
 const SHARD_PLACES_MAX: usize = 16;
 
-/// The settings that requests ask for, read once: a variable is a call into JavaScript. A request looks them up once.
+/// The settings that requests use, read once, because reading a variable is a call into JavaScript. A request looks
+/// them up once.
 pub struct EdgeSettings {
     access: Result<Rc<Access>, Problem>,
     datacenters: Datacenters,
@@ -51,12 +53,12 @@ impl State for EdgeSettings {
 }
 
 impl EdgeSettings {
-    /// Those of this isolate.
+    /// The settings of this isolate.
     pub fn of(host: &Host) -> Rc<Self> {
         host.state()
     }
 
-    /// Who may do what.
+    /// The access rules.
     ///
     /// # Errors
     /// `not-configured` for keys that cannot be read.
@@ -64,12 +66,12 @@ impl EdgeSettings {
         self.access.clone()
     }
 
-    /// What the deployment's datacenters are.
+    /// How the deployment's datacenters are defined.
     pub fn datacenters(&self) -> Datacenters {
         self.datacenters
     }
 
-    /// The header that a proxy of the deployment's own writes the client's address into, if one is named.
+    /// The header into which a proxy of the deployment writes the client's address, if one is set.
     pub fn address_header(&self) -> Option<&str> {
         self.address_header.as_deref()
     }
@@ -77,7 +79,7 @@ impl EdgeSettings {
     /// How uniques are rounded for readers without a key.
     ///
     /// # Errors
-    /// `not-configured` for a setting that cannot be read: then nobody without a key may see more than was meant.
+    /// `not-configured` for an unreadable setting: otherwise readers without a key might see more than intended.
     pub fn rounding(&self) -> Result<Rounding, Problem> {
         self.rounding.clone()
     }
@@ -86,29 +88,29 @@ impl EdgeSettings {
 /// What this isolate knows of a counter.
 #[derive(Clone, Default)]
 pub struct CounterNotes {
-    /// Where all its writes go.
+    /// Its home, if any.
     pub home: Option<Datacenter>,
     /// Whether its decrements are decided one by one.
     pub is_bounded: bool,
-    /// The hash that its unique elements go through.
+    /// The hash of its unique elements.
     pub unique_hash: UniqueHash,
-    /// When one of these was learned: a minute later they are forgotten.
+    /// When any of these was learned: they are forgotten a minute later.
     learned_ms: Option<i64>,
-    /// The shards that its writes spread over, where they are several, by datacenter.
+    /// The number of shards of its writes, where there are several, by datacenter.
     shards: Vec<(Datacenter, u8)>,
-    /// Decides which shard this isolate stays with.
+    /// Determines the shard that this isolate uses.
     lot: u64,
 }
 
 impl CounterNotes {
-    /// Shards that its writes spread over in a datacenter, as far as known.
+    /// The number of shards of its writes in a datacenter, as far as known.
     pub fn shards_in(&self, datacenter: &Datacenter) -> u8 {
         let mut known = self.shards.iter();
         let found = known.find(|(place, _)| place == datacenter);
         found.map_or(1, |(_, shards)| *shards)
     }
 
-    /// The shard that this isolate stays with, of so many: large flushes to one cell rather than small ones to all.
+    /// The shard that this isolate uses, of so many: large flushes to one cell rather than small ones to all.
     pub fn own_shard(&self, shards: u8) -> u8 {
         shard_of_lot(self.lot, shards)
     }
@@ -130,7 +132,7 @@ impl CounterNotes {
 /// What is known of counters.
 struct Places {
     known: RefCell<BoundedMap<CounterId, Rc<CounterNotes>, HOMES_MAX>>,
-    /// What is known of all others.
+    /// The state of all other counters.
     nothing: Rc<CounterNotes>,
 }
 
@@ -146,7 +148,7 @@ impl State for Places {
     }
 }
 
-/// The bulk bodies that are under way.
+/// The bulk bodies that are being read or counted.
 struct Bulk {
     shares: RefCell<Shares>,
     waves: RefCell<Waves>,
@@ -161,7 +163,7 @@ impl State for Bulk {
     }
 }
 
-/// What a deployment's datacenters are.
+/// How a deployment's datacenters are defined.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Datacenters {
     /// One for each colo.
@@ -172,7 +174,7 @@ pub enum Datacenters {
     One,
 }
 
-/// What this isolate knows of a counter. A request asks once, and again where it is told that something has changed.
+/// What this isolate knows of a counter. A request asks once, and again after it learns that something has changed.
 pub fn known_of(host: &Host, counter: &CounterId) -> Rc<CounterNotes> {
     let places = host.state::<Places>();
     let mut known = places.known.borrow_mut();
@@ -185,7 +187,7 @@ pub fn known_of(host: &Host, counter: &CounterId) -> Rc<CounterNotes> {
     known.clone()
 }
 
-/// Learns a number of shards from a cell's reply.
+/// Learns the number of shards from a cell's reply.
 pub fn learn_shards(host: &Host, counter: &CounterId, datacenter: &Datacenter, shards: u8) {
     if known_of(host, counter).shards_in(datacenter) == shards.max(1) {
         return;
@@ -199,7 +201,7 @@ pub fn learn_shards(host: &Host, counter: &CounterId, datacenter: &Datacenter, s
     });
 }
 
-/// Learns where all writes go, from whoever refused one.
+/// Learns the home of a counter from a refusal.
 pub fn learn_home(host: &Host, counter: &CounterId, home: &Datacenter) {
     learn(host, counter, |known| known.home = Some(home.clone()));
 }
@@ -214,7 +216,7 @@ pub fn learn_unique_hash(host: &Host, counter: &CounterId, unique_hash: UniqueHa
     learn(host, counter, |known| known.unique_hash = unique_hash);
 }
 
-/// Forgets where a counter's writes go, and how.
+/// Forgets the home of a counter, and the rest.
 pub fn forget_home(host: &Host, counter: &CounterId) {
     let places = host.state::<Places>();
     if let Some(known) = places.known.borrow_mut().get_mut(counter) {
@@ -240,12 +242,12 @@ fn change(host: &Host, counter: &CounterId, change: impl FnOnce(&mut CounterNote
     change(Rc::make_mut(known.entry(counter, nothing)));
 }
 
-/// The shard, or the inbox, that this isolate stays with, of so many.
+/// The shard, or the inbox, that this isolate uses, of so many.
 pub fn own_shard(host: &Host, shards: u8) -> u8 {
     host.state::<Places>().nothing.own_shard(shards)
 }
 
-/// What a bulk body holds of the isolate's memory; it is given back when dropped.
+/// A bulk body's part of the isolate's memory; it is returned when dropped.
 pub struct BulkMemory {
     bulk: Rc<Bulk>,
     sender: u64,
@@ -253,7 +255,7 @@ pub struct BulkMemory {
 }
 
 impl BulkMemory {
-    /// Nothing yet, of a sender at this address. All whose address is not known are one.
+    /// No memory yet, for a sender at this address. All senders without a known address are one.
     pub fn of(host: &Host, address: Option<ClientAddress>) -> Self {
         let bytes = address.as_ref().map(ClientAddress::as_bytes);
         Self {
@@ -263,10 +265,10 @@ impl BulkMemory {
         }
     }
 
-    /// Sets what this body holds now.
+    /// Sets how much this body uses now.
     ///
     /// # Errors
-    /// `body-too-large` where no body may hold so much; `overloaded` where there is not enough left.
+    /// `body-too-large` where no body may use so much; `overloaded` where too little is free.
     pub fn hold(&mut self, bytes: u64) -> Result<(), Problem> {
         let mut shares = self.bulk.shares.borrow_mut();
         let held = shares.hold(self.sender, self.bytes, bytes);
@@ -288,7 +290,7 @@ impl BulkMemory {
 
 impl Drop for BulkMemory {
     fn drop(&mut self) {
-        // To hold less is never refused.
+        // Shrinking is never refused.
         let mut shares = self.bulk.shares.borrow_mut();
         let _ = shares.hold(self.sender, self.bytes, 0);
     }
@@ -298,7 +300,7 @@ impl Drop for BulkMemory {
 pub struct BulkStage(Rc<Bulk>, Stage);
 
 impl BulkStage {
-    /// From now on.
+    /// Enters a stage.
     pub fn enter(host: &Host, stage: Stage) -> Self {
         let bulk = host.state::<Bulk>();
         bulk.waves.borrow_mut().enter(stage);

@@ -23,8 +23,8 @@ const TOLD: &str = "key";
 /// What it is counted under: no client's policy is called so.
 const COUNTED: &str = "key~k60";
 
-/// Uses so much of the caller's budget, if it has one: one for a request, and of a body with many writes, checks or commands one for each.
-/// Where nobody can tell what is left it is let in.
+/// Uses so much of the caller's budget, if it has one: one for a request, and of a body with many writes, checks or
+/// commands one for each. Where nobody can tell what is left it is let in.
 ///
 /// # Errors
 /// `quota-exceeded`; `cost-exceeds-limit` for more than a minute's.

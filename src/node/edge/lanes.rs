@@ -183,8 +183,8 @@ pub fn settle<L: LaneKind>(host: &Host, lane: &mut LaneOf<L>, nonce: Nonce, outc
     }
 }
 
-/// Sends an item by the lane to a place, and returns what came of it. It waits [`WAIT_MS_MAX`] from when its request began
-/// to, unix milliseconds: an item that is sent on from place to place waits no longer in all.
+/// Sends an item by the lane to a place, and returns what came of it. It waits [`WAIT_MS_MAX`] from when its request
+/// began to, unix milliseconds: an item that is sent on from place to place waits no longer in all.
 ///
 /// # Errors
 /// `unavailable` where nothing is confirmed in time; `overloaded`.

@@ -1,7 +1,7 @@
 //! What an isolate knows of counters where their root does not answer, and that a counter does not exist.
 //!
-//! Invariant: what is told from here is never exact, and its `as_of` is that of the read which saw it, or the counter's creation.
-//! That there is no such counter is remembered for a second, unless this isolate counts it meanwhile.
+//! Invariant: what is told from here is never exact, and its `as_of` is that of the read which saw it, or the counter's
+//! creation. That there is no such counter is remembered for a second, unless this isolate counts it meanwhile.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -145,8 +145,8 @@ pub fn forget(host: &Host, counter: &CounterId) {
     });
 }
 
-/// What can be told of a counter whose root does not answer: the last sum that was seen here, else what the lead of this datacenter
-/// has counted; `None` where neither is known.
+/// What can be told of a counter whose root does not answer: the last sum that was seen here, else what the lead of
+/// this datacenter has counted; `None` where neither is known.
 pub async fn without_root(context: &RequestContext, question: &Read) -> Option<FetchedSum> {
     let host = &context.host;
     if !is_plain(question) {
@@ -171,7 +171,8 @@ pub async fn without_root(context: &RequestContext, question: &Read) -> Option<F
     })
 }
 
-/// What the lead of this datacenter has counted, and of which generation: it names the one that lives where it is asked for one before.
+/// What the lead of this datacenter has counted, and of which generation: it names the one that lives where it is asked
+/// for one before.
 async fn ask_lead(context: &RequestContext, question: &Read) -> Option<(u64, DatacenterSum)> {
     let ask = |generation: u64| Sum {
         to: CellAddress::lead(&question.counter, &context.datacenter()),

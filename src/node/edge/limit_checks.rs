@@ -199,7 +199,8 @@ async fn end_all(context: &RequestContext, groups: &[Group], is_admitted: bool) 
     }
 }
 
-/// Tells how a check stands now that nothing of this call is consumed: what it and those of its key before it took is there again.
+/// Tells how a check stands now that nothing of this call is consumed: what it and those of its key before it took is
+/// there again.
 fn stand_by_itself(verdicts: &mut [Option<Verdict>], checks: &[ResolvedCheck], place: usize) {
     let (Some(resolved), Some(Some(verdict))) = (checks.get(place), verdicts.get_mut(place)) else {
         return;

@@ -1,8 +1,8 @@
 //! How checks reach their limiters: the line to limiters. And what an isolate remembers of limits: policies, and
 //! denials.
 //!
-//! Invariant: a message of unknown outcome is not sent again, since it may have consumed; its checks are answered as the
-//! policy says for errors.
+//! Invariant: a message of unknown outcome is not sent again, since it may have consumed; its checks are answered as
+//! the policy says for errors.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -78,8 +78,8 @@ pub fn with_limits<T>(host: &Host, work: impl FnOnce(&mut LimitMemory) -> T) -> 
 }
 
 impl LimitMemory {
-    /// How long a lane should gather that has sent so many checks, see [`gather_ms`]. A message costs both ends as much as
-    /// several answers: a hot key had 13 checks in each without, and has 30.
+    /// How long a lane should gather that has sent so many checks, see [`gather_ms`]. A message costs both ends as much
+    /// as several answers: a hot key had 13 checks in each without, and has 30.
     fn linger_ms(&mut self, to: &LimiterAddress, checks: u32, now_ms: i64) -> u32 {
         let meter = self.meters.entry(to, Meter::default);
         meter.note(checks, now_ms);
@@ -154,8 +154,8 @@ pub async fn send(host: &Host, check: &Check, milliseconds: u64) -> Result<Check
     checked
 }
 
-/// The policy of a name; a caller without a key pays for a look-up. Another isolate's change is seen within [`POLICY_USABLE_MS`], most often within
-/// [`POLICY_FRESH_MS`].
+/// The policy of a name; a caller without a key pays for a look-up. Another isolate's change is seen within
+/// [`POLICY_USABLE_MS`], most often within [`POLICY_FRESH_MS`].
 ///
 /// # Errors
 /// `policy-not-found`; `quota-exceeded`; `unavailable` where it cannot be read and is not remembered.

@@ -25,7 +25,8 @@ use crate::protocol::routes::RouteName;
 /// How long an isolate goes on with the hub that it found, after which it looks for room in those before.
 const FOUND_MS: u64 = 60_000;
 
-/// How long an isolate refuses streams after all hubs of the region were full, milliseconds: finding that out took a call to each.
+/// How long an isolate refuses streams after all hubs of the region were full, milliseconds: finding that out took a
+/// call to each.
 const ALL_FULL_MS: u64 = 1_000;
 
 /// Statuses of a hub that has begun a stream.
@@ -44,7 +45,8 @@ const SPENT_SECONDS: u32 = 30;
 /// What this isolate knows of hubs.
 #[derive(Default)]
 struct Hubs {
-    /// The hub that had room last, its region, and when it was found. An isolate is nearly always asked from one region.
+    /// The hub that had room last, its region, and when it was found. An isolate is nearly always asked from one
+    /// region.
     found: Cell<(Option<&'static str>, u32, i64)>,
     /// When all hubs of a region were full, and which region.
     all_full: Cell<(Option<&'static str>, i64)>,

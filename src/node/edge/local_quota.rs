@@ -1,10 +1,10 @@
 //! What an isolate is lent of the limits of hot keys: checks that are admitted here, without a call.
 //!
-//! Invariant: only what is held is admitted, and nothing is ever refused here. A check for which too little is held goes to its
-//! limiter as if nothing were lent.
+//! Invariant: only what is held is admitted, and nothing is ever refused here. A check for which too little is held
+//! goes to its limiter as if nothing were lent.
 //!
-//! The life of it: a key stands in the sample of hot keys; the next check of it asks for a part on the side; as long as checks come
-//! the part is renewed, about once a second; when they cease, the ticker gives it back.
+//! The life of it: a key stands in the sample of hot keys; the next check of it asks for a part on the side; as long as
+//! checks come the part is renewed, about once a second; when they cease, the ticker gives it back.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -25,8 +25,8 @@ use crate::protocol::metrics::Metric;
 /// How long a limiter of the own datacenter may take: later its answer is of no use.
 const LEND_MS_MAX: u64 = 500;
 
-/// How often it is looked for parts that are to be given back: several times within the last eighth of a lease's second. And how
-/// often one request does so, which the platform lets go on for 30 s.
+/// How often it is looked for parts that are to be given back: several times within the last eighth of a lease's
+/// second. And how often one request does so, which the platform lets go on for 30 s.
 const TICK_MS: u64 = 50;
 const TICKS_MAX: u32 = 400;
 
@@ -100,8 +100,8 @@ pub fn take(context: &RequestContext, resolved: &ResolvedCheck) -> Option<Verdic
     verdict
 }
 
-/// Notes that a caller gives back what a check has consumed: as far as that was lent, the limiter hears of it with the next report.
-/// Returns how much of it that is.
+/// Notes that a caller gives back what a check has consumed: as far as that was lent, the limiter hears of it with the
+/// next report. Returns how much of it that is.
 pub fn refund(host: &Host, resolved: &ResolvedCheck) -> u64 {
     let (name, key) = (resolved.name.as_str(), resolved.key.as_str());
     with_limits(host, |limits| {

@@ -1,8 +1,8 @@
-//! The deployment's queue, where it has one: what an isolate must know before it puts events there, how, and what it says
-//! of them afterwards.
+//! The deployment's queue, where it has one: what an isolate must know before it puts events there, how, and what it
+//! says of them afterwards.
 //!
-//! Invariants: each message has its key before it is first sent, so a batch of unknown outcome may be sent again. The root of a
-//! counter knows of the session, see [`crate::core::counter::sessions`], that a message is of.
+//! Invariants: each message has its key before it is first sent, so a batch of unknown outcome may be sent again. The
+//! root of a counter knows of the session, see [`crate::core::counter::sessions`], that a message is of.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -29,8 +29,8 @@ const ASK_TRIES: usize = 2;
 /// How long one request goes on closing sessions, milliseconds: the platform ends what outlives its answer by 30 s.
 const CLOSING_MS: i64 = 28_000;
 
-/// How long before its end another request takes over, milliseconds: until an event that comes now is idle, with a call, another
-/// one, and the time between two looks.
+/// How long before its end another request takes over, milliseconds: until an event that comes now is idle, with a
+/// call, another one, and the time between two looks.
 const TAKES_OVER_MS: i64 = IDLE_MS + RETRY_MS + 3_000;
 
 /// How often it is looked which sessions are idle.
@@ -39,8 +39,8 @@ const LOOK_EVERY_MS: u64 = 1_000;
 /// The most sessions that are closed at once: the platform opens six connections for one request.
 const CLOSED_AT_ONCE: usize = 6;
 
-/// The most calls of one request for that, of the 1,000 that one may make where the platform allows the fewest; the next event
-/// goes on.
+/// The most calls of one request for that, of the 1,000 that one may make where the platform allows the fewest; the
+/// next event goes on.
 const CLOSED_MAX: usize = 900;
 
 /// What this isolate has put into the queue.
@@ -65,8 +65,8 @@ fn with<T>(host: &Host, work: impl FnOnce(&mut Sender) -> T) -> T {
     work(&mut host.state::<Sending>().0.borrow_mut())
 }
 
-/// The living generation of a counter, which is created if need be. Its root knows from then on that reads of it may lack what
-/// is queued. An event that is put into the queue without an await after it is of a session that is open.
+/// The living generation of a counter, which is created if need be. Its root knows from then on that reads of it may
+/// lack what is queued. An event that is put into the queue without an await after it is of a session that is open.
 ///
 /// # Errors
 /// `unavailable` where the root does not answer.

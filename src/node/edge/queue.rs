@@ -197,8 +197,8 @@ async fn count_now(
     }
 }
 
-/// Puts an event into the deployment's queue, or into an inbox where it has none. One with a client's key too: what is counted of
-/// a queue is told by numbers, and an inbox can be asked.
+/// Puts an event into the deployment's queue, or into an inbox where it has none. One with a client's key too: what is
+/// counted of a queue is told by numbers, and an inbox can be asked.
 async fn enqueue(context: &RequestContext, mut event: QueuedEvents) -> Outcome {
     if !context.host.platform().has_queue() || event.is_clients {
         let to = InboxId {

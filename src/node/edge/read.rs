@@ -1,7 +1,8 @@
 //! Reads: strong ones sum every cell now, default ones share a view that is at most 500 ms old.
 //!
-//! Invariant: every answer's `as_of` is the moment its fetch began (see [`mod@super::fetch`]): what was acknowledged before is included.
-//! A reader with a version takes any view that covers it, else joins or begins later fetches until one does.
+//! Invariant: every answer's `as_of` is the moment its fetch began (see [`mod@super::fetch`]): what was acknowledged
+//! before is included. A reader with a version takes any view that covers it, else joins or begins later fetches until
+//! one does.
 
 use std::rc::Rc;
 
@@ -104,8 +105,9 @@ pub fn not_found(id: &CounterId) -> Problem {
     )
 }
 
-/// How long a write that is durable already waits for the value to answer with: the way there and back takes 350 ms between the
-/// farthest places. Where a datacenter, or the root, is cut off by then, the last sum is told that is known.
+/// How long a write that is durable already waits for the value to answer with: the way there and back takes 350 ms
+/// between the farthest places. Where a datacenter, or the root, is cut off by then, the last sum is told that is
+/// known.
 pub const VALUE_MS_MAX: u64 = 400;
 
 /// A counter as the isolate sees it, at most half a second old, or `None` where it takes too long.
@@ -123,8 +125,8 @@ async fn sum_now(context: &RequestContext, id: &CounterId) -> Option<Rc<GlobalSu
     seen?.sum
 }
 
-/// A counter's value beside the answer to a write: as it is seen in time, else as it was seen here last; `None` where that was never, or
-/// is of another generation.
+/// A counter's value beside the answer to a write: as it is seen in time, else as it was seen here last; `None` where
+/// that was never, or is of another generation.
 pub async fn value_now(
     context: &RequestContext,
     id: &CounterId,

@@ -1,8 +1,9 @@
 //! The views that default reads of one isolate share.
 //!
-//! Invariant: of one (counter, question) one fetch is under way. While the view changes others may be, each [`RENEW_MS`] after the one
-//! before began: so news are told as fast where the way is long, and a fetch that is lost delays them little. Readers are given what began last of
-//! those that have ended. Memory is bounded by [`VIEWS_MAX`], [`QUESTIONS_MAX`], [`VIEWS_BYTES_MAX`] and [`ANSWERS_MAX`].
+//! Invariant: of one (counter, question) one fetch is under way. While the view changes others may be, each
+//! [`RENEW_MS`] after the one before began: so news are told as fast where the way is long, and a fetch that is lost
+//! delays them little. Readers are given what began last of those that have ended. Memory is bounded by [`VIEWS_MAX`],
+//! [`QUESTIONS_MAX`], [`VIEWS_BYTES_MAX`] and [`ANSWERS_MAX`].
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -18,12 +19,13 @@ use crate::protocol::messages::{Fault, GlobalSum, Read};
 /// How old a view may be that a default read is given.
 pub const VIEW_MS_MAX: i64 = 500;
 
-/// How soon a view that changes is fetched again while readers come. Where the root is further than 200 ms there and back a fetch
-/// leaves before the one before has ended.
+/// How soon a view that changes is fetched again while readers come. Where the root is further than 200 ms there and
+/// back a fetch leaves before the one before has ended.
 pub const RENEW_MS: i64 = 200;
 
-/// Fetches for one view that are under way at most: so one may take 800 ms before fewer begin, as where one is lost and asked for again, or
-/// waits for leads that are away. With two of them 99 % of the readers in 300 datacenters were told a tenth of a second later.
+/// Fetches for one view that are under way at most: so one may take 800 ms before fewer begin, as where one is lost and
+/// asked for again, or waits for leads that are away. With two of them 99 % of the readers in 300 datacenters were told
+/// a tenth of a second later.
 const FETCHES_MAX: usize = 4;
 
 /// For how long after the last news a view counts as one that changes, milliseconds.
@@ -94,8 +96,8 @@ impl View {
         begun_ms.filter(move |begun_ms| is_within(*begun_ms, now_ms, most_ms))
     }
 
-    /// Whether another fetch should begin, since the view changes. What asks every lead, or is a word beside the answer to a write, is
-    /// fetched once at a time.
+    /// Whether another fetch should begin, since the view changes. What asks every lead, or is a word beside the answer
+    /// to a write, is fetched once at a time.
     fn is_due(&self, question: &Question, now_ms: i64) -> bool {
         let news_ms = self.news_ms;
         let is_changing = news_ms.is_some_and(|news_ms| is_within(news_ms, now_ms, NEWS_MS));
@@ -229,8 +231,8 @@ impl ReadCache {
         }
     }
 
-    /// What a reader is given that waits for a fetch that began at a moment, or for a later one: nothing yet, or, where another should
-    /// begin meanwhile, that.
+    /// What a reader is given that waits for a fetch that began at a moment, or for a later one: nothing yet, or, where
+    /// another should begin meanwhile, that.
     pub fn wait(&self, question: &Question, begun_ms: i64, now_ms: i64) -> Result<Ended, bool> {
         let Some(view) = self.view(question) else {
             // It was forgotten meanwhile.
@@ -275,8 +277,8 @@ impl ReadCache {
         views.push((question.clone(), view));
     }
 
-    /// Ends a fetch. That there is no such counter, or that it cannot be read, is told to those who
-    /// wait, and kept for nobody else: it may change with the next write. Returns whether the fetch had not been forgotten.
+    /// Ends a fetch. That there is no such counter, or that it cannot be read, is told to those who wait, and kept for
+    /// nobody else: it may change with the next write. Returns whether the fetch had not been forgotten.
     pub fn end(
         &mut self,
         question: &Question,

@@ -1,7 +1,8 @@
 //! `POST /repair`: what is damaged, and put back from what others remember and from the last snapshot.
 //!
-//! Life of a repair: the root first, by what its leads hold; then each cell, by what the root remembers; what nobody remembers by the last
-//! snapshot. What is not damaged is not touched. What belongs to no counter is found, and removed where it is named.
+//! Life of a repair: the root first, by what its leads hold; then each cell, by what the root remembers; what nobody
+//! remembers by the last snapshot. What is not damaged is not touched. What belongs to no counter is found, and removed
+//! where it is named.
 
 use std::collections::BTreeSet;
 
@@ -308,7 +309,8 @@ impl Repair<'_> {
         all_settled(cells.into_iter().map(look), CELLS_AT_ONCE).await
     }
 
-    /// Gives cells of which nobody remembers anything what the last snapshot tells of their datacenters, the lead before its shards.
+    /// Gives cells of which nobody remembers anything what the last snapshot tells of their datacenters, the lead
+    /// before its shards.
     async fn remember(&self, root: &Root, last: &LastKept, told: &mut [Told]) {
         told.sort_unstable_by(|(one, _), (other, _)| one.to.cmp(&other.to));
         for place in 0..told.len() {

@@ -1,4 +1,5 @@
-//! What is damaged of objects that hold more than a counter: boards, tablets, limiters, inboxes, keys of Redis, partitions.
+//! What is damaged of objects that hold more than a counter: boards, tablets, limiters, inboxes, keys of Redis,
+//! partitions.
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,9 @@
 //! Checks of limits that are asked again at once: what is known of them is not found out again.
 //!
-//! Invariants: only a request that is the same to the letter, with no body, and in the same datacenter is known again. A refusal
-//! from memory is told again in the millisecond in which it was told; a check of a key of which the isolate holds a part is
-//! admitted from what is held, for [`KNOWN_MS`] as it was first understood. Neither is once this isolate has heard of a change.
+//! Invariants: only a request that is the same to the letter, with no body, and in the same datacenter is known again.
+//! A refusal from memory is told again in the millisecond in which it was told; a check of a key of which the isolate
+//! holds a part is admitted from what is held, for [`KNOWN_MS`] as it was first understood. Neither is once this
+//! isolate has heard of a change.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -274,8 +274,8 @@ impl RequestContext {
         Ok(rounding)
     }
 
-    /// The client's address: of the header that a setting names; else of the connection, which plain workerd tells; else
-    /// what Cloudflare says. In that order, as anybody can send a header.
+    /// The client's address: of the header that a setting names; else of the connection, which plain workerd tells;
+    /// else what Cloudflare says. In that order, as anybody can send a header.
     ///
     /// # Errors
     /// `no-client-address` where there is none.

@@ -36,7 +36,8 @@ pub struct ResolvedCheck {
 }
 
 impl ResolvedCheck {
-    /// A check, by the policy that it brings or by the one of that name. It is asked for after [`RequestContext::caller`].
+    /// A check, by the policy that it brings or by the one of that name. It is asked for after
+    /// [`RequestContext::caller`].
     ///
     /// # Errors
     /// `policy-not-found`, `cost-exceeds-limit`, `unavailable`.

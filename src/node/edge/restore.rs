@@ -1,8 +1,8 @@
 //! `POST /snapshots/{date}/restore`: counters as a snapshot has them, brought back.
 //!
-//! Invariants: what a counter is now is asked of all its cells, and what becomes of it is decided by that; each change is an operation of
-//! the counter's root, so that what is counted meanwhile is kept. Under an `Idempotency-Key` each counter is changed once, however often
-//! the call is repeated.
+//! Invariants: what a counter is now is asked of all its cells, and what becomes of it is decided by that; each change
+//! is an operation of the counter's root, so that what is counted meanwhile is kept. Under an `Idempotency-Key` each
+//! counter is changed once, however often the call is repeated.
 
 use std::rc::Rc;
 
@@ -29,7 +29,8 @@ use crate::protocol::snapshot::{
     Kept, Restore, RestoreAction, Restored, action_of, has_settings, has_value, parse_date,
 };
 
-/// Counters that are asked for, read and changed at once: with sketches of 12 KB from each of 16 partitions 12 MB at the most.
+/// Counters that are asked for, read and changed at once: with sketches of 12 KB from each of 16 partitions 12 MB at
+/// the most.
 const AT_ONCE: u32 = 64;
 
 /// How long reads of counters may take.
@@ -40,9 +41,8 @@ const ANSWER_MS: u64 = 20_000;
 
 /// `POST /snapshots/{date}/restore`.
 ///
-/// # Errors
-/// `invalid-query`, `invalid-json`, `unknown-field`, `invalid-body`, `invalid-idempotency-key`, `forbidden`, `snapshot-not-found`,
-/// `unavailable`.
+/// # Errors `invalid-query`, `invalid-json`, `unknown-field`, `invalid-body`, `invalid-idempotency-key`, `forbidden`,
+/// `snapshot-not-found`, `unavailable`.
 pub async fn restore(
     context: &RequestContext,
     caller: &Caller,

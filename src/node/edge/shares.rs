@@ -1,6 +1,7 @@
 //! Shares: keys for reading what begins with one prefix. Making, listing and revoking them, and who comes with one.
 //!
-//! Invariant: a share that was revoked is good nowhere for longer than [`SHARE_MS_MAX`]; whether one is there is never guessed.
+//! Invariant: a share that was revoked is good nowhere for longer than [`SHARE_MS_MAX`]; whether one is there is never
+//! guessed.
 
 use std::cell::RefCell;
 

@@ -1,7 +1,7 @@
 //! Snapshots: which there are, making one, and what counters were on a day.
 //!
-//! Invariant: a value is told whole or not at all: where a file is missing or damaged that is needed for it, the answer is 503 and says
-//! which.
+//! Invariant: a value is told whole or not at all: where a file is missing or damaged that is needed for it, the answer
+//! is 503 and says which.
 
 use super::body;
 use super::read::unread;
@@ -19,7 +19,8 @@ use crate::protocol::snapshot::{
     Days, date_of, days_json, list_on_json, on_json, parse_date, snapshot_json, snapshots_json,
 };
 
-/// How long whoever makes a snapshot waits for it, how often it is looked at meanwhile, and how long files may take to be read.
+/// How long whoever makes a snapshot waits for it, how often it is looked at meanwhile, and how long files may take to
+/// be read.
 const MADE_MS_MAX: u64 = 10_000;
 const LOOK_EVERY_MS: u64 = 250;
 pub(super) const FILES_MS_MAX: u64 = 15_000;
@@ -68,7 +69,8 @@ pub async fn about(context: &RequestContext, date: &str) -> Result<Answer, Probl
         .ok_or_else(|| no_snapshot(&format!("of {date}")))
 }
 
-/// `POST /snapshots`: begins one, and waits a little for its end. 200 where it is made, 202 where it is still under way.
+/// `POST /snapshots`: begins one, and waits a little for its end. 200 where it is made, 202 where it is still under
+/// way.
 ///
 /// # Errors
 /// `not-configured`, `unavailable`.

@@ -1,5 +1,5 @@
-//! What uniques of one write are counted by: what its client says, or who its visitor is today; and how elements reach a
-//! shard by themselves.
+//! What uniques of one write are counted by: what its client says, or who its visitor is today; and how elements reach
+//! a shard by themselves.
 //!
 //! Invariant: a visitor's address is in memory while its request is, and leaves it only under the salt of a day.
 
@@ -85,8 +85,8 @@ impl Unique {
     }
 }
 
-/// An element's hash, by the hash that its counter is known to have. What stands for a visitor is secret by its salt, so
-/// Redis's hash, which everybody knows, tells nothing of it either.
+/// An element's hash, by the hash that its counter is known to have. What stands for a visitor is secret by its salt,
+/// so Redis's hash, which everybody knows, tells nothing of it either.
 pub async fn hashed(
     context: &RequestContext,
     unique_hash: UniqueHash,
@@ -143,8 +143,8 @@ pub async fn merge(context: &RequestContext, id: &CounterId, hyll: &Hyll) -> Res
     carry(context, id, aim, detail).await
 }
 
-/// Carries unique elements, which may be sent again without harm, to where the counter is: `aim` says to which of so many
-/// shards, and what, now that a cell has refused it for the hash that the counter has, if one did.
+/// Carries unique elements, which may be sent again without harm, to where the counter is: `aim` says to which of so
+/// many shards, and what, now that a cell has refused it for the hash that the counter has, if one did.
 async fn carry(
     context: &RequestContext,
     id: &CounterId,

@@ -1,11 +1,12 @@
 //! How many checks of each stored policy were allowed and refused, minute by minute, and which keys were refused most.
 //!
-//! Invariant: a check is counted once, in this isolate's memory, and sent at most once to the counters of its policy. So these never hold
-//! more than was judged. What an isolate had not sent when it ended is missing, and so is what was sent and not confirmed, or refused.
+//! Invariant: a check is counted once, in this isolate's memory, and sent at most once to the counters of its policy.
+//! So these never hold more than was judged. What an isolate had not sent when it ended is missing, and so is what was
+//! sent and not confirmed, or refused.
 //!
-//! Life: the first check has it sent a second later, the checks of a busy isolate every [`SEND_MS`]. The counters are the service's own
-//! ([`names::verdicts`]): no caller can name them, and they are in no list, top or sum. Checks that bring their policy are not
-//! counted, since any caller may give them any name.
+//! Life: the first check has it sent a second later, the checks of a busy isolate every [`SEND_MS`]. The counters are
+//! the service's own ([`names::verdicts`]): no caller can name them, and they are in no list, top or sum. Checks that
+//! bring their policy are not counted, since any caller may give them any name.
 
 use std::cell::RefCell;
 
@@ -177,7 +178,8 @@ pub async fn send(host: &Host, datacenter: &Datacenter) {
     }
 }
 
-/// Ends the counters of a policy that is deleted. Where one does not answer it stays, and keys are forgotten all the same in time.
+/// Ends the counters of a policy that is deleted. Where one does not answer it stays, and keys are forgotten all the
+/// same in time.
 pub async fn forget(context: &RequestContext, policy: &PolicyName) {
     let host = &context.host;
     with(host, |gathered| gathered.policies.remove(policy));

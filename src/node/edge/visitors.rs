@@ -1,7 +1,7 @@
 //! The limits on what callers without a key have done.
 //!
-//! Invariant: an address is held no longer than its request: what stays in memory is a hash of it by a key of this isolate. All whose
-//! address nobody can tell are one visitor, so that no limit is left by hiding it.
+//! Invariant: an address is held no longer than its request: what stays in memory is a hash of it by a key of this
+//! isolate. All whose address nobody can tell are one visitor, so that no limit is left by hiding it.
 
 use std::cell::{Cell, RefCell};
 
@@ -15,8 +15,8 @@ use crate::host::{Host, State};
 use crate::protocol::names::CLIENT_ADDRESS_HEADER;
 use crate::protocol::problem::{Code, Problem};
 
-/// A counter whose generation is older than this was not created by the write that has just been counted, milliseconds: a write takes 5 s
-/// at most, and generations are of the directory's clock.
+/// A counter whose generation is older than this was not created by the write that has just been counted, milliseconds:
+/// a write takes 5 s at most, and generations are of the directory's clock.
 const CREATED_MS_MAX: i64 = 30_000;
 
 /// The visitors of this isolate.
@@ -85,8 +85,8 @@ impl Visitor {
         self.owner
     }
 
-    /// Nothing where one more write to a counter, or check of a limit, is let in, which is then used. All else that could refuse
-    /// it must have been looked at before.
+    /// Nothing where one more write to a counter, or check of a limit, is let in, which is then used. All else that
+    /// could refuse it must have been looked at before.
     ///
     /// # Errors
     /// `quota-exceeded`, with how long to wait.
@@ -106,8 +106,8 @@ impl Visitor {
         Ok(())
     }
 
-    /// Gives back what a write has used for creating its counter, if that was there before: its cell had counted something, or its
-    /// generation is older than any write takes.
+    /// Gives back what a write has used for creating its counter, if that was there before: its cell had counted
+    /// something, or its generation is older than any write takes.
     pub fn settle(&self, generation: u64, has_counted_before: bool) {
         let (Some(visitor), true) = (self.hash, self.was_new.replace(false)) else {
             return;

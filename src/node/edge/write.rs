@@ -34,8 +34,8 @@ use crate::protocol::query::Query;
 /// How often a write is sent on because the shard it was sent to has been sealed.
 pub const MOVES_MAX: usize = 4;
 
-/// How long a write is sent on: of the 4.8 s that it waits in all, 1.8 s are left for the last batch. On a machine that is
-/// busy a first batch alone took 0.5 s, and what it was told came too late to be followed.
+/// How long a write is sent on: of the 4.8 s that it waits in all, 1.8 s are left for the last batch. On a machine that
+/// is busy a first batch alone took 0.5 s, and what it was told came too late to be followed.
 const MOVES_MS_MAX: i64 = 3_000;
 
 /// `POST /counters/{id}/increment`.

@@ -1,11 +1,12 @@
 //! How boards are read and written, over however many shards they are spread.
 //!
-//! Invariants: a member lives in one shard, so counts add up and a shard's order is a part of the board's; what one layout of shards
-//! answers is never joined with what another does; writes that a shard did not make, as its members had moved, go to where they are now,
-//! and none is sent twice.
+//! Invariants: a member lives in one shard, so counts add up and a shard's order is a part of the board's; what one
+//! layout of shards answers is never joined with what another does; writes that a shard did not make, as its members
+//! had moved, go to where they are now, and none is sent twice.
 //!
-//! A rank is 1 and the sum of how many members stand before its place in each shard. Where there are several, each count is of a moment of
-//! its own: the sum can be off by the moves that were made while the question was on its way, and by nothing else.
+//! A rank is 1 and the sum of how many members stand before its place in each shard. Where there are several, each
+//! count is of a moment of its own: the sum can be off by the moves that were made while the question was on its way,
+//! and by nothing else.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -33,7 +34,8 @@ const ROUTES_MAX: usize = 10_000;
 const TRIES_MAX: u32 = 80;
 const AGAIN_MS: u64 = 100;
 
-/// A page that begins so far from the first is asked of each shard with all before it; one farther off is looked for by summaries.
+/// A page that begins so far from the first is asked of each shard with all before it; one farther off is looked for by
+/// summaries.
 const SKIPPED_MAX: u64 = 1_000;
 
 /// What is known of a board: that it is there, how it is spread, and where it lives.
@@ -585,7 +587,8 @@ fn is_desc(parts: &[BoardSeen]) -> bool {
 /// Sends writes to one shard.
 pub type Send<'a> = dyn Fn(WriteBoard) -> LocalBoxFuture<'a, Result<BoardWritten, Fault>> + 'a;
 
-/// Makes writes in the shards that their members are of; `here` is where their writer is. What came of them, and of which version.
+/// Makes writes in the shards that their members are of; `here` is where their writer is. What came of them, and of
+/// which version.
 ///
 /// # Errors
 /// Where a shard does not answer: then what it was sent may have been written.

@@ -23,8 +23,8 @@ use crate::protocol::names::{
 /// How long one message may take before its sender looks elsewhere.
 pub const CALL_MS_MAX: u64 = 5_000;
 
-/// How soon a question that is not answered is asked again: the way there and back takes 165 ms in the median, and 350 ms between the
-/// farthest places.
+/// How soon a question that is not answered is asked again: the way there and back takes 165 ms in the median, and 350
+/// ms between the farthest places.
 const AGAIN_MS: u64 = 250;
 
 /// How leads are spread over tablets, as this isolate's variables say it; `None` where each has an object of its own.
@@ -36,8 +36,8 @@ impl State for Tablets {
     }
 }
 
-/// For how long an isolate speaks the protocol before once a receiver understood no newer one: while a deployment changes over, one
-/// message in so long is said twice.
+/// For how long an isolate speaks the protocol before once a receiver understood no newer one: while a deployment
+/// changes over, one message in so long is said twice.
 const BEFORE_MS: i64 = 60_000;
 
 /// Until when this isolate speaks the protocol before, unix milliseconds.
@@ -64,8 +64,8 @@ impl Spoken {
     }
 }
 
-/// How keys are spread over limiters, as this isolate's variables say it: they never change. Apart from the partitions, since
-/// most isolates never ask a limiter, and rings take time to make.
+/// How keys are spread over limiters, as this isolate's variables say it: they never change. Apart from the partitions,
+/// since most isolates never ask a limiter, and rings take time to make.
 struct Limiters(Rc<Rings>);
 
 impl State for Limiters {
@@ -105,9 +105,10 @@ pub async fn call_within<C: Call>(
     answer_of::<C>(host, &bytes)
 }
 
-/// Asks a question, and asks it again while no answer comes: a message may be lost, and its sender would wait until its time is over. The
-/// first answer ends it, also a refusal. A question that fails ends it where no other is under way: of those that were lost while the way was
-/// cut one fails just when another gets through. The first question's own time bounds it.
+/// Asks a question, and asks it again while no answer comes: a message may be lost, and its sender would wait until its
+/// time is over. The first answer ends it, also a refusal. A question that fails ends it where no other is under way:
+/// of those that were lost while the way was cut one fails just when another gets through. The first question's own
+/// time bounds it.
 ///
 /// # Errors
 /// As [`call`].
@@ -188,8 +189,8 @@ pub fn partition_of(host: &Host, counter: &CounterId) -> u32 {
     partitions::place_among(host, partitions::count(host), counter)
 }
 
-/// The partition that a counter would have among [`names::DIRECTORY_PARTITIONS`]: leads and lookouts are spread by it, so that none moves
-/// where the directory grows.
+/// The partition that a counter would have among [`names::DIRECTORY_PARTITIONS`]: leads and lookouts are spread by it,
+/// so that none moves where the directory grows.
 pub fn fixed_partition_of(host: &Host, counter: &CounterId) -> u32 {
     partitions::place_among(host, names::DIRECTORY_PARTITIONS, counter)
 }
@@ -270,7 +271,8 @@ pub fn limiters(host: &Host) -> Rc<Rings> {
     host.state::<Limiters>().0.clone()
 }
 
-/// Carries bytes, and the answer back. Not generic, so that the code for it is there once (it was 30 KB of Wasm when it was not).
+/// Carries bytes, and the answer back. Not generic, so that the code for it is there once (it was 30 KB of Wasm when it
+/// was not).
 pub(super) async fn exchange(
     host: &Host,
     to: Target,
@@ -290,8 +292,8 @@ pub(super) async fn exchange(
     }
 }
 
-/// Says a message in the newest protocol that receivers have understood lately, and once more in the one before where this one does not
-/// understand it: it has done nothing then.
+/// Says a message in the newest protocol that receivers have understood lately, and once more in the one before where
+/// this one does not understand it: it has done nothing then.
 async fn say(
     host: &Host,
     to: Target,

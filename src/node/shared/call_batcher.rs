@@ -1,11 +1,11 @@
 //! Calls that one request makes at the same time, joined into batches by who receives them.
 //!
-//! Invariants: each call gets its own answer, or [`Fault::Unavailable`] where nobody knows; a receiver has one batch of a batcher under
-//! way at a time; a batcher belongs to one request, since no request may wake another.
+//! Invariants: each call gets its own answer, or [`Fault::Unavailable`] where nobody knows; a receiver has one batch of
+//! a batcher under way at a time; a batcher belongs to one request, since no request may wake another.
 //!
-//! Life of a call: it is *queued*, *sent* in a batch with all that are queued for its receiver, or by itself where its object hosts
-//! nothing else, and *answered*. A call of a batch that is under way still is sent again, with the same message: all calls that are made
-//! here may be repeated without harm.
+//! Life of a call: it is *queued*, *sent* in a batch with all that are queued for its receiver, or by itself where its
+//! object hosts nothing else, and *answered*. A call of a batch that is under way still is sent again, with the same
+//! message: all calls that are made here may be repeated without harm.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -28,7 +28,8 @@ pub const BATCHES_AT_ONCE: usize = 16;
 /// Calls of a batcher that are under way by themselves at once.
 pub const ALONE_AT_ONCE: usize = 64;
 
-/// Of a batch so many calls that are under way still are repeated by themselves; where there are more, they are a batch again.
+/// Of a batch so many calls that are under way still are repeated by themselves; where there are more, they are a batch
+/// again.
 pub const REPEATED_ALONE_MAX: usize = 64;
 
 /// What a call takes besides its message, bytes.
@@ -90,8 +91,8 @@ impl Batcher {
         }
     }
 
-    /// Sends a message to who receives it, with others where it can be; it must answer within a time from when it is sent. Only within
-    /// [`Batcher::run`].
+    /// Sends a message to who receives it, with others where it can be; it must answer within a time from when it is
+    /// sent. Only within [`Batcher::run`].
     ///
     /// # Errors
     /// What the receiver answers, or `Unavailable` where it does not.
@@ -300,8 +301,8 @@ fn batched_call(queued: &mut Queued) -> BatchedCall {
     }
 }
 
-/// Sends many messages, joined into batches where they can be. Returns what each was answered, in their order. Each must answer within a
-/// time from when it is sent. All may be repeated without harm.
+/// Sends many messages, joined into batches where they can be. Returns what each was answered, in their order. Each
+/// must answer within a time from when it is sent. All may be repeated without harm.
 pub async fn call_many<C: Call>(
     host: &Host,
     messages: &[C],

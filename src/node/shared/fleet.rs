@@ -1,10 +1,12 @@
 //! How this isolate reports what it counted to the deployment's sums.
 //!
-//! Invariants: nothing that answers somebody waits for a report; one is under way at a time; and an isolate that counts nothing sends none.
+//! Invariants: nothing that answers somebody waits for a report; one is under way at a time; and an isolate that counts
+//! nothing sends none.
 //!
-//! Life: an edge's first request that is counted has a report sent [`REPORT_EVERY_MS`] later, by a timer that goes on after its answer.
-//! Timers would keep objects open, so those have none: the first call or alarm that ends when it is time sends it. What an isolate has not
-//! told when it ends goes with it: of an edge up to ten seconds, of objects what they counted since the last call.
+//! Life: an edge's first request that is counted has a report sent [`REPORT_EVERY_MS`] later, by a timer that goes on
+//! after its answer. Timers would keep objects open, so those have none: the first call or alarm that ends when it is
+//! time sends it. What an isolate has not told when it ends goes with it: of an edge up to ten seconds, of objects what
+//! they counted since the last call.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -38,7 +40,8 @@ const POINTS_MAX: usize = 250;
 /// By how much a timer may be late before another request sends the report, milliseconds.
 const LATE_MS: i64 = 5_000;
 
-/// How long objects gather before their first report, milliseconds: a counter that is written once tells with its checkpoint, after 3 s.
+/// How long objects gather before their first report, milliseconds: a counter that is written once tells with its
+/// checkpoint, after 3 s.
 const GATHER_MS: i64 = 2_000;
 
 /// Incarnations are below 2^52, which a JavaScript number holds.
@@ -108,7 +111,8 @@ impl Drop for UnderWay {
     }
 }
 
-/// Edge: a request was counted. In how many milliseconds this request must have a report sent; `None` where another has.
+/// Edge: a request was counted. In how many milliseconds this request must have a report sent; `None` where another
+/// has.
 pub fn answered(host: &Host, route: RouteName, now_ms: i64) -> Option<u64> {
     // Who looks at the numbers of a deployment that rests must not wake it.
     if matches!(route, RouteName::Metrics | RouteName::Health) {

@@ -136,8 +136,8 @@ pub struct ManyKeyed<'a> {
     pub here: &'a Datacenter,
 }
 
-/// As [`count_keyed`], or as [`recall_keyed`] where they are nobody's, beside those of other counters, with no more calls than are
-/// left: the writes of others fail with [`Fault::TooMany`].
+/// As [`count_keyed`], or as [`recall_keyed`] where they are nobody's, beside those of other counters, with no more
+/// calls than are left: the writes of others fail with [`Fault::TooMany`].
 pub async fn count_bounded(
     host: &Host,
     counter: &CounterId,
@@ -154,9 +154,9 @@ pub async fn count_bounded(
     keyed::count_claimed(&Bounded { carrier, calls }, many.here, writes).await
 }
 
-/// Says what became of keyed writes of one counter that may not be counted now, because their times are out of
-/// range. Returns what became of each, in their order: [`crate::core::counter::ledger::KeyedOutcome::Unknown`] where it was not counted. Nothing is
-/// claimed, and no counter appears. Cost: as [`keyed::count_claimed`].
+/// Says what became of keyed writes of one counter that may not be counted now, because their times are out of range.
+/// Returns what became of each, in their order: [`crate::core::counter::ledger::KeyedOutcome::Unknown`] where it was
+/// not counted. Nothing is claimed, and no counter appears. Cost: as [`keyed::count_claimed`].
 pub async fn recall_keyed(
     host: &Host,
     counter: &CounterId,

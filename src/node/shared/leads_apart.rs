@@ -1,7 +1,7 @@
 //! Which leads this isolate has heard to live apart: in objects of their own, though tablets host the others.
 //!
-//! Invariant: a guess. Whoever is asked for a lead that is not there sends the call on, and the answer says where the lead is; so what is
-//! forgotten, or was never heard, costs one more call.
+//! Invariant: a guess. Whoever is asked for a lead that is not there sends the call on, and the answer says where the
+//! lead is; so what is forgotten, or was never heard, costs one more call.
 
 use std::cell::RefCell;
 

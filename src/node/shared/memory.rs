@@ -1,7 +1,8 @@
 //! Memory that the objects of this isolate hold together, by kind, and how what an object left behind is freed.
 //!
-//! The platform ends an object by forgetting its JavaScript object; the memory of the Wasm behind it is freed when that is collected,
-//! which nobody hastens. So an object that starts frees what the one before it of the same id still holds.
+//! The platform ends an object by forgetting its JavaScript object; the memory of the Wasm behind it is freed when that
+//! is collected, which nobody hastens. So an object that starts frees what the one before it of the same id still
+//! holds.
 
 use std::cell::RefCell;
 
@@ -22,7 +23,8 @@ pub enum MemoryKind {
     Views,
 }
 
-/// Objects of which it is known how to free them: 150 bytes each. Above it all are forgotten, and freed when they are collected.
+/// Objects of which it is known how to free them: 150 bytes each. Above it all are forgotten, and freed when they are
+/// collected.
 const OBJECTS_MAX: usize = 10_000;
 
 type Free = Box<dyn Fn()>;
@@ -54,7 +56,8 @@ pub fn share(host: &Host, kind: MemoryKind) -> Share {
     }
 }
 
-/// Says that an object of this id starts, and how to free what it holds once the next one of its id does; `free` must not keep it.
+/// Says that an object of this id starts, and how to free what it holds once the next one of its id does; `free` must
+/// not keep it.
 pub fn start(host: &Host, kind: MemoryKind, id: String, free: impl Fn() + 'static) {
     let before = {
         let held = host.state::<KindBytes>();

@@ -1,5 +1,5 @@
-//! What the shells (`objects`, `edge`, `aggregator`) share, and they share nothing else: calls between objects, and what the
-//! objects of one isolate hold together.
+//! What the shells (`objects`, `edge`, `aggregator`) share, and they share nothing else: calls between objects, and
+//! what the objects of one isolate hold together.
 //!
 //! | module | holds |
 //! |---|---|

@@ -1,9 +1,10 @@
 //! The objects that this isolate has in use, where the deployment says how many may be open at once.
 //!
-//! Invariant: a call to a cell whose object may have to be opened for a write, a read, a change of a counter or what was queued is
-//! admitted here first; what calls many rests between groups, so that others are served. Each edge counts what its writes use, the
-//! aggregator, which has the objects, all else: each has a share of its own. Only a shard calls its lead unasked, so there are at
-//! most as many more as edges use. A cell that a tablet hosts opens nothing: its tablet is in use as long as anything is.
+//! Invariant: a call to a cell whose object may have to be opened for a write, a read, a change of a counter or what
+//! was queued is admitted here first; what calls many rests between groups, so that others are served. Each edge counts
+//! what its writes use, the aggregator, which has the objects, all else: each has a share of its own. Only a shard
+//! calls its lead unasked, so there are at most as many more as edges use. A cell that a tablet hosts opens nothing:
+//! its tablet is in use as long as anything is.
 
 use std::cell::RefCell;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -166,7 +167,8 @@ impl Drop for Turn {
     }
 }
 
-/// The turn of a call to a cell by what calls many; `None` while it must wait. A cell that a tablet hosts has its turn with its batch.
+/// The turn of a call to a cell by what calls many; `None` while it must wait. A cell that a tablet hosts has its turn
+/// with its batch.
 pub fn begin(host: &Host, to: &CellAddress) -> Option<Turn> {
     if !are_bounded(host) || tablet_of_cell(host, to).is_some() {
         let begun = None;

@@ -1,8 +1,8 @@
 //! The partitions of the directory: which there are, and asking all of them.
 //!
-//! Invariant: what all are asked together is told of each root once, also while roots move between them. A partition sums the seals of the
-//! roots that have left it and of those that came; where the sums of all differ, some root was counted twice or not at all, and all are
-//! asked again, between two moves.
+//! Invariant: what all are asked together is told of each root once, also while roots move between them. A partition
+//! sums the seals of the roots that have left it and of those that came; where the sums of all differ, some root was
+//! counted twice or not at all, and all are asked again, between two moves.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -21,13 +21,15 @@ use crate::protocol::order::in_order;
 /// The most partitions.
 pub const COUNT_MAX: u32 = PARTITIONS_MAX;
 
-/// How long a partition may take before it is called missing, milliseconds: well below the time of the call that asks for all.
+/// How long a partition may take before it is called missing, milliseconds: well below the time of the call that asks
+/// for all.
 pub const PARTITION_MS_MAX: u64 = 3_000;
 
 /// Partitions that are asked at once.
 const PARTITIONS_AT_ONCE: usize = 64;
 
-/// How often all are asked until none has moved meanwhile, and how long the first wait is, milliseconds; each is twice as long.
+/// How often all are asked until none has moved meanwhile, and how long the first wait is, milliseconds; each is twice
+/// as long.
 const ASKED_MAX: u32 = 6;
 const WAIT_MS: u64 = 20;
 

@@ -14,8 +14,8 @@ use crate::protocol::messages::{Fault, LookUp};
 use crate::protocol::names::CellAddress;
 use crate::protocol::open_slots::{LET_GO_MS, User};
 
-/// How long queued writes wait for room to open their counter's object, milliseconds: until those that are in use now may have been
-/// let go.
+/// How long queued writes wait for room to open their counter's object, milliseconds: until those that are in use now
+/// may have been let go.
 const ROOM_MS_MAX: i64 = LET_GO_MS + 1_000;
 
 /// Whether a generation is the living one, by its root.

@@ -9,7 +9,8 @@ use crate::protocol::health::Ailment;
 use crate::protocol::messages::Fault;
 use crate::protocol::metrics::Metric;
 
-/// How long `/healthz` names what was met, milliseconds: what was put back is not named for long, what is still read is named always.
+/// How long `/healthz` names what was met, milliseconds: what was put back is not named for long, what is still read is
+/// named always.
 const NAMED_MS: i64 = 600_000;
 
 /// The most that is remembered, some 200 bytes each; what comes after it is counted and logged alone.
