@@ -288,8 +288,9 @@ fn histories_at_once(range: Range) -> usize {
     usize::try_from(HISTORY_POINTS_AT_ONCE / points.clamp(1, kept)).unwrap_or(1)
 }
 
-/// Sums every counter whose name begins alike. Where there are very many, what partitions have been told is summed, unless leads must be
-/// asked: then so many at once as memory holds. Of a range the counters are asked that may have counted most.
+/// Sums every counter whose name begins alike. Where there are very many, what partitions have been told is summed,
+/// unless leads must be asked: then so many at once as memory holds. Of a range the counters are asked that may have
+/// counted most.
 pub(super) async fn sum_many(
     host: &Host,
     asked: Result<SumMany, Fault>,
