@@ -131,3 +131,29 @@ fn scripts_that_could_not_be_written_are_not_acknowledged_and_nothing_of_them_is
     scene.settle();
     assert_eq!(numbers(&scene.done(0, pipeline(&checks))), [2; 40]);
 }
+
+#[test]
+fn scripts_on_one_key_in_one_request_are_written_in_their_order() {
+    let scene = Scene::new(&["FRA"]);
+    let check = |user: &str, by: u32| format!("{FIXED} {user} 99 60000 {by}");
+    assert_eq!(numbers(&scene.done(0, pipeline(&[check("old", 1)]))), [1]);
+    // They are known not to be there, so no reading comes between what is written.
+    let ends = |users: [&str; 3]| users.map(|user| format!("PTTL {user}"));
+    let users = ["old", "new", "other"];
+    assert_eq!(
+        numbers(&scene.done(0, pipeline(&ends(users))))[1..],
+        [-2, -2]
+    );
+    // Of the old key the value alone is written, of the new ones their ends too.
+    let order = ["old", "new", "new", "old", "other", "new"];
+    let checks: Vec<String> = order.iter().map(|user| check(user, 2)).collect();
+    let replies = numbers(&scene.done(0, pipeline(&checks)));
+    assert_eq!(replies, [3, 2, 4, 5, 2, 6]);
+    scene.settle();
+    assert!(scene.world.crash(&keyspace(&scene)));
+    scene.settle();
+    let checks = users.map(|user| check(user, 1));
+    assert_eq!(numbers(&scene.done(0, pipeline(&checks))), [6, 7, 3]);
+    let ends = numbers(&scene.done(0, pipeline(&ends(users))));
+    assert!(ends.iter().all(|end| (1..60_000).contains(end)), "{ends:?}");
+}

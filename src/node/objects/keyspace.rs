@@ -429,7 +429,7 @@ pub(super) fn keys_of(asked: &CommandRequest<'_>) -> BTreeSet<String> {
 }
 
 /// The key from which a script reads a limit.
-pub(super) fn limit_key<'a>(asked: &CommandRequest<'a>) -> Option<&'a String> {
+fn limit_key<'a>(asked: &CommandRequest<'a>) -> Option<&'a String> {
     if !matches!(asked.command.act, Act::Script) {
         return None;
     }
@@ -460,7 +460,7 @@ fn sorted_together(rest: &[CommandRequest<'_>]) -> usize {
 }
 
 /// The script that reads sorted sets, if the command is one.
-pub(super) fn script_of_sets(asked: &CommandRequest<'_>) -> Option<Script> {
+fn script_of_sets(asked: &CommandRequest<'_>) -> Option<Script> {
     if !matches!(asked.command.act, Act::Script) {
         return None;
     }
@@ -468,7 +468,7 @@ pub(super) fn script_of_sets(asked: &CommandRequest<'_>) -> Option<Script> {
     matches!(script, Script::FieldSums | Script::Union | Script::Tops).then_some(script)
 }
 
-pub(super) fn is_reset(asked: &CommandRequest<'_>) -> bool {
+fn is_reset(asked: &CommandRequest<'_>) -> bool {
     matches!(asked.command.act, Act::Script)
         && scripts::named(asked.args) == Ok(Script::Reset)
         && script_words(asked.args).is_ok_and(|(keys, _)| !keys.is_empty())

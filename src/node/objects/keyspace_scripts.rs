@@ -3,12 +3,15 @@
 //!
 //! Invariant: nothing is waited for, so no other command comes between, and nothing is replied before it is written.
 
-use super::keyspace::{CommandRequest, KeyspaceCore, is_reset, keys_of, limit_key, row_of};
-use super::keyspace::{script_of_sets, unavailable};
+use std::collections::BTreeSet;
+
+use super::keyspace::{CommandRequest, KeyspaceCore, row_of, unavailable};
 use crate::protocol::messages::Fault;
-use crate::protocol::redis::command::{Act, run};
+use crate::protocol::redis::command::{Act, run, script_words};
 use crate::protocol::redis::notifications::{self, KeyEvent};
 use crate::protocol::redis::reply::Reply;
+use crate::protocol::redis::script_table::Script;
+use crate::protocol::redis::scripts;
 use crate::protocol::redis::space::{Entry, Space, Value};
 
 impl KeyspaceCore {
@@ -41,15 +44,9 @@ impl KeyspaceCore {
         holds: bool,
         events: &mut Vec<KeyEvent>,
     ) -> Result<Option<Reply>, Fault> {
-        let is_own = matches!(asked.command.act, Act::Script)
-            && asked.named.is_none()
-            && limit_key(asked).is_none()
-            && script_of_sets(asked).is_none()
-            && !is_reset(asked);
-        if !is_own {
+        let Some(keys) = keys_of_own(asked) else {
             return Ok(None);
-        }
-        let keys = keys_of(asked);
+        };
         if holds && !self.locks.are_free(&keys) {
             return Ok(None);
         }
@@ -91,4 +88,22 @@ impl KeyspaceCore {
         }
         Ok(Some(reply))
     }
+}
+
+/// The keys of a script that is about small values alone; `None` for other commands, and where the limit lies in a key.
+fn keys_of_own(asked: &CommandRequest<'_>) -> Option<BTreeSet<String>> {
+    if !matches!(asked.command.act, Act::Script) || asked.named.is_some() {
+        return None;
+    }
+    let script = scripts::named(asked.args).ok()?;
+    if matches!(
+        script,
+        Script::Reset | Script::FieldSums | Script::Union | Script::Tops
+    ) {
+        return None;
+    }
+    let (keys, _) = script_words(asked.args).ok()?;
+    let limit = script.limit_place().and_then(|place| keys.get(place));
+    let has_own_limit = limit.is_none_or(String::is_empty);
+    has_own_limit.then(|| keys.iter().cloned().collect())
 }

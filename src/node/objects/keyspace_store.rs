@@ -1,6 +1,7 @@
 //! The rows of a keyspace: values that are no counters, expiry times of counters, and replies to named attempts.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 
 use super::store::{Insert, Store, blob, integer, text};
 use crate::core::counter::bounded_map::BoundedMap;
@@ -30,6 +31,13 @@ const PUT_KEY: Insert<'_> = Insert {
     conflict: "",
 };
 
+/// Where the key has a row that ends then too: the index of ends is left as it is.
+const PUT_VALUE: Insert<'_> = Insert {
+    into: "INSERT INTO keys VALUES",
+    places: "(?, ?, ?)",
+    conflict: "ON CONFLICT (key) DO UPDATE SET body = excluded.body",
+};
+
 /// The row of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Row {
@@ -53,6 +61,8 @@ pub(super) struct KeyspaceStore {
     store: Store,
     /// Rows as they are. Nobody else writes them.
     known: RefCell<BoundedMap<String, Option<Row>, ROWS_KNOWN_MAX>>,
+    /// The keys whose rows wait to be written in this turn, and whether with their ends.
+    whole: RefCell<BTreeMap<String, bool>>,
 }
 
 impl KeyspaceStore {
@@ -60,6 +70,7 @@ impl KeyspaceStore {
         Self {
             store,
             known: RefCell::default(),
+            whole: RefCell::default(),
         }
     }
 
@@ -109,8 +120,10 @@ impl KeyspaceStore {
     /// `Unavailable` where any of it could not be written: nothing that was read meanwhile may be told.
     pub(super) fn together<T>(&self, work: impl FnOnce() -> T) -> Result<T, Fault> {
         self.store.gather(true);
+        self.whole.borrow_mut().clear();
         let done = work();
         let written = self.store.write_gathered();
+        self.whole.borrow_mut().clear();
         if written.is_err() {
             self.known.borrow_mut().clear();
         }
@@ -165,7 +178,27 @@ impl KeyspaceStore {
             self.store.put(&row.value)?,
             SqlValue::from(row.expires_ms),
         ];
-        self.store.insert(&PUT_KEY, values)
+        let ends_as_before = {
+            let known = self.known.borrow();
+            let before = known.get(key).and_then(Option::as_ref);
+            before.is_some_and(|before| before.expires_ms == row.expires_ms)
+        };
+        // Rows of one kind are written before those of the other: a key has one kind.
+        let mut whole = self.whole.borrow_mut();
+        let is_whole = match whole.get(key) {
+            Some(false) if !ends_as_before => {
+                self.store.write_waiting()?;
+                whole.clear();
+                true
+            }
+            Some(is_whole) => *is_whole,
+            None => !ends_as_before,
+        };
+        if self.store.gathers() {
+            whole.insert(key.to_owned(), is_whole);
+        }
+        let insert = if is_whole { &PUT_KEY } else { &PUT_VALUE };
+        self.store.insert(insert, values)
     }
 
     fn put_try(&self, answered: &Try) -> Result<(), Fault> {

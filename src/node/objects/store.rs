@@ -182,8 +182,16 @@ impl Store {
         failed.map_or(written, Err)
     }
 
+    /// Whether what is inserted waits.
+    pub fn gathers(&self) -> bool {
+        self.gathered.is_gathering.get()
+    }
+
     /// Writes the waiting rows, all or nothing.
-    fn write_waiting(&self) -> Result<(), Fault> {
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses.
+    pub fn write_waiting(&self) -> Result<(), Fault> {
         let mut waiting = self.gathered.waiting.take();
         if waiting.is_empty() {
             return Ok(());

@@ -16,9 +16,8 @@ use super::{error, sha1};
 
 /// The script with this SHA-1.
 pub fn find(sha: &str) -> Option<Script> {
-    let found = KNOWN
-        .iter()
-        .find(|(known, _)| known.eq_ignore_ascii_case(sha));
+    let sha = sha.to_ascii_lowercase();
+    let found = KNOWN.iter().find(|(known, _)| *known == sha);
     found.map(|(_, script)| *script)
 }
 
@@ -143,7 +142,7 @@ pub(super) fn lua_number(text: &str) -> Result<f64, Reply> {
 
 /// A number as Redis replies it: truncated.
 pub(super) fn reply_of(number: f64) -> Reply {
-    Reply::Integer(format!("{:.0}", number.trunc()).parse().unwrap_or(i64::MAX))
+    Reply::Integer(number.trunc().to_string().parse().unwrap_or(i64::MAX))
 }
 
 fn pair(first: f64, second: f64) -> Reply {
@@ -177,7 +176,8 @@ pub(super) fn end_in(space: &mut Space, key: &str, milliseconds: f64) {
 }
 
 pub(super) fn float(number: i64) -> f64 {
-    number.to_string().parse().unwrap_or(0.0)
+    let digits = |_| number.to_string().parse().unwrap_or(0.0);
+    i32::try_from(number).map_or_else(digits, f64::from)
 }
 
 /// Runs a fixed window: the window's number and the amount are arguments.
