@@ -2,7 +2,7 @@
 
 use super::{TOLD_MS, ask, client, forget_totals, get, service};
 use tally::core::cluster::ring::Ring;
-use tally::protocol::names::DIRECTORY_PARTITIONS;
+use tally::protocol::names::{DIRECTORY_PARTITIONS, directory};
 use tally_simulation::{Client, Faults, Options, Verdict, World, deployed};
 
 /// A counter as the tests know it: what was counted, and when.
@@ -514,4 +514,86 @@ fn counters_that_cannot_be_among_the_first_are_not_asked_and_that_is_said() {
         "{third}"
     );
     assert_eq!(last.get("unasked"), None, "{last}");
+}
+
+#[test]
+fn a_partition_does_not_look_again_while_nothing_changes() {
+    const COUNTERS: usize = 1_200;
+    let world = deployed(24, Options::default());
+    world.set_faults(Faults::NONE);
+    world.set("TALLY_TABLETS", Some("16"));
+    let client = client(&world, world.site("FRA", 1));
+    let ring = Ring::new(DIRECTORY_PARTITIONS);
+    let ids = (0..).map(|number| format!("page-{number:06}"));
+    let ids: Vec<String> = ids
+        .filter(|id| ring.partition_of(id) == 0)
+        .take(COUNTERS)
+        .collect();
+    let line = |id: &String| format!("{{\"key\":\"{id}\",\"increment\":2}}\n");
+    let body: String = ids.iter().map(line).collect();
+    world.run(client.post("/events", &body)).expect("no fault");
+    world.run_for_ms(TOLD_MS);
+    let statements = || {
+        let objects = world.objects();
+        let of = |name: &str| name == directory(0).name;
+        let own = objects.iter().find(|(_, name, ..)| of(name));
+        own.expect("a partition").2
+    };
+    let read = || {
+        // No edge tells it again.
+        world.run_for_ms(2_000);
+        let before = statements();
+        let top = get(&world, &client, "/top?limit=3&window=today");
+        let all = get(&world, &client, "/top?limit=3");
+        (top, all, statements() - before)
+    };
+    let (top, all, first) = read();
+    let total = 2 * COUNTERS;
+    assert_eq!(
+        (&top["total"], &all["total"]),
+        (&total.into(), &total.into()),
+        "{top} {all}"
+    );
+    let (again, all_again, second) = read();
+    assert_eq!(
+        (&again["rows"], &all_again["rows"]),
+        (&top["rows"], &all["rows"])
+    );
+    assert_eq!(
+        (&again["total"], &all_again["counters"]),
+        (&total.into(), &COUNTERS.into())
+    );
+    assert!(
+        first >= 6 && second <= 2,
+        "{first} statements, then {second}"
+    );
+    // What changes is seen: numbers that a plain sum would not hold, too.
+    for (delta, sum) in [
+        (5_u128, 5),
+        (1 << 40, (1 << 40) + 5),
+        (1 << 62, (1 << 62) + (1 << 40) + 5),
+    ] {
+        let path = format!("/counters/{}/increment", ids[700]);
+        let done = world.run(client.post(&path, &format!(r#"{{"delta":{delta}}}"#)));
+        assert_eq!(done.expect("no fault").status, 200);
+        world.run_for_ms(TOLD_MS);
+        let top = get(&world, &client, "/top?limit=1&numbers=string");
+        let of_it = sum + 2;
+        let text = |number: &serde_json::Value| number.to_string().replace('"', "");
+        assert_eq!(text(&top["rows"][0]["value"]), of_it.to_string(), "{top}");
+        let total = sum + u128::try_from(total).expect("it is small");
+        assert_eq!(text(&top["total"]), total.to_string(), "{top}");
+    }
+    let gone = world.run(ask(&client, "DELETE", &format!("/counters/{}", ids[0]), ""));
+    gone.expect("it is deleted");
+    world.run_for_ms(2_000);
+    let less = get(&world, &client, "/top?limit=3");
+    assert_eq!(less["counters"], COUNTERS - 1, "{less}");
+    // A day later none of today is left.
+    world.run_for_ms(86_400_000);
+    let (today, ..) = read();
+    assert_eq!(
+        (&today["total"], &today["rows"]),
+        (&0.into(), &serde_json::json!([]))
+    );
 }

@@ -59,6 +59,8 @@ pub(super) struct DirectoryTotals {
     pub(super) store: Store,
     /// The progress of the build; `None` before it was read.
     progress: Cell<Option<Progress>>,
+    /// Rows that were written or deleted since the object began.
+    changes: Cell<u64>,
     ahead: RowPrefetch,
 }
 
@@ -90,6 +92,7 @@ impl DirectoryTotals {
         Self {
             store: store.clone(),
             progress: Cell::new(None),
+            changes: Cell::new(0),
             ahead: RowPrefetch::new(store, "totals", "hour"),
         }
     }
@@ -141,6 +144,7 @@ impl DirectoryTotals {
 
     /// Rows have come from a table that was written only since then. The progress is read again after that.
     pub(super) fn kept_from(&self, from_ms: i64) -> Result<(), Fault> {
+        self.changed();
         let sql = "UPDATE totals_progress SET kept_from = MAX(kept_from, ?)";
         self.store.run(sql, vec![from_ms.into()]).map(drop)
     }
@@ -148,6 +152,15 @@ impl DirectoryTotals {
     /// The progress is read again.
     pub(super) fn forget_progress(&self) {
         self.progress.set(None);
+    }
+
+    /// A number that changes with every row that is written or deleted.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.get()
+    }
+
+    fn changed(&self) {
+        self.changes.set(self.changes.get().wrapping_add(1));
     }
 
     fn exists(&self) -> Result<bool, Fault> {
@@ -189,6 +202,7 @@ impl DirectoryTotals {
         now_ms: i64,
     ) -> Result<(), Fault> {
         let progress = self.prepare(now_ms)?;
+        self.changed();
         let known = known_of(root, view);
         let count = Value::new(known.total.count, 0);
         let last_write_ms = known
@@ -250,6 +264,7 @@ impl DirectoryTotals {
 
     /// Deletes the row of a counter that ends. The caller makes it one commit with the end.
     pub(super) fn delete(&self, counter: &CounterId) -> Result<(), Fault> {
+        self.changed();
         self.ahead.forget(counter);
         if self.exists()? {
             let id = vec![counter.as_str().into()];

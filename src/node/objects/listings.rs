@@ -26,10 +26,14 @@ use crate::protocol::messages::{
 const STEP_MS: i64 = 100;
 
 /// A top is cached for a millisecond per so many counters, up to the limit below: so summing takes a bounded share of
-/// the time.
-/// sum, are summed once in 6 s.
+/// the time. 62,500 counters, which take some 20 ms, are summed once in 6 s.
 const TOP_REST_COUNTERS: u64 = 10;
 const TOP_REST_MS_MAX: i64 = 10_000;
+
+/// A top of at least so many counters is cached so long, milliseconds, while no row of the table changes. It is as of
+/// when it was made: counters created later are not promised.
+const TOP_QUIET_COUNTERS_MIN: u64 = 1_000;
+const TOP_QUIET_MS_MAX: i64 = 60_000;
 
 /// The most cached tops: at most 150 KB each, of 1,000 rows.
 const TOPS_MAX: usize = 4;
@@ -43,8 +47,32 @@ pub(super) struct Listings {
     views: Rc<Views>,
     totals: Rc<DirectoryTotals>,
     places: Rc<RootPlaces>,
-    /// Cached tops, each with the time until which it is used, unix milliseconds.
-    tops: RefCell<BoundedMap<Vec<u8>, (i64, PartitionTop), TOPS_MAX>>,
+    tops: RefCell<BoundedMap<Vec<u8>, CachedTop, TOPS_MAX>>,
+}
+
+/// A top, and how long it may be used.
+#[derive(Clone)]
+struct CachedTop {
+    /// When it was made, unix milliseconds.
+    made_ms: i64,
+    /// [`DirectoryTotals::changes`] when it was made.
+    changes: u64,
+    /// How long it is used after rows have changed, milliseconds.
+    rest_ms: i64,
+    /// How long it is used while no row changes, milliseconds.
+    quiet_ms: i64,
+    top: PartitionTop,
+}
+
+impl CachedTop {
+    fn holds(&self, now_ms: i64, changes: u64) -> bool {
+        let age_ms = now_ms.saturating_sub(self.made_ms);
+        let most_ms = match self.changes == changes {
+            true => self.quiet_ms,
+            false => self.rest_ms,
+        };
+        (0..most_ms).contains(&age_ms)
+    }
 }
 
 impl Listings {
@@ -115,15 +143,17 @@ impl Listings {
         // A cached top must be of the same counters.
         let moved = self.places.moved()?;
         let key = encode(&(&asked.order, asked.limit, moved))?;
+        let changes = self.totals.changes();
         let known = self.tops.borrow().get(&key).cloned();
-        let known =
-            known.filter(|(until_ms, _)| (now_ms..now_ms + TOP_REST_MS_MAX).contains(until_ms));
-        let mut top = match known.filter(|_| is_whole) {
-            Some((_, top)) => top,
+        let known = known.filter(|known| is_whole && known.holds(now_ms, changes));
+        let mut top = match known {
+            Some(known) => known.top,
             None => {
                 let (mut sums, named) = self.totals.sums(&asked.order, now_ms)?;
                 let (untold, created_ms) = self.totals.untold(&asked.order, named)?;
-                sums.as_of_ms = sums.as_of_ms.into_iter().chain(created_ms).min();
+                // Counters that are created later are not in it.
+                let as_of_ms = sums.as_of_ms.into_iter().chain(created_ms);
+                sums.as_of_ms = as_of_ms.chain([now_ms]).min();
                 if asked.order.by == By::Value && asked.order.since.is_none() {
                     sums.counters += untold;
                 }
@@ -139,8 +169,18 @@ impl Listings {
                     is_whole,
                 };
                 let rest_ms = i64::try_from(named / TOP_REST_COUNTERS).unwrap_or(i64::MAX);
-                let until_ms = now_ms + rest_ms.min(TOP_REST_MS_MAX - 1);
-                self.tops.borrow_mut().insert(key, (until_ms, top.clone()));
+                let rest_ms = rest_ms.min(TOP_REST_MS_MAX);
+                let kept = CachedTop {
+                    made_ms: now_ms,
+                    changes,
+                    rest_ms,
+                    quiet_ms: match named >= TOP_QUIET_COUNTERS_MIN {
+                        true => TOP_QUIET_MS_MAX,
+                        false => rest_ms,
+                    },
+                    top: top.clone(),
+                };
+                self.tops.borrow_mut().insert(key, kept);
                 top
             }
         };
