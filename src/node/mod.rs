@@ -1,11 +1,11 @@
-//! The service itself, over the [`host`](crate::host): what runs in an isolate.
+//! The service itself, on top of the [`host`](crate::host): what runs in an isolate.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`edge`] | the Worker that clients talk to |
-//! | [`aggregator`] | the Worker that sums the world |
+//! | [`aggregator`] | the Worker that sums counters over all datacenters |
 //! | [`objects`] | Durable Object shells |
-//! | [`shared`] | what these share: calls, what an isolate holds |
+//! | [`shared`] | common parts: calls, shared state of an isolate |
 
 pub mod aggregator;
 pub mod edge;

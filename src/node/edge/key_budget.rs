@@ -1,6 +1,6 @@
-//! What a key may do in a minute: a limit of the world, judged as those of policies are.
+//! The budget of a key: a global limit, decided as those of policies are.
 //!
-//! Invariant: what is refused for its budget has counted nothing.
+//! Invariant: a request that is refused for its budget has counted nothing.
 
 use super::limiters::{denied, learn_denial};
 use super::limits;
@@ -17,17 +17,17 @@ use crate::protocol::problem::{Code, Problem};
 /// The window of a budget.
 const WINDOW_SECONDS: u64 = 60;
 
-/// What headers call it.
+/// Its name in headers.
 const TOLD: &str = "key";
 
-/// What it is counted under: no client's policy is called so.
+/// Its name in limiters: no client's policy can have it.
 const COUNTED: &str = "key~k60";
 
 /// Uses so much of the caller's budget, if it has one: one for a request, and of a body with many writes, checks or
 /// commands one for each. Where nobody can tell what is left it is let in.
 ///
 /// # Errors
-/// `quota-exceeded`; `cost-exceeds-limit` for more than a minute's.
+/// `quota-exceeded`; `cost-exceeds-limit` for more than a minute's budget.
 pub async fn spend(context: &RequestContext, caller: &Caller, cost: u64) -> Result<(), Problem> {
     let budget = caller.holder().and_then(|holder| holder.budget.as_ref());
     let Some(budget) = budget.filter(|_| cost > 0) else {

@@ -1,7 +1,7 @@
 //! Keyed writes: claimed at the root, then counted by the lead that has the key, each once.
 //!
-//! Invariant: a key is counted by nobody but the lead that its claim names, so that a retry finds it from
-//! any datacenter, after any split. Every call here may be repeated without harm.
+//! Invariant: a key is counted only by the lead that its claim names, so that a retry from any datacenter finds it.
+//! Every call here may be repeated without harm.
 
 use super::request_context::RequestContext;
 use super::respond::Answer;
@@ -19,21 +19,22 @@ use crate::protocol::open_slots::User;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::write_json;
 
-/// How often one write is sent: it may have to bring the value along, and to be given a home first.
+/// How often one write is sent: it may have to bring the value along, or need a home first.
 const ROUNDS_MAX: usize = 3;
 
-/// Who else may send a write under its key.
+/// Who may repeat a write under its key.
 pub enum How {
-    /// A client's retry, anywhere: it is claimed at the root.
+    /// A client, anywhere: the key is claimed at the root.
     Claimed(KeySource),
-    /// Nobody, as the key was drawn here: it goes to the lead of this datacenter.
+    /// Nobody, because the key was drawn here: the write goes to the lead of this datacenter.
     Unclaimed(Datacenter),
-    /// A client's retry that may not be counted now, for its time or its condition: it is answered if it was counted.
+    /// A client, but the write may not be counted now, for its time or its condition: it is answered if it was counted
+    /// before.
     Recalled,
 }
 
-/// Counts one keyed write, and returns its answer: the first one again, if it was counted before, or refused for
-/// good. Besides the unix second when it was counted; `None` where it was refused.
+/// Counts one keyed write, and returns its answer: the first one again, if it was counted before, or was finally
+/// refused. Also returns the unix second in which it was counted; `None` where it was refused.
 ///
 /// # Errors
 /// As [`problem_of`] says.
@@ -65,7 +66,7 @@ pub async fn count_one(
         let none = || Problem::new(Code::Internal, "a write was not answered");
         (lead, outcome) = outcomes.pop().ok_or_else(none)?;
         match &outcome {
-            // Others count too: the answer's value is what is seen of the whole now, and this write.
+            // Others count too: the answer's value is the present view of the whole, and this write.
             Ok(KeyedOutcome::NeedsView) => {
                 write.seen = Some(read::value_seen(context, counter).await);
             }
@@ -114,7 +115,7 @@ fn answer_json(
     write_json(&cell, delta, value, recorded.is_exact, &flushed, strings)
 }
 
-/// What a client is told of a keyed write that was not counted.
+/// The problem of a keyed write that was not counted.
 pub fn problem_of(outcome: KeyedOutcome) -> Problem {
     match outcome {
         KeyedOutcome::Reused => Problem::new(
@@ -155,7 +156,7 @@ pub fn problem_of(outcome: KeyedOutcome) -> Problem {
     }
 }
 
-/// What a client is told whose call needs one cell to decide, where several count.
+/// The problem of a call that one cell must decide, where several count.
 pub fn needs_home() -> Problem {
     Problem::new(
         Code::NeedsHome,

@@ -1,7 +1,7 @@
-//! How what clients send reaches its object: items join lanes, one of them sends the batch, and
-//! every item waits for the outcome of its batch by its own timer.
+//! Lanes from clients' requests to objects: items join lanes, one of them sends the batch, and every item waits for the
+//! outcome of its batch by its own timer.
 //!
-//! Invariant: an item is answered well only if the message that holds it was.
+//! Invariant: an item is acknowledged only if the message that holds it was.
 
 use std::cell::RefCell;
 use std::hash::Hash;
@@ -17,40 +17,40 @@ use crate::host::{Host, State};
 use crate::protocol::messages::Fault;
 use crate::protocol::problem::{Code, Problem};
 
-/// Lanes in memory: an idle one is about 300 bytes. Letting one go costs nothing but its name.
+/// The most lanes in memory: an idle one is about 300 bytes. Dropping one loses only its name.
 const LANES_MAX: usize = 20_000;
 
-/// How often idle lanes are looked for where there is no room for another, milliseconds.
+/// How often idle lanes are searched for while there is no room for another, milliseconds.
 const SWEEP_EVERY_MS: i64 = 20;
 
-/// How often a waiting write looks for its outcome.
+/// How often a waiting write checks for its outcome.
 const LOOK_EVERY_MS: u64 = 1;
 
-/// Batches of others that a sender sends after its own. Its own client has its answer by then,
-/// but the platform lets a request go on for 30 s at most: 50 batches of 5 ms are 0.25 s.
+/// How many further batches a sender sends after its own. Its own client has its answer by then, but the platform lets
+/// a request continue for 30 s at most: 50 batches of 5 ms are 0.25 s.
 const FOLLOWING_MAX: usize = 50;
 
-/// How long a write waits in all: for the batch before its own, and its own.
+/// How long a write waits in all: for the batch before its own, and for its own.
 const WAIT_MS_MAX: i64 = IN_FLIGHT_MS_MAX - 200;
 
-/// The place of an item of a line.
+/// The place of an item in a lane of this kind.
 pub type PlaceOf<L> = <<L as LaneKind>::Batchable as Batchable>::Place;
 
-/// A ticket of a line.
+/// A ticket of a lane of this kind.
 pub type TicketOf<L> = Ticket<PlaceOf<L>>;
 
-/// A kind of lanes: where they lead, what they carry, how that is sent.
+/// A kind of lanes: their target, content and way of sending.
 pub trait LaneKind: Sized + 'static {
-    /// Where a lane leads.
+    /// The target of a lane.
     type To: Clone + Eq + Hash;
-    /// What it carries.
+    /// The content of a lane.
     type Batchable: Batchable;
-    /// What a batch ends with.
+    /// The outcome of a batch.
     type Outcome: Clone;
-    /// Who is told of it, besides those that look.
+    /// A receiver of the outcome, besides the items that check for it.
     type Watcher;
 
-    /// Nothing where a place may be called now.
+    /// Succeeds where a target may be called now.
     ///
     /// # Errors
     /// `overloaded`.
@@ -58,10 +58,10 @@ pub trait LaneKind: Sized + 'static {
         Ok(())
     }
 
-    /// What the items of a batch are told whose sender is gone.
+    /// The outcome of a batch whose sender is gone.
     fn lost() -> Self::Outcome;
 
-    /// Tells a watcher.
+    /// Notifies a watcher.
     fn tell(watcher: Self::Watcher, outcome: &Self::Outcome);
 
     /// Sends a batch that was taken, and settles it.
@@ -73,11 +73,11 @@ pub trait LaneKind: Sized + 'static {
     ) -> impl Future<Output = ()>;
 }
 
-/// A lane of a line.
+/// A lane of this kind.
 type LaneOf<L> =
     Lane<<L as LaneKind>::Outcome, <L as LaneKind>::Watcher, <L as LaneKind>::Batchable>;
 
-/// The lanes of an isolate, of one line.
+/// The lanes of an isolate, of one kind.
 pub struct Lanes<L: LaneKind> {
     lanes: BoundedMap<L::To, LaneOf<L>, LANES_MAX>,
     swept_ms: i64,
@@ -92,7 +92,7 @@ impl<L: LaneKind> Default for Lanes<L> {
     }
 }
 
-/// Those of this isolate.
+/// The lanes of this isolate.
 struct IsolateLanes<L: LaneKind>(RefCell<Lanes<L>>);
 
 impl<L: LaneKind> State for IsolateLanes<L> {
@@ -107,12 +107,12 @@ impl<L: LaneKind> Lanes<L> {
         work(&mut host.state::<IsolateLanes<L>>().0.borrow_mut())
     }
 
-    /// A lane that is there.
+    /// An existing lane.
     pub fn known(&mut self, to: &L::To) -> Option<&mut LaneOf<L>> {
         self.lanes.get_mut(to)
     }
 
-    /// The lane to a place, made if need be; `None` where too many are busy.
+    /// The lane to a target, created if needed; `None` where too many are busy.
     fn lane(&mut self, host: &Host, to: &L::To) -> Option<&mut LaneOf<L>> {
         if !self.lanes.contains_key(to) {
             let now_ms = host.now_ms();
@@ -132,7 +132,7 @@ impl<L: LaneKind> Lanes<L> {
     }
 }
 
-/// Lets an item join the lane to a place.
+/// Adds an item to the lane to a target.
 ///
 /// # Errors
 /// `overloaded` where the lane, or the isolate, is full.
@@ -176,7 +176,7 @@ pub fn is_waiting<L: LaneKind>(host: &Host, to: &L::To, ticket: &TicketOf<L>) ->
     })
 }
 
-/// Lands a batch, and tells its watchers.
+/// Ends a batch, and notifies its watchers.
 pub fn settle<L: LaneKind>(host: &Host, lane: &mut LaneOf<L>, nonce: Nonce, outcome: L::Outcome) {
     for watcher in lane.settle(nonce.number, outcome.clone(), host.now_ms()) {
         L::tell(watcher, &outcome);
@@ -201,7 +201,7 @@ pub async fn carry<L: LaneKind>(
         let (host, to) = (context.host.clone(), to.clone());
         context.wait_until(async move {
             let has_sent = send_in_turn::<L>(&host, &to, &ticket).await;
-            // Nobody listens if the client is gone; the other items look for themselves.
+            // Nobody listens if the client is gone; the other items check themselves.
             let _ = settled.send(());
             if has_sent {
                 send_following::<L>(&host, &to).await;
@@ -234,7 +234,7 @@ pub async fn carry<L: LaneKind>(
     }
 }
 
-/// What came of a ticket's batch, or in how many milliseconds to look again.
+/// The outcome of a ticket's batch, or after how many milliseconds to check again.
 fn look<L: LaneKind>(
     host: &Host,
     lane: &LaneOf<L>,
@@ -244,7 +244,7 @@ fn look<L: LaneKind>(
         .ok_or_else(|| lane.look_in_ms(ticket, host.now_ms()))
 }
 
-/// Waits for a batch's turn, and sends it; false if somebody else does.
+/// Waits for a batch's turn, and sends it; false if another request does.
 async fn send_in_turn<L: LaneKind>(host: &Host, to: &L::To, ticket: &TicketOf<L>) -> bool {
     let begun_ms = host.now_ms();
     while host.now_ms() - begun_ms <= IN_FLIGHT_MS_MAX {
@@ -252,7 +252,7 @@ async fn send_in_turn<L: LaneKind>(host: &Host, to: &L::To, ticket: &TicketOf<L>
             L::send(host, to, nonce, load).await;
             return true;
         }
-        // Somebody who has just settled may send it along.
+        // A request that has just settled its batch may send this one too.
         if !is_waiting::<L>(host, to, ticket) {
             return false;
         }
@@ -266,8 +266,7 @@ async fn send_in_turn<L: LaneKind>(host: &Host, to: &L::To, ticket: &TicketOf<L>
     false
 }
 
-/// Sends whatever has gathered meanwhile, so that a hot lane does not idle until its next sender
-/// looks.
+/// Sends the items that gathered meanwhile, so that a hot lane does not idle until its next sender checks.
 async fn send_following<L: LaneKind>(host: &Host, to: &L::To) {
     for _ in 0..FOLLOWING_MAX {
         let next = Lanes::<L>::with(host, |lanes| lanes.known(to)?.take_first(host.now_ms()));

@@ -1,4 +1,4 @@
-//! What an isolate knows of counters where their root does not answer, and that a counter does not exist.
+//! What an isolate knows of counters whose root does not answer, and of counters that do not exist.
 //!
 //! Invariant: what is told from here is never exact, and its `as_of` is that of the read which saw it, or the counter's
 //! creation. That there is no such counter is remembered for a second, unless this isolate counts it meanwhile.
@@ -19,22 +19,22 @@ use crate::protocol::names::CellAddress;
 use crate::protocol::open_slots::User;
 use crate::protocol::public::Freshness;
 
-/// How long it is remembered that there is no such counter, milliseconds.
+/// How long the absence of a counter is cached, milliseconds.
 const ABSENT_MS: i64 = 1_000;
 
-/// Counters that do not exist, about 100 bytes each.
+/// The most cached absent counters, about 100 bytes each.
 const ABSENT_MAX: usize = 4_096;
 
-/// Counters whose last sum is kept.
+/// The most counters whose last sum is cached.
 const SUMS_MAX: usize = 1_000;
 
-/// What the last sums may take together: 8 of the isolate's 128 MB.
+/// The most memory of the last sums together: 8 of the isolate's 128 MB.
 const SUMS_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// How long the lead of the own datacenter is waited for, milliseconds.
 const LEAD_MS_MAX: u64 = 1_500;
 
-/// A sum, and every write that was acknowledged before then is in it, unix milliseconds.
+/// A sum with its `as_of`: it includes every write acknowledged before that, unix milliseconds.
 struct Last {
     sum: Rc<GlobalSum>,
     as_of_ms: i64,
@@ -47,7 +47,7 @@ struct Memory {
     bytes: usize,
 }
 
-/// What this isolate remembers.
+/// The cache of this isolate.
 struct LastSeen(RefCell<Memory>);
 
 impl State for LastSeen {
@@ -60,13 +60,13 @@ fn with<T>(host: &Host, work: impl FnOnce(&mut Memory) -> T) -> T {
     work(&mut host.state::<LastSeen>().0.borrow_mut())
 }
 
-/// Whether a question is about the whole of a counter, now.
+/// Whether a question is about the whole counter, now.
 fn is_plain(question: &Read) -> bool {
     let wanted = question.wanted;
     question.datacenter.is_none() && !wanted.is_about_times() && wanted.uniques.is_none()
 }
 
-/// That there is no such counter, where that was seen a moment ago.
+/// The cached absence of a counter.
 pub fn absence(host: &Host, question: &Read) -> Option<FetchedSum> {
     let now_ms = host.now_ms();
     let as_of_ms = with(host, |memory| {
@@ -84,7 +84,7 @@ pub fn absence(host: &Host, question: &Read) -> Option<FetchedSum> {
     })
 }
 
-/// Remembers that a read has seen no such counter.
+/// Caches that a read found no such counter.
 pub fn note_absent(host: &Host, question: &Read, as_of_ms: i64) {
     forget(host, &question.counter);
     with(host, |memory| {
@@ -92,7 +92,7 @@ pub fn note_absent(host: &Host, question: &Read, as_of_ms: i64) {
     });
 }
 
-/// Remembers a sum that was fetched.
+/// Caches a fetched sum.
 pub fn remember(host: &Host, question: &Read, sum: &Rc<GlobalSum>, as_of_ms: i64) {
     if !is_plain(question) {
         return;
@@ -118,7 +118,7 @@ pub fn remember(host: &Host, question: &Read, sum: &Rc<GlobalSum>, as_of_ms: i64
     });
 }
 
-/// The last sum that was fetched here of the whole of a counter, and of when it is, unix milliseconds.
+/// The last sum of the whole counter that was fetched here, with its `as_of`, unix milliseconds.
 pub fn sum(host: &Host, counter: &CounterId) -> Option<(Rc<GlobalSum>, i64)> {
     with(host, |memory| {
         let last = memory.sums.get(counter)?;
@@ -135,7 +135,7 @@ pub fn note_counted(host: &Host, counter: &CounterId) {
     });
 }
 
-/// Forgets a counter, after something about it was changed here.
+/// Drops a counter, after it was changed here.
 pub fn forget(host: &Host, counter: &CounterId) {
     with(host, |memory| {
         memory.absent_ms.remove(counter);
@@ -187,9 +187,9 @@ async fn ask_lead(context: &RequestContext, question: &Read) -> Option<(u64, Dat
     Some((generation, sum.ok()?))
 }
 
-/// A counter as one datacenter knows it: others may have counted, and what sets have made of it is not known.
+/// A counter as one datacenter knows it: others may have counted, and the effect of sets is unknown.
 fn local(generation: u64, datacenter: Datacenter, part: DatacenterSum) -> GlobalSum {
-    // Generations begin as the clock in milliseconds.
+    // The first part of a generation is the clock in milliseconds.
     let created_at_ms = i64::try_from(generation).unwrap_or(0);
     let mut root = Root {
         generation,

@@ -1,7 +1,7 @@
 //! `POST /limits`: several checks with one verdict.
 //!
-//! Invariant: all are admitted, or none stays consumed: what was reserved is given back before the answer. Where that
-//! does not get through, or the caller of this code is ended, it stays consumed: less is admitted, never more.
+//! Invariant: all are admitted, or none stays consumed: reservations are returned before the answer. If that message is
+//! lost, or the request is ended, they stay consumed: less is admitted, never more.
 
 use futures_util::future::{join, join_all};
 
@@ -29,11 +29,11 @@ use crate::protocol::names::{self, LimiterAddress};
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::Query;
 
-/// Checks of one limiter that it decides at once, by their places in the call.
+/// Checks of one limiter that it decides at once, by their indexes in the call.
 struct Group {
     to: LimiterAddress,
     places: Vec<usize>,
-    /// Name of its reservation; none where nothing else decides.
+    /// The name of its reservation; `None` where no other limiter takes part.
     id: Option<ReservationId>,
 }
 
@@ -51,7 +51,7 @@ pub async fn check_many(context: &RequestContext, caller: &Caller) -> Result<Ans
         checks.push(ResolvedCheck::new(context, &here, policy, key, asks).await?);
     }
     check_sums(&checks)?;
-    // The request has used one.
+    // The request itself has used one.
     let more = u64::try_from(checks.len()).unwrap_or(u64::MAX);
     key_budget::spend(context, caller, more.saturating_sub(1)).await?;
     for resolved in &checks {
@@ -83,7 +83,7 @@ fn are_alike(one: &ResolvedCheck, other: &ResolvedCheck) -> bool {
     one.name == other.name && one.key == other.key
 }
 
-/// Refuses checks of one key that could never be admitted together; one that only watches need not be.
+/// Refuses checks of one key that could never be admitted together; a shadow check is not counted in.
 fn check_sums(checks: &[ResolvedCheck]) -> Result<(), Problem> {
     let enforced = || checks.iter().filter(|resolved| !resolved.policy.is_shadow);
     for resolved in enforced() {
@@ -97,7 +97,7 @@ fn check_sums(checks: &[ResolvedCheck]) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Whether a check only watches a key that another of this call must be admitted by.
+/// Whether a check is a shadow check of a key that has an enforced check in the same call.
 fn only_watches_another(checks: &[ResolvedCheck], place: usize) -> bool {
     let is_enforced = |other: &ResolvedCheck| !other.policy.is_shadow;
     checks.get(place).is_some_and(|resolved| {
@@ -106,12 +106,12 @@ fn only_watches_another(checks: &[ResolvedCheck], place: usize) -> bool {
     })
 }
 
-/// The verdict of each check, after all were admitted or what was has been given back.
+/// The verdict of each check, after all were admitted, or what was admitted has been given back.
 async fn decide(context: &RequestContext, checks: &[ResolvedCheck]) -> Vec<Option<Verdict>> {
     let mut groups: Vec<Group> = Vec::new();
     let mut alone: Vec<usize> = Vec::new();
     for (place, resolved) in checks.iter().enumerate() {
-        // One that only watches must not stop the others from being consumed.
+        // A shadow check must not prevent the others from being consumed.
         if resolved.is_worlds() || resolved.policy.is_shadow {
             alone.push(place);
             continue;
@@ -134,7 +134,7 @@ async fn decide(context: &RequestContext, checks: &[ResolvedCheck]) -> Vec<Optio
         let checks = places.iter().filter_map(|place| checks.get(*place));
         join_all(checks.map(|resolved| ask_alone(context, resolved, Wish::Consume)))
     };
-    // One that came first would take what those of its key need that must be admitted.
+    // A shadow check that came first would take quota that the enforced checks of its key need.
     alone.sort_by_key(|place| only_watches_another(checks, *place));
     let late = alone.partition_point(|place| !only_watches_another(checks, *place));
     let (first, last) = alone.split_at(late);
@@ -174,7 +174,7 @@ async fn decide(context: &RequestContext, checks: &[ResolvedCheck]) -> Vec<Optio
     verdicts
 }
 
-/// Settles what was reserved.
+/// Settles the reservations.
 async fn end_all(context: &RequestContext, groups: &[Group], is_admitted: bool) {
     let ends = groups.iter().filter_map(|group| {
         Some(EndReservation {
@@ -192,7 +192,7 @@ async fn end_all(context: &RequestContext, groups: &[Group], is_admitted: bool) 
         join_all(ends.iter().map(|end| tell(&host, end))).await;
     };
     if is_admitted {
-        // What it consumed stays consumed, whether or not the limiters hear of it.
+        // Consumption stays, whether or not the limiters receive this.
         context.wait_until(ending);
     } else {
         ending.await;
@@ -220,7 +220,8 @@ fn put(verdicts: &mut [Option<Verdict>], place: usize, verdict: Option<Verdict>)
     }
 }
 
-/// Reserves at each limiter, and what one does not judge since their number is being changed at those that it names.
+/// Reserves at each limiter, and again at the limiters that it names for keys it does not decide because their number
+/// is being changed.
 async fn reserve_all(
     context: &RequestContext,
     checks: &[ResolvedCheck],
@@ -232,7 +233,7 @@ async fn reserve_all(
         return all;
     }
     let mut moved: Vec<Group> = Vec::new();
-    // Another name: one of these may have reserved others under the first.
+    // A new name, because one of these may have reserved others under the first.
     let id = Some(context.host.random_key().0);
     for (group, reserved) in groups.iter_mut().zip(&all) {
         if reserved.homes.is_empty() {
@@ -281,7 +282,7 @@ async fn reserve(context: &RequestContext, checks: &[ResolvedCheck], group: &Gro
     })
 }
 
-/// Where it does not get through, what was reserved stays consumed.
+/// If it is lost, the reservation stays consumed.
 async fn tell(host: &Host, end: &EndReservation) {
     let _ = call_within(host, end, CHECK_MS_MAX).await;
 }

@@ -1,5 +1,4 @@
-//! How checks reach their limiters: the line to limiters. And what an isolate remembers of limits: policies, and
-//! denials.
+//! The lanes of checks to limiters; and what an isolate caches of limits: policies, and refusals.
 //!
 //! Invariant: a message of unknown outcome is not sent again, since it may have consumed; its checks are answered as
 //! the policy says for errors.
@@ -28,42 +27,42 @@ use crate::protocol::metrics::Metric;
 use crate::protocol::names::LimiterAddress;
 use crate::protocol::problem::{Code, Problem};
 
-/// How long a limiter of the own datacenter may take to judge a check, milliseconds: whoever asks waits for it.
+/// How long a limiter of the own datacenter may take to decide a check, milliseconds: the caller waits for it.
 pub const CHECK_MS_MAX: u64 = 1_500;
 
-/// How long a limiter that asks the limiter of the world may take, milliseconds: a round trip around it, twice.
+/// How long a limiter may take that asks the global one, milliseconds: two round trips around the world.
 pub const WORLD_MS_MAX: u64 = 2_500;
 
-/// Policies that an isolate remembers: 200 bytes each, so 2 MB.
+/// The most policies that an isolate caches: 200 bytes each, so 2 MB.
 const POLICIES_MAX: usize = 10_000;
 
-/// For how long a policy is used as it was read; until the second, the next use reads it again on the side; until the
-/// third it is used where it cannot be read.
+/// How long a policy is used as it was read; up to the second, a use refreshes it in the background; up to the third,
+/// it is used if it cannot be read.
 const POLICY_FRESH_MS: i64 = 5_000;
 const POLICY_USABLE_MS: i64 = 15_000;
 const POLICY_STALE_MS_MAX: i64 = 3_600_000;
 
-/// Limiters whose batches are measured: 100 bytes each. One that is forgotten is not waited for, for a second.
+/// How many limiters' batches are measured: 100 bytes each. A lane to a limiter without measurements does not gather.
 const METERS_MAX: usize = 1_000;
 
-/// Denials that an isolate remembers: at most 1 KB each and an answer of 2 KB, so 30 MB.
+/// The most refusals that an isolate caches: at most 1 KB each and an answer of 2 KB, so 30 MB.
 const DENIALS_MAX: usize = 10_000;
 
-/// The longest that a key is refused from memory: what others give back or reset is seen by then.
+/// The longest time for which a key is refused from memory: refunds and resets by others take effect by then.
 const DENIAL_MS_MAX: i64 = 1_000;
 
-/// What an isolate remembers of limits.
+/// What an isolate caches of limits.
 #[derive(Default)]
 pub struct LimitMemory {
-    /// How often lanes send, and how many checks.
+    /// The rates of messages and checks of each lane.
     meters: BoundedMap<LimiterAddress, Meter, METERS_MAX>,
     policies: BoundedMap<PolicyName, CachedPolicy, POLICIES_MAX>,
     denials: BoundedMap<String, Denial, DENIALS_MAX>,
-    /// What it is lent of them.
+    /// The isolate's part of them.
     pub(super) lent: LocalQuota,
 }
 
-/// Those of this isolate.
+/// The cache of this isolate.
 struct IsolateLimits(RefCell<LimitMemory>);
 
 impl State for IsolateLimits {
@@ -93,7 +92,7 @@ struct CachedPolicy {
     is_being_read: bool,
 }
 
-/// A refusal that holds for a while.
+/// A refusal that is valid for a while.
 struct Denial {
     policy: Rc<Policy>,
     cost: u64,
@@ -102,7 +101,7 @@ struct Denial {
     until_ms: i64,
 }
 
-/// The line to limiters.
+/// The kind of lanes to limiters.
 pub struct Limiters;
 
 impl LaneKind for Limiters {
@@ -158,7 +157,7 @@ pub async fn send(host: &Host, check: &Check, milliseconds: u64) -> Result<Check
 /// [`POLICY_USABLE_MS`], most often within [`POLICY_FRESH_MS`].
 ///
 /// # Errors
-/// `policy-not-found`; `quota-exceeded`; `unavailable` where it cannot be read and is not remembered.
+/// `policy-not-found`; `quota-exceeded`; `unavailable` where it cannot be read and is not cached.
 pub async fn policy_of(context: &RequestContext, name: &PolicyName) -> Result<Rc<Policy>, Problem> {
     let now_ms = context.host.now_ms();
     let known = with_limits(&context.host, |limits| {
@@ -192,7 +191,7 @@ pub async fn policy_of(context: &RequestContext, name: &PolicyName) -> Result<Rc
     }
 }
 
-/// There is no policy of that name.
+/// The problem of a missing policy.
 pub fn not_found(name: &PolicyName) -> Problem {
     Problem::new(
         Code::PolicyNotFound,
@@ -202,13 +201,13 @@ pub fn not_found(name: &PolicyName) -> Problem {
     )
 }
 
-/// The policies cannot be read now.
+/// The problem of policies that cannot be read now.
 pub fn unread(fault: &Fault) -> Problem {
     let detail = format!("the policy cannot be read now ({fault}); try again");
     Problem::new(Code::Unavailable, detail)
 }
 
-/// Reads a policy, and remembers it.
+/// Reads a policy, and caches it.
 ///
 /// # Errors
 /// `Unavailable`.
@@ -227,7 +226,7 @@ pub async fn read_policy(host: &Host, name: &PolicyName) -> Result<Option<Rc<Pol
     read
 }
 
-/// Remembers a policy as it is now, or that there is none.
+/// Caches a policy, or that there is none.
 pub fn learn_policy(host: &Host, name: &PolicyName, policy: Option<Rc<Policy>>) {
     repeated_checks::forget(host);
     let read_ms = host.now_ms();
@@ -245,13 +244,13 @@ pub fn learn_policy(host: &Host, name: &PolicyName, policy: Option<Rc<Policy>>) 
     });
 }
 
-/// The place of a denial: where it holds, the policy's name and the key, none of which has control characters.
+/// The key of a refusal in the cache: the limiter, the policy's name and the key, none of which has control characters.
 fn place(to: &LimiterAddress, name: &PolicyName, key: &CounterId) -> String {
     let datacenter = to.datacenter.as_ref().map_or("", Datacenter::as_str);
     [datacenter, name.as_str(), key.as_str()].join("\0")
 }
 
-/// The refusal of a check from memory, if it is remembered and holds still.
+/// The cached refusal of a check, if there is one and it is still valid.
 pub fn denied(host: &Host, resolved: &ResolvedCheck) -> Option<Verdict> {
     with_limits(host, |limits| {
         if limits.denials.is_empty() {
@@ -276,7 +275,7 @@ pub fn denied(host: &Host, resolved: &ResolvedCheck) -> Option<Verdict> {
     })
 }
 
-/// Remembers a refusal for a while.
+/// Caches a refusal for a while.
 pub fn learn_denial(host: &Host, resolved: &ResolvedCheck, verdict: Verdict) {
     let now_ms = host.now_ms();
     let waits_ms = i64::try_from(verdict.retry_after_ms).unwrap_or(DENIAL_MS_MAX);
@@ -289,7 +288,7 @@ pub fn learn_denial(host: &Host, resolved: &ResolvedCheck, verdict: Verdict) {
             until_ms: now_ms.saturating_add(waits_ms.min(DENIAL_MS_MAX)),
         };
         let place = place(&resolved.to, &resolved.name, &resolved.key);
-        // Where all hold still they are forgotten: nothing but a call is lost.
+        // If all are still valid, all are dropped: that costs only calls.
         limits
             .denials
             .make_room(&place, |denial| denial.until_ms > now_ms);
@@ -297,7 +296,7 @@ pub fn learn_denial(host: &Host, resolved: &ResolvedCheck, verdict: Verdict) {
     });
 }
 
-/// Forgets a refusal: something was given back.
+/// Drops a refusal: something was given back.
 pub fn forget_denial(host: &Host, to: &LimiterAddress, name: &PolicyName, key: &CounterId) {
     repeated_checks::forget(host);
     with_limits(host, |limits| limits.denials.remove(&place(to, name, key)));

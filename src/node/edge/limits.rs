@@ -32,7 +32,7 @@ use crate::protocol::names::{self};
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::Query;
 
-/// Header that says that the limiter could not be reached, and what the policy says for that.
+/// Header of an answer without the limiter, with the policy's rule for errors.
 pub const ON_ERROR_HEADER: &str = "tally-on-error";
 
 /// `POST /limits/{policy}/{key}`: admits the call, or refuses it.
@@ -57,7 +57,7 @@ pub async fn check(
         metrics::count(&context.host, Metric::LimitDenialCached);
         verdicts::note(context, &resolved, Some(verdict));
         let answer = answer_of(&resolved.judgement(&here, Some(verdict)));
-        // One that only watches refuses nobody.
+        // A shadow policy refuses nobody.
         return Ok(if resolved.policy.is_shadow || !caller.may_repeat() {
             answer
         } else {
@@ -81,7 +81,7 @@ pub async fn check(
     Ok(answer_of(&resolved.judgement(&here, verdict)))
 }
 
-/// Nothing where a caller may consume so much, by its own policy if it brings one.
+/// Succeeds where a caller may consume so much, by its own policy if it brings one.
 pub fn may_check(caller: &Caller, right: &str, asked: &CheckRequest) -> Result<(), Problem> {
     let needs: &[Permission] = match asked.policy {
         Some(_) => &[Permission::Policy],
@@ -90,7 +90,7 @@ pub fn may_check(caller: &Caller, right: &str, asked: &CheckRequest) -> Result<(
     caller.may_check(right, asked.cost, needs)
 }
 
-/// The verdict by the lane to the limiter. `None` where nobody can tell.
+/// The verdict by the lane to the limiter. `None` where it is not known.
 pub async fn ask(context: &RequestContext, resolved: &ResolvedCheck) -> Option<Verdict> {
     let _waiting = context.waiting();
     let batch = resolved.batch(Wish::Consume);
@@ -103,13 +103,13 @@ pub async fn ask(context: &RequestContext, resolved: &ResolvedCheck) -> Option<V
         DemandOutcome::Full | DemandOutcome::Unreachable => None,
         judged => match judged.verdict_of(ordinal, resolved.cost) {
             Some(verdict) => Some(verdict),
-            // The world must be asked, which those that share the message need not wait for.
+            // The global limiter must be asked, and the other checks of the message need not wait for that.
             None => ask_alone(context, resolved, Wish::Consume).await,
         },
     }
 }
 
-/// Asks a limiter for one thing, and waits for the world where that is needed. `None` where nobody can tell.
+/// Asks a limiter for one thing, and waits for the global limiter if needed. `None` where it is not known.
 pub async fn ask_alone(
     context: &RequestContext,
     resolved: &ResolvedCheck,
@@ -124,7 +124,7 @@ async fn judge_alone(
     resolved: &ResolvedCheck,
     wish: Wish,
 ) -> DemandOutcome {
-    // What the world's limiter alone can tell is asked there at once.
+    // Questions that only the global limiter can answer are sent there at once.
     let is_for_world = resolved.is_worlds() && matches!(wish, Wish::Look | Wish::Forget);
     let to = if is_for_world {
         call::limiter_of(&context.host, None, &resolved.name, &resolved.key)
@@ -165,7 +165,7 @@ fn answer_of(judgement: &Judgement<'_>) -> Answer {
     with_headers(answer, &[*judgement])
 }
 
-/// The problem where the limiter cannot be reached, and the policy is closed then.
+/// The problem of a closed policy whose limiter cannot be reached.
 pub fn unreachable(name: &PolicyName) -> Answer {
     let detail = format!("policy {name} refuses while its limiter cannot be reached; try again");
     Answer::from(Problem::new(Code::LimiterUnavailable, detail))
@@ -193,7 +193,7 @@ pub fn with_headers(answer: Answer, judgements: &[Judgement<'_>]) -> Answer {
         answer = answer.with_header("retry-after", seconds.to_string());
     }
     if judgements.iter().any(|one| one.verdict.is_none()) {
-        // One that is closed decides for all.
+        // A closed policy decides for all.
         let is_closed = judgements.iter().any(Judgement::is_closed);
         let word = if is_closed { "closed" } else { "open" };
         answer = answer.with_header(ON_ERROR_HEADER, word.to_owned());
@@ -201,7 +201,7 @@ pub fn with_headers(answer: Answer, judgements: &[Judgement<'_>]) -> Answer {
     answer
 }
 
-/// A call about a key that changes no quota for the worse: a look, a refund, a reset.
+/// A call about a key that never takes quota: a look, a refund, a reset.
 async fn about(
     context: &RequestContext,
     name: PolicyName,
@@ -232,7 +232,7 @@ async fn about(
     Ok(with_headers(answer, &[judgement]))
 }
 
-/// Gives back what a check has consumed: from what the isolate was lent, and the rest at the limiter.
+/// Gives back what a check has consumed: to the isolate's part, and the rest to the limiter.
 async fn give_back(context: &RequestContext, resolved: &ResolvedCheck) -> DemandOutcome {
     let lent = local_quota::refund(&context.host, resolved);
     if lent < resolved.cost {
@@ -245,7 +245,7 @@ async fn give_back(context: &RequestContext, resolved: &ResolvedCheck) -> Demand
     let Some(verdict) = ask_alone(context, resolved, Wish::Look).await else {
         return DemandOutcome::Unreachable;
     };
-    // The limiter hears of it with the next report, within a second.
+    // The limiter learns of it with the next report, within a second.
     let remaining = verdict.remaining.saturating_add(lent);
     DemandOutcome::of(Verdict {
         remaining: remaining.min(resolved.policy.capacity()),
@@ -253,7 +253,7 @@ async fn give_back(context: &RequestContext, resolved: &ResolvedCheck) -> Demand
     })
 }
 
-/// `GET /limits/{policy}/{key}`: how the key stands; consumes nothing.
+/// `GET /limits/{policy}/{key}`: the state of the key; consumes nothing.
 ///
 /// # Errors
 /// `policy-not-found`, `limiter-unavailable`.
@@ -267,7 +267,7 @@ pub async fn peek(
     about(context, name, key, CheckRequest::default(), Wish::Look).await
 }
 
-/// `DELETE /limits/{policy}/{key}`: forgets what the key has used.
+/// `DELETE /limits/{policy}/{key}`: resets the use of the key.
 ///
 /// # Errors
 /// As [`peek`].
@@ -294,7 +294,7 @@ pub async fn refund(
     about(context, name, key, asked, Wish::Refund).await
 }
 
-/// `PUT /limits/{policy}`: makes a policy, or replaces it.
+/// `PUT /limits/{policy}`: creates a policy, or replaces it.
 ///
 /// # Errors
 /// `invalid-policy`, `unknown-field`, `too-many-policies`, `unavailable`.
@@ -334,7 +334,7 @@ pub async fn get_policy(context: &RequestContext, name: PolicyName) -> Result<An
     }
 }
 
-/// `DELETE /limits/{policy}`: forgets the policy. Checks that name it are refused from then on, in other isolates a few
+/// `DELETE /limits/{policy}`: deletes the policy. Checks that name it are refused from then on, in other isolates a few
 /// seconds later.
 ///
 /// # Errors
@@ -364,7 +364,7 @@ pub async fn list_policies(context: &RequestContext, caller: &Caller) -> Result<
     let after = query.get("cursor").map(PolicyName::parse).transpose()?;
     context.visitor().read(1)?;
     let _waiting = context.waiting();
-    // One more than asked for tells whether there is another page.
+    // One more than asked for shows whether there is another page.
     let list = ListPolicies {
         after,
         limit: limit + 1,

@@ -1,4 +1,4 @@
-//! Counters by their names, with what the directory has been told of them.
+//! Counters by their names, with the totals that the directory knows.
 
 use super::read::unread;
 use super::request_context::RequestContext;
@@ -12,7 +12,7 @@ use crate::protocol::problem::Problem;
 use crate::protocol::public::list_json;
 use crate::protocol::query::Query;
 
-/// `GET /counters`: names in order, page by page, with their values where those are asked for.
+/// `GET /counters`: names in order, page by page, with their values where asked for.
 ///
 /// # Errors
 /// `invalid-query`, `quota-exceeded`, `unavailable`.
@@ -33,7 +33,7 @@ pub async fn list(context: &RequestContext, caller: &Caller) -> Result<Answer, P
         .visitor()
         .read(partitions::count(&context.host).into())?;
     let _waiting = context.waiting();
-    // One name more than asked for tells whether there is another page.
+    // One name more than asked for shows whether there is another page.
     let list = ListAll {
         prefix,
         after,

@@ -1,6 +1,6 @@
-//! `/live`: the edge finds a hub near the watcher, and hands its stream on.
+//! `/live`: the edge finds a hub near the watcher, and forwards its stream.
 //!
-//! Invariant: a watcher is handed to a hub only after it may read all that it names.
+//! Invariant: a watcher is passed to a hub only after it has the right to read all that it names.
 
 use std::cell::Cell;
 
@@ -22,7 +22,7 @@ use crate::protocol::messages::Join;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::routes::RouteName;
 
-/// How long an isolate goes on with the hub that it found, after which it looks for room in those before.
+/// How long an isolate uses the hub that it found, before it looks for room in earlier ones.
 const FOUND_MS: u64 = 60_000;
 
 /// How long an isolate refuses streams after all hubs of the region were full, milliseconds: finding that out took a
@@ -36,10 +36,10 @@ const EVENTS: u16 = 200;
 /// Status of a hub that is full.
 const FULL: u16 = 503;
 
-/// Status of a hub where the visitor has as many streams as it may have.
+/// Status of a hub where the visitor has too many streams.
 const SPENT: u16 = 429;
 
-/// When a visitor who has as many streams as it may have is to look again, seconds.
+/// When a visitor with too many streams should try again, seconds.
 const SPENT_SECONDS: u32 = 30;
 
 /// What this isolate knows of hubs.
@@ -48,7 +48,7 @@ struct Hubs {
     /// The hub that had room last, its region, and when it was found. An isolate is nearly always asked from one
     /// region.
     found: Cell<(Option<&'static str>, u32, i64)>,
-    /// When all hubs of a region were full, and which region.
+    /// When all hubs of a region were full, and that region.
     all_full: Cell<(Option<&'static str>, i64)>,
 }
 
@@ -69,7 +69,7 @@ pub async fn fetch(context: &RequestContext) -> Response {
     }
 }
 
-/// What tells a visitor from others in all isolates: hubs hold it while the stream is open, and nobody keeps it.
+/// The hash that identifies a visitor in all isolates: hubs have it while the stream is open, and nobody stores it.
 async fn visitor_of(context: &RequestContext) -> Result<Option<u64>, Problem> {
     if !context.is_public() {
         return Ok(None);
@@ -93,7 +93,7 @@ async fn open(context: &RequestContext) -> Result<Option<Stream>, Problem> {
     for id in &ids {
         caller.may(Scope::Read, id.name().as_str())?;
     }
-    // That the connection could speak HTTP/2 is for who holds it.
+    // A possible upgrade to HTTP/2 does not concern this call.
     let upgrade = context
         .header("upgrade")
         .filter(|protocol| protocol != "h2c");
@@ -106,7 +106,7 @@ async fn open(context: &RequestContext) -> Result<Option<Stream>, Problem> {
     if context.method() == "HEAD" {
         return Ok(None);
     }
-    // Each is read at once, whoever watches it already.
+    // Each is read at once, also if it is watched already.
     let reads = u64::try_from(ids.len()).unwrap_or(u64::MAX);
     context.visitor().read(reads)?;
     let mut prefixes = caller.readable_prefixes();
@@ -149,7 +149,7 @@ async fn join_hub(
     if full_region == region && context.host.now_ms().abs_diff(full_ms) < ALL_FULL_MS {
         return all_full();
     }
-    // Those before the one that was found may have room again.
+    // Hubs before the found one may have room again.
     for number in (first..HUBS_MAX).chain(0..first) {
         join.hub = number;
         let stream = call::stream(&context.host, &join, upgrade).await;

@@ -1,4 +1,4 @@
-//! What an isolate is lent of the limits of hot keys: checks that are admitted here, without a call.
+//! The isolate's part of the limits of hot keys: checks that are admitted here, without a call.
 //!
 //! Invariant: only what is held is admitted, and nothing is ever refused here. A check for which too little is held
 //! goes to its limiter as if nothing were lent.
@@ -22,7 +22,7 @@ use crate::node::shared::lease_requests::lend;
 use crate::node::shared::metrics;
 use crate::protocol::metrics::Metric;
 
-/// How long a limiter of the own datacenter may take: later its answer is of no use.
+/// How long a limiter of the own datacenter may take: a later answer is of no use.
 const LEND_MS_MAX: u64 = 500;
 
 /// How often it is looked for parts that are to be given back: several times within the last eighth of a lease's
@@ -30,14 +30,14 @@ const LEND_MS_MAX: u64 = 500;
 const TICK_MS: u64 = 50;
 const TICKS_MAX: u32 = 400;
 
-/// Requests of one tick, and how many of them at once. What is left is sent in the next one.
+/// The most requests of one tick; and below, how many are sent at once. The rest is sent in the next one.
 const REPORTS_MAX: usize = 1_000;
 const REPORTS_AT_ONCE: usize = 32;
 
-/// What an isolate is lent.
+/// The isolate's parts.
 #[derive(Default)]
 pub struct LocalQuota {
-    /// Made with the first hot key, for the datacenter of that: an isolate is in one, but for tests that say another.
+    /// Created with the first hot key, for its datacenter: an isolate is in one, except in tests that name another.
     held: Option<(Datacenter, Borrowers)>,
     hot: Hot,
     is_ticking: bool,
@@ -49,7 +49,7 @@ impl LocalQuota {
         (Some(&*held_in) == datacenter).then_some(borrowers)
     }
 
-    /// Begins to hold a key, where it is hot.
+    /// Begins a part of a key, if the key is hot.
     fn note(&mut self, host: &Host, resolved: &ResolvedCheck) {
         if !self.hot.is_due() {
             return;
@@ -69,13 +69,13 @@ impl LocalQuota {
             self.held = Some((datacenter.clone(), borrowers));
         }
         if let Some(borrowers) = self.of(Some(datacenter)) {
-            // Where there is no room the limiter goes on to judge each check.
+            // If there is no room, the limiter continues to decide each check.
             let _ = borrowers.begin(&resolved.check(), now_ms);
         }
     }
 }
 
-/// Admits a check from what is held; `None` where its limiter is to judge it.
+/// Admits a check from its part; `None` where its limiter must decide it.
 pub fn take(context: &RequestContext, resolved: &ResolvedCheck) -> Option<Verdict> {
     if !resolved.policy.is_lent_to_isolates() {
         return None;
@@ -117,7 +117,7 @@ fn send_soon(context: &RequestContext, due: Due) {
     let is_first = with_limits(&context.host, |limits| {
         !std::mem::replace(&mut limits.lent.is_ticking, true)
     });
-    // Made here, since a request may be ended before its work begins.
+    // Created here, because a request may be ended before its work begins.
     let ticking = is_first.then(|| Ticking(context.host.clone()));
     context.wait_until(async move {
         send(&host, due).await;
@@ -141,7 +141,7 @@ async fn send(host: &Host, due: Due) {
     });
 }
 
-/// Gives back what nobody asks for any more.
+/// Gives back parts of keys without checks.
 async fn tick(host: &Host) {
     for _ in 0..TICKS_MAX {
         host.sleep_ms(TICK_MS).await;
@@ -155,7 +155,7 @@ async fn tick(host: &Host) {
     }
 }
 
-/// Says that nobody ticks any more, however that ended.
+/// Resets the flag when the ticks end, for whatever reason.
 struct Ticking(Host);
 
 impl Drop for Ticking {

@@ -1,4 +1,4 @@
-//! `/metrics`: the numbers of the edge isolate that answers, with those of the aggregator, and those of the deployment.
+//! `/metrics`: the metrics of the answering edge isolate, with those of the aggregator, and those of the deployment.
 
 use futures_util::future::join;
 
@@ -13,7 +13,7 @@ use crate::protocol::metrics::CONTENT_TYPE;
 use crate::protocol::problem::Problem;
 use crate::protocol::query::Query;
 
-/// How long the aggregator may take; a scraper waits 10 s by default, and its own numbers are worth more.
+/// How long the aggregator may take; a scraper waits 10 s by default, and must get the edge's own numbers.
 const AGGREGATOR_MS_MAX: u64 = 2_000;
 
 /// How long all partitions of the directory may take.
@@ -35,7 +35,7 @@ pub async fn metrics(context: &RequestContext) -> Result<Answer, Problem> {
     Ok(Answer::text(text).of_type(CONTENT_TYPE))
 }
 
-/// What all partitions of the directory know of the deployment, once what this isolate counted is in it.
+/// The deployment's data from all partitions of the directory, after this isolate's counts were reported.
 ///
 /// # Errors
 /// `Unavailable` where none answers.

@@ -2,59 +2,59 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`request_context`] | one request and what is known of it |
+//! | [`request_context`] | one request, its caller and its times |
 //! | [`isolate`] | what requests of one isolate share: lanes, cached reads, keys |
 //! | [`body`] | bodies, bounded, drained where they are refused |
-//! | [`keyed`] | writes that count once however often they come |
-//! | [`lanes`] | how what clients send joins into messages to objects |
-//! | [`flush_sender`] | how writes reach their cells by them |
-//! | [`bulk_sender`] | how a bulk body reaches many cells |
-//! | [`increment`] | one write as it is asked for |
+//! | [`keyed`] | writes that count once for any number of repeats |
+//! | [`lanes`] | lanes, in which clients' requests join into messages to objects |
+//! | [`flush_sender`] | the lanes of writes to cells |
+//! | [`bulk_sender`] | sending of a bulk body to many cells |
+//! | [`increment`] | one write of a client |
 //! | [`mod@write`] | increments and decrements |
-//! | [`bulk`], [`bulk_counting`] | `/events` and `/ingest`: how bodies are read, and then counted |
+//! | [`bulk`], [`bulk_counting`] | `/events` and `/ingest`: reading of bodies, and counting |
 //! | [`mod@fetch`] | sums, fetched now or shared |
 //! | [`read`] | reads, cached or strong |
-//! | [`distribution`], [`breakdown`] | how samples are distributed, and what was counted of the values of a dimension |
-//! | [`hash_keys`], [`unique_elements`] | keys and salts of hashes; what uniques of one write are counted by |
+//! | [`distribution`], [`breakdown`] | the distribution of samples, and the counts of a dimension's values |
+//! | [`hash_keys`], [`unique_elements`] | keys and salts of hashes; the element of one write |
 //! | [`uniques`] | unions of unique elements |
-//! | [`health`] | whether this edge can do its work |
-//! | [`mod@hot`] | which counters are written most now |
-//! | [`fleet_state`] | what an operator should know of the deployment |
+//! | [`health`] | whether this edge can work |
+//! | [`mod@hot`] | the counters that are written most now |
+//! | [`fleet_state`] | the state of the deployment for operators |
 //! | [`hyll`] | unique elements from and for Redis |
-//! | [`last_seen`] | what is told where a root does not answer, and that a counter does not exist |
-//! | [`read_cache`] | what default reads share |
-//! | [`mod@aggregate`] | sums and histories of all counters whose names begin alike |
-//! | [`mod@top`] | which counters have most |
-//! | [`gathered`] | how those that ask for such share what takes many calls |
+//! | [`last_seen`] | answers without the root, and absent counters |
+//! | [`read_cache`] | the views that default reads share |
+//! | [`mod@aggregate`] | sums and histories of all counters with a prefix |
+//! | [`mod@top`] | the counters that have most |
+//! | [`gathered`] | shared answers to such reads |
 //! | [`administration`] | settings, endings |
-//! | [`export`], [`import`] | what the deployment holds, as a file |
-//! | [`repair`] | what is damaged, put back from what others remember |
+//! | [`export`], [`import`] | the deployment's data as a file |
+//! | [`repair`] | repairs of damaged data |
 //! | [`listing`] | counters by their names |
-//! | [`live`] | streams of what is watched |
-//! | [`metrics`] | what is counted of the service itself |
-//! | [`canary`] | how fast datacenters agree |
-//! | [`queue`] | events that are acknowledged at once and counted soon |
-//! | [`producer`] | how they reach the deployment's queue, where it has one |
+//! | [`live`] | streams of watched counters |
+//! | [`metrics`] | metrics of the service |
+//! | [`canary`] | measurement of convergence |
+//! | [`queue`] | events that are acknowledged at once and counted soon after |
+//! | [`producer`] | sending of events to the deployment's queue |
 //! | [`boards`] | members with scores |
-//! | [`board_lanes`] | the line to boards |
-//! | [`board_summary`] | boards that live elsewhere, as they are told at once |
+//! | [`board_lanes`] | the lanes of writes to boards |
+//! | [`board_summary`] | cached summaries of boards in other datacenters |
 //! | [`board_lines`] | lines of `/events` that write to boards |
 //! | [`limits`], [`limit_checks`] | rate limits: policies and checks, one by one and several together |
-//! | [`limiters`] | how checks reach limiters, and what is remembered of limits |
-//! | [`local_quota`] | what an isolate is lent of the limits of hot keys |
-//! | [`repeated_checks`] | checks that are asked again at once |
-//! | [`embeds`] | what pages embed: the pixel, badges |
-//! | [`visitors`] | how much visitors without a key may have done |
+//! | [`limiters`] | the lanes of checks to limiters, and cached policies and refusals |
+//! | [`local_quota`] | the isolate's part of the limits of hot keys |
+//! | [`repeated_checks`] | checks that are repeated at once |
+//! | [`embeds`] | elements of pages: the pixel, badges |
+//! | [`visitors`] | the limits of visitors without keys |
 //! | [`redis`] | Redis's dialect |
-//! | [`files`] | the dashboard, the script for pages and the API's description, as they stand |
-//! | [`api_keys`], [`key_budget`] | keys that calls make, who comes with one, and how much a key may do |
-//! | [`audit`] | what admins do is noted |
-//! | [`alerts`] | alerts, and what was delivered of them |
-//! | [`shares`] | keys for reading one prefix, and who comes with one |
+//! | [`files`] | static files: the dashboard, the script for pages, the API's description |
+//! | [`api_keys`], [`key_budget`] | keys that calls make, their holders, and their budgets |
+//! | [`audit`] | the audit log |
+//! | [`alerts`] | alerts, and their deliveries |
+//! | [`shares`] | keys for reading one prefix, and their holders |
 //! | [`respond`] | responses, problems, CORS |
 //!
-//! A request may read memory that another wrote, but none ever wakes another: the platform would
-//! resume it in the wrong background. Each waits by its own timer.
+//! A request may read memory that another wrote, but none ever wakes another: the platform would resume it in the wrong
+//! request's context. Each waits by its own timer.
 
 mod administration;
 mod aggregate;
@@ -167,14 +167,14 @@ pub async fn fetch(request: Box<dyn Request>, host: Host, background: Context) -
         }
         Err(no_route) => (RouteName::Other, Answer::from(no_route)),
     };
-    // A client that is refused before its body was read would see a reset connection instead.
+    // Otherwise a client that is refused before its body was read would see a reset connection.
     context.drain().await;
     respond::respond(&context, name, answer)
 }
 
-/// Notes who asks, where that takes more than the configuration.
+/// Identifies the caller, if that takes more than the configuration.
 async fn identify(context: &RequestContext) -> Result<(), Problem> {
-    // It is looked for once: a header is a call into JavaScript.
+    // It is read once: a header is a call into JavaScript.
     let Some(authorization) = context.header("authorization") else {
         return Ok(());
     };

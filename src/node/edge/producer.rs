@@ -23,17 +23,17 @@ use crate::protocol::queued::Message;
 /// Time for the first attempt of a batch, and for its retry.
 const ATTEMPTS_MS: [u64; 2] = [2_500, 2_000];
 
-/// How often a root is asked that does not answer, or so late that its answer cannot be relied on.
+/// How often a root is asked that does not answer, or answers too late to be relied on.
 const ASK_TRIES: usize = 2;
 
-/// How long one request goes on closing sessions, milliseconds: the platform ends what outlives its answer by 30 s.
+/// How long one request closes sessions, milliseconds: the platform ends a request 30 s after its answer.
 const CLOSING_MS: i64 = 28_000;
 
 /// How long before its end another request takes over, milliseconds: until an event that comes now is idle, with a
 /// call, another one, and the time between two looks.
 const TAKES_OVER_MS: i64 = IDLE_MS + RETRY_MS + 3_000;
 
-/// How often it is looked which sessions are idle.
+/// How often idle sessions are searched for.
 const LOOK_EVERY_MS: u64 = 1_000;
 
 /// The most sessions that are closed at once: the platform opens six connections for one request.
@@ -43,7 +43,7 @@ const CLOSED_AT_ONCE: usize = 6;
 /// next event goes on.
 const CLOSED_MAX: usize = 900;
 
-/// What this isolate has put into the queue.
+/// The sessions of this isolate.
 #[derive(Default)]
 struct Sender {
     leases: HeldGenerations,
@@ -78,7 +78,7 @@ pub async fn generation_of(context: &RequestContext, counter: &CounterId) -> Res
         let (lane, session, look) = with(host, |sender| {
             let lane = (sender.numbering).lane(counter, asked_ms, &mut || host.random());
             let (session, generation) = sender.sessions.of_next(counter, lane, asked_ms);
-            // One of those who come asks before the answer is too old, so that the others need not wait.
+            // One of the callers asks before the answer is too old, so that the others need not wait.
             let look = match generation {
                 0 => LeaseCheck::Ask,
                 _ => sender.leases.look(counter, asked_ms),
@@ -119,7 +119,7 @@ pub fn name(host: &Host, event: &mut QueuedEvents) {
 /// Sends a batch to the queue.
 ///
 /// # Errors
-/// `Unavailable`, after which it is unknown whether the queue has it.
+/// `Unavailable`; it is then unknown whether the queue has it.
 pub async fn send(host: &Host, messages: Vec<QueuedEvents>) -> Result<(), Fault> {
     let batch = messages.iter().cloned().map(Message::write);
     let batch: Rc<[Vec<u8>]> = batch.collect::<Result<_, Fault>>()?;
@@ -138,7 +138,7 @@ pub async fn send(host: &Host, messages: Vec<QueuedEvents>) -> Result<(), Fault>
     Err(Fault::Unavailable(unknown))
 }
 
-/// Sees to it that a request closes the sessions of this isolate, if it has any, while they become idle.
+/// Makes sure that a request closes the sessions of this isolate, if there are any, when they become idle.
 pub fn close_later(context: &RequestContext) {
     let now_ms = context.host.now_ms();
     let until_ms = now_ms + CLOSING_MS;
@@ -156,7 +156,7 @@ pub fn close_later(context: &RequestContext) {
     }
 }
 
-/// Closes sessions at their roots once they are idle, until there are none, or for a while.
+/// Closes sessions at their roots once they are idle, until there are none, or for a limited time.
 async fn close_idle(host: Host, until_ms: i64) {
     let close = |(counter, session): (CounterId, Session)| {
         let host = &host;

@@ -1,8 +1,8 @@
 //! `/api/event`: events that are acknowledged once they are durable, in a queue or an inbox, and counted soon after.
 //!
-//! Invariant: an event is acknowledged only when it is durable where it waits. Events of one isolate reach an inbox
-//! in appends, one in flight at a time, each with a nonce of its own lane; an append of unknown outcome is sent
-//! again to the same inbox under the same nonce only.
+//! Invariant: an event is acknowledged only when it is durable in its queue. Events of one isolate reach an inbox in
+//! appends, one in flight at a time, each with a nonce of its own lane. An append of unknown outcome is sent again only
+//! to the same inbox under the same nonce.
 
 use std::cell::RefCell;
 
@@ -37,25 +37,25 @@ use crate::protocol::query::{LIST_LIMIT, Query};
 /// Time for the first attempt of an append, and for its retry.
 const ATTEMPTS_MS: [u64; 2] = [2_500, 2_000];
 
-/// How long a request goes on carrying what others gather: the platform ends what outlives its answer by
-/// 30 s, and the next that waits takes over.
+/// How long a request sends what others gather: the platform ends a request 30 s after its answer, and the next waiting
+/// one takes over.
 const SEND_MS_MAX: i64 = 3_000;
 
-/// How often a request looks whether its append has an outcome.
+/// How often a request checks the outcome of its append.
 const LOOK_EVERY_MS: u64 = 2;
 
 /// How long an event with a key may take to be counted at once.
 const COUNT_MS_MAX: u64 = 1_500;
 
-/// The most inboxes that one isolate knows; an isolate serves few datacenters.
+/// The most inboxes that one isolate uses; an isolate serves few datacenters.
 const INBOXES_MAX: usize = 64;
 
 type Outcome = Result<(), Problem>;
 
-/// What this isolate gathers for queues.
+/// The events that this isolate gathers for queues.
 #[derive(Default)]
 struct Gathering {
-    /// By where they go; the deployment's queue is one of them.
+    /// By target; the deployment's queue is one of them.
     producers: RefCell<BoundedMap<InboxId, Producer<Outcome>, INBOXES_MAX>>,
 }
 
@@ -65,7 +65,7 @@ impl State for Gathering {
     }
 }
 
-/// Works with what is gathered for an inbox or the queue; `None` where too many others are busy.
+/// Works with the events gathered for an inbox or the queue; `None` where too many others are busy.
 fn with<T>(host: &Host, to: &InboxId, work: impl FnOnce(&mut Producer<Outcome>) -> T) -> Option<T> {
     let gathering = host.state::<Gathering>();
     let mut producers = gathering.producers.borrow_mut();
@@ -86,7 +86,7 @@ fn take(host: &Host, to: &InboxId) -> Option<(Nonce, Vec<QueuedEvents>)> {
     })?
 }
 
-/// Sends batches until nothing is gathered, or for a while.
+/// Sends batches until nothing is gathered, or for a limited time.
 async fn send_batches(host: Host, to: InboxId, mut nonce: Nonce, mut messages: Vec<QueuedEvents>) {
     let begun_ms = host.now_ms();
     loop {
@@ -118,7 +118,7 @@ async fn send(host: &Host, to: &InboxId, nonce: Nonce, messages: Vec<QueuedEvent
         match call_within(host, &append, milliseconds).await {
             Ok(Appended::Logged) => return Ok(()),
             Err(Fault::Unavailable(_)) => is_unknown = true,
-            // The attempt before may be on its way still, and be logged.
+            // The attempt before may still be on its way, and be logged.
             _ if is_unknown => break,
             Ok(Appended::Full) => {
                 return Err(Problem::new(
@@ -132,7 +132,7 @@ async fn send(host: &Host, to: &InboxId, nonce: Nonce, messages: Vec<QueuedEvent
     Err(Fault::Unavailable("the queue did not answer".to_owned()).into())
 }
 
-/// Puts an event where it waits to be counted, together with those that come at the same time.
+/// Puts an event into its queue, together with those that arrive at the same time.
 async fn put(context: &RequestContext, to: InboxId, event: QueuedEvents) -> Outcome {
     let begun_ms = context.host.now_ms();
     let mut name = |event: &mut QueuedEvents| {
@@ -170,11 +170,11 @@ async fn put(context: &RequestContext, to: InboxId, event: QueuedEvents) -> Outc
     ))
 }
 
-/// Counts an event with a client's key at once. Returns whether it had been counted before; `None` where the
-/// counter cannot tell now, and the event is for the queue, under the same key.
+/// Counts an event with a client's key at once. Returns whether it had been counted before; `None` where the counter
+/// cannot decide now, and the event goes to the queue, under the same key.
 ///
 /// # Errors
-/// What no queue would mend: a key of another write, a counter that has ended, an overflow.
+/// Errors that a queue cannot solve: a key of another write, a counter that has ended, an overflow.
 async fn count_now(
     context: &RequestContext,
     event: &QueuedEvents,
@@ -189,7 +189,7 @@ async fn count_now(
     match verdict(outcome) {
         WriteOutcome::Done => Some(Ok(matches!(outcome, KeyedOutcome::Replayed(_)))),
         WriteOutcome::Dead(_) => Some(Err(problem_of(outcome))),
-        // Where others have filled what is kept of public keys, no room in a queue is theirs besides.
+        // If other callers have filled the room for public keys, no room in a queue is given to them besides.
         WriteOutcome::Later if (outcome, whose) == (KeyedOutcome::Full, KeySource::Public) => {
             Some(Err(problem_of(outcome)))
         }
@@ -211,8 +211,8 @@ async fn enqueue(context: &RequestContext, mut event: QueuedEvents) -> Outcome {
     put(context, InboxId::of_queue(), event).await
 }
 
-/// `POST /api/event`. One with a key is counted at once where that can be done, so that its key is answered for:
-/// the first answer again, or a refusal. That costs the two calls that a keyed write costs, and no queue.
+/// `POST /api/event`. An event with a key is counted at once if possible, so that its key is answered: by the first
+/// answer again, or by a refusal. That costs the two calls of a keyed write, and no queue.
 ///
 /// # Errors
 /// Any refusal; then the event was not taken, except `unavailable`, which says so.
@@ -299,7 +299,7 @@ pub async fn dead_letters(context: &RequestContext) -> Result<Answer, Problem> {
         datacenter: datacenter.clone(),
         number,
     });
-    // What cannot be read is of no datacenter that is known.
+    // Letters that cannot be read belong to no known datacenter.
     let unread = context.host.platform().has_queue().then(InboxId::of_queue);
     let ask = |to: InboxId| async move {
         let limit = LIST_LIMIT.1;

@@ -26,15 +26,15 @@ use crate::protocol::version::{Version, not_reached};
 
 pub use super::fetch::{FetchedSum, see, unread};
 
-/// How long a reader waits for a version, from when it asked. Only its first sum may take longer, as any
-/// read may: a datacenter that hangs is given up after 3 s, and then there is something to tell.
+/// How long a reader waits for a version, from its request on. Only its first sum may take longer, as any read may: a
+/// datacenter that hangs is given up after 3 s, and then there is an answer.
 const VERSION_MS_MAX: u64 = 2_000;
 
-/// The first and the longest pause before a sum that lacked something is made again; each is double the
-/// one before. 25 + 50 + 100 + 200 + 4 × 400 ms: at most ten sums in 2 s.
+/// The first and the longest pause before an incomplete sum is repeated; each is double the one before. 25 + 50 + 100 +
+/// 200 + 4 × 400 ms: at most ten sums in 2 s.
 const PAUSE_MS: (u64, u64) = (25, 400);
 
-/// Reads until what is read covers the version that was asked for, if one was.
+/// Reads until the sum covers the required version, if there is one.
 pub async fn see_version(
     context: &RequestContext,
     question: &Question,
@@ -46,11 +46,11 @@ pub async fn see_version(
     };
     let began_ms = context.host.now_ms();
     let mut seen = see(context, question, strong).await?;
-    // What is missing is fetched from where it is, not waited for until it is pushed.
+    // Missing parts are fetched from their datacenters; the read does not wait for a push.
     let mut question = question.clone();
     question.wanted.asks_all = true;
     let question = &question;
-    // That there is no counter says that its generation has ended, if the reader had asked by then.
+    // A missing counter means that its generation has ended, if the reader had asked by then.
     let mut is_final = seen.freshness.fresh;
     let mut pause_ms = 0;
     loop {
@@ -94,7 +94,7 @@ pub async fn see_version(
     })
 }
 
-/// What a reader is told where there is no such counter.
+/// The problem of a read of a missing counter.
 pub fn not_found(id: &CounterId) -> Problem {
     Problem::new(
         Code::CounterNotFound,
@@ -110,12 +110,12 @@ pub fn not_found(id: &CounterId) -> Problem {
 /// known.
 pub const VALUE_MS_MAX: u64 = 400;
 
-/// A counter as the isolate sees it, at most half a second old, or `None` where it takes too long.
+/// A counter from the isolate's views, at most half a second old, or `None` where it takes too long.
 async fn sum_now(context: &RequestContext, id: &CounterId) -> Option<Rc<GlobalSum>> {
     let question = Read {
         counter: id.clone(),
         datacenter: None,
-        // Writers are no readers: what they are told with their answer makes nobody push.
+        // A write is no reader: the value in its answer makes no lead push.
         wanted: Wanted {
             is_passing: true,
             ..Wanted::default()
@@ -135,12 +135,12 @@ pub async fn value_now(
     let last = || last_seen::sum(&context.host, id).map(|(sum, _)| sum);
     let sum = sum_now(context, id).await.or_else(last)?;
     let seen = seen_of(&sum);
-    // What was seen last may be of before a set that the cell has been told of.
+    // The last view may be from before a set that the cell knows of.
     let is_set = seen.is_set || flushed.operations > 0;
     (sum.root.generation == flushed.generation).then_some(SeenValue { is_set, ..seen })
 }
 
-/// A counter's value; nothing where it cannot be seen in time.
+/// A counter's value; empty where no view comes in time.
 pub async fn value_seen(context: &RequestContext, id: &CounterId) -> SeenValue {
     let sum = sum_now(context, id).await;
     sum.map_or_else(SeenValue::default, |sum| seen_of(&sum))
@@ -180,7 +180,7 @@ pub async fn counter(context: &RequestContext, id: CounterId) -> Result<Answer, 
     Ok(answer)
 }
 
-/// The answer, and whether others may be given it too.
+/// The answer, and whether others may get it too.
 async fn fetch_counter(
     context: &RequestContext,
     id: CounterId,
@@ -228,19 +228,19 @@ async fn fetch_counter(
         Answer::json(told.to_json(strings, window, None))
     };
     let answer = answer.fresh(told.is_exact(), told.as_of_ms(), told.staleness_ms());
-    // A window moves with time, so its tag would not say what it holds.
+    // A window moves with time, so a tag would not identify its content.
     let answer = if window.is_none() {
         answer.tagged(told.etag())
     } else {
         answer
     };
-    // Two readers that came within a millisecond see the same view, of the same age. A version is seldom
-    // sent twice, and too long to keep.
+    // Two readers within a millisecond get the same view, of the same age. A version is rarely sent twice, and too long
+    // to store.
     let is_shared = !is_strong && asked.is_none() && !seen.freshness.fresh;
     Ok((answer, is_shared))
 }
 
-/// A read of its own, with the tree that was read. Nothing is shared, so that it tells of this read.
+/// A read with an explanation. Nothing is shared, so that the explanation is of this read.
 async fn explained(
     context: &RequestContext,
     read: Read,

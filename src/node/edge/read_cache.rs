@@ -16,7 +16,7 @@ use crate::host::{Host, State};
 use crate::node::shared::call::CALL_MS_MAX;
 use crate::protocol::messages::{Fault, GlobalSum, Read};
 
-/// How old a view may be that a default read is given.
+/// The largest age of a view in the answer to a default read.
 pub const VIEW_MS_MAX: i64 = 500;
 
 /// How soon a view that changes is fetched again while readers come. Where the root is further than 200 ms there and
@@ -28,61 +28,61 @@ pub const RENEW_MS: i64 = 200;
 /// a tenth of a second later.
 const FETCHES_MAX: usize = 4;
 
-/// For how long after the last news a view counts as one that changes, milliseconds.
+/// How long after the last change a view counts as changing, milliseconds.
 const NEWS_MS: i64 = 1_000;
 
-/// Counters whose views are kept.
+/// The most counters whose views are cached.
 const VIEWS_MAX: usize = 1_000;
 
-/// Questions about one counter whose views are kept: each window and each range is one.
+/// The most questions about one counter whose views are cached: each window and each range is one.
 const QUESTIONS_MAX: usize = 16;
 
-/// Memory that the views may take together: 24 of the isolate's 128 MB. A view is mostly sketches, at
-/// most 12 KB per datacenter, and points, 24 bytes each.
+/// The most memory of all views together: 24 of the isolate's 128 MB. A view is mostly sketches, at most 12 KB per
+/// datacenter, and points, 24 bytes each.
 const VIEWS_BYTES_MAX: usize = 24 * 1024 * 1024;
 
-/// Answers that are kept for the millisecond they were given in, about 1 KB each.
+/// The most answers that are kept for the millisecond of their request, about 1 KB each.
 const ANSWERS_MAX: usize = 64;
 
-/// What a fetch gave: a sum, that there is no such counter, or a fault.
+/// The result of a fetch: a sum, that there is no such counter, or a fault.
 pub type Fetched = Result<Option<Rc<GlobalSum>>, Fault>;
 
-/// Which question about a counter a view answers.
+/// The question that a view answers.
 pub type Question = Read;
 
-/// A fetch that has ended: when it began, unix milliseconds, and what it gave.
+/// A fetch that has ended: when it began, unix milliseconds, and its result.
 pub type Ended = (i64, Fetched);
 
-/// What only those may see who wait for it: that there is no such counter, or that it cannot be read.
+/// A result for waiting readers only: that there is no such counter, or that it cannot be read.
 struct Void {
     begun_ms: i64,
     ended_ms: i64,
     fetched: Fetched,
 }
 
-/// What is known of the answer to a question.
+/// The view for a question.
 #[derive(Default)]
 struct View {
-    /// When the fetches began that are under way, the latest last, unix milliseconds.
+    /// When the fetches under way began, the latest last, unix milliseconds.
     fetches_ms: Vec<i64>,
-    /// When a fetch began last.
+    /// When the last fetch began.
     newest_ms: i64,
-    /// The sum that readers are given.
+    /// The sum for readers.
     told: Option<(i64, Rc<GlobalSum>)>,
     void: Option<Void>,
-    /// When the last fetch began that told anything new.
+    /// When the last fetch with a change began.
     news_ms: Option<i64>,
 }
 
 impl View {
-    /// Whether a reader may still be given it, or waits for it; or the next fetch should know whether it tells news.
+    /// Whether a reader may still get it, or waits for it; or the next fetch is compared with it.
     fn is_in_use(&self, now_ms: i64) -> bool {
         let told = self.told.as_ref();
         let is_recent = told.is_some_and(|(begun_ms, _)| is_within(*begun_ms, now_ms, NEWS_MS));
         is_recent || self.fetches(now_ms).count() > 0
     }
 
-    /// What a reader may be given that asks now.
+    /// The sum for a reader that asks now.
     fn young(&self, now_ms: i64) -> Option<(i64, &Rc<GlobalSum>)> {
         let told = self.told.as_ref();
         told.filter(|(begun_ms, _)| is_within(*begun_ms, now_ms, VIEW_MS_MAX))
@@ -108,7 +108,7 @@ impl View {
 
     fn begin(&mut self, begun_ms: i64) {
         if self.newest_ms > begun_ms {
-            // The clock has stepped back: what was fetched before cannot be told from what comes later.
+            // The clock has stepped back: earlier and later fetches cannot be distinguished.
             *self = Self::default();
         }
         if self.fetches_ms.len() >= FETCHES_MAX {
@@ -146,7 +146,7 @@ impl View {
         }
     }
 
-    /// What a reader is given that waits for a fetch that began at a moment, or for a later one.
+    /// The result for a reader that waits for a fetch that began at a moment, or for a later one.
     fn ended(&self, since_ms: i64, now_ms: i64) -> Option<Ended> {
         let told = self.told.as_ref();
         if let Some((begun_ms, sum)) = told.filter(|(begun_ms, _)| *begun_ms >= since_ms) {
@@ -156,7 +156,7 @@ impl View {
             .void
             .as_ref()
             .filter(|void| void.begun_ms >= since_ms)?;
-        // One that was under way beside it may still give a sum.
+        // Another fetch under way may still yield a sum.
         let has_ended = self
             .fetches(now_ms)
             .all(|begun_ms| begun_ms >= void.ended_ms);
@@ -164,18 +164,18 @@ impl View {
     }
 }
 
-/// Whether a moment is no further away, on either side: a clock may have stepped back.
+/// Whether a moment is at most so far away, on either side: a clock may have stepped back.
 fn is_within(at_ms: i64, now_ms: i64, milliseconds: i64) -> bool {
     now_ms.abs_diff(at_ms) <= milliseconds.unsigned_abs()
 }
 
-/// What a reader does.
+/// What a reader must do.
 pub enum CacheLookup {
-    /// Takes this sum, whose fetch began then. Another fetch should begin, where that is said.
+    /// Take this sum, whose fetch began then. The flag says whether another fetch should begin.
     Take(i64, Rc<GlobalSum>, bool),
-    /// Waits for a fetch that began then, or a later one.
+    /// Wait for a fetch that began then, or a later one.
     Wait(i64),
-    /// Has one fetched.
+    /// Begin a fetch.
     Fetch,
 }
 
@@ -183,15 +183,15 @@ pub enum CacheLookup {
 #[derive(Default)]
 pub struct ReadCache {
     views: HashMap<CounterId, Vec<(Question, View)>>,
-    /// When views were last let go, and what has come since.
+    /// When views were last dropped.
     swept_ms: i64,
     bytes: usize,
-    /// Answers of this millisecond, by what was asked: their ages are the same to the millisecond.
+    /// Answers of this millisecond, by request: their ages are equal to the millisecond.
     answers: BoundedMap<String, Answer, ANSWERS_MAX>,
     answers_ms: i64,
 }
 
-/// Those of this isolate.
+/// The cache of this isolate.
 struct IsolateReads(RefCell<ReadCache>);
 
 impl State for IsolateReads {
@@ -214,7 +214,7 @@ impl ReadCache {
             .map(|(_, view)| view)
     }
 
-    /// What a reader does that asks now, for a sum whose fetch began after a moment.
+    /// What a reader must do now, for a sum whose fetch began after a moment.
     pub fn look(&self, question: &Question, after_ms: i64, now_ms: i64) -> CacheLookup {
         let Some(view) = self.view(question) else {
             return CacheLookup::Fetch;
@@ -235,15 +235,15 @@ impl ReadCache {
     /// another should begin meanwhile, that.
     pub fn wait(&self, question: &Question, begun_ms: i64, now_ms: i64) -> Result<Ended, bool> {
         let Some(view) = self.view(question) else {
-            // It was forgotten meanwhile.
+            // It was dropped meanwhile.
             return Err(true);
         };
         let ended = view.ended(begun_ms, now_ms);
         ended.ok_or_else(|| view.is_due(question, now_ms))
     }
 
-    /// Lets views go that nobody may be given any more, twice a second; and all that are not being
-    /// fetched, where there are too many or they take too much.
+    /// Drops views that are too old for any reader, twice a second; and all without a fetch under way, if there are too
+    /// many or they use too much memory.
     fn sweep(&mut self, now_ms: i64) {
         let is_full = self.views.len() >= VIEWS_MAX || self.bytes >= VIEWS_BYTES_MAX;
         if !is_full && now_ms.abs_diff(self.swept_ms) < VIEW_MS_MAX.unsigned_abs() {
@@ -288,7 +288,7 @@ impl ReadCache {
     ) -> bool {
         let views = self.views.get_mut(&question.counter);
         let view = views.and_then(|views| views.iter_mut().find(|(known, _)| known == question));
-        // What began before it was forgotten may lack why it was.
+        // A fetch from before the drop may lack the change that caused it.
         let Some((_, view)) = view.filter(|(_, view)| view.fetches_ms.contains(&begun_ms)) else {
             return false;
         };
@@ -298,13 +298,13 @@ impl ReadCache {
         true
     }
 
-    /// The answer that was given to the same request within this millisecond.
+    /// The answer to the same request within this millisecond.
     pub fn answer(&self, asked: &str, now_ms: i64) -> Option<Answer> {
         let answer = self.answers.get(asked);
         answer.filter(|_| self.answers_ms == now_ms).cloned()
     }
 
-    /// Keeps an answer for requests of the same millisecond.
+    /// Stores an answer for requests of the same millisecond.
     pub fn keep_answer(&mut self, asked: String, answer: &Answer, now_ms: i64) {
         if self.answers_ms != now_ms {
             self.answers.clear();
@@ -313,14 +313,14 @@ impl ReadCache {
         self.answers.insert(asked, answer.clone());
     }
 
-    /// Forgets all views of a counter, after something about it was changed here.
+    /// Drops all views of a counter, after it was changed here.
     pub fn forget(&mut self, counter: &CounterId) {
         self.views.remove(counter);
         self.answers.clear();
     }
 }
 
-/// About how much memory a view takes.
+/// The approximate memory of a view.
 fn bytes_of(view: &View) -> usize {
     view.told.as_ref().map_or(0, |(_, sum)| sum.bytes())
 }

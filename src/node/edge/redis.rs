@@ -36,13 +36,13 @@ use crate::protocol::shell_limits::OPERATE_MS_MAX;
 /// Where the dialect is answered.
 const MOUNT: &str = "/redis";
 
-/// How long the owner of the keys may take: a root's operation, and a wait for the keys before it.
+/// How long the owner of the keys may take: for a root's operation, after waiting for the keys.
 const RUN_MS_MAX: u64 = OPERATE_MS_MAX + 4_000;
 
-/// Where the dialect is answered besides.
+/// Where the dialect is answered in addition.
 enum Besides {
     Nowhere,
-    /// At the root, where a path is none of the other calls.
+    /// At the root, where a path matches no other call.
     Root,
     /// Everywhere at this host.
     Host(String),
@@ -58,7 +58,7 @@ impl State for Besides {
     }
 }
 
-/// What follows the mount point in the path of a request; `None` for requests that are not of the dialect.
+/// The rest of a request's path after the mount point; `None` for requests that are not of the dialect.
 fn rest_of(context: &RequestContext) -> Option<&str> {
     let path = context.path();
     if let Some(rest) = path.strip_prefix(MOUNT)
@@ -83,7 +83,7 @@ fn rest_of(context: &RequestContext) -> Option<&str> {
         "" => context.method() == "POST" && path == "/",
         "pipeline" | "multi-exec" => true,
         "subscribe" | "psubscribe" => path.len() > first.len() + 1,
-        // Of other paths the first part is no command.
+        // The first part of other paths is no command.
         name => is_command(name) && path.len() > name.len() + 1,
     };
     is_ours.then_some(path)
@@ -96,7 +96,7 @@ fn is_command(name: &str) -> bool {
         .any(|row| row.name.eq_ignore_ascii_case(name))
 }
 
-/// The methods of the dialect, for a preflight of a path that is its own.
+/// The methods of the dialect, for a preflight of one of its paths.
 pub fn allow_of(context: &RequestContext) -> Option<String> {
     rest_of(context).map(|_| "GET, HEAD, POST, PUT, OPTIONS".to_owned())
 }
@@ -122,13 +122,13 @@ pub async fn fetch(context: &RequestContext) -> Option<Response> {
             Answer::json(Reply::Error(text).to_json(Encoding::Plain)).with_status(status)
         }
     };
-    // Clients send it back, and take it for a moment of the writes that they have seen.
+    // Clients send it back, as the position of the writes that they have seen.
     let token = format!("{:x}-{:x}", context.host.now_ms(), context.host.random());
     let answer = answer.with_header("upstash-sync-token", token);
     Some(respond::respond(context, route, answer))
 }
 
-/// How a request of the dialect is refused before it is looked at; `None` for others.
+/// The refusal of a request of the dialect before it is read; `None` for others.
 pub fn refuse(context: &RequestContext, problem: &Problem) -> Option<Response> {
     rest_of(context)?;
     let (status, text) = refusal_of(problem);
@@ -149,7 +149,7 @@ async fn listen(
     context: &RequestContext,
     asked: Result<Subscription, String>,
 ) -> Result<Option<Stream>, Refusal> {
-    // Clients send an empty command along.
+    // Clients send an empty command as the body.
     context.drain().await;
     check_method(context)?;
     let caller = caller(context).await;
@@ -273,7 +273,8 @@ fn several(replies: &[Reply], encoding: Encoding) -> Answer {
     Answer::json(json)
 }
 
-/// Who asks: by the header, or by `_token` in the query. Nobody may without a key, unless the deployment is open.
+/// The caller: by the header, or by `_token` in the query. Without a key nothing is allowed, unless the deployment is
+/// open.
 async fn caller(context: &RequestContext) -> Result<Caller, Problem> {
     let caller = match token_of(context.query()) {
         Some(token) if context.header("authorization").is_none() => {
@@ -297,7 +298,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// The command, if there is one and the caller may carry it out.
+    /// The command, if there is one and the caller may run it.
     fn check(&self, args: &Arguments) -> Result<&'static Command, Reply> {
         let command = Command::find(args)?;
         let keys = command.keys_of(args)?;
@@ -320,7 +321,7 @@ impl Work<'_> {
         Ok(command)
     }
 
-    /// Carries the commands out: those without keys here, all others at the owner of the keys.
+    /// Runs the commands: those without keys here, all others at the owner of the keys.
     async fn run(
         &self,
         commands: Vec<Arguments>,
@@ -347,7 +348,7 @@ impl Work<'_> {
         if sent.is_empty() {
             return Ok(replies);
         }
-        // The request has used one.
+        // The request itself has used one.
         let more = u64::try_from(sent.len()).unwrap_or(u64::MAX) - 1;
         let spent = key_budget::spend(self.context, self.caller, more).await;
         spent.map_err(|problem| refusal_of(&problem))?;
@@ -380,7 +381,7 @@ impl Work<'_> {
         Ok(replies)
     }
 
-    /// The names of the tries, where the client has sent a key for them.
+    /// The names of the attempts, if the client has sent a key for them.
     async fn tries(&self, commands: &[Arguments]) -> Result<Vec<(WriteKey, u64)>, Problem> {
         let Some(header) = self.context.header("idempotency-key") else {
             return Ok(Vec::new());
@@ -399,7 +400,7 @@ impl Work<'_> {
     }
 }
 
-/// What the names of the keys begin with that a command over all keys is about.
+/// The prefix of the keys that a command over all keys is about.
 fn prefix_of(whole: Whole, args: &Arguments) -> &str {
     match whole {
         Whole::Size | Whole::Flush => "",
@@ -412,7 +413,7 @@ fn prefix_of(whole: Whole, args: &Arguments) -> &str {
     }
 }
 
-/// Whether a command deletes all keys: that is noted as an act of an admin.
+/// Whether a command deletes all keys: that is written to the audit log.
 fn is_flush(args: &Arguments) -> bool {
     let command = Command::find(args);
     command.is_ok_and(|command| matches!(command.act, Act::All(Whole::Flush)))

@@ -1,4 +1,4 @@
-//! `POST /repair`: what is damaged, and put back from what others remember and from the last snapshot.
+//! `POST /repair`: repairs of damaged data, from other objects and from the last snapshot.
 //!
 //! Life of a repair: the root first, by what its leads hold; then each cell, by what the root remembers; what nobody
 //! remembers by the last snapshot. What is not damaged is not touched. What belongs to no counter is found, and removed
@@ -35,7 +35,7 @@ use crate::protocol::repair::{
 use crate::protocol::shell_limits::OPERATE_MS_MAX;
 use crate::protocol::snapshot::{LastKept, date_of};
 
-/// Counters, and cells of each, that are looked at once.
+/// How many counters, and cells of each, are checked at once.
 const COUNTERS_AT_ONCE: usize = 16;
 const CELLS_AT_ONCE: usize = 16;
 
@@ -84,7 +84,7 @@ pub async fn repair(context: &RequestContext) -> Result<Answer, Problem> {
     Ok(Answer::json(found.to_json(is_dry)))
 }
 
-/// The next counters of a prefix, what could not be asked, and after which name there are more.
+/// The next counters of a prefix, the partitions that did not answer, and the name after which there are more.
 async fn names(
     host: &Host,
     prefix: &str,
@@ -112,19 +112,19 @@ async fn names(
 struct Repair<'a> {
     context: &'a RequestContext,
     host: &'a Host,
-    /// Those that may count any counter.
+    /// The datacenters that may count any counter.
     datacenters: BTreeSet<Datacenter>,
     is_dry: bool,
 }
 
-/// What a cell was asked, and what it said.
+/// The question to a cell, and its answer.
 type Told = (RepairCell, Result<CellRepaired, Fault>);
 
-/// A counter whose cells are looked at.
+/// A counter whose cells are being checked.
 struct Looked<'a> {
     root: &'a Root,
     view: Option<&'a View>,
-    /// Its last snapshot, where it was needed.
+    /// Its last snapshot, if it was needed.
     last: Option<LastKept>,
 }
 
@@ -161,7 +161,7 @@ impl Repair<'_> {
         report.has_root = true;
         report.is_from_snapshot = is_from_snapshot;
         let last = last.filter(|last| is_from_snapshot || last.is_of(&root));
-        // Where several datacenters count, none of them knows what the value was set to.
+        // If several datacenters count, none of them knows the last set value.
         let is_set = !knows_base && last.as_ref().is_some_and(|last| last.kept.base.is_some());
         if is_from_snapshot || is_set {
             report.snapshot = last.as_ref().map(|last| date_of(last.run.day));
@@ -192,7 +192,7 @@ impl Repair<'_> {
         report
     }
 
-    /// Has the root looked at, and put back. Returns what came of it, and the last snapshot where it was damaged.
+    /// Has the root checked, and repaired. Returns the result, and the last snapshot if the root was damaged.
     async fn root(&self, counter: &CounterId) -> Result<(RootRepaired, Option<LastKept>), Fault> {
         let mut repair = RepairRoot {
             counter: counter.clone(),
@@ -208,7 +208,7 @@ impl Repair<'_> {
         if found.damaged.contains(&RootPart::Root) {
             match self.last(counter).await {
                 Ok(known) => last = known,
-                // Whoever remembers it goes first.
+                // Other sources that remember it take precedence.
                 Err(_) if found.found.is_some() => {}
                 Err(fault) => return Err(fault),
             }
@@ -219,7 +219,7 @@ impl Repair<'_> {
         Ok((call(self.host, &repair).await?, last))
     }
 
-    /// What the last snapshot tells of a counter.
+    /// The last snapshot of a counter.
     async fn last(&self, counter: &CounterId) -> Result<Option<LastKept>, Fault> {
         let asked = KeptAll {
             day: i64::MAX,
@@ -247,7 +247,7 @@ impl Repair<'_> {
         }
     }
 
-    /// Looks at the cells of a counter, and puts them back.
+    /// Checks the cells of a counter, and repairs them.
     async fn cells(
         &self,
         counter: &CounterId,
@@ -266,7 +266,7 @@ impl Repair<'_> {
         if looked.last.is_none() && told.iter().any(needs_snapshot) {
             match self.last(counter).await {
                 Ok(last) => looked.last = last.filter(|last| last.is_of(looked.root)),
-                // What a snapshot may tell is not taken for nothing.
+                // What a snapshot might hold is not treated as missing.
                 Err(fault) => {
                     told.retain(|cell| !needs_snapshot(cell));
                     report.failed.push(format!("snapshot: {fault}"));
@@ -295,7 +295,7 @@ impl Repair<'_> {
         });
     }
 
-    /// What is damaged of cells. Nothing is changed.
+    /// The damage of cells. Nothing is changed.
     async fn look(&self, cells: Vec<(CellAddress, RememberedCell)>) -> Vec<Told> {
         let look = |(to, remembered): (CellAddress, RememberedCell)| async move {
             let repair = RepairCell {
@@ -339,7 +339,7 @@ impl Repair<'_> {
                 let remembered = repair.remembered.clone();
                 (to.sibling(shard), remembered)
             });
-            // A shard that counted and is not known of here would be counted twice.
+            // A shard that has counted and is not known here would be counted twice.
             for (other, answer) in self.look(unknown.collect()).await {
                 let counted = answer.ok().and_then(|cell| cell.counted);
                 others.extend(counted.map(|totals| (other.to.shard, totals)));
@@ -352,7 +352,7 @@ impl Repair<'_> {
         }
     }
 
-    /// Sets the value to that of the snapshot: what is counted meanwhile is kept.
+    /// Sets the value to that of the snapshot: counts that arrive meanwhile are kept.
     async fn set(&self, counter: &CounterId, last: &LastKept) -> Result<(), Problem> {
         let set = Operate {
             counter: counter.clone(),
@@ -366,7 +366,7 @@ impl Repair<'_> {
         done.map(drop).map_err(|_| Problem::from(Fault::Unsettled))
     }
 
-    /// Joins the unique elements of the snapshot into what is counted: those that are in it already change nothing.
+    /// Joins the unique elements of the snapshot into the present ones: joining a set twice changes nothing.
     async fn join_uniques(
         &self,
         counter: &CounterId,
@@ -437,7 +437,7 @@ fn note(
     });
 }
 
-/// The cells of a counter that are known of, with what is remembered of each.
+/// The known cells of a counter, with what is remembered of each.
 fn cells_of(
     counter: &CounterId,
     root: &Root,

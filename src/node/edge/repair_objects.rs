@@ -16,13 +16,13 @@ use crate::protocol::names::{
 use crate::protocol::problem::Problem;
 use crate::protocol::repair::{COUNTERS_MAX, Found, ObjectAt, ObjectReport};
 
-/// Objects that are looked at once.
+/// How many objects are checked at once.
 const OBJECTS_AT_ONCE: usize = 16;
 
-/// What the names of boards begin with.
+/// The prefix of the names of boards.
 const BOARDS: &str = "board/";
 
-/// Says what of objects is damaged whose names begin so. The next ones come after a name; boards come last.
+/// Reports the damage of objects with a prefix, after a name; boards come last.
 ///
 /// # Errors
 /// `unavailable`.
@@ -37,7 +37,7 @@ pub(super) async fn find(
     let mut objects = Vec::new();
     if after_board.is_none() {
         let names = fixed(host, datacenters).map(|object| (object.to_string(), object));
-        // In the order of their kinds: what comes after the last one is what is left.
+        // In the order of their kinds: the rest is what comes after the last name.
         let mut names =
             names.skip_while(|(name, _)| after.as_ref().is_some_and(|last| last != name));
         if after.is_some() {
@@ -88,7 +88,7 @@ pub(super) async fn find(
     Ok(found)
 }
 
-/// Says what of an object is damaged, and removes it where that is asked for.
+/// Reports the damage of an object, and removes it where asked to.
 ///
 /// # Errors
 /// `unavailable`.
@@ -115,7 +115,7 @@ async fn ask(host: &Host, object: ObjectAt, discards: bool) -> Result<Option<Obj
     Ok((!tables.is_empty()).then_some(ObjectReport { object, tables }))
 }
 
-/// All objects but boards, by the numbers that hold.
+/// All objects except boards, by the present partition counts.
 fn fixed<'a>(
     host: &Host,
     datacenters: &'a BTreeSet<Datacenter>,

@@ -1,4 +1,4 @@
-//! Checks of limits that are asked again at once: what is known of them is not found out again.
+//! Repeated checks of limits: their answers are taken from memory.
 //!
 //! Invariants: only a request that is the same to the letter, with no body, and in the same datacenter is known again.
 //! A refusal from memory is told again in the millisecond in which it was told; a check of a key of which the isolate
@@ -23,18 +23,18 @@ use crate::protocol::metrics::Metric;
 use crate::protocol::problem::Code;
 use crate::protocol::routes::RouteName;
 
-/// Requests that are known again: 2 KB each.
+/// The most recognised requests: 2 KB each.
 const REPEATS_MAX: usize = 64;
 
-/// For how long a check is known that is admitted from what is held: a change of its policy is seen so much later.
+/// How long a check admitted from a part is not resolved again: a change of its policy takes effect so much later.
 const KNOWN_MS: i64 = 100;
 
-/// How an answer may be given again.
+/// How an answer may be repeated.
 #[derive(Clone)]
 pub enum Repeatable {
     /// It is a refusal from memory.
     Refused(ResolvedCheck, Verdict),
-    /// The check was admitted from what is held.
+    /// The check was admitted from the isolate's part.
     LocalQuota(ResolvedCheck),
 }
 
@@ -52,7 +52,7 @@ struct CachedCheck {
     head: Rc<StaticHead>,
 }
 
-/// What is known again, by the text of its request.
+/// Recognised requests, by their text.
 struct Repeats(RefCell<BoundedMap<String, CachedCheck, REPEATS_MAX>>);
 
 impl State for Repeats {
@@ -61,11 +61,11 @@ impl State for Repeats {
     }
 }
 
-/// The answer to a request that is known again.
+/// The answer to a recognised request.
 pub fn again(context: &RequestContext) -> Option<Response> {
     let repeats = context.host.state::<Repeats>();
     let mut all = repeats.0.borrow_mut();
-    // All that are known are checks.
+    // All recognised requests are checks.
     if all.is_empty() || context.method() != "POST" || context.request.has_body() {
         return None;
     }
@@ -100,9 +100,9 @@ pub fn again(context: &RequestContext) -> Option<Response> {
     })
 }
 
-/// Remembers how a request was answered.
+/// Stores how a request was answered.
 pub fn note(context: &RequestContext, repeatable: Repeatable, response: &Response) {
-    // What took longer says how long.
+    // An answer that took longer says how long.
     if context.request.has_body() || context.age_ms() > 0 {
         return;
     }
@@ -129,7 +129,7 @@ pub fn note(context: &RequestContext, repeatable: Repeatable, response: &Respons
     repeats.0.borrow_mut().insert(text, known);
 }
 
-/// Forgets them all: something was given back, or a policy has changed.
+/// Forgets all of them: something was given back, or a policy has changed.
 pub fn forget(host: &Host) {
     host.state::<Repeats>().0.borrow_mut().clear();
 }

@@ -1,4 +1,4 @@
-//! One request and what is known of it.
+//! One request, its caller and its times.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
@@ -19,35 +19,35 @@ use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::Rounding;
 use crate::protocol::visitor::ClientAddress;
 
-/// Headers by which a proxy says that it is one.
+/// Headers by which a proxy identifies itself.
 const FORWARDED: [&str; 3] = ["cf-connecting-ip", "x-forwarded-for", "x-real-ip"];
 
 /// One request of a client.
 pub struct RequestContext {
     /// The request; its body can be read once.
     pub request: Box<dyn Request>,
-    /// The platform, and what this isolate holds.
+    /// The platform, and the isolate's shared state.
     pub host: Host,
     settings: Rc<EdgeSettings>,
     background: Context,
     arrived_ms: i64,
     waited_ms: Cell<i64>,
     is_public: Cell<bool>,
-    /// The holder of a key, as far as limits tell callers apart.
+    /// The party under which limits account for the caller.
     key_owner: Cell<Owner>,
     visitor: OnceCell<Visitor>,
-    /// Who asks, where that was found out before: by a share, or a key that is looked up or has a budget.
+    /// The caller, if it was identified before: by a share, or by a key that is looked up or has a budget.
     noted: OnceCell<Caller>,
-    /// How the key's budget stands, as two headers tell it.
+    /// The state of the key's budget, as two headers.
     standing: RefCell<Option<(String, Option<String>)>>,
-    /// What the caller does, where it is noted.
+    /// The entry of the audit log for this request, if there is one.
     act: RefCell<Option<Act>>,
     path: String,
     query: String,
 }
 
 impl RequestContext {
-    /// Takes a request apart.
+    /// Parses a request.
     pub fn new(request: Box<dyn Request>, host: Host, background: Context) -> Self {
         let (path, query) = path_and_query(request.url());
         Self {
@@ -88,7 +88,8 @@ impl RequestContext {
         self.request.header(name)
     }
 
-    /// Where the request entered: its colo or the region of that, or `LOCAL` where the platform gives none.
+    /// The datacenter where the request entered: its colo or the region of that, or `LOCAL` where the platform names
+    /// none.
     pub fn datacenter(&self) -> Datacenter {
         let datacenters = self.settings.datacenters();
         if datacenters == Datacenters::One {
@@ -102,7 +103,7 @@ impl RequestContext {
         }
     }
 
-    /// Who may do what.
+    /// The access rules.
     ///
     /// # Errors
     /// As [`EdgeSettings::access`].
@@ -110,7 +111,7 @@ impl RequestContext {
         self.settings.access()
     }
 
-    /// Who asks.
+    /// The caller.
     ///
     /// # Errors
     /// `not-configured`, `unauthorized`.
@@ -123,46 +124,46 @@ impl RequestContext {
         self.identified(authorization.as_deref(), origin.as_deref())
     }
 
-    /// Notes who asks.
+    /// Notes the caller.
     pub fn note_caller(&self, caller: Caller) {
         self.is_public.set(caller.is_public());
         self.key_owner.set(caller.owner());
         let _ = self.noted.set(caller);
     }
 
-    /// Notes how the key's budget stands.
+    /// Notes the state of the key's budget.
     pub fn note_standing(&self, policy: String, left: Option<String>) {
         self.standing.replace(Some((policy, left)));
     }
 
-    /// How the key's budget stands, if it has one.
+    /// The state of the key's budget, if it has one.
     pub fn take_standing(&self) -> Option<(String, Option<String>)> {
         self.standing.take()
     }
 
-    /// Notes what the caller does.
+    /// Notes the entry of the audit log.
     pub fn note_act(&self, act: Act) {
         self.act.replace(Some(act));
     }
 
-    /// What the caller does, where it is noted.
+    /// The entry of the audit log, if there is one.
     pub fn act(&self) -> Option<Act> {
         self.act.borrow().clone()
     }
 
-    /// Changes what is noted of it.
+    /// Changes the entry.
     pub fn change_act(&self, change: impl FnOnce(&mut Act)) {
         if let Some(act) = &mut *self.act.borrow_mut() {
             change(act);
         }
     }
 
-    /// What the caller has done, once.
+    /// Takes the entry, once.
     pub fn take_act(&self) -> Option<Act> {
         self.act.take()
     }
 
-    /// Who asks, by a key that was sent otherwise than by its header.
+    /// The caller, by a key that was not sent in the header.
     ///
     /// # Errors
     /// As [`Self::caller`].
@@ -186,12 +187,12 @@ impl RequestContext {
         caller
     }
 
-    /// Whether who asks was found to have no key.
+    /// Whether the caller was identified and has no key.
     pub fn is_public(&self) -> bool {
         self.is_public.get()
     }
 
-    /// Whose the idempotency keys are that it sends.
+    /// The source of the caller's idempotency keys.
     pub fn keys(&self) -> KeySource {
         if self.is_public() {
             KeySource::Public
@@ -200,7 +201,7 @@ impl RequestContext {
         }
     }
 
-    /// Who asks, as far as limits leave each caller room for keys. It is asked for after [`Self::caller`].
+    /// The party under which limits account for the caller's keys. To be called after [`Self::caller`].
     pub fn owner(&self) -> Owner {
         if self.is_public() {
             self.visitor().owner()
@@ -209,17 +210,17 @@ impl RequestContext {
         }
     }
 
-    /// Who asks, as far as that is limited. It is asked for after [`Self::caller`].
+    /// The caller as a limited visitor. To be called after [`Self::caller`].
     pub fn visitor(&self) -> &Visitor {
         self.visitor.get_or_init(|| Visitor::of(self))
     }
 
-    /// Nothing where the request may be looked at: a deployment without keys is for this machine alone.
+    /// Succeeds where the request may be handled: a deployment without keys serves this machine only.
     ///
     /// # Errors
     /// `forbidden`.
     pub fn check_local(&self) -> Result<(), Problem> {
-        // Keys that cannot be read are told of where they are needed.
+        // An unreadable configuration is reported where keys are needed.
         let Ok(access) = self.access() else {
             return Ok(());
         };
@@ -227,14 +228,14 @@ impl RequestContext {
         access.check_local(host_of(self.request.url()), site.as_deref(), || self.page())
     }
 
-    /// The origin of the page that asks: its `Referer` where there is no `Origin`, as for images.
+    /// The origin of the page: from `Referer` where there is no `Origin`, as for images.
     fn page(&self) -> Option<String> {
         let referrer = || self.header("referer");
         let of_referrer = || origin_of_referrer(&referrer()?).map(str::to_owned);
         self.header("origin").or_else(of_referrer)
     }
 
-    /// Who asks, if that caller has a right.
+    /// The caller, if it has a right.
     ///
     /// # Errors
     /// As [`Self::caller`] and [`Caller::has`].
@@ -248,7 +249,7 @@ impl RequestContext {
         Ok(caller)
     }
 
-    /// Who asks for an image, which is sent without an `Origin`: its `Referer` stands for it.
+    /// The caller of an image, which is requested without an `Origin`: its `Referer` is used instead.
     ///
     /// # Errors
     /// As [`Self::caller`].
@@ -261,13 +262,14 @@ impl RequestContext {
         self.identified(authorization.as_deref(), page.as_deref())
     }
 
-    /// How the uniques are rounded that this client sees. Answers are shared only among those who see the same.
+    /// The rounding of the uniques in this client's answers. Answers are shared only among clients with the same
+    /// rounding.
     ///
     /// # Errors
     /// `not-configured`, `unauthorized`.
     pub fn rounding(&self) -> Result<Rounding, Problem> {
         let rounding = self.settings.rounding()?;
-        // Who asks is looked up once more only where it matters.
+        // The caller is looked up again only if it matters.
         if rounding.is_off() || self.caller()?.has_key() {
             return Ok(Rounding::OFF);
         }
@@ -300,7 +302,7 @@ impl RequestContext {
                  into, or send the visitor's `ip` and `user_agent`"
             ))
         })?;
-        // All visitors behind a proxy would be one.
+        // All visitors behind a proxy would count as one.
         if of_connection.is_some() && address.is_loopback() {
             let forwarded = FORWARDED.iter().find(|name| self.header(name).is_some());
             if let Some(name) = forwarded {
@@ -317,8 +319,8 @@ impl RequestContext {
         self.arrived_ms
     }
 
-    /// How long ago the request arrived, in milliseconds. The platform moves the clock only when I/O
-    /// happens, so what was computed since the last await is not in it.
+    /// How long ago the request arrived, in milliseconds. The platform advances the clock only at I/O, so computation
+    /// since the last await is not included.
     pub fn age_ms(&self) -> i64 {
         self.host.now_ms().saturating_sub(self.arrived_ms).max(0)
     }
@@ -328,7 +330,7 @@ impl RequestContext {
         self.waited_ms.get()
     }
 
-    /// Notes the time from now until it is dropped as waited. One at a time, or it is noted twice.
+    /// Counts the time from now until this is dropped as waited. One at a time, otherwise it is counted twice.
     pub fn waiting(&self) -> WaitTimer<'_> {
         WaitTimer {
             context: self,
@@ -336,12 +338,12 @@ impl RequestContext {
         }
     }
 
-    /// Lets work go on after the answer, even if the client is gone.
+    /// Lets work continue after the answer, even if the client is gone.
     pub fn wait_until(&self, future: impl Future<Output = ()> + 'static) {
         self.background.wait_until(future);
     }
 
-    /// Reads the rest of a body that was refused, up to a limit, and throws it away.
+    /// Reads the rest of a refused body, up to a limit, and drops it.
     pub async fn drain(&self) {
         body::drain(self).await;
     }

@@ -1,4 +1,4 @@
-//! A check of a limit, once it is known by which policy and where it is judged.
+//! A check of a limit with its policy and its limiter.
 
 use std::rc::Rc;
 
@@ -16,12 +16,12 @@ use crate::protocol::messages::{Demand, Wish};
 use crate::protocol::names::LimiterAddress;
 use crate::protocol::problem::Problem;
 
-/// A check and where it goes.
+/// A check and its target.
 #[derive(Clone)]
 pub struct ResolvedCheck {
-    /// The policy's name, as the client says it.
+    /// The policy's name, as the client sent it.
     pub told: PolicyName,
-    /// The name under which it is counted: another one where the check brings its policy.
+    /// The name under which it is counted: another one if the check brings its policy.
     pub name: PolicyName,
     /// The policy.
     pub policy: Rc<Policy>,
@@ -70,12 +70,12 @@ impl ResolvedCheck {
         })
     }
 
-    /// The message of it alone.
+    /// The message of this check alone.
     pub fn batch(&self, wish: Wish) -> CheckBatch {
         CheckBatch::of(&self.name, &self.policy, self.demand(wish))
     }
 
-    /// What it asks of its policy.
+    /// Its demand.
     pub fn demand(&self, wish: Wish) -> Demand {
         Demand {
             owner: self.owner,
@@ -83,7 +83,7 @@ impl ResolvedCheck {
         }
     }
 
-    /// It, as it is judged.
+    /// The check in the form of limits.
     pub fn check(&self) -> Check<'_> {
         Check {
             name: self.name.as_str(),
@@ -94,7 +94,7 @@ impl ResolvedCheck {
         }
     }
 
-    /// What it was answered with.
+    /// Its result.
     pub fn judgement<'a>(
         &'a self,
         here: &'a Datacenter,
@@ -109,7 +109,7 @@ impl ResolvedCheck {
         }
     }
 
-    /// Whether the limiter of the world has the last word.
+    /// Whether the global limiter decides.
     pub fn is_worlds(&self) -> bool {
         self.policy.scope == Scope::Global
     }

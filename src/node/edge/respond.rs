@@ -1,4 +1,4 @@
-//! Responses: JSON, text and problems, with the headers that say how true they are, and CORS.
+//! Responses: JSON, text and problems, with headers for their accuracy, and CORS.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -30,26 +30,26 @@ const EXPOSED_HEADERS: &str = "etag, retry-after, tally-exact, tally-as-of, tall
 /// Media type of a refusal.
 const PROBLEM: &str = "application/problem+json";
 
-/// Header of the first answer to a key, given again.
+/// Header of a repeated first answer to a key.
 const REPLAYED: &str = "idempotency-replayed";
 
-/// Header that says where the time went.
+/// Header with the times of a request.
 const SERVER_TIMING: &str = "server-timing";
 
-/// A body that is made piece by piece, once.
+/// A body that is produced piece by piece, once.
 type Once = Rc<Cell<Option<Box<dyn Pieces>>>>;
 
-/// What a request is answered with.
+/// The answer to a request.
 #[derive(Clone)]
 pub struct Answer {
     status: u16,
     content_type: &'static str,
     body: Rc<str>,
-    /// What is sent instead of `body`, where that is no text.
+    /// Sent instead of `body`, if it is no text.
     bytes: Option<Cow<'static, [u8]>>,
-    /// What is sent instead of both, as it is made.
+    /// Sent instead of both, as it is produced.
     pieces: Option<Once>,
-    /// `Cache-Control`, where it is not the usual one.
+    /// `Cache-Control`, if it is not the usual one.
     cache: Option<String>,
     is_for_every_page: bool,
     headers: Vec<(&'static str, String)>,
@@ -93,7 +93,7 @@ impl Answer {
         }
     }
 
-    /// 200 with a body of that media type that is made while it is sent.
+    /// 200 with a body of that media type that is produced while it is sent.
     pub fn pieces(content_type: &'static str, pieces: Box<dyn Pieces>) -> Self {
         Self {
             content_type,
@@ -110,7 +110,7 @@ impl Answer {
         }
     }
 
-    /// For pages of any origin, whatever they may do otherwise; and taken for nothing but what its media type says.
+    /// For pages of any origin, whatever their other rights; browsers must not guess another media type.
     pub fn for_every_page(self) -> Self {
         Self {
             is_for_every_page: true,
@@ -118,7 +118,7 @@ impl Answer {
         }
     }
 
-    /// For elements of pages of other origins; and taken for nothing but what its media type says.
+    /// For elements of pages of other origins; browsers must not guess another media type.
     pub fn for_images(self) -> Self {
         self.with_header("cross-origin-resource-policy", "cross-origin".to_owned())
             .with_header("x-content-type-options", "nosniff".to_owned())
@@ -143,7 +143,7 @@ impl Answer {
         self
     }
 
-    /// A refusal whose problem is written already.
+    /// A refusal with a finished problem.
     pub fn refused(code: Code, problem: String) -> Self {
         Self {
             content_type: PROBLEM,
@@ -152,7 +152,7 @@ impl Answer {
         }
     }
 
-    /// Whoever asks the same at once may be told so without looking again.
+    /// The answer may be repeated to the same request without looking again.
     pub fn repeatable(self, how: Repeatable) -> Self {
         Self {
             repeatable: Some(how),
@@ -160,18 +160,18 @@ impl Answer {
         }
     }
 
-    /// Says that this is the first answer to a key, given again.
+    /// Marks it as the repeated first answer to a key.
     pub fn replayed(mut self) -> Self {
         self.headers.push((REPLAYED, "true".to_owned()));
         self
     }
 
-    /// Whether it is the first answer to a key, given again.
+    /// Whether it is the repeated first answer to a key.
     pub fn is_replay(&self) -> bool {
         self.headers.iter().any(|(name, _)| *name == REPLAYED)
     }
 
-    /// Says how true the answer is, for readers that see no JSON.
+    /// Adds headers with the accuracy of the answer, for readers of other formats than JSON.
     pub fn fresh(mut self, exact: bool, as_of_ms: i64, staleness_ms: i64) -> Self {
         self.headers.push(("tally-exact", exact.to_string()));
         self.headers.push(("tally-as-of", as_of_ms.to_string()));
@@ -180,7 +180,7 @@ impl Answer {
         self
     }
 
-    /// Names the state that the answer shows; a reader that has it gets 304.
+    /// Adds the tag of the state in the answer; a reader that has the state gets 304.
     pub fn tagged(mut self, etag: String) -> Self {
         self.etag = Some(etag);
         self
@@ -212,7 +212,7 @@ impl From<NoRoute> for Answer {
     }
 }
 
-/// Whether a reader's `If-None-Match` names this state. Weak comparison, as RFC 9110 13.1.2 says.
+/// Whether a reader's `If-None-Match` names this state. Weak comparison, see RFC 9110 13.1.2.
 fn is_known(context: &RequestContext, etag: &str) -> bool {
     let strip = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
     context.header("if-none-match").is_some_and(|known| {
@@ -224,8 +224,8 @@ fn is_known(context: &RequestContext, etag: &str) -> bool {
 
 fn cors(context: &RequestContext, headers: &mut HeaderList) {
     headers.push(("vary", "Origin".to_owned()));
-    // Who names no origin is no page of another one: three headers less to build, and each takes longer
-    // than looking.
+    // A request without an origin is not from a page of another site: it needs three headers less, and building each
+    // takes longer than this check.
     let Some(origin) = context.header("origin") else {
         return;
     };
@@ -241,7 +241,7 @@ fn cors(context: &RequestContext, headers: &mut HeaderList) {
     }
 }
 
-/// Counts the request, and sees to it that the deployment hears of it.
+/// Counts the request, and makes sure that the count is reported.
 fn note(context: &RequestContext, route: RouteName, total_ms: i64, refusal: Option<Code>) {
     let host = &context.host;
     metrics::answered(host, route, total_ms, refusal);
@@ -255,9 +255,8 @@ fn note(context: &RequestContext, route: RouteName, total_ms: i64, refusal: Opti
     }
 }
 
-/// Measures the request, and says where its time went: `total`, of which `cell` was waited for cells,
-/// roots and the aggregator, both in whole milliseconds. What took none has nothing to say: two headers
-/// were a tenth of the time of an answer from memory. Source: W3C Server Timing, section 3.
+/// Measures the request, and adds its times: `total`, of which `cell` was waited for cells, roots and the aggregator,
+/// both in whole milliseconds. An answer without any has no such header. Source: W3C Server Timing, section 3.
 fn timing(
     context: &RequestContext,
     route: RouteName,
@@ -276,7 +275,7 @@ fn timing(
     headers.push((SERVER_TIMING, text));
 }
 
-/// Makes the response.
+/// Builds the response.
 pub fn respond(context: &RequestContext, route: RouteName, answer: Answer) -> Response {
     let mut headers = answer.headers;
     timing(context, route, answer.refusal, &mut headers);
@@ -290,7 +289,7 @@ pub fn respond(context: &RequestContext, route: RouteName, answer: Answer) -> Re
     } else {
         cors(context, &mut headers);
     }
-    // Counts change all the time, and what a key may see is not for shared caches.
+    // Counts change all the time, and answers to a key are not for shared caches.
     let is_one_form = answer.cache.is_some();
     let usual = || match answer.etag {
         Some(_) => "private, no-cache".to_owned(),
@@ -334,7 +333,7 @@ pub fn events(context: &RequestContext, route: RouteName, stream: Option<Stream>
     timing(context, route, None, &mut headers);
     cors(context, &mut headers);
     headers.push(("content-type", EVENT_STREAM.to_owned()));
-    // Who packs or buffers the stream on its way holds back what should be seen at once.
+    // Proxies must not compress or buffer the stream, because events must arrive at once.
     headers.push(("cache-control", "no-store, no-transform".to_owned()));
     headers.push(("x-accel-buffering", "no".to_owned()));
     Response::new(200, headers, stream.map_or(Body::Empty, Body::Stream))

@@ -1,4 +1,4 @@
-//! `POST /snapshots/{date}/restore`: counters as a snapshot has them, brought back.
+//! `POST /snapshots/{date}/restore`: restores counters from a snapshot.
 //!
 //! Invariants: what a counter is now is asked of all its cells, and what becomes of it is decided by that; each change
 //! is an operation of the counter's root, so that what is counted meanwhile is kept. Under an `Idempotency-Key` each
@@ -36,7 +36,7 @@ const AT_ONCE: u32 = 64;
 /// How long reads of counters may take.
 const READ_MS_MAX: u64 = 40_000;
 
-/// How long one answer takes about; what is left then is for the next call.
+/// The approximate time of one call; the rest is for the next call.
 const ANSWER_MS: u64 = 20_000;
 
 /// `POST /snapshots/{date}/restore`.
@@ -95,7 +95,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Brings some counters back, or says what would become of them.
+    /// Restores some counters, or reports what would be done.
     async fn bring_back(&self, rows: Vec<KeptRow>, into: &mut Restored) -> Result<(), Problem> {
         let now = self.read(&rows).await?;
         let work = |(row, now): (KeptRow, Option<GlobalSum>)| async move {
@@ -119,7 +119,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// What counters are now, by all their cells.
+    /// The present state of counters, from all their cells.
     async fn read(&self, rows: &[KeptRow]) -> Result<Vec<Option<GlobalSum>>, Problem> {
         let read = |row: &KeptRow| Read {
             counter: row.counter.clone(),
@@ -141,7 +141,7 @@ impl Work<'_> {
         read.collect()
     }
 
-    /// Does it. Returns what was done.
+    /// Restores one counter. Returns what was done.
     async fn carry_out(
         &self,
         action: RestoreAction,
@@ -150,7 +150,7 @@ impl Work<'_> {
     ) -> Result<RestoreAction, Problem> {
         let KeptRow { counter, kept, .. } = row;
         if action == RestoreAction::Same {
-            // Under a key it stays so, whatever becomes of the counter before the call is repeated.
+            // Under a key it counts as done, whatever happens to the counter before the call is repeated.
             return match self.key {
                 Some(_) => self.set(counter, kept, now).await.map(|()| action),
                 None => Ok(action),
@@ -169,7 +169,8 @@ impl Work<'_> {
                 .await
                 .map(|()| action);
         }
-        // What this call has begun under its key, it ends: so it is tried before whatever is there is set.
+        // A counter that this call has begun under its key must be finished: so that is tried before an existing one is
+        // set.
         if action == RestoreAction::Create || self.key.is_some() {
             match self.import(ImportMode::Create, counter, kept).await {
                 Ok(()) => return Ok(RestoreAction::Create),
@@ -197,7 +198,7 @@ impl Work<'_> {
         brought.map(|_| ())
     }
 
-    /// Gives a counter that is there the settings and the value that it had; unique elements are joined.
+    /// Sets an existing counter to its former settings and value; unique elements are joined.
     async fn set(
         &self,
         id: &CounterId,
@@ -214,7 +215,7 @@ impl Work<'_> {
             created_at_ms: None,
             base: Some(kept.value()),
         };
-        // A step that is not needed now is noted under its key: a repeated call does not do it either.
+        // A step that is not needed is noted under its key: a repeated call does not do it either.
         let step = |name: &'static str, is_needed: bool, back: BringBack| {
             let (importer, key) = (&importer, key(name));
             let if_there = match is_needed {
@@ -232,7 +233,7 @@ impl Work<'_> {
         };
         let changes_settings = now.is_none_or(|now| !has_settings(kept, now));
         let changes_value = now.is_none_or(|now| !has_value(kept, now));
-        // The value may be below the floor that it gets, and that which it has.
+        // The value may be below the former floor, and below the present one.
         let unbound = Put {
             floor: None,
             ..kept.put()

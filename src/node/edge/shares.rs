@@ -1,4 +1,4 @@
-//! Shares: keys for reading what begins with one prefix. Making, listing and revoking them, and who comes with one.
+//! Shares: keys for reading one prefix. Making, listing and revoking them, and identifying their holders.
 //!
 //! Invariant: a share that was revoked is good nowhere for longer than [`SHARE_MS_MAX`]; whether one is there is never
 //! guessed.
@@ -20,16 +20,16 @@ use crate::protocol::public::revoked_json;
 use crate::protocol::query::Query;
 use crate::protocol::share::{Share, ShareId, ShareToken, parse_share, share_json, shares_json};
 
-/// How long an isolate goes by what it knows of a share without asking.
+/// How long an isolate uses a cached share without asking.
 const FRESH_MS_MAX: i64 = 30_000;
 
-/// How long it does where the directory does not answer: a revoked share ends within this.
+/// How long it does so while the directory does not answer: a revoked share ends within this time.
 pub const SHARE_MS_MAX: i64 = 60_000;
 
 /// How long the directory may take.
 const ASK_MS_MAX: u64 = 3_000;
 
-/// Shares that an isolate remembers: 1,024 of at most 700 bytes.
+/// The most shares that an isolate caches: 1,024 of at most 700 bytes.
 const KNOWN_MAX: usize = 1_024;
 
 struct CachedShare {
@@ -37,7 +37,7 @@ struct CachedShare {
     asked_ms: i64,
 }
 
-/// What this isolate knows.
+/// The cached shares of this isolate.
 struct KnownShares(RefCell<BoundedMap<ShareId, CachedShare, KNOWN_MAX>>);
 
 impl State for KnownShares {
@@ -46,7 +46,7 @@ impl State for KnownShares {
     }
 }
 
-/// A share as this isolate knows it, if it has asked within so long.
+/// A cached share, if it was read within so long.
 fn known(host: &Host, id: ShareId, most_ms: i64) -> Option<Option<Share>> {
     let shares = host.state::<KnownShares>();
     let shares = shares.0.borrow();
@@ -75,7 +75,7 @@ async fn look_up(host: &Host, id: ShareId) -> Result<Option<Share>, Problem> {
     }
 }
 
-/// Notes who asks, where the request comes with a share.
+/// Identifies the caller of a request with a share.
 ///
 /// # Errors
 /// `unauthorized` for one that was revoked, has expired or was never made here; `unavailable`.
@@ -155,7 +155,7 @@ pub async fn revoke(
     Ok(Answer::json(revoked_json(&id.to_string())))
 }
 
-/// Here it ends at once.
+/// In this isolate it ends at once.
 fn host_forgets(host: &Host, id: ShareId) {
     host.state::<KnownShares>().0.borrow_mut().remove(&id);
 }

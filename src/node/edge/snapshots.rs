@@ -1,4 +1,4 @@
-//! Snapshots: which there are, making one, and what counters were on a day.
+//! Snapshots: listing and making them, and former states of counters.
 //!
 //! Invariant: a value is told whole or not at all: where a file is missing or damaged that is needed for it, the answer
 //! is 503 and says which.
@@ -30,7 +30,7 @@ async fn runs(host: &Host, begins: bool) -> Result<AllRuns, Problem> {
     all.map_err(unread)
 }
 
-/// What is told where the deployment has no place for files.
+/// The problem of a deployment without storage for snapshots.
 fn no_place(all: &AllRuns) -> Result<(), Problem> {
     if all.partitions.iter().any(|(_, told)| told.has_files) {
         return Ok(());
@@ -104,7 +104,7 @@ pub async fn make(context: &RequestContext) -> Result<Answer, Problem> {
     })
 }
 
-/// `GET /counters/{id}?on=`: what a counter was on a day, or on some.
+/// `GET /counters/{id}?on=`: the state of a counter on a day, or on some.
 ///
 /// # Errors
 /// `invalid-query`, `snapshot-not-found`, `counter-not-found`, `unavailable`.
@@ -147,7 +147,7 @@ pub async fn counter_on(
     Ok(Answer::json(json))
 }
 
-/// Refuses parameters that say nothing of another day.
+/// Refuses parameters that do not apply to former states.
 fn alone(query: &Query, known: &[&str]) -> Result<(), Problem> {
     let others = [
         "consistency",
@@ -167,7 +167,7 @@ fn alone(query: &Query, known: &[&str]) -> Result<(), Problem> {
     })
 }
 
-/// `GET /counters?on=`: what counters were on a day.
+/// `GET /counters?on=`: the state of counters on a day.
 ///
 /// # Errors
 /// `invalid-query`, `snapshot-not-found`, `unavailable`.
@@ -201,7 +201,7 @@ pub async fn list_on(context: &RequestContext, query: &Query, on: &str) -> Resul
     )))
 }
 
-/// A page of what counters were, all of it: a restore leaves nothing out.
+/// A page of former states with all their data, for a restore.
 ///
 /// # Errors
 /// `snapshot-not-found`, `unavailable`.

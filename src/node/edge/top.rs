@@ -1,4 +1,4 @@
-//! Which counters have most, and where one of them stands, by what the directory has been told.
+//! The counters that have most, and the rank of one of them, from the directory's data.
 
 use super::gathered::{ManyAnswer, ManyQuestion, gather, mixed_up};
 use super::read::not_found;
@@ -11,7 +11,7 @@ use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::{TopPage, rank_json, top_json};
 use crate::protocol::query::{Query, TopQuery};
 
-/// How old a top may be that others are given, milliseconds: what the directory has been told is older.
+/// How old a shared top may be, milliseconds: the directory's data is older.
 const SHARED_MS_MAX: i64 = 1_000;
 
 /// How old one of a range may be: leads are asked for it, by the thousand.

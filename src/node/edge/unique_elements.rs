@@ -1,7 +1,8 @@
 //! What uniques of one write are counted by: what its client says, or who its visitor is today; and how elements reach
 //! a shard by themselves.
 //!
-//! Invariant: a visitor's address is in memory while its request is, and leaves it only under the salt of a day.
+//! Invariant: a visitor's address is in memory only during its request, and leaves it only hashed under the salt of a
+//! day.
 
 use std::borrow::Cow;
 
@@ -24,15 +25,15 @@ use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::not_of_redis;
 use crate::protocol::visitor::{ClientAddress, day_of, visitor};
 
-/// What uniques are counted by.
+/// An element before it is hashed.
 pub enum Unique {
-    /// What the client said.
+    /// Given by the client.
     Given(String),
-    /// Who it is; an element only by the salt of a day.
+    /// The visitor; an element only with the salt of a day.
     Visitor(ClientAddress, String),
 }
 
-/// What a write's uniques are counted by, if by anything. Nothing is counted yet where this fails.
+/// The element of a write, if it has one. Nothing is counted yet if this fails.
 ///
 /// # Errors
 /// `no-client-address`.
@@ -57,7 +58,7 @@ impl Unique {
     /// The element of a write of this unix second, which is now.
     ///
     /// # Errors
-    /// `unavailable` where there is no salt to be had.
+    /// `unavailable` where there is no salt.
     pub async fn bytes(&self, host: &Host, second: i64) -> Result<Cow<'_, [u8]>, Problem> {
         let bytes = self.bytes_of_past(host, second).await?;
         bytes.ok_or_else(|| {
@@ -66,7 +67,7 @@ impl Unique {
         })
     }
 
-    /// The element of a write that was counted in this unix second; `None` where the salt of its day is forgotten.
+    /// The element of a write that was counted in this unix second; `None` where the salt of its day is deleted.
     ///
     /// # Errors
     /// `unavailable` where the directory does not answer.
@@ -99,7 +100,7 @@ pub async fn hashed(
     Ok((id, hash(&key, unique)))
 }
 
-/// Sends an element alone to its shard.
+/// Sends a single element to its shard.
 ///
 /// # Errors
 /// Any refusal, and `unavailable`.
@@ -124,7 +125,7 @@ pub async fn send(
     carry(context, id, aim, detail).await
 }
 
-/// Has a cell of the counter add these registers to its own, durably. Any cell will do: their union is what is told.
+/// Has a cell of the counter add these registers to its own, durably. Any cell will do: reads join them.
 ///
 /// # Errors
 /// Any refusal, `hash-mismatch` and `unavailable`.
@@ -135,7 +136,7 @@ pub async fn merge(context: &RequestContext, id: &CounterId, hyll: &Hyll) -> Res
         ..Load::default()
     };
     let aim = async |shards, other| match other {
-        // The counter was deleted since, and came back by another hash.
+        // The counter was deleted since, and created again with another hash.
         Some(UniqueHash::Keyed) => Err(not_of_redis(id)),
         Some(UniqueHash::Redis) | None => Ok((own_shard(&context.host, shards), load.clone())),
     };

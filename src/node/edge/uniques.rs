@@ -1,4 +1,4 @@
-//! Unions and intersections of unique elements, over counters; and the key that they are hashed with.
+//! Unions and intersections of unique elements, over counters; and the rotation of their hash key.
 
 use super::fetch::see_each;
 use super::read::not_found;
@@ -68,7 +68,7 @@ pub async fn uniques(context: &RequestContext, caller: &Caller) -> Result<Answer
     union_json(&ids, &told, window).map(Answer::json)
 }
 
-/// `POST /uniques/rotate`: elements are hashed with a new key from now on, a new epoch.
+/// `POST /uniques/rotate`: elements are hashed with a new key from now on, in a new epoch.
 ///
 /// # Errors
 /// `hash-key-set`, `invalid-json`, `unknown-field`, `unavailable`.

@@ -1,4 +1,4 @@
-//! What checks of a policy came to over time, and which keys were refused most.
+//! The results of a policy's checks over time, and the keys that were refused most.
 
 use futures_util::future::join_all;
 
@@ -66,7 +66,7 @@ pub async fn refused(context: &RequestContext, policy: PolicyName) -> Result<Ans
     )))
 }
 
-/// A counter of a policy, as it was read.
+/// A counter of a policy that was read.
 struct Of {
     id: CounterId,
     seen: FetchedSum,
@@ -79,7 +79,7 @@ impl Of {
     }
 }
 
-/// Reads counters of a policy that there is, once what this isolate holds is in them.
+/// Reads counters of an existing policy, after this isolate's results were sent to them.
 async fn read(
     context: &RequestContext,
     policy: &PolicyName,
@@ -105,7 +105,7 @@ async fn read(
     join_all(all).await.into_iter().collect()
 }
 
-/// As old as the oldest counter, and what other isolates hold besides.
+/// As old as the oldest counter, and as what other isolates have not sent.
 fn told_of<'a>(context: &RequestContext, policy: &'a PolicyName, read: &[Of]) -> VerdictCounts<'a> {
     let as_of_ms = read.iter().map(|of| match of.told() {
         Some(told) => told.as_of_ms(),

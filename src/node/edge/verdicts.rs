@@ -1,4 +1,5 @@
-//! How many checks of each stored policy were allowed and refused, minute by minute, and which keys were refused most.
+//! The number of allowed and refused checks of each stored policy, minute by minute, and the keys that were refused
+//! most.
 //!
 //! Invariant: a check is counted once, in this isolate's memory, and sent at most once to the counters of its policy.
 //! So these never hold more than was judged. What an isolate had not sent when it ended is missing, and so is what was
@@ -32,19 +33,19 @@ use crate::protocol::metrics::Metric;
 use crate::protocol::names::{self, CellAddress, VerdictKind};
 use crate::protocol::shell_limits::OPERATE_MS_MAX;
 
-/// How long a busy isolate holds what it has counted, milliseconds: a row for each policy and kind in that time.
+/// How long a busy isolate collects its counts, milliseconds: a row for each policy and kind in that time.
 pub const SEND_MS: i64 = 10_000;
 
-/// How long one does that has sent nothing for so long.
+/// How long an isolate does that has sent nothing for so long.
 const FIRST_MS: i64 = 1_000;
 
-/// By how much a request that sends may be late before another does.
+/// How late a sending request may be before another one sends.
 const LATE_MS: i64 = 1_000;
 
-/// Policies of which something is held: 100 bytes each, and 200 KB of keys where many are refused.
+/// The most policies with counts: 100 bytes each, and 200 KB of keys if many are refused.
 const POLICIES_MAX: usize = 1_000;
 
-/// What was judged in a minute.
+/// The results of a minute.
 struct Minute {
     /// A second of it, unix time.
     second: i64,
@@ -52,17 +53,17 @@ struct Minute {
     refused: TopValues,
 }
 
-/// What is not sent yet.
+/// The counts that are not sent yet.
 #[derive(Default)]
 struct UnsentVerdicts {
     policies: BoundedMap<PolicyName, Vec<Minute>, POLICIES_MAX>,
-    /// When it is sent, unix milliseconds.
+    /// When they are sent, unix milliseconds.
     due_ms: i64,
-    /// When it was sent last.
+    /// When counts were sent last.
     sent_ms: i64,
 }
 
-/// That of this isolate.
+/// The counts of this isolate.
 struct IsolateVerdicts(RefCell<UnsentVerdicts>);
 
 impl State for IsolateVerdicts {
@@ -107,7 +108,7 @@ impl UnsentVerdicts {
         }
     }
 
-    /// In how many milliseconds the request that asks must send it; `None` where another does.
+    /// After how many milliseconds the asking request must send them; `None` where another does.
     fn due_in_ms(&mut self, now_ms: i64) -> Option<u64> {
         let is_due = now_ms - LATE_MS..=now_ms + SEND_MS;
         if is_due.contains(&self.due_ms) {
@@ -123,7 +124,7 @@ impl UnsentVerdicts {
     }
 }
 
-/// Counts what came of a check.
+/// Counts the result of a check.
 pub fn note(context: &RequestContext, asking: &ResolvedCheck, verdict: Option<Verdict>) {
     let host = &context.host;
     let (metric, kind) = match verdict {
@@ -150,7 +151,7 @@ pub fn note(context: &RequestContext, asking: &ResolvedCheck, verdict: Option<Ve
     }
 }
 
-/// Sends what this isolate holds to the counters of a datacenter. What fails is missing there.
+/// Sends this isolate's counts to the counters of a datacenter. Counts that cannot be sent are lost.
 pub async fn send(host: &Host, datacenter: &Datacenter) {
     let policies = with(host, |gathered| {
         (gathered.due_ms, gathered.sent_ms) = (i64::MIN, host.now_ms());
@@ -198,7 +199,7 @@ pub async fn forget(context: &RequestContext, policy: &PolicyName) {
     let _missing = join_all(ending).await;
 }
 
-/// What minutes hold of a kind, as its counter counts it.
+/// The counts of a kind in these minutes, as a load for its counter.
 fn load_of(minutes: &[Minute], place: usize, kind: VerdictKind) -> Load {
     let mut load = Load::default();
     for minute in minutes {

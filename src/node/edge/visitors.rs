@@ -1,4 +1,4 @@
-//! The limits on what callers without a key have done.
+//! The limits of callers without a key.
 //!
 //! Invariant: an address is held no longer than its request: what stays in memory is a hash of it by a key of this
 //! isolate. All whose address nobody can tell are one visitor, so that no limit is left by hiding it.
@@ -22,7 +22,7 @@ const CREATED_MS_MAX: i64 = 30_000;
 /// The visitors of this isolate.
 struct IsolateVisitors {
     visitors: RefCell<Visitors>,
-    /// They are hashed with it.
+    /// The key of their hashes.
     key: HashKey,
 }
 
@@ -35,30 +35,30 @@ impl State for IsolateVisitors {
     }
 }
 
-/// What stands in memory for whoever has this address, or for a counter.
+/// The hash of an address, or of a counter.
 pub fn hashed(host: &Host, bytes: &[u8]) -> u64 {
     hash(&host.state::<IsolateVisitors>().key, bytes)
 }
 
-/// Who asks, if that is limited.
+/// The caller, if it is limited.
 pub struct Visitor {
     host: Host,
-    /// Its hash; `None` for whoever holds a key.
+    /// Its hash; `None` for the holder of a key.
     hash: Option<u64>,
     has_address: bool,
     owner: Owner,
-    /// Whether the last write was taken for the first of its counter.
+    /// Whether the last write counted as the first of its counter.
     was_new: Cell<bool>,
 }
 
-/// The address of a request's client, none where nobody tells it. The length tells the families apart.
+/// The address of a request's client, empty where it is unknown. Its length identifies its family.
 pub fn address_bytes(context: &RequestContext) -> Vec<u8> {
     let address = context.address().ok();
     address.map_or_else(Vec::new, |address| address.as_bytes().to_vec())
 }
 
 impl Visitor {
-    /// Who asks. Whoever holds a key is not limited.
+    /// The caller of a request. The holder of a key is not limited.
     pub fn of(context: &RequestContext) -> Self {
         let host = context.host.clone();
         if !context.is_public() {
@@ -80,7 +80,7 @@ impl Visitor {
         }
     }
 
-    /// Who asks, as far as limits leave each caller room for keys.
+    /// The party under which limits account for the caller's keys.
     pub fn owner(&self) -> Owner {
         self.owner
     }
@@ -89,7 +89,7 @@ impl Visitor {
     /// could refuse it must have been looked at before.
     ///
     /// # Errors
-    /// `quota-exceeded`, with how long to wait.
+    /// `quota-exceeded`, with the time to wait.
     pub fn admit(&self, counter: &str) -> Result<(), Problem> {
         let Some(visitor) = self.hash else {
             return Ok(());
@@ -119,10 +119,10 @@ impl Visitor {
         }
     }
 
-    /// Nothing where a read that needs so many calls to objects is let in.
+    /// Succeeds where a read with so many calls to objects is admitted.
     ///
     /// # Errors
-    /// `quota-exceeded`, with how long to wait.
+    /// `quota-exceeded`, with the time to wait.
     pub fn read(&self, calls: u64) -> Result<(), Problem> {
         let Some(visitor) = self.hash else {
             return Ok(());
@@ -131,7 +131,7 @@ impl Visitor {
         read.map_err(|spent| self.refusal(spent))
     }
 
-    /// Notes calls that a read has made besides.
+    /// Deducts further calls of a read.
     pub fn note_calls(&self, calls: u64) {
         if let Some(visitor) = self.hash {
             self.with_all(|visitors, now_ms| visitors.note_calls(visitor, calls, now_ms));

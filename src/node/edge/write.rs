@@ -31,7 +31,7 @@ use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::{ignored_json, write_json};
 use crate::protocol::query::Query;
 
-/// How often a write is sent on because the shard it was sent to has been sealed.
+/// How often a write is sent again because its shard has been sealed.
 pub const MOVES_MAX: usize = 4;
 
 /// How long a write is sent on: of the 4.8 s that it waits in all, 1.8 s are left for the last batch. On a machine that
@@ -75,7 +75,7 @@ async fn write(
     }
 }
 
-/// Counts one, of this element where there is one, which says this of itself. Answers as [`increment`].
+/// Counts one, with this element and these dimensions. Answers as [`increment`].
 ///
 /// # Errors
 /// As [`increment`].
@@ -94,7 +94,7 @@ pub async fn one(
 
 type FlushOutcomes = Arrival<Outcome, lanes::PlaceOf<Cells>>;
 
-/// A write on its way to the cell that counts it.
+/// A write on its way to its cell.
 struct Delivery<'a> {
     context: &'a RequestContext,
     write: &'a Write,
@@ -152,7 +152,7 @@ impl<'a> Delivery<'a> {
         Ok(delivery)
     }
 
-    /// Hashes its element as the counter does.
+    /// Hashes its element by the counter's function.
     async fn hash(&mut self, unique_hash: UniqueHash) -> Result<(), Problem> {
         if let Some(unique) = &self.unique {
             let (by, hashed) = unique_elements::hashed(self.context, unique_hash, unique).await?;
@@ -178,7 +178,7 @@ impl<'a> Delivery<'a> {
         lanes::carry::<Cells>(self.context, &self.cell, self.load.clone(), begun_ms).await
     }
 
-    /// Goes where it is told by a cell that has counted nothing. Returns whether it is to be sent again.
+    /// Follows a redirection by a cell that has counted nothing. Returns whether to send the write again.
     async fn redirect(&mut self, fault: &Fault) -> Result<bool, Problem> {
         match fault {
             Fault::Refused(Refusal::Moved(shards)) => self.spread_over(*shards),
@@ -232,9 +232,8 @@ async fn deliver(
     context
         .visitor()
         .settle(flushed.generation, has_counted_before);
-    // One cell is the whole counter: its total right after this write, with what shards left that
-    // have been sealed since, is the exact value. Of several, a view at most half a second old is
-    // told, but never less than this cell holds by itself.
+    // With a single cell, its total right after this write, with the parts of sealed shards, is the exact value. With
+    // several, the value is of a view at most half a second old, but never less than this cell holds by itself.
     let (value, exact) = match flushed.elsewhere {
         Some((added, removed)) => (own.plus(Value::new(added, removed)), true),
         None => {
@@ -249,7 +248,7 @@ async fn deliver(
     )))
 }
 
-/// What a write is counted as that is answered as done.
+/// The metric of an acknowledged write.
 const fn acknowledged(adds: bool) -> Metric {
     if adds {
         Metric::AcknowledgedIncrement
@@ -258,7 +257,8 @@ const fn acknowledged(adds: bool) -> Metric {
     }
 }
 
-/// A write that is decided by itself: because it counts once however often it comes, or by what the value is.
+/// A write that is decided by itself: because it counts once for any number of repeats, or because it depends on the
+/// value.
 async fn write_alone(
     context: &RequestContext,
     id: CounterId,
@@ -270,7 +270,7 @@ async fn write_alone(
         Some(_) => (How::Recalled, None, None),
         None => match decided_by(context, &id, write).await {
             Ok((how, condition)) => (how, condition, None),
-            // What nobody can decide now may have been counted before.
+            // A write that cannot be decided now may have been counted before.
             Err(problem) if write.key.is_some() && problem.retry_after_seconds().is_none() => {
                 (How::Recalled, None, Some(problem))
             }
@@ -279,7 +279,7 @@ async fn write_alone(
     };
     let keyed = keyed_of(context, write, condition).await?;
     let (answer, counted) = match keyed::count_one(context, &id, keyed, &how, strings).await {
-        // Home may have moved since it was learned of: the next one asks.
+        // The home may have moved since it was cached: the next write asks.
         Err(problem) if problem.code() == Code::PreconditionFailed => {
             forget_home(&context.host, &id);
             return Err(problem);
@@ -288,10 +288,10 @@ async fn write_alone(
         outcome => outcome?,
     };
     if let (Some(unique), Some(counted)) = (&write.unique, counted) {
-        // Only now, since a write that is refused must change nothing; and with each retry,
-        // since an element may be sent again without harm. Its shard is chosen by its hash.
+        // Not before, because a refused write must change nothing; and with each retry, because an element may be sent
+        // again without harm. Its shard is chosen by its hash.
         let second = element_second(Times::Live, write.second, counted);
-        // A visitor whose salt is forgotten was counted by then, or never is.
+        // A visitor whose salt is deleted was counted by then, or never will be.
         if let Some(unique) = unique.bytes_of_past(&context.host, second).await? {
             unique_elements::send(context, &id, &unique, second).await?;
         }
@@ -308,7 +308,7 @@ async fn write_alone(
     Ok(answer)
 }
 
-/// A write as it is decided by itself, under the key that its client sent or one that is drawn here.
+/// A write in the form that is decided by itself, under the key of its client or one that is drawn here.
 async fn keyed_of(
     context: &RequestContext,
     write: &Write,
@@ -330,7 +330,7 @@ async fn keyed_of(
         unique.unwrap_or_default(),
         at_ms.as_ref().map_or(&[], |bytes| bytes),
     ];
-    // Left out where there is none: a write without asks for what it always did.
+    // Omitted where there is none, so that the hash of a write without samples never changes.
     parts.extend(sample.as_ref().map(|bits| &bits[..]));
     let said = write.body.dimensions.to_bytes();
     parts.extend((!said.is_empty()).then_some(&said[..]));
@@ -364,7 +364,7 @@ async fn keyed_of(
     })
 }
 
-/// Who decides a write, and what must hold there. One without a key of its client's goes straight home.
+/// The lead that decides a write, and the condition there. A write without a client's key goes straight to the home.
 async fn decided_by(
     context: &RequestContext,
     id: &CounterId,
@@ -387,7 +387,7 @@ async fn decided_by(
         return Ok((write.key.as_ref().map_or_else(here, |_| claimed), None));
     }
     let Some(Condition::Unchanged(version)) = &write.condition else {
-        // The floor may have been taken away since it was learned of, and with it the home.
+        // The floor may have been removed since it was cached, and with it the home.
         let home = administration::home_now(context, id).await?;
         let home = home.unwrap_or_else(|| context.datacenter());
         return Ok((How::Unclaimed(home), None));
