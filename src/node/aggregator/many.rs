@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use super::explain::Notes;
 use super::most::{most_of, sum_most};
+use super::top::ask_top;
 use super::{LEADS_AT_ONCE, read, read_drained, read_view, sum_world};
 use crate::core::cluster::root::Root;
 use crate::core::counter::history::HOURS_KEPT;
@@ -21,7 +22,7 @@ use crate::node::shared::partitions::{self, ask_all, ask_more, ask_some};
 use crate::protocol::joined_pages::JoinedPages;
 use crate::protocol::messages::{
     BoardsListed, By, Fault, GlobalSum, List, ListAll, ListAllBoards, ListBoards, ListRows, Listed,
-    Order, Read, ReadDrained, ReadEach, SumMany, Sums, TopOf, Wanted,
+    Order, Read, ReadDrained, ReadEach, SumMany, Sums, Wanted,
 };
 use crate::protocol::names::DIRECTORY_PARTITIONS;
 use crate::protocol::order::in_order;
@@ -260,24 +261,14 @@ fn are_too_many(roots: &BTreeMap<CounterId, Root>) -> bool {
 
 /// What partitions have been told of all counters, and which did not answer.
 async fn told_of_all(host: &Host, asked: &SumMany) -> Result<(Sums, Vec<u32>), Fault> {
-    let ask = |partition: u32| TopOf {
-        partition,
-        order: Order {
-            prefix: asked.prefix.clone(),
-            by: By::Value,
-            since: None,
-        },
-        limit: 0,
-        above: None,
+    let order = Order {
+        prefix: asked.prefix.clone(),
+        by: By::Value,
+        since: None,
     };
-    let (answered, mut missing) = ask_all(host, ask).await.by_any()?;
-    let mut sums = Sums::default();
-    for (partition, part) in answered {
-        sums = sums.plus(part.sums);
-        if !part.is_whole {
-            missing.push(partition);
-        }
-    }
+    let (parts, missing) = ask_top(host, &order, 0, None).await?;
+    let sums = parts.into_iter().map(|part| part.sums);
+    let sums = sums.fold(Sums::default(), Sums::plus);
     Ok((sums, missing))
 }
 
@@ -330,7 +321,7 @@ pub(super) async fn sum_many(
             let most = most_of(host, &asked);
             are_few = most > AGGREGATE_MAX && sums.counters <= most.into();
             if !are_few {
-                sum_most(host, &asked, begun_ms, &all, |_| None).await?;
+                sum_most(host, &asked, begun_ms, &all, &|_| None).await?;
                 return Ok(all.into_inner());
             }
         }

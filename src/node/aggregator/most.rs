@@ -11,17 +11,15 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::many::sum_roots;
-use super::top::compare;
+use super::top::{ask_top, compare};
 use crate::core::counter::id::CounterId;
 use crate::core::counter::total::Value;
 use crate::host::Host;
 use crate::node::shared::call;
 use crate::node::shared::call::CALL_MS_MAX;
 use crate::node::shared::call_batcher::call_many;
-use crate::node::shared::partitions::{self, ask_all};
-use crate::protocol::messages::{
-    By, Fault, LookUp, Order, Since, SumMany, Sums, TopOf, TopRow, Unasked,
-};
+use crate::node::shared::partitions;
+use crate::protocol::messages::{By, Fault, LookUp, Order, Since, SumMany, Sums, TopRow, Unasked};
 use crate::protocol::order::in_order;
 use crate::protocol::public::Aggregate;
 use crate::protocol::shell_limits::AGGREGATE_MAX;
@@ -81,30 +79,22 @@ async fn candidates(
     let limit = among.div_ceil(partitions::count(host)) * SHARES;
     let mut since = Since::reaching(from, host.now_ms().div_euclid(1_000));
     loop {
-        let ask = |partition: u32| TopOf {
-            partition,
-            order: Order {
-                prefix: asked.prefix.clone(),
-                by: By::Count,
-                since: Some(since),
-            },
-            limit,
-            above: None,
+        let order = Order {
+            prefix: asked.prefix.clone(),
+            by: By::Count,
+            since: Some(since),
         };
-        let (answered, missing) = ask_all(host, ask).await.by_any()?;
+        let (parts, missing) = ask_top(host, &order, limit, None).await?;
         let mut all = Candidates {
             rows: Vec::new(),
             sums: Sums::default(),
             missing,
             beyond: Value::default(),
         };
-        for (partition, part) in answered {
+        for part in parts {
             let is_full = u32::try_from(part.rows.len()).is_ok_and(|rows| rows >= limit);
             if let Some(last) = part.rows.last().filter(|_| is_full) {
                 all.beyond = all.beyond.or_more(last.amount);
-            }
-            if !part.is_whole {
-                all.missing.push(partition);
             }
             all.sums = all.sums.plus(part.sums);
             all.rows.extend(part.rows);
@@ -134,7 +124,7 @@ pub(super) async fn sum_most(
     asked: &SumMany,
     begun_ms: i64,
     all: &RefCell<Aggregate>,
-    enough: impl Fn(&Aggregate) -> Option<u128>,
+    enough: &dyn Fn(&Aggregate) -> Option<u128>,
 ) -> Result<(), Fault> {
     let ranges = (asked.window, asked.history);
     let from = ranges.0.map(|(from, _)| from);

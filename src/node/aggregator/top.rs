@@ -6,11 +6,12 @@ use std::cmp::Ordering;
 use super::explain::Notes;
 use super::most::sum_most;
 use super::read;
+use crate::core::counter::total::Value;
 use crate::host::Host;
 use crate::node::shared::call;
 use crate::node::shared::partitions::ask_all;
 use crate::protocol::messages::{
-    AmountOf, AskTop, Fault, Read, SumMany, Top, TopOf, TopRow, Wanted,
+    AmountOf, AskTop, Fault, Order, PartitionTop, Read, SumMany, Top, TopOf, TopRow, Wanted,
 };
 use crate::protocol::order::in_order;
 use crate::protocol::public::Aggregate;
@@ -41,30 +42,47 @@ pub(super) async fn top(host: &Host, asked: Result<AskTop, Fault>) -> Result<Top
         }
     }
     let above = rows.first().map(|row: &TopRow| row.amount);
-    let ask = |partition: u32| TopOf {
-        partition,
-        order: order.clone(),
-        limit: if counter.is_some() { 0 } else { limit },
-        above,
-    };
-    let (answered, missing) = ask_all(host, ask).await.by_any()?;
+    let limit_each = if counter.is_some() { 0 } else { limit };
+    let (parts, missing) = ask_top(host, &order, limit_each, above).await?;
     let mut top = Top {
         rows,
         missing_partitions: missing,
         ..Top::default()
     };
-    for (partition, part) in answered {
+    for part in parts {
         top.rows.extend(part.rows);
         top.sums = top.sums.plus(part.sums);
-        if !part.is_whole {
-            top.missing_partitions.push(partition);
-        }
     }
     top.missing_partitions = in_order(top.missing_partitions, Ord::cmp);
     top.rows = in_order(top.rows, compare);
     top.rows
         .truncate(usize::try_from(limit).unwrap_or(usize::MAX));
     Ok(top)
+}
+
+/// Asks every partition for the first counters of an order. Returns what they answered, and the partitions that did not
+/// answer or that did not consider every counter.
+pub(super) async fn ask_top(
+    host: &Host,
+    order: &Order,
+    limit: u32,
+    above: Option<Value>,
+) -> Result<(Vec<PartitionTop>, Vec<u32>), Fault> {
+    let ask = |partition: u32| TopOf {
+        partition,
+        order: order.clone(),
+        limit,
+        above,
+    };
+    let (answered, mut missing) = ask_all(host, ask).await.by_any()?;
+    let mut parts = Vec::with_capacity(answered.len());
+    for (partition, part) in answered {
+        if !part.is_whole {
+            missing.push(partition);
+        }
+        parts.push(part);
+    }
+    Ok((parts, missing))
 }
 
 /// Asks the leads of those that may have counted most in a range.
@@ -103,7 +121,7 @@ async fn top_of_range(host: &Host, asked: AskTop, range: (i64, i64)) -> Result<T
         Some((_, count)) => Some(*count),
         None => all.count_at(asked.limit),
     };
-    sum_most(host, &many, begun_ms, &all, enough).await?;
+    sum_most(host, &many, begun_ms, &all, &enough).await?;
     Ok(all.into_inner().into_top(range.0, asked.limit, own))
 }
 
