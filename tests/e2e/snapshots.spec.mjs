@@ -1,10 +1,10 @@
-// Snapshots on plain workerd, whose disk service is their folder: made, read, restored, through a kill, a damaged file, and in an empty deployment.
+// Snapshots on plain workerd, whose disk service is their folder: made, read, restored, with a damaged file, and in an empty deployment. tests/crash/data.mjs kills.
 import { cpSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { Server } from "../crash/server.mjs";
-import { pause, until } from "../crash/wait.mjs";
+import { until } from "../crash/wait.mjs";
 
 let folder;
 let servers;
@@ -41,7 +41,7 @@ const filesOf = (name, kind) => {
 };
 const value = async (server, id) => (await well(server, "GET", `/counters/${encodeURIComponent(id)}?consistency=strong`)).value;
 
-test("a snapshot outlives a kill, tells the day, and comes back here and in an empty deployment", { timeout: 120_000 }, async () => {
+test("a snapshot tells the day, and comes back here and in an empty deployment", { timeout: 120_000 }, async () => {
   const server = await open("one");
   for (let number = 0; number < 40; number++) await well(server, "PUT", `/counters/page%2F${number}/value`, { value: number });
   await well(server, "PUT", "/counters/other/value", { value: 5 });
@@ -56,8 +56,6 @@ test("a snapshot outlives a kill, tells the day, and comes back here and in an e
   const next = await well(server, "POST", "/snapshots");
   expect([next.full, next.changed, next.counters]).toEqual([false, 2, 40]);
   const on = (id) => call(server, "GET", `/counters/${encodeURIComponent(id)}?on=${day}`);
-  await server.kill();
-  await server.start();
   expect((await on("page/3")).json.value).toBe(1_003);
   expect((await on("page/5")).json.value).toBe(5);
   expect((await on("page/4")).status).toBe(404);
@@ -82,61 +80,6 @@ test("a snapshot outlives a kill, tells the day, and comes back here and in an e
   const restored = await well(empty, "POST", path, {});
   expect([restored.created, restored.rejected]).toEqual([40, 0]);
   expect([await value(empty, "page/3"), await value(empty, "other")]).toEqual([1_003, 5]);
-});
-
-test("kills in the middle of snapshots and restores leave what was true, and twice is once", { timeout: 180_000 }, async () => {
-  const server = await open("killed");
-  const lines = Array.from({ length: 2_000 }, (_, number) => `${JSON.stringify({ id: `page/${number}`, value: number })}\n`);
-  const imported = await fetch(`${server.urls[0]}/import`, { method: "POST", body: lines.join("") });
-  expect((await imported.json()).counters).toBe(2_000);
-  // Asks, kills after a while, and starts again; whether it was answered nobody knows.
-  const killed = async (path, body, headers, after_ms) => {
-    const asked = call(server, "POST", path, body, headers).catch(() => undefined);
-    await pause(after_ms);
-    await server.kill();
-    await asked;
-    await server.start();
-  };
-  for (const after_ms of [5, 40, 90, 160, 250, 20, 120]) await killed("/snapshots", undefined, {}, after_ms);
-  const made = await until(async () => {
-    const { status, json } = await call(server, "POST", "/snapshots");
-    return status === 200 && json.whole && json;
-  }, "no snapshot is made", 60_000);
-  const list = async () => {
-    const rows = [];
-    for (let cursor; cursor !== null; ) {
-      const page = await well(server, "GET", `/counters?on=${made.date}&limit=1000${cursor === undefined ? "" : `&cursor=${encodeURIComponent(cursor)}`}`);
-      rows.push(...page.counters.map(({ id, value }) => [id, value]));
-      cursor = page.cursor;
-    }
-    return rows;
-  };
-  const kept = await list();
-  expect(kept.length).toBe(2_000);
-  for (const [id, value] of kept) expect(id).toBe(`page/${value}`);
-
-  // A third of them is set, and some are deleted.
-  const prefix = "page/1";
-  const changed = kept.filter(([id], index) => id.startsWith(prefix) && index % 10 === 0);
-  for (const [index, [id]] of changed.entries()) {
-    const path = `/counters/${encodeURIComponent(id)}`;
-    if (index % 5 === 0) await well(server, "DELETE", path);
-    else await well(server, "PUT", `${path}/value`, { value: -1 });
-  }
-  const path = `/snapshots/${made.date}/restore`;
-  const body = { prefix, mode: "replace" };
-  const key = { "idempotency-key": "once" };
-  for (const after_ms of [30, 200, 500]) await killed(path, body, key, after_ms);
-  for (let cursor; cursor !== null; ) {
-    const did = await well(server, "POST", path, { ...body, ...(cursor === undefined ? {} : { cursor }) }, key);
-    expect(did.rejected).toBe(0);
-    cursor = did.cursor;
-  }
-  for (const [id, then] of changed) expect([id, await value(server, id)]).toEqual([id, then]);
-  const [id, then] = changed[0];
-  await well(server, "POST", `/counters/${encodeURIComponent(id)}/increment`, { delta: 5 });
-  await well(server, "POST", path, body, key);
-  expect(await value(server, id)).toBe(then + 5);
 });
 
 test("a damaged file is refused and named, and a wrong setting is said", { timeout: 60_000 }, async () => {

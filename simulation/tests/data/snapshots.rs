@@ -203,6 +203,46 @@ fn what_a_counter_was_is_found_after_its_root_has_moved() {
 }
 
 #[test]
+fn what_lies_with_partitions_that_were_taken_away_is_told() {
+    let service = Service::with_bucket(7, None);
+    let change = |partitions: &str| {
+        service.world.set("TALLY_DIRECTORY", Some(partitions));
+        service.world.crash_all_objects();
+    };
+    change("64");
+    let ids: Vec<String> = (0..12).map(|number| format!("page-{number}")).collect();
+    ids.iter().for_each(|id| add(&service, id, 5));
+    rest_and_make(&service);
+    service.world.run_for_ms(DAY_MS);
+    // Roots move, and the numbers of before are forgotten.
+    change("2");
+    ids.iter().for_each(|id| add(&service, id, 2));
+    service.world.run_for_ms(600_000);
+    let day = "2026-01-01";
+    for id in &ids {
+        assert_eq!(value_on(&service, id, day), 5, "{id}");
+    }
+    let list = service.well(1, "GET", &format!("/counters?prefix=page-&on={day}"), "");
+    let values: Vec<&Value> = (list["counters"].as_array().expect("a list").iter())
+        .map(|counter| &counter["value"])
+        .collect();
+    assert_eq!(values, vec![&json!(5); 12], "{list}");
+    let one = service.well(0, "GET", &format!("/snapshots/{day}"), "");
+    assert_eq!(
+        (&one["counters"], &one["whole"]),
+        (&json!(12), &json!(true)),
+        "{one}"
+    );
+    // What has left them since is not told twice.
+    let last = rest_and_make(&service);
+    assert_eq!(
+        (&last["counters"], &last["whole"]),
+        (&json!(12), &json!(true)),
+        "{last}"
+    );
+}
+
+#[test]
 fn runs_are_full_each_week_small_between_and_old_ones_go() {
     let service = Service::with_bucket(2, Some(4));
     service.world.set(

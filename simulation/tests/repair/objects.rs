@@ -149,6 +149,54 @@ fn a_board_whose_head_is_damaged_goes_and_begins_anew() {
 }
 
 #[test]
+fn a_shard_of_a_board_that_is_damaged_is_found_with_its_board() {
+    let scene = Scene::new(25, None);
+    let settings = json!({"keep": "sum", "shards": 2});
+    assert_eq!(scene.ask(0, "PUT", "/boards/game", &settings).0, 201);
+    for number in 0..20 {
+        let path = format!("/boards/game/members/m{number}");
+        assert_eq!(scene.ask(0, "POST", &path, &json!({"delta": 1})).0, 200);
+    }
+    scene.world.run_for_ms(60_000);
+    let shards = scene.world.objects().into_iter().map(|object| object.1);
+    let names: Vec<String> = shards.filter(|name| name.contains("game")).collect();
+    assert_eq!(names.len(), 3, "{names:?}");
+    let game = CounterId::parse("game").expect("a name");
+    let at = ShardAt {
+        layout: 1,
+        shard: 1,
+    };
+    let of = names::board(&game, at, None);
+    scene.world.restart(1_000);
+    assert!(scene.damage(&of, "board", "id >= 0") > 0);
+    let damaged = found(&scene, "board/game");
+    let named: Vec<&str> = damaged.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(named, ["board-shard/1/1/game"], "{damaged:?}");
+}
+
+#[test]
+fn a_limiter_of_a_datacenter_that_has_counted_nothing_is_looked_at_where_it_is_named() {
+    let scene = Scene::new(26, None);
+    let check = json!({"limit": 5, "window_seconds": 60, "durability": "commit"});
+    assert_eq!(scene.ask(1, "POST", "/limits/p/k", &check).0, 200);
+    let known = scene.world.objects().into_iter();
+    let limiter = known.filter(|object| object.0 == names::LIMITERS);
+    let names: Vec<String> = limiter.map(|object| object.1).collect();
+    let [name] = names.as_slice() else {
+        panic!("{names:?}");
+    };
+    let of = Placement {
+        binding: names::LIMITERS,
+        name: name.clone(),
+        location_hint: None,
+    };
+    scene.world.restart(1_000);
+    assert!(scene.damage(&of, "limits", "number >= 0") > 0);
+    let damaged = found(&scene, "limiter/SYD/");
+    assert_eq!(damaged.len(), 1, "{name}: {damaged:?}");
+}
+
+#[test]
 fn limits_keys_of_redis_queued_events_and_policies_are_found_and_removed() {
     let scene = Scene::new(23, None);
     // Objects of a datacenter are asked where one of its cells has counted.

@@ -4,21 +4,31 @@ use std::collections::BTreeMap;
 
 use crate::core::counter::id::CounterId;
 use crate::host::Host;
-use crate::node::shared::partitions::{ByPartition, PartitionAnswers, ask_all};
+use crate::node::shared::partitions::{
+    ByPartition, PartitionAnswers, ask_all, ask_ever, ask_gone, count,
+};
 use crate::protocol::messages::{
     AllRuns, AskRuns, BeginRun, Fault, KeptAll, KeptListed, KeptRow, KeptRows, ListRuns,
 };
 
 /// The runs of all partitions; where asked for, one is begun in each first.
 pub(super) async fn runs(host: &Host, asked: Result<AskRuns, Fault>) -> Result<AllRuns, Fault> {
+    let list = |partition: u32| ListRuns { partition };
     if asked?.begins {
         let begin = |partition: u32| BeginRun { partition };
         if let Some(fault) = ask_all(host, begin).await.fault {
             return Err(fault);
         }
+        // Those that there once were write runs too, so that what has left them is told as gone.
+        let known = ask_ever(host, list, |told| told.ever).await.told;
+        let last = known.iter().map(|(partition, _)| *partition).max();
+        let gone = count(host)..last.map_or(0, |last| last + 1);
+        if let Some(fault) = ask_gone(host, gone, begin).await.fault {
+            return Err(fault);
+        }
     }
-    let list = |partition: u32| ListRuns { partition };
-    let (partitions, missing_partitions) = readable(ask_all(host, list).await)?;
+    let listed = ask_ever(host, list, |told| told.ever).await;
+    let (partitions, missing_partitions) = readable(listed)?;
     Ok(AllRuns {
         partitions,
         missing_partitions,
@@ -46,7 +56,7 @@ pub(super) async fn kept(host: &Host, asked: Result<KeptAll, Fault>) -> Result<K
         partition,
         asked: asked.clone(),
     };
-    let (pages, missing_partitions) = readable(ask_all(host, ask).await)?;
+    let (pages, missing_partitions) = readable(ask_ever(host, ask, |page| page.ever).await)?;
     let mut listed = KeptListed {
         missing_partitions,
         ..KeptListed::default()
@@ -55,7 +65,13 @@ pub(super) async fn kept(host: &Host, asked: Result<KeptAll, Fault>) -> Result<K
     for (partition, page) in pages {
         listed.has_more |= page.has_more;
         listed.runs.extend(page.run.map(|run| (partition, run)));
-        rows.extend(page.rows.into_iter().map(|row| (row.counter.clone(), row)));
+        for row in page.rows {
+            // A root that has moved since is in a run of either partition.
+            let known = rows.get(&row.counter);
+            if known.is_none_or(|known| known.kept.as_of_ms < row.kept.as_of_ms) {
+                rows.insert(row.counter.clone(), row);
+            }
+        }
     }
     let most = usize::try_from(asked.limit).unwrap_or(usize::MAX);
     listed.has_more |= rows.len() > most;

@@ -20,7 +20,7 @@ use crate::core::counter::settings::SHARDS_MAX;
 use crate::core::counter::total::Sum;
 use crate::host::Host;
 use crate::node::shared::concurrency::all_settled;
-use crate::node::shared::partitions::ask_all;
+use crate::node::shared::partitions::{ask_all, ask_ever};
 use crate::node::shared::{call, call_within};
 use crate::protocol::export::ImportMode;
 use crate::protocol::messages::{
@@ -228,11 +228,11 @@ impl Repair<'_> {
             limit: 1,
             uniques: true,
         };
-        let told = ask_all(self.host, |partition| KeptRows {
+        let ask = |partition: u32| KeptRows {
             partition,
             asked: asked.clone(),
-        });
-        let told = told.await;
+        };
+        let told = ask_ever(self.host, ask, |page| page.ever).await;
         let found = told.told.into_iter().filter_map(|(_, page)| {
             let row = page.rows.into_iter().next()?;
             let run = page.run.filter(|_| row.counter == *counter)?;

@@ -3,13 +3,15 @@
 
 use std::collections::BTreeSet;
 
-use crate::core::board::placing::ShardAt;
-use crate::core::counter::id::Datacenter;
+use crate::core::board::placing::{Layout, ShardAt};
+use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::queue::{INBOXES_PER_DATACENTER, InboxId};
 use crate::host::Host;
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::{call, partitions};
-use crate::protocol::messages::{Fault, ListAllBoards, RepairObject};
+use crate::protocol::messages::{
+    AskBoard, BoardAnswer, BoardQuestion, Fault, ListAllBoards, RepairObject,
+};
 use crate::protocol::names::{
     LIMITER_COUNT, LIMITER_PARTITIONS, LimiterAddress, TABLET_COUNT, TabletAddress,
 };
@@ -32,6 +34,10 @@ pub(super) async fn find(
     prefix: &str,
     after: Option<String>,
 ) -> Result<Found, Problem> {
+    // One that has counted nothing, such as one that only checks limits, is looked at where it is named.
+    let mut datacenters = datacenters.clone();
+    datacenters.extend(prefix.split('/').nth(1).and_then(Datacenter::parse));
+    let datacenters = &datacenters;
     let after_board = after.as_deref().and_then(|name| name.strip_prefix(BOARDS));
     let most = usize::try_from(COUNTERS_MAX).unwrap_or(usize::MAX);
     let mut objects = Vec::new();
@@ -61,9 +67,11 @@ pub(super) async fn find(
         };
         let names = call(host, &list).await?.boards;
         let has_more = names.len() == left;
-        let names = names.into_iter();
-        objects.extend(names.map(|board| ObjectAt::Board(board, ShardAt::default())));
-        cursor = objects.last().filter(|_| has_more).map(ObjectAt::to_string);
+        let last = names.last().filter(|_| has_more);
+        cursor = last.map(|board| ObjectAt::Board(board.clone(), ShardAt::default()).to_string());
+        let names = names.into_iter().map(|board| with_shards(host, board));
+        let boards = all_settled(names, OBJECTS_AT_ONCE).await;
+        objects.extend(boards.into_iter().flatten());
     }
     let checked = objects.len();
     let look = |object: ObjectAt| async move {
@@ -86,6 +94,19 @@ pub(super) async fn find(
     found.failed.sort_unstable();
     found.objects = Some(reports);
     Ok(found)
+}
+
+/// A board, and the shards that it is spread over. Of one that does not answer only the board itself, which then says
+/// why.
+async fn with_shards(host: &Host, board: CounterId) -> Vec<ObjectAt> {
+    let layout = match call(host, &AskBoard::new(&board, BoardQuestion::About)).await {
+        Ok(BoardAnswer::Spread(layout)) => Some(layout),
+        _ => None,
+    };
+    let shards = layout.into_iter().flat_map(Layout::all);
+    let all: BTreeSet<ShardAt> = shards.chain([ShardAt::default()]).collect();
+    let all = all.into_iter();
+    all.map(|at| ObjectAt::Board(board.clone(), at)).collect()
 }
 
 /// Reports the damage of an object, and removes it where asked to.

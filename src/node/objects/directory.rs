@@ -68,7 +68,6 @@ use crate::protocol::messages::{
     SilenceAlert, SizesOf, SweptOf, TellCounts, TellSizes, TestAlert, TopOf, UseKey, ViewOf,
     Viewed, Within, batch, decode,
 };
-use crate::protocol::names::DIRECTORY_PARTITIONS;
 
 /// The first schema in which settings name the hash of a counter.
 const SCHEMA_VERSION_MIN: i64 = 5;
@@ -558,7 +557,7 @@ impl Partition {
         if self.places.is_plain() || (has_all && !asked.is_range) {
             return Ok(own);
         }
-        let others = 0..self.places.sizes().span().max(DIRECTORY_PARTITIONS);
+        let others = 0..self.places.ever()?;
         let others = others.filter(|partition| !self.places.is_me(*partition));
         let ask = |partition: u32| KeptIn {
             partition,

@@ -24,6 +24,9 @@ use crate::protocol::names::{self, DIRECTORY_COUNT, DIRECTORY_PARTITIONS};
 /// Names of rows: the partition counts, and below, the sums of what has moved.
 pub(super) const SIZES: &str = "directory";
 const MOVED: &str = "moved";
+/// Name of the row with the most partitions that there ever were. A partition learns each number that is larger than
+/// its own.
+const EVER: &str = "directory-ever";
 
 /// The most roots remembered as being nowhere else: about 100 bytes each. Forgetting one costs a call.
 const SETTLED_MAX: usize = 4_096;
@@ -139,11 +142,21 @@ impl RootPlaces {
             if sizes.since() != known.since() {
                 self.put_moved((sizes.since(), 0, 0))?;
             }
+            let ever = known.span().max(sizes.span()).max(self.ever()?);
+            self.values.put(EVER, encode(&ever)?)?;
             self.values.put(SIZES, encode(sizes)?)
         })?;
         self.sizes.replace(sizes.clone());
         self.settled.borrow_mut().clear();
         Ok(())
+    }
+
+    /// The most partitions that there ever were: files of snapshots lie with each of them.
+    pub(super) fn ever(&self) -> Result<u32, Fault> {
+        let span = self.sizes.borrow().span();
+        let stored = self.values.get(EVER)?;
+        let stored: Option<u32> = stored.map(|body| decode(&body)).transpose()?;
+        Ok(stored.map_or(span, |ever| ever.max(span)))
     }
 
     /// Notes this partition's number, as a caller names it.

@@ -194,7 +194,10 @@ impl Snapshots {
         } = asked.asked;
         let runs = self.runs().await?;
         let Some(run) = run_on(&runs, day) else {
-            return Ok(KeptPage::default());
+            return Ok(KeptPage {
+                ever: self.places.ever()?,
+                ..KeptPage::default()
+            });
         };
         let after = after.unwrap_or_default();
         let mut readers = Vec::new();
@@ -205,6 +208,7 @@ impl Snapshots {
         let most = usize::try_from(limit).unwrap_or(usize::MAX);
         let mut page = KeptPage {
             run: Some(run),
+            ever: self.places.ever()?,
             ..KeptPage::default()
         };
         loop {

@@ -112,7 +112,7 @@ pub(super) struct Snapshots {
     pub(super) host: Host,
     pub(super) store: Store,
     pub(super) values: DeploymentValues,
-    places: Rc<RootPlaces>,
+    pub(super) places: Rc<RootPlaces>,
     files: Option<Rc<dyn Files>>,
     plan: Option<Plan>,
     started_ms: i64,
@@ -312,6 +312,7 @@ impl Snapshots {
             under_way,
             has_files: self.has_files(),
             has_counters: !counters.is_empty(),
+            ever: self.places.ever()?,
         })
     }
 

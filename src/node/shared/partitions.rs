@@ -163,6 +163,40 @@ pub async fn ask_all<C: Call>(
     }
 }
 
+/// Asks all partitions, and then those that there once were: files of snapshots lie with them. `ever` reads their
+/// number from an answer.
+pub async fn ask_ever<C: Call>(
+    host: &Host,
+    message: impl Fn(u32) -> C,
+    ever: impl Fn(&C::Answer) -> u32,
+) -> PartitionAnswers<C::Answer> {
+    let mut asked = ask_all(host, &message).await;
+    let told = asked.told.iter().map(|(partition, _)| *partition);
+    let last = told.chain(asked.missing.iter().copied()).max();
+    let ever = asked.told.iter().map(|(_, answer)| ever(answer)).max();
+    let gone = last.map_or(0, |last| last + 1)..ever.unwrap_or(0).min(COUNT_MAX);
+    let more = ask_gone(host, gone, message).await;
+    asked.told.extend(more.told);
+    asked.missing.extend(more.missing);
+    asked.fault = more.fault.or(asked.fault);
+    asked
+}
+
+/// Asks partitions that there once were.
+pub async fn ask_gone<C: Call>(
+    host: &Host,
+    partitions: Range<u32>,
+    message: impl Fn(u32) -> C,
+) -> PartitionAnswers<C::Answer> {
+    let encoded = |partition: u32| encode(&message(partition));
+    let asked = ask_each(host, C::PATH, &encoded, (partitions, false)).await;
+    let answers = asked.into_iter().map(|(partition, told)| {
+        let answer = told.and_then(|within| answer_of::<C>(host, &within.answer));
+        (partition, answer)
+    });
+    PartitionAnswers::of(answers.collect())
+}
+
 fn is_repartitioned(fault: &Option<Fault>) -> bool {
     *fault == Some(Fault::Repartitioned)
 }

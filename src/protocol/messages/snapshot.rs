@@ -9,10 +9,10 @@ use crate::protocol::snapshot::{Kept, RunOf};
 
 calls! {
     BeginRun => (), "/begin-run", |it| Address::Directory(it.partition);
-    ListRuns => PartitionRuns, "/list-runs", |it| Address::Directory(it.partition);
+    ListRuns => PartitionRuns, "/list-runs", |it| Address::Directory(it.partition), lacks (0, 1);
     KeptOn => Vec<KeptThen>, "/kept-on", |it| Address::Root(&it.counter);
     KeptIn => Vec<KeptThen>, "/kept-in", |it| Address::Directory(it.partition);
-    KeptRows => KeptPage, "/kept-rows", |it| Address::Directory(it.partition);
+    KeptRows => KeptPage, "/kept-rows", |it| Address::Directory(it.partition), lacks (0, 1);
     AskRuns => AllRuns, "/ask-runs", |_| Address::Aggregator;
     KeptAll => KeptListed, "/kept-all", |_| Address::Aggregator;
 }
@@ -53,6 +53,8 @@ pub struct PartitionRuns {
     pub has_files: bool,
     /// Whether there is any counter.
     pub has_counters: bool,
+    /// The most partitions that there ever were; 0 where that is not known.
+    pub ever: u32,
 }
 
 /// Edge → aggregator: lists the runs.
@@ -134,6 +136,8 @@ pub struct KeptPage {
     pub rows: Vec<KeptRow>,
     /// Whether there are more.
     pub has_more: bool,
+    /// The most partitions that there ever were; 0 where that is not known.
+    pub ever: u32,
 }
 
 /// Edge → aggregator: the state of counters on a day, in order of their names.
