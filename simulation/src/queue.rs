@@ -1,13 +1,13 @@
 //! The deployment's queue.
 //!
-//! Invariant: at least once. A message leaves the queue when its consumer has said [`Fate::Acknowledged`], or after
+//! Invariant: at least once. A message leaves the queue when its consumer has said [`MessageOutcome::Acknowledged`], or after
 //! too many deliveries, to the dead letters. Messages come in any order, in batches drawn by chance, and now and then
 //! once more after they were done.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use tally::host::{Delivered, Fate, Host, Later};
+use tally::host::{Delivered, Host, Later, MessageOutcome};
 
 use crate::core::Core;
 use crate::intervention::{Verdict, judged};
@@ -23,7 +23,7 @@ const CONSUMER_MS_MAX: u64 = 15 * 60 * 1_000;
 const AGAIN_MS_MAX: u64 = 10_000;
 
 /// Consumes a batch. A message that it gives no fate for is delivered again.
-pub type Consumer = Rc<dyn Fn(Host, Vec<Delivered>) -> Later<Vec<Fate>>>;
+pub type Consumer = Rc<dyn Fn(Host, Vec<Delivered>) -> Later<Vec<MessageOutcome>>>;
 
 struct Message {
     body: Vec<u8>,
@@ -159,8 +159,8 @@ impl Core {
             };
             let consumed = std::pin::pin!(consume);
             let limited = futures_util::future::select(consumed, time_limit).await;
-            if let futures_util::future::Either::Left((Ok(fates), _)) = limited {
-                pending.end(&fates);
+            if let futures_util::future::Either::Left((Ok(outcomes), _)) = limited {
+                pending.end(&outcomes);
             }
         };
         self.executor
@@ -168,25 +168,25 @@ impl Core {
     }
 }
 
-/// A batch that its consumer has. Dropped without fates it is delivered again.
+/// A batch that its consumer has. Dropped without outcomes it is delivered again.
 struct Pending {
     core: Rc<Core>,
     batch: Vec<Message>,
 }
 
 impl Pending {
-    fn end(mut self, fates: &[Fate]) {
+    fn end(mut self, outcomes: &[MessageOutcome]) {
         let core = self.core.clone();
         for (place, message) in std::mem::take(&mut self.batch).into_iter().enumerate() {
-            match fates.get(place) {
-                Some(Fate::Acknowledged) => {
+            match outcomes.get(place) {
+                Some(MessageOutcome::Acknowledged) => {
                     if core.chance.once_in(core.faults.get().redelivers_once_in) {
                         core.requeue(message, core.chance.below(AGAIN_MS_MAX));
                     } else {
                         core.queue.left.set(core.queue.left.get() - 1);
                     }
                 }
-                Some(Fate::Again { seconds }) => {
+                Some(MessageOutcome::Again { seconds }) => {
                     Self::again(&core, message, u64::from(*seconds) * 1_000);
                 }
                 None => Self::again(&core, message, 0),

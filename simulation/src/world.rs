@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use tally::host::http::{self, Request, Response};
 use tally::host::object::{Arrived, Reply, Rows, Shell};
-use tally::host::{Delivered, Fate, Host, Later, Point};
+use tally::host::{Delivered, Host, Later, MessageOutcome, Point};
 use tally::protocol::alerts::Outgoing;
 use tally::protocol::names::Placement;
 
@@ -159,12 +159,13 @@ impl World {
     }
 
     /// What consumes the queue's messages.
-    pub fn set_consumer<F: Future<Output = Vec<Fate>> + 'static>(
+    pub fn set_consumer<F: Future<Output = Vec<MessageOutcome>> + 'static>(
         &self,
         consume: impl Fn(Host, Vec<Delivered>) -> F + 'static,
     ) {
-        let consume =
-            move |host, delivered| -> Later<Vec<Fate>> { Box::pin(consume(host, delivered)) };
+        let consume = move |host, delivered| -> Later<Vec<MessageOutcome>> {
+            Box::pin(consume(host, delivered))
+        };
         self.core.queue.set_consumer(Rc::new(consume));
     }
 

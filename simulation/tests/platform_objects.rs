@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use common::{till, world};
-use tally::host::{Delivered, Fate, Target};
+use tally::host::{Delivered, MessageOutcome, Target};
 use tally::protocol::messages::PROTOCOL;
 use tally_simulation::{BROKEN, ClientRequest, Faults, Live, Options, World};
 
@@ -192,9 +192,9 @@ fn the_queue_delivers_again_what_is_not_done_and_gives_up_at_last() {
                     let number = message.body.as_ref().expect("bytes")[0];
                     *noted.entry(number).or_default() += 1;
                     match number {
-                        0 => Fate::Again { seconds: 1 },
-                        _ if message.attempts < 2 => Fate::Again { seconds: 3 },
-                        _ => Fate::Acknowledged,
+                        0 => MessageOutcome::Again { seconds: 1 },
+                        _ if message.attempts < 2 => MessageOutcome::Again { seconds: 3 },
+                        _ => MessageOutcome::Acknowledged,
                     }
                 });
                 fates.collect()

@@ -89,7 +89,7 @@ pub struct Delivered {
 
 /// What becomes of a delivered message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum MessageOutcome {
     /// It is not delivered again.
     Acknowledged,
     /// It is delivered again, in so many seconds.

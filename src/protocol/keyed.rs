@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::batch::gather::Times;
-use super::batch::keyed::{Calls, KEYED_AT_ONCE_MAX};
+use super::batch::keyed::{CallBudget, KEYED_AT_ONCE_MAX};
 use super::messages::{Claimed, Counted, Fault, Holder, Owner};
 use crate::core::counter::cell::clamp_stamp;
 use crate::core::counter::id::Datacenter;
@@ -47,7 +47,7 @@ pub struct Bounded<'a, C> {
     /// The transport.
     pub carrier: C,
     /// The calls that are left, shared with others.
-    pub calls: &'a Calls,
+    pub calls: &'a CallBudget,
 }
 
 impl<C> Bounded<'_, C> {
@@ -87,7 +87,7 @@ pub async fn count_claimed(
 ) -> Vec<FlushOutcomes> {
     let mut outcomes = Vec::with_capacity(writes.len());
     for some in writes.chunks(KEYED_AT_ONCE_MAX) {
-        let mut way = Way::new(carrier, here, some);
+        let mut way = Routing::new(carrier, here, some);
         way.follow(MOVES_MAX).await;
         outcomes.extend(way.outcomes);
     }
@@ -103,7 +103,7 @@ pub async fn count_unclaimed(
 ) -> Vec<FlushOutcomes> {
     let mut outcomes: Vec<FlushOutcomes> = Vec::with_capacity(writes.len());
     for some in writes.chunks(KEYED_AT_ONCE_MAX) {
-        let mut way = Way::new(carrier, lead, some);
+        let mut way = Routing::new(carrier, lead, some);
         let places = std::mem::take(&mut way.left);
         way.count_at(Holder::first(lead), (None, None), places)
             .await;
@@ -114,7 +114,7 @@ pub async fn count_unclaimed(
 }
 
 /// Writes on their way to the leads that hold their keys.
-struct Way<'a, C> {
+struct Routing<'a, C> {
     carrier: &'a C,
     here: &'a Datacenter,
     writes: &'a [KeyedWrite],
@@ -125,7 +125,7 @@ struct Way<'a, C> {
     struck_at: Option<Holder>,
 }
 
-impl<'a, C: Carrier> Way<'a, C> {
+impl<'a, C: Carrier> Routing<'a, C> {
     fn new(carrier: &'a C, here: &'a Datacenter, writes: &'a [KeyedWrite]) -> Self {
         let unknown = Fault::Unavailable("nothing was answered".to_owned());
         Self {

@@ -118,12 +118,12 @@ pub use batch::{Batch, BatchedCall, Receiver};
 pub use board::{
     AskBoard, BoardAnswer, BoardConfigured, BoardPlace, BoardQuestion, BoardSeen, BoardWritten,
     BoardsListed, CommandShard, ConfigureBoard, EndBoard, ForgetBoard, ListAllBoards, ListBoards,
-    MemberAction, MemberIs, MemberWrite, MovedMember, MovedRecord, Once, PeriodOf, Ranked,
-    RegisterBoard, ReportShard, ShardCommand, ShardIs, ShardMeasure, ShardReply, Stand, Stretch,
+    MemberAction, MemberIs, MemberRange, MemberWrite, MovedMember, MovedRecord, Once, PeriodOf,
+    Ranked, RegisterBoard, ReportShard, ShardCommand, ShardIs, ShardMeasure, ShardReply, Stand,
     WriteBoard, WriteBoards, Written,
 };
-pub use converge::{Held, Push, ViewOf, Viewed, WatchLead};
-pub use explain::{Explain, Explained, InboxAsked, LeadAsked, ShardAsked, SumExplained, Way};
+pub use converge::{AskGrant, Push, ViewOf, Viewed, WatchLead};
+pub use explain::{Explain, Explained, InboxAsked, LeadAsked, ReadTrace, ShardAsked, SumExplained};
 pub use export::{
     ExportPage, Exported, ExportedCounter, Install, Installed, ReadContents, ReadOut,
 };
@@ -131,13 +131,13 @@ pub use fleet::{AskFleet, CountsTaken, FleetOf, TellCounts, TellSizes};
 pub use keyed::{Claim, Claimed, Count, Counted, FindClaims, Holder, Owner, Recall};
 pub use lead_moves::{CallLead, GiveLead, Given, LeadTaken, LocateLead, Located, PlaceLead, Stay};
 pub use limit::{
-    Check, Checked, DeletePolicy, Demand, DemandOutcome, EndReservation, GetPolicy, HandOver,
-    Lease, ListPolicies, PolicyPut, PutPolicy, RecallLease, Reserve, Reserved, SentOn, Wish,
+    Check, Checked, DeletePolicy, Demand, DemandKind, DemandOutcome, EndReservation, GetPolicy,
+    HandOver, Lease, ListPolicies, PolicyPut, PutPolicy, RecallLease, Reserve, Reserved, SentOn,
 };
 pub use live::{Join, Look};
 pub use operate::{
-    BringBack, Condition, Done, IfThere, Keep, Operate, Operated, Operation, OperationKey, Put,
-    Settle, StoredAnswer,
+    BringBack, Condition, Done, IfExists, Operate, Operated, Operation, OperationKey, Put, Settle,
+    StoreAnswer, StoredAnswer,
 };
 pub use queue::{
     Append, Appended, CloseSession, DeadLetters, Drain, LetInboxesGo, MayHold, OpenSession,
@@ -160,8 +160,8 @@ pub use snapshot::{
     KeptThen, ListRuns, PartitionRuns, RunUnderWay,
 };
 pub use totals::{
-    AmountOf, AskTop, By, KnownTotal, KnownUniques, ListAll, ListRows, Listed, ListedCounter,
-    Order, PartitionTop, Since, SumMany, Sums, Top, TopOf, TopRow, Unasked,
+    AmountOf, AskTop, KnownTotal, KnownUniques, ListAll, ListRows, Listed, ListedCounter, Order,
+    OrderBy, PartitionTop, SumMany, Sums, Top, TopOf, TopRow, Unasked, WindowStart,
 };
 
 calls! {

@@ -9,7 +9,7 @@ use tally::core::counter::id::{CounterId, Datacenter};
 use tally::core::sketch::redis_hash;
 use tally::protocol::batch::BulkRecord;
 use tally::protocol::batch::gather::{
-    BatchLimits, CLOCK_SKEW_MS, Gather, Gathered, Hashed, Hashes, Manner, Times, coarsen,
+    BatchLimits, CLOCK_SKEW_MS, CountingMode, Gather, Gathered, Hashed, Hashes, Times, coarsen,
 };
 use tally::protocol::batch::lines::LineNumbers;
 use tally::protocol::batch::plan::Plan;
@@ -393,7 +393,7 @@ fn a_report_has_its_documented_form() {
     );
 }
 
-fn manner(times: Times) -> Manner {
+fn manner(times: Times) -> CountingMode {
     let hash = tally::core::sketch::HashKey::from([7; 16]).id();
-    Manner::new(times, hash)
+    CountingMode::new(times, hash)
 }

@@ -16,7 +16,7 @@ use tally::core::counter::flush::Element;
 use tally::core::counter::id::{CounterId, Datacenter};
 use tally::core::counter::ledger::WriteKey;
 use tally::protocol::batch::BulkRecord;
-use tally::protocol::batch::gather::{BatchLimits, CLOCK_SKEW_MS, Gather, Manner, Times};
+use tally::protocol::batch::gather::{BatchLimits, CLOCK_SKEW_MS, CountingMode, Gather, Times};
 use tally::protocol::batch::keyed::{BodyKey, KeyedElements};
 use tally::protocol::batch::plan::{Addressed, Plan};
 use tally::protocol::batch::report::{BatchReport, ERRORS_MAX};
@@ -368,7 +368,7 @@ proptest! {
     }
 }
 
-fn manner(times: Times) -> Manner {
+fn manner(times: Times) -> CountingMode {
     let hash = tally::core::sketch::HashKey::from([7; 16]).id();
-    Manner::new(times, hash)
+    CountingMode::new(times, hash)
 }

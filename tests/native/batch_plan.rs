@@ -7,8 +7,8 @@ use tally::core::counter::id::{CounterId, Datacenter};
 use tally::core::counter::ledger::WriteKey;
 use tally::core::counter::settings::UniqueHash;
 use tally::core::sketch::HashId;
-use tally::protocol::batch::gather::{Gathered, Hashed, Identified, Manner, Times};
-use tally::protocol::batch::keyed::{BodyKey, Calls, KEYED_AT_ONCE_MAX, KeyedElements};
+use tally::protocol::batch::gather::{CountingMode, Gathered, Hashed, Identified, Times};
+use tally::protocol::batch::keyed::{BodyKey, CallBudget, KEYED_AT_ONCE_MAX, KeyedElements};
 use tally::protocol::batch::lines::LineNumbers;
 use tally::protocol::batch::plan::{Addressed, CallsNeeded, Plan, body_calls_max, part_calls_max};
 use tally::protocol::batch::report::BatchReport;
@@ -127,7 +127,7 @@ fn a_body_makes_just_the_calls_that_it_is_judged_by() {
 
 #[test]
 fn calls_are_taken_all_or_none_and_what_is_not_used_is_given_back() {
-    let calls = Calls::new(10);
+    let calls = CallBudget::new(10);
     assert!(calls.take_many(9));
     assert!(!calls.take_many(2));
     assert!(calls.take());
@@ -135,7 +135,7 @@ fn calls_are_taken_all_or_none_and_what_is_not_used_is_given_back() {
     calls.give_back(3);
     assert!(calls.take_many(3));
     assert!(!calls.take());
-    assert!(Calls::unbounded().take_many(usize::MAX));
+    assert!(CallBudget::unbounded().take_many(usize::MAX));
 }
 
 #[test]
@@ -300,7 +300,7 @@ fn a_counter_whose_elements_failed_is_not_counted_and_fails_once() {
     assert_eq!(lines, [2, 3]);
 }
 
-fn manner(times: Times) -> Manner {
+fn manner(times: Times) -> CountingMode {
     let hash = tally::core::sketch::HashKey::from([7; 16]).id();
-    Manner::new(times, hash)
+    CountingMode::new(times, hash)
 }

@@ -6,7 +6,9 @@ use tally::core::counter::ledger::WriteKey;
 use tally::core::counter::samples::Samples;
 use tally::core::sketch::{HashKey, Histogram, Sample};
 use tally::protocol::batch::event::{parse_event, parse_increment};
-use tally::protocol::batch::gather::{BatchLimits, CLOCK_SKEW_MS, Gather, Gathered, Manner, Times};
+use tally::protocol::batch::gather::{
+    BatchLimits, CLOCK_SKEW_MS, CountingMode, Gather, Gathered, Times,
+};
 use tally::protocol::batch::keyed::BodyKey;
 use tally::protocol::batch::plan::Plan;
 use tally::protocol::problem::Code;
@@ -50,7 +52,7 @@ fn plan(gathered: Gathered, key: Option<BodyKey>) -> Plan {
     let counter = tally::core::counter::id::CounterId::parse("a").expect("an id");
     let here = Datacenter::parse("FRA").expect("a datacenter");
     let sums = vec![(counter, gathered)];
-    let manner = Manner::new(Times::Live, HashKey::from([7; 16]).id());
+    let manner = CountingMode::new(Times::Live, HashKey::from([7; 16]).id());
     Plan::new(sums, manner, &here, |_| 4, |_| 2, key)
 }
 

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use tally::core::counter::id::Datacenter;
 use tally::core::counter::ledger::{HomeCondition, KeyedOutcome, KeyedWrite, Recorded, WriteKey};
 use tally::protocol::batch::gather::Times;
-use tally::protocol::batch::keyed::{Calls, KEYED_AT_ONCE_MAX};
+use tally::protocol::batch::keyed::{CallBudget, KEYED_AT_ONCE_MAX};
 use tally::protocol::keyed::{
     Bounded, Carrier, MOVES_MAX, after_unknown, count_claimed, count_unclaimed, element_second,
 };
@@ -111,7 +111,7 @@ fn keys_that_lie_with_many_leads_make_a_bounded_number_of_calls() {
             counted: &counted,
             strikes: false,
         };
-        let calls = Calls::new(most);
+        let calls = CallBudget::new(most);
         let bounded = Bounded {
             carrier,
             calls: &calls,
@@ -144,7 +144,7 @@ fn what_is_struck_out_again_and_again_makes_a_bounded_number_of_calls_too() {
             counted: &counted,
             strikes: true,
         };
-        let calls = Calls::new(most);
+        let calls = CallBudget::new(most);
         let bounded = Bounded {
             carrier,
             calls: &calls,

@@ -6,21 +6,21 @@ use sums::{CACHED, FRESH, NOW_MS, datacenter, id, part, sketch, sum};
 use tally::core::counter::merge::CellTotals;
 use tally::core::counter::queue::InboxId;
 use tally::protocol::messages::{
-    GlobalSum, InboxAsked, LeadAsked, Origin, ShardAsked, Way, decode, encode,
+    GlobalSum, InboxAsked, LeadAsked, Origin, ReadTrace, ShardAsked, decode, encode,
 };
 use tally::protocol::public::{Freshness, SummedCounter};
 
-fn explained(sum: &GlobalSum, freshness: Freshness, way: &Way) -> String {
+fn explained(sum: &GlobalSum, freshness: Freshness, way: &ReadTrace) -> String {
     SummedCounter::new(&id("a/\"b\""), sum, freshness).explained_json(true, None, way)
 }
 
-fn way() -> Way {
+fn way() -> ReadTrace {
     let shard = |shard, latency_ms, is_sealed| ShardAsked {
         shard,
         latency_ms,
         is_sealed,
     };
-    Way {
+    ReadTrace {
         partition: 11,
         root_ms: 3,
         leads: vec![LeadAsked {
@@ -90,7 +90,7 @@ fn the_tree_reads_so() {
 
 #[test]
 fn a_counter_that_nobody_wrote_has_a_root_alone() {
-    let json = explained(&sum(Vec::new()), CACHED, &Way::default());
+    let json = explained(&sum(Vec::new()), CACHED, &ReadTrace::default());
     let tree = r#","explain":{"root":{"object":"d1/0","latency_ms":0,"generation":1,"revision":0,"operations":0},"datacenters":[],"inboxes":[]}}"#;
     assert!(json.ends_with(tree), "{json}");
 }
@@ -99,5 +99,5 @@ fn a_counter_that_nobody_wrote_has_a_root_alone() {
 fn the_way_travels_whole() {
     let way = way();
     let bytes = encode(&way).expect("bytes");
-    assert_eq!(decode::<Way>(&bytes).ok(), Some(way));
+    assert_eq!(decode::<ReadTrace>(&bytes).ok(), Some(way));
 }

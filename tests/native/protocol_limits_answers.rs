@@ -10,7 +10,7 @@ use tally::core::limit::meter::Verdict;
 use tally::core::limit::policy::{OnError, Policy};
 use tally::protocol::limits::batch::{CheckBatch, DEMANDS_MAX, GATHER_MS, gather_ms};
 use tally::protocol::limits::{Judgement, PolicyName, many_json, refused_many_json};
-use tally::protocol::messages::{Demand, DemandOutcome, Wish};
+use tally::protocol::messages::{Demand, DemandKind, DemandOutcome};
 
 fn name(text: &str) -> PolicyName {
     PolicyName::parse(text).expect("a policy's name")
@@ -168,7 +168,7 @@ proptest! {
         let mut batch: Option<CheckBatch> = None;
         let mut places = Vec::new();
         for (number, cost) in &sent {
-            let one = CheckBatch::of(&name("p"), &policy, Demand::of(&key(&number.to_string()), *cost, Wish::Consume));
+            let one = CheckBatch::of(&name("p"), &policy, Demand::of(&key(&number.to_string()), *cost, DemandKind::Consume));
             match batch.as_mut() {
                 Some(batch) => prop_assert!(batch.absorb(&one)),
                 None => batch = Some(one),
@@ -195,13 +195,17 @@ proptest! {
 #[test]
 fn a_message_has_at_most_so_many_demands() {
     let policy = Policy::sliding(1, 1);
-    let mut batch = CheckBatch::of(&name("p"), &policy, Demand::of(&key("0"), 1, Wish::Consume));
+    let mut batch = CheckBatch::of(
+        &name("p"),
+        &policy,
+        Demand::of(&key("0"), 1, DemandKind::Consume),
+    );
     for number in 1..DEMANDS_MAX {
         assert!(batch.entries() < BATCH_ENTRIES_MAX, "{number}");
         let one = CheckBatch::of(
             &name("p"),
             &policy,
-            Demand::of(&key(&number.to_string()), 1, Wish::Consume),
+            Demand::of(&key(&number.to_string()), 1, DemandKind::Consume),
         );
         assert!(batch.absorb(&one));
     }

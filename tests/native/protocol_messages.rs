@@ -27,23 +27,23 @@ use tally::core::counter::settings::{Settings, Ttl, TtlMode};
 use tally::core::counter::total::Value;
 use tally::core::sketch::{HashKey, Histogram, Sample, Token, Uniques};
 use tally::protocol::messages::{
-    AllAlerts, AllDeliveries, AmountOf, Append, Ask, AskBoard, AskTop, BoardAnswer, BoardQuestion,
-    BoardWritten, Call, CallLead, CallRoot, CellPart, CellRepaired, Check, CheckStorage, Claim,
-    Close, CloseSession, CommandShard, Configure, ConfigureBoard, Count, DamagedTable, DeleteAlert,
-    DeletePolicy, DeleteShare, DeliveriesOf, DoAct, Drain, EndBoard, EndReservation, Explain,
-    ExportPage, Fault, FindApiKey, FindClaims, FindKey, Flush, Flushed, ForgetBoard, GetAlert,
-    GetPolicy, GetSecrets, GetShare, GiveLead, GiveRoot, Given, HandOver, Held, Hello, InPartition,
-    Install, Keep, LeadTaken, Lease, LetInboxesGo, List, ListActs, ListAlerts, ListAll,
-    ListAllBoards, ListBoards, ListDatacenters, ListDeliveries, ListKeys, ListNames, ListPolicies,
-    ListRows, ListShares, LoadReport, LocateLead, Located, LookUp, MakeKey, MayHold, Measure,
-    MemberAction, MemberWrite, NoteAct, OpenSession, Operate, PlaceLead, Push, PutAlert, PutPolicy,
-    PutShare, Read, ReadContents, ReadDead, ReadDrained, ReadEach, ReadNumbers, Recall,
-    RecallLease, Register, RegisterBoard, RegisterInbox, ReleaseInbox, RememberedCell, RepairCell,
-    RepairObject, RepairRoot, ReplaceKey, ReportShard, Reserve, RevokeKey, RootPart, RootRepaired,
-    RootTaken, RotateKey, RunCommands, RunSorted, Seal, SentOn, Settle, ShardCommand, SilenceAlert,
-    SizesOf, Stay, Stretch, Subscribe, Sum, SumExplained, SumMany, Suspend, SweptOf, TakeOver,
-    TestAlert, TopOf, TotalsFrom, UseKey, ViewOf, WatchLead, WriteBoard, WriteBoards, decode,
-    encode,
+    AllAlerts, AllDeliveries, AmountOf, Append, Ask, AskBoard, AskGrant, AskTop, BoardAnswer,
+    BoardQuestion, BoardWritten, Call, CallLead, CallRoot, CellPart, CellRepaired, Check,
+    CheckStorage, Claim, Close, CloseSession, CommandShard, Configure, ConfigureBoard, Count,
+    DamagedTable, DeleteAlert, DeletePolicy, DeleteShare, DeliveriesOf, DoAct, Drain, EndBoard,
+    EndReservation, Explain, ExportPage, Fault, FindApiKey, FindClaims, FindKey, Flush, Flushed,
+    ForgetBoard, GetAlert, GetPolicy, GetSecrets, GetShare, GiveLead, GiveRoot, Given, HandOver,
+    Hello, InPartition, Install, LeadTaken, Lease, LetInboxesGo, List, ListActs, ListAlerts,
+    ListAll, ListAllBoards, ListBoards, ListDatacenters, ListDeliveries, ListKeys, ListNames,
+    ListPolicies, ListRows, ListShares, LoadReport, LocateLead, Located, LookUp, MakeKey, MayHold,
+    Measure, MemberAction, MemberRange, MemberWrite, NoteAct, OpenSession, Operate, PlaceLead,
+    Push, PutAlert, PutPolicy, PutShare, Read, ReadContents, ReadDead, ReadDrained, ReadEach,
+    ReadNumbers, Recall, RecallLease, Register, RegisterBoard, RegisterInbox, ReleaseInbox,
+    RememberedCell, RepairCell, RepairObject, RepairRoot, ReplaceKey, ReportShard, Reserve,
+    RevokeKey, RootPart, RootRepaired, RootTaken, RotateKey, RunCommands, RunSorted, Seal, SentOn,
+    Settle, ShardCommand, SilenceAlert, SizesOf, Stay, StoreAnswer, Subscribe, Sum, SumExplained,
+    SumMany, Suspend, SweptOf, TakeOver, TestAlert, TopOf, TotalsFrom, UseKey, ViewOf, WatchLead,
+    WriteBoard, WriteBoards, decode, encode,
 };
 use tally::protocol::names::{CellAddress, LeadAt, TabletAddress};
 use tally::protocol::problem::{Code, Problem};
@@ -312,7 +312,7 @@ fn each_call_has_its_own_path() {
         (InPartition::PATH, "/in-partition"),
         (LookUp::PATH, "/look-up"),
         (Operate::PATH, "/operate"),
-        (Keep::PATH, "/keep"),
+        (StoreAnswer::PATH, "/keep"),
         (Settle::PATH, "/settle"),
         (List::PATH, "/list"),
         (GetSecrets::PATH, "/secrets"),
@@ -350,7 +350,7 @@ fn each_call_has_its_own_path() {
         (Push::PATH, "/push"),
         (WatchLead::PATH, "/watch"),
         (ViewOf::PATH, "/view"),
-        (Held::PATH, "/held"),
+        (AskGrant::PATH, "/held"),
         (Explain::PATH, "/explain"),
         (SumExplained::PATH, "/sum-explained"),
         (TakeOver::PATH, "/take-over"),
@@ -616,9 +616,9 @@ fn boards_are_asked_and_told_by_these_bytes() {
         at_least: Some((5, 7)),
         ..AskBoard::new(
             &board,
-            BoardQuestion::Stretch(Stretch {
+            BoardQuestion::Range(MemberRange {
                 limit: 10,
-                ..Stretch::default()
+                ..MemberRange::default()
             }),
         )
     };

@@ -9,8 +9,8 @@ use tally::core::limit::meter::Verdict;
 use tally::core::limit::policy::Policy;
 use tally::protocol::limits::PolicyName;
 use tally::protocol::messages::{
-    Check, Checked, Demand, DemandOutcome, EndReservation, GetPolicy, PolicyPut, PutPolicy,
-    Reserve, Reserved, Wish, decode, encode,
+    Check, Checked, Demand, DemandKind, DemandOutcome, EndReservation, GetPolicy, PolicyPut,
+    PutPolicy, Reserve, Reserved, decode, encode,
 };
 use tally::protocol::names::LimiterAddress;
 
@@ -31,7 +31,7 @@ fn to() -> LimiterAddress {
     }
 }
 
-fn demand(wish: Wish) -> Demand {
+fn demand(wish: DemandKind) -> Demand {
     Demand {
         times: 300,
         ..Demand::of(&CounterId::parse("bob").expect("a key"), 2, wish)
@@ -50,7 +50,12 @@ fn verdict(is_allowed: bool) -> Verdict {
 
 #[test]
 fn a_check_and_its_answer_have_these_bytes() {
-    let wishes = [Wish::Consume, Wish::Look, Wish::Refund, Wish::Forget];
+    let wishes = [
+        DemandKind::Consume,
+        DemandKind::Look,
+        DemandKind::Refund,
+        DemandKind::Forget,
+    ];
     let check = Check {
         to: to(),
         policies: vec![(name(), Policy::sliding(100, 60))],
@@ -89,7 +94,7 @@ fn a_reservation_and_its_end_have_these_bytes() {
         },
         id: Some([7; 16]),
         policies: vec![(name(), Policy::sliding(100, 60))],
-        demands: vec![demand(Wish::Consume)],
+        demands: vec![demand(DemandKind::Consume)],
     };
     assert_eq!(
         golden(&reserve),

@@ -9,8 +9,8 @@ use tally::core::counter::ledger::WriteKey;
 use tally::core::counter::settings::{TtlMode, UniqueHash};
 use tally::core::counter::total::Value;
 use tally::protocol::messages::{
-    Condition, Done, Keep, Operate, Operated, Operation, OperationKey, Put, Settle, StoredAnswer,
-    decode, encode,
+    Condition, Done, Operate, Operated, Operation, OperationKey, Put, Settle, StoreAnswer,
+    StoredAnswer, decode, encode,
 };
 use tally::protocol::version::{SeenCell, Version};
 
@@ -106,7 +106,7 @@ fn what_was_done_and_answered_has_these_bytes() {
     ] {
         assert_eq!(golden(&told), bytes);
     }
-    let keep = Keep {
+    let keep = StoreAnswer {
         counter: CounterId::parse("a").expect("an id"),
         key: WriteKey([7; 16]),
         answer: answered,

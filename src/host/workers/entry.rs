@@ -85,11 +85,11 @@ async fn answer(
 )]
 pub async fn queue(batch: MessageBatch, env: Env, _context: JsValue) -> Result<JsValue, JsValue> {
     #[cfg(feature = "queue")]
-    let fates = aggregator::consumer::consume(&host(env), &delivered(&batch)).await;
+    let outcomes = aggregator::consumer::consume(&host(env), &delivered(&batch)).await;
     // They stay in the queue, for a build that counts them.
     #[cfg(not(feature = "queue"))]
-    let fates = aggregator::consumer::again(&delivered(&batch));
-    settle(&batch, fates);
+    let outcomes = aggregator::consumer::again(&delivered(&batch));
+    settle(&batch, outcomes);
     Ok(JsValue::UNDEFINED)
 }
 

@@ -6,7 +6,7 @@ use worker::wasm_bindgen;
 use worker::wasm_bindgen::prelude::*;
 use worker::wasm_bindgen_futures::JsFuture;
 
-use crate::host::{Delivered, Fate};
+use crate::host::{Delivered, MessageOutcome};
 use crate::protocol::names::QUEUE;
 
 #[wasm_bindgen]
@@ -83,13 +83,13 @@ fn bytes_of(body: &JsValue) -> Option<Vec<u8>> {
 }
 
 /// Says what becomes of the messages of a batch.
-pub(super) fn settle(batch: &MessageBatch, fates: Vec<Fate>) {
-    for (message, fate) in batch.messages().iter().zip(fates) {
+pub(super) fn settle(batch: &MessageBatch, outcomes: Vec<MessageOutcome>) {
+    for (message, fate) in batch.messages().iter().zip(outcomes) {
         let message: Message = message.unchecked_into();
         // A message that neither could be done to comes again by itself.
         let _ = match fate {
-            Fate::Acknowledged => message.ack(),
-            Fate::Again { seconds } => try_again(&message, seconds),
+            MessageOutcome::Acknowledged => message.ack(),
+            MessageOutcome::Again { seconds } => try_again(&message, seconds),
         };
     }
 }

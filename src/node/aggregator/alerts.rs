@@ -12,8 +12,8 @@ use crate::host::Host;
 use crate::node::shared::partitions::ask_some;
 use crate::protocol::alerts::{Alert, DELIVERIES_MAX, Watched};
 use crate::protocol::messages::{
-    AlertSeen, AllAlerts, AllDeliveries, AskTop, By, DeliveriesListed, Fault, GlobalSum,
-    ListAlerts, ListDeliveries, Order, Read, Since, Wanted,
+    AlertSeen, AllAlerts, AllDeliveries, AskTop, DeliveriesListed, Fault, GlobalSum, ListAlerts,
+    ListDeliveries, Order, OrderBy, Read, Wanted, WindowStart,
 };
 use crate::protocol::names::{DIRECTORY_PARTITIONS, VerdictKind, verdicts};
 use crate::protocol::order::in_order;
@@ -251,12 +251,12 @@ async fn of_prefix(
 ) -> Result<Measured, Fault> {
     let hour = begun_ms.div_euclid(3_600_000);
     let (by, since) = match measure {
-        Measure::Value => (By::Value, None),
+        Measure::Value => (OrderBy::Value, None),
         Measure::CountIn(seconds) => {
             let hours = i64::from(seconds).div_euclid(3_600);
-            (By::Count, Some(Since::Hour(hour - hours)))
+            (OrderBy::Count, Some(WindowStart::Hour(hour - hours)))
         }
-        _ => (By::Count, None),
+        _ => (OrderBy::Count, None),
     };
     let asked = AskTop {
         order: Order {

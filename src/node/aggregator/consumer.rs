@@ -9,7 +9,7 @@
 use crate::core::counter::queue::{
     DeadLetter, Death, Due, HAND_OVER_DELIVERIES, InboxId, WriteOutcome, retry_seconds, verdict,
 };
-use crate::host::{Delivered, Fate, Host};
+use crate::host::{Delivered, Host, MessageOutcome};
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::queued_writes::{count_dues, is_living};
 use crate::node::shared::{call, metrics};
@@ -22,7 +22,7 @@ const GROUPS_AT_ONCE: usize = 16;
 
 /// The indexes of messages, and the outcome of each. An inbox uses the same type, because the code that runs many of
 /// these exists once for each type.
-type Judged = (Vec<usize>, Vec<WriteOutcome>);
+type GroupOutcomes = (Vec<usize>, Vec<WriteOutcome>);
 
 /// What an inbox must take over, and the indexes of its messages: dead letters or writes. Not both, because an inbox
 /// may have no room for the latter.
@@ -65,7 +65,7 @@ fn give(parcels: &mut Vec<Parcel>, to: InboxId, place: usize, due: Due) {
 
 /// Counts a batch, and returns the outcome of each message, in their order. Each is acknowledged or will be delivered
 /// again.
-pub async fn consume(host: &Host, delivered: &[Delivered]) -> Vec<Fate> {
+pub async fn consume(host: &Host, delivered: &[Delivered]) -> Vec<MessageOutcome> {
     let mut readable = Vec::with_capacity(delivered.len());
     let mut parcels = Vec::new();
     for (place, message) in delivered.iter().enumerate() {
@@ -119,8 +119,8 @@ pub async fn consume(host: &Host, delivered: &[Delivered]) -> Vec<Fate> {
         metrics::add(host, Metric::QueueLagCount, 1);
     }
     let fate = |(message, is_settled): (&Delivered, bool)| match is_settled {
-        true => Fate::Acknowledged,
-        false => Fate::Again {
+        true => MessageOutcome::Acknowledged,
+        false => MessageOutcome::Again {
             seconds: retry_seconds(message.attempts),
         },
     };
@@ -129,19 +129,19 @@ pub async fn consume(host: &Host, delivered: &[Delivered]) -> Vec<Fate> {
 
 /// The outcome of a batch in a build that does not count queued events: it is delivered again.
 #[cfg(not(feature = "queue"))]
-pub fn again(delivered: &[Delivered]) -> Vec<Fate> {
+pub fn again(delivered: &[Delivered]) -> Vec<MessageOutcome> {
     let seconds = |message: &Delivered| retry_seconds(message.attempts);
-    let again = |message| Fate::Again {
+    let again = |message| MessageOutcome::Again {
         seconds: seconds(message),
     };
     delivered.iter().map(again).collect()
 }
 
 /// Hands a parcel to its inbox: all of it is acknowledged, or none.
-async fn hand_over(host: &Host, Parcel { content, places }: Parcel) -> Judged {
+async fn hand_over(host: &Host, Parcel { content, places }: Parcel) -> GroupOutcomes {
     let taken = call(host, &content).await;
     if taken != Ok(Appended::Logged) {
-        return Judged::default();
+        return GroupOutcomes::default();
     }
     let dead = u64::try_from(content.dead.len()).unwrap_or(u64::MAX);
     metrics::add(host, Metric::DeadLetter, dead);
@@ -156,10 +156,10 @@ fn set(settled: &mut [bool], place: usize) {
 }
 
 /// Counts the writes of a group.
-async fn count(host: &Host, group: &Group) -> Judged {
+async fn count(host: &Host, group: &Group) -> GroupOutcomes {
     let judged = |verdict: WriteOutcome| (group.places.clone(), vec![verdict; group.dues.len()]);
     let Some(first) = group.dues.first() else {
-        return Judged::default();
+        return GroupOutcomes::default();
     };
     match is_living(host, &first.counter, first.write.generation).await {
         Ok(true) => {}

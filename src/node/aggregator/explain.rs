@@ -13,7 +13,7 @@ use crate::node::shared::open_objects;
 use crate::node::shared::{call, call_within};
 use crate::protocol::messages::{
     Call, DatacenterSum, Drain, Explain, Explained, Fault, InboxAsked, LeadAsked, LetInboxesGo,
-    ReadDrained, Sum, SumExplained, Way,
+    ReadDrained, ReadTrace, Sum, SumExplained,
 };
 use crate::protocol::open_slots::User;
 
@@ -21,7 +21,7 @@ use crate::protocol::open_slots::User;
 #[derive(Clone, Copy, Default)]
 pub struct Notes<'a> {
     /// Where the read is noted, if an explanation is wanted.
-    pub way: Option<&'a RefCell<Way>>,
+    pub way: Option<&'a RefCell<ReadTrace>>,
     /// Datacenters that did not answer a moment ago: they are waited for only briefly.
     pub away: &'a [Datacenter],
     /// Until when leads are waited for, unix milliseconds, if the caller does not wait as long as they may take.
@@ -58,9 +58,9 @@ pub async fn explain(
     asked: Result<Explain, Fault>,
 ) -> Result<Option<Explained>, Fault> {
     let Explain { read, strong } = asked?;
-    let noted = RefCell::new(Way {
+    let noted = RefCell::new(ReadTrace {
         partition: call::partition_of(host, &read.counter),
-        ..Way::default()
+        ..ReadTrace::default()
     });
     let notes = Notes {
         way: Some(&noted),

@@ -46,24 +46,26 @@ async fn names(
         after: page.after.clone(),
         limit,
     };
-    let PartitionAnswers { told, missing, .. } = ask_all(host, ask).await;
+    let PartitionAnswers {
+        answers, missing, ..
+    } = ask_all(host, ask).await;
     let mut roots = BTreeMap::new();
     // The first name after which some partition has more names than it has returned.
-    let mut told_to: Option<CounterId> = None;
-    for (_, listed) in told {
+    let mut covered_to: Option<CounterId> = None;
+    for (_, listed) in answers {
         let is_full = u32::try_from(listed.len()).is_ok_and(|names| names >= limit);
         if let Some((last, _)) = listed.last().filter(|_| is_full)
-            && told_to.as_ref().is_none_or(|to| last < to)
+            && covered_to.as_ref().is_none_or(|to| last < to)
         {
-            told_to = Some(last.clone());
+            covered_to = Some(last.clone());
         }
         roots.extend(listed);
     }
-    if let Some(to) = &told_to {
+    if let Some(to) = &covered_to {
         roots.retain(|counter, _| counter <= to);
     }
     let most = usize::try_from(page.limit).unwrap_or(usize::MAX);
-    let mut has_more = told_to.is_some();
+    let mut has_more = covered_to.is_some();
     while roots.len() > most {
         roots.pop_last();
         has_more = true;

@@ -21,7 +21,7 @@ use crate::node::shared::open_objects;
 use crate::node::shared::partitions::{self, ask_all, ask_more, ask_some};
 use crate::protocol::joined_pages::JoinedPages;
 use crate::protocol::messages::{
-    BoardsListed, By, Fault, GlobalSum, List, ListAll, ListAllBoards, ListBoards, ListRows, Listed,
+    BoardsListed, OrderBy, Fault, GlobalSum, List, ListAll, ListAllBoards, ListBoards, ListRows, Listed,
     Order, Read, ReadDrained, ReadEach, SumMany, Sums, Wanted,
 };
 use crate::protocol::names::DIRECTORY_PARTITIONS;
@@ -73,7 +73,7 @@ pub(super) async fn list_all(host: &Host, list: Result<ListAll, Fault>) -> Resul
         let answered = match ask_more(host, &left, more).await {
             Some(answered) => {
                 missing_partitions.extend(answered.missing);
-                answered.told
+                answered.answers
             }
             None => {
                 // Roots are moving: all partitions must be asked at one moment.
@@ -203,10 +203,10 @@ impl<'a> Pages<'a> {
             return self.next_of_all().await;
         }
         let is_first = self.left.values().all(Option::is_none);
-        if let Some(fault) = all.fault.filter(|_| is_first && all.told.is_empty()) {
+        if let Some(fault) = all.fault.filter(|_| is_first && all.answers.is_empty()) {
             return Err(fault);
         }
-        let (answered, silent) = (all.told, all.missing);
+        let (answered, silent) = (all.answers, all.missing);
         for partition in &silent {
             self.left.remove(partition);
         }
@@ -263,7 +263,7 @@ fn are_too_many(roots: &BTreeMap<CounterId, Root>) -> bool {
 async fn told_of_all(host: &Host, asked: &SumMany) -> Result<(Sums, Vec<u32>), Fault> {
     let order = Order {
         prefix: asked.prefix.clone(),
-        by: By::Value,
+        by: OrderBy::Value,
         since: None,
     };
     let (parts, missing) = ask_top(host, &order, 0, None).await?;

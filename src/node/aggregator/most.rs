@@ -19,7 +19,7 @@ use crate::node::shared::call;
 use crate::node::shared::call::CALL_MS_MAX;
 use crate::node::shared::call_batcher::call_many;
 use crate::node::shared::partitions;
-use crate::protocol::messages::{By, Fault, LookUp, Order, Since, SumMany, Sums, TopRow, Unasked};
+use crate::protocol::messages::{OrderBy, Fault, LookUp, Order, WindowStart, SumMany, Sums, TopRow, Unasked};
 use crate::protocol::order::in_order;
 use crate::protocol::public::Aggregate;
 use crate::protocol::shell_limits::AGGREGATE_MAX;
@@ -77,11 +77,11 @@ async fn candidates(
     among: u32,
 ) -> Result<Candidates, Fault> {
     let limit = among.div_ceil(partitions::count(host)) * SHARES;
-    let mut since = Since::reaching(from, host.now_ms().div_euclid(1_000));
+    let mut since = WindowStart::reaching(from, host.now_ms().div_euclid(1_000));
     loop {
         let order = Order {
             prefix: asked.prefix.clone(),
-            by: By::Count,
+            by: OrderBy::Count,
             since: Some(since),
         };
         let (parts, missing) = ask_top(host, &order, limit, None).await?;
@@ -101,7 +101,7 @@ async fn candidates(
         }
         // The table of a partition may have begun after the range.
         if since.is_kept() && all.sums.kept_from_ms > since.seconds().saturating_mul(1_000) {
-            since = Since::written(from);
+            since = WindowStart::written(from);
             continue;
         }
         all.rows = in_order(all.rows, compare);

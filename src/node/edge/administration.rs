@@ -18,8 +18,8 @@ use crate::node::shared::{call, call_within};
 use crate::protocol::bodies::{parse_nothing, parse_set, parse_settings};
 use crate::protocol::keys::{KeyKind, fingerprint, parse_if_match, parse_key, write_key};
 use crate::protocol::messages::{
-    Done, GlobalSum, Keep, LookUp, Operate, Operated, Operation, OperationKey, Read, ReadDrained,
-    StoredAnswer, Wanted,
+    Done, GlobalSum, LookUp, Operate, Operated, Operation, OperationKey, Read, ReadDrained,
+    StoreAnswer, StoredAnswer, Wanted,
 };
 use crate::protocol::metrics::Metric;
 use crate::protocol::problem::{Code, Problem};
@@ -150,7 +150,7 @@ async fn keep(
     key: WriteKey,
     answer: StoredAnswer,
 ) -> Result<StoredAnswer, Problem> {
-    let keep = Keep {
+    let keep = StoreAnswer {
         counter,
         key,
         answer,

@@ -25,7 +25,7 @@ use crate::protocol::boards::{
 use crate::protocol::keys::{KeyKind, fingerprint, parse_key, section_key, write_key};
 use crate::protocol::messages::{
     BoardAnswer, BoardConfigured, BoardQuestion, BoardSeen, BoardWritten, ConfigureBoard, EndBoard,
-    Fault, ListAllBoards, MemberAction, MemberWrite, Once, Stretch, WriteBoard, Written,
+    Fault, ListAllBoards, MemberAction, MemberRange, MemberWrite, Once, WriteBoard, Written,
 };
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::{LIST_LIMIT, Query};
@@ -184,7 +184,7 @@ async fn stretch(
     counts: bool,
 ) -> Result<Answer, Problem> {
     let query = BoardQuery::parse(context.query(), known)?;
-    let question = BoardQuestion::Stretch(query.stretch()?);
+    let question = BoardQuestion::Range(query.stretch()?);
     let seen = ask(context, board, &query, question).await?;
     Ok(Answer::json(rows_json(
         &told(context, board, &seen),
@@ -207,7 +207,7 @@ pub async fn top(context: &RequestContext, board: CounterId) -> Result<Answer, P
         )));
     }
     let limit = asked.limit;
-    let seen = match ask(context, &board, &query, BoardQuestion::Stretch(asked)).await {
+    let seen = match ask(context, &board, &query, BoardQuestion::Range(asked)).await {
         // The cached summary is better than nothing, and tells its age.
         Err(problem) if problem.code() == Code::Unavailable && is_plain(&query)? => {
             let known = board_summary::known(&context.host, &board);
@@ -272,11 +272,11 @@ pub async fn members(context: &RequestContext, board: CounterId) -> Result<Answe
 /// `GET /boards/{board}/count`
 pub async fn count(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
     let query = BoardQuery::parse(context.query(), &["min", "max"])?;
-    let stretch = Stretch {
+    let stretch = MemberRange {
         limit: 0,
         ..query.stretch()?
     };
-    let seen = ask(context, &board, &query, BoardQuestion::Stretch(stretch)).await?;
+    let seen = ask(context, &board, &query, BoardQuestion::Range(stretch)).await?;
     Ok(Answer::json(count_json(&told(context, &board, &seen))))
 }
 
@@ -361,7 +361,7 @@ pub async fn at_rank(
     rank: String,
 ) -> Result<Answer, Problem> {
     let query = BoardQuery::parse(context.query(), &[])?;
-    let question = BoardQuestion::Stretch(BoardQuery::at_rank(&rank)?);
+    let question = BoardQuestion::Range(BoardQuery::at_rank(&rank)?);
     let seen = ask(context, &board, &query, question).await?;
     let absent = || {
         Problem::new(
@@ -382,7 +382,7 @@ pub async fn export(context: &RequestContext, board: CounterId) -> Result<Answer
     while left > 0 {
         stretch.limit = left.min(LIST_LIMIT.1);
         left -= stretch.limit;
-        let question = BoardQuestion::Stretch(stretch.clone());
+        let question = BoardQuestion::Range(stretch.clone());
         let seen = ask(context, &board, &query, question).await?;
         rows_ndjson(&mut text, &seen.rows);
         let last = seen.rows.last().filter(|_| seen.has_more);

@@ -14,11 +14,11 @@ use super::respond::Answer;
 use crate::node::shared::metrics;
 use crate::protocol::access::{Caller, Permission};
 use crate::protocol::batch::BulkRecord;
-use crate::protocol::batch::by::By;
+use crate::protocol::batch::by::Actor;
 use crate::protocol::batch::event::parse_line;
-use crate::protocol::batch::gather::{Hashes, Manner, Times};
+use crate::protocol::batch::gather::{CountingMode, Hashes, Times};
 use crate::protocol::batch::ingest::Ingest;
-use crate::protocol::batch::keyed::Calls;
+use crate::protocol::batch::keyed::CallBudget;
 use crate::protocol::batch::plan::body_calls_max;
 use crate::protocol::batch::sections::{SECTION_BYTES_MAX, Sections};
 use crate::protocol::batch::split::Splitter;
@@ -43,12 +43,15 @@ impl Records {
     ///
     /// # Errors
     /// Those of its line.
-    pub fn read<'a>(&self, record: &'a [u8]) -> Result<Option<(BulkRecord<'a>, By<'a>)>, Problem> {
+    pub fn read<'a>(
+        &self,
+        record: &'a [u8],
+    ) -> Result<Option<(BulkRecord<'a>, Actor<'a>)>, Problem> {
         match self {
             Self::Events => parse_line(record).map(Some),
             Self::Logs(ingest) => {
                 let record = ingest.read(record)?;
-                Ok(record.map(|record| (record, By::default())))
+                Ok(record.map(|record| (record, Actor::default())))
             }
         }
     }
@@ -154,9 +157,9 @@ async fn bulk(
     }
     let counting = Counting {
         datacenter: context.datacenter(),
-        manner: Manner::new(records.times(), hash_id),
+        manner: CountingMode::new(records.times(), hash_id),
         keys: context.keys(),
-        calls: Calls::new(body_calls_max(context.host.number(SUBREQUESTS))),
+        calls: CallBudget::new(body_calls_max(context.host.number(SUBREQUESTS))),
         begun_ms: Cell::default(),
     };
     let piece_ms = context.host.number(BODY_PIECE_MS).unwrap_or(PIECE_MS_MAX);

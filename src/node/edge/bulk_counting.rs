@@ -21,8 +21,8 @@ use crate::node::shared::call_batcher::Batcher;
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::keyed_calls::{ManyKeyed, count_bounded};
 use crate::node::shared::{open_objects, partitions};
-use crate::protocol::batch::gather::{Gathered, Manner};
-use crate::protocol::batch::keyed::{BodyKey, Calls, KeyedElements, KeyedWrites};
+use crate::protocol::batch::gather::{CountingMode, Gathered};
+use crate::protocol::batch::keyed::{BodyKey, CallBudget, KeyedElements, KeyedWrites};
 use crate::protocol::batch::plan::{
     CallsNeeded, HOSTED_PART_COUNTERS_MAX, PART_COUNTERS_MAX, Plan, part_calls_max,
 };
@@ -52,11 +52,11 @@ pub struct Counting {
     /// The datacenter where it entered.
     pub datacenter: Datacenter,
     /// How its sums are counted.
-    pub manner: Manner,
+    pub manner: CountingMode,
     /// The source of the keys of the body and its lines.
     pub keys: KeySource,
     /// The remaining calls.
-    pub calls: Calls,
+    pub calls: CallBudget,
     /// When the counting began, unix milliseconds; 0 before.
     pub begun_ms: Cell<i64>,
 }
@@ -271,7 +271,7 @@ async fn count_keyed(
     } = counting;
     let batcher = Batcher::new(host);
     let is_hosted = has_tablets(host);
-    let unbounded = Calls::unbounded();
+    let unbounded = CallBudget::unbounded();
     let many = ManyKeyed {
         batcher: &batcher,
         calls: if is_hosted { &unbounded } else { calls },

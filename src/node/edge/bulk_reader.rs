@@ -19,7 +19,7 @@ use crate::core::sketch::{HashKey, hash};
 use crate::host::Host;
 use crate::protocol::access::{Caller, Permission, Scope};
 use crate::protocol::batch::BulkRecord;
-use crate::protocol::batch::by::By;
+use crate::protocol::batch::by::Actor;
 use crate::protocol::batch::gather::{BatchLimits, CLOCK_SKEW_MS, Gather, Hashes};
 use crate::protocol::batch::keyed::BodyKey;
 use crate::protocol::batch::report::BatchReport;
@@ -75,7 +75,7 @@ fn take(
     host: &Host,
     gather: &mut Gather,
     line: u64,
-    (record, by): &(BulkRecord<'_>, By<'_>),
+    (record, by): &(BulkRecord<'_>, Actor<'_>),
     now_ms: i64,
     keys: &BulkHashes,
 ) -> Result<(), Problem> {
@@ -291,7 +291,7 @@ impl<'a> BulkReader<'a> {
         }
     }
 
-    fn take_read(&mut self, line: u64, read: &(BulkRecord<'_>, By<'_>)) -> Result<(), Problem> {
+    fn take_read(&mut self, line: u64, read: &(BulkRecord<'_>, Actor<'_>)) -> Result<(), Problem> {
         let (context, caller) = (self.context, self.caller);
         caller.may(Scope::Write, &read.0.key)?;
         if caller.is_public() {

@@ -23,7 +23,8 @@ use crate::protocol::export::{
 };
 use crate::protocol::limits::{PolicyName, policy_line};
 use crate::protocol::messages::{
-    AllAlerts, BoardAnswer, BoardQuestion, ExportPage, Fault, ListAllBoards, ListPolicies, Stretch,
+    AllAlerts, BoardAnswer, BoardQuestion, ExportPage, Fault, ListAllBoards, ListPolicies,
+    MemberRange,
 };
 use crate::protocol::names::SUBREQUESTS;
 use crate::protocol::problem::{Code, Problem};
@@ -319,13 +320,13 @@ impl Export {
         text: &mut String,
     ) -> Result<(), Fault> {
         let is_first = after.is_none();
-        let stretch = Stretch {
+        let stretch = MemberRange {
             after,
             limit: LIST_LIMIT.1,
-            ..Stretch::default()
+            ..MemberRange::default()
         };
         let reading = Reading::new(&self.host, &board);
-        let asked = reading.ask(BoardQuestion::Stretch(stretch));
+        let asked = reading.ask(BoardQuestion::Range(stretch));
         let BoardAnswer::Seen(seen) = asked.await? else {
             // It has ended since it was listed.
             self.at = At::Boards(Some(board.as_str().to_owned()));

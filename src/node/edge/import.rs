@@ -41,7 +41,7 @@ use crate::protocol::keys::{KeyKind, fingerprint, parse_key, write_key};
 use crate::protocol::limits::{PolicyName, parse_policy};
 use crate::protocol::messages::{
     AlertIsPut, BoardAnswer, BoardConfigured, BoardQuestion, BoardWritten, BringBack,
-    ConfigureBoard, Done, EndBoard, Fault, GetAlert, GetPolicy, IfThere, Install, Installed,
+    ConfigureBoard, Done, EndBoard, Fault, GetAlert, GetPolicy, IfExists, Install, Installed,
     MemberAction, MemberWrite, Once, Operate, Operation, OperationKey, PolicyPut, PutAlert,
     PutPolicy, WriteBoard,
 };
@@ -327,9 +327,9 @@ impl Import<'_> {
         let here = self.context.datacenter();
         let back = BringBack {
             if_there: match self.mode {
-                ImportMode::Create => IfThere::Refuse,
-                ImportMode::Replace => IfThere::Replace,
-                ImportMode::Add => IfThere::Keep,
+                ImportMode::Create => IfExists::Refuse,
+                ImportMode::Replace => IfExists::Replace,
+                ImportMode::Add => IfExists::Keep,
             },
             settings: settings.clone(),
             ttl_set_at_ms,
@@ -363,7 +363,7 @@ impl Import<'_> {
         let is_bounded = settings.home.is_some() || settings.floor.is_some();
         if is_bounded && (done.created || self.mode == ImportMode::Replace) {
             let back = BringBack {
-                if_there: IfThere::PutSettings,
+                if_there: IfExists::PutSettings,
                 settings,
                 ttl_set_at_ms,
                 created_at_ms: None,

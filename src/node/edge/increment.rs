@@ -10,7 +10,7 @@ use crate::core::sketch::Histogram;
 use crate::host::Host;
 use crate::node::shared::metrics;
 use crate::protocol::access::{Caller, Permission};
-use crate::protocol::batch::by::By;
+use crate::protocol::batch::by::Actor;
 use crate::protocol::batch::event::{IncrementBody, parse_increment};
 use crate::protocol::batch::gather::CLOCK_SKEW_MS;
 use crate::protocol::dimensions;
@@ -98,7 +98,7 @@ impl Write {
     ) -> Result<Option<Self>, Problem> {
         let mut body = IncrementBody {
             delta: 1,
-            by: By::of_unique(unique.as_deref()),
+            by: Actor::of_unique(unique.as_deref()),
             unique,
             at_ms: None,
             sample: None,

@@ -23,7 +23,7 @@ use crate::protocol::public::write_json;
 const ROUNDS_MAX: usize = 3;
 
 /// Who may repeat a write under its key.
-pub enum How {
+pub enum KeyedRoute {
     /// A client, anywhere: the key is claimed at the root.
     Claimed(KeySource),
     /// Nobody, because the key was drawn here: the write goes to the lead of this datacenter.
@@ -42,7 +42,7 @@ pub async fn count_one(
     context: &RequestContext,
     counter: &CounterId,
     mut write: KeyedWrite,
-    how: &How,
+    how: &KeyedRoute,
     strings: bool,
 ) -> Result<(Answer, Option<i64>), Problem> {
     let here = context.datacenter();
@@ -57,9 +57,11 @@ pub async fn count_one(
     for _ in 0..ROUNDS_MAX {
         let only = std::slice::from_ref(&write);
         let mut outcomes = match how {
-            How::Claimed(keys) => count_keyed(&context.host, counter, &here, only, *keys).await,
-            How::Recalled => recall_keyed(&context.host, counter, &here, only).await,
-            How::Unclaimed(at) => {
+            KeyedRoute::Claimed(keys) => {
+                count_keyed(&context.host, counter, &here, only, *keys).await
+            }
+            KeyedRoute::Recalled => recall_keyed(&context.host, counter, &here, only).await,
+            KeyedRoute::Unclaimed(at) => {
                 count_unclaimed(&context.host, counter, at, only, KeySource::Drawn).await
             }
         };

@@ -23,7 +23,7 @@ use crate::protocol::limits::batch::CheckBatch;
 use crate::protocol::limits::{
     CheckLine, Judgement, check_cost, is_allowed, many_json, parse_checks, refused_many_json,
 };
-use crate::protocol::messages::{EndReservation, Reserve, Reserved, Wish};
+use crate::protocol::messages::{DemandKind, EndReservation, Reserve, Reserved};
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::{self, LimiterAddress};
 use crate::protocol::problem::{Code, Problem};
@@ -55,7 +55,7 @@ pub async fn check_many(context: &RequestContext, caller: &Caller) -> Result<Ans
     let more = u64::try_from(checks.len()).unwrap_or(u64::MAX);
     key_budget::spend(context, caller, more.saturating_sub(1)).await?;
     for resolved in &checks {
-        let right = names::limit_right(&resolved.told, Some(&resolved.key));
+        let right = names::limit_right(&resolved.client_name, Some(&resolved.key));
         context.visitor().admit(&right)?;
     }
     let _waiting = context.waiting();
@@ -89,7 +89,7 @@ fn check_sums(checks: &[ResolvedCheck]) -> Result<(), Problem> {
     for resolved in enforced() {
         let of_key = enforced().filter(|other| are_alike(resolved, other));
         let sum = of_key.fold(0_u64, |sum, other| sum.saturating_add(other.cost));
-        check_cost(&resolved.told, &resolved.policy, sum).map_err(|problem| {
+        check_cost(&resolved.client_name, &resolved.policy, sum).map_err(|problem| {
             let detail = format!("the costs of one key add up to {sum}: {}", problem.detail());
             Problem::new(problem.code(), detail)
         })?;
@@ -132,7 +132,7 @@ async fn decide(context: &RequestContext, checks: &[ResolvedCheck]) -> Vec<Optio
     let reserving = reserve_all(context, checks, &mut groups);
     let consume = |places: &[usize]| {
         let checks = places.iter().filter_map(|place| checks.get(*place));
-        join_all(checks.map(|resolved| ask_alone(context, resolved, Wish::Consume)))
+        join_all(checks.map(|resolved| ask_alone(context, resolved, DemandKind::Consume)))
     };
     // A shadow check that came first would take quota that the enforced checks of its key need.
     alone.sort_by_key(|place| only_watches_another(checks, *place));
@@ -157,7 +157,7 @@ async fn decide(context: &RequestContext, checks: &[ResolvedCheck]) -> Vec<Optio
         let given_back = alone.iter().zip(&consumed).filter_map(|(place, verdict)| {
             let resolved = checks.get(*place)?;
             verdict.filter(|verdict| verdict.is_allowed)?;
-            Some(ask_alone(context, resolved, Wish::Refund))
+            Some(ask_alone(context, resolved, DemandKind::Refund))
         });
         join_all(given_back).await;
         for resolved in checks {
@@ -264,7 +264,7 @@ async fn reserve(context: &RequestContext, checks: &[ResolvedCheck], group: &Gro
     let CheckBatch {
         policies, demands, ..
     } = CheckBatch::each(chosen.map(|resolved| {
-        let demand = resolved.demand(Wish::Consume);
+        let demand = resolved.demand(DemandKind::Consume);
         (&resolved.name, &*resolved.policy, demand)
     }));
     let reserve = Reserve {

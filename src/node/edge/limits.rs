@@ -25,7 +25,7 @@ use crate::protocol::limits::{
     parse_check, parse_policy, policy_json,
 };
 use crate::protocol::messages::{
-    Check, Checked, DeletePolicy, DemandOutcome, ListPolicies, PolicyPut, PutPolicy, Wish,
+    Check, Checked, DeletePolicy, DemandKind, DemandOutcome, ListPolicies, PolicyPut, PutPolicy,
 };
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::{self};
@@ -93,7 +93,7 @@ pub fn may_check(caller: &Caller, right: &str, asked: &CheckRequest) -> Result<(
 /// The verdict by the lane to the limiter. `None` where it is not known.
 pub async fn ask(context: &RequestContext, resolved: &ResolvedCheck) -> Option<Verdict> {
     let _waiting = context.waiting();
-    let batch = resolved.batch(Wish::Consume);
+    let batch = resolved.batch(DemandKind::Consume);
     let arrival = lanes::carry::<Limiters>(context, &resolved.to, batch, context.host.now_ms())
         .await
         .ok()?;
@@ -104,7 +104,7 @@ pub async fn ask(context: &RequestContext, resolved: &ResolvedCheck) -> Option<V
         judged => match judged.verdict_of(ordinal, resolved.cost) {
             Some(verdict) => Some(verdict),
             // The global limiter must be asked, and the other checks of the message need not wait for that.
-            None => ask_alone(context, resolved, Wish::Consume).await,
+            None => ask_alone(context, resolved, DemandKind::Consume).await,
         },
     }
 }
@@ -113,7 +113,7 @@ pub async fn ask(context: &RequestContext, resolved: &ResolvedCheck) -> Option<V
 pub async fn ask_alone(
     context: &RequestContext,
     resolved: &ResolvedCheck,
-    wish: Wish,
+    wish: DemandKind,
 ) -> Option<Verdict> {
     let judged = judge_alone(context, resolved, wish).await;
     judged.verdict_of(0, resolved.cost)
@@ -122,10 +122,11 @@ pub async fn ask_alone(
 async fn judge_alone(
     context: &RequestContext,
     resolved: &ResolvedCheck,
-    wish: Wish,
+    wish: DemandKind,
 ) -> DemandOutcome {
     // Questions that only the global limiter can answer are sent there at once.
-    let is_for_world = resolved.is_worlds() && matches!(wish, Wish::Look | Wish::Forget);
+    let is_for_world =
+        resolved.is_worlds() && matches!(wish, DemandKind::Look | DemandKind::Forget);
     let to = if is_for_world {
         call::limiter_of(&context.host, None, &resolved.name, &resolved.key)
     } else {
@@ -207,14 +208,16 @@ async fn about(
     name: PolicyName,
     key: CounterId,
     asked: CheckRequest,
-    wish: Wish,
+    wish: DemandKind,
 ) -> Result<Answer, Problem> {
     let here = context.datacenter();
     let resolved = ResolvedCheck::new(context, &here, name, key, asked).await?;
     let _waiting = context.waiting();
     let judged = match wish {
-        Wish::Refund => give_back(context, &resolved).await,
-        Wish::Look | Wish::Forget | Wish::Consume => judge_alone(context, &resolved, wish).await,
+        DemandKind::Refund => give_back(context, &resolved).await,
+        DemandKind::Look | DemandKind::Forget | DemandKind::Consume => {
+            judge_alone(context, &resolved, wish).await
+        }
     };
     forget_denial(&context.host, &resolved.to, &resolved.name, &resolved.key);
     if judged == DemandOutcome::Full {
@@ -240,9 +243,9 @@ async fn give_back(context: &RequestContext, resolved: &ResolvedCheck) -> Demand
             cost: resolved.cost - lent,
             ..resolved.clone()
         };
-        return judge_alone(context, &rest, Wish::Refund).await;
+        return judge_alone(context, &rest, DemandKind::Refund).await;
     }
-    let Some(verdict) = ask_alone(context, resolved, Wish::Look).await else {
+    let Some(verdict) = ask_alone(context, resolved, DemandKind::Look).await else {
         return DemandOutcome::Unreachable;
     };
     // The limiter learns of it with the next report, within a second.
@@ -264,7 +267,14 @@ pub async fn peek(
 ) -> Result<Answer, Problem> {
     Query::parse(context.query(), &[])?;
     context.visitor().read(1)?;
-    about(context, name, key, CheckRequest::default(), Wish::Look).await
+    about(
+        context,
+        name,
+        key,
+        CheckRequest::default(),
+        DemandKind::Look,
+    )
+    .await
 }
 
 /// `DELETE /limits/{policy}/{key}`: resets the use of the key.
@@ -277,7 +287,14 @@ pub async fn forget(
     key: CounterId,
 ) -> Result<Answer, Problem> {
     Query::parse(context.query(), &[])?;
-    about(context, name, key, CheckRequest::default(), Wish::Forget).await
+    about(
+        context,
+        name,
+        key,
+        CheckRequest::default(),
+        DemandKind::Forget,
+    )
+    .await
 }
 
 /// `POST /limits/{policy}/{key}/refund`: gives back what a check has consumed.
@@ -291,7 +308,7 @@ pub async fn refund(
 ) -> Result<Answer, Problem> {
     Query::parse(context.query(), &[])?;
     let asked = parse_check(&body::read_small(context).await?)?;
-    about(context, name, key, asked, Wish::Refund).await
+    about(context, name, key, asked, DemandKind::Refund).await
 }
 
 /// `PUT /limits/{policy}`: creates a policy, or replaces it.

@@ -68,7 +68,7 @@ struct View {
     /// When the last fetch began.
     newest_ms: i64,
     /// The sum for readers.
-    told: Option<(i64, Rc<GlobalSum>)>,
+    latest: Option<(i64, Rc<GlobalSum>)>,
     void: Option<Void>,
     /// When the last fetch with a change began.
     news_ms: Option<i64>,
@@ -77,15 +77,16 @@ struct View {
 impl View {
     /// Whether a reader may still get it, or waits for it; or the next fetch is compared with it.
     fn is_in_use(&self, now_ms: i64) -> bool {
-        let told = self.told.as_ref();
-        let is_recent = told.is_some_and(|(begun_ms, _)| is_within(*begun_ms, now_ms, NEWS_MS));
+        let latest = self.latest.as_ref();
+        let is_recent = latest.is_some_and(|(begun_ms, _)| is_within(*begun_ms, now_ms, NEWS_MS));
         is_recent || self.fetches(now_ms).count() > 0
     }
 
     /// The sum for a reader that asks now.
     fn young(&self, now_ms: i64) -> Option<(i64, &Rc<GlobalSum>)> {
-        let told = self.told.as_ref();
-        told.filter(|(begun_ms, _)| is_within(*begun_ms, now_ms, VIEW_MS_MAX))
+        let latest = self.latest.as_ref();
+        latest
+            .filter(|(begun_ms, _)| is_within(*begun_ms, now_ms, VIEW_MS_MAX))
             .map(|(begun_ms, sum)| (*begun_ms, sum))
     }
 
@@ -123,7 +124,7 @@ impl View {
         self.fetches_ms.retain(|known_ms| *known_ms != begun_ms);
         match fetched {
             Ok(Some(sum)) => {
-                if let Some((known_ms, known)) = &self.told {
+                if let Some((known_ms, known)) = &self.latest {
                     if *known_ms >= begun_ms {
                         return;
                     }
@@ -131,7 +132,7 @@ impl View {
                         self.news_ms = Some(begun_ms);
                     }
                 }
-                self.told = Some((begun_ms, sum));
+                self.latest = Some((begun_ms, sum));
             }
             fetched => {
                 let void = self.void.as_ref();
@@ -148,8 +149,8 @@ impl View {
 
     /// The result for a reader that waits for a fetch that began at a moment, or for a later one.
     fn ended(&self, since_ms: i64, now_ms: i64) -> Option<Ended> {
-        let told = self.told.as_ref();
-        if let Some((begun_ms, sum)) = told.filter(|(begun_ms, _)| *begun_ms >= since_ms) {
+        let latest = self.latest.as_ref();
+        if let Some((begun_ms, sum)) = latest.filter(|(begun_ms, _)| *begun_ms >= since_ms) {
             return Some((*begun_ms, Ok(Some(sum.clone()))));
         }
         let void = self
@@ -322,5 +323,5 @@ impl ReadCache {
 
 /// The approximate memory of a view.
 fn bytes_of(view: &View) -> usize {
-    view.told.as_ref().map_or(0, |(_, sum)| sum.bytes())
+    view.latest.as_ref().map_or(0, |(_, sum)| sum.bytes())
 }

@@ -21,7 +21,7 @@ use crate::protocol::keys::{KeyKind, fingerprint, parse_key, section_key, write_
 use crate::protocol::messages::{Fault, RunCommands, Subscribe};
 use crate::protocol::names::{REDIS, REDIS_ROOT};
 use crate::protocol::problem::{Code, Problem};
-use crate::protocol::redis::command::{Act, Command, Whole};
+use crate::protocol::redis::command::{Act, Command, KeyspaceCommand};
 use crate::protocol::redis::glob::literal_prefix;
 use crate::protocol::redis::notifications::Subscription;
 use crate::protocol::redis::reply::{Encoding, Reply, UNAVAILABLE};
@@ -401,11 +401,11 @@ impl Work<'_> {
 }
 
 /// The prefix of the keys that a command over all keys is about.
-fn prefix_of(whole: Whole, args: &Arguments) -> &str {
+fn prefix_of(whole: KeyspaceCommand, args: &Arguments) -> &str {
     match whole {
-        Whole::Size | Whole::Flush => "",
-        Whole::Keys => literal_prefix(&args[1]),
-        Whole::Scan => {
+        KeyspaceCommand::Size | KeyspaceCommand::Flush => "",
+        KeyspaceCommand::Keys => literal_prefix(&args[1]),
+        KeyspaceCommand::Scan => {
             let mut words = args.iter().skip(2);
             words.find(|word| word.eq_ignore_ascii_case("MATCH"));
             words.next().map_or("", |pattern| literal_prefix(pattern))
@@ -416,7 +416,7 @@ fn prefix_of(whole: Whole, args: &Arguments) -> &str {
 /// Whether a command deletes all keys: that is written to the audit log.
 fn is_flush(args: &Arguments) -> bool {
     let command = Command::find(args);
-    command.is_ok_and(|command| matches!(command.act, Act::All(Whole::Flush)))
+    command.is_ok_and(|command| matches!(command.act, Act::All(KeyspaceCommand::Flush)))
 }
 
 fn unanswered(fault: &Fault) -> Refusal {

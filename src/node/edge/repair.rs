@@ -48,7 +48,7 @@ pub async fn repair(context: &RequestContext) -> Result<Answer, Problem> {
     let host = &context.host;
     let known = ask_all(host, |partition| ListDatacenters { partition }).await;
     let mut datacenters: BTreeSet<Datacenter> = [context.datacenter()].into();
-    datacenters.extend(known.told.into_iter().flat_map(|(_, known)| known));
+    datacenters.extend(known.answers.into_iter().flat_map(|(_, known)| known));
     let (names, failed, cursor) = match extent {
         Extent::Counter(counter) => (vec![counter], Vec::new(), None),
         Extent::Prefix(prefix, after) => names(host, &prefix, after).await,
@@ -90,16 +90,20 @@ async fn names(
     prefix: &str,
     after: Option<String>,
 ) -> (Vec<CounterId>, Vec<String>, Option<String>) {
-    let told = ask_all(host, |partition| ListNames {
+    let answers = ask_all(host, |partition| ListNames {
         partition,
         prefix: prefix.to_owned(),
         after: after.clone(),
         limit: COUNTERS_MAX,
     });
-    let told = told.await;
-    let failed = told.missing.iter();
+    let answers = answers.await;
+    let failed = answers.missing.iter();
     let failed = failed.map(|partition| format!("partition {partition} did not answer"));
-    let mut names: Vec<String> = told.told.into_iter().flat_map(|(_, names)| names).collect();
+    let mut names: Vec<String> = answers
+        .answers
+        .into_iter()
+        .flat_map(|(_, names)| names)
+        .collect();
     names.sort_unstable();
     let most = usize::try_from(COUNTERS_MAX).unwrap_or(usize::MAX);
     let has_more = names.len() >= most;
@@ -118,7 +122,7 @@ struct Repair<'a> {
 }
 
 /// The question to a cell, and its answer.
-type Told = (RepairCell, Result<CellRepaired, Fault>);
+type CellCheck = (RepairCell, Result<CellRepaired, Fault>);
 
 /// A counter whose cells are being checked.
 struct Looked<'a> {
@@ -151,7 +155,7 @@ impl Repair<'_> {
         } = root;
         report.root = damaged;
         let names = told_by.iter();
-        report.told_by = names.map(|told| told.as_str().to_owned()).collect();
+        report.told_by = names.map(|name| name.as_str().to_owned()).collect();
         let Some((root, view)) = found else {
             let silent = silent.iter();
             let said = silent.map(|lead| format!("the lead in {lead} does not answer"));
@@ -232,8 +236,8 @@ impl Repair<'_> {
             partition,
             asked: asked.clone(),
         };
-        let told = ask_ever(self.host, ask, |page| page.ever).await;
-        let found = told.told.into_iter().filter_map(|(_, page)| {
+        let answers = ask_ever(self.host, ask, |page| page.ever).await;
+        let found = answers.answers.into_iter().filter_map(|(_, page)| {
             let row = page.rows.into_iter().next()?;
             let run = page.run.filter(|_| row.counter == *counter)?;
             Some(LastKept {
@@ -241,7 +245,7 @@ impl Repair<'_> {
                 kept: row.kept,
             })
         });
-        match (found.max_by_key(|last| last.kept.as_of_ms), told.fault) {
+        match (found.max_by_key(|last| last.kept.as_of_ms), answers.fault) {
             (None, Some(fault)) => Err(fault),
             (found, _) => Ok(found),
         }
@@ -255,31 +259,31 @@ impl Repair<'_> {
         report: &mut CounterReport,
     ) {
         let cells = cells_of(counter, looked.root, looked.view);
-        let mut told = self.look(cells).await;
-        let needs_snapshot = |(_, answer): &Told| {
+        let mut checked = self.look(cells).await;
+        let needs_snapshot = |(_, answer): &CellCheck| {
             answer.as_ref().is_ok_and(|cell| {
                 let has = |part| cell.damaged.contains(&part);
                 has(CellPart::Totals) && cell.totals_from == TotalsFrom::Nothing
                     || has(CellPart::Uniques)
             })
         };
-        if looked.last.is_none() && told.iter().any(needs_snapshot) {
+        if looked.last.is_none() && checked.iter().any(needs_snapshot) {
             match self.last(counter).await {
                 Ok(last) => looked.last = last.filter(|last| last.is_of(looked.root)),
                 // What a snapshot might hold is not treated as missing.
                 Err(fault) => {
-                    told.retain(|cell| !needs_snapshot(cell));
+                    checked.retain(|cell| !needs_snapshot(cell));
                     report.failed.push(format!("snapshot: {fault}"));
                 }
             }
         }
         if let Some(last) = &looked.last {
-            self.remember(looked.root, last, &mut told).await;
+            self.remember(looked.root, last, &mut checked).await;
         }
         let is_damaged = |answer: &Result<CellRepaired, Fault>| {
             answer.as_ref().is_ok_and(|cell| !cell.damaged.is_empty())
         };
-        let put_back = told.into_iter().map(|(mut repair, answer)| async move {
+        let put_back = checked.into_iter().map(|(mut repair, answer)| async move {
             if self.is_dry || !is_damaged(&answer) {
                 return (repair, answer);
             }
@@ -296,7 +300,7 @@ impl Repair<'_> {
     }
 
     /// The damage of cells. Nothing is changed.
-    async fn look(&self, cells: Vec<(CellAddress, RememberedCell)>) -> Vec<Told> {
+    async fn look(&self, cells: Vec<(CellAddress, RememberedCell)>) -> Vec<CellCheck> {
         let look = |(to, remembered): (CellAddress, RememberedCell)| async move {
             let repair = RepairCell {
                 to,
@@ -311,10 +315,10 @@ impl Repair<'_> {
 
     /// Gives cells of which nobody remembers anything what the last snapshot tells of their datacenters, the lead
     /// before its shards.
-    async fn remember(&self, root: &Root, last: &LastKept, told: &mut [Told]) {
-        told.sort_unstable_by(|(one, _), (other, _)| one.to.cmp(&other.to));
-        for place in 0..told.len() {
-            let Some((repair, Ok(cell))) = told.get(place) else {
+    async fn remember(&self, root: &Root, last: &LastKept, checked: &mut [CellCheck]) {
+        checked.sort_unstable_by(|(one, _), (other, _)| one.to.cmp(&other.to));
+        for place in 0..checked.len() {
+            let Some((repair, Ok(cell))) = checked.get(place) else {
                 continue;
             };
             let is_lost = cell.damaged.contains(&CellPart::Totals);
@@ -324,7 +328,7 @@ impl Repair<'_> {
             let to = repair.to.clone();
             let mut others: Vec<(u8, CellTotals)> = Vec::new();
             let mut asked: BTreeSet<u8> = BTreeSet::new();
-            for (other, answer) in &*told {
+            for (other, answer) in &*checked {
                 if other.to.datacenter != to.datacenter {
                     continue;
                 }
@@ -345,7 +349,7 @@ impl Repair<'_> {
                 others.extend(counted.map(|totals| (other.to.shard, totals)));
             }
             let totals = last.totals(root, (&to.datacenter, to.shard), &others);
-            if let Some((repair, Ok(cell))) = told.get_mut(place) {
+            if let Some((repair, Ok(cell))) = checked.get_mut(place) {
                 repair.remembered.totals = Some(totals);
                 cell.totals_from = TotalsFrom::Remembered;
             }
@@ -447,8 +451,8 @@ fn cells_of(
     for datacenter in &root.datacenters {
         let mut known: Vec<(u8, Option<CellTotals>)> = Vec::new();
         if let Some(view) = view {
-            let told = view.cells().cells_of(datacenter).into_iter();
-            known.extend(told.map(|(shard, totals)| (shard, Some(totals))));
+            let pushed = view.cells().cells_of(datacenter).into_iter();
+            known.extend(pushed.map(|(shard, totals)| (shard, Some(totals))));
         }
         if !known.iter().any(|(shard, _)| *shard == 0) {
             known.insert(0, (0, None));

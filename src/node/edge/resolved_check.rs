@@ -12,7 +12,7 @@ use crate::core::limit::table::Check;
 use crate::node::shared::call;
 use crate::protocol::limits::batch::CheckBatch;
 use crate::protocol::limits::{CheckRequest, Judgement, PolicyName, check_cost};
-use crate::protocol::messages::{Demand, Wish};
+use crate::protocol::messages::{Demand, DemandKind};
 use crate::protocol::names::LimiterAddress;
 use crate::protocol::problem::Problem;
 
@@ -20,7 +20,7 @@ use crate::protocol::problem::Problem;
 #[derive(Clone)]
 pub struct ResolvedCheck {
     /// The policy's name, as the client sent it.
-    pub told: PolicyName,
+    pub client_name: PolicyName,
     /// The name under which it is counted: another one if the check brings its policy.
     pub name: PolicyName,
     /// The policy.
@@ -44,24 +44,24 @@ impl ResolvedCheck {
     pub async fn new(
         context: &RequestContext,
         here: &Datacenter,
-        told: PolicyName,
+        client_name: PolicyName,
         key: CounterId,
         asked: CheckRequest,
     ) -> Result<Self, Problem> {
         let (policy, name, owner) = match asked.policy {
             Some(policy) => {
-                let name = told.counted_inline(&policy, !context.is_public());
+                let name = client_name.counted_inline(&policy, !context.is_public());
                 (Rc::new(policy), name, context.owner())
             }
             None => {
-                let policy = policy_of(context, &told).await?;
-                (policy, told.clone(), Owner::default())
+                let policy = policy_of(context, &client_name).await?;
+                (policy, client_name.clone(), Owner::default())
             }
         };
-        check_cost(&told, &policy, asked.cost)?;
+        check_cost(&client_name, &policy, asked.cost)?;
         Ok(Self {
             to: call::limiter_of(&context.host, Some(here), &name, &key),
-            told,
+            client_name,
             name,
             policy,
             key,
@@ -71,12 +71,12 @@ impl ResolvedCheck {
     }
 
     /// The message of this check alone.
-    pub fn batch(&self, wish: Wish) -> CheckBatch {
+    pub fn batch(&self, wish: DemandKind) -> CheckBatch {
         CheckBatch::of(&self.name, &self.policy, self.demand(wish))
     }
 
     /// Its demand.
-    pub fn demand(&self, wish: Wish) -> Demand {
+    pub fn demand(&self, wish: DemandKind) -> Demand {
         Demand {
             owner: self.owner,
             ..Demand::of(&self.key, self.cost, wish)
@@ -101,7 +101,7 @@ impl ResolvedCheck {
         verdict: Option<Verdict>,
     ) -> Judgement<'a> {
         Judgement {
-            name: &self.told,
+            name: &self.client_name,
             key: &self.key,
             policy: &self.policy,
             datacenter: here,

@@ -20,7 +20,7 @@ use crate::protocol::access::{Caller, Scope};
 use crate::protocol::export::ImportMode;
 use crate::protocol::keys::parse_key;
 use crate::protocol::messages::{
-    BringBack, GlobalSum, IfThere, KeptAll, KeptRow, Put, Read, ReadEach, Wanted, encode,
+    BringBack, GlobalSum, IfExists, KeptAll, KeptRow, Put, Read, ReadEach, Wanted, encode,
 };
 use crate::protocol::order::in_order;
 use crate::protocol::problem::{Code, Problem};
@@ -208,7 +208,7 @@ impl Work<'_> {
         let importer = self.importer(ImportMode::Replace);
         let line = encode(kept)?;
         let key = |step: &str| importer.step_key(id.as_str(), step, &line);
-        let back = |if_there: IfThere, settings: Put| BringBack {
+        let back = |if_there: IfExists, settings: Put| BringBack {
             if_there,
             settings,
             ttl_set_at_ms: kept.settings.ttl.map(|ttl| ttl.set_at_ms),
@@ -220,7 +220,7 @@ impl Work<'_> {
             let (importer, key) = (&importer, key(name));
             let if_there = match is_needed {
                 true => back.if_there,
-                false => IfThere::Keep,
+                false => IfExists::Keep,
             };
             let is_done = is_needed || self.key.is_some();
             let back = BringBack { if_there, ..back };
@@ -238,12 +238,12 @@ impl Work<'_> {
             floor: None,
             ..kept.put()
         };
-        let put = back(IfThere::PutSettings, unbound);
+        let put = back(IfExists::PutSettings, unbound);
         step("settings", changes_settings, put).await?;
-        let set = back(IfThere::Set, kept.put());
+        let set = back(IfExists::Set, kept.put());
         let done = step("value", changes_value, set).await?;
         if kept.settings.floor.is_some() {
-            let put = back(IfThere::PutSettings, kept.put());
+            let put = back(IfExists::PutSettings, kept.put());
             step("floor", changes_settings, put).await?;
         }
         let generation = done.map(|done| done.generation);

@@ -133,7 +133,7 @@ pub fn note(context: &RequestContext, asking: &ResolvedCheck, verdict: Option<Ve
         None => (Metric::LimitError, VerdictKind::Error),
     };
     metrics::count(host, metric);
-    let is_stored = asking.name == asking.told;
+    let is_stored = asking.name == asking.client_name;
     if !is_stored {
         return;
     }

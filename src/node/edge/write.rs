@@ -6,7 +6,7 @@ use super::flush_sender::{Cells, Outcome};
 use super::hash_keys::name_key;
 use super::increment::Write;
 use super::isolate::{CounterNotes, forget_home, known_of};
-use super::keyed::How;
+use super::keyed::KeyedRoute;
 use super::request_context::RequestContext;
 use super::respond::Answer;
 use super::{administration, keyed, lanes, read, unique_elements};
@@ -267,12 +267,12 @@ async fn write_alone(
 ) -> Result<Answer, Problem> {
     let waiting = context.waiting();
     let (how, condition, refused) = match &write.skewed {
-        Some(_) => (How::Recalled, None, None),
+        Some(_) => (KeyedRoute::Recalled, None, None),
         None => match decided_by(context, &id, write).await {
             Ok((how, condition)) => (how, condition, None),
             // A write that cannot be decided now may have been counted before.
             Err(problem) if write.key.is_some() && problem.retry_after_seconds().is_none() => {
-                (How::Recalled, None, Some(problem))
+                (KeyedRoute::Recalled, None, Some(problem))
             }
             Err(problem) => return Err(problem),
         },
@@ -369,8 +369,8 @@ async fn decided_by(
     context: &RequestContext,
     id: &CounterId,
     write: &Write,
-) -> Result<(How, Option<HomeCondition>), Problem> {
-    let claimed = How::Claimed(context.keys());
+) -> Result<(KeyedRoute, Option<HomeCondition>), Problem> {
+    let claimed = KeyedRoute::Claimed(context.keys());
     if write.key.is_some() && write.condition.is_none() {
         return Ok((claimed, None));
     }
@@ -382,7 +382,7 @@ async fn decided_by(
         }
         let here = || {
             let home = known_of(&context.host, id).home.clone();
-            How::Unclaimed(home.unwrap_or_else(|| context.datacenter()))
+            KeyedRoute::Unclaimed(home.unwrap_or_else(|| context.datacenter()))
         };
         return Ok((write.key.as_ref().map_or_else(here, |_| claimed), None));
     }
@@ -390,13 +390,13 @@ async fn decided_by(
         // The floor may have been removed since it was cached, and with it the home.
         let home = administration::home_now(context, id).await?;
         let home = home.unwrap_or_else(|| context.datacenter());
-        return Ok((How::Unclaimed(home), None));
+        return Ok((KeyedRoute::Unclaimed(home), None));
     };
     let home = administration::home_for_good(context, id).await?;
     let condition = Some(version.at_home(&home));
     let how = match write.key {
         Some(_) => claimed,
-        None => How::Unclaimed(home),
+        None => KeyedRoute::Unclaimed(home),
     };
     Ok((how, condition))
 }

@@ -12,7 +12,7 @@ use crate::core::board::settings::{Order, Settings, Ties};
 use crate::core::board::summary::{SUMMARY_KEYS_MAX, SUMMARY_TOP};
 use crate::core::sketch::{HashKey, hash};
 use crate::protocol::messages::{
-    BoardPlace, BoardQuestion, BoardSeen, Fault, Ranked, Stretch, encode,
+    BoardPlace, BoardQuestion, BoardSeen, Fault, MemberRange, Ranked, encode,
 };
 
 /// One period of a board, for reading.
@@ -45,12 +45,12 @@ impl Reader<'_> {
     ) -> Result<(), Fault> {
         match question {
             BoardQuestion::About | BoardQuestion::Periods => {}
-            BoardQuestion::Stretch(stretch) => self.stretch_into(seen, stretch)?,
+            BoardQuestion::Range(stretch) => self.stretch_into(seen, stretch)?,
             BoardQuestion::Live(limit, names) => {
                 let limit = *limit;
-                let first = Stretch {
+                let first = MemberRange {
                     limit,
-                    ..Stretch::default()
+                    ..MemberRange::default()
                 };
                 self.stretch_into(seen, &first)?;
                 for name in names {
@@ -67,9 +67,9 @@ impl Reader<'_> {
                 seen.better = vec![self.better(&BoardPlace::Key(key.clone()))?];
             }
             BoardQuestion::Summary => {
-                let first = Stretch {
+                let first = MemberRange {
                     limit: SUMMARY_TOP,
-                    ..Stretch::default()
+                    ..MemberRange::default()
                 };
                 self.stretch_into(seen, &first)?;
                 let shards = usize::try_from(seen.layout.shards).unwrap_or(1).max(1);
@@ -172,7 +172,7 @@ impl Reader<'_> {
 
     /// Puts into `seen` the size of the range of scores, both ends included, the members asked for, and whether there
     /// are more.
-    fn stretch_into(&self, seen: &mut BoardSeen, asked: &Stretch) -> Result<(), Fault> {
+    fn stretch_into(&self, seen: &mut BoardSeen, asked: &MemberRange) -> Result<(), Fault> {
         let at = |score: Option<Score>, key: fn(Score) -> Key| {
             score.map(|score| self.before(&key(score))).transpose()
         };

@@ -30,8 +30,8 @@ use crate::host::object::{Arrived, Object, Reply, Shell, dispatch};
 use crate::node::shared::call;
 use crate::node::shared::metrics;
 use crate::protocol::messages::{
-    Ask, Call, CallLead, CellAnswer, Claim, Close, Configure, Count, Fault, Flush, Flushed,
-    GiveLead, Held, Hello, Install, LeadTaken, LoadReport, ReadContents, ReadNumbers, Recall,
+    Ask, AskGrant, Call, CallLead, CellAnswer, Claim, Close, Configure, Count, Fault, Flush,
+    Flushed, GiveLead, Hello, Install, LeadTaken, LoadReport, ReadContents, ReadNumbers, Recall,
     Register, RepairCell, Seal, Sum, SumExplained, Suspend, WatchLead,
 };
 use crate::protocol::metrics::Metric;
@@ -153,7 +153,7 @@ impl Core {
             Configure => core.on_configure(asked).await,
             Suspend => core.on_suspend(asked).await,
             WatchLead => core.on_watch(asked),
-            Held => core.on_held(asked),
+            AskGrant => core.on_held(asked),
             Close => core.on_close(asked).await,
             CallLead => core.on_call_lead(asked).await,
             GiveLead => core.on_give_lead(asked),

@@ -60,13 +60,13 @@ use crate::protocol::messages::{
     AmountOf, Batch, BatchedCall, BeginRun, Call, CallRoot, CheckStorage, Claim, CloseSession,
     DeleteAlert, DeletePolicy, DeleteShare, DeliveriesOf, DoAct, Fault, FindApiKey, FindClaims,
     FindKey, FleetOf, ForgetBoard, GetAlert, GetPolicy, GetSecrets, GetShare, GiveRoot,
-    InPartition, Keep, KeptIn, KeptOn, KeptRows, KeptThen, KeyFound, LetInboxesGo, List, ListActs,
+    InPartition, KeptIn, KeptOn, KeptRows, KeptThen, KeyFound, LetInboxesGo, List, ListActs,
     ListAlerts, ListBoards, ListDatacenters, ListDeliveries, ListKeys, ListNames, ListPolicies,
     ListRows, ListRuns, ListShares, LocateLead, Located, LookUp, MakeKey, NoteAct, OpenSession,
     Operate, PROTOCOL, PlaceLead, Push, PutAlert, PutPolicy, PutShare, Register, RegisterBoard,
     RegisterInbox, RepairRoot, ReplaceKey, RevokeKey, RootTaken, RotateKey, Secrets, Settle,
-    SilenceAlert, SizesOf, SweptOf, TellCounts, TellSizes, TestAlert, TopOf, UseKey, ViewOf,
-    Viewed, Within, batch, decode,
+    SilenceAlert, SizesOf, StoreAnswer, SweptOf, TellCounts, TellSizes, TestAlert, TopOf, UseKey,
+    ViewOf, Viewed, Within, batch, decode,
 };
 
 /// The first schema in which settings name the hash of a counter.
@@ -366,7 +366,7 @@ impl Partition {
             LetInboxesGo => self.when_ready(asked, |asked| self.registry.let_go(asked)).await,
             LookUp => self.ready(asked).and_then(|asked| self.roots.listed(&asked.counter)),
             Operate => self.when_ready(asked, |asked| self.operations.operate(asked)).await,
-            Keep => self.ready(asked).and_then(|asked| self.operations.keep(&asked)),
+            StoreAnswer => self.ready(asked).and_then(|asked| self.operations.keep(&asked)),
             Settle => self.when_ready(asked, |asked| self.roots.settle(asked)).await,
             CheckStorage => asked.map(|_| self.ailment()),
             ListNames => self.ready(asked).and_then(|asked| self.roots.names(&asked)),
@@ -568,7 +568,7 @@ impl Partition {
             // The state that is missing may be the one that is asked for.
             Some(fault) => Err(fault),
             None => {
-                let told = answered.told.into_iter().flat_map(|(_, told)| told);
+                let told = answered.answers.into_iter().flat_map(|(_, told)| told);
                 let mut days = kept_by_any(own.into_iter().chain(told));
                 // The latest one is the state on a day, or before.
                 let first = if asked.is_range {
@@ -784,7 +784,7 @@ fn is_of_root(path: &str) -> bool {
         LocateLead::PATH,
         PlaceLead::PATH,
         Operate::PATH,
-        Keep::PATH,
+        StoreAnswer::PATH,
         Settle::PATH,
         AmountOf::PATH,
         FindKey::PATH,

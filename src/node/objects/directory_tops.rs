@@ -6,7 +6,7 @@ use crate::core::cluster::root::{RootEntry, prefix_end};
 use crate::core::counter::id::{BEFORE_CALLERS, CounterId};
 use crate::core::counter::total::Value;
 use crate::host::object::SqlValue;
-use crate::protocol::messages::{By, Fault, KnownTotal, Order, Since, Sums, TopRow};
+use crate::protocol::messages::{Fault, KnownTotal, Order, OrderBy, Sums, TopRow, WindowStart};
 
 /// Up to so many counters of a prefix are found by name and then sorted; more are found by the index of the order.
 const FEW: u64 = 1_000;
@@ -24,7 +24,7 @@ impl DirectoryTotals {
         let amount = amount_sql(order);
         let (within, ids) = within_sql(order, "");
         let counts = match (order.by, order.since) {
-            (By::Value, _) => "COUNT(*)".to_owned(),
+            (OrderBy::Value, _) => "COUNT(*)".to_owned(),
             _ => format!("SUM({amount} > 0)"),
         };
         let sum = format!("CASE WHEN abs({amount}) < {WITHIN_MAX} THEN {amount} ELSE 0 END");
@@ -143,7 +143,7 @@ impl DirectoryTotals {
         self.prepare(now_ms)?;
         let amount = amount_sql(order);
         // The index of hours is worth its cost if few have counted since.
-        let is_by_size = !order.since.is_some_and(Since::is_kept);
+        let is_by_size = !order.since.is_some_and(WindowStart::is_kept);
         let is_by_order = named > FEW && (is_by_size || counters < named / 4);
         let (by_name, by_order) = if is_by_order { ("+", "") } else { ("", "+") };
         let (within, mut values) = within_sql(order, by_name);
@@ -164,8 +164,8 @@ impl DirectoryTotals {
             }
             None => {
                 let counts = match order.by {
-                    By::Value => String::new(),
-                    By::Count | By::Uniques => format!("AND {by_order}{size} > 0"),
+                    OrderBy::Value => String::new(),
+                    OrderBy::Count | OrderBy::Uniques => format!("AND {by_order}{size} > 0"),
                 };
                 format!(
                     "SELECT id, as_of, body FROM totals WHERE {within} {counts} \
@@ -199,11 +199,11 @@ impl DirectoryTotals {
 }
 
 /// The index of an order of all time.
-fn size_sql(by: By) -> &'static str {
+fn size_sql(by: OrderBy) -> &'static str {
     match by {
-        By::Value => "value_size",
-        By::Count => "counted_size",
-        By::Uniques => "uniques_size",
+        OrderBy::Value => "value_size",
+        OrderBy::Count => "counted_size",
+        OrderBy::Uniques => "uniques_size",
     }
 }
 
@@ -215,22 +215,22 @@ fn amount_sql(order: &Order) -> String {
         format!("(CASE WHEN hour >= {hour} THEN counted - {column}{slot} ELSE 0 END)")
     };
     match (order.since, order.by) {
-        (Some(Since::Hour(hour)), _) => slot('h', hour, HOURS_KEPT),
-        (Some(Since::Day(day)), _) => slot('d', day, DAYS_KEPT),
-        (Some(Since::Write(hour)), _) => {
+        (Some(WindowStart::Hour(hour)), _) => slot('h', hour, HOURS_KEPT),
+        (Some(WindowStart::Day(day)), _) => slot('d', day, DAYS_KEPT),
+        (Some(WindowStart::Write(hour)), _) => {
             format!("(CASE WHEN hour >= {hour} THEN counted ELSE 0 END)")
         }
-        (None, By::Value) => "value".to_owned(),
-        (None, By::Count) => "counted".to_owned(),
-        (None, By::Uniques) => "uniques".to_owned(),
+        (None, OrderBy::Value) => "value".to_owned(),
+        (None, OrderBy::Count) => "counted".to_owned(),
+        (None, OrderBy::Uniques) => "uniques".to_owned(),
     }
 }
 
 /// The hour of unix time at which it begins.
-fn hour_of(since: Since) -> i64 {
+fn hour_of(since: WindowStart) -> i64 {
     match since {
-        Since::Hour(hour) | Since::Write(hour) => hour,
-        Since::Day(day) => day * DAY_HOURS,
+        WindowStart::Hour(hour) | WindowStart::Write(hour) => hour,
+        WindowStart::Day(day) => day * DAY_HOURS,
     }
 }
 
@@ -267,16 +267,16 @@ fn row_of(store: &Store, order: &Order, row: &[SqlValue]) -> Result<Option<TopRo
 }
 
 /// The amount of a counter in an order of all time.
-pub(super) fn row_of_known(counter: CounterId, by: By, known: KnownTotal) -> TopRow {
+pub(super) fn row_of_known(counter: CounterId, by: OrderBy, known: KnownTotal) -> TopRow {
     let estimate = known.uniques.map_or(0, |uniques| uniques.estimate);
     TopRow {
         counter,
         amount: match by {
-            By::Value => known.total.value,
-            By::Count => Value::new(known.total.count, 0),
-            By::Uniques => Value::new(u128::from(estimate), 0),
+            OrderBy::Value => known.total.value,
+            OrderBy::Count => Value::new(known.total.count, 0),
+            OrderBy::Uniques => Value::new(u128::from(estimate), 0),
         },
-        uniques: known.uniques.filter(|_| by == By::Uniques),
+        uniques: known.uniques.filter(|_| by == OrderBy::Uniques),
         as_of_ms: known.total.as_of_ms,
     }
 }

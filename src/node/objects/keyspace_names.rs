@@ -8,7 +8,7 @@ use crate::core::sketch::{HashKey, hash};
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::partitions::ask_all;
 use crate::protocol::messages::{Call, Fault, List, ListBoards};
-use crate::protocol::redis::command::{Whole, script_words};
+use crate::protocol::redis::command::{KeyspaceCommand, script_words};
 use crate::protocol::redis::notifications::KeyEvent;
 use crate::protocol::redis::options::number;
 use crate::protocol::redis::reply::{Refused, Reply};
@@ -73,10 +73,14 @@ impl<'a> Scan<'a> {
 
 impl KeyspaceCore {
     /// A command over all keys.
-    pub(super) async fn whole(&self, whole: Whole, args: &Arguments) -> Result<Reply, Refused> {
+    pub(super) async fn whole(
+        &self,
+        whole: KeyspaceCommand,
+        args: &Arguments,
+    ) -> Result<Reply, Refused> {
         match whole {
-            Whole::Size => Ok(Reply::count(self.names("").await?.len())),
-            Whole::Keys => {
+            KeyspaceCommand::Size => Ok(Reply::count(self.names("").await?.len())),
+            KeyspaceCommand::Keys => {
                 let pattern = &args[1];
                 let names = self.names(glob::literal_prefix(pattern)).await?;
                 let names = names
@@ -84,8 +88,8 @@ impl KeyspaceCore {
                     .filter(|name| glob::matches(pattern, name));
                 Ok(Reply::texts(names))
             }
-            Whole::Scan => self.scan(args).await,
-            Whole::Flush => self.flush().await,
+            KeyspaceCommand::Scan => self.scan(args).await,
+            KeyspaceCommand::Flush => self.flush().await,
         }
     }
 
@@ -176,7 +180,7 @@ impl KeyspaceCore {
                 return Err(fault.into());
             }
             let most = usize::try_from(PAGE).unwrap_or(usize::MAX);
-            let pages: Vec<Vec<String>> = (asked.told.into_iter())
+            let pages: Vec<Vec<String>> = (asked.answers.into_iter())
                 .map(|(_, page)| page.into_iter().map(&name).collect())
                 .collect();
             let full = pages.iter().filter(|page| page.len() >= most);

@@ -17,8 +17,8 @@ use crate::core::sketch::Uniques;
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::open_objects;
 use crate::protocol::messages::{
-    Ask, CellAnswer, Close, Configure, DatacenterSum, Fault, Held, Hello, Seal, ShardAsked, Sum,
-    SumExplained, Suspend,
+    Ask, AskGrant, CellAnswer, Close, Configure, DatacenterSum, Fault, Hello, Seal, ShardAsked,
+    Sum, SumExplained, Suspend,
 };
 use crate::protocol::names::CellAddress;
 use crate::protocol::open_slots::User;
@@ -202,7 +202,7 @@ impl Core {
     }
 
     /// A root without a row asks for the grant of this cell.
-    pub(super) fn on_held(&self, held: Result<Held, Fault>) -> Result<Option<Grant>, Fault> {
+    pub(super) fn on_held(&self, held: Result<AskGrant, Fault>) -> Result<Option<Grant>, Fault> {
         held?;
         self.readable()?;
         Ok(self.state.borrow().grant())

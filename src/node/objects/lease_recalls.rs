@@ -13,7 +13,7 @@ use crate::core::limit::policy::Scope;
 use crate::core::limit::table::Full;
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::{call, call_within};
-use crate::protocol::messages::{Demand, DemandOutcome, Fault, Lease, RecallLease, Wish};
+use crate::protocol::messages::{Demand, DemandKind, DemandOutcome, Fault, Lease, RecallLease};
 use crate::protocol::names::LimiterAddress;
 
 /// How long a borrower may take: a trip around the world is 0.3 s.
@@ -47,7 +47,7 @@ impl LimiterCore {
         self.hear(sent_on)?;
         let demand = Demand {
             owner,
-            ..Demand::of(&key, 1, Wish::Look)
+            ..Demand::of(&key, 1, DemandKind::Look)
         };
         let asked = NamedDemand {
             name: &name,
@@ -122,7 +122,7 @@ impl LimiterCore {
     ) -> DemandOutcome {
         let lends = to.datacenter.is_none() && asked.policy.scope == Scope::Global;
         let wish = asked.demand.wish;
-        if lends && wish == Wish::Look {
+        if lends && wish == DemandKind::Look {
             self.recall(asked, None, false).await;
             let table = self.table.borrow();
             return DemandOutcome::of(table.peek_left(&asked.check(), self.host.now_ms()));
@@ -136,7 +136,7 @@ impl LimiterCore {
                     ..
                 }
             );
-            if !lends || wish != Wish::Consume || !is_refused {
+            if !lends || wish != DemandKind::Consume || !is_refused {
                 break;
             }
             if !self.recall(asked, None, takes_all).await {

@@ -16,7 +16,7 @@ use crate::node::shared::lease_requests::lend;
 use crate::node::shared::memory::{self, MemoryKind};
 use crate::node::shared::{call, call_within};
 use crate::protocol::messages::{
-    Check, Checked, Demand, DemandOutcome, Fault, RecallLease, SentOn, Wish,
+    Check, Checked, Demand, DemandKind, DemandOutcome, Fault, RecallLease, SentOn,
 };
 use crate::protocol::names::LimiterAddress;
 
@@ -56,10 +56,10 @@ impl LimiterCore {
         remote_calls: &mut u32,
     ) -> DemandOutcome {
         let Demand { cost, wish, .. } = asked.demand;
-        if *wish == Wish::Refund {
+        if *wish == DemandKind::Refund {
             return self.refund_worlds(me, asked, remote_calls).await;
         }
-        if *wish != Wish::Consume {
+        if *wish != DemandKind::Consume {
             *remote_calls += 1;
             return self.ask_world(asked, 0).await;
         }
@@ -84,7 +84,7 @@ impl LimiterCore {
                 // No room for a lease: the global limiter decides each call.
                 Err(Full) if admitted == 0 => {
                     *remote_calls += 1;
-                    return self.ask_world_to(asked, Wish::Consume, *cost).await;
+                    return self.ask_world_to(asked, DemandKind::Consume, *cost).await;
                 }
                 // The callers before have consumed: the others are decided by themselves, when they ask again.
                 Ok(Admission::Ask | Admission::Away) | Err(Full) => None,
@@ -236,14 +236,19 @@ impl LimiterCore {
     /// The global state of a key, after so much was given back there.
     async fn ask_world(&self, asked: &NamedDemand<'_>, refund: u64) -> DemandOutcome {
         let (wish, cost) = if refund > 0 {
-            (Wish::Refund, refund)
+            (DemandKind::Refund, refund)
         } else {
-            (Wish::Look, asked.demand.cost)
+            (DemandKind::Look, asked.demand.cost)
         };
         self.ask_world_to(asked, wish, cost).await
     }
 
-    async fn ask_world_to(&self, asked: &NamedDemand<'_>, wish: Wish, cost: u64) -> DemandOutcome {
+    async fn ask_world_to(
+        &self,
+        asked: &NamedDemand<'_>,
+        wish: DemandKind,
+        cost: u64,
+    ) -> DemandOutcome {
         let demand = Demand {
             wish,
             cost,

@@ -25,8 +25,8 @@ use crate::node::shared::call;
 use crate::node::shared::memory::{self, MemoryKind};
 use crate::protocol::limits::PolicyName;
 use crate::protocol::messages::{
-    Check, Checked, Demand, DemandOutcome, EndReservation, Fault, HandOver, Lease, RecallLease,
-    Reserve, SentOn, Wish,
+    Check, Checked, Demand, DemandKind, DemandOutcome, EndReservation, Fault, HandOver, Lease,
+    RecallLease, Reserve, SentOn,
 };
 
 /// How long consumption may be in memory only. At most one row per second and limiter, for any number of verdicts.
@@ -237,13 +237,13 @@ impl LimiterCore {
         let check = asked.check();
         let mut table = self.table.borrow_mut();
         match asked.demand.wish {
-            Wish::Consume => judge_all(asked.demand.times, || {
+            DemandKind::Consume => judge_all(asked.demand.times, || {
                 let checked = table.check(&check, now_ms);
                 checked.unwrap_or_else(|Full| Full::verdict(check.policy))
             }),
-            Wish::Look => DemandOutcome::of(table.peek(&check, now_ms)),
-            Wish::Refund => given_back(table.refund(&check, now_ms)),
-            Wish::Forget => given_back(table.reset(&check, now_ms)),
+            DemandKind::Look => DemandOutcome::of(table.peek(&check, now_ms)),
+            DemandKind::Refund => given_back(table.refund(&check, now_ms)),
+            DemandKind::Forget => given_back(table.reset(&check, now_ms)),
         }
     }
 

@@ -14,7 +14,7 @@ use crate::core::cluster::spread::{Counts, Home};
 use crate::core::limit::meter::Verdict;
 use crate::core::limit::table::{self, Full};
 use crate::node::shared::{call, call_within};
-use crate::protocol::messages::{Checked, DemandOutcome, Fault, HandOver, SentOn, Wish};
+use crate::protocol::messages::{Checked, DemandKind, DemandOutcome, Fault, HandOver, SentOn};
 use crate::protocol::names::LimiterAddress;
 
 /// How long a former limiter may take to hand a key over.
@@ -52,7 +52,7 @@ impl LimiterCore {
         remote_calls: &mut u32,
     ) -> DemandOutcome {
         if self.must_fetch(to, asked) {
-            if !ways.waits && asked.demand.wish == Wish::Consume {
+            if !ways.waits && asked.demand.wish == DemandKind::Consume {
                 return DemandOutcome::Later;
             }
             *remote_calls += 1;

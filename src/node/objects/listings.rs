@@ -18,8 +18,8 @@ use crate::core::counter::bounded_map::BoundedMap;
 use crate::core::counter::id::CounterId;
 use crate::host::Host;
 use crate::protocol::messages::{
-    AmountOf, By, Fault, KnownTotal, List, ListRows, ListedCounter, PartitionTop, TopOf, TopRow,
-    encode,
+    AmountOf, Fault, KnownTotal, List, ListRows, ListedCounter, OrderBy, PartitionTop, TopOf,
+    TopRow, encode,
 };
 
 /// The pause of the alarm between two steps that build the table of totals.
@@ -154,7 +154,7 @@ impl Listings {
                 // Counters that are created later are not in it.
                 let as_of_ms = sums.as_of_ms.into_iter().chain(created_ms);
                 sums.as_of_ms = as_of_ms.chain([now_ms]).min();
-                if asked.order.by == By::Value && asked.order.since.is_none() {
+                if asked.order.by == OrderBy::Value && asked.order.since.is_none() {
                     sums.counters += untold;
                 }
                 let rows = match asked.limit {

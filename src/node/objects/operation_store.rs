@@ -9,7 +9,7 @@ use crate::core::counter::id::CounterId;
 use crate::core::counter::ledger::{KeySource, WriteKey};
 use crate::host::Host;
 use crate::host::object::SqlValue;
-use crate::protocol::messages::{Done, Fault, Keep, Operated, OperationKey, StoredAnswer};
+use crate::protocol::messages::{Done, Fault, Operated, OperationKey, StoreAnswer, StoredAnswer};
 use crate::protocol::shell_limits::ANSWER_BYTES_MAX;
 
 /// By slot first, as for claims.
@@ -71,7 +71,7 @@ impl OperationStore {
     }
 
     /// Stores the first answer to an operation. Returns the stored one.
-    pub(super) fn keep_answer(&self, keep: &Keep) -> Result<StoredAnswer, Fault> {
+    pub(super) fn keep_answer(&self, keep: &StoreAnswer) -> Result<StoredAnswer, Fault> {
         let Some((slot, _, _, kept)) = self.operation(&keep.counter, keep.key)? else {
             // It was done so long ago that a repeat is not expected any more.
             return Ok(keep.answer.clone());

@@ -19,8 +19,8 @@ use crate::core::counter::settings::{Settings, Ttl};
 use crate::core::counter::total::Value;
 use crate::host::Host;
 use crate::protocol::messages::{
-    BringBack, Condition, DatacenterSum, Done, Fault, IfThere, Keep, Operate, Operated, Operation,
-    Put, StoredAnswer, Wanted,
+    BringBack, Condition, DatacenterSum, Done, Fault, IfExists, Operate, Operated, Operation, Put,
+    StoreAnswer, StoredAnswer, Wanted,
 };
 
 /// A refused operation: nothing has changed.
@@ -90,7 +90,7 @@ impl Operations {
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
-    pub(super) fn keep(&self, keep: &Keep) -> Result<StoredAnswer, Fault> {
+    pub(super) fn keep(&self, keep: &StoreAnswer) -> Result<StoredAnswer, Fault> {
         self.records.keep_answer(keep)
     }
 
@@ -112,12 +112,12 @@ impl Operations {
         let base = back.base.unwrap_or_default();
         let ended = match (living, back.if_there) {
             (Err(ended), _) => ended,
-            (Ok(_), IfThere::Refuse) => return Err(Refused::Told(Operated::Exists)),
-            (Ok(root), IfThere::Replace) => {
+            (Ok(_), IfExists::Refuse) => return Err(Refused::Told(Operated::Exists)),
+            (Ok(root), IfExists::Replace) => {
                 self.roots.end(counter, &root, false, None).await?;
                 self.roots.entry(counter)?
             }
-            (Ok(root), IfThere::Keep) => {
+            (Ok(root), IfExists::Keep) => {
                 let done = Done {
                     generation: root.generation,
                     home: root.home.clone(),
@@ -128,9 +128,9 @@ impl Operations {
                 self.roots.save_with(counter, entry, &[], record).await?;
                 return Ok(done);
             }
-            (Ok(_), IfThere::Set) => return self.set(operate, base, false, true).await,
-            (Ok(_), IfThere::Raise) => return self.set(operate, base, true, true).await,
-            (Ok(_), IfThere::PutSettings) => {
+            (Ok(_), IfExists::Set) => return self.set(operate, base, false, true).await,
+            (Ok(_), IfExists::Raise) => return self.set(operate, base, true, true).await,
+            (Ok(_), IfExists::PutSettings) => {
                 return self.put(operate, &back.settings, back.ttl_set_at_ms).await;
             }
         };

@@ -24,7 +24,7 @@ use crate::host::{Host, State};
 use crate::protocol::boards::BoardVersion;
 use crate::protocol::messages::{
     AskBoard, BoardAnswer, BoardPlace, BoardQuestion, BoardSeen, BoardWritten, Fault, FindKey,
-    MemberWrite, Once, PeriodOf, Ranked, Stretch, WriteBoard, Written,
+    MemberRange, MemberWrite, Once, PeriodOf, Ranked, WriteBoard, Written,
 };
 
 /// The boards of which an isolate remembers how they are spread; about 600 bytes each. Forgetting costs a call or two.
@@ -303,10 +303,8 @@ impl Shards<'_> {
             return Ok(Err(other));
         }
         match question {
-            BoardQuestion::Stretch(stretch) if stretch.skip > SKIPPED_MAX => {
-                self.far(stretch).await
-            }
-            BoardQuestion::Stretch(stretch) => self.stretch(stretch).await,
+            BoardQuestion::Range(stretch) if stretch.skip > SKIPPED_MAX => self.far(stretch).await,
+            BoardQuestion::Range(stretch) => self.stretch(stretch).await,
             BoardQuestion::Members(names) => self.members(names).await,
             BoardQuestion::Around(name, limit) => self.around(name, *limit).await,
             BoardQuestion::Summary => self.pick(question, Skip::Rows(0), SUMMARY_TOP).await,
@@ -401,14 +399,14 @@ impl Shards<'_> {
         Ok(Ok(rows))
     }
 
-    async fn stretch(&self, stretch: &Stretch) -> Result<BoardResult, Fault> {
+    async fn stretch(&self, stretch: &MemberRange) -> Result<BoardResult, Fault> {
         let skip = u32::try_from(stretch.skip).unwrap_or(u32::MAX);
-        let of_all = Stretch {
+        let of_all = MemberRange {
             skip: 0,
             limit: stretch.limit.saturating_add(skip),
             ..stretch.clone()
         };
-        let of_all = BoardQuestion::Stretch(of_all);
+        let of_all = BoardQuestion::Range(of_all);
         self.pick(&of_all, Skip::Rows(stretch.skip), stretch.limit)
             .await
     }
@@ -446,7 +444,7 @@ impl Shards<'_> {
     }
 
     /// A page that begins far from the first member: each shard is asked from a place before it, which summaries tell.
-    async fn far(&self, stretch: &Stretch) -> Result<BoardResult, Fault> {
+    async fn far(&self, stretch: &MemberRange) -> Result<BoardResult, Fault> {
         let parts = match self.each(|_| BoardQuestion::Summary).await? {
             Ok(parts) => parts,
             Err(other) => return Ok(Err(other)),
@@ -465,13 +463,13 @@ impl Shards<'_> {
             .max_by_key(|((low, _), _)| *low);
         let (low, after) = before.map_or((0, None), |((low, _), key)| (low, Some(key.clone())));
         let more = u32::try_from(stretch.skip - low).unwrap_or(u32::MAX);
-        let of_all = Stretch {
+        let of_all = MemberRange {
             after,
             skip: 0,
             limit: stretch.limit.saturating_add(more),
             ..stretch.clone()
         };
-        let of_all = BoardQuestion::Stretch(of_all);
+        let of_all = BoardQuestion::Range(of_all);
         self.pick(&of_all, Skip::Places(stretch.skip), stretch.limit)
             .await
     }
@@ -552,9 +550,9 @@ impl Shards<'_> {
     }
 
     async fn live(&self, limit: u32, names: &[Vec<u8>]) -> Result<BoardResult, Fault> {
-        let first = Stretch {
+        let first = MemberRange {
             limit,
-            ..Stretch::default()
+            ..MemberRange::default()
         };
         let mut seen = match self.stretch(&first).await? {
             Ok(seen) => seen,

@@ -8,7 +8,7 @@ use super::leads_apart;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::{KeySource, KeyedWrite, WriteKey};
 use crate::host::Host;
-use crate::protocol::batch::keyed::Calls;
+use crate::protocol::batch::keyed::CallBudget;
 use crate::protocol::keyed::{self, Bounded, Carrier, FlushOutcomes};
 use crate::protocol::messages::{
     Call, Claim, Claimed, Count, Counted, Fault, FindClaims, Holder, Owner, Recall,
@@ -131,7 +131,7 @@ pub struct ManyKeyed<'a> {
     /// Joins their calls.
     pub batcher: &'a Batcher,
     /// The calls that are left to them.
-    pub calls: &'a Calls,
+    pub calls: &'a CallBudget,
     /// Where the request entered.
     pub here: &'a Datacenter,
 }

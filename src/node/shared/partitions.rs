@@ -92,7 +92,7 @@ pub type ByPartition<T> = Vec<(u32, T)>;
 /// What partitions said.
 pub struct PartitionAnswers<T> {
     /// Those that answered.
-    pub told: ByPartition<T>,
+    pub answers: ByPartition<T>,
     /// The numbers of those that did not, in order.
     pub missing: Vec<u32>,
     /// What the last of those said.
@@ -103,10 +103,10 @@ pub struct PartitionAnswers<T> {
 
 impl<T> PartitionAnswers<T> {
     fn of(asked: Vec<(u32, Result<T, Fault>)>) -> Self {
-        let (mut told, mut missing, mut fault) = (Vec::new(), Vec::new(), None);
+        let (mut answers, mut missing, mut fault) = (Vec::new(), Vec::new(), None);
         for (partition, answer) in asked {
             match answer {
-                Ok(answer) => told.push((partition, answer)),
+                Ok(answer) => answers.push((partition, answer)),
                 Err(other) => {
                     missing.push(partition);
                     if !is_repartitioned(&fault) {
@@ -116,7 +116,7 @@ impl<T> PartitionAnswers<T> {
             }
         }
         Self {
-            told,
+            answers,
             missing: in_order(missing, Ord::cmp),
             fault,
             is_changing: false,
@@ -128,9 +128,9 @@ impl<T> PartitionAnswers<T> {
     /// # Errors
     /// What one of them said, where none answers.
     pub fn by_any(self) -> Result<(ByPartition<T>, Vec<u32>), Fault> {
-        match self.fault.filter(|_| self.told.is_empty()) {
+        match self.fault.filter(|_| self.answers.is_empty()) {
             Some(fault) => Err(fault),
-            None => Ok((self.told, self.missing)),
+            None => Ok((self.answers, self.missing)),
         }
     }
 }
@@ -149,7 +149,7 @@ pub async fn ask_all<C: Call>(
     let encoded = |partition: u32| encode(&message(partition));
     let asked = ask_within(host, C::PATH, &encoded).await;
     let mut answered = PartitionAnswers::of(
-        (asked.told)
+        (asked.answers)
             .into_iter()
             .map(|(partition, bytes)| (partition, answer_of::<C>(host, &bytes)))
             .collect(),
@@ -210,8 +210,8 @@ pub async fn ask_some<C: Call>(
     let ask = |partition: u32| {
         let message = message(partition);
         async move {
-            let told = call_within(host, &message, PARTITION_MS_MAX).await;
-            (partition, told)
+            let answer = call_within(host, &message, PARTITION_MS_MAX).await;
+            (partition, answer)
         }
     };
     PartitionAnswers::of(all_settled(partitions.map(ask), PARTITIONS_AT_ONCE).await)
@@ -232,7 +232,7 @@ pub async fn ask_more<C: Call, V>(
     }
     let encoded = |partition: u32| encode(&message(partition));
     let asked = ask_each(host, C::PATH, &encoded, (all(), false)).await;
-    let asked = asked.into_iter().map(|(partition, told)| match told {
+    let asked = asked.into_iter().map(|(partition, answer)| match answer {
         Ok(within) if within.sizes.is_changing() => None,
         Ok(within) => Some((partition, answer_of::<C>(host, &within.answer))),
         Err(fault) => Some((partition, Err(fault))),
@@ -253,13 +253,13 @@ async fn ask_within(
             wait_ms *= 2;
         }
         let asked = ask_once(host, path, message, tries > 0).await;
-        if asked.missing.is_empty() && !is_cut(&asked.told) {
+        if asked.missing.is_empty() && !is_cut(&asked.answers) {
             continue;
         }
-        let is_changing = (asked.told.iter()).any(|(_, within)| within.sizes.is_changing());
-        let told = asked.told.into_iter();
+        let is_changing = (asked.answers.iter()).any(|(_, within)| within.sizes.is_changing());
+        let answers = asked.answers.into_iter();
         return PartitionAnswers {
-            told: told
+            answers: answers
                 .map(|(partition, within)| (partition, within.answer))
                 .collect(),
             missing: asked.missing,
@@ -268,7 +268,7 @@ async fn ask_within(
         };
     }
     PartitionAnswers {
-        told: Vec::new(),
+        answers: Vec::new(),
         missing: all(host).collect(),
         fault: Some(Fault::Unavailable(
             "counters are moving between partitions of the directory".to_owned(),
@@ -284,8 +284,8 @@ async fn ask_once(
     holds: bool,
 ) -> PartitionAnswers<Within> {
     let mut asked = ask_each(host, path, message, (all(host), holds)).await;
-    let told = asked.iter().filter_map(|(_, told)| told.as_ref().ok());
-    let span = told.map(|within| within.sizes.span()).max();
+    let answers = asked.iter().filter_map(|(_, answer)| answer.as_ref().ok());
+    let span = answers.map(|within| within.sizes.span()).max();
     let more = count(host)..span.unwrap_or(0);
     if !more.is_empty() {
         asked.extend(ask_each(host, path, message, (more, holds)).await);
@@ -312,20 +312,20 @@ async fn ask_each(
                     Err(fault) => return (partition, Err(fault)),
                 },
             };
-            let told = call_within(host, &within, PARTITION_MS_MAX).await;
-            (partition, told)
+            let answer = call_within(host, &within, PARTITION_MS_MAX).await;
+            (partition, answer)
         }
     };
     all_settled(partitions.map(ask), PARTITIONS_AT_ONCE).await
 }
 
 /// Whether each root was at one of these when they answered: what has left has come.
-fn is_cut(told: &[(u32, Within)]) -> bool {
-    if !told.iter().any(|(_, within)| within.sizes.is_changing()) {
+fn is_cut(answers: &[(u32, Within)]) -> bool {
+    if !answers.iter().any(|(_, within)| within.sizes.is_changing()) {
         return true;
     }
-    let since = told.iter().map(|(_, within)| within.sizes.since()).max();
-    let of_since = told
+    let since = answers.iter().map(|(_, within)| within.sizes.since()).max();
+    let of_since = answers
         .iter()
         .filter(|(_, within)| Some(within.sizes.since()) == since);
     let (mut left, mut came, mut is_torn) = (0_u64, 0_u64, false);

@@ -206,13 +206,13 @@ struct AlertView<'a> {
     last_delivery: Option<DeliveryView<'a>>,
 }
 
-fn alert_view<'a>(told: &AlertSummary<'a>, now_ms: i64) -> AlertView<'a> {
+fn alert_view<'a>(summary: &AlertSummary<'a>, now_ms: i64) -> AlertView<'a> {
     let AlertSummary {
         name,
         alert,
         standing,
         last,
-    } = *told;
+    } = *summary;
     let condition = match standing.state {
         AlertState::Ok => "ok",
         AlertState::Pending => "pending",
@@ -244,12 +244,12 @@ fn alert_view<'a>(told: &AlertSummary<'a>, now_ms: i64) -> AlertView<'a> {
 }
 
 /// The JSON of an alert.
-pub fn alert_json(told: &AlertSummary<'_>, now_ms: i64) -> String {
-    to_json(&alert_view(told, now_ms))
+pub fn alert_json(summary: &AlertSummary<'_>, now_ms: i64) -> String {
+    to_json(&alert_view(summary, now_ms))
 }
 
 /// The JSON of `GET /alerts`.
-pub fn alerts_json(told: &[AlertSummary<'_>], missing: &[u32], now_ms: i64) -> String {
+pub fn alerts_json(summaries: &[AlertSummary<'_>], missing: &[u32], now_ms: i64) -> String {
     #[derive(Serialize)]
     struct AlertsView<'a> {
         alerts: Vec<AlertView<'a>>,
@@ -257,7 +257,10 @@ pub fn alerts_json(told: &[AlertSummary<'_>], missing: &[u32], now_ms: i64) -> S
         missing_partitions: &'a [u32],
     }
     to_json(&AlertsView {
-        alerts: told.iter().map(|told| alert_view(told, now_ms)).collect(),
+        alerts: summaries
+            .iter()
+            .map(|summary| alert_view(summary, now_ms))
+            .collect(),
         missing_partitions: missing,
     })
 }

@@ -17,7 +17,7 @@ pub const AUTO: &str = "auto";
 /// Who caused the write, as the body says; what is missing is taken from the request. Its `Debug` shows neither address
 /// nor user agent.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct By<'a> {
+pub struct Actor<'a> {
     /// Whether the element is the visitor.
     pub is_auto: bool,
     /// Whether a bot's write is left out.
@@ -28,7 +28,7 @@ pub struct By<'a> {
     pub user_agent: Option<Cow<'a, str>>,
 }
 
-impl fmt::Debug for By<'_> {
+impl fmt::Debug for Actor<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("By")
@@ -38,7 +38,7 @@ impl fmt::Debug for By<'_> {
     }
 }
 
-impl<'a> By<'a> {
+impl<'a> Actor<'a> {
     /// Returns what these fields say.
     ///
     /// # Errors
@@ -128,8 +128,8 @@ impl<'a> By<'a> {
     }
 
     /// The same, without borrowing.
-    pub(super) fn into_owned(self) -> By<'static> {
-        By {
+    pub(super) fn into_owned(self) -> Actor<'static> {
+        Actor {
             is_auto: self.is_auto,
             ignores_bots: self.ignores_bots,
             address: self.address,

@@ -11,7 +11,7 @@ use super::super::dimensions::{ByWire, refuse_auto};
 use super::super::features::left_out;
 use super::super::problem::{Code, Problem};
 use super::BulkRecord;
-use super::by::By;
+use super::by::Actor;
 use super::json::{Text, WholeNumber, bytes_of, present, read_object};
 use crate::core::counter::dimensions::Dimensions;
 use crate::core::sketch::Sample;
@@ -55,15 +55,15 @@ struct EventWire<'a> {
 ///
 /// # Errors
 /// `invalid-json`, `unknown-field`, `invalid-body` (also for an element that is empty or has more than
-/// 1,024 bytes, and an id that is empty or has more than 255) and `invalid-delta`; those of [`By::of_line`].
-pub fn parse_line(json: &[u8]) -> Result<(BulkRecord<'_>, By<'_>), Problem> {
+/// 1,024 bytes, and an id that is empty or has more than 255) and `invalid-delta`; those of [`Actor::of_line`].
+pub fn parse_line(json: &[u8]) -> Result<(BulkRecord<'_>, Actor<'_>), Problem> {
     let wire: EventWire<'_> = read_object(json)?;
     let delta = delta_or_one(wire.increment)?;
     check_unique(wire.unique.as_ref())?;
     check_event_id(wire.id.as_ref())?;
     let dimensions = ByWire::read(wire.by.as_ref())?;
     refuse_auto(&dimensions)?;
-    let by = By::read(wire.unique.as_ref(), wire.bots, wire.ip, wire.user_agent)?;
+    let by = Actor::read(wire.unique.as_ref(), wire.bots, wire.ip, wire.user_agent)?;
     let record = BulkRecord {
         key: wire.key.0,
         delta,
@@ -98,7 +98,7 @@ pub struct IncrementBody {
     /// What it says of itself.
     pub dimensions: Dimensions,
     /// Who caused it. For a visitor, `unique` is the word `auto` and stands for no element.
-    pub by: By<'static>,
+    pub by: Actor<'static>,
 }
 
 #[derive(Deserialize)]
@@ -135,13 +135,13 @@ pub fn parse_increment(body: &[u8]) -> Result<IncrementBody, Problem> {
             at_ms: None,
             sample: None,
             dimensions: Dimensions::default(),
-            by: By::default(),
+            by: Actor::default(),
         });
     }
     let wire: IncrementWire<'_> = read_object(body)?;
     let delta = delta_or_one(wire.delta)?;
     check_unique(wire.unique.as_ref())?;
-    let by = By::read(wire.unique.as_ref(), wire.bots, wire.ip, wire.user_agent)?;
+    let by = Actor::read(wire.unique.as_ref(), wire.bots, wire.ip, wire.user_agent)?;
     let unique = wire.unique.map(|text| text.0.into_owned());
     Ok(IncrementBody {
         delta,

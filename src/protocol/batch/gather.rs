@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, DefaultHasher, Hasher};
 
 use super::super::keys::{KeyKind, fingerprint, write_key};
 use super::super::problem::{Code, Problem};
-pub use super::gathered::{Gathered, Identified, Manner};
+pub use super::gathered::{CountingMode, Gathered, Identified};
 pub use super::hashes::{Hashed, Hashes};
 use super::report::BatchReport;
 use super::{BulkRecord, length};

@@ -15,7 +15,7 @@ use crate::core::sketch::{HashId, Sample};
 
 /// How cells count the sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Manner {
+pub struct CountingMode {
     /// Which times the records have.
     pub times: Times,
     /// The hash by which its elements are sent first.
@@ -24,7 +24,7 @@ pub struct Manner {
     pub other: HashId,
 }
 
-impl Manner {
+impl CountingMode {
     /// Elements are sent by the deployment's key, of this identity, unless it is known that the counter uses Redis's
     /// hash.
     pub fn new(times: Times, keyed: HashId) -> Self {
@@ -59,12 +59,12 @@ pub struct Gathered {
 
 impl Gathered {
     /// How it is to be counted, in a body that is counted so.
-    pub(super) fn manner(&self, of_body: Manner) -> Manner {
-        let Manner { times, hash, other } = of_body;
+    pub(super) fn manner(&self, of_body: CountingMode) -> CountingMode {
+        let CountingMode { times, hash, other } = of_body;
         if self.unique_hash.takes(hash) {
             return of_body;
         }
-        Manner {
+        CountingMode {
             times,
             hash: other,
             other: hash,

@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-use super::gather::{Gathered, Manner, Times};
+use super::gather::{CountingMode, Gathered, Times};
 use super::hashes::Hashed;
 use super::lines::LineNumbers;
 use super::plan::{Addressed, Rehashed};
@@ -55,7 +55,7 @@ pub struct KeyedWrites {
     /// Sorted by the index of their writes.
     elements: Vec<Element>,
     shards: u8,
-    manner: Manner,
+    manner: CountingMode,
     /// Whether they may only be answered, not counted: their times are out of range.
     pub is_recall: bool,
 }
@@ -68,7 +68,7 @@ impl KeyedWrites {
         counter: &CounterId,
         gathered: &mut Gathered,
         shards: u8,
-        manner: Manner,
+        manner: CountingMode,
         key: Option<BodyKey>,
     ) -> [Self; 2] {
         let times = manner.times;
@@ -212,7 +212,7 @@ impl KeyedElements {
         {
             elements.sort_unstable();
             elements.dedup();
-            let Manner { hash, other, .. } = writes.manner;
+            let CountingMode { hash, other, .. } = writes.manner;
             let by = |hash| {
                 let elements = elements.iter();
                 elements.map(move |(second, hashed)| (*second, hashed.element(hash)))
@@ -254,9 +254,9 @@ impl KeyedElements {
 /// The calls that a body may still make, shared by all its counters, first come, first served. One lead decides for a
 /// counter's keys; where they lie with many leads, the remaining calls are used, and may not suffice.
 #[derive(Debug)]
-pub struct Calls(Cell<usize>);
+pub struct CallBudget(Cell<usize>);
 
-impl Calls {
+impl CallBudget {
     /// So many calls.
     pub fn new(calls: usize) -> Self {
         Self(Cell::new(calls))

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use super::gather::{Gathered, Manner, Times};
+use super::gather::{CountingMode, Gathered, Times};
 use super::hashes::Hashed;
 use super::keyed::{BodyKey, KEYED_AT_ONCE_MAX, KeyedWrites};
 use super::lines::LineNumbers;
@@ -170,7 +170,7 @@ impl Plan {
     /// amounts.
     pub fn new(
         sums: Vec<(CounterId, Gathered)>,
-        manner: Manner,
+        manner: CountingMode,
         datacenter: &Datacenter,
         shards_of: impl Fn(&CounterId) -> u8,
         own_shard: impl Fn(u8) -> u8,
@@ -262,9 +262,9 @@ fn loads_of(
     gathered: &Gathered,
     shards: u8,
     own: u8,
-    manner: Manner,
+    manner: CountingMode,
 ) -> BTreeMap<u8, (Load, Rehashed)> {
-    let Manner { times, hash, other } = manner;
+    let CountingMode { times, hash, other } = manner;
     let buckets = gathered.buckets.iter();
     let buckets = buckets.map(|(&second, &amount)| (second, amount)).collect();
     let mut amounts = Load {

@@ -234,10 +234,10 @@ fn percentile(rank: u64, total: u64) -> f64 {
 }
 
 /// The JSON of one member; `None` where it is not there.
-pub fn one_json(told: &ReadBoard<'_>) -> Option<String> {
-    let row = told.seen.rows.first()?;
-    let mut view = told.view();
-    let slack = told.seen.slack.first().copied().unwrap_or(0);
+pub fn one_json(read: &ReadBoard<'_>) -> Option<String> {
+    let row = read.seen.rows.first()?;
+    let mut view = read.view();
+    let slack = read.seen.slack.first().copied().unwrap_or(0);
     // For a rank that is not exact, the percentile of the middle.
     view.percentile = row
         .rank
@@ -247,9 +247,9 @@ pub fn one_json(told: &ReadBoard<'_>) -> Option<String> {
 }
 
 /// The JSON of members in order; `counts` says whether the answer has the size of the range.
-pub fn rows_json(told: &ReadBoard<'_>, counts: bool) -> String {
-    let seen = told.seen;
-    let mut view = told.view();
+pub fn rows_json(read: &ReadBoard<'_>, counts: bool) -> String {
+    let seen = read.seen;
+    let mut view = read.view();
     view.rows = Some(seen.rows.iter().map(RowView::of).collect());
     view.count = counts.then_some(seen.count);
     view.cursor = Some(seen.rows.last().filter(|_| seen.has_more).map(cursor_of));
@@ -257,10 +257,10 @@ pub fn rows_json(told: &ReadBoard<'_>, counts: bool) -> String {
 }
 
 /// The JSON of members asked for by name, and of those that do not exist.
-pub fn members_json(told: &ReadBoard<'_>, asked: &[CounterId]) -> String {
-    let mut view = told.view();
+pub fn members_json(read: &ReadBoard<'_>, asked: &[CounterId]) -> String {
+    let mut view = read.view();
     let is_there = |name: &CounterId| {
-        let mut rows = told.seen.rows.iter();
+        let mut rows = read.seen.rows.iter();
         rows.any(|row| row.member == name.as_str().as_bytes())
     };
     let absent: Vec<String> = asked
@@ -268,7 +268,7 @@ pub fn members_json(told: &ReadBoard<'_>, asked: &[CounterId]) -> String {
         .filter(|name| !is_there(name))
         .map(ToString::to_string)
         .collect();
-    view.rows = Some(told.seen.rows.iter().map(RowView::of).collect());
+    view.rows = Some(read.seen.rows.iter().map(RowView::of).collect());
     let absent: Vec<&str> = absent.iter().map(String::as_str).collect();
     let view = SeenView {
         absent: Some(absent),
@@ -278,25 +278,25 @@ pub fn members_json(told: &ReadBoard<'_>, asked: &[CounterId]) -> String {
 }
 
 /// The JSON of a board with its settings.
-pub fn configured_json(told: &ReadBoard<'_>) -> String {
-    let mut view = told.view();
-    view.settings = Some(SettingsView::of(&told.seen.settings, &told.seen.placing));
-    view.shards = Some(told.seen.layout.shards);
+pub fn configured_json(read: &ReadBoard<'_>) -> String {
+    let mut view = read.view();
+    view.settings = Some(SettingsView::of(&read.seen.settings, &read.seen.placing));
+    view.shards = Some(read.seen.layout.shards);
     to_json(&view)
 }
 
 /// The JSON of a count between two scores.
-pub fn count_json(told: &ReadBoard<'_>) -> String {
-    let mut view = told.view();
-    view.count = Some(told.seen.count);
+pub fn count_json(read: &ReadBoard<'_>) -> String {
+    let mut view = read.view();
+    view.count = Some(read.seen.count);
     to_json(&view)
 }
 
 /// The JSON of the ended periods that are stored.
-pub fn periods_json(told: &ReadBoard<'_>) -> String {
-    let mut view = told.view();
+pub fn periods_json(read: &ReadBoard<'_>) -> String {
+    let mut view = read.view();
     view.periods = Some(
-        told.seen
+        read.seen
             .periods
             .iter()
             .filter_map(PeriodView::of)
@@ -480,12 +480,12 @@ pub fn written_json(
     let error = |(line, problem): &'_ (u32, Problem)| {
         (*line, problem.code().as_str(), problem.detail().to_owned())
     };
-    let told: Vec<(u32, &'static str, String)> = lines
+    let refused: Vec<(u32, &'static str, String)> = lines
         .iter()
         .flat_map(|lines| &lines.errors)
         .map(error)
         .collect();
-    let errors = told.iter().map(|(line, code, detail)| LineErrorView {
+    let errors = refused.iter().map(|(line, code, detail)| LineErrorView {
         line: *line,
         code,
         detail,

@@ -4,7 +4,7 @@ use super::token::{BoardVersion, parse_cursor, parse_version};
 use crate::core::board::score::Score;
 use crate::core::board::settings::MEMBERS_MAX;
 use crate::core::counter::id::CounterId;
-use crate::protocol::messages::Stretch;
+use crate::protocol::messages::MemberRange;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::Query;
 
@@ -102,7 +102,7 @@ impl BoardQuery {
     }
 
     /// The range that is asked for: by scores, from a rank on, or after a cursor.
-    pub fn stretch(&self) -> Result<Stretch, Problem> {
+    pub fn stretch(&self) -> Result<MemberRange, Problem> {
         let skip = self.0.get("rank").map(rank).transpose()?;
         let after = match self.0.get("cursor").map(parse_cursor) {
             None => None,
@@ -116,7 +116,7 @@ impl BoardQuery {
         if min.zip(max).is_some_and(|(min, max)| min > max) {
             return refuse("min must not be larger than max".to_owned());
         }
-        Ok(Stretch {
+        Ok(MemberRange {
             min,
             max,
             after,
@@ -135,23 +135,23 @@ impl BoardQuery {
     }
 
     /// Where an export begins.
-    pub fn exported_after(&self) -> Result<Stretch, Problem> {
+    pub fn exported_after(&self) -> Result<MemberRange, Problem> {
         let cursor = self.0.get("cursor").map(parse_cursor);
         match cursor {
             Some(None) => refuse("cursor must be that of an answer, unchanged".to_owned()),
-            after => Ok(Stretch {
+            after => Ok(MemberRange {
                 after: after.flatten(),
-                ..Stretch::default()
+                ..MemberRange::default()
             }),
         }
     }
 
     /// The member at this rank.
-    pub fn at_rank(text: &str) -> Result<Stretch, Problem> {
-        Ok(Stretch {
+    pub fn at_rank(text: &str) -> Result<MemberRange, Problem> {
+        Ok(MemberRange {
             skip: rank(text)? - 1,
             limit: 1,
-            ..Stretch::default()
+            ..MemberRange::default()
         })
     }
 }

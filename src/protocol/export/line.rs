@@ -44,7 +44,7 @@ pub struct CounterLine {
 
 /// The content of the last line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Whole {
+pub struct ExportEnd {
     /// Counters in the file.
     pub counters: u64,
     /// The sum of its bytes before this line.
@@ -67,7 +67,7 @@ pub enum Line {
     /// A member of a board: the board's id, and its line.
     Member(CounterId, String),
     /// The last line.
-    End(Whole),
+    End(ExportEnd),
 }
 
 fn refuse<T>(detail: impl Into<String>) -> Result<T, Problem> {
@@ -125,7 +125,7 @@ pub fn parse_line(bytes: &[u8], now_ms: i64) -> Result<Line, Problem> {
         };
     }
     if kind.end.is_some() {
-        return Ok(Line::End(Whole {
+        return Ok(Line::End(ExportEnd {
             counters: kind.counters.unwrap_or(0),
             checksum: kind.checksum,
             is_whole: kind.whole.unwrap_or(true),

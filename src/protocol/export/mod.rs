@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use serde::Serialize;
 
-pub use line::{CounterLine, Line, Whole, parse_line};
+pub use line::{CounterLine, ExportEnd, Line, parse_line};
 pub use query::{ExportQuery, ImportMode, import_mode};
 
 use crate::core::cluster::root::Root;

@@ -190,7 +190,7 @@ pub enum BoardWritten {
 
 /// A range of members, in the board's order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stretch {
+pub struct MemberRange {
     /// The lowest score.
     pub min: Option<Score>,
     /// The highest score.
@@ -231,7 +231,7 @@ pub enum BoardQuestion {
     /// Its settings, and how many members it has.
     About,
     /// A range of its members.
-    Stretch(Stretch),
+    Range(MemberRange),
     /// These members, in this order; those that do not exist are omitted.
     Members(Vec<Vec<u8>>),
     /// A member, and so many before and after it.

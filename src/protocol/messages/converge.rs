@@ -14,7 +14,7 @@ calls! {
     Push => push::Pushed, "/push", |it| Address::Root(&it.counter);
     WatchLead => (), "/watch", |it| Address::Cell(&it.to);
     ViewOf => Option<Viewed>, "/view", |it| Address::Root(&it.counter);
-    Held => Option<Grant>, "/held", |it| Address::Cell(&it.to);
+    AskGrant => Option<Grant>, "/held", |it| Address::Cell(&it.to);
 }
 
 /// Lead → root: changes of a datacenter that the root may lack.
@@ -69,7 +69,7 @@ pub struct Viewed {
 /// Root → lead: asks for the grant under which it counts. `None` where it counts nothing. A root without a row asks
 /// this before it creates a counter, because its row may have been lost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
+pub struct AskGrant {
     /// The lead.
     pub to: CellAddress,
 }

@@ -27,12 +27,12 @@ pub struct Explained {
     /// The sum.
     pub sum: GlobalSum,
     /// How it was read.
-    pub way: Way,
+    pub way: ReadTrace,
 }
 
 /// The objects that a read asked, and how long each took.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Way {
+pub struct ReadTrace {
     /// The partition that holds the root.
     pub partition: u32,
     /// How long the root took, milliseconds.

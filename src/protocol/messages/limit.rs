@@ -29,7 +29,7 @@ calls! {
 
 /// What is asked of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Wish {
+pub enum DemandKind {
     /// To be admitted.
     Consume,
     /// To be told the state, without consumption.
@@ -50,7 +50,7 @@ pub struct Demand {
     /// What it costs, 1 to the policy's capacity.
     pub cost: u64,
     /// What is asked.
-    pub wish: Wish,
+    pub wish: DemandKind,
     /// How often: from callers that asked the same at once.
     pub times: u32,
     /// Who sends the policy along; the first of several callers.
@@ -59,7 +59,7 @@ pub struct Demand {
 
 impl Demand {
     /// A single request about a key, by the only policy of a message.
-    pub fn of(key: &CounterId, cost: u64, wish: Wish) -> Self {
+    pub fn of(key: &CounterId, cost: u64, wish: DemandKind) -> Self {
         Self {
             policy: 0,
             key: key.clone(),

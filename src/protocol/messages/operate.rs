@@ -13,7 +13,7 @@ use crate::protocol::version::Version;
 
 calls! {
     Operate => Operated, "/operate", |it| Address::Root(&it.counter);
-    Keep => StoredAnswer, "/keep", |it| Address::Root(&it.counter);
+    StoreAnswer => StoredAnswer, "/keep", |it| Address::Root(&it.counter);
     Settle => Option<Root>, "/settle", |it| Address::Root(&it.counter);
 }
 
@@ -51,7 +51,7 @@ pub enum Operation {
 
 /// What a restore does with a counter that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum IfThere {
+pub enum IfExists {
     /// The restore is refused.
     Refuse,
     /// It is ended and created anew.
@@ -70,7 +70,7 @@ pub enum IfThere {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BringBack {
     /// What is done with an existing one.
-    pub if_there: IfThere,
+    pub if_there: IfExists,
     /// Its settings. A home and a floor are applied once its cells have their counts.
     pub settings: Put,
     /// When its time to live was set, unix milliseconds; now where missing.
@@ -156,7 +156,7 @@ pub struct Done {
 
 /// Edge → root: stores the answer to an operation. The first answer is kept, and returned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Keep {
+pub struct StoreAnswer {
     /// The counter.
     pub counter: CounterId,
     /// The operation's key.

@@ -97,7 +97,7 @@ pub struct SumMany {
 
 /// The measure by which counters are ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum By {
+pub enum OrderBy {
     /// Their value.
     Value,
     /// The sum of increments.
@@ -108,7 +108,7 @@ pub enum By {
 
 /// The beginning of a window: that of an hour or a day, in hours or days of unix time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Since {
+pub enum WindowStart {
     /// An hour.
     Hour(i64),
     /// A day.
@@ -123,9 +123,9 @@ pub struct Order {
     /// The prefix of their names.
     pub prefix: String,
     /// The measure.
-    pub by: By,
+    pub by: OrderBy,
     /// The beginning of the window; `None` for all time.
-    pub since: Option<Since>,
+    pub since: Option<WindowStart>,
 }
 
 /// Aggregator → one partition: asks for the first counters of an order.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::breakdown::{BreakdownView, StretchView, Subject};
+use super::breakdown::{BreakdownView, SpanView, Subject};
 use super::counter_view::{Freshness, Point, SummedCounter, points_of, step_name};
 use super::number::Exact;
 use super::to_json;
@@ -273,7 +273,7 @@ impl Aggregate {
             counters: u64,
             by: &'a str,
             value: &'a str,
-            window: StretchView,
+            window: SpanView,
             kept_from: Option<i64>,
             total: Exact,
             error: Exact,
@@ -304,7 +304,7 @@ impl Aggregate {
             counters: self.counters,
             by: asked.by.as_str(),
             value: self.value_named.as_deref().unwrap_or_default(),
-            window: StretchView::of(asked),
+            window: SpanView::of(asked),
             kept_from: asked.kept_after(self.kept_from),
             total: exact(count),
             error: exact(error),

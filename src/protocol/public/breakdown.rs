@@ -20,12 +20,12 @@ use crate::protocol::order::in_order;
 use crate::protocol::query::BreakdownQuery;
 
 #[derive(Serialize)]
-pub(super) struct StretchView {
+pub(super) struct SpanView {
     from: Option<i64>,
     to: i64,
 }
 
-impl StretchView {
+impl SpanView {
     pub(super) fn of(asked: &BreakdownQuery) -> Self {
         Self {
             from: asked.window.map(|(from, _)| from),
@@ -88,7 +88,7 @@ pub(super) struct BreakdownView<'a> {
     policy: Option<&'a PolicyName>,
     #[serde(skip_serializing_if = "Option::is_none")]
     by: Option<&'a str>,
-    window: StretchView,
+    window: SpanView,
     kept_from: Option<i64>,
     total: Exact,
     values: usize,
@@ -153,7 +153,7 @@ impl BreakdownView<'_> {
             counters: subject.counters,
             policy: subject.policy,
             by: has_values.then(|| asked.by.as_str()),
-            window: StretchView::of(asked),
+            window: SpanView::of(asked),
             kept_from: asked.kept_after(subject.kept_from),
             total: exact(total),
             values: breakdown.values.len(),

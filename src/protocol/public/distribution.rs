@@ -13,7 +13,7 @@ use crate::protocol::messages::DatacenterSum;
 use crate::protocol::query::SamplesWindow;
 
 #[derive(Serialize)]
-struct StretchView {
+struct SpanView {
     seconds: u64,
     from: i64,
     to: i64,
@@ -29,7 +29,7 @@ struct PlaceView<'a> {
 #[derive(Serialize)]
 struct DistributionView<'a> {
     id: &'a CounterId,
-    window: StretchView,
+    window: SpanView,
     count: Exact,
     min: Option<f64>,
     max: Option<f64>,
@@ -71,7 +71,7 @@ impl SummedCounter<'_> {
         });
         to_json(&DistributionView {
             id: self.id,
-            window: StretchView {
+            window: SpanView {
                 seconds: window.seconds,
                 from,
                 to: to.min(window.now),

@@ -10,7 +10,7 @@ use super::to_json;
 use crate::core::counter::id::Datacenter;
 use crate::core::counter::merge::CellTotals;
 use crate::core::counter::total::Value;
-use crate::protocol::messages::{DatacenterSum, LeadAsked, Origin, ShardAsked, Way};
+use crate::protocol::messages::{DatacenterSum, LeadAsked, Origin, ReadTrace, ShardAsked};
 use crate::protocol::names::{self, CellAddress};
 use crate::protocol::query::Window;
 
@@ -66,7 +66,7 @@ struct InboxView {
 
 impl SummedCounter<'_> {
     /// The JSON of `GET /counters/{id}?explain=1`: as [`SummedCounter::to_json`], and how it was read.
-    pub fn explained_json(&self, strings: bool, window: Option<Window>, way: &Way) -> String {
+    pub fn explained_json(&self, strings: bool, window: Option<Window>, way: &ReadTrace) -> String {
         let mut json = self.to_json(strings, window, None);
         // Both are objects: remove the closing brace of the first.
         json.pop();
@@ -76,7 +76,7 @@ impl SummedCounter<'_> {
         json
     }
 
-    fn tree(&self, strings: bool, way: &Way) -> Tree {
+    fn tree(&self, strings: bool, way: &ReadTrace) -> Tree {
         let root = &self.sum.root;
         let parts = self.sum.datacenters.iter();
         Tree {
@@ -105,7 +105,7 @@ impl SummedCounter<'_> {
     fn branch(
         &self,
         strings: bool,
-        way: &Way,
+        way: &ReadTrace,
         datacenter: &Datacenter,
         part: Option<&DatacenterSum>,
     ) -> Branch {

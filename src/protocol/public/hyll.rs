@@ -15,11 +15,11 @@ use crate::protocol::query::Window;
 ///
 /// # Errors
 /// `hash-mismatch` where they were not hashed by Redis's function.
-pub fn hyll_of(told: &SummedCounter<'_>, window: Option<Window>) -> Result<Hyll, Problem> {
-    let settings = told.sum.root.settings;
-    let hyll = told.sketches(window).hyll();
+pub fn hyll_of(counter: &SummedCounter<'_>, window: Option<Window>) -> Result<Hyll, Problem> {
+    let settings = counter.sum.root.settings;
+    let hyll = counter.sketches(window).hyll();
     hyll.filter(|_| settings.unique_hash == UniqueHash::Redis)
-        .ok_or_else(|| not_of_redis(told.id))
+        .ok_or_else(|| not_of_redis(counter.id))
 }
 
 /// The refusal for a counter whose unique elements were not hashed by Redis's function.
@@ -50,7 +50,7 @@ pub fn parse_hyll(bytes: &[u8]) -> Result<Hyll, Problem> {
 }
 
 /// The JSON of `PUT /counters/{id}/uniques/hyll`: the counter's unique elements after it.
-pub fn imported_json(told: &SummedCounter<'_>) -> String {
+pub fn imported_json(counter: &SummedCounter<'_>) -> String {
     #[derive(Serialize)]
     struct ImportedView<'a> {
         id: &'a CounterId,
@@ -61,10 +61,10 @@ pub fn imported_json(told: &SummedCounter<'_>) -> String {
         staleness_ms: i64,
     }
     to_json(&ImportedView {
-        id: told.id,
-        estimate: told.uniques(None).unwrap_or(Estimate::NOTHING),
-        exact: told.is_exact(),
-        as_of: told.as_of_ms(),
-        staleness_ms: told.staleness_ms(),
+        id: counter.id,
+        estimate: counter.uniques(None).unwrap_or(Estimate::NOTHING),
+        exact: counter.is_exact(),
+        as_of: counter.as_of_ms(),
+        staleness_ms: counter.staleness_ms(),
     })
 }

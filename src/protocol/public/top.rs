@@ -7,7 +7,7 @@ use super::rounding::Rounding;
 use super::to_json;
 use crate::core::counter::id::CounterId;
 use crate::core::counter::total::Value;
-use crate::protocol::messages::{By, Since, Sums, Top, TopRow, Unasked};
+use crate::protocol::messages::{OrderBy, Sums, Top, TopRow, Unasked, WindowStart};
 
 /// The request, and its times.
 #[derive(Clone, Debug)]
@@ -15,11 +15,11 @@ pub struct TopPage {
     /// The prefix of names.
     pub prefix: String,
     /// The measure of the order.
-    pub by: By,
+    pub by: OrderBy,
     /// The name of the window in the request.
     pub window: Option<String>,
     /// The beginning of the window.
-    pub since: Option<Since>,
+    pub since: Option<WindowStart>,
     /// The first and the last second of the window, where counters were read for it.
     pub range: Option<(i64, i64)>,
     /// When the directory was asked, unix milliseconds.
@@ -99,15 +99,15 @@ impl TopPage {
     fn amount(&self, row: &TopRow) -> Amount {
         let exact = Some(Exact::new(row.amount, self.strings));
         match self.by {
-            By::Value => Amount {
+            OrderBy::Value => Amount {
                 value: exact,
                 ..Amount::default()
             },
-            By::Count => Amount {
+            OrderBy::Count => Amount {
                 count: exact,
                 ..Amount::default()
             },
-            By::Uniques => Amount {
+            OrderBy::Uniques => Amount {
                 uniques: Some(
                     self.rounding
                         .apply(row.uniques.map_or(Estimate::NOTHING, Estimate::of_known)),
@@ -134,7 +134,7 @@ impl TopPage {
 
     /// The sum of all amounts; for unique elements the sum of the rounded estimates.
     fn total(&self, sums: &Sums) -> Value {
-        if self.by != By::Uniques {
+        if self.by != OrderBy::Uniques {
             return sums.total;
         }
         let estimate = u64::try_from(sums.total.within_62_bits()).unwrap_or(0);
@@ -160,12 +160,13 @@ impl TopPage {
         TopView {
             prefix: &self.prefix,
             by: match self.by {
-                By::Value => "value",
-                By::Count => "count",
-                By::Uniques => "uniques",
+                OrderBy::Value => "value",
+                OrderBy::Count => "count",
+                OrderBy::Uniques => "uniques",
             },
             window: self.window.as_deref(),
-            from: (self.range.map(|(from, _)| from)).or_else(|| self.since.map(Since::seconds)),
+            from: (self.range.map(|(from, _)| from))
+                .or_else(|| self.since.map(WindowStart::seconds)),
             to: (self.range.map(|(_, to)| to)).filter(|_| self.window.is_none()),
             kept_from: (kept_from > 0).then_some(kept_from),
             exact: false,
@@ -190,24 +191,24 @@ pub(super) fn share(amount: Value, total: Value) -> Option<f64> {
 }
 
 /// The JSON of `GET /top`. Counters with equal amounts have the same rank.
-pub fn top_json(top: &Top, told: &TopPage) -> String {
+pub fn top_json(top: &Top, page: &TopPage) -> String {
     let (mut rank, mut before) = (0, None);
     let mut rows = Vec::new();
     for (place, one) in (1_u64..).zip(&top.rows) {
         if before.is_none_or(|before| one.amount.is_below(before)) {
             (rank, before) = (place, Some(one.amount));
         }
-        rows.push(told.row(rank, one, &top.sums));
+        rows.push(page.row(rank, one, &top.sums));
     }
-    let mut view = told.view(top);
+    let mut view = page.view(top);
     view.rows = Some(rows);
     to_json(&view)
 }
 
 /// The JSON of `GET /counters/{id}/rank`; `None` where there is no such counter.
-pub fn rank_json(top: &Top, told: &TopPage) -> Option<String> {
+pub fn rank_json(top: &Top, page: &TopPage) -> Option<String> {
     let row = top.rows.first()?;
-    let mut view = told.view(top);
-    view.row = Some(told.row(top.sums.above + 1, row, &top.sums));
+    let mut view = page.view(top);
+    view.row = Some(page.row(top.sums.above + 1, row, &top.sums));
     Some(to_json(&view))
 }

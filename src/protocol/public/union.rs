@@ -17,10 +17,13 @@ use crate::protocol::query::Window;
 /// # Errors
 /// `hash-mismatch` where no epoch is common to all counters that have elements: an element that two of them saw would
 /// count twice, and the sum would be no more than the sum of their own estimates.
-pub fn union_of(told: &[SummedCounter<'_>], window: Option<Window>) -> Result<Uniques, Problem> {
+pub fn union_of(
+    counters: &[SummedCounter<'_>],
+    window: Option<Window>,
+) -> Result<Uniques, Problem> {
     let mut union = Uniques::new();
     let mut in_common: Option<Vec<HashId>> = None;
-    for one in told {
+    for one in counters {
         let uniques = one.sketches(window);
         if uniques.is_empty() {
             continue;
@@ -49,12 +52,12 @@ pub fn union_of(told: &[SummedCounter<'_>], window: Option<Window>) -> Result<Un
 /// As [`union_of`].
 pub fn union_json(
     ids: &[CounterId],
-    told: &[SummedCounter<'_>],
+    counters: &[SummedCounter<'_>],
     window: Option<Window>,
 ) -> Result<String, Problem> {
-    let union = union_of(told, window)?;
+    let union = union_of(counters, window)?;
     let union = Estimate::of(&union).unwrap_or(Estimate::NOTHING);
-    Ok(together_json(ids, told, window, None, union))
+    Ok(together_json(ids, counters, window, None, union))
 }
 
 /// The JSON of `GET /uniques?op=intersection`: the elements common to two counters, epoch by epoch.
@@ -66,9 +69,9 @@ pub fn intersection_json(
     (one, other): (SummedCounter<'_>, SummedCounter<'_>),
     window: Option<Window>,
 ) -> Result<String, Problem> {
-    let told = [one, other];
-    union_of(&told, window)?;
-    let [mine, theirs] = [&told[0], &told[1]].map(|one| one.sketches(window));
+    let counters = [one, other];
+    union_of(&counters, window)?;
+    let [mine, theirs] = [&counters[0], &counters[1]].map(|one| one.sketches(window));
     let mut epochs = Vec::new();
     let known = theirs.hashes();
     for hash in mine.hashes() {
@@ -79,7 +82,7 @@ pub fn intersection_json(
     let common = Estimate::of_epochs(&epochs);
     Ok(together_json(
         ids,
-        &told,
+        &counters,
         window,
         Some("intersection"),
         common,
@@ -88,7 +91,7 @@ pub fn intersection_json(
 
 fn together_json(
     ids: &[CounterId],
-    told: &[SummedCounter<'_>],
+    counters: &[SummedCounter<'_>],
     window: Option<Window>,
     op: Option<&'static str>,
     estimate: Estimate,
@@ -108,16 +111,22 @@ fn together_json(
         as_of: i64,
         staleness_ms: i64,
     }
-    let rounding = told.first().map_or(Rounding::OFF, SummedCounter::rounding);
+    let rounding = counters
+        .first()
+        .map_or(Rounding::OFF, SummedCounter::rounding);
     to_json(&TogetherView {
         ids,
         op,
         estimate: rounding.apply(estimate),
         window: window.map(|window| window.seconds),
         uniques_cover: window.and_then(Window::uniques_cover),
-        exact: told.iter().all(SummedCounter::is_exact),
-        as_of: told.iter().map(SummedCounter::as_of_ms).min().unwrap_or(0),
-        staleness_ms: told
+        exact: counters.iter().all(SummedCounter::is_exact),
+        as_of: counters
+            .iter()
+            .map(SummedCounter::as_of_ms)
+            .min()
+            .unwrap_or(0),
+        staleness_ms: counters
             .iter()
             .map(SummedCounter::staleness_ms)
             .max()

@@ -7,7 +7,7 @@ use crate::core::counter::dimensions::{DIMENSION_VALUE_BYTES_MAX, DimensionName,
 use crate::core::counter::history::Resolution;
 use crate::core::counter::merge::Range;
 use crate::core::sketch::VALUES_MAX;
-use crate::protocol::messages::{Since, Wanted};
+use crate::protocol::messages::{Wanted, WindowStart};
 use crate::protocol::problem::Problem;
 
 /// The default number of rows of a breakdown.
@@ -151,7 +151,7 @@ impl BreakdownQuery {
     }
 }
 
-impl Since {
+impl WindowStart {
     /// The beginning of the window as a unix second.
     pub fn seconds(self) -> i64 {
         match self {

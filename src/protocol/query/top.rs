@@ -3,7 +3,7 @@
 use super::{Query, refuse};
 use crate::core::counter::history::DAYS_KEPT;
 use crate::protocol::batch::civil::parse_date;
-use crate::protocol::messages::{By, Since};
+use crate::protocol::messages::{OrderBy, WindowStart};
 use crate::protocol::problem::Problem;
 use crate::protocol::snapshot::date_of;
 
@@ -15,11 +15,11 @@ pub(super) const DAYS_BEFORE: i64 = 29;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TopQuery<'a> {
     /// The measure of the order.
-    pub by: By,
+    pub by: OrderBy,
     /// The name of the window; `None` for all time.
     pub window: Option<&'a str>,
     /// The beginning of the hours or days that cover the window.
-    pub since: Option<Since>,
+    pub since: Option<WindowStart>,
     /// The first and the last second of a window that the directory does not store.
     pub range: Option<(i64, i64)>,
 }
@@ -33,9 +33,9 @@ impl Query {
         let (window, since) = self.named_window(now)?;
         let range = self.covered_window(now)?;
         let by = match (self.get("by"), range) {
-            (Some("count"), _) | (None, Some(_)) => By::Count,
-            (Some("value") | None, None) => By::Value,
-            (Some("uniques"), None) => By::Uniques,
+            (Some("count"), _) | (None, Some(_)) => OrderBy::Count,
+            (Some("value") | None, None) => OrderBy::Value,
+            (Some("uniques"), None) => OrderBy::Uniques,
             (Some("value"), Some(_)) => {
                 return refuse(
                     "a value is of now; ask by=count for what was counted in a window".to_owned(),
@@ -49,7 +49,8 @@ impl Query {
             }
             (Some(_), _) => return refuse("by can only be value, count or uniques".to_owned()),
         };
-        let is_known = since.is_some_and(|since| Since::reaching(since.seconds(), now).is_kept());
+        let is_known =
+            since.is_some_and(|since| WindowStart::reaching(since.seconds(), now).is_kept());
         Ok(TopQuery {
             by,
             window,
@@ -62,14 +63,17 @@ impl Query {
     ///
     /// # Errors
     /// `invalid-query` for unknown names.
-    pub(super) fn named_window(&self, now: i64) -> Result<(Option<&str>, Option<Since>), Problem> {
+    pub(super) fn named_window(
+        &self,
+        now: i64,
+    ) -> Result<(Option<&str>, Option<WindowStart>), Problem> {
         let (hour, day) = (now.div_euclid(3_600), now.div_euclid(86_400));
         let window = self.get("window");
         let since = match window {
             None => return Ok((None, None)),
-            Some("3600") => Some(Since::Hour(hour - 1)),
-            Some("86400") => Some(Since::Hour(hour - HOURS_BEFORE)),
-            Some("today") => Some(Since::Day(day)),
+            Some("3600") => Some(WindowStart::Hour(hour - 1)),
+            Some("86400") => Some(WindowStart::Hour(hour - HOURS_BEFORE)),
+            Some("today") => Some(WindowStart::Day(day)),
             Some("month") => first_day(day, "yyyy-mm", "-01"),
             Some("year") => first_day(day, "yyyy", "-01-01"),
             Some(text) => last_days(text, day),
@@ -85,15 +89,15 @@ impl Query {
 
 /// The first day of the month or the year of a day. `same` is as long as the part of the date that stays; `rest`
 /// follows it.
-fn first_day(day: i64, same: &str, rest: &str) -> Option<Since> {
+fn first_day(day: i64, same: &str, rest: &str) -> Option<WindowStart> {
     let date = date_of(day);
     let first = parse_date(&[date.get(..same.len())?, rest].concat());
-    first.map(Since::Day)
+    first.map(WindowStart::Day)
 }
 
 /// The first of the last days, as in `7d`; today is the last.
-fn last_days(text: &str, day: i64) -> Option<Since> {
+fn last_days(text: &str, day: i64) -> Option<WindowStart> {
     let days = text.strip_suffix('d')?.parse::<u16>().ok()?;
     let is_kept = (1..=DAYS_KEPT).contains(&usize::from(days));
-    is_kept.then(|| Since::Day(day + 1 - i64::from(days)))
+    is_kept.then(|| WindowStart::Day(day + 1 - i64::from(days)))
 }

@@ -37,7 +37,7 @@ pub enum Act {
     /// The receiver of the request, without any key.
     Alone(fn(&[String], i64) -> CommandResult),
     /// The owner, over all keys.
-    All(Whole),
+    All(KeyspaceCommand),
 }
 
 /// A command of HyperLogLogs.
@@ -53,7 +53,7 @@ pub enum Elements {
 
 /// A command over all keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whole {
+pub enum KeyspaceCommand {
     /// `SCAN`
     Scan,
     /// `KEYS`
@@ -185,11 +185,11 @@ commands! {
     "ECHO" 2 KeyPositions::None, Read => Act::Alone(|args, _| Ok(Reply::text(&args[1])));
     "TIME" 1 KeyPositions::None, Read => Act::Alone(|_, now_ms| Ok(time(now_ms)));
     "INFO" -1 KeyPositions::None, Read => Act::Alone(|_, _| Ok(Reply::text(INFO)));
-    "SCAN" -2 KeyPositions::None, Read => Act::All(Whole::Scan);
-    "KEYS" 2 KeyPositions::None, Read => Act::All(Whole::Keys);
-    "DBSIZE" 1 KeyPositions::None, Read => Act::All(Whole::Size);
-    "FLUSHDB" -1 KeyPositions::None, Admin => Act::All(Whole::Flush);
-    "FLUSHALL" -1 KeyPositions::None, Admin => Act::All(Whole::Flush);
+    "SCAN" -2 KeyPositions::None, Read => Act::All(KeyspaceCommand::Scan);
+    "KEYS" 2 KeyPositions::None, Read => Act::All(KeyspaceCommand::Keys);
+    "DBSIZE" 1 KeyPositions::None, Read => Act::All(KeyspaceCommand::Size);
+    "FLUSHDB" -1 KeyPositions::None, Admin => Act::All(KeyspaceCommand::Flush);
+    "FLUSHALL" -1 KeyPositions::None, Admin => Act::All(KeyspaceCommand::Flush);
 }
 
 /// The fields of a Redis's `INFO` that apply here.

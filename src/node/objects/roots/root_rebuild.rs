@@ -8,7 +8,7 @@ use super::Roots;
 use crate::core::cluster::root::{Root, RootEntry};
 use crate::core::counter::grant::Grant;
 use crate::core::counter::id::{CounterId, Datacenter};
-use crate::protocol::messages::{Fault, Held};
+use crate::protocol::messages::{AskGrant, Fault};
 use crate::protocol::names::CellAddress;
 
 impl Roots {
@@ -27,7 +27,7 @@ impl Roots {
             return Ok(living);
         }
         let to = CellAddress::lead(counter, datacenter);
-        let held = self.outbox.call(&Held { to }).await?;
+        let held = self.outbox.call(&AskGrant { to }).await?;
         match held {
             Some(held) => {
                 self.adopt(counter, datacenter, &held).await?;

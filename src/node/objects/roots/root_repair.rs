@@ -13,7 +13,7 @@ use crate::core::counter::grant::Grant;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::settings::Settings;
 use crate::node::shared::concurrency::all_settled;
-use crate::protocol::messages::{Fault, Held, RepairRoot, RootPart, RootRepaired};
+use crate::protocol::messages::{AskGrant, Fault, RepairRoot, RootPart, RootRepaired};
 use crate::protocol::names::CellAddress;
 use crate::protocol::snapshot::Kept;
 
@@ -150,7 +150,7 @@ impl Roots {
         datacenters.extend(kept.map(|part| part.datacenter.clone()));
         let ask = |datacenter: Datacenter| async move {
             let to = CellAddress::lead(counter, &datacenter);
-            let asked = Held { to };
+            let asked = AskGrant { to };
             let held = self.host.within_ms(LEAD_MS_MAX, self.outbox.call(&asked));
             (datacenter, held.await)
         };
