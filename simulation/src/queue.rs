@@ -1,8 +1,8 @@
 //! The deployment's queue.
 //!
-//! Invariant: at least once. A message leaves the queue when its consumer has said [`MessageOutcome::Acknowledged`], or after
-//! too many deliveries, to the dead letters. Messages come in any order, in batches drawn by chance, and now and then
-//! once more after they were done.
+//! Invariant: at least once. A message leaves the queue when its consumer has said [`MessageOutcome::Acknowledged`], or
+//! after too many deliveries, to the dead letters. Messages come in any order, in batches drawn by chance, and now and
+//! then once more after they were done.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -75,7 +75,7 @@ fn check_of(
     };
     let here = context.datacenter();
     Ok(ResolvedCheck {
-        told: PolicyName::parse(TOLD)?,
+        client_name: PolicyName::parse(TOLD)?,
         to: call::limiter_of(&context.host, Some(&here), &name, &key),
         name,
         policy: policy.into(),

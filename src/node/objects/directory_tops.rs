@@ -78,8 +78,8 @@ impl DirectoryTotals {
     }
 
     /// Whether the numbers of an order are far from the limit of a sum. Cost: two seeks of an index.
-    fn are_narrow(&self, by: By) -> Result<bool, Fault> {
-        if by == By::Uniques {
+    fn are_narrow(&self, by: OrderBy) -> Result<bool, Fault> {
+        if by == OrderBy::Uniques {
             // Its index has not all rows.
             return Ok(false);
         }
