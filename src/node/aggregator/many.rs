@@ -21,8 +21,8 @@ use crate::node::shared::open_objects;
 use crate::node::shared::partitions::{self, ask_all, ask_more, ask_some};
 use crate::protocol::joined_pages::JoinedPages;
 use crate::protocol::messages::{
-    BoardsListed, OrderBy, Fault, GlobalSum, List, ListAll, ListAllBoards, ListBoards, ListRows, Listed,
-    Order, Read, ReadDrained, ReadEach, SumMany, Sums, Wanted,
+    BoardsListed, Fault, GlobalSum, List, ListAll, ListAllBoards, ListBoards, ListRows, Listed,
+    Order, OrderBy, Read, ReadDrained, ReadEach, SumMany, Sums, Wanted,
 };
 use crate::protocol::names::DIRECTORY_PARTITIONS;
 use crate::protocol::order::in_order;

@@ -19,7 +19,9 @@ use crate::node::shared::call;
 use crate::node::shared::call::CALL_MS_MAX;
 use crate::node::shared::call_batcher::call_many;
 use crate::node::shared::partitions;
-use crate::protocol::messages::{OrderBy, Fault, LookUp, Order, WindowStart, SumMany, Sums, TopRow, Unasked};
+use crate::protocol::messages::{
+    Fault, LookUp, Order, OrderBy, SumMany, Sums, TopRow, Unasked, WindowStart,
+};
 use crate::protocol::order::in_order;
 use crate::protocol::public::Aggregate;
 use crate::protocol::shell_limits::AGGREGATE_MAX;

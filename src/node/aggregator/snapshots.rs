@@ -20,7 +20,7 @@ pub(super) async fn runs(host: &Host, asked: Result<AskRuns, Fault>) -> Result<A
             return Err(fault);
         }
         // Those that there once were write runs too, so that what has left them is told as gone.
-        let known = ask_ever(host, list, |told| told.ever).await.told;
+        let known = ask_ever(host, list, |told| told.ever).await.answers;
         let last = known.iter().map(|(partition, _)| *partition).max();
         let gone = count(host)..last.map_or(0, |last| last + 1);
         if let Some(fault) = ask_gone(host, gone, begin).await.fault {

@@ -171,12 +171,12 @@ pub async fn ask_ever<C: Call>(
     ever: impl Fn(&C::Answer) -> u32,
 ) -> PartitionAnswers<C::Answer> {
     let mut asked = ask_all(host, &message).await;
-    let told = asked.told.iter().map(|(partition, _)| *partition);
-    let last = told.chain(asked.missing.iter().copied()).max();
-    let ever = asked.told.iter().map(|(_, answer)| ever(answer)).max();
+    let answered = asked.answers.iter().map(|(partition, _)| *partition);
+    let last = answered.chain(asked.missing.iter().copied()).max();
+    let ever = asked.answers.iter().map(|(_, answer)| ever(answer)).max();
     let gone = last.map_or(0, |last| last + 1)..ever.unwrap_or(0).min(COUNT_MAX);
     let more = ask_gone(host, gone, message).await;
-    asked.told.extend(more.told);
+    asked.answers.extend(more.answers);
     asked.missing.extend(more.missing);
     asked.fault = more.fault.or(asked.fault);
     asked
