@@ -65,7 +65,7 @@ export class Requests {
     }
     if (type === "object") return this.object(schema);
     if (schema["x-decimal"]) return String(this.whole(schema.minimum, schema.maximum));
-    const shaped = ["FRA", "login", "1a2b3c", "#fff", "green", '"a key"', "order-1", "country,device", "campaign:spring", "referrer,browser", String(this.whole(0, 99))];
+    const shaped = ["FRA", "login", "1a2b3c", "#fff", "green", '"a key"', "order-1", "country,device", "campaign:spring", "referrer,browser", "today", "90d", "3600", String(this.whole(0, 99))];
     return schema.pattern && this.often(0.7) ? oneOf(this.random, shaped) : this.text(schema.minLength ?? 0, schema.maxLength ?? 40);
   }
 
@@ -128,7 +128,7 @@ export class Requests {
     if ("at" in given) given.at = BigInt(now - between(this.random, 0, 3_600));
     if ("at" in given && "window" in given) given.window = BigInt(between(this.random, 1, 86_400));
     // A window is of counts: the description says so in words, too.
-    if ("by" in given && "window" in given) given.by = "count";
+    if ("by" in given && ("window" in given || "from" in given)) given.by = "count";
     if ("from" in given || "to" in given) {
       given.to = BigInt(now - between(this.random, 0, YEAR_SECONDS));
       given.from = given.to - BigInt(between(this.random, 0, 9_999));
