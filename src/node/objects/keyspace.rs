@@ -433,9 +433,8 @@ fn limit_key<'a>(asked: &CommandRequest<'a>) -> Option<&'a String> {
     if !matches!(asked.command.act, Act::Script) {
         return None;
     }
-    let place = scripts::named(asked.args).ok()?.limit_place()?;
     let (keys, _) = script_words(asked.args).ok()?;
-    keys.get(place).filter(|key| !key.is_empty())
+    scripts::named(asked.args).ok()?.limit_key(keys)
 }
 
 /// Whether commands may be joined with their neighbours.

@@ -98,15 +98,17 @@ impl AddLanes {
         self.object.wait_until(async move {
             let UnderWay { lanes, id, here } = &under_way;
             let together = lanes.take(id);
-            let sums: Vec<i64> = together.iter().map(|waiting| waiting.sum).collect();
-            let added = lanes.add_sum(id, here, sums.iter().sum()).await;
-            let before = added.map(|after| after.map(|after| after - sums.iter().sum::<i64>()));
+            let all = together.iter().map(|waiting| waiting.sum).sum();
+            let added = lanes.add_sum(id, here, all).await;
             let mut so_far = 0;
             for Waiting { sum, told } in together {
                 so_far += sum;
-                let added = before.clone();
+                // What those behind it have added is not its own.
+                let later = all - so_far;
+                let own = added.clone();
+                let own = own.map(|after| after.map(|after| after.saturating_sub(later)));
                 // Nobody listens if the request was ended.
-                let _ = told.send(added.map(|before| before.map(|before| before + so_far)));
+                let _ = told.send(own);
             }
         });
     }

@@ -103,7 +103,6 @@ fn keys_of_own(asked: &CommandRequest<'_>) -> Option<BTreeSet<String>> {
         return None;
     }
     let (keys, _) = script_words(asked.args).ok()?;
-    let limit = script.limit_place().and_then(|place| keys.get(place));
-    let has_own_limit = limit.is_none_or(String::is_empty);
+    let has_own_limit = script.limit_key(keys).is_none();
     has_own_limit.then(|| keys.iter().cloned().collect())
 }

@@ -108,8 +108,13 @@ pub enum Script {
 }
 
 impl Script {
-    /// The index of the key that may hold the limit. The script only reads it.
-    pub const fn limit_place(&self) -> Option<usize> {
+    /// The key that holds the limit, of the keys of a run; `None` where an argument does. The script only reads it.
+    pub fn limit_key<'a>(&self, keys: &'a [String]) -> Option<&'a String> {
+        let place = self.limit_place()?;
+        keys.get(place).filter(|key| !key.is_empty())
+    }
+
+    const fn limit_place(&self) -> Option<usize> {
         match self {
             Self::FixedLimit | Self::FixedLeft | Self::BucketLeft { replies: 3.. } => Some(1),
             Self::Bucket(Bucket {
