@@ -8,7 +8,7 @@
 use std::cell::Cell;
 
 use futures_util::future::{join, join_all};
-use tally::protocol::names::{CELLS, Placement, TABLET_COUNT};
+use tally::protocol::names::{CELLS, DIRECTORY, Placement, TABLET_COUNT};
 use tally_simulation::{Chance, ClientRequest, Faults, Role, Verdict};
 
 use super::service::{Deployment, each_failure};
@@ -240,4 +240,34 @@ fn storm(seed: u64) {
         let expected = Some(written.get()).filter(|written| *written > 0);
         assert_eq!(all.value(&counter), expected, "{counter}, seed {seed}");
     }
+}
+
+#[test]
+fn a_new_number_of_tablets_is_noted_whole_or_not_at_all() {
+    let mut refused = 0;
+    for statements in 0..24 {
+        let all = Deployment::new(7, TABLET_COUNT, None);
+        let counters = ["page-a", "page-b"];
+        all.write_each(&counters, 0);
+        all.change(Some("1"), &[Role::Edge]);
+        // Each partition is out for a while, from so many statements after its start.
+        for (binding, name, ..) in all.world.objects() {
+            if binding == DIRECTORY {
+                let placement = Placement {
+                    binding,
+                    name,
+                    location_hint: None,
+                };
+                assert!(all.world.fail_storage(&placement, statements, 300));
+            }
+        }
+        let list = all.world.run(all.client(0).get("/counters?limit=10"));
+        refused += usize::from(list.expect("an answer").json()["exact"] != true);
+        all.world.run_for_ms(1_000);
+        all.write_each(&counters, 1);
+        for counter in counters {
+            assert_eq!(all.value(counter), Some(2), "{counter}, {statements}");
+        }
+    }
+    assert!(refused > 4, "few partitions were out: {refused}");
 }

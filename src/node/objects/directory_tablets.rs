@@ -43,6 +43,7 @@ const LOOKED_AT_ONCE: usize = 8;
 /// The spreads of a partition's leads.
 pub(super) struct LeadSpreads {
     host: Host,
+    store: Store,
     pub(super) values: DeploymentValues,
     roots: RootStore,
     all: RefCell<Spreads>,
@@ -54,11 +55,18 @@ pub(super) struct LeadSpreads {
     pub(super) left: Cell<u64>,
 }
 
+/// What was joined from another partition.
+pub(super) struct Joined {
+    apart: Apart,
+    spreads: Option<(Spreads, Sweep)>,
+}
+
 impl LeadSpreads {
     /// The spreads of a partition; empty before [`LeadSpreads::open`].
     pub(super) fn new(host: &Host, store: &Store) -> Self {
         Self {
             host: host.clone(),
+            store: store.clone(),
             values: DeploymentValues::new(store),
             roots: RootStore::new(store),
             all: RefCell::default(),
@@ -88,12 +96,7 @@ impl LeadSpreads {
         };
         match changed {
             SpreadChange::Same => {}
-            SpreadChange::Applied => {
-                self.values.put(FIXED, encode(&CHANGED)?)?;
-                self.values.put(SPREADS, encode(&all)?)?;
-                let sweep = Sweep::begin(self.host.now_ms());
-                self.values.put(SWEEP, encode(&sweep)?)?;
-            }
+            SpreadChange::Applied => self.store.atomically(|| self.put(&all).map(drop))?,
             SpreadChange::Full => self.host.fail(&format!(
                 "{TABLET_COUNT} has had {SPREADS_MAX} values before: counters stay where the last of them puts them; set it to one of these"
             )),
@@ -131,11 +134,11 @@ impl LeadSpreads {
     }
 
     /// Takes over the possible places of leads whose counters come from another partition. The caller makes it one
-    /// commit with those, and reads it again after it.
+    /// commit with those, and passes the result to [`LeadSpreads::adopt`] after it.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
-    pub(super) fn join(&self, theirs: &[u8]) -> Result<(), Fault> {
+    pub(super) fn join(&self, theirs: &[u8]) -> Result<Joined, Fault> {
         // Builds of the protocol before let no lead live apart, and say nothing of such.
         let (theirs, their_apart): (Spreads, Apart) = decode_padded(theirs, 1)?;
         let mut apart = self.apart.borrow().clone();
@@ -146,24 +149,39 @@ impl LeadSpreads {
         let mut all = self.all.borrow().clone();
         all.join(&theirs);
         if all == *self.all.borrow() {
-            return Ok(());
+            return Ok(Joined {
+                apart,
+                spreads: None,
+            });
         }
-        self.values.put(FIXED, encode(&CHANGED)?)?;
-        self.values.put(SPREADS, encode(&all)?)?;
-        let sweep = Sweep::begin(self.host.now_ms());
-        self.values.put(SWEEP, encode(&sweep)?)
+        let sweep = self.put(&all)?;
+        Ok(Joined {
+            apart,
+            spreads: Some((all, sweep)),
+        })
     }
 
-    /// Reads the stored spreads again.
-    ///
-    /// # Errors
-    /// `Unavailable` where SQLite refuses.
-    pub(super) fn reopen(&self) -> Result<(), Fault> {
-        if let Some(body) = self.values.get(SPREADS)? {
-            self.all.replace(decode(&body)?);
-            self.open_sweep()?;
+    /// Takes into memory what was joined and stored.
+    pub(super) fn adopt(&self, joined: Joined) {
+        self.apart.replace(joined.apart);
+        if let Some((all, sweep)) = joined.spreads {
+            self.all.replace(all);
+            self.sweep.replace(Some(sweep));
         }
-        self.open_apart()
+    }
+
+    /// Stores changed spreads, and a sweep that begins. The caller makes it one commit: the mark for earlier builds
+    /// replaces the number of tablets, and without the spreads nobody would know where leads were.
+    fn put(&self, all: &Spreads) -> Result<Sweep, Fault> {
+        self.put_spreads(all)?;
+        let sweep = Sweep::begin(self.host.now_ms());
+        self.values.put(SWEEP, encode(&sweep)?)?;
+        Ok(sweep)
+    }
+
+    fn put_spreads(&self, all: &Spreads) -> Result<(), Fault> {
+        self.values.put(FIXED, encode(&CHANGED)?)?;
+        self.values.put(SPREADS, encode(all)?)
     }
 
     /// The number of tablets of data whose setting was never changed.
@@ -320,11 +338,13 @@ impl LeadSpreads {
         let mut apart = self.apart.borrow().clone();
         let mut all = self.all.borrow().clone();
         all.raise(apart.forget(counter, datacenter));
-        // First, because raising it in vain does no harm.
-        self.values.put(FIXED, encode(&CHANGED)?)?;
-        self.values.put(SPREADS, encode(&all)?)?;
+        self.store.atomically(|| {
+            self.put_spreads(&all)?;
+            self.values.put(APART, encode(&apart)?)
+        })?;
         self.all.replace(all);
-        self.save_apart(apart)
+        self.apart.replace(apart);
+        Ok(())
     }
 
     /// Allows a lead to ask for a grant, at its place.

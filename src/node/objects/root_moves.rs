@@ -201,12 +201,15 @@ impl RootMoves {
     fn be_home(&self, name: &CounterId) -> Result<(), Fault> {
         let bundles = &self.places.bundles;
         if let Some(Leaving { seal, .. }) = bundles.note("leaving", name)? {
+            let mut root = None;
             self.store.atomically(|| {
                 bundles.put_back(name)?;
                 bundles.forget_note("leaving", name)?;
-                self.places.add_moved(seal.wrapping_neg(), 0)
+                self.places.add_moved(seal.wrapping_neg(), 0)?;
+                root = self.stored(name)?;
+                Ok(())
             })?;
-            self.arrive(name)?;
+            self.arrive(name, root.as_ref());
         }
         self.places.note_settled(name);
         Ok(())
@@ -258,8 +261,8 @@ impl RootMoves {
         // Before the write: if this object crashes right after, the alarm rings all the same.
         self.alarm.ring_by(self.host.now_ms()).await?;
         self.may_take(name, sizes)?;
-        self.write(name, &given, &rest)?;
-        self.arrive(name)?;
+        let root = self.write(name, &given, &rest)?;
+        self.arrive(name, root.as_ref());
         let (moves, name) = (self.clone(), name.clone());
         self.object.wait_until(async move {
             // If it fails, the alarm tries again.
@@ -268,8 +271,15 @@ impl RootMoves {
         Ok(())
     }
 
-    fn write(&self, name: &CounterId, given: &Given, rows: &[RootRow]) -> Result<(), Fault> {
+    /// Stores a root that was handed over. Returns it: after the commit nothing may fail before memory is like storage.
+    fn write(
+        &self,
+        name: &CounterId,
+        given: &Given,
+        rows: &[RootRow],
+    ) -> Result<Option<RootEntry>, Fault> {
         let bundles = &self.places.bundles;
+        let (mut root, mut joined) = (None, None);
         self.totals.prepare(self.host.now_ms())?;
         self.store.atomically(|| {
             bundles.delete_rows(name)?;
@@ -282,24 +292,34 @@ impl RootMoves {
             };
             bundles.put_note("arrived", name, &taken)?;
             self.totals.kept_from(given.kept_from_ms)?;
-            self.spreads.join(&given.spreads)?;
-            self.places.add_moved(0, given.seal)
+            joined = Some(self.spreads.join(&given.spreads)?);
+            self.places.add_moved(0, given.seal)?;
+            root = self.stored(name)?;
+            Ok(())
         })?;
         self.totals.forget_progress();
-        self.spreads.reopen()
+        if let Some(joined) = joined {
+            self.spreads.adopt(joined);
+        }
+        Ok(root)
     }
 
-    /// The rows of a root have come, or have gone: memory is outdated.
-    fn arrive(&self, name: &CounterId) -> Result<(), Fault> {
+    /// The stored root, without what was read ahead.
+    fn stored(&self, name: &CounterId) -> Result<Option<RootEntry>, Fault> {
+        self.roots.forget_ahead();
+        self.roots.entry(name)
+    }
+
+    /// The rows of a root have come: memory is outdated.
+    fn arrive(&self, name: &CounterId, root: Option<&RootEntry>) {
         self.views.forget(name);
         self.roots.forget_ahead();
         self.views.forget_ahead();
-        if let Some(RootEntry::Live(root)) = self.roots.entry(name)? {
+        if let Some(RootEntry::Live(root)) = root {
             // It is not known here who relies on answers of the former partition.
             self.inboxes.lease(name, root.generation);
         }
         self.places.note_settled(name);
-        Ok(())
     }
 
     /// Makes the former partition of a root delete it, if it has not yet.
