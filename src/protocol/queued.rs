@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::messages::{Fault, decode, encode};
 use crate::core::counter::id::Datacenter;
 use crate::core::counter::queue::Due;
-use crate::core::counter::queue_outbox::{MESSAGE_BYTES_MAX, QueuedEvents};
+use crate::core::counter::queued_events::{MESSAGE_BYTES_MAX, QueuedEvents};
 
 /// A message. A stored format, in postcard: the first byte is the version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,10 +7,13 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tally::core::cluster::generation_lease::LEASE_MS;
 use tally::core::counter::id::CounterId;
+use tally::core::counter::lane::IN_FLIGHT_MS_MAX;
 use tally::core::counter::ledger::WriteKey;
 use tally::core::counter::numbers::{Decision, Numbers, SPANS_MAX, WriteNumbers, lane_and_number};
-use tally::core::counter::queue_outbox::WAIT_MS_MAX;
 use tally::core::counter::sessions::{IDLE_MS, RETRY_MS, SenderLane, Sessions};
+
+/// How long a client waits to be told: longer than any does.
+const WAIT_MS_MAX: i64 = 2 * IN_FLIGHT_MS_MAX;
 
 const SENDERS: usize = 2;
 const LEADS: usize = 2;

@@ -18,6 +18,9 @@ pub trait Batchable {
     /// Where an item stands in its batch.
     type Place: Copy + PartialEq + Debug;
 
+    /// Makes an item ready to begin a batch.
+    fn open(&mut self) {}
+
     /// Takes an item in; false, and nothing changes, where it does not fit.
     fn absorb(&mut self, item: &Self) -> bool;
 

@@ -1,5 +1,6 @@
 //! The queue of one (counter, shard) inside one isolate: concurrent writes join into one flush. Checks of rate
-//! limits join in the same way on their way to one partition; what a lane carries is its [`Batchable`].
+//! limits, writes to boards and queued events join in the same way on their way to one object or queue; what a lane
+//! carries is its [`Batchable`].
 //!
 //! Invariants: at most one batch is in flight; batches are sent in the order in which they were opened;
 //! every ticket gets the outcome of its own batch, and of no other; memory is bounded by
@@ -157,7 +158,12 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
 
     /// Lets a write join; `None`, and nothing changes, where [`BATCHES_MAX`] batches wait. Without a
     /// watcher it offers to send its batch, if nobody does. Cost: O(entries of the write).
-    pub fn join(&mut self, load: C, now_ms: i64, watcher: Option<W>) -> Option<Ticket<C::Place>> {
+    pub fn join(
+        &mut self,
+        mut load: C,
+        now_ms: i64,
+        watcher: Option<W>,
+    ) -> Option<Ticket<C::Place>> {
         let sends = watcher.is_none();
         let youngest = self.waiting.back_mut();
         if let Some(batch) = youngest.filter(|batch| !batch.full)
@@ -183,6 +189,7 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
         }
         let number = self.next;
         self.next += 1;
+        load.open();
         let place = load.place();
         let mut batch = Batch {
             number,

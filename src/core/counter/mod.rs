@@ -13,12 +13,13 @@
 //! | [`deferred_writes`] | queued writes of counters that could not be counted when they were sent |
 //! | [`numbers`] | which writes of queues and inboxes were counted, by the numbers of their senders |
 //! | [`sessions`] | which writes a queue of the platform may hold, by what its senders and the leads say |
-//! | [`queue_outbox`] | how queued events of one isolate join into batches, to an inbox or a queue of the platform |
+//! | [`queued_events`] | queued events as a lane carries them, to an inbox or a queue of the platform |
 //! | [`settings`] | shards and time to live |
 //! | [`memory`] | memory that the objects of one isolate hold together |
 //! | [`cell`] | the state of one (counter, datacenter, shard), and what a flush does to it |
 //! | [`autoscale`] | load, lingering, how many shards |
 //! | [`lane`], [`batchable`] | how concurrent writes of one isolate join into flushes, and what lanes carry |
+//! | [`coalescing_queue`] | how calls, and what one object does for many, join into batches by receiver |
 //! | [`flush`], [`grant`] | what a flush carries; permission to count |
 //! | [`samples`] | samples by time, for percentiles |
 //! | [`dimensions`], [`breakdown`] | what writes say of themselves, and what was counted of each value |
@@ -33,6 +34,7 @@ pub mod batchable;
 pub mod bounded_map;
 pub mod breakdown;
 pub mod cell;
+pub mod coalescing_queue;
 pub mod contents;
 pub mod deferred_writes;
 pub mod dimensions;
@@ -50,7 +52,7 @@ pub mod merge;
 pub mod nonces;
 pub mod numbers;
 pub mod queue;
-pub mod queue_outbox;
+pub mod queued_events;
 pub mod samples;
 pub mod sessions;
 pub mod settings;

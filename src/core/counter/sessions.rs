@@ -15,13 +15,14 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 
 use super::id::CounterId;
+use super::lane::IN_FLIGHT_MS_MAX;
 use super::ledger::WriteKey;
 use super::numbers::{Decision, Numbers, lane_and_number};
-use super::queue_outbox::WAIT_MS_MAX;
 
-/// How long after its last write a session is closed, milliseconds: as long as a request waits for its batch, and 2
-/// s, since a write may join a message of the second before, which has the number of an earlier session.
-pub const IDLE_MS: i64 = WAIT_MS_MAX + 2_000;
+/// How long after its last write a session is closed, milliseconds: twice as long as a batch may be on its way, which
+/// is longer than any request waits for one, and 2 s, since a write may join a message of the second before, which has
+/// the number of an earlier session.
+pub const IDLE_MS: i64 = 2 * IN_FLIGHT_MS_MAX + 2_000;
 
 /// After how long a session is closed again whose root has not answered, milliseconds: a call takes 5 s at most.
 pub const RETRY_MS: i64 = 6_000;

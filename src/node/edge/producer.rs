@@ -11,7 +11,7 @@ use super::request_context::RequestContext;
 use crate::core::cluster::generation_lease::{HeldGenerations, LeaseCheck};
 use crate::core::counter::id::CounterId;
 use crate::core::counter::numbers::{NUMBERED, WriteNumbers};
-use crate::core::counter::queue_outbox::QueuedEvents;
+use crate::core::counter::queued_events::QueuedEvents;
 use crate::core::counter::sessions::{IDLE_MS, RETRY_MS, Session, Sessions};
 use crate::host::{Host, State};
 use crate::node::shared::call;
@@ -66,7 +66,7 @@ fn with<T>(host: &Host, work: impl FnOnce(&mut Sender) -> T) -> T {
 }
 
 /// The living generation of a counter, which is created if need be. Its root knows from then on that reads of it may
-/// lack what is queued. An event that is put into the queue without an await after it is of a session that is open.
+/// lack what is queued. An event that joins the queue's lane without an await after it is of a session that is open.
 ///
 /// # Errors
 /// `unavailable` where the root does not answer.
@@ -120,14 +120,14 @@ pub fn name(host: &Host, event: &mut QueuedEvents) {
 ///
 /// # Errors
 /// `Unavailable`; it is then unknown whether the queue has it.
-pub async fn send(host: &Host, messages: Vec<QueuedEvents>) -> Result<(), Fault> {
+pub async fn send(host: &Host, messages: &[QueuedEvents]) -> Result<(), Fault> {
     let batch = messages.iter().cloned().map(Message::write);
     let batch: Rc<[Vec<u8>]> = batch.collect::<Result<_, Fault>>()?;
     for milliseconds in ATTEMPTS_MS {
         let attempt = host.platform().enqueue(batch.clone());
         if let Some(Ok(())) = host.within_ms(milliseconds, attempt).await {
             with(host, |sender| {
-                for message in &messages {
+                for message in messages {
                     sender.sessions.accept(&message.counter, message.key);
                 }
             });

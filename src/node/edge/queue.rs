@@ -1,28 +1,30 @@
 //! `/api/event`: events that are acknowledged once they are durable, in a queue or an inbox, and counted soon after.
 //!
 //! Invariant: an event is acknowledged only when it is durable in its queue. Events of one isolate reach an inbox in
-//! appends, one in flight at a time, each with a nonce of its own lane. An append of unknown outcome is sent again only
+//! appends, one in flight at a time, each with a nonce of its lane. An append of unknown outcome is sent again only
 //! to the same inbox under the same nonce.
 
-use std::cell::RefCell;
+use std::rc::Rc;
+
+use futures_util::future::join_all;
 
 use super::hash_keys::name_key;
 use super::isolate::own_shard;
 use super::keyed::{count_keyed, problem_of};
+use super::lanes::{self, LaneKind, Lanes, settle};
 use super::request_context::RequestContext;
 use super::respond::Answer;
 use super::{body, producer, read};
-use crate::core::counter::bounded_map::BoundedMap;
 use crate::core::counter::id::CounterId;
 use crate::core::counter::ledger::{KeySource, KeyedOutcome, WriteKey};
 use crate::core::counter::ledgers::marked;
 use crate::core::counter::nonces::Nonce;
 use crate::core::counter::queue::{Due, INBOXES_PER_DATACENTER, InboxId, WriteOutcome, verdict};
-use crate::core::counter::queue_outbox::{
-    INBOX_LIMITS, Producer, QUEUE_LIMITS, QueuedEvents, WAIT_MS_MAX,
+use crate::core::counter::queued_events::{
+    EventBatch, INBOX_LIMITS, NameEvent, QUEUE_LIMITS, QueuedEvents,
 };
 use crate::core::sketch::hash;
-use crate::host::{Host, State};
+use crate::host::Host;
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::{call, call_within, metrics};
 use crate::protocol::access::{Caller, Scope};
@@ -37,77 +39,48 @@ use crate::protocol::query::{LIST_LIMIT, Query};
 /// Time for the first attempt of an append, and for its retry.
 const ATTEMPTS_MS: [u64; 2] = [2_500, 2_000];
 
-/// How long a request sends what others gather: the platform ends a request 30 s after its answer, and the next waiting
-/// one takes over.
-const SEND_MS_MAX: i64 = 3_000;
-
-/// How often a request checks the outcome of its append.
-const LOOK_EVERY_MS: u64 = 2;
-
 /// How long an event with a key may take to be counted at once.
 const COUNT_MS_MAX: u64 = 1_500;
 
-/// The most inboxes that one isolate uses; an isolate serves few datacenters.
-const INBOXES_MAX: usize = 64;
+/// The most inboxes that are asked at once.
+const ASKED_AT_ONCE: usize = 64;
 
 type Outcome = Result<(), Problem>;
 
-/// The events that this isolate gathers for queues.
-#[derive(Default)]
-struct Gathering {
-    /// By target; the deployment's queue is one of them.
-    producers: RefCell<BoundedMap<InboxId, Producer<Outcome>, INBOXES_MAX>>,
-}
+/// The kind of lanes to inboxes; the deployment's queue is one of them.
+struct Queues;
 
-impl State for Gathering {
-    fn begin(_host: &Host) -> Self {
-        Self::default()
+impl LaneKind for Queues {
+    type To = InboxId;
+    type Batchable = EventBatch;
+    /// Of each send of the batch.
+    type Outcome = Rc<[Outcome]>;
+    type Watcher = ();
+
+    fn lost() -> Self::Outcome {
+        Rc::default()
     }
-}
 
-/// Works with the events gathered for an inbox or the queue; `None` where too many others are busy.
-fn with<T>(host: &Host, to: &InboxId, work: impl FnOnce(&mut Producer<Outcome>) -> T) -> Option<T> {
-    let gathering = host.state::<Gathering>();
-    let mut producers = gathering.producers.borrow_mut();
-    if !producers.make_room(to, |producer| !producer.is_idle()) {
-        return None;
-    }
-    let limits = if to.is_queue() {
-        QUEUE_LIMITS
-    } else {
-        INBOX_LIMITS
-    };
-    Some(work(producers.entry(to, || Producer::new(limits))))
-}
+    fn tell((): (), _: &Self::Outcome) {}
 
-fn take(host: &Host, to: &InboxId) -> Option<(Nonce, Vec<QueuedEvents>)> {
-    with(host, to, |producer| {
-        producer.take(host.now_ms(), &mut || host.random())
-    })?
-}
-
-/// Sends batches until nothing is gathered, or for a limited time.
-async fn send_batches(host: Host, to: InboxId, mut nonce: Nonce, mut messages: Vec<QueuedEvents>) {
-    let begun_ms = host.now_ms();
-    loop {
-        let outcome = send(&host, &to, nonce, messages).await;
-        with(&host, &to, |producer| {
-            producer.settle(nonce.number, outcome)
+    async fn send(host: &Host, to: &InboxId, nonce: Nonce, batch: EventBatch) {
+        let messages = batch.into_messages();
+        let outcomes = if to.is_queue() {
+            let sends = messages.chunks(QUEUE_LIMITS.messages_max);
+            let sent = join_all(sends.map(|some| producer::send(host, some))).await;
+            sent.into_iter().map(|sent| Ok(sent?)).collect()
+        } else {
+            Rc::from([append(host, to, nonce, messages).await])
+        };
+        Lanes::<Self>::with(host, |lanes| {
+            if let Some(lane) = lanes.known(to) {
+                settle::<Self>(host, lane, nonce, outcomes);
+            }
         });
-        if host.now_ms() - begun_ms > SEND_MS_MAX {
-            return;
-        }
-        match take(&host, &to) {
-            Some(next) => (nonce, messages) = next,
-            None => return,
-        }
     }
 }
 
-async fn send(host: &Host, to: &InboxId, nonce: Nonce, messages: Vec<QueuedEvents>) -> Outcome {
-    if to.is_queue() {
-        return Ok(producer::send(host, messages).await?);
-    }
+async fn append(host: &Host, to: &InboxId, nonce: Nonce, messages: Vec<QueuedEvents>) -> Outcome {
     let append = Append {
         to: to.clone(),
         nonce,
@@ -134,40 +107,29 @@ async fn send(host: &Host, to: &InboxId, nonce: Nonce, messages: Vec<QueuedEvent
 
 /// Puts an event into its queue, together with those that arrive at the same time.
 async fn put(context: &RequestContext, to: InboxId, event: QueuedEvents) -> Outcome {
-    let begun_ms = context.host.now_ms();
-    let mut name = |event: &mut QueuedEvents| {
-        if to.is_queue() {
-            producer::name(&context.host, event);
-        }
+    let host = context.host.clone();
+    let (limits, name): (_, NameEvent) = if to.is_queue() {
+        (
+            QUEUE_LIMITS,
+            Rc::new(move |event| producer::name(&host, event)),
+        )
+    } else {
+        (INBOX_LIMITS, Rc::new(|_| {}))
     };
-    let Some(Some(number)) = with(&context.host, &to, |producer| {
-        producer.join_named(event, &mut name)
-    }) else {
-        return Err(Problem::new(
-            Code::Overloaded,
-            "too many events wait here; this one was not taken, try again",
-        ));
+    let batch = EventBatch::new(event, limits, name);
+    let unknown = || {
+        Problem::new(
+            Code::Unavailable,
+            "the queue did not answer in time; the event may or may not be queued, try again with an Idempotency-Key",
+        )
     };
-    while context.host.now_ms() - begun_ms <= WAIT_MS_MAX {
-        while let Some((nonce, messages)) = take(&context.host, &to) {
-            context.wait_until(send_batches(
-                context.host.clone(),
-                to.clone(),
-                nonce,
-                messages,
-            ));
-        }
-        // Others read an outcome too: it stays until it is old.
-        let outcome = with(&context.host, &to, |producer| producer.outcome(number));
-        if let Some(outcome) = outcome.flatten() {
-            return outcome;
-        }
-        context.host.sleep_ms(LOOK_EVERY_MS).await;
-    }
-    Err(Problem::new(
-        Code::Unavailable,
-        "the queue did not answer in time; the event may or may not be queued, try again with an Idempotency-Key",
-    ))
+    let arrival = lanes::carry::<Queues>(context, &to, batch, context.host.now_ms()).await;
+    let arrival = arrival.map_err(|problem| match problem.code() {
+        Code::Unavailable => unknown(),
+        _ => problem,
+    })?;
+    let outcome = arrival.outcome.get(limits.send_of(arrival.later));
+    outcome.cloned().unwrap_or_else(|| Err(unknown()))
 }
 
 /// Counts an event with a client's key at once. Returns whether it had been counted before; `None` where the counter
@@ -306,7 +268,7 @@ pub async fn dead_letters(context: &RequestContext) -> Result<Answer, Problem> {
         call(&context.host, &ReadDead { to, limit }).await
     };
     let _waiting = context.waiting();
-    let asked = all_settled(own.chain(unread).map(ask), INBOXES_MAX).await;
+    let asked = all_settled(own.chain(unread).map(ask), ASKED_AT_ONCE).await;
     let mut all = DeadLetters::default();
     for one in asked {
         let one = one.map_err(read::unread)?;

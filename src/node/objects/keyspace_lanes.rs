@@ -5,12 +5,12 @@
 //! addition. All requests of one object share a context, so one may wake another.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use futures_channel::oneshot;
 
 use super::keyspace_counters::Counters;
+use crate::core::counter::coalescing_queue::CoalescingQueue;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::host::object::Object;
 use crate::protocol::messages::Fault;
@@ -29,7 +29,7 @@ struct Waiting {
 pub(super) struct AddLanes {
     object: Object,
     counters: Rc<Counters>,
-    waiting: RefCell<BTreeMap<CounterId, Vec<Waiting>>>,
+    queue: RefCell<CoalescingQueue<CounterId, Waiting>>,
 }
 
 /// An addition under way, until it is dropped: then what has waited for it goes.
@@ -42,15 +42,8 @@ struct UnderWay {
 impl Drop for UnderWay {
     fn drop(&mut self) {
         let Self { lanes, id, here } = self;
-        let has_more = {
-            let mut waiting = lanes.waiting.borrow_mut();
-            let has_more = waiting.get(id).is_some_and(|waiting| !waiting.is_empty());
-            if !has_more {
-                waiting.remove(id);
-            }
-            has_more
-        };
-        if has_more {
+        let is_next = lanes.queue.borrow_mut().end(id);
+        if is_next {
             lanes.begin(id.clone(), here.clone());
         }
     }
@@ -61,7 +54,7 @@ impl AddLanes {
         Rc::new(Self {
             object,
             counters,
-            waiting: RefCell::default(),
+            queue: RefCell::new(CoalescingQueue::new(1)),
         })
     }
 
@@ -71,16 +64,8 @@ impl AddLanes {
     /// `Unavailable` where it is not known whether it was added.
     pub(super) async fn add(self: &Rc<Self>, id: &CounterId, here: &Datacenter, sum: i64) -> Added {
         let (told, telling) = oneshot::channel();
-        let is_first = {
-            let mut waiting = self.waiting.borrow_mut();
-            let is_first = !waiting.contains_key(id);
-            waiting
-                .entry(id.clone())
-                .or_default()
-                .push(Waiting { sum, told });
-            is_first
-        };
-        if is_first {
+        let is_next = self.queue.borrow_mut().join(id, Waiting { sum, told });
+        if is_next {
             self.begin(id.clone(), here.clone());
         }
         let lost = |_| {
@@ -94,10 +79,12 @@ impl AddLanes {
     /// Sends what waits for a counter.
     fn begin(self: &Rc<Self>, id: CounterId, here: Datacenter) {
         let lanes = self.clone();
-        let under_way = UnderWay { lanes, id, here };
         self.object.wait_until(async move {
+            let Some(together) = lanes.queue.borrow_mut().take(&id, one_number()) else {
+                return;
+            };
+            let under_way = UnderWay { lanes, id, here };
             let UnderWay { lanes, id, here } = &under_way;
-            let together = lanes.take(id);
             let all = together.iter().map(|waiting| waiting.sum).sum();
             let added = lanes.add_sum(id, here, all).await;
             let mut so_far = 0;
@@ -111,23 +98,6 @@ impl AddLanes {
                 let _ = told.send(own);
             }
         });
-    }
-
-    /// Takes the first additions that wait, as many as one number holds.
-    fn take(&self, id: &CounterId) -> Vec<Waiting> {
-        let mut all = self.waiting.borrow_mut();
-        let Some(waiting) = all.get_mut(id) else {
-            return Vec::new();
-        };
-        let mut sum = 0_i64;
-        let fits = waiting.iter().take_while(|one| {
-            let with = sum.checked_add(one.sum);
-            sum = with.unwrap_or(sum);
-            with.is_some()
-        });
-        let count = fits.count();
-        let later = waiting.split_off(count);
-        std::mem::replace(waiting, later)
     }
 
     async fn add_sum(&self, id: &CounterId, here: &Datacenter, sum: i64) -> Added {
@@ -144,5 +114,14 @@ impl AddLanes {
             Err(Refused::Fault(fault)) => Err(fault),
             _ => Ok(None),
         }
+    }
+}
+
+/// Whether one number holds one addition after the other.
+fn one_number() -> impl FnMut(&Waiting) -> bool {
+    let mut sum = Some(0_i64);
+    move |waiting| {
+        sum = sum.and_then(|sum| sum.checked_add(waiting.sum));
+        sum.is_some()
     }
 }

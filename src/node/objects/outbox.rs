@@ -5,24 +5,15 @@
 //! another.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-use futures_channel::oneshot;
-
+use crate::core::counter::coalescing_queue::CoalescingQueue;
 use crate::host::Host;
 use crate::host::object::Object;
-use crate::node::shared::call;
-use crate::node::shared::call_batcher::take;
+use crate::node::shared::call::{self, CALL_MS_MAX, target};
+use crate::node::shared::call_batcher::{CallBytes, Queued, room_for, send_alone, send_together};
 use crate::node::shared::open_objects;
-use crate::protocol::messages::{Batch, BatchedCall, Call, Fault, Receiver, batch, encode};
-
-/// A call that waits to be sent, and the receiver of its answer.
-struct Waiting {
-    path: &'static str,
-    message: Vec<u8>,
-    answer: oneshot::Sender<Result<Vec<u8>, Fault>>,
-}
+use crate::protocol::messages::{Call, Fault, Receiver, batch, encode};
 
 /// A message in flight, until it is dropped: then the waiting calls are sent.
 struct UnderWay {
@@ -33,15 +24,8 @@ struct UnderWay {
 impl Drop for UnderWay {
     fn drop(&mut self) {
         let Self { outbox, to } = self;
-        let left = {
-            let mut under_way = outbox.under_way.borrow_mut();
-            let left = under_way.remove(to).unwrap_or(0).saturating_sub(1);
-            if left > 0 {
-                under_way.insert(to.clone(), left);
-            }
-            left
-        };
-        if left < outbox.at_once && outbox.waiting.borrow().contains_key(to) {
+        let is_next = outbox.queue.borrow_mut().end(to);
+        if is_next {
             outbox.begin_to_send(to.clone());
         }
     }
@@ -51,10 +35,7 @@ impl Drop for UnderWay {
 pub(super) struct Outbox {
     object: Object,
     host: Host,
-    waiting: RefCell<BTreeMap<Receiver, Vec<Waiting>>>,
-    /// How many messages to one receiver may be in flight at once, and how many are.
-    at_once: usize,
-    under_way: RefCell<BTreeMap<Receiver, usize>>,
+    queue: RefCell<CoalescingQueue<Receiver, Queued>>,
 }
 
 impl Outbox {
@@ -64,9 +45,7 @@ impl Outbox {
         Rc::new(Self {
             object,
             host,
-            waiting: RefCell::default(),
-            at_once,
-            under_way: RefCell::default(),
+            queue: RefCell::new(CoalescingQueue::new(at_once)),
         })
     }
 
@@ -101,21 +80,10 @@ impl Outbox {
         receiver: Receiver,
         path: &'static str,
         message: Vec<u8>,
-    ) -> Result<Vec<u8>, Fault> {
-        let (answer, answered) = oneshot::channel();
-        let waiting = Waiting {
-            path,
-            message,
-            answer,
-        };
-        let is_first = {
-            let mut all = self.waiting.borrow_mut();
-            let own = all.entry(receiver.clone()).or_default();
-            own.push(waiting);
-            own.len() == 1
-        };
-        let under_way = self.under_way.borrow().get(&receiver).copied();
-        if is_first && under_way.unwrap_or(0) < self.at_once {
+    ) -> CallBytes {
+        let (queued, answered) = Queued::new(path, message, CALL_MS_MAX);
+        let is_next = self.queue.borrow_mut().join(&receiver, queued);
+        if is_next {
             self.begin_to_send(receiver);
         }
         // The message that it travels in ends in time, so it needs no timer of its own.
@@ -123,73 +91,31 @@ impl Outbox {
         answered.await.unwrap_or_else(lost)
     }
 
-    /// Sends all waiting calls for a receiver after this turn.
+    /// Sends the waiting calls for a receiver after this turn.
     fn begin_to_send(self: &Rc<Self>, receiver: Receiver) {
         let outbox = self.clone();
         self.object.wait_until(async move {
-            let waiting = outbox.waiting.borrow_mut().remove(&receiver);
-            let mut waiting = VecDeque::from(waiting.unwrap_or_default());
-            while !waiting.is_empty() {
-                let some = take(&mut waiting, batch::CALLS_MAX, |one| one.message.len());
-                outbox.begin_message(receiver.clone(), some);
+            let next = || {
+                let mut queue = outbox.queue.borrow_mut();
+                queue.take(&receiver, room_for(batch::CALLS_MAX))
+            };
+            while let Some(calls) = next() {
+                outbox.begin_message(receiver.clone(), calls);
             }
         });
     }
 
-    fn begin_message(self: &Rc<Self>, receiver: Receiver, some: Vec<Waiting>) {
-        let mut under_way = self.under_way.borrow_mut();
-        *under_way.entry(receiver.clone()).or_default() += 1;
-        let (outbox, to) = (self.clone(), receiver.clone());
-        let under_way = UnderWay { outbox, to };
+    fn begin_message(self: &Rc<Self>, to: Receiver, calls: Vec<Queued>) {
         let outbox = self.clone();
+        let under_way = UnderWay { outbox, to };
         self.object.wait_until(async move {
-            outbox.send_some(receiver, some).await;
-            drop(under_way);
+            let UnderWay { outbox, to } = &under_way;
+            for one in send_together(&outbox.host, to, calls).await {
+                let (host, to) = (outbox.host.clone(), to.clone());
+                outbox.object.wait_until(async move {
+                    send_alone(&host, target(&host, to.address()), one.anew()).await;
+                });
+            }
         });
-    }
-
-    async fn send_some(self: &Rc<Self>, receiver: Receiver, mut some: Vec<Waiting>) {
-        if let [_] = some.as_slice() {
-            for one in some {
-                self.send_one(&receiver, one).await;
-            }
-            return;
-        }
-        let calls = some.iter_mut().map(|one| BatchedCall {
-            path: one.path.to_owned(),
-            message: std::mem::take(&mut one.message),
-        });
-        let batch = Batch {
-            to: receiver,
-            calls: calls.collect(),
-        };
-        let answers = match call::call(&self.host, &batch).await {
-            Ok(answers) => answers,
-            Err(fault) => {
-                for one in some {
-                    drop(one.answer.send(Err(fault.clone())));
-                }
-                return;
-            }
-        };
-        let Batch { to, calls } = batch;
-        for ((mut one, sent), answer) in some.into_iter().zip(calls).zip(answers) {
-            match answer {
-                // Nobody listens if its request was ended.
-                Some(bytes) => drop(one.answer.send(Ok(bytes))),
-                None => {
-                    one.message = sent.message;
-                    let (outbox, to) = (self.clone(), to.clone());
-                    self.object
-                        .wait_until(async move { outbox.send_one(&to, one).await });
-                }
-            }
-        }
-    }
-
-    /// Sends a single call.
-    async fn send_one(&self, receiver: &Receiver, one: Waiting) {
-        let answer = call::carry(&self.host, receiver.address(), one.path, one.message).await;
-        drop(one.answer.send(answer));
     }
 }

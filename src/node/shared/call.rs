@@ -149,7 +149,7 @@ pub async fn carry(
 }
 
 /// Where an address is reached.
-pub(super) fn target(host: &Host, address: Address<'_>) -> Target {
+pub fn target(host: &Host, address: Address<'_>) -> Target {
     placement(host, address).map_or(Target::Aggregator, Target::Object)
 }
 

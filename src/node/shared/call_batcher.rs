@@ -8,7 +8,7 @@
 //! message: all calls that are made here may be repeated without harm.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::{Context, Poll};
@@ -19,6 +19,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::call::{answer_of, call_within, exchange, receiver_of, target};
 use super::open_objects;
+use crate::core::counter::coalescing_queue::CoalescingQueue;
 use crate::host::{Host, Target};
 use crate::protocol::messages::{Batch, BatchedCall, Call, Fault, Receiver, batch, encode};
 
@@ -36,10 +37,10 @@ pub const REPEATED_ALONE_MAX: usize = 64;
 const CALL_BYTES: usize = 32;
 
 /// What is told of a call, as bytes.
-type CallBytes = Result<Vec<u8>, Fault>;
+pub type CallBytes = Result<Vec<u8>, Fault>;
 
 /// A call that waits to be sent.
-struct Queued {
+pub struct Queued {
     path: &'static str,
     message: Vec<u8>,
     milliseconds: u64,
@@ -49,6 +50,31 @@ struct Queued {
 }
 
 impl Queued {
+    /// A call that has so much time once it is sent, and what hears of it.
+    pub fn new(
+        path: &'static str,
+        message: Vec<u8>,
+        milliseconds: u64,
+    ) -> (Self, oneshot::Receiver<CallBytes>) {
+        let (told, telling) = oneshot::channel();
+        let queued = Self {
+            path,
+            message,
+            milliseconds,
+            until_ms: None,
+            told,
+        };
+        (queued, telling)
+    }
+
+    /// As it was before it was sent.
+    pub fn anew(self) -> Self {
+        Self {
+            until_ms: None,
+            ..self
+        }
+    }
+
     /// How much time it has left, which begins when it is first sent.
     fn left_ms(&mut self, now_ms: i64) -> u64 {
         let whole_ms = self.milliseconds;
@@ -64,12 +90,9 @@ impl Queued {
     }
 }
 
-#[derive(Default)]
 struct Queues {
-    batched: BTreeMap<Receiver, VecDeque<Queued>>,
+    batched: CoalescingQueue<Receiver, Queued>,
     alone: VecDeque<(Target, Queued)>,
-    /// Who has a batch under way.
-    busy: BTreeSet<Receiver>,
     sent_alone: usize,
 }
 
@@ -87,7 +110,11 @@ impl Batcher {
     pub fn new(host: &Host) -> Self {
         Self {
             host: host.clone(),
-            queues: RefCell::default(),
+            queues: RefCell::new(Queues {
+                batched: CoalescingQueue::new(1),
+                alone: VecDeque::new(),
+                sent_alone: 0,
+            }),
         }
     }
 
@@ -115,22 +142,12 @@ impl Batcher {
         message: Vec<u8>,
         milliseconds: u64,
     ) -> CallBytes {
-        let (told, telling) = oneshot::channel();
-        let queued = Queued {
-            path,
-            message,
-            milliseconds,
-            until_ms: None,
-            told,
-        };
+        let (queued, telling) = Queued::new(path, message, milliseconds);
         {
             let mut queues = self.queues.borrow_mut();
             match to {
-                Ok(receiver) => queues
-                    .batched
-                    .entry(receiver)
-                    .or_default()
-                    .push_back(queued),
+                // `begin` finds what is ready.
+                Ok(receiver) => drop(queues.batched.join(&receiver, queued)),
                 Err(target) => queues.alone.push_back((target, queued)),
             }
         }
@@ -160,23 +177,10 @@ impl Batcher {
     /// Begins to send what may be sent now.
     fn begin<'a>(&'a self, sent: &mut CallsUnderWay<'a>) {
         let mut queues = self.queues.borrow_mut();
-        let queues = &mut *queues;
-        let Queues { batched, busy, .. } = queues;
-        let mut done = Vec::new();
         let most = open_objects::batch_max(&self.host);
-        for (receiver, queue) in batched.iter_mut() {
-            if busy.len() >= BATCHES_AT_ONCE {
-                break;
-            }
-            if queue.is_empty() {
-                done.push(receiver.clone());
-            } else if busy.insert(receiver.clone()) {
-                let calls = take(queue, most, |queued| queued.message.len());
-                sent.push(self.send(receiver.clone(), calls).boxed_local());
-            }
-        }
-        for receiver in done {
-            batched.remove(&receiver);
+        for receiver in queues.batched.ready(BATCHES_AT_ONCE) {
+            let calls = queues.batched.take(&receiver, room_for(most));
+            sent.extend(calls.map(|calls| self.send(receiver, calls).boxed_local()));
         }
         while queues.sent_alone < ALONE_AT_ONCE
             && let Some((to, queued)) = queues.alone.pop_front()
@@ -186,67 +190,18 @@ impl Batcher {
         }
     }
 
-    async fn send_alone(&self, to: Target, mut queued: Queued) {
-        let left_ms = queued.left_ms(self.host.now_ms());
-        let message = std::mem::take(&mut queued.message);
-        let told = exchange(&self.host, to, queued.path, message, left_ms).await;
-        queued.tell(told);
+    async fn send_alone(&self, to: Target, queued: Queued) {
+        send_alone(&self.host, to, queued).await;
         let mut queues = self.queues.borrow_mut();
         queues.sent_alone = queues.sent_alone.saturating_sub(1);
     }
 
     async fn send(&self, to: Receiver, calls: Vec<Queued>) {
         let turn = open_objects::turn_of_batch(&self.host, &to, calls.len()).await;
-        self.exchange(&to, calls).await;
+        let again = send_together(&self.host, &to, calls).await;
         drop(turn);
-        self.queues.borrow_mut().busy.remove(&to);
-    }
-
-    /// Sends calls to who receives them, and tells what is answered.
-    async fn exchange(&self, to: &Receiver, mut calls: Vec<Queued>) {
-        let now_ms = self.host.now_ms();
-        // One that was sent before has less left; the others are not given up for it.
-        let left_ms = calls.iter_mut().map(|queued| queued.left_ms(now_ms)).max();
-        let left_ms = left_ms.unwrap_or(0);
-        if let [_] = &calls[..] {
-            // By itself it is the same message as ever.
-            for mut queued in calls {
-                let target = target(&self.host, to.address());
-                let message = std::mem::take(&mut queued.message);
-                let told = exchange(&self.host, target, queued.path, message, left_ms).await;
-                queued.tell(told);
-            }
-            return;
-        }
-        let batch = Batch {
-            to: to.clone(),
-            calls: calls.iter_mut().map(batched_call).collect(),
-        };
-        let answers = match call_within(&self.host, &batch, left_ms).await {
-            Ok(answers) => answers,
-            Err(fault) => {
-                for queued in calls {
-                    queued.tell(Err(fault.clone()));
-                }
-                return;
-            }
-        };
-        let mut again = Vec::new();
-        let mut answers = answers.into_iter();
-        for (mut queued, sent) in calls.into_iter().zip(batch.calls) {
-            match answers.next() {
-                Some(Some(bytes)) => queued.tell(Ok(bytes)),
-                Some(None) => {
-                    queued.message = sent.message;
-                    again.push(queued);
-                }
-                None => {
-                    let what = format!("{} was not answered in its batch", queued.path);
-                    queued.tell(Err(Fault::Unavailable(what)));
-                }
-            }
-        }
-        self.repeat(to, again);
+        self.repeat(&to, again);
+        self.queues.borrow_mut().batched.end(&to);
     }
 
     /// Queues calls once more that are under way at their receiver.
@@ -262,8 +217,7 @@ impl Batcher {
                 let target = target(&self.host, to.address());
                 queues.alone.push_back((target, queued));
             } else {
-                let queue = queues.batched.entry(to.clone()).or_default();
-                queue.push_back(queued);
+                queues.batched.join(to, queued);
             }
         }
     }
@@ -278,20 +232,66 @@ fn take_answers(sent: &mut CallsUnderWay<'_>, context: &mut Context<'_>) -> bool
     has_answers
 }
 
-/// Takes as many calls as one batch holds, `most` or fewer and one at least; `bytes_of` says how long a message is.
-pub fn take<T>(queue: &mut VecDeque<T>, most: usize, bytes_of: impl Fn(&T) -> usize) -> Vec<T> {
-    let mut calls = Vec::new();
-    let mut bytes = 0;
-    while calls.len() < most
-        && let Some(next) = queue.front()
-    {
-        bytes += bytes_of(next) + CALL_BYTES;
-        if bytes > batch::BYTES_MAX && !calls.is_empty() {
-            break;
-        }
-        calls.extend(queue.pop_front());
+/// Whether one call after the other fits into a batch of so many.
+pub fn room_for(most: usize) -> impl FnMut(&Queued) -> bool {
+    let (mut calls, mut bytes) = (0, 0);
+    move |queued| {
+        calls += 1;
+        bytes += queued.message.len() + CALL_BYTES;
+        calls <= most && bytes <= batch::BYTES_MAX
     }
-    calls
+}
+
+/// Sends a call by itself, and tells what is answered.
+pub async fn send_alone(host: &Host, to: Target, mut queued: Queued) {
+    let left_ms = queued.left_ms(host.now_ms());
+    let message = std::mem::take(&mut queued.message);
+    let told = exchange(host, to, queued.path, message, left_ms).await;
+    queued.tell(told);
+}
+
+/// Sends calls to who receives them, and tells what is answered. Returns those that are under way there still.
+pub async fn send_together(host: &Host, to: &Receiver, mut calls: Vec<Queued>) -> Vec<Queued> {
+    let now_ms = host.now_ms();
+    // One that was sent before has less left; the others are not given up for it.
+    let left_ms = calls.iter_mut().map(|queued| queued.left_ms(now_ms)).max();
+    let left_ms = left_ms.unwrap_or(0);
+    if let [_] = &calls[..] {
+        // By itself it is the same message as ever.
+        for queued in calls {
+            send_alone(host, target(host, to.address()), queued).await;
+        }
+        return Vec::new();
+    }
+    let batch = Batch {
+        to: to.clone(),
+        calls: calls.iter_mut().map(batched_call).collect(),
+    };
+    let answers = match call_within(host, &batch, left_ms).await {
+        Ok(answers) => answers,
+        Err(fault) => {
+            for queued in calls {
+                queued.tell(Err(fault.clone()));
+            }
+            return Vec::new();
+        }
+    };
+    let mut again = Vec::new();
+    let mut answers = answers.into_iter();
+    for (mut queued, sent) in calls.into_iter().zip(batch.calls) {
+        match answers.next() {
+            Some(Some(bytes)) => queued.tell(Ok(bytes)),
+            Some(None) => {
+                queued.message = sent.message;
+                again.push(queued);
+            }
+            None => {
+                let what = format!("{} was not answered in its batch", queued.path);
+                queued.tell(Err(Fault::Unavailable(what)));
+            }
+        }
+    }
+    again
 }
 
 fn batched_call(queued: &mut Queued) -> BatchedCall {

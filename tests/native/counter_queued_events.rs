@@ -1,15 +1,17 @@
-//! Laws of an isolate's producer: each event is in one message of one batch, batches stay within the bounds of
+//! Laws of the lane of queued events: each event is in one message of one batch, batches stay within the bounds of
 //! the platform, and whatever a queue does to messages, each counts once.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use proptest::prelude::*;
 use tally::core::counter::id::{CounterId, Datacenter};
+use tally::core::counter::lane::{BATCHES_MAX, Lane, Ticket};
 use tally::core::counter::ledger::WriteKey;
 use tally::core::counter::queue::SUMMED_MAX;
-use tally::core::counter::queue_outbox::{
-    BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, FULL_MAX, INBOX_LIMITS, MESSAGE_BYTES_MAX, Producer,
-    QUEUE_LIMITS, QueuedEvents, WAIT_MS_MAX,
+use tally::core::counter::queued_events::{
+    BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, BatchLimits, EventBatch, INBOX_LIMITS, MESSAGE_BYTES_MAX,
+    QUEUE_LIMITS, QueuedEvents,
 };
 use tally::protocol::queued::{Message, group};
 
@@ -36,10 +38,29 @@ fn event(
     }
 }
 
-/// Takes what may be sent, of whichever lane.
-fn take<O: Clone>(producer: &mut Producer<O>, now_ms: i64) -> Option<(u64, Vec<QueuedEvents>)> {
-    let taken = producer.take(now_ms, &mut || 7);
-    taken.map(|(nonce, messages)| (nonce.number, messages))
+/// The lane of events to one queue or inbox.
+type Events = Lane<u64, (), EventBatch>;
+
+/// The most messages of a batch to a queue.
+const MESSAGES_MAX: usize = QUEUE_LIMITS.messages_max * QUEUE_LIMITS.sends_max;
+
+fn join_named(
+    lane: &mut Events,
+    event: QueuedEvents,
+    limits: BatchLimits,
+    name: impl Fn(&mut QueuedEvents) + 'static,
+) -> Option<Ticket<usize>> {
+    lane.join(EventBatch::new(event, limits, Rc::new(name)), NOW_MS, None)
+}
+
+fn join(lane: &mut Events, event: QueuedEvents) -> Option<Ticket<usize>> {
+    join_named(lane, event, QUEUE_LIMITS, |_| {})
+}
+
+/// Takes what may be sent.
+fn take(lane: &mut Events) -> Option<(u64, Vec<QueuedEvents>)> {
+    let taken = lane.take_first(NOW_MS);
+    taken.map(|(nonce, batch)| (nonce.number, batch.into_messages()))
 }
 
 /// What an event or a message says of where, when and whose it is.
@@ -81,44 +102,47 @@ proptest! {
 
     #[test]
     fn each_event_is_in_one_message_of_the_batch_that_it_was_told(steps in steps()) {
-        let mut producer: Producer<u64> = Producer::new(QUEUE_LIMITS);
-        let mut joined: BTreeMap<u64, Vec<QueuedEvents>> = BTreeMap::new();
+        let mut lane = Events::new(7);
+        let mut joined: BTreeMap<u64, Vec<(Ticket<usize>, QueuedEvents)>> = BTreeMap::new();
         let mut batches: BTreeMap<u64, Vec<QueuedEvents>> = BTreeMap::new();
-        let mut in_flight = BTreeSet::new();
+        let mut in_flight = None;
         let mut drawn = 0;
         for step in steps {
             match step {
                 Step::Join(counter, added, place, clients) => {
                     drawn += 1;
                     let event = event(counter, added, place, clients, drawn);
-                    let number = producer.join(event.clone()).expect("there is room");
-                    prop_assert!(!batches.contains_key(&number), "a batch that was taken is closed");
-                    joined.entry(number).or_default().push(event);
+                    let ticket = join(&mut lane, event.clone()).expect("there is room");
+                    prop_assert!(!batches.contains_key(&ticket.batch), "a batch that was taken is closed");
+                    joined.entry(ticket.batch).or_default().push((ticket, event));
                 }
-                Step::Take => if let Some((number, messages)) = take(&mut producer, NOW_MS) {
-                    prop_assert!(messages.len() <= BATCH_MESSAGES_MAX);
+                Step::Take => if let Some((number, messages)) = take(&mut lane) {
+                    prop_assert!(messages.len() <= MESSAGES_MAX);
                     prop_assert!(batches.insert(number, messages).is_none());
-                    in_flight.insert(number);
-                    prop_assert!(in_flight.len() <= QUEUE_LIMITS.in_flight_max);
+                    prop_assert_eq!(in_flight.replace(number), None, "one at a time");
                 },
-                Step::Settle => if let Some(number) = in_flight.pop_first() {
-                    prop_assert_eq!(producer.outcome(number), None);
-                    producer.settle(number, number * 2);
-                    prop_assert_eq!(producer.outcome(number), Some(number * 2));
+                Step::Settle => if let Some(number) = in_flight.take() {
+                    lane.settle(number, number * 2, NOW_MS);
                 },
             }
         }
-        loop {
-            while let Some(number) = in_flight.pop_first() {
-                producer.settle(number, 0);
-            }
-            let Some((number, messages)) = take(&mut producer, NOW_MS) else { break };
+        if let Some(number) = in_flight {
+            lane.settle(number, number * 2, NOW_MS);
+        }
+        while let Some((number, messages)) = take(&mut lane) {
             batches.insert(number, messages);
-            in_flight.insert(number);
+            lane.settle(number, number * 2, NOW_MS);
         }
         prop_assert_eq!(batches.len(), joined.len());
         for (number, events) in &joined {
             let messages = &batches[number];
+            // Each finds its message, and so its send, by the place of its outcome.
+            for (ticket, event) in events {
+                let arrival = lane.arrival(ticket).expect("it has settled");
+                prop_assert_eq!(arrival.outcome, number * 2);
+                prop_assert_eq!(name(&messages[arrival.later]), name(event));
+            }
+            let events: Vec<QueuedEvents> = events.iter().map(|(_, event)| event.clone()).collect();
             let of_clients = |sent: &&QueuedEvents| sent.is_clients;
             // A client's event goes as it is: its key stands for it alone.
             prop_assert_eq!(
@@ -134,7 +158,7 @@ proptest! {
                 }
                 sums
             };
-            prop_assert_eq!(sums(messages), sums(events));
+            prop_assert_eq!(sums(messages), sums(&events));
             // What no counter can hold is alone.
             for event in events.iter().filter(|event| event.added > SUMMED_MAX) {
                 prop_assert!(messages.contains(event));
@@ -147,7 +171,7 @@ proptest! {
         events in prop::collection::vec((0_usize..4, 1_u128..100, 0_usize..4, prop::option::weighted(0.3, 0_u8..4)), 1..60),
         order in prop::collection::vec(any::<prop::sample::Index>(), 1..40),
     ) {
-        let mut producer: Producer<()> = Producer::new(QUEUE_LIMITS);
+        let mut lane = Events::new(7);
         let mut acknowledged: BTreeMap<CounterId, u128> = BTreeMap::new();
         let mut keys = BTreeSet::new();
         for ((counter, added, place, clients), drawn) in events.into_iter().zip(1..) {
@@ -157,9 +181,9 @@ proptest! {
             if clients.is_none() || keys.insert((event.counter.clone(), event.key)) {
                 *acknowledged.entry(event.counter.clone()).or_default() += added;
             }
-            producer.join(event);
+            join(&mut lane, event);
         }
-        let (_, messages) = take(&mut producer, NOW_MS).expect("a batch");
+        let (_, messages) = take(&mut lane).expect("a batch");
         let mut counted = BTreeSet::new();
         let mut totals: BTreeMap<CounterId, u128> = BTreeMap::new();
         // Some batches of any messages, and then one of all.
@@ -190,72 +214,80 @@ proptest! {
 }
 
 #[test]
-fn what_comes_while_a_batch_flies_flies_together_and_full_batches_fly_beside_it() {
-    let mut producer: Producer<()> = Producer::new(QUEUE_LIMITS);
-    assert_eq!(take(&mut producer, NOW_MS), None);
-    assert_eq!(producer.join(event(0, 1, 0, None, 1)), Some(1));
-    let (number, messages) = take(&mut producer, NOW_MS).expect("nothing is in flight");
-    assert_eq!((number, messages.len()), (1, 1));
+fn what_comes_while_a_batch_flies_flies_together() {
+    let mut lane = Events::new(7);
+    assert_eq!(take(&mut lane), None);
+    let first = join(&mut lane, event(0, 1, 0, None, 1)).expect("there is room");
+    let (number, messages) = take(&mut lane).expect("nothing is in flight");
+    assert_eq!((number, messages.len()), (first.batch, 1));
     for drawn in 0..50 {
-        assert_eq!(producer.join(event(0, 1, 0, None, drawn)), Some(2));
+        let ticket = join(&mut lane, event(0, 1, 0, None, drawn)).expect("there is room");
+        assert_eq!(ticket.batch, number + 1);
     }
-    assert_eq!(take(&mut producer, NOW_MS), None);
-    for counter in 0..100 {
-        producer.join(event(counter, 1, 0, None, 1));
+    assert_eq!(take(&mut lane), None);
+    for counter in 0..MESSAGES_MAX {
+        join(&mut lane, event(counter, 1, 0, None, 1));
     }
-    assert_eq!(producer.join(event(100, 1, 0, None, 1)), Some(3));
-    let (number, messages) = take(&mut producer, NOW_MS).expect("a full one");
-    assert_eq!((number, messages.len(), messages[0].added), (2, 100, 51));
-    producer.settle(2, ());
-    assert_eq!(take(&mut producer, NOW_MS), None);
-    producer.settle(1, ());
+    let ticket = join(&mut lane, event(MESSAGES_MAX, 1, 0, None, 1)).expect("there is room");
+    assert_eq!(ticket.batch, number + 2);
+    lane.settle(number, 0, NOW_MS);
+    let (number, messages) = take(&mut lane).expect("the one before has settled");
+    assert_eq!((messages.len(), messages[0].added), (MESSAGES_MAX, 51));
+    lane.settle(number, 0, NOW_MS);
     assert_eq!(
-        take(&mut producer, NOW_MS).map(|(number, _)| number),
-        Some(3)
+        take(&mut lane).map(|(number, _)| number),
+        Some(ticket.batch)
     );
 }
 
 #[test]
-fn a_flight_that_nobody_hears_of_does_not_hold_up_others() {
-    let mut producer: Producer<()> = Producer::new(QUEUE_LIMITS);
-    producer.join(event(0, 1, 0, None, 1));
-    assert!(take(&mut producer, NOW_MS).is_some());
-    producer.join(event(0, 1, 0, None, 2));
-    assert_eq!(take(&mut producer, NOW_MS + WAIT_MS_MAX), None);
-    assert!(take(&mut producer, NOW_MS + WAIT_MS_MAX + 1).is_some());
+fn each_message_is_named_once_and_what_joins_one_is_not() {
+    let mut lane = Events::new(7);
+    let given = Rc::new(std::cell::Cell::new(0));
+    for (counter, place) in [(0, 0), (0, 0), (1, 0), (0, 2), (1, 0)] {
+        let given = given.clone();
+        let name = move |event: &mut QueuedEvents| {
+            given.set(given.get() + 1);
+            event.key = WriteKey([given.get(); 16]);
+        };
+        join_named(
+            &mut lane,
+            event(counter, 1, place, None, 0),
+            QUEUE_LIMITS,
+            name,
+        );
+    }
+    let (_, messages) = take(&mut lane).expect("a batch");
+    let keys: Vec<u8> = messages.iter().map(|message| message.key.0[0]).collect();
+    assert_eq!(keys, [1, 2, 3], "numbers without gaps");
 }
 
 #[test]
-fn batches_to_an_inbox_fly_one_after_the_other_and_a_lost_one_ends_its_lane() {
-    let mut producer: Producer<()> = Producer::new(INBOX_LIMITS);
-    let mut lanes = 0;
-    let mut next = |producer: &mut Producer<()>, now_ms: i64| {
-        let taken = producer.take(now_ms, &mut || {
-            lanes += 1;
-            lanes
-        });
-        taken.map(|(nonce, messages)| (nonce.lane, nonce.number, messages.len()))
-    };
-    // Each as it came, though all are of one counter.
+fn events_to_an_inbox_go_as_they_came() {
+    let mut lane = Events::new(7);
+    // Though all are of one counter.
     for drawn in 0..1_003 {
-        assert!(producer.join(event(0, 1, 0, None, drawn)).is_some());
+        assert!(join_named(&mut lane, event(0, 1, 0, None, drawn), INBOX_LIMITS, |_| {}).is_some());
+    }
+    let mut lengths = Vec::new();
+    while let Some((number, messages)) = take(&mut lane) {
+        lengths.push(messages.len());
+        lane.settle(number, 0, NOW_MS);
     }
     let full = INBOX_LIMITS.messages_max;
-    assert_eq!(next(&mut producer, NOW_MS), Some((1, 1, full)));
-    assert_eq!(next(&mut producer, NOW_MS), None);
-    producer.settle(1, ());
-    assert_eq!(next(&mut producer, NOW_MS), Some((1, 2, full)));
-    // Its request was ended: it may still arrive, after what is in flight now.
-    let later_ms = NOW_MS + WAIT_MS_MAX + 1;
-    assert_eq!(next(&mut producer, later_ms), Some((2, 3, 3)));
-    assert!(!producer.is_idle());
-    producer.settle(2, ());
-    assert_eq!(producer.outcome(2), Some(()));
-    assert!(!producer.is_idle());
-    producer.settle(3, ());
-    assert!(producer.is_idle());
-    producer.join(event(0, 1, 0, None, 1));
-    assert_eq!(next(&mut producer, later_ms), Some((2, 4, 1)));
+    assert_eq!(lengths, [full, full, 3]);
+}
+
+#[test]
+fn each_send_of_a_batch_is_within_the_bounds_of_the_platform() {
+    let places: Vec<usize> = (0..MESSAGES_MAX).collect();
+    for (number, send) in places.chunks(BATCH_MESSAGES_MAX).enumerate() {
+        assert!(
+            send.iter()
+                .all(|place| QUEUE_LIMITS.send_of(*place) == number)
+        );
+    }
+    assert_eq!(INBOX_LIMITS.send_of(INBOX_LIMITS.messages_max - 1), 0);
 }
 
 #[test]
@@ -272,19 +304,16 @@ fn an_inbox_is_given_the_event_of_a_message() {
 
 #[test]
 fn too_many_that_wait_are_refused() {
-    let mut producer: Producer<()> = Producer::new(QUEUE_LIMITS);
-    let room = (FULL_MAX + 1) * BATCH_MESSAGES_MAX;
+    let mut lane = Events::new(7);
+    let room = BATCHES_MAX * MESSAGES_MAX;
     for counter in 0..room {
-        assert!(producer.join(event(counter, 1, 0, None, 1)).is_some());
+        assert!(join(&mut lane, event(counter, 1, 0, None, 1)).is_some());
     }
-    assert_eq!(producer.join(event(room, 1, 0, None, 1)), None);
-    // Of a counter that is in the open batch there is always room for more.
-    assert!(producer.join(event(room - 1, 1, 0, None, 1)).is_some());
-    assert_eq!(
-        take(&mut producer, NOW_MS).map(|(number, _)| number),
-        Some(1)
-    );
-    assert!(producer.join(event(room, 1, 0, None, 1)).is_some());
+    assert_eq!(join(&mut lane, event(room, 1, 0, None, 1)), None);
+    // Of a counter that is in the youngest batch there is always room for more.
+    assert!(join(&mut lane, event(room - 1, 1, 0, None, 1)).is_some());
+    assert!(take(&mut lane).is_some());
+    assert!(join(&mut lane, event(room, 1, 0, None, 1)).is_some());
 }
 
 #[test]
