@@ -11,7 +11,7 @@ use tally::core::sketch::{HashKey, hash};
 use tally::protocol::batch::BulkRecord;
 use tally::protocol::batch::clf::LogLine;
 use tally::protocol::batch::event::parse_event;
-use tally::protocol::batch::gather::{BatchLimits, CLOCK_SKEW_MS, Gather, Times};
+use tally::protocol::batch::gather::{BatchLimits, CLOCK_SKEW_MS, Gatherer, Times};
 use tally::protocol::batch::ingest::UniqueField;
 use tally::protocol::batch::split::Splitter;
 use tally::protocol::problem::Problem;
@@ -127,7 +127,7 @@ impl Body {
             times,
             clock_skew_ms: CLOCK_SKEW_MS,
         };
-        let mut gather = Gather::new(limits, 13);
+        let mut gather = Gatherer::new(limits, 13);
         self.split(splitter, |number, record| match read(record) {
             Ok(record) => gather.add(number, &record, BEGIN_MS, &hash_of),
             Err(problem) => gather.reject(number, &problem),

@@ -13,7 +13,7 @@ use tally::core::counter::id::{CounterId, Datacenter};
 use tally::protocol::export::counter_line;
 use tally::protocol::messages::ExportedCounter;
 use tally::protocol::snapshot::{
-    DatacenterKept, Entry, Kept, PART_ENTRIES_MAX, PartWriter, digest_of, read_part,
+    Entry, PART_ENTRIES_MAX, PartWriter, SnapshotCounter, SnapshotDatacenter, digest_of, read_part,
 };
 
 use crate::{BEGIN_MS, Chance};
@@ -27,7 +27,7 @@ const CHANGED: usize = 100;
 const SMALLER: usize = 10;
 
 /// Pages of a site: 15 years of articles, read for a day each, within the last 300 days.
-fn counters() -> BTreeMap<CounterId, Kept> {
+fn counters() -> BTreeMap<CounterId, SnapshotCounter> {
     let mut random = Chance(7);
     let mut below = |bound: u64| random.next().unwrap() % bound;
     let mut counters = BTreeMap::new();
@@ -35,24 +35,24 @@ fn counters() -> BTreeMap<CounterId, Kept> {
         let name = format!("/blog/{}/{:05}", 2010 + below(15), below(90_000));
         let created_at_ms = BEGIN_MS - i64::try_from(below(300 * 86_400_000)).unwrap();
         let last_write_ms = created_at_ms + i64::try_from(below(86_400_000)).unwrap();
-        let part = DatacenterKept {
+        let part = SnapshotDatacenter {
             datacenter: Datacenter::parse("FRA").unwrap(),
             added: u128::from(below(2_000)).into(),
             removed: 0.into(),
             last_write_ms,
         };
-        let kept = Kept {
+        let kept = SnapshotCounter {
             created_at_ms,
             datacenters: vec![part],
             as_of_ms: last_write_ms + 3_000,
-            ..Kept::default()
+            ..SnapshotCounter::default()
         };
         counters.insert(CounterId::parse(name).unwrap(), kept);
     }
     counters
 }
 
-fn json_bytes(counters: &BTreeMap<CounterId, Kept>) -> usize {
+fn json_bytes(counters: &BTreeMap<CounterId, SnapshotCounter>) -> usize {
     let lines = counters.iter().map(|(counter, kept)| {
         let mut root = Root::create(None, kept.created_at_ms);
         let parts = kept.datacenters.iter().map(|part| {
@@ -77,7 +77,9 @@ fn json_bytes(counters: &BTreeMap<CounterId, Kept>) -> usize {
 }
 
 /// The files of these counters. Each is compared with what is known of it, as a run does.
-fn files_of<'a>(counters: impl Iterator<Item = (&'a CounterId, &'a Kept)>) -> Vec<Vec<u8>> {
+fn files_of<'a>(
+    counters: impl Iterator<Item = (&'a CounterId, &'a SnapshotCounter)>,
+) -> Vec<Vec<u8>> {
     let mut files = Vec::new();
     let mut writer = PartWriter::default();
     for (id, kept) in counters {

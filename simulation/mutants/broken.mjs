@@ -394,7 +394,7 @@ export const MUTATIONS = [
   [
     "an operation is done under the key of a write",
     "src/node/objects/operation_store.rs",
-    "            return Ok(Some(Operated::Reused));\n        };\n",
+    "            return Ok(Some(OperationOutcome::Reused));\n        };\n",
     "            return Ok(None);\n        };\n",
     "keys::a_key_of_a_write_names_no_operation",
   ],

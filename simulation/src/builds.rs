@@ -8,13 +8,14 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use tally::core::cluster::apart::Apart;
+use tally::core::cluster::apart::LeadsApart;
 use tally::core::cluster::tablets::Spreads;
-use tally::host::object::{Arrived, Reply};
+use tally::host::object::{IncomingCall, Reply};
 use tally::protocol::messages::{
     AskBoard, Batch, BatchedCall, BoardQuestion, Call, CellRepaired, Count, Fault, Flush, GiveRoot,
-    GivenRoot, KeptIn, LocateLead, PROTOCOL, PROTOCOL_BEFORE, PlaceLead, Recall, RepairCell,
-    RepairObject, RepairRoot, RootRepaired, RunSorted, SortedRan, Subscribe, decode, encode,
+    LocateLead, PROTOCOL, PROTOCOL_BEFORE, PlaceLead, ReadOwnPastStates, Recall, RepairCell,
+    RepairObject, RepairRoot, RootHandover, RootRepaired, RunSorted, SortedRan, Subscribe, decode,
+    encode,
 };
 
 use crate::chance::Chance;
@@ -77,7 +78,7 @@ impl Build {
     pub(crate) fn knows(self, path: &str) -> bool {
         let since = [
             PlaceLead::PATH,
-            KeptIn::PATH,
+            ReadOwnPastStates::PATH,
             RepairObject::PATH,
             Subscribe::PATH,
         ];
@@ -85,7 +86,7 @@ impl Build {
     }
 
     /// A call, where it understands it, as it reads it.
-    pub(crate) fn receive(self, arrived: Arrived) -> Result<Arrived, Reply> {
+    pub(crate) fn receive(self, arrived: IncomingCall) -> Result<IncomingCall, Reply> {
         let mut arrived = arrived.understood_by(self.newest())?;
         if !self.knows(&arrived.path) {
             return Err(Reply::Unknown);
@@ -101,7 +102,7 @@ impl Build {
 }
 
 /// Whether a board is asked about more than one member by a question that had room for one.
-fn is_of_several(arrived: &Arrived) -> bool {
+fn is_of_several(arrived: &IncomingCall) -> bool {
     let asked = (arrived.path == AskBoard::PATH).then(|| decode::<AskBoard>(&arrived.message));
     let question = asked.and_then(Result::ok).map(|asked| asked.question);
     matches!(question, Some(BoardQuestion::Live(_, names)) if names.len() > 1)
@@ -167,9 +168,9 @@ fn cut_answer(path: &str, message: &[u8], answer: &[u8]) -> Option<Vec<u8>> {
 
 /// A root that is given, without what is noted of leads that live apart.
 fn cut_root(answer: &[u8]) -> Option<Vec<u8>> {
-    let mut given: Result<GivenRoot, Fault> = decode(answer).ok()?;
-    if let Ok(GivenRoot::Rows { spreads, .. }) = &mut given {
-        let (all, _): (Spreads, Apart) = decode(spreads).ok()?;
+    let mut given: Result<RootHandover, Fault> = decode(answer).ok()?;
+    if let Ok(RootHandover::Rows { spreads, .. }) = &mut given {
+        let (all, _): (Spreads, LeadsApart) = decode(spreads).ok()?;
         *spreads = encode(&all).ok()?;
     }
     encode(&given).ok()

@@ -7,7 +7,7 @@
 use std::rc::Rc;
 
 use tally::host::Target;
-use tally::host::object::{Arrived, Reply};
+use tally::host::object::{IncomingCall, Reply};
 
 use crate::builds::Build;
 use crate::core::Core;
@@ -33,7 +33,7 @@ impl Core {
         from: Site,
         label: &str,
         to: Target,
-        arrived: Arrived,
+        arrived: IncomingCall,
         slot: Rc<OneShot<Outcome>>,
     ) {
         let target = match to {
@@ -47,7 +47,7 @@ impl Core {
         let is_spared = faults.spares_sites && from == target.site();
         if may_repeat && !is_spared && self.chance.once_in(faults.repeats_once_in) {
             self.journal.count(|figures| figures.repeated += 1);
-            let copy = Arrived {
+            let copy = IncomingCall {
                 protocol: arrived.protocol,
                 path: arrived.path.clone(),
                 message: arrived.message.clone(),
@@ -68,7 +68,7 @@ impl Core {
         self: &Rc<Self>,
         from: Site,
         target: &Receiver,
-        arrived: Arrived,
+        arrived: IncomingCall,
         slot: Rc<OneShot<Outcome>>,
     ) {
         let way_back = WayBack {
@@ -108,7 +108,7 @@ impl Core {
         self.network.is_cut(from, to, self.executor.now_us())
     }
 
-    fn deliver(self: &Rc<Self>, target: &Receiver, arrived: Arrived, way_back: WayBack) {
+    fn deliver(self: &Rc<Self>, target: &Receiver, arrived: IncomingCall, way_back: WayBack) {
         let (binding, name) = target.address();
         let verdict = self.intervention.verdict(binding, name, &arrived.path);
         let Some(verdict) = verdict else {
@@ -127,7 +127,7 @@ impl Core {
     fn carry_out(
         self: &Rc<Self>,
         target: &Receiver,
-        arrived: Arrived,
+        arrived: IncomingCall,
         way_back: WayBack,
         verdict: Verdict,
     ) {

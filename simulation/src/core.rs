@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use tally::host::http::{Context, Request, Response};
-use tally::host::object::{Arrived, Reply};
+use tally::host::object::{IncomingCall, Reply};
 use tally::host::{Host, Later};
 use tally::protocol::names::Placement;
 
@@ -28,7 +28,7 @@ use crate::place::{Place, Starter};
 use crate::queue::Queue;
 
 /// Answers calls of the aggregator.
-pub(crate) type Aggregator = Rc<dyn Fn(Host, Arrived, Context) -> Later<Reply>>;
+pub(crate) type Aggregator = Rc<dyn Fn(Host, IncomingCall, Context) -> Later<Reply>>;
 
 /// Answers clients.
 pub(crate) type Edge = Rc<dyn Fn(Box<dyn Request>, Host, Context) -> Later<Response>>;

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use tally::host::object::{Arrived, Events, ObjectPlatform, Reply, Rows, Socket, SqlValue};
+use tally::host::object::{Events, IncomingCall, ObjectPlatform, Reply, Rows, Socket, SqlValue};
 use tally::host::{
     File, Files, LATER_STATUS, Later, Level, Platform, Point, Stream, Target, UNKNOWN_CALL,
 };
@@ -91,7 +91,7 @@ impl Guest {
         }
     }
 
-    async fn call(self, to: Target, arrived: Arrived) -> Result<Reply, String> {
+    async fn call(self, to: Target, arrived: IncomingCall) -> Result<Reply, String> {
         let (core, site) = (self.core.clone(), self.site());
         let slot = crate::one_shot::OneShot::new();
         let (known, from) = (slot.clone(), self.label());
@@ -148,7 +148,7 @@ impl Platform for Guest {
         message: Vec<u8>,
     ) -> Later<Result<Vec<u8>, String>> {
         let build = self.build();
-        let arrived = Arrived {
+        let arrived = IncomingCall {
             protocol: build.says_in(protocol),
             path: path.to_owned(),
             message: build.message(path, message),
@@ -178,7 +178,7 @@ impl Platform for Guest {
         message: Vec<u8>,
         upgrade: Option<String>,
     ) -> Later<Result<Stream, String>> {
-        let arrived = Arrived {
+        let arrived = IncomingCall {
             protocol: self.build().says_in(protocol),
             path: path.to_owned(),
             message,

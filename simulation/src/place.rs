@@ -8,7 +8,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-use tally::host::object::{Arrived, Object, Reply, Shell, Socket};
+use tally::host::object::{IncomingCall, Object, Reply, Shell, Socket};
 use tally::host::{Host, Later};
 use tally::protocol::messages::Fault;
 
@@ -26,7 +26,7 @@ use crate::storage::Storage;
 /// A [`Shell`] as this platform calls it.
 pub trait Running {
     /// See [`Shell::answer`].
-    fn answer(self: Rc<Self>, arrived: Arrived) -> Later<Reply>;
+    fn answer(self: Rc<Self>, arrived: IncomingCall) -> Later<Reply>;
     /// See [`Shell::alarm`].
     fn alarm(self: Rc<Self>) -> Later<Result<(), Fault>>;
     /// See [`Shell::on_message`].
@@ -40,7 +40,7 @@ pub trait Running {
 struct Started<S>(S);
 
 impl<S: Shell> Running for Started<S> {
-    fn answer(self: Rc<Self>, arrived: Arrived) -> Later<Reply> {
+    fn answer(self: Rc<Self>, arrived: IncomingCall) -> Later<Reply> {
         Box::pin(async move { self.0.answer(arrived).await })
     }
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use tally::host::http::{self, Request, Response};
-use tally::host::object::{Arrived, Reply, Rows, Shell};
+use tally::host::object::{IncomingCall, Reply, Rows, Shell};
 use tally::host::{Delivered, Host, Later, MessageOutcome, Point};
 use tally::protocol::alerts::Outgoing;
 use tally::protocol::names::Placement;
@@ -108,7 +108,7 @@ impl World {
     /// What answers calls of the aggregator.
     pub fn set_aggregator<F: Future<Output = Reply> + 'static>(
         &self,
-        answer: impl Fn(Host, Arrived, http::Context) -> F + 'static,
+        answer: impl Fn(Host, IncomingCall, http::Context) -> F + 'static,
     ) {
         let answer = move |host, arrived, context| -> Later<Reply> {
             Box::pin(answer(host, arrived, context))

@@ -199,7 +199,7 @@ impl Object {
 }
 
 /// A call of an object or of the aggregator, as it arrives.
-pub struct Arrived {
+pub struct IncomingCall {
     /// The protocol that it is in.
     pub protocol: u8,
     /// Names the call, see [`Call::PATH`].
@@ -226,7 +226,7 @@ pub enum Reply {
 /// beside it, a `Result` too. A message is named once, so its path, its type and its answer cannot part.
 macro_rules! dispatch {
     ($arrived:expr, $asked:ident, { $($(#[$built:meta])* $call:ty => $answer:expr),+ $(,)? }) => {{
-        let arrived: &$crate::host::object::Arrived = $arrived;
+        let arrived: &$crate::host::object::IncomingCall = $arrived;
         match arrived.path.as_str() {
             $($(#[$built])* <$call as $crate::protocol::messages::Call>::PATH => {
                 let lacks = <$call as $crate::protocol::messages::Call>::LACKS.0;
@@ -239,7 +239,7 @@ macro_rules! dispatch {
 }
 pub(crate) use dispatch;
 
-impl Arrived {
+impl IncomingCall {
     /// A call that travelled in another one, and is of its protocol.
     pub fn within(path: String, message: Vec<u8>) -> Self {
         Self {
@@ -281,7 +281,7 @@ pub trait Shell: Sized + 'static {
     fn start(object: Object, host: Host) -> Self;
 
     /// Answers a call.
-    fn answer(&self, arrived: Arrived) -> impl Future<Output = Reply>;
+    fn answer(&self, arrived: IncomingCall) -> impl Future<Output = Reply>;
 
     /// Reads what is stored once more: rows that were damaged are gone.
     fn reload(&self) {}

@@ -22,7 +22,7 @@ mod right;
 
 use std::sync::Arc;
 
-use self::caller::{Who, shown, unauthorized};
+use self::caller::{CallerKind, shown, unauthorized};
 use self::config::Config;
 use self::key::FixedKey;
 use self::local::{OPEN_IS_LOCAL, is_loopback_origin};
@@ -135,7 +135,7 @@ impl Access {
     ) -> Result<Caller, Problem> {
         let config = match &self.0 {
             Mode::Open if origin.is_none_or(is_loopback_origin) => {
-                return Ok(Caller::new(Who::Anyone));
+                return Ok(Caller::new(CallerKind::Anyone));
             }
             Mode::Open => return Err(Problem::new(Code::Forbidden, OPEN_IS_LOCAL)),
             Mode::NotConfigured => return Err(Problem::new(Code::NotConfigured, HOW_TO_SET_KEYS)),
@@ -143,7 +143,7 @@ impl Access {
         };
         let Some(authorization) = authorization else {
             let entries = config.public.iter().filter(|entry| entry.names(origin));
-            return Ok(Caller::new(Who::Public {
+            return Ok(Caller::new(CallerKind::Public {
                 grants: entries.map(|entry| Arc::clone(&entry.grant)).collect(),
                 origin: origin.map(shown),
             }));
@@ -157,7 +157,7 @@ impl Access {
         let Some(held) = known else {
             return Err(unauthorized("this key is not known here, or has ended"));
         };
-        Ok(Caller::new(Who::KeyHolder {
+        Ok(Caller::new(CallerKind::KeyHolder {
             grants: held.grants,
             owner: Owner::of_key(held.place),
             holder: Arc::new(held.holder),

@@ -53,7 +53,7 @@ impl CallOutcome {
 
 /// One entry. A stored format and a part of messages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Act {
+pub struct AuditEntry {
     /// When it began, unix milliseconds.
     pub at_ms: i64,
     /// Distinguishes entries of the same millisecond.
@@ -70,7 +70,7 @@ pub struct Act {
     pub outcome: CallOutcome,
 }
 
-impl Act {
+impl AuditEntry {
     /// The entry of a call that begins.
     pub fn begun(caller: &Caller, call: &str, target: &str, at_ms: i64, number: u64) -> Self {
         let holder = caller.holder();
@@ -144,7 +144,7 @@ pub fn parse_span(query: &str, now_ms: i64) -> Result<Span, Problem> {
 }
 
 /// The JSON of a page, newest first; `has_more` where there are older ones.
-pub fn acts_json(acts: &[Act], has_more: bool) -> String {
+pub fn acts_json(acts: &[AuditEntry], has_more: bool) -> String {
     #[derive(Serialize)]
     struct View<'a> {
         at: i64,
@@ -162,7 +162,7 @@ pub fn acts_json(acts: &[Act], has_more: bool) -> String {
         cursor: Option<String>,
     }
     let view = |act| {
-        let Act {
+        let AuditEntry {
             at_ms,
             by,
             key,
@@ -170,7 +170,7 @@ pub fn acts_json(acts: &[Act], has_more: bool) -> String {
             target,
             outcome,
             ..
-        }: &Act = act;
+        }: &AuditEntry = act;
         View {
             at: *at_ms,
             by,
@@ -187,6 +187,6 @@ pub fn acts_json(acts: &[Act], has_more: bool) -> String {
     let last = acts.last().filter(|_| has_more);
     to_json(&Page {
         acts: acts.iter().map(view).collect(),
-        cursor: last.map(Act::place),
+        cursor: last.map(AuditEntry::place),
     })
 }

@@ -29,8 +29,8 @@ mod text;
 use serde::{Deserialize, Serialize};
 
 pub use incarnation::{IncarnationCounts, ReportOutcome};
-pub use part::{Clock, Fleet, FleetPart, Moving, StoredSizes};
-pub use reporter::{Reporter, Unsent};
+pub use part::{Clock, Fleet, FleetPart, MovingLeads, StoredSizes};
+pub use reporter::{Reporter, UnsentReport};
 
 use self::hot::HotReport;
 
@@ -103,7 +103,7 @@ pub struct Gauge {
 
 /// What a report holds besides counts: the newest replaces the former.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct News {
+pub struct ReportExtras {
     /// The offset of its clock from the partition's.
     pub clock: Option<Clock>,
     /// The counters written most.
@@ -135,5 +135,5 @@ pub struct Counts {
     /// By how much each series rose, by its number.
     pub rose: Vec<(u32, u64)>,
     /// Current values besides.
-    pub news: News,
+    pub news: ReportExtras,
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use super::batch::gather::Times;
 use super::batch::keyed::{CallBudget, KEYED_AT_ONCE_MAX};
-use super::messages::{Claimed, Counted, Fault, Holder, Owner};
+use super::messages::{ClaimAnswer, Counted, Fault, Holder, Owner};
 use crate::core::counter::cell::clamp_stamp;
 use crate::core::counter::id::Datacenter;
 use crate::core::counter::ledger::{KeyedOutcome, KeyedWrite, WriteKey};
@@ -30,7 +30,7 @@ pub trait Carrier {
         here: &Datacenter,
         keys: Vec<WriteKey>,
         struck_at: Option<Holder>,
-    ) -> impl Future<Output = Result<Claimed, Fault>>;
+    ) -> impl Future<Output = Result<ClaimAnswer, Fault>>;
 
     /// Asks a lead to count them. `moves` is the number of moves of their claims; `None` for keys that only their
     /// sender knows, see [`after_unknown`].
@@ -62,7 +62,7 @@ impl<C: Carrier> Carrier for Bounded<'_, C> {
         here: &Datacenter,
         keys: Vec<WriteKey>,
         struck_at: Option<Holder>,
-    ) -> Result<Claimed, Fault> {
+    ) -> Result<ClaimAnswer, Fault> {
         self.take()?;
         self.carrier.claim(here, keys, struck_at).await
     }
@@ -216,7 +216,7 @@ pub fn after_unknown(moves: Option<u32>, counted: Counted) -> Result<Counted, Fa
 
 /// Notes what the claims decide, and returns what each lead is to count.
 fn sort_out(
-    claimed: &Claimed,
+    claimed: &ClaimAnswer,
     here: &Datacenter,
     places: &[usize],
     outcomes: &mut [FlushOutcomes],

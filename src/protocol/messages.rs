@@ -108,60 +108,65 @@ mod snapshot;
 mod totals;
 
 pub use alert::{
-    AlertIsPut, AlertSeen, AllAlerts, AllDeliveries, DeleteAlert, DeliveriesListed, DeliveriesOf,
-    GetAlert, ListAlerts, ListDeliveries, PutAlert, SilenceAlert, TestAlert,
+    AlertDetails, AlertPutOutcome, AllAlerts, AllDeliveries, DeleteAlert, DeliveriesListed,
+    DeliveriesOf, GetAlert, ListAlerts, ListDeliveries, PutAlert, SilenceAlert, TestAlert,
 };
 pub use api_key::{
-    DoAct, FindApiKey, ListActs, ListKeys, MakeKey, NoteAct, ReplaceKey, RevokeKey, UseKey,
+    AddAuditEntry, CallAudited, FindApiKey, ListAuditEntries, ListKeys, MakeKey, ReplaceKey,
+    RevokeKey, UseKey,
 };
 pub use batch::{Batch, BatchedCall, Receiver};
 pub use board::{
     AskBoard, BoardAnswer, BoardConfigured, BoardPlace, BoardQuestion, BoardSeen, BoardWritten,
     BoardsListed, CommandShard, ConfigureBoard, EndBoard, ForgetBoard, ListAllBoards, ListBoards,
-    MemberAction, MemberIs, MemberRange, MemberWrite, MovedMember, MovedRecord, Once, PeriodOf,
-    Ranked, RegisterBoard, ReportShard, ShardCommand, ShardIs, ShardMeasure, ShardReply, Stand,
-    WriteBoard, WriteBoards, Written,
+    MemberAction, MemberCondition, MemberOutcome, MemberRange, MemberStanding, MemberWrite,
+    MovedMember, MovedRecord, OnceKey, PeriodOf, Ranked, RegisterBoard, ReportShard, ShardCommand,
+    ShardMeasure, ShardReply, ShardState, WriteBoard, WriteBoards,
 };
-pub use converge::{AskGrant, Push, ViewOf, Viewed, WatchLead};
+pub use converge::{AskGrant, Push, ViewAnswer, ViewOf, WatchLead};
 pub use explain::{Explain, Explained, InboxAsked, LeadAsked, ReadTrace, ShardAsked, SumExplained};
 pub use export::{
-    ExportPage, Exported, ExportedCounter, Install, Installed, ReadContents, ReadOut,
+    ExportPage, ExportReply, ExportedCounter, Install, InstallOutcome, ReadContents, ReadOut,
 };
 pub use fleet::{AskFleet, CountsTaken, FleetOf, TellCounts, TellSizes};
-pub use keyed::{Claim, Claimed, Count, Counted, FindClaims, Holder, Owner, Recall};
-pub use lead_moves::{CallLead, GiveLead, Given, LeadTaken, LocateLead, Located, PlaceLead, Stay};
+pub use keyed::{Claim, ClaimAnswer, Count, Counted, FindClaims, Holder, Owner, Recall};
+pub use lead_moves::{
+    CallLead, GiveLead, LeadHandover, LeadLocation, LeadPresence, LeadTaken, LocateLead, PlaceLead,
+};
 pub use limit::{
-    Check, Checked, DeletePolicy, Demand, DemandKind, DemandOutcome, EndReservation, GetPolicy,
-    HandOver, Lease, ListPolicies, PolicyPut, PutPolicy, RecallLease, Reserve, Reserved, SentOn,
+    Check, CheckAnswer, DeletePolicy, Demand, DemandKind, DemandOutcome, EndReservation,
+    ForwardCheck, GetPolicy, GiveKey, Lease, ListPolicies, PolicyPut, PutPolicy, RecallLease,
+    Reserve, Reserved,
 };
 pub use live::{Join, Look};
 pub use operate::{
-    BringBack, Condition, Done, IfExists, Operate, Operated, Operation, OperationKey, Put, Settle,
-    StoreAnswer, StoredAnswer,
+    Condition, Done, IfExists, Operate, Operation, OperationKey, OperationOutcome, Put,
+    RestoreSource, Settle, StoreAnswer, StoredAnswer,
 };
 pub use queue::{
-    Append, Appended, CloseSession, DeadLetters, Drain, LetInboxesGo, MayHold, OpenSession,
+    Append, AppendResult, AskInbox, CloseSession, DeadLetters, Drain, LetInboxesGo, OpenSession,
     ReadDead, ReadDrained, ReadNumbers, RegisterInbox, ReleaseInbox, TakeOver,
 };
-pub use read::{CheckStorage, GlobalSum, List, Measure, Read, ReadEach, Wanted};
+pub use read::{CheckStorage, GlobalSum, List, Measure, Read, ReadEach, ReadParts};
 pub use redis::{FindKey, KeyFound, RunCommands, RunSorted, SortedRan, Subscribe};
 pub use repair::{
     CellPart, CellRepaired, DamagedTable, ListDatacenters, ListNames, RememberedCell, RepairCell,
     RepairObject, RepairRoot, RootPart, RootRepaired, TotalsFrom,
 };
 pub use root_moves::{
-    CallRoot, Column, GiveRoot, GivenRoot, InPartition, RootCursor, RootRow, RootTaken, SizesOf,
-    SweptOf, Within,
+    AnnounceSizes, CallPartition, CallRoot, Column, GiveRoot, PartitionAnswer, RootCursor,
+    RootHandover, RootRow, RootTaken, SizesOf,
 };
 pub use secrets::{GetSecrets, RotateKey, Secrets};
 pub use share::{DeleteShare, GetShare, ListShares, PutShare};
 pub use snapshot::{
-    AllRuns, AskRuns, BeginRun, KeptAll, KeptIn, KeptListed, KeptOn, KeptPage, KeptRow, KeptRows,
-    KeptThen, ListRuns, PartitionRuns, RunUnderWay,
+    AllRuns, AskRuns, BeginRun, ListAllPastStates, ListPastStates, ListRuns, PartitionRuns,
+    PastState, PastStateList, PastStatePage, PastStateRow, ReadOwnPastStates, ReadPastStates,
+    RunUnderWay,
 };
 pub use totals::{
-    AmountOf, AskTop, KnownTotal, KnownUniques, ListAll, ListRows, Listed, ListedCounter, Order,
-    OrderBy, PartitionTop, SumMany, Sums, Top, TopOf, TopRow, Unasked, WindowStart,
+    AmountOf, AskTop, CounterList, KnownTotal, KnownUniques, ListAll, ListRows, ListedCounter,
+    Order, OrderBy, PartitionTop, SumMany, Sums, Top, TopOf, TopRow, UnreadCounters, WindowStart,
 };
 
 calls! {
@@ -203,7 +208,7 @@ pub enum Fault {
     /// The message is of a newer protocol than the receiver's, which is this one. Nothing was done.
     Later(u8),
     /// The number of partitions of the directory was changed. The root is or may be elsewhere, or all partitions must
-    /// be asked by [`InPartition`]. Nothing was done.
+    /// be asked by [`CallPartition`]. Nothing was done.
     Repartitioned,
 }
 

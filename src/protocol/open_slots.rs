@@ -51,7 +51,7 @@ const GROUP_MS_MAX: i64 = 10_000;
 
 /// The user of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum User {
+pub enum ObjectUser {
     /// A user of many objects, a bulk body or an aggregate: it waits until there is room.
     Bulk,
     /// A single call, which is refused where there is no room.
@@ -116,7 +116,7 @@ impl Openings {
     ///
     /// # Errors
     /// Milliseconds until there may be room, at least 1.
-    pub fn admit(&mut self, name: u64, user: User, now_ms: i64) -> Result<(), u64> {
+    pub fn admit(&mut self, name: u64, user: ObjectUser, now_ms: i64) -> Result<(), u64> {
         if let Some(known) = self.uses.get_mut(&name)
             && is_in_use(known, now_ms)
         {
@@ -124,9 +124,9 @@ impl Openings {
             return Ok(());
         }
         let most = match user {
-            User::Bulk => self.bulk_max(),
-            User::Single => self.objects_max,
-            User::Change => self.objects_max + usize::from(SHARDS_MAX),
+            ObjectUser::Bulk => self.bulk_max(),
+            ObjectUser::Single => self.objects_max,
+            ObjectUser::Change => self.objects_max + usize::from(SHARDS_MAX),
         };
         if self.uses.len() >= most {
             self.sweep(now_ms);

@@ -8,7 +8,7 @@ mod verdicts;
 pub use breakdown::{BREAKDOWN_LIMIT, BreakdownQuery, kept_only};
 pub use top::TopQuery;
 
-use super::messages::Wanted;
+use super::messages::ReadParts;
 use super::problem::{Code, Problem};
 use super::version::Version;
 use crate::core::counter::history::Resolution;
@@ -438,11 +438,11 @@ impl Window {
     }
 
     /// The question to the cells.
-    pub fn wanted(window: Option<Self>) -> Wanted {
-        Wanted {
+    pub fn wanted(window: Option<Self>) -> ReadParts {
+        ReadParts {
             window: window.map(Self::bounds),
             uniques: window.and_then(Self::uniques_cover),
-            ..Wanted::default()
+            ..ReadParts::default()
         }
     }
 }

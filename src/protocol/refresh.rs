@@ -11,7 +11,7 @@ pub const PAUSE_MS: i64 = 5_000;
 
 /// What to do before the value is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum RefreshAction {
     /// Use the known value.
     Use,
     /// Ask, and use the known value if there is no answer.
@@ -31,17 +31,17 @@ pub struct Refresh {
 
 impl Refresh {
     /// Returns what to do now.
-    pub fn next(&self, now_ms: i64) -> Next {
+    pub fn next(&self, now_ms: i64) -> RefreshAction {
         let Some(learned_ms) = self.learned_ms else {
-            return Next::Need;
+            return RefreshAction::Need;
         };
         let is_young = now_ms.saturating_sub(learned_ms) <= KEY_MS_MAX;
         // One request asks, the others continue.
         let is_asked = is_within(self.asked_ms, now_ms, PAUSE_MS);
         if is_young || is_asked {
-            Next::Use
+            RefreshAction::Use
         } else {
-            Next::Ask
+            RefreshAction::Ask
         }
     }
 

@@ -33,7 +33,7 @@ const SHOWN_CHARACTERS_MAX: usize = 32;
 
 /// The allowed values of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Takes {
+pub enum AllowedValues {
     /// A whole number in decimal digits, from the first to the second.
     Whole(u64, u64),
     /// One of these words.
@@ -51,42 +51,45 @@ pub enum Takes {
 }
 
 /// All text settings, except `TALLY_ROLE`, which is not for operators, and `TALLY_KEYS`, which [`super::access`] reads.
-pub const SETTINGS: [(&str, Takes); 22] = [
-    (ACCESS, Takes::Words(&[ACCESS_OPEN, "closed"])),
-    (HASH_KEY, Takes::Key),
-    (CLIENT_ADDRESS_HEADER, Takes::Header),
-    (UNIQUES_ROUNDING, Takes::Words(&["off", "1", "2", "3"])),
+pub const SETTINGS: [(&str, AllowedValues); 22] = [
+    (ACCESS, AllowedValues::Words(&[ACCESS_OPEN, "closed"])),
+    (HASH_KEY, AllowedValues::Key),
+    (CLIENT_ADDRESS_HEADER, AllowedValues::Header),
+    (
+        UNIQUES_ROUNDING,
+        AllowedValues::Words(&["off", "1", "2", "3"]),
+    ),
     (
         DATACENTERS,
-        Takes::Words(&["colos", DATACENTERS_REGION, DATACENTERS_ONE]),
+        AllowedValues::Words(&["colos", DATACENTERS_REGION, DATACENTERS_ONE]),
     ),
-    (SPLIT_FLUSHES_PER_SECOND, Takes::Whole(1, 1_000_000)),
-    (QUIET_MS, Takes::Whole(1, 86_400_000)),
-    (LEAVE_PER_SECOND, Takes::Whole(1, 1_000_000)),
+    (SPLIT_FLUSHES_PER_SECOND, AllowedValues::Whole(1, 1_000_000)),
+    (QUIET_MS, AllowedValues::Whole(1, 86_400_000)),
+    (LEAVE_PER_SECOND, AllowedValues::Whole(1, 1_000_000)),
     (
         BODY_PIECE_MS,
-        Takes::Whole(1, ARRIVAL_MS_MAX.cast_unsigned()),
+        AllowedValues::Whole(1, ARRIVAL_MS_MAX.cast_unsigned()),
     ),
-    (IDEMPOTENCY_SECONDS, Takes::Whole(60, 604_800)),
+    (IDEMPOTENCY_SECONDS, AllowedValues::Whole(60, 604_800)),
     (
         IDEMPOTENCY,
-        Takes::Words(&["everywhere", IDEMPOTENCY_DATACENTER]),
+        AllowedValues::Words(&["everywhere", IDEMPOTENCY_DATACENTER]),
     ),
-    (LIMITER_COUNT, Takes::Whole(1, LIMITERS_MAX)),
-    (LIMITER_COUNT_BEFORE, Takes::Whole(1, LIMITERS_MAX)),
-    (TABLET_COUNT, Takes::Whole(1, TABLETS_MAX)),
-    (DIRECTORY_COUNT, Takes::Whole(1, DIRECTORY_MAX)),
+    (LIMITER_COUNT, AllowedValues::Whole(1, LIMITERS_MAX)),
+    (LIMITER_COUNT_BEFORE, AllowedValues::Whole(1, LIMITERS_MAX)),
+    (TABLET_COUNT, AllowedValues::Whole(1, TABLETS_MAX)),
+    (DIRECTORY_COUNT, AllowedValues::Whole(1, DIRECTORY_MAX)),
     // The platform accepts at most so many sockets for one object.
-    (LIVE_WATCHERS, Takes::Whole(1, 32_768)),
-    (SUBREQUESTS, Takes::Whole(1_000, 10_000_000)),
-    (OPEN_OBJECTS_MAX, Takes::Whole(1, 10_000_000)),
-    (CANARY, Takes::Words(&[CANARY_ON, "off"])),
-    (ALERTS_ALLOW, Takes::Addresses),
-    (REDIS, Takes::WordsOrHost(&["path", REDIS_ROOT])),
-    (SNAPSHOTS, Takes::Snapshots),
+    (LIVE_WATCHERS, AllowedValues::Whole(1, 32_768)),
+    (SUBREQUESTS, AllowedValues::Whole(1_000, 10_000_000)),
+    (OPEN_OBJECTS_MAX, AllowedValues::Whole(1, 10_000_000)),
+    (CANARY, AllowedValues::Words(&[CANARY_ON, "off"])),
+    (ALERTS_ALLOW, AllowedValues::Addresses),
+    (REDIS, AllowedValues::WordsOrHost(&["path", REDIS_ROOT])),
+    (SNAPSHOTS, AllowedValues::Snapshots),
 ];
 
-impl Takes {
+impl AllowedValues {
     fn takes(self, text: &str) -> bool {
         match self {
             Self::Whole(least, most) => {
@@ -104,7 +107,7 @@ impl Takes {
     }
 }
 
-impl fmt::Display for Takes {
+impl fmt::Display for AllowedValues {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Whole(least, most) => {
@@ -150,7 +153,7 @@ pub fn check(name: &str, text: &str) -> Result<(), Problem> {
     let shown: String = text.chars().take(SHOWN_CHARACTERS_MAX).collect();
     let rest = if shown.len() < text.len() { "…" } else { "" };
     let instead = match takes {
-        Takes::Key => String::new(),
+        AllowedValues::Key => String::new(),
         _ => format!(", not `{shown}{rest}`"),
     };
     Err(Problem::new(

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use tally::protocol::batch::clf::LogLine;
-use tally::protocol::batch::gather::{BatchLimits, CLOCK_SKEW_MS, Gather, Times};
+use tally::protocol::batch::gather::{BatchLimits, CLOCK_SKEW_MS, Gatherer, Times};
 use tally::protocol::batch::ingest::{Format, Ingest, KeyField, UniqueField};
 use tally::protocol::problem::Code;
 
@@ -237,7 +237,7 @@ fn the_fixture_counts_as_a_plain_count_does() {
         clock_skew_ms: CLOCK_SKEW_MS,
     };
     let ingest = Ingest::from_query(Some("clf"), None, Some("ip")).unwrap();
-    let mut gather = Gather::new(limits, 1);
+    let mut gather = Gatherer::new(limits, 1);
     // Not what elements are hashed with in earnest, but without collisions here.
     let hash = |element: &[u8]| {
         element

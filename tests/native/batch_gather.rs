@@ -9,7 +9,8 @@ use tally::core::counter::id::{CounterId, Datacenter};
 use tally::core::sketch::redis_hash;
 use tally::protocol::batch::BulkRecord;
 use tally::protocol::batch::gather::{
-    BatchLimits, CLOCK_SKEW_MS, CountingMode, Gather, Gathered, Hashed, Hashes, Times, coarsen,
+    BatchLimits, CLOCK_SKEW_MS, CountingMode, GatheredCounter, Gatherer, Hashed, Hashes, Times,
+    coarsen,
 };
 use tally::protocol::batch::lines::LineNumbers;
 use tally::protocol::batch::plan::Plan;
@@ -79,7 +80,7 @@ proptest! {
     ) {
         let keys = ["a", "/b", "c c", "d", "é"];
         let elements = ["u", "v", "w", "x", "y", "z"];
-        let mut gather = Gather::new(limits(Times::Past), seed);
+        let mut gather = Gatherer::new(limits(Times::Past), seed);
         let mut sums: BTreeMap<&str, PlainSum> = BTreeMap::new();
         for (line, &(key, delta, age, element)) in (1..).zip(&events) {
             let (key, element) = (keys[key], element.map(|element| elements[element]));
@@ -137,7 +138,7 @@ fn a_live_time_is_near_the_clock_and_a_past_one_is_not_ahead() {
         (Times::Past, -NOW_MS, true),
         (Times::Past, i64::MAX - NOW_MS, false),
     ] {
-        let mut gather = Gather::new(limits(times), 1);
+        let mut gather = Gatherer::new(limits(times), 1);
         gather.add(
             1,
             &record("a", 1, Some(NOW_MS + offset_ms), None),
@@ -167,7 +168,7 @@ fn a_record_with_an_id_whose_time_is_out_of_range_may_be_a_retry() {
         (Times::Past, NOW_MS - 100 * CLOCK_SKEW_MS, false),
         (Times::Past, i64::MAX, true),
     ] {
-        let mut gather = Gather::new(limits(times), 1);
+        let mut gather = Gatherer::new(limits(times), 1);
         let sent = BulkRecord {
             id: Some("1".into()),
             ..record("a", 3, Some(at_ms), Some("u"))
@@ -192,8 +193,8 @@ fn a_record_with_an_id_whose_time_is_out_of_range_may_be_a_retry() {
 
 #[test]
 fn a_rejected_record_changes_nothing() {
-    let mut gather = Gather::new(limits(Times::Live), 1);
-    let add = |gather: &mut Gather, line, record: &BulkRecord<'_>| {
+    let mut gather = Gatherer::new(limits(Times::Live), 1);
+    let add = |gather: &mut Gatherer, line, record: &BulkRecord<'_>| {
         gather.add(line, record, NOW_MS, &hash)
     };
     add(&mut gather, 1, &record("a", 5, None, Some("u")));
@@ -225,7 +226,7 @@ fn a_rejected_record_changes_nothing() {
 
 #[test]
 fn what_was_taken_and_what_comes_later_are_the_whole_and_lines_go_on() {
-    let mut gather = Gather::new(limits(Times::Live), 1);
+    let mut gather = Gatherer::new(limits(Times::Live), 1);
     for (line, key) in (1..).zip(["a", "b", "a"]) {
         gather.add(line, &record(key, 1, None, None), NOW_MS, &hash);
     }
@@ -240,7 +241,7 @@ fn what_was_taken_and_what_comes_later_are_the_whole_and_lines_go_on() {
     }
     let (second, report) = gather.finish();
     type Told = Vec<(String, u128, Vec<(u64, u64)>)>;
-    let told = |sums: &[(CounterId, Gathered)]| -> Told {
+    let told = |sums: &[(CounterId, GatheredCounter)]| -> Told {
         let sums = sums.iter();
         sums.map(|(id, sum)| {
             (
@@ -265,9 +266,9 @@ fn what_was_taken_and_what_comes_later_are_the_whole_and_lines_go_on() {
 
 #[test]
 fn memory_grows_with_what_is_distinct_only() {
-    let mut gather = Gather::new(limits(Times::Past), 1);
+    let mut gather = Gatherer::new(limits(Times::Past), 1);
     let elements = ["u", "v", "w"];
-    let fill = |gather: &mut Gather, rounds: u64| {
+    let fill = |gather: &mut Gatherer, rounds: u64| {
         for line in 0..rounds {
             let element = elements[usize::try_from(line % 3).unwrap()];
             gather.add(line, &record("a", 1, None, Some(element)), NOW_MS, &hash);
@@ -301,7 +302,7 @@ fn a_visitor_is_counted_by_its_element_and_known_again_by_what_was_sent() {
         ..today.clone()
     };
     let gathers = [b"monday", b"sunday"].map(|element| {
-        let mut gather = Gather::new(limits(Times::Live), 1);
+        let mut gather = Gatherer::new(limits(Times::Live), 1);
         gather.add_as(1, &today, Some(element), NOW_MS, &hash);
         gather.add_as(2, &keyed, Some(element), NOW_MS, &hash);
         gather.ignore_bot();
@@ -332,7 +333,7 @@ fn elements_and_names_have_hashes_of_their_own() {
             2
         }
     }
-    let mut gather = Gather::new(limits(Times::Live), 1);
+    let mut gather = Gatherer::new(limits(Times::Live), 1);
     let sent = BulkRecord {
         id: Some("1".into()),
         ..record("a", 1, None, Some("bob"))

@@ -16,7 +16,7 @@ use tally::core::counter::flush::Element;
 use tally::core::counter::id::{CounterId, Datacenter};
 use tally::core::counter::ledger::WriteKey;
 use tally::protocol::batch::BulkRecord;
-use tally::protocol::batch::gather::{BatchLimits, CLOCK_SKEW_MS, CountingMode, Gather, Times};
+use tally::protocol::batch::gather::{BatchLimits, CLOCK_SKEW_MS, CountingMode, Gatherer, Times};
 use tally::protocol::batch::keyed::{BodyKey, KeyedElements};
 use tally::protocol::batch::plan::{Addressed, Plan};
 use tally::protocol::batch::report::{BatchReport, ERRORS_MAX};
@@ -108,7 +108,7 @@ impl World {
             times,
             clock_skew_ms: CLOCK_SKEW_MS,
         };
-        let mut gather = Gather::new(limits, 1);
+        let mut gather = Gatherer::new(limits, 1);
         for (number, line) in (1..).zip(lines) {
             match line {
                 Some(sent) => {

@@ -7,7 +7,7 @@ use tally::core::counter::id::{CounterId, Datacenter};
 use tally::core::counter::ledger::WriteKey;
 use tally::core::counter::settings::UniqueHash;
 use tally::core::sketch::HashId;
-use tally::protocol::batch::gather::{CountingMode, Gathered, Hashed, Identified, Times};
+use tally::protocol::batch::gather::{CountingMode, GatheredCounter, Hashed, KeyedRecord, Times};
 use tally::protocol::batch::keyed::{BodyKey, CallBudget, KEYED_AT_ONCE_MAX, KeyedElements};
 use tally::protocol::batch::lines::LineNumbers;
 use tally::protocol::batch::plan::{Addressed, CallsNeeded, Plan, body_calls_max, part_calls_max};
@@ -28,9 +28,9 @@ fn hashed(name: u64) -> Hashed {
 
 /// `counters` counters of one line each, with `elements` unique elements, and `ids` records besides that
 /// have an id.
-fn sums(counters: u64, elements: u64, ids: u64) -> Vec<(CounterId, Gathered)> {
+fn sums(counters: u64, elements: u64, ids: u64) -> Vec<(CounterId, GatheredCounter)> {
     let one = |number: u64| {
-        let gathered = Gathered {
+        let gathered = GatheredCounter {
             unique_hash: UniqueHash::Keyed,
             added: 5,
             buckets: [(1_777_593_600, 5)].into(),
@@ -39,7 +39,7 @@ fn sums(counters: u64, elements: u64, ids: u64) -> Vec<(CounterId, Gathered)> {
                 .collect(),
             lines: LineNumbers::of([number + 1]),
             identified: (0..ids)
-                .map(|id| Identified {
+                .map(|id| KeyedRecord {
                     line: counters + number * ids + id + 1,
                     key: WriteKey(u128::from(id).to_le_bytes()),
                     fingerprint: 1,
@@ -70,7 +70,7 @@ fn own(shards: u8) -> u8 {
     shards / 2
 }
 
-fn plan_of(sums: Vec<(CounterId, Gathered)>, shards: u8, key: Option<BodyKey>) -> Plan {
+fn plan_of(sums: Vec<(CounterId, GatheredCounter)>, shards: u8, key: Option<BodyKey>) -> Plan {
     let here = Datacenter::local();
     Plan::new(sums, manner(Times::Live), &here, |_| shards, own, key)
 }

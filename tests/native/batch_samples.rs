@@ -7,7 +7,7 @@ use tally::core::counter::samples::Samples;
 use tally::core::sketch::{HashKey, Histogram, Sample};
 use tally::protocol::batch::event::{parse_event, parse_increment};
 use tally::protocol::batch::gather::{
-    BatchLimits, CLOCK_SKEW_MS, CountingMode, Gather, Gathered, Times,
+    BatchLimits, CLOCK_SKEW_MS, CountingMode, GatheredCounter, Gatherer, Times,
 };
 use tally::protocol::batch::keyed::BodyKey;
 use tally::protocol::batch::plan::Plan;
@@ -28,8 +28,8 @@ fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
-fn gathered<'a>(lines: impl IntoIterator<Item = &'a str>) -> (Gathered, u64) {
-    let mut gather = Gather::new(LIMITS, 1);
+fn gathered<'a>(lines: impl IntoIterator<Item = &'a str>) -> (GatheredCounter, u64) {
+    let mut gather = Gatherer::new(LIMITS, 1);
     for (number, line) in (1..).zip(lines) {
         let record = parse_event(line.as_bytes()).expect("a record");
         gather.add(number, &record, NOW_MS, &hash);
@@ -48,7 +48,7 @@ fn histogram(values: &[f64]) -> Histogram {
     histogram
 }
 
-fn plan(gathered: Gathered, key: Option<BodyKey>) -> Plan {
+fn plan(gathered: GatheredCounter, key: Option<BodyKey>) -> Plan {
     let counter = tally::core::counter::id::CounterId::parse("a").expect("an id");
     let here = Datacenter::parse("FRA").expect("a datacenter");
     let sums = vec![(counter, gathered)];

@@ -7,7 +7,7 @@ use proptest::test_runner::RngSeed;
 use tally::core::counter::ledger::WriteKey;
 use tally::core::sketch::{HashKey, Sample};
 use tally::protocol::batch::BulkRecord;
-use tally::protocol::batch::gather::{BatchLimits, CLOCK_SKEW_MS, Gather, Times};
+use tally::protocol::batch::gather::{BatchLimits, CLOCK_SKEW_MS, Gatherer, Times};
 use tally::protocol::batch::keyed::BodyKey;
 use tally::protocol::batch::sections::Sections;
 
@@ -41,7 +41,7 @@ fn cut(lines: &[Line], bytes_max: u64) -> (Vec<usize>, Vec<BodyKey>, u64) {
         times: Times::Past,
         clock_skew_ms: CLOCK_SKEW_MS,
     };
-    let mut gather = Gather::new(limits, 1);
+    let mut gather = Gatherer::new(limits, 1);
     let (mut ends, mut keys, mut most) = (Vec::new(), Vec::new(), 0);
     for (number, line) in lines.iter().enumerate() {
         let record = record(line, number);

@@ -1,9 +1,11 @@
 //! Laws of what a board keeps of a member, and of its periods.
 
-use tally::core::board::member::{Amount, Change, Member, MemberRefusal, Only, Write, change};
+use tally::core::board::member::{
+    Amount, Change, Member, MemberRefusal, ScoreCondition, Write, change,
+};
 use tally::core::board::period::Period;
 use tally::core::board::score::Score;
-use tally::core::board::settings::{Keep, Order, Scores, Settings, Ties};
+use tally::core::board::settings::{Order, ScoreRule, Scores, Settings, Ties};
 use tally::core::board::zone::{Zone, zone_names};
 use tally::protocol::boards::{BoardQuery, parse_member_line};
 use tally::protocol::messages::MemberAction;
@@ -42,11 +44,11 @@ fn a_score_is_kept_as_the_board_says() {
     };
     let put = |number| Write::of(Amount::Score(score(number)));
     let add = |number| Write::of(Amount::Delta(score(number)));
-    let set = of(Keep::Set, Order::Desc);
+    let set = of(ScoreRule::Set, Order::Desc);
     assert_eq!(decided(set, None, &put(3.0)), Ok(Some(3.0)));
     assert_eq!(decided(set, Some(5.0), &put(3.0)), Ok(Some(3.0)));
     assert_eq!(decided(set, Some(5.0), &add(-3.0)), Ok(Some(2.0)));
-    let sum = of(Keep::Sum, Order::Desc);
+    let sum = of(ScoreRule::Sum, Order::Desc);
     assert_eq!(decided(sum, None, &add(3.0)), Ok(Some(3.0)));
     assert_eq!(decided(sum, Some(5.0), &add(0.5)), Ok(Some(5.5)));
     assert_eq!(
@@ -54,7 +56,7 @@ fn a_score_is_kept_as_the_board_says() {
         Err(MemberRefusal::KeepsSums)
     );
     for (order, better, worse) in [(Order::Desc, 6.0, 4.0), (Order::Asc, 4.0, 6.0)] {
-        let best = of(Keep::Best, order);
+        let best = of(ScoreRule::Best, order);
         assert_eq!(decided(best, Some(5.0), &put(better)), Ok(Some(better)));
         assert_eq!(decided(best, Some(5.0), &put(worse)), Ok(Some(5.0)));
         assert_eq!(
@@ -74,31 +76,51 @@ fn conditions_are_those_of_redis() {
     };
     // NX, XX, GT, LT; GT and LT let a new member in.
     assert_eq!(
-        decided(settings, Some(5.0), &write(6.0, Some(false), Only::Any)),
+        decided(
+            settings,
+            Some(5.0),
+            &write(6.0, Some(false), ScoreCondition::Any)
+        ),
         Ok(Some(5.0))
     );
     assert_eq!(
-        decided(settings, None, &write(6.0, Some(true), Only::Any)),
+        decided(settings, None, &write(6.0, Some(true), ScoreCondition::Any)),
         Ok(None)
     );
     assert_eq!(
-        decided(settings, Some(5.0), &write(4.0, None, Only::Higher)),
+        decided(
+            settings,
+            Some(5.0),
+            &write(4.0, None, ScoreCondition::Higher)
+        ),
         Ok(Some(5.0))
     );
     assert_eq!(
-        decided(settings, Some(5.0), &write(6.0, None, Only::Higher)),
+        decided(
+            settings,
+            Some(5.0),
+            &write(6.0, None, ScoreCondition::Higher)
+        ),
         Ok(Some(6.0))
     );
     assert_eq!(
-        decided(settings, None, &write(4.0, None, Only::Higher)),
+        decided(settings, None, &write(4.0, None, ScoreCondition::Higher)),
         Ok(Some(4.0))
     );
     assert_eq!(
-        decided(settings, Some(5.0), &write(6.0, None, Only::Lower)),
+        decided(
+            settings,
+            Some(5.0),
+            &write(6.0, None, ScoreCondition::Lower)
+        ),
         Ok(Some(5.0))
     );
     assert_eq!(
-        decided(settings, Some(5.0), &write(6.0, Some(true), Only::Higher)),
+        decided(
+            settings,
+            Some(5.0),
+            &write(6.0, Some(true), ScoreCondition::Higher)
+        ),
         Ok(Some(6.0))
     );
 }

@@ -3,7 +3,7 @@
 use crate::common::following;
 
 use following::{Lead, World, datacenter, elements, nothing};
-use tally::core::cluster::delta::{Basis, DeltaOutcome, Feed, Have, Mark, ViewReceiver};
+use tally::core::cluster::delta::{Basis, DeltaOutcome, Feed, Mark, ReceiverState, ViewReceiver};
 use tally::core::cluster::view::{DatacenterState, View};
 use tally::core::sketch::Uniques;
 use tally::protocol::messages::encode;
@@ -34,7 +34,7 @@ fn whoever_follows_is_sent_what_changed_and_nothing_else() {
         delta.uniques[0].1.len()
     );
     assert!(bytes <= 110, "{bytes}");
-    let have = Have::All(lead.feed.mark());
+    let have = ReceiverState::All(lead.feed.mark());
     assert_eq!(
         root.take(&datacenter(0), &delta),
         DeltaOutcome::Over(have.clone())
@@ -58,7 +58,7 @@ fn that_nothing_was_counted_since_is_no_news() {
     });
     lead.feed.learn(&state);
     assert!(!lead.feed.has_news_for(&lead.root_has));
-    assert_ne!(lead.root_has, Have::All(lead.feed.mark()));
+    assert_ne!(lead.root_has, ReceiverState::All(lead.feed.mark()));
     let delta = lead.feed.since(&lead.root_has);
     root.take(&datacenter(0), &delta);
     let heard = root.view().heard_of(&datacenter(0)).expect("heard of");
@@ -70,23 +70,23 @@ fn a_new_incarnation_costs_digests_and_not_all_registers() {
     let (lead, mut root) = followed(30_000);
     let mut restarted = Feed::new(View::new(1), 77);
     restarted.learn(&lead.state(0));
-    let first = restarted.since(&Have::Unknown);
+    let first = restarted.since(&ReceiverState::Unknown);
     assert_eq!(first.basis, Basis::Unclear);
     let DeltaOutcome::Over(have) = root.take(&datacenter(0), &first) else {
         panic!("it is of the generation that lives");
     };
-    assert!(matches!(have, Have::Digests { .. }));
+    assert!(matches!(have, ReceiverState::Digests { .. }));
     let second = restarted.since(&have);
     let bytes = encode(&first).expect("a delta").len() + encode(&second).expect("a delta").len();
     assert!(bytes < 150, "{bytes}");
-    let have = Have::All(restarted.mark());
+    let have = ReceiverState::All(restarted.mark());
     assert!(matches!(root.take(&datacenter(0), &second), DeltaOutcome::Over(told) if told == have));
 }
 
 #[test]
 fn the_same_visitors_of_a_new_generation_are_not_taken_for_known_ones() {
     let (lead, mut root) = followed(30_000);
-    let old = Have::Digests {
+    let old = ReceiverState::Digests {
         generation: 1,
         digests: root.view().uniques().digests(),
     };
@@ -111,7 +111,7 @@ fn an_ended_generation_is_refused() {
 #[test]
 fn whoever_lags_behind_the_log_is_asked_for_digests() {
     let (mut lead, _) = followed(20_000);
-    let then = Have::All(lead.feed.mark());
+    let then = ReceiverState::All(lead.feed.mark());
     for _ in 0..2_100 {
         lead.sequences[0] += 1;
         lead.gather(0);
@@ -125,5 +125,8 @@ fn whoever_lags_behind_the_log_is_asked_for_digests() {
         incarnation: lead.feed.mark().incarnation,
         revision: u64::MAX - 1,
     };
-    assert_eq!(lead.feed.since(&Have::All(unborn)).basis, Basis::Unclear);
+    assert_eq!(
+        lead.feed.since(&ReceiverState::All(unborn)).basis,
+        Basis::Unclear
+    );
 }

@@ -8,7 +8,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tally::core::cluster::delta::{Basis, DeltaOutcome, Marks, ViewReceiver};
 use tally::core::cluster::push::{
-    CHECKPOINT_MS, DOUBT_MS, HEARTBEAT_AGAIN_MS, HEARTBEAT_MS, LEASE_MS, PUSH_MS, Push, Pushed,
+    CHECKPOINT_MS, DOUBT_MS, HEARTBEAT_AGAIN_MS, HEARTBEAT_MS, LEASE_MS, PUSH_MS, Push, PushAnswer,
     Pusher, QUIET_MS, REPEAT_MS,
 };
 use tally::core::cluster::view::{DatacenterState, View};
@@ -49,7 +49,7 @@ struct Lead {
     /// When pushes left.
     sent_ms: Vec<i64>,
     /// Answers on their way, with when they arrive.
-    answers: Vec<(i64, Pushed)>,
+    answers: Vec<(i64, PushAnswer)>,
 }
 
 impl Lead {
@@ -78,11 +78,11 @@ impl Lead {
         push
     }
 
-    fn answer(&mut self, push: &Push, watch_for_ms: u32) -> Pushed {
+    fn answer(&mut self, push: &Push, watch_for_ms: u32) -> PushAnswer {
         let DeltaOutcome::Over(have) = self.root.take(&here(), &push.delta) else {
             unreachable!("there is one generation");
         };
-        Pushed {
+        PushAnswer {
             number: push.number,
             have,
             watch_for_ms,

@@ -8,7 +8,7 @@ use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tally::core::cluster::delta::{DeltaOutcome, Marks, ViewReceiver};
-use tally::core::cluster::push::{CHECKPOINT_MS, Pushed, Pusher, QUIET_MS, TOGETHER};
+use tally::core::cluster::push::{CHECKPOINT_MS, PushAnswer, Pusher, QUIET_MS, TOGETHER};
 use tally::core::cluster::view::{DatacenterState, View};
 use tally::core::counter::id::Datacenter;
 use tally::core::counter::merge::CellTotals;
@@ -58,7 +58,7 @@ fn pushes(writes_ms: &[i64]) -> Vec<i64> {
                 let number = push.number;
                 pusher.confirmed(
                     now_ms,
-                    &Pushed {
+                    &PushAnswer {
                         number,
                         have,
                         watch_for_ms: 0,
@@ -143,7 +143,7 @@ proptest! {
                 // At the end everything gets through.
                 if !writes || confirms.next().unwrap_or(true) {
                     let DeltaOutcome::Over(have) = root.take(&fra, &push.delta) else { continue };
-                    pusher.confirmed(now_ms, &Pushed { number: push.number, have, watch_for_ms: 0, now_ms });
+                    pusher.confirmed(now_ms, &PushAnswer { number: push.number, have, watch_for_ms: 0, now_ms });
                 }
             }
             now_ms = next_ms;
@@ -192,7 +192,7 @@ impl Tenant {
             let DeltaOutcome::Over(have) = root.take(&fra, &push.delta) else {
                 panic!("another generation");
             };
-            let pushed = Pushed {
+            let pushed = PushAnswer {
                 number: push.number,
                 have,
                 watch_for_ms: 0,

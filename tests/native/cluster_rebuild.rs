@@ -2,7 +2,7 @@
 //! it, and no claim that it knows all.
 
 use tally::core::cluster::delta::Feed;
-use tally::core::cluster::delta::Have;
+use tally::core::cluster::delta::ReceiverState;
 use tally::core::cluster::root::Root;
 use tally::core::cluster::view::{DatacenterState, View};
 use tally::core::counter::grant::Grant;
@@ -159,7 +159,7 @@ fn what_a_lead_says_of_the_future_is_not_taken() {
         })
     };
     for (said_ms, taken_ms) in [(NOW_MS - 3, NOW_MS - 3), (NOW_MS + 600_000, NOW_MS)] {
-        let mut delta = Feed::new(state(said_ms), 7).since(&Have::Unknown);
+        let mut delta = Feed::new(state(said_ms), 7).since(&ReceiverState::Unknown);
         delta.not_after(NOW_MS);
         let part = delta.parts.first().and_then(|part| part.heard);
         assert_eq!(part.map(|heard| heard.as_of_ms), Some(taken_ms));

@@ -9,8 +9,8 @@ use tally::core::counter::ledger::{KeyedOutcome, Recorded, WriteKey};
 use tally::core::counter::nonces::{FlushEffect, FlushRecord, Nonce, Nonces};
 use tally::core::counter::numbers::{COUNTED_WITHIN_MS, WriteNumbers, is_over};
 use tally::core::counter::queue::{
-    BATCH_ENTRIES_MAX, DISTINCT_KEYS_MAX, Death, Due, Event, InboxId, LogBatch, LogRow, SUMMED_MAX,
-    WriteOutcome, gather, retry_after_ms, retry_seconds, verdict,
+    BATCH_ENTRIES_MAX, DISTINCT_KEYS_MAX, DeadLetterReason, Due, Event, InboxId, LogBatch, LogRow,
+    SUMMED_MAX, WriteOutcome, gather, retry_after_ms, retry_seconds, verdict,
 };
 use tally::core::counter::total::CellTotal;
 
@@ -339,11 +339,17 @@ fn what_can_never_be_counted_is_dead_and_all_else_is_sent_again() {
     for (outcome, expected) in [
         (KeyedOutcome::Counted(recorded()), WriteOutcome::Done),
         (KeyedOutcome::Replayed(recorded()), WriteOutcome::Done),
-        (KeyedOutcome::Ended, WriteOutcome::Dead(Death::Ended)),
-        (KeyedOutcome::Reused, WriteOutcome::Dead(Death::Reused)),
+        (
+            KeyedOutcome::Ended,
+            WriteOutcome::Dead(DeadLetterReason::Ended),
+        ),
+        (
+            KeyedOutcome::Reused,
+            WriteOutcome::Dead(DeadLetterReason::Reused),
+        ),
         (
             KeyedOutcome::BelowFloorBefore,
-            WriteOutcome::Dead(Death::Reused),
+            WriteOutcome::Dead(DeadLetterReason::Reused),
         ),
         (KeyedOutcome::Full, WriteOutcome::Later),
         (KeyedOutcome::NeedsView, WriteOutcome::Later),

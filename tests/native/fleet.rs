@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use tally::core::counter::id::{CounterId, Datacenter};
 use tally::protocol::fleet::hot::{Hot, HotNotes, HotReport};
 use tally::protocol::fleet::{
-    Clock, Counts, Fleet, FleetPart, Gauge, GaugeKind, IncarnationCounts, News, ReportOutcome,
-    Reporter, Role, STAND_BY_MS, StoredSizes,
+    Clock, Counts, Fleet, FleetPart, Gauge, GaugeKind, IncarnationCounts, ReportExtras,
+    ReportOutcome, Reporter, Role, STAND_BY_MS, StoredSizes,
 };
 use tally::protocol::messages::{decode, encode};
 use tally::protocol::metrics::{Metric, Metrics, changed, named, series_ids};
@@ -91,7 +91,7 @@ proptest! {
                 sequence: unsent.sequence,
                 role: Role::Objects,
                 rose: unsent.rose,
-                news: News::default(),
+                news: ReportExtras::default(),
             };
             if !matches!(way, Way::Lost) {
                 prop_assert_eq!(rows.take(&report), ReportOutcome::Counted);
@@ -198,7 +198,7 @@ fn a_number_that_is_ahead_is_of_an_incarnation_that_was_forgotten() {
         sequence,
         role: Role::Edge,
         rose: vec![(7, 1)],
-        news: News::default(),
+        news: ReportExtras::default(),
     };
     assert_eq!(told.take(report(2)), (ReportOutcome::Forgotten, false));
     assert_eq!(told.take(report(1)), (ReportOutcome::Counted, true));

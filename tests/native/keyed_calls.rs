@@ -13,7 +13,7 @@ use tally::protocol::batch::keyed::{CallBudget, KEYED_AT_ONCE_MAX};
 use tally::protocol::keyed::{
     Bounded, Carrier, MOVES_MAX, after_unknown, count_claimed, count_unclaimed, element_second,
 };
-use tally::protocol::messages::{Claimed, Counted, Fault, Holder, Owner};
+use tally::protocol::messages::{ClaimAnswer, Counted, Fault, Holder, Owner};
 
 /// A root that spreads keys over so many leads, which all answer at once.
 struct Spread<'a> {
@@ -34,11 +34,11 @@ impl Carrier for Spread<'_> {
         _here: &Datacenter,
         keys: Vec<WriteKey>,
         _struck_at: Option<Holder>,
-    ) -> Result<Claimed, Fault> {
+    ) -> Result<ClaimAnswer, Fault> {
         self.calls.set(self.calls.get() + 1);
         let owners =
             (0..keys.len()).map(|number| Owner::Lead(Holder::first(&lead(number % self.leads))));
-        Ok(Claimed {
+        Ok(ClaimAnswer {
             generation: 1,
             owners: owners.collect(),
         })
@@ -179,10 +179,10 @@ impl Carrier for Scattered {
         _here: &Datacenter,
         keys: Vec<WriteKey>,
         struck_at: Option<Holder>,
-    ) -> Result<Claimed, Fault> {
+    ) -> Result<ClaimAnswer, Fault> {
         assert_eq!(struck_at, Some(Holder::first(&lead(0))));
         let owners = keys.into_iter().map(Self::holder_of).map(Owner::Lead);
-        Ok(Claimed {
+        Ok(ClaimAnswer {
             generation: 1,
             owners: owners.collect(),
         })
@@ -301,8 +301,8 @@ impl Carrier for Only {
         _here: &Datacenter,
         keys: Vec<WriteKey>,
         _struck_at: Option<Holder>,
-    ) -> Result<Claimed, Fault> {
-        Ok(Claimed {
+    ) -> Result<ClaimAnswer, Fault> {
+        Ok(ClaimAnswer {
             generation: 7,
             owners: vec![Owner::Lead(Holder::first(&self.lead)); keys.len()],
         })

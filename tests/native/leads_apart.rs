@@ -1,8 +1,8 @@
 //! Which leads live apart from their tablets: what is noted of each only rises, and each move is an epoch of its own.
 
-use tally::core::cluster::apart::{APART_OF_DATACENTER_MAX, Apart, is_apart, placed};
+use tally::core::cluster::apart::{APART_OF_DATACENTER_MAX, LeadsApart, is_apart, placed};
 use tally::core::cluster::tablets::{LeadPlace, Spreads};
-use tally::core::counter::autoscale::{Heat, LEAVE_PER_SECOND, LeaveLimits, Thresholds};
+use tally::core::counter::autoscale::{HotPeriod, LEAVE_PER_SECOND, LeaveLimits, Thresholds};
 use tally::core::counter::id::{CounterId, Datacenter};
 
 fn id(number: usize) -> CounterId {
@@ -35,7 +35,7 @@ fn a_lead_that_moves_out_and_back_may_have_lived_where_it_was_last() {
 #[test]
 fn so_many_of_a_datacenter_leave_and_another_only_once_one_is_forgotten() {
     let here = Datacenter::local();
-    let mut apart = Apart::default();
+    let mut apart = LeadsApart::default();
     for number in 0..APART_OF_DATACENTER_MAX {
         assert!(apart.place((&id(number), &here), 5, true));
     }
@@ -62,7 +62,7 @@ fn so_many_of_a_datacenter_leave_and_another_only_once_one_is_forgotten() {
 #[test]
 fn partitions_that_join_know_of_each_lead_the_more_moves() {
     let here = Datacenter::local();
-    let (mut one, mut other) = (Apart::default(), Apart::default());
+    let (mut one, mut other) = (LeadsApart::default(), LeadsApart::default());
     for out in [true, false, true] {
         one.place((&id(0), &here), 5, out);
     }
@@ -80,8 +80,8 @@ fn partitions_that_join_know_of_each_lead_the_more_moves() {
 fn a_lead_is_hot_only_after_a_while_without_a_pause_and_rests_only_when_it_is_cold() {
     let limits = LeaveLimits::new(LEAVE_PER_SECOND, Thresholds::default());
     assert_eq!((limits.hot_ms, limits.rest_ms), (10_000, 600_000));
-    let mut heat = Heat::default();
-    let hot = |heat: &mut Heat, from: i64, to: i64| {
+    let mut heat = HotPeriod::default();
+    let hot = |heat: &mut HotPeriod, from: i64, to: i64| {
         (from..=to).any(|second| heat.note(LEAVE_PER_SECOND, limits, 1_000 * second))
     };
     assert!(!hot(&mut heat, 0, 9));

@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 use tally::core::counter::settings::SHARDS_MAX;
-use tally::protocol::open_slots::{GROUP_COST, LET_GO_MS, OPENING_COST, Openings, REST_MS, User};
+use tally::protocol::open_slots::{
+    GROUP_COST, LET_GO_MS, OPENING_COST, ObjectUser, Openings, REST_MS,
+};
 
 const NOW_MS: i64 = 1_777_593_630_000;
 
@@ -10,31 +12,31 @@ const NOW_MS: i64 = 1_777_593_630_000;
 fn there_is_room_again_once_objects_have_been_let_go() {
     let mut openings = Openings::new(8);
     for name in 0..6 {
-        assert_eq!(openings.admit(name, User::Bulk, NOW_MS), Ok(()));
+        assert_eq!(openings.admit(name, ObjectUser::Bulk, NOW_MS), Ok(()));
     }
     let let_go_ms = u64::try_from(LET_GO_MS).expect("a time");
     assert_eq!(
-        openings.admit(6, User::Bulk, NOW_MS),
+        openings.admit(6, ObjectUser::Bulk, NOW_MS),
         Err(let_go_ms),
         "two are left to others"
     );
     for name in [6, 7] {
-        assert_eq!(openings.admit(name, User::Single, NOW_MS), Ok(()));
+        assert_eq!(openings.admit(name, ObjectUser::Single, NOW_MS), Ok(()));
     }
     assert_eq!(
-        openings.admit(8, User::Single, NOW_MS + 5_000),
+        openings.admit(8, ObjectUser::Single, NOW_MS + 5_000),
         Err(let_go_ms - 5_000)
     );
     // One that is used goes on being in use, so there is room for one less later.
-    assert_eq!(openings.admit(0, User::Bulk, NOW_MS + 5_000), Ok(()));
+    assert_eq!(openings.admit(0, ObjectUser::Bulk, NOW_MS + 5_000), Ok(()));
     for name in 10..17 {
         assert_eq!(
-            openings.admit(name, User::Single, NOW_MS + LET_GO_MS),
+            openings.admit(name, ObjectUser::Single, NOW_MS + LET_GO_MS),
             Ok(())
         );
     }
     assert_eq!(
-        openings.admit(17, User::Single, NOW_MS + LET_GO_MS),
+        openings.admit(17, ObjectUser::Single, NOW_MS + LET_GO_MS),
         Err(5_000)
     );
 }
@@ -43,14 +45,14 @@ fn there_is_room_again_once_objects_have_been_let_go() {
 fn a_change_of_one_counter_reaches_all_of_its_shards_however_few_may_be_open() {
     let mut openings = Openings::new(8);
     for name in 0..8 {
-        assert_eq!(openings.admit(name, User::Single, NOW_MS), Ok(()));
+        assert_eq!(openings.admit(name, ObjectUser::Single, NOW_MS), Ok(()));
     }
     let shards = u64::from(SHARDS_MAX);
     for name in 100..100 + shards {
-        assert!(openings.admit(name, User::Single, NOW_MS).is_err());
-        assert_eq!(openings.admit(name, User::Change, NOW_MS), Ok(()));
+        assert!(openings.admit(name, ObjectUser::Single, NOW_MS).is_err());
+        assert_eq!(openings.admit(name, ObjectUser::Change, NOW_MS), Ok(()));
     }
-    assert!(openings.admit(99, User::Change, NOW_MS).is_err());
+    assert!(openings.admit(99, ObjectUser::Change, NOW_MS).is_err());
 }
 
 #[test]
@@ -153,7 +155,7 @@ proptest! {
         let mut now_ms = NOW_MS;
         for (name, is_bulk, pause_ms) in steps {
             now_ms += pause_ms;
-            let user = if is_bulk { User::Bulk } else { User::Single };
+            let user = if is_bulk { ObjectUser::Bulk } else { ObjectUser::Single };
             used.retain(|(_, last_ms)| now_ms - last_ms < LET_GO_MS);
             let is_known = used.iter().any(|(known, _)| *known == name);
             match openings.admit(name, user, now_ms) {
@@ -165,7 +167,7 @@ proptest! {
                     prop_assert!(!is_known && wait_ms <= u64::try_from(LET_GO_MS).expect("a time"));
                     // Who waits as long is admitted, if nobody else came.
                     let later_ms = now_ms + i64::try_from(wait_ms).expect("a time") + 100;
-                    if user == User::Single {
+                    if user == ObjectUser::Single {
                         prop_assert_eq!(openings.clone().admit(name, user, later_ms), Ok(()));
                     }
                 }

@@ -13,7 +13,7 @@ use tally::core::counter::ledger::KeyedOutcome;
 use tally::core::counter::merge::CellTotals;
 use tally::core::counter::nonces::FlushEffect;
 use tally::core::counter::total::Sum;
-use tally::host::object::{Arrived, Reply as CallReply};
+use tally::host::object::{IncomingCall, Reply as CallReply};
 use tally::protocol::messages::{
     BoardQuestion, Call, CellPart, CellRepaired, Count, Counted, Fault, Flush, Flushed, LocateLead,
     PROTOCOL, PROTOCOL_BEFORE, Recall, RepairCell, RepairRoot, RootPart, RootRepaired, RunSorted,
@@ -219,7 +219,7 @@ fn a_message_says_in_its_path_which_protocol_it_is_in() {
 #[test]
 fn a_build_understands_its_own_protocol_and_the_one_before() {
     let understands = |newest, protocol| {
-        let mut arrived = Arrived::within(Flush::PATH.to_owned(), vec![1]);
+        let mut arrived = IncomingCall::within(Flush::PATH.to_owned(), vec![1]);
         arrived.protocol = protocol;
         match arrived.understood_by(newest) {
             Ok(_) => Ok(()),

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use tally::core::counter::id::CounterId;
 use tally::core::counter::ledger::{KeyedWrite, WriteKey};
 use tally::core::counter::nonces::Nonce;
-use tally::core::counter::queue::{DeadLetter, Death, Due, Event, LogRow};
+use tally::core::counter::queue::{DeadLetter, DeadLetterReason, Due, Event, LogRow};
 use tally::protocol::messages::{decode, encode};
 
 /// 1 May 2026, 00:00:30 UTC.
@@ -70,10 +70,10 @@ fn rows_of_an_inbox_have_these_bytes() {
         at_ms: NOW_MS,
     };
     for (death, bytes) in [
-        (Death::Overflow, "0161ac0200e0f4b18dbc67"),
-        (Death::Ended, "0161ac0201e0f4b18dbc67"),
-        (Death::Reused, "0161ac0202e0f4b18dbc67"),
-        (Death::Broken, "0161ac0203e0f4b18dbc67"),
+        (DeadLetterReason::Overflow, "0161ac0200e0f4b18dbc67"),
+        (DeadLetterReason::Ended, "0161ac0201e0f4b18dbc67"),
+        (DeadLetterReason::Reused, "0161ac0202e0f4b18dbc67"),
+        (DeadLetterReason::Broken, "0161ac0203e0f4b18dbc67"),
     ] {
         assert_eq!(golden(&letter(death)), bytes);
     }

@@ -27,23 +27,24 @@ use tally::core::counter::settings::{Settings, Ttl, TtlMode};
 use tally::core::counter::total::Value;
 use tally::core::sketch::{HashKey, Histogram, Sample, Token, Uniques};
 use tally::protocol::messages::{
-    AllAlerts, AllDeliveries, AmountOf, Append, Ask, AskBoard, AskGrant, AskTop, BoardAnswer,
-    BoardQuestion, BoardWritten, Call, CallLead, CallRoot, CellPart, CellRepaired, Check,
-    CheckStorage, Claim, Close, CloseSession, CommandShard, Configure, ConfigureBoard, Count,
-    DamagedTable, DeleteAlert, DeletePolicy, DeleteShare, DeliveriesOf, DoAct, Drain, EndBoard,
-    EndReservation, Explain, ExportPage, Fault, FindApiKey, FindClaims, FindKey, Flush, Flushed,
-    ForgetBoard, GetAlert, GetPolicy, GetSecrets, GetShare, GiveLead, GiveRoot, Given, HandOver,
-    Hello, InPartition, Install, LeadTaken, Lease, LetInboxesGo, List, ListActs, ListAlerts,
-    ListAll, ListAllBoards, ListBoards, ListDatacenters, ListDeliveries, ListKeys, ListNames,
-    ListPolicies, ListRows, ListShares, LoadReport, LocateLead, Located, LookUp, MakeKey, MayHold,
-    Measure, MemberAction, MemberRange, MemberWrite, NoteAct, OpenSession, Operate, PlaceLead,
-    Push, PutAlert, PutPolicy, PutShare, Read, ReadContents, ReadDead, ReadDrained, ReadEach,
+    AddAuditEntry, AllAlerts, AllDeliveries, AmountOf, AnnounceSizes, Append, Ask, AskBoard,
+    AskGrant, AskInbox, AskTop, BoardAnswer, BoardQuestion, BoardWritten, Call, CallAudited,
+    CallLead, CallPartition, CallRoot, CellPart, CellRepaired, Check, CheckStorage, Claim, Close,
+    CloseSession, CommandShard, Configure, ConfigureBoard, Count, DamagedTable, DeleteAlert,
+    DeletePolicy, DeleteShare, DeliveriesOf, Drain, EndBoard, EndReservation, Explain, ExportPage,
+    Fault, FindApiKey, FindClaims, FindKey, Flush, Flushed, ForgetBoard, ForwardCheck, GetAlert,
+    GetPolicy, GetSecrets, GetShare, GiveKey, GiveLead, GiveRoot, Hello, Install, LeadHandover,
+    LeadLocation, LeadPresence, LeadTaken, Lease, LetInboxesGo, List, ListAlerts, ListAll,
+    ListAllBoards, ListAuditEntries, ListBoards, ListDatacenters, ListDeliveries, ListKeys,
+    ListNames, ListPolicies, ListRows, ListShares, LoadReport, LocateLead, LookUp, MakeKey,
+    Measure, MemberAction, MemberRange, MemberWrite, OpenSession, Operate, PlaceLead, Push,
+    PutAlert, PutPolicy, PutShare, Read, ReadContents, ReadDead, ReadDrained, ReadEach,
     ReadNumbers, Recall, RecallLease, Register, RegisterBoard, RegisterInbox, ReleaseInbox,
     RememberedCell, RepairCell, RepairObject, RepairRoot, ReplaceKey, ReportShard, Reserve,
-    RevokeKey, RootPart, RootRepaired, RootTaken, RotateKey, RunCommands, RunSorted, Seal, SentOn,
-    Settle, ShardCommand, SilenceAlert, SizesOf, Stay, StoreAnswer, Subscribe, Sum, SumExplained,
-    SumMany, Suspend, SweptOf, TakeOver, TestAlert, TopOf, TotalsFrom, UseKey, ViewOf, WatchLead,
-    WriteBoard, WriteBoards, decode, encode,
+    RevokeKey, RootPart, RootRepaired, RootTaken, RotateKey, RunCommands, RunSorted, Seal, Settle,
+    ShardCommand, SilenceAlert, SizesOf, StoreAnswer, Subscribe, Sum, SumExplained, SumMany,
+    Suspend, TakeOver, TestAlert, TopOf, TotalsFrom, UseKey, ViewOf, WatchLead, WriteBoard,
+    WriteBoards, decode, encode,
 };
 use tally::protocol::names::{CellAddress, LeadAt, TabletAddress};
 use tally::protocol::problem::{Code, Problem};
@@ -307,9 +308,9 @@ fn each_call_has_its_own_path() {
         (GiveRoot::PATH, "/give-root"),
         (RootTaken::PATH, "/root-taken"),
         (CallRoot::PATH, "/call-root"),
-        (SweptOf::PATH, "/directory-swept"),
+        (AnnounceSizes::PATH, "/directory-swept"),
         (SizesOf::PATH, "/directory-sizes"),
-        (InPartition::PATH, "/in-partition"),
+        (CallPartition::PATH, "/in-partition"),
         (LookUp::PATH, "/look-up"),
         (Operate::PATH, "/operate"),
         (StoreAnswer::PATH, "/keep"),
@@ -323,9 +324,9 @@ fn each_call_has_its_own_path() {
         (ReplaceKey::PATH, "/key-replace"),
         (RevokeKey::PATH, "/key-revoke"),
         (ListKeys::PATH, "/key-list"),
-        (NoteAct::PATH, "/act-note"),
-        (DoAct::PATH, "/act-do"),
-        (ListActs::PATH, "/act-list"),
+        (AddAuditEntry::PATH, "/act-note"),
+        (CallAudited::PATH, "/act-do"),
+        (ListAuditEntries::PATH, "/act-list"),
         (RepairCell::PATH, "/repair-cell"),
         (RepairObject::PATH, "/repair-object"),
         (RepairRoot::PATH, "/repair-root"),
@@ -358,7 +359,7 @@ fn each_call_has_its_own_path() {
         (Drain::PATH, "/drain"),
         (LetInboxesGo::PATH, "/let-inboxes-go"),
         (ReleaseInbox::PATH, "/release-inbox"),
-        (MayHold::PATH, "/may-hold"),
+        (AskInbox::PATH, "/may-hold"),
         (ReadDead::PATH, "/read-dead"),
         (RegisterInbox::PATH, "/register-inbox"),
         (OpenSession::PATH, "/open-session"),
@@ -374,8 +375,8 @@ fn each_call_has_its_own_path() {
         (ListAll::PATH, "/list-all-rows"),
         (ListRows::PATH, "/list-rows"),
         (Check::PATH, "/limit-check"),
-        (SentOn::PATH, "/limit-sent-on"),
-        (HandOver::PATH, "/limit-hand-over"),
+        (ForwardCheck::PATH, "/limit-sent-on"),
+        (GiveKey::PATH, "/limit-hand-over"),
         (Reserve::PATH, "/limit-reserve"),
         (EndReservation::PATH, "/limit-end-reservation"),
         (Lease::PATH, "/limit-lease"),
@@ -514,19 +515,19 @@ fn lead_at(place: LeadPlace) -> LeadAt {
 #[test]
 fn where_a_lead_is_is_stored_in_these_bytes() {
     let lead = "07706167652fc3bc03465241";
-    let here = |former| Stay::Here { epoch: 3, former };
+    let here = |former| LeadPresence::Here { epoch: 3, former };
     assert_eq!(golden(&here(None)), "000300");
     assert_eq!(
         golden(&here(Some((lead_at(LeadPlace::Own), 5)))),
         format!("000301{lead}0005")
     );
-    let leaving = Stay::Leaving {
+    let leaving = LeadPresence::Leaving {
         to: LeadPlace::Tablet(300),
         epoch: 3,
         seal: 5,
     };
     assert_eq!(golden(&leaving), "0101ac020305");
-    assert_eq!(golden(&Stay::Arriving), "02");
+    assert_eq!(golden(&LeadPresence::Arriving), "02");
     let mut spreads = Spreads::new(None);
     assert_eq!(spreads.change(Some(64), 5), SpreadChange::Applied);
     assert_eq!(golden(&spreads), "020000000101400a");
@@ -548,7 +549,7 @@ fn a_lead_moves_by_these_bytes() {
         apart: true,
     };
     assert_eq!(golden(&place), "07706167652fc3bc0346524101");
-    let located = Located {
+    let located = LeadLocation {
         epoch: 3,
         place: LeadPlace::Tablet(7),
         former: vec![LeadPlace::Own],
@@ -562,9 +563,12 @@ fn a_lead_moves_by_these_bytes() {
         after: Some((5, vec![9])),
     };
     assert_eq!(golden(&give), format!("{lead}000107030001050109"));
-    assert_eq!(golden(&Given::Nothing), "00");
-    assert_eq!(golden(&Given::ToAnother(LeadPlace::Own, 5)), "010005");
-    let rows = Given::Rows {
+    assert_eq!(golden(&LeadHandover::Nothing), "00");
+    assert_eq!(
+        golden(&LeadHandover::ToAnother(LeadPlace::Own, 5)),
+        "010005"
+    );
+    let rows = LeadHandover::Rows {
         seal: 5,
         rows: vec![(vec![1], vec![2])],
         after: Some(vec![1]),

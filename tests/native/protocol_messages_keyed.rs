@@ -13,7 +13,7 @@ use tally::core::counter::ledger::{
 use tally::core::counter::total::Value;
 use tally::core::sketch::{Histogram, Sample};
 use tally::protocol::messages::{
-    Call, Claim, Claimed, Count, Counted, FindClaims, Holder, Owner, Recall, decode, encode,
+    Call, Claim, ClaimAnswer, Count, Counted, FindClaims, Holder, Owner, Recall, decode, encode,
 };
 use tally::protocol::names::{Address, CellAddress};
 
@@ -180,7 +180,7 @@ fn keyed_writes_and_claims_have_these_bytes() {
         golden(&claim),
         "07706167652fc3bc03465241010707070707070707070707070707070701034652410103"
     );
-    let claimed = Claimed {
+    let claimed = ClaimAnswer {
         generation: 7,
         owners: vec![
             Owner::Lead(Holder {

@@ -9,7 +9,7 @@ use tally::core::limit::meter::Verdict;
 use tally::core::limit::policy::Policy;
 use tally::protocol::limits::PolicyName;
 use tally::protocol::messages::{
-    Check, Checked, Demand, DemandKind, DemandOutcome, EndReservation, GetPolicy, PolicyPut,
+    Check, CheckAnswer, Demand, DemandKind, DemandOutcome, EndReservation, GetPolicy, PolicyPut,
     PutPolicy, Reserve, Reserved, decode, encode,
 };
 use tally::protocol::names::LimiterAddress;
@@ -66,7 +66,7 @@ fn a_check_and_its_answer_have_these_bytes() {
         golden(&check),
         "010346524103010361706964c0a90700640000000000040003626f620200ac02000003626f620201ac02000003626f620202ac02000003626f620203ac020001"
     );
-    let checked = Checked {
+    let checked = CheckAnswer {
         outcomes: vec![
             DemandOutcome::Known {
                 admitted: 299,

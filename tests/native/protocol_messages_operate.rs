@@ -9,7 +9,7 @@ use tally::core::counter::ledger::WriteKey;
 use tally::core::counter::settings::{TtlMode, UniqueHash};
 use tally::core::counter::total::Value;
 use tally::protocol::messages::{
-    Condition, Done, Operate, Operated, Operation, OperationKey, Put, Settle, StoreAnswer,
+    Condition, Done, Operate, Operation, OperationKey, OperationOutcome, Put, Settle, StoreAnswer,
     StoredAnswer, decode, encode,
 };
 use tally::protocol::version::{SeenCell, Version};
@@ -95,14 +95,14 @@ fn what_was_done_and_answered_has_these_bytes() {
     };
     assert_eq!(golden(&answered), "c901027b7d");
     for (told, bytes) in [
-        (Operated::Done(Done::default()), "000000000000"),
-        (Operated::Answered(answered.clone()), "01c901027b7d"),
-        (Operated::NotFound, "02"),
-        (Operated::Reused, "03"),
-        (Operated::Full, "04"),
-        (Operated::NeedsHome, "05"),
-        (Operated::BelowFloor, "06"),
-        (Operated::Changed, "07"),
+        (OperationOutcome::Done(Done::default()), "000000000000"),
+        (OperationOutcome::Answered(answered.clone()), "01c901027b7d"),
+        (OperationOutcome::NotFound, "02"),
+        (OperationOutcome::Reused, "03"),
+        (OperationOutcome::Full, "04"),
+        (OperationOutcome::NeedsHome, "05"),
+        (OperationOutcome::BelowFloor, "06"),
+        (OperationOutcome::Changed, "07"),
     ] {
         assert_eq!(golden(&told), bytes);
     }

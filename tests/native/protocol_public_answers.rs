@@ -12,7 +12,7 @@ use tally::core::counter::merge::Range;
 use tally::core::counter::nonces::FlushEffect;
 use tally::core::counter::total::Value;
 use tally::protocol::messages::Flushed;
-use tally::protocol::messages::{GlobalSum, KnownTotal, KnownUniques, Listed};
+use tally::protocol::messages::{CounterList, GlobalSum, KnownTotal, KnownUniques};
 use tally::protocol::names::CellAddress;
 use tally::protocol::public::{
     Aggregate, Rounding, SummedCounter, deleted_json, list_json, union_json, write_json,
@@ -211,7 +211,7 @@ fn deletions_listings_and_aggregates_read_so() {
         r#"{"id":"a","status":"deleted","pending_datacenters":[]}"#
     );
     let listed = |rows: &[(CounterId, Option<KnownTotal>)], missing: &[u32], cursor| {
-        let listed = Listed {
+        let listed = CounterList {
             rows: rows.to_vec(),
             missing_partitions: missing.to_vec(),
         };

@@ -3,7 +3,7 @@
 use tally::core::counter::history::Resolution;
 use tally::core::counter::id::Datacenter;
 use tally::core::counter::merge::Range;
-use tally::protocol::messages::Wanted;
+use tally::protocol::messages::ReadParts;
 use tally::protocol::problem::{Code, Problem};
 use tally::protocol::query::{
     LIST_LIMIT, POINTS_MAX, Query, UNION_MAX, WINDOW_SECONDS_MAX, WINDOW_UNIQUES_SECONDS_MAX,
@@ -237,7 +237,7 @@ fn a_window_is_its_seconds_and_no_more() {
         now: NOW,
     }));
     assert_eq!(wanted.window, Some((NOW - 1, NOW)));
-    assert_eq!(Window::wanted(None), Wanted::default());
+    assert_eq!(Window::wanted(None), ReadParts::default());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use tally::protocol::batch::clf::LogLine;
 use tally::protocol::batch::ingest::Ingest;
-use tally::protocol::batch::log_fields::{Hit, LogField};
+use tally::protocol::batch::log_fields::{LogField, LoggedRequest};
 use tally::protocol::bots::is_bot;
 use tally::protocol::user_agent::{browser, device};
 
@@ -152,7 +152,7 @@ fn most_of_a_real_log_is_known() {
     let (mut people, mut others, mut without) = (0, 0, 0);
     for line in log.lines() {
         let line = LogLine::parse(line.as_bytes()).expect("a line");
-        let Hit { user_agent, .. } = line.hit();
+        let LoggedRequest { user_agent, .. } = line.hit();
         if is_bot(user_agent) {
             continue;
         }

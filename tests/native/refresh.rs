@@ -5,7 +5,7 @@ use crate::common;
 
 use common::config;
 use proptest::prelude::*;
-use tally::protocol::refresh::{Next, PAUSE_MS, Refresh};
+use tally::protocol::refresh::{PAUSE_MS, Refresh, RefreshAction};
 use tally::protocol::shell_limits::KEY_MS_MAX;
 
 /// 1 May 2026.
@@ -15,7 +15,7 @@ const BEGIN_MS: i64 = 1_777_593_600_000;
 fn nothing_known_must_be_asked_for_however_often_that_fails() {
     let mut refresh = Refresh::default();
     for passed_ms in 0..10 {
-        assert_eq!(refresh.next(BEGIN_MS + passed_ms), Next::Need);
+        assert_eq!(refresh.next(BEGIN_MS + passed_ms), RefreshAction::Need);
         refresh.ask(BEGIN_MS + passed_ms);
         refresh.fail(BEGIN_MS + passed_ms);
     }
@@ -30,8 +30,8 @@ fn an_answer_that_was_overtaken_is_no_news() {
     assert!(refresh.learn(BEGIN_MS + 2));
     assert!(!refresh.learn(BEGIN_MS + 1));
     // It does not make what is known older either.
-    assert_eq!(refresh.next(BEGIN_MS + 2 + KEY_MS_MAX), Next::Use);
-    assert_eq!(refresh.next(BEGIN_MS + 3 + KEY_MS_MAX), Next::Ask);
+    assert_eq!(refresh.next(BEGIN_MS + 2 + KEY_MS_MAX), RefreshAction::Use);
+    assert_eq!(refresh.next(BEGIN_MS + 3 + KEY_MS_MAX), RefreshAction::Ask);
 }
 
 proptest! {
@@ -43,7 +43,7 @@ proptest! {
         let (mut now_ms, mut learned_ms) = (BEGIN_MS, i64::MIN);
         for step_ms in steps {
             now_ms += step_ms;
-            if refresh.next(now_ms) != Next::Use {
+            if refresh.next(now_ms) != RefreshAction::Use {
                 refresh.ask(now_ms);
                 prop_assert!(refresh.learn(now_ms));
                 learned_ms = now_ms;
@@ -60,14 +60,14 @@ proptest! {
         for step_ms in steps {
             now_ms += step_ms;
             match refresh.next(now_ms) {
-                Next::Use => {}
-                Next::Ask => {
+                RefreshAction::Use => {}
+                RefreshAction::Ask => {
                     prop_assert!(asked_ms.is_none_or(|asked_ms| now_ms - asked_ms > PAUSE_MS));
                     asked_ms = Some(now_ms);
                     refresh.ask(now_ms);
                     refresh.fail(now_ms);
                 }
-                Next::Need => prop_assert!(false, "something is known"),
+                RefreshAction::Need => prop_assert!(false, "something is known"),
             }
         }
     }

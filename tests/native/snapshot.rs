@@ -13,8 +13,8 @@ use tally::protocol::export::counter_line;
 use tally::protocol::messages::ExportedCounter;
 use tally::protocol::settings;
 use tally::protocol::snapshot::{
-    DAY_MS, DatacenterKept, Days, Entry, Kept, PART_ENTRIES_MAX, PartWriter, Plan, RunOf, chain_of,
-    date_of, day_of_ms, digest_of, parse_date, read_part, thinned,
+    DAY_MS, Days, Entry, PART_ENTRIES_MAX, PartWriter, Plan, RunOf, SnapshotCounter,
+    SnapshotDatacenter, chain_of, date_of, day_of_ms, digest_of, parse_date, read_part, thinned,
 };
 
 use crate::common::config;
@@ -30,17 +30,17 @@ fn place(name: &str) -> Datacenter {
     Datacenter::parse(name).expect("a datacenter")
 }
 
-fn kept(created_at_ms: i64, added: u128, last_write_ms: i64) -> Kept {
-    Kept {
+fn kept(created_at_ms: i64, added: u128, last_write_ms: i64) -> SnapshotCounter {
+    SnapshotCounter {
         created_at_ms,
-        datacenters: vec![DatacenterKept {
+        datacenters: vec![SnapshotDatacenter {
             datacenter: place("FRA"),
             added: added.into(),
             removed: 0.into(),
             last_write_ms,
         }],
         as_of_ms: last_write_ms + 3_000,
-        ..Kept::default()
+        ..SnapshotCounter::default()
     }
 }
 
@@ -60,7 +60,7 @@ fn hex(bytes: &[u8]) -> String {
 const GOLDEN: &str = "81002b169cf5710000000171008eff050103465241030006050306010108706167652f3130320301000308b093bec6b268c03e020101020000162900ffffffffffffffffffffffffffffffffffff030003a11f000cf02e80ddc1b9cd97ffffff011b0000013c0180a0bfc6b2680100000005000103535944010000004d020000";
 
 fn golden() -> Vec<Entry> {
-    let rare = Kept {
+    let rare = SnapshotCounter {
         settings: Settings {
             floor: Some(Value::new(0, 5)),
             ttl: Some(Ttl {
@@ -156,7 +156,7 @@ fn a_full_one_is_a_tenth_of_the_json_of_the_export_and_one_of_a_hundredth_a_tent
 #[test]
 fn what_changed_has_another_digest_and_the_moment_up_to_which_all_is_in_it_says_nothing() {
     let one = kept(NOW_MS, 5, NOW_MS);
-    let later = Kept {
+    let later = SnapshotCounter {
         as_of_ms: NOW_MS + 9,
         ..one.clone()
     };
@@ -164,7 +164,7 @@ fn what_changed_has_another_digest_and_the_moment_up_to_which_all_is_in_it_says_
     assert_ne!(digest_of(&one), digest_of(&kept(NOW_MS, 6, NOW_MS)));
     assert_ne!(
         digest_of(&one),
-        digest_of(&Kept {
+        digest_of(&SnapshotCounter {
             home: Some(place("FRA")),
             ..one.clone()
         })
@@ -172,7 +172,7 @@ fn what_changed_has_another_digest_and_the_moment_up_to_which_all_is_in_it_says_
     assert!((0..1 << 53).contains(&digest_of(&one)));
 }
 
-fn any_kept() -> impl Strategy<Value = Kept> {
+fn any_kept() -> impl Strategy<Value = SnapshotCounter> {
     let part = (
         any::<bool>(),
         any::<u128>(),
@@ -196,7 +196,7 @@ fn any_kept() -> impl Strategy<Value = Kept> {
                             true => CellTotal::from(amount).plus(u128::MAX).into(),
                             false => amount.into(),
                         };
-                        DatacenterKept {
+                        SnapshotDatacenter {
                             datacenter: place(["FRA", "SYD", "eu-west"][at]),
                             added: total(added),
                             removed: total(removed),
@@ -204,7 +204,7 @@ fn any_kept() -> impl Strategy<Value = Kept> {
                                 .map_or(i64::MIN, |write| created_at_ms + i64::from(write)),
                         }
                     });
-            Kept {
+            SnapshotCounter {
                 created_at_ms,
                 settings: Settings {
                     shards,
@@ -213,7 +213,7 @@ fn any_kept() -> impl Strategy<Value = Kept> {
                 base: base.map(|base| Value::new(u128::from(base), 3)),
                 datacenters: parts.collect(),
                 as_of_ms: created_at_ms + later,
-                ..Kept::default()
+                ..SnapshotCounter::default()
             }
         })
 }

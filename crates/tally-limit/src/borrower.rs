@@ -45,7 +45,7 @@ pub(super) struct PendingRequest {
 
 /// A refusal of the lender, cached.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Dry {
+pub(super) struct CachedRefusal {
     pub(super) need: u64,
     /// Until when it is cached.
     pub(super) until_ms: i64,
@@ -79,7 +79,7 @@ pub struct Borrower {
     pub(super) is_short: bool,
     /// Until when no more is asked for than calls wait for: hardly anything was given last.
     pub(super) rests_until_ms: i64,
-    pub(super) dry: Dry,
+    pub(super) dry: CachedRefusal,
     /// Until when the lender is not asked for a call: it did not answer.
     pub(super) away_until_ms: i64,
     pub(super) demand: Demand,
@@ -109,7 +109,7 @@ impl Borrower {
             waiting: 0,
             is_short: false,
             rests_until_ms: i64::MIN,
-            dry: Dry::default(),
+            dry: CachedRefusal::default(),
             away_until_ms: i64::MIN,
             demand: Demand::default(),
             spent_at_ms: i64::MIN,
@@ -228,7 +228,7 @@ impl Borrower {
 
     /// Forgets the cached refusal: something was given back.
     pub fn hope(&mut self) {
-        self.dry = Dry::default();
+        self.dry = CachedRefusal::default();
         self.away_until_ms = i64::MIN;
     }
 
@@ -256,7 +256,7 @@ impl Borrower {
         self.free = answer.free;
         self.reset_at_ms = at_ms(now_ms, answer.reset_ms);
         if answer.retry_after_ms > 0 {
-            self.dry = Dry {
+            self.dry = CachedRefusal {
                 need: pending.need.max(1),
                 until_ms: at_ms(now_ms, answer.retry_after_ms.min(DRY_MS_MAX)),
                 ends_ms: at_ms(now_ms, answer.retry_after_ms),

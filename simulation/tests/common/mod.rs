@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use tally::host::http::{Body, Context, Request, Response};
-use tally::host::object::{Arrived, Events, Object, Reply, Rows, Shell, Socket, SqlValue};
+use tally::host::object::{Events, IncomingCall, Object, Reply, Rows, Shell, Socket, SqlValue};
 use tally::host::{Host, Level, Target};
 use tally::protocol::messages::{Fault, PROTOCOL};
 use tally::protocol::names::Placement;
@@ -77,7 +77,7 @@ impl Shell for Till {
         till
     }
 
-    async fn answer(&self, arrived: Arrived) -> Reply {
+    async fn answer(&self, arrived: IncomingCall) -> Reply {
         match arrived.path.as_str() {
             "/add" => match self.add(1) {
                 Ok(sum) => said(sum.to_string()),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::key::Key;
 use super::score::Score;
-use super::settings::{Keep, Order, Scores, Settings, Ties};
+use super::settings::{Order, ScoreRule, Scores, Settings, Ties};
 
 /// The longest metadata of a member, in bytes of JSON.
 pub const METADATA_BYTES_MAX: usize = 1_024;
@@ -44,7 +44,7 @@ pub enum Amount {
 
 /// Which change of a score is kept. A member that is new is kept by all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Only {
+pub enum ScoreCondition {
     /// Every.
     #[default]
     Any,
@@ -62,7 +62,7 @@ pub struct Write {
     /// Only if the member is there, or only if it is not.
     pub exists: Option<bool>,
     /// Only if it makes the score so.
-    pub only: Only,
+    pub only: ScoreCondition,
     /// What to keep with the member from then on; nothing by `Some(None)`.
     pub metadata: Option<Option<String>>,
     /// When it goes, unix milliseconds; never by `Some(None)`.
@@ -75,7 +75,7 @@ impl Write {
         Self {
             amount,
             exists: None,
-            only: Only::Any,
+            only: ScoreCondition::Any,
             metadata: None,
             expires_ms: None,
         }
@@ -127,8 +127,8 @@ pub fn change(
         previous,
     };
     let wanted = match (write.amount, settings.keep) {
-        (Amount::Score(_), Keep::Sum) => return Err(MemberRefusal::KeepsSums),
-        (Amount::Delta(_), Keep::Best) => return Err(MemberRefusal::KeepsBest),
+        (Amount::Score(_), ScoreRule::Sum) => return Err(MemberRefusal::KeepsSums),
+        (Amount::Delta(_), ScoreRule::Best) => return Err(MemberRefusal::KeepsBest),
         (Amount::Score(score), _) => score,
         (Amount::Delta(delta), _) => {
             (previous.unwrap_or_default().plus(delta)).ok_or(MemberRefusal::NotANumber)?
@@ -144,14 +144,14 @@ pub fn change(
         return Ok(kept);
     }
     let only = match (settings.keep, settings.order) {
-        (Keep::Best, Order::Desc) => Only::Higher,
-        (Keep::Best, Order::Asc) => Only::Lower,
+        (ScoreRule::Best, Order::Desc) => ScoreCondition::Higher,
+        (ScoreRule::Best, Order::Asc) => ScoreCondition::Lower,
         _ => write.only,
     };
     let is_kept = previous.is_none_or(|previous| match only {
-        Only::Any => true,
-        Only::Higher => wanted > previous,
-        Only::Lower => wanted < previous,
+        ScoreCondition::Any => true,
+        ScoreCondition::Higher => wanted > previous,
+        ScoreCondition::Lower => wanted < previous,
     });
     if !is_kept {
         return Ok(kept);

@@ -28,7 +28,7 @@ pub enum Order {
 /// What becomes of a score that is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Keep {
+pub enum ScoreRule {
     /// It takes the place of the one before.
     #[default]
     Set,
@@ -68,7 +68,7 @@ pub struct Settings {
     /// Which score is the best.
     pub order: Order,
     /// What becomes of a score that is written.
-    pub keep: Keep,
+    pub keep: ScoreRule,
     /// How equal scores stand.
     pub ties: Ties,
     /// Which numbers scores are.
@@ -87,7 +87,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             order: Order::default(),
-            keep: Keep::default(),
+            keep: ScoreRule::default(),
             ties: Ties::default(),
             scores: Scores::default(),
             period: Period::default(),

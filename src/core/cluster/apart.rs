@@ -31,14 +31,14 @@ struct Note {
 
 /// The leads of a partition's counters that live apart, or did. Stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Apart(BTreeMap<(CounterId, Datacenter), Note>);
+pub struct LeadsApart(BTreeMap<(CounterId, Datacenter), Note>);
 
 /// Whether a lead that was moved so often lives apart.
 pub fn is_apart(moves: u32) -> bool {
     moves % 2 == 1
 }
 
-impl Apart {
+impl LeadsApart {
     /// How often a lead was moved; 0 where nothing is noted.
     pub fn moves(&self, counter: &CounterId, datacenter: &Datacenter) -> u32 {
         self.note(counter, datacenter).map_or(0, |note| note.moves)

@@ -48,7 +48,7 @@ pub struct Mark {
 
 /// What a receiver has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Have {
+pub enum ReceiverState {
     /// The sender does not know. It sends all cells and, where they are few, all unique elements.
     Unknown,
     /// All that the feed had at this mark.
@@ -62,7 +62,7 @@ pub enum Have {
     },
 }
 
-impl Have {
+impl ReceiverState {
     fn digests_of(view: &View) -> Self {
         Self::Digests {
             generation: view.generation(),
@@ -192,7 +192,7 @@ pub struct ViewReceiver {
 pub enum DeltaOutcome {
     /// It is taken over, durable with the next write of the view and the marks. The lead is told
     /// what the root has now.
-    Over(Have),
+    Over(ReceiverState),
     /// It is of a generation that has ended; this one lives.
     Outdated(u64),
 }
@@ -234,14 +234,14 @@ impl ViewReceiver {
         if is_complete {
             let mark = delta.mark_after(mark);
             self.marks.insert(from.clone(), mark);
-            return DeltaOutcome::Over(Have::All(mark));
+            return DeltaOutcome::Over(ReceiverState::All(mark));
         }
         // An older state of the same feed was restored: its log may reach back there. If not, its next
         // delta is unclear, and digests follow.
         let same_feed = mark.filter(|mark| mark.incarnation == delta.mark.incarnation);
         DeltaOutcome::Over(match same_feed {
-            Some(mark) if delta.basis != Basis::Unclear => Have::All(mark),
-            _ => Have::digests_of(&self.view),
+            Some(mark) if delta.basis != Basis::Unclear => ReceiverState::All(mark),
+            _ => ReceiverState::digests_of(&self.view),
         })
     }
 

@@ -18,7 +18,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::delta::{Delta, Feed, Have};
+use super::delta::{Delta, Feed, ReceiverState};
 use super::view::View;
 
 /// The least time between two pushes while watched, where the root confirms each.
@@ -72,11 +72,11 @@ pub struct Push {
 
 /// Root → lead: what I have now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pushed {
+pub struct PushAnswer {
     /// The push that is answered.
     pub number: u64,
     /// What the root has of the lead's feed.
-    pub have: Have,
+    pub have: ReceiverState,
     /// For how long the lead should push often, milliseconds; 0 where nobody watches.
     pub watch_for_ms: u32,
     /// When it answers, unix milliseconds by its own clock; 0 where a root of the build before does not say it.
@@ -88,7 +88,7 @@ pub struct Pushed {
 pub struct Pusher {
     feed: Feed,
     /// What the root has, as it last said.
-    root_has: Have,
+    root_has: ReceiverState,
     number: u64,
     answered: u64,
     /// When the first change was made that is in no push yet.
@@ -114,7 +114,7 @@ impl Pusher {
     pub fn new(generation: u64, incarnation: u64) -> Self {
         Self {
             feed: Feed::new(View::new(generation), incarnation),
-            root_has: Have::Unknown,
+            root_has: ReceiverState::Unknown,
             number: 0,
             answered: 0,
             changed_ms: None,
@@ -265,7 +265,7 @@ impl Pusher {
     }
 
     /// Takes the root's answer. Late ones only renew the lease.
-    pub fn confirmed(&mut self, now_ms: i64, pushed: &Pushed) {
+    pub fn confirmed(&mut self, now_ms: i64, pushed: &PushAnswer) {
         self.watch(now_ms, pushed.watch_for_ms);
         if pushed.number < self.answered || pushed.number > self.number {
             return;

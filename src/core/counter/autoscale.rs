@@ -138,12 +138,12 @@ impl LeaveLimits {
 
 /// For how long a lead has been hot. In memory only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Heat {
+pub struct HotPeriod {
     /// When it began, and when it was hot last, unix milliseconds.
     since: Option<(i64, i64)>,
 }
 
-impl Heat {
+impl HotPeriod {
     /// Notes a rate, and says whether it has been high for long enough.
     pub fn note(&mut self, per_second: u32, limits: LeaveLimits, now_ms: i64) -> bool {
         if per_second < limits.per_second {

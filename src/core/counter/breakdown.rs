@@ -103,7 +103,7 @@ pub trait BreakdownRows {
 
 /// Since when rows are kept, unix seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeptFrom {
+pub struct RetentionStart {
     /// Those of hours.
     pub hours: i64,
     /// Those of days.
@@ -112,7 +112,7 @@ pub struct KeptFrom {
     pub keys: i64,
 }
 
-impl KeptFrom {
+impl RetentionStart {
     /// By a cell's clock, unix seconds, and by the first day that its history keeps.
     pub fn at(now: i64, first_day: i64) -> Self {
         Self {
@@ -203,7 +203,7 @@ fn names<R: BreakdownRows>(rows: &R) -> Result<Vec<String>, R::Fault> {
 pub fn append<R: BreakdownRows>(
     rows: &mut R,
     new: &DimensionLog,
-    kept: KeptFrom,
+    kept: RetentionStart,
 ) -> Result<(), R::Fault> {
     let Pending { summed, mut log } = pending(rows)?;
     log.append(new);
@@ -232,7 +232,7 @@ fn fold<R: BreakdownRows>(
     rows: &mut R,
     name: &str,
     stamps: BTreeMap<Stamp, Amounts>,
-    kept: KeptFrom,
+    kept: RetentionStart,
 ) -> Result<(), R::Fault> {
     let number = number_of(rows, name)?;
     let kept = kept.of_dimension(name);
@@ -341,7 +341,7 @@ fn merge_row<R: BreakdownRows>(
     number: i64,
     second: i64,
     amounts: &Amounts,
-    kept: KeptFrom,
+    kept: RetentionStart,
 ) -> Result<(), R::Fault> {
     let start = start_of(number, second);
     let stored = rows.get(kind, start)?;

@@ -10,7 +10,9 @@
 
 mod write_outcome;
 
-pub use write_outcome::{DeadLetter, Death, WriteOutcome, retry_after_ms, retry_seconds, verdict};
+pub use write_outcome::{
+    DeadLetter, DeadLetterReason, WriteOutcome, retry_after_ms, retry_seconds, verdict,
+};
 
 use std::collections::BTreeMap;
 

@@ -11,7 +11,7 @@ use worker::wasm_bindgen_futures::JsFuture;
 use worker::web_sys::{Headers, Request, RequestInit, Response, ResponseInit};
 use worker::{Env, Error};
 
-use crate::host::object::{Arrived, Reply};
+use crate::host::object::{IncomingCall, Reply};
 use crate::host::{LATER_STATUS, Stream, Target, UNKNOWN_CALL};
 use crate::protocol::messages::{Fault, PROTOCOL, encode, later, protocol_of};
 use crate::protocol::names::{AGGREGATOR, Placement};
@@ -129,7 +129,7 @@ pub(super) fn carrier(stream: &Stream) -> worker::Result<&Response> {
 }
 
 /// Reads a call; where it cannot be read, what its sender is told.
-pub(super) async fn read(request: &Request) -> Result<Arrived, Reply> {
+pub(super) async fn read(request: &Request) -> Result<IncomingCall, Reply> {
     let reading = async {
         let headers = request.headers();
         let message = match headers.get(SMALL)? {
@@ -141,7 +141,7 @@ pub(super) async fn read(request: &Request) -> Result<Arrived, Reply> {
         };
         let url = request.url();
         let (protocol, path) = protocol_of(url.strip_prefix(HOST).unwrap_or(&url));
-        Ok::<_, Error>(Arrived {
+        Ok::<_, Error>(IncomingCall {
             protocol,
             path: path.to_owned(),
             message,

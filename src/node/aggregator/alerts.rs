@@ -12,8 +12,8 @@ use crate::host::Host;
 use crate::node::shared::partitions::ask_some;
 use crate::protocol::alerts::{Alert, DELIVERIES_MAX, Watched};
 use crate::protocol::messages::{
-    AlertSeen, AllAlerts, AllDeliveries, AskTop, DeliveriesListed, Fault, GlobalSum, ListAlerts,
-    ListDeliveries, Order, OrderBy, Read, Wanted, WindowStart,
+    AlertDetails, AllAlerts, AllDeliveries, AskTop, DeliveriesListed, Fault, GlobalSum, ListAlerts,
+    ListDeliveries, Order, OrderBy, Read, ReadParts, WindowStart,
 };
 use crate::protocol::names::{DIRECTORY_PARTITIONS, VerdictKind, verdicts};
 use crate::protocol::order::in_order;
@@ -134,7 +134,7 @@ async fn read(
     begun_ms: i64,
 ) -> Result<Summed, Fault> {
     let window = window_of(measure, begun_ms);
-    let wanted = Wanted {
+    let wanted = ReadParts {
         totals_only: !matches!(measure, Measure::UniquesIn(_)),
         is_passing: true,
         ..Window::wanted(window)
@@ -288,7 +288,7 @@ async fn of_prefix(
 pub(super) async fn all(
     host: &Host,
     asked: Result<AllAlerts, Fault>,
-) -> Result<(Vec<AlertSeen>, Vec<u32>), Fault> {
+) -> Result<(Vec<AlertDetails>, Vec<u32>), Fault> {
     let AllAlerts {} = asked?;
     let (answered, missing) = ask_some(host, 0..DIRECTORY_PARTITIONS, |partition| ListAlerts {
         partition,
@@ -296,7 +296,7 @@ pub(super) async fn all(
     .await
     .by_any()?;
     let alerts = answered.into_iter().flat_map(|(_, alerts)| alerts);
-    let alerts = in_order(alerts.collect(), |one: &AlertSeen, other| {
+    let alerts = in_order(alerts.collect(), |one: &AlertDetails, other| {
         one.name.cmp(&other.name)
     });
     Ok((alerts, missing))

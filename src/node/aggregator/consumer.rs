@@ -7,13 +7,14 @@
 //! It runs in the aggregator, not in the edge: it has no clients, calls objects only, and is deployed with them.
 
 use crate::core::counter::queue::{
-    DeadLetter, Death, Due, HAND_OVER_DELIVERIES, InboxId, WriteOutcome, retry_seconds, verdict,
+    DeadLetter, DeadLetterReason, Due, HAND_OVER_DELIVERIES, InboxId, WriteOutcome, retry_seconds,
+    verdict,
 };
 use crate::host::{Delivered, Host, MessageOutcome};
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::queued_writes::{count_dues, is_living};
 use crate::node::shared::{call, metrics};
-use crate::protocol::messages::{Appended, TakeOver};
+use crate::protocol::messages::{AppendResult, TakeOver};
 use crate::protocol::metrics::Metric;
 use crate::protocol::queued::{Group, Message, group};
 
@@ -140,7 +141,7 @@ pub fn again(delivered: &[Delivered]) -> Vec<MessageOutcome> {
 /// Hands a parcel to its inbox: all of it is acknowledged, or none.
 async fn hand_over(host: &Host, Parcel { content, places }: Parcel) -> GroupOutcomes {
     let taken = call(host, &content).await;
-    if taken != Ok(Appended::Logged) {
+    if taken != Ok(AppendResult::Logged) {
         return GroupOutcomes::default();
     }
     let dead = u64::try_from(content.dead.len()).unwrap_or(u64::MAX);
@@ -163,7 +164,7 @@ async fn count(host: &Host, group: &Group) -> GroupOutcomes {
     };
     match is_living(host, &first.counter, first.write.generation).await {
         Ok(true) => {}
-        Ok(false) => return judged(WriteOutcome::Dead(Death::Ended)),
+        Ok(false) => return judged(WriteOutcome::Dead(DeadLetterReason::Ended)),
         Err(_) => return judged(WriteOutcome::Later),
     }
     let dues: Vec<&Due> = group.dues.iter().collect();

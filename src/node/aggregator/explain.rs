@@ -15,7 +15,7 @@ use crate::protocol::messages::{
     Call, DatacenterSum, Drain, Explain, Explained, Fault, InboxAsked, LeadAsked, LetInboxesGo,
     ReadDrained, ReadTrace, Sum, SumExplained,
 };
-use crate::protocol::open_slots::User;
+use crate::protocol::open_slots::ObjectUser;
 
 /// What is noted of a read, and what is known from before.
 #[derive(Clone, Copy, Default)]
@@ -102,7 +102,7 @@ pub async fn ask_lead(
     notes: Notes<'_>,
 ) -> Result<DatacenterSum, Fault> {
     if let Some((room_ms, end_ms)) = notes.until_ms {
-        open_objects::room(host, &sum.to, User::Bulk, room_ms).await?;
+        open_objects::room(host, &sum.to, ObjectUser::Bulk, room_ms).await?;
         let _turn = open_objects::turn(host, &sum.to).await;
         if host.now_ms() > end_ms {
             let what = "the aggregate took too long to ask all";
@@ -110,7 +110,7 @@ pub async fn ask_lead(
         }
         return notes.call(host, &sum, LEAD_MS_MAX).await;
     }
-    open_objects::room(host, &sum.to, User::Single, host.now_ms()).await?;
+    open_objects::room(host, &sum.to, ObjectUser::Single, host.now_ms()).await?;
     let Some(way) = notes.way else {
         let is_away = notes.away.contains(&sum.to.datacenter);
         let lead_ms = match is_away {

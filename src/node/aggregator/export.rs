@@ -18,11 +18,11 @@ use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::open_objects;
 use crate::node::shared::partitions::{self, PartitionAnswers, ask_all};
 use crate::protocol::messages::{
-    Drain, ExportPage, Exported, ExportedCounter, Fault, List, LookUp, ReadContents, ReadOut,
+    Drain, ExportPage, ExportReply, ExportedCounter, Fault, List, LookUp, ReadContents, ReadOut,
     Settle,
 };
 use crate::protocol::names::CellAddress;
-use crate::protocol::open_slots::User;
+use crate::protocol::open_slots::ObjectUser;
 
 /// How often a counter is read that is ended and created again meanwhile, or whose datacenters must be settled first.
 const READ_TRIES: usize = 3;
@@ -79,7 +79,7 @@ async fn names(
 pub(super) async fn export_page(
     host: &Host,
     page: Result<ExportPage, Fault>,
-) -> Result<Exported, Fault> {
+) -> Result<ExportReply, Fault> {
     let page = page?;
     let (roots, after, missing_partitions) = names(host, &page).await;
     let pages = Reader {
@@ -97,7 +97,7 @@ pub(super) async fn export_page(
     let counters = pages.batcher.run(read).await;
     let mut counters: Vec<ExportedCounter> = counters.into_iter().flatten().collect();
     counters.sort_unstable_by(|one, other| one.counter.cmp(&other.counter));
-    Ok(Exported {
+    Ok(ExportReply {
         counters,
         after,
         missing_partitions,
@@ -189,7 +189,7 @@ impl Reader<'_> {
     }
 
     async fn cell(&self, to: CellAddress, generation: u64) -> Result<ReadOut, Fault> {
-        open_objects::room(self.host, &to, User::Bulk, self.room_ms).await?;
+        open_objects::room(self.host, &to, ObjectUser::Bulk, self.room_ms).await?;
         let _turn = open_objects::turn(self.host, &to).await;
         let read = ReadContents {
             to,

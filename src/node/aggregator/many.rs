@@ -21,8 +21,8 @@ use crate::node::shared::open_objects;
 use crate::node::shared::partitions::{self, ask_all, ask_more, ask_some};
 use crate::protocol::joined_pages::JoinedPages;
 use crate::protocol::messages::{
-    BoardsListed, Fault, GlobalSum, List, ListAll, ListAllBoards, ListBoards, ListRows, Listed,
-    Order, OrderBy, Read, ReadDrained, ReadEach, SumMany, Sums, Wanted,
+    BoardsListed, CounterList, Fault, GlobalSum, List, ListAll, ListAllBoards, ListBoards,
+    ListRows, Order, OrderBy, Read, ReadDrained, ReadEach, ReadParts, SumMany, Sums,
 };
 use crate::protocol::names::DIRECTORY_PARTITIONS;
 use crate::protocol::order::in_order;
@@ -50,7 +50,10 @@ const HISTORY_POINTS_AT_ONCE: i64 = 160_000;
 const BREAKDOWNS_AT_ONCE: usize = 16;
 
 /// One page of counters of all partitions, together in order.
-pub(super) async fn list_all(host: &Host, list: Result<ListAll, Fault>) -> Result<Listed, Fault> {
+pub(super) async fn list_all(
+    host: &Host,
+    list: Result<ListAll, Fault>,
+) -> Result<CounterList, Fault> {
     let list = list?;
     let ask = |partition: u32, after: Option<String>, limit: u32| ListRows {
         partition,
@@ -89,7 +92,7 @@ pub(super) async fn list_all(host: &Host, list: Result<ListAll, Fault>) -> Resul
         }
         missing_partitions = in_order(missing_partitions, Ord::cmp);
     }
-    Ok(Listed {
+    Ok(CounterList {
         rows: pages.into_rows(),
         missing_partitions,
     })
@@ -342,12 +345,12 @@ pub(super) async fn sum_roots(
     begun_ms: i64,
     all: &RefCell<Aggregate>,
 ) {
-    let wanted = Wanted {
+    let wanted = ReadParts {
         totals_only: true,
         history: asked.history,
         window: asked.window,
         breakdown: asked.by,
-        ..Wanted::default()
+        ..ReadParts::default()
     };
     let is_hosted = call::has_tablets(host);
     let leads = roots.values().map(|root| root.datacenters.len());

@@ -23,15 +23,15 @@ use crate::core::counter::queue::InboxId;
 use crate::core::sketch::Uniques;
 use crate::host::Host;
 use crate::host::http::Context;
-use crate::host::object::{Arrived, Reply, dispatch};
+use crate::host::object::{IncomingCall, Reply, dispatch};
 use crate::node::shared::call::{CALL_MS_MAX, call, call_again};
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::fleet as counts;
 use crate::node::shared::metrics;
 use crate::protocol::messages::{
     AllAlerts, AllDeliveries, AskFleet, AskRuns, AskTop, DatacenterSum, Drain, Explain, ExportPage,
-    Fault, GlobalSum, KeptAll, ListAll, ListAllBoards, LookUp, Measure, Read, ReadDrained,
-    ReadEach, Settle, Sum, SumMany, ViewOf, Viewed, Wanted,
+    Fault, GlobalSum, ListAll, ListAllBoards, ListAllPastStates, LookUp, Measure, Read,
+    ReadDrained, ReadEach, ReadParts, Settle, Sum, SumMany, ViewAnswer, ViewOf,
 };
 use crate::protocol::names::CellAddress;
 use crate::protocol::order::in_order;
@@ -56,7 +56,7 @@ const LEADS_AT_ONCE: usize = 64;
 const READ_TRIES: usize = 3;
 
 /// Answers one call of the edge.
-pub async fn answer(host: &Host, arrived: &Arrived, background: &Context) -> Reply {
+pub async fn answer(host: &Host, arrived: &IncomingCall, background: &Context) -> Reply {
     let reply = reply_to(host, arrived).await;
     if counts::is_due(host) {
         let host = host.clone();
@@ -65,7 +65,7 @@ pub async fn answer(host: &Host, arrived: &Arrived, background: &Context) -> Rep
     reply
 }
 
-async fn reply_to(host: &Host, arrived: &Arrived) -> Reply {
+async fn reply_to(host: &Host, arrived: &IncomingCall) -> Reply {
     dispatch!(arrived, asked, {
         Read => read_shared(host, asked).await,
         Explain => explain::explain(host, asked).await,
@@ -82,7 +82,7 @@ async fn reply_to(host: &Host, arrived: &Arrived) -> Reply {
         ExportPage => export::export_page(host, asked).await,
         AskFleet => fleet::fleet(host, asked).await,
         AskRuns => snapshots::runs(host, asked).await,
-        KeptAll => snapshots::kept(host, asked).await,
+        ListAllPastStates => snapshots::kept(host, asked).await,
         Measure => asked.map(|_| metrics::snapshot(host)),
     })
 }
@@ -110,7 +110,7 @@ pub async fn read_watched(
     let asked = Read {
         counter: counter.clone(),
         datacenter: None,
-        wanted: Wanted::default(),
+        wanted: ReadParts::default(),
     };
     let notes = Notes {
         away,
@@ -143,11 +143,11 @@ async fn ask_now(
     let asked = Read {
         counter: counter.clone(),
         datacenter: None,
-        wanted: Wanted {
+        wanted: ReadParts {
             totals_only,
             asks_all: true,
             is_passing: true,
-            ..Wanted::default()
+            ..ReadParts::default()
         },
     };
     read_drained(host, Ok(ReadDrained { read: asked }), Notes::default()).await
@@ -174,7 +174,7 @@ async fn read_view(
         Some(batcher) => batcher.call(&view_of, CALL_MS_MAX).await?,
         None => ask_root(host, call_again(host, &view_of, CALL_MS_MAX), notes).await?,
     };
-    let Some(Viewed {
+    let Some(ViewAnswer {
         root,
         view,
         is_watched,
@@ -289,7 +289,7 @@ async fn sum_world(
     counter: &CounterId,
     root: Root,
     only: Option<&Datacenter>,
-    wanted: Wanted,
+    wanted: ReadParts,
     view: Option<(&View, i64)>,
     notes: Notes<'_>,
 ) -> Result<Option<GlobalSum>, Fault> {

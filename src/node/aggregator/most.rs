@@ -20,7 +20,7 @@ use crate::node::shared::call::CALL_MS_MAX;
 use crate::node::shared::call_batcher::call_many;
 use crate::node::shared::partitions;
 use crate::protocol::messages::{
-    Fault, LookUp, Order, OrderBy, SumMany, Sums, TopRow, Unasked, WindowStart,
+    Fault, LookUp, Order, OrderBy, SumMany, Sums, TopRow, UnreadCounters, WindowStart,
 };
 use crate::protocol::order::in_order;
 use crate::protocol::public::Aggregate;
@@ -52,8 +52,8 @@ struct Candidates {
 
 impl Candidates {
     /// The counters that are not in `asked`; `None` where there are none.
-    fn without(&self, asked: &BTreeSet<CounterId>) -> Option<Unasked> {
-        let mut unasked = Unasked {
+    fn without(&self, asked: &BTreeSet<CounterId>) -> Option<UnreadCounters> {
+        let mut unasked = UnreadCounters {
             counters: self.sums.counters,
             count_max: self.sums.total,
             each_max: self.beyond,

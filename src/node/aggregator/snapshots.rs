@@ -8,7 +8,8 @@ use crate::node::shared::partitions::{
     ByPartition, PartitionAnswers, ask_all, ask_ever, ask_gone, count,
 };
 use crate::protocol::messages::{
-    AllRuns, AskRuns, BeginRun, Fault, KeptAll, KeptListed, KeptRow, KeptRows, ListRuns,
+    AllRuns, AskRuns, BeginRun, Fault, ListAllPastStates, ListPastStates, ListRuns, PastStateList,
+    PastStateRow,
 };
 
 /// The runs of all partitions; where asked for, one is begun in each first.
@@ -50,18 +51,21 @@ fn readable<T>(answered: PartitionAnswers<T>) -> Result<(ByPartition<T>, Vec<u32
 ///
 /// # Errors
 /// `Unreadable` where a file cannot be read that is needed.
-pub(super) async fn kept(host: &Host, asked: Result<KeptAll, Fault>) -> Result<KeptListed, Fault> {
+pub(super) async fn kept(
+    host: &Host,
+    asked: Result<ListAllPastStates, Fault>,
+) -> Result<PastStateList, Fault> {
     let asked = asked?;
-    let ask = |partition: u32| KeptRows {
+    let ask = |partition: u32| ListPastStates {
         partition,
         asked: asked.clone(),
     };
     let (pages, missing_partitions) = readable(ask_ever(host, ask, |page| page.ever).await)?;
-    let mut listed = KeptListed {
+    let mut listed = PastStateList {
         missing_partitions,
-        ..KeptListed::default()
+        ..PastStateList::default()
     };
-    let mut rows: BTreeMap<CounterId, KeptRow> = BTreeMap::new();
+    let mut rows: BTreeMap<CounterId, PastStateRow> = BTreeMap::new();
     for (partition, page) in pages {
         listed.has_more |= page.has_more;
         listed.runs.extend(page.run.map(|run| (partition, run)));

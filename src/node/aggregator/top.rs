@@ -11,7 +11,7 @@ use crate::host::Host;
 use crate::node::shared::call;
 use crate::node::shared::partitions::ask_all;
 use crate::protocol::messages::{
-    AmountOf, AskTop, Fault, Order, PartitionTop, Read, SumMany, Top, TopOf, TopRow, Wanted,
+    AmountOf, AskTop, Fault, Order, PartitionTop, Read, ReadParts, SumMany, Top, TopOf, TopRow,
 };
 use crate::protocol::order::in_order;
 use crate::protocol::public::Aggregate;
@@ -88,11 +88,11 @@ pub(super) async fn ask_top(
 /// Asks the leads of those that may have counted most in a range.
 async fn top_of_range(host: &Host, asked: AskTop, range: (i64, i64)) -> Result<Top, Fault> {
     let begun_ms = host.now_ms();
-    let wanted = Wanted {
+    let wanted = ReadParts {
         window: Some(range),
         history: Some(kept_only(range.0)),
         totals_only: true,
-        ..Wanted::default()
+        ..ReadParts::default()
     };
     let mut own = None;
     if let Some(counter) = asked.counter {

@@ -18,8 +18,8 @@ use crate::node::shared::{call, call_within};
 use crate::protocol::bodies::{parse_nothing, parse_set, parse_settings};
 use crate::protocol::keys::{KeyKind, fingerprint, parse_if_match, parse_key, write_key};
 use crate::protocol::messages::{
-    Done, GlobalSum, LookUp, Operate, Operated, Operation, OperationKey, Read, ReadDrained,
-    StoreAnswer, StoredAnswer, Wanted,
+    Done, GlobalSum, LookUp, Operate, Operation, OperationKey, OperationOutcome, Read, ReadDrained,
+    ReadParts, StoreAnswer, StoredAnswer,
 };
 use crate::protocol::metrics::Metric;
 use crate::protocol::problem::{Code, Problem};
@@ -182,33 +182,36 @@ async fn key_of(
 }
 
 /// The effect of an operation; or the answer that it had before.
-pub fn done_of(id: &CounterId, operated: Operated) -> Result<Result<Done, StoredAnswer>, Problem> {
+pub fn done_of(
+    id: &CounterId,
+    operated: OperationOutcome,
+) -> Result<Result<Done, StoredAnswer>, Problem> {
     Err(match operated {
-        Operated::Done(done) => return Ok(Ok(done)),
-        Operated::Answered(answered) => return Ok(Err(answered)),
-        Operated::NotFound => not_found(id),
-        Operated::Reused => Problem::new(
+        OperationOutcome::Done(done) => return Ok(Ok(done)),
+        OperationOutcome::Answered(answered) => return Ok(Err(answered)),
+        OperationOutcome::NotFound => not_found(id),
+        OperationOutcome::Reused => Problem::new(
             Code::IdempotencyKeyReused,
             "this key was used for another write; send another key with another write",
         ),
-        Operated::Full => Problem::new(
+        OperationOutcome::Full => Problem::new(
             Code::Overloaded,
             "too many keys are remembered here; nothing was changed, try again later or without a key",
         ),
-        Operated::NeedsHome => needs_home(),
-        Operated::BelowFloor => Problem::new(
+        OperationOutcome::NeedsHome => needs_home(),
+        OperationOutcome::BelowFloor => Problem::new(
             Code::BelowFloor,
             "the value would be below the counter's floor; nothing was changed",
         ),
-        Operated::Exists => Problem::new(
+        OperationOutcome::Exists => Problem::new(
             Code::CounterExists,
             "there is such a counter already; nothing was changed",
         ),
-        Operated::HashMismatch => Problem::new(
+        OperationOutcome::HashMismatch => Problem::new(
             Code::HashMismatch,
             "the counter has unique elements of another hash; nothing was changed, use another counter or delete this one",
         ),
-        Operated::Changed => Problem::new(
+        OperationOutcome::Changed => Problem::new(
             Code::PreconditionFailed,
             "the counter has changed since the version in If-Match; nothing was changed, read it again",
         ),
@@ -220,7 +223,7 @@ fn question(id: &CounterId) -> Read {
     Read {
         counter: id.clone(),
         datacenter: None,
-        wanted: Wanted::default(),
+        wanted: ReadParts::default(),
     }
 }
 
@@ -332,7 +335,7 @@ pub async fn settle_home(context: &RequestContext, id: &CounterId) -> Result<Dat
         condition: None,
     };
     let operated = call(&context.host, &operate).await?;
-    if operated == Operated::NotFound {
+    if operated == OperationOutcome::NotFound {
         let detail = "there is no such counter any more; nothing was counted";
         return Err(Problem::new(Code::PreconditionFailed, detail));
     }

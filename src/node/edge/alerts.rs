@@ -16,8 +16,8 @@ use crate::protocol::alerts::body::{parse_alert, parse_silence};
 use crate::protocol::alerts::webhook::Allowed;
 use crate::protocol::alerts::{Alert, AlertName, DELIVERIES_MAX, Watched};
 use crate::protocol::messages::{
-    AlertIsPut, AlertSeen, AllAlerts, AllDeliveries, DeleteAlert, DeliveriesOf, GetAlert, PutAlert,
-    SilenceAlert, TestAlert,
+    AlertDetails, AlertPutOutcome, AllAlerts, AllDeliveries, DeleteAlert, DeliveriesOf, GetAlert,
+    PutAlert, SilenceAlert, TestAlert,
 };
 use crate::protocol::names::{ALERTS_ALLOW, limit_right};
 use crate::protocol::problem::{Code, Problem};
@@ -39,7 +39,7 @@ fn not_found(name: &AlertName) -> Problem {
     Problem::new(Code::AlertNotFound, detail)
 }
 
-fn told(seen: &AlertSeen) -> AlertSummary<'_> {
+fn told(seen: &AlertDetails) -> AlertSummary<'_> {
     AlertSummary {
         name: &seen.name,
         alert: &seen.alert,
@@ -48,7 +48,7 @@ fn told(seen: &AlertSeen) -> AlertSummary<'_> {
     }
 }
 
-fn answer(context: &RequestContext, seen: &AlertSeen) -> Answer {
+fn answer(context: &RequestContext, seen: &AlertDetails) -> Answer {
     Answer::json(alert_json(&told(seen), context.host.now_ms()))
 }
 
@@ -57,7 +57,7 @@ async fn seen(
     context: &RequestContext,
     caller: &Caller,
     name: &AlertName,
-) -> Result<Option<AlertSeen>, Problem> {
+) -> Result<Option<AlertDetails>, Problem> {
     Query::parse(context.query(), &[])?;
     caller.may_somewhere(Scope::Admin, &[])?;
     let get = GetAlert { name: name.clone() };
@@ -72,7 +72,7 @@ async fn found(
     context: &RequestContext,
     caller: &Caller,
     name: &AlertName,
-) -> Result<AlertSeen, Problem> {
+) -> Result<AlertDetails, Problem> {
     let seen = seen(context, caller, name).await?;
     seen.ok_or_else(|| not_found(name))
 }
@@ -94,17 +94,17 @@ pub async fn put(
     let over = seen(context, caller, &name).await?.map(|seen| seen.alert);
     let put = PutAlert { name, put, over };
     match call(&context.host, &put).await? {
-        AlertIsPut::Created(seen) => Ok(answer(context, &seen).with_status(201)),
-        AlertIsPut::Replaced(seen) => Ok(answer(context, &seen)),
-        AlertIsPut::Full => Err(Problem::new(
+        AlertPutOutcome::Created(seen) => Ok(answer(context, &seen).with_status(201)),
+        AlertPutOutcome::Replaced(seen) => Ok(answer(context, &seen)),
+        AlertPutOutcome::Full => Err(Problem::new(
             Code::TooManyAlerts,
             "delete an alert that is not needed any more, or watch a prefix by one: DELETE /alerts/{name}",
         )),
-        AlertIsPut::NeedsSecret => Err(Problem::new(
+        AlertPutOutcome::NeedsSecret => Err(Problem::new(
             Code::InvalidBody,
             "a new alert needs a secret, which its deliveries are signed with: echo whsec_$(openssl rand -base64 32)",
         )),
-        AlertIsPut::Changed => Err(Problem::new(
+        AlertPutOutcome::Changed => Err(Problem::new(
             Code::Unavailable,
             "somebody else has put the alert at the same time; try again",
         )),

@@ -56,7 +56,7 @@ const KNOWN_MAX: usize = 2_048;
 /// How often a change is repeated if another comes in between.
 const TRIES: u32 = 3;
 
-struct Known {
+struct KeyLookup {
     key: Option<ApiKey>,
     asked_ms: i64,
     is_being_asked: bool,
@@ -64,12 +64,12 @@ struct Known {
 
 /// The cached keys of this isolate.
 #[derive(Default)]
-struct Keys {
-    known: BoundedMap<KeyId, Known, KNOWN_MAX>,
+struct KeyCache {
+    known: BoundedMap<KeyId, KeyLookup, KNOWN_MAX>,
     failed_ms: Option<i64>,
 }
 
-struct KnownKeys(RefCell<Keys>);
+struct KnownKeys(RefCell<KeyCache>);
 
 impl State for KnownKeys {
     fn begin(_host: &Host) -> Self {
@@ -77,7 +77,7 @@ impl State for KnownKeys {
     }
 }
 
-fn with<T>(host: &Host, work: impl FnOnce(&mut Keys) -> T) -> T {
+fn with<T>(host: &Host, work: impl FnOnce(&mut KeyCache) -> T) -> T {
     work(&mut host.state::<KnownKeys>().0.borrow_mut())
 }
 
@@ -87,7 +87,7 @@ async fn ask(host: &Host, id: KeyId, secret: Digest) -> Result<Option<ApiKey>, F
     let found = call_within(host, &UseKey { id, secret }, ASK_MS_MAX).await;
     with(host, |keys| match &found {
         Ok(key) => {
-            let known = Known {
+            let known = KeyLookup {
                 key: key.clone(),
                 asked_ms,
                 is_being_asked: false,
@@ -156,7 +156,7 @@ async fn look_up(
     }
 }
 
-impl Keys {
+impl KeyCache {
     fn is_paused(&self, now_ms: i64) -> bool {
         let failed_ms = self.failed_ms;
         failed_ms.is_some_and(|failed_ms| now_ms.abs_diff(failed_ms) < PAUSE_MS.unsigned_abs())

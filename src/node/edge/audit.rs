@@ -9,8 +9,10 @@ use crate::host::Host;
 use crate::node::shared::call::answer_of;
 use crate::node::shared::{call, call_within};
 use crate::protocol::access::{Caller, Right, Scope};
-use crate::protocol::audit::{Act, CallOutcome, acts_json, parse_span};
-use crate::protocol::messages::{Call, DoAct, Fault, ListActs, NoteAct, encode};
+use crate::protocol::audit::{AuditEntry, CallOutcome, acts_json, parse_span};
+use crate::protocol::messages::{
+    AddAuditEntry, Call, CallAudited, Fault, ListAuditEntries, encode,
+};
 use crate::protocol::problem::Problem;
 use crate::protocol::routes::{Route, RouteName};
 
@@ -76,10 +78,10 @@ pub async fn begin_named(
     is_noted_later: bool,
 ) {
     let host = &context.host;
-    let act = Act::begun(caller, call, target, host.now_ms(), host.random());
+    let act = AuditEntry::begun(caller, call, target, host.now_ms(), host.random());
     context.note_act(act.clone());
     if !is_noted_later {
-        let _ = call_within(host, &NoteAct { act }, NOTE_MS_MAX).await;
+        let _ = call_within(host, &AddAuditEntry { act }, NOTE_MS_MAX).await;
     }
 }
 
@@ -97,8 +99,8 @@ pub async fn carry<C: Call>(context: &RequestContext, message: &C) -> Result<C::
     let Some(act) = context.act() else {
         return call(host, message).await;
     };
-    let done = DoAct {
-        act: Act {
+    let done = CallAudited {
+        act: AuditEntry {
             outcome: CallOutcome::Done,
             ..act
         },
@@ -124,8 +126,8 @@ pub async fn end_as(context: &RequestContext, outcome: CallOutcome) {
     if act.outcome == outcome || outcome == CallOutcome::Unknown {
         return;
     }
-    let note = NoteAct {
-        act: Act { outcome, ..act },
+    let note = AddAuditEntry {
+        act: AuditEntry { outcome, ..act },
     };
     let host = context.host.clone();
     if call_within(&host, &note, NOTE_MS_MAX).await.is_err() {
@@ -133,7 +135,7 @@ pub async fn end_as(context: &RequestContext, outcome: CallOutcome) {
     }
 }
 
-async fn tell_again(host: &Host, note: &NoteAct) {
+async fn tell_again(host: &Host, note: &AddAuditEntry) {
     for wait_ms in AGAIN_MS {
         host.sleep_ms(wait_ms).await;
         if call_within(host, note, NOTE_MS_MAX).await.is_ok() {
@@ -152,7 +154,7 @@ pub async fn list(context: &RequestContext) -> Result<Answer, Problem> {
     let limit = usize::try_from(span.limit).unwrap_or(usize::MAX);
     // One more than asked for shows whether there is another page.
     span.limit += 1;
-    let mut acts = call(&context.host, &ListActs { span }).await?;
+    let mut acts = call(&context.host, &ListAuditEntries { span }).await?;
     let has_more = acts.len() > limit;
     acts.truncate(limit);
     Ok(Answer::json(acts_json(&acts, has_more)))

@@ -14,14 +14,16 @@ use crate::core::counter::nonces::Nonce;
 use crate::host::Host;
 use crate::node::shared::call_within;
 use crate::protocol::boards::WRITES_AT_ONCE;
-use crate::protocol::messages::{BoardWritten, Fault, MemberWrite, Once, WriteBoard, WriteBoards};
+use crate::protocol::messages::{
+    BoardWritten, Fault, MemberWrite, OnceKey, WriteBoard, WriteBoards,
+};
 
 /// How long a board may take to write, milliseconds: less than a batch may.
 const WRITE_MS_MAX: u64 = 4_500;
 
 /// The target of a lane: an object of a board, and where it is created if it is new.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct To {
+pub struct BoardTarget {
     board: CounterId,
     at: ShardAt,
     home: Option<Datacenter>,
@@ -29,7 +31,7 @@ pub struct To {
 
 /// The content of a lane: the writes of requests, each with its key.
 #[derive(Debug)]
-pub struct Requests(Vec<(Vec<MemberWrite>, Option<Once>)>);
+pub struct Requests(Vec<(Vec<MemberWrite>, Option<OnceKey>)>);
 
 impl Batchable for Requests {
     /// The index of a request in its batch.
@@ -62,7 +64,7 @@ impl Batchable for Requests {
 struct Boards;
 
 impl LaneKind for Boards {
-    type To = To;
+    type Target = BoardTarget;
     type Batchable = Requests;
     type Outcome = Result<Rc<Vec<BoardWritten>>, Fault>;
     type Watcher = ();
@@ -75,7 +77,7 @@ impl LaneKind for Boards {
 
     fn tell((): (), _: &Self::Outcome) {}
 
-    async fn send(host: &Host, to: &To, nonce: Nonce, load: Requests) {
+    async fn send(host: &Host, to: &BoardTarget, nonce: Nonce, load: Requests) {
         let write = WriteBoards {
             board: to.board.clone(),
             at: to.at,
@@ -103,7 +105,7 @@ pub async fn send(context: &RequestContext, write: WriteBoard) -> Result<BoardWr
         writes,
         once,
     } = write;
-    let to = To { board, at, home };
+    let to = BoardTarget { board, at, home };
     let load = Requests(vec![(writes, once)]);
     let unknown = |what: &str| Fault::Unavailable(what.to_owned());
     let arrival = lanes::carry::<Boards>(context, &to, load, context.host.now_ms()).await;

@@ -19,7 +19,7 @@ use crate::protocol::batch::lines::LineNumbers;
 use crate::protocol::batch::report::BatchReport;
 use crate::protocol::boards::{WRITES_AT_ONCE, problem_of, refusal_of};
 use crate::protocol::keys::section_key;
-use crate::protocol::messages::{BoardWritten, Fault, MemberWrite, Once, WriteBoard};
+use crate::protocol::messages::{BoardWritten, Fault, MemberWrite, OnceKey, WriteBoard};
 use crate::protocol::problem::Problem;
 
 /// How many boards one body writes to at once.
@@ -110,12 +110,12 @@ async fn once_of(
     counting: &Counting,
     key: Option<BodyKey>,
     section: u32,
-) -> Result<Option<Once>, Problem> {
+) -> Result<Option<OnceKey>, Problem> {
     let Some(BodyKey { key, fingerprint }) = key else {
         return Ok(None);
     };
     let names = name_key(host).await?;
-    Ok(Some(Once {
+    Ok(Some(OnceKey {
         key: section_key(&|bytes| hash(&names, bytes), key, section),
         fingerprint,
         keys: counting.keys,

@@ -12,7 +12,7 @@ use crate::core::board::summary::SUMMARY_TOP;
 use crate::core::counter::bounded_map::BoundedMap;
 use crate::core::counter::id::CounterId;
 use crate::host::{Host, State};
-use crate::node::shared::boards::{self, Reading, key_of};
+use crate::node::shared::boards::{self, BoardReader, key_of};
 use crate::protocol::messages::{BoardAnswer, BoardPlace, BoardQuestion, BoardSeen, Fault};
 
 /// The most boards whose summaries an isolate caches: at most 350 KB each, so 6 MB.
@@ -95,7 +95,7 @@ fn begins_reading(host: &Host, board: &CounterId) -> bool {
 }
 
 async fn read(host: &Host, board: &CounterId) -> Result<Result<Rc<BoardSeen>, BoardAnswer>, Fault> {
-    let reading = Reading::new(host, board);
+    let reading = BoardReader::new(host, board);
     match reading.ask(BoardQuestion::Summary).await? {
         BoardAnswer::Seen(seen) => {
             let seen = Rc::new(*seen);

@@ -13,7 +13,7 @@ use super::request_context::RequestContext;
 use super::respond::Answer;
 use crate::core::counter::id::CounterId;
 use crate::core::sketch::hash;
-use crate::node::shared::boards::{self, Reading};
+use crate::node::shared::boards::{self, BoardReader};
 use crate::node::shared::{call, partitions};
 use crate::protocol::access::Caller;
 use crate::protocol::boards::{
@@ -25,7 +25,8 @@ use crate::protocol::boards::{
 use crate::protocol::keys::{KeyKind, fingerprint, parse_key, section_key, write_key};
 use crate::protocol::messages::{
     BoardAnswer, BoardConfigured, BoardQuestion, BoardSeen, BoardWritten, ConfigureBoard, EndBoard,
-    Fault, ListAllBoards, MemberAction, MemberRange, MemberWrite, Once, WriteBoard, Written,
+    Fault, ListAllBoards, MemberAction, MemberOutcome, MemberRange, MemberWrite, OnceKey,
+    WriteBoard,
 };
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::{LIST_LIMIT, Query};
@@ -143,7 +144,7 @@ async fn ask(
     query: &BoardQuery,
     question: BoardQuestion,
 ) -> Result<Box<BoardSeen>, Problem> {
-    let reading = Reading {
+    let reading = BoardReader {
         host: &context.host,
         board,
         period: query.period()?,
@@ -325,7 +326,7 @@ async fn far_member(
     let Some(seen) = far_summary(context, board).await? else {
         return Ok(None);
     };
-    let reading = Reading::new(&context.host, board);
+    let reading = BoardReader::new(&context.host, board);
     let at = seen.layout.shard_of_member(&bytes_of(name));
     let question = BoardQuestion::Members(vec![bytes_of(name)]);
     let own = reading.ask_shard(seen.layout, at, question).await;
@@ -408,14 +409,14 @@ async fn once_of(
     context: &RequestContext,
     kind: KeyKind,
     parts: &[&[u8]],
-) -> Result<Option<Once>, Problem> {
+) -> Result<Option<OnceKey>, Problem> {
     let Some(header) = context.header("idempotency-key") else {
         return Ok(None);
     };
     let text = parse_key(&header)?;
     let names = name_key(&context.host).await?;
     let hashed = |bytes: &[u8]| hash(&names, bytes);
-    Ok(Some(Once {
+    Ok(Some(OnceKey {
         key: write_key(&hashed, kind, text),
         fingerprint: fingerprint(&hashed, parts),
         keys: context.keys(),
@@ -424,7 +425,7 @@ async fn once_of(
 
 /// The result of writes.
 struct Outcome {
-    written: Written,
+    written: MemberOutcome,
     version: BoardVersion,
     is_replay: bool,
 }
@@ -434,7 +435,7 @@ async fn send(
     context: &RequestContext,
     board: &CounterId,
     writes: Vec<MemberWrite>,
-    once: Option<Once>,
+    once: Option<OnceKey>,
 ) -> Result<Outcome, Problem> {
     let carry = |write: WriteBoard| -> LocalBoxFuture<'_, Result<BoardWritten, Fault>> {
         if write.writes.len() == 1 {
@@ -466,12 +467,12 @@ async fn stand_among_all(
     context: &RequestContext,
     board: &CounterId,
     name: Option<&CounterId>,
-    written: &mut Written,
+    written: &mut MemberOutcome,
 ) -> bool {
     if boards::layout_of(&context.host, board).shards <= 1 {
         return true;
     }
-    let reading = Reading::new(&context.host, board);
+    let reading = BoardReader::new(&context.host, board);
     let names = name.map(bytes_of).into_iter().collect();
     let Ok(BoardAnswer::Seen(seen)) = reading.ask(BoardQuestion::Members(names)).await else {
         return false;
@@ -489,7 +490,7 @@ async fn write_one(
     board: CounterId,
     name: CounterId,
     action: MemberAction,
-    once: Option<Once>,
+    once: Option<OnceKey>,
 ) -> Result<Answer, Problem> {
     let condition = context.header("if-match");
     let condition = condition.as_deref().map(parse_if_match).transpose()?;
@@ -583,10 +584,10 @@ pub async fn write_many(context: &RequestContext, board: CounterId) -> Result<An
     let _waiting = context.waiting();
     let names = name_key(&context.host).await?;
     let writes = std::mem::take(&mut lines.writes);
-    let mut all: Option<(Written, BoardVersion)> = None;
+    let mut all: Option<(MemberOutcome, BoardVersion)> = None;
     let mut is_replay = once.is_some();
     for (some, section) in writes.chunks(WRITES_AT_ONCE).zip(0..) {
-        let once = once.map(|once| Once {
+        let once = once.map(|once| OnceKey {
             key: section_key(&|bytes| hash(&names, bytes), once.key, section),
             ..once
         });
@@ -602,7 +603,7 @@ pub async fn write_many(context: &RequestContext, board: CounterId) -> Result<An
         let (accepted, changed) = all
             .as_ref()
             .map_or((0, 0), |(all, _)| (all.accepted, all.changed));
-        let all_of = Written {
+        let all_of = MemberOutcome {
             accepted: accepted + written.accepted,
             changed: changed + written.changed,
             ..written

@@ -19,9 +19,9 @@ use crate::host::Host;
 use crate::node::shared::call::has_tablets;
 use crate::node::shared::call_batcher::Batcher;
 use crate::node::shared::concurrency::all_settled;
-use crate::node::shared::keyed_calls::{ManyKeyed, count_bounded};
+use crate::node::shared::keyed_calls::{KeyedRequest, count_bounded};
 use crate::node::shared::{open_objects, partitions};
-use crate::protocol::batch::gather::{CountingMode, Gathered};
+use crate::protocol::batch::gather::{CountingMode, GatheredCounter};
 use crate::protocol::batch::keyed::{BodyKey, CallBudget, KeyedElements, KeyedWrites};
 use crate::protocol::batch::plan::{
     CallsNeeded, HOSTED_PART_COUNTERS_MAX, PART_COUNTERS_MAX, Plan, part_calls_max,
@@ -31,7 +31,7 @@ use crate::protocol::batch::wave::{LOOK_EVERY_MS, Stage};
 use crate::protocol::keyed::FlushOutcomes;
 use crate::protocol::messages::Fault;
 use crate::protocol::names::{CellAddress, TABLET_COUNT};
-use crate::protocol::open_slots::User;
+use crate::protocol::open_slots::ObjectUser;
 use crate::protocol::problem::{Code, Problem};
 
 /// How many counters' keyed writes are counted at once, of one body: each is two calls.
@@ -64,7 +64,7 @@ pub struct Counting {
 /// A section of a body.
 pub struct Section {
     /// The sums of its records.
-    pub sums: Vec<(CounterId, Gathered)>,
+    pub sums: Vec<(CounterId, GatheredCounter)>,
     /// Its writes to boards.
     pub boards: BoardLines,
     /// The number of its records.
@@ -141,9 +141,9 @@ async fn count_all(
     if !boards.is_empty() {
         is_replay &= board_lines::write(host, counting, key, boards, &mut report).await;
     }
-    let has_room = |(counter, _): &(CounterId, Gathered)| {
+    let has_room = |(counter, _): &(CounterId, GatheredCounter)| {
         let cell = CellAddress::lead(counter, &counting.datacenter);
-        open_objects::admit(host, &cell, User::Bulk).is_ok()
+        open_objects::admit(host, &cell, ObjectUser::Bulk).is_ok()
     };
     let part_max = match has_tablets(host) {
         true => HOSTED_PART_COUNTERS_MAX,
@@ -177,9 +177,9 @@ fn affordable(
     host: &Host,
     counting: &Counting,
     has_key: bool,
-    mut part: Vec<(CounterId, Gathered)>,
+    mut part: Vec<(CounterId, GatheredCounter)>,
     report: &mut BatchReport,
-) -> Option<Vec<(CounterId, Gathered)>> {
+) -> Option<Vec<(CounterId, GatheredCounter)>> {
     let Counting {
         datacenter, calls, ..
     } = counting;
@@ -214,7 +214,7 @@ async fn count_part(
     counting: &Counting,
     key: Option<BodyKey>,
     has_company: bool,
-    part: Vec<(CounterId, Gathered)>,
+    part: Vec<(CounterId, GatheredCounter)>,
     report: &mut BatchReport,
 ) -> bool {
     let Counting {
@@ -272,7 +272,7 @@ async fn count_keyed(
     let batcher = Batcher::new(host);
     let is_hosted = has_tablets(host);
     let unbounded = CallBudget::unbounded();
-    let many = ManyKeyed {
+    let many = KeyedRequest {
         batcher: &batcher,
         calls: if is_hosted { &unbounded } else { calls },
         here: datacenter,

@@ -20,7 +20,7 @@ use crate::host::Host;
 use crate::protocol::access::{Caller, Permission, Scope};
 use crate::protocol::batch::BulkRecord;
 use crate::protocol::batch::by::Actor;
-use crate::protocol::batch::gather::{BatchLimits, CLOCK_SKEW_MS, Gather, Hashes};
+use crate::protocol::batch::gather::{BatchLimits, CLOCK_SKEW_MS, Gatherer, Hashes};
 use crate::protocol::batch::keyed::BodyKey;
 use crate::protocol::batch::report::BatchReport;
 use crate::protocol::batch::sections::{SECTION_BYTES_MAX, Sections, board_line_bytes};
@@ -56,7 +56,7 @@ impl Hashes for BulkHashes {
 fn admit(
     context: &RequestContext,
     caller: &Caller,
-    gather: &Gather,
+    gather: &Gatherer,
     record: &BulkRecord<'_>,
     needs: &[Permission],
     now_ms: i64,
@@ -73,7 +73,7 @@ fn admit(
 /// Adds one record of a body to its sums.
 fn take(
     host: &Host,
-    gather: &mut Gather,
+    gather: &mut Gatherer,
     line: u64,
     (record, by): &(BulkRecord<'_>, Actor<'_>),
     now_ms: i64,
@@ -113,7 +113,7 @@ pub struct BulkReader<'a> {
     keys: BulkHashes,
     /// For a body with a key: the hash of all of it, and its sections.
     body_key: Option<(BodyHash, Sections)>,
-    gather: Gather,
+    gather: Gatherer,
     /// Writes to boards, and their approximate size.
     boards: BoardLines,
     boards_bytes: u64,
@@ -161,7 +161,7 @@ impl<'a> BulkReader<'a> {
         let reading_bytes = reading_bytes(body::announced_length(&*context.request));
         memory.hold(reading_bytes)?;
         Ok(Self {
-            gather: Gather::new(limits, context.host.random()).knowing(hash_of_counter),
+            gather: Gatherer::new(limits, context.host.random()).knowing(hash_of_counter),
             now_ms: context.host.now_ms(),
             boards: BoardLines::new(),
             boards_bytes: 0,

@@ -18,9 +18,9 @@ use crate::core::counter::flush::Load;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::host::{Host, State};
 use crate::node::shared::{call_within, fleet};
-use crate::protocol::batch::plan::{Addressed, Rehashed};
+use crate::protocol::batch::plan::{Addressed, RehashedElements};
 use crate::protocol::fleet::GaugeKind;
-use crate::protocol::messages::{GlobalSum, Read, ViewOf, Wanted};
+use crate::protocol::messages::{GlobalSum, Read, ReadParts, ViewOf};
 use crate::protocol::names::{CANARY, CANARY_ON, CellAddress, canary};
 
 /// How often it is written.
@@ -103,7 +103,7 @@ async fn view(host: &Host, counter: &CounterId) -> Option<GlobalSum> {
     let read = Read {
         counter: counter.clone(),
         datacenter: None,
-        wanted: Wanted::default(),
+        wanted: ReadParts::default(),
     };
     call_within(host, &read, CALL_MS_MAX).await.ok().flatten()
 }
@@ -201,7 +201,7 @@ async fn write(host: &Host, counter: &CounterId, here: &Datacenter, amount: i64)
     let one = Addressed {
         to: CellAddress::lead(counter, here),
         load,
-        rehashed: Rehashed::default(),
+        rehashed: RehashedElements::default(),
     };
     let _missing = count_many(host, vec![one], false).await;
 }

@@ -4,7 +4,7 @@ use super::read::{not_found, see_version};
 use super::request_context::RequestContext;
 use super::respond::Answer;
 use crate::core::counter::id::CounterId;
-use crate::protocol::messages::{Read, Wanted};
+use crate::protocol::messages::{Read, ReadParts};
 use crate::protocol::problem::Problem;
 use crate::protocol::public::SummedCounter;
 use crate::protocol::query::Query;
@@ -30,10 +30,10 @@ pub async fn distribution(context: &RequestContext, id: CounterId) -> Result<Ans
     let question = Read {
         counter: id,
         datacenter: query.datacenter()?,
-        wanted: Wanted {
+        wanted: ReadParts {
             samples: Some(window.whole),
             totals_only: true,
-            ..Wanted::default()
+            ..ReadParts::default()
         },
     };
     let asked = query.at_least()?;

@@ -13,7 +13,7 @@ use crate::core::board::key::Key;
 use crate::core::counter::id::CounterId;
 use crate::host::http::Pieces;
 use crate::host::{Host, Later};
-use crate::node::shared::boards::Reading;
+use crate::node::shared::boards::BoardReader;
 use crate::node::shared::{call, call_within};
 use crate::protocol::access::{Caller, Scope};
 use crate::protocol::alerts::answer::alert_line;
@@ -325,7 +325,7 @@ impl Export {
             limit: LIST_LIMIT.1,
             ..MemberRange::default()
         };
-        let reading = Reading::new(&self.host, &board);
+        let reading = BoardReader::new(&self.host, &board);
         let asked = reading.ask(BoardQuestion::Range(stretch));
         let BoardAnswer::Seen(seen) = asked.await? else {
             // It has ended since it was listed.

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use futures_channel::oneshot;
 
 use super::last_seen;
-use super::read_cache::{CacheLookup, Ended, Question, RENEW_MS, with_reads};
+use super::read_cache::{CacheLookup, FetchEnd, Question, RENEW_MS, with_reads};
 use super::request_context::RequestContext;
 use crate::host::Host;
 use crate::node::shared::call;
@@ -135,7 +135,7 @@ pub async fn fetch_within(
 
 fn seen(
     context: &RequestContext,
-    (begun_ms, fetched): Ended,
+    (begun_ms, fetched): FetchEnd,
     fresh: bool,
 ) -> Result<FetchedSum, Problem> {
     let freshness = Freshness {

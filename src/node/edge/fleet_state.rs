@@ -45,9 +45,9 @@ pub struct FleetState {
 }
 
 /// What this isolate has found, and when it asked last.
-struct Known(RefCell<(Option<i64>, FleetState)>);
+struct FleetCache(RefCell<(Option<i64>, FleetState)>);
 
-impl State for Known {
+impl State for FleetCache {
     fn begin(_host: &Host) -> Self {
         Self(RefCell::default())
     }
@@ -76,7 +76,7 @@ impl FleetState {
 /// The known state of the deployment; asks again in the background if it is old.
 pub fn known(context: &RequestContext) -> FleetState {
     let host = &context.host;
-    let state = host.state::<Known>();
+    let state = host.state::<FleetCache>();
     let now_ms = host.now_ms();
     let (all_here_ms, elsewhere_ms) = LOOK_EVERY_MS;
     let every_ms = match open_objects::are_bounded(host) {

@@ -18,7 +18,7 @@ use crate::node::shared::{leads_apart, metrics, open_objects};
 use crate::protocol::messages::{Fault, Flush, Flushed};
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::CellAddress;
-use crate::protocol::open_slots::User;
+use crate::protocol::open_slots::ObjectUser;
 use crate::protocol::problem::Problem;
 
 /// Time for the first attempt of a flush, and for its retry: together below
@@ -53,13 +53,13 @@ pub struct Watcher {
 pub struct Cells;
 
 impl LaneKind for Cells {
-    type To = CellAddress;
+    type Target = CellAddress;
     type Batchable = Load;
     type Outcome = Outcome;
     type Watcher = Watcher;
 
     fn admit(host: &Host, to: &CellAddress) -> Result<(), Problem> {
-        open_objects::admit(host, to, User::Single).map_err(open_objects::overloaded)
+        open_objects::admit(host, to, ObjectUser::Single).map_err(open_objects::overloaded)
     }
 
     fn lost() -> Outcome {

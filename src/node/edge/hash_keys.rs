@@ -16,7 +16,7 @@ use crate::node::shared::call_within;
 use crate::protocol::messages::{Fault, GetSecrets, RotateKey, Secrets};
 use crate::protocol::names::HASH_KEY;
 use crate::protocol::problem::{Code, Problem};
-use crate::protocol::refresh::{Next, Refresh};
+use crate::protocol::refresh::{Refresh, RefreshAction};
 use crate::protocol::settings;
 use crate::protocol::visitor::{Salt, forgotten_ms};
 
@@ -116,10 +116,10 @@ pub async fn hashing(host: &Host) -> Result<Hashing, Problem> {
         return Ok(set);
     }
     match with(host, |known| known.refresh.next(host.now_ms())) {
-        Next::Use => {}
+        RefreshAction::Use => {}
         // Without an answer the old key stays in use: its hashes are of its own epoch.
-        Next::Ask => drop(ask(host, None, REFRESH_MS_MAX).await),
-        Next::Need => ask(host, None, CALL_MS_MAX).await?,
+        RefreshAction::Ask => drop(ask(host, None, REFRESH_MS_MAX).await),
+        RefreshAction::Need => ask(host, None, CALL_MS_MAX).await?,
     }
     with(host, |known| known.kept.clone()).ok_or_else(lost)
 }

@@ -11,7 +11,7 @@ use super::{body, unique_elements};
 use crate::core::counter::id::CounterId;
 use crate::core::counter::settings::UniqueHash;
 use crate::node::shared::call;
-use crate::protocol::messages::{LookUp, Read, Wanted};
+use crate::protocol::messages::{LookUp, Read, ReadParts};
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::{SummedCounter, hyll_of, imported_json, not_of_redis, parse_hyll};
 use crate::protocol::query::{Query, Window};
@@ -77,7 +77,7 @@ pub async fn import(context: &RequestContext, id: CounterId) -> Result<Answer, P
     let question = Read {
         counter: id,
         datacenter: None,
-        wanted: Wanted::default(),
+        wanted: ReadParts::default(),
     };
     let seen = see(context, &question, true).await?;
     let sum = seen.sum.ok_or_else(|| not_found(&question.counter))?;

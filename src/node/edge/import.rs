@@ -17,14 +17,14 @@ use super::request_context::RequestContext;
 use super::respond::Answer;
 use super::{administration, isolate, last_seen};
 use crate::core::board::member::Amount;
-use crate::core::board::settings::Keep;
+use crate::core::board::settings::ScoreRule;
 use crate::core::counter::contents::Contents;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::KeySource;
 use crate::core::counter::total::Sum;
 use crate::core::sketch::{HashKey, hash};
 use crate::host::Host;
-use crate::node::shared::boards::{self, Reading};
+use crate::node::shared::boards::{self, BoardReader};
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::{call, call_within, open_objects};
 use crate::protocol::alerts::AlertName;
@@ -40,13 +40,13 @@ use crate::protocol::export::{
 use crate::protocol::keys::{KeyKind, fingerprint, parse_key, write_key};
 use crate::protocol::limits::{PolicyName, parse_policy};
 use crate::protocol::messages::{
-    AlertIsPut, BoardAnswer, BoardConfigured, BoardQuestion, BoardWritten, BringBack,
-    ConfigureBoard, Done, EndBoard, Fault, GetAlert, GetPolicy, IfExists, Install, Installed,
-    MemberAction, MemberWrite, Once, Operate, Operation, OperationKey, PolicyPut, PutAlert,
-    PutPolicy, WriteBoard,
+    AlertPutOutcome, BoardAnswer, BoardConfigured, BoardQuestion, BoardWritten, ConfigureBoard,
+    Done, EndBoard, Fault, GetAlert, GetPolicy, IfExists, Install, InstallOutcome, MemberAction,
+    MemberWrite, OnceKey, Operate, Operation, OperationKey, PolicyPut, PutAlert, PutPolicy,
+    RestoreSource, WriteBoard,
 };
 use crate::protocol::names::{ALERTS_ALLOW, BODY_PIECE_MS, CellAddress};
-use crate::protocol::open_slots::User;
+use crate::protocol::open_slots::ObjectUser;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::Query;
 use crate::protocol::shell_limits::OPERATE_MS_MAX;
@@ -176,7 +176,7 @@ struct Members {
     board: CounterId,
     is_refused: bool,
     /// How the board keeps scores, if its line came before.
-    keep: Option<Keep>,
+    keep: Option<ScoreRule>,
     writes: Vec<(u64, MemberWrite)>,
 }
 
@@ -325,7 +325,7 @@ impl Import<'_> {
             uniques,
         } = counter;
         let here = self.context.datacenter();
-        let back = BringBack {
+        let back = RestoreSource {
             if_there: match self.mode {
                 ImportMode::Create => IfExists::Refuse,
                 ImportMode::Replace => IfExists::Replace,
@@ -362,7 +362,7 @@ impl Import<'_> {
         }
         let is_bounded = settings.home.is_some() || settings.floor.is_some();
         if is_bounded && (done.created || self.mode == ImportMode::Replace) {
-            let back = BringBack {
+            let back = RestoreSource {
                 if_there: IfExists::PutSettings,
                 settings,
                 ttl_set_at_ms,
@@ -378,7 +378,7 @@ impl Import<'_> {
     pub(super) async fn operate(
         &self,
         id: &CounterId,
-        back: BringBack,
+        back: RestoreSource,
         key: OperationKey,
     ) -> Result<Done, Problem> {
         let operate = Operate {
@@ -422,22 +422,23 @@ impl Import<'_> {
         let mut tries = 1;
         loop {
             let room_ms = host.now_ms().saturating_add_unsigned(OPERATE_MS_MAX);
-            let outcome = match open_objects::room(host, &install.to, User::Change, room_ms).await {
-                Ok(()) => call(host, &install).await,
-                Err(fault) => Err(fault),
-            };
+            let outcome =
+                match open_objects::room(host, &install.to, ObjectUser::Change, room_ms).await {
+                    Ok(()) => call(host, &install).await,
+                    Err(fault) => Err(fault),
+                };
             return match outcome {
-                Ok(Installed::Done) => Ok(false),
-                Ok(Installed::Replayed) => Ok(true),
-                Ok(Installed::Reused) => Err(Problem::new(
+                Ok(InstallOutcome::Done) => Ok(false),
+                Ok(InstallOutcome::Replayed) => Ok(true),
+                Ok(InstallOutcome::Reused) => Err(Problem::new(
                     Code::IdempotencyKeyReused,
                     "this key was used for another line about this counter; send another key with another file",
                 )),
-                Ok(Installed::Full) => Err(Problem::new(
+                Ok(InstallOutcome::Full) => Err(Problem::new(
                     Code::Overloaded,
                     "too many keys are remembered here; try again later",
                 )),
-                Ok(Installed::Ended) => Err(Problem::new(
+                Ok(InstallOutcome::Ended) => Err(Problem::new(
                     Code::CounterEnded,
                     "the counter was deleted while it was brought back",
                 )),
@@ -553,12 +554,12 @@ impl Import<'_> {
             over,
         };
         match call(host, &put).await? {
-            AlertIsPut::Created(_) | AlertIsPut::Replaced(_) => Ok(()),
-            AlertIsPut::Full => {
+            AlertPutOutcome::Created(_) | AlertPutOutcome::Replaced(_) => Ok(()),
+            AlertPutOutcome::Full => {
                 let detail = "delete an alert that is not needed any more";
                 Err(Problem::new(Code::TooManyAlerts, detail))
             }
-            AlertIsPut::NeedsSecret | AlertIsPut::Changed => {
+            AlertPutOutcome::NeedsSecret | AlertPutOutcome::Changed => {
                 let detail = "somebody else has put the alert at the same time; try again";
                 Err(Problem::new(Code::Unavailable, detail))
             }
@@ -566,10 +567,10 @@ impl Import<'_> {
     }
 
     /// Creates a board; returns how it keeps scores.
-    async fn board(&self, board: &CounterId, settings: &str) -> Result<Keep, Problem> {
+    async fn board(&self, board: &CounterId, settings: &str) -> Result<ScoreRule, Problem> {
         let host = &self.context.host;
         let (settings, placing) = parse_board(settings.as_bytes())?;
-        let reading = Reading::new(host, board);
+        let reading = BoardReader::new(host, board);
         let known = match reading.ask(BoardQuestion::About).await? {
             BoardAnswer::Seen(seen) => Some(seen.settings),
             _ => None,
@@ -631,20 +632,24 @@ impl Import<'_> {
     }
 
     /// How a board keeps scores: by its line, or by its settings if that line was in another body.
-    async fn keep_of(&self, board: &CounterId, known: Option<Keep>) -> Result<Keep, Fault> {
+    async fn keep_of(
+        &self,
+        board: &CounterId,
+        known: Option<ScoreRule>,
+    ) -> Result<ScoreRule, Fault> {
         if let Some(keep) = known {
             return Ok(keep);
         }
-        let reading = Reading::new(&self.context.host, board);
+        let reading = BoardReader::new(&self.context.host, board);
         Ok(match reading.ask(BoardQuestion::About).await? {
             BoardAnswer::Seen(seen) => seen.settings.keep,
-            _ => Keep::default(),
+            _ => ScoreRule::default(),
         })
     }
 
     /// A board that keeps sums takes no scores: a member begins with its score, once, or the score is added.
-    fn sum_up(&self, keep: Keep, writes: &mut [MemberWrite]) {
-        if keep != Keep::Sum {
+    fn sum_up(&self, keep: ScoreRule, writes: &mut [MemberWrite]) {
+        if keep != ScoreRule::Sum {
             return;
         }
         for write in writes {
@@ -677,7 +682,7 @@ impl Import<'_> {
         let once = once.map(|_| {
             let OperationKey { key, fingerprint } =
                 self.step_key(&name, &format!("members/{first}"), &[]);
-            Once {
+            OnceKey {
                 key,
                 fingerprint,
                 keys: KeySource::Clients,

@@ -15,7 +15,7 @@ use crate::node::shared::keyed_calls::{count_unclaimed, recall_keyed};
 use crate::node::shared::open_objects;
 use crate::protocol::messages::Flushed;
 use crate::protocol::names::CellAddress;
-use crate::protocol::open_slots::User;
+use crate::protocol::open_slots::ObjectUser;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::write_json;
 
@@ -50,7 +50,7 @@ pub async fn count_one(
     open_objects::admit(
         &context.host,
         &CellAddress::lead(counter, &here),
-        User::Single,
+        ObjectUser::Single,
     )
     .map_err(open_objects::overloaded)?;
     let (mut lead, mut outcome) = (here.clone(), Ok(KeyedOutcome::NotWhole));

@@ -42,7 +42,7 @@ pub type TicketOf<L> = Ticket<PlaceOf<L>>;
 /// A kind of lanes: their target, content and way of sending.
 pub trait LaneKind: Sized + 'static {
     /// The target of a lane.
-    type To: Clone + Eq + Hash;
+    type Target: Clone + Eq + Hash;
     /// The content of a lane.
     type Batchable: Batchable;
     /// The outcome of a batch.
@@ -54,7 +54,7 @@ pub trait LaneKind: Sized + 'static {
     ///
     /// # Errors
     /// `overloaded`.
-    fn admit(_host: &Host, _to: &Self::To) -> Result<(), Problem> {
+    fn admit(_host: &Host, _to: &Self::Target) -> Result<(), Problem> {
         Ok(())
     }
 
@@ -67,7 +67,7 @@ pub trait LaneKind: Sized + 'static {
     /// Sends a batch that was taken, and settles it.
     fn send(
         host: &Host,
-        to: &Self::To,
+        to: &Self::Target,
         nonce: Nonce,
         load: Self::Batchable,
     ) -> impl Future<Output = ()>;
@@ -79,7 +79,7 @@ type LaneOf<L> =
 
 /// The lanes of an isolate, of one kind.
 pub struct Lanes<L: LaneKind> {
-    lanes: BoundedMap<L::To, LaneOf<L>, LANES_MAX>,
+    lanes: BoundedMap<L::Target, LaneOf<L>, LANES_MAX>,
     swept_ms: i64,
 }
 
@@ -108,12 +108,12 @@ impl<L: LaneKind> Lanes<L> {
     }
 
     /// An existing lane.
-    pub fn known(&mut self, to: &L::To) -> Option<&mut LaneOf<L>> {
+    pub fn known(&mut self, to: &L::Target) -> Option<&mut LaneOf<L>> {
         self.lanes.get_mut(to)
     }
 
     /// The lane to a target, created if needed; `None` where too many are busy.
-    fn lane(&mut self, host: &Host, to: &L::To) -> Option<&mut LaneOf<L>> {
+    fn lane(&mut self, host: &Host, to: &L::Target) -> Option<&mut LaneOf<L>> {
         if !self.lanes.contains_key(to) {
             let now_ms = host.now_ms();
             let since_ms = now_ms.saturating_sub(self.swept_ms);
@@ -138,7 +138,7 @@ impl<L: LaneKind> Lanes<L> {
 /// `overloaded` where the lane, or the isolate, is full.
 pub fn join<L: LaneKind>(
     host: &Host,
-    to: &L::To,
+    to: &L::Target,
     load: L::Batchable,
     watcher: Option<L::Watcher>,
 ) -> Result<TicketOf<L>, Problem> {
@@ -160,7 +160,7 @@ pub fn join<L: LaneKind>(
 /// Takes a ticket's batch if it may be sent now.
 pub fn take<L: LaneKind>(
     host: &Host,
-    to: &L::To,
+    to: &L::Target,
     ticket: &TicketOf<L>,
 ) -> Option<(Nonce, L::Batchable)> {
     Lanes::<L>::with(host, |lanes| {
@@ -169,7 +169,7 @@ pub fn take<L: LaneKind>(
 }
 
 /// Whether a ticket's batch has not been taken yet.
-pub fn is_waiting<L: LaneKind>(host: &Host, to: &L::To, ticket: &TicketOf<L>) -> bool {
+pub fn is_waiting<L: LaneKind>(host: &Host, to: &L::Target, ticket: &TicketOf<L>) -> bool {
     Lanes::<L>::with(host, |lanes| {
         let lane = lanes.known(to);
         lane.is_some_and(|lane| lane.is_waiting(ticket))
@@ -190,7 +190,7 @@ pub fn settle<L: LaneKind>(host: &Host, lane: &mut LaneOf<L>, nonce: Nonce, outc
 /// `unavailable` where nothing is confirmed in time; `overloaded`.
 pub async fn carry<L: LaneKind>(
     context: &RequestContext,
-    to: &L::To,
+    to: &L::Target,
     load: L::Batchable,
     begun_ms: i64,
 ) -> Result<Arrival<L::Outcome, PlaceOf<L>>, Problem> {
@@ -245,7 +245,7 @@ fn look<L: LaneKind>(
 }
 
 /// Waits for a batch's turn, and sends it; false if another request does.
-async fn send_in_turn<L: LaneKind>(host: &Host, to: &L::To, ticket: &TicketOf<L>) -> bool {
+async fn send_in_turn<L: LaneKind>(host: &Host, to: &L::Target, ticket: &TicketOf<L>) -> bool {
     let begun_ms = host.now_ms();
     while host.now_ms() - begun_ms <= IN_FLIGHT_MS_MAX {
         if let Some((nonce, load)) = take::<L>(host, to, ticket) {
@@ -267,7 +267,7 @@ async fn send_in_turn<L: LaneKind>(host: &Host, to: &L::To, ticket: &TicketOf<L>
 }
 
 /// Sends the items that gathered meanwhile, so that a hot lane does not idle until its next sender checks.
-async fn send_following<L: LaneKind>(host: &Host, to: &L::To) {
+async fn send_following<L: LaneKind>(host: &Host, to: &L::Target) {
     for _ in 0..FOLLOWING_MAX {
         let next = Lanes::<L>::with(host, |lanes| lanes.known(to)?.take_first(host.now_ms()));
         let Some((nonce, load)) = next else { return };

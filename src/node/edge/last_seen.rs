@@ -16,7 +16,7 @@ use crate::host::{Host, State};
 use crate::node::shared::open_objects;
 use crate::protocol::messages::{DatacenterSum, Fault, GlobalSum, Read, Sum};
 use crate::protocol::names::CellAddress;
-use crate::protocol::open_slots::User;
+use crate::protocol::open_slots::ObjectUser;
 use crate::protocol::public::Freshness;
 
 /// How long the absence of a counter is cached, milliseconds.
@@ -179,11 +179,12 @@ async fn ask_lead(context: &RequestContext, question: &Read) -> Option<(u64, Dat
         question: question.wanted.of(generation),
     };
     let host = &context.host;
-    let asked = open_objects::call_admitted(host, &ask(0), User::Single, LEAD_MS_MAX).await;
+    let asked = open_objects::call_admitted(host, &ask(0), ObjectUser::Single, LEAD_MS_MAX).await;
     let Err(Fault::Superseded(generation)) = asked else {
         return None;
     };
-    let sum = open_objects::call_admitted(host, &ask(generation), User::Single, LEAD_MS_MAX).await;
+    let sum =
+        open_objects::call_admitted(host, &ask(generation), ObjectUser::Single, LEAD_MS_MAX).await;
     Some((generation, sum.ok()?))
 }
 

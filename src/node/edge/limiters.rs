@@ -22,7 +22,7 @@ use crate::node::shared::call_within;
 use crate::node::shared::metrics;
 use crate::protocol::limits::PolicyName;
 use crate::protocol::limits::batch::{CheckBatch, gather_ms};
-use crate::protocol::messages::{Check, Checked, Fault, GetPolicy};
+use crate::protocol::messages::{Check, CheckAnswer, Fault, GetPolicy};
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::LimiterAddress;
 use crate::protocol::problem::{Code, Problem};
@@ -105,9 +105,9 @@ struct Denial {
 pub struct Limiters;
 
 impl LaneKind for Limiters {
-    type To = LimiterAddress;
+    type Target = LimiterAddress;
     type Batchable = CheckBatch;
-    type Outcome = Result<Rc<Checked>, Fault>;
+    type Outcome = Result<Rc<CheckAnswer>, Fault>;
     type Watcher = ();
 
     fn lost() -> Self::Outcome {
@@ -144,10 +144,10 @@ impl LaneKind for Limiters {
 ///
 /// # Errors
 /// The limiter's, or `Unavailable`.
-pub async fn send(host: &Host, check: &Check, milliseconds: u64) -> Result<Checked, Fault> {
+pub async fn send(host: &Host, check: &Check, milliseconds: u64) -> Result<CheckAnswer, Fault> {
     metrics::count(host, Metric::LimitMessage);
     let checked = call_within(host, check, milliseconds).await;
-    if let Ok(Checked { remote_calls, .. }) = &checked {
+    if let Ok(CheckAnswer { remote_calls, .. }) = &checked {
         metrics::add(host, Metric::LimitRemoteCall, u64::from(*remote_calls));
     }
     checked

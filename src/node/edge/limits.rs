@@ -25,7 +25,7 @@ use crate::protocol::limits::{
     parse_check, parse_policy, policy_json,
 };
 use crate::protocol::messages::{
-    Check, Checked, DeletePolicy, DemandKind, DemandOutcome, ListPolicies, PolicyPut, PutPolicy,
+    Check, CheckAnswer, DeletePolicy, DemandKind, DemandOutcome, ListPolicies, PolicyPut, PutPolicy,
 };
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::{self};
@@ -147,7 +147,7 @@ async fn judge_alone(
         CHECK_MS_MAX
     };
     let checked = limiters::send(&context.host, &check, milliseconds).await;
-    let first = |checked: Checked| checked.outcomes.first().copied();
+    let first = |checked: CheckAnswer| checked.outcomes.first().copied();
     checked
         .ok()
         .and_then(first)

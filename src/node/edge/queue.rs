@@ -30,7 +30,9 @@ use crate::node::shared::{call, call_within, metrics};
 use crate::protocol::access::{Caller, Scope};
 use crate::protocol::bodies::parse_queued;
 use crate::protocol::keys::{KeyKind, fingerprint, parse_key, write_key};
-use crate::protocol::messages::{Append, Appended, DeadLetters, Fault, Read, ReadDead, Wanted};
+use crate::protocol::messages::{
+    Append, AppendResult, DeadLetters, Fault, Read, ReadDead, ReadParts,
+};
 use crate::protocol::metrics::Metric;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::{SummedCounter, count_json, dead_letters_json, queued_json};
@@ -51,7 +53,7 @@ type Outcome = Result<(), Problem>;
 struct Queues;
 
 impl LaneKind for Queues {
-    type To = InboxId;
+    type Target = InboxId;
     type Batchable = EventBatch;
     /// Of each send of the batch.
     type Outcome = Rc<[Outcome]>;
@@ -89,11 +91,11 @@ async fn append(host: &Host, to: &InboxId, nonce: Nonce, messages: Vec<QueuedEve
     let mut is_unknown = false;
     for milliseconds in ATTEMPTS_MS {
         match call_within(host, &append, milliseconds).await {
-            Ok(Appended::Logged) => return Ok(()),
+            Ok(AppendResult::Logged) => return Ok(()),
             Err(Fault::Unavailable(_)) => is_unknown = true,
             // The attempt before may still be on its way, and be logged.
             _ if is_unknown => break,
-            Ok(Appended::Full) => {
+            Ok(AppendResult::Full) => {
                 return Err(Problem::new(
                     Code::Overloaded,
                     "too many events wait in the queue; this one was not taken, try again",
@@ -239,7 +241,7 @@ pub async fn counter(context: &RequestContext, caller: &Caller) -> Result<Answer
     let question = Read {
         counter: id,
         datacenter: None,
-        wanted: Wanted::default(),
+        wanted: ReadParts::default(),
     };
     let waiting = context.waiting();
     let seen = read::see(context, &question, query.is_strong()?).await?;

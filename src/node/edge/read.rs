@@ -17,7 +17,7 @@ use crate::core::counter::ledger::SeenValue;
 use crate::node::shared::call;
 use crate::node::shared::metrics;
 use crate::protocol::export::CSV;
-use crate::protocol::messages::{Explain, Explained, Fault, Flushed, GlobalSum, Read, Wanted};
+use crate::protocol::messages::{Explain, Explained, Fault, Flushed, GlobalSum, Read, ReadParts};
 use crate::protocol::metrics::Metric;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::{Freshness, SummedCounter};
@@ -116,9 +116,9 @@ async fn sum_now(context: &RequestContext, id: &CounterId) -> Option<Rc<GlobalSu
         counter: id.clone(),
         datacenter: None,
         // A write is no reader: the value in its answer makes no lead push.
-        wanted: Wanted {
+        wanted: ReadParts {
             is_passing: true,
-            ..Wanted::default()
+            ..ReadParts::default()
         },
     };
     let seen = fetch_within(context, &question, VALUE_MS_MAX).await;
@@ -294,10 +294,10 @@ pub async fn history(context: &RequestContext, id: CounterId) -> Result<Answer, 
     let is_csv = query.is_csv()?;
     let range = query.history(context.host.now_ms().div_euclid(1_000))?;
     let format = query.history_format()?;
-    let wanted = Wanted {
+    let wanted = ReadParts {
         history: Some(range),
         totals_only: true,
-        ..Wanted::default()
+        ..ReadParts::default()
     };
     let question = Read {
         counter: id,

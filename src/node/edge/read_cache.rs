@@ -45,19 +45,19 @@ const VIEWS_BYTES_MAX: usize = 24 * 1024 * 1024;
 const ANSWERS_MAX: usize = 64;
 
 /// The result of a fetch: a sum, that there is no such counter, or a fault.
-pub type Fetched = Result<Option<Rc<GlobalSum>>, Fault>;
+pub type FetchResult = Result<Option<Rc<GlobalSum>>, Fault>;
 
 /// The question that a view answers.
 pub type Question = Read;
 
 /// A fetch that has ended: when it began, unix milliseconds, and its result.
-pub type Ended = (i64, Fetched);
+pub type FetchEnd = (i64, FetchResult);
 
 /// A result for waiting readers only: that there is no such counter, or that it cannot be read.
-struct Void {
+struct EmptyResult {
     begun_ms: i64,
     ended_ms: i64,
-    fetched: Fetched,
+    fetched: FetchResult,
 }
 
 /// The view for a question.
@@ -69,7 +69,7 @@ struct View {
     newest_ms: i64,
     /// The sum for readers.
     latest: Option<(i64, Rc<GlobalSum>)>,
-    void: Option<Void>,
+    void: Option<EmptyResult>,
     /// When the last fetch with a change began.
     news_ms: Option<i64>,
 }
@@ -120,7 +120,7 @@ impl View {
         self.newest_ms = begun_ms;
     }
 
-    fn end(&mut self, begun_ms: i64, now_ms: i64, fetched: Fetched) {
+    fn end(&mut self, begun_ms: i64, now_ms: i64, fetched: FetchResult) {
         self.fetches_ms.retain(|known_ms| *known_ms != begun_ms);
         match fetched {
             Ok(Some(sum)) => {
@@ -137,7 +137,7 @@ impl View {
             fetched => {
                 let void = self.void.as_ref();
                 if void.is_none_or(|void| void.begun_ms < begun_ms) {
-                    self.void = Some(Void {
+                    self.void = Some(EmptyResult {
                         begun_ms,
                         ended_ms: now_ms,
                         fetched,
@@ -148,7 +148,7 @@ impl View {
     }
 
     /// The result for a reader that waits for a fetch that began at a moment, or for a later one.
-    fn ended(&self, since_ms: i64, now_ms: i64) -> Option<Ended> {
+    fn ended(&self, since_ms: i64, now_ms: i64) -> Option<FetchEnd> {
         let latest = self.latest.as_ref();
         if let Some((begun_ms, sum)) = latest.filter(|(begun_ms, _)| *begun_ms >= since_ms) {
             return Some((*begun_ms, Ok(Some(sum.clone()))));
@@ -234,7 +234,7 @@ impl ReadCache {
 
     /// What a reader is given that waits for a fetch that began at a moment, or for a later one: nothing yet, or, where
     /// another should begin meanwhile, that.
-    pub fn wait(&self, question: &Question, begun_ms: i64, now_ms: i64) -> Result<Ended, bool> {
+    pub fn wait(&self, question: &Question, begun_ms: i64, now_ms: i64) -> Result<FetchEnd, bool> {
         let Some(view) = self.view(question) else {
             // It was dropped meanwhile.
             return Err(true);
@@ -285,7 +285,7 @@ impl ReadCache {
         question: &Question,
         begun_ms: i64,
         now_ms: i64,
-        fetched: Fetched,
+        fetched: FetchResult,
     ) -> bool {
         let views = self.views.get_mut(&question.counter);
         let view = views.and_then(|views| views.iter_mut().find(|(known, _)| known == question));

@@ -24,8 +24,8 @@ use crate::node::shared::partitions::{ask_all, ask_ever};
 use crate::node::shared::{call, call_within};
 use crate::protocol::export::ImportMode;
 use crate::protocol::messages::{
-    CellPart, CellRepaired, Fault, KeptAll, KeptRows, ListDatacenters, ListNames, Operate,
-    Operation, RememberedCell, RepairCell, RepairRoot, RootPart, RootRepaired, TotalsFrom,
+    CellPart, CellRepaired, Fault, ListAllPastStates, ListDatacenters, ListNames, ListPastStates,
+    Operate, Operation, RememberedCell, RepairCell, RepairRoot, RootPart, RootRepaired, TotalsFrom,
 };
 use crate::protocol::names::CellAddress;
 use crate::protocol::problem::Problem;
@@ -33,7 +33,7 @@ use crate::protocol::repair::{
     COUNTERS_MAX, CellReport, CounterReport, Extent, Found, RepairRequest, parse_repair,
 };
 use crate::protocol::shell_limits::OPERATE_MS_MAX;
-use crate::protocol::snapshot::{LastKept, date_of};
+use crate::protocol::snapshot::{LastSnapshot, date_of};
 
 /// How many counters, and cells of each, are checked at once.
 const COUNTERS_AT_ONCE: usize = 16;
@@ -125,11 +125,11 @@ struct Repair<'a> {
 type CellCheck = (RepairCell, Result<CellRepaired, Fault>);
 
 /// A counter whose cells are being checked.
-struct Looked<'a> {
+struct CheckedCounter<'a> {
     root: &'a Root,
     view: Option<&'a View>,
     /// Its last snapshot, if it was needed.
-    last: Option<LastKept>,
+    last: Option<LastSnapshot>,
 }
 
 impl Repair<'_> {
@@ -171,7 +171,7 @@ impl Repair<'_> {
             report.snapshot = last.as_ref().map(|last| date_of(last.run.day));
         }
         let view = view.map(View::from_rest);
-        let mut looked = Looked {
+        let mut looked = CheckedCounter {
             root: &root,
             view: view.as_ref(),
             last,
@@ -197,7 +197,10 @@ impl Repair<'_> {
     }
 
     /// Has the root checked, and repaired. Returns the result, and the last snapshot if the root was damaged.
-    async fn root(&self, counter: &CounterId) -> Result<(RootRepaired, Option<LastKept>), Fault> {
+    async fn root(
+        &self,
+        counter: &CounterId,
+    ) -> Result<(RootRepaired, Option<LastSnapshot>), Fault> {
         let mut repair = RepairRoot {
             counter: counter.clone(),
             datacenters: self.datacenters.clone(),
@@ -224,15 +227,15 @@ impl Repair<'_> {
     }
 
     /// The last snapshot of a counter.
-    async fn last(&self, counter: &CounterId) -> Result<Option<LastKept>, Fault> {
-        let asked = KeptAll {
+    async fn last(&self, counter: &CounterId) -> Result<Option<LastSnapshot>, Fault> {
+        let asked = ListAllPastStates {
             day: i64::MAX,
             prefix: counter.as_str().to_owned(),
             after: None,
             limit: 1,
             uniques: true,
         };
-        let ask = |partition: u32| KeptRows {
+        let ask = |partition: u32| ListPastStates {
             partition,
             asked: asked.clone(),
         };
@@ -240,7 +243,7 @@ impl Repair<'_> {
         let found = answers.answers.into_iter().filter_map(|(_, page)| {
             let row = page.rows.into_iter().next()?;
             let run = page.run.filter(|_| row.counter == *counter)?;
-            Some(LastKept {
+            Some(LastSnapshot {
                 run,
                 kept: row.kept,
             })
@@ -255,7 +258,7 @@ impl Repair<'_> {
     async fn cells(
         &self,
         counter: &CounterId,
-        looked: &mut Looked<'_>,
+        looked: &mut CheckedCounter<'_>,
         report: &mut CounterReport,
     ) {
         let cells = cells_of(counter, looked.root, looked.view);
@@ -315,7 +318,7 @@ impl Repair<'_> {
 
     /// Gives cells of which nobody remembers anything what the last snapshot tells of their datacenters, the lead
     /// before its shards.
-    async fn remember(&self, root: &Root, last: &LastKept, checked: &mut [CellCheck]) {
+    async fn remember(&self, root: &Root, last: &LastSnapshot, checked: &mut [CellCheck]) {
         checked.sort_unstable_by(|(one, _), (other, _)| one.to.cmp(&other.to));
         for place in 0..checked.len() {
             let Some((repair, Ok(cell))) = checked.get(place) else {
@@ -357,7 +360,7 @@ impl Repair<'_> {
     }
 
     /// Sets the value to that of the snapshot: counts that arrive meanwhile are kept.
-    async fn set(&self, counter: &CounterId, last: &LastKept) -> Result<(), Problem> {
+    async fn set(&self, counter: &CounterId, last: &LastSnapshot) -> Result<(), Problem> {
         let set = Operate {
             counter: counter.clone(),
             datacenter: self.context.datacenter(),
@@ -375,7 +378,7 @@ impl Repair<'_> {
         &self,
         counter: &CounterId,
         root: &Root,
-        last: LastKept,
+        last: LastSnapshot,
     ) -> Result<(), Problem> {
         let kept = last.kept;
         if kept.uniques.is_empty() {
@@ -399,7 +402,7 @@ impl Repair<'_> {
 
 fn note(
     report: &mut CounterReport,
-    looked: &Looked<'_>,
+    looked: &CheckedCounter<'_>,
     answer: Result<CellRepaired, Fault>,
     RepairCell { to, remembered, .. }: RepairCell,
 ) {

@@ -13,7 +13,7 @@ use crate::core::limit::owner::Owner;
 use crate::host::Host;
 use crate::host::http::{Context, Request};
 use crate::protocol::access::{Access, Caller, Right, origin_of_referrer};
-use crate::protocol::audit::Act;
+use crate::protocol::audit::AuditEntry;
 use crate::protocol::names::CLIENT_ADDRESS_HEADER;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::Rounding;
@@ -41,7 +41,7 @@ pub struct RequestContext {
     /// The state of the key's budget, as two headers.
     standing: RefCell<Option<(String, Option<String>)>>,
     /// The entry of the audit log for this request, if there is one.
-    act: RefCell<Option<Act>>,
+    act: RefCell<Option<AuditEntry>>,
     path: String,
     query: String,
 }
@@ -142,24 +142,24 @@ impl RequestContext {
     }
 
     /// Notes the entry of the audit log.
-    pub fn note_act(&self, act: Act) {
+    pub fn note_act(&self, act: AuditEntry) {
         self.act.replace(Some(act));
     }
 
     /// The entry of the audit log, if there is one.
-    pub fn act(&self) -> Option<Act> {
+    pub fn act(&self) -> Option<AuditEntry> {
         self.act.borrow().clone()
     }
 
     /// Changes the entry.
-    pub fn change_act(&self, change: impl FnOnce(&mut Act)) {
+    pub fn change_act(&self, change: impl FnOnce(&mut AuditEntry)) {
         if let Some(act) = &mut *self.act.borrow_mut() {
             change(act);
         }
     }
 
     /// Takes the entry, once.
-    pub fn take_act(&self) -> Option<Act> {
+    pub fn take_act(&self) -> Option<AuditEntry> {
         self.act.take()
     }
 

@@ -20,13 +20,15 @@ use crate::protocol::access::{Caller, Scope};
 use crate::protocol::export::ImportMode;
 use crate::protocol::keys::parse_key;
 use crate::protocol::messages::{
-    BringBack, GlobalSum, IfExists, KeptAll, KeptRow, Put, Read, ReadEach, Wanted, encode,
+    GlobalSum, IfExists, ListAllPastStates, PastStateRow, Put, Read, ReadEach, ReadParts,
+    RestoreSource, encode,
 };
 use crate::protocol::order::in_order;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::Query;
 use crate::protocol::snapshot::{
-    Kept, Restore, RestoreAction, Restored, action_of, has_settings, has_value, parse_date,
+    Restore, RestoreAction, RestoreResult, SnapshotCounter, action_of, has_settings, has_value,
+    parse_date,
 };
 
 /// Counters that are asked for, read and changed at once: with sketches of 12 KB from each of 16 partitions 12 MB at
@@ -63,11 +65,11 @@ pub async fn restore(
     };
     let _waiting = context.waiting();
     let begun_ms = context.host.now_ms();
-    let mut restored = Restored::default();
+    let mut restored = RestoreResult::default();
     let mut after = restore.cursor.clone();
     loop {
         let left = restore.limit - restored.counters;
-        let asked = KeptAll {
+        let asked = ListAllPastStates {
             day,
             prefix: restore.prefix.clone(),
             after: after.take(),
@@ -96,9 +98,13 @@ struct Work<'a> {
 
 impl Work<'_> {
     /// Restores some counters, or reports what would be done.
-    async fn bring_back(&self, rows: Vec<KeptRow>, into: &mut Restored) -> Result<(), Problem> {
+    async fn bring_back(
+        &self,
+        rows: Vec<PastStateRow>,
+        into: &mut RestoreResult,
+    ) -> Result<(), Problem> {
         let now = self.read(&rows).await?;
-        let work = |(row, now): (KeptRow, Option<GlobalSum>)| async move {
+        let work = |(row, now): (PastStateRow, Option<GlobalSum>)| async move {
             let action = action_of(self.restore.mode, &row.kept, now.as_ref());
             let done = match self.restore.is_dry {
                 true => Ok(action),
@@ -120,15 +126,15 @@ impl Work<'_> {
     }
 
     /// The present state of counters, from all their cells.
-    async fn read(&self, rows: &[KeptRow]) -> Result<Vec<Option<GlobalSum>>, Problem> {
-        let read = |row: &KeptRow| Read {
+    async fn read(&self, rows: &[PastStateRow]) -> Result<Vec<Option<GlobalSum>>, Problem> {
+        let read = |row: &PastStateRow| Read {
             counter: row.counter.clone(),
             datacenter: None,
-            wanted: Wanted {
+            wanted: ReadParts {
                 totals_only: row.kept.uniques.is_empty(),
                 asks_all: true,
                 is_passing: true,
-                ..Wanted::default()
+                ..ReadParts::default()
             },
         };
         let asked = ReadEach {
@@ -145,10 +151,10 @@ impl Work<'_> {
     async fn carry_out(
         &self,
         action: RestoreAction,
-        row: &KeptRow,
+        row: &PastStateRow,
         now: Option<&GlobalSum>,
     ) -> Result<RestoreAction, Problem> {
-        let KeptRow { counter, kept, .. } = row;
+        let PastStateRow { counter, kept, .. } = row;
         if action == RestoreAction::Same {
             // Under a key it counts as done, whatever happens to the counter before the call is repeated.
             return match self.key {
@@ -192,7 +198,12 @@ impl Work<'_> {
         Import::of_snapshot(self.context, mode, secret, key)
     }
 
-    async fn import(&self, mode: ImportMode, id: &CounterId, kept: &Kept) -> Result<(), Problem> {
+    async fn import(
+        &self,
+        mode: ImportMode,
+        id: &CounterId,
+        kept: &SnapshotCounter,
+    ) -> Result<(), Problem> {
         let line = kept.line(id.clone());
         let brought = self.importer(mode).counter(&encode(kept)?, line).await;
         brought.map(|_| ())
@@ -202,13 +213,13 @@ impl Work<'_> {
     async fn set(
         &self,
         id: &CounterId,
-        kept: &Kept,
+        kept: &SnapshotCounter,
         now: Option<&GlobalSum>,
     ) -> Result<(), Problem> {
         let importer = self.importer(ImportMode::Replace);
         let line = encode(kept)?;
         let key = |step: &str| importer.step_key(id.as_str(), step, &line);
-        let back = |if_there: IfExists, settings: Put| BringBack {
+        let back = |if_there: IfExists, settings: Put| RestoreSource {
             if_there,
             settings,
             ttl_set_at_ms: kept.settings.ttl.map(|ttl| ttl.set_at_ms),
@@ -216,14 +227,14 @@ impl Work<'_> {
             base: Some(kept.value()),
         };
         // A step that is not needed is noted under its key: a repeated call does not do it either.
-        let step = |name: &'static str, is_needed: bool, back: BringBack| {
+        let step = |name: &'static str, is_needed: bool, back: RestoreSource| {
             let (importer, key) = (&importer, key(name));
             let if_there = match is_needed {
                 true => back.if_there,
                 false => IfExists::Keep,
             };
             let is_done = is_needed || self.key.is_some();
-            let back = BringBack { if_there, ..back };
+            let back = RestoreSource { if_there, ..back };
             async move {
                 match is_done {
                     true => importer.operate(id, back, key).await.map(Some),

@@ -11,7 +11,7 @@ use crate::core::counter::id::CounterId;
 use crate::host::Host;
 use crate::node::shared::{call, call_within};
 use crate::protocol::bodies::parse_nothing;
-use crate::protocol::messages::{AllRuns, AskRuns, Fault, KeptAll, KeptOn};
+use crate::protocol::messages::{AllRuns, AskRuns, Fault, ListAllPastStates, ReadPastStates};
 use crate::protocol::names::{DIRECTORY_PARTITIONS, SNAPSHOTS_BUCKET};
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::Query;
@@ -121,7 +121,7 @@ pub async fn counter_on(
     let charge = u64::try_from(days.last - days.first + 1).unwrap_or(1);
     context.visitor().read(charge)?;
     let _waiting = context.waiting();
-    let asked = KeptOn {
+    let asked = ReadPastStates {
         counter: id.clone(),
         first: days.first,
         last: days.last,
@@ -180,7 +180,7 @@ pub async fn list_on(context: &RequestContext, query: &Query, on: &str) -> Resul
     }
     let strings = query.numbers_as_strings()?;
     let rounding = context.rounding()?;
-    let asked = KeptAll {
+    let asked = ListAllPastStates {
         day: days.last,
         prefix: query.get("prefix").unwrap_or_default().to_owned(),
         after: query.get("cursor").map(str::to_owned),
@@ -207,8 +207,8 @@ pub async fn list_on(context: &RequestContext, query: &Query, on: &str) -> Resul
 /// `snapshot-not-found`, `unavailable`.
 pub(super) async fn page(
     context: &RequestContext,
-    asked: &KeptAll,
-) -> Result<crate::protocol::messages::KeptListed, Problem> {
+    asked: &ListAllPastStates,
+) -> Result<crate::protocol::messages::PastStateList, Problem> {
     let listed = call(&context.host, asked).await.map_err(unread)?;
     if let [first, ..] = listed.missing_partitions.as_slice() {
         let why = format!("partition {first} of the directory does not answer");

@@ -9,7 +9,7 @@ use super::respond::Answer;
 use super::verdicts::{SEND_MS, send};
 use crate::core::counter::id::CounterId;
 use crate::protocol::limits::PolicyName;
-use crate::protocol::messages::{Read, Wanted};
+use crate::protocol::messages::{Read, ReadParts};
 use crate::protocol::names::{self, VerdictKind};
 use crate::protocol::problem::Problem;
 use crate::protocol::public::{SummedCounter, VerdictCounts};
@@ -32,10 +32,10 @@ pub async fn history(context: &RequestContext, policy: PolicyName) -> Result<Ans
     let query = Query::parse(context.query(), &known)?;
     let range = query.verdict_history(context.host.now_ms().div_euclid(1_000))?;
     let format = query.history_format()?;
-    let wanted = Wanted {
+    let wanted = ReadParts {
         history: Some(range),
         totals_only: true,
-        ..Wanted::default()
+        ..ReadParts::default()
     };
     let is_strong = query.is_strong()?;
     let read = read(context, &policy, &VerdictKind::ALL, wanted, is_strong).await?;
@@ -84,7 +84,7 @@ async fn read(
     context: &RequestContext,
     policy: &PolicyName,
     kinds: &[VerdictKind],
-    wanted: Wanted,
+    wanted: ReadParts,
     is_strong: bool,
 ) -> Result<Vec<Of>, Problem> {
     limiters::policy_of(context, policy).await?;

@@ -26,7 +26,7 @@ use crate::core::sketch::{TopValues, VALUES_MAX};
 use crate::host::{Host, State};
 use crate::node::shared::call_within;
 use crate::node::shared::metrics;
-use crate::protocol::batch::plan::{Addressed, Rehashed};
+use crate::protocol::batch::plan::{Addressed, RehashedElements};
 use crate::protocol::limits::{PolicyName, kept_of_key};
 use crate::protocol::messages::{Operate, Operation};
 use crate::protocol::metrics::Metric;
@@ -170,7 +170,7 @@ pub async fn send(host: &Host, datacenter: &Datacenter) {
             loads.push(Addressed {
                 to,
                 load,
-                rehashed: Rehashed::default(),
+                rehashed: RehashedElements::default(),
             });
         }
     }

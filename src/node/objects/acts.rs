@@ -8,8 +8,8 @@ use std::cell::Cell;
 use super::store::{Store, integer};
 use crate::host::Host;
 use crate::host::object::SqlValue;
-use crate::protocol::audit::{AUDIT_MS, AUDIT_ROWS_MAX, Act, CallOutcome};
-use crate::protocol::messages::{Fault, ListActs};
+use crate::protocol::audit::{AUDIT_MS, AUDIT_ROWS_MAX, AuditEntry, CallOutcome};
+use crate::protocol::messages::{Fault, ListAuditEntries};
 
 /// Created with the first entry: other partitions have no such table.
 const ACTS_SCHEMA: &str =
@@ -19,7 +19,7 @@ const ACTS_SCHEMA: &str =
 const TOO_MANY: i64 = 100;
 
 /// The audit log of a partition.
-pub(super) struct Acts {
+pub(super) struct AuditLog {
     host: Host,
     store: Store,
     has_table: Cell<bool>,
@@ -27,7 +27,7 @@ pub(super) struct Acts {
     count: Cell<Option<u64>>,
 }
 
-impl Acts {
+impl AuditLog {
     /// The log in an object's database.
     pub(super) fn new(host: &Host, store: &Store) -> Self {
         Self {
@@ -50,7 +50,7 @@ impl Acts {
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses, `Unreadable` where a row cannot be read; as for all methods below.
-    pub(super) fn note(&self, act: &Act) -> Result<(), Fault> {
+    pub(super) fn note(&self, act: &AuditEntry) -> Result<(), Fault> {
         let place = act.place();
         let known = "SELECT 1 FROM acts WHERE place = ?";
         let is_known = !self.run(known, vec![place.as_str().into()])?.is_empty();
@@ -72,7 +72,7 @@ impl Acts {
     }
 
     /// Entries, newest first.
-    pub(super) fn list(&self, list: &ListActs) -> Result<Vec<Act>, Fault> {
+    pub(super) fn list(&self, list: &ListAuditEntries) -> Result<Vec<AuditEntry>, Fault> {
         let span = &list.span;
         let rows = self.run(
             "SELECT body FROM acts WHERE place >= ? AND place < ? ORDER BY place DESC LIMIT ?",

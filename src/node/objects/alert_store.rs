@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use super::store::{Store, integer, text};
 use crate::core::alert::record::AlertRecord;
 use crate::host::object::SqlValue;
-use crate::protocol::alerts::answer::Kept;
+use crate::protocol::alerts::answer::ScheduledDelivery;
 use crate::protocol::alerts::{Alert, AlertName, DELIVERIES_MAX, Delivery, Secret};
-use crate::protocol::messages::{AlertSeen, Fault};
+use crate::protocol::messages::{AlertDetails, Fault};
 use crate::protocol::stored::Damage;
 
 const SCHEMA: [&str; 4] = [
@@ -124,7 +124,7 @@ impl AlertStore {
     }
 
     /// All of them, in order of their names.
-    pub(super) fn list(&self) -> Result<Vec<AlertSeen>, Fault> {
+    pub(super) fn list(&self) -> Result<Vec<AlertDetails>, Fault> {
         let rows = self.rows("SELECT name, body FROM alerts ORDER BY name", vec![])?;
         let read = |row: &Vec<SqlValue>| match row.as_slice() {
             [name, body] => self.seen(self.name_of(name)?, self.store.get(body)?),
@@ -134,10 +134,10 @@ impl AlertStore {
     }
 
     /// An alert in the form of an answer.
-    pub(super) fn seen(&self, name: AlertName, stored: StoredAlert) -> Result<AlertSeen, Fault> {
+    pub(super) fn seen(&self, name: AlertName, stored: StoredAlert) -> Result<AlertDetails, Fault> {
         let mut standing = stored.standing;
         standing.samples = Default::default();
-        Ok(AlertSeen {
+        Ok(AlertDetails {
             alert: stored.alert,
             standing,
             last: self.deliveries(&name, 1)?.into_iter().next(),
@@ -219,13 +219,13 @@ impl AlertStore {
     }
 
     /// A stored delivery, and when it is due.
-    pub(super) fn delivery(&self, number: i64) -> Result<Option<Kept>, Fault> {
+    pub(super) fn delivery(&self, number: i64) -> Result<Option<ScheduledDelivery>, Fault> {
         let sql = "SELECT body, due_ms FROM alert_deliveries WHERE number = ?";
         let rows = self.rows(sql, vec![number.into()])?;
         rows.first().map(|row| self.kept(row)).transpose()
     }
 
-    fn kept(&self, row: &[SqlValue]) -> Result<Kept, Fault> {
+    fn kept(&self, row: &[SqlValue]) -> Result<ScheduledDelivery, Fault> {
         match row {
             [body, due_ms] => Ok((self.store.get(body)?, integer(due_ms))),
             _ => Err(self.store.damaged(Damage::Changed)),
@@ -233,7 +233,11 @@ impl AlertStore {
     }
 
     /// The last deliveries of an alert, newest first.
-    pub(super) fn deliveries(&self, name: &AlertName, most: usize) -> Result<Vec<Kept>, Fault> {
+    pub(super) fn deliveries(
+        &self,
+        name: &AlertName,
+        most: usize,
+    ) -> Result<Vec<ScheduledDelivery>, Fault> {
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let rows = self.rows(
             "SELECT body, due_ms FROM alert_deliveries WHERE alert = ? ORDER BY number DESC LIMIT ?",
@@ -243,7 +247,10 @@ impl AlertStore {
     }
 
     /// The last deliveries of all alerts, newest first, with the alert of each.
-    pub(super) fn all_deliveries(&self, most: usize) -> Result<Vec<(Alert, Kept)>, Fault> {
+    pub(super) fn all_deliveries(
+        &self,
+        most: usize,
+    ) -> Result<Vec<(Alert, ScheduledDelivery)>, Fault> {
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let sql = "SELECT body, due_ms FROM alert_deliveries ORDER BY number DESC LIMIT ?";
         let rows = self.rows(sql, vec![most.into()])?;

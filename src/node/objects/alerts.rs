@@ -21,7 +21,7 @@ use crate::host::Host;
 use crate::host::object::Object;
 use crate::node::aggregator;
 use crate::node::shared::concurrency::all_settled;
-use crate::protocol::alerts::answer::Kept;
+use crate::protocol::alerts::answer::ScheduledDelivery;
 use crate::protocol::alerts::delivery::refusal_of;
 use crate::protocol::alerts::webhook::{Allowed, check, host_name};
 use crate::protocol::alerts::{
@@ -29,8 +29,8 @@ use crate::protocol::alerts::{
     WAITING_MAX,
 };
 use crate::protocol::messages::{
-    AlertIsPut, AlertSeen, DeleteAlert, DeliveriesOf, Fault, GetAlert, PutAlert, SilenceAlert,
-    TestAlert,
+    AlertDetails, AlertPutOutcome, DeleteAlert, DeliveriesOf, Fault, GetAlert, PutAlert,
+    SilenceAlert, TestAlert,
 };
 use crate::protocol::names::ALERTS_ALLOW;
 
@@ -84,21 +84,21 @@ impl Alerts {
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses; as for all methods below.
-    pub(super) async fn put(self: &Rc<Self>, put: PutAlert) -> Result<AlertIsPut, Fault> {
+    pub(super) async fn put(self: &Rc<Self>, put: PutAlert) -> Result<AlertPutOutcome, Fault> {
         let PutAlert { name, put, over } = put;
         let now_ms = self.host.now_ms();
         let before = self.store.get(&name)?;
         let alert = before.as_ref().map(|before| &before.alert);
         // The same put may come twice.
         if alert != over.as_ref() && alert != Some(&put.alert) {
-            return Ok(AlertIsPut::Changed);
+            return Ok(AlertPutOutcome::Changed);
         }
         if before.is_none() && self.store.count()? >= ALERTS_MAX {
-            return Ok(AlertIsPut::Full);
+            return Ok(AlertPutOutcome::Full);
         }
         let kept = before.as_ref().map(|before| &before.secret);
         let Some(secret) = put.secret.as_ref().or(kept).cloned() else {
-            return Ok(AlertIsPut::NeedsSecret);
+            return Ok(AlertPutOutcome::NeedsSecret);
         };
         let standing = match &before {
             None => AlertRecord::new(now_ms),
@@ -115,13 +115,13 @@ impl Alerts {
         self.alarm.arm(now_ms).await?;
         let seen = Box::new(self.store.seen(name, stored)?);
         Ok(match before {
-            None => AlertIsPut::Created(seen),
-            Some(_) => AlertIsPut::Replaced(seen),
+            None => AlertPutOutcome::Created(seen),
+            Some(_) => AlertPutOutcome::Replaced(seen),
         })
     }
 
     /// An alert.
-    pub(super) fn get(&self, get: GetAlert) -> Result<Option<AlertSeen>, Fault> {
+    pub(super) fn get(&self, get: GetAlert) -> Result<Option<AlertDetails>, Fault> {
         let stored = self.store.get(&get.name)?;
         stored
             .map(|stored| self.store.seen(get.name, stored))
@@ -129,7 +129,7 @@ impl Alerts {
     }
 
     /// All of them.
-    pub(super) fn list(&self) -> Result<Vec<AlertSeen>, Fault> {
+    pub(super) fn list(&self) -> Result<Vec<AlertDetails>, Fault> {
         self.store.list()
     }
 
@@ -139,18 +139,21 @@ impl Alerts {
     }
 
     /// The last deliveries of an alert.
-    pub(super) fn deliveries(&self, asked: &DeliveriesOf) -> Result<Vec<Kept>, Fault> {
+    pub(super) fn deliveries(&self, asked: &DeliveriesOf) -> Result<Vec<ScheduledDelivery>, Fault> {
         self.store.deliveries(&asked.name, DELIVERIES_MAX)
     }
 
     /// The last deliveries of all.
-    pub(super) fn all_deliveries(&self) -> Result<Vec<(Alert, Kept)>, Fault> {
+    pub(super) fn all_deliveries(&self) -> Result<Vec<(Alert, ScheduledDelivery)>, Fault> {
         self.store.all_deliveries(DELIVERIES_MAX)
     }
 
     /// Silences an alert, or ends a silence. In the second case it is measured at once, and waiting deliveries are
     /// sent.
-    pub(super) async fn silence(&self, silence: SilenceAlert) -> Result<Option<AlertSeen>, Fault> {
+    pub(super) async fn silence(
+        &self,
+        silence: SilenceAlert,
+    ) -> Result<Option<AlertDetails>, Fault> {
         let SilenceAlert { name, for_ms } = silence;
         let now_ms = self.host.now_ms();
         let Some(mut stored) = self.store.get(&name)? else {

@@ -4,8 +4,8 @@
 use std::rc::Rc;
 
 use super::cell::Core;
-use super::lead_apart::Leaving;
-use super::lead_place::Standing;
+use super::lead_apart::DepartureState;
+use super::lead_place::LeadStanding;
 use crate::core::counter::autoscale::{
     self, LEAVE_PER_SECOND as LEAVE_PER_SECOND_USUAL, LeaveLimits, Loads, Meter, Rate, ShardStep,
     Thresholds,
@@ -42,7 +42,7 @@ pub(super) struct Autoscaler {
     loads: Loads,
     reported_ms: i64,
     is_sealing: bool,
-    pub(super) leaving: Leaving,
+    pub(super) leaving: DepartureState,
 }
 
 /// The thresholds of the settings, read once for each isolate: reading a variable is a call into JavaScript.
@@ -74,7 +74,7 @@ impl Autoscaler {
         let set = host.state::<SetThresholds>();
         Self {
             thresholds: set.0,
-            leaving: Leaving::new(set.1),
+            leaving: DepartureState::new(set.1),
             meter: Meter::default(),
             loads: Loads::new(now_ms),
             reported_ms: now_ms,
@@ -282,7 +282,7 @@ impl Core {
     /// Lead: checks whether the load has ended, because a counter without writes has no flushes at which to notice it.
     async fn do_what_is_due(self: &Rc<Self>) -> Result<(), Fault> {
         self.loaded()?;
-        if self.standing() != Standing::Here {
+        if self.standing() != LeadStanding::Here {
             return Ok(());
         }
         if self.confirm_taken().await.is_err() {

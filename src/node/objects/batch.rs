@@ -9,7 +9,7 @@ use futures_util::future::{FutureExt, LocalBoxFuture};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use crate::host::Host;
-use crate::host::object::{Arrived, Object, Reply};
+use crate::host::object::{IncomingCall, Object, Reply};
 use crate::protocol::messages::{Batch, BatchedCall, Fault, batch, encode};
 
 /// How long a batch waits for its calls, milliseconds. A call that takes longer waits for another object, and is asked
@@ -57,8 +57,8 @@ impl UnderWay {
 }
 
 /// A call of a batch, as if it had arrived alone.
-pub(super) fn arrived(call: BatchedCall) -> Arrived {
-    Arrived::within(call.path, call.message)
+pub(super) fn arrived(call: BatchedCall) -> IncomingCall {
+    IncomingCall::within(call.path, call.message)
 }
 
 /// The answers of a batch: calls that are under way, and those beyond the most bytes, are asked for again.

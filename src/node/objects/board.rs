@@ -11,7 +11,7 @@ mod commands;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use super::board_moves::Moves;
+use super::board_moves::BoardMoves;
 use super::board_reads::Reader;
 use super::board_rows::{BoardRows, Head, Record};
 use super::board_state::Loaded;
@@ -25,12 +25,13 @@ use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::{KeySource, WriteKey};
 use crate::core::counter::ledgers::{LedgerLimits, PUBLIC_RECORDS_MAX};
 use crate::host::Host;
-use crate::host::object::{Arrived, Object, Reply, Shell, dispatch};
+use crate::host::object::{IncomingCall, Object, Reply, Shell, dispatch};
 use crate::node::shared::call;
 use crate::protocol::messages::{
     AskBoard, BoardAnswer, BoardConfigured, BoardQuestion, BoardSeen, BoardWritten, CommandShard,
-    ConfigureBoard, EndBoard, Fault, ForgetBoard, MemberAction, MemberWrite, Once, PeriodOf,
-    RegisterBoard, ReportShard, RunSorted, ShardCommand, Stand, WriteBoard, WriteBoards, Written,
+    ConfigureBoard, EndBoard, Fault, ForgetBoard, MemberAction, MemberOutcome, MemberStanding,
+    MemberWrite, OnceKey, PeriodOf, RegisterBoard, ReportShard, RunSorted, ShardCommand,
+    WriteBoard, WriteBoards,
 };
 
 /// How often the creation of a board is tried while it is deleted repeatedly.
@@ -67,7 +68,7 @@ pub(super) struct BoardCore {
     /// The load of this object.
     pub(super) meter: RefCell<Meter>,
     /// The state of moves that is kept in memory only.
-    pub(super) moves: Moves,
+    pub(super) moves: BoardMoves,
 }
 
 impl Shell for Board {
@@ -83,7 +84,7 @@ impl Shell for Board {
             is_ending: Cell::default(),
             armed_ms: Cell::new(i64::MAX),
             meter: RefCell::default(),
-            moves: Moves::default(),
+            moves: BoardMoves::default(),
         };
         core.load();
         Self {
@@ -91,7 +92,7 @@ impl Shell for Board {
         }
     }
 
-    async fn answer(&self, arrived: Arrived) -> Reply {
+    async fn answer(&self, arrived: IncomingCall) -> Reply {
         let core = &self.core;
         dispatch!(&arrived, asked, {
             WriteBoard => core.on_write(asked).await,
@@ -333,7 +334,7 @@ impl BoardCore {
     }
 
     /// The result of earlier writes with this key, if there were any.
-    fn known(&self, once: &Once) -> Result<Option<BoardWritten>, Fault> {
+    fn known(&self, once: &OnceKey) -> Result<Option<BoardWritten>, Fault> {
         let loaded = self.loaded.borrow();
         match loaded.as_ref() {
             Some(loaded) => self.known_in(&loaded.head, once),
@@ -341,7 +342,7 @@ impl BoardCore {
         }
     }
 
-    fn known_in(&self, head: &Head, once: &Once) -> Result<Option<BoardWritten>, Fault> {
+    fn known_in(&self, head: &Head, once: &OnceKey) -> Result<Option<BoardWritten>, Fault> {
         let slots = head.ledgers().slots(once.keys);
         let record: Option<Record> = self.rows.record(&slots, once.key)?;
         Ok(record.map(|record| {
@@ -389,7 +390,7 @@ impl BoardCore {
         &self,
         loaded: &mut Loaded,
         writes: &[MemberWrite],
-        once: &Once,
+        once: &OnceKey,
         now_ms: i64,
     ) -> Result<BoardWritten, Fault> {
         let is_spread = loaded.standing.at.layout > 0;
@@ -404,7 +405,7 @@ impl BoardCore {
         if !is_spread {
             return self.make_recorded(loaded, writes, once, now_ms);
         }
-        let (mut whole, mut is_new) = (None::<Written>, false);
+        let (mut whole, mut is_new) = (None::<MemberOutcome>, false);
         for group in 0..GROUPS {
             let places: Vec<u32> = (0..)
                 .zip(writes)
@@ -414,7 +415,7 @@ impl BoardCore {
             if places.is_empty() {
                 continue;
             }
-            let of_group = Once {
+            let of_group = OnceKey {
                 key: group_key(once.key, group),
                 ..*once
             };
@@ -437,7 +438,7 @@ impl BoardCore {
                 let place = usize::try_from(place).ok()?;
                 places.get(place).copied()
             };
-            let written = Written {
+            let written = MemberOutcome {
                 refused: (written.refused.iter())
                     .filter_map(|(place, why)| Some((place_of(*place)?, *why)))
                     .collect(),
@@ -460,7 +461,7 @@ impl BoardCore {
         &self,
         loaded: &mut Loaded,
         writes: &[MemberWrite],
-        once: &Once,
+        once: &OnceKey,
         now_ms: i64,
     ) -> Result<BoardWritten, Fault> {
         let mut ledgers = loaded.head.ledgers();
@@ -482,7 +483,7 @@ impl BoardCore {
         loaded: &mut Loaded,
         writes: &[MemberWrite],
         now_ms: i64,
-    ) -> Result<Written, Fault> {
+    ) -> Result<MemberOutcome, Fault> {
         let (mut accepted, mut changed) = (0, 0);
         let (mut refused, mut last) = (Vec::new(), None);
         for (write, place) in writes.iter().zip(0..) {
@@ -501,11 +502,11 @@ impl BoardCore {
                 let reader = loaded.reader(&self.rows);
                 let rank = member.map(|member| reader.rank(&only.member, &member));
                 let rank = rank.transpose()?.flatten();
-                Some(Stand { rank, ..stand })
+                Some(MemberStanding { rank, ..stand })
             }
             _ => None,
         };
-        Ok(Written {
+        Ok(MemberOutcome {
             generation: loaded.head.generation,
             sequence: loaded.head.sequence,
             at_ms: now_ms,
@@ -779,7 +780,7 @@ impl BoardCore {
 }
 
 /// The writes of one request, and their key.
-type Request = (Vec<MemberWrite>, Option<Once>);
+type Request = (Vec<MemberWrite>, Option<OnceKey>);
 
 /// Why an object does not have the members that are asked for.
 pub(super) enum Misplaced {

@@ -27,8 +27,8 @@ use crate::host::{Host, State};
 use crate::node::shared::call;
 use crate::node::shared::call::call_again;
 use crate::protocol::messages::{
-    CommandShard, Fault, MovedMember, MovedRecord, ReportShard, ShardCommand, ShardIs,
-    ShardMeasure, ShardReply,
+    CommandShard, Fault, MovedMember, MovedRecord, ReportShard, ShardCommand, ShardMeasure,
+    ShardReply, ShardState,
 };
 use crate::protocol::names::{QUIET_MS, SPLIT_FLUSHES_PER_SECOND};
 use crate::protocol::shell_limits::BOARD_BYTES_MAX;
@@ -79,7 +79,7 @@ impl State for Thresholds {
 
 /// The state of moves in an object's memory: a move whose owner or target has lost it is cancelled.
 #[derive(Default)]
-pub(super) struct Moves {
+pub(super) struct BoardMoves {
     /// When the owner last made a step of copying, unix milliseconds; 0 if it is not copying.
     carried_ms: Cell<i64>,
     /// The number of shards that the reports of shards require; 0 for the present number.
@@ -89,11 +89,11 @@ pub(super) struct Moves {
     /// When a shard last reported a high load.
     reported_ms: Cell<i64>,
     /// What a target has received.
-    receiving: RefCell<Option<Receiving>>,
+    receiving: RefCell<Option<ReceiveProgress>>,
 }
 
 /// What a target has received so far.
-struct Receiving {
+struct ReceiveProgress {
     number: u64,
     /// The number of the last message with members that was stored.
     turn: u64,
@@ -103,7 +103,7 @@ struct Receiving {
 
 /// The progress of an owner's copy.
 #[derive(Default)]
-struct Carrying {
+struct CopyProgress {
     /// How many messages with members were sent.
     turn: u64,
     /// For each source, the number of the last change that it has returned.
@@ -118,7 +118,7 @@ struct Epoch {
     bytes: u64,
 }
 
-impl Moves {
+impl BoardMoves {
     /// Whether the owner is copying members.
     fn is_carrying(&self, now_ms: i64) -> bool {
         now_ms.saturating_sub(self.carried_ms.get()) < SILENT_MS_MAX
@@ -284,7 +284,7 @@ impl BoardCore {
         self.moves.carried_ms.set(self.host.now_ms());
     }
 
-    fn standing(&self) -> Option<(CounterId, super::board_rows::Standing, bool)> {
+    fn standing(&self) -> Option<(CounterId, super::board_rows::BoardRole, bool)> {
         let loaded = self.loaded.borrow();
         let Loaded { head, standing, .. } = loaded.as_ref()?;
         Some((head.name.clone(), standing.clone(), head.is_living))
@@ -436,13 +436,13 @@ impl BoardCore {
             let Some(loaded) = loaded.as_ref() else {
                 return Ok(false);
             };
-            let is = ShardIs {
+            let is = ShardState {
                 layout: to,
                 ..is_now(loaded)
             };
             (is, loaded.standing.layout)
         };
-        let mut carrying = Carrying::default();
+        let mut carrying = CopyProgress::default();
         let periods = self
             .tell_all(board, from, &ShardCommand::Note(to.number))
             .await?;
@@ -480,7 +480,7 @@ impl BoardCore {
         }
         self.commit(|loaded| {
             // Writes to an owner that has the members raise its sequence.
-            let now = ShardIs {
+            let now = ShardState {
                 layout: to,
                 sequence: is.sequence,
                 ..is_now(loaded)
@@ -500,7 +500,7 @@ impl BoardCore {
         board: &CounterId,
         (from, to): (Layout, Layout),
         periods: &BTreeMap<i64, i64>,
-        carrying: &mut Carrying,
+        carrying: &mut CopyProgress,
     ) -> Result<bool, Fault> {
         let seal = ShardCommand::Seal(to.number);
         let sealed = self.tell_all(board, from, &seal).await?;
@@ -540,7 +540,7 @@ impl BoardCore {
         board: &CounterId,
         (source, to): (ShardAt, Layout),
         start: i64,
-        carrying: &mut Carrying,
+        carrying: &mut CopyProgress,
     ) -> Result<bool, Fault> {
         let mut after = None;
         loop {
@@ -566,7 +566,7 @@ impl BoardCore {
         board: &CounterId,
         (from, to): (Layout, Layout),
         is_all: bool,
-        carrying: &mut Carrying,
+        carrying: &mut CopyProgress,
     ) -> Result<Option<bool>, Fault> {
         let mut has_any = false;
         for source in from.all() {
@@ -627,7 +627,7 @@ impl BoardCore {
         board: &CounterId,
         to: Layout,
         members: Vec<MovedMember>,
-        carrying: &mut Carrying,
+        carrying: &mut CopyProgress,
     ) -> Result<bool, Fault> {
         carrying.turn += 1;
         let turn = carrying.turn;
@@ -680,7 +680,7 @@ impl BoardCore {
         &self,
         board: &CounterId,
         at: ShardAt,
-        is: &ShardIs,
+        is: &ShardState,
         is_living: bool,
     ) -> Result<ShardReply, Fault> {
         if self.generation().is_none() {
@@ -715,7 +715,7 @@ impl BoardCore {
         &self,
         board: &CounterId,
         at: ShardAt,
-        is: &ShardIs,
+        is: &ShardState,
         periods: Vec<(i64, i64)>,
     ) -> Result<ShardReply, Fault> {
         if self.generation().is_some() {
@@ -739,7 +739,7 @@ impl BoardCore {
         // Above the numbers that the object began with.
         let epochs = periods.into_iter().zip(10..).map(epoch).collect();
         let number = is.layout.number;
-        self.moves.receiving.replace(Some(Receiving {
+        self.moves.receiving.replace(Some(ReceiveProgress {
             number,
             turn: 0,
             epochs,
@@ -1001,9 +1001,9 @@ fn all_periods(replies: Vec<ShardReply>) -> BTreeMap<i64, i64> {
 }
 
 /// The state of a board for its shards.
-fn is_now(loaded: &Loaded) -> ShardIs {
+fn is_now(loaded: &Loaded) -> ShardState {
     let Loaded { head, standing, .. } = loaded;
-    ShardIs {
+    ShardState {
         layout: standing.layout,
         generation: head.generation,
         sequence: head.sequence,

@@ -18,7 +18,7 @@ use crate::core::counter::id::CounterId;
 use crate::core::counter::ledger::{KeySource, Ledger, WriteKey};
 use crate::core::counter::ledgers::Ledgers;
 use crate::host::object::{Rows, SqlValue};
-use crate::protocol::messages::{Fault, MovedRecord, PeriodOf, Written};
+use crate::protocol::messages::{Fault, MemberOutcome, MovedRecord, PeriodOf};
 
 const SCHEMA: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS board (id INTEGER PRIMARY KEY, body BLOB NOT NULL)",
@@ -62,7 +62,7 @@ pub(super) struct Head {
 
 /// The role of an object among those of its board: the owner stores the layout, a shard its own number. Stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Standing {
+pub(super) struct BoardRole {
     /// The address of the object.
     pub(super) at: ShardAt,
     /// The layout of the board, as far as this object knows.
@@ -90,7 +90,7 @@ pub(super) struct Standing {
     pub(super) told: u64,
 }
 
-impl Standing {
+impl BoardRole {
     /// Whether this object has members.
     pub(super) fn is_here(&self) -> bool {
         self.at.layout == self.layout.number
@@ -133,7 +133,7 @@ impl Head {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Record {
     pub(super) fingerprint: u64,
-    pub(super) written: Written,
+    pub(super) written: MemberOutcome,
 }
 
 /// The rows of a board. Statements use `COALESCE(?, x'')` for keys: an empty blob may arrive as `NULL`.
@@ -207,15 +207,15 @@ impl BoardRows {
     }
 
     /// The role of the object; that of an owner with all members where nothing is stored.
-    pub(super) fn standing(&self) -> Result<Standing, Fault> {
+    pub(super) fn standing(&self) -> Result<BoardRole, Fault> {
         let rows = self
             .store
             .run("SELECT body FROM board WHERE id = 1", vec![])?;
         let body = rows.first().and_then(|row| row.first());
-        body.map_or_else(|| Ok(Standing::default()), |body| self.store.get(body))
+        body.map_or_else(|| Ok(BoardRole::default()), |body| self.store.get(body))
     }
 
-    pub(super) fn put_standing(&self, standing: &Standing) -> Result<(), Fault> {
+    pub(super) fn put_standing(&self, standing: &BoardRole) -> Result<(), Fault> {
         let statement = "INSERT OR REPLACE INTO board VALUES (1, ?)";
         let values = vec![self.store.put(standing)?];
         self.store.run(statement, values).map(drop)

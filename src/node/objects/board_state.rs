@@ -1,13 +1,13 @@
 //! A board in memory, and its changes: each change writes its rows, within the caller's commit.
 
 use super::board_reads::{Reader, tag};
-use super::board_rows::{BoardRows, EpochRows, Head, Standing};
+use super::board_rows::{BoardRole, BoardRows, EpochRows, Head};
 use crate::core::board::directory::Directory;
 use crate::core::board::member::{Member, MemberRefusal, change};
 use crate::core::board::period::Period;
 use crate::core::counter::id::CounterId;
 use crate::protocol::messages::{
-    Fault, MemberAction, MemberIs, MemberWrite, PeriodOf, Stand, encode,
+    Fault, MemberAction, MemberCondition, MemberStanding, MemberWrite, PeriodOf, encode,
 };
 use crate::protocol::shell_limits::{BOARD_BYTES_MAX, MEMBER_BYTES};
 
@@ -22,8 +22,8 @@ pub(super) struct Loaded {
     pub(super) head: Head,
     /// The stored form of the head.
     pub(super) stored: Vec<u8>,
-    pub(super) standing: Standing,
-    stored_standing: Standing,
+    pub(super) standing: BoardRole,
+    stored_standing: BoardRole,
     pub(super) directory: Directory,
     /// The ended period that was read last.
     pub(super) ended: Option<(i64, Directory)>,
@@ -47,8 +47,8 @@ impl Loaded {
         Self {
             head: Head::new(board, generation),
             stored: Vec::new(),
-            standing: Standing::default(),
-            stored_standing: Standing::default(),
+            standing: BoardRole::default(),
+            stored_standing: BoardRole::default(),
             directory: Directory::default(),
             ended: None,
             next_expiry_ms: None,
@@ -241,7 +241,7 @@ impl Loaded {
         &mut self,
         rows: &BoardRows,
         write: &MemberWrite,
-    ) -> Result<Result<(Stand, bool), MemberRefusal>, Fault> {
+    ) -> Result<Result<(MemberStanding, bool), MemberRefusal>, Fault> {
         let MemberWrite {
             member: name,
             action,
@@ -255,8 +255,8 @@ impl Loaded {
             .transpose()?;
         let holds = match condition {
             None => true,
-            Some(MemberIs::There) => own.is_some(),
-            Some(MemberIs::Tagged(wanted)) => own == Some(*wanted),
+            Some(MemberCondition::There) => own.is_some(),
+            Some(MemberCondition::Tagged(wanted)) => own == Some(*wanted),
         };
         if !holds {
             return Ok(Err(MemberRefusal::Changed));
@@ -284,7 +284,7 @@ impl Loaded {
             }
             self.put(rows, name, before.as_ref(), after.as_ref())?;
         }
-        let stand = Stand {
+        let stand = MemberStanding {
             score: after.as_ref().map(|after| after.score),
             previous: before.map(|before| before.score),
             rank: None,

@@ -15,8 +15,8 @@ use super::cell_memory::{self, Busy, CellUse};
 use super::cell_store::{CellStore, LoadedCell};
 use super::group_commit::Commits;
 use super::keyed_writes::ledger_limits;
-use super::lead_place::{LeadName, LeadStanding, moved_to};
-use super::push_sender::Pushing;
+use super::lead_place::{LeadName, LeadPlaceState, moved_to};
+use super::push_sender::PushState;
 use super::storage_guard::StorageGuard;
 use super::tablet::Tenancy;
 use crate::core::counter::cell::Cell as CellState;
@@ -26,7 +26,7 @@ use crate::core::counter::ledgers::LedgerLimits;
 use crate::core::counter::merge::{Part, Question};
 use crate::core::sketch::Uniques;
 use crate::host::Host;
-use crate::host::object::{Arrived, Object, Reply, Shell, dispatch};
+use crate::host::object::{IncomingCall, Object, Reply, Shell, dispatch};
 use crate::node::shared::call;
 use crate::node::shared::metrics;
 use crate::protocol::messages::{
@@ -58,12 +58,12 @@ pub(super) struct Core {
     pub(super) address: RefCell<Option<CellAddress>>,
     pub(super) storage: StorageGuard,
     pub(super) held: CellUse,
-    pub(super) lead: LeadStanding,
+    pub(super) lead: LeadPlaceState,
     pub(super) ledger_limits: LedgerLimits,
     /// Held while a grant is asked for, so that many flushes ask once.
     granting: Mutex<()>,
     pub(super) commits: RefCell<Commits>,
-    pub(super) pushing: RefCell<Pushing>,
+    pub(super) pushing: RefCell<PushState>,
     /// When the alarm rings that deletes keys of refused checks, unix milliseconds; 0 before it is set.
     pub(super) keys_due_ms: std::cell::Cell<i64>,
 }
@@ -79,7 +79,7 @@ impl Shell for Cell {
         }
     }
 
-    async fn answer(&self, arrived: Arrived) -> Reply {
+    async fn answer(&self, arrived: IncomingCall) -> Reply {
         self.core.answer_call(arrived).await
     }
 
@@ -107,7 +107,7 @@ impl Core {
             address: RefCell::default(),
             storage: StorageGuard::default(),
             held: CellUse::new(&host),
-            lead: LeadStanding::default(),
+            lead: LeadPlaceState::default(),
             host,
             granting: Mutex::new(()),
             commits: RefCell::default(),
@@ -120,7 +120,7 @@ impl Core {
         core
     }
 
-    pub(super) async fn answer_call(self: &Rc<Self>, arrived: Arrived) -> Reply {
+    pub(super) async fn answer_call(self: &Rc<Self>, arrived: IncomingCall) -> Reply {
         let _busy = Busy::new(self);
         let reply = self.answer_here(&arrived).await;
         match moved_to(&reply) {
@@ -130,7 +130,7 @@ impl Core {
     }
 
     /// Answers a call, or names the place to which the lead has moved.
-    pub(super) async fn answer_here(self: &Rc<Self>, arrived: &Arrived) -> Reply {
+    pub(super) async fn answer_here(self: &Rc<Self>, arrived: &IncomingCall) -> Reply {
         let core = self;
         if let Err(fault) = core.settle_before(arrived).await {
             return refusal(&fault);

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::cell::Core;
 use super::cell_store::{CellStore, Kind};
 use crate::core::counter::breakdown::{
-    BreakdownRows, KEYS_DAYS, KeptFrom, RowKind, append, forget, read,
+    BreakdownRows, KEYS_DAYS, RetentionStart, RowKind, append, forget, read,
 };
 use crate::core::counter::cell::Cell;
 use crate::core::counter::dimensions::{DimensionLog, DimensionName};
@@ -52,7 +52,7 @@ impl CellStore {
         if dimensions.is_empty() {
             return Ok(());
         }
-        let kept = KeptFrom::at(now, cell.days_kept_from());
+        let kept = RetentionStart::at(now, cell.days_kept_from());
         append(&mut &*self, dimensions, kept)
     }
 

@@ -12,7 +12,7 @@ use crate::core::counter::history::Resolution;
 use crate::core::counter::ledger::{KeySource, KeyedOutcome, KeyedWrite, SeenValue};
 use crate::core::counter::samples::{join_samples, samples_from_rest};
 use crate::core::sketch::TopValues;
-use crate::protocol::messages::{Fault, Install, Installed, ReadContents, ReadOut};
+use crate::protocol::messages::{Fault, Install, InstallOutcome, ReadContents, ReadOut};
 
 /// The most bytes of samples by the hour in an answer of one cell: above it, those of a day are joined.
 const SAMPLES_BYTES_MAX: usize = 512 << 10;
@@ -48,7 +48,7 @@ impl Core {
     pub(super) async fn on_install(
         self: &Rc<Self>,
         install: Result<Install, Fault>,
-    ) -> Result<Installed, Fault> {
+    ) -> Result<InstallOutcome, Fault> {
         let install = install?;
         self.readable()?;
         for _ in 0..GRANT_TRIES {
@@ -62,7 +62,7 @@ impl Core {
         ))
     }
 
-    fn try_install(self: &Rc<Self>, install: &Install) -> Result<Installed, Fault> {
+    fn try_install(self: &Rc<Self>, install: &Install) -> Result<InstallOutcome, Fault> {
         let now_ms = self.host.now_ms();
         let write = KeyedWrite {
             key: install.key.key,
@@ -88,11 +88,11 @@ impl Core {
             self.note_change(now_ms);
         }
         Ok(match outcome {
-            KeyedOutcome::Counted(_) => Installed::Done,
-            KeyedOutcome::Replayed(_) => Installed::Replayed,
-            KeyedOutcome::Reused => Installed::Reused,
-            KeyedOutcome::Full => Installed::Full,
-            _ => Installed::Ended,
+            KeyedOutcome::Counted(_) => InstallOutcome::Done,
+            KeyedOutcome::Replayed(_) => InstallOutcome::Replayed,
+            KeyedOutcome::Reused => InstallOutcome::Reused,
+            KeyedOutcome::Full => InstallOutcome::Full,
+            _ => InstallOutcome::Ended,
         })
     }
 }

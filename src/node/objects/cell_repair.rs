@@ -8,7 +8,7 @@ use super::cell::Core;
 use super::cell_rows::{CellRows, DamagedRow};
 use super::cell_store::{CellStore, Kind};
 use super::hosted_rows::start_of;
-use super::lead_place::{LeadName, Standing};
+use super::lead_place::{LeadName, LeadStanding};
 use super::store::{Store, blob, integer};
 use super::tablet_rows::LEDGER;
 use crate::core::counter::cell::{Cell, CellRecovery, FlushRow};
@@ -56,7 +56,7 @@ impl Core {
         let asked = asked?;
         let mut rows = self.rows.damaged()?;
         if rows.is_empty() {
-            if self.is_behind(&asked) && self.standing() == Standing::Unknown {
+            if self.is_behind(&asked) && self.standing() == LeadStanding::Unknown {
                 // The lead may be at another place of its datacenter.
                 self.settle(LeadName::of(&asked.to)).await?;
                 rows = self.rows.damaged()?;

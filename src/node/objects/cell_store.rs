@@ -14,7 +14,7 @@ use crate::core::counter::flush::Changes;
 use crate::core::counter::history::Resolution;
 use crate::core::sketch::Uniques;
 use crate::host::object::Object;
-use crate::protocol::messages::{Fault, Stay, decode, encode};
+use crate::protocol::messages::{Fault, LeadPresence, decode, encode};
 use crate::protocol::names::CellAddress;
 
 /// A cell, read from its rows.
@@ -25,7 +25,7 @@ pub struct LoadedCell {
     /// Its address, if it has been stored.
     pub address: Option<CellAddress>,
     /// The state of a move of the lead, if any.
-    pub stay: Option<Stay>,
+    pub stay: Option<LeadPresence>,
 }
 
 /// Starts of the rows of [`Kind::Address`]: the cell's address, and the lead's place.
@@ -75,9 +75,9 @@ impl CellStore {
         }
         match loaded.stay {
             // Rows of an incomplete transfer are asked for again.
-            Some(Stay::Arriving) => self.rows.clear_bundle()?,
-            Some(Stay::Leaving { .. }) => {}
-            Some(Stay::Here { .. }) | None => {
+            Some(LeadPresence::Arriving) => self.rows.clear_bundle()?,
+            Some(LeadPresence::Leaving { .. }) => {}
+            Some(LeadPresence::Here { .. }) | None => {
                 loaded.cell = self.read_cell()?;
                 return Ok(loaded);
             }
@@ -196,7 +196,7 @@ impl CellStore {
     ///
     /// # Errors
     /// `Unavailable`.
-    pub(super) fn write_stay(&self, stay: &Stay) -> Result<(), Fault> {
+    pub(super) fn write_stay(&self, stay: &LeadPresence) -> Result<(), Fault> {
         self.create_schema()?;
         self.put(Kind::Address, STAY, stay)
     }

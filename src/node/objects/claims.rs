@@ -14,7 +14,7 @@ use super::store::Store;
 use crate::core::cluster::root::Root;
 use crate::core::counter::ledger::WriteKey;
 use crate::host::Host;
-use crate::protocol::messages::{Claim, Claimed, Fault, FindClaims, Holder};
+use crate::protocol::messages::{Claim, ClaimAnswer, Fault, FindClaims, Holder};
 
 /// How much longer a claim is kept than a record: a claim made or renewed just before its record was counted must not
 /// be deleted first, for any difference of the two clocks.
@@ -51,7 +51,7 @@ impl Claims {
     ///
     /// # Errors
     /// `TooMany` keys; `Unavailable` where SQLite refuses, or a lead that is needed does not answer.
-    pub(super) async fn claim(&self, claim: Claim) -> Result<Claimed, Fault> {
+    pub(super) async fn claim(&self, claim: Claim) -> Result<ClaimAnswer, Fault> {
         check_number(&claim.keys)?;
         let lock = self.roots.lock_of(&claim.counter);
         let _alone = lock.lock().await;
@@ -85,14 +85,14 @@ impl Claims {
         if is_slot_new {
             self.alarm.arm(self.host.now_ms()).await?;
         }
-        Ok(Claimed { generation, owners })
+        Ok(ClaimAnswer { generation, owners })
     }
 
     /// Returns the owners of keys; a counter that nobody counts has none.
     ///
     /// # Errors
     /// As [`Claims::claim`].
-    pub(super) async fn find(&self, find: FindClaims) -> Result<Claimed, Fault> {
+    pub(super) async fn find(&self, find: FindClaims) -> Result<ClaimAnswer, Fault> {
         let FindClaims { counter, keys } = find;
         check_number(&keys)?;
         let lock = self.roots.lock_of(&counter);
@@ -101,7 +101,7 @@ impl Claims {
         let living = self.roots.living(&counter, true).await?;
         let generation = living.as_ref().map_or(0, |root| root.generation);
         let owners = self.rows.find_claims(&counter, &keys, generation)?;
-        Ok(Claimed { generation, owners })
+        Ok(ClaimAnswer { generation, owners })
     }
 }
 

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use futures_util::future::FutureExt;
 
-use super::acts::Acts;
+use super::acts::AuditLog;
 use super::alarm::Alarm;
 use super::alert_store::AlertStore;
 use super::alerts::Alerts;
@@ -46,27 +46,28 @@ use super::snapshot_reads::kept_by_any;
 use super::snapshots::Snapshots;
 use super::storage_guard::StorageGuard;
 use super::store::Store;
-use crate::core::cluster::push::Pushed;
+use crate::core::cluster::push::PushAnswer;
 use crate::core::counter::grant::Grant;
 use crate::core::counter::id::CounterId;
 use crate::host::Host;
-use crate::host::object::{Arrived, Object, Reply, Shell, dispatch, reply};
+use crate::host::object::{IncomingCall, Object, Reply, Shell, dispatch, reply};
 use crate::node::shared::partitions::ask_some;
 use crate::node::shared::unreadable;
 use crate::protocol::audit::CallOutcome;
 use crate::protocol::fleet::FleetPart;
 use crate::protocol::health::Ailment;
 use crate::protocol::messages::{
-    AmountOf, Batch, BatchedCall, BeginRun, Call, CallRoot, CheckStorage, Claim, CloseSession,
-    DeleteAlert, DeletePolicy, DeleteShare, DeliveriesOf, DoAct, Fault, FindApiKey, FindClaims,
-    FindKey, FleetOf, ForgetBoard, GetAlert, GetPolicy, GetSecrets, GetShare, GiveRoot,
-    InPartition, KeptIn, KeptOn, KeptRows, KeptThen, KeyFound, LetInboxesGo, List, ListActs,
-    ListAlerts, ListBoards, ListDatacenters, ListDeliveries, ListKeys, ListNames, ListPolicies,
-    ListRows, ListRuns, ListShares, LocateLead, Located, LookUp, MakeKey, NoteAct, OpenSession,
-    Operate, PROTOCOL, PlaceLead, Push, PutAlert, PutPolicy, PutShare, Register, RegisterBoard,
-    RegisterInbox, RepairRoot, ReplaceKey, RevokeKey, RootTaken, RotateKey, Secrets, Settle,
-    SilenceAlert, SizesOf, StoreAnswer, SweptOf, TellCounts, TellSizes, TestAlert, TopOf, UseKey,
-    ViewOf, Viewed, Within, batch, decode,
+    AddAuditEntry, AmountOf, AnnounceSizes, Batch, BatchedCall, BeginRun, Call, CallAudited,
+    CallPartition, CallRoot, CheckStorage, Claim, CloseSession, DeleteAlert, DeletePolicy,
+    DeleteShare, DeliveriesOf, Fault, FindApiKey, FindClaims, FindKey, FleetOf, ForgetBoard,
+    GetAlert, GetPolicy, GetSecrets, GetShare, GiveRoot, KeyFound, LeadLocation, LetInboxesGo,
+    List, ListAlerts, ListAuditEntries, ListBoards, ListDatacenters, ListDeliveries, ListKeys,
+    ListNames, ListPastStates, ListPolicies, ListRows, ListRuns, ListShares, LocateLead, LookUp,
+    MakeKey, OpenSession, Operate, PROTOCOL, PartitionAnswer, PastState, PlaceLead, Push, PutAlert,
+    PutPolicy, PutShare, ReadOwnPastStates, ReadPastStates, Register, RegisterBoard, RegisterInbox,
+    RepairRoot, ReplaceKey, RevokeKey, RootTaken, RotateKey, Secrets, Settle, SilenceAlert,
+    SizesOf, StoreAnswer, TellCounts, TellSizes, TestAlert, TopOf, UseKey, ViewAnswer, ViewOf,
+    batch, decode,
 };
 
 /// The first schema in which settings name the hash of a counter.
@@ -109,13 +110,13 @@ impl Shell for Directory {
         Self(Rc::new(Partition::start(object, host)))
     }
 
-    async fn answer(&self, arrived: Arrived) -> Reply {
-        if arrived.path == DoAct::PATH {
-            let done = match decode::<DoAct>(&arrived.message) {
+    async fn answer(&self, arrived: IncomingCall) -> Reply {
+        if arrived.path == CallAudited::PATH {
+            let done = match decode::<CallAudited>(&arrived.message) {
                 Ok(act) => self.0.do_act(act).await,
                 Err(fault) => Err(fault),
             };
-            return reply::<DoAct>(&done);
+            return reply::<CallAudited>(&done);
         }
         if arrived.path != Batch::PATH {
             return self.0.answer(arrived, 0).await;
@@ -164,7 +165,7 @@ struct Partition {
     fleet: FleetStore,
     living: LivingCounters,
     keys: KeyStore,
-    acts: Acts,
+    acts: AuditLog,
     snapshots: Rc<Snapshots>,
     sizes: Sizes,
     places: Rc<RootPlaces>,
@@ -280,7 +281,7 @@ impl Partition {
             fleet: FleetStore::new(&host, &store),
             living: LivingCounters::new(&host, &store),
             keys: KeyStore::new(&host, &store),
-            acts: Acts::new(&host, &store),
+            acts: AuditLog::new(&host, &store),
             snapshots: ground.snapshots,
             sizes: Sizes::new(&host, &store),
             alerts: Rc::new(alerts),
@@ -353,7 +354,7 @@ impl Partition {
     }
 
     /// Answers a call whose root is here, see [`Partition::answer`].
-    async fn answer_here(self: &Rc<Self>, arrived: &Arrived) -> Reply {
+    async fn answer_here(self: &Rc<Self>, arrived: &IncomingCall) -> Reply {
         let reply = dispatch!(arrived, asked, {
             Register => self.when_ready(asked, |asked| self.register(asked)).await,
             LocateLead => self.ready(asked).and_then(|asked| self.locate(&asked)),
@@ -394,7 +395,7 @@ impl Partition {
     }
 
     /// Answers a call about the whole deployment, or about the partition itself.
-    async fn answer_of_deployment(self: &Rc<Self>, arrived: &Arrived) -> Reply {
+    async fn answer_of_deployment(self: &Rc<Self>, arrived: &IncomingCall) -> Reply {
         dispatch!(arrived, asked, {
             PutShare => self.ready(asked).and_then(|asked| self.shares.put(&asked)),
             GetShare => self.ready(asked).and_then(|asked| self.shares.get(&asked)),
@@ -406,8 +407,8 @@ impl Partition {
             ReplaceKey => self.ready(asked).and_then(|asked| self.keys.replace(&asked)),
             RevokeKey => self.ready(asked).and_then(|asked| self.keys.revoke(&asked)),
             ListKeys => self.ready(asked).and_then(|asked| self.keys.list(&asked)),
-            NoteAct => self.ready(asked).and_then(|asked| self.acts.note(&asked.act)),
-            ListActs => self.ready(asked).and_then(|asked| self.acts.list(&asked)),
+            AddAuditEntry => self.ready(asked).and_then(|asked| self.acts.note(&asked.act)),
+            ListAuditEntries => self.ready(asked).and_then(|asked| self.acts.list(&asked)),
             PutAlert => self.when_ready(asked, |asked| self.alerts.put(asked)).await,
             GetAlert => self.ready(asked).and_then(|asked| self.alerts.get(asked)),
             DeleteAlert => self.ready(asked).and_then(|asked| self.alerts.delete(&asked)),
@@ -425,9 +426,9 @@ impl Partition {
             FindKey => self.ready(asked).and_then(|asked| self.find_key(&asked)),
             BeginRun => self.when_ready(asked, |_| self.begin_run()).await,
             ListRuns => self.when_ready(asked, |asked| self.snapshots.list(asked)).await,
-            KeptOn => self.when_ready(asked, |asked| self.kept_on(asked)).await,
-            KeptIn => self.when_ready(asked, |asked| self.snapshots.on(asked.asked)).await,
-            KeptRows => self.when_ready(asked, |asked| self.snapshots.rows(asked)).await,
+            ReadPastStates => self.when_ready(asked, |asked| self.kept_on(asked)).await,
+            ReadOwnPastStates => self.when_ready(asked, |asked| self.snapshots.on(asked.asked)).await,
+            ListPastStates => self.when_ready(asked, |asked| self.snapshots.rows(asked)).await,
             GetSecrets => self.when_ready(asked, |asked| self.secrets(asked)).await,
             TellCounts => self.ready(asked).and_then(|asked| self.fleet.take(asked)),
             TellSizes => self.ready(asked).and_then(|asked| self.sizes.take(&asked)),
@@ -436,15 +437,15 @@ impl Partition {
             GiveRoot => self.when_ready(asked, |asked| self.moves.on_give_root(asked)).await,
             RootTaken => self.ready(asked).and_then(|asked| self.moves.on_root_taken(&asked)),
             CallRoot => self.when_ready(asked, |asked| self.on_call_root(asked)).await,
-            SweptOf => self.when_ready(asked, |asked| self.moves.on_swept_of(asked)).await,
+            AnnounceSizes => self.when_ready(asked, |asked| self.moves.on_swept_of(asked)).await,
             SizesOf => self.ready(asked).map(|asked| self.moves.on_sizes_of(&asked)),
-            InPartition => self.when_ready(asked, |asked| self.on_in_partition(asked)).await,
+            CallPartition => self.when_ready(asked, |asked| self.on_in_partition(asked)).await,
         })
     }
 
     /// Answers a call: here, or in another partition if its root belongs there. `sent_on`: how often it was forwarded
     /// before.
-    async fn answer(self: &Rc<Self>, arrived: Arrived, sent_on: u8) -> Reply {
+    async fn answer(self: &Rc<Self>, arrived: IncomingCall, sent_on: u8) -> Reply {
         if !is_of_root(&arrived.path) {
             let has_read = self.readable().is_ok();
             if has_read && is_of_all(&arrived.path) && !self.places.is_plain() {
@@ -491,7 +492,7 @@ impl Partition {
             }
             return Ok(Vec::new());
         }
-        let arrived = Arrived::within(asked.path, asked.message);
+        let arrived = IncomingCall::within(asked.path, asked.message);
         if !is_of_root(&arrived.path) {
             return Err(Fault::Broken("a call that no root answers".to_owned()));
         }
@@ -500,7 +501,10 @@ impl Partition {
     }
 
     /// Answers a question that is put to all partitions together.
-    async fn on_in_partition(self: &Rc<Self>, asked: InPartition) -> Result<Within, Fault> {
+    async fn on_in_partition(
+        self: &Rc<Self>,
+        asked: CallPartition,
+    ) -> Result<PartitionAnswer, Fault> {
         self.places.is_number(asked.partition);
         if !is_of_all(&asked.path) {
             return Err(Fault::Broken(
@@ -511,9 +515,9 @@ impl Partition {
             self.places.hold();
         }
         let moved = self.places.moved()?;
-        let arrived = Arrived::within(asked.path, asked.message);
+        let arrived = IncomingCall::within(asked.path, asked.message);
         let answer = bytes_of(self.answer_here(&arrived).boxed_local().await);
-        Ok(Within {
+        Ok(PartitionAnswer {
             sizes: self.places.sizes(),
             moved,
             is_torn: self.places.moved()? != moved,
@@ -522,8 +526,8 @@ impl Partition {
     }
 
     /// Writes an entry of the audit log and does its call, in one commit: there is no await in between.
-    async fn do_act(self: &Rc<Self>, asked: DoAct) -> Result<Vec<u8>, Fault> {
-        let DoAct {
+    async fn do_act(self: &Rc<Self>, asked: CallAudited) -> Result<Vec<u8>, Fault> {
+        let CallAudited {
             mut act,
             path,
             message,
@@ -551,7 +555,7 @@ impl Partition {
 
     /// The former state of a counter. If the number of partitions was changed, its root may have been elsewhere, where
     /// the files of that time are.
-    async fn kept_on(&self, asked: KeptOn) -> Result<Vec<KeptThen>, Fault> {
+    async fn kept_on(&self, asked: ReadPastStates) -> Result<Vec<PastState>, Fault> {
         let own = self.snapshots.on(asked.clone()).await?;
         let has_all = !own.is_empty() && own.iter().all(|then| then.kept.is_some());
         if self.places.is_plain() || (has_all && !asked.is_range) {
@@ -559,7 +563,7 @@ impl Partition {
         }
         let others = 0..self.places.ever()?;
         let others = others.filter(|partition| !self.places.is_me(*partition));
-        let ask = |partition: u32| KeptIn {
+        let ask = |partition: u32| ReadOwnPastStates {
             partition,
             asked: asked.clone(),
         };
@@ -653,7 +657,7 @@ impl Partition {
         self.roots.register(register).await
     }
 
-    fn locate(&self, asked: &LocateLead) -> Result<Located, Fault> {
+    fn locate(&self, asked: &LocateLead) -> Result<LeadLocation, Fault> {
         self.spreads
             .locate(&asked.counter, asked.datacenter.as_ref())
     }
@@ -699,12 +703,12 @@ impl Partition {
         Ok(part)
     }
 
-    fn push(&self, push: Push) -> Result<Pushed, Fault> {
+    fn push(&self, push: Push) -> Result<PushAnswer, Fault> {
         let root = self.roots.admit_push(&push)?;
         self.views.take(push, &root)
     }
 
-    fn view(&self, asked: &ViewOf) -> Result<Option<Viewed>, Fault> {
+    fn view(&self, asked: &ViewOf) -> Result<Option<ViewAnswer>, Fault> {
         let counter = &asked.counter;
         let Some(root) = self.roots.listed(counter)? else {
             return Ok(None);
@@ -719,7 +723,7 @@ impl Partition {
             let (view, is_watched) = self.views.view(counter, &root, asked.watches)?;
             (Some(view), is_watched)
         };
-        Ok(Some(Viewed {
+        Ok(Some(ViewAnswer {
             root,
             view,
             is_watched,
@@ -790,7 +794,7 @@ fn is_of_root(path: &str) -> bool {
         FindKey::PATH,
         RegisterBoard::PATH,
         ForgetBoard::PATH,
-        KeptOn::PATH,
+        ReadPastStates::PATH,
         RegisterInbox::PATH,
         LetInboxesGo::PATH,
         OpenSession::PATH,
@@ -808,7 +812,7 @@ fn is_of_all(path: &str) -> bool {
         ListBoards::PATH,
         BeginRun::PATH,
         ListRuns::PATH,
-        KeptRows::PATH,
+        ListPastStates::PATH,
     ]
     .contains(&path)
 }

@@ -13,14 +13,14 @@ use super::lead_sweep::{SWEEP, Sweep, take_over};
 use super::root_places::SIZES;
 use super::root_store::RootStore;
 use super::store::Store;
-use crate::core::cluster::apart::{Apart, is_apart, placed};
+use crate::core::cluster::apart::{LeadsApart, is_apart, placed};
 use crate::core::cluster::root::RootEntry;
 use crate::core::cluster::tablets::{LeadPlace, SPREADS_MAX, SpreadChange, Spreads};
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::host::Host;
 use crate::node::shared::call::place_among;
 use crate::protocol::messages::{
-    Fault, Located, PlaceLead, Register, decode, decode_padded, encode,
+    Fault, LeadLocation, PlaceLead, Register, decode, decode_padded, encode,
 };
 use crate::protocol::names::{LeadAt, TABLET_COUNT};
 
@@ -47,7 +47,7 @@ pub(super) struct LeadSpreads {
     pub(super) values: DeploymentValues,
     roots: RootStore,
     all: RefCell<Spreads>,
-    apart: RefCell<Apart>,
+    apart: RefCell<LeadsApart>,
     is_making_room: Cell<bool>,
     /// The progress of the sweep over leads that nobody asks for.
     pub(super) sweep: RefCell<Option<Sweep>>,
@@ -57,7 +57,7 @@ pub(super) struct LeadSpreads {
 
 /// What was joined from another partition.
 pub(super) struct Joined {
-    apart: Apart,
+    apart: LeadsApart,
     spreads: Option<(Spreads, Sweep)>,
 }
 
@@ -140,7 +140,7 @@ impl LeadSpreads {
     /// `Unavailable` where SQLite refuses.
     pub(super) fn join(&self, theirs: &[u8]) -> Result<Joined, Fault> {
         // Builds of the protocol before let no lead live apart, and say nothing of such.
-        let (theirs, their_apart): (Spreads, Apart) = decode_padded(theirs, 1)?;
+        let (theirs, their_apart): (Spreads, LeadsApart) = decode_padded(theirs, 1)?;
         let mut apart = self.apart.borrow().clone();
         apart.join(&their_apart);
         if apart != *self.apart.borrow() {
@@ -208,11 +208,11 @@ impl LeadSpreads {
         &self,
         counter: &CounterId,
         datacenter: Option<&Datacenter>,
-    ) -> Result<Located, Fault> {
+    ) -> Result<LeadLocation, Fault> {
         let (epoch, place, former) = self.spread(counter);
         let moves = datacenter.map_or(Ok(0), |datacenter| self.moves(counter, datacenter))?;
         let (place, former) = placed(moves, place, former);
-        Ok(Located {
+        Ok(LeadLocation {
             epoch: epoch.saturating_add(moves),
             place,
             former,
@@ -261,7 +261,7 @@ impl LeadSpreads {
         Ok(may)
     }
 
-    fn save_apart(&self, apart: Apart) -> Result<(), Fault> {
+    fn save_apart(&self, apart: LeadsApart) -> Result<(), Fault> {
         self.values.put(APART, encode(&apart)?)?;
         self.apart.replace(apart);
         Ok(())

@@ -9,7 +9,7 @@ use super::bundle::BundlePage;
 use super::cell_repair::damaged_row;
 use super::cell_rows::DamagedRow;
 use super::tablet_rows::{ALARM, LEDGER, NamedRows, TabletRows, row_key};
-use super::tablet_wakes::Waking;
+use super::tablet_wakes::WakeRows;
 use crate::core::cluster::push::TOGETHER;
 use crate::core::counter::id::CounterId;
 use crate::core::counter::ledger::WriteKey;
@@ -36,7 +36,7 @@ pub(super) struct HostedRows {
     /// The number of folds of the log at which the table had no rows of it; `None` if it had some.
     not_in_table: Cell<Option<u64>>,
     /// While the cell is read: the rows for it.
-    read: RefCell<Option<Waking>>,
+    read: RefCell<Option<WakeRows>>,
 }
 
 /// Alarms of tenants ring at whole seconds, so that those that are due together ring together.

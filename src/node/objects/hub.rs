@@ -14,7 +14,7 @@ use super::second_alarm::SecondAlarm;
 use super::store::Store;
 use crate::core::counter::id::CounterId;
 use crate::host::Host;
-use crate::host::object::{Arrived, Object, Readiness, Reply, Socket};
+use crate::host::object::{IncomingCall, Object, Readiness, Reply, Socket};
 use crate::node::shared::call::{call_again, fixed_partition_of};
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::metrics;
@@ -82,7 +82,7 @@ impl Hub {
 
     /// Adds a watcher, and answers with its stream; 503 where the hub is full, 429 where its visitor has too many
     /// streams, 500 where no stream can be opened.
-    pub(super) async fn on_join(self: &Rc<Self>, arrived: &Arrived) -> Reply {
+    pub(super) async fn on_join(self: &Rc<Self>, arrived: &IncomingCall) -> Reply {
         let join: Join = match decode(&arrived.message) {
             Ok(join) => join,
             Err(fault) => return Reply::Refused(500, fault.to_string()),

@@ -19,12 +19,12 @@ use crate::core::counter::inbox::{AppendOutcome, DrainWait, InboxState};
 use crate::core::counter::numbers::WriteNumbers;
 use crate::core::counter::queue::{APPEND_ENTRIES_MAX, InboxId, LOG_ROWS_MAX, LogRow};
 use crate::host::Host;
-use crate::host::object::{Arrived, Object, Reply, Shell, dispatch};
+use crate::host::object::{IncomingCall, Object, Reply, Shell, dispatch};
 use crate::node::shared::call;
 use crate::node::shared::concurrency::all_settled;
 use crate::protocol::messages::{
-    Append, Appended, DeadLetters, Drain, Fault, MayHold, ReadDead, RegisterInbox, ReleaseInbox,
-    TakeOver,
+    Append, AppendResult, AskInbox, DeadLetters, Drain, Fault, ReadDead, RegisterInbox,
+    ReleaseInbox, TakeOver,
 };
 
 /// How long after an append the alarm rings at the latest, in case the counting was interrupted.
@@ -94,14 +94,14 @@ impl Shell for Inbox {
         }
     }
 
-    async fn answer(&self, arrived: Arrived) -> Reply {
+    async fn answer(&self, arrived: IncomingCall) -> Reply {
         let core = &self.core;
         dispatch!(&arrived, asked, {
             Append => core.on_append(asked).await,
             TakeOver => core.on_take_over(asked).await,
             Drain => core.on_drain(asked).await,
             ReleaseInbox => core.on_release(asked),
-            MayHold => core.on_may_hold(asked),
+            AskInbox => core.on_may_hold(asked),
             ReadDead => core.on_read_dead(asked),
         })
     }
@@ -129,7 +129,10 @@ impl InboxCore {
         self.storage.check(|| self.reload())
     }
 
-    async fn on_append(self: &Rc<Self>, append: Result<Append, Fault>) -> Result<Appended, Fault> {
+    async fn on_append(
+        self: &Rc<Self>,
+        append: Result<Append, Fault>,
+    ) -> Result<AppendResult, Fault> {
         let Append { to, nonce, events } = append?;
         self.readable()?;
         if events.len() > APPEND_ENTRIES_MAX {
@@ -155,9 +158,9 @@ impl InboxCore {
             let admission = self.head.borrow().admit(nonce, now_ms, LOG_ROWS_MAX);
             let seq = match admission {
                 AppendOutcome::New(seq) => seq,
-                AppendOutcome::Repeated => return Ok(Appended::Logged),
+                AppendOutcome::Repeated => return Ok(AppendResult::Logged),
                 AppendOutcome::Stray => return Err(Fault::Broken("a stray append".to_owned())),
-                AppendOutcome::Full => return Ok(Appended::Full),
+                AppendOutcome::Full => return Ok(AppendResult::Full),
             };
             let now = now_ms.div_euclid(1_000);
             for (_, event) in &mut logged {
@@ -173,7 +176,7 @@ impl InboxCore {
             self.rows.log(seq, &row, nonces.as_ref())?;
             self.head.borrow_mut().logged(nonce, seq, now_ms);
             self.go();
-            return Ok(Appended::Logged);
+            return Ok(AppendResult::Logged);
         }
         Err(Fault::Unavailable(
             "a counter is being ended and created again".to_owned(),
@@ -290,8 +293,8 @@ impl InboxCore {
         }
     }
 
-    fn on_may_hold(&self, may_hold: Result<MayHold, Fault>) -> Result<bool, Fault> {
-        let MayHold { counter, .. } = may_hold?;
+    fn on_may_hold(&self, may_hold: Result<AskInbox, Fault>) -> Result<bool, Fault> {
+        let AskInbox { counter, .. } = may_hold?;
         self.readable()?;
         let head = self.head.borrow();
         Ok(!head.is_empty() || self.rows.holds(head.batch, &counter)?)

@@ -14,15 +14,15 @@ use crate::core::counter::inbox::{InboxBatch, begin};
 use crate::core::counter::ledger::WriteKey;
 use crate::core::counter::memory::{INBOXES_BYTES_MAX, Share};
 use crate::core::counter::queue::{
-    BATCH_ROWS_MAX, BATCH_SPACING_MS, BATCHES_MAX, BROKEN_TRIES_MAX, Death, Due, InboxId,
-    PARKED_MAX, RETRY_MS, WriteOutcome, verdict,
+    BATCH_ROWS_MAX, BATCH_SPACING_MS, BATCHES_MAX, BROKEN_TRIES_MAX, DeadLetterReason, Due,
+    InboxId, PARKED_MAX, RETRY_MS, WriteOutcome, verdict,
 };
 use crate::host::Host;
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::memory::{self, MemoryKind};
 use crate::node::shared::metrics;
 use crate::node::shared::queued_writes::{self, count_dues};
-use crate::protocol::messages::{Appended, Fault, TakeOver};
+use crate::protocol::messages::{AppendResult, Fault, TakeOver};
 use crate::protocol::metrics::Metric;
 
 /// How many counters one batch counts at once.
@@ -177,13 +177,13 @@ impl InboxCore {
     pub(super) async fn on_take_over(
         self: &Rc<Self>,
         taken: Result<TakeOver, Fault>,
-    ) -> Result<Appended, Fault> {
+    ) -> Result<AppendResult, Fault> {
         let TakeOver { to, dead, dues } = taken?;
         self.readable()?;
         self.learn_name(&to)?;
         if !dues.is_empty() {
             if self.rows.count_batches()? >= PARKED_MAX {
-                return Ok(Appended::Full);
+                return Ok(AppendResult::Full);
             }
             // Before the write, because uncounted events must have an alarm.
             self.arm(RETRY_MS.0).await?;
@@ -197,7 +197,7 @@ impl InboxCore {
         self.rows.end(&batch, self.host.now_ms(), &dead)?;
         self.head.borrow_mut().batch = batch.number;
         self.go();
-        Ok(Appended::Logged)
+        Ok(AppendResult::Logged)
     }
 
     /// Sends the due batches for which there is memory. Returns whether there is more to do.
@@ -290,12 +290,12 @@ impl InboxCore {
         // A write would create a counter that was deleted.
         match self.is_living(counter, generation).await {
             Ok(true) => {}
-            Ok(false) => return all(WriteOutcome::Dead(Death::Ended)),
+            Ok(false) => return all(WriteOutcome::Dead(DeadLetterReason::Ended)),
             Err(_) => return all(WriteOutcome::Later),
         }
         let of_fault = |fault: &Fault| match fault {
             Fault::Broken(_) | Fault::TooMany(_) if tries + 1 >= BROKEN_TRIES_MAX => {
-                WriteOutcome::Dead(Death::Broken)
+                WriteOutcome::Dead(DeadLetterReason::Broken)
             }
             _ => WriteOutcome::Later,
         };
@@ -305,7 +305,7 @@ impl InboxCore {
         let mut counted = count_dues(&self.host, here, &live).await.into_iter();
         let verdicts = dues.iter().map(|due| {
             if due.is_over(now_ms) {
-                return WriteOutcome::Dead(Death::Broken);
+                return WriteOutcome::Dead(DeadLetterReason::Broken);
             }
             match counted.next() {
                 Some(Ok(outcome)) => verdict(outcome),

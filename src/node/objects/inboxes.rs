@@ -14,7 +14,7 @@ use crate::host::Host;
 use crate::host::object::Object;
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::{call, call_within};
-use crate::protocol::messages::{Drain, Fault, LetInboxesGo, MayHold, ReleaseInbox};
+use crate::protocol::messages::{AskInbox, Drain, Fault, LetInboxesGo, ReleaseInbox};
 
 /// How many inboxes are called at once for one counter.
 const INBOXES_AT_ONCE: usize = 32;
@@ -69,7 +69,7 @@ impl Inboxes {
             async move {
                 self.release(counter, root, &to).await?;
                 let counter = counter.clone();
-                call(&self.host, &MayHold { to, counter }).await
+                call(&self.host, &AskInbox { to, counter }).await
             }
         };
         let inboxes = root.inboxes.iter().filter(|inbox| !inbox.is_queue());

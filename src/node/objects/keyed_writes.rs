@@ -18,7 +18,7 @@ use crate::core::counter::numbers::{Numbers, WritePlace};
 use crate::host::{Host, State};
 use crate::node::shared::metrics;
 use crate::protocol::messages::{
-    Claim, Claimed, Count, Counted, Fault, Holder, Owner, ReadNumbers, Recall,
+    Claim, ClaimAnswer, Count, Counted, Fault, Holder, Owner, ReadNumbers, Recall,
 };
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::{CellAddress, IDEMPOTENCY_SECONDS};
@@ -177,7 +177,7 @@ impl Core {
     pub(super) async fn on_claim(
         self: &Rc<Self>,
         claim: Result<Claim, Fault>,
-    ) -> Result<Claimed, Fault> {
+    ) -> Result<ClaimAnswer, Fault> {
         let claim = claim?;
         self.readable()?;
         let me = CellAddress::lead(&claim.counter, &claim.datacenter);
@@ -212,7 +212,7 @@ impl Core {
                 }),
                 None => Owner::Full,
             };
-            return Ok(Claimed {
+            return Ok(ClaimAnswer {
                 generation: self.state.borrow().generation().unwrap_or(0),
                 owners: places.into_iter().map(owner).collect(),
             });

@@ -23,7 +23,7 @@ use super::store::Store;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::WriteKey;
 use crate::host::Host;
-use crate::host::object::{Arrived, Object, Reply as Sent, Shell, dispatch};
+use crate::host::object::{IncomingCall, Object, Reply as Sent, Shell, dispatch};
 use crate::node::shared::concurrency::all_settled;
 use crate::protocol::access::Scope;
 use crate::protocol::messages::{Call, Fault, RunCommands, Subscribe, decode};
@@ -79,7 +79,7 @@ impl Shell for Keyspace {
         }
     }
 
-    async fn answer(&self, arrived: Arrived) -> Sent {
+    async fn answer(&self, arrived: IncomingCall) -> Sent {
         if arrived.path == Subscribe::PATH {
             return self.core.on_subscribe(decode(&arrived.message)).await;
         }

@@ -18,7 +18,7 @@ use crate::node::aggregator;
 use crate::node::shared::keyed_calls::{count_keyed, count_unclaimed};
 use crate::node::shared::{call, call_within};
 use crate::protocol::messages::{
-    Condition, DatacenterSum, Fault, GlobalSum, Operate, Operated, Operation,
+    Condition, DatacenterSum, Fault, GlobalSum, Operate, Operation, OperationOutcome,
 };
 use crate::protocol::redis::reply::{Refused, Reply};
 use crate::protocol::shell_limits::OPERATE_MS_MAX;
@@ -186,13 +186,13 @@ impl Counters {
     ) -> Result<Option<Datacenter>, Refused> {
         let settle = self.operation(id, here, Operation::SettleHome, None);
         match call(&self.host, &settle).await? {
-            Operated::Done(done) => {
+            OperationOutcome::Done(done) => {
                 if let Some(home) = &done.home {
                     self.homes.borrow_mut().insert(id.clone(), home.clone());
                 }
                 done.home.map(Some).ok_or_else(needs_home)
             }
-            Operated::NotFound => Ok(None),
+            OperationOutcome::NotFound => Ok(None),
             _ => Err(needs_home()),
         }
     }
@@ -236,10 +236,10 @@ impl Counters {
         let operate = self.operation(id, here, operation, condition);
         self.forget(id);
         match call_within(&self.host, &operate, OPERATE_MS_MAX).await? {
-            Operated::Done(_) => Ok(UpdateOutcome::Done),
-            Operated::NotFound if seen.is_none() => Ok(UpdateOutcome::Done),
-            Operated::Changed | Operated::NotFound => Ok(UpdateOutcome::Conflict),
-            Operated::BelowFloor => Err(Refused::Reply(below_floor())),
+            OperationOutcome::Done(_) => Ok(UpdateOutcome::Done),
+            OperationOutcome::NotFound if seen.is_none() => Ok(UpdateOutcome::Done),
+            OperationOutcome::Changed | OperationOutcome::NotFound => Ok(UpdateOutcome::Conflict),
+            OperationOutcome::BelowFloor => Err(Refused::Reply(below_floor())),
             _ => Err(needs_home()),
         }
     }

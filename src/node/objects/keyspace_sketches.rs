@@ -17,7 +17,7 @@ use crate::core::sketch::{HashId, Hyll, Uniques, redis_hash, redis_token_of};
 use crate::host::Host;
 use crate::node::aggregator;
 use crate::node::shared::call_within;
-use crate::protocol::messages::{Fault, Flush, Operated, Operation, Put};
+use crate::protocol::messages::{Fault, Flush, Operation, OperationOutcome, Put};
 use crate::protocol::names::CellAddress;
 use crate::protocol::redis::error;
 use crate::protocol::redis::reply::{Refused, Reply};
@@ -198,8 +198,8 @@ impl KeyspaceCore {
         });
         let operate = self.counters.operation(id, here, put, None);
         match call_within(&self.host, &operate, OPERATE_MS_MAX).await? {
-            Operated::Done(done) => Ok(Sketch::Registers(Box::default(), done.home)),
-            Operated::HashMismatch => Err(error::not_hyll().into()),
+            OperationOutcome::Done(done) => Ok(Sketch::Registers(Box::default(), done.home)),
+            OperationOutcome::HashMismatch => Err(error::not_hyll().into()),
             _ => Err(needs_home()),
         }
     }

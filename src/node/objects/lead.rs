@@ -21,7 +21,7 @@ use crate::protocol::messages::{
     Sum, SumExplained, Suspend,
 };
 use crate::protocol::names::CellAddress;
-use crate::protocol::open_slots::User;
+use crate::protocol::open_slots::ObjectUser;
 use crate::protocol::order::in_order;
 
 /// How long a shard may take to answer: less than the 3 s that its lead has, so that one shard does not remove its
@@ -174,7 +174,8 @@ impl Core {
         let shard = to.shard;
         let begun_ms = notes.map(|_| self.host.now_ms());
         let ask = Ask { to, question };
-        let answer = open_objects::call_admitted(&self.host, &ask, User::Bulk, ASK_MS_MAX).await;
+        let answer =
+            open_objects::call_admitted(&self.host, &ask, ObjectUser::Bulk, ASK_MS_MAX).await;
         if let Some(begun_ms) = begun_ms {
             let latency_ms = self.host.now_ms().saturating_sub(begun_ms);
             let latency_ms = Some(u64::try_from(latency_ms).unwrap_or(0));

@@ -15,28 +15,28 @@ use serde::{Deserialize, Serialize};
 
 use super::cell::Core;
 use super::cell_store::Kind;
-use super::lead_place::Standing;
-use crate::core::counter::autoscale::{Heat, LeaveLimits};
+use super::lead_place::LeadStanding;
+use crate::core::counter::autoscale::{HotPeriod, LeaveLimits};
 use crate::node::shared::call::has_tablets;
-use crate::protocol::messages::{Fault, PlaceLead, Stay};
+use crate::protocol::messages::{Fault, LeadPresence, PlaceLead};
 use crate::protocol::names::CellAddress;
 
 /// How often the root is asked: its answer may be lost.
 const ASKED_MAX: usize = 2;
 
 /// Whether a lead is about to leave. In memory only.
-pub(super) struct Leaving {
+pub(super) struct DepartureState {
     /// `None` where leads do not leave their tablets.
     limits: Option<LeaveLimits>,
-    heat: Heat,
+    heat: HotPeriod,
     is_under_way: bool,
 }
 
-impl Leaving {
+impl DepartureState {
     pub(super) fn new(limits: Option<LeaveLimits>) -> Self {
         Self {
             limits,
-            heat: Heat::default(),
+            heat: HotPeriod::default(),
             is_under_way: false,
         }
     }
@@ -115,7 +115,7 @@ impl Core {
     pub(super) async fn see_to_rest(self: &Rc<Self>) -> Result<(), Fault> {
         let limits = self.balance.borrow().leaving.limits;
         let me = self.address.borrow().clone();
-        let (Some(limits), Some(me), Some(Stay::Here { epoch, .. })) =
+        let (Some(limits), Some(me), Some(LeadPresence::Here { epoch, .. })) =
             (limits, me.filter(|_| self.is_apart()), self.lead.stay())
         else {
             return Ok(());
@@ -140,7 +140,7 @@ impl Core {
             if limits.is_rest(counted, now_ms - before.at_ms) {
                 self.change_place(&me, false).await;
                 self.loaded()?;
-                if self.standing() != Standing::Here {
+                if self.standing() != LeadStanding::Here {
                     return Ok(());
                 }
             }

@@ -6,7 +6,7 @@ use super::outbox::Outbox;
 use crate::core::cluster::root::Root;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::node::shared::concurrency::all_settled;
-use crate::protocol::messages::{DatacenterSum, Fault, Sum, Suspend, Wanted};
+use crate::protocol::messages::{DatacenterSum, Fault, ReadParts, Sum, Suspend};
 use crate::protocol::names::CellAddress;
 
 /// How many leads are called at once for one counter.
@@ -38,7 +38,7 @@ pub(super) async fn sums(
     counter: &CounterId,
     root: &Root,
     datacenters: &[Datacenter],
-    wanted: Wanted,
+    wanted: ReadParts,
 ) -> Vec<(Datacenter, Option<DatacenterSum>)> {
     let question = wanted.of(root.generation);
     let ask = |datacenter: &Datacenter| {

@@ -11,11 +11,11 @@ use std::rc::Rc;
 
 use super::cell::Core;
 use super::cell_store::LoadedCell;
-use super::lead_place::{LeadName, Standing};
+use super::lead_place::{LeadName, LeadStanding};
 use crate::core::cluster::tablets::LeadPlace;
 use crate::node::shared::call::call;
 use crate::node::shared::open_objects;
-use crate::protocol::messages::{Fault, GiveLead, Given, LeadTaken, Stay};
+use crate::protocol::messages::{Fault, GiveLead, LeadHandover, LeadPresence, LeadTaken};
 use crate::protocol::names::CellAddress;
 
 /// How often places are asked for one lead before the new place gives up: each may have handed it on.
@@ -28,7 +28,7 @@ const ROOM_MS_MAX: i64 = 2_000;
 const DUE_WITHIN_MS: i64 = 1_000;
 
 /// A place that is asked for a lead.
-struct Step {
+struct CandidatePlace {
     place: LeadPlace,
     /// The seal under which it has handed the lead on.
     given: Option<u64>,
@@ -36,7 +36,7 @@ struct Step {
     abandoned: Option<u64>,
 }
 
-impl Step {
+impl CandidatePlace {
     fn new(place: LeadPlace) -> Self {
         Self {
             place,
@@ -47,7 +47,7 @@ impl Step {
 }
 
 /// Rows of a lead, and the name after which there are more.
-struct Page {
+struct LeadRowsPage {
     from: LeadPlace,
     seal: u64,
     rows: Vec<(Vec<u8>, Vec<u8>)>,
@@ -55,10 +55,10 @@ struct Page {
 }
 
 /// A lead that is being taken over.
-struct Taking<'a> {
+struct LeadTransfer<'a> {
     name: &'a LeadName,
     epoch: u32,
-    /// The count that must not have changed since, see [`super::lead_place::LeadStanding::is_not_given_since`].
+    /// The count that must not have changed since, see [`super::lead_place::LeadPlaceState::is_not_given_since`].
     given: u64,
 }
 
@@ -67,17 +67,17 @@ impl Core {
     pub(super) fn on_give_lead(
         self: &Rc<Self>,
         give: Result<GiveLead, Fault>,
-    ) -> Result<Given, Fault> {
+    ) -> Result<LeadHandover, Fault> {
         let give = give?;
         self.loaded()?;
         let seal = match (self.standing(), self.lead.stay()) {
-            (Standing::Unknown, stay) => {
+            (LeadStanding::Unknown, stay) => {
                 self.give_nothing(stay.is_some())?;
-                return Ok(Given::Nothing);
+                return Ok(LeadHandover::Nothing);
             }
             (
                 _,
-                Some(Stay::Leaving {
+                Some(LeadPresence::Leaving {
                     to, epoch, seal, ..
                 }),
             ) => {
@@ -91,10 +91,10 @@ impl Core {
                         self.leave(&give)?
                     }
                     (true, None) => return Err(outdated()),
-                    (false, None) => return Ok(Given::ToAnother(to, seal)),
+                    (false, None) => return Ok(LeadHandover::ToAnother(to, seal)),
                 }
             }
-            (_, Some(Stay::Here { former, .. })) if former.is_some() => {
+            (_, Some(LeadPresence::Here { former, .. })) if former.is_some() => {
                 let core = self.clone();
                 self.object.wait_until(async move {
                     // A later request finds it done, or begins it again.
@@ -104,7 +104,7 @@ impl Core {
             }
             (_, stay) => {
                 let since = match stay {
-                    Some(Stay::Here { epoch, .. }) => Some(epoch),
+                    Some(LeadPresence::Here { epoch, .. }) => Some(epoch),
                     _ => None,
                 };
                 if since >= Some(give.epoch) || give.after.is_some() {
@@ -115,7 +115,7 @@ impl Core {
         };
         let after = give.after.map(|(_, after)| after).unwrap_or_default();
         let (rows, after) = self.rows.rows.page(&after)?;
-        Ok(Given::Rows { seal, rows, after })
+        Ok(LeadHandover::Rows { seal, rows, after })
     }
 
     /// There are no rows here, and rows on their way to here are refused.
@@ -133,7 +133,7 @@ impl Core {
     /// Seals the lead, durably. Work under way here does not count any more.
     fn leave(&self, give: &GiveLead) -> Result<u64, Fault> {
         let seal = self.host.random();
-        let stay = Stay::Leaving {
+        let stay = LeadPresence::Leaving {
             to: give.to,
             epoch: give.epoch,
             seal,
@@ -155,7 +155,7 @@ impl Core {
         let taken = taken?;
         self.loaded()?;
         match self.lead.stay() {
-            Some(Stay::Leaving { seal, to, .. }) if seal == taken.seal => {
+            Some(LeadPresence::Leaving { seal, to, .. }) if seal == taken.seal => {
                 self.rows.delete_all().await?;
                 self.lead.set(None);
                 self.lead.note_away(Some(to));
@@ -174,16 +174,16 @@ impl Core {
         epoch: u32,
         given: u64,
     ) -> Result<bool, Fault> {
-        let taking = Taking { name, epoch, given };
-        let mut steps = vec![Step::new(place)];
+        let taking = LeadTransfer { name, epoch, given };
+        let mut steps = vec![CandidatePlace::new(place)];
         for _ in 0..ASKED_MAX {
             let Some(step) = steps.last_mut() else {
                 return Ok(false);
             };
             let from = step.place;
             match self.ask_for(&taking, from, step.abandoned, None).await? {
-                Given::Rows { seal, rows, after } => {
-                    let page = Page {
+                LeadHandover::Rows { seal, rows, after } => {
+                    let page = LeadRowsPage {
                         from,
                         seal,
                         rows,
@@ -191,14 +191,14 @@ impl Core {
                     };
                     return self.take(&taking, page).await.map(|()| true);
                 }
-                Given::ToAnother(next, seal) => {
+                LeadHandover::ToAnother(next, seal) => {
                     step.given = Some(seal);
                     if self.is_place(name, next) {
                         break;
                     }
-                    steps.push(Step::new(next));
+                    steps.push(CandidatePlace::new(next));
                 }
-                Given::Nothing => {
+                LeadHandover::Nothing => {
                     steps.pop();
                     if let Some(before) = steps.last_mut() {
                         before.abandoned = before.given;
@@ -215,11 +215,11 @@ impl Core {
     /// Asks a place for rows of the lead.
     async fn ask_for(
         &self,
-        taking: &Taking<'_>,
+        taking: &LeadTransfer<'_>,
         from: LeadPlace,
         abandoned: Option<u64>,
         after: Option<(u64, Vec<u8>)>,
-    ) -> Result<Given, Fault> {
+    ) -> Result<LeadHandover, Fault> {
         let to = self.place(taking.name).ok_or_else(outdated)?;
         if from == LeadPlace::Own {
             // Many may be taken over at once, and one process may run all objects.
@@ -241,28 +241,32 @@ impl Core {
     }
 
     /// Refuses if the lead has been handed on, or is here, since the transfer began.
-    fn may_take(&self, taking: &Taking<'_>) -> Result<(), Fault> {
+    fn may_take(&self, taking: &LeadTransfer<'_>) -> Result<(), Fault> {
         self.loaded()?;
         self.lead.is_not_given_since(taking.given)?;
         match self.standing() {
-            Standing::Here => Err(outdated()),
-            Standing::Unknown | Standing::Away(_) => Ok(()),
+            LeadStanding::Here => Err(outdated()),
+            LeadStanding::Unknown | LeadStanding::Away(_) => Ok(()),
         }
     }
 
     /// Writes the rows of a lead, page by page; with the last page this becomes its place.
-    async fn take(self: &Rc<Self>, taking: &Taking<'_>, first: Page) -> Result<(), Fault> {
+    async fn take(
+        self: &Rc<Self>,
+        taking: &LeadTransfer<'_>,
+        first: LeadRowsPage,
+    ) -> Result<(), Fault> {
         let mut page = first;
         let mut is_first = true;
         loop {
             let stay = match &page.after {
-                Some(_) => Stay::Arriving,
+                Some(_) => LeadPresence::Arriving,
                 None => {
                     // Before the write: if this object crashes right after, the alarm rings all the same.
                     let due_ms = self.host.now_ms() + DUE_WITHIN_MS;
                     self.rows.set_alarm(due_ms).await?;
                     self.may_take(taking)?;
-                    Stay::Here {
+                    LeadPresence::Here {
                         epoch: taking.epoch,
                         former: Some((taking.name.at(page.from), page.seal)),
                     }
@@ -277,8 +281,8 @@ impl Core {
             };
             let asked = Some((page.seal, after));
             match self.ask_for(taking, page.from, None, asked).await? {
-                Given::Rows { seal, rows, after } if seal == page.seal => {
-                    page = Page {
+                LeadHandover::Rows { seal, rows, after } if seal == page.seal => {
+                    page = LeadRowsPage {
                         rows,
                         after,
                         ..page
@@ -299,7 +303,7 @@ impl Core {
     fn write_page(
         &self,
         rows: &[(Vec<u8>, Vec<u8>)],
-        stay: &Stay,
+        stay: &LeadPresence,
         is_first: bool,
     ) -> Result<(), Fault> {
         self.rows.create_schema()?;
@@ -319,10 +323,10 @@ impl Core {
             .await?;
         self.loaded()?;
         match self.lead.stay() {
-            Some(Stay::Leaving { epoch: left, .. }) if left < epoch => {}
+            Some(LeadPresence::Leaving { epoch: left, .. }) if left < epoch => {}
             _ => return Err(outdated()),
         }
-        let stay = Stay::Here {
+        let stay = LeadPresence::Here {
             epoch,
             former: None,
         };
@@ -340,7 +344,7 @@ impl Core {
         let _alone = self.lead.confirming.lock().await;
         self.loaded()?;
         let stay = self.lead.stay();
-        let Some(Stay::Here {
+        let Some(LeadPresence::Here {
             epoch,
             former: Some((at, seal)),
         }) = stay.clone()
@@ -352,7 +356,7 @@ impl Core {
         if self.lead.stay() != stay {
             return Ok(());
         }
-        let confirmed = Stay::Here {
+        let confirmed = LeadPresence::Here {
             epoch,
             former: None,
         };

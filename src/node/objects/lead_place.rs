@@ -14,11 +14,12 @@ use super::cell_memory::Busy;
 use super::cell_store::LoadedCell;
 use crate::core::cluster::tablets::LeadPlace;
 use crate::core::counter::id::{CounterId, Datacenter};
-use crate::host::object::{Arrived, Reply};
+use crate::host::object::{IncomingCall, Reply};
 use crate::node::shared::call::{self, tablet_by_setting};
 use crate::protocol::messages::{
-    Call, CallLead, Claim, Close, Configure, Fault, LoadReport, LocateLead, Located, ReadContents,
-    ReadNumbers, Recall, Stay, Sum, SumExplained, Suspend, WatchLead, batch, decode,
+    Call, CallLead, Claim, Close, Configure, Fault, LeadLocation, LeadPresence, LoadReport,
+    LocateLead, ReadContents, ReadNumbers, Recall, Sum, SumExplained, Suspend, WatchLead, batch,
+    decode,
 };
 use crate::protocol::names::{self, CellAddress, LeadAt};
 use futures_channel::oneshot;
@@ -59,7 +60,7 @@ impl LeadName {
 
 /// The place of a lead, seen from here.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum LeadStanding {
     /// Here; or it was never moved.
     Here,
     /// There are no rows of it here.
@@ -70,8 +71,8 @@ pub(super) enum Standing {
 
 /// What a cell knows of its lead's place.
 #[derive(Default)]
-pub(super) struct LeadStanding {
-    stay: RefCell<Option<Stay>>,
+pub(super) struct LeadPlaceState {
+    stay: RefCell<Option<LeadPresence>>,
     /// Its place at the last search, while there are no rows of it here; in memory only, and possibly outdated.
     away: Cell<Option<LeadPlace>>,
     /// The newest spread under which no rows of the lead were found elsewhere; in memory only.
@@ -85,12 +86,12 @@ pub(super) struct LeadStanding {
     pub(super) confirming: Mutex<()>,
 }
 
-impl LeadStanding {
+impl LeadPlaceState {
     /// Takes over the stored state.
     pub(super) fn adopt(&self, loaded: &LoadedCell) {
         let stay = match &loaded.stay {
             // Its rows were deleted.
-            Some(Stay::Arriving) => {
+            Some(LeadPresence::Arriving) => {
                 self.note_given();
                 None
             }
@@ -99,11 +100,11 @@ impl LeadStanding {
         self.set(stay);
     }
 
-    pub(super) fn stay(&self) -> Option<Stay> {
+    pub(super) fn stay(&self) -> Option<LeadPresence> {
         self.stay.borrow().clone()
     }
 
-    pub(super) fn set(&self, stay: Option<Stay>) {
+    pub(super) fn set(&self, stay: Option<LeadPresence>) {
         self.stay.replace(stay);
     }
 
@@ -115,7 +116,7 @@ impl LeadStanding {
     /// Refuses calls of a lead that was handed to another place.
     pub(super) fn is_not_away(&self) -> Result<(), Fault> {
         match &*self.stay.borrow() {
-            Some(Stay::Leaving { to, .. }) => Err(Fault::Moved(*to)),
+            Some(LeadPresence::Leaving { to, .. }) => Err(Fault::Moved(*to)),
             _ => Ok(()),
         }
     }
@@ -141,7 +142,7 @@ impl LeadStanding {
     /// The newest spread for which it is known that the lead is nowhere else.
     pub(super) fn settled(&self) -> Option<u32> {
         let here = match &*self.stay.borrow() {
-            Some(Stay::Here { epoch, .. }) => Some(*epoch),
+            Some(LeadPresence::Here { epoch, .. }) => Some(*epoch),
             _ => None,
         };
         self.settled.get().max(here)
@@ -183,21 +184,21 @@ impl Core {
     /// Refuses calls of a lead without rows here that is known to be elsewhere.
     pub(super) fn is_not_known_away(&self) -> Result<(), Fault> {
         match self.lead.away.get() {
-            Some(place) if self.standing() == Standing::Unknown => Err(Fault::Moved(place)),
+            Some(place) if self.standing() == LeadStanding::Unknown => Err(Fault::Moved(place)),
             _ => Ok(()),
         }
     }
 
     /// The place of the lead, seen from here.
-    pub(super) fn standing(&self) -> Standing {
+    pub(super) fn standing(&self) -> LeadStanding {
         match &*self.lead.stay.borrow() {
-            Some(Stay::Leaving { to, .. }) => Standing::Away(*to),
-            Some(Stay::Arriving) => Standing::Unknown,
-            Some(Stay::Here { .. }) => Standing::Here,
+            Some(LeadPresence::Leaving { to, .. }) => LeadStanding::Away(*to),
+            Some(LeadPresence::Arriving) => LeadStanding::Unknown,
+            Some(LeadPresence::Here { .. }) => LeadStanding::Here,
             None if self.address.borrow().is_none() && self.state.borrow().is_blank() => {
-                Standing::Unknown
+                LeadStanding::Unknown
             }
-            None => Standing::Here,
+            None => LeadStanding::Here,
         }
     }
 
@@ -233,8 +234,11 @@ impl Core {
     }
 
     /// Finds the lead before a call that needs it and would not search for it.
-    pub(super) async fn settle_before(self: &Rc<Self>, arrived: &Arrived) -> Result<(), Fault> {
-        if self.standing() != Standing::Unknown || !must_find(&arrived.path) {
+    pub(super) async fn settle_before(
+        self: &Rc<Self>,
+        arrived: &IncomingCall,
+    ) -> Result<(), Fault> {
+        if self.standing() != LeadStanding::Unknown || !must_find(&arrived.path) {
             return Ok(());
         }
         self.loaded()?;
@@ -246,7 +250,7 @@ impl Core {
         // A claim is only sent to leads, and names no shard.
         let is_lead = arrived.path == Claim::PATH
             || batch::prefix::<CellAddress>(&arrived.message)?.is_lead();
-        if self.standing() != Standing::Unknown || !is_lead {
+        if self.standing() != LeadStanding::Unknown || !is_lead {
             return Ok(());
         }
         self.is_not_known_away()?;
@@ -281,12 +285,12 @@ impl Core {
         }
         self.lead.note_away(None);
         let given_to = match self.standing() {
-            Standing::Here => {
+            LeadStanding::Here => {
                 self.lead.settled.set(Some(located.epoch));
                 return Ok(());
             }
-            Standing::Away(place) => Some(place),
-            Standing::Unknown => None,
+            LeadStanding::Away(place) => Some(place),
+            LeadStanding::Unknown => None,
         };
         for place in given_to.into_iter().chain(located.former) {
             if !self.is_place(name, place)
@@ -298,17 +302,17 @@ impl Core {
         self.loaded()?;
         self.lead.is_not_given_since(given)?;
         match self.standing() {
-            Standing::Here => Ok(()),
+            LeadStanding::Here => Ok(()),
             // Nobody has stored it.
-            Standing::Away(_) => self.reopen(located.epoch).await,
-            Standing::Unknown => {
+            LeadStanding::Away(_) => self.reopen(located.epoch).await,
+            LeadStanding::Unknown => {
                 self.lead.settled.set(Some(located.epoch));
                 Ok(())
             }
         }
     }
 
-    async fn locate(&self, name: &LeadName) -> Result<Located, Fault> {
+    async fn locate(&self, name: &LeadName) -> Result<LeadLocation, Fault> {
         let locate = LocateLead {
             counter: name.counter.clone(),
             datacenter: Some(name.datacenter.clone()),
@@ -322,7 +326,7 @@ impl Core {
     pub(super) async fn call_elsewhere(
         self: &Rc<Self>,
         place: LeadPlace,
-        arrived: Arrived,
+        arrived: IncomingCall,
     ) -> Reply {
         let name = match batch::prefix::<(CounterId, Datacenter)>(&arrived.message) {
             Ok((counter, datacenter)) => LeadName {
@@ -384,7 +388,7 @@ impl Core {
                 datacenter: at.datacenter,
             };
             self.loaded()?;
-            if self.standing() != Standing::Here {
+            if self.standing() != LeadStanding::Here {
                 self.settle(name).await?;
             }
             self.confirm_taken().await?;
@@ -392,7 +396,7 @@ impl Core {
         }
         // The forwarding place has no newer knowledge: the root has.
         self.lead.note_away(None);
-        let arrived = Arrived::within(path, message);
+        let arrived = IncomingCall::within(path, message);
         let answered = async move { self.answer_here(&arrived).await };
         Ok(bytes_of(answered.boxed_local().await))
     }

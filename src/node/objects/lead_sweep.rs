@@ -16,7 +16,7 @@ use crate::host::Host;
 use crate::node::shared::call::call_within;
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::open_objects;
-use crate::protocol::fleet::Moving;
+use crate::protocol::fleet::MovingLeads;
 use crate::protocol::messages::{CallLead, Fault, decode, encode};
 use crate::protocol::names::{CellAddress, LeadAt};
 
@@ -105,13 +105,13 @@ impl LeadSpreads {
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
-    pub(super) fn moving(&self, store: &Store) -> Result<Moving, Fault> {
+    pub(super) fn moving(&self, store: &Store) -> Result<MovingLeads, Fault> {
         let sweep = self.sweep.borrow();
         let Some(sweep) = sweep.as_ref() else {
-            return Ok(Moving::default());
+            return Ok(MovingLeads::default());
         };
         let after = sweep.after.as_deref().unwrap_or_default();
-        Ok(Moving {
+        Ok(MovingLeads {
             partitions: 1,
             waiting: RootStore::new(store).count_after(after)?,
             left: self.left.get(),

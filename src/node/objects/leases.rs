@@ -16,7 +16,7 @@ use crate::node::shared::lease_requests::lend;
 use crate::node::shared::memory::{self, MemoryKind};
 use crate::node::shared::{call, call_within};
 use crate::protocol::messages::{
-    Check, Checked, Demand, DemandKind, DemandOutcome, Fault, RecallLease, SentOn,
+    Check, CheckAnswer, Demand, DemandKind, DemandOutcome, Fault, ForwardCheck, RecallLease,
 };
 use crate::protocol::names::LimiterAddress;
 
@@ -316,7 +316,7 @@ pub(super) async fn send_on(
     counts: Counts,
 ) -> DemandOutcome {
     let check = check_of(to, asked, asked.demand.clone());
-    judged_of(call_within(host, &SentOn { check, counts }, LEASE_MS_MAX).await)
+    judged_of(call_within(host, &ForwardCheck { check, counts }, LEASE_MS_MAX).await)
 }
 
 fn check_of(to: LimiterAddress, asked: &NamedDemand<'_>, demand: Demand) -> Check {
@@ -331,7 +331,7 @@ fn check_of(to: LimiterAddress, asked: &NamedDemand<'_>, demand: Demand) -> Chec
     }
 }
 
-fn judged_of(checked: Result<Checked, Fault>) -> DemandOutcome {
+fn judged_of(checked: Result<CheckAnswer, Fault>) -> DemandOutcome {
     let judged = checked
         .ok()
         .and_then(|checked| checked.outcomes.into_iter().next());

@@ -3,7 +3,7 @@
 
 use super::measured_object::ObjectKind;
 use crate::host::Host;
-use crate::host::object::{Arrived, Object, Reply, Shell};
+use crate::host::object::{IncomingCall, Object, Reply, Shell};
 
 /// An object that answers nothing.
 pub struct LeftOut;
@@ -13,7 +13,7 @@ impl Shell for LeftOut {
         Self
     }
 
-    async fn answer(&self, _arrived: Arrived) -> Reply {
+    async fn answer(&self, _arrived: IncomingCall) -> Reply {
         Reply::Unknown
     }
 }

@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use super::limiter_growth::{TAKEN_OVER_MAX, Ways};
+use super::limiter_growth::{DemandOptions, TAKEN_OVER_MAX};
 use super::limiter_store::LimiterStore;
 use super::storage_guard::StorageGuard;
 use super::store::Store;
@@ -20,13 +20,13 @@ use crate::core::limit::meter::Verdict;
 use crate::core::limit::policy::{Durability, Policy, Scope};
 use crate::core::limit::table::{self, Commit, Full, Table};
 use crate::host::Host;
-use crate::host::object::{Arrived, Object, Reply, Shell, dispatch};
+use crate::host::object::{IncomingCall, Object, Reply, Shell, dispatch};
 use crate::node::shared::call;
 use crate::node::shared::memory::{self, MemoryKind};
 use crate::protocol::limits::PolicyName;
 use crate::protocol::messages::{
-    Check, Checked, Demand, DemandKind, DemandOutcome, EndReservation, Fault, HandOver, Lease,
-    RecallLease, Reserve, SentOn,
+    Check, CheckAnswer, Demand, DemandKind, DemandOutcome, EndReservation, Fault, ForwardCheck,
+    GiveKey, Lease, RecallLease, Reserve,
 };
 
 /// How long consumption may be in memory only. At most one row per second and limiter, for any number of verdicts.
@@ -93,12 +93,12 @@ impl Shell for Limiter {
         Self { core }
     }
 
-    async fn answer(&self, arrived: Arrived) -> Reply {
+    async fn answer(&self, arrived: IncomingCall) -> Reply {
         let core = &self.core;
         dispatch!(&arrived, asked, {
             Check => core.on_check(asked, None).await,
-            SentOn => core.on_sent_on(asked).await,
-            HandOver => core.on_hand_over(asked),
+            ForwardCheck => core.on_sent_on(asked).await,
+            GiveKey => core.on_hand_over(asked),
             Reserve => core.on_reserve(asked).await,
             EndReservation => core.on_end(asked),
             Lease => core.on_lease(asked).await,
@@ -175,7 +175,7 @@ impl LimiterCore {
         self: &Rc<Self>,
         check: Result<Check, Fault>,
         sent_on: Option<Counts>,
-    ) -> Result<Checked, Fault> {
+    ) -> Result<CheckAnswer, Fault> {
         let Check {
             to,
             policies,
@@ -184,7 +184,7 @@ impl LimiterCore {
         } = check?;
         self.readable()?;
         self.hear(sent_on)?;
-        let mut checked = Checked {
+        let mut checked = CheckAnswer {
             outcomes: Vec::with_capacity(demands.len()),
             remote_calls: 0,
         };
@@ -196,7 +196,7 @@ impl LimiterCore {
                     .await
             } else {
                 must_commit |= asked.policy.durability == Durability::Commit;
-                let ways = Ways {
+                let ways = DemandOptions {
                     waits,
                     is_sent_on: sent_on.is_some(),
                 };

@@ -14,7 +14,9 @@ use crate::core::cluster::spread::{Counts, Home};
 use crate::core::limit::meter::Verdict;
 use crate::core::limit::table::{self, Full};
 use crate::node::shared::{call, call_within};
-use crate::protocol::messages::{Checked, DemandKind, DemandOutcome, Fault, HandOver, SentOn};
+use crate::protocol::messages::{
+    CheckAnswer, DemandKind, DemandOutcome, Fault, ForwardCheck, GiveKey,
+};
 use crate::protocol::names::LimiterAddress;
 
 /// How long a former limiter may take to hand a key over.
@@ -35,7 +37,7 @@ pub(super) enum MovedUse {
 
 /// What may be done for a demand.
 #[derive(Clone, Copy)]
-pub(super) struct Ways {
+pub(super) struct DemandOptions {
     /// Whether it may wait for other limiters.
     pub(super) waits: bool,
     /// Whether another limiter has forwarded it; it is not forwarded again.
@@ -48,7 +50,7 @@ impl LimiterCore {
         self: &Rc<Self>,
         to: &LimiterAddress,
         asked: &NamedDemand<'_>,
-        ways: Ways,
+        ways: DemandOptions,
         remote_calls: &mut u32,
     ) -> DemandOutcome {
         if self.must_fetch(to, asked) {
@@ -75,16 +77,16 @@ impl LimiterCore {
     /// Decides a demand that another limiter has forwarded.
     pub(super) async fn on_sent_on(
         self: &Rc<Self>,
-        sent: Result<SentOn, Fault>,
-    ) -> Result<Checked, Fault> {
-        let SentOn { check, counts } = sent?;
+        sent: Result<ForwardCheck, Fault>,
+    ) -> Result<CheckAnswer, Fault> {
+        let ForwardCheck { check, counts } = sent?;
         self.on_check(Ok(check), Some(counts)).await
     }
 
     /// Hands a key over to its new limiter. From then on this one decides no key that belongs to another by that
     /// number.
-    pub(super) fn on_hand_over(&self, over: Result<HandOver, Fault>) -> Result<Verdict, Fault> {
-        let HandOver {
+    pub(super) fn on_hand_over(&self, over: Result<GiveKey, Fault>) -> Result<Verdict, Fault> {
+        let GiveKey {
             to,
             name,
             policy,
@@ -202,7 +204,7 @@ impl LimiterCore {
         if !self.must_fetch(to, asked) {
             return Ok(MovedUse::Over);
         }
-        let over = HandOver {
+        let over = GiveKey {
             to: LimiterAddress {
                 partition,
                 ..to.clone()

@@ -16,7 +16,7 @@ use crate::core::counter::id::{CounterId, Datacenter};
 use crate::host::Host;
 use crate::host::object::Object;
 use crate::node::aggregator;
-use crate::node::shared::boards::Reading;
+use crate::node::shared::boards::BoardReader;
 use crate::node::shared::call::CALL_MS_MAX;
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::metrics;
@@ -200,7 +200,7 @@ impl LiveReader {
         let names: BTreeSet<&str> = names.map(CounterId::as_str).collect();
         let names = names.into_iter().map(|name| name.as_bytes().to_vec());
         let question = BoardQuestion::Live(top.unwrap_or(0), names.collect());
-        let reading = Reading::new(&self.host, board);
+        let reading = BoardReader::new(&self.host, board);
         let asked = reading.ask(question);
         let silent = || Fault::Unavailable("the board does not answer".to_owned());
         let read = self.host.within_ms(CALL_MS_MAX, asked).await;

@@ -16,7 +16,7 @@ use super::sizes::differs;
 use super::watcher;
 use super::{cell, directory, object_repair, tablet};
 use crate::host::Host;
-use crate::host::object::{Arrived, Object, Reply, Shell, Socket};
+use crate::host::object::{IncomingCall, Object, Reply, Shell, Socket};
 use crate::node::shared::fleet;
 use crate::protocol::fleet::{CELLS_SAMPLED, Size};
 use crate::protocol::messages::{Call, Fault, RepairObject};
@@ -133,7 +133,7 @@ impl<S: Shell + ObjectKind> Shell for MeasuredObject<S> {
         }
     }
 
-    async fn answer(&self, arrived: Arrived) -> Reply {
+    async fn answer(&self, arrived: IncomingCall) -> Reply {
         // A repair is answered even while the storage of the object cannot be read.
         if arrived.path == RepairObject::PATH {
             let (reply, has_changed) = object_repair::answer(S::KIND, &self.object, &arrived);

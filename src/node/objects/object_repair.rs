@@ -6,7 +6,7 @@
 
 use super::cell_repair::damaged_in;
 use super::store::{Store, text};
-use crate::host::object::{Arrived, Object, Reply, SqlValue, reply};
+use crate::host::object::{IncomingCall, Object, Reply, SqlValue, reply};
 use crate::protocol::messages::{DamagedTable, Fault, RepairObject, decode};
 
 /// The most names of damaged rows in an answer.
@@ -118,7 +118,7 @@ const TABLES: [Table; 18] = [
 ];
 
 /// Answers a [`RepairObject`]; the flag says whether storage has changed.
-pub(super) fn answer(kind: &str, object: &Object, arrived: &Arrived) -> (Reply, bool) {
+pub(super) fn answer(kind: &str, object: &Object, arrived: &IncomingCall) -> (Reply, bool) {
     let asked = decode::<RepairObject>(&arrived.message);
     let discards = asked.as_ref().is_ok_and(|asked| asked.discards);
     let answer = asked.and_then(|_| repair(kind, &Store::new(object.clone()), discards));

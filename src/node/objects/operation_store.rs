@@ -9,7 +9,9 @@ use crate::core::counter::id::CounterId;
 use crate::core::counter::ledger::{KeySource, WriteKey};
 use crate::host::Host;
 use crate::host::object::SqlValue;
-use crate::protocol::messages::{Done, Fault, Operated, OperationKey, StoreAnswer, StoredAnswer};
+use crate::protocol::messages::{
+    Done, Fault, OperationKey, OperationOutcome, StoreAnswer, StoredAnswer,
+};
 use crate::protocol::shell_limits::ANSWER_BYTES_MAX;
 
 /// By slot first, as for claims.
@@ -49,21 +51,21 @@ impl OperationStore {
         &self,
         counter: &CounterId,
         key: OperationKey,
-    ) -> Result<Option<Operated>, Fault> {
+    ) -> Result<Option<OperationOutcome>, Fault> {
         let claims = self.claims.claims()?;
         if self.claims.claim_of(counter, &claims, key.key)?.is_none() {
             let is_full = !self.claims.has_room(&claims);
-            return Ok(is_full.then_some(Operated::Full));
+            return Ok(is_full.then_some(OperationOutcome::Full));
         }
         let Some((_, fingerprint, done, answer)) = self.operation(counter, key.key)? else {
-            return Ok(Some(Operated::Reused));
+            return Ok(Some(OperationOutcome::Reused));
         };
         if fingerprint != key.fingerprint.to_le_bytes() {
-            return Ok(Some(Operated::Reused));
+            return Ok(Some(OperationOutcome::Reused));
         }
         Ok(Some(match answer {
-            Some(answer) => Operated::Answered(self.store.get(&answer)?),
-            None => Operated::Done(Done {
+            Some(answer) => OperationOutcome::Answered(self.store.get(&answer)?),
+            None => OperationOutcome::Done(Done {
                 is_repeat: true,
                 ..self.store.get(&done)?
             }),

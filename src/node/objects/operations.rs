@@ -19,14 +19,14 @@ use crate::core::counter::settings::{Settings, Ttl};
 use crate::core::counter::total::Value;
 use crate::host::Host;
 use crate::protocol::messages::{
-    BringBack, Condition, DatacenterSum, Done, Fault, IfExists, Operate, Operated, Operation, Put,
-    StoreAnswer, StoredAnswer, Wanted,
+    Condition, DatacenterSum, Done, Fault, IfExists, Operate, Operation, OperationOutcome, Put,
+    ReadParts, RestoreSource, StoreAnswer, StoredAnswer,
 };
 
 /// A refused operation: nothing has changed.
 enum Refused {
     Fault(Fault),
-    Told(Operated),
+    Told(OperationOutcome),
 }
 
 impl From<Fault> for Refused {
@@ -37,7 +37,7 @@ impl From<Fault> for Refused {
 
 impl From<NeedsHome> for Refused {
     fn from(_: NeedsHome) -> Self {
-        Self::Told(Operated::NeedsHome)
+        Self::Told(OperationOutcome::NeedsHome)
     }
 }
 
@@ -62,7 +62,7 @@ impl Operations {
     ///
     /// # Errors
     /// `Unavailable` where a lead that is needed does not answer.
-    pub(super) async fn operate(&self, operate: Operate) -> Result<Operated, Fault> {
+    pub(super) async fn operate(&self, operate: Operate) -> Result<OperationOutcome, Fault> {
         let lock = self.roots.lock_of(&operate.counter);
         let _alone = lock.lock().await;
         self.roots.is_here(&operate.counter)?;
@@ -80,7 +80,7 @@ impl Operations {
             Operation::BringBack(back) => self.bring_back(&operate, back).await,
         };
         match done {
-            Ok(done) => Ok(Operated::Done(done)),
+            Ok(done) => Ok(OperationOutcome::Done(done)),
             Err(Refused::Told(told)) => Ok(told),
             Err(Refused::Fault(fault)) => Err(fault),
         }
@@ -103,7 +103,7 @@ impl Operations {
     }
 
     /// Restores the part of a counter that its root holds.
-    async fn bring_back(&self, operate: &Operate, back: &BringBack) -> Result<Done, Refused> {
+    async fn bring_back(&self, operate: &Operate, back: &RestoreSource) -> Result<Done, Refused> {
         let counter = &operate.counter;
         let living = self
             .roots
@@ -112,7 +112,7 @@ impl Operations {
         let base = back.base.unwrap_or_default();
         let ended = match (living, back.if_there) {
             (Err(ended), _) => ended,
-            (Ok(_), IfExists::Refuse) => return Err(Refused::Told(Operated::Exists)),
+            (Ok(_), IfExists::Refuse) => return Err(Refused::Told(OperationOutcome::Exists)),
             (Ok(root), IfExists::Replace) => {
                 self.roots.end(counter, &root, false, None).await?;
                 self.roots.entry(counter)?
@@ -249,12 +249,12 @@ impl Operations {
             // done. Source: RFC 9110, 13.2.1.
             match self.roots.living(counter, true).await? {
                 Ok(root) => (root, false),
-                Err(_) => return Err(Refused::Told(Operated::NotFound)),
+                Err(_) => return Err(Refused::Told(OperationOutcome::NotFound)),
             }
         };
         let floor = root.settings.floor;
         if floor.is_some_and(|floor| value.is_below(floor)) && !raises {
-            return Err(Refused::Told(Operated::BelowFloor));
+            return Err(Refused::Told(OperationOutcome::BelowFloor));
         }
         self.require(operate, &mut root, created).await?;
         // It would continue to call its own total the value.
@@ -295,7 +295,7 @@ impl Operations {
     async fn delete(&self, operate: &Operate) -> Result<Done, Refused> {
         let counter = &operate.counter;
         let Ok(mut root) = self.roots.living(counter, true).await? else {
-            return Err(Refused::Told(Operated::NotFound));
+            return Err(Refused::Told(OperationOutcome::NotFound));
         };
         self.require(operate, &mut root, false).await?;
         let done = Done {
@@ -310,7 +310,7 @@ impl Operations {
     async fn settle_home(&self, operate: &Operate) -> Result<Done, Refused> {
         let counter = &operate.counter;
         let Ok(mut root) = self.roots.living(counter, true).await? else {
-            return Err(Refused::Told(Operated::NotFound));
+            return Err(Refused::Told(OperationOutcome::NotFound));
         };
         self.give_home(operate, &mut root)?;
         let home = root.home.clone();
@@ -362,7 +362,7 @@ impl Operations {
         root: &mut Root,
         created: bool,
     ) -> Result<(), Refused> {
-        let changed = || Refused::Told(Operated::Changed);
+        let changed = || Refused::Told(OperationOutcome::Changed);
         let asked = match &operate.condition {
             None => return Ok(()),
             Some(_) if created => return Err(changed()),
@@ -395,7 +395,7 @@ impl Operations {
         self.stop(counter, root, &home).await?;
         let seen = self.observe(counter, root, &home).await;
         if whole_value(root, &seen)?.is_below(floor) {
-            return Err(Refused::Told(Operated::BelowFloor));
+            return Err(Refused::Told(OperationOutcome::BelowFloor));
         }
         Ok(())
     }
@@ -404,11 +404,18 @@ impl Operations {
     async fn require_no_uniques(&self, counter: &CounterId, root: &Root) -> Result<(), Refused> {
         self.stop(counter, root, &root.counting()).await?;
         let all: Vec<Datacenter> = root.datacenters.iter().cloned().collect();
-        let sums = sums(self.roots.outbox(), counter, root, &all, Wanted::default()).await;
+        let sums = sums(
+            self.roots.outbox(),
+            counter,
+            root,
+            &all,
+            ReadParts::default(),
+        )
+        .await;
         for (datacenter, sum) in sums {
             let sum = sum.ok_or_else(|| silent(&datacenter))?;
             if !sum.summary.uniques.is_empty() {
-                return Err(Refused::Told(Operated::HashMismatch));
+                return Err(Refused::Told(OperationOutcome::HashMismatch));
             }
         }
         Ok(())
@@ -434,9 +441,9 @@ impl Operations {
         root: &Root,
         datacenters: &[Datacenter],
     ) -> Vec<(Datacenter, Option<Cells>)> {
-        let wanted = Wanted {
+        let wanted = ReadParts {
             totals_only: true,
-            ..Wanted::default()
+            ..ReadParts::default()
         };
         let sums = sums(self.roots.outbox(), counter, root, datacenters, wanted).await;
         let cells = |(datacenter, sum): (Datacenter, Option<DatacenterSum>)| {

@@ -11,7 +11,9 @@ use crate::core::counter::coalescing_queue::CoalescingQueue;
 use crate::host::Host;
 use crate::host::object::Object;
 use crate::node::shared::call::{self, CALL_MS_MAX, target};
-use crate::node::shared::call_batcher::{CallBytes, Queued, room_for, send_alone, send_together};
+use crate::node::shared::call_batcher::{
+    CallBytes, QueuedCall, room_for, send_alone, send_together,
+};
 use crate::node::shared::open_objects;
 use crate::protocol::messages::{Call, Fault, Receiver, batch, encode};
 
@@ -35,7 +37,7 @@ impl Drop for UnderWay {
 pub(super) struct Outbox {
     object: Object,
     host: Host,
-    queue: RefCell<CoalescingQueue<Receiver, Queued>>,
+    queue: RefCell<CoalescingQueue<Receiver, QueuedCall>>,
 }
 
 impl Outbox {
@@ -81,7 +83,7 @@ impl Outbox {
         path: &'static str,
         message: Vec<u8>,
     ) -> CallBytes {
-        let (queued, answered) = Queued::new(path, message, CALL_MS_MAX);
+        let (queued, answered) = QueuedCall::new(path, message, CALL_MS_MAX);
         let is_next = self.queue.borrow_mut().join(&receiver, queued);
         if is_next {
             self.begin_to_send(receiver);
@@ -105,7 +107,7 @@ impl Outbox {
         });
     }
 
-    fn begin_message(self: &Rc<Self>, to: Receiver, calls: Vec<Queued>) {
+    fn begin_message(self: &Rc<Self>, to: Receiver, calls: Vec<QueuedCall>) {
         let outbox = self.clone();
         let under_way = UnderWay { outbox, to };
         self.object.wait_until(async move {

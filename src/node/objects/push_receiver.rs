@@ -11,7 +11,7 @@ use super::directory_totals::DirectoryTotals;
 use super::row_prefetch::RowPrefetch;
 use super::store::{Insert, Store};
 use crate::core::cluster::delta::{DeltaOutcome, Marks, ViewReceiver};
-use crate::core::cluster::push::Pushed;
+use crate::core::cluster::push::PushAnswer;
 use crate::core::cluster::root::Root;
 use crate::core::cluster::subscription::Watch;
 use crate::core::cluster::view::{View, ViewAtRest};
@@ -155,7 +155,7 @@ impl Views {
     ///
     /// # Errors
     /// `Superseded` where a newer one is current; `Unavailable` where SQLite refuses, as for all methods below.
-    pub(super) fn take(&self, push: Push, root: &Root) -> Result<Pushed, Fault> {
+    pub(super) fn take(&self, push: Push, root: &Root) -> Result<PushAnswer, Fault> {
         let Push {
             counter,
             datacenter,
@@ -183,7 +183,7 @@ impl Views {
                 self.totals.note(&counter, root, view, now_ms)?;
                 self.put(&counter, &at_rest, gathering.marks())?;
             }
-            Ok(Pushed {
+            Ok(PushAnswer {
                 number: push.number,
                 have,
                 watch_for_ms,

@@ -24,7 +24,7 @@ const ALARM_MS_MIN: i64 = 1_000;
 
 /// The state of a lead's pushes, in memory.
 #[derive(Default)]
-pub(super) struct Pushing {
+pub(super) struct PushState {
     /// With its generation.
     pusher: Option<(u64, Pusher)>,
     /// Whether a loop sends the due pushes while the counter is watched.
@@ -35,7 +35,7 @@ pub(super) struct Pushing {
     armed_ms: i64,
 }
 
-impl Pushing {
+impl PushState {
     /// Forgets earlier pushes, as a restart does. The alarm stays.
     pub(super) fn forget(&mut self) {
         self.pusher = None;

@@ -28,10 +28,10 @@ use crate::core::cluster::root::RootEntry;
 use crate::core::cluster::sizes::Sizes;
 use crate::core::counter::id::CounterId;
 use crate::host::Host;
-use crate::host::object::{Arrived, Object, Reply};
+use crate::host::object::{IncomingCall, Object, Reply};
 use crate::node::shared::call::call;
 use crate::protocol::messages::{
-    CallRoot, Fault, GiveRoot, GivenRoot, RootCursor, RootRow, RootTaken, decode,
+    CallRoot, Fault, GiveRoot, RootCursor, RootHandover, RootRow, RootTaken, decode,
 };
 
 /// How often partitions are asked for one root before the new one gives up: each may have handed it on.
@@ -48,7 +48,7 @@ const RECORDS_FROM: u8 = 6;
 
 /// A sealed root. Stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Leaving {
+struct SealedRoot {
     /// The partition that takes it over.
     to: u32,
     /// Identifies the transfer.
@@ -57,13 +57,13 @@ struct Leaving {
 
 /// A root that was taken over, until the former partition has deleted it. Stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Taken {
+struct TakenRoot {
     from: u32,
     seal: u64,
 }
 
 /// Rows of a root that is handed over.
-struct Given {
+struct RootRowsPage {
     from: u32,
     seal: u64,
     rows: Vec<RootRow>,
@@ -89,7 +89,7 @@ pub(super) struct RootMoves {
 
 impl RootMoves {
     /// Forwards a call to the partition where its root belongs.
-    pub(super) async fn send_on(&self, to: u32, arrived: &Arrived, sent_on: u8) -> Reply {
+    pub(super) async fn send_on(&self, to: u32, arrived: &IncomingCall, sent_on: u8) -> Reply {
         if sent_on >= SENT_ON_MAX {
             return refusal(&moving());
         }
@@ -160,20 +160,20 @@ impl RootMoves {
             let given = call(&self.host, &give).await?;
             self.may_take(name, &sizes)?;
             match given {
-                GivenRoot::Nothing => nothing_at.push(from),
-                GivenRoot::ToAnother(other) => to_ask.extend([from, other]),
-                GivenRoot::Outdated(newer) => {
+                RootHandover::Nothing => nothing_at.push(from),
+                RootHandover::ToAnother(other) => to_ask.extend([from, other]),
+                RootHandover::Outdated(newer) => {
                     self.learn(&newer).await?;
                     return Err(Fault::Repartitioned);
                 }
-                GivenRoot::Rows {
+                RootHandover::Rows {
                     seal,
                     rows,
                     next,
                     spreads,
                     kept_from_ms,
                 } => {
-                    let given = Given {
+                    let given = RootRowsPage {
                         from,
                         seal,
                         rows,
@@ -200,7 +200,7 @@ impl RootMoves {
     /// No other partition has the root. A root that was handed over from here, and stored by nobody, is here again.
     fn be_home(&self, name: &CounterId) -> Result<(), Fault> {
         let bundles = &self.places.bundles;
-        if let Some(Leaving { seal, .. }) = bundles.note("leaving", name)? {
+        if let Some(SealedRoot { seal, .. }) = bundles.note("leaving", name)? {
             let mut root = None;
             self.store.atomically(|| {
                 bundles.put_back(name)?;
@@ -221,7 +221,7 @@ impl RootMoves {
         name: &CounterId,
         sizes: &Sizes,
         give: GiveRoot,
-        first: Given,
+        first: RootRowsPage,
     ) -> Result<(), Fault> {
         let bundles = &self.places.bundles;
         let mut given = first;
@@ -247,7 +247,7 @@ impl RootMoves {
             };
             let more = call(&self.host, &give).await?;
             self.may_take(name, sizes)?;
-            let GivenRoot::Rows {
+            let RootHandover::Rows {
                 seal, rows, next, ..
             } = more
             else {
@@ -275,7 +275,7 @@ impl RootMoves {
     fn write(
         &self,
         name: &CounterId,
-        given: &Given,
+        given: &RootRowsPage,
         rows: &[RootRow],
     ) -> Result<Option<RootEntry>, Fault> {
         let bundles = &self.places.bundles;
@@ -286,7 +286,7 @@ impl RootMoves {
             bundles.forget_laid_aside(name)?;
             bundles.forget_note("leaving", name)?;
             bundles.put_rows(rows.to_vec())?;
-            let taken = Taken {
+            let taken = TakenRoot {
                 from: given.from,
                 seal: given.seal,
             };
@@ -325,7 +325,7 @@ impl RootMoves {
     /// Makes the former partition of a root delete it, if it has not yet.
     async fn confirm(&self, name: &CounterId) -> Result<(), Fault> {
         let bundles = &self.places.bundles;
-        let Some(Taken { from, seal }) = bundles.note("arrived", name)? else {
+        let Some(TakenRoot { from, seal }) = bundles.note("arrived", name)? else {
             return Ok(());
         };
         let taken = RootTaken {
@@ -334,8 +334,8 @@ impl RootMoves {
             seal,
         };
         call(&self.host, &taken).await?;
-        let still: Option<Taken> = bundles.note("arrived", name)?;
-        if still == Some(Taken { from, seal }) {
+        let still: Option<TakenRoot> = bundles.note("arrived", name)?;
+        if still == Some(TakenRoot { from, seal }) {
             bundles.forget_note("arrived", name)?;
         }
         Ok(())
@@ -359,7 +359,7 @@ impl RootMoves {
             return Ok(());
         }
         let name = &taken.counter;
-        let leaving: Option<Leaving> = bundles.note("leaving", name)?;
+        let leaving: Option<SealedRoot> = bundles.note("leaving", name)?;
         if leaving.is_none_or(|leaving| leaving.seal != taken.seal) {
             return Ok(());
         }
@@ -372,10 +372,10 @@ impl RootMoves {
     }
 
     /// Another partition takes a root over.
-    pub(super) async fn on_give_root(&self, give: GiveRoot) -> Result<GivenRoot, Fault> {
+    pub(super) async fn on_give_root(&self, give: GiveRoot) -> Result<RootHandover, Fault> {
         self.places.is_number(give.from);
         if self.places.sizes().is_newer_than(&give.sizes) {
-            return Ok(GivenRoot::Outdated(self.places.sizes()));
+            return Ok(RootHandover::Outdated(self.places.sizes()));
         }
         self.learn(&give.sizes).await?;
         let held_ms = self.places.held_for_ms();
@@ -387,31 +387,31 @@ impl RootMoves {
         let _alone = lock.lock().await;
         self.confirm(name).await?;
         if self.places.sizes() != give.sizes {
-            return Ok(GivenRoot::Outdated(self.places.sizes()));
+            return Ok(RootHandover::Outdated(self.places.sizes()));
         }
         let bundles = &self.places.bundles;
-        let leaving: Option<Leaving> = bundles.note("leaving", name)?;
+        let leaving: Option<SealedRoot> = bundles.note("leaving", name)?;
         let seal = match leaving {
-            Some(Leaving { to, seal }) if to == give.to => match &give.from_row {
+            Some(SealedRoot { to, seal }) if to == give.to => match &give.from_row {
                 Some((begun, _)) if *begun != seal => return Err(moving()),
                 _ => seal,
             },
             _ if give.from_row.is_some() => return Err(moving()),
-            Some(Leaving { to, seal }) if give.nothing_at.contains(&to) => {
+            Some(SealedRoot { to, seal }) if give.nothing_at.contains(&to) => {
                 self.seal_anew(name, give.to, seal)?
             }
-            Some(Leaving { to, .. }) => return Ok(GivenRoot::ToAnother(to)),
+            Some(SealedRoot { to, .. }) => return Ok(RootHandover::ToAnother(to)),
             None => {
                 self.places.forget_settled(name);
                 if !bundles.is_home(name)? {
-                    return Ok(GivenRoot::Nothing);
+                    return Ok(RootHandover::Nothing);
                 }
                 self.seal(name, give.to)?
             }
         };
         let from = give.from_row.map(|(_, from)| from);
         let (rows, next) = bundles.page(name, from)?;
-        Ok(GivenRoot::Rows {
+        Ok(RootHandover::Rows {
             seal,
             rows,
             next,
@@ -426,7 +426,7 @@ impl RootMoves {
         let bundles = &self.places.bundles;
         self.store.atomically(|| {
             bundles.lay_aside(name)?;
-            bundles.put_note("leaving", name, &Leaving { to, seal })?;
+            bundles.put_note("leaving", name, &SealedRoot { to, seal })?;
             self.places.add_moved(seal, 0)
         })?;
         self.views.forget(name);
@@ -440,7 +440,7 @@ impl RootMoves {
         let seal = self.host.random();
         let bundles = &self.places.bundles;
         self.store.atomically(|| {
-            bundles.put_note("leaving", name, &Leaving { to, seal })?;
+            bundles.put_note("leaving", name, &SealedRoot { to, seal })?;
             self.places.add_moved(seal.wrapping_sub(before), 0)
         })?;
         Ok(seal)

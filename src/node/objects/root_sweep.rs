@@ -13,7 +13,7 @@ use crate::core::cluster::sizes::Sizes;
 use crate::core::counter::id::CounterId;
 use crate::node::shared::call::{call, call_within};
 use crate::node::shared::concurrency::all_settled;
-use crate::protocol::messages::{CallRoot, Fault, SizesOf, SweptOf, encode};
+use crate::protocol::messages::{AnnounceSizes, CallRoot, Fault, SizesOf, encode};
 
 /// How many names are checked together, and how many roots are moved at once.
 const NAMES_AT_ONCE: u32 = 64;
@@ -87,7 +87,7 @@ impl RootMoves {
     ///
     /// # Errors
     /// As [`RootMoves::learn`].
-    pub(super) async fn on_swept_of(&self, asked: SweptOf) -> Result<bool, Fault> {
+    pub(super) async fn on_swept_of(&self, asked: AnnounceSizes) -> Result<bool, Fault> {
         self.places.is_number(asked.partition);
         self.learn(&asked.sizes).await?;
         self.sweep.begin(&self.places.sizes(), self.host.now_ms());
@@ -153,7 +153,7 @@ impl RootMoves {
         let swept = self.sweep.swept.borrow().clone();
         let left = (1..sizes.span()).filter(|partition| !swept.contains(partition));
         let ask = |partition: u32| {
-            let asked = SweptOf {
+            let asked = AnnounceSizes {
                 partition,
                 sizes: sizes.clone(),
             };

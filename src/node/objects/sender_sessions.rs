@@ -20,7 +20,7 @@ use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::open_objects;
 use crate::protocol::messages::{CloseSession, Fault, OpenSession, ReadNumbers};
 use crate::protocol::names::CellAddress;
-use crate::protocol::open_slots::User;
+use crate::protocol::open_slots::ObjectUser;
 use crate::protocol::stored::Damage;
 
 /// One row for each sender of a counter. `holds`: whether a write of it may wait; `at`: when the row was written.
@@ -129,7 +129,8 @@ impl Senders {
                 lanes: lanes.clone(),
             };
             async move {
-                open_objects::call_admitted(&self.host, &read, User::Change, NUMBERS_MS_MAX).await
+                open_objects::call_admitted(&self.host, &read, ObjectUser::Change, NUMBERS_MS_MAX)
+                    .await
             }
         };
         let told = all_settled(root.datacenters.iter().map(ask), LEADS_AT_ONCE).await;

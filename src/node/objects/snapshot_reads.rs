@@ -9,18 +9,19 @@ use super::snapshots::Snapshots;
 use crate::core::counter::id::CounterId;
 use crate::node::shared::concurrency::all_settled;
 use crate::protocol::messages::{
-    Fault, KeptAll, KeptOn, KeptPage, KeptRow, KeptRows, KeptThen, KnownUniques,
+    Fault, KnownUniques, ListAllPastStates, ListPastStates, PastState, PastStatePage, PastStateRow,
+    ReadPastStates,
 };
 use crate::protocol::public::Estimate;
 use crate::protocol::snapshot::{
-    Entry, Kept, Manifest, PartOf, RunOf, chain_of, date_of, read_part,
+    Entry, Manifest, PartOf, RunOf, SnapshotCounter, chain_of, date_of, read_part,
 };
 
 /// How many files are read at once: each is at most 0.5 MB before decompression, and some 2 MB after.
 pub(super) const FILES_AT_ONCE: usize = 8;
 
 /// The estimate of a stored counter.
-fn estimate_of(kept: &Kept) -> Option<KnownUniques> {
+fn estimate_of(kept: &SnapshotCounter) -> Option<KnownUniques> {
     Estimate::of(&kept.uniques).map(|told| KnownUniques {
         estimate: told.estimate,
         standard_error: told.standard_error,
@@ -29,12 +30,12 @@ fn estimate_of(kept: &Kept) -> Option<KnownUniques> {
 }
 
 /// The state of a counter in an answer.
-fn told((run, mut kept): (RunOf, Option<Kept>)) -> KeptThen {
+fn told((run, mut kept): (RunOf, Option<SnapshotCounter>)) -> PastState {
     let uniques = kept.as_ref().and_then(estimate_of);
     if let Some(kept) = &mut kept {
         kept.uniques = Default::default();
     }
-    KeptThen { run, kept, uniques }
+    PastState { run, kept, uniques }
 }
 
 /// The newest run on or before a day.
@@ -44,8 +45,8 @@ fn run_on(runs: &BTreeMap<u64, RunOf>, day: i64) -> Option<RunOf> {
 
 /// The states of a counter from several partitions, day by day: each from the one that had the counter then, if any
 /// had.
-pub(super) fn kept_by_any(told: impl Iterator<Item = KeptThen>) -> Vec<KeptThen> {
-    let mut days: BTreeMap<i64, KeptThen> = BTreeMap::new();
+pub(super) fn kept_by_any(told: impl Iterator<Item = PastState>) -> Vec<PastState> {
+    let mut days: BTreeMap<i64, PastState> = BTreeMap::new();
     for then in told {
         let is_better = days
             .get(&then.run.day)
@@ -58,7 +59,7 @@ pub(super) fn kept_by_any(told: impl Iterator<Item = KeptThen>) -> Vec<KeptThen>
 }
 
 /// What a run has of a counter: `None` where it has not changed.
-type Said = Option<Option<Kept>>;
+type Said = Option<Option<SnapshotCounter>>;
 
 impl Snapshots {
     /// The chain of a run, the oldest first.
@@ -119,7 +120,7 @@ impl Snapshots {
         &self,
         counter: &CounterId,
         day: i64,
-    ) -> Result<Option<(RunOf, Option<Kept>)>, Fault> {
+    ) -> Result<Option<(RunOf, Option<SnapshotCounter>)>, Fault> {
         let runs = self.runs().await?;
         let Some(run) = run_on(&runs, day) else {
             return Ok(None);
@@ -134,8 +135,8 @@ impl Snapshots {
     }
 
     /// The state of a counter on some days.
-    pub(super) async fn on(&self, asked: KeptOn) -> Result<Vec<KeptThen>, Fault> {
-        let KeptOn {
+    pub(super) async fn on(&self, asked: ReadPastStates) -> Result<Vec<PastState>, Fault> {
+        let ReadPastStates {
             counter,
             first,
             last,
@@ -184,8 +185,8 @@ impl Snapshots {
     }
 
     /// The state of counters on a day, in order of their names.
-    pub(super) async fn rows(&self, asked: KeptRows) -> Result<KeptPage, Fault> {
-        let KeptAll {
+    pub(super) async fn rows(&self, asked: ListPastStates) -> Result<PastStatePage, Fault> {
+        let ListAllPastStates {
             day,
             prefix,
             after,
@@ -194,9 +195,9 @@ impl Snapshots {
         } = asked.asked;
         let runs = self.runs().await?;
         let Some(run) = run_on(&runs, day) else {
-            return Ok(KeptPage {
+            return Ok(PastStatePage {
                 ever: self.places.ever()?,
-                ..KeptPage::default()
+                ..PastStatePage::default()
             });
         };
         let after = after.unwrap_or_default();
@@ -206,10 +207,10 @@ impl Snapshots {
             readers.push(Reader::new(self.needed(run)?, &prefix, &after));
         }
         let most = usize::try_from(limit).unwrap_or(usize::MAX);
-        let mut page = KeptPage {
+        let mut page = PastStatePage {
             run: Some(run),
             ever: self.places.ever()?,
-            ..KeptPage::default()
+            ..PastStatePage::default()
         };
         loop {
             for reader in &mut readers {
@@ -232,7 +233,7 @@ impl Snapshots {
             if !uniques {
                 kept.uniques = Default::default();
             }
-            page.rows.push(KeptRow {
+            page.rows.push(PastStateRow {
                 counter: next,
                 kept,
                 uniques: estimate,

@@ -31,8 +31,8 @@ use crate::node::shared::unreadable;
 use crate::protocol::messages::{Fault, ListRuns, PartitionRuns, RunUnderWay, decode, encode};
 use crate::protocol::names::SNAPSHOTS;
 use crate::protocol::snapshot::{
-    CHAIN_MAX, DAY_MS, Kept, Manifest, PartOf, PartWriter, Plan, RunOf, SNAPSHOTS_OFF, chain_of,
-    day_of_ms, digest_of, thinned,
+    CHAIN_MAX, DAY_MS, Manifest, PartOf, PartWriter, Plan, RunOf, SNAPSHOTS_OFF, SnapshotCounter,
+    chain_of, day_of_ms, digest_of, thinned,
 };
 use crate::protocol::stored::{self, Body};
 
@@ -485,7 +485,7 @@ impl Snapshots {
             let kept = row
                 .root
                 .filter(|(root, _)| is_listed(root, now_ms))
-                .map(|(root, view)| Kept::of(&root, &view));
+                .map(|(root, view)| SnapshotCounter::of(&root, &view));
             let digest = kept.as_ref().map(digest_of);
             let is_same = digest == row.mark;
             // An ended counter is written only in the run after its end.

@@ -28,7 +28,7 @@ use super::tablet_rows::TabletRows;
 use crate::core::cluster::push::TOGETHER;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::host::Host;
-use crate::host::object::{Arrived, Object, Reply, Shell, reply};
+use crate::host::object::{IncomingCall, Object, Reply, Shell, reply};
 use crate::node::shared::concurrency::all_settled;
 use crate::protocol::messages::{
     Ask, Batch, BatchedCall, Call, Close, Count, Fault, Flush, ReadContents, Sum, Suspend, batch,
@@ -115,7 +115,7 @@ impl Shell for Tablet {
         }
     }
 
-    async fn answer(&self, arrived: Arrived) -> Reply {
+    async fn answer(&self, arrived: IncomingCall) -> Reply {
         let core = &self.core;
         if let Err(fault) = core.readable() {
             return refusal(&fault);

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use super::bundle::BundlePage;
 use super::cell_repair::{damaged_in, named};
 use super::store::{Store, in_room, integer};
-use super::tablet_wakes::Waking;
+use super::tablet_wakes::WakeRows;
 use crate::core::counter::id::CounterId;
 use crate::host::object::SqlValue;
 use crate::protocol::messages::Fault;
@@ -64,7 +64,7 @@ pub(super) struct TabletRows {
     /// The number of folds of the log.
     pub(super) folds: Cell<u64>,
     /// Rows that were read for tenants that wake in this turn.
-    pub(super) ahead: RefCell<HashMap<CounterId, Waking>>,
+    pub(super) ahead: RefCell<HashMap<CounterId, WakeRows>>,
     /// When the object's alarm rings, unix milliseconds.
     pub(super) armed_ms: Cell<i64>,
 }

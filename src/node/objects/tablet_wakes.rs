@@ -25,7 +25,7 @@ const READ_LAST: u8 = 9;
 
 /// The rows that a waking cell reads.
 #[derive(Default)]
-pub(super) struct Waking {
+pub(super) struct WakeRows {
     rows: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Whether its ledger has a row; `None` where the log has deleted rows of the table.
     pub(super) has_records: Option<bool>,
@@ -35,7 +35,7 @@ pub(super) struct Waking {
     pub(super) is_in_table: bool,
 }
 
-impl Waking {
+impl WakeRows {
     /// Whether there is any row of it.
     pub(super) fn holds(&self) -> bool {
         !self.rows.is_empty() || self.has_records != Some(false)
@@ -111,13 +111,13 @@ impl TabletRows {
     /// # Errors
     /// `Unavailable`.
     pub(super) fn read_ahead(&self, counters: &[CounterId]) -> Result<(), Fault> {
-        let mut found: HashMap<CounterId, Waking> = HashMap::new();
+        let mut found: HashMap<CounterId, WakeRows> = HashMap::new();
         for counter in counters {
             found.insert(
                 counter.clone(),
-                Waking {
+                WakeRows {
                     has_records: Some(false),
-                    ..Waking::default()
+                    ..WakeRows::default()
                 },
             );
         }
@@ -145,7 +145,7 @@ impl TabletRows {
     ///
     /// # Errors
     /// `Unavailable`.
-    pub(super) fn waking(&self, counter: &CounterId) -> Result<Waking, Fault> {
+    pub(super) fn waking(&self, counter: &CounterId) -> Result<WakeRows, Fault> {
         if let Some(ahead) = self.ahead.borrow_mut().remove(counter) {
             return Ok(ahead);
         }
@@ -159,7 +159,7 @@ impl TabletRows {
     fn read_table(
         &self,
         counters: &[CounterId],
-        found: &mut HashMap<CounterId, Waking>,
+        found: &mut HashMap<CounterId, WakeRows>,
     ) -> Result<(), Fault> {
         let enough = AT_ONCE.into_iter().find(|most| *most >= counters.len());
         let places = enough.unwrap_or(counters.len());

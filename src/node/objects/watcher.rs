@@ -7,7 +7,7 @@ use super::hub::Hub;
 use super::live_reader::LiveReader;
 use super::live_streams::answer_close;
 use crate::host::Host;
-use crate::host::object::{Arrived, Object, Reply, Shell, Socket, dispatch};
+use crate::host::object::{IncomingCall, Object, Reply, Shell, Socket, dispatch};
 use crate::protocol::messages::{Call, Fault, Join, Look};
 
 /// A hub or a lookout, as the platform sees it.
@@ -24,7 +24,7 @@ impl Shell for Watcher {
         }
     }
 
-    async fn answer(&self, arrived: Arrived) -> Reply {
+    async fn answer(&self, arrived: IncomingCall) -> Reply {
         if arrived.path == Join::PATH {
             return self.hub.on_join(&arrived).await;
         }

@@ -24,7 +24,7 @@ use crate::host::{Host, State};
 use crate::protocol::boards::BoardVersion;
 use crate::protocol::messages::{
     AskBoard, BoardAnswer, BoardPlace, BoardQuestion, BoardSeen, BoardWritten, Fault, FindKey,
-    MemberRange, MemberWrite, Once, PeriodOf, Ranked, WriteBoard, Written,
+    MemberOutcome, MemberRange, MemberWrite, OnceKey, PeriodOf, Ranked, WriteBoard,
 };
 
 /// The boards of which an isolate remembers how they are spread; about 600 bytes each. Forgetting costs a call or two.
@@ -91,7 +91,7 @@ pub async fn is_there(host: &Host, board: &CounterId) -> Result<bool, Fault> {
 type Parts = Result<Vec<BoardSeen>, BoardAnswer>;
 
 /// A question to a board.
-pub struct Reading<'a> {
+pub struct BoardReader<'a> {
     /// The platform.
     pub host: &'a Host,
     /// The board.
@@ -102,7 +102,7 @@ pub struct Reading<'a> {
     pub at_least: Option<BoardVersion>,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> BoardReader<'a> {
     /// A question about the period that lives.
     pub fn new(host: &'a Host, board: &'a CounterId) -> Self {
         Self {
@@ -223,7 +223,7 @@ fn moving() -> Fault {
 
 /// The shards of a board that is spread over several.
 struct Shards<'a> {
-    reading: &'a Reading<'a>,
+    reading: &'a BoardReader<'a>,
     layout: Layout,
 }
 
@@ -321,7 +321,7 @@ impl Shards<'_> {
 
     /// Nothing where the board keeps a period: a shard may still have one that the others have let go.
     async fn check_period(&self, start: i64) -> Result<Result<(), BoardAnswer>, Fault> {
-        let reading = Reading {
+        let reading = BoardReader {
             period: None,
             at_least: self.reading.at_least.clone(),
             ..*self.reading
@@ -594,7 +594,7 @@ pub async fn write(
     host: &Host,
     board: &CounterId,
     here: &Datacenter,
-    (writes, once): (Vec<MemberWrite>, Option<Once>),
+    (writes, once): (Vec<MemberWrite>, Option<OnceKey>),
     send: &Send<'_>,
 ) -> Result<(BoardWritten, BoardVersion), Fault> {
     let mut layout = layout_of(host, board);
@@ -659,7 +659,7 @@ pub async fn write(
     Err(moving())
 }
 
-fn version_of(layout: Layout, at: ShardAt, written: &Written) -> BoardVersion {
+fn version_of(layout: Layout, at: ShardAt, written: &MemberOutcome) -> BoardVersion {
     let shards = usize::try_from(layout.shards).unwrap_or(1);
     let mut sequences = vec![0; shards.max(1)];
     let shard = usize::try_from(at.shard).unwrap_or(0);
@@ -675,7 +675,7 @@ fn version_of(layout: Layout, at: ShardAt, written: &Written) -> BoardVersion {
 
 /// What came of writes so far.
 struct WriteProgress {
-    written: Option<Written>,
+    written: Option<MemberOutcome>,
     /// Whether all of them had been made before.
     is_replay: bool,
     version: BoardVersion,
@@ -703,7 +703,7 @@ impl WriteProgress {
         layout: Layout,
         at: ShardAt,
         part: &[(u32, MemberWrite)],
-        written: Written,
+        written: MemberOutcome,
         is_replay: bool,
     ) {
         let version = version_of(layout, at, &written);
@@ -721,7 +721,7 @@ impl WriteProgress {
         };
         let refused = written.refused.iter();
         let refused = refused.filter_map(|(place, why)| Some((place_of(*place)?, *why)));
-        let written = Written {
+        let written = MemberOutcome {
             refused: refused.collect(),
             ..written
         };

@@ -41,15 +41,15 @@ impl State for Tablets {
 const BEFORE_MS: i64 = 60_000;
 
 /// Until when this isolate speaks the protocol before, unix milliseconds.
-struct Spoken(Cell<i64>);
+struct ProtocolFallback(Cell<i64>);
 
-impl State for Spoken {
+impl State for ProtocolFallback {
     fn begin(_: &Host) -> Self {
         Self(Cell::new(i64::MIN))
     }
 }
 
-impl Spoken {
+impl ProtocolFallback {
     fn protocol(&self, now_ms: i64) -> u8 {
         // Where the clock has stepped back that time is over.
         let left_ms = self.0.get().saturating_sub(now_ms);
@@ -300,7 +300,7 @@ async fn say(
     path: &'static str,
     message: Vec<u8>,
 ) -> Result<Vec<u8>, String> {
-    let spoken = host.state::<Spoken>();
+    let spoken = host.state::<ProtocolFallback>();
     let (protocol, platform) = (spoken.protocol(host.now_ms()), host.platform());
     if protocol == PROTOCOL_BEFORE {
         return platform.send(to, protocol, path, message).await;
@@ -322,7 +322,7 @@ async fn open(
     message: Vec<u8>,
     upgrade: Option<String>,
 ) -> Result<Stream, String> {
-    let spoken = host.state::<Spoken>();
+    let spoken = host.state::<ProtocolFallback>();
     let (protocol, platform) = (spoken.protocol(host.now_ms()), host.platform());
     let opened = platform.open(to.clone(), protocol, path, message.clone(), upgrade.clone());
     let stream = opened.await?;

@@ -40,7 +40,7 @@ const CALL_BYTES: usize = 32;
 pub type CallBytes = Result<Vec<u8>, Fault>;
 
 /// A call that waits to be sent.
-pub struct Queued {
+pub struct QueuedCall {
     path: &'static str,
     message: Vec<u8>,
     milliseconds: u64,
@@ -49,7 +49,7 @@ pub struct Queued {
     told: oneshot::Sender<CallBytes>,
 }
 
-impl Queued {
+impl QueuedCall {
     /// A call that has so much time once it is sent, and what hears of it.
     pub fn new(
         path: &'static str,
@@ -91,8 +91,8 @@ impl Queued {
 }
 
 struct Queues {
-    batched: CoalescingQueue<Receiver, Queued>,
-    alone: VecDeque<(Target, Queued)>,
+    batched: CoalescingQueue<Receiver, QueuedCall>,
+    alone: VecDeque<(Target, QueuedCall)>,
     sent_alone: usize,
 }
 
@@ -142,7 +142,7 @@ impl Batcher {
         message: Vec<u8>,
         milliseconds: u64,
     ) -> CallBytes {
-        let (queued, telling) = Queued::new(path, message, milliseconds);
+        let (queued, telling) = QueuedCall::new(path, message, milliseconds);
         {
             let mut queues = self.queues.borrow_mut();
             match to {
@@ -190,13 +190,13 @@ impl Batcher {
         }
     }
 
-    async fn send_alone(&self, to: Target, queued: Queued) {
+    async fn send_alone(&self, to: Target, queued: QueuedCall) {
         send_alone(&self.host, to, queued).await;
         let mut queues = self.queues.borrow_mut();
         queues.sent_alone = queues.sent_alone.saturating_sub(1);
     }
 
-    async fn send(&self, to: Receiver, calls: Vec<Queued>) {
+    async fn send(&self, to: Receiver, calls: Vec<QueuedCall>) {
         let turn = open_objects::turn_of_batch(&self.host, &to, calls.len()).await;
         let again = send_together(&self.host, &to, calls).await;
         drop(turn);
@@ -205,7 +205,7 @@ impl Batcher {
     }
 
     /// Queues calls once more that are under way at their receiver.
-    fn repeat(&self, to: &Receiver, calls: Vec<Queued>) {
+    fn repeat(&self, to: &Receiver, calls: Vec<QueuedCall>) {
         let now_ms = self.host.now_ms();
         let is_alone = calls.len() <= REPEATED_ALONE_MAX;
         let mut queues = self.queues.borrow_mut();
@@ -233,7 +233,7 @@ fn take_answers(sent: &mut CallsUnderWay<'_>, context: &mut Context<'_>) -> bool
 }
 
 /// Whether one call after the other fits into a batch of so many.
-pub fn room_for(most: usize) -> impl FnMut(&Queued) -> bool {
+pub fn room_for(most: usize) -> impl FnMut(&QueuedCall) -> bool {
     let (mut calls, mut bytes) = (0, 0);
     move |queued| {
         calls += 1;
@@ -243,7 +243,7 @@ pub fn room_for(most: usize) -> impl FnMut(&Queued) -> bool {
 }
 
 /// Sends a call by itself, and tells what is answered.
-pub async fn send_alone(host: &Host, to: Target, mut queued: Queued) {
+pub async fn send_alone(host: &Host, to: Target, mut queued: QueuedCall) {
     let left_ms = queued.left_ms(host.now_ms());
     let message = std::mem::take(&mut queued.message);
     let told = exchange(host, to, queued.path, message, left_ms).await;
@@ -251,7 +251,11 @@ pub async fn send_alone(host: &Host, to: Target, mut queued: Queued) {
 }
 
 /// Sends calls to who receives them, and tells what is answered. Returns those that are under way there still.
-pub async fn send_together(host: &Host, to: &Receiver, mut calls: Vec<Queued>) -> Vec<Queued> {
+pub async fn send_together(
+    host: &Host,
+    to: &Receiver,
+    mut calls: Vec<QueuedCall>,
+) -> Vec<QueuedCall> {
     let now_ms = host.now_ms();
     // One that was sent before has less left; the others are not given up for it.
     let left_ms = calls.iter_mut().map(|queued| queued.left_ms(now_ms)).max();
@@ -294,7 +298,7 @@ pub async fn send_together(host: &Host, to: &Receiver, mut calls: Vec<Queued>) -
     again
 }
 
-fn batched_call(queued: &mut Queued) -> BatchedCall {
+fn batched_call(queued: &mut QueuedCall) -> BatchedCall {
     BatchedCall {
         path: queued.path.to_owned(),
         message: std::mem::take(&mut queued.message),

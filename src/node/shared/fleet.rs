@@ -21,7 +21,7 @@ use crate::core::counter::id::{CounterId, Datacenter};
 use crate::host::{Host, Point, State};
 use crate::protocol::fleet::hot::HotNotes;
 use crate::protocol::fleet::{
-    CELLS_SAMPLED, Clock, Counts, GAUGES_MAX, Gauge, GaugeKind, News, REPORT_EVERY_MS,
+    CELLS_SAMPLED, Clock, Counts, GAUGES_MAX, Gauge, GaugeKind, REPORT_EVERY_MS, ReportExtras,
     ReportOutcome, Reporter, Role, SIZES_MAX, Size,
 };
 use crate::protocol::messages::{TellCounts, TellSizes};
@@ -48,7 +48,7 @@ const GATHER_MS: i64 = 2_000;
 const INCARNATION_BITS: u32 = 52;
 
 /// What this isolate reports.
-struct Reporting {
+struct ReportState {
     reporter: Reporter,
     role: Role,
     /// When the timer of an edge ends, unix milliseconds.
@@ -66,11 +66,11 @@ struct Reporting {
 }
 
 /// That of this isolate.
-struct Fleet(RefCell<Reporting>);
+struct Fleet(RefCell<ReportState>);
 
 impl State for Fleet {
     fn begin(host: &Host) -> Self {
-        Self(RefCell::new(Reporting {
+        Self(RefCell::new(ReportState {
             reporter: Reporter::new(incarnation(host), host.now_ms()),
             role: Role::Objects,
             due_ms: None,
@@ -90,14 +90,14 @@ fn incarnation(host: &Host) -> u64 {
     host.random() >> (u64::BITS - INCARNATION_BITS)
 }
 
-fn with<T>(host: &Host, work: impl FnOnce(&mut Reporting) -> T) -> T {
+fn with<T>(host: &Host, work: impl FnOnce(&mut ReportState) -> T) -> T {
     work(&mut host.state::<Fleet>().0.borrow_mut())
 }
 
 /// Gives way to the next report however this one ends.
-struct UnderWay(Rc<Fleet>);
+struct ReportGuard(Rc<Fleet>);
 
-impl UnderWay {
+impl ReportGuard {
     fn begin(host: &Host) -> Option<Self> {
         let fleet = host.state::<Fleet>();
         let was_under_way = std::mem::replace(&mut fleet.0.borrow_mut().is_under_way, true);
@@ -105,7 +105,7 @@ impl UnderWay {
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for ReportGuard {
     fn drop(&mut self) {
         self.0.0.borrow_mut().is_under_way = false;
     }
@@ -165,7 +165,7 @@ pub fn is_due(host: &Host) -> bool {
 
 /// Reports. An edge says where it is, so that its clock is known.
 pub async fn report(host: &Host, here: Option<Datacenter>) {
-    let Some(_under_way) = UnderWay::begin(host) else {
+    let Some(_under_way) = ReportGuard::begin(host) else {
         return;
     };
     let sent_ms = host.now_ms();
@@ -233,7 +233,7 @@ fn counts_of(host: &Host, now_ms: i64) -> (Counts, bool) {
             sequence: unsent.sequence,
             role: own.role,
             rose: unsent.rose,
-            news: News {
+            news: ReportExtras {
                 clock: own.clock.clone(),
                 hot: own.hot.take(now_ms),
                 gauges: own.gauges.clone(),

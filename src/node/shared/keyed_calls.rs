@@ -11,7 +11,7 @@ use crate::host::Host;
 use crate::protocol::batch::keyed::CallBudget;
 use crate::protocol::keyed::{self, Bounded, Carrier, FlushOutcomes};
 use crate::protocol::messages::{
-    Call, Claim, Claimed, Count, Counted, Fault, FindClaims, Holder, Owner, Recall,
+    Call, Claim, ClaimAnswer, Count, Counted, Fault, FindClaims, Holder, Owner, Recall,
 };
 use crate::protocol::names::{CellAddress, IDEMPOTENCY, IDEMPOTENCY_DATACENTER};
 
@@ -63,10 +63,10 @@ impl Carrier for Caller<'_> {
         here: &Datacenter,
         keys: Vec<WriteKey>,
         struck_at: Option<Holder>,
-    ) -> Result<Claimed, Fault> {
+    ) -> Result<ClaimAnswer, Fault> {
         let counter = self.counter;
         if (struck_at.is_none() || self.is_recall) && is_local(self.host) {
-            return Ok(Claimed {
+            return Ok(ClaimAnswer {
                 generation: 0,
                 owners: vec![Owner::Lead(Holder::first(here)); keys.len()],
             });
@@ -127,7 +127,7 @@ pub async fn count_keyed(
 }
 
 /// How many keyed writes of one request are counted.
-pub struct ManyKeyed<'a> {
+pub struct KeyedRequest<'a> {
     /// Joins their calls.
     pub batcher: &'a Batcher,
     /// The calls that are left to them.
@@ -141,7 +141,7 @@ pub struct ManyKeyed<'a> {
 pub async fn count_bounded(
     host: &Host,
     counter: &CounterId,
-    many: &ManyKeyed<'_>,
+    many: &KeyedRequest<'_>,
     writes: &[KeyedWrite],
     keys: Option<KeySource>,
 ) -> Vec<FlushOutcomes> {

@@ -13,9 +13,9 @@ use crate::protocol::names::CellAddress;
 const KNOWN_MAX: usize = 1_024;
 
 /// Those of this isolate.
-struct Known(RefCell<BoundedMap<CellAddress, (), KNOWN_MAX>>);
+struct LeadsApartCache(RefCell<BoundedMap<CellAddress, (), KNOWN_MAX>>);
 
-impl State for Known {
+impl State for LeadsApartCache {
     fn begin(_host: &Host) -> Self {
         Self(RefCell::default())
     }
@@ -23,7 +23,7 @@ impl State for Known {
 
 /// Whether a lead is said to live apart.
 pub fn is_known(host: &Host, lead: &CellAddress) -> bool {
-    let known = host.state::<Known>();
+    let known = host.state::<LeadsApartCache>();
     let known = known.0.borrow();
     !known.is_empty() && known.contains_key(lead)
 }
@@ -33,7 +33,7 @@ pub fn learn(host: &Host, cell: &CellAddress, is_apart: bool) {
     if !cell.is_lead() || is_known(host, cell) == is_apart {
         return;
     }
-    let known = host.state::<Known>();
+    let known = host.state::<LeadsApartCache>();
     let mut known = known.0.borrow_mut();
     match is_apart {
         true => drop(known.insert(cell.clone(), ())),

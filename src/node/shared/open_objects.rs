@@ -14,7 +14,7 @@ use crate::host::{Host, State};
 use super::call::{CALL_MS_MAX, call_within, tablet_of_cell};
 use crate::protocol::messages::{Call, Fault, Receiver, batch};
 use crate::protocol::names::{Address, CellAddress, OPEN_OBJECTS_MAX};
-use crate::protocol::open_slots::{Openings, REST_MS, SlotUse, User};
+use crate::protocol::open_slots::{ObjectUser, Openings, REST_MS, SlotUse};
 use crate::protocol::problem::{Code, Problem};
 
 /// How often a call that must wait for its turn looks whether it has come.
@@ -54,7 +54,7 @@ fn name_of(to: &impl Hash) -> u64 {
 ///
 /// # Errors
 /// How long to wait, milliseconds.
-pub fn admit(host: &Host, to: &CellAddress, user: User) -> Result<(), u64> {
+pub fn admit(host: &Host, to: &CellAddress, user: ObjectUser) -> Result<(), u64> {
     if !are_bounded(host) || tablet_of_cell(host, to).is_some() {
         return Ok(());
     }
@@ -62,7 +62,7 @@ pub fn admit(host: &Host, to: &CellAddress, user: User) -> Result<(), u64> {
 }
 
 /// As [`admit`], where the cell is looked for in an object of its own.
-fn admit_own(host: &Host, to: &CellAddress, user: User) -> Result<(), u64> {
+fn admit_own(host: &Host, to: &CellAddress, user: ObjectUser) -> Result<(), u64> {
     let admitted = with(host, |openings| {
         openings.admit(name_of(to), user, host.now_ms())
     });
@@ -80,7 +80,12 @@ pub fn overloaded(wait_ms: u64) -> Problem {
 ///
 /// # Errors
 /// `Unavailable` where there will be no room for it until then.
-pub async fn room(host: &Host, to: &CellAddress, user: User, until_ms: i64) -> Result<(), Fault> {
+pub async fn room(
+    host: &Host,
+    to: &CellAddress,
+    user: ObjectUser,
+    until_ms: i64,
+) -> Result<(), Fault> {
     wait_for_room(host, || admit(host, to, user), until_ms).await
 }
 
@@ -89,7 +94,7 @@ pub async fn room(host: &Host, to: &CellAddress, user: User, until_ms: i64) -> R
 /// # Errors
 /// As [`room`].
 pub async fn room_of_own(host: &Host, to: &CellAddress, until_ms: i64) -> Result<(), Fault> {
-    wait_for_room(host, || admit_own(host, to, User::Change), until_ms).await
+    wait_for_room(host, || admit_own(host, to, ObjectUser::Change), until_ms).await
 }
 
 async fn wait_for_room(
@@ -115,7 +120,7 @@ async fn wait_for_room(
 pub async fn call_admitted<C: Call>(
     host: &Host,
     message: &C,
-    user: User,
+    user: ObjectUser,
     milliseconds: u64,
 ) -> Result<C::Answer, Fault> {
     if let Address::Cell(to) = message.to() {
@@ -129,7 +134,7 @@ pub async fn call_admitted<C: Call>(
 /// # Errors
 /// As [`call_admitted`].
 pub async fn tell<C: Call>(host: &Host, message: &C) -> Result<C::Answer, Fault> {
-    call_admitted(host, message, User::Change, CALL_MS_MAX).await
+    call_admitted(host, message, ObjectUser::Change, CALL_MS_MAX).await
 }
 
 /// Lets others be served, where they would wait for all that is begun here.

@@ -14,7 +14,7 @@ use super::concurrency::all_settled;
 use crate::core::cluster::ring::{PARTITIONS_MAX, Ring};
 use crate::core::counter::id::CounterId;
 use crate::host::{Host, State};
-use crate::protocol::messages::{Call, Fault, InPartition, Within, encode};
+use crate::protocol::messages::{Call, CallPartition, Fault, PartitionAnswer, encode};
 use crate::protocol::names::{DIRECTORY_COUNT, DIRECTORY_PARTITIONS};
 use crate::protocol::order::in_order;
 
@@ -240,7 +240,7 @@ pub async fn ask_more<C: Call, V>(
     asked.collect::<Option<Vec<_>>>().map(PartitionAnswers::of)
 }
 
-/// Asks all partitions by [`InPartition`], as often as roots move meanwhile.
+/// Asks all partitions by [`CallPartition`], as often as roots move meanwhile.
 async fn ask_within(
     host: &Host,
     path: &str,
@@ -282,7 +282,7 @@ async fn ask_once(
     path: &str,
     message: &dyn Fn(u32) -> Result<Vec<u8>, Fault>,
     holds: bool,
-) -> PartitionAnswers<Within> {
+) -> PartitionAnswers<PartitionAnswer> {
     let mut asked = ask_each(host, path, message, (all(host), holds)).await;
     let answers = asked.iter().filter_map(|(_, answer)| answer.as_ref().ok());
     let span = answers.map(|within| within.sizes.span()).max();
@@ -293,17 +293,17 @@ async fn ask_once(
     PartitionAnswers::of(asked)
 }
 
-/// Asks each of some partitions by [`InPartition`]; `holds`: whether none of them lets a root leave for a moment.
+/// Asks each of some partitions by [`CallPartition`]; `holds`: whether none of them lets a root leave for a moment.
 async fn ask_each(
     host: &Host,
     path: &str,
     message: &dyn Fn(u32) -> Result<Vec<u8>, Fault>,
     (partitions, holds): (impl Iterator<Item = u32>, bool),
-) -> Vec<(u32, Result<Within, Fault>)> {
+) -> Vec<(u32, Result<PartitionAnswer, Fault>)> {
     let ask = |partition: u32| {
         let message = message(partition);
         async move {
-            let within = InPartition {
+            let within = CallPartition {
                 partition,
                 holds,
                 path: path.to_owned(),
@@ -320,7 +320,7 @@ async fn ask_each(
 }
 
 /// Whether each root was at one of these when they answered: what has left has come.
-fn is_cut(answers: &[(u32, Within)]) -> bool {
+fn is_cut(answers: &[(u32, PartitionAnswer)]) -> bool {
     if !answers.iter().any(|(_, within)| within.sizes.is_changing()) {
         return true;
     }
@@ -331,7 +331,7 @@ fn is_cut(answers: &[(u32, Within)]) -> bool {
     let (mut left, mut came, mut is_torn) = (0_u64, 0_u64, false);
     for (
         _,
-        Within {
+        PartitionAnswer {
             moved,
             is_torn: torn,
             ..

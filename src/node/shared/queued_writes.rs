@@ -12,7 +12,7 @@ use crate::core::counter::queue::Due;
 use crate::host::Host;
 use crate::protocol::messages::{Fault, LookUp};
 use crate::protocol::names::CellAddress;
-use crate::protocol::open_slots::{LET_GO_MS, User};
+use crate::protocol::open_slots::{LET_GO_MS, ObjectUser};
 
 /// How long queued writes wait for room to open their counter's object, milliseconds: until those that are in use now
 /// may have been let go.
@@ -40,7 +40,7 @@ pub async fn count_dues(
     };
     let lead = CellAddress::lead(&first.counter, here);
     if let Err(fault) =
-        open_objects::room(host, &lead, User::Bulk, host.now_ms() + ROOM_MS_MAX).await
+        open_objects::room(host, &lead, ObjectUser::Bulk, host.now_ms() + ROOM_MS_MAX).await
     {
         return dues.iter().map(|_| Err(fault.clone())).collect();
     }

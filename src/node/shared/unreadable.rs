@@ -17,9 +17,9 @@ const NAMED_MS: i64 = 600_000;
 const NAMED_MAX: usize = 100;
 
 /// What was met, and when last, unix milliseconds.
-struct Met(RefCell<BTreeMap<String, i64>>);
+struct RecentFaults(RefCell<BTreeMap<String, i64>>);
 
-impl State for Met {
+impl State for RecentFaults {
     fn begin(_: &Host) -> Self {
         Self(RefCell::default())
     }
@@ -32,7 +32,7 @@ pub fn note(host: &Host, path: &str, fault: &Fault) {
     };
     metrics::count(host, Metric::UnreadableEdge);
     metrics::count(host, Metric::UnreadableObjects);
-    let (met, now_ms) = (host.state::<Met>(), host.now_ms());
+    let (met, now_ms) = (host.state::<RecentFaults>(), host.now_ms());
     let mut met = met.0.borrow_mut();
     met.retain(|_, at_ms| now_ms - *at_ms < NAMED_MS);
     if let Some(at_ms) = met.get_mut(why) {
@@ -47,7 +47,7 @@ pub fn note(host: &Host, path: &str, fault: &Fault) {
 
 /// What was met lately, if anything.
 pub fn ailment(host: &Host) -> Option<Ailment> {
-    let (met, now_ms) = (host.state::<Met>(), host.now_ms());
+    let (met, now_ms) = (host.state::<RecentFaults>(), host.now_ms());
     let met = met.0.borrow();
     let mut lately = met.iter().filter(|(_, at_ms)| now_ms - **at_ms < NAMED_MS);
     let (why, _) = lately.next()?;

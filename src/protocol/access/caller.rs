@@ -14,10 +14,10 @@ const SHOWN_CHARACTERS_MAX: usize = 64;
 
 /// Who is asking. A value of this type exists only after [`Access::identify`](super::Access::identify).
 #[derive(Clone, Debug)]
-pub struct Caller(Who);
+pub struct Caller(CallerKind);
 
 #[derive(Clone, Debug)]
-pub(super) enum Who {
+pub(super) enum CallerKind {
     Anyone,
     KeyHolder {
         grants: Vec<Arc<Grant>>,
@@ -31,13 +31,13 @@ pub(super) enum Who {
 }
 
 impl Caller {
-    pub(super) const fn new(who: Who) -> Self {
+    pub(super) const fn new(who: CallerKind) -> Self {
         Self(who)
     }
 
     /// A caller without a key and without any right.
     pub const fn nobody() -> Self {
-        Self(Who::Public {
+        Self(CallerKind::Public {
             grants: Vec::new(),
             origin: None,
         })
@@ -50,7 +50,7 @@ impl Caller {
             prefix,
             public_writes: None,
         };
-        Self(Who::KeyHolder {
+        Self(CallerKind::KeyHolder {
             grants: vec![Arc::new(grant)],
             owner: Owner::default(),
             holder: Arc::default(),
@@ -66,7 +66,7 @@ impl Caller {
                 public_writes: None,
             })
         };
-        Self(Who::KeyHolder {
+        Self(CallerKind::KeyHolder {
             grants: key.prefixes.iter().map(grant).collect(),
             owner: Owner::of_made_key(id.0),
             holder: Arc::new(Holder::of_key(id, key)),
@@ -76,28 +76,28 @@ impl Caller {
     /// Who holds the key that was sent, if one was.
     pub fn holder(&self) -> Option<&Holder> {
         match &self.0 {
-            Who::KeyHolder { holder, .. } => Some(holder),
-            Who::Anyone | Who::Public { .. } => None,
+            CallerKind::KeyHolder { holder, .. } => Some(holder),
+            CallerKind::Anyone | CallerKind::Public { .. } => None,
         }
     }
 
     /// Returns whether the caller has shown a key.
     pub fn has_key(&self) -> bool {
-        matches!(self.0, Who::KeyHolder { .. })
+        matches!(self.0, CallerKind::KeyHolder { .. })
     }
 
     /// The party under which limits account for this caller's keys.
     pub fn owner(&self) -> Owner {
         match &self.0 {
-            Who::KeyHolder { owner, .. } => *owner,
-            Who::Anyone | Who::Public { .. } => Owner::default(),
+            CallerKind::KeyHolder { owner, .. } => *owner,
+            CallerKind::Anyone | CallerKind::Public { .. } => Owner::default(),
         }
     }
 
     fn grants(&self) -> &[Arc<Grant>] {
         match &self.0 {
-            Who::Anyone => &[],
-            Who::KeyHolder { grants, .. } | Who::Public { grants, .. } => grants,
+            CallerKind::Anyone => &[],
+            CallerKind::KeyHolder { grants, .. } | CallerKind::Public { grants, .. } => grants,
         }
     }
 
@@ -111,13 +111,15 @@ impl Caller {
             writes.is_none_or(|writes| writes.allows(needs))
         };
         let mut granted = self.grants().iter().filter(|grant| grant.has(scope));
-        if matches!(self.0, Who::Anyone) || granted.clone().any(allows) {
+        if matches!(self.0, CallerKind::Anyone) || granted.clone().any(allows) {
             return Ok(());
         }
         let scope = scope.as_str();
         Err(match (&self.0, granted.next()) {
-            (Who::Public { .. }, Some(_)) => not_allowed(needs, "any counter"),
-            (Who::Public { .. }, None) => unauthorized(format!("send a key with scope `{scope}`")),
+            (CallerKind::Public { .. }, Some(_)) => not_allowed(needs, "any counter"),
+            (CallerKind::Public { .. }, None) => {
+                unauthorized(format!("send a key with scope `{scope}`"))
+            }
             _ => Problem::new(Code::Forbidden, format!("this key has no scope `{scope}`")),
         })
     }
@@ -142,7 +144,7 @@ impl Caller {
 
     fn may_on(&self, scope: Scope, target: Target<'_>) -> Result<(), Problem> {
         let mut grants = self.grants().iter();
-        if matches!(self.0, Who::Anyone) || grants.any(|grant| grant.covers(scope, target)) {
+        if matches!(self.0, CallerKind::Anyone) || grants.any(|grant| grant.covers(scope, target)) {
             return Ok(());
         }
         let (scope, text) = (scope.as_str(), target.shown());
@@ -153,17 +155,17 @@ impl Caller {
             }
         };
         Err(match &self.0 {
-            Who::Public {
+            CallerKind::Public {
                 origin: Some(origin),
                 ..
             } => unauthorized(format!(
                 "send a key with scope `{scope}` for `{text}`{entry}; pages of {origin} may not do this without one: \
                  no public entry of TALLY_KEYS with that origin and scope has a prefix that `{text}` begins with"
             )),
-            Who::Public { origin: None, .. } => unauthorized(format!(
+            CallerKind::Public { origin: None, .. } => unauthorized(format!(
                 "send a key with scope `{scope}` for `{text}`{entry}"
             )),
-            Who::KeyHolder { .. } | Who::Anyone => Problem::new(
+            CallerKind::KeyHolder { .. } | CallerKind::Anyone => Problem::new(
                 Code::Forbidden,
                 format!("this key has no scope `{scope}` for `{text}`{entry}"),
             ),
@@ -194,7 +196,7 @@ impl Caller {
         needs: &[Permission],
     ) -> Result<(), Problem> {
         self.may_on(Scope::Write, target)?;
-        let Who::Public { grants, .. } = &self.0 else {
+        let CallerKind::Public { grants, .. } = &self.0 else {
             return Ok(());
         };
         let covering = grants
@@ -216,7 +218,7 @@ impl Caller {
     /// Returns whether the caller sent no key and has only the rights of public entries. Writes of such callers are
     /// limited; their answers are readable by anybody.
     pub fn is_public(&self) -> bool {
-        matches!(self.0, Who::Public { .. })
+        matches!(self.0, CallerKind::Public { .. })
     }
 
     /// Returns whether an identical request of this caller may be answered from memory: this is so where nothing is
@@ -228,7 +230,7 @@ impl Caller {
 
     /// Returns the prefixes of the ids that the caller may read; the empty text stands for every id.
     pub fn readable_prefixes(&self) -> Vec<String> {
-        if matches!(self.0, Who::Anyone) {
+        if matches!(self.0, CallerKind::Anyone) {
             return vec![String::new()];
         }
         let may_read = self.grants().iter().filter(|grant| grant.has(Scope::Read));

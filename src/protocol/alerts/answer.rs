@@ -146,7 +146,7 @@ struct DeliveryView<'a> {
     next_attempt_at: Option<i64>,
 }
 
-fn delivery_view((delivery, next_ms): &Kept) -> DeliveryView<'_> {
+fn delivery_view((delivery, next_ms): &ScheduledDelivery) -> DeliveryView<'_> {
     let last = delivery.last.as_ref();
     let why = last.map(|last| last.why.as_str());
     DeliveryView {
@@ -170,7 +170,7 @@ fn delivery_view((delivery, next_ms): &Kept) -> DeliveryView<'_> {
 }
 
 /// A delivery, and the time of its next attempt, unix milliseconds.
-pub type Kept = (Delivery, Option<i64>);
+pub type ScheduledDelivery = (Delivery, Option<i64>);
 
 /// An alert as it is told.
 pub struct AlertSummary<'a> {
@@ -181,7 +181,7 @@ pub struct AlertSummary<'a> {
     /// What was last measured of it, and its state.
     pub standing: &'a AlertRecord,
     /// Its last delivery.
-    pub last: Option<&'a Kept>,
+    pub last: Option<&'a ScheduledDelivery>,
 }
 
 #[derive(Serialize)]
@@ -266,7 +266,7 @@ pub fn alerts_json(summaries: &[AlertSummary<'_>], missing: &[u32], now_ms: i64)
 }
 
 /// The JSON of deliveries, the last one first.
-pub fn deliveries_json(deliveries: &[Kept], missing: &[u32]) -> String {
+pub fn deliveries_json(deliveries: &[ScheduledDelivery], missing: &[u32]) -> String {
     #[derive(Serialize)]
     struct DeliveriesView<'a> {
         deliveries: Vec<DeliveryView<'a>>,

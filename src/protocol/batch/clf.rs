@@ -11,7 +11,7 @@ use super::super::problem::{Code, Problem};
 use super::BulkRecord;
 use super::civil::{CLF_TIME_BYTES, parse_clf_time};
 use super::ingest::UniqueField;
-use super::log_fields::Hit;
+use super::log_fields::LoggedRequest;
 use crate::core::counter::dimensions::Dimensions;
 
 /// What is counted of a log line.
@@ -59,13 +59,13 @@ impl<'a> LogLine<'a> {
     }
 
     /// Returns what the line says of its request. Common Log Format has no referrer and no user agent.
-    pub fn hit(&self) -> Hit<'a> {
+    pub fn hit(&self) -> LoggedRequest<'a> {
         let text = |bytes: &'a [u8]| std::str::from_utf8(bytes).unwrap_or_default();
         let mut words = self.request.trim_ascii().split(|byte| *byte == b' ');
         let (status, rest) = status_of(self.after);
         let (referrer, rest) = quoted_text(rest);
         let (user_agent, _) = quoted_text(rest);
-        Hit {
+        LoggedRequest {
             target: text(target_of(self.request).unwrap_or_default()),
             method: text(words.next().unwrap_or_default()),
             status: text(status),

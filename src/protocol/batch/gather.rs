@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, DefaultHasher, Hasher};
 
 use super::super::keys::{KeyKind, fingerprint, write_key};
 use super::super::problem::{Code, Problem};
-pub use super::gathered::{CountingMode, Gathered, Identified};
+pub use super::gathered::{CountingMode, GatheredCounter, KeyedRecord};
 pub use super::hashes::{Hashed, Hashes};
 use super::report::BatchReport;
 use super::{BulkRecord, length};
@@ -65,15 +65,15 @@ pub struct BatchLimits {
 }
 
 /// Sums records by counter.
-pub struct Gather {
+pub struct Gatherer {
     limits: BatchLimits,
-    counters: HashMap<String, Gathered, Seeded>,
+    counters: HashMap<String, GatheredCounter, Seeded>,
     memory_bytes: u64,
     report: BatchReport,
     unique_hash_of: Box<dyn Fn(&CounterId) -> UniqueHash>,
 }
 
-impl Gather {
+impl Gatherer {
     /// Returns an empty batch. `seed` is a random number: it keeps a sender from choosing keys that
     /// collide in memory, and changes no result.
     pub fn new(limits: BatchLimits, seed: u64) -> Self {
@@ -104,7 +104,7 @@ impl Gather {
         self.add_as(line, record, record.unique.as_deref(), now_ms, hashes);
     }
 
-    /// [`Gather::add`] of a record whose element is not its `unique`: for a visitor, whose element changes each day,
+    /// [`Gatherer::add`] of a record whose element is not its `unique`: for a visitor, whose element changes each day,
     /// `unique` only records what the body said.
     pub fn add_as(
         &mut self,
@@ -123,7 +123,7 @@ impl Gather {
     /// Succeeds where a record could be added: its time and its id are valid.
     ///
     /// # Errors
-    /// As [`Gather::add`] notes them.
+    /// As [`Gatherer::add`] notes them.
     pub fn check(&self, record: &BulkRecord<'_>, now_ms: i64) -> Result<(), Problem> {
         if record.id.is_none() {
             self.limits.stamp(record.at_ms, now_ms)?;
@@ -161,7 +161,7 @@ impl Gather {
     }
 
     /// Takes the sums so far, in the order of their ids; later records begin new sums.
-    pub fn take(&mut self) -> Vec<(CounterId, Gathered)> {
+    pub fn take(&mut self) -> Vec<(CounterId, GatheredCounter)> {
         let seed = self.counters.hasher().clone();
         let counters = std::mem::replace(&mut self.counters, HashMap::with_hasher(seed));
         self.memory_bytes = 0;
@@ -182,7 +182,7 @@ impl Gather {
     }
 
     /// Returns the sums in the order of their ids, and the report.
-    pub fn finish(mut self) -> (Vec<(CounterId, Gathered)>, BatchReport) {
+    pub fn finish(mut self) -> (Vec<(CounterId, GatheredCounter)>, BatchReport) {
         (self.take(), self.report)
     }
 
@@ -224,7 +224,7 @@ impl Gather {
             dimensions.push(at, record.delta, record.dimensions.iter());
             let said_bytes = length(dimensions.len());
             let name = |bytes: &[u8]| hashes.name(bytes);
-            gathered.identified.push(Identified {
+            gathered.identified.push(KeyedRecord {
                 line,
                 key: write_key(&name, KeyKind::Event, id),
                 fingerprint: fingerprint_of(record, &name),

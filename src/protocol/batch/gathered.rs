@@ -38,7 +38,7 @@ impl CountingMode {
 
 /// What a batch adds to one counter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Gathered {
+pub struct GatheredCounter {
     /// The sum of all its records.
     pub added: u128,
     /// The same sum by stamp, in unix seconds (see [`super::gather::coarsen`]).
@@ -48,7 +48,7 @@ pub struct Gathered {
     /// The records that this came from, but for those with an id.
     pub lines: LineNumbers,
     /// Records with an id of their own, each counted once by itself.
-    pub identified: Vec<Identified>,
+    pub identified: Vec<KeyedRecord>,
     /// The samples of its records by stamp, but for those of records with an id.
     pub samples: Samples,
     /// What its records say of themselves, but for those of records with an id.
@@ -57,7 +57,7 @@ pub struct Gathered {
     pub unique_hash: UniqueHash,
 }
 
-impl Gathered {
+impl GatheredCounter {
     /// How it is to be counted, in a body that is counted so.
     pub(super) fn manner(&self, of_body: CountingMode) -> CountingMode {
         let CountingMode { times, hash, other } = of_body;
@@ -82,7 +82,7 @@ impl Gathered {
 
 /// A record with an idempotency key of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identified {
+pub struct KeyedRecord {
     /// Its number in the body.
     pub line: u64,
     /// The name of its id.

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use super::super::problem::{Code, Problem};
 use super::BulkRecord;
 use super::clf::LogLine;
-use super::log_fields::{Hit, LogField};
+use super::log_fields::{LogField, LoggedRequest};
 use super::logpush::{LogpushLine, parse_ndjson};
 use super::split::Splitter;
 use crate::core::counter::dimensions::Dimensions;
@@ -172,7 +172,7 @@ impl Ingest {
         Ok(read)
     }
 
-    fn dimensions(&self, hit: &Hit<'_>) -> Dimensions {
+    fn dimensions(&self, hit: &LoggedRequest<'_>) -> Dimensions {
         match self.by.is_empty() {
             true => Dimensions::default(),
             false => hit.dimensions(&self.by, self.site.as_ref().map(CounterId::as_str)),

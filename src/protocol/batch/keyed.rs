@@ -7,10 +7,10 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-use super::gather::{CountingMode, Gathered, Times};
+use super::gather::{CountingMode, GatheredCounter, Times};
 use super::hashes::Hashed;
 use super::lines::LineNumbers;
-use super::plan::{Addressed, Rehashed};
+use super::plan::{Addressed, RehashedElements};
 use super::report::BatchReport;
 use crate::core::counter::autoscale::shard_of_element;
 use crate::core::counter::flush::Load;
@@ -66,7 +66,7 @@ impl KeyedWrites {
     /// answered.
     pub(super) fn take(
         counter: &CounterId,
-        gathered: &mut Gathered,
+        gathered: &mut GatheredCounter,
         shards: u8,
         manner: CountingMode,
         key: Option<BodyKey>,
@@ -222,7 +222,7 @@ impl KeyedElements {
                 hash,
                 ..Load::default()
             };
-            let rehashed = Rehashed {
+            let rehashed = RehashedElements {
                 hash: other,
                 elements: by(other).collect(),
             };

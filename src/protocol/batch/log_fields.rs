@@ -76,7 +76,7 @@ const _: () = assert!(LogField::ALL.len() <= DIMENSIONS_PER_WRITE_MAX);
 
 /// A request, as a log line describes it. What the line does not say is empty or a dash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Hit<'a> {
+pub struct LoggedRequest<'a> {
     /// The target, with its query.
     pub target: &'a str,
     /// The method.
@@ -91,7 +91,7 @@ pub struct Hit<'a> {
     pub country: &'a str,
 }
 
-impl Hit<'_> {
+impl LoggedRequest<'_> {
     /// The dimensions of these fields; `site` is the site's own host.
     pub fn dimensions(&self, fields: &[LogField], site: Option<&str>) -> Dimensions {
         let mut dimensions = Dimensions::default();

@@ -17,7 +17,7 @@ use super::clf::path_of;
 use super::event::{check_event_id, check_unique, delta_or_one, milliseconds_of};
 use super::ingest::UniqueField;
 use super::json::{Text, bytes_of, present, read_object};
-use super::log_fields::Hit;
+use super::log_fields::LoggedRequest;
 use crate::core::counter::dimensions::Dimensions;
 
 /// What is counted of a Logpush line.
@@ -125,7 +125,7 @@ impl<'a> LogpushLine<'a> {
     }
 
     /// Returns what the line says of its request.
-    pub fn hit(&self) -> Hit<'_> {
+    pub fn hit(&self) -> LoggedRequest<'_> {
         let RequestFields {
             target,
             method,
@@ -134,7 +134,7 @@ impl<'a> LogpushLine<'a> {
             user_agent,
             country,
         } = &self.said;
-        Hit {
+        LoggedRequest {
             target,
             method,
             status,

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use super::gather::{CountingMode, Gathered, Times};
+use super::gather::{CountingMode, GatheredCounter, Times};
 use super::hashes::Hashed;
 use super::keyed::{BodyKey, KEYED_AT_ONCE_MAX, KeyedWrites};
 use super::lines::LineNumbers;
@@ -62,7 +62,13 @@ pub struct CallsNeeded {
 impl CallsNeeded {
     /// Returns the calls of a counter with so many shards whose amounts go to shard `own`. Where a tablet hosts its
     /// lead, the lead's load travels with those of other counters. Cost: one step for each of its elements.
-    pub fn of(gathered: &Gathered, shards: u8, own: u8, has_key: bool, is_hosted: bool) -> Self {
+    pub fn of(
+        gathered: &GatheredCounter,
+        shards: u8,
+        own: u8,
+        has_key: bool,
+        is_hosted: bool,
+    ) -> Self {
         let mut calls = Self::default();
         let shard_of = |hashed: Hashed| shard_of_element(hashed.of(gathered.unique_hash), shards);
         let tokens = gathered.tokens.iter();
@@ -116,7 +122,7 @@ pub struct Addressed {
     /// Its content.
     pub load: Load,
     /// Its elements by the other hash.
-    pub rehashed: Rehashed,
+    pub rehashed: RehashedElements,
 }
 
 impl Addressed {
@@ -139,7 +145,7 @@ impl Addressed {
 
 /// The elements of a load by another hash.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rehashed {
+pub struct RehashedElements {
     /// The hash.
     pub hash: HashId,
     /// The unix second of each, and the element.
@@ -169,7 +175,7 @@ impl Plan {
     /// Returns the loads of all sums. `shards_of`: the shards of a counter; `own_shard`: which of so many gets the
     /// amounts.
     pub fn new(
-        sums: Vec<(CounterId, Gathered)>,
+        sums: Vec<(CounterId, GatheredCounter)>,
         manner: CountingMode,
         datacenter: &Datacenter,
         shards_of: impl Fn(&CounterId) -> u8,
@@ -188,7 +194,7 @@ impl Plan {
                 continue;
             }
             let mut loads = loads_of(&gathered, shards, own, manner);
-            let addressed = |shard: u8, (load, rehashed): (Load, Rehashed)| {
+            let addressed = |shard: u8, (load, rehashed): (Load, RehashedElements)| {
                 let to = CellAddress {
                     counter: counter.clone(),
                     datacenter: datacenter.clone(),
@@ -259,11 +265,11 @@ impl Plan {
 
 /// The load of each shard: its own elements, and for one shard all amounts.
 fn loads_of(
-    gathered: &Gathered,
+    gathered: &GatheredCounter,
     shards: u8,
     own: u8,
     manner: CountingMode,
-) -> BTreeMap<u8, (Load, Rehashed)> {
+) -> BTreeMap<u8, (Load, RehashedElements)> {
     let CountingMode { times, hash, other } = manner;
     let buckets = gathered.buckets.iter();
     let buckets = buckets.map(|(&second, &amount)| (second, amount)).collect();
@@ -278,7 +284,7 @@ fn loads_of(
         Times::Past => amounts.past = buckets,
     }
     let mut loads = BTreeMap::new();
-    loads.insert(own, (amounts, Rehashed::default()));
+    loads.insert(own, (amounts, RehashedElements::default()));
     for &(second, hashed) in &gathered.tokens {
         let shard = shard_of_element(hashed.by(hash), shards);
         let (load, rehashed) = loads.entry(shard).or_default();

@@ -38,7 +38,7 @@ fn code_as_str<S: Serializer>(code: &Code, serializer: S) -> Result<S::Ok, S::Er
 /// All records that were rejected with one code: `{"code","count","lines","unlisted"?}`, where `lines` is a text such
 /// as `3,5-120`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rejected {
+pub struct RejectedRecords {
     /// The code.
     pub code: Code,
     /// How many.
@@ -47,7 +47,7 @@ pub struct Rejected {
     lines: LineSet,
 }
 
-impl Rejected {
+impl RejectedRecords {
     /// The first [`RUNS_MAX`] runs as a text, and how many lines it omits.
     fn told(&self) -> (String, u64) {
         use std::fmt::Write;
@@ -66,7 +66,7 @@ impl Rejected {
     }
 }
 
-impl Serialize for Rejected {
+impl Serialize for RejectedRecords {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (lines, unlisted) = self.told();
         let fields = if unlisted > 0 { 4 } else { 3 };
@@ -96,7 +96,7 @@ pub struct BatchReport {
     pub errors: Vec<LineError>,
     /// All of the rejected, by their codes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub rejected_lines: Vec<Rejected>,
+    pub rejected_lines: Vec<RejectedRecords>,
 }
 
 impl BatchReport {
@@ -114,7 +114,7 @@ impl BatchReport {
         let known = all.iter().position(|known| known.code == code);
         let place = known.unwrap_or_else(|| {
             let (count, lines) = (0, LineSet::default());
-            all.push(Rejected { code, count, lines });
+            all.push(RejectedRecords { code, count, lines });
             all.len() - 1
         });
         let rejected = &mut all[place];
@@ -124,7 +124,7 @@ impl BatchReport {
 
     /// The rejected lines before this one as a text such as `3,5-120`: their first [`ERRORS_MAX`] runs.
     pub fn rejected_before(&self, line: u64) -> String {
-        let runs = |rejected: &Rejected| rejected.lines.runs().collect::<Vec<_>>();
+        let runs = |rejected: &RejectedRecords| rejected.lines.runs().collect::<Vec<_>>();
         let mut all: Vec<(u64, u64)> = self.rejected_lines.iter().flat_map(runs).collect();
         all.sort_unstable();
         let before = all.into_iter().filter(|(first, _)| *first < line);

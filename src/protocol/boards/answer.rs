@@ -15,7 +15,7 @@ use crate::core::counter::id::{CounterId, Datacenter};
 use crate::protocol::live::snapshot as live;
 use crate::protocol::live::topic::WatchedBoard;
 use crate::protocol::messages::{
-    BoardAnswer, BoardSeen, BoardWritten, BoardsListed, PeriodOf, Ranked, Written,
+    BoardAnswer, BoardSeen, BoardWritten, BoardsListed, MemberOutcome, PeriodOf, Ranked,
 };
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::to_json;
@@ -119,7 +119,7 @@ enum ShardsView {
 #[derive(Serialize)]
 struct Words {
     order: crate::core::board::settings::Order,
-    keep: crate::core::board::settings::Keep,
+    keep: crate::core::board::settings::ScoreRule,
     ties: crate::core::board::settings::Ties,
     scores: crate::core::board::settings::Scores,
     period: crate::core::board::period::Period,
@@ -472,7 +472,7 @@ struct WrittenView<'a> {
 pub fn written_json(
     board: &CounterId,
     member: Option<&CounterId>,
-    (written, version): (&Written, &BoardVersion),
+    (written, version): (&MemberOutcome, &BoardVersion),
     lines: Option<&Lines>,
     exact: bool,
 ) -> String {

@@ -9,7 +9,7 @@ use crate::core::board::member::{Amount, METADATA_BYTES_MAX, Write};
 use crate::core::board::period::Period;
 use crate::core::board::placing::{BOARD_SHARDS_MAX, Placing, Shards};
 use crate::core::board::score::Score;
-use crate::core::board::settings::{Keep, Order, Scores, Settings, Ties};
+use crate::core::board::settings::{Order, ScoreRule, Scores, Settings, Ties};
 use crate::core::board::zone::Zone;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::protocol::batch::json::{WholeNumber, read_object};
@@ -121,7 +121,11 @@ pub fn parse_settings(body: &[u8]) -> Result<(Settings, Placing), Problem> {
         keep: word(
             "keep",
             wire.keep.as_deref(),
-            &[("set", Keep::Set), ("sum", Keep::Sum), ("best", Keep::Best)],
+            &[
+                ("set", ScoreRule::Set),
+                ("sum", ScoreRule::Sum),
+                ("best", ScoreRule::Best),
+            ],
         )?,
         ties: word(
             "ties",

@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::core::board::key::Key;
-use crate::protocol::messages::{BoardSeen, MemberIs, Ranked};
+use crate::protocol::messages::{BoardSeen, MemberCondition, Ranked};
 use crate::protocol::problem::{Code, Problem};
 
 /// The first characters of a board's version; no version of a counter begins so.
@@ -99,17 +99,17 @@ pub fn tag_text(tag: u64) -> String {
 ///
 /// # Errors
 /// `invalid-precondition` for anything else.
-pub fn parse_if_match(header: &str) -> Result<MemberIs, Problem> {
+pub fn parse_if_match(header: &str) -> Result<MemberCondition, Problem> {
     let text = header.trim_matches([' ', '\t']);
     if text == "*" {
-        return Ok(MemberIs::There);
+        return Ok(MemberCondition::There);
     }
     let digits = text
         .strip_prefix('"')
         .and_then(|rest| rest.strip_suffix('"'));
     let tag = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok());
     tag.filter(|tag| tag_text(*tag) == text)
-        .map(MemberIs::Tagged)
+        .map(MemberCondition::Tagged)
         .ok_or_else(|| {
             let detail = "send `*`, or the `ETag` of a member, in quotes, as `If-Match`";
             Problem::new(Code::InvalidPrecondition, detail)

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Counts, News, Role};
+use super::{Counts, ReportExtras, Role};
 
 /// The counts of one incarnation; or, without a number, the sum of all that were folded. Stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,7 +14,7 @@ pub struct IncarnationCounts {
     /// Its counts, by the numbers of the series, in their order.
     pub sums: Vec<(u32, u64)>,
     /// Its other current values.
-    pub news: News,
+    pub news: ReportExtras,
 }
 
 /// The result of a report.

@@ -67,7 +67,7 @@ impl Clock {
 
 /// Leads that move to other objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Moving {
+pub struct MovingLeads {
     /// Partitions with a sweep under way.
     pub partitions: u64,
     /// Counters that no sweep has reached yet.
@@ -105,7 +105,7 @@ pub struct FleetPart {
     /// How many counters exist, and how old that number is, milliseconds.
     pub counters: (u64, u64),
     /// Leads that move.
-    pub moving: Moving,
+    pub moving: MovingLeads,
     /// Storage, by the binding of the objects.
     pub stored: Vec<(String, StoredSizes)>,
     /// The time by the partition's clock, unix milliseconds.

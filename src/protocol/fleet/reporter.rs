@@ -26,7 +26,7 @@ pub struct Reporter {
 
 /// The counts of a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unsent {
+pub struct UnsentReport {
     /// The incarnation.
     pub incarnation: u64,
     /// The report's number.
@@ -73,14 +73,14 @@ impl Reporter {
         role: Role,
         now_ms: i64,
         incarnation: impl FnOnce() -> u64,
-    ) -> Unsent {
+    ) -> UnsentReport {
         self.renew(now_ms, incarnation);
         let is_new = self.pending.is_none();
         let pending = self.pending.get_or_insert_with(|| Pending {
             counts: counts.to_vec(),
             began_ms: now_ms,
         });
-        Unsent {
+        UnsentReport {
             incarnation: self.incarnation,
             sequence: self.sequence,
             rose: changed(&pending.counts, &self.confirmed, role),

@@ -4,26 +4,26 @@ use serde::{Deserialize, Serialize};
 
 use super::Call;
 use crate::core::alert::record::AlertRecord;
-use crate::protocol::alerts::answer::Kept;
+use crate::protocol::alerts::answer::ScheduledDelivery;
 use crate::protocol::alerts::{Alert, AlertName, AlertPut, Delivery};
 use crate::protocol::names::Address;
 
 calls! {
-    PutAlert => AlertIsPut, "/alert-put", |it| Address::Alert(&it.name);
-    GetAlert => Option<AlertSeen>, "/alert-get", |it| Address::Alert(&it.name);
+    PutAlert => AlertPutOutcome, "/alert-put", |it| Address::Alert(&it.name);
+    GetAlert => Option<AlertDetails>, "/alert-get", |it| Address::Alert(&it.name);
     DeleteAlert => bool, "/alert-delete", |it| Address::Alert(&it.name);
-    SilenceAlert => Option<AlertSeen>, "/alert-silence", |it| Address::Alert(&it.name);
+    SilenceAlert => Option<AlertDetails>, "/alert-silence", |it| Address::Alert(&it.name);
     TestAlert => Option<Delivery>, "/alert-test", |it| Address::Alert(&it.name);
-    DeliveriesOf => Vec<Kept>, "/alert-deliveries-of", |it| Address::Alert(&it.name);
-    ListAlerts => Vec<AlertSeen>, "/alert-list", |it| Address::Directory(it.partition);
-    ListDeliveries => Vec<(Alert, Kept)>, "/alert-deliveries", |it| Address::Directory(it.partition);
-    AllAlerts => (Vec<AlertSeen>, Vec<u32>), "/alert-list-all", |_| Address::Aggregator;
+    DeliveriesOf => Vec<ScheduledDelivery>, "/alert-deliveries-of", |it| Address::Alert(&it.name);
+    ListAlerts => Vec<AlertDetails>, "/alert-list", |it| Address::Directory(it.partition);
+    ListDeliveries => Vec<(Alert, ScheduledDelivery)>, "/alert-deliveries", |it| Address::Directory(it.partition);
+    AllAlerts => (Vec<AlertDetails>, Vec<u32>), "/alert-list-all", |_| Address::Aggregator;
     AllDeliveries => DeliveriesListed, "/alert-deliveries-all", |_| Address::Aggregator;
 }
 
 /// An alert in the answer of its partition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AlertSeen {
+pub struct AlertDetails {
     /// Its name.
     pub name: AlertName,
     /// What it watches.
@@ -31,11 +31,11 @@ pub struct AlertSeen {
     /// Its state, without the measured series.
     pub standing: AlertRecord,
     /// Its last delivery.
-    pub last: Option<Kept>,
+    pub last: Option<ScheduledDelivery>,
 }
 
 /// Deliveries of all alerts with the alert of each, newest first, and the partitions that did not answer.
-pub type DeliveriesListed = (Vec<(Alert, Kept)>, Vec<u32>);
+pub type DeliveriesListed = (Vec<(Alert, ScheduledDelivery)>, Vec<u32>);
 
 /// Edge → partition of the alert: create or replace it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,11 +50,11 @@ pub struct PutAlert {
 
 /// The result of a put.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum AlertIsPut {
+pub enum AlertPutOutcome {
     /// It is new.
-    Created(Box<AlertSeen>),
+    Created(Box<AlertDetails>),
     /// It was there.
-    Replaced(Box<AlertSeen>),
+    Replaced(Box<AlertDetails>),
     /// There are too many.
     Full,
     /// A new one needs a secret.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Call;
 use crate::protocol::api_key::{ApiKey, Digest, KeyId};
-use crate::protocol::audit::{Act, Span};
+use crate::protocol::audit::{AuditEntry, Span};
 use crate::protocol::names::Address;
 
 calls! {
@@ -14,9 +14,9 @@ calls! {
     ReplaceKey => bool, "/key-replace", |_| Address::Directory(0);
     RevokeKey => bool, "/key-revoke", |_| Address::Directory(0);
     ListKeys => Vec<(KeyId, ApiKey)>, "/key-list", |_| Address::Directory(0);
-    NoteAct => (), "/act-note", |_| Address::Directory(0);
-    DoAct => Vec<u8>, "/act-do", |_| Address::Directory(0);
-    ListActs => Vec<Act>, "/act-list", |_| Address::Directory(0);
+    AddAuditEntry => (), "/act-note", |_| Address::Directory(0);
+    CallAudited => Vec<u8>, "/act-do", |_| Address::Directory(0);
+    ListAuditEntries => Vec<AuditEntry>, "/act-list", |_| Address::Directory(0);
 }
 
 /// Edge → partition 0: stores a key. The answer says whether there was room. A repeat does nothing.
@@ -73,16 +73,16 @@ pub struct ListKeys {
 /// Edge → partition 0: adds an entry to the audit log. A repeat replaces the entry, except that an unknown outcome
 /// never replaces a known one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NoteAct {
+pub struct AddAuditEntry {
     /// The entry.
-    pub act: Act,
+    pub act: AuditEntry,
 }
 
 /// Edge → partition 0: a call to this partition that is logged and done in one commit. The answer is that of the call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DoAct {
+pub struct CallAudited {
     /// The entry, with the outcome of success.
-    pub act: Act,
+    pub act: AuditEntry,
     /// The call's path.
     pub path: String,
     /// Its message.
@@ -91,7 +91,7 @@ pub struct DoAct {
 
 /// Edge → partition 0: entries of the audit log, newest first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ListActs {
+pub struct ListAuditEntries {
     /// Which entries.
     pub span: Span,
 }

@@ -40,7 +40,7 @@ pub enum MemberAction {
 
 /// The precondition of a write to a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum MemberIs {
+pub enum MemberCondition {
     /// It exists.
     There,
     /// Its tag is this.
@@ -55,12 +55,12 @@ pub struct MemberWrite {
     /// What is done to it.
     pub action: MemberAction,
     /// The precondition, if any.
-    pub condition: Option<MemberIs>,
+    pub condition: Option<MemberCondition>,
 }
 
 /// A client's key: the writes sent with it are made once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Once {
+pub struct OnceKey {
     /// The key.
     pub key: WriteKey,
     /// Hash of the request.
@@ -81,12 +81,12 @@ pub struct WriteBoard {
     /// The writes.
     pub writes: Vec<MemberWrite>,
     /// Their key, where the client sent one.
-    pub once: Option<Once>,
+    pub once: Option<OnceKey>,
 }
 
 impl WriteBoard {
     /// Writes to the owner of a board.
-    pub fn new(board: &CounterId, writes: Vec<MemberWrite>, once: Option<Once>) -> Self {
+    pub fn new(board: &CounterId, writes: Vec<MemberWrite>, once: Option<OnceKey>) -> Self {
         Self {
             board: board.clone(),
             at: ShardAt::default(),
@@ -107,12 +107,12 @@ pub struct WriteBoards {
     /// As in [`WriteBoard`].
     pub home: Option<Datacenter>,
     /// The writes of each request, with their key.
-    pub requests: Vec<(Vec<MemberWrite>, Option<Once>)>,
+    pub requests: Vec<(Vec<MemberWrite>, Option<OnceKey>)>,
 }
 
 /// A member's standing after a write to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stand {
+pub struct MemberStanding {
     /// Its score; `None` where it does not exist.
     pub score: Option<Score>,
     /// The score that it had before.
@@ -125,7 +125,7 @@ pub struct Stand {
 
 /// The result of writes. It is stored with their key, so that a retry gets the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Written {
+pub struct MemberOutcome {
     /// The generation of the board.
     pub generation: u64,
     /// The number of its changes.
@@ -141,10 +141,10 @@ pub struct Written {
     /// The indexes of refused writes, and why.
     pub refused: Vec<(u32, MemberRefusal)>,
     /// The member's standing, where there was one write.
-    pub stand: Option<Stand>,
+    pub stand: Option<MemberStanding>,
 }
 
-impl Written {
+impl MemberOutcome {
     /// Joins the results of these writes and of others, which went to other members. The index of a refused write stays
     /// that within its own list.
     #[must_use]
@@ -168,9 +168,9 @@ impl Written {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BoardWritten {
     /// They are made.
-    Done(Written),
+    Done(MemberOutcome),
     /// They were made before, under the same key.
-    Replayed(Written),
+    Replayed(MemberOutcome),
     /// The key was used for other writes.
     Reused,
     /// There is no room for another key.
@@ -179,7 +179,7 @@ pub enum BoardWritten {
     Ended,
     /// These and other writes were made before, under the same key, when the board was not spread: the result of all of
     /// them.
-    ReplayedWhole(Written),
+    ReplayedWhole(MemberOutcome),
     /// The members are in this layout; nothing was written.
     Spread(Layout),
     /// This object has no members, any more or yet; nothing was written.
@@ -429,7 +429,7 @@ pub type MovedRecord = (i64, Vec<u8>, Vec<u8>);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ShardCommand {
     /// Take this state of the board; a new generation begins without members.
-    Begin(ShardIs),
+    Begin(ShardState),
     /// This generation has ended.
     End(u64),
     /// Report size and load.
@@ -447,7 +447,7 @@ pub enum ShardCommand {
     /// The move is cancelled: resume.
     Unseal(u64),
     /// Begin to receive members of these periods, each with its end.
-    Receive(ShardIs, Vec<(i64, i64)>),
+    Receive(ShardState, Vec<(i64, i64)>),
     /// Store these members. The second number rises with each such message, so a late one changes nothing.
     Take(u64, u64, Vec<MovedMember>),
     /// Store these records.
@@ -460,7 +460,7 @@ pub enum ShardCommand {
 
 /// What a shard knows of its board.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ShardIs {
+pub struct ShardState {
     /// Its layout.
     pub layout: Layout,
     /// The generation of the board.

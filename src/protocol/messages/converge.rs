@@ -11,9 +11,9 @@ use crate::core::counter::id::{CounterId, Datacenter};
 use crate::protocol::names::{Address, CellAddress};
 
 calls! {
-    Push => push::Pushed, "/push", |it| Address::Root(&it.counter);
+    Push => push::PushAnswer, "/push", |it| Address::Root(&it.counter);
     WatchLead => (), "/watch", |it| Address::Cell(&it.to);
-    ViewOf => Option<Viewed>, "/view", |it| Address::Root(&it.counter);
+    ViewOf => Option<ViewAnswer>, "/view", |it| Address::Root(&it.counter);
     AskGrant => Option<Grant>, "/held", |it| Address::Cell(&it.to);
 }
 
@@ -52,7 +52,7 @@ pub struct ViewOf {
 
 /// What a root knows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Viewed {
+pub struct ViewAnswer {
     /// The root.
     pub root: Root,
     /// What the datacenters have pushed. `None` for a watcher of a counter that one datacenter counts: that one can be

@@ -10,8 +10,8 @@ use crate::protocol::names::{Address, CellAddress};
 
 calls! {
     ReadContents => ReadOut, "/read-contents", |it| Address::Cell(&it.to);
-    Install => Installed, "/install", |it| Address::Cell(&it.to);
-    ExportPage => Exported, "/export-page", |_| Address::Aggregator;
+    Install => InstallOutcome, "/install", |it| Address::Cell(&it.to);
+    ExportPage => ExportReply, "/export-page", |_| Address::Aggregator;
 }
 
 /// Aggregator → cell: asks for its contents.
@@ -49,7 +49,7 @@ pub struct Install {
 
 /// The result, durably.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Installed {
+pub enum InstallOutcome {
     /// They are in the cell now.
     Done,
     /// Their key was used for something else.
@@ -77,7 +77,7 @@ pub struct ExportPage {
 
 /// A page of an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Exported {
+pub struct ExportReply {
     /// The counters, in order of their names.
     pub counters: Vec<ExportedCounter>,
     /// The name after which the next page begins; `None` at the end.

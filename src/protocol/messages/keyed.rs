@@ -11,9 +11,9 @@ use crate::protocol::names::{Address, CellAddress};
 
 calls! {
     Count => Counted, "/count", |it| Address::Cell(&it.to), lacks (0, 1);
-    Claim => Claimed, "/claim", |it| it.receiver();
+    Claim => ClaimAnswer, "/claim", |it| it.receiver();
     Recall => Counted, "/recall", |it| Address::Cell(&it.to), lacks (0, 1);
-    FindClaims => Claimed, "/find-claims", |it| Address::Root(&it.counter);
+    FindClaims => ClaimAnswer, "/find-claims", |it| Address::Root(&it.counter);
 }
 
 /// Edge → lead: counts these keyed writes, each once for any number of repeats.
@@ -120,7 +120,7 @@ impl Claim {
 
 /// The holders of the keys, durably.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Claimed {
+pub struct ClaimAnswer {
     /// The current generation.
     pub generation: u64,
     /// The owner of each key, in their order.

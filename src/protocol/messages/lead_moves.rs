@@ -8,9 +8,9 @@ use crate::core::counter::id::{CounterId, Datacenter};
 use crate::protocol::names::{Address, LeadAt};
 
 calls! {
-    LocateLead => Located, "/locate-lead", |it| Address::Root(&it.counter), lacks (1, 0);
+    LocateLead => LeadLocation, "/locate-lead", |it| Address::Root(&it.counter), lacks (1, 0);
     PlaceLead => bool, "/place-lead", |it| Address::Root(&it.counter);
-    GiveLead => Given, "/give-lead", |it| Address::LeadAt(&it.at);
+    GiveLead => LeadHandover, "/give-lead", |it| Address::LeadAt(&it.at);
     LeadTaken => (), "/lead-taken", |it| Address::LeadAt(&it.at);
     CallLead => Vec<u8>, "/call-lead", |it| Address::LeadAt(&it.at);
 }
@@ -39,7 +39,7 @@ pub struct PlaceLead {
 
 /// The place of a lead.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Located {
+pub struct LeadLocation {
     /// The number of the current spread, plus the number of times the lead was moved out of it and back.
     pub epoch: u32,
     /// Its place.
@@ -65,7 +65,7 @@ pub struct GiveLead {
 
 /// The rows of a lead at a place. Nothing is counted there any more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Given {
+pub enum LeadHandover {
     /// There are none.
     Nothing,
     /// They were handed to another place under this seal, and it is not known whether that has stored them: ask there
@@ -105,7 +105,7 @@ pub struct CallLead {
 
 /// The state of a lead at a place. Stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Stay {
+pub enum LeadPresence {
     /// It is here since this spread.
     Here {
         /// The spread's number.

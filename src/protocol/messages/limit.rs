@@ -14,9 +14,9 @@ use crate::protocol::limits::PolicyName;
 use crate::protocol::names::{Address, LimiterAddress};
 
 calls! {
-    Check => Checked, "/limit-check", |it| Address::Limiter(&it.to);
-    SentOn => Checked, "/limit-sent-on", |it| it.check.to();
-    HandOver => Verdict, "/limit-hand-over", |it| Address::Limiter(&it.to);
+    Check => CheckAnswer, "/limit-check", |it| Address::Limiter(&it.to);
+    ForwardCheck => CheckAnswer, "/limit-sent-on", |it| it.check.to();
+    GiveKey => Verdict, "/limit-hand-over", |it| Address::Limiter(&it.to);
     Reserve => Reserved, "/limit-reserve", |it| Address::Limiter(&it.to);
     EndReservation => (), "/limit-end-reservation", |it| Address::Limiter(&it.to);
     Lease => lease::Answer, "/limit-lease", |it| Address::Limiter(&it.to);
@@ -86,7 +86,7 @@ pub struct Check {
 
 /// Limiter → limiter: forwards a check to the limiter that decides the key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SentOn {
+pub struct ForwardCheck {
     /// What is asked.
     pub check: Check,
     /// The number of limiters, as the sender knows it.
@@ -96,7 +96,7 @@ pub struct SentOn {
 /// Limiter → the former limiter of a key, after their number was changed: stop deciding it, and return its state. Lent
 /// quota counts as used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HandOver {
+pub struct GiveKey {
     /// The former limiter.
     pub to: LimiterAddress,
     /// The policy's name.
@@ -171,7 +171,7 @@ impl DemandOutcome {
 
 /// The limiter's answer to a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Checked {
+pub struct CheckAnswer {
     /// The answer to each demand, in their order.
     pub outcomes: Vec<DemandOutcome>,
     /// The number of remote calls that it took.

@@ -12,7 +12,7 @@ use crate::protocol::names::Address;
 use crate::protocol::version::Version;
 
 calls! {
-    Operate => Operated, "/operate", |it| Address::Root(&it.counter);
+    Operate => OperationOutcome, "/operate", |it| Address::Root(&it.counter);
     StoreAnswer => StoredAnswer, "/keep", |it| Address::Root(&it.counter);
     Settle => Option<Root>, "/settle", |it| Address::Root(&it.counter);
 }
@@ -46,7 +46,7 @@ pub enum Operation {
     /// Gives it a home, if it has none: the only datacenter that has written, or the client's.
     SettleHome,
     /// Restores it from an export or a snapshot.
-    BringBack(Box<BringBack>),
+    BringBack(Box<RestoreSource>),
 }
 
 /// What a restore does with a counter that exists.
@@ -68,7 +68,7 @@ pub enum IfExists {
 
 /// A counter to restore.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BringBack {
+pub struct RestoreSource {
     /// What is done with an existing one.
     pub if_there: IfExists,
     /// Its settings. A home and a floor are applied once its cells have their counts.
@@ -116,7 +116,7 @@ pub enum Condition {
 
 /// The result of an operation, durably.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Operated {
+pub enum OperationOutcome {
     /// It was done, now or before under this key.
     Done(Done),
     /// It was done before under this key, with this answer.

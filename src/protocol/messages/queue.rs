@@ -11,11 +11,11 @@ use crate::core::counter::queue::{DeadLetter, Due, Event, InboxId};
 use crate::protocol::names::{Address, CellAddress};
 
 calls! {
-    Append => Appended, "/append", |it| Address::Inbox(&it.to);
-    TakeOver => Appended, "/take-over", |it| Address::Inbox(&it.to);
+    Append => AppendResult, "/append", |it| Address::Inbox(&it.to);
+    TakeOver => AppendResult, "/take-over", |it| Address::Inbox(&it.to);
     Drain => (), "/drain", |it| Address::Inbox(&it.to);
     ReleaseInbox => (), "/release-inbox", |it| Address::Inbox(&it.to);
-    MayHold => bool, "/may-hold", |it| Address::Inbox(&it.to);
+    AskInbox => bool, "/may-hold", |it| Address::Inbox(&it.to);
     LetInboxesGo => (), "/let-inboxes-go", |it| Address::Root(&it.counter);
     ReadDead => DeadLetters, "/read-dead", |it| Address::Inbox(&it.to);
     RegisterInbox => u64, "/register-inbox", |it| Address::Root(&it.counter);
@@ -27,7 +27,7 @@ calls! {
 
 /// Root → inbox: asks whether it may hold events of this counter that are acknowledged and not counted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MayHold {
+pub struct AskInbox {
     /// The inbox.
     pub to: InboxId,
     /// The counter.
@@ -47,7 +47,7 @@ pub struct Append {
 
 /// The result of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Appended {
+pub enum AppendResult {
     /// The events are durable.
     Logged,
     /// The log is full; nothing was logged.

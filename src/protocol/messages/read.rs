@@ -53,7 +53,7 @@ pub struct ReadEach {
 
 /// The parts of a read; the root's generation is added on the way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Wanted {
+pub struct ReadParts {
     /// The count of these seconds: (first, last).
     pub window: Option<(i64, i64)>,
     /// The union of the unique elements of these seconds: (first, last).
@@ -72,7 +72,7 @@ pub struct Wanted {
     pub breakdown: Option<DimensionName>,
 }
 
-impl Wanted {
+impl ReadParts {
     /// The question to the cells of a generation.
     pub fn of(self, generation: u64) -> Question {
         Question {
@@ -103,7 +103,7 @@ pub struct Read {
     /// Only this datacenter.
     pub datacenter: Option<Datacenter>,
     /// What to read.
-    pub wanted: Wanted,
+    pub wanted: ReadParts,
 }
 
 impl Read {

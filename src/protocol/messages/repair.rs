@@ -12,7 +12,7 @@ use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::merge::CellTotals;
 use crate::protocol::names::{Address, CellAddress};
 use crate::protocol::repair::ObjectAt;
-use crate::protocol::snapshot::Kept;
+use crate::protocol::snapshot::SnapshotCounter;
 
 calls! {
     RepairCell => CellRepaired, "/repair-cell", |it| Address::Cell(&it.to), lacks (0, 1);
@@ -53,7 +53,7 @@ pub struct RepairRoot {
     /// Whether nothing is to be changed.
     pub is_dry: bool,
     /// The counter in the last snapshot: the root is restored from that where no lead remembers it.
-    pub kept: Option<Box<Kept>>,
+    pub kept: Option<Box<SnapshotCounter>>,
 }
 
 /// A part of a partition's data of a counter.

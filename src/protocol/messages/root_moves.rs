@@ -8,12 +8,12 @@ use crate::core::counter::id::CounterId;
 use crate::protocol::names::Address;
 
 calls! {
-    GiveRoot => GivenRoot, "/give-root", |it| Address::Directory(it.from);
+    GiveRoot => RootHandover, "/give-root", |it| Address::Directory(it.from);
     RootTaken => (), "/root-taken", |it| Address::Directory(it.from);
     CallRoot => Vec<u8>, "/call-root", |it| Address::Directory(it.to);
-    SweptOf => bool, "/directory-swept", |it| Address::Directory(it.partition);
+    AnnounceSizes => bool, "/directory-swept", |it| Address::Directory(it.partition);
     SizesOf => Sizes, "/directory-sizes", |_| Address::Directory(0);
-    InPartition => Within, "/in-partition", |it| Address::Directory(it.partition);
+    CallPartition => PartitionAnswer, "/in-partition", |it| Address::Directory(it.partition);
 }
 
 /// A value of a row that moves.
@@ -62,7 +62,7 @@ pub struct GiveRoot {
 
 /// A partition's rows of a root. The partition does not serve the root any more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum GivenRoot {
+pub enum RootHandover {
     /// There are none.
     Nothing,
     /// They were handed to this partition, and it is not known whether that has stored them: ask there first.
@@ -113,7 +113,7 @@ pub struct CallRoot {
 /// The first partition → another: announces these partition counts. The answer says whether it has no root left that
 /// belongs elsewhere by them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SweptOf {
+pub struct AnnounceSizes {
     /// The partition.
     pub partition: u32,
     /// The partition counts.
@@ -129,7 +129,7 @@ pub struct SizesOf {
 
 /// A call to one of all partitions, where their number is not that of an earlier build, or is being changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InPartition {
+pub struct CallPartition {
     /// The partition.
     pub partition: u32,
     /// Whether no root may leave it for a moment, so that all partitions can be asked between two moves.
@@ -142,7 +142,7 @@ pub struct InPartition {
 
 /// The answer of one of all partitions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Within {
+pub struct PartitionAnswer {
     /// The partition counts that it acts by.
     pub sizes: Sizes,
     /// The sums of the seals of all roots that have left it, and of those that have come, since the first change that

@@ -5,16 +5,16 @@ use serde::{Deserialize, Serialize};
 use super::{Call, KnownUniques};
 use crate::core::counter::id::CounterId;
 use crate::protocol::names::Address;
-use crate::protocol::snapshot::{Kept, RunOf};
+use crate::protocol::snapshot::{RunOf, SnapshotCounter};
 
 calls! {
     BeginRun => (), "/begin-run", |it| Address::Directory(it.partition);
     ListRuns => PartitionRuns, "/list-runs", |it| Address::Directory(it.partition), lacks (0, 1);
-    KeptOn => Vec<KeptThen>, "/kept-on", |it| Address::Root(&it.counter);
-    KeptIn => Vec<KeptThen>, "/kept-in", |it| Address::Directory(it.partition);
-    KeptRows => KeptPage, "/kept-rows", |it| Address::Directory(it.partition), lacks (0, 1);
+    ReadPastStates => Vec<PastState>, "/kept-on", |it| Address::Root(&it.counter);
+    ReadOwnPastStates => Vec<PastState>, "/kept-in", |it| Address::Directory(it.partition);
+    ListPastStates => PastStatePage, "/kept-rows", |it| Address::Directory(it.partition), lacks (0, 1);
     AskRuns => AllRuns, "/ask-runs", |_| Address::Aggregator;
-    KeptAll => KeptListed, "/kept-all", |_| Address::Aggregator;
+    ListAllPastStates => PastStateList, "/kept-all", |_| Address::Aggregator;
 }
 
 /// Aggregator → one partition: begins a run, unless one is under way.
@@ -75,7 +75,7 @@ pub struct AllRuns {
 
 /// Edge → root: asks for this counter's state on these days.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeptOn {
+pub struct ReadPastStates {
     /// The counter.
     pub counter: CounterId,
     /// The first day, counted from 1970-01-01.
@@ -89,51 +89,51 @@ pub struct KeptOn {
 /// Root → another partition: asks for this counter's state in that partition's own runs. Its root may have been there
 /// then.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeptIn {
+pub struct ReadOwnPastStates {
     /// The partition.
     pub partition: u32,
     /// The question.
-    pub asked: KeptOn,
+    pub asked: ReadPastStates,
 }
 
 /// The state of a counter when a run was made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct KeptThen {
+pub struct PastState {
     /// The run.
     pub run: RunOf,
     /// Its state, without its unique elements; `None` where it did not exist.
-    pub kept: Option<Kept>,
+    pub kept: Option<SnapshotCounter>,
     /// The estimate of its unique elements.
     pub uniques: Option<KnownUniques>,
 }
 
 /// Aggregator → one partition: the state of counters on a day, in order of their names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeptRows {
+pub struct ListPastStates {
     /// The partition.
     pub partition: u32,
     /// The question.
-    pub asked: KeptAll,
+    pub asked: ListAllPastStates,
 }
 
 /// A counter's state then.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct KeptRow {
+pub struct PastStateRow {
     /// The counter.
     pub counter: CounterId,
     /// The state.
-    pub kept: Kept,
+    pub kept: SnapshotCounter,
     /// The estimate of its unique elements.
     pub uniques: Option<KnownUniques>,
 }
 
 /// States of a partition's counters.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct KeptPage {
+pub struct PastStatePage {
     /// The run that they are from; `None` where there is none.
     pub run: Option<RunOf>,
     /// The counters.
-    pub rows: Vec<KeptRow>,
+    pub rows: Vec<PastStateRow>,
     /// Whether there are more.
     pub has_more: bool,
     /// The most partitions that there ever were; 0 where that is not known.
@@ -142,7 +142,7 @@ pub struct KeptPage {
 
 /// Edge → aggregator: the state of counters on a day, in order of their names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeptAll {
+pub struct ListAllPastStates {
     /// The day, counted from 1970-01-01: the last run on or before it is used.
     pub day: i64,
     /// The prefix of names.
@@ -157,11 +157,11 @@ pub struct KeptAll {
 
 /// States of counters of all partitions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct KeptListed {
+pub struct PastStateList {
     /// The runs that they are from, with their partitions.
     pub runs: Vec<(u32, RunOf)>,
     /// The counters, in order of their names.
-    pub rows: Vec<KeptRow>,
+    pub rows: Vec<PastStateRow>,
     /// Whether there are more.
     pub has_more: bool,
     /// Partitions that did not answer.

@@ -14,7 +14,7 @@ use crate::protocol::public::Aggregate;
 
 calls! {
     ListRows => Vec<ListedCounter>, "/list-rows", |it| Address::Directory(it.partition);
-    ListAll => Listed, "/list-all-rows", |_| Address::Aggregator;
+    ListAll => CounterList, "/list-all-rows", |_| Address::Aggregator;
     SumMany => Aggregate, "/sum-many", |_| Address::Aggregator, lacks (0, 1);
     TopOf => PartitionTop, "/top-of", |it| Address::Directory(it.partition);
     AmountOf => Option<TopRow>, "/amount-of", |it| Address::Root(&it.counter);
@@ -212,14 +212,14 @@ pub struct Top {
     /// Partitions of which not every counter was considered.
     pub missing_partitions: Vec<u32>,
     /// The counters that were not read, where counters were read.
-    pub unasked: Option<Unasked>,
+    pub unasked: Option<UnreadCounters>,
     /// The most cells that were asked for it.
     pub cells: u64,
 }
 
 /// Counters that were not read, and upper bounds of their counts in the range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Unasked {
+pub struct UnreadCounters {
     /// How many.
     pub counters: u64,
     /// The bound of the sum of their counts.
@@ -245,7 +245,7 @@ impl Sums {
 
 /// Counters of all partitions that answered.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Listed {
+pub struct CounterList {
     /// The counters, in order of their names.
     pub rows: Vec<ListedCounter>,
     /// The partitions that did not answer: their counters are missing.

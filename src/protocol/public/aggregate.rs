@@ -15,7 +15,7 @@ use crate::core::counter::id::CounterId;
 use crate::core::counter::merge::{Range, Summary};
 use crate::core::counter::total::Value;
 use crate::core::sketch::ValueCount;
-use crate::protocol::messages::{GlobalSum, Sums, Top, TopRow, Unasked};
+use crate::protocol::messages::{GlobalSum, Sums, Top, TopRow, UnreadCounters};
 use crate::protocol::order::in_order;
 use crate::protocol::query::{BreakdownQuery, HistoryFormat};
 
@@ -45,7 +45,7 @@ pub struct Aggregate {
     cells: u64,
     missing_partitions: Vec<u32>,
     /// The counters that were not read.
-    unasked: Option<Unasked>,
+    unasked: Option<UnreadCounters>,
 }
 
 impl Aggregate {
@@ -146,7 +146,7 @@ impl Aggregate {
     }
 
     /// Notes the counters that were not read. `as_of_ms`: as of when the directory knows them.
-    pub fn leaves(&mut self, unasked: Option<Unasked>, as_of_ms: i64) {
+    pub fn leaves(&mut self, unasked: Option<UnreadCounters>, as_of_ms: i64) {
         self.unasked = unasked;
         self.is_complete = false;
         self.as_of_ms = self.as_of_ms.min(as_of_ms);

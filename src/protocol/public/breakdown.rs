@@ -15,7 +15,7 @@ use crate::core::counter::merge::Summary;
 use crate::core::counter::total::Value;
 use crate::core::sketch::ValueCount;
 use crate::protocol::limits::PolicyName;
-use crate::protocol::messages::{DatacenterSum, Unasked};
+use crate::protocol::messages::{DatacenterSum, UnreadCounters};
 use crate::protocol::order::in_order;
 use crate::protocol::query::BreakdownQuery;
 
@@ -68,7 +68,7 @@ pub(super) struct Subject<'a> {
     /// The policy whose refused keys are listed.
     pub(super) policy: Option<&'a PolicyName>,
     pub(super) missing_partitions: &'a [u32],
-    pub(super) unasked: Option<Unasked>,
+    pub(super) unasked: Option<UnreadCounters>,
     pub(super) datacenters: Option<Vec<PlaceView<'a>>>,
     pub(super) is_exact: bool,
     pub(super) as_of_ms: i64,

@@ -7,7 +7,7 @@ use super::rounding::Rounding;
 use super::to_json;
 use crate::core::counter::id::CounterId;
 use crate::core::counter::total::Value;
-use crate::protocol::messages::{KnownTotal, Listed};
+use crate::protocol::messages::{CounterList, KnownTotal};
 
 /// What the directory knows of a counter from pushes.
 #[derive(Serialize)]
@@ -38,7 +38,7 @@ struct ListView<'a> {
 
 /// The JSON of `GET /counters`.
 pub fn list_json(
-    listed: &Listed,
+    listed: &CounterList,
     cursor: Option<&str>,
     rounding: Rounding,
     strings: bool,

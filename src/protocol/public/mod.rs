@@ -27,7 +27,7 @@ use super::problem::Code;
 use super::shell_limits::KEY_MS_MAX;
 use super::version::Version;
 use crate::core::counter::id::{CounterId, Datacenter};
-use crate::core::counter::queue::Death;
+use crate::core::counter::queue::DeadLetterReason;
 use crate::core::counter::total::Value;
 use crate::core::sketch::HashId;
 
@@ -166,10 +166,10 @@ pub fn dead_letters_json(dead: DeadLetters, strings: bool) -> String {
         key: letter.counter,
         increment: Exact::new(Value::new(letter.increment, 0), strings),
         code: match letter.death {
-            Death::Overflow => Code::CounterOverflow,
-            Death::Ended => Code::CounterEnded,
-            Death::Reused => Code::IdempotencyKeyReused,
-            Death::Broken => Code::Internal,
+            DeadLetterReason::Overflow => Code::CounterOverflow,
+            DeadLetterReason::Ended => Code::CounterEnded,
+            DeadLetterReason::Reused => Code::IdempotencyKeyReused,
+            DeadLetterReason::Broken => Code::Internal,
         }
         .as_str(),
         at: letter.at_ms,

@@ -7,7 +7,7 @@ use super::rounding::Rounding;
 use super::to_json;
 use crate::core::counter::id::CounterId;
 use crate::core::counter::total::Value;
-use crate::protocol::messages::{OrderBy, Sums, Top, TopRow, Unasked, WindowStart};
+use crate::protocol::messages::{OrderBy, Sums, Top, TopRow, UnreadCounters, WindowStart};
 
 /// The request, and its times.
 #[derive(Clone, Debug)]
@@ -62,7 +62,7 @@ pub(super) struct UnaskedView {
 }
 
 impl UnaskedView {
-    pub(super) fn of(unasked: Option<Unasked>, strings: bool) -> Option<Self> {
+    pub(super) fn of(unasked: Option<UnreadCounters>, strings: bool) -> Option<Self> {
         unasked.map(|unasked| Self {
             counters: unasked.counters,
             count_max: Exact::new(unasked.count_max, strings),

@@ -7,7 +7,7 @@ use crate::core::counter::dimensions::{DIMENSION_VALUE_BYTES_MAX, DimensionName,
 use crate::core::counter::history::Resolution;
 use crate::core::counter::merge::Range;
 use crate::core::sketch::VALUES_MAX;
-use crate::protocol::messages::{Wanted, WindowStart};
+use crate::protocol::messages::{ReadParts, WindowStart};
 use crate::protocol::problem::Problem;
 
 /// The default number of rows of a breakdown.
@@ -140,13 +140,13 @@ impl BreakdownQuery {
     }
 
     /// The question to the cells.
-    pub fn wanted(&self) -> Wanted {
-        Wanted {
+    pub fn wanted(&self) -> ReadParts {
+        ReadParts {
             window: self.window,
             history: self.window.map(|(from, _)| kept_only(from)),
             breakdown: Some(self.by),
             totals_only: true,
-            ..Wanted::default()
+            ..ReadParts::default()
         }
     }
 }

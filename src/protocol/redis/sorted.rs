@@ -12,7 +12,7 @@ use super::options::number;
 use super::reply::{Refused, Reply};
 use super::sorted_ranges::{Query, reply_of, select};
 use crate::core::board::key::Key;
-use crate::core::board::member::{Amount, Change, MemberRefusal, Only, Write, change};
+use crate::core::board::member::{Amount, Change, MemberRefusal, ScoreCondition, Write, change};
 use crate::core::board::score::Score;
 use crate::core::board::settings::Settings;
 use crate::protocol::messages::Fault;
@@ -275,9 +275,9 @@ impl Options {
             _ => None,
         };
         let only = match (self.only_higher, self.only_lower) {
-            (true, _) => Only::Higher,
-            (_, true) => Only::Lower,
-            _ => Only::Any,
+            (true, _) => ScoreCondition::Higher,
+            (_, true) => ScoreCondition::Lower,
+            _ => ScoreCondition::Any,
         };
         Write {
             exists,

@@ -8,7 +8,7 @@ use super::date::{Days, date_of};
 use super::manifest::RunOf;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::total::Value;
-use crate::protocol::messages::{AllRuns, KeptListed, KeptThen, KnownUniques, PartitionRuns};
+use crate::protocol::messages::{AllRuns, KnownUniques, PartitionRuns, PastState, PastStateList};
 use crate::protocol::public::{Estimate, Exact, Rounding};
 
 /// The snapshot of a day, of all partitions.
@@ -178,7 +178,7 @@ fn estimate(known: Option<KnownUniques>, rounding: Rounding) -> Option<Estimate>
     known.map(|known| rounding.apply(Estimate::of_known(known)))
 }
 
-fn then_view(then: &KeptThen, rounding: Rounding, strings: bool) -> ThenView<'_> {
+fn then_view(then: &PastState, rounding: Rounding, strings: bool) -> ThenView<'_> {
     let kept = then.kept.as_ref();
     let parts = kept.into_iter().flat_map(|kept| &kept.datacenters);
     ThenView {
@@ -200,7 +200,7 @@ fn then_view(then: &KeptThen, rounding: Rounding, strings: bool) -> ThenView<'_>
 /// The JSON of `GET /counters/{id}?on=` a day; `None` where the counter did not exist.
 pub fn on_json(
     id: &CounterId,
-    then: &KeptThen,
+    then: &PastState,
     rounding: Rounding,
     strings: bool,
 ) -> Option<String> {
@@ -221,7 +221,7 @@ pub fn on_json(
 pub fn days_json(
     id: &CounterId,
     days: Days,
-    told: &[KeptThen],
+    told: &[PastState],
     rounding: Rounding,
     strings: bool,
 ) -> String {
@@ -243,7 +243,7 @@ pub fn days_json(
 
 /// The JSON of `GET /counters?on=`.
 pub fn list_on_json(
-    listed: &KeptListed,
+    listed: &PastStateList,
     cursor: Option<&str>,
     rounding: Rounding,
     strings: bool,

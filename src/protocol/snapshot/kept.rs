@@ -14,7 +14,7 @@ use crate::protocol::messages::Put;
 
 /// The counts of a datacenter in the value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DatacenterKept {
+pub struct SnapshotDatacenter {
     /// The datacenter.
     pub datacenter: Datacenter,
     /// Increments that count.
@@ -27,7 +27,7 @@ pub struct DatacenterKept {
 
 /// The state of a living counter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct SnapshotCounter {
     /// When it was created, unix milliseconds.
     pub created_at_ms: i64,
     /// Its settings, without the number of their changes.
@@ -37,14 +37,14 @@ pub struct Kept {
     /// Its last set value, if it was set.
     pub base: Option<Value>,
     /// Each datacenter, in order of their names.
-    pub datacenters: Vec<DatacenterKept>,
+    pub datacenters: Vec<SnapshotDatacenter>,
     /// Unique elements of all time.
     pub uniques: Uniques,
     /// It includes every write acknowledged before this, unix milliseconds.
     pub as_of_ms: i64,
 }
 
-impl Kept {
+impl SnapshotCounter {
     /// The state from a root's data.
     pub fn of(root: &Root, view: &View) -> Self {
         let is_of_root = view.generation() == root.generation;
@@ -58,7 +58,7 @@ impl Kept {
             base: (root.operations.at_ms() > 0).then(|| root.operations.base()),
             datacenters: shares_of(root, view)
                 .into_iter()
-                .map(|(datacenter, added, removed)| DatacenterKept {
+                .map(|(datacenter, added, removed)| SnapshotDatacenter {
                     last_write_ms: view
                         .heard_of(&datacenter)
                         .filter(|_| is_of_root)
@@ -105,7 +105,7 @@ impl Kept {
     /// The counter as a line of an import.
     pub fn line(&self, id: CounterId) -> CounterLine {
         use crate::core::counter::contents::Contents;
-        let contents = |part: &DatacenterKept| {
+        let contents = |part: &SnapshotDatacenter| {
             let contents = Contents {
                 added: part.added,
                 removed: part.removed,

@@ -35,7 +35,7 @@ use flate2::write::DeflateEncoder;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::kept::{DatacenterKept, Kept};
+use super::kept::{SnapshotCounter, SnapshotDatacenter};
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::settings::Settings;
 use crate::core::counter::total::{CellTotal, Value};
@@ -56,7 +56,7 @@ const INFLATED_BYTES_MAX: usize = 4 * 1024 * 1024;
 const LENGTH_BYTES: usize = 4;
 
 /// A counter of a part; `None` for one that has ended.
-pub type Entry = (CounterId, Option<Kept>);
+pub type Entry = (CounterId, Option<SnapshotCounter>);
 
 const ENDED: u8 = 0;
 const LIVES: u8 = 1;
@@ -134,7 +134,7 @@ impl PartWriter {
     }
 
     /// Adds a counter, whose name is after all former ones.
-    pub fn push(&mut self, id: &CounterId, kept: Option<&Kept>) {
+    pub fn push(&mut self, id: &CounterId, kept: Option<&SnapshotCounter>) {
         let name = id.as_str();
         let pairs = name.bytes().zip(self.last.bytes());
         let alike = pairs.take_while(|(one, other)| one == other).count();
@@ -152,7 +152,7 @@ impl PartWriter {
         }
     }
 
-    fn push_kept(&mut self, kept: &Kept) {
+    fn push_kept(&mut self, kept: &SnapshotCounter) {
         let rare: Rare = (kept.settings, kept.home.clone(), kept.base);
         let is_rare = rare != Rare::default();
         self.column(KINDS)
@@ -213,13 +213,13 @@ impl PartWriter {
 }
 
 /// The newest write, or else the creation.
-fn newest_of(kept: &Kept) -> i64 {
+fn newest_of(kept: &SnapshotCounter) -> i64 {
     kept.last_write_ms().unwrap_or(kept.created_at_ms)
 }
 
 /// A hash of a counter's state in 52 bits, which does not depend on the time of the state.
-pub fn digest_of(kept: &Kept) -> i64 {
-    let same = Kept {
+pub fn digest_of(kept: &SnapshotCounter) -> i64 {
+    let same = SnapshotCounter {
         as_of_ms: 0,
         ..kept.clone()
     };
@@ -264,18 +264,23 @@ impl<'a> Reader<'a> {
         take(self.column(column))
     }
 
-    fn kept(&mut self, kind: u8, before_ms: i64, names: &[Datacenter]) -> Result<Kept, Damage> {
+    fn kept(
+        &mut self,
+        kind: u8,
+        before_ms: i64,
+        names: &[Datacenter],
+    ) -> Result<SnapshotCounter, Damage> {
         let (settings, home, base) = match kind & RARE {
             0 => Rare::default(),
             _ => take(self.column(RARE_ONES))?,
         };
         let created_at_ms = before_ms.wrapping_add(unzigzag(self.number(CREATED)?));
-        let mut kept = Kept {
+        let mut kept = SnapshotCounter {
             created_at_ms,
             settings,
             home,
             base,
-            ..Kept::default()
+            ..SnapshotCounter::default()
         };
         for _ in 0..self.number(PARTS)? {
             let place = usize::try_from(self.number(PLACES)?);
@@ -287,7 +292,7 @@ impl<'a> Reader<'a> {
                 0 => i64::MIN,
                 write => created_at_ms.wrapping_add(unzigzag(write - 1)),
             };
-            kept.datacenters.push(DatacenterKept {
+            kept.datacenters.push(SnapshotDatacenter {
                 datacenter,
                 added: added.into(),
                 removed: removed.into(),

@@ -3,7 +3,7 @@
 //! Invariant: nothing is counted twice. The cell does not get what other cells of its datacenter hold, and counts that
 //! a later set has observed add nothing.
 
-use super::kept::Kept;
+use super::kept::SnapshotCounter;
 use super::manifest::RunOf;
 use crate::core::cluster::root::Root;
 use crate::core::counter::id::Datacenter;
@@ -12,14 +12,14 @@ use crate::core::counter::total::{Sum, Value};
 
 /// The last snapshot of a counter.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LastKept {
+pub struct LastSnapshot {
     /// The run.
     pub run: RunOf,
     /// The counter's state in it.
-    pub kept: Kept,
+    pub kept: SnapshotCounter,
 }
 
-impl LastKept {
+impl LastSnapshot {
     /// Whether it is of the generation that a root names: the first part of a generation is the clock in milliseconds.
     pub fn is_of(&self, root: &Root) -> bool {
         let begun_ms = u64::try_from(self.run.begun_ms).unwrap_or(0);

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::kept::Kept;
+use super::kept::SnapshotCounter;
 use crate::core::counter::id::{COUNTER_ID_BYTES_MAX, CounterId};
 use crate::core::counter::settings::Settings;
 use crate::core::counter::total::Value;
@@ -103,7 +103,11 @@ pub enum RestoreAction {
 }
 
 /// Decides what is done to a counter whose state was `then`, and is `now`.
-pub fn action_of(mode: ImportMode, then: &Kept, now: Option<&GlobalSum>) -> RestoreAction {
+pub fn action_of(
+    mode: ImportMode,
+    then: &SnapshotCounter,
+    now: Option<&GlobalSum>,
+) -> RestoreAction {
     let Some(now) = now else {
         return RestoreAction::Create;
     };
@@ -115,21 +119,21 @@ pub fn action_of(mode: ImportMode, then: &Kept, now: Option<&GlobalSum>) -> Rest
     }
 }
 
-fn is_same(then: &Kept, now: &GlobalSum) -> bool {
+fn is_same(then: &SnapshotCounter, now: &GlobalSum) -> bool {
     let mut uniques = now.uniques.clone();
     let adds_uniques = uniques.merge(&then.uniques);
     !adds_uniques && has_value(then, now) && has_settings(then, now)
 }
 
 /// Whether a counter has its former value. This is not known where a datacenter does not answer, and then false.
-pub fn has_value(then: &Kept, now: &GlobalSum) -> bool {
+pub fn has_value(then: &SnapshotCounter, now: &GlobalSum) -> bool {
     let mut parts = now.datacenters.iter();
     let is_whole = parts.all(|(_, part)| part.as_ref().is_some_and(DatacenterSum::is_heard));
     is_whole && !now.value().is_below(then.value()) && !then.value().is_below(now.value())
 }
 
 /// Whether a counter has its former settings.
-pub fn has_settings(then: &Kept, now: &GlobalSum) -> bool {
+pub fn has_settings(then: &SnapshotCounter, now: &GlobalSum) -> bool {
     let settings = Settings {
         number: 0,
         ..now.root.settings
@@ -139,7 +143,7 @@ pub fn has_settings(then: &Kept, now: &GlobalSum) -> bool {
 
 /// The result of a restore, or of a dry run.
 #[derive(Debug, Default)]
-pub struct Restored {
+pub struct RestoreResult {
     /// How many counters of the snapshot it has compared.
     pub counters: u64,
     /// How many of each action: created, set, added, same, kept.
@@ -152,7 +156,7 @@ pub struct Restored {
     pub cursor: Option<String>,
 }
 
-impl Restored {
+impl RestoreResult {
     /// Notes what becomes of a counter.
     pub fn note(&mut self, id: &CounterId, action: RestoreAction, now: Option<Value>, then: Value) {
         let place = match action {

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use tally::core::cluster::delta::{Delta, DeltaOutcome, Feed, Have, Marks, ViewReceiver};
+use tally::core::cluster::delta::{Delta, DeltaOutcome, Feed, Marks, ReceiverState, ViewReceiver};
 use tally::core::cluster::view::{DatacenterState, View, ViewAtRest};
 use tally::core::counter::flush::Element;
 use tally::core::counter::id::Datacenter;
@@ -25,7 +25,7 @@ pub struct Lead {
     pub uniques: Uniques,
     pub elements: u32,
     pub feed: Feed,
-    pub root_has: Have,
+    pub root_has: ReceiverState,
     /// Each state that a mark may stand for.
     pub states: BTreeMap<(u64, u64), View>,
 }
@@ -71,7 +71,7 @@ impl Lead {
 #[derive(Clone)]
 pub enum Message {
     Up(usize, Delta),
-    Answer(usize, Have),
+    Answer(usize, ReceiverState),
 }
 
 pub struct World {
@@ -94,7 +94,7 @@ impl World {
             uniques: Uniques::new(),
             elements: 0,
             feed: Feed::new(View::new(1), number),
-            root_has: Have::Unknown,
+            root_has: ReceiverState::Unknown,
             states: BTreeMap::new(),
         };
         let root = ViewReceiver::new(View::new(1), Marks::new());
@@ -141,7 +141,7 @@ impl World {
                 let generation = self.leads[lead].generation;
                 let incarnation = self.next_incarnation();
                 self.leads[lead].feed = Feed::new(View::new(generation), incarnation);
-                self.leads[lead].root_has = Have::Unknown;
+                self.leads[lead].root_has = ReceiverState::Unknown;
             }
             // The counter ends, and begins again at a lead.
             20 if much % 4 == 0 => {
@@ -218,7 +218,7 @@ impl World {
                 let state = self.leads[number].state(number);
                 let lead = &mut self.leads[number];
                 lead.feed.learn(&state);
-                is_quiet &= lead.root_has == Have::All(lead.feed.mark());
+                is_quiet &= lead.root_has == ReceiverState::All(lead.feed.mark());
                 self.push(number);
             }
             self.check_marks();
@@ -231,8 +231,8 @@ impl World {
 }
 
 /// What a receiver has that has nothing: it needs the whole.
-pub fn nothing() -> Have {
-    Have::Digests {
+pub fn nothing() -> ReceiverState {
+    ReceiverState::Digests {
         generation: 0,
         digests: Vec::new(),
     }

@@ -28,7 +28,7 @@ impl Leads {
         lead.as_str()[1..].parse().expect("a number")
     }
 
-    pub fn receive(&self, message: &Copied) -> Result<Claimed, Counted> {
+    pub fn receive(&self, message: &Copied) -> Result<ClaimAnswer, Counted> {
         let mut shells = self.shells.borrow_mut();
         let mut changes = Changes::default();
         let home = self.home.get();
@@ -54,7 +54,7 @@ impl Leads {
                     let datacenter = to.unwrap_or_else(|| here.clone());
                     Owner::Lead(Holder { datacenter, moves })
                 });
-                Ok(Claimed {
+                Ok(ClaimAnswer {
                     generation: 1,
                     owners: owners.collect(),
                 })
@@ -82,7 +82,7 @@ impl Leads {
         }
     }
 
-    pub fn call(&self, message: Copied) -> Result<Result<Claimed, Counted>, Fault> {
+    pub fn call(&self, message: Copied) -> Result<Result<ClaimAnswer, Counted>, Fault> {
         let (is_lost, is_unanswered) = self.losses.borrow_mut().pop().unwrap_or_default();
         let lost = || Err(Fault::Unavailable("lost".to_owned()));
         self.copies.borrow_mut().push(message.clone());
@@ -100,7 +100,7 @@ impl Carrier for Leads {
         here: &Datacenter,
         keys: Vec<WriteKey>,
         struck_at: Option<Holder>,
-    ) -> Result<Claimed, Fault> {
+    ) -> Result<ClaimAnswer, Fault> {
         let answer = self.call(Copied::Claim(here.clone(), keys, struck_at))?;
         Ok(answer.expect("it answers a claim"))
     }

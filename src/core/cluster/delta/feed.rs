@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::log::{Log, ViewPart};
-use super::{Basis, CellChange, Delta, Have, Mark, Part};
+use super::{Basis, CellChange, Delta, Mark, Part, ReceiverState};
 use crate::core::cluster::view::{ReportOrder, View};
 use crate::core::counter::id::Datacenter;
 use crate::core::counter::merge::CellTotals;
@@ -92,9 +92,9 @@ impl Feed {
 
     /// Whether a receiver lacks anything that was counted, as far as its mark tells: what is worth a
     /// message. That nothing was counted since goes along with the next.
-    pub fn has_news_for(&self, have: &Have) -> bool {
+    pub fn has_news_for(&self, have: &ReceiverState) -> bool {
         match have {
-            Have::All(mark) => {
+            ReceiverState::All(mark) => {
                 mark.incarnation != self.incarnation
                     || !(self.counted..=self.log.revision()).contains(&mark.revision)
             }
@@ -104,9 +104,9 @@ impl Feed {
 
     /// What a receiver lacks. Cost: O(what changed) for one that follows; a pass over all that is
     /// known, and over the unique elements, for others.
-    pub fn since(&self, have: &Have) -> Delta {
+    pub fn since(&self, have: &ReceiverState) -> Delta {
         let followed = match have {
-            Have::All(mark) if mark.incarnation == self.incarnation => self
+            ReceiverState::All(mark) if mark.incarnation == self.incarnation => self
                 .log
                 .after(mark.revision)
                 .map(|changes| (mark.revision, changes)),
@@ -116,15 +116,15 @@ impl Feed {
             return self.changes(revision, changes);
         }
         let items = match have {
-            Have::Digests {
+            ReceiverState::Digests {
                 generation,
                 digests,
             } if *generation == self.view.generation() => {
                 Some(self.view.uniques().items_unlike(digests))
             }
             // Whoever is of another generation drops what it has, even where it is the same.
-            Have::Digests { .. } => Some(self.view.uniques().items()),
-            Have::Unknown | Have::All(_) => {
+            ReceiverState::Digests { .. } => Some(self.view.uniques().items()),
+            ReceiverState::Unknown | ReceiverState::All(_) => {
                 let items = self.view.uniques().items();
                 (items.len() <= ITEMS_UNASKED_MAX).then_some(items)
             }

@@ -7,7 +7,7 @@ use crate::core::counter::ledger::KeyedOutcome;
 
 /// Why events were given up. A stored format: never renumbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Death {
+pub enum DeadLetterReason {
     /// A total would have passed 2^128 − 1, in builds whose cells had no wider ones.
     Overflow,
     /// The counter has been deleted since.
@@ -25,7 +25,7 @@ pub enum WriteOutcome {
     /// It is counted.
     Done,
     /// It never will be.
-    Dead(Death),
+    Dead(DeadLetterReason),
     /// It must be sent again.
     Later,
 }
@@ -36,10 +36,12 @@ pub fn verdict(outcome: KeyedOutcome) -> WriteOutcome {
         KeyedOutcome::Counted(_) | KeyedOutcome::Replayed(_) | KeyedOutcome::CountedBefore => {
             WriteOutcome::Done
         }
-        KeyedOutcome::Expired => WriteOutcome::Dead(Death::Broken),
-        KeyedOutcome::Ended => WriteOutcome::Dead(Death::Ended),
+        KeyedOutcome::Expired => WriteOutcome::Dead(DeadLetterReason::Broken),
+        KeyedOutcome::Ended => WriteOutcome::Dead(DeadLetterReason::Ended),
         // An event takes nothing away, so what was refused under its key was another write.
-        KeyedOutcome::Reused | KeyedOutcome::BelowFloorBefore => WriteOutcome::Dead(Death::Reused),
+        KeyedOutcome::Reused | KeyedOutcome::BelowFloorBefore => {
+            WriteOutcome::Dead(DeadLetterReason::Reused)
+        }
         // Home has moved, or is being settled; an event neither takes away nor has a condition.
         KeyedOutcome::Full
         | KeyedOutcome::NeedsView
@@ -71,7 +73,7 @@ pub struct DeadLetter {
     /// The sum of the events.
     pub increment: u128,
     /// Why.
-    pub death: Death,
+    pub death: DeadLetterReason,
     /// When they were given up, unix milliseconds.
     pub at_ms: i64,
 }
@@ -82,13 +84,13 @@ impl DeadLetter {
         Self {
             counter: String::new(),
             increment: 0,
-            death: Death::Broken,
+            death: DeadLetterReason::Broken,
             at_ms,
         }
     }
 
     /// A write that is given up.
-    pub fn of(due: &Due, death: Death, at_ms: i64) -> Self {
+    pub fn of(due: &Due, death: DeadLetterReason, at_ms: i64) -> Self {
         Self {
             counter: due.counter.as_str().to_owned(),
             increment: due.write.added,

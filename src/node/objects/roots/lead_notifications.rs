@@ -10,7 +10,7 @@ use super::Roots;
 use crate::core::cluster::root::{Root, RootEntry};
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::node::shared::concurrency::all_settled;
-use crate::protocol::messages::{Close, Configure, Fault, Settle, Wanted};
+use crate::protocol::messages::{Close, Configure, Fault, ReadParts, Settle};
 use crate::protocol::names::CellAddress;
 use crate::protocol::order::in_order;
 
@@ -60,9 +60,9 @@ impl Roots {
         }
         // First, because an event that an inbox counts meanwhile is a write that a lead reports.
         self.inboxes.none_holds(counter, root).await?;
-        let wanted = Wanted {
+        let wanted = ReadParts {
             totals_only: true,
-            ..Wanted::default()
+            ..ReadParts::default()
         };
         let all: Vec<Datacenter> = root.datacenters.iter().cloned().collect();
         let mut newest = i64::MIN;

@@ -15,7 +15,7 @@ use crate::core::counter::settings::Settings;
 use crate::node::shared::concurrency::all_settled;
 use crate::protocol::messages::{AskGrant, Fault, RepairRoot, RootPart, RootRepaired};
 use crate::protocol::names::CellAddress;
-use crate::protocol::snapshot::Kept;
+use crate::protocol::snapshot::SnapshotCounter;
 
 /// How many leads are asked at once.
 const LEADS_AT_ONCE: usize = 64;
@@ -174,7 +174,7 @@ impl Roots {
 
 /// The root from a snapshot, with a new generation: cells that still hold the old one do not count. Datacenters with
 /// damaged leads are included, so that they are repaired next.
-fn of_snapshot(kept: &Kept, damaged: Vec<Datacenter>, now_ms: i64) -> Root {
+fn of_snapshot(kept: &SnapshotCounter, damaged: Vec<Datacenter>, now_ms: i64) -> Root {
     let mut root = Root::create(None, now_ms);
     root.created_at_ms = kept.created_at_ms.min(now_ms);
     root.settings = Settings {

@@ -8,7 +8,7 @@ use super::Roots;
 use crate::core::cluster::operation::SettledReport;
 use crate::core::cluster::root::{Root, RootEntry};
 use crate::core::counter::id::CounterId;
-use crate::protocol::messages::{Fault, Settle, Wanted};
+use crate::protocol::messages::{Fault, ReadParts, Settle};
 
 /// How far into the future a write's stamp may be: counts since an operation are asked for up to then.
 const AHEAD_SECONDS: i64 = 60;
@@ -35,10 +35,10 @@ impl Roots {
     async fn settle_those_that_answer(&self, counter: &CounterId, root: &mut Root) -> bool {
         let unsettled = root.operations.unsettled().to_vec();
         let from = root.operations.at_ms().div_euclid(1_000);
-        let wanted = Wanted {
+        let wanted = ReadParts {
             window: Some((from, self.host.now_ms().div_euclid(1_000) + AHEAD_SECONDS)),
             totals_only: true,
-            ..Wanted::default()
+            ..ReadParts::default()
         };
         let mut is_news = false;
         for (datacenter, sum) in sums(&self.outbox, counter, root, &unsettled, wanted).await {
