@@ -1,8 +1,8 @@
 //! The alarm of an object.
 //!
-//! Invariant: it is durable like a row. One that rings is kept until its handler has ended well and what that wrote
-//! is durable, so one that rings as its object crashes rings again. One rings at most once at a time; one that fails
-//! is rung again up to [`RETRIES_MAX`] times, later each time.
+//! Invariant: an alarm is durable like a row. A ringing alarm is kept until its handler has succeeded and its writes
+//! are durable, so it rings again if its object crashes. It rings at most once at a time. One that fails is retried up
+//! to [`RETRIES_MAX`] times, with growing delays.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -30,7 +30,7 @@ pub struct AlarmClock {
     /// Whether another one became durable while one rang.
     is_renewed: Cell<bool>,
     retries: Cell<u32>,
-    /// Which timer is meant: earlier ones are void.
+    /// The number of the current timer: earlier ones are void.
     timer: Cell<u64>,
 }
 

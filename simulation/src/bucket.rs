@@ -1,6 +1,6 @@
-//! The deployment's files: a bucket, away from everybody.
+//! The deployment's files: a bucket, which is remote for all sites.
 //!
-//! What fails may be done nevertheless, also long after whoever asked has been told so, or has crashed.
+//! An operation that has failed may still be executed, long after its caller was told so or has crashed.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -9,8 +9,8 @@ use std::rc::Rc;
 use crate::core::Core;
 use crate::one_shot::OneShot;
 
-/// How long something takes there, microseconds: least and most. What failed may still be done up to a hundred times
-/// as late.
+/// The time of an operation, microseconds: least and most. A failed operation may be executed up to a hundred times as
+/// late.
 const TAKES_US: (u64, u64) = (2_000, 60_000);
 
 /// All files, by their names.
@@ -32,14 +32,14 @@ impl Bucket {
         self.0.borrow().get(name).cloned()
     }
 
-    /// The names of files that begin so.
+    /// The names of files with this prefix.
     pub(crate) fn names(&self, begin: &str) -> Vec<String> {
         let files = self.0.borrow();
         let names = files.keys().filter(|name| name.starts_with(begin));
         names.cloned().collect()
     }
 
-    /// Does something after a time, and tells what came of it.
+    /// Runs an operation after a time, and returns its result.
     pub(crate) fn work<T: 'static>(
         core: &Rc<Core>,
         work: impl FnOnce(&Self) -> T + 'static,

@@ -1,5 +1,5 @@
-//! Two builds in one world: some isolates and objects are of the build before, which speaks the protocol before and
-//! no newer one.
+//! Two builds in one world: some isolates and objects run the former build, which knows the former protocol and no
+//! newer one.
 //!
 //! Who is of the build before says all messages in that protocol, in their forms of then: what was added to a message
 //! or an answer since is not there, whichever way it goes. It answers `Later` to what is newer, and knows none of the
@@ -34,7 +34,8 @@ pub(crate) enum Build {
 }
 
 impl Build {
-    /// Draws the build of who begins; `once_in` times one is of the build before. Worlds of one build draw nothing.
+    /// Draws the build of a new isolate or object; one in `once_in` runs the former one. Worlds of one build draw
+    /// nothing.
     pub(crate) fn draw(chance: &Chance, once_in: u64) -> Self {
         match once_in != 0 && chance.once_in(once_in) {
             true => Self::Before,
@@ -176,25 +177,24 @@ fn cut_root(answer: &[u8]) -> Option<Vec<u8>> {
     encode(&given).ok()
 }
 
-/// An answer without its last byte: where the lead is stands last. A refusal has nothing of it, and one that was cut
-/// already is no whole answer any more.
+/// An answer without its last byte, which says where the lead is. A refusal has no such byte, and an answer that was
+/// cut before is incomplete.
 fn cut_last<C: Call>(answer: &[u8]) -> Option<Vec<u8>> {
     decode::<Result<C::Answer, Fault>>(answer).ok()?.ok()?;
     Some(answer.split_last()?.1.to_vec())
 }
 
-/// How many of those that begin are of the build before: one in so many, none where it is 0.
+/// How many new isolates and objects run the former build: one in this many, none if it is 0.
 #[derive(Default)]
 pub(crate) struct Mixture(pub(crate) Cell<u64>);
 
 impl World {
-    /// Of isolates and objects that begin to be from now on, one in so many is of the build before; none where it is 0.
+    /// From now on one in this many new isolates and objects runs the former build; none if it is 0.
     pub fn set_before_once_in(&self, once_in: u64) {
         self.core.builds.0.set(once_in);
     }
 
-    /// Upgrades one isolate, or one object, that is of the build before: its memory is gone. Returns whether there
-    /// was any.
+    /// Upgrades one isolate or object of the former build: its memory is lost. Returns whether there was any.
     pub fn upgrade_one(&self) -> bool {
         let old = self.core.olds();
         let Some(one) = (!old.is_empty()).then(|| self.core.chance.pick(old.len())) else {
@@ -204,7 +204,7 @@ impl World {
         true
     }
 
-    /// Upgrades all that are of the build before; who begins from now on is of this one.
+    /// Upgrades all that run the former build; new ones run the current one.
     pub fn upgrade_all(&self) {
         self.set_before_once_in(0);
         for old in self.core.olds() {
@@ -212,13 +212,13 @@ impl World {
         }
     }
 
-    /// How many isolates and objects are of the build before.
+    /// The number of isolates and objects that run the former build.
     pub fn before_count(&self) -> usize {
         self.core.olds().len()
     }
 }
 
-/// Somebody of the build before.
+/// An isolate or object of the former build.
 enum Old {
     Isolate(Rc<crate::isolate::Isolate>),
     Place(Rc<crate::place::Place>),

@@ -1,8 +1,8 @@
 //! How messages travel between isolates and objects.
 //!
-//! Invariant: a call is answered at most once. Whoever should have answered and is gone lets its [`WayBack`] fall,
-//! and the caller hears of it at a drawn time. A call that got lost fails at a drawn time too, or never ends: its
-//! caller has a time limit of its own.
+//! Invariant: a call is answered at most once. A receiver that ends without an answer drops its [`WayBack`], and the
+//! caller sees a failure at a drawn time. A lost call fails at a drawn time too, or never ends: its caller has a time
+//! limit of its own.
 
 use std::rc::Rc;
 
@@ -20,10 +20,10 @@ use crate::place::Place;
 /// How long a lost call may take to fail, milliseconds. Half of them never do.
 const LOST_MS_MAX: u64 = 20_000;
 
-/// How long after its end the callers of an object or isolate hear of it, milliseconds.
+/// How long after its end the callers of an object or isolate see it, milliseconds.
 const GONE_MS_MAX: u64 = 500;
 
-/// What a call ends with.
+/// The outcome of a call.
 pub(crate) type Outcome = Result<Reply, String>;
 
 impl Core {
@@ -115,7 +115,7 @@ impl Core {
             return self.carry_out(target, arrived, way_back, Verdict::Answered);
         };
         let (core, target) = (self.clone(), target.clone());
-        // Nobody has it yet, so it outlives whoever is to receive it.
+        // It has no receiver yet, so it outlives a crash of the receiver.
         let held = async move {
             let verdict = verdict.await;
             core.carry_out(&target, arrived, way_back, verdict);
@@ -180,7 +180,7 @@ impl Core {
             Ok(reply) => match self.intervention.hold_answer(binding, name, &way_back.path) {
                 None => way_back.answer(reply),
                 Some(held) => {
-                    // It has left, so it outlives whoever has sent it.
+                    // It was sent, so it outlives a crash of its sender.
                     let held = async move {
                         held.await;
                         way_back.answer(reply);
@@ -195,7 +195,7 @@ impl Core {
     }
 }
 
-/// Who is sent a message.
+/// The receiver of a message.
 #[derive(Clone)]
 enum Receiver {
     Place(Rc<Place>),
@@ -273,7 +273,7 @@ impl WayBack {
         self.core.after(delay_us, move || slot.fill(Err(why)));
     }
 
-    /// It got lost.
+    /// The call is lost.
     fn lose(mut self, what: &str) {
         if let Some(slot) = self.slot.take() {
             lose(&self.core, &self.path, what, slot);

@@ -1,4 +1,4 @@
-//! Chance that comes back with its seed.
+//! Random numbers that a seed determines.
 
 use std::cell::Cell;
 
@@ -48,7 +48,7 @@ impl Chance {
         times != 0 && self.below(times) == 0
     }
 
-    /// Where the numbers stand: two runs that stand alike after as many steps went the same way.
+    /// The state of the generator: two runs with the same state after as many steps went the same way.
     pub fn state(&self) -> u64 {
         self.0.get()
     }

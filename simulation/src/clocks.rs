@@ -1,7 +1,7 @@
-//! How far clocks are off.
+//! The offsets of clocks.
 //!
-//! Invariant: an isolate's clock is off by what it has drawn, by what is set of its site and by what is set of its
-//! role. Alarms ring by the clock of their site alone.
+//! Invariant: the offset of an isolate's clock is the sum of a drawn offset, that of its site and that of its role.
+//! Alarms ring by the clock of their site alone.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use crate::isolate::Role;
 use crate::network::Site;
 
-/// Whose clocks are set.
+/// The clocks to set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ClockOf {
     /// All of a site, that of its alarms too.

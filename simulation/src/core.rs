@@ -1,6 +1,6 @@
-//! What all parts of a world share: who there is, and how isolates and objects end.
+//! The state that all parts of a world share: its isolates and objects, and how they end.
 //!
-//! The parts hold each other, so a world that ends lets them go, see [`Core::close`].
+//! The parts hold references to each other, so [`Core::close`] releases them when a world ends.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ pub(crate) type Edge = Rc<dyn Fn(Box<dyn Request>, Host, Context) -> Later<Respo
 /// The isolates of one role at one site.
 type Isolates = Vec<Rc<Isolate>>;
 
-/// Whose tasks they are.
+/// The owner of tasks.
 #[derive(Clone)]
 enum Owned {
     Place(Rc<Place>),
@@ -269,7 +269,7 @@ impl Core {
         (host, context, request)
     }
 
-    /// Does the next thing; chance may then let somebody crash, or be evicted.
+    /// Runs one step; chance may then crash or evict an isolate or object.
     pub(crate) fn step(self: &Rc<Self>) -> Step {
         let step = self.executor.step(&self.chance);
         let Step::Ran(owner, has_ended) = step else {
@@ -299,7 +299,7 @@ impl Core {
         step
     }
 
-    /// An isolate's memory is gone, and with it all that was under way there and all objects in it.
+    /// Crashes an isolate: its memory, its running work and all objects in it are lost.
     pub(crate) fn crash_isolate(self: &Rc<Self>, isolate: &Rc<Isolate>) {
         self.journal.count(|figures| figures.crashes += 1);
         self.note(|| format!("crash    {}", isolate.label));
@@ -320,7 +320,7 @@ impl Core {
         drop((self.executor.take_tasks(old), memory));
     }
 
-    /// An isolate's memory is gone, where nothing is under way there. Returns whether it is.
+    /// Evicts an isolate if nothing runs in it. Returns whether it did.
     pub(crate) fn evict_isolate(self: &Rc<Self>, isolate: &Rc<Isolate>) -> bool {
         let old = isolate.owner();
         let is_home = isolate
@@ -336,7 +336,7 @@ impl Core {
         true
     }
 
-    /// Lets everything go, as the world ends: its parts hold each other.
+    /// Releases everything as the world ends: its parts hold references to each other.
     pub(crate) fn close(&self) {
         self.is_closing.set(true);
         self.executor.clear();

@@ -15,7 +15,7 @@ use tally::host::Later;
 use crate::chance::Chance;
 use crate::timers::{Sleep, TimerState, Timers};
 
-/// Whom tasks belong to: one incarnation of an isolate or of an object.
+/// The owner of tasks: one incarnation of an isolate or of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner(u64);
 
@@ -25,7 +25,7 @@ pub type RequestId = u64;
 /// The task that [`Executor::run`] was given.
 const MAIN: usize = usize::MAX;
 
-/// What is ready to run, and who wakes whom.
+/// The tasks that can run, and the requests that wake each other.
 #[derive(Default)]
 struct Ready {
     queue: Mutex<Vec<(usize, u64)>>,
@@ -123,12 +123,12 @@ impl Executor {
         self.ready.crossed.load(Ordering::Relaxed)
     }
 
-    /// Somebody new whom tasks can belong to.
+    /// A new owner of tasks.
     pub fn owner(&self) -> Owner {
         Owner(self.number())
     }
 
-    /// A request that nobody else works for.
+    /// A new request.
     pub fn request(&self) -> RequestId {
         self.number()
     }
@@ -219,7 +219,7 @@ impl Executor {
         wakeup.into()
     }
 
-    /// Does the next thing: one task runs, or, where none can, time moves on.
+    /// Runs one step: one task runs, or, if none can, time moves on.
     pub fn step(&self, chance: &Chance) -> Step {
         self.steps.set(self.steps.get() + 1);
         let queue = self.ready.queue.lock();
@@ -260,7 +260,7 @@ impl Executor {
         self.ready.running.store(0, Ordering::Relaxed);
         let mut tasks = self.tasks.borrow_mut();
         let place = tasks.get_mut(slot);
-        // It is another's place where the owner ended meanwhile.
+        // The place belongs to another task if the owner has ended.
         let place = place.filter(|task| task.as_ref().is_some_and(|task| task.number == number));
         let has_ended = polled.is_ready();
         if let Some(place) = place {
@@ -290,7 +290,7 @@ impl Executor {
         Step::Rang
     }
 
-    /// Lets everything go.
+    /// Drops all tasks and timers.
     pub fn clear(&self) {
         drop(self.take(|_| true));
         self.timers.clear();

@@ -1,10 +1,10 @@
-//! What a world is like: how long things take, and what goes wrong.
+//! The speed and the faults of a world.
 //!
 //! `…_once_in` fields are true once in so many times, and never where they are 0.
 
 use std::path::PathBuf;
 
-/// What goes wrong, and how slow things are. A world may change them as it goes.
+/// Faults and delays. A test may change them while the world runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Faults {
     /// Requests between isolates and objects that never arrive.

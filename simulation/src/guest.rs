@@ -1,4 +1,4 @@
-//! What an isolate, or an object in it, has of its platform: the traits of `tally::host`.
+//! The platform as an isolate, or an object in it, sees it: the traits of `tally::host`.
 
 use std::rc::Rc;
 
@@ -67,7 +67,7 @@ impl Guest {
         place.unwrap_or_else(|| self.isolate.label.clone())
     }
 
-    /// Lets something leave: from an object only once what it wrote is durable.
+    /// Sends something out: from an object only once its writes are durable.
     fn release(&self, action: impl FnOnce() + 'static) {
         match &self.place {
             Some(place) => place.release(self.owner, action),
@@ -155,7 +155,7 @@ impl Platform for Guest {
             upgrade: None,
         };
         if !build.knows(path) {
-            // A build that has no such message has nobody say it.
+            // The former build has no such message, so nobody sends it.
             return Box::pin(async { Ok(UNKNOWN_CALL.into()) });
         }
         let message = arrived.message.clone();
@@ -259,7 +259,7 @@ impl Platform for Guest {
 }
 
 impl Guest {
-    /// Does something to the bucket, which is away from here.
+    /// Runs an operation of the bucket, which is remote.
     fn with_bucket<T: 'static>(
         &self,
         work: impl FnOnce(&Bucket) -> T + 'static,

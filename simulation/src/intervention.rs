@@ -1,4 +1,4 @@
-//! What a test lets become of single calls.
+//! How a test decides the outcome of single calls.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -9,7 +9,7 @@ use tally::host::Later;
 use crate::calls::WayBack;
 use crate::core::Core;
 
-/// What becomes of a call.
+/// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It is carried out and answered.
@@ -45,13 +45,13 @@ impl PendingCall {
     }
 }
 
-/// Decides what becomes of calls.
+/// Decides the outcome of calls.
 pub(crate) type Judge = Rc<dyn Fn(PendingCall) -> Later<Verdict>>;
 
 /// Decides when answers of calls go on their way.
 pub(crate) type AnswerJudge = Rc<dyn Fn(PendingCall) -> Later<()>>;
 
-/// Whoever decides what becomes of calls, where somebody does.
+/// The functions that decide the outcome of calls, if a test has set any.
 #[derive(Default)]
 pub(crate) struct Intervention {
     judge: RefCell<Option<Judge>>,
@@ -71,7 +71,7 @@ impl Intervention {
         *self.answer_judge.borrow_mut() = Some(judge);
     }
 
-    /// What becomes of a call; `None` where nobody decides.
+    /// The outcome of a call; `None` if no test decides it.
     pub(crate) fn verdict(
         &self,
         binding: &'static str,

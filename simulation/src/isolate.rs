@@ -1,4 +1,4 @@
-//! Isolates: what shares a memory and a clock.
+//! Isolates: all that runs in one shares a memory and a clock.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -51,7 +51,7 @@ impl Isolate {
         })
     }
 
-    /// Whom its tasks belong to.
+    /// The owner of its tasks.
     pub(crate) fn owner(&self) -> Owner {
         self.owner.get()
     }
@@ -89,13 +89,13 @@ impl Isolate {
         residents.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// The objects that may live here, not any more.
+    /// Removes and returns the objects that may live here.
     pub(crate) fn take_residents(&self) -> Vec<Rc<Place>> {
         let residents = self.residents.take();
         residents.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Another incarnation begins: the memory is gone. Returns the memory, to be dropped where no borrow stands.
+    /// Begins another incarnation. Returns the old memory, to be dropped while nothing is borrowed.
     pub(crate) fn renew(&self, core: &Core) -> Rc<Memory> {
         self.owner.set(core.executor.owner());
         self.memory.replace(Rc::default())

@@ -1,4 +1,4 @@
-//! What is told of a world: a log, step by step, and figures.
+//! The log of a world, step by step, and its figures.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
-//! What is outside of the deployment: whoever a test lets answer there.
+//! The world outside of the deployment: receivers of requests that a test sets.
 //!
-//! Invariant: a request arrives at most once, and only once what its sender wrote is durable; its answer may get
-//! lost. Where no test answers nobody does.
+//! Invariant: a request arrives at most once, and only once the writes of its sender are durable; its answer may be
+//! lost. Without a receiver no request is answered.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,7 +1,7 @@
-//! Where an object lives: what is stored outlives its memory.
+//! An object's place: its storage outlives its memory.
 //!
-//! Invariant: what an object sends leaves it only once all that it wrote before is durable (the output gate). A crash
-//! takes its memory, its tasks, what waits at the gate, and what was not durable.
+//! Invariant: a message of an object leaves it only once all writes before it are durable (the output gate). A crash
+//! takes its memory, its tasks, the messages at the gate, and the writes that were not durable.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -143,7 +143,7 @@ impl Place {
         })
     }
 
-    /// Its id, as on the platform: 64 digits that tell an object from any other, and say nothing.
+    /// Its id, as on the platform: 64 digits that identify the object.
     pub(crate) fn id(&self) -> String {
         self.id.clone()
     }
@@ -205,7 +205,7 @@ impl Place {
         self.incarnation.borrow().is_some()
     }
 
-    /// Lets something leave the object once all that it wrote is durable, in the order of these calls.
+    /// Sends something out of the object once all its writes are durable, in the order of these calls.
     pub(crate) fn release(&self, owner: Owner, action: impl FnOnce() + 'static) {
         if !self.is_alive(owner) {
             return;
@@ -289,7 +289,8 @@ impl Place {
         })
     }
 
-    /// The memory is gone, and with it what was under way and what was not durable. Its streams break.
+    /// Crashes the object: its memory, its running work and its writes that are not durable are lost. Its streams
+    /// break.
     pub(crate) fn crash(self: &Rc<Self>) {
         let Some(incarnation) = self.incarnation.take() else {
             return;
@@ -314,7 +315,7 @@ impl Place {
         drop((held, tasks, incarnation));
     }
 
-    /// The memory is gone and nothing else, where nothing is under way. Returns whether it is.
+    /// Evicts the object: only its memory is lost. Does so if nothing runs in it; returns whether it did.
     pub(crate) fn evict(&self) -> bool {
         let core = &self.core;
         let Some(incarnation) = self.incarnation.borrow().clone() else {
@@ -336,7 +337,7 @@ impl Place {
         is_idle
     }
 
-    /// Lets everything go, as the world ends.
+    /// Releases everything as the world ends.
     pub(crate) fn clear(&self) {
         let incarnation = self.incarnation.take();
         let held = self.outbox.take();

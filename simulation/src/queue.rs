@@ -22,7 +22,7 @@ const CONSUMER_MS_MAX: u64 = 15 * 60 * 1_000;
 /// When a batch is delivered again whose consumer has failed, milliseconds at most.
 const AGAIN_MS_MAX: u64 = 10_000;
 
-/// Consumes a batch. A message that it gives no fate for is delivered again.
+/// Consumes a batch. A message without an outcome is delivered again.
 pub type Consumer = Rc<dyn Fn(Host, Vec<Delivered>) -> Later<Vec<MessageOutcome>>>;
 
 struct Message {
@@ -34,7 +34,7 @@ struct Message {
 #[derive(Default)]
 pub struct Queue {
     consumer: RefCell<Option<Consumer>>,
-    /// What may be delivered now.
+    /// The messages that may be delivered now.
     due: RefCell<Vec<Message>>,
     /// Messages that are neither done nor dead.
     left: Cell<usize>,
@@ -42,7 +42,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Whoever consumes from now on.
+    /// Sets the consumer.
     pub fn set_consumer(&self, consumer: Consumer) {
         *self.consumer.borrow_mut() = Some(consumer);
     }
@@ -57,7 +57,7 @@ impl Queue {
         self.dead.borrow().clone()
     }
 
-    /// Lets everything go.
+    /// Drops all messages.
     pub(crate) fn clear(&self) {
         drop(self.consumer.take());
     }

@@ -19,7 +19,7 @@ const NO_CODE: u16 = 1_005;
 /// <https://developers.cloudflare.com/durable-objects/best-practices/websockets/>.
 const KEPT_BYTES_MAX: usize = 16_384;
 
-/// How far a socket is.
+/// The state of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Open,
@@ -77,7 +77,7 @@ impl WebSocket {
         (!core.is_closing()).then_some((place, core))
     }
 
-    /// The connection is gone, for the client too.
+    /// Breaks the connection, for the client too.
     pub(crate) fn break_off(&self) {
         self.phase.set(Phase::Closed);
         if let Some((place, core)) = self.core() {

@@ -119,7 +119,7 @@ impl Timers {
         None
     }
 
-    /// Lets all go.
+    /// Drops all timers.
     pub(crate) fn clear(&self) {
         let heap = self.heap.take();
         drop(heap);

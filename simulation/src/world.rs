@@ -65,7 +65,7 @@ impl World {
         self.core.executor.crossed()
     }
 
-    /// What tells this run from others of the same world: steps, microseconds, and where chance stands.
+    /// The fingerprint of this run: steps, microseconds, and the state of the random numbers.
     pub fn fingerprint(&self) -> (u64, u64, u64) {
         let executor = &self.core.executor;
         (
@@ -287,7 +287,7 @@ impl World {
         }
     }
 
-    /// Lets an object crash. Returns whether it ran.
+    /// Crashes an object. Returns whether it ran.
     pub fn crash(&self, placement: &Placement) -> bool {
         let place = self.core.known_place(placement.binding, &placement.name);
         let place = place.filter(|place| place.is_running());
@@ -327,8 +327,8 @@ impl World {
         running.filter(|place| !place.evict()).count()
     }
 
-    /// Everything stops at once, and starts again after a time, milliseconds: all memory is gone, what is stored is
-    /// not.
+    /// Stops everything at once, and starts it again after a time, milliseconds: all memory is lost, all storage is
+    /// kept.
     pub fn restart(&self, after_ms: u64) {
         self.crash_all_objects();
         for isolate in self.core.all_isolates() {
@@ -347,14 +347,14 @@ impl World {
         }
     }
 
-    /// Lets the isolates of a role at a site crash, and the objects in them.
+    /// Crashes the isolates of a role at a site, and the objects in them.
     pub fn crash_isolates(&self, role: Role, site: Site) {
         for isolate in self.core.isolates(role, site, 0) {
             self.core.crash_isolate(&isolate);
         }
     }
 
-    /// Lets every object crash.
+    /// Crashes every object.
     pub fn crash_all_objects(&self) {
         for place in self.core.all_places() {
             place.crash();

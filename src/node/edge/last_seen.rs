@@ -1,7 +1,7 @@
-//! What an isolate knows of counters whose root does not answer, and of counters that do not exist.
+//! The last known sums of counters whose root does not answer, and the names of counters that do not exist.
 //!
-//! Invariant: what is told from here is never exact, and its `as_of` is that of the read which saw it, or the counter's
-//! creation. That there is no such counter is remembered for a second, unless this isolate counts it meanwhile.
+//! Invariant: an answer from this cache is never exact, and its `as_of` is that of the read which saw it, or the
+//! counter's creation. That a counter does not exist is cached for a second, unless this isolate counts for it.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -145,8 +145,8 @@ pub fn forget(host: &Host, counter: &CounterId) {
     });
 }
 
-/// What can be told of a counter whose root does not answer: the last sum that was seen here, else what the lead of
-/// this datacenter has counted; `None` where neither is known.
+/// The answer for a counter whose root does not answer: the last sum that this isolate has seen, else the count of this
+/// datacenter's lead; `None` if neither is known.
 pub async fn without_root(context: &RequestContext, question: &Read) -> Option<FetchedSum> {
     let host = &context.host;
     if !is_plain(question) {
@@ -171,8 +171,8 @@ pub async fn without_root(context: &RequestContext, question: &Read) -> Option<F
     })
 }
 
-/// What the lead of this datacenter has counted, and of which generation: it names the one that lives where it is asked
-/// for one before.
+/// The count of this datacenter's lead, and its generation: a lead that is asked for an earlier generation names the
+/// current one.
 async fn ask_lead(context: &RequestContext, question: &Read) -> Option<(u64, DatacenterSum)> {
     let ask = |generation: u64| Sum {
         to: CellAddress::lead(&question.counter, &context.datacenter()),

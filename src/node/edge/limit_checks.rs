@@ -199,8 +199,8 @@ async fn end_all(context: &RequestContext, groups: &[Group], is_admitted: bool) 
     }
 }
 
-/// Tells how a check stands now that nothing of this call is consumed: what it and those of its key before it took is
-/// there again.
+/// Corrects verdicts after everything that this call consumed was returned: adds back what the check, and the checks of
+/// its key before it, had consumed.
 fn stand_by_itself(verdicts: &mut [Option<Verdict>], checks: &[ResolvedCheck], place: usize) {
     let (Some(resolved), Some(Some(verdict))) = (checks.get(place), verdicts.get_mut(place)) else {
         return;

@@ -77,8 +77,8 @@ pub fn with_limits<T>(host: &Host, work: impl FnOnce(&mut LimitMemory) -> T) -> 
 }
 
 impl LimitMemory {
-    /// How long a lane should gather that has sent so many checks, see [`gather_ms`]. A message costs both ends as much
-    /// as several answers: a hot key had 13 checks in each without, and has 30.
+    /// How long a lane that has sent this many checks should gather, see [`gather_ms`]. A message costs both ends as
+    /// much as several answers. Messages of a hot key carried 13 checks without gathering, and carry 30 with it.
     fn linger_ms(&mut self, to: &LimiterAddress, checks: u32, now_ms: i64) -> u32 {
         let meter = self.meters.entry(to, Meter::default);
         meter.note(checks, now_ms);

@@ -1,10 +1,10 @@
-//! The isolate's part of the limits of hot keys: checks that are admitted here, without a call.
+//! The quota of hot keys that limiters have lent to this isolate: checks are admitted here without a call.
 //!
-//! Invariant: only what is held is admitted, and nothing is ever refused here. A check for which too little is held
-//! goes to its limiter as if nothing were lent.
+//! Invariant: only lent quota is admitted here, and nothing is refused here. A check that needs more than is left goes
+//! to its limiter as if nothing were lent.
 //!
-//! The life of it: a key stands in the sample of hot keys; the next check of it asks for a part on the side; as long as
-//! checks come the part is renewed, about once a second; when they cease, the ticker gives it back.
+//! Life of a lease: a key appears in the sample of hot keys. Its next check also asks for a lease. While checks come,
+//! the lease is renewed about once a second. When they stop, the ticker returns it.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -25,8 +25,8 @@ use crate::protocol::metrics::Metric;
 /// How long a limiter of the own datacenter may take: a later answer is of no use.
 const LEND_MS_MAX: u64 = 500;
 
-/// How often it is looked for parts that are to be given back: several times within the last eighth of a lease's
-/// second. And how often one request does so, which the platform lets go on for 30 s.
+/// How often leases are checked for return, milliseconds: several times within the last eighth of a lease's second. And
+/// how many times one request checks them, since the platform ends a request 30 s after its answer.
 const TICK_MS: u64 = 50;
 const TICKS_MAX: u32 = 400;
 
@@ -100,8 +100,8 @@ pub fn take(context: &RequestContext, resolved: &ResolvedCheck) -> Option<Verdic
     verdict
 }
 
-/// Notes that a caller gives back what a check has consumed: as far as that was lent, the limiter hears of it with the
-/// next report. Returns how much of it that is.
+/// Notes a refund by a caller. The part of it that was lent quota is reported to the limiter with the next report.
+/// Returns that part.
 pub fn refund(host: &Host, resolved: &ResolvedCheck) -> u64 {
     let (name, key) = (resolved.name.as_str(), resolved.key.as_str());
     with_limits(host, |limits| {
@@ -135,7 +135,7 @@ async fn send(host: &Host, due: Due) {
     let answer = lend(host, datacenter.as_ref(), &due, LEND_MS_MAX).await;
     with_limits(host, |limits| {
         if let Some((_, borrowers)) = &mut limits.lent.held {
-            // What is lost is asked for, or reported, again.
+            // A lost message is repeated with the next request or report.
             let _ = borrowers.heard(&due, answer, host.now_ms());
         }
     });

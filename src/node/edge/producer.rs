@@ -1,8 +1,8 @@
-//! The deployment's queue, where it has one: what an isolate must know before it puts events there, how, and what it
-//! says of them afterwards.
+//! Puts events into the deployment's queue, if there is one: the sessions that this needs, and the numbers of the
+//! messages.
 //!
 //! Invariants: each message has its key before it is first sent, so a batch of unknown outcome may be sent again. The
-//! root of a counter knows of the session, see [`crate::core::counter::sessions`], that a message is of.
+//! root of the counter knows the session of each message, see [`crate::core::counter::sessions`].
 
 use std::cell::RefCell;
 use std::rc::Rc;

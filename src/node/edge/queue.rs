@@ -161,8 +161,8 @@ async fn count_now(
     }
 }
 
-/// Puts an event into the deployment's queue, or into an inbox where it has none. One with a client's key too: what is
-/// counted of a queue is told by numbers, and an inbox can be asked.
+/// Puts an event into the deployment's queue, or into an inbox if there is no queue. An event with a client's key goes
+/// to an inbox as well: writes of a queue are identified by numbers, and only an inbox can be asked for a key.
 async fn enqueue(context: &RequestContext, mut event: QueuedEvents) -> Outcome {
     if !context.host.platform().has_queue() || event.is_clients {
         let to = InboxId {

@@ -105,12 +105,11 @@ pub fn not_found(id: &CounterId) -> Problem {
     )
 }
 
-/// How long a write that is durable already waits for the value to answer with: the way there and back takes 350 ms
-/// between the farthest places. Where a datacenter, or the root, is cut off by then, the last sum is told that is
-/// known.
+/// How long a durable write waits for the value of its answer, milliseconds: a round trip takes 350 ms between the
+/// farthest places. If a datacenter or the root is still unreachable then, the answer holds the last known sum.
 pub const VALUE_MS_MAX: u64 = 400;
 
-/// A counter from the isolate's views, at most half a second old, or `None` where it takes too long.
+/// A counter from the isolate's views, at most half a second old, or `None` if that takes too long.
 async fn sum_now(context: &RequestContext, id: &CounterId) -> Option<Rc<GlobalSum>> {
     let question = Read {
         counter: id.clone(),

@@ -1,7 +1,7 @@
 //! Redis's dialect: commands over HTTP, as clients of its REST form send them, below `/redis` or at the root.
 //!
-//! Invariant: the rights of the caller's key decide each command before any is sent on; what is sent on has as many
-//! words as it must.
+//! Invariant: the rights of the caller's key are checked for each command before any command is forwarded. A forwarded
+//! command has the required number of words.
 
 use super::api_keys;
 use super::audit;

@@ -1,8 +1,8 @@
 //! `POST /repair`: repairs of damaged data, from other objects and from the last snapshot.
 //!
-//! Life of a repair: the root first, by what its leads hold; then each cell, by what the root remembers; what nobody
-//! remembers by the last snapshot. What is not damaged is not touched. What belongs to no counter is found, and removed
-//! where it is named.
+//! Life of a repair: the root first, by its leads; then each cell, by what the root remembers; cells that no object
+//! remembers by the last snapshot. Undamaged data is not changed. Damaged data that belongs to no counter is reported,
+//! and removed if the request names it.
 
 use std::collections::BTreeSet;
 
@@ -316,8 +316,8 @@ impl Repair<'_> {
         all_settled(cells.into_iter().map(look), CELLS_AT_ONCE).await
     }
 
-    /// Gives cells of which nobody remembers anything what the last snapshot tells of their datacenters, the lead
-    /// before its shards.
+    /// Gives cells that no object remembers the sums of their datacenters in the last snapshot, the lead before its
+    /// shards.
     async fn remember(&self, root: &Root, last: &LastSnapshot, checked: &mut [CellCheck]) {
         checked.sort_unstable_by(|(one, _), (other, _)| one.to.cmp(&other.to));
         for place in 0..checked.len() {

@@ -1,4 +1,4 @@
-//! What is damaged of objects that hold more than a counter: boards, tablets, limiters, inboxes, keys of Redis,
+//! Finds damage in objects that hold more than one counter: boards, tablets, limiters, inboxes, keys of Redis,
 //! partitions.
 
 use std::collections::BTreeSet;
@@ -34,7 +34,7 @@ pub(super) async fn find(
     prefix: &str,
     after: Option<String>,
 ) -> Result<Found, Problem> {
-    // One that has counted nothing, such as one that only checks limits, is looked at where it is named.
+    // A datacenter that has counted nothing, such as one that only checks limits, is examined if it is named.
     let mut datacenters = datacenters.clone();
     datacenters.extend(prefix.split('/').nth(1).and_then(Datacenter::parse));
     let datacenters = &datacenters;
@@ -43,7 +43,7 @@ pub(super) async fn find(
     let mut objects = Vec::new();
     if after_board.is_none() {
         let names = fixed(host, datacenters).map(|object| (object.to_string(), object));
-        // In the order of their kinds: the rest is what comes after the last name.
+        // In the order of their kinds: the next page begins after the last name.
         let mut names =
             names.skip_while(|(name, _)| after.as_ref().is_some_and(|last| last != name));
         if after.is_some() {
@@ -96,8 +96,7 @@ pub(super) async fn find(
     Ok(found)
 }
 
-/// A board, and the shards that it is spread over. Of one that does not answer only the board itself, which then says
-/// why.
+/// A board and its shards. If the board does not answer only the board itself, which then reports why.
 async fn with_shards(host: &Host, board: CounterId) -> Vec<ObjectAt> {
     let layout = match call(host, &AskBoard::new(&board, BoardQuestion::About)).await {
         Ok(BoardAnswer::Spread(layout)) => Some(layout),

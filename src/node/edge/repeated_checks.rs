@@ -1,9 +1,9 @@
 //! Repeated checks of limits: their answers are taken from memory.
 //!
-//! Invariants: only a request that is the same to the letter, with no body, and in the same datacenter is known again.
-//! A refusal from memory is told again in the millisecond in which it was told; a check of a key of which the isolate
-//! holds a part is admitted from what is held, for [`KNOWN_MS`] as it was first understood. Neither is once this
-//! isolate has heard of a change.
+//! Invariants: a request is recognised only if it is identical byte by byte, has no body, and enters in the same
+//! datacenter. A cached refusal is answered only within the millisecond of the first answer. A check of a key for which
+//! this isolate holds a lease is admitted from that, by its cached parse, for [`KNOWN_MS`]. Both end when this isolate
+//! hears of a change.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -102,7 +102,7 @@ pub fn again(context: &RequestContext) -> Option<Response> {
 
 /// Stores how a request was answered.
 pub fn note(context: &RequestContext, repeatable: Repeatable, response: &Response) {
-    // An answer that took longer says how long.
+    // The time is a part of an answer that took longer.
     if context.request.has_body() || context.age_ms() > 0 {
         return;
     }

@@ -276,8 +276,8 @@ impl RequestContext {
         Ok(rounding)
     }
 
-    /// The client's address: of the header that a setting names; else of the connection, which plain workerd tells;
-    /// else what Cloudflare says. In that order, as anybody can send a header.
+    /// The client's address: from the header that a setting names; else from the connection, which plain workerd gives;
+    /// else from Cloudflare's header. In that order, because any client can send a header.
     ///
     /// # Errors
     /// `no-client-address` where there is none.

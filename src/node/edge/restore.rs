@@ -1,7 +1,7 @@
 //! `POST /snapshots/{date}/restore`: restores counters from a snapshot.
 //!
-//! Invariants: what a counter is now is asked of all its cells, and what becomes of it is decided by that; each change
-//! is an operation of the counter's root, so that what is counted meanwhile is kept. Under an `Idempotency-Key` each
+//! Invariants: the current state of a counter is read from all its cells, and decides what is done. Each change is an
+//! operation of the counter's root, so writes that arrive during the restore are kept. Under an `Idempotency-Key` each
 //! counter is changed once, however often the call is repeated.
 
 use std::rc::Rc;

@@ -1,7 +1,7 @@
 //! Snapshots: listing and making them, and former states of counters.
 //!
-//! Invariant: a value is told whole or not at all: where a file is missing or damaged that is needed for it, the answer
-//! is 503 and says which.
+//! Invariant: a value is complete or refused: if a file that it needs is missing or damaged, the answer is 503 and
+//! names the file.
 
 use super::body;
 use super::read::unread;
@@ -19,8 +19,8 @@ use crate::protocol::snapshot::{
     Days, date_of, days_json, list_on_json, on_json, parse_date, snapshot_json, snapshots_json,
 };
 
-/// How long whoever makes a snapshot waits for it, how often it is looked at meanwhile, and how long files may take to
-/// be read.
+/// How long the request that makes a snapshot waits for its end, the interval of its checks, and the time limit of
+/// reading files.
 const MADE_MS_MAX: u64 = 10_000;
 const LOOK_EVERY_MS: u64 = 250;
 pub(super) const FILES_MS_MAX: u64 = 15_000;
@@ -69,8 +69,8 @@ pub async fn about(context: &RequestContext, date: &str) -> Result<Answer, Probl
         .ok_or_else(|| no_snapshot(&format!("of {date}")))
 }
 
-/// `POST /snapshots`: begins one, and waits a little for its end. 200 where it is made, 202 where it is still under
-/// way.
+/// `POST /snapshots`: begins a snapshot, and waits a little for its end. 200 if it is made, 202 if it is still in
+/// progress.
 ///
 /// # Errors
 /// `not-configured`, `unavailable`.
@@ -91,7 +91,7 @@ pub async fn make(context: &RequestContext) -> Result<Answer, Problem> {
         host.sleep_ms(LOOK_EVERY_MS).await;
         all = runs(host, false).await?;
     }
-    // The day on which it began, which may be over.
+    // The day on which it began, which may be yesterday.
     let days = all.partitions.iter().filter_map(|(_, told)| {
         let run = told.runs.last()?;
         Some(run.day)

@@ -17,7 +17,7 @@ const SHARED_MS_MAX: i64 = 1_000;
 /// How old one of a range may be: leads are asked for it, by the thousand.
 const RANGE_SHARED_MS_MAX: i64 = 10_000;
 
-/// What says of which time a top is, besides the rest.
+/// The parameters that select the time of a top, and the others.
 const PARAMETERS: [&str; 6] = ["prefix", "by", "window", "from", "to", "numbers"];
 
 /// `GET /top`.

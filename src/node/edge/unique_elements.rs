@@ -1,5 +1,5 @@
-//! What uniques of one write are counted by: what its client says, or who its visitor is today; and how elements reach
-//! a shard by themselves.
+//! The unique elements of a write: what its client sends, or the visitor of today; and how elements that travel without
+//! a write reach a shard.
 //!
 //! Invariant: a visitor's address is in memory only during its request, and leaves it only hashed under the salt of a
 //! day.
@@ -55,7 +55,7 @@ pub fn unique_of(
 }
 
 impl Unique {
-    /// The element of a write of this unix second, which is now.
+    /// The element of a write in the current unix second.
     ///
     /// # Errors
     /// `unavailable` where there is no salt.
@@ -86,8 +86,8 @@ impl Unique {
     }
 }
 
-/// An element's hash, by the hash that its counter is known to have. What stands for a visitor is secret by its salt,
-/// so Redis's hash, which everybody knows, tells nothing of it either.
+/// An element's hash, by the hash function of its counter. An element that stands for a visitor is kept secret by its
+/// salt, so Redis's hash, which is public, reveals nothing of it either.
 pub async fn hashed(
     context: &RequestContext,
     unique_hash: UniqueHash,
@@ -144,8 +144,8 @@ pub async fn merge(context: &RequestContext, id: &CounterId, hyll: &Hyll) -> Res
     carry(context, id, aim, detail).await
 }
 
-/// Carries unique elements, which may be sent again without harm, to where the counter is: `aim` says to which of so
-/// many shards, and what, now that a cell has refused it for the hash that the counter has, if one did.
+/// Sends unique elements to the counter; they may be sent again without harm. `aim` gives the shard and the content:
+/// its arguments are the number of shards, and the hash function that a cell has asked for in a refusal, if one did.
 async fn carry(
     context: &RequestContext,
     id: &CounterId,

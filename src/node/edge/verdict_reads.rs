@@ -105,7 +105,7 @@ async fn read(
     join_all(all).await.into_iter().collect()
 }
 
-/// As old as the oldest counter, and as what other isolates have not sent.
+/// As old as the oldest counter, and as the verdicts that other isolates have not sent yet.
 fn told_of<'a>(context: &RequestContext, policy: &'a PolicyName, read: &[Of]) -> VerdictCounts<'a> {
     let as_of_ms = read.iter().map(|of| match of.told() {
         Some(told) => told.as_of_ms(),

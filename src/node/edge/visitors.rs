@@ -1,7 +1,7 @@
 //! The limits of callers without a key.
 //!
-//! Invariant: an address is held no longer than its request: what stays in memory is a hash of it by a key of this
-//! isolate. All whose address nobody can tell are one visitor, so that no limit is left by hiding it.
+//! Invariant: an address is held no longer than its request; what stays in memory is a hash of it by a key of this
+//! isolate. All clients of unknown address share one budget, so that hiding the address evades no limit.
 
 use std::cell::{Cell, RefCell};
 
@@ -119,7 +119,7 @@ impl Visitor {
         }
     }
 
-    /// Succeeds where a read with so many calls to objects is admitted.
+    /// Succeeds if a read with this many calls to objects is admitted.
     ///
     /// # Errors
     /// `quota-exceeded`, with the time to wait.

@@ -34,8 +34,8 @@ use crate::protocol::query::Query;
 /// How often a write is sent again because its shard has been sealed.
 pub const MOVES_MAX: usize = 4;
 
-/// How long a write is sent on: of the 4.8 s that it waits in all, 1.8 s are left for the last batch. On a machine that
-/// is busy a first batch alone took 0.5 s, and what it was told came too late to be followed.
+/// How long a write follows moves, milliseconds. Of the 4.8 s that it waits in all, 1.8 s are left for the last batch:
+/// on a busy machine a first batch took 0.5 s, and its answer came too late to follow the move.
 const MOVES_MS_MAX: i64 = 3_000;
 
 /// `POST /counters/{id}/increment`.
@@ -183,7 +183,7 @@ impl<'a> Delivery<'a> {
         match fault {
             Fault::Refused(Refusal::Moved(shards)) => self.spread_over(*shards),
             Fault::Elsewhere(home) => self.go_home(home),
-            // A decrement was in the same batch; it goes alone from now on.
+            // A decrement was in the same batch; this write is now sent alone.
             Fault::Refused(Refusal::Bounded) => {}
             // Its own element, or that of another write in the same batch.
             Fault::Refused(Refusal::OtherHash(own)) => self.hash(*own).await?,
@@ -330,7 +330,7 @@ async fn keyed_of(
         unique.unwrap_or_default(),
         at_ms.as_ref().map_or(&[], |bytes| bytes),
     ];
-    // Omitted where there is none, so that the hash of a write without samples never changes.
+    // Omitted if there is none, so that the hash of a write without samples never changes.
     parts.extend(sample.as_ref().map(|bits| &bits[..]));
     let said = write.body.dimensions.to_bytes();
     parts.extend((!said.is_empty()).then_some(&said[..]));

@@ -1,12 +1,12 @@
-//! How boards are read and written, over however many shards they are spread.
+//! Reads and writes boards, over any number of shards.
 //!
-//! Invariants: a member lives in one shard, so counts add up and a shard's order is a part of the board's; what one
-//! layout of shards answers is never joined with what another does; writes that a shard did not make, as its members
-//! had moved, go to where they are now, and none is sent twice.
+//! Invariants: a member lives in one shard, so counts add up, and the order within a shard is a part of the order of
+//! the board. Answers of different layouts are never combined. A shard whose members have moved refuses writes: they
+//! are sent to the new shard, and none is sent twice.
 //!
-//! A rank is 1 and the sum of how many members stand before its place in each shard. Where there are several, each
-//! count is of a moment of its own: the sum can be off by the moves that were made while the question was on its way,
-//! and by nothing else.
+//! A rank is 1 plus the number of members before it, summed over the shards. Shards count at different moments: with
+//! several shards the sum can be off by the writes that were made while the question was on its way, and by nothing
+//! else.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -27,25 +27,25 @@ use crate::protocol::messages::{
     MemberOutcome, MemberRange, MemberWrite, OnceKey, PeriodOf, Ranked, WriteBoard,
 };
 
-/// The boards of which an isolate remembers how they are spread; about 600 bytes each. Forgetting costs a call or two.
+/// The boards whose layout an isolate remembers; about 600 bytes each. A forgotten one costs a call or two.
 const ROUTES_MAX: usize = 10_000;
 
-/// How often a board is asked whose members are being moved, and how long between, milliseconds: 4 s together.
+/// The attempts while members of a board are being moved, and the wait between two, milliseconds: 4 s together.
 const TRIES_MAX: u32 = 80;
 const AGAIN_MS: u64 = 100;
 
-/// A page that begins so far from the first is asked of each shard with all before it; one farther off is looked for by
-/// summaries.
+/// A page that skips at most this many rows is read by asking each shard for all rows before it too. For a page farther
+/// off, summaries find the place where it begins.
 const SKIPPED_MAX: u64 = 1_000;
 
-/// What is known of a board: that it is there, how it is spread, and where it lives.
+/// A board that exists: its layout and its home.
 #[derive(Clone, Default)]
 struct Route {
     layout: Layout,
     home: Option<Datacenter>,
 }
 
-/// What this isolate knows of boards.
+/// The boards that this isolate has heard of.
 #[derive(Default)]
 struct Routes(RefCell<BoundedMap<CounterId, Route, ROUTES_MAX>>);
 
@@ -68,17 +68,17 @@ fn learn(host: &Host, board: &CounterId, work: impl FnOnce(&mut Route)) {
     work(routes.entry(board, Route::default));
 }
 
-/// Where a board lives, as far as this isolate knows.
+/// The home of a board, if this isolate knows it.
 pub fn home_of(host: &Host, board: &CounterId) -> Option<Datacenter> {
     known(host, board).and_then(|route| route.home)
 }
 
-/// Over how many shards a board is spread, as far as this isolate knows.
+/// The layout of a board, as far as this isolate knows it.
 pub fn layout_of(host: &Host, board: &CounterId) -> Layout {
     known(host, board).map_or_else(Layout::default, |route| route.layout)
 }
 
-/// Whether there is a board of this name, by the directory: its object would be made if it were asked.
+/// Whether a board of this name exists, by the directory. Its object is not asked, because a call would create it.
 ///
 /// # Errors
 /// `Unavailable` where the directory does not answer.
@@ -87,23 +87,23 @@ pub async fn is_there(host: &Host, board: &CounterId) -> Result<bool, Fault> {
     Ok(call(host, &find).await?.is_board)
 }
 
-/// What all shards answered, in their order, or what else is to be told.
+/// The answers of all shards, in their order, or the answer that ends the read.
 type Parts = Result<Vec<BoardSeen>, BoardAnswer>;
 
-/// A question to a board.
+/// Asks a board.
 pub struct BoardReader<'a> {
     /// The platform.
     pub host: &'a Host,
     /// The board.
     pub board: &'a CounterId,
-    /// The beginning of an ended period, unix seconds; `None` for the one that lives.
+    /// The beginning of an ended period, unix seconds; `None` for the current one.
     pub period: Option<i64>,
-    /// What the answer must hold.
+    /// The version that the answer must include.
     pub at_least: Option<BoardVersion>,
 }
 
 impl<'a> BoardReader<'a> {
-    /// A question about the period that lives.
+    /// Asks about the current period.
     pub fn new(host: &'a Host, board: &'a CounterId) -> Self {
         Self {
             host,
@@ -113,7 +113,7 @@ impl<'a> BoardReader<'a> {
         }
     }
 
-    /// Asks the board. Where there is none, no object is made for it.
+    /// Asks the board. If it does not exist, no object is created.
     ///
     /// # Errors
     /// `Unavailable` where one of its shards does not answer.
@@ -199,7 +199,7 @@ impl<'a> BoardReader<'a> {
     ) -> Result<BoardAnswer, Fault> {
         let at_least = self.at_least.as_ref().map(|wanted| {
             let shard = usize::try_from(at.shard).unwrap_or(usize::MAX);
-            // A move brings along all that was acknowledged before.
+            // A move transfers everything that was acknowledged before it.
             let sequence = match wanted.layout == layout.number {
                 true => wanted.sequences.get(shard).copied().unwrap_or(0),
                 false => 0,
@@ -241,7 +241,7 @@ impl Shards<'_> {
         for answer in answered {
             match answer {
                 BoardAnswer::Seen(seen) => parts.push(*seen),
-                // It had no members in that period.
+                // The shard had no members in that period.
                 BoardAnswer::NoPeriod => absent += 1,
                 other => return Ok(Err(other)),
             }
@@ -255,14 +255,14 @@ impl Shards<'_> {
         let is_one = |part: &BoardSeen| {
             part.generation == first.generation && part.period.start == first.period.start
         };
-        // While a period or a life of the board begins, not all are there yet.
+        // While a period or a generation of the board begins, not all shards have begun it.
         if !parts.iter().all(is_one) {
             return Ok(Err(BoardAnswer::Moving));
         }
         Ok(Ok(parts))
     }
 
-    /// What the parts say together, without members.
+    /// Combines the parts, without members.
     fn joined(&self, parts: &[BoardSeen]) -> Option<BoardSeen> {
         let first = parts.first()?;
         let mut periods: BTreeMap<i64, PeriodOf> = BTreeMap::new();
@@ -319,7 +319,7 @@ impl Shards<'_> {
         }
     }
 
-    /// Nothing where the board keeps a period: a shard may still have one that the others have let go.
+    /// Returns nothing if the board keeps a period: one shard may still have a period that the others have deleted.
     async fn check_period(&self, start: i64) -> Result<Result<(), BoardAnswer>, Fault> {
         let reading = BoardReader {
             period: None,
@@ -342,7 +342,7 @@ impl Shards<'_> {
         Ok(is_kept.then_some(()).ok_or(BoardAnswer::NoPeriod))
     }
 
-    /// The rows of all parts in the board's order.
+    /// Merges the rows of all parts in the board's order.
     fn merged(parts: &mut [BoardSeen]) -> Vec<Ranked> {
         let is_desc = is_desc(parts);
         let mut rows: Vec<(Key, Ranked)> = parts
@@ -357,7 +357,7 @@ impl Shards<'_> {
         rows.into_iter().map(|(_, row)| row).collect()
     }
 
-    /// How many members of all shards stand before each of these places.
+    /// The number of members, in all shards, before each of these places.
     async fn better(
         &self,
         places: Vec<BoardPlace>,
@@ -372,7 +372,7 @@ impl Shards<'_> {
         Ok(joined.map(|seen| (seen, counts)))
     }
 
-    /// Ranks rows that stand side by side in the order, so many before the first.
+    /// Ranks adjacent rows; `before` is the number of rows before the first.
     async fn ranked(
         &self,
         mut rows: Vec<Ranked>,
@@ -411,7 +411,7 @@ impl Shards<'_> {
             .await
     }
 
-    /// Asks each shard for a stretch, and tells so many of its members, without the first.
+    /// Asks each shard for a range, and returns as many of its members as were asked for, without the skipped ones.
     async fn pick(
         &self,
         of_all: &BoardQuestion,
@@ -428,7 +428,7 @@ impl Shards<'_> {
         let before: u64 = parts.iter().filter_map(|part| part.better.first()).sum();
         let skip = match skip {
             Skip::Rows(rows) => rows,
-            // Members have moved past it meanwhile.
+            // Members before it have changed places in the meantime.
             Skip::Places(places) if places < before => return Ok(Err(BoardAnswer::Moving)),
             Skip::Places(places) => places - before,
         };
@@ -443,7 +443,8 @@ impl Shards<'_> {
         Ok(ranked.map(|rows| BoardSeen { rows, ..seen }))
     }
 
-    /// A page that begins far from the first member: each shard is asked from a place before it, which summaries tell.
+    /// Reads a page that begins far from the first member: summaries give a place before it, from which each shard is
+    /// asked.
     async fn far(&self, stretch: &MemberRange) -> Result<BoardResult, Fault> {
         let parts = match self.each(|_| BoardQuestion::Summary).await? {
             Ok(parts) => parts,
@@ -516,7 +517,7 @@ impl Shards<'_> {
         }))
     }
 
-    /// A member and those next to it; no rows where it is not in the order.
+    /// A member and its neighbours; no rows if it is not in the order.
     async fn around(&self, name: &[u8], limit: u32) -> Result<BoardResult, Fault> {
         let seen = match self.members(&[name.to_vec()]).await? {
             Ok(seen) => seen,
@@ -568,13 +569,13 @@ impl Shards<'_> {
     }
 }
 
-/// How many members of a stretch are left out: so many, or those that stand before a place of the board.
+/// The members of a range to skip: a number, or those before a place of the board.
 enum Skip {
     Rows(u64),
     Places(u64),
 }
 
-/// What all shards say together, or what else is to be told.
+/// The combined answer of all shards, or the answer that ends the read.
 type BoardResult = Result<BoardSeen, BoardAnswer>;
 
 fn is_desc(parts: &[BoardSeen]) -> bool {
@@ -585,8 +586,8 @@ fn is_desc(parts: &[BoardSeen]) -> bool {
 /// Sends writes to one shard.
 pub type Send<'a> = dyn Fn(WriteBoard) -> LocalBoxFuture<'a, Result<BoardWritten, Fault>> + 'a;
 
-/// Makes writes in the shards that their members are of; `here` is where their writer is. What came of them, and of
-/// which version.
+/// Makes writes in the shards of their members; `here` is the datacenter of the writer. Returns the outcomes, and the
+/// version that includes them.
 ///
 /// # Errors
 /// Where a shard does not answer: then what it was sent may have been written.
@@ -673,7 +674,7 @@ fn version_of(layout: Layout, at: ShardAt, written: &MemberOutcome) -> BoardVers
     }
 }
 
-/// What came of writes so far.
+/// The outcomes of writes so far.
 struct WriteProgress {
     written: Option<MemberOutcome>,
     /// Whether all of them had been made before.
@@ -711,7 +712,7 @@ impl WriteProgress {
             let both = self.version.sequences.iter_mut().zip(version.sequences);
             both.for_each(|(known, sequence)| *known = sequence.max(*known));
         } else {
-            // What was made in a layout before is in this one.
+            // The new layout includes the writes of the former one.
             self.version = version;
         }
         self.is_replay &= is_replay;

@@ -1,5 +1,5 @@
-//! Messages on their way: a call is a POST whose path names it and whose body is postcard; the
-//! answer is a postcard `Result`. Any failure below that is `Unavailable`.
+//! Sends messages. A call is a POST whose path names the message and whose body is postcard. The answer is a postcard
+//! `Result`. A failure of the transport is `Unavailable`.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -20,14 +20,14 @@ use crate::protocol::names::{
     self, Address, CellAddress, LimiterAddress, Placement, TabletAddress,
 };
 
-/// How long one message may take before its sender looks elsewhere.
+/// The time limit of a call, milliseconds.
 pub const CALL_MS_MAX: u64 = 5_000;
 
-/// How soon a question that is not answered is asked again: the way there and back takes 165 ms in the median, and 350
-/// ms between the farthest places.
+/// When a question without an answer is asked again, milliseconds: a round trip takes 165 ms in the median, and 350 ms
+/// between the farthest places.
 const AGAIN_MS: u64 = 250;
 
-/// How leads are spread over tablets, as this isolate's variables say it; `None` where each has an object of its own.
+/// The spread of leads over tablets, by this isolate's variables; `None` if each lead has an object of its own.
 struct Tablets(Option<TabletSpread>);
 
 impl State for Tablets {
@@ -36,11 +36,11 @@ impl State for Tablets {
     }
 }
 
-/// For how long an isolate speaks the protocol before once a receiver understood no newer one: while a deployment
-/// changes over, one message in so long is said twice.
+/// How long an isolate uses the former protocol after a receiver did not understand the newest: during a deployment one
+/// message per minute is sent twice.
 const BEFORE_MS: i64 = 60_000;
 
-/// Until when this isolate speaks the protocol before, unix milliseconds.
+/// Until when this isolate uses the former protocol, unix milliseconds.
 struct ProtocolFallback(Cell<i64>);
 
 impl State for ProtocolFallback {
@@ -51,7 +51,7 @@ impl State for ProtocolFallback {
 
 impl ProtocolFallback {
     fn protocol(&self, now_ms: i64) -> u8 {
-        // Where the clock has stepped back that time is over.
+        // If the clock has stepped back, that time is over.
         let left_ms = self.0.get().saturating_sub(now_ms);
         match (1..=BEFORE_MS).contains(&left_ms) {
             true => PROTOCOL_BEFORE,
@@ -64,8 +64,8 @@ impl ProtocolFallback {
     }
 }
 
-/// How keys are spread over limiters, as this isolate's variables say it: they never change. Apart from the partitions,
-/// since most isolates never ask a limiter, and rings take time to make.
+/// The rings of limiters, by this isolate's variables, which never change. They are separate from those of the
+/// partitions, because most isolates never call a limiter and a ring takes time to build.
 struct Limiters(Rc<Rings>);
 
 impl State for Limiters {
@@ -83,7 +83,7 @@ fn spread_over(tablets: Option<u32>) -> Option<TabletSpread> {
     tablets.map(|tablets| TabletSpread::new(tablets, names::DIRECTORY_PARTITIONS))
 }
 
-/// Sends a message to who receives it.
+/// Sends a message to its receiver.
 ///
 /// # Errors
 /// What the receiver answers, or `Unavailable` where it does not.
@@ -91,7 +91,7 @@ pub async fn call<C: Call>(host: &Host, message: &C) -> Result<C::Answer, Fault>
     call_within(host, message, CALL_MS_MAX).await
 }
 
-/// Sends a message to who receives it, and must answer within a time.
+/// Sends a message to its receiver, which must answer within this time.
 ///
 /// # Errors
 /// As [`call`].
@@ -105,10 +105,9 @@ pub async fn call_within<C: Call>(
     answer_of::<C>(host, &bytes)
 }
 
-/// Asks a question, and asks it again while no answer comes: a message may be lost, and its sender would wait until its
-/// time is over. The first answer ends it, also a refusal. A question that fails ends it where no other is under way:
-/// of those that were lost while the way was cut one fails just when another gets through. The first question's own
-/// time bounds it.
+/// Asks a question, and asks it again while no answer comes, because a message may be lost. The first answer ends the
+/// wait, also a refusal. An attempt that fails ends it only if no other attempt is in flight: while a connection is cut
+/// one attempt fails just when another gets through. The time limit of the first attempt limits all of them.
 ///
 /// # Errors
 /// As [`call`].
@@ -135,7 +134,7 @@ pub async fn call_again<C: Call>(
     }
 }
 
-/// Carries a message that is encoded already, and the answer back as it is.
+/// Sends an encoded message, and returns the encoded answer.
 ///
 /// # Errors
 /// `Unavailable` where the receiver does not answer in [`CALL_MS_MAX`].
@@ -148,16 +147,16 @@ pub async fn carry(
     exchange(host, target(host, to), path, message, CALL_MS_MAX).await
 }
 
-/// Where an address is reached.
+/// The target of an address.
 pub fn target(host: &Host, address: Address<'_>) -> Target {
     placement(host, address).map_or(Target::Aggregator, Target::Object)
 }
 
-/// The object of an address; `None` for the aggregator, which is none.
+/// The object of an address; `None` for the aggregator, which is no object.
 fn placement(host: &Host, address: Address<'_>) -> Option<Placement> {
     Some(match address {
         Address::Root(counter) => names::directory(partition_of(host, counter)),
-        // They stay where they are when the directory grows.
+        // They do not move when the directory grows.
         Address::Alert(name) => {
             let id = CounterId::parse(name.as_str()).ok();
             let partition = id.map_or(0, |id| fixed_partition_of(host, &id));
@@ -184,18 +183,18 @@ fn placement(host: &Host, address: Address<'_>) -> Option<Placement> {
     })
 }
 
-/// The partition of the directory that holds a counter's root, as this isolate's variables say it.
+/// The partition of the directory that holds a counter's root, by this isolate's variables.
 pub fn partition_of(host: &Host, counter: &CounterId) -> u32 {
     partitions::place_among(host, partitions::count(host), counter)
 }
 
-/// The partition that a counter would have among [`names::DIRECTORY_PARTITIONS`]: leads and lookouts are spread by it,
-/// so that none moves where the directory grows.
+/// The partition of a counter among [`names::DIRECTORY_PARTITIONS`]. Leads and lookouts are spread by it, so that none
+/// moves when the directory grows.
 pub fn fixed_partition_of(host: &Host, counter: &CounterId) -> u32 {
     partitions::place_among(host, names::DIRECTORY_PARTITIONS, counter)
 }
 
-/// Who takes a message to an address together with others; `None` where its object hosts one tenant alone.
+/// The receiver of a message that may travel in a batch; `None` if its object hosts one tenant alone.
 pub fn receiver_of(host: &Host, address: Address<'_>) -> Option<Receiver> {
     match address {
         Address::Root(counter) => Some(Receiver::Directory(partition_of(host, counter))),
@@ -223,7 +222,7 @@ pub fn has_tablets(host: &Host) -> bool {
     host.state::<Tablets>().0.is_some()
 }
 
-/// Where the lead of a counter lives, where so many tablets host leads.
+/// The place of a counter's lead, if leads are spread over this many tablets.
 pub fn place_among(host: &Host, tablets: Option<u32>, counter: &CounterId) -> LeadPlace {
     LeadPlace::of(
         spread_over(tablets),
@@ -232,13 +231,13 @@ pub fn place_among(host: &Host, tablets: Option<u32>, counter: &CounterId) -> Le
     )
 }
 
-/// The tablet that hosts a cell, as far as this isolate has heard; `None` where the cell has an object of its own.
+/// The tablet that hosts a cell, as far as this isolate knows; `None` if the cell has an object of its own.
 pub fn tablet_of_cell(host: &Host, cell: &CellAddress) -> Option<TabletAddress> {
     let tablet = tablet_by_setting(host, cell)?;
     (!leads_apart::is_known(host, cell)).then_some(tablet)
 }
 
-/// The tablet that hosts a cell which does not live apart, as this isolate's variables say it.
+/// The tablet that hosts a cell which does not live apart, by this isolate's variables.
 pub fn tablet_by_setting(host: &Host, cell: &CellAddress) -> Option<TabletAddress> {
     let tablets = host.state::<Tablets>().0.filter(|_| cell.is_lead())?;
     let partition = fixed_partition_of(host, &cell.counter);
@@ -248,7 +247,7 @@ pub fn tablet_by_setting(host: &Host, cell: &CellAddress) -> Option<TabletAddres
     })
 }
 
-/// The limiter of a key, in a datacenter or of the world.
+/// The limiter of a key: that of a datacenter, or the global one.
 pub fn limiter_of(
     host: &Host,
     datacenter: Option<&Datacenter>,
@@ -261,18 +260,18 @@ pub fn limiter_of(
     }
 }
 
-/// What decides by which limiter a key is judged.
+/// The text that is hashed to choose the limiter of a key.
 pub fn limiter_key(policy: &PolicyName, key: &CounterId) -> String {
     [policy.as_str(), "/", key.as_str()].concat()
 }
 
-/// How keys are spread over limiters, as this isolate's variables say it.
+/// The rings of limiters, by this isolate's variables.
 pub fn limiters(host: &Host) -> Rc<Rings> {
     host.state::<Limiters>().0.clone()
 }
 
-/// Carries bytes, and the answer back. Not generic, so that the code for it is there once (it was 30 KB of Wasm when it
-/// was not).
+/// Sends bytes, and returns the answer. Not generic, so that its code exists once: the generic one took 30 KB more of
+/// Wasm.
 pub(super) async fn exchange(
     host: &Host,
     to: Target,
@@ -292,8 +291,8 @@ pub(super) async fn exchange(
     }
 }
 
-/// Says a message in the newest protocol that receivers have understood lately, and once more in the one before where
-/// this one does not understand it: it has done nothing then.
+/// Sends a message in the newest protocol that receivers have understood lately. If the receiver does not understand
+/// it, it has done nothing, and the message is sent again in the former protocol.
 async fn say(
     host: &Host,
     to: Target,
@@ -335,20 +334,20 @@ async fn open(
         .await
 }
 
-/// What a call was answered with.
+/// Decodes the answer to a call.
 ///
 /// # Errors
 /// What the receiver answers, or `Unavailable` for what is no answer.
 pub fn answer_of<C: Call>(host: &Host, bytes: &[u8]) -> Result<C::Answer, Fault> {
     let answer = decode_padded::<Result<C::Answer, Fault>>(bytes, C::LACKS.1);
     let answer = answer.unwrap_or_else(|_| {
-        // Not our encoding: the platform's own error page, so the call did not get through.
+        // This is the platform's own error page: the call did not get through.
         Err(Fault::Unavailable(format!("{} was not answered", C::PATH)))
     });
     answer.inspect_err(|fault| unreadable::note(host, C::PATH, fault))
 }
 
-/// Asks an object for a stream; `upgrade` is the protocol that its client wants instead of HTTP.
+/// Opens a stream from an object; `upgrade` is the protocol that its client wants instead of HTTP.
 ///
 /// # Errors
 /// `Unavailable` where the object does not answer, `Broken` where the message is for none.

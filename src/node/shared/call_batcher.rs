@@ -1,11 +1,11 @@
-//! Calls that one request makes at the same time, joined into batches by who receives them.
+//! Joins concurrent calls of one request into batches, by receiver.
 //!
-//! Invariants: each call gets its own answer, or [`Fault::Unavailable`] where nobody knows; a receiver has one batch of
-//! a batcher under way at a time; a batcher belongs to one request, since no request may wake another.
+//! Invariants: each call gets its own answer, or [`Fault::Unavailable`] if its outcome is unknown. A receiver has one
+//! batch of a batcher in flight at a time. A batcher belongs to one request, since no request may wake another.
 //!
-//! Life of a call: it is *queued*, *sent* in a batch with all that are queued for its receiver, or by itself where its
-//! object hosts nothing else, and *answered*. A call of a batch that is under way still is sent again, with the same
-//! message: all calls that are made here may be repeated without harm.
+//! Life of a call: it is *queued*. It is *sent*, in a batch with all others that are queued for its receiver, or alone
+//! if the receiving object hosts one tenant. It is *answered*. A call of a batch whose receiver answers that it is
+//! still under way is sent again, with the same message: all calls that are made here may be repeated without harm.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -23,20 +23,19 @@ use crate::core::counter::coalescing_queue::CoalescingQueue;
 use crate::host::{Host, Target};
 use crate::protocol::messages::{Batch, BatchedCall, Call, Fault, Receiver, batch, encode};
 
-/// Batches of a batcher that are under way at once: 16 MiB of messages at most.
+/// The most batches of a batcher in flight at once: 16 MiB of messages at most.
 pub const BATCHES_AT_ONCE: usize = 16;
 
-/// Calls of a batcher that are under way by themselves at once.
+/// The most calls of a batcher in flight at once outside of batches.
 pub const ALONE_AT_ONCE: usize = 64;
 
-/// Of a batch so many calls that are under way still are repeated by themselves; where there are more, they are a batch
-/// again.
+/// Up to this many unfinished calls of a batch are repeated one by one; more are sent as a batch again.
 pub const REPEATED_ALONE_MAX: usize = 64;
 
-/// What a call takes besides its message, bytes.
+/// The size of a call besides its message, bytes.
 const CALL_BYTES: usize = 32;
 
-/// What is told of a call, as bytes.
+/// The encoded answer to a call.
 pub type CallBytes = Result<Vec<u8>, Fault>;
 
 /// A call that waits to be sent.
@@ -44,7 +43,7 @@ pub struct QueuedCall {
     path: &'static str,
     message: Vec<u8>,
     milliseconds: u64,
-    /// When its time is up, once it was sent.
+    /// Its deadline, once it was sent.
     until_ms: Option<i64>,
     told: oneshot::Sender<CallBytes>,
 }
@@ -75,7 +74,7 @@ impl QueuedCall {
         }
     }
 
-    /// How much time it has left, which begins when it is first sent.
+    /// The time it has left. The time begins when it is first sent.
     fn left_ms(&mut self, now_ms: i64) -> u64 {
         let whole_ms = self.milliseconds;
         let until_ms = *self
@@ -102,11 +101,11 @@ pub struct Batcher {
     queues: RefCell<Queues>,
 }
 
-/// What is under way.
+/// The calls in flight.
 type CallsUnderWay<'a> = FuturesUnordered<LocalBoxFuture<'a, ()>>;
 
 impl Batcher {
-    /// None.
+    /// A batcher without calls.
     pub fn new(host: &Host) -> Self {
         Self {
             host: host.clone(),
@@ -118,7 +117,7 @@ impl Batcher {
         }
     }
 
-    /// Sends a message to who receives it, with others where it can be; it must answer within a time from when it is
+    /// Sends a message to its receiver, in a batch if possible. The receiver must answer within this time after it was
     /// sent. Only within [`Batcher::run`].
     ///
     /// # Errors
@@ -134,7 +133,7 @@ impl Batcher {
         answer_of::<C>(&self.host, &told?)
     }
 
-    /// Queues a call. Not generic, so that the code for it is there once.
+    /// Queues a call. Not generic, so that its code exists once.
     async fn queue(
         &self,
         to: Result<Receiver, Target>,
@@ -155,7 +154,7 @@ impl Batcher {
         telling.await.unwrap_or_else(dropped)
     }
 
-    /// Does what makes calls here, and sends them.
+    /// Runs work that makes calls, and sends them.
     pub async fn run<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         let mut sent = CallsUnderWay::new();
@@ -165,7 +164,7 @@ impl Batcher {
                     return Poll::Ready(done);
                 }
                 self.begin(&mut sent);
-                // What was answered wakes the work, and lets others begin.
+                // An answer wakes the work, and lets other calls begin.
                 if !take_answers(&mut sent, context) {
                     return Poll::Pending;
                 }
@@ -174,7 +173,7 @@ impl Batcher {
         .await
     }
 
-    /// Begins to send what may be sent now.
+    /// Sends the calls that may be sent now.
     fn begin<'a>(&'a self, sent: &mut CallsUnderWay<'a>) {
         let mut queues = self.queues.borrow_mut();
         let most = open_objects::batch_max(&self.host);
@@ -204,7 +203,7 @@ impl Batcher {
         self.queues.borrow_mut().batched.end(&to);
     }
 
-    /// Queues calls once more that are under way at their receiver.
+    /// Queues calls again that are still under way at their receiver.
     fn repeat(&self, to: &Receiver, calls: Vec<QueuedCall>) {
         let now_ms = self.host.now_ms();
         let is_alone = calls.len() <= REPEATED_ALONE_MAX;
@@ -223,7 +222,7 @@ impl Batcher {
     }
 }
 
-/// Takes in what was answered; whether anything was.
+/// Takes the answers that have come. Returns whether there was any.
 fn take_answers(sent: &mut CallsUnderWay<'_>, context: &mut Context<'_>) -> bool {
     let mut has_answers = false;
     while let Poll::Ready(Some(())) = sent.poll_next_unpin(context) {
@@ -250,18 +249,18 @@ pub async fn send_alone(host: &Host, to: Target, mut queued: QueuedCall) {
     queued.tell(told);
 }
 
-/// Sends calls to who receives them, and tells what is answered. Returns those that are under way there still.
+/// Sends calls to their receiver, and hands out the answers.
 pub async fn send_together(
     host: &Host,
     to: &Receiver,
     mut calls: Vec<QueuedCall>,
 ) -> Vec<QueuedCall> {
     let now_ms = host.now_ms();
-    // One that was sent before has less left; the others are not given up for it.
+    // A repeated call has less time left; the others keep the longer time.
     let left_ms = calls.iter_mut().map(|queued| queued.left_ms(now_ms)).max();
     let left_ms = left_ms.unwrap_or(0);
     if let [_] = &calls[..] {
-        // By itself it is the same message as ever.
+        // Outside of a batch it is the plain message.
         for queued in calls {
             send_alone(host, target(host, to.address()), queued).await;
         }
@@ -305,8 +304,8 @@ fn batched_call(queued: &mut QueuedCall) -> BatchedCall {
     }
 }
 
-/// Sends many messages, joined into batches where they can be. Returns what each was answered, in their order. Each
-/// must answer within a time from when it is sent. All may be repeated without harm.
+/// Sends many messages, in batches if possible. Returns the answers in the order of the messages. Each must be answered
+/// within this time after it was sent. All may be repeated without harm.
 pub async fn call_many<C: Call>(
     host: &Host,
     messages: &[C],

@@ -1,12 +1,12 @@
-//! How this isolate reports what it counted to the deployment's sums.
+//! Reports the metrics of this isolate to the sums of the deployment.
 //!
-//! Invariants: nothing that answers somebody waits for a report; one is under way at a time; and an isolate that counts
-//! nothing sends none.
+//! Invariants: no answer waits for a report. One report is in flight at a time. An isolate that counts nothing sends
+//! none.
 //!
-//! Life: an edge's first request that is counted has a report sent [`REPORT_EVERY_MS`] later, by a timer that goes on
-//! after its answer. Timers would keep objects open, so those have none: the first call or alarm that ends when it is
-//! time sends it. What an isolate has not told when it ends goes with it: of an edge up to ten seconds, of objects what
-//! they counted since the last call.
+//! Life: the first counted request of an edge starts a timer of [`REPORT_EVERY_MS`], which goes on after its answer;
+//! then a report is sent. Timers would keep objects open, so objects have none: their report is sent by the first call
+//! or alarm that ends after it is due. Counts that were not reported are lost when the isolate ends: up to ten seconds
+//! of an edge, and of objects the counts since the last call.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -28,20 +28,20 @@ use crate::protocol::messages::{TellCounts, TellSizes};
 use crate::protocol::names::DIRECTORY_PARTITIONS;
 use crate::protocol::routes::RouteName;
 
-/// Partitions that are told of sizes at once.
+/// The most partitions that get sizes at once.
 const PARTITIONS_AT_ONCE: usize = 4;
 
-/// How long a report may take, milliseconds. One that takes longer is sent again.
+/// The time limit of a report, milliseconds. A report that takes longer is sent again.
 const TELL_MS_MAX: u64 = 3_000;
 
-/// Points of one report: the platform takes 250 of an invocation.
+/// The most points of one report: the platform takes 250 per invocation.
 const POINTS_MAX: usize = 250;
 
-/// By how much a timer may be late before another request sends the report, milliseconds.
+/// How late a timer may be before another request sends the report, milliseconds.
 const LATE_MS: i64 = 5_000;
 
-/// How long objects gather before their first report, milliseconds: a counter that is written once tells with its
-/// checkpoint, after 3 s.
+/// How long objects gather counts before their first report, milliseconds: a counter that is written once reports with
+/// its checkpoint, after 3 s.
 const GATHER_MS: i64 = 2_000;
 
 /// Incarnations are below 2^52, which a JavaScript number holds.
@@ -53,10 +53,10 @@ struct ReportState {
     role: Role,
     /// When the timer of an edge ends, unix milliseconds.
     due_ms: Option<i64>,
-    /// When something was counted first that is not told.
+    /// When the first unreported count was made.
     since_ms: Option<i64>,
     told_ms: Option<i64>,
-    /// How often anything had been counted when it was told last.
+    /// The number of changes at the last report.
     told_changes: u64,
     is_under_way: bool,
     clock: Option<Clock>,
@@ -65,7 +65,7 @@ struct ReportState {
     sizes: Vec<Size>,
 }
 
-/// That of this isolate.
+/// The report state of this isolate.
 struct Fleet(RefCell<ReportState>);
 
 impl State for Fleet {
@@ -94,7 +94,7 @@ fn with<T>(host: &Host, work: impl FnOnce(&mut ReportState) -> T) -> T {
     work(&mut host.state::<Fleet>().0.borrow_mut())
 }
 
-/// Gives way to the next report however this one ends.
+/// Lets the next report begin, for whatever reason this one ends.
 struct ReportGuard(Rc<Fleet>);
 
 impl ReportGuard {
@@ -111,10 +111,10 @@ impl Drop for ReportGuard {
     }
 }
 
-/// Edge: a request was counted. In how many milliseconds this request must have a report sent; `None` where another
-/// has.
+/// Edge: a request was counted. Returns after how many milliseconds this request must send a report; `None` if another
+/// request sends it.
 pub fn answered(host: &Host, route: RouteName, now_ms: i64) -> Option<u64> {
-    // Who looks at the numbers of a deployment that rests must not wake it.
+    // Reading metrics must not wake an idle deployment.
     if matches!(route, RouteName::Metrics | RouteName::Health) {
         return None;
     }
@@ -135,14 +135,14 @@ pub async fn report_later(host: &Host, here: &Datacenter, in_ms: u64) {
     report(host, Some(here.clone())).await;
 }
 
-/// Edge: reports what was counted and not told, where there is anything to tell.
+/// Edge: reports the unreported counts, if there are any.
 pub async fn report_now(host: &Host, here: Datacenter) {
     if with(host, |own| own.due_ms.is_some()) {
         report(host, Some(here)).await;
     }
 }
 
-/// Objects and the aggregator: a call or an alarm has ended. Whether a report must be sent now.
+/// Objects and the aggregator: a call or an alarm has ended. Returns whether a report must be sent now.
 pub fn is_due(host: &Host) -> bool {
     let changes = metrics::changes(host);
     with(host, |own| {
@@ -163,7 +163,7 @@ pub fn is_due(host: &Host) -> bool {
     })
 }
 
-/// Reports. An edge says where it is, so that its clock is known.
+/// Sends a report. An edge gives its datacenter, so that its clock can be compared.
 pub async fn report(host: &Host, here: Option<Datacenter>) {
     let Some(_under_way) = ReportGuard::begin(host) else {
         return;
@@ -181,7 +181,7 @@ pub async fn report(host: &Host, here: Option<Datacenter>) {
     let now_ms = host.now_ms();
     with(host, |own| {
         let Ok(answer) = answer else {
-            // It goes again with what is counted next.
+            // The lost report is repeated with the next counts.
             own.since_ms = Some(now_ms);
             return;
         };
@@ -200,7 +200,7 @@ pub async fn report(host: &Host, here: Option<Datacenter>) {
     });
 }
 
-/// Writes what is told for the first time to the deployment's data set, where it has one: a point for each series.
+/// Writes the new counts to the deployment's data set, if it has one: a point for each series.
 fn write_points(host: &Host, counts: &Counts, here: Option<&Datacenter>) {
     if !host.platform().has_points() {
         return;
@@ -219,7 +219,7 @@ fn write_points(host: &Host, counts: &Counts, here: Option<&Datacenter>) {
     host.platform().write_points(&points.collect::<Vec<_>>());
 }
 
-/// What is told now, and whether for the first time.
+/// The counts to report now, and whether they are new.
 fn counts_of(host: &Host, now_ms: i64) -> (Counts, bool) {
     let (counts, changes) = metrics::counts(host);
     with(host, |own| {
@@ -243,7 +243,7 @@ fn counts_of(host: &Host, now_ms: i64) -> (Counts, bool) {
     })
 }
 
-/// Tells how large some objects are, each the partition of its hash. What is lost is told with the next change.
+/// Reports the sizes of objects, each to the partition of its hash. A lost report is made up by the next change.
 async fn tell_sizes(host: &Host, sizes: Vec<Size>) {
     let mut by_partition: BTreeMap<u32, Vec<Size>> = BTreeMap::new();
     for size in sizes {
@@ -258,7 +258,7 @@ async fn tell_sizes(host: &Host, sizes: Vec<Size>) {
     let _lost = all_settled(by_partition.into_iter().map(tell), PARTITIONS_AT_ONCE).await;
 }
 
-/// Notes how large an object is, to be told with the next report.
+/// Notes the size of an object, for the next report.
 pub fn size(host: &Host, size: Size) {
     with(host, |own| {
         let mut sizes = own.sizes.iter_mut();
@@ -285,7 +285,7 @@ pub fn wrote(
     });
 }
 
-/// Notes what is so now, to be told with the next report.
+/// Notes a gauge, for the next report.
 pub fn gauge(host: &Host, kind: GaugeKind, name: String, value: u64) {
     let at_ms = host.now_ms();
     let gauge = Gauge {
@@ -314,7 +314,7 @@ pub fn gauge(host: &Host, kind: GaugeKind, name: String, value: u64) {
     });
 }
 
-/// How far the clock of this isolate is off, as it was found last.
+/// The last measured offset of this isolate's clock.
 pub fn clock(host: &Host) -> Option<Clock> {
     with(host, |own| own.clock.clone())
 }

@@ -1,4 +1,4 @@
-//! How messages about keyed writes are carried: [`crate::protocol::keyed`] says which.
+//! Sends messages about keyed writes; [`crate::protocol::keyed`] decides which.
 //!
 //! Invariant: every call here may be repeated without harm.
 
@@ -24,7 +24,7 @@ struct Caller<'a> {
     counter: &'a CounterId,
     is_recall: bool,
     keys: KeySource,
-    /// Joins its calls with others of its request, if there is one.
+    /// Joins its calls with others of the same request, if set.
     batcher: Option<&'a Batcher>,
 }
 
@@ -39,7 +39,7 @@ impl<'a> Caller<'a> {
         }
     }
 
-    /// One that changes nothing.
+    /// A caller that only asks, and changes nothing.
     fn asking(host: &'a Host, counter: &'a CounterId) -> Self {
         Self {
             is_recall: true,
@@ -56,8 +56,8 @@ impl<'a> Caller<'a> {
 }
 
 impl Carrier for Caller<'_> {
-    /// Where the deployment says that clients always come back to the same datacenter, the keys are there, and the
-    /// root is not asked.
+    /// If the deployment says that clients always return to the same datacenter, the keys are there, and the root is
+    /// not asked.
     async fn claim(
         &self,
         here: &Datacenter,
@@ -113,8 +113,7 @@ impl Carrier for Caller<'_> {
     }
 }
 
-/// Counts keyed writes of one counter. Returns what became of each, in their order. Cost: as
-/// [`keyed::count_claimed`].
+/// Counts keyed writes of one counter. Returns their outcomes, in their order. Cost: as [`keyed::count_claimed`].
 pub async fn count_keyed(
     host: &Host,
     counter: &CounterId,
@@ -126,18 +125,18 @@ pub async fn count_keyed(
     keyed::count_claimed(&caller, here, writes).await
 }
 
-/// How many keyed writes of one request are counted.
+/// What the keyed writes of one request share.
 pub struct KeyedRequest<'a> {
     /// Joins their calls.
     pub batcher: &'a Batcher,
-    /// The calls that are left to them.
+    /// The calls that they may still make.
     pub calls: &'a CallBudget,
     /// Where the request entered.
     pub here: &'a Datacenter,
 }
 
-/// As [`count_keyed`], or as [`recall_keyed`] where they are nobody's, beside those of other counters, with no more
-/// calls than are left: the writes of others fail with [`Fault::TooMany`].
+/// Like [`count_keyed`], or like [`recall_keyed`] if `keys` is `None`, together with the writes of other counters and
+/// within the call budget. Writes beyond the budget fail with [`Fault::TooMany`].
 pub async fn count_bounded(
     host: &Host,
     counter: &CounterId,
@@ -154,9 +153,9 @@ pub async fn count_bounded(
     keyed::count_claimed(&Bounded { carrier, calls }, many.here, writes).await
 }
 
-/// Says what became of keyed writes of one counter that may not be counted now, because their times are out of range.
-/// Returns what became of each, in their order: [`crate::core::counter::ledger::KeyedOutcome::Unknown`] where it was
-/// not counted. Nothing is claimed, and no counter appears. Cost: as [`keyed::count_claimed`].
+/// Looks up the outcomes of keyed writes of one counter that may not be counted now, because their times are out of
+/// range. Returns the outcomes in their order: [`crate::core::counter::ledger::KeyedOutcome::Unknown`] for a write that
+/// was not counted. Nothing is claimed, and no counter is created. Cost: as [`keyed::count_claimed`].
 pub async fn recall_keyed(
     host: &Host,
     counter: &CounterId,
@@ -167,7 +166,7 @@ pub async fn recall_keyed(
     keyed::count_claimed(&caller, here, writes).await
 }
 
-/// Counts writes whose keys only their sender knows. Returns what became of each, in their order. Cost: as
+/// Counts writes whose keys only their sender knows. Returns their outcomes, in their order. Cost: as
 /// [`keyed::count_unclaimed`].
 pub async fn count_unclaimed(
     host: &Host,
@@ -184,7 +183,7 @@ fn is_local(host: &Host) -> bool {
     host.setting(IDEMPOTENCY).as_deref() == Some(IDEMPOTENCY_DATACENTER)
 }
 
-/// Calls, and once more where the outcome is unknown.
+/// Calls, and retries once if the outcome is unknown.
 async fn twice<T, F: Future<Output = Result<T, Fault>>>(
     attempt: impl Fn(u64) -> F,
 ) -> Result<T, Fault> {

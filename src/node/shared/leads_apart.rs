@@ -1,7 +1,7 @@
-//! Which leads this isolate has heard to live apart: in objects of their own, though tablets host the others.
+//! Caches which leads live apart: in objects of their own, though tablets host the others.
 //!
-//! Invariant: a guess. Whoever is asked for a lead that is not there sends the call on, and the answer says where the
-//! lead is; so what is forgotten, or was never heard, costs one more call.
+//! Invariant: the cache may be wrong. An object that does not have the lead forwards the call, and the answer says
+//! where the lead is. So a missing or wrong entry costs one more call.
 
 use std::cell::RefCell;
 
@@ -9,10 +9,10 @@ use crate::core::counter::bounded_map::BoundedMap;
 use crate::host::{Host, State};
 use crate::protocol::names::CellAddress;
 
-/// Leads that are remembered: some 100 bytes each. With one more all others are forgotten.
+/// The most leads in the cache: some 100 bytes each. One more clears it.
 const KNOWN_MAX: usize = 1_024;
 
-/// Those of this isolate.
+/// The cache of this isolate.
 struct LeadsApartCache(RefCell<BoundedMap<CellAddress, (), KNOWN_MAX>>);
 
 impl State for LeadsApartCache {
@@ -21,14 +21,14 @@ impl State for LeadsApartCache {
     }
 }
 
-/// Whether a lead is said to live apart.
+/// Whether a lead lives apart, as far as this isolate knows.
 pub fn is_known(host: &Host, lead: &CellAddress) -> bool {
     let known = host.state::<LeadsApartCache>();
     let known = known.0.borrow();
     !known.is_empty() && known.contains_key(lead)
 }
 
-/// Learns from an answer of a lead where it lives. What shards say is of no lead.
+/// Notes where a lead lives, by its answer. Answers of other shards are ignored.
 pub fn learn(host: &Host, cell: &CellAddress, is_apart: bool) {
     if !cell.is_lead() || is_known(host, cell) == is_apart {
         return;

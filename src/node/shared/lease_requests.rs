@@ -1,4 +1,4 @@
-//! How a borrower of leases reaches the limiter that lends.
+//! Sends the requests of borrowers to the limiters that lend.
 
 use super::{call, call_within};
 use crate::core::counter::id::{CounterId, Datacenter};
@@ -8,7 +8,7 @@ use crate::host::Host;
 use crate::protocol::limits::PolicyName;
 use crate::protocol::messages::{Fault, Lease};
 
-/// Sends a borrower's request to the limiter of a datacenter, or to that of the world.
+/// Sends a borrower's request to the limiter of a datacenter, or to the global one.
 ///
 /// # Errors
 /// The limiter's, or `Unavailable`.

@@ -1,7 +1,7 @@
-//! Memory that the objects of this isolate hold together, by kind, and how what an object left behind is freed.
+//! The memory that the objects of this isolate hold together, by kind, and how the memory of an ended object is freed.
 //!
-//! The platform ends an object by forgetting its JavaScript object; the memory of the Wasm behind it is freed when that
-//! is collected, which nobody hastens. So an object that starts frees what the one before it of the same id still
+//! The platform ends an object by dropping its JavaScript object. The Wasm memory behind it is freed when that is
+//! garbage collected, at an unknown time. So an object that starts frees what its predecessor of the same id still
 //! holds.
 
 use std::cell::RefCell;
@@ -10,10 +10,10 @@ use crate::core::counter::bounded_map::BoundedMap;
 use crate::core::counter::memory::{Memory, Share};
 use crate::host::{Host, State};
 
-/// What holds memory.
+/// The kind of an object that holds memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MemoryKind {
-    /// The tables of limiters, and the leases that they hold.
+    /// The tables of limiters, and their leases.
     Limiters,
     /// Batches that inboxes are sending.
     Inboxes,
@@ -23,13 +23,13 @@ pub enum MemoryKind {
     Views,
 }
 
-/// Objects of which it is known how to free them: 150 bytes each. Above it all are forgotten, and freed when they are
-/// collected.
+/// The most objects whose memory can be freed from here: 150 bytes each. One more clears the list; the memory of those
+/// objects is freed by garbage collection.
 const OBJECTS_MAX: usize = 10_000;
 
 type Free = Box<dyn Fn()>;
 
-/// What all objects of each kind hold in an isolate.
+/// The bytes that all objects of each kind hold in an isolate.
 #[derive(Default)]
 struct KindBytes {
     limiters: Memory,
@@ -45,7 +45,7 @@ impl State for KindBytes {
     }
 }
 
-/// A share of what all objects of this kind hold in this isolate.
+/// A share in the memory of all objects of this kind in this isolate.
 pub fn share(host: &Host, kind: MemoryKind) -> Share {
     let held = host.state::<KindBytes>();
     match kind {
@@ -56,8 +56,8 @@ pub fn share(host: &Host, kind: MemoryKind) -> Share {
     }
 }
 
-/// Says that an object of this id starts, and how to free what it holds once the next one of its id does; `free` must
-/// not keep it.
+/// Registers an object that starts. `free` frees its memory when the next object of the same id starts; it must not
+/// keep the object alive.
 pub fn start(host: &Host, kind: MemoryKind, id: String, free: impl Fn() + 'static) {
     let before = {
         let held = host.state::<KindBytes>();

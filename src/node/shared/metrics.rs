@@ -1,8 +1,8 @@
-//! The numbers of this isolate: counted wherever something happens, read by `/metrics`.
+//! The metrics of this isolate: counted in all modules, read by `/metrics`.
 //!
-//! All that runs in one isolate counts here together: every request of an edge isolate, or the aggregator
-//! and those objects that the platform put beside it. Nothing is lost or shared beyond that: an isolate
-//! that ends takes its numbers with it, and Prometheus sees the next one begin at 0.
+//! Everything in one isolate counts here: all requests of an edge isolate, or the aggregator and the objects that the
+//! platform put into its isolate. An isolate that ends takes its counts with it, and Prometheus sees the next one begin
+//! at 0.
 
 use std::cell::RefCell;
 
@@ -13,7 +13,7 @@ use crate::protocol::metrics::{Metric, Metrics, Snapshot};
 use crate::protocol::problem::Code;
 use crate::protocol::routes::RouteName;
 
-/// The numbers of an isolate.
+/// The metrics of an isolate.
 struct Numbers(RefCell<Metrics>);
 
 impl State for Numbers {
@@ -36,8 +36,7 @@ pub fn add(host: &Host, metric: Metric, amount: u64) {
     with(host, |metrics| metrics.add(metric, amount));
 }
 
-/// Notes the answer to a request: its route, how long it took in milliseconds, and why it was refused
-/// if it was.
+/// Notes the answer to a request: its route, its time in milliseconds, and the code if it was refused.
 pub fn answered(host: &Host, route: RouteName, milliseconds: i64, refusal: Option<Code>) {
     with(host, |metrics| {
         metrics.observe(route, milliseconds);
@@ -47,8 +46,7 @@ pub fn answered(host: &Host, route: RouteName, milliseconds: i64, refusal: Optio
     });
 }
 
-/// Notes what became of the lines of a bulk body that is answered; `accepted` is what they are
-/// acknowledged as.
+/// Notes the outcomes of the lines of an answered bulk body; `accepted` is the metric of its accepted lines.
 pub fn reported(host: &Host, report: &BatchReport, accepted: Metric) {
     with(host, |metrics| {
         metrics.add(accepted, report.accepted);
@@ -59,7 +57,7 @@ pub fn reported(host: &Host, report: &BatchReport, accepted: Metric) {
     });
 }
 
-/// Notes a flush that has ended: how, and how many writes it carried.
+/// Notes the outcome of a flush, and the number of its writes.
 pub fn flush_ended(host: &Host, outcome: Metric, writes: u32) {
     with(host, |metrics| {
         metrics.add(outcome, 1);
@@ -68,7 +66,7 @@ pub fn flush_ended(host: &Host, outcome: Metric, writes: u32) {
     });
 }
 
-/// Notes a commit that was written, of so many flushes.
+/// Notes a commit, and the number of its flushes.
 pub fn committed(host: &Host, flushes: usize) {
     with(host, |metrics| {
         let flushes = u64::try_from(flushes).unwrap_or(u64::MAX);
@@ -83,14 +81,14 @@ pub fn snapshot(host: &Host) -> Snapshot {
     with(host, |metrics| metrics.snapshot())
 }
 
-/// All numbers of this isolate, and how often any of them changed.
+/// All metrics of this isolate, and the number of changes to them.
 pub fn counts(host: &Host) -> (Vec<u64>, u64) {
     with(host, |metrics| {
         (metrics.counts().to_vec(), metrics.changes())
     })
 }
 
-/// How often any of them changed.
+/// The number of changes to the metrics.
 pub fn changes(host: &Host) -> u64 {
     with(host, |metrics| metrics.changes())
 }

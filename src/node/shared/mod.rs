@@ -1,20 +1,20 @@
-//! What the shells (`objects`, `edge`, `aggregator`) share, and they share nothing else: calls between objects, and
-//! what the objects of one isolate hold together.
+//! What the shells (`objects`, `edge`, `aggregator`) share; they share nothing else: calls between objects, and state
+//! that the objects of one isolate have in common.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`boards`] | boards, over however many shards they are spread |
+//! | [`boards`] | reads and writes boards, over any number of shards |
 //! | [`mod@call`] | sends a message to an object or a Worker, and answers one |
 //! | [`call_batcher`] | joins the calls of one request into batches |
-//! | [`queued_writes`] | queued writes, counted |
-//! | [`keyed_calls`] | keyed writes, claimed and counted |
-//! | [`leads_apart`] | which leads this isolate has heard to live apart from their tablets |
-//! | [`lease_requests`] | how holders of leases reach who lends |
-//! | [`memory`] | what the objects of this isolate hold together |
-//! | [`open_objects`] | objects in use, where one process has them all |
-//! | [`partitions`] | the partitions of the directory, and asking all of them |
-//! | [`metrics`] | the numbers of this isolate |
-//! | [`mod@fleet`] | how they reach those of the deployment |
+//! | [`queued_writes`] | counts queued writes |
+//! | [`keyed_calls`] | claims and counts keyed writes |
+//! | [`leads_apart`] | caches which leads live apart from their tablets |
+//! | [`lease_requests`] | requests of borrowers to the limiters that lend |
+//! | [`memory`] | the memory that the objects of this isolate hold together |
+//! | [`open_objects`] | counts objects in use, if one process has them all |
+//! | [`partitions`] | the partitions of the directory, and questions to all of them |
+//! | [`metrics`] | the metrics of this isolate |
+//! | [`mod@fleet`] | reports them to the deployment |
 //! | [`unreadable`] | stored data that could not be read |
 //! | [`concurrency`] | runs many futures, a bounded number at a time |
 

@@ -1,10 +1,10 @@
-//! The objects that this isolate has in use, where the deployment says how many may be open at once.
+//! Counts the objects that this isolate has in use, if the deployment limits how many may be open at once.
 //!
-//! Invariant: a call to a cell whose object may have to be opened for a write, a read, a change of a counter or what
-//! was queued is admitted here first; what calls many rests between groups, so that others are served. Each edge counts
-//! what its writes use, the aggregator, which has the objects, all else: each has a share of its own. Only a shard
-//! calls its lead unasked, so there are at most as many more as edges use. A cell that a tablet hosts opens nothing:
-//! its tablet is in use as long as anything is.
+//! Invariant: a call to a cell is admitted here first, if it may open an object for a write, a read, a change of a
+//! counter or queued writes. A caller of many cells pauses between groups, so that others are served. An edge counts
+//! the objects of its writes. The aggregator, in whose process the objects are, counts all other uses. Each has a share
+//! of its own. Only a shard calls its lead without being called, so there are at most as many more open objects as
+//! edges use. A cell that a tablet hosts opens nothing: its tablet is in use as long as any of its cells is.
 
 use std::cell::RefCell;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,13 +17,13 @@ use crate::protocol::names::{Address, CellAddress, OPEN_OBJECTS_MAX};
 use crate::protocol::open_slots::{ObjectUser, Openings, REST_MS, SlotUse};
 use crate::protocol::problem::{Code, Problem};
 
-/// How often a call that must wait for its turn looks whether it has come.
+/// How often a waiting call checks whether its turn has come, milliseconds.
 const LOOK_EVERY_MS: u64 = 2;
 
-/// How long a call that must wait for room sleeps at least: those that were let go are looked for every 100 ms.
+/// How long a call that waits for room sleeps at least, milliseconds: objects are closed every 100 ms.
 const ROOM_EVERY_MS: u64 = 50;
 
-/// The objects in use; `None` where nothing bounds them.
+/// The objects in use; `None` if they are not limited.
 struct InUse(RefCell<Option<Openings>>);
 
 impl State for InUse {
@@ -34,12 +34,12 @@ impl State for InUse {
     }
 }
 
-/// Works with them; `None` where nothing bounds them.
+/// Accesses the objects in use; `None` if they are not limited.
 fn with<T>(host: &Host, work: impl FnOnce(&mut Openings) -> T) -> Option<T> {
     host.state::<InUse>().0.borrow_mut().as_mut().map(work)
 }
 
-/// Whether they are bounded: one process has all objects then.
+/// Whether the number of open objects is limited: then one process has all objects.
 pub fn are_bounded(host: &Host) -> bool {
     with(host, |_| ()).is_some()
 }
@@ -50,7 +50,7 @@ fn name_of(to: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// Nothing where a cell's object is in use or may be opened.
+/// Returns `Ok` if a cell's object is in use or may be opened.
 ///
 /// # Errors
 /// How long to wait, milliseconds.
@@ -61,7 +61,7 @@ pub fn admit(host: &Host, to: &CellAddress, user: ObjectUser) -> Result<(), u64>
     admit_own(host, to, user)
 }
 
-/// As [`admit`], where the cell is looked for in an object of its own.
+/// Like [`admit`], for a cell in an object of its own.
 fn admit_own(host: &Host, to: &CellAddress, user: ObjectUser) -> Result<(), u64> {
     let admitted = with(host, |openings| {
         openings.admit(name_of(to), user, host.now_ms())
@@ -69,7 +69,7 @@ fn admit_own(host: &Host, to: &CellAddress, user: ObjectUser) -> Result<(), u64>
     admitted.unwrap_or(Ok(()))
 }
 
-/// What the caller of a write is told that was not admitted.
+/// The answer to a write that was not admitted.
 pub fn overloaded(wait_ms: u64) -> Problem {
     let seconds = u32::try_from(wait_ms.div_ceil(1_000)).unwrap_or(u32::MAX);
     let detail = "too many counters are open here at once; nothing was counted, try again";
@@ -89,7 +89,7 @@ pub async fn room(
     wait_for_room(host, || admit(host, to, user), until_ms).await
 }
 
-/// As [`room`], where the cell is looked for in an object of its own, whether or not tablets host others.
+/// Like [`room`], for a cell in an object of its own, whether or not tablets host others.
 ///
 /// # Errors
 /// As [`room`].
@@ -113,7 +113,7 @@ async fn wait_for_room(
     Ok(())
 }
 
-/// Sends a message to a cell, if its object may be open.
+/// Sends a message to a cell, if its object is open or may be opened.
 ///
 /// # Errors
 /// `Unavailable` where it may not; as [`call_within`].
@@ -129,7 +129,7 @@ pub async fn call_admitted<C: Call>(
     call_within(host, message, milliseconds).await
 }
 
-/// Tells a cell what changes its counter, if its object may be open.
+/// Sends a cell a change of its counter, if its object is open or may be opened.
 ///
 /// # Errors
 /// As [`call_admitted`].
@@ -137,26 +137,26 @@ pub async fn tell<C: Call>(host: &Host, message: &C) -> Result<C::Answer, Fault>
     call_admitted(host, message, ObjectUser::Change, CALL_MS_MAX).await
 }
 
-/// Lets others be served, where they would wait for all that is begun here.
+/// Pauses so that others are served, if the number of open objects is limited.
 pub async fn rest(host: &Host) {
     if are_bounded(host) {
         host.sleep_ms(REST_MS.unsigned_abs()).await;
     }
 }
 
-/// How long it takes until so many objects have had room, milliseconds.
+/// How long it takes to open this many objects, milliseconds.
 pub fn time_for(host: &Host, objects: usize) -> i64 {
     with(host, |openings| openings.time_for(objects)).unwrap_or(0)
 }
 
-/// A call's turn, until it is dropped.
+/// The turn of a call, until it is dropped.
 pub struct Turn {
     begun: Option<(Host, SlotUse)>,
     was_made: bool,
 }
 
 impl Turn {
-    /// Gives it back: the call was not made.
+    /// Returns the turn without a call.
     pub fn give_back(mut self) {
         self.was_made = false;
     }
@@ -172,7 +172,7 @@ impl Drop for Turn {
     }
 }
 
-/// The turn of a call to a cell by what calls many; `None` while it must wait. A cell that a tablet hosts has its turn
+/// The turn of a call by a caller of many cells; `None` while it must wait. A cell that a tablet hosts has its turn
 /// with its batch.
 pub fn begin(host: &Host, to: &CellAddress) -> Option<Turn> {
     if !are_bounded(host) || tablet_of_cell(host, to).is_some() {
@@ -192,7 +192,7 @@ fn turn_of(host: &Host, begin: impl FnOnce(&mut Openings) -> Option<SlotUse>) ->
     Some(Turn { begun, was_made })
 }
 
-/// Waits for the turn of a call to a cell by what calls many.
+/// Waits for the turn of a call by a caller of many cells.
 pub async fn turn(host: &Host, to: &CellAddress) -> Turn {
     loop {
         if let Some(turn) = begin(host, to) {
@@ -202,13 +202,14 @@ pub async fn turn(host: &Host, to: &CellAddress) -> Turn {
     }
 }
 
-/// How many calls one batch should have: where one process has all objects, as many as take a moment.
+/// The number of calls that one batch should have. If one process has all objects, it is the number that one pause
+/// allows.
 pub fn batch_max(host: &Host) -> usize {
     let bounded = with(host, |openings| openings.batch_max());
     bounded.map_or(batch::CALLS_MAX, |most| most.clamp(1, batch::CALLS_MAX))
 }
 
-/// Waits for the turn of a batch of so many calls.
+/// Waits for the turn of a batch of this many calls.
 pub async fn turn_of_batch(host: &Host, to: &Receiver, calls: usize) -> Turn {
     let calls = u32::try_from(calls).unwrap_or(u32::MAX);
     let begin = |openings: &mut Openings| openings.begin_batch(name_of(to), calls, host.now_ms());

@@ -1,8 +1,8 @@
-//! The partitions of the directory: which there are, and asking all of them.
+//! The partitions of the directory: their number, and questions to all of them.
 //!
-//! Invariant: what all are asked together is told of each root once, also while roots move between them. A partition
-//! sums the seals of the roots that have left it and of those that came; where the sums of all differ, some root was
-//! counted twice or not at all, and all are asked again, between two moves.
+//! Invariant: an answer of all partitions counts each root once, also while roots move between them. Each partition
+//! sums the seals of the roots that have left it, and of those that have come. If the two sums over all partitions
+//! differ, some root was counted twice or not at all; then all partitions are asked again, while no root moves.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -21,22 +21,22 @@ use crate::protocol::order::in_order;
 /// The most partitions.
 pub const COUNT_MAX: u32 = PARTITIONS_MAX;
 
-/// How long a partition may take before it is called missing, milliseconds: well below the time of the call that asks
-/// for all.
+/// The time limit of a partition's answer, milliseconds. It is well below that of the call that asks all of them. A
+/// partition that takes longer is reported missing.
 pub const PARTITION_MS_MAX: u64 = 3_000;
 
-/// Partitions that are asked at once.
+/// The most partitions that are asked at once.
 const PARTITIONS_AT_ONCE: usize = 64;
 
-/// How often all are asked until none has moved meanwhile, and how long the first wait is, milliseconds; each is twice
-/// as long.
+/// The most rounds in which all partitions are asked because roots moved, and the first wait between two, milliseconds;
+/// each wait is twice as long as the one before.
 const ASKED_MAX: u32 = 6;
 const WAIT_MS: u64 = 20;
 
-/// Rings that are kept: that of the number that holds, the fixed one, and those of before.
+/// The most cached rings: that of the current number of partitions, the fixed one, and earlier ones.
 const RINGS_MAX: usize = 12;
 
-/// The ring of each number of partitions that was asked for: it takes time to make.
+/// The rings of the numbers of partitions that were asked for: a ring takes time to build.
 struct Rings(RefCell<BTreeMap<u32, Rc<Ring>>>);
 
 impl State for Rings {
@@ -45,7 +45,7 @@ impl State for Rings {
     }
 }
 
-/// How many there are, as this isolate's variables say it: they never change.
+/// The number of partitions by this isolate's variables, which never change.
 struct Count(u32);
 
 impl State for Count {
@@ -59,7 +59,7 @@ impl State for Count {
     }
 }
 
-/// The partition of a name among so many.
+/// The partition of a name among this many.
 pub fn place_among(host: &Host, partitions: u32, name: &CounterId) -> u32 {
     let rings = host.state::<Rings>();
     let known = rings.0.borrow().get(&partitions).cloned();
@@ -76,26 +76,26 @@ pub fn place_among(host: &Host, partitions: u32, name: &CounterId) -> u32 {
     place
 }
 
-/// How many partitions there are, as this isolate's variables say it.
+/// The number of partitions, by this isolate's variables.
 pub fn count(host: &Host) -> u32 {
     host.state::<Count>().0
 }
 
-/// The numbers of all partitions, as this isolate's variables say it.
+/// All partition numbers, by this isolate's variables.
 pub fn all(host: &Host) -> Range<u32> {
     0..count(host)
 }
 
-/// What partitions answered, by their numbers.
+/// Answers of partitions, by their numbers.
 pub type ByPartition<T> = Vec<(u32, T)>;
 
-/// What partitions said.
+/// The answers of partitions.
 pub struct PartitionAnswers<T> {
     /// Those that answered.
     pub answers: ByPartition<T>,
     /// The numbers of those that did not, in order.
     pub missing: Vec<u32>,
-    /// What the last of those said.
+    /// The fault of the last of those.
     pub fault: Option<Fault>,
     /// Whether roots move: the next page must begin after the same name at all of them.
     pub is_changing: bool,
@@ -135,7 +135,7 @@ impl<T> PartitionAnswers<T> {
     }
 }
 
-/// Asks every partition of the directory the same, at the same moment where roots move.
+/// Asks every partition of the directory the same question. While roots move, the answers are of one consistent cut.
 pub async fn ask_all<C: Call>(
     host: &Host,
     message: impl Fn(u32) -> C,
@@ -163,8 +163,8 @@ pub async fn ask_all<C: Call>(
     }
 }
 
-/// Asks all partitions, and then those that there once were: files of snapshots lie with them. `ever` reads their
-/// number from an answer.
+/// Asks all partitions, and then former ones, because they hold files of snapshots. `ever` reads the highest number of
+/// partitions that ever was from an answer.
 pub async fn ask_ever<C: Call>(
     host: &Host,
     message: impl Fn(u32) -> C,
@@ -182,7 +182,7 @@ pub async fn ask_ever<C: Call>(
     asked
 }
 
-/// Asks partitions that there once were.
+/// Asks former partitions.
 pub async fn ask_gone<C: Call>(
     host: &Host,
     partitions: Range<u32>,
@@ -217,7 +217,7 @@ pub async fn ask_some<C: Call>(
     PartitionAnswers::of(all_settled(partitions.map(ask), PARTITIONS_AT_ONCE).await)
 }
 
-/// Asks some partitions more, after all were asked. `None` where roots move meanwhile.
+/// Asks some partitions again, after all were asked. `None` if roots have moved since.
 pub async fn ask_more<C: Call, V>(
     host: &Host,
     partitions: &BTreeMap<u32, V>,
@@ -240,7 +240,7 @@ pub async fn ask_more<C: Call, V>(
     asked.collect::<Option<Vec<_>>>().map(PartitionAnswers::of)
 }
 
-/// Asks all partitions by [`CallPartition`], as often as roots move meanwhile.
+/// Asks all partitions by [`CallPartition`], again while roots move.
 async fn ask_within(
     host: &Host,
     path: &str,
@@ -293,7 +293,7 @@ async fn ask_once(
     PartitionAnswers::of(asked)
 }
 
-/// Asks each of some partitions by [`CallPartition`]; `holds`: whether none of them lets a root leave for a moment.
+/// Asks some partitions by [`CallPartition`]; `holds`: whether no root may leave them for a moment.
 async fn ask_each(
     host: &Host,
     path: &str,
@@ -319,7 +319,7 @@ async fn ask_each(
     all_settled(partitions.map(ask), PARTITIONS_AT_ONCE).await
 }
 
-/// Whether each root was at one of these when they answered: what has left has come.
+/// Whether each root was at exactly one partition when they answered: the same roots have left and come.
 fn is_cut(answers: &[(u32, PartitionAnswer)]) -> bool {
     if !answers.iter().any(|(_, within)| within.sizes.is_changing()) {
         return true;

@@ -1,7 +1,6 @@
-//! Queued writes on their way to the lead of where they were accepted, whoever has them: an inbox, or a queue
-//! of the platform.
+//! Counts queued writes at the lead of the datacenter that accepted them, for an inbox or for a queue of the platform.
 //!
-//! Invariant: a counter that has ended is not begun again by what was queued before.
+//! Invariant: a queued write never creates again a counter that was deleted.
 
 use super::call;
 use super::keyed_calls::{count_keyed, count_unclaimed};
@@ -14,11 +13,11 @@ use crate::protocol::messages::{Fault, LookUp};
 use crate::protocol::names::CellAddress;
 use crate::protocol::open_slots::{LET_GO_MS, ObjectUser};
 
-/// How long queued writes wait for room to open their counter's object, milliseconds: until those that are in use now
-/// may have been let go.
+/// How long queued writes wait for room to open their counter's object, milliseconds: by then objects in use now may
+/// have been closed.
 const ROOM_MS_MAX: i64 = LET_GO_MS + 1_000;
 
-/// Whether a generation is the living one, by its root.
+/// Whether a generation is the current one, by its root.
 ///
 /// # Errors
 /// As [`call()`].
@@ -28,8 +27,8 @@ pub async fn is_living(host: &Host, counter: &CounterId, generation: u64) -> Res
     Ok(root.is_some_and(|root| root.generation == generation))
 }
 
-/// Counts writes of one counter and generation, all of clients' keys or none. Returns what became of each, in
-/// their order. Where its object may not be opened in time, none is counted.
+/// Counts writes of one counter and generation, all with clients' keys or none. Returns their outcomes, in their order.
+/// If the object may not be opened in time, none is counted.
 pub async fn count_dues(
     host: &Host,
     here: &Datacenter,
@@ -49,7 +48,7 @@ pub async fn count_dues(
     let outcomes = if first.is_clients {
         count_keyed(host, &first.counter, here, &writes, first.keys()).await
     } else {
-        // Nobody else knows the key, and it is always sent to this lead first: there is nothing to claim.
+        // Nobody else knows the key, and it is always sent to this lead first: no claim is needed.
         count_unclaimed(host, &first.counter, here, &writes, first.keys()).await
     };
     outcomes.into_iter().map(|(_, outcome)| outcome).collect()

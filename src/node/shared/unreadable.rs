@@ -1,4 +1,4 @@
-//! Stored data that could not be read, as calls of this isolate were told: for the log, `/metrics` and `/healthz`.
+//! Notes unreadable stored data that calls of this isolate have met, for the log, `/metrics` and `/healthz`.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -9,14 +9,14 @@ use crate::protocol::health::Ailment;
 use crate::protocol::messages::Fault;
 use crate::protocol::metrics::Metric;
 
-/// How long `/healthz` names what was met, milliseconds: what was put back is not named for long, what is still read is
-/// named always.
+/// How long `/healthz` names unreadable data after it was last met, milliseconds. Data that was repaired is soon not
+/// named any more; data that is still being read is always named.
 const NAMED_MS: i64 = 600_000;
 
-/// The most that is remembered, some 200 bytes each; what comes after it is counted and logged alone.
+/// The most entries, some 200 bytes each; more are only counted and logged.
 const NAMED_MAX: usize = 100;
 
-/// What was met, and when last, unix milliseconds.
+/// The messages, and when each was last met, unix milliseconds.
 struct RecentFaults(RefCell<BTreeMap<String, i64>>);
 
 impl State for RecentFaults {
@@ -25,7 +25,7 @@ impl State for RecentFaults {
     }
 }
 
-/// Notes what a call was told; the log hears of each once.
+/// Notes the fault of a call; each is logged once.
 pub fn note(host: &Host, path: &str, fault: &Fault) {
     let Fault::Unreadable(why) = fault else {
         return;
@@ -45,7 +45,7 @@ pub fn note(host: &Host, path: &str, fault: &Fault) {
     }
 }
 
-/// What was met lately, if anything.
+/// The unreadable data that was met lately, if any.
 pub fn ailment(host: &Host) -> Option<Ailment> {
     let (met, now_ms) = (host.state::<RecentFaults>(), host.now_ms());
     let met = met.0.borrow();
