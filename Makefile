@@ -1,6 +1,6 @@
 # Every command does its own set-up first; once it is done that costs a fraction of a second.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-check build dev serve package test soak converge docs mutants check bench bench-boards bench-clients bench-tail bench-export bench-setup clean
+.PHONY: help setup setup-check build dev serve package test soak converge docs mutants check bench bench-boards bench-clients bench-tail bench-tops bench-export bench-setup clean
 
 # The project's own node runs its tools. It stays off the PATH here: npm replaces it during set-up.
 NODE := node_modules/.bin/node
@@ -19,6 +19,7 @@ help:
 	@echo "make bench   the benchmark beside its baselines, about 6 minutes; BENCH_RECORD=1 writes BENCHMARKS.md"
 	@echo "make bench-clients  Redis's clients on Tally and on Redis; SECONDS, ROUNDS"
 	@echo "make bench-tail  many cold counters, each with an object of its own and in 64 tablets; COUNTERS=1000000 for the whole, SECONDS, SEED"
+	@echo "make bench-tops  what a top costs in a partition of the directory, beside writes; COUNTERS"
 	@echo "make bench-export  an export of a million counters in 64 tablets, and its longest pause; COUNTERS"
 	@echo "make bench-boards  a board of ten million members in its object, beside plain SQLite; MEMBERS"
 	@echo "make bench-setup  how long a newcomer waits: make serve in a fresh clone and an empty home"
@@ -90,6 +91,11 @@ bench: build
 MEMBERS ?= 10000000
 bench-boards: setup
 	cargo run --locked --quiet --release --package tally-simulation --bin board_figures -- $(MEMBERS)
+
+# What a top costs in a partition of the directory with 62,500 counters, a sixteenth of a million: about 2 minutes.
+bench-tops: COUNTERS ?= 62500
+bench-tops: setup
+	cargo run --locked --quiet --release --package tally-simulation --bin top_figures -- $(COUNTERS)
 
 bench-clients: build
 	@exec $(NODE) benches/clients.mjs

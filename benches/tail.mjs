@@ -191,6 +191,29 @@ async function tops({ url, counters }) {
   return { ms: await again(url, path), days_ms: await again(url, path.replace("by=value", "by=count&window=7d")) };
 }
 
+// Milliseconds of the same while those counters are written. No answer is told again without looking: limits differ.
+async function topsBeside({ url, counters }) {
+  const random = randomFrom(SEED + 4);
+  const path = () => `/counters/${encodeURIComponent(pathOf(Math.floor(random() * counters)))}/increment`;
+  let isOver = false;
+  const writes = during(4, 1e6, () => ask(url, "POST", path()), () => isOver);
+  const took = [];
+  try {
+    // What the first of them counted is told to the directory by then.
+    await sleep(10_000);
+    const until = performance.now() + SECONDS * 1_000;
+    for (let limit = 0; performance.now() < until; limit = (limit + 1) % 100) {
+      took.push((await timed(() => ask(url, "GET", `/top?prefix=%2Ftail%2F&by=value&limit=${limit + 1}`))).ms);
+      await sleep(50);
+    }
+  } finally {
+    isOver = true;
+  }
+  const written = (await writes).length;
+  took.sort((one, other) => one - other);
+  return { ms: quantile(took, 0.5), p99_ms: quantile(took, 0.99), looks: took.length, written };
+}
+
 // The median milliseconds of a read, asked so seldom that no answer is told again without looking.
 async function again(url, path) {
   const took = [];
@@ -285,6 +308,7 @@ async function measure(name, folder, { variables, counters, fresh }, toldBilled)
     await stage("reads", "reads", () => reads({ ...on(), counters }));
     await stage("aggregate", "the aggregate", () => aggregate({ ...on(), counters }));
     await stage("tops", "tops", () => tops({ ...on(), counters }));
+    await stage("beside", "tops beside writes", () => topsBeside({ ...on(), counters }));
     await stage("bytes", "disk of a counter", async () => (diskBytes(data) - before) / counters);
     await stage("increments", "increments by Zipf", () => increments({ ...on(), counters: Math.min(counters, 100_000) }));
     await stage("events", "bodies of 50,000 events", () => batches(on()));
@@ -326,6 +350,8 @@ function report(found, facts) {
     ["… asking each of them (`consistency=strong`), ms", (of) => figure(of.aggregate.strong_ms), ""],
     ["`GET /top` over the log's counters, limit 100, ms", (of) => figure(of.tops.ms, 1), "≤ 20"],
     ["… of the last seven days, ms", (of) => figure(of.tops.days_ms, 1), "≤ 20"],
+    ["… of all time while 4 clients write those counters, median, ms", (of) => figure(of.beside.ms, 1), "≤ 20"],
+    ["… p99, ms", (of) => figure(of.beside.p99_ms, 1), ""],
     ["increments/s over as many counters by Zipf, 64 clients", (of) => figure(of.increments.rate), ""],
     ["… p99, ms", (of) => figure(of.increments.p99_ms), ""],
     ["rows of 1,000 increments over 10,000 counters (own objects: 1,000) by Zipf, 64 clients, until acknowledged", (of) => figure(of.billed.rows), "≤ 100"],

@@ -48,6 +48,7 @@ mod cluster_ring;
 mod cluster_root;
 mod cluster_sizes;
 mod cluster_spread;
+mod cluster_standings;
 mod cluster_subscription;
 mod cluster_view;
 mod common;

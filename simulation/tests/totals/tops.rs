@@ -2,7 +2,7 @@
 
 use super::{TOLD_MS, ask, client, forget_totals, get, service};
 use tally::core::cluster::ring::Ring;
-use tally::protocol::names::{DIRECTORY_PARTITIONS, directory};
+use tally::protocol::names::{DIRECTORY_COUNT, DIRECTORY_PARTITIONS, directory};
 use tally_simulation::{Client, Faults, Options, Verdict, World, deployed};
 
 /// A counter as the tests know it: what was counted, and when.
@@ -596,4 +596,122 @@ fn a_partition_does_not_look_again_while_nothing_changes() {
         (&today["total"], &today["rows"]),
         (&0.into(), &serde_json::json!([]))
     );
+}
+
+/// Tops by all measures and windows, of all counters and of some; and the ranks of two.
+fn kept_paths(ids: &[String]) -> Vec<String> {
+    let mut paths = Vec::new();
+    for prefix in ["", "a"] {
+        for query in [
+            "by=value&limit=3",
+            "by=uniques&limit=2",
+            "by=count&window=3600&limit=5",
+            "by=count&window=today&limit=100",
+            "by=count&window=7d&limit=3",
+        ] {
+            paths.push(format!("/top?prefix={prefix}&{query}"));
+        }
+    }
+    let ranked = ids
+        .iter()
+        .take(2)
+        .map(|id| format!("/counters/{}/rank", id.replace('/', "%2F")));
+    paths.extend(ranked);
+    paths
+}
+
+/// What is kept in memory must tell what the tables tell: after each change all tops are asked for, then all partitions
+/// crash, and they are asked for again.
+#[test]
+fn a_kept_top_tells_what_one_read_anew_tells_after_any_changes() {
+    for seed in 0..6 {
+        let (world, sites) = service(300 + seed, Options::default());
+        let clients = sites.map(|site| client(&world, site));
+        let chance = world.chance();
+        let ids: Vec<String> = (0..30).map(name).collect();
+        let paths = kept_paths(&ids);
+        let get_all = || -> Vec<serde_json::Value> {
+            // No edge tells it again.
+            world.run_for_ms(11_000);
+            paths
+                .iter()
+                .map(|path| get_or_none(&world, &clients[0], path))
+                .collect()
+        };
+        for round in 0..14 {
+            for _ in 0..=chance.below(12) {
+                change_one(
+                    &world,
+                    &clients[chance.pick(2)],
+                    &ids[chance.pick(ids.len())],
+                    &chance,
+                );
+            }
+            match chance.below(6) {
+                // Before the directory is told.
+                0 => world.run_for_ms(500),
+                1 => world.run_for_ms(TOLD_MS + 3_600_000),
+                2 => world.run_for_ms(TOLD_MS + 26 * 3_600_000),
+                _ => world.run_for_ms(TOLD_MS),
+            }
+            if round == 7 {
+                // Each of some roots moves to another partition, and comes to it.
+                world.set(DIRECTORY_COUNT, Some("24"));
+                world.run_for_ms(60_000);
+            }
+            let kept = get_all();
+            for partition in 0..24 {
+                world.crash(&directory(partition));
+            }
+            let read = get_all();
+            for ((path, kept), read) in paths.iter().zip(&kept).zip(&read) {
+                for what in [
+                    "rows", "total", "counters", "as_of", "exact", "rank", "value",
+                ] {
+                    let same = kept.get(what) == read.get(what);
+                    assert!(
+                        same,
+                        "seed {seed}, round {round}, {path}, {what}: {kept} {read}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+fn get_or_none(world: &World, client: &Client, path: &str) -> serde_json::Value {
+    let answer = world.run(client.get(path)).expect("no fault");
+    assert!(
+        [200, 404].contains(&answer.status),
+        "{path}: {}",
+        answer.text()
+    );
+    answer.json()
+}
+
+/// An increment, decrement, set, deletion or a short life of a counter.
+fn change_one(world: &World, client: &Client, id: &str, chance: &tally_simulation::Chance) {
+    let path = format!("/counters/{}", id.replace('/', "%2F"));
+    let amount = chance.below(20) + 1;
+    let (method, what, body) = match chance.below(12) {
+        0 => (
+            "PUT",
+            "/value",
+            format!(r#"{{"value":{}}}"#, chance.below(60)),
+        ),
+        1 => ("POST", "/decrement", format!(r#"{{"delta":{amount}}}"#)),
+        2 => ("DELETE", "", String::new()),
+        3 => ("PUT", "", r#"{"ttl_seconds":3600}"#.to_owned()),
+        4 => (
+            "POST",
+            "/increment",
+            format!(r#"{{"delta":{}}}"#, 1_u64 << 62),
+        ),
+        _ => (
+            "POST",
+            "/increment",
+            format!(r#"{{"delta":{amount},"unique":"{}"}}"#, chance.below(500)),
+        ),
+    };
+    drop(world.run(ask(client, method, &format!("{path}{what}"), &body)));
 }

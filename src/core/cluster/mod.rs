@@ -12,6 +12,7 @@
 //! | [`root`] | generation, settings and datacenters of a counter |
 //! | [`sizes`] | how many partitions the directory has, and had while roots move |
 //! | [`spread`] | over how many limiters keys are spread, while that is changed |
+//! | [`standings`] | the first of many counters in an order, kept up to date as they change |
 //! | [`tablets`] | which tablet hosts the lead of a counter |
 //! | [`total`] | what a root has been told of its counter, and in what order totals stand |
 //! | [`view`] | what is known of a counter's datacenters, as it merges |
@@ -27,6 +28,7 @@ pub mod ring;
 pub mod root;
 pub mod sizes;
 pub mod spread;
+pub mod standings;
 pub mod subscription;
 pub mod tablets;
 pub mod total;

@@ -266,14 +266,7 @@ impl Partition {
             operations: Operations::new(&host, &store, roots.clone()),
             claims: Claims::new(&host, &store, roots.clone(), alarm.clone()),
             registry: InboxRegistry::new(&host, &store, roots.clone(), inboxes.clone()),
-            listings: Listings::new(
-                &host,
-                &store,
-                roots.clone(),
-                views.clone(),
-                totals,
-                places.clone(),
-            ),
+            listings: Listings::new(&host, &store, roots.clone(), views.clone(), totals),
             policies: PolicyStore::new(&store),
             boards: BoardRegistry::new(&store),
             secrets: SecretStore::new(&host, &store),
@@ -632,6 +625,7 @@ impl Partition {
 
     fn reload(&self) {
         let read = prepare(&self.store, &self.spreads, &self.places);
+        self.moves.totals.kept.clear();
         self.storage.note(read);
     }
 

@@ -1,8 +1,12 @@
 //! A partition's counters in the order of a measure, from its table of totals.
 
+use std::collections::BTreeMap;
+
 use super::directory_totals::{DAY_HOURS, DAYS_KEPT, DirectoryTotals, HOURS_KEPT};
+use super::kept_tops::{KeptTop, OLDEST_MAX, ROWS_MAX, Untold, WITHIN_MAX};
 use super::store::{Store, integer, text};
 use crate::core::cluster::root::{RootEntry, prefix_end};
+use crate::core::cluster::standings::{OldestUnknown, Standing, Standings};
 use crate::core::counter::id::{BEFORE_CALLERS, CounterId};
 use crate::core::counter::total::Value;
 use crate::host::object::SqlValue;
@@ -11,16 +15,128 @@ use crate::protocol::messages::{Fault, KnownTotal, Order, OrderBy, Sums, TopRow,
 /// Up to so many counters of a prefix are found by name and then sorted; more are found by the index of the order.
 const FEW: u64 = 1_000;
 
-/// The limit of [`Value::within_62_bits`].
-const WITHIN_MAX: i64 = 1 << 62;
+/// Rows that are kept beyond a limit and a quarter of it.
+const SPARE_ROWS: u32 = 16;
+
+/// How many counters are looked up by one statement, which may bind 100 values.
+const SETTLED_AT_ONCE: usize = 96;
 
 /// The largest size of numbers below 2^32: a sum of 2^31 of them is below 2^63.
 const NARROW_SIZE: i64 = 8 * 32;
 
 impl DirectoryTotals {
-    /// The sums over all counters of an order.
-    pub(super) fn sums(&self, order: &Order, now_ms: i64) -> Result<(Sums, u64), Fault> {
+    /// The first counters of an order, and its sums: by what is kept of it, or else by the table.
+    pub(super) fn top(
+        &self,
+        order: &Order,
+        limit: u32,
+        now_ms: i64,
+    ) -> Result<(Vec<TopRow>, Sums), Fault> {
         let progress = self.prepare(now_ms)?;
+        self.ahead.clear();
+        // Their memory is of what was written.
+        self.store.write_waiting()?;
+        self.kept.forget_failed(self.store.failures());
+        self.settle(now_ms)?;
+        let mut top = match self.kept.take(order) {
+            Some(top) => top,
+            None => self.begin(order, now_ms)?,
+        };
+        let named = top.standings.named;
+        if top.untold.is_old(now_ms) {
+            top.untold = Untold::among(named, self.untold(order, named)?, now_ms);
+        }
+        let oldest_ms = match top.standings.oldest_ms() {
+            Ok(oldest_ms) => oldest_ms,
+            Err(OldestUnknown) => {
+                let read = self.oldest(order)?;
+                let has_all = read.len() < OLDEST_MAX;
+                top.standings.set_oldest(read, has_all);
+                top.standings.oldest_ms().unwrap_or_default()
+            }
+        };
+        let rows = self.first(&mut top, limit)?;
+        let (untold, created_ms) = top.untold.sums(named);
+        let is_of_all = order.by == OrderBy::Value && order.since.is_none();
+        let total = top.standings.total;
+        let magnitude = Value::new(total.unsigned_abs(), 0);
+        let total = if total < 0 {
+            magnitude.negated()
+        } else {
+            magnitude
+        };
+        // Counters that are created later are not in it.
+        let as_of_ms = oldest_ms.into_iter().chain(created_ms).chain([now_ms]);
+        let sums = Sums {
+            counters: top.standings.counters + if is_of_all { untold } else { 0 },
+            total: total.plus(top.wide),
+            above: 0,
+            as_of_ms: as_of_ms.min(),
+            kept_from_ms: match order.since {
+                Some(_) => progress.kept_from_ms,
+                None => 0,
+            },
+        };
+        self.kept.put(top);
+        Ok((rows, sums))
+    }
+
+    /// Looks up which of the counters that were created or ended meanwhile have no row.
+    fn settle(&self, now_ms: i64) -> Result<(), Fault> {
+        let counters = self.kept.take_unsettled();
+        for some in counters.chunks(SETTLED_AT_ONCE) {
+            let mut values: Vec<SqlValue> = vec!["".into(); SETTLED_AT_ONCE];
+            for (value, counter) in values.iter_mut().zip(some) {
+                *value = counter.as_str().into();
+            }
+            let places = vec!["?"; SETTLED_AT_ONCE].join(", ");
+            let untold = self.untold_of(&format!("id IN ({places})"), values)?;
+            self.kept.settle(some, &untold, now_ms);
+        }
+        Ok(())
+    }
+
+    /// The oldest `as_of` of an order.
+    fn oldest(&self, order: &Order) -> Result<Vec<i64>, Fault> {
+        let (within, mut values) = within_sql(order, "");
+        values.push(i64::try_from(OLDEST_MAX).unwrap_or(i64::MAX).into());
+        let sql = format!("SELECT as_of FROM totals WHERE {within} ORDER BY as_of LIMIT ?");
+        let rows = self.store.run(&sql, values)?;
+        Ok(rows.iter().flatten().filter_map(integer).collect())
+    }
+
+    /// The first counters, by what is kept, or else from the table: with some more, so that a few may leave.
+    fn first(&self, top: &mut KeptTop, limit: u32) -> Result<Vec<TopRow>, Fault> {
+        let rows_of = |limit: u32| usize::try_from(limit).unwrap_or(usize::MAX);
+        if limit == 0 {
+            return Ok(Vec::new());
+        }
+        if let Some(rows) = top.standings.first(rows_of(limit)) {
+            return Ok(rows);
+        }
+        let most = limit.saturating_add(limit / 4).saturating_add(SPARE_ROWS);
+        let is_kept = rows_of(most) <= ROWS_MAX;
+        let counts = (top.standings.counters, top.standings.named);
+        let read = if is_kept { most } else { limit };
+        let mut rows = self.read_first(&top.order, counts, read)?;
+        if is_kept {
+            let standing = |row: &TopRow| {
+                let amount = row.amount.within_62_bits();
+                let standing = Standing {
+                    size: top.order.since.map_or(row.amount.size(), |_| 0),
+                    ..top.standing(amount, row.as_of_ms)
+                };
+                (row.counter.clone(), standing, row.clone())
+            };
+            let placed = rows.iter().map(standing).collect();
+            top.standings.set_first(placed, rows_of(most));
+        }
+        rows.truncate(rows_of(limit));
+        Ok(rows)
+    }
+
+    /// The sums over all counters of an order, from the table.
+    fn begin(&self, order: &Order, now_ms: i64) -> Result<KeptTop, Fault> {
         let amount = amount_sql(order);
         let (within, ids) = within_sql(order, "");
         let counts = match (order.by, order.since) {
@@ -47,12 +163,7 @@ impl DirectoryTotals {
         };
         let of = |value: &SqlValue| i128::from(number(value).unwrap_or(0));
         let total = (of(high) << 32) + of(low);
-        let magnitude = Value::new(total.unsigned_abs(), 0);
-        let mut total = if total < 0 {
-            magnitude.negated()
-        } else {
-            magnitude
-        };
+        let mut beyond = Value::default();
         if unsigned(wide) > 0 && order.since.is_none() {
             // Amounts that do not fit in 62 bits are in the rows.
             let sql = format!(
@@ -60,21 +171,13 @@ impl DirectoryTotals {
             );
             for row in &self.store.run(&sql, ids)? {
                 let row = row_of(&self.store, order, row)?;
-                total = total.plus(row.map_or_else(Value::default, |row| row.amount));
+                beyond = beyond.plus(row.map_or_else(Value::default, |row| row.amount));
             }
         }
-        let sums = Sums {
-            counters: unsigned(counters),
-            total,
-            above: 0,
-            as_of_ms: integer(as_of),
-            kept_from_ms: if order.since.is_some() {
-                progress.kept_from_ms
-            } else {
-                0
-            },
-        };
-        Ok((sums, unsigned(named)))
+        let (counters, named) = (unsigned(counters), unsigned(named));
+        let standings = Standings::new((counters, named), total, integer(as_of), OLDEST_MAX);
+        let untold = Untold::among(named, self.untold(order, named)?, now_ms);
+        Ok(KeptTop::new(order.clone(), standings, beyond, untold))
     }
 
     /// Whether the numbers of an order are far from the limit of a sum. Cost: two seeks of an index.
@@ -91,29 +194,40 @@ impl DirectoryTotals {
         Ok(sizes.all(|size| size.abs() <= NARROW_SIZE))
     }
 
-    /// Counters of the order without a row in the table yet, where `told` have one: how many, and the creation of the
-    /// oldest, unix milliseconds. No write of them was acknowledged before that.
-    pub(super) fn untold(&self, order: &Order, told: u64) -> Result<(u64, Option<i64>), Fault> {
+    /// Counters of the order without a row in the table yet, where `told` have one, and the creation of each, unix
+    /// milliseconds. No write of them was acknowledged before that.
+    fn untold(&self, order: &Order, told: u64) -> Result<BTreeMap<CounterId, i64>, Fault> {
         let (within, ids) = within_sql(order, "");
         let sql = format!("SELECT COUNT(*) FROM roots WHERE live = 1 AND {within}");
         let rows = self.store.run(&sql, ids.clone())?;
         let living = rows.first().and_then(|row| row.first()).map_or(0, unsigned);
         if living <= told {
-            return Ok((0, None));
+            return Ok(BTreeMap::new());
         }
+        let untold = self.untold_of(&within, ids)?;
+        Ok(untold.into_iter().collect())
+    }
+
+    /// Of the counters of a condition those without a row.
+    fn untold_of(
+        &self,
+        within: &str,
+        values: Vec<SqlValue>,
+    ) -> Result<Vec<(CounterId, i64)>, Fault> {
         let sql = format!(
-            "SELECT body FROM roots WHERE live = 1 AND {within} \
+            "SELECT id, body FROM roots WHERE live = 1 AND {within} \
              AND NOT EXISTS (SELECT 1 FROM totals WHERE totals.id = roots.id)"
         );
-        let rows = self.store.run(&sql, ids)?;
-        let mut created_ms = Vec::new();
-        for body in rows.iter().flatten() {
-            if let RootEntry::Live(root) = self.store.get(body)? {
-                created_ms.push(root.created_at_ms);
+        let mut untold = Vec::new();
+        for row in &self.store.run(&sql, values)? {
+            if let [id, body] = row.as_slice()
+                && let Some(Ok(counter)) = text(id).map(CounterId::stored)
+                && let RootEntry::Live(root) = self.store.get(body)?
+            {
+                untold.push((counter, root.created_at_ms));
             }
         }
-        let untold = u64::try_from(created_ms.len()).unwrap_or(u64::MAX);
-        Ok((untold, created_ms.into_iter().min()))
+        Ok(untold)
     }
 
     /// How many counters have more than an amount.
@@ -133,14 +247,12 @@ impl DirectoryTotals {
     }
 
     /// The first counters of an order: of so many that are in it, and so many that have the prefix.
-    pub(super) fn top(
+    fn read_first(
         &self,
         order: &Order,
         (counters, named): (u64, u64),
         limit: u32,
-        now_ms: i64,
     ) -> Result<Vec<TopRow>, Fault> {
-        self.prepare(now_ms)?;
         let amount = amount_sql(order);
         // The index of hours is worth its cost if few have counted since.
         let is_by_size = !order.since.is_some_and(WindowStart::is_kept);
@@ -208,7 +320,7 @@ fn size_sql(by: OrderBy) -> &'static str {
 }
 
 /// The amount of a row, as SQL.
-fn amount_sql(order: &Order) -> String {
+pub(super) fn amount_sql(order: &Order) -> String {
     let slot = |column: char, at: i64, kept: i64| {
         let hour = order.since.map_or(0, hour_of);
         let slot = at.rem_euclid(kept);
@@ -227,17 +339,21 @@ fn amount_sql(order: &Order) -> String {
 }
 
 /// The hour of unix time at which it begins.
-fn hour_of(since: WindowStart) -> i64 {
+pub(super) fn hour_of(since: WindowStart) -> i64 {
     match since {
         WindowStart::Hour(hour) | WindowStart::Write(hour) => hour,
         WindowStart::Day(day) => day * DAY_HOURS,
     }
 }
 
+/// The first name that an order may have: the service's own counters are before it.
+pub(super) fn first_of(order: &Order) -> &str {
+    order.prefix.as_str().max(BEFORE_CALLERS)
+}
+
 /// The condition on names, as SQL with its values; a plus before them prevents the use of their index.
 fn within_sql(order: &Order, plus: &str) -> (String, Vec<SqlValue>) {
-    let first = order.prefix.as_str().max(BEFORE_CALLERS);
-    let mut values: Vec<SqlValue> = vec![first.into()];
+    let mut values: Vec<SqlValue> = vec![first_of(order).into()];
     let mut sql = format!("{plus}id >= ?");
     if let Some(end) = prefix_end(&order.prefix) {
         sql.push_str(&format!(" AND {plus}id < ?"));

@@ -9,6 +9,7 @@
 
 use std::cell::Cell;
 
+use super::kept_tops::{KeptTops, Written, hour_before};
 use super::push_receiver::Views;
 use super::root_store::RootStore;
 use super::row_prefetch::RowPrefetch;
@@ -59,9 +60,8 @@ pub(super) struct DirectoryTotals {
     pub(super) store: Store,
     /// The progress of the build; `None` before it was read.
     progress: Cell<Option<Progress>>,
-    /// Rows that were written or deleted since the object began.
-    changes: Cell<u64>,
-    ahead: RowPrefetch,
+    pub(super) kept: KeptTops,
+    pub(super) ahead: RowPrefetch,
 }
 
 /// The progress of the build.
@@ -92,7 +92,7 @@ impl DirectoryTotals {
         Self {
             store: store.clone(),
             progress: Cell::new(None),
-            changes: Cell::new(0),
+            kept: KeptTops::default(),
             ahead: RowPrefetch::new(store, "totals", "hour"),
         }
     }
@@ -100,7 +100,7 @@ impl DirectoryTotals {
     /// Reads the rows of counters that are about to be noted.
     pub(super) fn read_ahead(&self, counters: &[CounterId], now_ms: i64) -> Result<(), Fault> {
         self.prepare(now_ms)?;
-        self.ahead.read(counters)
+        self.ahead.read_as(counters, &self.kept.columns())
     }
 
     /// Drops the rows that were read ahead.
@@ -144,7 +144,6 @@ impl DirectoryTotals {
 
     /// Rows have come from a table that was written only since then. The progress is read again after that.
     pub(super) fn kept_from(&self, from_ms: i64) -> Result<(), Fault> {
-        self.changed();
         let sql = "UPDATE totals_progress SET kept_from = MAX(kept_from, ?)";
         self.store.run(sql, vec![from_ms.into()]).map(drop)
     }
@@ -152,15 +151,6 @@ impl DirectoryTotals {
     /// The progress is read again.
     pub(super) fn forget_progress(&self) {
         self.progress.set(None);
-    }
-
-    /// A number that changes with every row that is written or deleted.
-    pub(super) fn changes(&self) -> u64 {
-        self.changes.get()
-    }
-
-    fn changed(&self) {
-        self.changes.set(self.changes.get().wrapping_add(1));
     }
 
     fn exists(&self) -> Result<bool, Fault> {
@@ -202,7 +192,6 @@ impl DirectoryTotals {
         now_ms: i64,
     ) -> Result<(), Fault> {
         let progress = self.prepare(now_ms)?;
-        self.changed();
         let known = known_of(root, view);
         let count = Value::new(known.total.count, 0);
         let last_write_ms = known
@@ -212,14 +201,10 @@ impl DirectoryTotals {
         let hour = last_write_ms.div_euclid(HOUR_MS);
         let row = match self.ahead.get(counter) {
             Some(row) => row,
-            None => {
-                let sql = "SELECT hour FROM totals WHERE id = ?";
-                let rows = self.store.run(sql, vec![counter.as_str().into()])?;
-                rows.into_iter().flatten().next()
-            }
+            None => self.row_now(counter)?,
         };
         self.ahead.forget(counter);
-        let before = row.as_ref().and_then(integer);
+        let before = row.as_ref().and_then(hour_before);
         let hour = before.map_or(hour, |before| before.max(hour));
         let uniques = known.uniques.map_or(0, |uniques| uniques.estimate);
         let uniques = Value::new(u128::from(uniques), 0);
@@ -247,10 +232,8 @@ impl DirectoryTotals {
             },
             values,
         )?;
-        if before.is_some() {
-            return Ok(());
-        }
-        if root.created_at_ms < progress.kept_from_ms {
+        let is_late = before.is_none() && root.created_at_ms < progress.kept_from_ms;
+        if is_late {
             // The time of the counts is not known.
             let all = (0..HOURS_KEPT).map(|hour| format!(", h{hour} = counted"));
             let all: String = all
@@ -259,16 +242,53 @@ impl DirectoryTotals {
             let sql = format!("UPDATE totals SET hour = hour{all} WHERE id = ?");
             self.store.run(&sql, vec![counter.as_str().into()])?;
         }
+        let written = Written {
+            hour,
+            known,
+            is_late,
+        };
+        self.kept.written(counter, row.as_ref(), &written);
         Ok(())
+    }
+
+    /// What is read of a row before it is written.
+    fn row_now(&self, counter: &CounterId) -> Result<Option<SqlValue>, Fault> {
+        let sql = format!("SELECT {} FROM totals WHERE id = ?", self.kept.columns());
+        let rows = self.store.run(&sql, vec![counter.as_str().into()])?;
+        Ok(rows.into_iter().flatten().next())
     }
 
     /// Deletes the row of a counter that ends. The caller makes it one commit with the end.
     pub(super) fn delete(&self, counter: &CounterId) -> Result<(), Fault> {
-        self.changed();
         self.ahead.forget(counter);
         if self.exists()? {
+            if !self.kept.is_empty() {
+                self.kept.leaves(counter, self.row_now(counter)?.as_ref());
+            }
             let id = vec![counter.as_str().into()];
             self.store.run("DELETE FROM totals WHERE id = ?", id)?;
+        }
+        Ok(())
+    }
+
+    /// Lets `write` write or delete the rows of a counter, as where its root comes or goes. The caller makes it one
+    /// commit: if a later part of it fails, what is kept is forgotten.
+    pub(super) fn rewritten(
+        &self,
+        counter: &CounterId,
+        write: impl FnOnce() -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        if self.kept.is_empty() {
+            return write();
+        }
+        self.kept.leaves(counter, self.row_now(counter)?.as_ref());
+        write()?;
+        let sql = "SELECT body FROM totals WHERE id = ?";
+        let rows = self.store.run(sql, vec![counter.as_str().into()])?;
+        if let Some(body) = rows.iter().flatten().next() {
+            let known: KnownTotal = self.store.get(body)?;
+            self.kept
+                .comes(counter, self.row_now(counter)?.as_ref(), &known);
         }
         Ok(())
     }

@@ -2,41 +2,24 @@
 //!
 //! Invariant: no counter is asked. For a counter without a row in the table of totals its view is used.
 
-use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::directory_tops::row_of_known;
 use super::directory_totals::{DirectoryTotals, known_of};
 use super::push_receiver::Views;
-use super::root_places::RootPlaces;
 use super::root_store::RootStore;
 use super::roots::Roots;
 use super::store::Store;
 use crate::core::cluster::root::Root;
 use crate::core::cluster::view::View;
-use crate::core::counter::bounded_map::BoundedMap;
 use crate::core::counter::id::CounterId;
 use crate::host::Host;
 use crate::protocol::messages::{
-    AmountOf, Fault, KnownTotal, List, ListRows, ListedCounter, OrderBy, PartitionTop, TopOf,
-    TopRow, encode,
+    AmountOf, Fault, KnownTotal, List, ListRows, ListedCounter, PartitionTop, TopOf, TopRow,
 };
 
 /// The pause of the alarm between two steps that build the table of totals.
 const STEP_MS: i64 = 100;
-
-/// A top is cached for a millisecond per so many counters, up to the limit below: so summing takes a bounded share of
-/// the time. 62,500 counters, which take some 20 ms, are summed once in 6 s.
-const TOP_REST_COUNTERS: u64 = 10;
-const TOP_REST_MS_MAX: i64 = 10_000;
-
-/// A top of at least so many counters is cached so long, milliseconds, while no row of the table changes. It is as of
-/// when it was made: counters created later are not promised.
-const TOP_QUIET_COUNTERS_MIN: u64 = 1_000;
-const TOP_QUIET_MS_MAX: i64 = 60_000;
-
-/// The most cached tops: at most 150 KB each, of 1,000 rows.
-const TOPS_MAX: usize = 4;
 
 /// Lists of the counters of one partition.
 pub(super) struct Listings {
@@ -46,33 +29,6 @@ pub(super) struct Listings {
     roots: Rc<Roots>,
     views: Rc<Views>,
     totals: Rc<DirectoryTotals>,
-    places: Rc<RootPlaces>,
-    tops: RefCell<BoundedMap<Vec<u8>, CachedTop, TOPS_MAX>>,
-}
-
-/// A top, and how long it may be used.
-#[derive(Clone)]
-struct CachedTop {
-    /// When it was made, unix milliseconds.
-    made_ms: i64,
-    /// [`DirectoryTotals::changes`] when it was made.
-    changes: u64,
-    /// How long it is used after rows have changed, milliseconds.
-    rest_ms: i64,
-    /// How long it is used while no row changes, milliseconds.
-    quiet_ms: i64,
-    top: PartitionTop,
-}
-
-impl CachedTop {
-    fn holds(&self, now_ms: i64, changes: u64) -> bool {
-        let age_ms = now_ms.saturating_sub(self.made_ms);
-        let most_ms = match self.changes == changes {
-            true => self.quiet_ms,
-            false => self.rest_ms,
-        };
-        (0..most_ms).contains(&age_ms)
-    }
 }
 
 impl Listings {
@@ -83,7 +39,6 @@ impl Listings {
         roots: Rc<Roots>,
         views: Rc<Views>,
         totals: Rc<DirectoryTotals>,
-        places: Rc<RootPlaces>,
     ) -> Self {
         Self {
             host: host.clone(),
@@ -92,8 +47,6 @@ impl Listings {
             roots,
             views,
             totals,
-            places,
-            tops: RefCell::default(),
         }
     }
 
@@ -132,60 +85,19 @@ impl Listings {
         Ok(rows)
     }
 
-    /// The first counters of an order, and its sums; cached for a moment where that takes long.
+    /// The first counters of an order, and its sums.
     pub(super) async fn top(&self, asked: TopOf) -> Result<PartitionTop, Fault> {
         let now_ms = self.host.now_ms();
         let is_whole = self.see_to_totals().await?;
-        let above = match asked.above {
-            Some(than) => self.totals.above(&asked.order, than, now_ms)?,
-            None => 0,
-        };
-        // A cached top must be of the same counters.
-        let moved = self.places.moved()?;
-        let key = encode(&(&asked.order, asked.limit, moved))?;
-        let changes = self.totals.changes();
-        let known = self.tops.borrow().get(&key).cloned();
-        let known = known.filter(|known| is_whole && known.holds(now_ms, changes));
-        let mut top = match known {
-            Some(known) => known.top,
-            None => {
-                let (mut sums, named) = self.totals.sums(&asked.order, now_ms)?;
-                let (untold, created_ms) = self.totals.untold(&asked.order, named)?;
-                // Counters that are created later are not in it.
-                let as_of_ms = sums.as_of_ms.into_iter().chain(created_ms);
-                sums.as_of_ms = as_of_ms.chain([now_ms]).min();
-                if asked.order.by == OrderBy::Value && asked.order.since.is_none() {
-                    sums.counters += untold;
-                }
-                let rows = match asked.limit {
-                    0 => Vec::new(),
-                    limit => {
-                        (self.totals).top(&asked.order, (sums.counters, named), limit, now_ms)?
-                    }
-                };
-                let top = PartitionTop {
-                    rows,
-                    sums,
-                    is_whole,
-                };
-                let rest_ms = i64::try_from(named / TOP_REST_COUNTERS).unwrap_or(i64::MAX);
-                let rest_ms = rest_ms.min(TOP_REST_MS_MAX);
-                let kept = CachedTop {
-                    made_ms: now_ms,
-                    changes,
-                    rest_ms,
-                    quiet_ms: match named >= TOP_QUIET_COUNTERS_MIN {
-                        true => TOP_QUIET_MS_MAX,
-                        false => rest_ms,
-                    },
-                    top: top.clone(),
-                };
-                self.tops.borrow_mut().insert(key, kept);
-                top
-            }
-        };
-        top.sums.above = above;
-        Ok(top)
+        let (rows, mut sums) = self.totals.top(&asked.order, asked.limit, now_ms)?;
+        if let Some(than) = asked.above {
+            sums.above = self.totals.above(&asked.order, than, now_ms)?;
+        }
+        Ok(PartitionTop {
+            rows,
+            sums,
+            is_whole,
+        })
     }
 
     /// The amount of a counter in an order; `None` where there is no such counter.

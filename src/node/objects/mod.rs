@@ -19,7 +19,7 @@
 //! | [`inbox_registry`] | the inboxes in roots |
 //! | [`sender_sessions`] | senders to a queue of the platform, as a root stores them |
 //! | [`directory`] | one partition of the directory: dispatches to its parts, each with tables of its own |
-//! | [`listings`], [`directory_totals`], [`directory_tops`] | lists of its counters with totals, their table, and its orders |
+//! | [`listings`], [`directory_totals`], [`directory_tops`], [`kept_tops`] | lists of its counters with totals, their table, its orders, and those that are kept in memory |
 //! | [`roots`], [`root_store`], [`duty_store`] | the roots of its counters, their end, notifications of leads, and their rows |
 //! | [`root_places`], [`root_moves`], [`root_bundle`], [`root_sweep`] | the places of roots, their moves to another partition, their rows meanwhile, and those that nobody asks for |
 //! | [`lead_calls`], [`inboxes`] | calls of a root to leads and inboxes |
@@ -93,6 +93,7 @@ mod inbox_consumer;
 mod inbox_registry;
 mod inbox_store;
 mod inboxes;
+mod kept_tops;
 mod keyed_writes;
 mod keyspace;
 mod keyspace_adds;

@@ -325,6 +325,11 @@ impl Views {
         Ok(())
     }
 
+    /// The root of a counter was written.
+    pub(super) fn note_root(&self, counter: &CounterId) {
+        self.totals.kept.touch(counter);
+    }
+
     /// Deletes the row of a counter in the table of totals.
     pub(super) fn forget_total(&self, counter: &CounterId) -> Result<(), Fault> {
         self.totals.delete(counter)

@@ -203,7 +203,7 @@ impl RootMoves {
         if let Some(SealedRoot { seal, .. }) = bundles.note("leaving", name)? {
             let mut root = None;
             self.store.atomically(|| {
-                bundles.put_back(name)?;
+                self.totals.rewritten(name, || bundles.put_back(name))?;
                 bundles.forget_note("leaving", name)?;
                 self.places.add_moved(seal.wrapping_neg(), 0)?;
                 root = self.stored(name)?;
@@ -282,10 +282,12 @@ impl RootMoves {
         let (mut root, mut joined) = (None, None);
         self.totals.prepare(self.host.now_ms())?;
         self.store.atomically(|| {
-            bundles.delete_rows(name)?;
+            self.totals.rewritten(name, || {
+                bundles.delete_rows(name)?;
+                bundles.put_rows(rows.to_vec())
+            })?;
             bundles.forget_laid_aside(name)?;
             bundles.forget_note("leaving", name)?;
-            bundles.put_rows(rows.to_vec())?;
             let taken = TakenRoot {
                 from: given.from,
                 seal: given.seal,
@@ -425,7 +427,7 @@ impl RootMoves {
         let seal = self.host.random();
         let bundles = &self.places.bundles;
         self.store.atomically(|| {
-            bundles.lay_aside(name)?;
+            self.totals.rewritten(name, || bundles.lay_aside(name))?;
             bundles.put_note("leaving", name, &SealedRoot { to, seal })?;
             self.places.add_moved(seal, 0)
         })?;

@@ -255,7 +255,7 @@ impl RootMoves {
         }
         // Written by work that was under way when it left: its place is known now.
         self.store.atomically(|| {
-            bundles.delete_rows(name)?;
+            self.totals.rewritten(name, || bundles.delete_rows(name))?;
             bundles.delete_records(name)
         })
     }

@@ -315,6 +315,7 @@ impl Roots {
             // A single row is atomic by itself.
             self.rows.put(counter, &entry)?;
         }
+        self.views.note_root(counter);
         match &entry {
             RootEntry::Ended { .. } => self.views.forget(counter),
             RootEntry::Live(root) if root.operations.at_ms() > 0 || !root.held.is_empty() => {

@@ -36,7 +36,12 @@ impl RowPrefetch {
     /// # Errors
     /// `Unavailable` where SQLite refuses; each row is then read by itself.
     pub(super) fn read(&self, counters: &[CounterId]) -> Result<(), Fault> {
-        let (table, column) = self.of;
+        self.read_as(counters, self.of.1)
+    }
+
+    /// As [`RowPrefetch::read`], with this SQL in place of the column.
+    pub(super) fn read_as(&self, counters: &[CounterId], column: &str) -> Result<(), Fault> {
+        let (table, _) = self.of;
         for some in counters.chunks(AT_ONCE) {
             // A single statement, so that it is prepared once; no counter has an empty name.
             let mut values: Vec<SqlValue> = vec!["".into(); AT_ONCE];

@@ -93,6 +93,8 @@ struct PendingInserts {
     waiting: RefCell<Vec<Waiting>>,
     /// The fault of a failed insert.
     failed: RefCell<Option<Fault>>,
+    /// Statements and commits that failed.
+    failures: Cell<u64>,
 }
 
 /// The object's database.
@@ -239,7 +241,20 @@ impl Store {
 
     fn execute(&self, statement: &str, values: Vec<SqlValue>) -> Result<Rows, Fault> {
         let ran = self.object.platform().run(statement, values);
+        if ran.is_err() {
+            self.note_failure();
+        }
         ran.map_err(broken(statement))
+    }
+
+    fn note_failure(&self) {
+        let failures = &self.gathered.failures;
+        failures.set(failures.get().wrapping_add(1));
+    }
+
+    /// A number that changes with every statement and commit that fails: what they wrote may not be there.
+    pub fn failures(&self) -> u64 {
+        self.gathered.failures.get()
     }
 
     /// The version of the object's tables: `None` for a fresh object, also if its tables were created only in part.
@@ -423,6 +438,7 @@ impl Store {
         });
         let done = outcome.and_then(|()| committed.map_err(broken("commit")));
         if done.is_err() {
+            self.note_failure();
             // The change of the schema may have been undone: it is repeated.
             self.object.forms().has_frames.set(false);
         }
