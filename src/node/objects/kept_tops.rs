@@ -1,11 +1,12 @@
 //! The tops that a partition was lately asked for, in memory, kept up to date by each row that changes.
 //!
 //! Invariant: a kept top tells what its table would tell. A row is taken off as it was before it is written, and is
-//! added as it is after. What cannot be followed so, a failed write or a number of more than 62 bits that changes, makes
+//! added as it is after. What cannot be followed so, a failed write or a change of a number of more than 62 bits, makes
 //! the top be forgotten: it is read anew when it is asked for again, as after the object's memory was lost.
 //!
-//! Memory of a partition: [`ROWS_MAX`] rows of some 150 bytes with their names, [`ORDERS_MAX`] · [`OLDEST_MAX`] times of
-//! some 20 bytes, [`ORDERS_MAX`] · [`UNTOLD_MAX`] names of some 40 bytes: 3 MB at most with names of 30 bytes.
+//! Memory of a partition: [`ROWS_MAX`] rows of some 150 bytes with their names, and for each of [`ORDERS_MAX`] orders
+//! [`OLDEST_MAX`] times of some 20 bytes and [`UNTOLD_MAX`] names of some 80: 4 MB at most with names of 30 bytes, 250 KB
+//! for one order with a limit of 100.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +31,7 @@ pub(super) const ROWS_MAX: usize = 4_096;
 /// through for the next.
 pub(super) const OLDEST_MAX: usize = 4_096;
 
-/// The most counters without a row that an order keeps by name. Of more their number is counted again from time to time.
+/// The most counters without a row that an order keeps by name. Of more the number is counted from time to time.
 pub(super) const UNTOLD_MAX: usize = 4_096;
 
 /// How long that number is told, milliseconds.
