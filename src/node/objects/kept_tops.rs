@@ -5,8 +5,8 @@
 //! the top be forgotten: it is read anew when it is asked for again, as after the object's memory was lost.
 //!
 //! Memory of a partition: [`ROWS_MAX`] rows of some 150 bytes with their names, and for each of [`ORDERS_MAX`] orders
-//! [`OLDEST_MAX`] times of some 20 bytes and [`UNTOLD_MAX`] names of some 80: 4 MB at most with names of 30 bytes, 250 KB
-//! for one order with a limit of 100.
+//! [`OLDEST_MAX`] times of some 20 bytes and [`UNTOLD_MAX`] names of some 80: 4 MB at most with names of 30 bytes, and
+//! 110 KB for one order with a limit of 100 of which all is told.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
