@@ -179,7 +179,7 @@ function tellTruth(frame, told, status) {
 function unaskedWords(unasked) {
   if (!unasked) return undefined;
   const { counters, count_max, each_max } = unasked;
-  return `Of so many counters those with most are asked. ${count(counters)} others are left out: they have at most ${count(count_max)} together, and none has more than ${count(each_max)}. A prefix shows their history.`;
+  return `These are too many counters to read all: ${count(counters)} small ones are not in the numbers above. Each counted at most ${count(each_max)}, all of them together at most ${count(count_max)}. Choose a prefix to see them.`;
 }
 
 function show(frame, route, range, told, before) {
