@@ -644,7 +644,7 @@ fn a_kept_top_tells_what_one_read_anew_tells_after_any_changes() {
                     &world,
                     &clients[chance.pick(2)],
                     &ids[chance.pick(ids.len())],
-                    &chance,
+                    chance,
                 );
             }
             match chance.below(6) {
