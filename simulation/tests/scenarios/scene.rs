@@ -36,18 +36,18 @@ pub struct Held {
     path: &'static str,
     to: String,
     has_come: Cell<bool>,
-    fate: Rc<OneShot<Verdict>>,
+    verdict: Rc<OneShot<Verdict>>,
 }
 
 impl Held {
     /// It goes on.
     pub fn let_go(&self) {
-        self.fate.fill(Verdict::Answered);
+        self.verdict.fill(Verdict::Answered);
     }
 
     /// It is gone, which whoever sent it hears.
     pub fn lose(&self) {
-        self.fate.fill(Verdict::Unreached);
+        self.verdict.fill(Verdict::Unreached);
     }
 
     fn takes(&self, judged: &PendingCall) -> bool {
@@ -95,7 +95,7 @@ impl Scene {
             let note = (judged.path.clone(), judged.name.clone());
             arrived.borrow_mut().push(note);
             match taken(&requests, &judged) {
-                Some(held) => Box::pin(held.fate.clone().wait()),
+                Some(held) => Box::pin(held.verdict.clone().wait()),
                 None => Box::pin(async { Verdict::Answered }),
             }
         });
@@ -104,7 +104,7 @@ impl Scene {
             let held = taken(&answers, &judged);
             Box::pin(async move {
                 if let Some(held) = held {
-                    held.fate.clone().wait().await;
+                    held.verdict.clone().wait().await;
                 }
             })
         });
@@ -116,7 +116,7 @@ impl Scene {
             path,
             to: to.to_owned(),
             has_come: Cell::new(false),
-            fate: OneShot::new(),
+            verdict: OneShot::new(),
         });
         holds.borrow_mut().push(held.clone());
         held

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use tally_simulation::{Answer, ClientRequest};
 
 use super::digits::amount;
-use super::oracle::{Fate, Way};
+use super::oracle::{Outcome, Way};
 use super::service::{Service, Told, id};
 use super::writes::{TRIES_MAX, TRY_AGAIN_MS};
 
@@ -81,7 +81,7 @@ impl Service {
                     for (counter, slot) in lines {
                         self.counters[*counter]
                             .borrow_mut()
-                            .told(*slot, Fate::Refused, what);
+                            .told(*slot, Outcome::Refused, what);
                     }
                 }
                 return false;
@@ -92,15 +92,17 @@ impl Service {
         let mut is_known = true;
         for (line, (counter, slot)) in (1..).zip(lines) {
             let code = codes.iter().find(|(failed, _)| *failed == line);
-            let fate = match code.map(|(_, code)| code.as_str()) {
-                None => Fate::Acknowledged(self.now()),
-                Some("counter-ended") => Fate::Ended(self.now()),
-                Some("overloaded") if !has_key => Fate::Refused,
-                Some("unavailable" | "overloaded") => Fate::Unknown,
+            let outcome = match code.map(|(_, code)| code.as_str()) {
+                None => Outcome::Acknowledged(self.now()),
+                Some("counter-ended") => Outcome::Ended(self.now()),
+                Some("overloaded") if !has_key => Outcome::Refused,
+                Some("unavailable" | "overloaded") => Outcome::Unknown,
                 Some(code) => panic!("{what}: line {line}: {code}"),
             };
-            is_known &= fate != Fate::Unknown;
-            self.counters[*counter].borrow_mut().told(*slot, fate, what);
+            is_known &= outcome != Outcome::Unknown;
+            self.counters[*counter]
+                .borrow_mut()
+                .told(*slot, outcome, what);
         }
         is_known
     }
@@ -127,16 +129,18 @@ impl Service {
             }
             let told = self.ask(site, ask, &what).await;
             self.say(|| format!("{what} is told {told:?}"));
-            let fate = match &told {
-                Told::Done(_) => Fate::Acknowledged(self.now()),
-                Told::Refused(code) if code == "overloaded" && key.is_some() => Fate::Unknown,
-                Told::Refused(code) if code == "overloaded" => Fate::Refused,
-                Told::Refused(code) if code == "counter-ended" => Fate::Ended(self.now()),
+            let outcome = match &told {
+                Told::Done(_) => Outcome::Acknowledged(self.now()),
+                Told::Refused(code) if code == "overloaded" && key.is_some() => Outcome::Unknown,
+                Told::Refused(code) if code == "overloaded" => Outcome::Refused,
+                Told::Refused(code) if code == "counter-ended" => Outcome::Ended(self.now()),
                 Told::Refused(code) => panic!("{what}: {code}"),
-                Told::Unknown(_) => Fate::Unknown,
+                Told::Unknown(_) => Outcome::Unknown,
             };
-            self.counters[counter].borrow_mut().told(slot, fate, &what);
-            if key.is_none() || fate != Fate::Unknown && chance.once_in(2) {
+            self.counters[counter]
+                .borrow_mut()
+                .told(slot, outcome, &what);
+            if key.is_none() || outcome != Outcome::Unknown && chance.once_in(2) {
                 return;
             }
             self.world.sleep_ms(chance.below(TRY_AGAIN_MS)).await;
@@ -169,8 +173,8 @@ impl Service {
             )
             .await;
         self.say(|| format!("{what} is told {told:?}"));
-        let fate = self.fate(&told);
-        self.counters[counter].borrow_mut().imported(place, fate);
+        let outcome = self.outcome(&told);
+        self.counters[counter].borrow_mut().imported(place, outcome);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::digits::{self, Held};
-use super::oracle::{Clear, Clearing, Counter, Fate, Moment, Put, Way, Write};
+use super::oracle::{Clear, Clearing, Counter, Moment, Outcome, Put, Way, Write};
 
 /// What a view says of a counter.
 #[derive(Clone, Debug)]
@@ -27,15 +27,15 @@ impl Counter {
             false => 0,
         };
         self.clearings.iter().any(|clearing| {
-            let is_after = match clearing.fate {
-                Fate::Refused => return false,
+            let is_after = match clearing.outcome {
+                Outcome::Refused => return false,
                 // Decrements of that time are not kept.
                 _ if clearing.is_loose && !write.adds => true,
-                Fate::Acknowledged(done) => {
+                Outcome::Acknowledged(done) => {
                     done > write.begun
                         || done.at_ms + slack_ms(clearing) > write.begun.at_ms && clearing.is_loose
                 }
-                Fate::Unknown | Fate::Ended(_) => true,
+                Outcome::Unknown | Outcome::Ended(_) => true,
             };
             let is_due = match clearing.clear {
                 Clear::Expiry(ttl_ms, true) => {
@@ -56,10 +56,10 @@ impl Counter {
     fn is_cleared(&self, counted: Moment, by: Moment) -> bool {
         // A datacenter that tells later what it counted since a set may take it for that, by its clock of then.
         let slack_ms = self.clocks_ms + 2_000;
-        let may_revive = |one: &Clearing| match one.fate {
-            Fate::Refused => false,
-            Fate::Acknowledged(_) => one.is_loose,
-            Fate::Unknown | Fate::Ended(_) => true,
+        let may_revive = |one: &Clearing| match one.outcome {
+            Outcome::Refused => false,
+            Outcome::Acknowledged(_) => one.is_loose,
+            Outcome::Unknown | Outcome::Ended(_) => true,
         };
         let is_near = |one: &Clearing| counted.at_ms + slack_ms >= one.begun.at_ms;
         let sets = |one: &Clearing| matches!(one.clear, Clear::Set(_));
@@ -68,15 +68,15 @@ impl Counter {
             return false;
         }
         self.clearings.iter().any(|clearing| {
-            let is_done = matches!(clearing.fate, Fate::Acknowledged(done) if done < by);
+            let is_done = matches!(clearing.outcome, Outcome::Acknowledged(done) if done < by);
             is_done && !clearing.is_loose && counted < clearing.begun
         })
     }
 
     /// The sets that a value may have been put to last.
     fn possible_sets(&self, view: &View) -> BTreeSet<usize> {
-        let done = |clearing: &Clearing| match clearing.fate {
-            Fate::Acknowledged(done) => Some(done),
+        let done = |clearing: &Clearing| match clearing.outcome {
+            Outcome::Acknowledged(done) => Some(done),
             _ => None,
         };
         let surely = || {
@@ -85,7 +85,7 @@ impl Counter {
         };
         let may_be_last = |clearing: &&Clearing| {
             let is_over = |at: Moment| surely().any(|later| later.begun > at);
-            let is_void = clearing.fate == Fate::Refused || clearing.begun > view.ended;
+            let is_void = clearing.outcome == Outcome::Refused || clearing.begun > view.ended;
             let is_endless = matches!(clearing.clear, Clear::Expiry(..));
             !is_void && (is_endless || !done(clearing).is_some_and(is_over))
         };
@@ -138,7 +138,8 @@ impl Counter {
         }
         let mut clearings = self.clearings.iter();
         let is_it = |one: &Clearing| one.clear == Clear::Set(set) && one.begun < view.ended;
-        let is_known = set == 0 || clearings.any(|one| is_it(one) && one.fate != Fate::Refused);
+        let is_known =
+            set == 0 || clearings.any(|one| is_it(one) && one.outcome != Outcome::Refused);
         assert!(is_known, "{what}: set {set} was never done");
     }
 
@@ -149,7 +150,7 @@ impl Counter {
             "{what}: before it was sent: {write:?}"
         );
         assert!(
-            write.fate != Fate::Refused,
+            write.outcome != Outcome::Refused,
             "{what}: it was refused: {write:?}"
         );
         let both = write.rivals.iter().find(|rival| held.slots.contains(rival));
@@ -157,11 +158,11 @@ impl Counter {
         if !view.is_exact {
             return;
         }
-        if let Fate::Ended(at) = write.fate {
+        if let Outcome::Ended(at) = write.outcome {
             assert!(at > view.begun, "{what}: it had ended: {write:?}");
         }
-        let acknowledged = match (write.way, write.fate) {
-            (Way::Direct, Fate::Acknowledged(at)) => Some(at),
+        let acknowledged = match (write.way, write.outcome) {
+            (Way::Direct, Outcome::Acknowledged(at)) => Some(at),
             _ => None,
         };
         let counted = acknowledged.into_iter().chain(write.seen).min();
@@ -182,8 +183,8 @@ impl Counter {
 
     /// Why a view must have a write, if it must.
     pub fn why_in(&self, view: &View, write: &Write) -> Option<&'static str> {
-        let acknowledged = match write.fate {
-            Fate::Acknowledged(at) => Some(at),
+        let acknowledged = match write.outcome {
+            Outcome::Acknowledged(at) => Some(at),
             _ => None,
         };
         let is_before = |at: Moment| at < view.begun;
@@ -206,7 +207,7 @@ impl Counter {
 
     /// Whether a view may have a write.
     pub fn may_be_in(view: &View, write: &Write) -> bool {
-        write.begun < view.ended && write.fate != Fate::Refused
+        write.begun < view.ended && write.outcome != Outcome::Refused
     }
 
     /// Holds what was counted, which sets and resets leave, against the laws: of a window or a history that has all
@@ -219,13 +220,14 @@ impl Counter {
         assert_eq!(counted.set, 0, "{what}: more than all");
         let ends = |one: &&Clearing| !matches!(one.clear, Clear::Set(_));
         let mut ends = self.clearings.iter().filter(ends);
-        let may_have_ended = ends.any(|one| one.fate != Fate::Refused && one.begun < view.ended);
+        let may_have_ended =
+            ends.any(|one| one.outcome != Outcome::Refused && one.begun < view.ended);
         for write in &self.writes {
             if counted.slots.contains(&write.slot) {
                 let may_be = write.adds && Self::may_be_in(view, write);
                 assert!(may_be, "{what}: it has {write:?}");
             } else if view.is_exact && write.adds && !may_have_ended {
-                let is_in = matches!(write.fate, Fate::Acknowledged(at) if at < view.begun);
+                let is_in = matches!(write.outcome, Outcome::Acknowledged(at) if at < view.begun);
                 assert!(!is_in, "{what}: it lacks {write:?}");
             }
         }
@@ -233,14 +235,14 @@ impl Counter {
 
     /// Whether a list must have the counter, and whether it may.
     pub fn is_listed(&self, begun: Moment, ended: Moment) -> (bool, bool) {
-        let is_done = |fate: Fate| matches!(fate, Fate::Acknowledged(at) if at < begun);
+        let is_done = |outcome: Outcome| matches!(outcome, Outcome::Acknowledged(at) if at < begun);
         let is_direct = |write: &&Write| write.way == Way::Direct;
         let mut writes = self.writes.iter().filter(is_direct);
-        let is_made = writes.any(|write| is_done(write.fate));
+        let is_made = writes.any(|write| is_done(write.outcome));
         let sets = |one: &Clearing| matches!(one.clear, Clear::Set(number) if number > 0);
         let mut clearings = self.clearings.iter();
-        let is_set = clearings.any(|one| sets(one) && is_done(one.fate));
-        let is_put = self.puts.iter().any(|put| is_done(put.fate));
+        let is_set = clearings.any(|one| sets(one) && is_done(one.outcome));
+        let is_put = self.puts.iter().any(|put| is_done(put.outcome));
         let is_imported = !self.imports.is_empty();
         let begins = self.writes.iter().map(|write| write.begun);
         let begins = begins.chain(self.clearings.iter().map(|one| one.begun));
@@ -251,14 +253,15 @@ impl Counter {
 
     /// The floor that surely holds during a view.
     fn floor_of(&self, view: &View) -> Option<i128> {
-        let is_settled = |put: &&Put| put.fate != Fate::Refused;
+        let is_settled = |put: &&Put| put.outcome != Outcome::Refused;
         let last = self.puts.iter().rfind(is_settled)?;
         let alone = self.puts.iter().filter(is_settled).all(|put| {
-            matches!(put.fate, Fate::Acknowledged(at) if at < last.begun) || put.begun == last.begun
+            matches!(put.outcome, Outcome::Acknowledged(at) if at < last.begun)
+                || put.begun == last.begun
         });
-        let is_done = matches!(last.fate, Fate::Acknowledged(at) if at < view.begun);
+        let is_done = matches!(last.outcome, Outcome::Acknowledged(at) if at < view.begun);
         let is_cleared = self.clearings.iter().any(|clearing| {
-            !matches!(clearing.clear, Clear::Set(_)) && clearing.fate != Fate::Refused
+            !matches!(clearing.clear, Clear::Set(_)) && clearing.outcome != Outcome::Refused
         });
         last.floor.filter(|_| alone && is_done && !is_cleared)
     }

@@ -3,7 +3,7 @@
 use tally_simulation::{Answer, ClientRequest};
 
 use super::digits::{amount, set_to};
-use super::oracle::{Clear, Fate, Moment, Way};
+use super::oracle::{Clear, Moment, Outcome, Way};
 use super::plan::Topic;
 use super::service::{Reader, Service, Told, id};
 use super::writes::{TRIES_MAX, TRY_AGAIN_MS, delta, request};
@@ -197,11 +197,11 @@ impl Service {
         let mut known = self.counters[counter].borrow_mut();
         if let Some(place) = operation.clearing {
             let clearing = &mut known.clearings[place];
-            clearing.fate = Fate::Acknowledged(now);
+            clearing.outcome = Outcome::Acknowledged(now);
             clearing.is_loose = is_loose && clearing.clear != Clear::Delete;
         }
         if let Some(place) = operation.put {
-            known.was_put(place, Fate::Acknowledged(now));
+            known.was_put(place, Outcome::Acknowledged(now));
         }
         drop(known);
         if !json["value"].is_null() {
@@ -216,10 +216,10 @@ impl Service {
     fn was_refused(&self, counter: usize, operation: &Operation) {
         let mut known = self.counters[counter].borrow_mut();
         if let Some(place) = operation.clearing {
-            known.clearings[place].fate = Fate::Refused;
+            known.clearings[place].outcome = Outcome::Refused;
         }
         if let Some(place) = operation.put {
-            known.was_put(place, Fate::Refused);
+            known.was_put(place, Outcome::Refused);
         }
     }
 
@@ -245,9 +245,9 @@ impl Service {
             .header("if-match", format!("\"{version}\""));
         let told = self.ask(site, ask, &what).await;
         self.say(|| format!("{what} is told {told:?}"));
-        let fate = self.fate(&told);
+        let outcome = self.outcome(&told);
         let mut known = self.counters[counter].borrow_mut();
-        known.told(slot, fate, &what);
+        known.told(slot, outcome, &what);
         if let Told::Done(_) = &told {
             known.matched(version, held, slot, &what);
         }

@@ -13,7 +13,7 @@ pub struct Moment {
 
 /// What is known of a write or an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum Outcome {
     /// Nobody knows yet, or ever.
     Unknown,
     /// It was acknowledged then.
@@ -38,7 +38,7 @@ pub struct Write {
     pub adds: bool,
     pub way: Way,
     pub begun: Moment,
-    pub fate: Fate,
+    pub outcome: Outcome,
     /// When the first view that has it had ended.
     pub seen: Option<Moment>,
     /// The unique element that it brings.
@@ -64,7 +64,7 @@ pub enum Clear {
 pub struct Clearing {
     pub clear: Clear,
     pub begun: Moment,
-    pub fate: Fate,
+    pub outcome: Outcome,
     /// Whether a datacenter did not answer: it tells later what it counted since, by whole seconds of its own clock.
     pub is_loose: bool,
 }
@@ -74,7 +74,7 @@ pub struct Clearing {
 pub struct Put {
     pub floor: Option<i128>,
     pub begun: Moment,
-    pub fate: Fate,
+    pub outcome: Outcome,
 }
 
 /// Unique elements that an import brings: these at least, and these at most.
@@ -82,7 +82,7 @@ pub struct Put {
 pub struct Import {
     least: BTreeSet<String>,
     most: BTreeSet<String>,
-    fate: Fate,
+    outcome: Outcome,
 }
 
 /// One counter.
@@ -119,7 +119,7 @@ impl Counter {
             adds,
             way,
             begun: now,
-            fate: Fate::Unknown,
+            outcome: Outcome::Unknown,
             seen: None,
             element: None,
             has_sample: false,
@@ -136,26 +136,26 @@ impl Counter {
     }
 
     /// The client of a write was told.
-    pub fn told(&mut self, slot: usize, fate: Fate, what: &str) {
+    pub fn told(&mut self, slot: usize, outcome: Outcome, what: &str) {
         let rivals = self.writes[slot].rivals.clone();
         let write = &mut self.writes[slot];
-        match (write.fate, fate) {
-            (Fate::Refused, Fate::Acknowledged(_)) => {
+        match (write.outcome, outcome) {
+            (Outcome::Refused, Outcome::Acknowledged(_)) => {
                 panic!("{what}: {slot} was refused, and is acknowledged")
             }
-            (Fate::Acknowledged(_), Fate::Refused) => {
+            (Outcome::Acknowledged(_), Outcome::Refused) => {
                 panic!("{what}: {slot} was acknowledged, and is refused")
             }
-            (Fate::Acknowledged(_), Fate::Acknowledged(_) | Fate::Unknown) => return,
-            (_, Fate::Refused) => assert_eq!(write.seen, None, "{what}: {slot} is refused"),
+            (Outcome::Acknowledged(_), Outcome::Acknowledged(_) | Outcome::Unknown) => return,
+            (_, Outcome::Refused) => assert_eq!(write.seen, None, "{what}: {slot} is refused"),
             _ => {}
         }
-        if fate != Fate::Unknown {
-            write.fate = fate;
+        if outcome != Outcome::Unknown {
+            write.outcome = outcome;
         }
-        if matches!(fate, Fate::Acknowledged(_)) {
+        if matches!(outcome, Outcome::Acknowledged(_)) {
             for rival in rivals {
-                self.told(rival, Fate::Refused, what);
+                self.told(rival, Outcome::Refused, what);
             }
         }
     }
@@ -165,7 +165,7 @@ impl Counter {
         self.clearings.push(Clearing {
             clear,
             begun: now,
-            fate: Fate::Unknown,
+            outcome: Outcome::Unknown,
             is_loose: false,
         });
         self.clearings.len() - 1
@@ -182,14 +182,14 @@ impl Counter {
         self.puts.push(Put {
             floor,
             begun: now,
-            fate: Fate::Unknown,
+            outcome: Outcome::Unknown,
         });
         self.puts.len() - 1
     }
 
     /// What became of settings.
-    pub fn was_put(&mut self, place: usize, fate: Fate) {
-        self.puts[place].fate = fate;
+    pub fn was_put(&mut self, place: usize, outcome: Outcome) {
+        self.puts[place].outcome = outcome;
     }
 
     /// A write that depended on a version was done.
@@ -201,7 +201,7 @@ impl Counter {
         );
         let begun = self.writes[slot].begun;
         for write in &self.writes {
-            let is_counted = matches!(write.fate, Fate::Acknowledged(at) if at < begun);
+            let is_counted = matches!(write.outcome, Outcome::Acknowledged(at) if at < begun);
             let is_missed = is_counted && write.way == Way::Direct;
             assert!(
                 !is_missed || held.slots.contains(&write.slot) || self.may_be_cleared(write, begun),
@@ -214,29 +214,30 @@ impl Counter {
     pub fn may_have_ended(&self) -> bool {
         let ends = |clear| !matches!(clear, Clear::Set(_));
         let mut clearings = self.clearings.iter();
-        clearings.any(|one| ends(one.clear) && one.fate != Fate::Refused)
+        clearings.any(|one| ends(one.clear) && one.outcome != Outcome::Refused)
     }
 
     /// Writes that were counted, and those that may have been; sets leave them.
     pub fn counted(&self, held: &Held) -> (Vec<&Write>, Vec<&Write>) {
         let may_have_ended = self.may_have_ended();
         let is_counted = |write: &&Write| {
-            let is_known = matches!(write.fate, Fate::Acknowledged(_)) || write.seen.is_some();
+            let is_known =
+                matches!(write.outcome, Outcome::Acknowledged(_)) || write.seen.is_some();
             held.slots.contains(&write.slot) || is_known && !may_have_ended
         };
         let least = self.writes.iter().filter(is_counted).collect();
-        let is_possible = |write: &&Write| write.fate != Fate::Refused;
+        let is_possible = |write: &&Write| write.outcome != Outcome::Refused;
         let most = self.writes.iter().filter(is_possible).collect();
         (least, most)
     }
 
     /// Elements that every exact view has from now on, where no generation ends.
     pub fn surely_seen(&self) -> BTreeSet<String> {
-        let is_counted = |write: &&Write| matches!(write.fate, Fate::Acknowledged(_));
+        let is_counted = |write: &&Write| matches!(write.outcome, Outcome::Acknowledged(_));
         let own = self.writes.iter().filter(is_counted);
         let own = own.filter_map(|write| write.element.clone());
         let imports = self.imports.iter();
-        let imports = imports.filter(|import| matches!(import.fate, Fate::Acknowledged(_)));
+        let imports = imports.filter(|import| matches!(import.outcome, Outcome::Acknowledged(_)));
         let imported = imports.flat_map(|import| import.least.iter().cloned());
         own.chain(imported).collect()
     }
@@ -244,7 +245,7 @@ impl Counter {
     /// Elements that a view may have.
     pub fn maybe_seen(&self) -> BTreeSet<String> {
         let own = self.writes.iter();
-        let own = own.filter(|write| write.fate != Fate::Refused);
+        let own = own.filter(|write| write.outcome != Outcome::Refused);
         let own = own.filter_map(|write| write.element.clone());
         let imported = self.imports.iter();
         let imported = imported.flat_map(|import| import.most.iter().cloned());
@@ -256,14 +257,14 @@ impl Counter {
         self.imports.push(Import {
             least,
             most,
-            fate: Fate::Unknown,
+            outcome: Outcome::Unknown,
         });
         self.imports.len() - 1
     }
 
     /// What became of an import.
-    pub fn imported(&mut self, place: usize, fate: Fate) {
-        self.imports[place].fate = fate;
+    pub fn imported(&mut self, place: usize, outcome: Outcome) {
+        self.imports[place].outcome = outcome;
     }
 
     /// Which slots add.

@@ -10,7 +10,7 @@ use tally_simulation::{ADMIN_KEY, Answer, Client, ClientRequest, NoAnswer, Site,
 use super::digits::Held;
 use super::laws::View;
 use super::limits;
-use super::oracle::{Counter, Fate, Moment};
+use super::oracle::{Counter, Moment, Outcome};
 use super::plan::Plan;
 use super::watchers::Watcher;
 
@@ -163,11 +163,11 @@ impl Service {
     }
 
     /// What became of a write, from what its one request was told.
-    pub fn fate(&self, told: &Told) -> Fate {
+    pub fn outcome(&self, told: &Told) -> Outcome {
         match told {
-            Told::Done(_) => Fate::Acknowledged(self.now()),
-            Told::Refused(_) => Fate::Refused,
-            Told::Unknown(_) => Fate::Unknown,
+            Told::Done(_) => Outcome::Acknowledged(self.now()),
+            Told::Refused(_) => Outcome::Refused,
+            Told::Unknown(_) => Outcome::Unknown,
         }
     }
 

@@ -3,7 +3,7 @@
 use tally_simulation::{Answer, ClientRequest};
 
 use super::digits::amount;
-use super::oracle::{Fate, Moment, Way};
+use super::oracle::{Moment, Outcome, Way};
 use super::service::{Service, Told, id};
 
 /// How often a write with a key is sent, at most: faults end before.
@@ -94,8 +94,10 @@ impl Service {
         let ask = request(counter, adds).json(delta(slot, &extras));
         let told = self.ask(site, ask, &what).await;
         self.say(|| format!("{what} is told {told:?}"));
-        let fate = self.fate(&told);
-        self.counters[counter].borrow_mut().told(slot, fate, &what);
+        let outcome = self.outcome(&told);
+        self.counters[counter]
+            .borrow_mut()
+            .told(slot, outcome, &what);
         if let Told::Done(answer) = told {
             self.check_written(counter, slot, &answer, begun, &what);
         }
@@ -144,24 +146,24 @@ impl Service {
             let told = self.ask(site, ask, &what).await;
             self.say(|| format!("{what} is told {told:?}"));
             let mut known = self.counters[counter].borrow_mut();
-            let fate = match &told {
-                Told::Done(_) => Fate::Acknowledged(self.now()),
-                Told::Unknown(_) => Fate::Unknown,
+            let outcome = match &told {
+                Told::Done(_) => Outcome::Acknowledged(self.now()),
+                Told::Unknown(_) => Outcome::Unknown,
                 Told::Refused(code) => match code.as_str() {
-                    "overloaded" => Fate::Unknown,
-                    "counter-ended" => Fate::Ended(self.now()),
+                    "overloaded" => Outcome::Unknown,
+                    "counter-ended" => Outcome::Ended(self.now()),
                     "idempotency-key-reused" => {
                         let is_shared = !known.writes[slot].rivals.is_empty();
                         assert!(is_shared, "{what}: nobody else has its key");
-                        Fate::Refused
+                        Outcome::Refused
                     }
-                    "below-floor" => Fate::Refused,
+                    "below-floor" => Outcome::Refused,
                     // It says nothing of the attempts before.
                     "needs-home" => return,
                     code => panic!("{what}: {code}"),
                 },
             };
-            known.told(slot, fate, &what);
+            known.told(slot, outcome, &what);
             drop(known);
             if let Told::Done(answer) = &told {
                 let json = answer.json();
@@ -175,7 +177,7 @@ impl Service {
                     return;
                 }
             }
-            if matches!(fate, Fate::Refused | Fate::Ended(_)) {
+            if matches!(outcome, Outcome::Refused | Outcome::Ended(_)) {
                 return;
             }
             self.world.sleep_ms(chance.below(TRY_AGAIN_MS)).await;

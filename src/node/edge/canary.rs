@@ -64,9 +64,9 @@ impl State for Canary {
 }
 
 /// Ends this isolate's turn, for whatever reason.
-struct Turn(std::rc::Rc<Canary>);
+struct TurnGuard(std::rc::Rc<Canary>);
 
-impl Drop for Turn {
+impl Drop for TurnGuard {
     fn drop(&mut self) {
         self.0.is_under_way.set(false);
     }
@@ -78,7 +78,7 @@ pub async fn look(host: &Host, here: &Datacenter) {
     if !state.is_on || state.is_under_way.replace(true) {
         return;
     }
-    let turn = Turn(state);
+    let turn = TurnGuard(state);
     let Some(counter) = canary() else { return };
     let Some(ahead_ms) = turn.0.ahead_ms(host, &counter).await else {
         // The counter does not exist yet.

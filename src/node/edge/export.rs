@@ -74,7 +74,7 @@ pub async fn export(context: &RequestContext, caller: &Caller) -> Result<Answer,
     };
     // The identity of the hash key must be known before sketches are sent.
     let _ = hash_keys::name_key(&context.host).await;
-    let pieces = Streamed(Rc::new(RefCell::new(Some(export))));
+    let pieces = ExportStream(Rc::new(RefCell::new(Some(export))));
     let answer = Answer::pieces(media_type, Box::new(pieces));
     Ok(answer.with_header("tally-as-of", now_ms.to_string()))
 }
@@ -152,9 +152,9 @@ struct Export {
 }
 
 /// The body of an export. It is taken out while a piece is made.
-struct Streamed(Rc<RefCell<Option<Export>>>);
+struct ExportStream(Rc<RefCell<Option<Export>>>);
 
-impl Pieces for Streamed {
+impl Pieces for ExportStream {
     fn next(&mut self) -> Later<Result<Option<Vec<u8>>, String>> {
         let shared = self.0.clone();
         Box::pin(async move {

@@ -118,7 +118,7 @@ fn send_soon(context: &RequestContext, due: Due) {
         !std::mem::replace(&mut limits.lent.is_ticking, true)
     });
     // Created here, because a request may be ended before its work begins.
-    let ticking = is_first.then(|| Ticking(context.host.clone()));
+    let ticking = is_first.then(|| TickGuard(context.host.clone()));
     context.wait_until(async move {
         send(&host, due).await;
         if ticking.is_some() {
@@ -156,9 +156,9 @@ async fn tick(host: &Host) {
 }
 
 /// Resets the flag when the ticks end, for whatever reason.
-struct Ticking(Host);
+struct TickGuard(Host);
 
-impl Drop for Ticking {
+impl Drop for TickGuard {
     fn drop(&mut self) {
         with_limits(&self.0, |limits| limits.lent.is_ticking = false);
     }

@@ -40,7 +40,7 @@ pub async fn history(context: &RequestContext, policy: PolicyName) -> Result<Ans
     let is_strong = query.is_strong()?;
     let read = read(context, &policy, &VerdictKind::ALL, wanted, is_strong).await?;
     let told = told_of(context, &policy, &read);
-    let mut kinds = read.iter().map(Of::told);
+    let mut kinds = read.iter().map(PolicyCounter::told);
     let kinds = VerdictKind::ALL.map(|_| kinds.next().flatten());
     Ok(Answer::json(told.history_json(&kinds, range, format)))
 }
@@ -58,7 +58,7 @@ pub async fn refused(context: &RequestContext, policy: PolicyName) -> Result<Ans
     let kinds = [VerdictKind::Refused];
     let read = read(context, &policy, &kinds, asked.wanted(), is_strong).await?;
     let told = told_of(context, &policy, &read);
-    let keys = read.first().and_then(Of::told);
+    let keys = read.first().and_then(PolicyCounter::told);
     Ok(Answer::json(told.refused_json(
         keys.as_ref(),
         &asked,
@@ -67,12 +67,12 @@ pub async fn refused(context: &RequestContext, policy: PolicyName) -> Result<Ans
 }
 
 /// A counter of a policy that was read.
-struct Of {
+struct PolicyCounter {
     id: CounterId,
     seen: FetchedSum,
 }
 
-impl Of {
+impl PolicyCounter {
     fn told(&self) -> Option<SummedCounter<'_>> {
         let sum = self.seen.sum.as_deref()?;
         Some(SummedCounter::new(&self.id, sum, self.seen.freshness))
@@ -86,7 +86,7 @@ async fn read(
     kinds: &[VerdictKind],
     wanted: ReadParts,
     is_strong: bool,
-) -> Result<Vec<Of>, Problem> {
+) -> Result<Vec<PolicyCounter>, Problem> {
     limiters::policy_of(context, policy).await?;
     let _waiting = context.waiting();
     send(&context.host, &context.datacenter()).await;
@@ -100,13 +100,17 @@ async fn read(
             wanted,
         };
         let seen = see(context, &question, is_strong).await?;
-        Ok(Of { id, seen })
+        Ok(PolicyCounter { id, seen })
     });
     join_all(all).await.into_iter().collect()
 }
 
 /// As old as the oldest counter, and as the verdicts that other isolates have not sent yet.
-fn told_of<'a>(context: &RequestContext, policy: &'a PolicyName, read: &[Of]) -> VerdictCounts<'a> {
+fn told_of<'a>(
+    context: &RequestContext,
+    policy: &'a PolicyName,
+    read: &[PolicyCounter],
+) -> VerdictCounts<'a> {
     let as_of_ms = read.iter().map(|of| match of.told() {
         Some(told) => told.as_of_ms(),
         None => of.seen.freshness.as_of_ms,

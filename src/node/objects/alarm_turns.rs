@@ -25,9 +25,9 @@ struct Line {
 }
 
 /// The queue of this isolate.
-struct Ringing(RefCell<Line>);
+struct AlarmQueue(RefCell<Line>);
 
-impl State for Ringing {
+impl State for AlarmQueue {
     fn begin(_host: &Host) -> Self {
         Self(RefCell::default())
     }
@@ -41,7 +41,7 @@ pub(super) struct AlarmTurn {
 
 impl Drop for AlarmTurn {
     fn drop(&mut self) {
-        let ringing = self.host.state::<Ringing>();
+        let ringing = self.host.state::<AlarmQueue>();
         ringing.0.borrow_mut().looked_ms.remove(&self.number);
     }
 }
@@ -61,7 +61,7 @@ pub(super) async fn turn(host: &Host) -> Option<AlarmTurn> {
     if !open_objects::are_bounded(host) {
         return None;
     }
-    let ringing = host.state::<Ringing>();
+    let ringing = host.state::<AlarmQueue>();
     let number = {
         let mut line = ringing.0.borrow_mut();
         line.next += 1;

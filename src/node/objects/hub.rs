@@ -200,7 +200,7 @@ impl Hub {
         }
         let hub = self.clone();
         self.object.wait_until(async move {
-            let _asking = Asking(&hub.is_asking);
+            let _asking = QuestionsGuard(&hub.is_asking);
             loop {
                 let unheard = hub.board.borrow().unheard();
                 hub.look(unheard, SECOND_MS).await;
@@ -386,9 +386,9 @@ fn refused(status: u16, why: &str) -> Reply {
 }
 
 /// Resets the flag when the questions end, for whatever reason.
-struct Asking<'a>(&'a Cell<bool>);
+struct QuestionsGuard<'a>(&'a Cell<bool>);
 
-impl Drop for Asking<'_> {
+impl Drop for QuestionsGuard<'_> {
     fn drop(&mut self) {
         self.0.set(false);
     }

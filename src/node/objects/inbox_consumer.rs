@@ -33,9 +33,9 @@ const COUNTERS_AT_ONCE: usize = 32;
 const BYTES_IN_MEMORY: u64 = 4;
 
 /// Resets the flag when the making of batches ends, for whatever reason.
-struct Gathering<'a>(&'a InboxCore);
+struct BatchGuard<'a>(&'a InboxCore);
 
-impl Drop for Gathering<'_> {
+impl Drop for BatchGuard<'_> {
     fn drop(&mut self) {
         self.0.is_gathering.set(false);
     }
@@ -96,7 +96,7 @@ impl InboxCore {
         if self.is_gathering.replace(true) {
             return;
         }
-        let _gathering = Gathering(self);
+        let _gathering = BatchGuard(self);
         loop {
             let wait_ms = self.begun_ms.get() + BATCH_SPACING_MS - self.host.now_ms();
             if (1..=BATCH_SPACING_MS).contains(&wait_ms) {

@@ -169,7 +169,7 @@ impl Listeners {
         }
         let listeners = self.clone();
         self.object.wait_until(async move {
-            let _waiting = Waiting(&listeners.is_waiting);
+            let _waiting = WaitGuard(&listeners.is_waiting);
             // This ends: a stream that takes nothing for long is closed.
             loop {
                 listeners.host.sleep_ms(SEND_EVERY_MS).await;
@@ -200,9 +200,9 @@ impl Listeners {
 }
 
 /// Resets the flag when the waiting ends, for whatever reason.
-struct Waiting<'a>(&'a Cell<bool>);
+struct WaitGuard<'a>(&'a Cell<bool>);
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
         self.0.set(false);
     }

@@ -58,7 +58,7 @@ impl DepartureState {
 
 /// The count of a lead outside its tablet at the last check. Stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct RestLook {
+struct RestCheck {
     /// The epoch of its stay here: values of an earlier stay are ignored.
     epoch: u32,
     /// When, unix milliseconds.
@@ -121,12 +121,12 @@ impl Core {
             return Ok(());
         };
         let now_ms = self.host.now_ms();
-        let now = RestLook {
+        let now = RestCheck {
             epoch,
             at_ms: now_ms,
             sequence: self.state.borrow().sequence(),
         };
-        let before: Option<RestLook> = self.rows.get(Kind::RestLook, 0)?;
+        let before: Option<RestCheck> = self.rows.get(Kind::RestLook, 0)?;
         // After a step back of the clock, or in another generation, the check begins anew.
         let before = before.filter(|before| {
             before.epoch == epoch && before.at_ms <= now_ms && before.sequence <= now.sequence

@@ -180,7 +180,7 @@ impl LimiterCore {
         if leases.is_empty() {
             return false;
         }
-        let _recalling = Recalling::begin(self, place);
+        let _recalling = RecallGuard::begin(self, place);
         let recalls = leases.into_iter().filter_map(|lease| {
             let datacenter = Datacenter::parse(&lease.borrower)?;
             Some(RecallLease {
@@ -209,19 +209,19 @@ impl LimiterCore {
 }
 
 /// A recall that is under way, until this is dropped for whatever reason.
-struct Recalling<'a> {
+struct RecallGuard<'a> {
     core: &'a LimiterCore,
     place: super::limiter::LimitKey,
 }
 
-impl<'a> Recalling<'a> {
+impl<'a> RecallGuard<'a> {
     fn begin(core: &'a LimiterCore, place: super::limiter::LimitKey) -> Self {
         core.recalling.borrow_mut().insert(place.clone());
         Self { core, place }
     }
 }
 
-impl Drop for Recalling<'_> {
+impl Drop for RecallGuard<'_> {
     fn drop(&mut self) {
         self.core.recalling.borrow_mut().remove(&self.place);
     }

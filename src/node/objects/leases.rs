@@ -164,7 +164,7 @@ impl LimiterCore {
             if admission != Admission::Ask {
                 return Ok(admission);
             }
-            let _waiting = Waiting {
+            let _waiting = DemandGuard {
                 core: self,
                 me,
                 asked,
@@ -285,13 +285,13 @@ impl LimiterCore {
 }
 
 /// A waiting demand, until this is dropped for whatever reason.
-struct Waiting<'a> {
+struct DemandGuard<'a> {
     core: &'a LimiterCore,
     me: &'a LimiterAddress,
     asked: &'a NamedDemand<'a>,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for DemandGuard<'_> {
     fn drop(&mut self) {
         self.core.leave(self.me, self.asked);
     }

@@ -286,7 +286,7 @@ impl LimiterCore {
         }
         let core = self.clone();
         self.object.wait_until(async move {
-            let _ticking = Ended(&core.is_ticking);
+            let _ticking = WorkGuard(&core.is_ticking);
             while !core.is_idle() {
                 core.host.sleep_ms(COMMIT_MS).await;
                 if let Err(fault) = core.commit() {
@@ -304,16 +304,16 @@ impl LimiterCore {
         }
         let core = self.clone();
         self.object.wait_until(async move {
-            let _reporting = Ended(&core.is_reporting);
+            let _reporting = WorkGuard(&core.is_reporting);
             core.report().await;
         });
     }
 }
 
 /// Resets the flag when the work ends, for whatever reason.
-struct Ended<'a>(&'a Cell<bool>);
+struct WorkGuard<'a>(&'a Cell<bool>);
 
-impl Drop for Ended<'_> {
+impl Drop for WorkGuard<'_> {
     fn drop(&mut self) {
         self.0.set(false);
     }

@@ -96,7 +96,7 @@ struct State {
 }
 
 /// A part that is being filled.
-struct Writing {
+struct OpenPart {
     /// The position at which it began: the run, and the name before it.
     begun: (u64, String),
     after: String,
@@ -116,7 +116,7 @@ pub(super) struct Snapshots {
     files: Option<Rc<dyn Files>>,
     plan: Option<Plan>,
     started_ms: i64,
-    writing: RefCell<Option<Writing>>,
+    writing: RefCell<Option<OpenPart>>,
     known: RefCell<Option<Rc<BTreeMap<u64, RunOf>>>>,
     is_busy: Cell<bool>,
     again_ms: Cell<i64>,
@@ -125,9 +125,9 @@ pub(super) struct Snapshots {
 }
 
 /// Ensures one step at a time.
-struct Busy<'a>(&'a Cell<bool>);
+struct StepGuard<'a>(&'a Cell<bool>);
 
-impl Drop for Busy<'_> {
+impl Drop for StepGuard<'_> {
     fn drop(&mut self) {
         self.0.set(false);
     }
@@ -322,7 +322,7 @@ impl Snapshots {
         if self.is_busy.replace(true) {
             return Ok(());
         }
-        let _busy = Busy(&self.is_busy);
+        let _busy = StepGuard(&self.is_busy);
         self.again_ms.set(i64::MIN);
         let runs = self.runs().await?;
         let state = self.state()?.unwrap_or_default();
@@ -383,7 +383,7 @@ impl Snapshots {
         if !self.has_files() || self.is_busy.replace(true) {
             return Ok(());
         }
-        let _busy = Busy(&self.is_busy);
+        let _busy = StepGuard(&self.is_busy);
         if self.host.now_ms() < self.again_ms.get() {
             return Ok(());
         }
@@ -449,7 +449,7 @@ impl Snapshots {
         let writing = self.writing.take();
         let mut writing = writing
             .filter(|writing| writing.begun == begun)
-            .unwrap_or_else(|| Writing {
+            .unwrap_or_else(|| OpenPart {
                 after: begun.1.clone(),
                 begun,
                 counters: 0,
@@ -471,7 +471,7 @@ impl Snapshots {
     }
 
     /// Reads the next counters.
-    fn look(&self, progress: &Progress, writing: &mut Writing) -> Result<(), Fault> {
+    fn look(&self, progress: &Progress, writing: &mut OpenPart) -> Result<(), Fault> {
         let page = self.page(&writing.after)?;
         let is_full = progress.before.is_none();
         let now_ms = self.host.now_ms();
@@ -571,7 +571,7 @@ impl Snapshots {
     }
 
     /// Writes a part as a file, and then makes it part of the run.
-    async fn write_part(&self, state: &mut State, writing: Writing) -> Result<(), Fault> {
+    async fn write_part(&self, state: &mut State, writing: OpenPart) -> Result<(), Fault> {
         let missing = || Fault::Broken("no run is under way".to_owned());
         let names = writing.part.names();
         let names = names.map(|(first, last)| (first.to_owned(), last.to_owned()));

@@ -79,7 +79,7 @@ const UNIQUES: usize = 12;
 const COLUMNS: usize = 13;
 
 /// The columns of `rare`.
-type Rare = (Settings, Option<Datacenter>, Option<Value>);
+type RareColumns = (Settings, Option<Datacenter>, Option<Value>);
 
 /// A signed number as an unsigned one.
 fn zigzag(number: i64) -> u64 {
@@ -153,8 +153,8 @@ impl PartWriter {
     }
 
     fn push_kept(&mut self, kept: &SnapshotCounter) {
-        let rare: Rare = (kept.settings, kept.home.clone(), kept.base);
-        let is_rare = rare != Rare::default();
+        let rare: RareColumns = (kept.settings, kept.home.clone(), kept.base);
+        let is_rare = rare != RareColumns::default();
         self.column(KINDS)
             .push(LIVES | if is_rare { RARE } else { 0 });
         if is_rare {
@@ -271,7 +271,7 @@ impl<'a> Reader<'a> {
         names: &[Datacenter],
     ) -> Result<SnapshotCounter, Damage> {
         let (settings, home, base) = match kind & RARE {
-            0 => Rare::default(),
+            0 => RareColumns::default(),
             _ => take(self.column(RARE_ONES))?,
         };
         let created_at_ms = before_ms.wrapping_add(unzigzag(self.number(CREATED)?));

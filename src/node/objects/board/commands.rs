@@ -19,7 +19,7 @@ use crate::protocol::redis::sorted::{Members, SortedSet, run};
 
 /// The reply to a command whose attempt has a name. Stored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Replied {
+struct StoredReply {
     fingerprint: u64,
     reply: Reply,
 }
@@ -170,7 +170,7 @@ impl BoardCore {
         (key, fingerprint): (WriteKey, u64),
     ) -> Result<Option<Reply>, Fault> {
         let slots = loaded.head.ledgers().slots(KeySource::Clients);
-        let record: Option<Replied> = self.rows.record(&slots, key)?;
+        let record: Option<StoredReply> = self.rows.record(&slots, key)?;
         Ok(record.map(|record| {
             if record.fingerprint == fingerprint {
                 return record.reply;
@@ -222,7 +222,7 @@ impl BoardCore {
             changes[place] = ranking.change();
             if let (Some((key, fingerprint)), Some(Some(slot))) = (named, slot) {
                 let reply = reply.clone();
-                let record = Replied { fingerprint, reply };
+                let record = StoredReply { fingerprint, reply };
                 self.rows.put_record(slot, key, &record)?;
             }
             replies.push(reply);
