@@ -17,7 +17,7 @@ help:
 	@echo "make mutants breaks the code on purpose and sees the simulation show each, about 20 minutes"
 	@echo "make check   formatting, lints, docs, licences, layering, Wasm size, deploy dry run"
 	@echo "make bench   the benchmark beside its baselines, about 6 minutes; BENCH_RECORD=1 writes BENCHMARKS.md"
-	@echo "make bench-clients  Redis's clients on Tally and on Redis; SECONDS, ROUNDS"
+	@echo "make bench-clients  Redis's clients on Tally and on Redis; SECONDS, ROUNDS, MEMBERS"
 	@echo "make bench-tail  many cold counters, each with an object of its own and in 64 tablets; COUNTERS=1000000 for the whole, SECONDS, SEED"
 	@echo "make bench-tops  what a top costs in a partition of the directory, beside writes; COUNTERS"
 	@echo "make bench-export  an export of a million counters in 64 tablets, and its longest pause; COUNTERS"

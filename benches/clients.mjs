@@ -1,8 +1,9 @@
 // `make bench-clients`: @upstash/redis and @upstash/ratelimit on Tally, beside the same clients on Redis behind a minimal front of their form
 // (baseline/redis-front.mjs), which appends each write to its file before it answers, as Tally does.
 //
-// Invariant: it fails where a counter does not hold what was acknowledged, or an answer was not good. The two run in turn, ROUNDS times.
-// From the environment: SECONDS of a round, ROUNDS, BENCH_DATA (the folder under which the data lies).
+// Invariant: it fails where a counter does not hold what was acknowledged, or an answer was not good, or the two rank a member otherwise. The two
+// run in turn, ROUNDS times.
+// From the environment: SECONDS of a round, ROUNDS, MEMBERS of the board, BENCH_DATA (the folder under which the data lies).
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -18,6 +19,10 @@ const ROUNDS = Number(process.env.ROUNDS ?? 3);
 const FLIGHTS = 8;
 const TOGETHER = 100;
 const KEYS = 10;
+const MEMBERS = Number(process.env.MEMBERS ?? 100_000);
+const BOARD = "board";
+// Members of one ZADD, while the board is filled.
+const FILLED_TOGETHER = 500;
 
 async function redisBehindFront(folder) {
   mkdirSync(folder, { recursive: true });
@@ -37,11 +42,13 @@ async function tally(folder) {
   return { url: `${server.urls[0]}/redis`, end: server.end };
 }
 
-// How many a second: each flight asks again as soon as it is answered.
-async function rate(ask) {
+// How many a second: each flight asks again as soon as it is answered. It has a client of its own, as that joins all commands of one tick into one
+// request.
+async function rate(url, begin) {
   const begun = performance.now();
   let done = 0;
   const flight = async () => {
+    const ask = begin(clients(url));
     while (performance.now() - begun < SECONDS * 1_000) done += await ask();
   };
   await Promise.all(Array.from({ length: FLIGHTS }, flight));
@@ -51,8 +58,7 @@ async function rate(ask) {
 const clients = (url) => new Redis({ url, token: "any", retry: false, enableTelemetry: false });
 
 async function increments(url, counted) {
-  const redis = clients(url);
-  return rate(async () => {
+  return rate(url, (redis) => async () => {
     const keys = Array.from({ length: TOGETHER }, (_, index) => `hot-${index % KEYS}`);
     await Promise.all(keys.map((key) => redis.incr(key)));
     for (const key of keys) counted.set(key, (counted.get(key) ?? 0) + 1);
@@ -61,12 +67,55 @@ async function increments(url, counted) {
 }
 
 async function verdicts(url) {
-  const limits = new Ratelimit({ redis: clients(url), limiter: Ratelimit.fixedWindow(1_000_000, "1 h"), ephemeralCache: false });
   let next = 0;
-  return rate(async () => {
-    const asked = await Promise.all(Array.from({ length: TOGETHER }, () => limits.limit(`user-${(next += 1) % 1_000}`)));
-    if (asked.some(({ success, reason }) => !success || reason === "timeout")) throw new Error("a verdict was not given");
-    return TOGETHER;
+  return rate(url, (redis) => {
+    const limits = new Ratelimit({ redis, limiter: Ratelimit.fixedWindow(1_000_000, "1 h"), ephemeralCache: false });
+    return async () => {
+      const asked = await Promise.all(Array.from({ length: TOGETHER }, () => limits.limit(`user-${(next += 1) % 1_000}`)));
+      if (asked.some(({ success, reason }) => !success || reason === "timeout")) throw new Error("a verdict was not given");
+      return TOGETHER;
+    };
+  });
+}
+
+// Scores are a permutation of 0 to MEMBERS - 1 (the factor is a prime above MEMBERS), so each rank is known.
+const FACTOR = 1_000_000_007;
+const scoreOf = (member) => Number((BigInt(member) * BigInt(FACTOR)) % BigInt(MEMBERS));
+
+async function fill(url) {
+  const redis = clients(url);
+  for (let from = 0; from < MEMBERS; from += TOGETHER * FILLED_TOGETHER) {
+    const commands = redis.pipeline();
+    for (let first = from; first < Math.min(from + TOGETHER * FILLED_TOGETHER, MEMBERS); first += FILLED_TOGETHER) {
+      const members = Array.from({ length: Math.min(FILLED_TOGETHER, MEMBERS - first) }, (_, index) => first + index);
+      commands.zadd(BOARD, ...members.map((member) => ({ score: scoreOf(member), member: `player-${member}` })));
+    }
+    await commands.exec();
+  }
+}
+
+const drawn = () => Math.floor(Math.random() * MEMBERS);
+
+// The rank and the score of a member are two commands: they count as one.
+async function ranks(url) {
+  return rate(url, (redis) => async () => {
+    const members = Array.from({ length: TOGETHER / 2 }, drawn);
+    const asked = members.flatMap((member) => [redis.zrevrank(BOARD, `player-${member}`), redis.zscore(BOARD, `player-${member}`)]);
+    const told = await Promise.all(asked);
+    for (const [place, member] of members.entries()) {
+      const [rank, score] = told.slice(2 * place, 2 * place + 2);
+      if (score !== scoreOf(member) || rank !== MEMBERS - 1 - score) throw new Error(`player-${member} has rank ${rank} and score ${score}`);
+    }
+    return members.length;
+  });
+}
+
+// The client sends these alone.
+async function tops(url) {
+  return rate(url, (redis) => async () => {
+    const rows = await redis.zrange(BOARD, 0, 99, { rev: true, withScores: true });
+    if (rows.length !== 200 || rows[1] !== MEMBERS - 1 || rows[199] !== MEMBERS - 100) throw new Error(`the first 100 are ${rows}`);
+    return 1;
   });
 }
 
@@ -77,13 +126,13 @@ mkdirSync(parent, { recursive: true });
 const folder = mkdtempSync(join(parent, "clients-"));
 process.on("exit", () => rmSync(folder, { recursive: true, force: true, maxRetries: 5 }));
 const servers = { Tally: await tally(join(folder, "tally")), Redis: await redisBehindFront(join(folder, "redis")) };
+for (const { url } of Object.values(servers)) await fill(url);
+const loads = { increments, verdicts, [`ranks among ${MEMBERS}`]: ranks, [`first 100 of ${MEMBERS}`]: tops };
 const found = {};
 const counted = { Tally: new Map(), Redis: new Map() };
 for (let round = 0; round < ROUNDS; round += 1) {
   for (const [name, { url }] of Object.entries(servers)) {
-    for (const [what, measured] of [["increments", await increments(url, counted[name])], ["verdicts", await verdicts(url)]]) {
-      ((found[what] ??= {})[name] ??= []).push(measured);
-    }
+    for (const [what, load] of Object.entries(loads)) ((found[what] ??= {})[name] ??= []).push(await load(url, counted[name]));
   }
 }
 for (const [name, { url }] of Object.entries(servers)) {

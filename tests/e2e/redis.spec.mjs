@@ -62,6 +62,12 @@ test("a counter is the same by both interfaces, and has a home", () =>
     expect(await result(world, "SET", "zero", "0")).toBe("OK");
     expect(await result(world, "GET", "zero")).toBe("0");
     expect(await result(world, "SETNX", "zero", "1")).toBe(0);
+    // A text that is a whole number in another form is one for INCRBYFLOAT alone.
+    await result(world, "SET", "form", "+1.0");
+    expect(await result(world, "INCRBYFLOAT", "form", "2e0")).toBe("3");
+    expect((await run(world, "INCRBYFLOAT", "text", "1")).error).toBe(undefined);
+    await result(world, "SET", "text", "words");
+    expect((await run(world, "INCRBYFLOAT", "text", "1")).error).toBe("ERR value is not a valid float");
   }));
 
 test("additions of many clients at once are replied each number once, and what replaces a value is one step", () =>
@@ -291,6 +297,16 @@ test("a board is the same by both interfaces: a sorted set here", () =>
     expect((await world.call("GET", "/boards")).json.boards).toEqual([]);
   }));
 
+test("a sorted set has the home of its first client, whichever command has made it", () =>
+  inWorld({}, async (world) => {
+    await result(world, "ZADD", "race", 1, "ann");
+    await asked(world, "/redis", { body: ["ZADD", "race", 2, "bob"], colo: "SYD" });
+    await asked(world, "/redis", { body: ["ZUNIONSTORE", "all", 1, "race"], colo: "SYD" });
+    await asked(world, "/redis", { body: ["ZRANGESTORE", "first", "race", 0, 0], colo: "SYD" });
+    const home = async (name) => (await world.call("GET", `/boards/${name}`)).json.settings.home;
+    expect([await home("race"), await home("all"), await home("first")]).toEqual(["FRA", "SYD", "SYD"]);
+  }));
+
 test("a set of any size is read page by page, and replies have a bound", () =>
   inWorld({}, async (world) => {
     const names = Array.from({ length: 2_500 }, (_, index) => `player:${String(index).padStart(5, "0")}`);
@@ -406,7 +422,7 @@ function commandFrom(random) {
 
 const SCORES = ["1", "2", "2", "-1.5", "1e3", "inf", "-inf", "x", "0.1"];
 const MEMBERS = ["ann", "bob", "cat", "dan", "ö", "z z"];
-const BOUNDS = ["-inf", "+inf", "1", "(1", "2", "(2.5", "x"];
+const BOUNDS = ["-inf", "+inf", "1", "(1", "2", "(2.5", "x", "", " 1", "(", "1e400", "nan"];
 const NAMES = ["-", "+", "[ann", "(bob", "[cat", "(z", "x"];
 const RANKS = ["0", "-1", "1", "2", "-2", "5", "-9", "x"];
 const SORTED = ["z1", "z2", "z3"];
@@ -446,7 +462,7 @@ function sortedCommandFrom(random) {
     () => ["zremrangebyscore", key, pick(BOUNDS), pick(BOUNDS)],
     () => ["zremrangebylex", "level", pick(NAMES), pick(NAMES)],
     () => [pick(["zpopmin", "zpopmax"]), key, ...pick([[], ["2"], ["x"], ["-1"], ["1", "1"]])],
-    () => ["zrandmember", key, ...pick([["0"], ["x"], ["5", "bad"]])],
+    () => ["zrandmember", key, ...pick([["0"], ["x"], ["5", "bad"], ["-9223372036854775808"]])],
     () => ["zscan", key, pick(["0", "x"]), ...pick([[], ["match", "*a*"], ["count", "100"], ["count", "0"]])],
     () => [pick(["zunion", "zinter"]), ...joined(), ...scores()],
     () => ["zdiff", ...several(), ...scores()],

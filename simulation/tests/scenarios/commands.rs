@@ -57,6 +57,15 @@ fn additions_that_meet_at_a_counter_travel_together_and_each_is_told_its_own_sum
     assert_eq!(told, (2..=17).collect());
     assert_eq!(scene.count("/count", "") - before, 2, "messages");
     assert_eq!(scene.value(), 17);
+    // Where they have met, the first waits for those that come right after it.
+    let before = scene.count("/count", "");
+    let asked: Vec<_> = (0..8).map(|_| scene.begin(0, incr(2))).collect();
+    let told = asked
+        .into_iter()
+        .map(|asked| numbers(&scene.end(asked).json()));
+    let told: BTreeSet<i64> = told.flatten().collect();
+    assert_eq!(told, (18..=33).collect());
+    assert_eq!(scene.count("/count", "") - before, 1, "messages");
 }
 
 #[test]

@@ -64,7 +64,7 @@ impl Shell for Keyspace {
         let counters = Rc::new(Counters::new(host.clone()));
         let core = KeyspaceCore {
             rows: KeyspaceStore::new(Store::new(object.clone())),
-            lanes: AddLanes::new(object.clone(), counters.clone()),
+            lanes: AddLanes::new(object.clone(), host.clone(), counters.clone()),
             counters,
             boards: Boards::new(host.clone()),
             elements: ElementLine::new(&host),

@@ -138,6 +138,7 @@ impl KeyspaceCore {
         };
         let mut asked = RunSorted {
             tries: tries_of(group),
+            home: Some(here.clone()),
             ..RunSorted::on(&id, group.iter().map(|asked| asked.args.clone()).collect())
         };
         let is_known = self.boards.is_known(&id);
@@ -306,6 +307,7 @@ impl KeyspaceCore {
         let store = RunSorted {
             may_begin: has_members,
             is_anew: true,
+            home: Some(here.clone()),
             ..RunSorted::on(&id, commands)
         };
         let replies = self.boards.run(&store).await?.replies;

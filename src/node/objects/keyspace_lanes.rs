@@ -1,10 +1,11 @@
 //! Additions to counters of a keyspace that meet: while one is under way to its cell, those that come to the same
-//! counter wait and go together as the next.
+//! counter wait and go together as the next. Where additions of several requests have met before, the first waits for
+//! the others too: a platform that is busy with one request takes none of the next.
 //!
 //! Invariant: each waiter holds its key, so no other command comes between, and is told the counter as of its own
 //! addition. All requests of one object share a context, so one may wake another.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use futures_channel::oneshot;
@@ -12,9 +13,19 @@ use futures_channel::oneshot;
 use super::keyspace_counters::Counters;
 use crate::core::counter::coalescing_queue::CoalescingQueue;
 use crate::core::counter::id::{CounterId, Datacenter};
+use crate::host::Host;
 use crate::host::object::Object;
 use crate::protocol::messages::Fault;
 use crate::protocol::redis::reply::Refused;
+
+/// How long an addition waits for others, milliseconds.
+const COMPANY_MS: u64 = 1;
+
+/// Messages wait after one in which additions met, until half as many after each in which none did is none.
+const PATIENCE: u32 = 64;
+
+/// One message in so many waits although none has met: that finds out whether others come.
+const TRIAL_EVERY: u32 = 256;
 
 /// The counter once this was added; `None` where that is no number of Redis's or was refused: nothing was added then.
 type Added = Result<Option<i64>, Fault>;
@@ -30,6 +41,11 @@ pub(super) struct AddLanes {
     object: Object,
     counters: Rc<Counters>,
     queue: RefCell<CoalescingQueue<CounterId, Waiting>>,
+    host: Host,
+    /// Whether the next messages wait for company: those that do if it is not 0.
+    patience: Cell<u32>,
+    /// How many messages have been sent without waiting.
+    hurried: Cell<u32>,
 }
 
 /// An addition under way, until it is dropped: then what has waited for it goes.
@@ -50,12 +66,27 @@ impl Drop for UnderWay {
 }
 
 impl AddLanes {
-    pub(super) fn new(object: Object, counters: Rc<Counters>) -> Rc<Self> {
+    pub(super) fn new(object: Object, host: Host, counters: Rc<Counters>) -> Rc<Self> {
         Rc::new(Self {
             object,
             counters,
             queue: RefCell::new(CoalescingQueue::new(1)),
+            host,
+            patience: Cell::default(),
+            hurried: Cell::default(),
         })
+    }
+
+    /// Waits for other additions if some are to be expected.
+    async fn wait_for_company(&self) {
+        let patience = self.patience.get();
+        let hurried = self.hurried.get() + 1;
+        if patience == 0 && hurried < TRIAL_EVERY {
+            self.hurried.set(hurried);
+            return;
+        }
+        self.hurried.set(0);
+        self.host.sleep_ms(COMPANY_MS).await;
     }
 
     /// Adds at least 0 to a counter, together with others that come while it is busy.
@@ -80,11 +111,16 @@ impl AddLanes {
     fn begin(self: &Rc<Self>, id: CounterId, here: Datacenter) {
         let lanes = self.clone();
         self.object.wait_until(async move {
+            lanes.wait_for_company().await;
             let Some(together) = lanes.queue.borrow_mut().take(&id, one_number()) else {
                 return;
             };
             let under_way = UnderWay { lanes, id, here };
             let UnderWay { lanes, id, here } = &under_way;
+            lanes.patience.set(match together.len() {
+                1 => lanes.patience.get() / 2,
+                _ => PATIENCE,
+            });
             let all = together.iter().map(|waiting| waiting.sum).sum();
             let added = lanes.add_sum(id, here, all).await;
             let mut so_far = 0;

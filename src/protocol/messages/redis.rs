@@ -14,7 +14,7 @@ use crate::protocol::redis::request::Arguments;
 
 calls! {
     RunCommands => Vec<Reply>, "/run-commands", |_| Address::Keyspace;
-    RunSorted => SortedRan, "/run-sorted", |it| Address::Board(&it.board, ShardAt::default(), None), lacks (0, 1);
+    RunSorted => SortedRan, "/run-sorted", |it| Address::Board(&it.board, ShardAt::default(), it.home.as_ref()), lacks (1, 1);
     Subscribe => (), "/subscribe", |_| Address::Keyspace;
     FindKey => KeyFound, "/find-key", |it| Address::Root(&it.key);
 }
@@ -55,6 +55,8 @@ pub struct RunSorted {
     pub may_begin: bool,
     /// Whether its members are removed first.
     pub is_anew: bool,
+    /// The datacenter of the client: the home of a board that has none. The protocol before lacks this field.
+    pub home: Option<Datacenter>,
 }
 
 /// The result of commands of a sorted set.
@@ -75,6 +77,7 @@ impl RunSorted {
             tries: Vec::new(),
             may_begin: false,
             is_anew: false,
+            home: None,
         }
     }
 }

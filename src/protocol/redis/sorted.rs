@@ -433,6 +433,13 @@ fn random(set: &dyn SortedSet, args: &[String], seed: u64) -> SortedResult {
         return Ok(found.map_or(Reply::Nil, |(member, _)| name(member)));
     };
     let wanted = number(wanted)?;
+    if wanted == i64::MIN {
+        let most = i64::MAX;
+        return Err(Reply::err(format!(
+            "value is out of range, value must between -{most} and {most}"
+        ))
+        .into());
+    }
     let with_scores = match &args[3..] {
         [] => false,
         [word] if word.eq_ignore_ascii_case("WITHSCORES") => true,

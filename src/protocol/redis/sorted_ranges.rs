@@ -1,7 +1,7 @@
 //! The members of a sorted set that a command selects: by rank, by score or by name.
 
 use super::error;
-use super::float::{score, text_of};
+use super::float::text_of;
 use super::options::number;
 use super::reply::{Refused, Reply};
 use super::sorted::{Members, SortedSet, name, read};
@@ -55,7 +55,15 @@ fn score_end(text: &str) -> Result<ScoreEnd, Reply> {
         Some(text) => (true, text),
         None => (false, text),
     };
-    let score = score(text).ok_or_else(|| Reply::err("min or max is not a float"))?;
+    // Redis reads ends by C's `strtod`: spaces before, nothing at all, and what exceeds a double are numbers too.
+    let text = text.trim_ascii_start();
+    let number: Option<f64> = if text.is_empty() {
+        Some(0.0)
+    } else {
+        text.parse().ok()
+    };
+    let score = number.and_then(Score::new);
+    let score = score.ok_or_else(|| Reply::err("min or max is not a float"))?;
     Ok(ScoreEnd { score, is_left_out })
 }
 

@@ -193,7 +193,10 @@ pub fn add(space: &mut Space, args: &[String]) -> CommandResult {
     let Some(delta) = delta_of(args)? else {
         return Err(error::syntax());
     };
-    let value = increase(space, &args[1], delta)?;
+    // `INCRBYFLOAT` takes a whole number in any form of a float, so it takes one that is stored too.
+    let is_float = args[0].eq_ignore_ascii_case("INCRBYFLOAT");
+    let read = if is_float { whole_float } else { number };
+    let value = increase_as(space, &args[1], delta, read)?;
     Ok(added(args, value))
 }
 
@@ -211,7 +214,16 @@ pub fn added(args: &[String], value: i64) -> Reply {
 /// # Errors
 /// `WRONGTYPE`, not a whole number, overflow.
 pub fn increase(space: &mut Space, key: &str, delta: i64) -> Result<i64, Reply> {
-    let before = space.text(key)?.map_or(Ok(0), number)?;
+    increase_as(space, key, delta, number)
+}
+
+fn increase_as(
+    space: &mut Space,
+    key: &str,
+    delta: i64,
+    read: fn(&str) -> Result<i64, Reply>,
+) -> Result<i64, Reply> {
+    let before = space.text(key)?.map_or(Ok(0), read)?;
     let value = before.checked_add(delta).ok_or_else(error::overflow)?;
     let expires_ms = space.get(key).and_then(|entry| entry.expires_ms);
     let is_other = space.get(key).is_some_and(|entry| !entry.is_counter);

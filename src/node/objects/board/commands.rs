@@ -42,15 +42,19 @@ impl Ranking<'_> {
     }
 }
 
+fn score_of(key: &Key) -> Result<Score, Fault> {
+    let broken = || Fault::Broken("a member has no score".to_owned());
+    key.score().ok_or_else(broken)
+}
+
 impl SortedSet for Ranking<'_> {
     fn count(&self) -> u64 {
         self.loaded.directory.total()
     }
 
     fn find(&self, member: &[u8]) -> Result<Option<(Score, Key)>, Fault> {
-        let found = self.rows.member(self.loaded.head.epoch, member)?;
-        let ranked = found.filter(|found| !found.is_hidden);
-        Ok(ranked.map(|found| (found.score, found.key(member))))
+        let key = self.rows.key_of(self.loaded.head.epoch, member)?;
+        key.map(|key| Ok((score_of(&key)?, key))).transpose()
     }
 
     fn before(&self, key: &Key) -> Result<u64, Fault> {
@@ -64,9 +68,12 @@ impl SortedSet for Ranking<'_> {
         }
         let (from, skip) = self.loaded.directory.find(low);
         let epoch = self.loaded.head.epoch;
-        let found = self.rows.stretch(epoch, &from, skip, high - low)?;
-        let score = |(name, member): (_, crate::core::board::member::Member)| (name, member.score);
-        Ok(found.into_iter().map(score).collect())
+        let found = self.rows.keys(epoch, &from, skip, high - low)?;
+        let scored = |key: Key| {
+            let score = score_of(&key)?;
+            Ok((key.member, score))
+        };
+        found.into_iter().map(scored).collect()
     }
 
     fn named_after(&self, member: &[u8], limit: u64) -> Result<Members, Fault> {
@@ -121,7 +128,7 @@ impl BoardCore {
             // They need all members in one object.
             let placing = Placing {
                 shards: Shards::Fixed(1),
-                home: None,
+                home: asked.home.clone(),
             };
             self.begin(&asked.board, Settings::default(), &placing)
                 .await?;
@@ -182,6 +189,8 @@ impl BoardCore {
     fn run_all(&self, loaded: &mut Loaded, asked: &RunSorted) -> Result<SortedRan, Fault> {
         let now_ms = self.host.now_ms();
         loaded.standing.is_whole |= !asked.commands.is_empty();
+        let home = &mut loaded.standing.placing.home;
+        *home = home.take().or_else(|| asked.home.clone());
         let had_members = loaded.head.members > 0 || asked.may_begin;
         if asked.is_anew {
             let archive = loaded.head.settings.archive;
