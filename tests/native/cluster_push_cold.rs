@@ -160,9 +160,10 @@ proptest! {
     }
 }
 
-/// A cell of a tablet: its pusher, and when its alarm rings.
+/// A cell of a tablet: its pusher, what its root has, and when its alarm rings.
 struct Tenant {
     pusher: Pusher,
+    root: ViewReceiver,
     alarm_ms: Option<i64>,
 }
 
@@ -188,8 +189,7 @@ impl Tenant {
             false => None,
         };
         if let Some(push) = &push {
-            let mut root = ViewReceiver::new(View::new(1), Marks::new());
-            let DeltaOutcome::Over(have) = root.take(&fra, &push.delta) else {
+            let DeltaOutcome::Over(have) = self.root.take(&fra, &push.delta) else {
                 panic!("another generation");
             };
             let pushed = PushAnswer {
@@ -210,6 +210,7 @@ fn messages_per_minute(counters: i64, every_ms: i64) -> usize {
     let mut tenants: Vec<Tenant> = (0..counters)
         .map(|number| Tenant {
             pusher: Pusher::new(1, number.unsigned_abs()),
+            root: ViewReceiver::new(View::new(1), Marks::new()),
             alarm_ms: None,
         })
         .collect();

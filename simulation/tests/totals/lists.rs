@@ -259,3 +259,59 @@ fn a_directory_of_before_tells_values_at_once_and_makes_its_totals() {
         .expect("a table");
     assert_eq!(made, [[SqlValue::Integer(450)]]);
 }
+
+#[test]
+fn what_was_written_is_told_within_ten_seconds_of_the_last_write() {
+    let (world, [site, _]) = service(200, Options::default());
+    let client = client(&world, site);
+    // The last write comes at any time before and after the lead looks whether the counter is quiet.
+    for writes in 1..=24 {
+        let path = format!("/counters/a%2F{writes}/increment");
+        for _ in 0..writes {
+            world
+                .run(ask(&client, "POST", &path, ""))
+                .expect("an answer");
+            world.run_for_ms(500);
+        }
+        world.run_for_ms(9_500);
+        let list = get(
+            &world,
+            &client,
+            &format!("/counters?values=1&prefix=a%2F{writes}"),
+        );
+        let rows = list["counters"].as_array().expect("rows");
+        let row = rows.iter().find(|row| row["id"] == format!("a/{writes}"));
+        assert_eq!(row.map(|row| &row["value"]), Some(&writes.into()), "{list}");
+    }
+}
+
+#[test]
+fn unique_elements_are_told_however_many_there_are() {
+    let (world, [site, _]) = service(201, Options::default());
+    let client = client(&world, site);
+    // Few are sent unasked; of more the directory says first which it has.
+    let counts = [100_u64, 200, 5_000];
+    let event = |unique: u64, count: u64| format!(r#"{{"key":"a/{count}","unique":"{unique}"}}"#);
+    for count in counts {
+        let events: Vec<String> = (0..count).map(|unique| event(unique, count)).collect();
+        let body = format!("[{}]", events.join(","));
+        world
+            .run(ask(&client, "POST", "/events", &body))
+            .expect("an answer");
+    }
+    world.run_for_ms(9_500);
+    let list = get(&world, &client, "/counters?values=1&prefix=a%2F");
+    for row in list["counters"].as_array().expect("rows") {
+        let (count, estimate) = (row["count"].as_u64(), row["uniques"]["estimate"].as_u64());
+        let off = count.unwrap_or(0).abs_diff(estimate.unwrap_or(0));
+        assert!(off * 20 <= count.unwrap_or(0), "{list}");
+    }
+    let top = get(&world, &client, "/top?by=uniques&prefix=a%2F");
+    let first: Vec<&str> = top["rows"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|row| row["id"].as_str())
+        .collect();
+    assert_eq!(first, ["a/5000", "a/200", "a/100"], "{top}");
+}

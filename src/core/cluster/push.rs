@@ -107,6 +107,8 @@ pub struct Pusher {
     has_new_watch: bool,
     /// Whether the root has not said yet that nobody watches any more.
     is_in_doubt: bool,
+    /// Whether the root has said which unique elements it has, and was not sent the others yet.
+    is_asked: bool,
 }
 
 impl Pusher {
@@ -126,6 +128,7 @@ impl Pusher {
             root_ms: 0,
             has_new_watch: false,
             is_in_doubt: false,
+            is_asked: false,
         }
     }
 
@@ -183,6 +186,8 @@ impl Pusher {
         let repeat_ms = self.is_unconfirmed().then(|| {
             let repeat_ms = match self.is_watched(now_ms) {
                 true => REPEAT_MS,
+                // The lead may be let go before a minute is over, and would have to ask the root anew.
+                false if self.is_asked => 0,
                 false => CHECKPOINT_MS,
             };
             after(self.sent_ms, repeat_ms, now_ms)
@@ -191,6 +196,13 @@ impl Pusher {
             (Some(gather_ms), Some(repeat_ms)) => Some(gather_ms.min(repeat_ms)),
             (either, None) | (None, either) => either,
         }
+    }
+
+    /// How long the alarm that found nothing to send waits, milliseconds: until nothing was written for the longer of
+    /// [`QUIET_MS`], since each check costs a row; as long again where gathering failed.
+    pub fn check_again_in_ms(&self, now_ms: i64) -> i64 {
+        let left_ms = after(Some(self.latest_ms), QUIET_MS.1, now_ms).saturating_sub(now_ms);
+        if left_ms > 0 { left_ms } else { QUIET_MS.1 }
     }
 
     /// Whether there may be something to tell that was not gathered yet.
@@ -255,6 +267,7 @@ impl Pusher {
             self.has_new_watch = false;
         }
         self.number += 1;
+        self.is_asked = false;
         self.sent_ms = Some(now_ms);
         self.unanswered_ms.get_or_insert(now_ms);
         Some(Push {
@@ -264,6 +277,11 @@ impl Pusher {
         })
     }
 
+    /// Whether the root waits for the unique elements that it lacks.
+    pub fn is_asked(&self) -> bool {
+        self.is_asked
+    }
+
     /// Takes the root's answer. Late ones only renew the lease.
     pub fn confirmed(&mut self, now_ms: i64, pushed: &PushAnswer) {
         self.watch(now_ms, pushed.watch_for_ms);
@@ -271,6 +289,9 @@ impl Pusher {
             return;
         }
         self.answered = pushed.number;
+        // A root that asks twice in a row gets the next push when it is due.
+        let has_asked = matches!(self.root_has, ReceiverState::Digests { .. });
+        self.is_asked = matches!(pushed.have, ReceiverState::Digests { .. }) && !has_asked;
         self.root_has = pushed.have.clone();
         self.root_ms = pushed.now_ms;
         self.unanswered_ms = None;

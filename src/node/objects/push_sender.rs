@@ -9,7 +9,7 @@ use std::rc::Rc;
 use futures_channel::oneshot;
 
 use super::cell::Core;
-use crate::core::cluster::push::{CHECKPOINT_MS, PUSH_MS, Pusher, QUIET_MS};
+use crate::core::cluster::push::{CHECKPOINT_MS, PUSH_MS, PushAnswer, Pusher};
 use crate::core::cluster::view::{DatacenterState, View};
 use crate::core::counter::flush::Refusal;
 use crate::core::counter::merge::Question;
@@ -247,19 +247,27 @@ impl Core {
         }))
     }
 
+    /// Sends a push, and what the root lacks where it answers which unique elements it has.
     async fn send_push(self: Rc<Self>, push: Push) {
+        let mut next = Some(push);
+        while let Some(push) = next {
+            next = self.send_one_push(push).await;
+        }
+    }
+
+    /// Returns the push that the root asks for.
+    async fn send_one_push(self: &Rc<Self>, push: Push) -> Option<Push> {
         count_push(&self.host, &push);
         let answer = self.call_root(&push).await;
+        let now_ms = self.host.now_ms();
         match answer {
             Ok(pushed) => {
-                let now_ms = self.host.now_ms();
-                if let Some((_, generation)) = self.as_lead() {
-                    let mut pushing = self.pushing.borrow_mut();
-                    pushing
-                        .of(&self.host, generation)
-                        .confirmed(now_ms, &pushed);
+                if self.confirm_push(now_ms, &pushed)
+                    && let Some(push) = self.gather_push(now_ms).await
+                {
+                    return Some(push);
                 }
-                self.see_to_pushes(now_ms);
+                self.see_to_pushes(self.host.now_ms());
             }
             // The root has lost its row: the lead reports its grant again.
             Err(Fault::Refused(Refusal::NeedsGrant)) => {
@@ -270,8 +278,20 @@ impl Core {
                 }
             }
             Err(Fault::Superseded(_)) => self.stop_counting(push.push.delta.generation).await,
-            Err(_) => self.see_to_pushes(self.host.now_ms()),
+            Err(_) => self.see_to_pushes(now_ms),
         }
+        None
+    }
+
+    /// Takes the root's answer. Returns whether the root waits for unique elements.
+    fn confirm_push(&self, now_ms: i64, answer: &PushAnswer) -> bool {
+        let Some((_, generation)) = self.as_lead() else {
+            return false;
+        };
+        let mut pushing = self.pushing.borrow_mut();
+        let pusher = pushing.of(&self.host, generation);
+        pusher.confirmed(now_ms, answer);
+        pusher.is_asked()
     }
 
     /// Lead: its generation is over, though it was not told to drop it yet. What it acknowledged from now on would be
@@ -308,9 +328,15 @@ impl Core {
                 self.clone().send_push(push).await;
                 self.see_to_pushes(now_ms);
             }
-            // It is still being written. Each check costs a row, so the next is as late as the object is sure to be
-            // open.
-            None => self.see_to_pushes_in(now_ms, QUIET_MS.1),
+            // It is still being written.
+            None => {
+                let again_ms = {
+                    let mut pushing = self.pushing.borrow_mut();
+                    let pusher = pushing.of(&self.host, generation);
+                    pusher.check_again_in_ms(now_ms).max(ALARM_MS_MIN)
+                };
+                self.see_to_pushes_in(now_ms, again_ms);
+            }
         }
     }
 }
