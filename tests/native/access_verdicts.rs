@@ -178,6 +178,10 @@ fn refusals_say_what_is_missing_and_repeat_no_key() {
         detail(blog.may(Scope::Read, "shop/1")),
         "this key has no scope `read` for `shop/1`"
     );
+    assert_eq!(
+        detail(blog.may(Scope::Read, "")),
+        "this key has no scope `read` for all names"
+    );
     let stranger = page(Some("https://evil.example")).expect("callers without key are public");
     assert_eq!(
         detail(stranger.may(Scope::Write, "blog/1")),

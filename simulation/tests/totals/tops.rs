@@ -235,6 +235,8 @@ fn what_a_top_cannot_tell_is_refused_with_what_it_can() {
         ("/top?limit=0", "invalid-query"),
         ("/top?limit=1001", "invalid-query"),
         ("/top?at=7", "invalid-query"),
+        ("/top?window=07d", "invalid-query"),
+        ("/top?window=%2B7d", "invalid-query"),
         ("/counters/a/rank?prefix=b", "invalid-query"),
         ("/counters/a/rank?limit=1", "invalid-query"),
         ("/counters/none/rank", "counter-not-found"),
@@ -514,6 +516,28 @@ fn counters_that_cannot_be_among_the_first_are_not_asked_and_that_is_said() {
         "{third}"
     );
     assert_eq!(last.get("unasked"), None, "{last}");
+    // One that has most by what it counted is known to be first before anybody is asked, and is no part of what was
+    // left out.
+    for (id, delta) in [("a", 7), ("b", 2)] {
+        let path = format!("/counters/some%2F{id}/increment");
+        let body = format!(r#"{{"delta":{delta}}}"#);
+        let wrote = world.run(ask(&client, "POST", &path, &body));
+        assert!(wrote.is_some(), "{path}");
+    }
+    world.run_for_ms(TOLD_MS);
+    let path = "/counters/some%2Fa/rank?window=90d&prefix=some%2F";
+    let first = get(&world, &client, path);
+    assert_eq!(
+        (&first["rank"], &first["counters"], &first["total"]),
+        (&1.into(), &1.into(), &7.into()),
+        "{first}"
+    );
+    let unasked = &first["unasked"];
+    assert_eq!(
+        (&unasked["counters"], &unasked["count_max"]),
+        (&1.into(), &2.into()),
+        "{first}"
+    );
 }
 
 #[test]

@@ -154,20 +154,25 @@ impl Caller {
                 format!(", by an entry of TALLY_KEYS whose prefix begins with `{LIMIT_RIGHTS}`")
             }
         };
+        let whom = if text.is_empty() {
+            "all names".to_owned()
+        } else {
+            format!("`{text}`{entry}")
+        };
         Err(match &self.0 {
             CallerKind::Public {
                 origin: Some(origin),
                 ..
             } => unauthorized(format!(
-                "send a key with scope `{scope}` for `{text}`{entry}; pages of {origin} may not do this without one: \
+                "send a key with scope `{scope}` for {whom}; pages of {origin} may not do this without one: \
                  no public entry of TALLY_KEYS with that origin and scope has a prefix that `{text}` begins with"
             )),
-            CallerKind::Public { origin: None, .. } => unauthorized(format!(
-                "send a key with scope `{scope}` for `{text}`{entry}"
-            )),
+            CallerKind::Public { origin: None, .. } => {
+                unauthorized(format!("send a key with scope `{scope}` for {whom}"))
+            }
             CallerKind::KeyHolder { .. } | CallerKind::Anyone => Problem::new(
                 Code::Forbidden,
-                format!("this key has no scope `{scope}` for `{text}`{entry}"),
+                format!("this key has no scope `{scope}` for {whom}"),
             ),
         })
     }

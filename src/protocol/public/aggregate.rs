@@ -161,7 +161,10 @@ impl Aggregate {
 
     /// The first `limit` counters of a range that begins at the second `from`, and the sum of all that were read. With
     /// a counter and its count, only the row of that counter.
-    pub fn into_top(self, from: i64, limit: u32, counter: Option<(CounterId, u128)>) -> Top {
+    pub fn into_top(mut self, from: i64, limit: u32, counter: Option<(CounterId, u128)>) -> Top {
+        if let Some((counter, count)) = &counter {
+            self.add_own(counter, *count);
+        }
         let amount = |count: u128| Value::new(count, 0);
         let row = |counter: CounterId, count: u128| TopRow {
             counter,
@@ -195,6 +198,21 @@ impl Aggregate {
             unasked: self.unasked,
             cells: self.cells,
         }
+    }
+
+    /// Adds a counter that was read by itself, unless it is among those that were read.
+    fn add_own(&mut self, counter: &CounterId, count: u128) {
+        if count == 0 || self.top.iter().any(|(_, id, _)| id == counter) {
+            return;
+        }
+        self.top.insert((Reverse(count), counter.clone(), 0));
+        let counted = &mut self.counted.window.count;
+        *counted = counted.saturating_add(count);
+        if let Some(unasked) = &mut self.unasked {
+            unasked.counters = unasked.counters.saturating_sub(1);
+            unasked.count_max = unasked.count_max.without(count, 0);
+        }
+        self.unasked = self.unasked.filter(|unasked| unasked.counters > 0);
     }
 
     /// The most cells that were asked for it.
