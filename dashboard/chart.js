@@ -15,6 +15,9 @@ const BAR_PIXELS = 7;
 const BARS_MIN = 24;
 const BARS_MAX = 120;
 const HEIGHT = 232;
+// What the labels of counts take, and one letter of a label, at most.
+const AXIS_PIXELS = 52;
+const LETTER_PIXELS = 7;
 // Less than this many steps is no history to look at.
 const STEPS_MIN = 12;
 const TABLE_ROWS_MAX = 120;
@@ -47,6 +50,13 @@ function tick(second, step_seconds, before, isUtc) {
   const clock = moment(second, Math.min(step_seconds, 60)).slice(0, step_seconds < 60 ? 8 : 5);
   const isNewDay = before === undefined || new Date(before * 1000).getDate() !== date.getDate();
   return isNewDay ? `${clock}\n${day}` : clock;
+}
+
+/** Returns the label, or nothing where the edge of the chart would cut it off. */
+function uncut(plot, second, label) {
+  const half = (Math.max(...label.split("\n").map((line) => line.length)) * LETTER_PIXELS) / 2;
+  const middle = AXIS_PIXELS + plot.valToPos(second, "x");
+  return middle + half > plot.width ? "" : label;
 }
 
 /** How wide a bar is, in words. */
@@ -266,9 +276,10 @@ export class Chart {
         {
           ...axis,
           space: 64,
-          values: (_, splits, __, ___, step) => splits.map((second, index) => tick(second, step, splits[index - 1], this.#range.isUtc)),
+          values: (plot, splits, _, __, step) =>
+            splits.map((second, index) => uncut(plot, second, tick(second, step, splits[index - 1], this.#range.isUtc))),
         },
-        { ...axis, size: 52, values: (_, splits) => splits.map((value) => (Number.isInteger(value) ? short(value) : "")) },
+        { ...axis, size: AXIS_PIXELS, values: (_, splits) => splits.map((value) => (Number.isInteger(value) ? short(value) : "")) },
       ],
       series: [
         {},

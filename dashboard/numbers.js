@@ -93,8 +93,9 @@ export function lasting(ms) {
 export function share(part, all) {
   const total = whole(all);
   if (total === 0n) return "–";
-  const thousandths = Number((whole(part) * 1000n) / total);
-  return thousandths > 0 && thousandths < 10 ? "< 1 %" : `${Math.round(thousandths / 10)} %`;
+  const [some, positive] = total < 0n ? [-whole(part), -total] : [whole(part), total];
+  if (some > 0n && some * 100n < positive) return "< 1 %";
+  return `${Math.round(Number((some * 1000n) / positive) / 10)} %`;
 }
 
 /** Returns whether a double holds a count exactly. */

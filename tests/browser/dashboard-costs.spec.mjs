@@ -7,16 +7,31 @@ const WRITES = 30;
 const CHECKS = 6;
 const READS = 3;
 
-let dashboard, world;
+// A deployment with keys, whose owner may do everything and whose reader may read counters.
+const OWNER = { headers: { authorization: "Bearer write-key-0123456789" } };
+const READER = { headers: { authorization: "Bearer dashboard-key-0123456789" } };
+const KEYS = JSON.stringify({
+  keys: [
+    { name: "dash", key: "dashboard-key-0123456789", scopes: ["read"] },
+    { name: "ops", key: "write-key-0123456789", scopes: ["admin"] },
+  ],
+});
+
+let dashboard, world, closed;
+// Both are written first, since what was written takes seconds to be told to the directory.
 beforeAll(async () => {
-  dashboard = await openDashboard();
+  [dashboard, closed] = await Promise.all([openDashboard(), openDashboard({ vars: { TALLY_KEYS: KEYS, TALLY_ACCESS: undefined } })]);
+  await closed.world.add("kept", { delta: 6 }, OWNER);
   world = dashboard.world;
   await world.well("PUT", "/limits/login", { body: '{"limit":1000,"window_seconds":60}' });
   for (let write = 0; write < WRITES; write += 1) await world.add(`c${write % 3}`);
   for (let check = 0; check < CHECKS; check += 1) await world.well("POST", "/limits/login/ann");
   for (let read = 0; read < READS; read += 1) await world.well("GET", "/counters/c1");
 });
-afterAll(() => dashboard?.close());
+afterAll(async () => {
+  await dashboard?.close();
+  await closed?.close();
+});
 
 // What was counted is in tops once it has been told to the directory.
 const isTold = (of, total, options) => until(async () => (await of.well("GET", "/top?window=30d&by=count&limit=1", options)).total === total, "what was counted");
@@ -56,25 +71,13 @@ test("the calculator begins with what the deployment counted, says over which ti
 }, 60_000);
 
 test("a key that may read counters alone knows the writes of 30 days", async () => {
-  const keys = JSON.stringify({
-    keys: [
-      { name: "dash", key: "dashboard-key-0123456789", scopes: ["read"] },
-      { name: "ops", key: "write-key-0123456789", scopes: ["admin"] },
-    ],
-  });
-  const closed = await openDashboard({ vars: { TALLY_KEYS: keys, TALLY_ACCESS: undefined } });
-  try {
-    await closed.world.add("kept", { delta: 6 }, { headers: { authorization: "Bearer write-key-0123456789" } });
-    await isTold(closed.world, 6, { headers: { authorization: "Bearer dashboard-key-0123456789" } });
-    const page = await closed.open("#/costs");
-    await says(page, "h2", "A key is needed");
-    await page.click("text=Enter a key");
-    await page.keyboard.type("dashboard-key-0123456789");
-    await page.keyboard.press("Enter");
-    await says(page, "[role=status]", /1 counter counted 6/);
-    expect(await page.inputValue("#cost-from")).toBe("days");
-    expect(await page.locator("#cost-from [value=begun]").isDisabled()).toBe(true);
-  } finally {
-    await closed.close();
-  }
+  await isTold(closed.world, 6, READER);
+  const page = await closed.open("#/costs");
+  await says(page, "h2", "A key is needed");
+  await page.click("text=Enter a key");
+  await page.keyboard.type("dashboard-key-0123456789");
+  await page.keyboard.press("Enter");
+  await says(page, "[role=status]", /1 counter counted 6/);
+  expect(await page.inputValue("#cost-from")).toBe("days");
+  expect(await page.locator("#cost-from [value=begun]").isDisabled()).toBe(true);
 });

@@ -47,6 +47,28 @@ test("after the import of a log of 2015 the busiest path is on top, and its hist
   await says(page, "#headline", /^0$/);
 });
 
+test("no label of the chart is cut off", async () => {
+  // Which texts are drawn, and how far to the right of their canvas they end, in its pixels.
+  const before = () => {
+    const { fillText } = CanvasRenderingContext2D.prototype;
+    globalThis.drawn = [];
+    CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+      const { width } = this.measureText(text);
+      const end = this.textAlign === "center" ? x + width / 2 : x;
+      globalThis.drawn.push({ text, over: this.getTransform().e + end - this.canvas.width });
+      return fillText.call(this, text, x, y);
+    };
+  };
+  for (const width of [1280, 390]) {
+    const page = await dashboard.open("#/?range=2015-05-17..2015-05-20", { before, viewport: { width, height: 900 } });
+    await says(page, ".readout", /^2,000 counted/);
+    const drawn = await page.evaluate(() => globalThis.drawn);
+    expect(drawn.map(({ text }) => text)).toContain(width === 390 ? "18 May" : "18 May 2015");
+    expect(drawn.filter(({ over }) => over > 0)).toEqual([]);
+    await page.close();
+  }
+});
+
 test("a row filters by its folder, and the range stays", async () => {
   const page = await dashboard.open("#/?range=all");
   await says(page, "#headline", /^2,000$/);

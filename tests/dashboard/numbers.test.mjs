@@ -57,8 +57,8 @@ test("lengths of time have one unit", () => {
 
 test("shares and measured numbers", () => {
   assert.deepEqual(
-    [share(1, 3), share(0, 0), share(1, 1000), share(-1, -2), share(LARGEST, LARGEST)],
-    ["33 %", "–", "< 1 %", "50 %", "100 %"],
+    [share(1, 3), share(0, 0), share(1, 1000), share(3, 100_000), share(0, 9), share(-1, -2), share(LARGEST, LARGEST)],
+    ["33 %", "–", "< 1 %", "< 1 %", "0 %", "50 %", "100 %"],
   );
   assert.deepEqual([0, 12.3456, 123.4, 0.00123, 1e22, Number.NaN].map(measured), ["0", "12.3", "123", "0.00123", "1.0e22", "–"]);
 });
