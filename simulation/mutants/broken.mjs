@@ -615,4 +615,18 @@ export const MUTATIONS = [
     "                so_far = so_far.max(sum);\n",
     "commands::additions_that_meet_at_a_counter_travel_together_and_each_is_told_its_own_sum",
   ],
+  [
+    "additions that travel together are sent as the largest of them",
+    "src/node/objects/keyspace_lanes.rs",
+    "together.iter().map(|waiting| waiting.sum).sum()",
+    "together.iter().map(|waiting| waiting.sum).max().unwrap_or(0)",
+    "worlds/soak::every_seed_keeps_the_laws",
+  ],
+  [
+    "a write to a board counts again under its key",
+    "src/node/objects/board.rs",
+    "if let Some(known) = self.known_in(&loaded.head, once)? {",
+    "if let Some(known) = self.known_in(&loaded.head, once)?.filter(|_| false) {",
+    "worlds/soak::every_seed_keeps_the_laws",
+  ],
 ];

@@ -27,13 +27,14 @@
 //! 13. A sum of all counters is one of what each may hold. A list has what was acknowledged before it, and nothing
 //!     that was never sent.
 //! 14. Each update that a watcher hears is a view; a stream that is open at rest has told the last value.
-//! 15. Limits: see `limits.rs`.
+//! 15. Limits: see `limits.rs`. Boards and numbers of Redis's dialect: see `additions.rs`.
 
 #![allow(
     clippy::await_holding_refcell_ref,
     reason = "each is dropped before, which the lint does not see"
 )]
 
+mod additions;
 mod bodies;
 mod digits;
 mod laws;
@@ -128,6 +129,9 @@ impl Service {
         if self.plan.limits.is_some() {
             self.prepare_limits().await;
         }
+        if self.plan.additions.is_some() {
+            self.prepare_additions().await;
+        }
     }
 
     /// Does what a client does, one thing after the other.
@@ -216,9 +220,12 @@ fn live(seed: u64, plan: Plan, is_told: bool) -> tally_simulation::Figures {
         .as_ref()
         .map_or(0, |limits| limits.clients);
     let limited = join_all((0..limited).map(|client| service.use_limits(client)));
+    let adding = service.plan.additions.as_ref();
+    let adding = adding.map_or(0, |additions| additions.clients);
+    let adding = join_all((0..adding).map(|client| service.use_additions(client)));
     service
         .world
-        .run(futures_util::future::join3(clients, limited, heals));
+        .run(futures_util::future::join4(clients, limited, adding, heals));
     service.heal();
     service.world.run(service.check_rest());
     assert_eq!(service.world.crossed(), 0, "requests woke each other");

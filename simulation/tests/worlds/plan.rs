@@ -1,6 +1,6 @@
 //! What a world is like, drawn from its seed: how large, how it is set up, what goes wrong, and what its clients do.
 
-use super::limits;
+use super::{additions, limits};
 use tally_simulation::{Chance, Faults, Housing, Options};
 
 /// What clients do.
@@ -115,9 +115,16 @@ const SITES: [&str; 3] = ["FRA", "SYD", "LHR"];
 /// Their regions.
 const REGIONS: [&str; 3] = ["WEUR", "OC", "WEUR"];
 
-/// What is not sent again where its outcome is open: operations without a key, policies, and what limits consume and
-/// give back. Sent again late it would undo what was acknowledged meanwhile.
-const ONCE: &[&str] = &["/operate", "/policy-put", "/limit-check", "/limit-reserve"];
+/// What is not sent again where its outcome is open: operations without a key, policies, what limits consume and give
+/// back, and commands of Redis's dialect. Sent again late it would undo what was acknowledged meanwhile, or be done
+/// twice.
+const ONCE: &[&str] = &[
+    "/operate",
+    "/policy-put",
+    "/limit-check",
+    "/limit-reserve",
+    "/run-commands",
+];
 
 /// How long messages may be held back, milliseconds.
 const SLOW_MS_MAX: [u64; 4] = [300, 3_000, 20_000, 90_000];
@@ -160,6 +167,8 @@ pub struct Plan {
     pub topic: Option<Topic>,
     /// Clients of rate limits.
     pub limits: Option<limits::Plan>,
+    /// Clients of a board and of Redis's dialect.
+    pub additions: Option<additions::Plan>,
     /// Who begins is of the build before, once in so many times; 0 where all are of one build.
     pub before_once_in: u64,
 }
@@ -242,6 +251,8 @@ impl Plan {
         if hot.once_in(3) {
             plan.let_leads_leave(&hot);
         }
+        let adds = Chance::new(seed.wrapping_mul(0x9e37_79b9).wrapping_add(41));
+        plan.additions = adds.once_in(3).then(|| additions::Plan::draw(&adds));
         plan
     }
 
@@ -397,6 +408,7 @@ impl Plan {
             has_floors: chance.once_in(2),
             is_redis,
             limits: None,
+            additions: None,
             topic: None,
             before_once_in: 0,
         }

@@ -79,6 +79,9 @@ impl Service {
             self.check_admitted();
             self.check_limits_at_rest().await;
         }
+        if self.plan.additions.is_some() {
+            self.check_additions_at_rest().await;
+        }
         self.check_watchers(&values).await;
     }
 

@@ -7,6 +7,7 @@ use std::pin::pin;
 use futures_util::future::{Either, select};
 use tally_simulation::{ADMIN_KEY, Answer, Client, ClientRequest, NoAnswer, Site, World, deploy};
 
+use super::additions;
 use super::digits::Held;
 use super::laws::View;
 use super::limits;
@@ -35,6 +36,7 @@ pub struct Service {
     pub counters: Vec<RefCell<Counter>>,
     pub watchers: RefCell<Vec<Watcher>>,
     pub limits: limits::Known,
+    pub additions: additions::Known,
     /// How often the key of elements was changed, at most.
     pub rotations: Cell<usize>,
     /// Whether edges were started anew, besides what the plan's faults do.
@@ -103,6 +105,7 @@ impl Service {
             order: Cell::default(),
             watchers: RefCell::default(),
             limits: limits::Known::default(),
+            additions: additions::Known::default(),
             rotations: Cell::default(),
             are_edges_restarted: Cell::default(),
             world,
