@@ -15,12 +15,15 @@ use tally::core::counter::nonces::FlushEffect;
 use tally::core::counter::total::Sum;
 use tally::host::object::{IncomingCall, Reply as CallReply};
 use tally::protocol::messages::{
-    BoardQuestion, Call, CellPart, CellRepaired, Count, Counted, Fault, Flush, Flushed, LocateLead,
-    PROTOCOL, PROTOCOL_BEFORE, Recall, RepairCell, RepairRoot, RootPart, RootRepaired, RunSorted,
-    SortedRan, TotalsFrom, decode, decode_padded, encode, later, path_in, protocol_of,
+    AskTop, BoardQuestion, Call, CellPart, CellRepaired, Count, Counted, Fault, Flush, Flushed,
+    ListPastStates, ListRuns, LocateLead, Order, OrderBy, PROTOCOL, PROTOCOL_BEFORE, PartitionRuns,
+    PastStatePage, PastStateRow, Recall, RepairCell, RepairRoot, RootPart, RootRepaired, RunSorted,
+    RunUnderWay, SortedRan, Sums, Top, TopRow, TotalsFrom, UnreadCounters, decode, decode_padded,
+    encode, later, path_in, protocol_of,
 };
 use tally::protocol::redis::notifications::SetChange;
 use tally::protocol::redis::reply::Reply;
+use tally::protocol::snapshot::RunOf;
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -200,6 +203,76 @@ fn repairs_of_the_build_before_know_no_snapshots() {
     let before: Result<_, Fault> = Ok((vec![CellPart::Totals], TotalsFrom::Remembered));
     let bytes = golden(&now, &before, &Ok(read), RepairCell::LACKS.1);
     assert_eq!(bytes, "00010002");
+}
+
+#[test]
+fn partitions_of_the_build_before_do_not_say_how_many_there_ever_were() {
+    let read = PartitionRuns {
+        runs: Vec::new(),
+        under_way: None,
+        has_files: true,
+        has_counters: true,
+        ever: 0,
+    };
+    let now: Result<_, Fault> = Ok(PartitionRuns {
+        ever: 16,
+        ..read.clone()
+    });
+    let runs: (Vec<RunOf>, Option<RunUnderWay>) = (Vec::new(), None);
+    let before: Result<_, Fault> = Ok((runs, true, true));
+    let bytes = golden(&now, &before, &Ok(read), ListRuns::LACKS.1);
+    assert_eq!(bytes, "0000000101");
+
+    let read = PastStatePage {
+        run: None,
+        rows: Vec::new(),
+        has_more: true,
+        ever: 0,
+    };
+    let now: Result<_, Fault> = Ok(PastStatePage {
+        ever: 16,
+        ..read.clone()
+    });
+    let rows: (Option<RunOf>, Vec<PastStateRow>) = (None, Vec::new());
+    let before: Result<_, Fault> = Ok((rows, true));
+    let bytes = golden(&now, &before, &Ok(read), ListPastStates::LACKS.1);
+    assert_eq!(bytes, "00000001");
+}
+
+#[test]
+fn tops_of_the_build_before_are_of_windows_that_the_directory_stores() {
+    let order = Order {
+        by: OrderBy::Count,
+        prefix: "a".to_owned(),
+        since: None,
+    };
+    let read = AskTop {
+        order: order.clone(),
+        limit: 10,
+        counter: None,
+        range: None,
+    };
+    let now = AskTop {
+        range: Some((60, 119)),
+        ..read.clone()
+    };
+    let counter: Option<CounterId> = None;
+    let bytes = golden(&now, &(order, 10_u32, counter), &read, AskTop::LACKS.0);
+    assert_eq!(bytes, "016101000a00");
+
+    let read = Top {
+        missing_partitions: vec![3],
+        ..Top::default()
+    };
+    let now: Result<_, Fault> = Ok(Top {
+        unasked: Some(UnreadCounters::default()),
+        cells: 7,
+        ..read.clone()
+    });
+    let rows: (Vec<TopRow>, Sums) = (Vec::new(), Sums::default());
+    let before: Result<_, Fault> = Ok((rows, vec![3_u32]));
+    let bytes = golden(&now, &before, &Ok(read), AskTop::LACKS.1);
+    assert_eq!(bytes, "000000000000000000000103");
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! Laws of exports and imports.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use serde_json::Value;
-use tally_simulation::Faults;
+use tally_simulation::{Faults, Verdict};
 
 use crate::service::Service;
 
@@ -58,6 +61,53 @@ fn what_was_created_and_added_to_comes_back_as_their_sum() {
     to.import("", &file, Some("once"));
     check_read(0, &file, &to);
     check_same(0, &file, &to.export(""));
+}
+
+/// The most cells that an export asks at once, and the most counters with sketches that are in memory at once.
+const AT_ONCE_MAX: usize = 64;
+
+/// So many counters are exported, more than are asked at once.
+const COUNTERS: usize = 200;
+
+/// How long a cell takes to answer: as many of them as are asked wait together.
+const ANSWER_MS: u64 = 200;
+
+#[test]
+fn an_export_asks_and_holds_a_bounded_number_of_counters_at_once() {
+    let service = Service::new(3, None);
+    let list = |name: usize| format!("{{\"id\":\"c{name:03}\",\"value\":5}}\n");
+    service.import("", &(0..COUNTERS).map(list).collect::<String>(), None);
+    // Cells are what is asked: each counts something.
+    for name in 0..COUNTERS {
+        let path = format!("/counters/c{name:03}/increment");
+        service.well(0, "POST", &path, "{}");
+    }
+    for (options, pages_min) in [("", 1), ("?uniques=1", COUNTERS.div_ceil(AT_ONCE_MAX))] {
+        let [asked, most, cells, pages] = [const { Cell::new(0_usize) }; 4].map(Rc::new);
+        let (world, sleep) = (&service.world, service.world.sleeper());
+        let (sleep, counts) = (Rc::new(sleep), (most.clone(), cells.clone(), pages.clone()));
+        world.set_judge(move |judged| {
+            let (most, cells, pages) = counts.clone();
+            let (asked, sleep) = (asked.clone(), sleep.clone());
+            Box::pin(async move {
+                pages.set(pages.get() + usize::from(judged.path.ends_with("/export-page")));
+                if judged.path.ends_with("/read-contents") {
+                    cells.set(cells.get() + 1);
+                    asked.set(asked.get() + 1);
+                    most.set(most.get().max(asked.get()));
+                    sleep(ANSWER_MS).await;
+                    asked.set(asked.get() - 1);
+                }
+                Verdict::Answered
+            })
+        });
+        let file = service.export(options);
+        assert_eq!(lines(&file).len(), COUNTERS + 1, "with the last line");
+        assert!(cells.get() >= COUNTERS, "{} cells were asked", cells.get());
+        assert!(most.get() <= AT_ONCE_MAX, "{} at once", most.get());
+        assert!(most.get() > AT_ONCE_MAX / 4, "{} at once", most.get());
+        assert!(pages.get() >= pages_min, "{} pages", pages.get());
+    }
 }
 
 #[test]
