@@ -416,6 +416,7 @@ function commandFrom(random) {
     () => ["sadd", key, pick(["f", "g"])],
     () => ["scard", key],
     () => ["incrby", key],
+    () => ["script", ...pick([["exists"], ["load"], ["load", "x", "y"], ["flush", "bad"], ["flush", "async", "x"], ["flush", "Sync"], ["nonsense"]])],
   ];
   return pick(makers)();
 }

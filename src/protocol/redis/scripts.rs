@@ -32,9 +32,14 @@ pub fn script(args: &[String], _now_ms: i64) -> CommandResult {
             let known = shas.iter().map(|sha| Reply::flag(find(sha).is_some()));
             Ok(Reply::Array(known.collect()))
         }
-        ("FLUSH", _) => Ok(Reply::ok()),
+        ("FLUSH", []) => Ok(Reply::ok()),
+        ("FLUSH", [mode]) if ["SYNC", "ASYNC"].contains(&mode.to_ascii_uppercase().as_str()) => {
+            Ok(Reply::ok())
+        }
+        ("FLUSH", _) => Err(Reply::err("SCRIPT FLUSH only support SYNC|ASYNC option")),
+        ("LOAD" | "EXISTS", _) => Err(error::arity(&format!("script|{}", args[1]))),
         _ => Err(Reply::err(format!(
-            "unknown subcommand or wrong number of arguments for '{}'. Try SCRIPT HELP.",
+            "unknown subcommand '{}'. Try SCRIPT HELP.",
             args[1]
         ))),
     }
