@@ -59,7 +59,11 @@ fn additions_that_meet_at_a_counter_travel_together_and_each_is_told_its_own_sum
     assert_eq!(scene.value(), 17);
     // Where they have met, the first waits for those that come right after it.
     let before = scene.count("/count", "");
-    let asked: Vec<_> = (0..8).map(|_| scene.begin(0, incr(2))).collect();
+    let (held, asked): (Vec<_>, Vec<_>) = (0..8)
+        .map(|_| (scene.hold("/run-commands", ""), scene.begin(0, incr(2))))
+        .unzip();
+    held.iter().for_each(|held| scene.wait_for(held));
+    held.iter().for_each(|held| held.let_go());
     let told = asked
         .into_iter()
         .map(|asked| numbers(&scene.end(asked).json()));
