@@ -170,6 +170,8 @@ pub struct Forms {
     pub has_frames: Cell<bool>,
     /// Whether a build that wrote none has written here.
     pub may_be_bare: Cell<bool>,
+    /// Whether its tables were created since it started, with the schema of the builds that wrote none.
+    pub is_fresh: Cell<bool>,
 }
 
 /// An object's platform. A copy costs two counts.

@@ -76,6 +76,11 @@ pub struct Root {
 pub struct NeedsHome;
 
 impl Root {
+    /// Whether operations have made something of its value, or shares of it are held: no lead tells that.
+    pub fn has_value_of_its_own(&self) -> bool {
+        self.operations.at_ms() > 0 || !self.held.is_empty()
+    }
+
     /// A new counter. Its generation is above the one that ended, and above the clock in
     /// milliseconds, so that it rises even where no memory of the old one is left.
     pub fn create(before: Option<&RootEntry>, now_ms: i64) -> Self {

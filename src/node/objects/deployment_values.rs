@@ -4,6 +4,7 @@
 use super::store::{Store, blob, text};
 use crate::host::object::SqlValue;
 use crate::protocol::messages::Fault;
+use crate::protocol::stored;
 
 /// The prefixes of the names of secrets, and the length of secrets. Builds before 0.2 stored them without a frame:
 /// random bytes, which may begin like a frame. With a frame they are longer.
@@ -69,6 +70,14 @@ impl DeploymentValues {
             "INSERT INTO deployment VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET body = excluded.body",
             vec![name.into(), self.store.framed(&body)?],
         )?;
+        Ok(())
+    }
+
+    /// Stores a value that no build before 0.2 reads: the schema need not rise for it.
+    pub(super) fn put_unread(&self, name: &str, body: &[u8]) -> Result<(), Fault> {
+        let values = vec![name.into(), stored::framed(body, stored::FIRST).into()];
+        self.store
+            .run("INSERT OR IGNORE INTO deployment VALUES (?, ?)", values)?;
         Ok(())
     }
 

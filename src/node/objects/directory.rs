@@ -19,6 +19,7 @@ use super::claim_store::CLAIMS_SCHEMA;
 use super::claims::Claims;
 use super::deployment_values::DEPLOYMENT_SCHEMA;
 use super::directory_tablets::LeadSpreads;
+use super::directory_totals;
 use super::directory_totals::DirectoryTotals;
 use super::duty_store::DUTIES_SCHEMA;
 use super::fleet_store::FleetStore;
@@ -626,6 +627,7 @@ impl Partition {
     fn reload(&self) {
         let read = prepare(&self.store, &self.spreads, &self.places);
         self.moves.totals.kept.clear();
+        self.moves.totals.forget_progress();
         self.storage.note(read);
     }
 
@@ -762,8 +764,13 @@ fn prepare(store: &Store, spreads: &LeadSpreads, places: &RootPlaces) -> Result<
         Some(_) => {
             store.run(SENDERS_SCHEMA, vec![])?;
             store.run(BOARDS_SCHEMA, vec![])?;
+            if !store.has_frames() {
+                for drop in directory_totals::DROPPED {
+                    store.run(drop, vec![])?;
+                }
+            }
         }
-        None => store.create_schema(SCHEMA)?,
+        None => store.create_schema_of_before(SCHEMA, SCHEMA_VERSION_MIN)?,
     }
     // First, because a new partition has no counts yet.
     spreads.open(version.is_none())?;

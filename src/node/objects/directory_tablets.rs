@@ -194,7 +194,7 @@ impl LeadSpreads {
             return Ok(None);
         }
         if let Some(tablets) = set {
-            self.values.put(FIXED, encode(&tablets)?)?;
+            self.values.put_unread(FIXED, &encode(&tablets)?)?;
         }
         Ok(set)
     }

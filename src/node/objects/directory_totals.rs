@@ -6,6 +6,8 @@
 //!
 //! Life: the table is created with the first push, or the first question. A partition with earlier pushes builds its
 //! rows a page at a time, by its alarm, until all are there. Counts at beginnings of windows are stored from then on.
+//! Where the schema of the partition is an earlier one, a build that does not keep this table may have written since it
+//! was built: it is dropped when the partition starts, and built anew.
 
 use std::cell::Cell;
 
@@ -54,6 +56,12 @@ const INDEXES: [&str; 4] = [
 /// written, unix milliseconds, 0 for always.
 const PROGRESS: &str =
     "CREATE TABLE IF NOT EXISTS totals_progress (after TEXT, kept_from INTEGER NOT NULL)";
+
+/// Drops the table.
+pub(super) const DROPPED: [&str; 2] = [
+    "DROP TABLE IF EXISTS totals",
+    "DROP TABLE IF EXISTS totals_progress",
+];
 
 /// The totals of a partition.
 pub(super) struct DirectoryTotals {
@@ -117,10 +125,12 @@ impl DirectoryTotals {
             return Ok(progress);
         }
         if !self.exists()? {
-            let is_new = self
-                .store
-                .run("SELECT 1 FROM views LIMIT 1", vec![])?
-                .is_empty();
+            // A partition of the builds before has counters of which no view tells: those that were only set.
+            let told_by = match self.store.has_frames() {
+                true => "SELECT 1 FROM views LIMIT 1",
+                false => "SELECT 1 FROM roots LIMIT 1",
+            };
+            let is_new = self.store.run(told_by, vec![])?.is_empty();
             self.make(is_new, now_ms)?;
         }
         let sql = "SELECT after IS NULL, kept_from FROM totals_progress";
@@ -217,7 +227,7 @@ impl DirectoryTotals {
             known.total.value.size().into(),
             count.size().into(),
             uniques.size().into(),
-            self.store.put(&known)?,
+            self.store.put_unread(&known)?,
             counter.as_str().into(),
         ];
         let begun = before.map_or_else(String::new, |before| begun_between(before, hour));
@@ -337,7 +347,15 @@ impl DirectoryTotals {
         let last = page.last().map(|(counter, _)| counter.as_str());
         let is_last = page.len() < usize::try_from(BUILT_AT_ONCE).unwrap_or(usize::MAX);
         for (counter, entry) in &page {
-            if let (RootEntry::Live(root), Some((view, _))) = (entry, views.stored(counter)?) {
+            let RootEntry::Live(root) = entry else {
+                continue;
+            };
+            // What operations alone have made of a counter no lead pushes.
+            let nothing = root
+                .has_value_of_its_own()
+                .then(|| View::new(root.generation));
+            let stored = views.stored(counter)?.map(|(view, _)| view);
+            if let Some(view) = stored.or(nothing) {
                 self.note(counter, root, &view, now_ms)?;
             }
         }

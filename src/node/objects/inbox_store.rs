@@ -17,6 +17,9 @@ use crate::host::object::SqlValue;
 use crate::protocol::messages::{DeadLetters, Fault, decode, encode};
 use crate::protocol::stored;
 
+/// The schema of the builds before 0.2.
+const SCHEMA_VERSION_MIN: i64 = 1;
+
 const SCHEMA: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS log (seq INTEGER PRIMARY KEY, body BLOB NOT NULL)",
     "CREATE TABLE IF NOT EXISTS batches (number INTEGER PRIMARY KEY, tries INTEGER NOT NULL, \
@@ -59,8 +62,9 @@ impl InboxStore {
     /// # Errors
     /// `Unreadable` for a schema from the future, `Unavailable` where SQLite refuses; as for all methods below.
     pub fn load(&self) -> Result<InboxState, Fault> {
-        if self.store.schema_version(1)?.is_none() {
-            self.store.create_schema(SCHEMA)?;
+        if self.store.schema_version(SCHEMA_VERSION_MIN)?.is_none() {
+            self.store
+                .create_schema_of_before(SCHEMA, SCHEMA_VERSION_MIN)?;
         }
         let nonces: Nonces = self.state("nonces")?.unwrap_or_default();
         let me = self.state("me")?;

@@ -7,6 +7,9 @@ use crate::core::limit::table::{Commit, Table};
 use crate::protocol::messages::Fault;
 use crate::protocol::stored::Damage;
 
+/// The schema of the builds before 0.2.
+const SCHEMA_VERSION_MIN: i64 = 1;
+
 const SCHEMA: &[&str] =
     &["CREATE TABLE IF NOT EXISTS limits (number INTEGER PRIMARY KEY, body BLOB NOT NULL)"];
 
@@ -31,8 +34,9 @@ impl LimiterStore {
     /// `Unreadable` for a schema from the future and for rows that cannot be read, `Unavailable` where SQLite refuses.
     pub(super) fn load(&self, memory: Share, now_ms: i64) -> Result<Table, Fault> {
         let mut table = Table::default().sharing(memory);
-        if self.store.schema_version(1)?.is_none() {
-            self.store.create_schema(SCHEMA)?;
+        if self.store.schema_version(SCHEMA_VERSION_MIN)?.is_none() {
+            self.store
+                .create_schema_of_before(SCHEMA, SCHEMA_VERSION_MIN)?;
             return Ok(table);
         }
         let rows = self

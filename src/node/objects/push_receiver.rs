@@ -289,7 +289,7 @@ impl Views {
     /// Whether earlier builds read the row, and it lacks nothing but when that was heard: whoever reads a counter has
     /// its leads tell this.
     fn is_stored(&self, counter: &CounterId, view: &View) -> Result<bool, Fault> {
-        if self.object.forms().has_frames.get() {
+        if self.store.has_frames() {
             return Ok(false);
         }
         let stored = self.stored(counter)?;

@@ -318,7 +318,7 @@ impl Roots {
         self.views.note_root(counter);
         match &entry {
             RootEntry::Ended { .. } => self.views.forget(counter),
-            RootEntry::Live(root) if root.operations.at_ms() > 0 || !root.held.is_empty() => {
+            RootEntry::Live(root) if root.has_value_of_its_own() => {
                 self.views.note_total(counter, root)?;
             }
             RootEntry::Live(_) => {}

@@ -266,6 +266,7 @@ impl Store {
         let forms = self.object.forms();
         forms.has_frames.set(false);
         forms.may_be_bare.set(false);
+        forms.is_fresh.set(false);
         let tables = self.run(
             "SELECT 1 FROM sqlite_master WHERE name = 'tally_schema'",
             vec![],
@@ -302,11 +303,29 @@ impl Store {
         Ok(Some(version))
     }
 
-    /// Writes the schema of a fresh object.
+    /// Writes the schema of a fresh object that is about to be written.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
     pub fn create_schema(&self, statements: &[&str]) -> Result<(), Fault> {
+        self.create_tables(statements)?;
+        self.raise_schema()
+    }
+
+    /// Writes the schema of a fresh object that may only be read: until a body is written it is that of the builds
+    /// before 0.2, so that they can read the object.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses.
+    pub fn create_schema_of_before(&self, statements: &[&str], before: i64) -> Result<(), Fault> {
+        self.create_tables(statements)?;
+        let values = vec![before.into()];
+        self.run("INSERT OR IGNORE INTO tally_schema VALUES (?)", values)?;
+        self.object.forms().is_fresh.set(true);
+        Ok(())
+    }
+
+    fn create_tables(&self, statements: &[&str]) -> Result<(), Fault> {
         for statement in statements {
             self.run(statement, vec![])?;
         }
@@ -316,15 +335,19 @@ impl Store {
         )?;
         // Forgets what was known of the schema: everything may have been deleted since.
         self.object.forms().has_frames.set(false);
-        self.raise_schema()
+        Ok(())
     }
 
     fn raise_schema(&self) -> Result<(), Fault> {
-        let has_frames = &self.object.forms().has_frames;
-        if !has_frames.get() {
-            let values = vec![SCHEMA_VERSION.into()];
-            self.run("INSERT OR IGNORE INTO tally_schema VALUES (?)", values)?;
-            has_frames.set(true);
+        let forms = self.object.forms();
+        if !forms.has_frames.get() {
+            // No build before 0.2 has written to an object that is fresh.
+            let sql = match forms.is_fresh.get() {
+                true => "UPDATE tally_schema SET version = ?",
+                false => "INSERT OR IGNORE INTO tally_schema VALUES (?)",
+            };
+            self.run(sql, vec![SCHEMA_VERSION.into()])?;
+            forms.has_frames.set(true);
         }
         Ok(())
     }
@@ -365,6 +388,11 @@ impl Store {
     /// `Broken` if postcard refuses.
     pub fn put_unread<T: Serialize>(&self, value: &T) -> Result<SqlValue, Fault> {
         Ok(stored::finish(in_room(value)?, stored::FIRST).into())
+    }
+
+    /// Whether builds before 0.2 refuse the object, because this one or a later one has written here.
+    pub fn has_frames(&self) -> bool {
+        self.object.forms().has_frames.get()
     }
 
     /// Whether a build before 0.2 has written here.
