@@ -595,7 +595,9 @@ fn only_reads_leave_no_trace(tablets: Option<&str>) {
     world.run_for_ms(5_000);
     assert_eq!(schemas(&world), old, "something was written");
     let is_bare = |body: &Stored| Body::read(&body.bytes, FIRST, false).is_err();
-    assert!(bodies(&world).iter().all(is_bare));
+    let mut read_before = bodies(&world);
+    read_before.retain(|body| !SINCE.contains(&body.table.as_str()));
+    assert!(read_before.iter().all(is_bare));
     // What is written rises, and nothing else.
     let write = json!({"delta": 10});
     let (status, _) = ask(&world, &client, "POST", "/counters/plain/increment", &write);

@@ -87,8 +87,8 @@ fn many_counters_are_begun_told_of_and_found_again_by_few_statements() {
     count();
     let again = since();
     eprintln!("of 100: {begun} begun, {told} told of, {restarted} with the restart, {again} again");
-    // Nothing but what reads and writes many.
-    assert!(begun <= 20, "{begun} statements for 100 new counters");
+    // Nothing but what reads and writes many, and what each of 16 new partitions does once.
+    assert!(begun <= 22, "{begun} statements for 100 new counters");
     assert!(told <= 40, "{told} statements for 100 totals");
     assert!(again <= 10, "{again} statements for 100 known counters");
 }
