@@ -15,7 +15,7 @@ const problem = (status, code) => [status, { code, status }];
 
 // A reset that is done again is done behind every so many-th later write. Not once after a time: whether anybody wrote and read between
 // it and the next operation was left to the machine.
-const AGAIN_WRITES = 3;
+const AGAIN_WRITES = 2;
 
 /** fault: undefined, "lazy", "forgetful", "loses", "doubles", "history", "reapplies", "resets again", "revives", "imports again" or "restores again". */
 export class Fake {

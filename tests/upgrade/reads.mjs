@@ -133,6 +133,11 @@ export function lasting({ status, json, bytes }) {
 /** Fails where an answer is not what was recorded. A build may add fields. */
 export function agrees(now, recorded, at) {
   if (at.endsWith(".exact") && recorded === false) return;
+  // Builds before 0.2 never told the directory of more than 128 elements that nobody watched: their lists said that they do not know.
+  if (at.endsWith(".uniques") && recorded === null && now !== null) {
+    assert.ok(Number.isSafeInteger(now.estimate) && now.standard_error > 0, at);
+    return;
+  }
   if (Array.isArray(recorded)) {
     assert.equal(now?.length, recorded.length, at);
     recorded.forEach((one, index) => agrees(now[index], one, `${at}[${index}]`));
