@@ -1,10 +1,13 @@
 //! When an isolate asks the directory again for a value that may change: the key of elements.
 //!
 //! Invariants: while the directory answers, no value older than [`KEY_MS_MAX`] is used. While it does not answer, the
-//! known value stays in use, and the directory is asked at most once in [`PAUSE_MS`]. An answer never replaces a later
-//! one.
+//! known value stays in use, nobody waits for an answer, and the directory is asked at most once in [`PAUSE_MS`]. An
+//! answer never replaces a later one.
 
 use super::shell_limits::KEY_MS_MAX;
+
+/// From this age on a value is asked for anew, while it is used.
+const ASKED_FROM_MS: i64 = KEY_MS_MAX / 2;
 
 /// How long after a question the directory is not asked again, unless no value is known.
 pub const PAUSE_MS: i64 = 5_000;
@@ -14,6 +17,8 @@ pub const PAUSE_MS: i64 = 5_000;
 pub enum RefreshAction {
     /// Use the known value.
     Use,
+    /// Use the known value, and ask meanwhile.
+    UseAndAsk,
     /// Ask, and use the known value if there is no answer.
     Ask,
     /// Ask: no value is known.
@@ -26,6 +31,7 @@ pub struct Refresh {
     /// The time of the question whose answer is known.
     learned_ms: Option<i64>,
     asked_ms: Option<i64>,
+    /// When a question was not answered, if none was since.
     failed_ms: Option<i64>,
 }
 
@@ -35,11 +41,13 @@ impl Refresh {
         let Some(learned_ms) = self.learned_ms else {
             return RefreshAction::Need;
         };
-        let is_young = now_ms.saturating_sub(learned_ms) <= KEY_MS_MAX;
+        let age_ms = now_ms.saturating_sub(learned_ms);
         // One request asks, the others continue.
         let is_asked = is_within(self.asked_ms, now_ms, PAUSE_MS);
-        if is_young || is_asked {
+        if age_ms < ASKED_FROM_MS || is_asked {
             RefreshAction::Use
+        } else if age_ms <= KEY_MS_MAX || self.failed_ms.is_some() {
+            RefreshAction::UseAndAsk
         } else {
             RefreshAction::Ask
         }
@@ -67,6 +75,7 @@ impl Refresh {
             .is_none_or(|learned_ms| asked_ms >= learned_ms);
         if is_news {
             self.learned_ms = Some(asked_ms);
+            self.failed_ms = None;
         }
         is_news
     }

@@ -30,8 +30,30 @@ fn an_answer_that_was_overtaken_is_no_news() {
     assert!(refresh.learn(BEGIN_MS + 2));
     assert!(!refresh.learn(BEGIN_MS + 1));
     // It does not make what is known older either.
-    assert_eq!(refresh.next(BEGIN_MS + 2 + KEY_MS_MAX), RefreshAction::Use);
+    assert_eq!(
+        refresh.next(BEGIN_MS + 2 + KEY_MS_MAX),
+        RefreshAction::UseAndAsk
+    );
     assert_eq!(refresh.next(BEGIN_MS + 3 + KEY_MS_MAX), RefreshAction::Ask);
+}
+
+#[test]
+fn nobody_waits_for_a_directory_that_has_not_answered() {
+    let mut refresh = Refresh::default();
+    assert!(refresh.learn(BEGIN_MS));
+    // Half its time is over: requests go on with what is known, and one of them asks.
+    let half_ms = BEGIN_MS + KEY_MS_MAX / 2;
+    assert_eq!(refresh.next(half_ms - 1), RefreshAction::Use);
+    assert_eq!(refresh.next(half_ms), RefreshAction::UseAndAsk);
+    refresh.ask(half_ms);
+    assert_eq!(refresh.next(half_ms), RefreshAction::Use);
+    refresh.fail(half_ms + 1_000);
+    let old_ms = BEGIN_MS + 2 * KEY_MS_MAX;
+    assert_eq!(refresh.next(old_ms), RefreshAction::UseAndAsk);
+    // An answer ends that.
+    assert!(refresh.learn(old_ms));
+    let old_ms = old_ms + KEY_MS_MAX + 1;
+    assert_eq!(refresh.next(old_ms), RefreshAction::Ask);
 }
 
 proptest! {
@@ -43,7 +65,12 @@ proptest! {
         let (mut now_ms, mut learned_ms) = (BEGIN_MS, i64::MIN);
         for step_ms in steps {
             now_ms += step_ms;
-            if refresh.next(now_ms) != RefreshAction::Use {
+            let action = refresh.next(now_ms);
+            if action == RefreshAction::UseAndAsk {
+                // The answer comes too late for this request.
+                prop_assert!(now_ms - learned_ms <= KEY_MS_MAX);
+            }
+            if action != RefreshAction::Use {
                 refresh.ask(now_ms);
                 prop_assert!(refresh.learn(now_ms));
                 learned_ms = now_ms;
@@ -61,7 +88,7 @@ proptest! {
             now_ms += step_ms;
             match refresh.next(now_ms) {
                 RefreshAction::Use => {}
-                RefreshAction::Ask => {
+                RefreshAction::Ask | RefreshAction::UseAndAsk => {
                     prop_assert!(asked_ms.is_none_or(|asked_ms| now_ms - asked_ms > PAUSE_MS));
                     asked_ms = Some(now_ms);
                     refresh.ask(now_ms);

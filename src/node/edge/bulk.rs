@@ -139,7 +139,7 @@ async fn bulk(
     caller: &Caller,
     records: Records,
 ) -> Result<Answer, Problem> {
-    let elements = hashing(&context.host).await?;
+    let elements = hashing(context).await?;
     let hash_id = elements.id;
     let key = context.header("idempotency-key");
     let names = match &key {

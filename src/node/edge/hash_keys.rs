@@ -8,6 +8,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use super::request_context::RequestContext;
 use crate::core::sketch::{HashId, HashKey};
 use crate::host::{Host, State};
 use crate::node::shared::call;
@@ -111,16 +112,25 @@ fn set_key(host: &Host) -> Result<Option<Hashing>, Problem> {
 ///
 /// # Errors
 /// `not-configured` for an invalid key, `unavailable` where none is known and the directory does not answer.
-pub async fn hashing(host: &Host) -> Result<Hashing, Problem> {
+pub async fn hashing(context: &RequestContext) -> Result<Hashing, Problem> {
+    let host = &context.host;
     if let Some(set) = set_key(host)? {
         return Ok(set);
     }
     match with(host, |known| known.refresh.next(host.now_ms())) {
         RefreshAction::Use => {}
+        RefreshAction::UseAndAsk => {
+            let host = host.clone();
+            context.wait_until(async move { drop(ask(&host, None, CALL_MS_MAX).await) });
+        }
         // Without an answer the old key stays in use: its hashes are of its own epoch.
         RefreshAction::Ask => drop(ask(host, None, REFRESH_MS_MAX).await),
         RefreshAction::Need => ask(host, None, CALL_MS_MAX).await?,
     }
+    kept(host)
+}
+
+fn kept(host: &Host) -> Result<Hashing, Problem> {
     with(host, |known| known.kept.clone()).ok_or_else(lost)
 }
 
@@ -189,11 +199,11 @@ pub async fn rotate(host: &Host) -> Result<(HashId, HashId), Problem> {
         return Err(Problem::new(Code::HashKeySet, detail));
     }
     ask(host, None, CALL_MS_MAX).await?;
-    let before = hashing(host).await?.id;
+    let before = kept(host)?.id;
     let asked_ms = host.now_ms();
     let answer = call(host, &RotateKey { from: before }).await;
     learn(host, answer, asked_ms)?;
-    Ok((before, hashing(host).await?.id))
+    Ok((before, kept(host)?.id))
 }
 
 fn parse_hash_key(digits: &str) -> Result<[u8; 16], Problem> {

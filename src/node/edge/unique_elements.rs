@@ -96,7 +96,7 @@ pub async fn hashed(
     if unique_hash == UniqueHash::Redis {
         return Ok((HashId::REDIS, redis_hash(unique)));
     }
-    let Hashing { key, id } = hashing(&context.host).await?;
+    let Hashing { key, id } = hashing(context).await?;
     Ok((id, hash(&key, unique)))
 }
 
