@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::messages::{Flushed, GlobalSum};
 use super::names::CellAddress;
 use super::problem::{Code, Problem};
+use crate::core::cluster::operation::Cells;
 use crate::core::counter::id::Datacenter;
 use crate::core::counter::ledger::HomeCondition;
 use crate::core::counter::merge::CellTotals;
@@ -25,6 +26,9 @@ use crate::core::sketch::{HashKey, hash};
 /// First byte of an encoded version, and of one that names operations too.
 const FORMAT: u8 = 1;
 const FORMAT_WITH_OPERATIONS: u8 = 2;
+
+/// No cell has this shard. At the home it says that a read lacked counts of the datacenters before it.
+const SHORT: u8 = u8::MAX;
 
 /// The longest version that is read: 340 datacenters of 64 shards of about 20 bytes, in base64.
 pub const VERSION_BYTES_MAX: usize = 600_000;
@@ -119,15 +123,35 @@ impl Version {
                 });
             }
         }
+        let generation = sum.root.generation;
+        let named = |datacenter: &Datacenter, shard| SeenCell {
+            datacenter: datacenter.clone(),
+            shard,
+            generation,
+            sequence: 0,
+        };
         if cells.is_empty() {
-            cells.push(SeenCell {
-                datacenter: Datacenter::local(),
-                shard: 0,
-                generation: sum.root.generation,
-                sequence: 0,
-            });
+            cells.push(named(&Datacenter::local(), 0));
         }
-        Self::of(cells).with_operations(sum.root.operations.number())
+        let mut version = Self::of(cells).with_operations(sum.root.operations.number());
+        let held = sum.root.held.iter();
+        let lacks = |(datacenter, cells): &(Datacenter, Cells)| {
+            let mut cells = cells.iter();
+            cells.any(|(shard, totals)| {
+                version.sequence_of(&named(datacenter, *shard)) < totals.sequence
+            })
+        };
+        if let (Some(home), Some(_)) = (&sum.root.home, held.clone().find(|one| lacks(one))) {
+            let cells = version.cells.into_iter().chain([named(home, SHORT)]);
+            version = Self::of(cells).with_operations(version.operations);
+        }
+        version
+    }
+
+    /// Whether the read lacked what datacenters had counted before the counter got its home. No condition may hold by it:
+    /// the home is where it was seen, but whoever read it saw less than the value.
+    pub fn is_short(&self) -> bool {
+        self.cells.iter().any(|cell| cell.shard == SHORT)
     }
 
     /// Its part for one datacenter, and for the others only their generations: a read of that datacenter sees no more.
@@ -173,7 +197,7 @@ impl Version {
             let named = named.find(|cell| cell.datacenter == *home && cell.shard == *shard);
             named.map_or(0, |cell| cell.sequence) == totals.sequence
         };
-        self.at_home(home) == *now && cells.iter().all(is_named)
+        !self.is_short() && self.at_home(home) == *now && cells.iter().all(is_named)
     }
 
     /// Its part for the deciding cell at home, which has counted nothing where it is not in it.

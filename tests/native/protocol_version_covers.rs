@@ -93,6 +93,51 @@ fn a_read_names_what_answered_or_else_the_generation_alone() {
 }
 
 #[test]
+fn no_condition_holds_by_a_read_that_lacked_what_was_counted_before_the_home() {
+    let [fra, lhr] = ["FRA", "LHR"].map(|name| Datacenter::parse(name).expect("a datacenter"));
+    let whole = sum(
+        7,
+        &[("FRA", Some(&[(0, 3), (1, 2)])), ("LHR", Some(&[(0, 5)]))],
+    );
+    let held = whole.datacenters[0]
+        .1
+        .as_ref()
+        .expect("it answered")
+        .cells
+        .clone();
+    let at_lhr = |mut read: GlobalSum| {
+        read.root
+            .move_home(Some(lhr.clone()), vec![(fra.clone(), held.clone())]);
+        read
+    };
+    let now = at_lhr(whole.clone()).root.now_at(&lhr, &[]);
+    let is_now = |version: &Version| version.is_now(&lhr, &now, &[]);
+    let holds = |read: &GlobalSum| {
+        let version = Version::of_sum(read);
+        let tag = version.of_home(&lhr);
+        let sent = Version::decode(&tag.encode()).expect("ours");
+        assert_eq!((version.is_short(), sent), (tag.is_short(), tag));
+        assert!(covers(read, &version) && covers(&at_lhr(whole.clone()), &version));
+        !version.is_short()
+    };
+    assert!(holds(&at_lhr(whole.clone())));
+    let away: [&[(&str, Cells<'_>)]; 3] = [
+        &[("FRA", None), ("LHR", Some(&[(0, 5)]))],
+        &[("LHR", Some(&[(0, 5)]))],
+        &[("FRA", Some(&[(0, 3), (1, 1)])), ("LHR", Some(&[(0, 5)]))],
+    ];
+    for parts in away {
+        let read = at_lhr(sum(7, parts));
+        assert!(!holds(&read), "{parts:?}");
+        assert!(!is_now(&Version::of_sum(&read)), "{parts:?}");
+    }
+    // Nothing at the home yet, and nothing else has changed.
+    let mine = at_lhr(sum(7, &[("FRA", Some(&[(0, 3), (1, 2)]))]));
+    assert!(is_now(&Version::of_sum(&mine)));
+    assert!(!is_now(&Version::of_sum(&at_lhr(sum(7, &[])))));
+}
+
+#[test]
 fn a_read_covers_what_it_saw_and_all_older_generations() {
     let read = sum(
         7,

@@ -392,6 +392,11 @@ async fn decided_by(
         let home = home.unwrap_or_else(|| context.datacenter());
         return Ok((KeyedRoute::Unclaimed(home), None));
     };
+    if version.is_short() {
+        let detail =
+            "the read with this version lacked a datacenter; read again until nothing is missing";
+        return Err(Problem::new(Code::PreconditionFailed, detail));
+    }
     let home = administration::home_for_good(context, id).await?;
     let condition = Some(version.at_home(&home));
     let how = match write.key {
