@@ -92,8 +92,15 @@ fn every_seed_keeps_the_laws_while_a_deployment_changes_over_from_the_build_befo
 /// Worlds that saw faults, as they are drawn now: a write that was acknowledged though storage had refused it (772), a
 /// write that was done by the version of a read which lacked the former home's counts (2034), a root whose move never
 /// ended, since it was sealed for another partition and belonged to its own again, and a lead whose rows were left
-/// behind, since storage went out between the two rows that tell its former place.
-const FOUND_SINCE: [u64; 4] = [772, 2_034, 1_795_454_607_000_383, 1_795_473_954_000_236];
+/// behind, since storage went out between the two rows that tell its former place, and a
+/// copy of a flush that was counted by a shard after the shard had refused the flush.
+const FOUND_SINCE: [u64; 5] = [
+    772,
+    2_034,
+    1_795_454_607_000_383,
+    1_795_473_954_000_236,
+    1_795_500_000_000_210,
+];
 
 /// Worlds that saw faults: reads that named an `as_of` later than what they had (282, 419), and the value of a
 /// repeated flush that was called exact after a set (553), and a set that was done and was answered 404, since its

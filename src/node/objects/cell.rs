@@ -5,6 +5,7 @@
 //! read again from storage.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use futures_util::lock::Mutex;
@@ -24,6 +25,7 @@ use crate::core::counter::flush::Refusal;
 use crate::core::counter::grant::{Grant, GrantOutcome};
 use crate::core::counter::ledgers::LedgerLimits;
 use crate::core::counter::merge::{Part, Question};
+use crate::core::counter::nonces::Nonce;
 use crate::core::sketch::Uniques;
 use crate::host::Host;
 use crate::host::object::{IncomingCall, Object, Reply, Shell, dispatch};
@@ -40,6 +42,10 @@ use crate::protocol::names::CellAddress;
 /// How often a flush asks for a grant before it is refused. The second time is for a generation that ended, or a seal
 /// that came, while the first grant was on its way.
 pub(super) const GRANT_TRIES: usize = 4;
+
+/// The most refused flushes that a shard remembers: 24 bytes each. A lane sends one at a time, and copies come within
+/// seconds.
+const REFUSED_MAX: usize = 256;
 
 /// One cell, as the platform sees it.
 pub struct Cell {
@@ -62,6 +68,8 @@ pub(super) struct Core {
     pub(super) ledger_limits: LedgerLimits,
     /// Held while a grant is asked for, so that many flushes ask once.
     granting: Mutex<()>,
+    /// The newest flushes that were refused since writes do not spread here, with the number of shards that was told.
+    refused: RefCell<VecDeque<(Nonce, u8)>>,
     pub(super) commits: RefCell<Commits>,
     pub(super) pushing: RefCell<PushState>,
     /// When the alarm rings that deletes keys of refused checks, unix milliseconds; 0 before it is set.
@@ -110,6 +118,7 @@ impl Core {
             lead: LeadPlaceState::default(),
             host,
             granting: Mutex::new(()),
+            refused: RefCell::default(),
             commits: RefCell::default(),
             pushing: RefCell::default(),
             keys_due_ms: std::cell::Cell::new(0),
@@ -224,8 +233,25 @@ impl Core {
     async fn on_flush(self: &Rc<Self>, flush: Result<Flush, Fault>) -> Result<Flushed, Fault> {
         let flush = flush?;
         self.readable()?;
+        let outcome = self.count_granted(&flush).await;
+        if let Err(Fault::Refused(Refusal::Moved(shards))) = outcome {
+            let mut refused = self.refused.borrow_mut();
+            refused.truncate(REFUSED_MAX - 1);
+            refused.push_front((flush.nonce, shards));
+        }
+        outcome
+    }
+
+    async fn count_granted(self: &Rc<Self>, flush: &Flush) -> Result<Flushed, Fault> {
         for _ in 0..GRANT_TRIES {
-            match self.commit(&flush).await {
+            // Its sender counts it elsewhere then: a copy that waited for a grant meanwhile must not count here.
+            let refused = self.refused.borrow();
+            let told = refused.iter().find(|(nonce, _)| *nonce == flush.nonce);
+            if let Some((_, shards)) = told {
+                return Err(Fault::Refused(Refusal::Moved(*shards)));
+            }
+            drop(refused);
+            match self.commit(flush).await {
                 Err(Fault::Refused(Refusal::NeedsGrant)) => self.obtain_grant(&flush.to).await?,
                 outcome => return outcome,
             }
