@@ -134,22 +134,23 @@ impl Version {
             cells.push(named(&Datacenter::local(), 0));
         }
         let mut version = Self::of(cells).with_operations(sum.root.operations.number());
-        let held = sum.root.held.iter();
-        let lacks = |(datacenter, cells): &(Datacenter, Cells)| {
+        let is_short = |(datacenter, cells): &(Datacenter, Cells)| {
+            let seen = |shard| version.sequence_of(&named(datacenter, shard));
             let mut cells = cells.iter();
-            cells.any(|(shard, totals)| {
-                version.sequence_of(&named(datacenter, *shard)) < totals.sequence
-            })
+            cells.any(|(shard, totals)| seen(*shard) < totals.sequence)
         };
-        if let (Some(home), Some(_)) = (&sum.root.home, held.clone().find(|one| lacks(one))) {
+        if let Some(home) = &sum.root.home
+            && sum.root.held.iter().any(is_short)
+        {
+            let operations = version.operations;
             let cells = version.cells.into_iter().chain([named(home, SHORT)]);
-            version = Self::of(cells).with_operations(version.operations);
+            version = Self::of(cells).with_operations(operations);
         }
         version
     }
 
-    /// Whether the read lacked what datacenters had counted before the counter got its home. No condition may hold by it:
-    /// the home is where it was seen, but whoever read it saw less than the value.
+    /// Whether the read lacked what datacenters had counted before the counter got its home. No condition may hold by
+    /// it: the home is where it was seen, but whoever read it saw less than the value.
     pub fn is_short(&self) -> bool {
         self.cells.iter().any(|cell| cell.shard == SHORT)
     }

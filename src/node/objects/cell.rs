@@ -245,12 +245,9 @@ impl Core {
     async fn count_granted(self: &Rc<Self>, flush: &Flush) -> Result<Flushed, Fault> {
         for _ in 0..GRANT_TRIES {
             // Its sender counts it elsewhere then: a copy that waited for a grant meanwhile must not count here.
-            let refused = self.refused.borrow();
-            let told = refused.iter().find(|(nonce, _)| *nonce == flush.nonce);
-            if let Some((_, shards)) = told {
-                return Err(Fault::Refused(Refusal::Moved(*shards)));
+            if let Some(shards) = self.refused_for(flush.nonce) {
+                return Err(Fault::Refused(Refusal::Moved(shards)));
             }
-            drop(refused);
             match self.commit(flush).await {
                 Err(Fault::Refused(Refusal::NeedsGrant)) => self.obtain_grant(&flush.to).await?,
                 outcome => return outcome,
@@ -259,6 +256,13 @@ impl Core {
         Err(Fault::Unavailable(
             "the counter is being ended and created again".to_owned(),
         ))
+    }
+
+    /// Over how many shards writes spread, as a flush that was refused for it was told.
+    fn refused_for(&self, nonce: Nonce) -> Option<u8> {
+        let refused = self.refused.borrow();
+        let told = refused.iter().find(|(one, _)| *one == nonce);
+        told.map(|(_, shards)| *shards)
     }
 
     /// Asks the root (a lead) or the lead (another shard) for permission to count.
