@@ -37,6 +37,69 @@ fn check_read(seed: u64, file: &str, service: &Service) {
 }
 
 #[test]
+fn a_value_below_the_floor_of_its_own_line_changes_nothing() {
+    let service = Service::new(2, None);
+    for (id, mode) in [("known", "replace"), ("known", "add"), ("new", "create")] {
+        service.import("?mode=replace", "{\"id\":\"known\",\"value\":7}\n", None);
+        let line = format!("{{\"id\":\"{id}\",\"value\":-5,\"settings\":{{\"floor\":0}}}}\n");
+        let told = service.import(&format!("?mode={mode}"), &line, None);
+        assert_eq!(told["refused"][0]["code"], "below-floor", "{mode}: {told}");
+        let left = service.export("?format=csv");
+        assert!(
+            left.contains("known,7,") && !left.contains("-5"),
+            "{mode}: {left}"
+        );
+    }
+}
+
+#[test]
+fn a_key_counts_each_line_once_and_only_in_its_mode() {
+    let service = Service::new(3, None);
+    let twice =
+        "{\"id\":\"a\",\"value\":5}\n{\"id\":\"a\",\"value\":5}\n{\"id\":\"a\",\"value\":1}\n";
+    for _ in 0..2 {
+        let told = service.import("?mode=add", twice, Some("one"));
+        assert_eq!(told["counters"], 3, "{told}");
+        assert!(service.export("?format=csv").contains("\na,11,"));
+    }
+    let told = service.import("?mode=replace", twice, Some("one"));
+    assert_eq!(
+        told["refused"][0]["code"], "idempotency-key-reused",
+        "{told}"
+    );
+    assert!(service.export("?format=csv").contains("\na,11,"));
+}
+
+#[test]
+fn a_cursor_opens_only_what_the_query_asks_for_and_csv_says_what_it_lacks() {
+    let service = Service::new(4, None);
+    service.import(
+        "",
+        "{\"id\":\"b/a\",\"value\":5}\n{\"id\":\"b/c\",\"value\":6}\n",
+        None,
+    );
+    for query in [
+        "?prefix=b/&cursor=policies/",
+        "?prefix=b/&alerts=1&cursor=alerts/",
+        "?cursor=alerts/",
+        "?format=csv&cursor=policies/",
+        "?format=csv&cursor=boards/",
+    ] {
+        let answer = service.ask(0, "GET", &format!("/export{query}"), "", None);
+        assert_eq!(answer.status, 400, "{query}: {}", answer.text());
+    }
+    let part = service.export("?format=csv&limit=1");
+    let last = part.lines().next_back();
+    assert_eq!(
+        last,
+        Some("# not whole: go on with cursor=counters/b/a,,,,")
+    );
+    let rest = service.export("?format=csv&cursor=counters/b/a");
+    assert_eq!(rest.lines().count(), 2, "{rest}");
+    assert!(!rest.contains("not whole"));
+}
+
+#[test]
 fn what_was_created_and_added_to_comes_back_as_their_sum() {
     const LIST: &str = "{\"id\":\"mysite/likes\",\"value\":5}\n";
     let from = Service::new(0, None);

@@ -57,6 +57,7 @@ pub async fn export(context: &RequestContext, caller: &Caller) -> Result<Answer,
         None => At::Counters(None),
         Some(cursor) => At::from_cursor(cursor)?,
     };
+    at.check(&query, caller)?;
     let calls: Option<u32> = context.host.number(SUBREQUESTS);
     let media_type = if query.is_csv { CSV } else { NDJSON };
     let export = Export {
@@ -95,19 +96,33 @@ enum At {
 impl At {
     /// The position of a cursor.
     fn from_cursor(cursor: &str) -> Result<Self, Problem> {
-        let refuse = || {
-            let detail = "cursor must be the `cursor` of the last line of an export";
-            Problem::new(Code::InvalidQuery, detail)
-        };
-        let (kind, name) = cursor.split_once('/').ok_or_else(refuse)?;
+        let (kind, name) = cursor.split_once('/').ok_or_else(no_cursor)?;
         let name = Some(name).filter(|name| !name.is_empty());
         Ok(match kind {
             "counters" => Self::Counters(name.map(str::to_owned)),
             "policies" => Self::Policies(name.map(PolicyName::parse).transpose()?),
             "alerts" => Self::Alerts,
             "boards" => Self::Boards(name.map(str::to_owned)),
-            _ => return Err(refuse()),
+            _ => return Err(no_cursor()),
         })
+    }
+
+    /// Refuses a position in what the query does not ask for, or in what the caller may not read.
+    fn check(&self, query: &ExportQuery, caller: &Caller) -> Result<(), Problem> {
+        let is_asked = match self {
+            Self::Counters(_) => true,
+            Self::Policies(_) => query.prefix.is_empty(),
+            Self::Alerts => query.prefix.is_empty() && query.alerts,
+            _ => !query.is_csv,
+        };
+        let is_of_limits = matches!(self, Self::Policies(_) | Self::Alerts);
+        if !is_asked || (is_of_limits && query.is_csv) {
+            return Err(no_cursor());
+        }
+        if is_of_limits {
+            caller.may_limit(Scope::Admin, crate::protocol::names::LIMIT_RIGHTS)?;
+        }
+        Ok(())
     }
 
     /// The cursor of this position.
@@ -124,6 +139,11 @@ impl At {
             Self::End | Self::Over => String::new(),
         }
     }
+}
+
+fn no_cursor() -> Problem {
+    let detail = "cursor must be the `cursor` of the last line of an export with the same query";
+    Problem::new(Code::InvalidQuery, detail)
 }
 
 /// A text that is before a board's id and after all smaller ones.
@@ -192,11 +212,11 @@ impl Export {
                 At::Board(board, after) => self.board(board, after, &mut text).await,
                 At::End => {
                     self.at = At::Over;
-                    if !self.query.is_csv {
-                        let line = self.ending.line(&self.checksum);
-                        return Some(line.into_bytes());
-                    }
-                    Ok(())
+                    let line = match self.query.is_csv {
+                        true => self.ending.csv_line()?,
+                        false => self.ending.line(&self.checksum),
+                    };
+                    return Some(line.into_bytes());
                 }
                 At::Over => return None,
             };

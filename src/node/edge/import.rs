@@ -274,7 +274,7 @@ impl Import<'_> {
         let this = &*self;
         let bring = |(number, line, counter): (u64, Vec<u8>, Box<CounterLine>)| async move {
             let id = counter.id.as_str().to_owned();
-            (number, id, this.counter(&line, *counter).await)
+            (number, id, this.counter(number, &line, *counter).await)
         };
         let brought = all_settled(counters.into_iter().map(bring), LINES_AT_ONCE).await;
         let mut in_order = BTreeMap::new();
@@ -308,12 +308,21 @@ impl Import<'_> {
         };
         OperationKey {
             key,
-            fingerprint: fingerprint(&hashed, &[step.as_bytes(), line]),
+            fingerprint: fingerprint(
+                &hashed,
+                &[step.as_bytes(), self.mode.name().as_bytes(), line],
+            ),
         }
     }
 
-    /// Imports one counter. Returns whether all of it was done before under the key.
-    pub(super) async fn counter(&self, line: &[u8], counter: CounterLine) -> Result<bool, Problem> {
+    /// Imports one counter, of the line with this number: equal lines of a body are two. Returns whether all of it was
+    /// done before under the key.
+    pub(super) async fn counter(
+        &self,
+        number: u64,
+        line: &[u8],
+        counter: CounterLine,
+    ) -> Result<bool, Problem> {
         let host = &self.context.host;
         let CounterLine {
             id,
@@ -336,7 +345,7 @@ impl Import<'_> {
             created_at_ms,
             base,
         };
-        let key = |step: &str| self.step_key(id.as_str(), step, line);
+        let key = |step: &str| self.step_key(id.as_str(), &format!("{number}/{step}"), line);
         let done = self.operate(&id, back, key("begin")).await?;
         forget(host, &id);
         let mut was_done = done.is_repeat;
@@ -576,8 +585,10 @@ impl Import<'_> {
             _ => None,
         };
         match (known, self.mode) {
-            (Some(known), ImportMode::Create) if known != settings => return Err(exists("board")),
-            // A board that this import created before is written once more.
+            // Under a key, a board of these settings may be one that this import created before.
+            (Some(known), ImportMode::Create) if known != settings || self.key.is_none() => {
+                return Err(exists("board"));
+            }
             (Some(known), ImportMode::Create | ImportMode::Add) => return Ok(known.keep),
             (Some(_), ImportMode::Replace) => {
                 let board = board.clone();

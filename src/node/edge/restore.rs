@@ -205,7 +205,7 @@ impl Work<'_> {
         kept: &SnapshotCounter,
     ) -> Result<(), Problem> {
         let line = kept.line(id.clone());
-        let brought = self.importer(mode).counter(&encode(kept)?, line).await;
+        let brought = self.importer(mode).counter(0, &encode(kept)?, line).await;
         brought.map(|_| ())
     }
 

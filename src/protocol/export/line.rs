@@ -306,6 +306,21 @@ fn datacenter(wire: DatacenterWire<'_>) -> Result<(Datacenter, Contents), Proble
     Ok((id, contents))
 }
 
+/// The union of a counter's sketches and of a string of Redis's.
+fn uniques_and_hyll(sketches: Option<&str>, hyll: Option<&str>) -> Result<Uniques, Problem> {
+    let mut uniques = uniques_of(sketches)?;
+    if let Some(text) = hyll {
+        let bytes = bytes_of("hyll", text)?;
+        match Hyll::parse(&bytes) {
+            Ok(hyll) => {
+                uniques.merge(&Uniques::from_hyll(&hyll));
+            }
+            Err(fault) => return refuse(format!("hyll: {fault}")),
+        }
+    }
+    Ok(uniques)
+}
+
 fn counter_of(bytes: &[u8], now_ms: i64) -> Result<CounterLine, Problem> {
     let wire: CounterWire<'_> = read_object(bytes)?;
     let id = CounterId::parse(wire.id)?;
@@ -343,16 +358,13 @@ fn counter_of(bytes: &[u8], now_ms: i64) -> Result<CounterLine, Problem> {
             ));
         }
     }
-    let mut uniques = uniques_of(wire.uniques.as_deref())?;
-    if let Some(text) = &wire.hyll {
-        let bytes = bytes_of("hyll", text)?;
-        match Hyll::parse(&bytes) {
-            Ok(hyll) => {
-                uniques.merge(&Uniques::from_hyll(&hyll));
-            }
-            Err(fault) => return refuse(format!("hyll: {fault}")),
-        }
+    let total = sum.plus(base.unwrap_or_default());
+    if let Some(floor) = settings.floor.filter(|floor| total.is_below(*floor)) {
+        let detail =
+            format!("value is {total}, below the line's own floor {floor}; nothing was changed");
+        return Err(Problem::new(Code::BelowFloor, detail));
     }
+    let uniques = uniques_and_hyll(wire.uniques.as_deref(), wire.hyll.as_deref())?;
     let is_over = settings
         .ttl
         .zip(wire.ttl_set_at)

@@ -226,7 +226,10 @@ pub const CSV_HEAD: &str = "id,value,created_at,updated_at,exact\n";
 pub fn counter_csv(exported: &ExportedCounter) -> String {
     let parts = exported.datacenters.iter();
     let written = parts.filter_map(|(_, contents)| some_from(contents.as_ref()?.last_write_ms));
-    let updated_at = written.max().map(|at_ms| at_ms.to_string());
+    let updated_at = written
+        .max()
+        .filter(|at_ms| *at_ms > 0)
+        .map(|at_ms| at_ms.to_string());
     format!(
         "{},{},{},{},{}\n",
         csv_field(exported.counter.as_str()),
@@ -299,6 +302,22 @@ impl Ending {
         let mut line = serde_json::to_string(&view).unwrap_or_default();
         line.push('\n');
         line
+    }
+
+    /// The last row of CSV that lacks counters: why, in its first field; `None` where none are missing.
+    pub fn csv_line(&self) -> Option<String> {
+        let mut why: Vec<String> = self.why.iter().cloned().collect();
+        if let Some(cursor) = &self.cursor {
+            why.push(format!("go on with cursor={cursor}"));
+        }
+        if !self.missing_partitions.is_empty() {
+            let missing = &self.missing_partitions;
+            why.push(format!(
+                "partitions {missing:?} of the directory did not answer"
+            ));
+        }
+        let text = csv_field(&format!("# not whole: {}", why.join("; ")));
+        (!why.is_empty()).then(|| text + ",,,,\n")
     }
 }
 

@@ -91,6 +91,17 @@ pub enum ImportMode {
     Add,
 }
 
+impl ImportMode {
+    /// Its name in a query.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Replace => "replace",
+            Self::Add => "add",
+        }
+    }
+}
+
 /// Reads the mode of an import; the default is `create`.
 ///
 /// # Errors
