@@ -93,13 +93,17 @@ fn every_seed_keeps_the_laws_while_a_deployment_changes_over_from_the_build_befo
 /// write that was done by the version of a read which lacked the former home's counts (2034), a root whose move never
 /// ended, since it was sealed for another partition and belonged to its own again, and a lead whose rows were left
 /// behind, since storage went out between the two rows that tell its former place, and a
-/// copy of a flush that was counted by a shard after the shard had refused the flush.
-const FOUND_SINCE: [u64; 5] = [
+/// copy of a flush that was counted by a shard after the shard had refused the flush, a copy of a decrement that was
+/// counted once there was room above the floor, after its client had been refused, and a lead that two places sent to
+/// each other, since it was to be again where it had just left.
+const FOUND_SINCE: [u64; 7] = [
     772,
     2_034,
     1_795_454_607_000_383,
     1_795_473_954_000_236,
     1_795_500_000_000_210,
+    1_795_600_000_009_314,
+    1_795_600_000_009_634,
 ];
 
 /// Worlds that saw faults: reads that named an `as_of` later than what they had (282, 419), and the value of a

@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::cell::{Core, GRANT_TRIES};
+use super::cell::{Core, GRANT_TRIES, REFUSED_MAX};
 use crate::core::counter::cell::{Cell, KnownNumbers, NumberedWrites, recall};
 use crate::core::counter::flush::{Changes, Refusal};
 use crate::core::counter::id::Datacenter;
@@ -115,12 +115,7 @@ impl Core {
         let outcomes = recall(&writes, &known);
         match broken.take() {
             Some(fault) => Err(fault),
-            None => Ok(Counted {
-                outcomes,
-                shards: state.spread(),
-                home: None,
-                is_apart: self.is_apart(),
-            }),
+            None => Ok(self.counted(outcomes)),
         }
     }
 
@@ -129,6 +124,9 @@ impl Core {
         let now_ms = self.host.now_ms();
         let Count { writes, moves, .. } = count;
         let limits = self.limits_of(count.keys);
+        if self.has_refused(count) {
+            return Ok(self.counted(vec![KeyedOutcome::BelowFloor; writes.len()]));
+        }
         let (outcomes, changes) = self.decide(now_ms, count.keys, |state, known, changes| {
             let applied = match count.keys {
                 KeySource::Numbered => {
@@ -143,12 +141,38 @@ impl Core {
             metrics::committed(&self.host, 1);
             self.note_writes(&count.to, count.writes.len(), now_ms);
         }
-        Ok(Counted {
+        self.note_refused(count, &outcomes);
+        Ok(self.counted(outcomes))
+    }
+
+    /// Whether writes of drawn keys were refused here: their sender has its answer, and this is a late copy, which must
+    /// not be counted once there is room for it. Keys of clients have a record for that.
+    fn has_refused(&self, count: &Count) -> bool {
+        let refused = self.refused_keys.borrow();
+        let mut writes = count.writes.iter();
+        count.moves.is_none() && writes.any(|write| refused.contains(&write.key))
+    }
+
+    fn note_refused(&self, count: &Count, outcomes: &[KeyedOutcome]) {
+        if count.moves.is_some() {
+            return;
+        }
+        let mut refused = self.refused_keys.borrow_mut();
+        for (write, outcome) in count.writes.iter().zip(outcomes) {
+            if *outcome == KeyedOutcome::BelowFloor {
+                refused.truncate(REFUSED_MAX - 1);
+                refused.push_front(write.key);
+            }
+        }
+    }
+
+    fn counted(&self, outcomes: Vec<KeyedOutcome>) -> Counted {
+        Counted {
             outcomes,
             shards: self.state.borrow().spread(),
             home: None,
             is_apart: self.is_apart(),
-        })
+        }
     }
 
     /// All writes go to the home, so these will not be counted here under their present claims, unless they already

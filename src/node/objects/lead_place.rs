@@ -340,7 +340,13 @@ impl Core {
             let reply = if self.is_place(&name, place) {
                 match self.settle(name.clone()).await {
                     Ok(()) => self.answer_here(&arrived).await,
-                    Err(fault) => refusal(&fault),
+                    Err(fault) => {
+                        if let Fault::Moved(next) = fault {
+                            // It has sent the call here: it has not heard that the lead is to be there again.
+                            self.make_take(&name, next).await;
+                        }
+                        refusal(&fault)
+                    }
                 }
             } else {
                 let message = CallLead {
@@ -366,14 +372,19 @@ impl Core {
     pub(super) async fn move_on(self: &Rc<Self>, me: &CellAddress) {
         let name = LeadName::of(me);
         if let Err(Fault::Moved(place)) = self.settle(name.clone()).await {
-            let take = CallLead {
-                at: name.at(place),
-                path: String::new(),
-                message: Vec::new(),
-            };
-            // If it fails, the lead is taken over when it is next asked for.
-            let _ = call::call(&self.host, &take).await;
+            self.make_take(&name, place).await;
         }
+    }
+
+    /// Makes a place take the lead over.
+    async fn make_take(&self, name: &LeadName, place: LeadPlace) {
+        let take = CallLead {
+            at: name.at(place),
+            path: String::new(),
+            message: Vec::new(),
+        };
+        // If it fails, the lead is taken over when it is next asked for.
+        let _ = call::call(&self.host, &take).await;
     }
 
     /// Answers a call that another place of the lead has forwarded.
