@@ -25,7 +25,7 @@ function run(program, args, options = {}) {
 /** Writes the types of the API into package/client/api.ts. */
 export function types() {
   const generator = join(ROOT, "node_modules/openapi-typescript/bin/cli.js");
-  run(process.execPath, [generator, "src/protocol/openapi.json", "--default-non-nullable=false", "--output", "package/client/api.ts"]);
+  run(process.execPath, [generator, "crates/tally-protocol/src/openapi.json", "--default-non-nullable=false", "--output", "package/client/api.ts"]);
 }
 
 /** Checks the types of the client, and compiles it into `folder` where there is one. */
@@ -108,7 +108,7 @@ function stage() {
   mkdirSync(join(STAGE, "build"), { recursive: true });
   for (const file of ["index.js", "index_bg.wasm"]) cpSync(join(ROOT, "build", file), join(STAGE, "build", file));
   for (const file of ["LICENSE", "wrangler.toml", "wrangler.aggregator.toml"]) cpSync(join(ROOT, file), join(STAGE, file));
-  cpSync(join(ROOT, "src/protocol/openapi.json"), join(STAGE, "openapi.json"));
+  cpSync(join(ROOT, "crates/tally-protocol/src/openapi.json"), join(STAGE, "openapi.json"));
   for (const file of ["README.md", "Containerfile", "tally.service"]) cpSync(join(ROOT, "package", file), join(STAGE, file));
   cpSync(join(ROOT, "package/python/tally.py"), join(STAGE, "python/tally.py"));
   writeFileSync(join(STAGE, "package.json"), `${JSON.stringify(manifest(), null, 2)}\n`);

@@ -120,7 +120,7 @@ const CHECKS = [
   ["examples of crates, wasm32", () => clippy("-p", "tally-limit", "-p", "tally-sketch", "--examples", "--target", WASM), FIX_LINTS],
   ["docs native", () => rustdoc("--lib"), "fix the documentation shown above"],
   ["docs wasm32", () => rustdoc("-p", "tally", "--lib", "--target", WASM, "--document-private-items"), "fix the documentation shown above"],
-  ["types of the client", () => run(process.execPath, ["package/package.mjs", "--types"]), "fix package/client; its api.ts follows from src/protocol/openapi.json"],
+  ["types of the client", () => run(process.execPath, ["package/package.mjs", "--types"]), "fix package/client; its api.ts follows from crates/tally-protocol/src/openapi.json"],
   ["licences, bans, sources", () => deny("licenses", "bans", "sources"), "replace the crate, or allow it in deny.toml with a reason"],
   ["advisories of crates", advisories, "update the crate (cargo update -p name), or ignore it in deny.toml with a reason"],
   ["advisories of npm", npmAudit, "update the package in package.json, then run npm install"],

@@ -31,11 +31,11 @@ export function dashboardFiles(root = ROOT) {
 
 /** Returns the API's description with the calls of a build alone. features: the names that it was built with; all where it is undefined. */
 export function described(root, features) {
-  const text = readFileSync(join(root, "src/protocol/openapi.json"), "utf8");
+  const text = readFileSync(join(root, "crates/tally-protocol/src/openapi.json"), "utf8");
   if (features === undefined) return text;
   const built = withNeeds(features, featuresOf(root));
   const api = JSON.parse(text);
-  const table = readFileSync(join(root, "src/protocol/routes/table.rs"), "utf8");
+  const table = readFileSync(join(root, "crates/tally-protocol/src/routes/table.rs"), "utf8");
   for (const [, feature, method, path] of table.matchAll(/#\[cfg\(feature = "(\w+)"\)\]\s+\w+(?:\([^)]*\))? "(\w+)" "([^"]+)"/g)) {
     if (built.includes(feature) || api.paths[path] === undefined) continue;
     delete api.paths[path][method.toLowerCase()];

@@ -18,14 +18,16 @@ const UNRELEASED = "## Unreleased";
 const MANIFEST = /(?<=^name = "tally[\w-]*"\nversion = "|^tally[\w-]* = \{ path = "[^"]+", version = ")[^"]+/gm;
 const NAMED = {
   "Cargo.toml": MANIFEST,
-  "Cargo.lock": /(?<=^name = "tally(?:-simulation|-limit|-sketch|-testing)?"\nversion = ")[^"]+/gm,
+  "Cargo.lock": /(?<=^name = "tally(?:-simulation|-core|-limit|-protocol|-sketch|-testing)?"\nversion = ")[^"]+/gm,
+  "crates/tally-core/Cargo.toml": MANIFEST,
   "crates/tally-limit/Cargo.toml": MANIFEST,
+  "crates/tally-protocol/Cargo.toml": MANIFEST,
   "crates/tally-sketch/Cargo.toml": MANIFEST,
   "crates/tally-testing/Cargo.toml": MANIFEST,
   "simulation/Cargo.toml": MANIFEST,
   "package.json": /(?<="name": "tally",\n {2}"version": ")[^"]+/,
   "package-lock.json": /(?<="name": "tally",\n +"version": ")[^"]+/g,
-  "src/protocol/openapi.json": /(?<="title": "Tally",\n {4}"version": "|"build": ")[^"]+/g,
+  "crates/tally-protocol/src/openapi.json": /(?<="title": "Tally",\n {4}"version": "|"build": ")[^"]+/g,
   "package/Containerfile": /(?<=\btally-)\d+\.\d+\.\d+(?=\.tgz)/g,
   "package/python/pyproject.toml": /(?<=^name = "tally-client"\nversion = ")[^"]+/m,
   // What pages show of the package's archive, and of the answer of /healthz.

@@ -35,12 +35,12 @@ test("every file names the new version, and the changes stand under it", () => {
   const after = released({ version: "99.0.0", date: "2027-01-31", texts: good.texts });
   assert.deepEqual(Object.keys(after).sort(), [...FILES].sort());
   // How often a file names it: once where nothing is said.
-  const crates = Object.fromEntries(["limit", "sketch", "testing"].map((name) => [`crates/tally-${name}/Cargo.toml`, 2]));
-  const TIMES = { ...crates, "Cargo.toml": 5, "Cargo.lock": 5, "simulation/Cargo.toml": 2, "package-lock.json": 2, "package/Containerfile": 2, "src/protocol/openapi.json": 2 };
+  const crates = Object.fromEntries([["core", 3], ["limit", 2], ["protocol", 2], ["sketch", 2], ["testing", 2]].map(([name, times]) => [`crates/tally-${name}/Cargo.toml`, times]));
+  const TIMES = { ...crates, "Cargo.toml": 5, "Cargo.lock": 7, "simulation/Cargo.toml": 2, "package-lock.json": 2, "package/Containerfile": 2, "crates/tally-protocol/src/openapi.json": 2 };
   for (const path of FILES) assert.equal(after[path].split("99.0.0").length - 1, TIMES[path] ?? 1, path);
   assert.match(after["CHANGELOG.md"], /## Unreleased\n\n## 99\.0\.0 \(2027-01-31\)\n\n### Added\n\n- Something\./);
   assert.equal(JSON.parse(after["package.json"]).version, "99.0.0");
-  assert.equal(JSON.parse(after["src/protocol/openapi.json"]).info.version, "99.0.0");
+  assert.equal(JSON.parse(after["crates/tally-protocol/src/openapi.json"]).info.version, "99.0.0");
 });
 
 test("no manifest and no recipe keeps the version before", () => {

@@ -30,7 +30,7 @@ const ENDS_MAX = 5;
 const ENDS_WITHIN_MS = 60_000;
 // A tablet is an object of some 60 KB: 64 of them hold a million counters.
 const TABLETS_DEFAULT = "64";
-// TABLETS_MAX of src/protocol/settings.rs.
+// TABLETS_MAX of crates/tally-protocol/src/settings.rs.
 const TABLETS_MAX = 4_096;
 // Fewer overdue alarms than this are nothing to tell of.
 const ALARMS_TOLD_MIN = 1_000;

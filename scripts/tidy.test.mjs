@@ -16,14 +16,13 @@ test("a pure module must not use what stands above it, in any form of use", () =
     "use crate::{core::counter::id, node::edge};",
     "use crate::{\n core::counter::{a, b}, node::{objects::Cell} };",
     "fn f() { crate::node::aggregator::g() }",
-    "use super::super::super::host::now;",
-    "use super::super::super::{host};",
-    "use crate::protocol::Problem;",
+    "use super::super::super::node::now;",
+    "use super::super::super::{node};",
     "use worker::Env;",
     "let t = js_sys::Date::now();",
     "use getrandom;",
   ]) {
-    assert.equal(layering("src/core/counter/id.rs", `\n${line}\n`).length, 1, line);
+    assert.equal(layering("src/host/object/id.rs", `\n${line}\n`).length, 1, line);
   }
 });
 
@@ -35,9 +34,9 @@ test("what only looks like a layer is left alone", () => {
     "use super::node;",
     "let node = host.len(); node.worker(worker);",
   ]) {
-    assert.deepEqual(layering("src/core/counter/id.rs", line), [], line);
+    assert.deepEqual(layering("src/host/object/id.rs", line), [], line);
   }
-  assert.deepEqual(layering("src/protocol/route.rs", "use super::node::name;"), []);
+  assert.deepEqual(layering("src/host/object/route.rs", "use super::node::name;"), []);
 });
 
 test("a finding names its line", () => {
@@ -115,10 +114,10 @@ test("a line has 120 columns at most, but for literals and rows of tables", () =
 
 test("a name stands for two public types at most, of different folders", () => {
   const of = (...paths) => namesakes(paths.map((path) => [path, "/// Doc.\npub struct Batch {}\nstruct Own;\nfn f() { struct Batch; }\n"]));
-  assert.deepEqual(of("src/core/counter/a.rs", "src/protocol/limits/b.rs"), []);
-  assert.match(of("src/core/counter/a.rs", "src/core/counter/cell/b.rs")[0], /^src\/core\/counter\/a\.rs:2: Batch /);
-  assert.equal(of("src/core/counter/a.rs", "src/protocol/limits/b.rs", "src/node/edge/c.rs").length, 1);
-  assert.equal(of("src/protocol/a.rs", "src/protocol/b.rs").length, 1);
-  assert.deepEqual(of("src/core/counter/a.rs", "src/node/objects/mod.rs"), []);
+  assert.deepEqual(of("crates/tally-core/src/counter/a.rs", "crates/tally-protocol/src/limits/b.rs"), []);
+  assert.match(of("crates/tally-core/src/counter/a.rs", "crates/tally-core/src/counter/cell/b.rs")[0], /^crates\/tally-core\/src\/counter\/a\.rs:2: Batch /);
+  assert.equal(of("crates/tally-core/src/counter/a.rs", "crates/tally-protocol/src/limits/b.rs", "src/node/edge/c.rs").length, 1);
+  assert.equal(of("crates/tally-protocol/src/a.rs", "crates/tally-protocol/src/b.rs").length, 1);
+  assert.deepEqual(of("crates/tally-core/src/counter/a.rs", "src/node/objects/mod.rs"), []);
   assert.deepEqual(namesakes([["a/b/c.rs", "pub(super) enum A {}"], ["a/d/c.rs", "// pub enum A {}"]]), []);
 });

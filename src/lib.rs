@@ -5,8 +5,8 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`mod@core`] | pure: counters, sketches, limits, the ring |
-//! | [`protocol`] | pure: routes, public JSON, internal messages, names |
+//! | [`mod@core`] | the crate `tally-core`, pure: counters, sketches, limits, the ring |
+//! | [`protocol`] | the crate `tally-protocol`, pure: routes, public JSON, internal messages, names |
 //! | [`host`] | what the service asks of its platform; in `host::workers`, for wasm32 only, the platform itself |
 //! | [`node`] | the service: edge, aggregator, objects |
 
@@ -19,7 +19,10 @@
     allow(unused, reason = "code of what was left out is not linked")
 )]
 
-pub mod core;
 pub mod host;
 pub mod node;
-pub mod protocol;
+
+#[doc(no_inline)]
+pub use tally_core as core;
+#[doc(no_inline)]
+pub use tally_protocol as protocol;

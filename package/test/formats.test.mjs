@@ -94,7 +94,7 @@ test("page views count; pages' files, programs, errors and forms are left out, e
 });
 
 test("programs are known by the words of the server", () => {
-  const source = readFileSync(join(ROOT, "src/protocol/bots.rs"), "utf8");
+  const source = readFileSync(join(ROOT, "crates/tally-protocol/src/bots.rs"), "utf8");
   const words = source.slice(source.indexOf("const WORDS"), source.indexOf("];\n\n")).match(/"[^"]*"/g).map((word) => word.slice(1, -1));
   assert.deepEqual(WORDS, words);
   assert.equal(isBot("Mozilla/5.0 (Linux; Android 9; CUBOT X19) Chrome/120"), false);

@@ -6,7 +6,7 @@ use tally::host::File;
 
 /// Where they are, from this crate: the name that is asked for, and the folder or file.
 const PLACES: [(&str, &str); 3] = [
-    ("openapi.json", "src/protocol/openapi.json"),
+    ("openapi.json", "crates/tally-protocol/src/openapi.json"),
     ("tally.js", "src/node/edge/tally.js"),
     ("dashboard/", "dashboard/"),
 ];

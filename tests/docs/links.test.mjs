@@ -34,7 +34,7 @@ const SOURCES = ["src", "crates", "simulation", "tests"];
 
 test("the source files that pages name are there", () => {
   const files = SOURCES.flatMap((folder) => readdirSync(join(ROOT, folder), { recursive: true }).map((file) => `/${folder}/${file}`));
-  const known = files.filter((file) => file.endsWith(".rs")).flatMap((file) => [file, file.replace("/src/", "/")]);
+  const known = files.filter((file) => file.endsWith(".rs")).flatMap((file) => [file, file.replace("/src/", "/"), file.replace("/crates/tally-", "/").replace("/src/", "/")]);
   const wrong = [];
   // The CHANGELOG tells of files that are gone.
   for (const path of documents().filter((path) => path !== "CHANGELOG.md")) {

@@ -6,8 +6,10 @@ import { test } from "node:test";
 import { ROOT, documents, read } from "./pages.mjs";
 
 // What stands before a file in a document, and where it lies; the first that has it is taken.
-const BASES = ["", "src/", "src/core/", "src/node/", "simulation/src/", "simulation/tests/"];
+const BASES = ["", "src/", "crates/tally-core/src/", "src/node/", "simulation/src/", "simulation/tests/"];
 const CRATES = [
+  [/^(?:tally-)?core\//, "crates/tally-core/src/"],
+  [/^(?:tally-)?protocol\//, "crates/tally-protocol/src/"],
   [/^(?:tally-)?limit\//, "crates/tally-limit/src/"],
   [/^(?:tally-)?sketch\//, "crates/tally-sketch/src/"],
 ];

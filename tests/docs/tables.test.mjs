@@ -33,7 +33,7 @@ function numberOf(cell, constant) {
 // Rows of a table with the constant that their last cell links to: `{ cell, name, file, line }`.
 function limitRows(page) {
   return parse(read(page)).rows.flatMap(({ cells, line }) => {
-    const found = cells.at(-1).match(/^\[`([A-Z0-9_]+)`\]\((?:\.\.\/)*(src\/[^)]+)\)$/);
+    const found = cells.at(-1).match(/^\[`([A-Z0-9_]+)`\]\((?:\.\.\/)*((?:src|crates)\/[^)]+)\)$/);
     return found ? [{ cell: cells[1], name: found[1], file: found[2], line }] : [];
   });
 }
@@ -62,7 +62,7 @@ function variablesOf(folder, pattern, extension) {
 }
 
 test("the table of variables has each that is read, and no other", () => {
-  const inWorkers = variablesOf("src", /const [A-Z_]+: &str = "(TALLY_[A-Z_]+)"/g, ".rs");
+  const inWorkers = ["src", "crates"].flatMap((folder) => variablesOf(folder, /const [A-Z_]+: &str = "(TALLY_[A-Z_]+)"/g, ".rs"));
   const serve = ["scripts/server.mjs", "scripts/serve-settings.mjs"].map(read).join("\n");
   const inServe = [...serve.matchAll(/\benv\.([A-Z][A-Z_]+)/g)].map(([, name]) => name).filter((name) => name !== "PATH");
   const told = parse(read(VARIABLES)).rows.flatMap(({ cells }) => cells[0].match(/^`([A-Z_]+)`$/)?.[1] ?? []);
@@ -71,7 +71,7 @@ test("the table of variables has each that is read, and no other", () => {
 });
 
 test("the README's table of calls has every call of the API", () => {
-  const paths = Object.entries(JSON.parse(read("src/protocol/openapi.json")).paths);
+  const paths = Object.entries(JSON.parse(read("crates/tally-protocol/src/openapi.json")).paths);
   const table = parse(read(README))
     .rows.map(({ cells }) => cells[0])
     .join("\n");
@@ -84,7 +84,7 @@ test("the README's table of calls has every call of the API", () => {
 });
 
 test("the table of errors has each code with its status, and no other", () => {
-  const source = read("src/protocol/problem.rs");
+  const source = read("crates/tally-protocol/src/problem.rs");
   const codes = [...source.matchAll(/^ {4}[A-Z]\w+ "([a-z-]+)" (\d{3}) "/gm)].map(([, code, status]) => `${code} ${status}`);
   const told = parse(read("docs/guide/errors.md")).rows.flatMap(({ cells }) => {
     const code = cells[0].match(/^`([a-z-]+)`$/)?.[1];

@@ -16,7 +16,8 @@ const METHODS: [&str; 8] = [
 const PAGES: [&str; 2] = ["/", "/dashboard{/file}"];
 
 fn document() -> Value {
-    serde_json::from_str(include_str!("../../src/protocol/openapi.json")).expect("valid JSON")
+    serde_json::from_str(include_str!("../../crates/tally-protocol/src/openapi.json"))
+        .expect("valid JSON")
 }
 
 /// Calls `see` with every value of the document and its JSON pointer.

@@ -1,4 +1,4 @@
-// Which user agents name themselves as programs: the words and the rule of src/protocol/bots.rs, which a test compares.
+// Which user agents name themselves as programs: the words and the rule of crates/tally-protocol/src/bots.rs, which a test compares.
 
 /** What programs call themselves, in lower case. */
 export const WORDS = [

@@ -56,7 +56,7 @@ function clf() {
   };
 }
 
-// RFC 3339, or a unix time whose unit its size tells, as src/protocol/batch/logpush.rs does.
+// RFC 3339, or a unix time whose unit its size tells, as crates/tally-protocol/src/batch/logpush.rs does.
 function timeOf(value) {
   if (typeof value === "string" && !/^\d+(\.\d+)?$/.test(value)) {
     const at_ms = Date.parse(value.replace(/^(\d{4})\/(\d\d)\/(\d\d) /, "$1-$2-$3T").replace(/(T[\d:.]+)$/, "$1Z"));

@@ -1,0 +1,143 @@
+//! Which leads live apart: in objects of their own, though tablets host the others of their datacenter, since they
+//! have grown hot.
+//!
+//! Invariant: of a lead it is noted how often it was moved out or back, a number that only rises; where it is odd the
+//! lead lives apart. The epoch under which a lead moves is that of the spread and this number together, so whatever
+//! has changed makes it rise. What is noted of a lead that is back is forgotten only once the epoch of the spread has
+//! risen by as much.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::tablets::LeadPlace;
+use crate::counter::id::{CounterId, Datacenter};
+
+/// Leads of one datacenter that each partition lets live apart: 1,024 objects of a datacenter where there are 16
+/// partitions.
+pub const APART_OF_DATACENTER_MAX: usize = 64;
+
+/// Leads that each partition has notes of: some 40 bytes each, in one row.
+pub const APART_MAX: usize = 1_024;
+
+/// What is noted of a lead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Note {
+    /// How often it was moved.
+    moves: u32,
+    /// The generation of its counter that was hot.
+    generation: u64,
+}
+
+/// The leads of a partition's counters that live apart, or did. Stored.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeadsApart(BTreeMap<(CounterId, Datacenter), Note>);
+
+/// Whether a lead that was moved so often lives apart.
+pub fn is_apart(moves: u32) -> bool {
+    moves % 2 == 1
+}
+
+impl LeadsApart {
+    /// How often a lead was moved; 0 where nothing is noted.
+    pub fn moves(&self, counter: &CounterId, datacenter: &Datacenter) -> u32 {
+        self.note(counter, datacenter).map_or(0, |note| note.moves)
+    }
+
+    /// The generation that is noted of a lead which lives apart.
+    pub fn generation(&self, counter: &CounterId, datacenter: &Datacenter) -> Option<u64> {
+        let note = self.note(counter, datacenter);
+        note.filter(|note| is_apart(note.moves))
+            .map(|note| note.generation)
+    }
+
+    fn note(&self, counter: &CounterId, datacenter: &Datacenter) -> Option<&Note> {
+        // Nearly always: a look-up needs a copy of both names.
+        if self.0.is_empty() {
+            return None;
+        }
+        self.0.get(&(counter.clone(), datacenter.clone()))
+    }
+
+    /// Notes that a lead moves out, or back. Returns whether it may: nothing changes where too many live apart.
+    pub fn place(
+        &mut self,
+        (counter, datacenter): (&CounterId, &Datacenter),
+        generation: u64,
+        apart: bool,
+    ) -> bool {
+        let moves = self.moves(counter, datacenter);
+        if is_apart(moves) == apart {
+            return true;
+        }
+        if moves == 0 && !self.has_room(datacenter) {
+            return false;
+        }
+        let note = Note {
+            moves: moves.saturating_add(1),
+            generation,
+        };
+        self.0.insert((counter.clone(), datacenter.clone()), note);
+        true
+    }
+
+    fn has_room(&self, datacenter: &Datacenter) -> bool {
+        self.0.len() < APART_MAX && self.of(datacenter).len() < APART_OF_DATACENTER_MAX
+    }
+
+    /// The counters whose leads in a datacenter something is noted of.
+    pub fn of(&self, datacenter: &Datacenter) -> Vec<CounterId> {
+        let own = self.0.keys().filter(|(_, at)| at == datacenter);
+        own.map(|(counter, _)| counter.clone()).collect()
+    }
+
+    /// Forgets what is noted of a lead that is back. Returns by how much the epoch of the spread must rise before.
+    pub fn forget(&mut self, counter: &CounterId, datacenter: &Datacenter) -> u32 {
+        let forgotten = self.0.remove(&(counter.clone(), datacenter.clone()));
+        forgotten.map_or(0, |note| note.moves)
+    }
+
+    /// What is noted of the leads of one counter.
+    #[must_use]
+    pub fn of_counter(&self, counter: &CounterId) -> Self {
+        let own = self.0.iter().filter(|((of, _), _)| of == counter);
+        Self(own.map(|(lead, note)| (lead.clone(), *note)).collect())
+    }
+
+    /// Forgets what is noted of the leads of a counter that another partition has now, which knows all of it. Returns
+    /// whether there was anything.
+    pub fn forget_counter(&mut self, counter: &CounterId) -> bool {
+        let before = self.0.len();
+        self.0.retain(|(of, _), _| of != counter);
+        self.0.len() < before
+    }
+
+    /// Takes over what another partition knows of a counter that comes here: of each lead the more moves. So there
+    /// may be more than [`APART_MAX`], as many as the partitions together have let out.
+    pub fn join(&mut self, others: &Self) {
+        for (lead, note) in &others.0 {
+            let known = self.0.get(lead).is_some_and(|own| own.moves >= note.moves);
+            if !known {
+                self.0.insert(lead.clone(), *note);
+            }
+        }
+    }
+}
+
+/// Where a lead lives that was moved so often, and where it may have lived, by where the spreads put it.
+pub fn placed(
+    moves: u32,
+    tablet: LeadPlace,
+    mut former: Vec<LeadPlace>,
+) -> (LeadPlace, Vec<LeadPlace>) {
+    if moves == 0 || tablet == LeadPlace::Own {
+        return (tablet, former);
+    }
+    let (place, other) = match is_apart(moves) {
+        true => (LeadPlace::Own, tablet),
+        false => (tablet, LeadPlace::Own),
+    };
+    former.retain(|before| *before != place && *before != other);
+    former.insert(0, other);
+    (place, former)
+}

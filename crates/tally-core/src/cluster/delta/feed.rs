@@ -1,0 +1,193 @@
+//! The sending end: a view that remembers what changed in it, and so can tell what a receiver lacks.
+
+use std::collections::BTreeMap;
+
+use super::log::{Log, ViewPart};
+use super::{Basis, CellChange, Delta, Mark, Part, ReceiverState};
+use crate::cluster::view::{ReportOrder, View};
+use crate::counter::id::Datacenter;
+use crate::counter::merge::CellTotals;
+use crate::sketch::{NewItems, Source};
+
+/// Up to so many unique elements are sent to a receiver of whom nothing is known, without asking for its
+/// digests: 128 tokens of 4 bytes are 512 bytes, as large as the digests themselves.
+const ITEMS_UNASKED_MAX: usize = 128;
+
+/// A view with a log of its changes.
+#[derive(Clone, Debug)]
+pub struct Feed {
+    view: View,
+    incarnation: u64,
+    log: Log,
+    /// The last revision that counted something.
+    counted: u64,
+}
+
+impl Feed {
+    /// A feed of what is known already, of which no receiver has anything. `incarnation` is drawn at
+    /// random.
+    pub fn new(view: View, incarnation: u64) -> Self {
+        Self {
+            view,
+            incarnation,
+            log: Log::default(),
+            counted: 0,
+        }
+    }
+
+    /// What is known.
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// How far it has come.
+    pub fn mark(&self) -> Mark {
+        Mark {
+            incarnation: self.incarnation,
+            revision: self.log.revision(),
+        }
+    }
+
+    fn begin(&mut self, generation: u64) {
+        if self.view.begin(generation) {
+            self.note(ViewPart::Form);
+        }
+    }
+
+    fn note(&mut self, changed: ViewPart) {
+        let is_counted = !matches!(changed, ViewPart::Heard(_));
+        self.log.note(changed);
+        if is_counted {
+            self.counted = self.log.revision();
+        }
+    }
+
+    /// Takes over what another view knows better. Cost: as a merge.
+    pub fn learn(&mut self, other: &View) {
+        if other.generation() < self.view.generation() {
+            return;
+        }
+        self.begin(other.generation());
+        for (datacenter, heard) in other.datacenters() {
+            if self.view.note_heard(datacenter, *heard) {
+                self.note(ViewPart::Heard(datacenter.clone()));
+            }
+        }
+        for (cell, totals) in other.cells().iter() {
+            if self.view.note_cell(cell.clone(), *totals) {
+                self.note(ViewPart::Cell(cell.clone()));
+            }
+        }
+        for (source, learnt) in self.view.uniques_mut().learn(other.uniques()) {
+            match learnt {
+                NewItems::Items(items) => {
+                    for item in items {
+                        self.note(ViewPart::Unique((source, item)));
+                    }
+                }
+                NewItems::Form => self.note(ViewPart::Form),
+            }
+        }
+    }
+
+    /// Whether a receiver lacks anything that was counted, as far as its mark tells: what is worth a
+    /// message. That nothing was counted since goes along with the next.
+    pub fn has_news_for(&self, have: &ReceiverState) -> bool {
+        match have {
+            ReceiverState::All(mark) => {
+                mark.incarnation != self.incarnation
+                    || !(self.counted..=self.log.revision()).contains(&mark.revision)
+            }
+            _ => true,
+        }
+    }
+
+    /// What a receiver lacks. Cost: O(what changed) for one that follows; a pass over all that is
+    /// known, and over the unique elements, for others.
+    pub fn since(&self, have: &ReceiverState) -> Delta {
+        let followed = match have {
+            ReceiverState::All(mark) if mark.incarnation == self.incarnation => self
+                .log
+                .after(mark.revision)
+                .map(|changes| (mark.revision, changes)),
+            _ => None,
+        };
+        if let Some((revision, changes)) = followed {
+            return self.changes(revision, changes);
+        }
+        let items = match have {
+            ReceiverState::Digests {
+                generation,
+                digests,
+            } if *generation == self.view.generation() => {
+                Some(self.view.uniques().items_unlike(digests))
+            }
+            // Whoever is of another generation drops what it has, even where it is the same.
+            ReceiverState::Digests { .. } => Some(self.view.uniques().items()),
+            ReceiverState::Unknown | ReceiverState::All(_) => {
+                let items = self.view.uniques().items();
+                (items.len() <= ITEMS_UNASKED_MAX).then_some(items)
+            }
+        };
+        let basis = match items {
+            Some(_) => Basis::Whole,
+            None => Basis::Unclear,
+        };
+        self.delta(basis, self.all_parts(), items.unwrap_or_default())
+    }
+
+    fn changes<'a>(&self, revision: u64, changes: impl Iterator<Item = &'a ViewPart>) -> Delta {
+        let mut parts: BTreeMap<&Datacenter, Part> = BTreeMap::new();
+        let mut items = Vec::new();
+        for changed in changes {
+            match changed {
+                ViewPart::Heard(datacenter) => {
+                    let part = parts.entry(datacenter).or_insert_with(|| empty(datacenter));
+                    part.heard = self.view.heard_of(datacenter);
+                }
+                ViewPart::Cell(cell) => {
+                    let part = parts.entry(&cell.0).or_insert_with(|| empty(&cell.0));
+                    let totals = self.view.cells().get(cell);
+                    part.cells
+                        .extend(totals.map(|totals| CellChange::of(cell.1, totals)));
+                }
+                ViewPart::Unique(item) => items.push(*item),
+                // Never in the log: it empties it.
+                ViewPart::Form => {}
+            }
+        }
+        let parts = parts.into_values().collect();
+        self.delta(Basis::Revision(revision), parts, items)
+    }
+
+    fn all_parts(&self) -> Vec<Part> {
+        let part = |(datacenter, heard): (&Datacenter, &ReportOrder)| {
+            let cells = self.view.cells().cells_of(datacenter);
+            let change = |(shard, totals): (u8, CellTotals)| CellChange::of(shard, &totals);
+            Part {
+                datacenter: datacenter.clone(),
+                heard: Some(*heard),
+                cells: cells.into_iter().map(change).collect(),
+            }
+        };
+        self.view.datacenters().map(part).collect()
+    }
+
+    fn delta(&self, basis: Basis, parts: Vec<Part>, items: Vec<(Source, u32)>) -> Delta {
+        Delta {
+            generation: self.view.generation(),
+            basis,
+            mark: self.mark(),
+            parts,
+            uniques: self.view.uniques().pack(items),
+        }
+    }
+}
+
+fn empty(datacenter: &Datacenter) -> Part {
+    Part {
+        datacenter: datacenter.clone(),
+        heard: None,
+        cells: Vec::new(),
+    }
+}

@@ -1,0 +1,122 @@
+//! How long an isolate may take a generation for the living one without asking its root again.
+//!
+//! Invariant: once a generation has ended, nobody takes it for living. An isolate relies on the root's answer for
+//! [`LEASE_MS`], counted from before it asked. The root waits for longer than that after its last such answer
+//! before it ends the generation. Only lengths of time are compared, each by one clock.
+
+use crate::counter::bounded_map::BoundedMap;
+use crate::counter::id::CounterId;
+
+/// How long an answer of the root may be relied on: one call a second for a counter and isolate that are busy,
+/// and the end of a counter waits for at most this and [`MARGIN_MS`].
+pub const LEASE_MS: i64 = 2_000;
+
+/// How much longer the root waits: clocks of Workers stand still while they compute.
+pub const MARGIN_MS: i64 = 250;
+
+/// The most counters whose leases a root, or a lead, remembers: about 100 bytes each. Forgetting costs a call, or a
+/// wait.
+pub const LEASES_MAX: usize = 10_000;
+
+/// What was said of a counter, and when.
+#[derive(Clone, Copy, Debug)]
+struct Lease {
+    generation: u64,
+    at_ms: i64,
+    is_renewing: bool,
+}
+
+/// Both sides remember in the same way, so that the code for it is there once.
+type Leases = BoundedMap<CounterId, Lease, LEASES_MAX>;
+
+/// Puts a lease in its place. Returns whether all others were forgotten for it.
+fn put(leases: &mut Leases, counter: &CounterId, generation: u64, at_ms: i64) -> bool {
+    let lease = Lease {
+        generation,
+        at_ms,
+        is_renewing: false,
+    };
+    let is_full = !leases.has_room(counter);
+    leases.insert(counter.clone(), lease);
+    is_full
+}
+
+/// The root's side: when it last told somebody that a counter's generation lives.
+#[derive(Clone, Debug)]
+pub struct RootLeases {
+    /// What was said before that is not known.
+    since_ms: i64,
+    leases: Leases,
+}
+
+impl RootLeases {
+    /// A memory that begins now, unix milliseconds.
+    pub fn new(now_ms: i64) -> Self {
+        Self {
+            since_ms: now_ms,
+            leases: Leases::default(),
+        }
+    }
+
+    /// Notes that somebody is told of a generation.
+    pub fn grant(&mut self, counter: &CounterId, generation: u64, now_ms: i64) {
+        if put(&mut self.leases, counter, generation, now_ms) {
+            self.since_ms = now_ms;
+        }
+    }
+
+    /// How long nobody may be told any more before nobody relies on it, milliseconds.
+    pub fn wait_ms(&self, counter: &CounterId, now_ms: i64) -> i64 {
+        let told_ms = self.leases.get(counter).map(|lease| lease.at_ms);
+        let told_ms = told_ms.unwrap_or(i64::MIN).max(self.since_ms);
+        let whole_ms = LEASE_MS + MARGIN_MS;
+        told_ms
+            .saturating_add(whole_ms)
+            .saturating_sub(now_ms)
+            .clamp(0, whole_ms)
+    }
+}
+
+/// What is to be done to know the living generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseCheck {
+    /// It is this one.
+    Known(u64),
+    /// The root must be asked.
+    Ask,
+}
+
+/// An isolate's side: what roots have said.
+#[derive(Clone, Debug, Default)]
+pub struct HeldGenerations {
+    leases: Leases,
+}
+
+impl HeldGenerations {
+    /// What is known of a counter. Once half of the time is over, one who looks is told to ask again, and those
+    /// who come meanwhile go on with what is known.
+    pub fn look(&mut self, counter: &CounterId, now_ms: i64) -> LeaseCheck {
+        let Some(lease) = self.leases.get_mut(counter) else {
+            return LeaseCheck::Ask;
+        };
+        let age_ms = now_ms.saturating_sub(lease.at_ms);
+        if !(0..=LEASE_MS).contains(&age_ms) {
+            return LeaseCheck::Ask;
+        }
+        if age_ms > LEASE_MS / 2 && !lease.is_renewing {
+            lease.is_renewing = true;
+            return LeaseCheck::Ask;
+        }
+        LeaseCheck::Known(lease.generation)
+    }
+
+    /// Keeps what the root has said to somebody who asked at that time, unless more is known.
+    pub fn keep(&mut self, counter: &CounterId, generation: u64, asked_ms: i64) {
+        let known = self.leases.get(counter);
+        let is_older =
+            known.is_some_and(|known| known.generation >= generation && known.at_ms > asked_ms);
+        if !is_older {
+            put(&mut self.leases, counter, generation, asked_ms);
+        }
+    }
+}

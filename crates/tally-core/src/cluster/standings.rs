@@ -1,0 +1,169 @@
+//! The first of many counters in an order, and sums over all of them, kept up to date as single counters change.
+//!
+//! Invariant: a counter that is not among the first has its place behind their floor, and an `as_of` that is not among
+//! the oldest is no older than their ceiling. So both stay right without a look at the others, until so many have left
+//! that too few remain: then the owner reads them anew.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use crate::counter::id::CounterId;
+
+/// What decides on a counter's place, and what it adds to the sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Counters of a larger size stand first, whatever their amounts are.
+    pub size: i32,
+    /// The amount that it is ordered by.
+    pub amount: i64,
+    /// Unix milliseconds.
+    pub as_of_ms: i64,
+    /// Whether it is in the order: others only have the prefix.
+    pub is_counted: bool,
+}
+
+/// A place: the largest first, then the first name.
+type Place = (Reverse<(i32, i64)>, CounterId);
+
+fn place_of(counter: &CounterId, standing: &Standing) -> Place {
+    (Reverse((standing.size, standing.amount)), counter.clone())
+}
+
+/// The first counters of an order with what is told of each, and the sums over all of them.
+#[derive(Clone, Debug)]
+pub struct Standings<R> {
+    /// How many are in the order.
+    pub counters: u64,
+    /// How many have the prefix.
+    pub named: u64,
+    /// The sum of all amounts.
+    pub total: i128,
+    first: BTreeMap<Place, R>,
+    /// The most of them.
+    first_max: usize,
+    /// The last place up to which all are among the first; `None` where all are.
+    floor: Option<Place>,
+    /// How often each of the oldest `as_of` is told.
+    oldest: BTreeMap<i64, u64>,
+    oldest_max: usize,
+    /// The `as_of` before which all are among the oldest; `None` where all are.
+    ceiling_ms: Option<i64>,
+}
+
+impl<R: Clone> Standings<R> {
+    /// The sums of counters of which one with the oldest `as_of` is known, and no places; at most so many different
+    /// `as_of` are kept.
+    pub fn new(
+        (counters, named): (u64, u64),
+        total: i128,
+        oldest_ms: Option<i64>,
+        oldest_max: usize,
+    ) -> Self {
+        let mut standings = Self {
+            counters,
+            named,
+            total,
+            first: BTreeMap::new(),
+            first_max: 0,
+            floor: None,
+            oldest: BTreeMap::new(),
+            oldest_max: oldest_max.max(1),
+            ceiling_ms: None,
+        };
+        standings.set_oldest(oldest_ms, false);
+        standings
+    }
+
+    /// A counter has left, or is about to change. Cost: O(log n) of what is kept.
+    pub fn remove(&mut self, counter: &CounterId, standing: &Standing) {
+        self.named = self.named.saturating_sub(1);
+        self.total -= i128::from(standing.amount);
+        let is_old = self.ceiling_ms.is_none_or(|from| standing.as_of_ms <= from);
+        if is_old && let Some(times) = self.oldest.get_mut(&standing.as_of_ms) {
+            *times -= 1;
+            if *times == 0 {
+                self.oldest.remove(&standing.as_of_ms);
+            }
+        }
+        if standing.is_counted {
+            self.counters = self.counters.saturating_sub(1);
+            self.first.remove(&place_of(counter, standing));
+        }
+    }
+
+    /// A counter has come, or has changed. Cost: as of [`Standings::remove`].
+    pub fn add(&mut self, counter: &CounterId, standing: &Standing, row: impl FnOnce() -> R) {
+        self.named += 1;
+        self.total += i128::from(standing.amount);
+        if self.ceiling_ms.is_none_or(|from| standing.as_of_ms <= from) {
+            *self.oldest.entry(standing.as_of_ms).or_default() += 1;
+            while self.oldest.len() > self.oldest_max {
+                self.oldest.pop_last();
+                self.ceiling_ms = self.oldest.last_key_value().map(|(last, _)| *last);
+            }
+        }
+        if !standing.is_counted {
+            return;
+        }
+        self.counters += 1;
+        let place = place_of(counter, standing);
+        if self.first_max == 0 || self.floor.as_ref().is_some_and(|floor| *floor < place) {
+            return;
+        }
+        self.first.insert(place, row());
+        while self.first.len() > self.first_max {
+            self.first.pop_last();
+            self.floor = self.first.last_key_value().map(|(last, _)| last.clone());
+        }
+    }
+
+    /// The first counters; `None` where they must be read anew.
+    pub fn first(&self, limit: usize) -> Option<Vec<R>> {
+        let has_all = self.first_max > 0 && self.floor.is_none();
+        if self.first.len() < limit && !has_all || limit > self.first_max {
+            return None;
+        }
+        Some(self.first.values().take(limit).cloned().collect())
+    }
+
+    /// The most counters that are kept in their places.
+    pub fn first_max(&self) -> usize {
+        self.first_max
+    }
+
+    /// The first counters were read: all, or so many.
+    pub fn set_first(&mut self, rows: Vec<(CounterId, Standing, R)>, most: usize) {
+        let has_all = rows.len() < most;
+        let placed = |(counter, standing, row)| (place_of(&counter, &standing), row);
+        self.first = rows.into_iter().map(placed).collect();
+        self.first_max = most;
+        let last = self.first.last_key_value().filter(|_| !has_all);
+        self.floor = last.map(|(last, _)| last.clone());
+    }
+
+    /// The oldest `as_of`; `None` where there are no counters.
+    ///
+    /// # Errors
+    /// Where they must be read anew.
+    pub fn oldest_ms(&self) -> Result<Option<i64>, OldestUnknown> {
+        match self.oldest.first_key_value() {
+            Some((oldest, _)) => Ok(Some(*oldest)),
+            None if self.named == 0 || self.ceiling_ms.is_none() => Ok(None),
+            None => Err(OldestUnknown),
+        }
+    }
+
+    /// The oldest `as_of` were read, one of each counter: all, or as many as are kept.
+    pub fn set_oldest(&mut self, read: impl IntoIterator<Item = i64>, has_all: bool) {
+        self.oldest.clear();
+        for as_of_ms in read {
+            *self.oldest.entry(as_of_ms).or_default() += 1;
+        }
+        let last = self.oldest.last_key_value().filter(|_| !has_all);
+        self.ceiling_ms = last.map(|(last, _)| *last);
+    }
+}
+
+/// Too many counters have changed since the oldest `as_of` were read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OldestUnknown;

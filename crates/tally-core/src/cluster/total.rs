@@ -1,0 +1,99 @@
+//! What a root has been told of its counter, without asking anybody.
+//!
+//! Invariant: [`CounterTotal::as_of_ms`] is true: every write that was acknowledged before it is in the value, and in
+//! what was counted.
+
+use serde::{Deserialize, Serialize};
+
+use super::operation::Cells;
+use super::root::Root;
+use super::view::View;
+use crate::counter::id::Datacenter;
+use crate::counter::total::{CellTotal, Sum, Value};
+
+/// What a root has been told of its counter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CounterTotal {
+    /// The value.
+    pub value: Value,
+    /// What was added by increments, whatever was taken away and set.
+    pub count: Sum,
+    /// Of when it is, unix milliseconds.
+    pub as_of_ms: i64,
+    /// The newest write that was told, unix milliseconds; `i64::MIN` for none.
+    pub last_write_ms: i64,
+}
+
+impl CounterTotal {
+    /// What a root knows by what its leads have pushed. A view of another generation says nothing.
+    pub fn of(root: &Root, view: &View) -> Self {
+        let is_of_root = view.generation() == root.generation;
+        let mut total = Self {
+            value: root.operations.base(),
+            count: Sum::ZERO,
+            as_of_ms: if root.may_lack { i64::MIN } else { i64::MAX },
+            last_write_ms: i64::MIN,
+        };
+        for datacenter in &root.datacenters {
+            let heard = view.heard_of(datacenter).filter(|_| is_of_root);
+            let held = held_by(root, datacenter);
+            let cells = match held {
+                Some(cells) => cells.clone(),
+                None if is_of_root => view.cells().cells_of(datacenter),
+                None => Cells::new(),
+            };
+            total.value = total.value.plus(root.operations.beyond(datacenter, &cells));
+            let added = cells.iter().map(|(_, totals)| totals.added.into());
+            total.count = total.count.plus(added.sum());
+            if let Some(heard) = heard {
+                total.last_write_ms = total.last_write_ms.max(heard.last_write_ms);
+            }
+            // One that has stopped counts nothing that is not held.
+            let is_settled = root.operations.is_settled(datacenter);
+            let as_of_ms = match heard {
+                _ if held.is_some() && is_settled => i64::MAX,
+                Some(heard) if is_settled => heard.as_of_ms,
+                _ => i64::MIN,
+            };
+            total.as_of_ms = total.as_of_ms.min(as_of_ms);
+        }
+        // Nothing was acknowledged before it was created, and of no datacenter nothing is known since.
+        if total.as_of_ms == i64::MAX || total.as_of_ms < root.created_at_ms {
+            total.as_of_ms = root.created_at_ms;
+        }
+        total
+    }
+}
+
+/// What each datacenter of a counter adds to its value, as its root knows it: increments and decrements beyond what
+/// the last set or reset observed. With what the counter was set to they are the value of [`CounterTotal::of`].
+pub fn shares_of(root: &Root, view: &View) -> Vec<(Datacenter, Sum, Sum)> {
+    let is_of_root = view.generation() == root.generation;
+    let share = |datacenter: &Datacenter| {
+        let cells = match held_by(root, datacenter) {
+            Some(cells) => cells.clone(),
+            None if is_of_root => view.cells().cells_of(datacenter),
+            None => Cells::new(),
+        };
+        let mut share = (datacenter.clone(), Sum::ZERO, Sum::ZERO);
+        if root.operations.is_settled(datacenter) {
+            for (shard, totals) in cells {
+                let (added, removed) = root.operations.baseline(datacenter, shard);
+                let beyond = |total: CellTotal, seen: CellTotal| {
+                    Sum::from(total.max(seen)).minus(seen.into())
+                };
+                share.1 = share.1.plus(beyond(totals.added, added));
+                share.2 = share.2.plus(beyond(totals.removed, removed));
+            }
+        }
+        share
+    };
+    root.datacenters.iter().map(share).collect()
+}
+
+/// What a datacenter holds that does not count any more.
+fn held_by<'a>(root: &'a Root, datacenter: &Datacenter) -> Option<&'a Cells> {
+    let mut held = root.held.iter();
+    let of_it = held.find(|(other, _)| other == datacenter);
+    of_it.map(|(_, cells)| cells)
+}

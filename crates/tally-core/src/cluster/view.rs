@@ -1,0 +1,231 @@
+//! What is known of a counter away from its cells: at its root, and at whoever reads it.
+//!
+//! Invariant: a [`View`] is a state-based CRDT, the product of four: the newest generation wins whole,
+//! cells merge by (generation, sequence), what was heard of a datacenter by its progress, unique
+//! elements by union. So merging is commutative, associative and idempotent, and messages may be lost,
+//! repeated and reordered.
+//!
+//! Unique elements are kept once for a counter, not for each datacenter: the union is what readers are told, and
+//! an element is of one class wherever it was seen, so a union of unions loses nothing. That is 12 KB at rest for
+//! each class of up to 31, instead of that for each of up to 1,024 datacenters. What it costs: the root cannot tell
+//! how many of the elements one datacenter saw that is out of reach.
+//!
+//! Bounds: cells are at most 1,024 datacenters × 64 shards (about 30 bytes each at rest: 2 MB, where a
+//! counter of 100 datacenters and one shard in each takes 3 KB), unique elements as `sketch::uniques` says.
+//! What would pass them is not taken over; the root lets no more datacenters count than that.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::root::DATACENTERS_MAX;
+use crate::counter::id::Datacenter;
+use crate::counter::merge::{CellKey, CellTotals, Vector};
+use crate::counter::settings::SHARDS_MAX;
+use crate::counter::total::Value;
+use crate::sketch::Uniques;
+
+/// How current what is known of a datacenter is.
+///
+/// Of two the greater is newer: first by what had been counted, which no clock can disturb, then by
+/// time. So a lead whose clock ran ahead is believed again with its next write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ReportOrder {
+    /// Flushes that its cells had counted, all together.
+    pub progress: u64,
+    /// When it was so, unix milliseconds by the lead's clock.
+    pub as_of_ms: i64,
+    /// Its newest write, unix milliseconds.
+    pub last_write_ms: i64,
+}
+
+/// What is known of a counter.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct View {
+    generation: u64,
+    cells: Vector,
+    heard: BTreeMap<Datacenter, ReportOrder>,
+    uniques: Uniques,
+}
+
+/// A view at rest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ViewAtRest {
+    generation: u64,
+    cells: Vector,
+    heard: BTreeMap<Datacenter, ReportOrder>,
+    uniques: Uniques,
+}
+
+/// What a lead knows of its own datacenter.
+#[derive(Clone, Debug)]
+pub struct DatacenterState<'a> {
+    /// The generation its cells count for.
+    pub generation: u64,
+    /// The datacenter.
+    pub datacenter: &'a Datacenter,
+    /// Its cells.
+    pub cells: &'a [(u8, CellTotals)],
+    /// When they were so, unix milliseconds.
+    pub as_of_ms: i64,
+    /// Its newest write, unix milliseconds.
+    pub last_write_ms: i64,
+    /// Its unique elements of all time.
+    pub uniques: Uniques,
+}
+
+impl View {
+    /// Nothing is known of this generation yet.
+    pub fn new(generation: u64) -> Self {
+        Self {
+            generation,
+            ..Self::default()
+        }
+    }
+
+    /// What a lead knows. Cells of other generations than the one it names are left out.
+    pub fn of(state: DatacenterState) -> Self {
+        let mut view = Self::new(state.generation);
+        for &(shard, totals) in state.cells {
+            view.note_cell((state.datacenter.clone(), shard), totals);
+        }
+        let progress = view.progress_of(state.datacenter);
+        let heard = ReportOrder {
+            progress,
+            as_of_ms: state.as_of_ms,
+            last_write_ms: state.last_write_ms,
+        };
+        view.note_heard(state.datacenter, heard);
+        view.uniques = state.uniques;
+        view
+    }
+
+    /// Flushes that the known cells of a datacenter have counted.
+    fn progress_of(&self, datacenter: &Datacenter) -> u64 {
+        let cells = self.cells.cells_of(datacenter);
+        cells.iter().fold(0, |sum: u64, (_, totals)| {
+            sum.saturating_add(totals.sequence)
+        })
+    }
+
+    /// The generation that all of it belongs to.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The last known totals of every cell.
+    pub fn cells(&self) -> &Vector {
+        &self.cells
+    }
+
+    /// The datacenters that were heard of, in order of their names.
+    pub fn datacenters(&self) -> impl Iterator<Item = (&Datacenter, &ReportOrder)> {
+        self.heard.iter()
+    }
+
+    /// How current a datacenter is, if anything is known of it.
+    pub fn heard_of(&self, datacenter: &Datacenter) -> Option<ReportOrder> {
+        self.heard.get(datacenter).copied()
+    }
+
+    /// The unique elements of all time of all datacenters.
+    pub fn uniques(&self) -> &Uniques {
+        &self.uniques
+    }
+
+    /// Whether the same was counted by another, whenever it was heard.
+    pub fn counts_as(&self, other: &Self) -> bool {
+        (self.generation, &self.cells, &self.uniques)
+            == (other.generation, &other.cells, &other.uniques)
+    }
+
+    /// The sum of all cells, without what operations have made of it.
+    pub fn value(&self) -> Value {
+        self.cells.value()
+    }
+
+    /// The moment up to which everything counted is known, unix milliseconds: that of the datacenter
+    /// that was heard of longest ago; `None` where none was.
+    pub fn as_of_ms(&self) -> Option<i64> {
+        self.heard.values().map(|heard| heard.as_of_ms).min()
+    }
+
+    /// Goes over to a newer generation, of which nothing is known yet. True if it was newer.
+    pub(super) fn begin(&mut self, generation: u64) -> bool {
+        let is_newer = generation > self.generation;
+        if is_newer {
+            *self = Self::new(generation);
+        }
+        is_newer
+    }
+
+    /// Notes what a cell said. True if it was news.
+    pub(super) fn note_cell(&mut self, cell: CellKey, totals: CellTotals) -> bool {
+        totals.generation == self.generation
+            && cell.1 < SHARDS_MAX
+            && self.has_room_for(&cell.0)
+            && self.cells.note(cell, totals)
+    }
+
+    /// Notes how current a datacenter is. True if it was news.
+    pub(super) fn note_heard(&mut self, datacenter: &Datacenter, heard: ReportOrder) -> bool {
+        if !self.has_room_for(datacenter) {
+            return false;
+        }
+        match self.heard.get_mut(datacenter) {
+            Some(known) if *known >= heard => false,
+            Some(known) => {
+                *known = heard;
+                true
+            }
+            None => {
+                self.heard.insert(datacenter.clone(), heard);
+                true
+            }
+        }
+    }
+
+    /// The unique elements, to add to.
+    pub(super) fn uniques_mut(&mut self) -> &mut Uniques {
+        &mut self.uniques
+    }
+
+    fn has_room_for(&self, datacenter: &Datacenter) -> bool {
+        self.heard.len() < DATACENTERS_MAX || self.heard.contains_key(datacenter)
+    }
+
+    /// Takes over all that another view knows better.
+    pub fn merge(&mut self, other: &View) {
+        self.begin(other.generation);
+        if other.generation < self.generation {
+            return;
+        }
+        for (datacenter, heard) in &other.heard {
+            self.note_heard(datacenter, *heard);
+        }
+        for (cell, totals) in other.cells.iter() {
+            self.note_cell(cell.clone(), *totals);
+        }
+        self.uniques.merge(&other.uniques);
+    }
+
+    /// The view at rest.
+    pub fn at_rest(&self) -> ViewAtRest {
+        ViewAtRest {
+            generation: self.generation,
+            cells: self.cells.clone(),
+            heard: self.heard.clone(),
+            uniques: self.uniques.clone(),
+        }
+    }
+
+    /// The view that was laid to rest.
+    pub fn from_rest(stored: ViewAtRest) -> Self {
+        Self {
+            generation: stored.generation,
+            cells: stored.cells,
+            heard: stored.heard,
+            uniques: stored.uniques,
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! The state of one (counter, datacenter, shard).
+//!
+//! Invariants: totals only grow within a generation; `sequence` grows by one with every flush that
+//! is counted; a flush is counted at most once; a refused flush changes nothing.
+//!
+//! Life: a cell is *unborn* until the root (for the lead) or the lead (for other shards) grants it
+//! a generation. It then counts flushes until its generation is closed or its time to live lapses;
+//! a lapsed cell counts nothing before it has asked for a grant again.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::flush::{Changes, Load, Refusal};
+use super::grant::{GRANT_TRUSTED_MS, Grant, GrantOutcome};
+use super::history::{History, HotHistory, Resolution};
+use super::ledgers::Ledgers;
+use super::merge::{Part, Question};
+use super::nonces::{FlushEffect, FlushRecord, Nonce, Nonces};
+use super::total::CellTotal;
+use crate::sketch::Uniques;
+
+mod answer;
+mod contents;
+mod elements;
+mod keyed;
+mod numbered;
+mod recovery;
+mod rows;
+mod samples;
+mod shards;
+mod stale_flush_guard;
+
+pub use keyed::recall;
+pub use numbered::{KnownNumbers, NumberedWrites};
+pub use recovery::{CellRecovery, SEQUENCE_GAP};
+
+/// How far a write's stamp may lie from the cell's clock before it is moved to the nearer end.
+pub const STAMP_CLAMP_SECONDS: i64 = 5;
+
+/// Returns a write's stamp as a cell of this clock takes it, both in unix seconds: a writer whose clock is off
+/// counts within [`STAMP_CLAMP_SECONDS`] of the cell's.
+pub fn clamp_stamp(second: i64, now: i64) -> i64 {
+    let earliest = now.saturating_sub(STAMP_CLAMP_SECONDS);
+    second.clamp(earliest, now.saturating_add(STAMP_CLAMP_SECONDS))
+}
+
+/// One cell.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cell {
+    grant: Option<Grant>,
+    sequence: u64,
+    added: CellTotal,
+    removed: CellTotal,
+    last_write_ms: i64,
+    shards_ever: u8,
+    /// Shards that writes of the datacenter spread over; 0 where that is not known yet.
+    spread: u8,
+    /// Whether this cell refuses flushes until it is let count again.
+    is_sealed: bool,
+    /// A lead's sealed shards, with what each of them had counted.
+    sealed: BTreeMap<u8, Option<Part>>,
+    /// How often this cell was sealed, in memory only: see [`Cell::unseal`].
+    seals: u64,
+    /// How often each shard was let count, in memory only: see [`Cell::keep_sealed`].
+    admissions: BTreeMap<u8, u64>,
+    nonces: Nonces,
+    /// Flushes of generations that have ended, in memory only: see [`Cell::check_generation`].
+    former: Nonces,
+    ledgers: Ledgers,
+    /// Whether numbered writes were struck out here, as far as is known.
+    has_numbers: bool,
+    history: History,
+    all_time: Uniques,
+    open_uniques: Option<(i64, Uniques)>,
+    /// The first hour whose minutes have not been joined; `None` before any element.
+    open_hour: Option<i64>,
+    /// Generations up to this one have ended. Kept in memory only, where it stops a grant of an
+    /// ended generation that was on its way when the end came.
+    closed_through: u64,
+    /// When the granter was asked that last said that the generation lives, by this cell's clock. In memory only.
+    granted_ms: Option<i64>,
+}
+
+/// The stored form of the hot row, the one row that a plain flush writes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlushRow {
+    grant: Option<Grant>,
+    sequence: u64,
+    added: CellTotal,
+    removed: CellTotal,
+    last_write_ms: i64,
+    shards_ever: u8,
+    spread: u8,
+    is_sealed: bool,
+    nonces: Nonces,
+    history: HotHistory,
+    /// The minute that has a sketch which the all-time sketch does not include yet.
+    open_uniques: Option<i64>,
+    /// The first hour whose minutes have not been joined into one row.
+    open_hour: Option<i64>,
+}
+
+impl FlushRow {
+    /// The minute whose sketch the sketch of all time does not include yet.
+    pub fn open_minute(&self) -> Option<i64> {
+        self.open_uniques
+    }
+
+    /// The first hour whose minutes have not been joined into one row.
+    pub fn open_hour(&self) -> Option<i64> {
+        self.open_hour
+    }
+}
+
+impl Cell {
+    /// The generation that the cell counts for, if it has one.
+    pub fn generation(&self) -> Option<u64> {
+        self.grant.map(|grant| grant.generation)
+    }
+
+    /// How many flushes and keyed writes it has counted in this generation.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// The grant that the cell counts under.
+    pub fn grant(&self) -> Option<Grant> {
+        self.grant
+    }
+
+    /// The most shards its datacenter ever had in this generation, itself included.
+    pub fn shards_ever(&self) -> u8 {
+        self.shards_ever.max(1)
+    }
+
+    /// The newest write that the cell knows of, unix milliseconds.
+    pub fn last_write_ms(&self) -> i64 {
+        self.last_write_ms
+            .max(self.grant.map_or(i64::MIN, |grant| grant.last_write_ms))
+    }
+
+    /// Whether the counter's time to live has passed by all that this cell knows.
+    pub fn has_lapsed(&self, now_ms: i64) -> bool {
+        let ttl = self.grant.and_then(|grant| grant.settings.ttl);
+        ttl.is_some_and(|ttl| now_ms >= ttl.expires_at_ms(self.last_write_ms()))
+    }
+
+    /// Whether a flush must wait for a grant: the cell is unborn or sealed, or it has lapsed and no granter
+    /// has just said that the counter lives all the same (their clocks differ).
+    pub fn needs_grant(&self, now_ms: i64) -> bool {
+        let just_granted = self
+            .granted_ms
+            .is_some_and(|at| now_ms.abs_diff(at) < GRANT_TRUSTED_MS);
+        self.is_sealed || self.grant.is_none() || (self.has_lapsed(now_ms) && !just_granted)
+    }
+
+    /// Takes a grant. A newer generation starts from nothing; the same one takes newer settings; an
+    /// older one, or one that has ended, changes nothing. `asked_ms` is when it was asked for: from then on the granter
+    /// says that the counter lives, however long its word was on its way.
+    pub fn take_grant(&mut self, grant: Grant, asked_ms: i64) -> GrantOutcome {
+        if grant.generation <= self.closed_through
+            || self.generation().is_some_and(|own| own > grant.generation)
+        {
+            return GrantOutcome::Outdated;
+        }
+        let taken = match self.generation() {
+            Some(own) if own == grant.generation => {
+                self.renew(grant);
+                GrantOutcome::Renewed
+            }
+            older => {
+                // An unborn cell may have struck writes out, which it must not count now either.
+                let ledgers = match older {
+                    None => std::mem::take(&mut self.ledgers),
+                    Some(_) => Ledgers::default(),
+                };
+                *self = Self {
+                    ledgers,
+                    has_numbers: self.has_numbers && older.is_none(),
+                    grant: Some(grant),
+                    shards_ever: grant.settings.shards(),
+                    spread: grant.spread,
+                    closed_through: self.closed_through,
+                    seals: self.seals,
+                    former: self.take_former(),
+                    ..Self::default()
+                };
+                match older {
+                    Some(_) => GrantOutcome::Replaced,
+                    None => GrantOutcome::Born,
+                }
+            }
+        };
+        self.granted_ms = Some(asked_ms);
+        taken
+    }
+
+    /// Takes over what a grant of its own generation says. It may have been long on its way, so unlike one that was
+    /// asked for it does not tell that the counter lives.
+    pub fn configure(&mut self, grant: Grant) {
+        self.renew(grant);
+    }
+
+    fn renew(&mut self, grant: Grant) {
+        let Some(held) = &mut self.grant else { return };
+        held.last_write_ms = held.last_write_ms.max(grant.last_write_ms);
+        if grant.revision > held.revision {
+            // A home has one shard from when it is one, whether or not a setting was put.
+            let is_older = grant.settings.number < held.settings.number;
+            *held = Grant {
+                settings: if is_older {
+                    held.settings
+                } else {
+                    grant.settings
+                },
+                last_write_ms: held.last_write_ms,
+                ..grant
+            };
+        } else if grant.revision == held.revision {
+            // Of one moment, yet one was told that it is not alone: nobody is then.
+            held.alone = held.alone && grant.alone;
+            held.is_home = held.is_home && grant.is_home;
+        }
+        if grant.settings.number > held.settings.number {
+            held.settings = grant.settings;
+        }
+        let fixed = held.settings.shards();
+        if grant.spread > 0 {
+            self.spread = grant.spread;
+        }
+        self.shards_ever = self.shards_ever.max(fixed);
+    }
+
+    /// Whether it has nothing to keep: it counts for no generation, and has struck nothing out.
+    pub fn is_blank(&self) -> bool {
+        self.generation().is_none() && self.ledgers.records() == 0 && !self.has_numbers
+    }
+
+    /// Drops everything if the cell is of this generation or an older one. True if it was.
+    pub fn close(&mut self, generation: u64) -> bool {
+        let closes = self
+            .generation()
+            .is_some_and(|current| current <= generation);
+        if closes {
+            *self = Self {
+                closed_through: self.closed_through,
+                seals: self.seals,
+                former: self.take_former(),
+                ..Self::default()
+            };
+        }
+        self.closed_through = self.closed_through.max(generation);
+        closes
+    }
+
+    /// Counts a flush, once however often it comes. Returns the state after it and what to write.
+    ///
+    /// # Errors
+    /// See [`Refusal`]; nothing has changed then.
+    pub fn apply(
+        &mut self,
+        nonce: Nonce,
+        load: &Load,
+        now_ms: i64,
+    ) -> Result<(FlushEffect, Changes), Refusal> {
+        let mut changes = Changes::default();
+        let outcome = self.apply_in(nonce, load, now_ms, &mut changes)?;
+        Ok((outcome, changes))
+    }
+
+    /// [`Cell::apply`] as a part of a commit that holds others already: what must be written is added to
+    /// theirs. They must be decided knowing each other: a page of buckets is written whole, so what one
+    /// flush adds to the open minute lies in the page that another has marked, and nowhere else.
+    ///
+    /// # Errors
+    /// See [`Refusal`]; nothing has changed then.
+    pub fn apply_in(
+        &mut self,
+        nonce: Nonce,
+        load: &Load,
+        now_ms: i64,
+        changes: &mut Changes,
+    ) -> Result<FlushEffect, Refusal> {
+        match self.nonces.look_up(nonce, now_ms) {
+            FlushRecord::New => {}
+            FlushRecord::Repeated(outcome) => return Ok(outcome),
+            FlushRecord::Stray => return Err(Refusal::Stray),
+            FlushRecord::Full => return Err(Refusal::TooManyLanes),
+        }
+        self.check_generation(nonce, load.newest)?;
+        if self.needs_grant(now_ms) {
+            return Err(Refusal::NeedsGrant);
+        }
+        let has_floor = self
+            .grant
+            .is_some_and(|grant| grant.settings.floor.is_some());
+        if has_floor && load.removed > 0 {
+            return Err(Refusal::Bounded);
+        }
+        let unique_hash = self.grant.map(|grant| grant.settings.unique_hash);
+        if let Some(own) = unique_hash.filter(|own| load.has_tokens() && !own.takes(load.hash)) {
+            return Err(Refusal::OtherHash(own));
+        }
+
+        self.added = self.added.plus(load.added);
+        self.removed = self.removed.plus(load.removed);
+        self.sequence += 1;
+        self.last_write_ms = self.last_write_ms.max(now_ms);
+        changes.hot = true;
+        self.apply_times(load, now_ms.div_euclid(1_000), changes);
+        let outcome = FlushEffect {
+            sequence: self.sequence,
+            added: self.added,
+            removed: self.removed,
+        };
+        self.nonces.remember(nonce, outcome, now_ms);
+        Ok(outcome)
+    }
+
+    fn apply_amounts(
+        &mut self,
+        live: &[(i64, u128)],
+        past: &[(i64, u128)],
+        now: i64,
+        changes: &mut Changes,
+    ) {
+        for &(second, amount) in live {
+            let second = clamp_stamp(second, now);
+            self.history.add(second, amount, now, &mut changes.pages);
+        }
+        for &(second, amount) in past {
+            self.history.add(second, amount, now, &mut changes.pages);
+        }
+    }
+
+    fn apply_times(&mut self, load: &Load, now: i64, changes: &mut Changes) {
+        self.apply_amounts(&load.live, &load.past, now, changes);
+        Self::apply_samples(&load.samples, now, changes);
+        Self::apply_dimensions(&load.dimensions, now, changes);
+        self.apply_elements(load, now, changes);
+    }
+
+    /// How many lanes flushed here within the last second.
+    pub fn lanes_within_second(&self, now_ms: i64) -> u32 {
+        self.nonces.lanes_within_second(now_ms)
+    }
+}

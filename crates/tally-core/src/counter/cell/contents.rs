@@ -1,0 +1,90 @@
+//! A cell's contents, read for an export and installed by an import.
+//!
+//! Invariant: contents are installed with the record of their key, in one commit, so they are installed once however
+//! often they come.
+
+use super::{Cell, Changes, Refusal};
+use crate::counter::contents::{Contents, ContentsWanted, Points};
+use crate::counter::history::Resolution;
+use crate::counter::ledger::{KeyedOutcome, KeyedWrite, StoredRecord, WriteKey};
+use crate::counter::ledgers::LedgerLimits;
+
+impl Cell {
+    /// What it holds in memory of a generation: all but samples and breakdowns. `None` where it counts for no or
+    /// another one.
+    pub fn contents(&self, generation: u64, wanted: ContentsWanted) -> Option<Contents> {
+        self.generation().filter(|own| *own == generation)?;
+        let points = |step: Resolution, from: i64| self.history.points(step, from, i64::MAX);
+        let mut contents = Contents {
+            added: self.added.into(),
+            removed: self.removed.into(),
+            last_write_ms: self.last_write_ms,
+            ..Contents::default()
+        };
+        if wanted.history {
+            contents.hours = points(Resolution::Hour, i64::MIN);
+            contents.days = points(Resolution::Day, i64::MIN);
+            contents.hours_from = self.history.kept_from(Resolution::Hour);
+            contents.days_from = self.history.kept_from(Resolution::Day);
+        }
+        if let Some(from) = wanted.minutes_from {
+            contents.minutes = points(Resolution::Minute, from);
+        }
+        if wanted.uniques {
+            contents.uniques = self.uniques();
+        }
+        Some(contents)
+    }
+
+    /// Adds contents to what it holds, once under a key. `write` names them and counts nothing itself.
+    ///
+    /// # Errors
+    /// As [`Cell::apply_keyed`].
+    pub fn install(
+        &mut self,
+        (write, contents): (&KeyedWrite, &Contents),
+        limits: LedgerLimits,
+        now_ms: i64,
+        known: &dyn Fn(WriteKey) -> Option<StoredRecord>,
+        changes: &mut Changes,
+    ) -> Result<KeyedOutcome, Refusal> {
+        let last_write_ms = self.last_write_ms;
+        let writes = std::slice::from_ref(write);
+        let outcomes = self.apply_keyed(writes, None, limits, now_ms, known, changes)?;
+        let outcome = outcomes.into_iter().next().unwrap_or(KeyedOutcome::Unknown);
+        if matches!(outcome, KeyedOutcome::Counted(_)) {
+            // It is no write of now.
+            self.last_write_ms = last_write_ms.max(contents.last_write_ms);
+            self.add_contents(contents, now_ms.div_euclid(1_000), changes);
+        }
+        Ok(outcome)
+    }
+
+    fn add_contents(&mut self, contents: &Contents, now: i64, changes: &mut Changes) {
+        self.added = self.added.plus_sum(contents.added);
+        self.removed = self.removed.plus_sum(contents.removed);
+        let minutes_from = contents.minutes.first().map(|(minute, _)| *minute);
+        let steps: [(Resolution, &Points, i64); 3] = [
+            (
+                Resolution::Minute,
+                &contents.minutes,
+                minutes_from.map_or(i64::MIN, |minute| Resolution::Day.start_of(minute)),
+            ),
+            (Resolution::Hour, &contents.hours, contents.hours_from),
+            (Resolution::Day, &contents.days, contents.days_from),
+        ];
+        for (step, points, kept_from) in steps {
+            self.history
+                .install(step, points, kept_from, now, &mut changes.pages);
+        }
+        let is_timed = !(contents.hours.is_empty() && contents.days.is_empty());
+        if is_timed || !contents.minutes.is_empty() {
+            self.history.begin_fine(now, contents.minutes.is_empty());
+        }
+        if !contents.uniques.is_empty() {
+            changes.all_time |= self.all_time.merge(&contents.uniques);
+        }
+        changes.hour_samples.clone_from(&contents.samples);
+        changes.breakdowns.clone_from(&contents.breakdowns);
+    }
+}

@@ -1,0 +1,149 @@
+//! Unique elements of a cell: the open minute, all time, and which hours and days are over.
+//!
+//! Invariant: before [`Cell::open_hour`] every hour's row holds all that its minutes hold, and every day's all that its
+//! hours hold: what is over is joined by the commit that finds it over, and what comes late goes into each row that
+//! covers it. So a row that is not there yet is never needed.
+
+use super::{Cell, clamp_stamp};
+use crate::counter::flush::{Changes, Load};
+use crate::counter::history::Resolution;
+use crate::counter::uniques_retention::kept_seconds;
+use crate::sketch::{Source, Token, Uniques};
+
+impl Cell {
+    /// The first hour whose minutes have not been joined into one row.
+    pub fn open_hour(&self) -> Option<i64> {
+        self.open_hour
+    }
+
+    /// Counts the elements of a load.
+    pub(super) fn apply_elements(&mut self, load: &Load, now: i64, changes: &mut Changes) {
+        if !load.has_tokens() {
+            return;
+        }
+        let mut open_changed = false;
+        self.close_what_is_over(now, &mut open_changed, changes);
+        self.begin_hour(now, changes);
+        let shards = self.spread();
+        let live = (load.tokens.iter()).map(|&(second, of)| (clamp_stamp(second, now), of));
+        for (second, element) in live.chain(load.past_tokens.iter().copied()) {
+            let minute = Resolution::Minute.start_of(second);
+            let element = (element.source(load.hash, shards), element.token);
+            self.insert_token(minute, element, now, &mut open_changed, changes);
+        }
+        if !load.imported.is_empty() {
+            // Where nothing is new nothing is written: who imports again and again costs no row.
+            changes.all_time |= self.all_time.merge(&load.imported);
+        }
+        if let Some((minute, uniques)) = self.open_uniques.as_ref().filter(|_| open_changed) {
+            changes.put_minute(*minute, uniques);
+        }
+        // The first minute of an hour may just have closed the last one of the hour before: no hour that is not
+        // over has minutes after it.
+        self.begin_hour(now, changes);
+    }
+
+    fn close_what_is_over(&mut self, now: i64, open_changed: &mut bool, changes: &mut Changes) {
+        let minute = Resolution::Minute.start_of(now);
+        // Stamps are up to 5 s off: the minute before is open still. Where the clock has stepped back by more than a
+        // minute, what comes now belongs into its own minute, not into one that is to come.
+        let is_open =
+            |open: i64| open.abs_diff(minute) <= Resolution::Minute.seconds().unsigned_abs();
+        let open = self.open_uniques.as_ref().map(|(open, _)| *open);
+        if open.is_some_and(|open| !is_open(open)) {
+            // Writing all time deletes minutes that are kept no longer: it must have taken them over.
+            self.close_minute(open_changed, changes);
+        }
+    }
+
+    /// Notes that the hour before is over, if it is.
+    fn begin_hour(&mut self, now: i64, changes: &mut Changes) {
+        let hour = Resolution::Hour.start_of(now);
+        let open = self.open_uniques.as_ref().map(|(open, _)| *open);
+        let begins = match self.open_hour {
+            None => hour,
+            Some(before) if before == hour => return,
+            // Its last minute is open still.
+            Some(before) if open.is_some_and(|open| Resolution::Hour.start_of(open) == before) => {
+                return;
+            }
+            Some(before) => {
+                // Also where the clock has stepped back: that hour will be over once more.
+                changes.over.insert((Resolution::Hour, before));
+                let day = Resolution::Day.start_of(before);
+                if day != Resolution::Day.start_of(hour) {
+                    changes.over.insert((Resolution::Day, day));
+                }
+                hour
+            }
+        };
+        self.open_hour = Some(begins);
+    }
+
+    /// A token of the open minute goes into that minute's sketch alone; all time takes it over
+    /// when the minute is over. So a plain flush writes one sketch, not two.
+    fn insert_token(
+        &mut self,
+        minute: i64,
+        (source, token): (Source, Token),
+        now: i64,
+        open_changed: &mut bool,
+        changes: &mut Changes,
+    ) {
+        // What arrives just after its minute joins the open one, which spares a row. No minute opens before its
+        // time, so a window up to now lacks nobody.
+        let minute = minute.min(Resolution::Minute.start_of(now));
+        let oldest = Resolution::Minute.start_of(now) - Resolution::Minute.seconds();
+        let recent = minute >= oldest;
+        match &mut self.open_uniques {
+            Some((open, uniques)) if recent && *open >= minute => {
+                *open_changed |= uniques.insert(source, token)
+            }
+            _ if recent => {
+                self.close_minute(open_changed, changes);
+                let mut uniques = Uniques::new();
+                uniques.insert(source, token);
+                self.open_uniques = Some((minute, uniques));
+                *open_changed = true;
+                // Its hour may have been over already: it will be once more.
+                let hour = Resolution::Hour.start_of(minute);
+                self.open_hour = self.open_hour.map(|open| open.min(hour));
+            }
+            _ => {
+                changes.all_time |= self.all_time.insert(source, token);
+                self.insert_late(minute, (source, token), now, changes);
+            }
+        }
+    }
+
+    /// Into each row that covers it: its minute's, and those of its hour and day that are over.
+    fn insert_late(
+        &self,
+        minute: i64,
+        (source, token): (Source, Token),
+        now: i64,
+        changes: &mut Changes,
+    ) {
+        let open_hour = self.open_hour.unwrap_or(i64::MAX);
+        for step in Resolution::PAGED {
+            let start = step.start_of(minute);
+            let is_there = step == Resolution::Minute || start < step.start_of(open_hour);
+            if is_there && start > now.saturating_sub(kept_seconds(step)) {
+                changes.late_tokens.push((step, start, source, token));
+            }
+        }
+    }
+
+    fn close_minute(&mut self, open_changed: &mut bool, changes: &mut Changes) {
+        let Some((minute, uniques)) = self.open_uniques.take() else {
+            return;
+        };
+        self.all_time.merge(&uniques);
+        // Written even where nothing is new: old minutes are deleted with it.
+        changes.all_time = true;
+        if *open_changed {
+            changes.put_minute(minute, &uniques);
+        }
+        *open_changed = false;
+    }
+}

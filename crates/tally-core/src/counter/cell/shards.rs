@@ -1,0 +1,189 @@
+//! A lead and its shards: who counts, who is sealed, and whose part the lead keeps. A lead is sealed
+//! too while its counter is about to end, so that nothing is acknowledged that would end with it.
+//!
+//! Invariant: at every moment each shard's counts are in the lead's sum exactly once: either the
+//! shard is asked, or its part is kept, and then it counts nothing.
+
+use super::{Cell, FlushEffect, Grant, Part, Question, Refusal};
+use crate::counter::grant::ShardGrant;
+use crate::counter::total::{Sum, Value};
+
+impl Cell {
+    /// What the counter's value is besides this cell's totals, as (added, removed), where this cell knows
+    /// that no other counts: what its sealed shards hold, and what the root says of the rest. `None` where
+    /// others count, or may.
+    pub fn elsewhere(&self) -> Option<(Sum, Sum)> {
+        let grant = self.grant.filter(|grant| grant.alone)?;
+        Some(self.sealed_and(grant.rest)?.totals())
+    }
+
+    /// The counter's value, where this cell decides by it: it is home, and none of its shards counts. Events
+    /// that are still queued are not in it; they only add.
+    pub fn value_at_home(&self) -> Option<Value> {
+        let grant = self.grant.filter(|grant| grant.is_home)?;
+        let others = self.sealed_and(grant.rest)?;
+        Some(others.plus(Value::new(self.added, self.removed)))
+    }
+
+    /// What all shards hold besides this one, and the rest; `None` while one of them counts.
+    fn sealed_and(&self, rest: Value) -> Option<Value> {
+        let all_sealed = (1..self.shards_ever()).all(|shard| self.sealed.contains_key(&shard));
+        let parts = self.sealed.values().flatten();
+        let add =
+            |sum: Value, part: &Part| sum.plus(Value::new(part.totals.added, part.totals.removed));
+        all_sealed.then(|| parts.fold(rest, add))
+    }
+
+    /// [`Cell::elsewhere`] for the answer to a flush. `None` besides where a repeated flush was counted
+    /// a while ago, and shards may have counted or the counter may have been set since: its totals and the rest are of
+    /// different moments.
+    pub fn elsewhere_after(&self, outcome: &FlushEffect) -> Option<(Sum, Sum)> {
+        let is_never_set = self.grant.is_some_and(|grant| grant.operations == 0);
+        let has_no_rest = is_never_set && self.shards_ever() == 1;
+        let of_one_moment = outcome.sequence == self.sequence || has_no_rest;
+        self.elsewhere().filter(|_| of_one_moment)
+    }
+
+    /// Shards that writes of the datacenter spread over.
+    pub fn spread(&self) -> u8 {
+        let fixed = self.grant.and_then(|grant| grant.settings.shards);
+        fixed.unwrap_or(self.spread).max(1)
+    }
+
+    /// Whether the number of shards is the lead's to choose.
+    pub fn spreads_by_load(&self) -> bool {
+        self.grant
+            .is_some_and(|grant| grant.settings.shards.is_none())
+    }
+
+    /// Lets writes spread over so many shards, which a lead notes before it tells anybody.
+    pub fn spread_over(&mut self, shards: u8) {
+        self.spread = shards;
+        self.shards_ever = self.shards_ever.max(shards);
+    }
+
+    /// Shard: takes the lead's word on how many shards writes spread over.
+    pub fn spread_as_told(&mut self, shards: u8) {
+        self.spread = shards;
+    }
+
+    /// Notes that a shard exists, before that shard is told that it does. True if that is news.
+    fn note_shard(&mut self, shard: u8) -> bool {
+        let known = self.shards_ever;
+        self.shards_ever = known.max(shard.saturating_add(1));
+        self.shards_ever != known
+    }
+
+    /// Seals this shard: it counts nothing until [`Cell::unseal`]. Returns its part for the lead to
+    /// keep; `None` if it counts for no or another generation. Then no row changes, but a grant that
+    /// is on its way is not taken all the same: whoever seals takes the shard for one that is silent.
+    pub fn seal(&mut self, generation: u64) -> Option<Part> {
+        self.seals += 1;
+        let part = self.answer(&Question::plain(generation))?;
+        self.is_sealed = true;
+        Some(part)
+    }
+
+    /// Whether the cell is sealed, so that it counts nothing.
+    pub fn is_sealed(&self) -> bool {
+        self.is_sealed
+    }
+
+    /// Makes void whatever grant is on its way: what holds has changed since it was given.
+    pub fn void_grants(&mut self) {
+        self.seals += 1;
+    }
+
+    /// Whether a generation has ended, as far as is known here.
+    pub fn has_ended(&self, generation: u64) -> bool {
+        self.closed_through >= generation
+    }
+
+    /// How often the cell was sealed, in memory only. Whoever asks to count notes it before.
+    pub fn seals(&self) -> u64 {
+        self.seals
+    }
+
+    /// Lets the cell count again, as it was answered when it asked. False, and nothing changes, if it
+    /// was sealed since it asked: the answer is older than the seal, so its grant must not be taken
+    /// either, and the cell must ask again.
+    #[must_use]
+    pub fn unseal(&mut self, seals_when_asked: u64) -> bool {
+        let is_current = self.seals == seals_when_asked;
+        if is_current {
+            self.is_sealed = false;
+        }
+        is_current
+    }
+
+    /// Takes over what storage holds, after a write that failed. What tells current answers from late
+    /// ones is in memory only and stays: those answers are still on their way.
+    pub fn adopt(&mut self, stored: Self) {
+        *self = Self {
+            seals: self.seals,
+            admissions: std::mem::take(&mut self.admissions),
+            closed_through: self.closed_through,
+            former: std::mem::take(&mut self.former),
+            ..stored
+        };
+    }
+
+    /// Lead: the shards that writes no longer spread over and that are not sealed yet, each with
+    /// the number of its admissions so far.
+    pub fn to_seal(&self) -> Vec<(u8, u64)> {
+        let beyond = self.spread()..self.shards_ever();
+        let unsealed = beyond.filter(|shard| !self.sealed.contains_key(shard));
+        unsealed
+            .map(|shard| (shard, self.admissions_of(shard)))
+            .collect()
+    }
+
+    fn admissions_of(&self, shard: u8) -> u64 {
+        self.admissions.get(&shard).copied().unwrap_or(0)
+    }
+
+    /// Lead: keeps a sealed shard's part in the sum from now on. False, and nothing changes, if the
+    /// shard was admitted again since it was asked to seal: what it then counted is not in the part. A part is a
+    /// change of the lead's own, as what it decides by may now hold more than whoever knows its sequence has seen.
+    pub fn keep_sealed(&mut self, shard: u8, part: Option<Part>, admissions: u64) -> bool {
+        let is_current = self.admissions_of(shard) == admissions && shard >= self.spread();
+        if is_current {
+            self.sequence += u64::from(part.is_some());
+            self.sealed.insert(shard, part);
+        }
+        is_current
+    }
+
+    /// Lead: a sealed shard's part, as (it is sealed, its part).
+    pub fn sealed_part(&self, shard: u8) -> Option<Option<&Part>> {
+        self.sealed.get(&shard).map(Option::as_ref)
+    }
+
+    /// Lead: lets a shard count, and from now on asks it when summing. Both must be durable
+    /// before the shard is told.
+    ///
+    /// # Errors
+    /// [`Refusal::Moved`] where writes do not spread to that shard.
+    pub fn admit(&mut self, shard: u8) -> Result<ShardGrant, Refusal> {
+        let spread = self.spread();
+        if shard >= spread {
+            return Err(Refusal::Moved(spread));
+        }
+        let grant = self.grant.ok_or(Refusal::NeedsGrant)?;
+        *self.admissions.entry(shard).or_insert(0) += 1;
+        let was_sealed = self.sealed.remove(&shard).is_some();
+        let is_new = self.note_shard(shard);
+        let last_write_ms = self.last_write_ms();
+        Ok(ShardGrant {
+            grant: Grant {
+                alone: false,
+                is_home: false,
+                spread,
+                last_write_ms,
+                ..grant
+            },
+            was_sealed,
+            is_new,
+        })
+    }
+}

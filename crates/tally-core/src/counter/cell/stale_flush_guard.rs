@@ -1,0 +1,38 @@
+//! Which flushes belong to a generation that has ended, so that a copy which the network held back counts in
+//! no other.
+//!
+//! Invariant: a flush of a lane that has seen a generation counts in none that is newer; one of a lane that
+//! has seen none counts in none that began after it was sent, but for the seconds that
+//! [`crate::counter::lane::newest_at`] allows. Those seconds are covered by memory: while the object lives it
+//! knows what it has counted in generations that ended. What is left is a copy of the first flush of a lane
+//! that the network holds back while, within those seconds, its retry is acknowledged, the counter is deleted
+//! and created again, and the object is ended in between.
+
+use super::{Cell, Nonce, Nonces, Refusal};
+
+impl Cell {
+    /// Lets a flush pass that may count in the generation that lives here, or in one that it would begin.
+    /// A copy must not create a counter again that was deleted, so it is refused before a grant is asked for.
+    ///
+    /// # Errors
+    /// [`Refusal::Stray`], [`Refusal::Newer`].
+    pub(super) fn check_generation(&self, nonce: Nonce, newest: u64) -> Result<(), Refusal> {
+        if self.former.has_seen(nonce) {
+            return Err(Refusal::Stray);
+        }
+        let oldest = self
+            .generation()
+            .unwrap_or_else(|| self.closed_through.saturating_add(1));
+        if newest == 0 || oldest <= newest {
+            Ok(())
+        } else {
+            Err(Refusal::Newer(oldest))
+        }
+    }
+
+    /// What the next generation must know of the flushes of this one and of those before.
+    pub(super) fn take_former(&mut self) -> Nonces {
+        let former = std::mem::take(&mut self.former);
+        former.with_newer(std::mem::take(&mut self.nonces))
+    }
+}

@@ -1,0 +1,266 @@
+//! How the states of many cells become one answer.
+//!
+//! A [`Vector`] is a state-based CRDT: per cell the higher (generation, sequence) wins, so merging
+//! is commutative, associative and idempotent, and lost, repeated and reordered messages are
+//! harmless. A [`Summary`] adds up disjoint cells and is not idempotent: it is made anew per read.
+//! Source: Shapiro et al. 2011, "A comprehensive study of convergent and commutative replicated
+//! data types", PN-Counter.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::breakdown::join_breakdowns;
+use super::dimensions::DimensionName;
+use super::history::{Count, Resolution};
+use super::id::Datacenter;
+use super::samples::join_samples;
+use super::total::{CellTotal, Sum, Value};
+use crate::sketch::Uniques;
+
+/// What one cell had counted at some moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CellTotals {
+    /// The counter's generation.
+    pub generation: u64,
+    /// Flushes that the cell had counted.
+    pub sequence: u64,
+    /// Sum of increments.
+    pub added: CellTotal,
+    /// Sum of decrements.
+    pub removed: CellTotal,
+}
+
+/// Which cell of a counter.
+pub type CellKey = (Datacenter, u8);
+
+/// The last known totals of every cell of a counter.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Vector {
+    cells: BTreeMap<CellKey, CellTotals>,
+}
+
+impl Vector {
+    /// Notes what a cell said, unless something newer is known. True if it was news.
+    pub fn note(&mut self, cell: CellKey, totals: CellTotals) -> bool {
+        let rank = |totals: &CellTotals| (totals.generation, totals.sequence);
+        match self.cells.get_mut(&cell) {
+            Some(known) if rank(known) >= rank(&totals) => false,
+            Some(known) => {
+                *known = totals;
+                true
+            }
+            None => {
+                self.cells.insert(cell, totals);
+                true
+            }
+        }
+    }
+
+    /// How many cells are known.
+    pub fn known(&self) -> usize {
+        self.cells.len()
+    }
+
+    /// Takes over all that another vector knows better.
+    pub fn merge(&mut self, other: &Vector) {
+        for (cell, totals) in &other.cells {
+            self.note(cell.clone(), *totals);
+        }
+    }
+
+    /// The counter's value in its newest generation; what older ones counted has ended with them.
+    pub fn value(&self) -> Value {
+        let newest = self.cells.values().map(|totals| totals.generation).max();
+        let living = self
+            .cells
+            .values()
+            .filter(|totals| Some(totals.generation) == newest);
+        living.fold(Value::default(), |sum, totals| {
+            sum.plus(Value::new(totals.added, totals.removed))
+        })
+    }
+
+    /// What a cell said last, if it is known.
+    pub fn get(&self, cell: &CellKey) -> Option<&CellTotals> {
+        self.cells.get(cell)
+    }
+
+    /// The cells of a datacenter, by shard.
+    pub fn cells_of(&self, datacenter: &Datacenter) -> Vec<(u8, CellTotals)> {
+        let all = (datacenter.clone(), u8::MIN)..=(datacenter.clone(), u8::MAX);
+        let cells = self.cells.range(all);
+        cells
+            .map(|((_, shard), totals)| (*shard, *totals))
+            .collect()
+    }
+
+    /// The cells and their totals, in order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = (&CellKey, &CellTotals)> {
+        self.cells.iter()
+    }
+}
+
+/// A stretch of history in buckets: unix seconds, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Range {
+    /// Width of the buckets.
+    pub step: Resolution,
+    /// Start of the first bucket.
+    pub from: i64,
+    /// Start of the last bucket.
+    pub to: i64,
+}
+
+/// What a reader wants to know of a counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Question {
+    /// The generation that the root holds; cells of an older one drop it, having missed its end.
+    pub generation: u64,
+    /// Count these seconds: (first, last).
+    pub window: Option<(i64, i64)>,
+    /// Join the unique elements of these seconds: (first, last), as [`super::uniques_retention::told`] widens a window.
+    pub uniques: Option<(i64, i64)>,
+    /// Name these buckets.
+    pub history: Option<Range>,
+    /// Leave the sketches out: a reader that wants totals alone saves up to 12 KB a cell.
+    pub totals_only: bool,
+    /// Tell how the samples of these seconds are distributed: (first, last).
+    pub samples: Option<(i64, i64)>,
+    /// Tell what was counted of the values of this dimension, in the window or else of all time.
+    pub breakdown: Option<DimensionName>,
+}
+
+impl Question {
+    /// The question for totals and unique elements of all time.
+    pub fn plain(generation: u64) -> Self {
+        Self {
+            generation,
+            window: None,
+            uniques: None,
+            history: None,
+            totals_only: false,
+            samples: None,
+            breakdown: None,
+        }
+    }
+
+    /// Whether times matter, so that a cell's kept part does not answer it.
+    pub fn is_about_times(&self) -> bool {
+        self.window.is_some()
+            || self.history.is_some()
+            || self.samples.is_some()
+            || self.breakdown.is_some()
+    }
+}
+
+/// One cell's share of an answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// Its totals.
+    pub totals: CellTotals,
+    /// Its newest write, unix milliseconds.
+    pub last_write_ms: i64,
+    /// Its unique elements of all time.
+    pub uniques: Uniques,
+    /// The window's count, if asked for.
+    pub window: Option<Count>,
+    /// Non-empty buckets, if asked for: (unix second, count).
+    pub points: Vec<(i64, u128)>,
+    /// From when those buckets are complete.
+    pub kept_from: i64,
+}
+
+/// The sum of several cells.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Sum of increments.
+    pub added: Sum,
+    /// Sum of decrements.
+    pub removed: Sum,
+    /// Newest write, unix milliseconds; `i64::MIN` for none.
+    pub last_write_ms: i64,
+    /// Unique elements of all time.
+    pub uniques: Uniques,
+    /// Unique elements of the window.
+    pub window_uniques: Uniques,
+    /// The window's count.
+    pub window: Count,
+    /// Non-empty buckets.
+    pub points: BTreeMap<i64, u128>,
+    /// From when those buckets are complete; `i64::MIN` where nothing was let go.
+    pub kept_from: i64,
+    /// The samples that were asked for, as a histogram at rest; empty for none.
+    pub samples: Vec<u8>,
+    /// The breakdown that was asked for, at rest; empty for nothing.
+    pub breakdown: Vec<u8>,
+}
+
+impl Default for Summary {
+    fn default() -> Self {
+        Self {
+            added: Sum::ZERO,
+            removed: Sum::ZERO,
+            last_write_ms: i64::MIN,
+            uniques: Uniques::new(),
+            window_uniques: Uniques::new(),
+            window: Count::default(),
+            points: BTreeMap::new(),
+            kept_from: i64::MIN,
+            samples: Vec::new(),
+            breakdown: Vec::new(),
+        }
+    }
+}
+
+impl Summary {
+    /// Adds one cell's part and its unique elements of the window.
+    pub fn add_part(&mut self, part: Part, window_uniques: Uniques) {
+        // Not `collect`, which brings a sort of its own.
+        let mut points = BTreeMap::new();
+        points.extend(part.points);
+        self.add(Summary {
+            added: part.totals.added.into(),
+            removed: part.totals.removed.into(),
+            last_write_ms: part.last_write_ms,
+            uniques: part.uniques,
+            window_uniques,
+            window: part.window.unwrap_or_default(),
+            points,
+            kept_from: part.kept_from,
+            samples: Vec::new(),
+            breakdown: Vec::new(),
+        });
+    }
+
+    /// Adds the sum of other cells, none of which is in this one.
+    pub fn add(&mut self, other: Summary) {
+        self.added = self.added.plus(other.added);
+        self.removed = self.removed.plus(other.removed);
+        self.last_write_ms = self.last_write_ms.max(other.last_write_ms);
+        join(&mut self.uniques, other.uniques);
+        join(&mut self.window_uniques, other.window_uniques);
+        self.window = self.window.plus(other.window);
+        for (start, count) in other.points {
+            let held = self.points.entry(start).or_insert(0);
+            *held = held.saturating_add(count);
+        }
+        self.kept_from = self.kept_from.max(other.kept_from);
+        join_samples(&mut self.samples, other.samples);
+        join_breakdowns(&mut self.breakdown, other.breakdown);
+    }
+
+    /// The value of the cells in this sum.
+    pub fn value(&self) -> Value {
+        Value::new(self.added, self.removed)
+    }
+}
+
+/// Merges unique elements, without a copy where there were none.
+pub fn join(into: &mut Uniques, other: Uniques) {
+    if into.is_empty() {
+        *into = other;
+    } else {
+        into.merge(&other);
+    }
+}

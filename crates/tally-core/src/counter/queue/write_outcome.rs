@@ -1,0 +1,101 @@
+//! What becomes of a queued write: counted, tried again, or dead.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Due, QUEUE_RETRY_SECONDS_MAX, RETRY_MS};
+use crate::counter::ledger::KeyedOutcome;
+
+/// Why events were given up. A stored format: never renumbered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DeadLetterReason {
+    /// A total would have passed 2^128 − 1, in builds whose cells had no wider ones.
+    Overflow,
+    /// The counter has been deleted since.
+    Ended,
+    /// The key was used for another write.
+    Reused,
+    /// Its row cannot be read, its cell calls it broken, or it could not be delivered in
+    /// [`crate::counter::numbers`]' time.
+    Broken,
+}
+
+/// What becomes of a write that was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteOutcome {
+    /// It is counted.
+    Done,
+    /// It never will be.
+    Dead(DeadLetterReason),
+    /// It must be sent again.
+    Later,
+}
+
+/// What becomes of a write, by what its cell answered.
+pub fn verdict(outcome: KeyedOutcome) -> WriteOutcome {
+    match outcome {
+        KeyedOutcome::Counted(_) | KeyedOutcome::Replayed(_) | KeyedOutcome::CountedBefore => {
+            WriteOutcome::Done
+        }
+        KeyedOutcome::Expired => WriteOutcome::Dead(DeadLetterReason::Broken),
+        KeyedOutcome::Ended => WriteOutcome::Dead(DeadLetterReason::Ended),
+        // An event takes nothing away, so what was refused under its key was another write.
+        KeyedOutcome::Reused | KeyedOutcome::BelowFloorBefore => {
+            WriteOutcome::Dead(DeadLetterReason::Reused)
+        }
+        // Home has moved, or is being settled; an event neither takes away nor has a condition.
+        KeyedOutcome::Full
+        | KeyedOutcome::NeedsView
+        | KeyedOutcome::Struck
+        | KeyedOutcome::NeedsHome
+        | KeyedOutcome::NotWhole
+        | KeyedOutcome::Unknown
+        | KeyedOutcome::BelowFloor
+        | KeyedOutcome::Changed => WriteOutcome::Later,
+    }
+}
+
+/// How long a batch waits after so many tries, milliseconds.
+pub fn retry_after_ms(tries: u32) -> i64 {
+    let (first, longest) = RETRY_MS;
+    first.saturating_mul(1 << tries.min(16)).min(longest)
+}
+
+/// How long a queue of the platform holds a message back that was delivered so often, seconds.
+pub fn retry_seconds(deliveries: u32) -> u32 {
+    (1 << deliveries.min(16)).min(QUEUE_RETRY_SECONDS_MAX)
+}
+
+/// Events that were given up. A stored format.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeadLetter {
+    /// The counter; empty where it cannot be read.
+    pub counter: String,
+    /// The sum of the events.
+    pub increment: u128,
+    /// Why.
+    pub death: DeadLetterReason,
+    /// When they were given up, unix milliseconds.
+    pub at_ms: i64,
+}
+
+impl DeadLetter {
+    /// What cannot be read.
+    pub fn unreadable(at_ms: i64) -> Self {
+        Self {
+            counter: String::new(),
+            increment: 0,
+            death: DeadLetterReason::Broken,
+            at_ms,
+        }
+    }
+
+    /// A write that is given up.
+    pub fn of(due: &Due, death: DeadLetterReason, at_ms: i64) -> Self {
+        Self {
+            counter: due.counter.as_str().to_owned(),
+            increment: due.write.added,
+            death,
+            at_ms,
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Events of one isolate on their way to where they wait: an inbox, or a queue of the platform.
+//!
+//! Invariants: an event is in one message of one batch. For a queue, each message has a key of its own before it
+//! is sent: whatever a batch meets on its way, sent twice, delivered twice or out of order, its keys count once.
+//!
+//! Life of an event: it joins the lane of its inbox or queue, see [`super::lane`], and there a message of the batch, or
+//! is a message of its own. Batches of one lane are sent one after the other, so that their nonces rise. What is larger
+//! than one send holds is sent in parts, at the same time, and each event has the outcome of its part.
+
+use std::fmt;
+use std::rc::Rc;
+
+use serde::{Deserialize, Serialize};
+
+use super::batchable::Batchable;
+use super::id::{CounterId, Datacenter};
+use super::ledger::{KeySource, KeyedWrite, WriteKey};
+use super::queue::{APPEND_ENTRIES_MAX, Due, Event, SUMMED_MAX, keys_of};
+
+/// The most messages that a queue of the platform takes at once. Source: Cloudflare Queues, "Limits".
+pub const BATCH_MESSAGES_MAX: usize = 100;
+
+/// The most bytes of messages that the platform takes at once; 1 KB is 1,000 bytes there.
+pub const BATCH_BYTES_MAX: usize = 256_000;
+
+/// The longest message of a queue of the platform, in bytes: a counter of 512 bytes, a datacenter of 16, each with
+/// its length, two tags, a key of 16, and four numbers of at most 19 + 3 × 10 bytes.
+pub const MESSAGE_BYTES_MAX: usize = 512 + 2 + 16 + 1 + 2 + 16 + 19 + 3 * 10;
+
+/// What the platform adds to a message. Source: as above.
+const METADATA_BYTES: usize = 100;
+
+// A batch is full by its messages before it is by its bytes: 100 × 698 are 70 KB.
+const _: () = assert!(BATCH_MESSAGES_MAX * (MESSAGE_BYTES_MAX + METADATA_BYTES) <= BATCH_BYTES_MAX);
+
+/// What batches are bound by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchLimits {
+    /// The most messages of one send.
+    pub messages_max: usize,
+    /// The most sends of a batch, at the same time.
+    pub sends_max: usize,
+    /// Whether events of one counter and second become one message. A queue is paid for by the message; an inbox
+    /// adds up what it has logged anyway, and a row tells what was acknowledged.
+    pub joins: bool,
+}
+
+/// Those to a queue. The platform opens six connections for one request.
+pub const QUEUE_LIMITS: BatchLimits = BatchLimits {
+    messages_max: BATCH_MESSAGES_MAX,
+    sends_max: 4,
+    joins: true,
+};
+
+/// Those to an inbox.
+pub const INBOX_LIMITS: BatchLimits = BatchLimits {
+    messages_max: APPEND_ENTRIES_MAX,
+    sends_max: 1,
+    joins: false,
+};
+
+/// What one message says. A stored format, inside `Message` of the protocol.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueuedEvents {
+    /// Where it was accepted: the lead there counts it.
+    pub datacenter: Datacenter,
+    /// The counter.
+    pub counter: CounterId,
+    /// The generation that lived when it was accepted.
+    pub generation: u64,
+    /// How much.
+    pub added: u128,
+    /// When it was accepted, in unix seconds.
+    pub second: i64,
+    /// Whether its key is a client's, which others may have claimed.
+    pub is_clients: bool,
+    /// Its key.
+    pub key: WriteKey,
+    /// Hash of what it asks for.
+    pub fingerprint: u64,
+}
+
+impl QueuedEvents {
+    /// The write that it stands for.
+    pub fn into_due(self) -> Due {
+        Due {
+            counter: self.counter,
+            is_clients: self.is_clients,
+            write: KeyedWrite {
+                key: self.key,
+                fingerprint: self.fingerprint,
+                generation: self.generation,
+                added: self.added,
+                removed: 0,
+                live: Vec::new(),
+                past: vec![(self.second, self.added)],
+                // Nobody is answered with the value.
+                seen: Some(Default::default()),
+                condition: None,
+                samples: Vec::new(),
+                dimensions: Default::default(),
+            },
+        }
+    }
+
+    /// What its key is.
+    pub fn keys(&self) -> KeySource {
+        keys_of(self.is_clients, self.fingerprint)
+    }
+
+    /// The event that an inbox logs.
+    pub fn into_event(self) -> Event {
+        Event {
+            key: self.is_clients.then_some((self.key, self.fingerprint)),
+            counter: self.counter,
+            delta: self.added,
+            second: self.second,
+        }
+    }
+
+    /// Whether another event may be added to this message.
+    fn takes(&self, event: &Self) -> bool {
+        !self.is_clients
+            && !event.is_clients
+            && self.second == event.second
+            && self.generation == event.generation
+            // A message that no counter can hold takes no other with it.
+            && self.added <= SUMMED_MAX
+            && event.added <= SUMMED_MAX
+            && self.counter == event.counter
+            && self.datacenter == event.datacenter
+    }
+}
+
+/// Gives a key to an event that begins a message.
+pub type NameEvent = Rc<dyn Fn(&mut QueuedEvents)>;
+
+/// The messages of one batch.
+#[derive(Clone)]
+pub struct EventBatch {
+    limits: BatchLimits,
+    name: NameEvent,
+    messages: Vec<QueuedEvents>,
+    /// The message that the last event is in.
+    last: usize,
+}
+
+impl fmt::Debug for EventBatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.messages).finish()
+    }
+}
+
+impl EventBatch {
+    /// An event that has not joined others yet. It has its key by `name` once it begins a message.
+    pub fn new(event: QueuedEvents, limits: BatchLimits, name: NameEvent) -> Self {
+        Self {
+            limits,
+            name,
+            messages: vec![event],
+            last: 0,
+        }
+    }
+
+    /// The messages, as they are sent: so many at most each time.
+    pub fn into_messages(self) -> Vec<QueuedEvents> {
+        self.messages
+    }
+}
+
+impl BatchLimits {
+    /// In which send of its batch a message is.
+    pub fn send_of(&self, message: usize) -> usize {
+        message / self.messages_max
+    }
+}
+
+impl Batchable for EventBatch {
+    /// The index of an event's message.
+    type Place = usize;
+
+    fn open(&mut self) {
+        self.messages
+            .iter_mut()
+            .for_each(|event| (self.name)(event));
+    }
+
+    /// Cost: O(messages of the batch).
+    fn absorb(&mut self, item: &Self) -> bool {
+        let [event] = item.messages.as_slice() else {
+            return false;
+        };
+        let joins = self.limits.joins;
+        let mut messages = self.messages.iter_mut().enumerate();
+        if let Some((place, message)) = messages.find(|(_, message)| joins && message.takes(event))
+        {
+            // No overflow: see `SUMMED_MAX`.
+            message.added = message.added.saturating_add(event.added);
+            self.last = place;
+            return true;
+        }
+        let has_room = self.messages.len() < self.limits.messages_max * self.limits.sends_max;
+        if has_room {
+            let mut event = event.clone();
+            (self.name)(&mut event);
+            self.last = self.messages.len();
+            self.messages.push(event);
+        }
+        has_room
+    }
+
+    fn place(&self) -> usize {
+        self.last
+    }
+
+    fn seen_from(item: usize, _last: usize) -> usize {
+        item
+    }
+
+    fn entries(&self) -> usize {
+        self.messages.len()
+    }
+
+    fn depart(&mut self, _items: u32, _generation: u64, _now_ms: i64) {}
+}

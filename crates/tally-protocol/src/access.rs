@@ -1,0 +1,214 @@
+//! Who may do what: keys with scopes, and public entries for browsers.
+//!
+//! Invariant: nothing is allowed unless a grant says so. A grant is a set of scopes on the ids that
+//! begin with a prefix; a key holds the grants of its own entries, a caller without a key those of the
+//! public entries that name its origin. A deployment without keys refuses everyone, except where it
+//! was opened on purpose for development on loopback.
+//!
+//! Flow: the secret's text becomes an [`Access`] once per isolate. Each request's `Authorization` and `Origin` headers
+//! become a [`Caller`]. The route asks the caller about each id or prefix before it touches it.
+//!
+//! Only browsers guarantee `Origin`; any other program can send any value. So a public entry is public: it limits which
+//! sites' pages may call, not which programs.
+
+mod caller;
+mod config;
+mod grant;
+mod holder;
+mod key;
+mod local;
+mod refusal;
+mod right;
+
+use std::sync::Arc;
+
+use self::caller::{CallerKind, shown, unauthorized};
+use self::config::Config;
+use self::key::FixedKey;
+use self::local::{OPEN_IS_LOCAL, is_loopback_origin};
+use super::problem::{Code, Problem};
+use tally_core::limit::owner::Owner;
+
+pub use self::caller::Caller;
+pub use self::config::{
+    CONFIG_BYTES_MAX, DELTA_MAX_DEFAULT, KEYS_COUNT_MAX, NAME_BYTES_MAX, ORIGINS_COUNT_MAX,
+    PREFIX_BYTES_MAX, PUBLIC_ENTRIES_COUNT_MAX,
+};
+pub use self::grant::{Permission, Scope};
+pub use self::holder::{Holder, KeyBudget};
+pub use self::key::{KEY_BYTES_MAX, KEY_BYTES_MIN};
+pub use self::right::Right;
+
+const HOW_TO_SET_KEYS: &str = "Set the secret TALLY_KEYS to JSON such as \
+    {\"keys\":[{\"key\":\"<at least 16 random characters>\",\"scopes\":[\"admin\"]}],\"public\":[]}: \
+    with `npx wrangler secret put TALLY_KEYS -c wrangler.toml` for a deployed Worker, or as the \
+    environment variable TALLY_KEYS of `make serve`.";
+
+/// Returns the origin in a `Referer`, in the form of an `Origin` header. Browsers send no `Origin` for images, but a
+/// page cannot forge `Referer` either; it can only leave it out. Source: RFC 9110 section 10.1.3, Fetch section 3.7.
+pub fn origin_of_referrer(referrer: &str) -> Option<&str> {
+    let (scheme, rest) = referrer.split_once("://")?;
+    let host = rest
+        .split(['/', '?', '#'])
+        .next()
+        .filter(|host| !host.is_empty())?;
+    referrer.get(..scheme.len() + "://".len() + host.len())
+}
+
+/// Who may do what in this deployment. Holds key material: it has no `Display`, and `Debug` shows none.
+#[derive(Debug)]
+pub struct Access(Mode);
+
+#[derive(Debug)]
+enum Mode {
+    /// Development on loopback: everyone may do everything.
+    Open,
+    /// No keys are set: nobody may do anything.
+    NotConfigured,
+    Configured(Config),
+}
+
+impl Access {
+    /// Reads the access rules of this deployment.
+    ///
+    /// `keys_json` is the text of the secret `TALLY_KEYS`; text of white space alone is none. Without
+    /// it, `open` lets everyone do everything; with it, `open` is ignored. With neither, the rules
+    /// exist and refuse every request, saying how to set keys.
+    ///
+    /// ```json
+    /// {"keys":   [{"name":"ops", "key":"at least 16 bytes", "prefixes":["/blog/"],
+    ///              "scopes":["read","write","limits","refund","admin"],
+    ///              "rate_per_minute":600, "expires_at":1830000000000}],
+    ///  "public": [{"prefix":"/blog/", "origins":["https://example.com"], "scopes":["read","write"],
+    ///              "delta_max":1, "allow":["decrement"]}]}
+    /// ```
+    /// `name` is a note for people. Without `prefixes`, or one `prefix`, an entry covers all ids. A prefix is compared
+    /// as written: no slash is added. An entry covers limits only if a prefix begins with `limits/`, or if it has no
+    /// prefix and the scope `limits`. `rate_per_minute` is its budget, `expires_at` its end in unix milliseconds. The
+    /// same key may stand in several entries and then has the grants of all.
+    ///
+    /// Without a key, `write` is an increment, or a check of a limit, of at most `delta_max` (1) at the current time;
+    /// `allow` names what goes beyond that, see [`Permission`]. `"origins":["*"]` is everyone, with or without an
+    /// `Origin`. Pages that send a key need a public entry for their origin too, so that the browser lets them read
+    /// answers: `"scopes":[]` where they may do nothing without the key.
+    ///
+    /// A deployed Worker's secret holds at most 5 KB, about 50 entries. `make serve` accepts all that the limits here
+    /// allow.
+    ///
+    /// # Errors
+    /// `not-configured` saying what is wrong and where, without repeating any text that could be a key.
+    pub fn from_config(keys_json: Option<&str>, open: bool) -> Result<Self, Problem> {
+        match keys_json.filter(|text| !text.trim().is_empty()) {
+            Some(text) => Ok(Self(Mode::Configured(Config::parse(text)?))),
+            None if open => Ok(Self(Mode::Open)),
+            None => Ok(Self(Mode::NotConfigured)),
+        }
+    }
+
+    /// Returns whether everybody may do everything, so that callers need not be identified.
+    pub fn is_open(&self) -> bool {
+        matches!(self.0, Mode::Open)
+    }
+
+    /// Returns whether any configured key has a budget, so that callers with a key must be identified first.
+    pub fn has_budgets(&self) -> bool {
+        matches!(&self.0, Mode::Configured(config) if config.has_budgets)
+    }
+
+    /// Identifies the caller by the request's `Authorization` and `Origin` headers at this time, in unix milliseconds.
+    ///
+    /// A key is sent as `Authorization: Bearer <key>`; its holder has the grants of that key and no
+    /// public ones. Without `Authorization` the caller has the grants of the public entries that name
+    /// the origin: scheme and host in any ASCII case, the port exactly.
+    ///
+    /// Cost: with a key, 16 word comparisons for every configured key, whichever matches; without,
+    /// one comparison for every configured origin.
+    ///
+    /// # Errors
+    /// `not-configured` where no keys are set; `unauthorized` for an `Authorization` that is not a
+    /// bearer key or holds an unknown one, also where the same call would be public.
+    pub fn identify(
+        &self,
+        authorization: Option<&str>,
+        origin: Option<&str>,
+        now_ms: i64,
+    ) -> Result<Caller, Problem> {
+        let config = match &self.0 {
+            Mode::Open if origin.is_none_or(is_loopback_origin) => {
+                return Ok(Caller::new(CallerKind::Anyone));
+            }
+            Mode::Open => return Err(Problem::new(Code::Forbidden, OPEN_IS_LOCAL)),
+            Mode::NotConfigured => return Err(Problem::new(Code::NotConfigured, HOW_TO_SET_KEYS)),
+            Mode::Configured(config) => config,
+        };
+        let Some(authorization) = authorization else {
+            let entries = config.public.iter().filter(|entry| entry.names(origin));
+            return Ok(Caller::new(CallerKind::Public {
+                grants: entries.map(|entry| Arc::clone(&entry.grant)).collect(),
+                origin: origin.map(shown),
+            }));
+        };
+        let Some(presented) = bearer(authorization) else {
+            return Err(unauthorized(
+                "send the key as `Authorization: Bearer <key>`",
+            ));
+        };
+        let known = presented.and_then(|key| config.held_by(&key, now_ms));
+        let Some(held) = known else {
+            return Err(unauthorized("this key is not known here, or has ended"));
+        };
+        Ok(Caller::new(CallerKind::KeyHolder {
+            grants: held.grants,
+            owner: Owner::of_key(held.place),
+            holder: Arc::new(held.holder),
+        }))
+    }
+
+    /// Succeeds if the deployment is not open, or if the request comes from this machine, the only one that an open
+    /// deployment serves. `host` is the host and port of the request's URL, `site` its `Sec-Fetch-Site`, `page` the
+    /// origin of the page that sends it, where known.
+    ///
+    /// # Errors
+    /// `forbidden` where the deployment is open and the request names a host that is not this machine, or comes from
+    /// another site's page.
+    pub fn check_local(
+        &self,
+        host: &str,
+        site: Option<&str>,
+        page: impl FnOnce() -> Option<String>,
+    ) -> Result<(), Problem> {
+        match self.0 {
+            Mode::Open => local::check(host, site, page),
+            Mode::NotConfigured | Mode::Configured(_) => Ok(()),
+        }
+    }
+
+    /// Returns the value of `Access-Control-Allow-Origin` for a request with this `Origin`; `None` where the header
+    /// must not be sent.
+    ///
+    /// `*` where the deployment is open or an entry names every origin; otherwise the origin itself if a public entry
+    /// names it. Send `Vary: Origin` with every answer, whether the header is present or not. `*` is right for pages
+    /// with keys too: they send the key in a header, not in a cookie.
+    pub fn cors_origin(&self, origin: Option<&str>) -> Option<String> {
+        match &self.0 {
+            Mode::Open => Some("*".to_owned()),
+            Mode::NotConfigured => None,
+            Mode::Configured(config) => {
+                if config.public.iter().any(|entry| entry.every_origin) {
+                    return Some("*".to_owned());
+                }
+                let named = config.public.iter().any(|entry| entry.names(origin));
+                origin.filter(|_| named).map(str::to_owned)
+            }
+        }
+    }
+}
+
+/// Returns the key of a bearer `Authorization`: `None` if the scheme is another, `Some(None)` if the text cannot be a
+/// key.
+/// Source: RFC 9110 section 11.4 (the scheme is case-insensitive), RFC 6750 section 2.1.
+fn bearer(authorization: &str) -> Option<Option<FixedKey>> {
+    let (scheme, key) = authorization.trim().split_once(' ')?;
+    let key = key.trim_start();
+    (scheme.eq_ignore_ascii_case("bearer") && !key.is_empty()).then(|| FixedKey::new(key))
+}

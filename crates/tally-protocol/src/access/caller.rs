@@ -1,0 +1,275 @@
+//! The caller of a request, and what its grants allow.
+
+use std::sync::Arc;
+
+use super::grant::{Grant, Permission, Scope, Target};
+use super::holder::Holder;
+use crate::api_key::{ApiKey, KeyId};
+use crate::names::LIMIT_RIGHTS;
+use crate::problem::{Code, Problem};
+use tally_core::limit::owner::Owner;
+
+/// How many characters of an id or an origin a refusal repeats.
+const SHOWN_CHARACTERS_MAX: usize = 64;
+
+/// Who is asking. A value of this type exists only after [`Access::identify`](super::Access::identify).
+#[derive(Clone, Debug)]
+pub struct Caller(CallerKind);
+
+#[derive(Clone, Debug)]
+pub(super) enum CallerKind {
+    Anyone,
+    KeyHolder {
+        grants: Vec<Arc<Grant>>,
+        owner: Owner,
+        holder: Arc<Holder>,
+    },
+    Public {
+        grants: Vec<Arc<Grant>>,
+        origin: Option<String>,
+    },
+}
+
+impl Caller {
+    pub(super) const fn new(who: CallerKind) -> Self {
+        Self(who)
+    }
+
+    /// A caller without a key and without any right.
+    pub const fn nobody() -> Self {
+        Self(CallerKind::Public {
+            grants: Vec::new(),
+            origin: None,
+        })
+    }
+
+    /// The holder of a share: may read ids that begin with its prefix, and nothing else.
+    pub fn of_share(prefix: String) -> Self {
+        let grant = Grant {
+            scopes: vec![Scope::Read],
+            prefix,
+            public_writes: None,
+        };
+        Self(CallerKind::KeyHolder {
+            grants: vec![Arc::new(grant)],
+            owner: Owner::default(),
+            holder: Arc::default(),
+        })
+    }
+
+    /// The holder of a key that was made by a call.
+    pub fn of_key(id: KeyId, key: &ApiKey) -> Self {
+        let grant = |prefix: &String| {
+            Arc::new(Grant {
+                scopes: key.scopes.clone(),
+                prefix: prefix.clone(),
+                public_writes: None,
+            })
+        };
+        Self(CallerKind::KeyHolder {
+            grants: key.prefixes.iter().map(grant).collect(),
+            owner: Owner::of_made_key(id.0),
+            holder: Arc::new(Holder::of_key(id, key)),
+        })
+    }
+
+    /// Who holds the key that was sent, if one was.
+    pub fn holder(&self) -> Option<&Holder> {
+        match &self.0 {
+            CallerKind::KeyHolder { holder, .. } => Some(holder),
+            CallerKind::Anyone | CallerKind::Public { .. } => None,
+        }
+    }
+
+    /// Returns whether the caller has shown a key.
+    pub fn has_key(&self) -> bool {
+        matches!(self.0, CallerKind::KeyHolder { .. })
+    }
+
+    /// The party under which limits account for this caller's keys.
+    pub fn owner(&self) -> Owner {
+        match &self.0 {
+            CallerKind::KeyHolder { owner, .. } => *owner,
+            CallerKind::Anyone | CallerKind::Public { .. } => Owner::default(),
+        }
+    }
+
+    fn grants(&self) -> &[Arc<Grant>] {
+        match &self.0 {
+            CallerKind::Anyone => &[],
+            CallerKind::KeyHolder { grants, .. } | CallerKind::Public { grants, .. } => grants,
+        }
+    }
+
+    /// Returns whether the caller may do this to any counter at all. Bodies of other callers need not be read.
+    ///
+    /// # Errors
+    /// `unauthorized` without a key, `forbidden` with one.
+    pub fn may_somewhere(&self, scope: Scope, needs: &[Permission]) -> Result<(), Problem> {
+        let allows = |grant: &Arc<Grant>| {
+            let writes = grant.public_writes.as_ref();
+            writes.is_none_or(|writes| writes.allows(needs))
+        };
+        let mut granted = self.grants().iter().filter(|grant| grant.has(scope));
+        if matches!(self.0, CallerKind::Anyone) || granted.clone().any(allows) {
+            return Ok(());
+        }
+        let scope = scope.as_str();
+        Err(match (&self.0, granted.next()) {
+            (CallerKind::Public { .. }, Some(_)) => not_allowed(needs, "any counter"),
+            (CallerKind::Public { .. }, None) => {
+                unauthorized(format!("send a key with scope `{scope}`"))
+            }
+            _ => Problem::new(Code::Forbidden, format!("this key has no scope `{scope}`")),
+        })
+    }
+
+    /// Succeeds if the caller may do this to the counter of that id, or to all ids that begin with that text: some
+    /// grant has the scope, and its prefix begins the target. For the amounts of writes see [`Caller::may_write`].
+    ///
+    /// # Errors
+    /// `forbidden` for holders of a key, `unauthorized` for callers without.
+    pub fn may(&self, scope: Scope, target: &str) -> Result<(), Problem> {
+        self.may_on(scope, Target::Counters(target))
+    }
+
+    /// Succeeds if the caller may do this to limits: as [`Caller::may`], but only a prefix that begins with `limits/`
+    /// covers them.
+    ///
+    /// # Errors
+    /// As [`Caller::may`].
+    pub fn may_limit(&self, scope: Scope, right: &str) -> Result<(), Problem> {
+        self.may_on(scope, Target::Limits(right))
+    }
+
+    fn may_on(&self, scope: Scope, target: Target<'_>) -> Result<(), Problem> {
+        let mut grants = self.grants().iter();
+        if matches!(self.0, CallerKind::Anyone) || grants.any(|grant| grant.covers(scope, target)) {
+            return Ok(());
+        }
+        let (scope, text) = (scope.as_str(), target.shown());
+        let entry = match target {
+            Target::Counters(_) => String::new(),
+            Target::Limits(_) => {
+                format!(", by an entry of TALLY_KEYS whose prefix begins with `{LIMIT_RIGHTS}`")
+            }
+        };
+        let whom = if text.is_empty() {
+            "all names".to_owned()
+        } else {
+            format!("`{text}`{entry}")
+        };
+        Err(match &self.0 {
+            CallerKind::Public {
+                origin: Some(origin),
+                ..
+            } => unauthorized(format!(
+                "send a key with scope `{scope}` for {whom}; pages of {origin} may not do this without one: \
+                 no public entry of TALLY_KEYS with that origin and scope has a prefix that `{text}` begins with"
+            )),
+            CallerKind::Public { origin: None, .. } => {
+                unauthorized(format!("send a key with scope `{scope}` for {whom}"))
+            }
+            CallerKind::KeyHolder { .. } | CallerKind::Anyone => Problem::new(
+                Code::Forbidden,
+                format!("this key has no scope `{scope}` for {whom}"),
+            ),
+        })
+    }
+
+    /// Succeeds if the caller may add this much to a counter. `needs` are the permissions that a caller without a key
+    /// needs for it; one public entry must cover all of them.
+    ///
+    /// # Errors
+    /// As [`Caller::may`].
+    pub fn may_write(&self, id: &str, delta: u128, needs: &[Permission]) -> Result<(), Problem> {
+        self.may_write_on(Target::Counters(id), delta, needs)
+    }
+
+    /// Succeeds if the caller may consume this much of a limit: as [`Caller::may_write`].
+    ///
+    /// # Errors
+    /// As [`Caller::may`].
+    pub fn may_check(&self, right: &str, cost: u64, needs: &[Permission]) -> Result<(), Problem> {
+        self.may_write_on(Target::Limits(right), u128::from(cost), needs)
+    }
+
+    fn may_write_on(
+        &self,
+        target: Target<'_>,
+        delta: u128,
+        needs: &[Permission],
+    ) -> Result<(), Problem> {
+        self.may_on(Scope::Write, target)?;
+        let CallerKind::Public { grants, .. } = &self.0 else {
+            return Ok(());
+        };
+        let covering = grants
+            .iter()
+            .filter(|grant| grant.covers(Scope::Write, target));
+        let writes = covering.filter_map(|grant| grant.public_writes.as_ref());
+        let allowing = writes.filter(|writes| writes.allows(needs));
+        match allowing.map(|writes| writes.delta_max).max() {
+            Some(delta_max) if delta <= u128::from(delta_max) => Ok(()),
+            Some(delta_max) => Err(unauthorized(format!(
+                "without a key at most {delta_max} at once is allowed for `{}`: send less, or a key, \
+                 or raise `delta_max` of its public entry in TALLY_KEYS",
+                target.shown()
+            ))),
+            None => Err(not_allowed(needs, &format!("`{}`", target.shown()))),
+        }
+    }
+
+    /// Returns whether the caller sent no key and has only the rights of public entries. Writes of such callers are
+    /// limited; their answers are readable by anybody.
+    pub fn is_public(&self) -> bool {
+        matches!(self.0, CallerKind::Public { .. })
+    }
+
+    /// Returns whether an identical request of this caller may be answered from memory: this is so where nothing is
+    /// accounted per caller.
+    pub fn may_repeat(&self) -> bool {
+        let has_budget = |holder: &Holder| holder.budget.is_some();
+        !self.is_public() && !self.holder().is_some_and(has_budget)
+    }
+
+    /// Returns the prefixes of the ids that the caller may read; the empty text stands for every id.
+    pub fn readable_prefixes(&self) -> Vec<String> {
+        if matches!(self.0, CallerKind::Anyone) {
+            return vec![String::new()];
+        }
+        let may_read = self.grants().iter().filter(|grant| grant.has(Scope::Read));
+        may_read.map(|grant| grant.prefix.clone()).collect()
+    }
+
+    /// Succeeds if the caller may list and sum the counters whose ids begin with `prefix`: the rule of [`Caller::may`]
+    /// with scope read. The empty prefix needs a grant on all ids.
+    ///
+    /// # Errors
+    /// As [`Caller::may`].
+    pub fn may_list(&self, prefix: &str) -> Result<(), Problem> {
+        self.may(Scope::Read, prefix)
+    }
+}
+
+/// The refusal where no public entry names the permission.
+fn not_allowed(needs: &[Permission], target: &str) -> Problem {
+    let needs: Vec<&str> = needs.iter().map(|need| need.as_str()).collect();
+    unauthorized(format!(
+        "without a key this is not allowed for {target}: send one, or name `{}` in `allow` of its public entry in TALLY_KEYS",
+        needs.join("`, `")
+    ))
+}
+
+pub(super) fn unauthorized(detail: impl Into<String>) -> Problem {
+    Problem::new(Code::Unauthorized, detail)
+}
+
+/// Returns the beginning of a caller's text, for a refusal.
+pub(super) fn shown(text: &str) -> String {
+    let mut shown: String = text.chars().take(SHOWN_CHARACTERS_MAX).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    shown
+}

@@ -1,0 +1,49 @@
+//! The holder of a key: name, end and budget.
+
+use crate::api_key::{ApiKey, KeyId};
+
+/// The holder of a key. The default is the holder of a share.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holder {
+    /// The key's id, where it was made by a call.
+    pub id: Option<KeyId>,
+    /// Its name; for a configured key without a name, its index in the configuration.
+    pub name: String,
+    /// When it ends, unix milliseconds, if it does.
+    pub expires_ms: Option<i64>,
+    /// How much it may do in a minute, if that is limited.
+    pub budget: Option<KeyBudget>,
+}
+
+/// What a key may do in a minute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyBudget {
+    /// How much.
+    pub rate_per_minute: u32,
+    /// The name under which it is accounted, the same in all isolates and deployments.
+    pub subject: String,
+}
+
+impl Holder {
+    /// The holder of a key that was made by a call.
+    pub fn of_key(id: KeyId, key: &ApiKey) -> Self {
+        Self {
+            id: Some(id),
+            name: key.name.clone(),
+            expires_ms: key.expires_ms,
+            budget: key.rate_per_minute.map(|rate_per_minute| KeyBudget {
+                rate_per_minute,
+                subject: id.to_string(),
+            }),
+        }
+    }
+
+    /// Where a key stands in several entries of the configuration, the earliest end and the smallest budget apply.
+    pub(super) fn narrow(&mut self, other: &Self) {
+        let ends = [self.expires_ms, other.expires_ms];
+        self.expires_ms = ends.into_iter().flatten().min();
+        let budgets = [self.budget.take(), other.budget.clone()];
+        let budgets = budgets.into_iter().flatten();
+        self.budget = budgets.min_by_key(|budget| budget.rate_per_minute);
+    }
+}

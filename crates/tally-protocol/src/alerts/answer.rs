@@ -1,0 +1,298 @@
+//! Answers about alerts. None of them holds a secret.
+
+use serde::{Serialize, Serializer};
+
+use super::delivery::{Delivery, Outcome, incident_text};
+use super::{Alert, AlertName, Watched};
+use crate::public::to_json;
+use tally_core::alert::condition::{Condition, Measure};
+use tally_core::alert::record::{AlertRecord, AlertState};
+
+/// What is watched.
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WatchedView<'a> {
+    /// A counter.
+    Counter(&'a str),
+    /// A prefix.
+    Prefix(&'a str),
+    /// A policy.
+    Policy(&'a str),
+}
+
+impl<'a> WatchedView<'a> {
+    /// The view of an alert's subject.
+    pub fn of(watched: &'a Watched) -> Self {
+        match watched {
+            Watched::Counter(counter) => Self::Counter(counter.as_str()),
+            Watched::Prefix(prefix) => Self::Prefix(prefix),
+            Watched::Policy(policy) => Self::Policy(policy.as_str()),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct ThresholdsView {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seconds: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    above: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    below: Option<i64>,
+}
+
+/// A condition as clients send it.
+pub struct WhenView(&'static str, ThresholdsView);
+
+impl Serialize for WhenView {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map([(self.0, &self.1)])
+    }
+}
+
+impl WhenView {
+    /// The view of a condition.
+    pub fn of(condition: &Condition) -> Self {
+        let Condition {
+            measure,
+            above,
+            below,
+        } = *condition;
+        let (name, seconds) = match measure {
+            Measure::Value => ("value", None),
+            Measure::RatePerMinute => ("rate_per_minute", None),
+            Measure::CountIn(seconds) => ("count_in", Some(seconds)),
+            Measure::UniquesIn(seconds) => ("uniques_in", Some(seconds)),
+            Measure::RefusedIn(seconds) => ("refused_in", Some(seconds)),
+            Measure::AllowedPercentIn(seconds) => ("allowed_percent_in", Some(seconds)),
+            Measure::Silence => {
+                let seconds = above.and_then(|above| u32::try_from(above + 1).ok());
+                let thresholds = ThresholdsView {
+                    seconds,
+                    above: None,
+                    below: None,
+                };
+                return Self("silent_for", thresholds);
+            }
+        };
+        let thresholds = ThresholdsView {
+            seconds,
+            above,
+            below,
+        };
+        Self(name, thresholds)
+    }
+}
+
+/// The threshold that a value has passed.
+#[derive(Serialize)]
+#[serde(transparent)]
+pub struct Threshold(i64);
+
+impl Threshold {
+    /// The threshold of a condition that the value has passed; for silence the seconds.
+    pub fn of(condition: &Condition, value: Option<i64>) -> Option<Self> {
+        let threshold = condition.threshold_of(value)?;
+        Some(Self(match condition.measure {
+            Measure::Silence => threshold + 1,
+            _ => threshold,
+        }))
+    }
+}
+
+/// An alert as a line of an export: its settings, without its secret.
+pub fn alert_line(name: &AlertName, alert: &Alert) -> String {
+    #[derive(Serialize)]
+    struct BodyView<'a> {
+        #[serde(flatten)]
+        watched: WatchedView<'a>,
+        when: WhenView,
+        for_seconds: u32,
+        webhook: &'a str,
+    }
+    #[derive(Serialize)]
+    struct LineView<'a> {
+        alert: &'a AlertName,
+        body: BodyView<'a>,
+    }
+    let mut line = to_json(&LineView {
+        alert: name,
+        body: BodyView {
+            watched: WatchedView::of(&alert.watched),
+            when: WhenView::of(&alert.condition),
+            for_seconds: alert.for_seconds,
+            webhook: &alert.webhook,
+        },
+    });
+    line.push('\n');
+    line
+}
+
+#[derive(Serialize)]
+struct DeliveryView<'a> {
+    id: String,
+    alert: &'a AlertName,
+    state: &'static str,
+    incident: String,
+    value: Option<i64>,
+    created_at: i64,
+    outcome: &'static str,
+    attempts: u32,
+    last_attempt_at: Option<i64>,
+    status: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_attempt_at: Option<i64>,
+}
+
+fn delivery_view((delivery, next_ms): &ScheduledDelivery) -> DeliveryView<'_> {
+    let last = delivery.last.as_ref();
+    let why = last.map(|last| last.why.as_str());
+    DeliveryView {
+        id: delivery.id(),
+        alert: &delivery.name,
+        state: delivery.event.kind.as_str(),
+        incident: incident_text(delivery.event.incident),
+        value: delivery.event.reading.value,
+        created_at: delivery.created_ms,
+        outcome: match delivery.outcome {
+            Outcome::Waiting => "waiting",
+            Outcome::Delivered => "delivered",
+            Outcome::GivenUp => "given_up",
+        },
+        attempts: delivery.attempts,
+        last_attempt_at: last.map(|last| last.at_ms),
+        status: last.and_then(|last| last.status),
+        why: why.filter(|why| !why.is_empty()),
+        next_attempt_at: *next_ms,
+    }
+}
+
+/// A delivery, and the time of its next attempt, unix milliseconds.
+pub type ScheduledDelivery = (Delivery, Option<i64>);
+
+/// An alert as it is told.
+pub struct AlertSummary<'a> {
+    /// Its name.
+    pub name: &'a AlertName,
+    /// What it watches.
+    pub alert: &'a Alert,
+    /// What was last measured of it, and its state.
+    pub standing: &'a AlertRecord,
+    /// Its last delivery.
+    pub last: Option<&'a ScheduledDelivery>,
+}
+
+#[derive(Serialize)]
+struct AlertView<'a> {
+    name: &'a AlertName,
+    #[serde(flatten)]
+    watched: WatchedView<'a>,
+    when: WhenView,
+    for_seconds: u32,
+    webhook: &'a str,
+    state: &'static str,
+    /// The state without the silence.
+    condition: &'static str,
+    since: i64,
+    value: Option<i64>,
+    as_of: Option<i64>,
+    exact: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    missing: Option<&'a str>,
+    incident: Option<String>,
+    silenced_until: Option<i64>,
+    last_delivery: Option<DeliveryView<'a>>,
+}
+
+fn alert_view<'a>(summary: &AlertSummary<'a>, now_ms: i64) -> AlertView<'a> {
+    let AlertSummary {
+        name,
+        alert,
+        standing,
+        last,
+    } = *summary;
+    let condition = match standing.state {
+        AlertState::Ok => "ok",
+        AlertState::Pending => "pending",
+        AlertState::Firing => "firing",
+        AlertState::Unknown => "unknown",
+    };
+    let silenced_until = standing.silenced_until_ms(now_ms);
+    let reading = &standing.reading;
+    AlertView {
+        name,
+        watched: WatchedView::of(&alert.watched),
+        when: WhenView::of(&alert.condition),
+        for_seconds: alert.for_seconds,
+        webhook: &alert.webhook,
+        state: match silenced_until {
+            Some(_) => "silenced",
+            None => condition,
+        },
+        condition,
+        since: standing.since_ms,
+        value: reading.value,
+        as_of: reading.as_of_ms,
+        exact: reading.is_exact,
+        missing: Some(reading.missing.as_str()).filter(|missing| !missing.is_empty()),
+        incident: standing.incident.map(|incident| incident_text(incident.id)),
+        silenced_until,
+        last_delivery: last.map(delivery_view),
+    }
+}
+
+/// The JSON of an alert.
+pub fn alert_json(summary: &AlertSummary<'_>, now_ms: i64) -> String {
+    to_json(&alert_view(summary, now_ms))
+}
+
+/// The JSON of `GET /alerts`.
+pub fn alerts_json(summaries: &[AlertSummary<'_>], missing: &[u32], now_ms: i64) -> String {
+    #[derive(Serialize)]
+    struct AlertsView<'a> {
+        alerts: Vec<AlertView<'a>>,
+        #[serde(skip_serializing_if = "<[u32]>::is_empty")]
+        missing_partitions: &'a [u32],
+    }
+    to_json(&AlertsView {
+        alerts: summaries
+            .iter()
+            .map(|summary| alert_view(summary, now_ms))
+            .collect(),
+        missing_partitions: missing,
+    })
+}
+
+/// The JSON of deliveries, the last one first.
+pub fn deliveries_json(deliveries: &[ScheduledDelivery], missing: &[u32]) -> String {
+    #[derive(Serialize)]
+    struct DeliveriesView<'a> {
+        deliveries: Vec<DeliveryView<'a>>,
+        #[serde(skip_serializing_if = "<[u32]>::is_empty")]
+        missing_partitions: &'a [u32],
+    }
+    to_json(&DeliveriesView {
+        deliveries: deliveries.iter().map(delivery_view).collect(),
+        missing_partitions: missing,
+    })
+}
+
+/// The JSON of `POST /alerts/{name}/test`.
+pub fn tested_json(delivery: &Delivery) -> String {
+    to_json(&delivery_view(&(delivery.clone(), None)))
+}
+
+/// The JSON of `DELETE /alerts/{name}`.
+pub fn deleted_json(name: &AlertName) -> String {
+    #[derive(Serialize)]
+    struct DeletedView<'a> {
+        name: &'a AlertName,
+        status: &'static str,
+    }
+    to_json(&DeletedView {
+        name,
+        status: "deleted",
+    })
+}

@@ -1,0 +1,336 @@
+//! An alert as clients send it.
+
+use std::fmt;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+
+use super::webhook::{Allowed, check};
+use crate::batch::json::{present, read_object};
+use crate::limits::PolicyName;
+use crate::names::LIMIT_RIGHTS;
+use crate::problem::{Code, Problem};
+use crate::query::WINDOW_UNIQUES_SECONDS_MAX;
+use tally_core::alert::condition::{Condition, Measure};
+use tally_core::counter::id::{COUNTER_ID_BYTES_MAX, CounterId};
+
+/// What a secret begins with. Source: <https://www.standardwebhooks.com>.
+const SECRET_START: &str = "whsec_";
+
+/// How many bytes a secret has. Source: as above.
+const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
+
+/// The largest threshold: what a JavaScript number holds exactly.
+const THRESHOLD_MAX: i64 = 9_007_199_254_740_991;
+
+/// The longest time for which a condition must hold before the alert fires: a day.
+pub const FOR_SECONDS_MAX: u32 = 86_400;
+
+/// Windows, in seconds: counts are of whole minutes, and kept by the day for 30 days.
+const WINDOW_SECONDS: std::ops::RangeInclusive<u32> = 60..=2_592_000;
+
+/// Windows of a prefix: whole hours of the last day, as the directory keeps them.
+const HOUR_SECONDS: u32 = 3_600;
+const PREFIX_HOURS_MAX: u32 = 24;
+
+/// What an alert watches.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Watched {
+    /// A counter.
+    Counter(CounterId),
+    /// All counters whose names begin so.
+    Prefix(String),
+    /// The checks of a policy.
+    Policy(PolicyName),
+}
+
+/// What deliveries are signed with. No answer shows it.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Secret(Vec<u8>);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Secret(…)")
+    }
+}
+
+impl Secret {
+    /// Parses a secret: `whsec_` and 24 to 64 bytes in base64.
+    pub fn parse(text: &str) -> Option<Self> {
+        let bytes = STANDARD.decode(text.strip_prefix(SECRET_START)?).ok()?;
+        SECRET_BYTES.contains(&bytes.len()).then_some(Self(bytes))
+    }
+
+    /// A secret of random bits.
+    pub fn random(bits: impl Fn() -> u64) -> Self {
+        let bytes = (0..SECRET_BYTES.start() / 8).flat_map(|_| bits().to_le_bytes());
+        Self(bytes.collect())
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// An alert, without its secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alert {
+    /// What it watches.
+    pub watched: Watched,
+    /// The condition.
+    pub condition: Condition,
+    /// For how long the condition must hold before the alert fires, in seconds.
+    pub for_seconds: u32,
+    /// The address of its deliveries.
+    pub webhook: String,
+}
+
+/// An alert as a client sets it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AlertPut {
+    /// The alert.
+    pub alert: Alert,
+    /// Its secret; `None` keeps the stored one.
+    pub secret: Option<Secret>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wire {
+    #[serde(default, deserialize_with = "present")]
+    counter: Option<String>,
+    #[serde(default, deserialize_with = "present")]
+    prefix: Option<String>,
+    #[serde(default, deserialize_with = "present")]
+    policy: Option<String>,
+    when: When,
+    #[serde(default)]
+    for_seconds: u32,
+    webhook: String,
+    #[serde(default, deserialize_with = "present")]
+    secret: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"value\":{\"above\":1000}}"
+)]
+struct When {
+    #[serde(default, deserialize_with = "present")]
+    value: Option<Thresholds>,
+    #[serde(default, deserialize_with = "present")]
+    rate_per_minute: Option<Thresholds>,
+    #[serde(default, deserialize_with = "present")]
+    count_in: Option<Thresholds>,
+    #[serde(default, deserialize_with = "present")]
+    uniques_in: Option<Thresholds>,
+    #[serde(default, deserialize_with = "present")]
+    silent_for: Option<Thresholds>,
+    #[serde(default, deserialize_with = "present")]
+    refused_in: Option<Thresholds>,
+    #[serde(default, deserialize_with = "present")]
+    allowed_percent_in: Option<Thresholds>,
+}
+
+#[derive(Deserialize)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object of `above`, `below` and `seconds`, such as {\"above\":1000}"
+)]
+struct Thresholds {
+    #[serde(default, deserialize_with = "present")]
+    above: Option<i64>,
+    #[serde(default, deserialize_with = "present")]
+    below: Option<i64>,
+    #[serde(default, deserialize_with = "present")]
+    seconds: Option<u32>,
+}
+
+fn refuse<T>(detail: impl Into<String>) -> Result<T, Problem> {
+    Err(Problem::new(Code::InvalidBody, detail))
+}
+
+/// Reads `{"counter"|"prefix"|"policy", "when": {…}, "for_seconds"?, "webhook", "secret"?}`.
+///
+/// # Errors
+/// `invalid-json`, `unknown-field`, `invalid-body`, `invalid-id`, `webhook-not-allowed`.
+pub fn parse_alert(body: &[u8], allowed: &Allowed) -> Result<AlertPut, Problem> {
+    let wire: Wire = read_object(body)?;
+    let watched = watched_of(wire.counter, wire.prefix, wire.policy)?;
+    let condition = condition_of(wire.when)?;
+    fits(&watched, condition.measure)?;
+    if wire.for_seconds > FOR_SECONDS_MAX {
+        return refuse(format!(
+            "for_seconds must be whole seconds up to {FOR_SECONDS_MAX}"
+        ));
+    }
+    check(&wire.webhook, allowed)?;
+    let secret = match wire.secret {
+        None => None,
+        Some(text) => match Secret::parse(&text) {
+            Some(secret) => Some(secret),
+            None => {
+                return refuse(
+                    "secret must be `whsec_` and 24 to 64 random bytes in base64, as Standard Webhooks has it: \
+                     echo whsec_$(openssl rand -base64 32)",
+                );
+            }
+        },
+    };
+    Ok(AlertPut {
+        alert: Alert {
+            watched,
+            condition,
+            for_seconds: wire.for_seconds,
+            webhook: wire.webhook,
+        },
+        secret,
+    })
+}
+
+fn watched_of(
+    counter: Option<String>,
+    prefix: Option<String>,
+    policy: Option<String>,
+) -> Result<Watched, Problem> {
+    match (counter, prefix, policy) {
+        (Some(counter), None, None) => Ok(Watched::Counter(CounterId::parse(counter)?)),
+        (None, Some(prefix), None) => {
+            if prefix.len() > COUNTER_ID_BYTES_MAX || prefix.chars().any(char::is_control) {
+                return refuse(format!(
+                    "prefix begins no counter id: ids have at most {COUNTER_ID_BYTES_MAX} bytes and no control characters"
+                ));
+            }
+            if prefix.starts_with(LIMIT_RIGHTS) {
+                return refuse(format!(
+                    "a prefix is of counters, and `{LIMIT_RIGHTS}` begins rights to limits: name a policy instead"
+                ));
+            }
+            Ok(Watched::Prefix(prefix))
+        }
+        (None, None, Some(policy)) => Ok(Watched::Policy(PolicyName::parse(policy)?)),
+        _ => refuse("name what is watched by one of counter, prefix and policy"),
+    }
+}
+
+fn condition_of(when: When) -> Result<Condition, Problem> {
+    type Make = fn(u32) -> Measure;
+    let kinds: [(&str, Option<Thresholds>, Make, bool); 7] = [
+        ("value", when.value, |_| Measure::Value, false),
+        (
+            "rate_per_minute",
+            when.rate_per_minute,
+            |_| Measure::RatePerMinute,
+            false,
+        ),
+        ("count_in", when.count_in, Measure::CountIn, true),
+        ("uniques_in", when.uniques_in, Measure::UniquesIn, true),
+        ("silent_for", when.silent_for, |_| Measure::Silence, true),
+        ("refused_in", when.refused_in, Measure::RefusedIn, true),
+        (
+            "allowed_percent_in",
+            when.allowed_percent_in,
+            Measure::AllowedPercentIn,
+            true,
+        ),
+    ];
+    let mut given = kinds
+        .into_iter()
+        .filter_map(|(name, thresholds, make, has_seconds)| {
+            Some((name, thresholds?, make, has_seconds))
+        });
+    let (Some((name, thresholds, make, has_seconds)), None) = (given.next(), given.next()) else {
+        return refuse(
+            "when must name one of value, rate_per_minute, count_in, uniques_in, silent_for, refused_in and allowed_percent_in",
+        );
+    };
+    let Thresholds {
+        above,
+        below,
+        seconds,
+    } = thresholds;
+    let is_window = |seconds: &u32| WINDOW_SECONDS.contains(seconds);
+    let seconds = match (has_seconds, seconds) {
+        (true, Some(seconds)) if is_window(&seconds) => seconds,
+        (false, None) => 0,
+        (false, Some(_)) => return refuse(format!("{name} takes no seconds")),
+        (true, _) => {
+            return refuse(format!(
+                "{name} needs seconds from {} to {}",
+                WINDOW_SECONDS.start(),
+                WINDOW_SECONDS.end()
+            ));
+        }
+    };
+    if name == "silent_for" {
+        return match (above, below) {
+            (None, None) => Ok(Condition::silent_for(seconds)),
+            _ => refuse("silent_for takes seconds alone"),
+        };
+    }
+    let is_small = |threshold: &i64| threshold.abs() <= THRESHOLD_MAX;
+    if !above.iter().chain(&below).all(is_small) {
+        return refuse(format!("a threshold is at most {THRESHOLD_MAX}"));
+    }
+    if above.is_none() && below.is_none() {
+        return refuse(format!("{name} needs above, below or both"));
+    }
+    Ok(Condition {
+        measure: make(seconds),
+        above,
+        below,
+    })
+}
+
+/// Succeeds where this can be measured of that subject.
+fn fits(watched: &Watched, measure: Measure) -> Result<(), Problem> {
+    match (watched, measure) {
+        (
+            Watched::Counter(_) | Watched::Prefix(_),
+            Measure::RefusedIn(_) | Measure::AllowedPercentIn(_),
+        ) => refuse("refused_in and allowed_percent_in are of a policy: name one instead"),
+        (Watched::Policy(_), Measure::Value | Measure::UniquesIn(_)) => {
+            refuse("a policy has no value and no uniques: use refused_in, count_in or another")
+        }
+        (Watched::Prefix(_), Measure::UniquesIn(_)) => {
+            refuse("uniques_in is of a counter: those of a prefix are not kept by time")
+        }
+        (Watched::Prefix(_), Measure::CountIn(seconds))
+            if seconds % HOUR_SECONDS != 0 || seconds > PREFIX_HOURS_MAX * HOUR_SECONDS =>
+        {
+            refuse(format!(
+                "count_in of a prefix takes whole hours: seconds from {HOUR_SECONDS} to {} that {HOUR_SECONDS} divides",
+                PREFIX_HOURS_MAX * HOUR_SECONDS
+            ))
+        }
+        (_, Measure::UniquesIn(seconds)) if i64::from(seconds) > WINDOW_UNIQUES_SECONDS_MAX => {
+            refuse(format!(
+                "uniques are kept for {WINDOW_UNIQUES_SECONDS_MAX} seconds; watch less"
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Reads `{"for_seconds": 3600}`.
+///
+/// # Errors
+/// `invalid-json`, `unknown-field`, `invalid-body`.
+pub fn parse_silence(body: &[u8]) -> Result<u64, Problem> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct SilenceWire {
+        for_seconds: u64,
+    }
+    let SilenceWire { for_seconds } = read_object(body)?;
+    if for_seconds > super::SILENCE_SECONDS_MAX {
+        return refuse(format!(
+            "for_seconds must be whole seconds up to {}; 0 ends a silence",
+            super::SILENCE_SECONDS_MAX
+        ));
+    }
+    Ok(for_seconds)
+}

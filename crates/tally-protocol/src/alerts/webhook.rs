@@ -1,0 +1,301 @@
+//! Which addresses a webhook may have.
+//!
+//! Invariant: an address is read here as every HTTP client reads it, or refused: no user names, no escapes, only the
+//! canonical form of an address, no name that a client takes for a number. It is checked before a connection is made,
+//! and again at each delivery. A public name that resolves to an inner address cannot be recognised here: the platform
+//! must refuse that.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::names::ALERTS_ALLOW;
+use crate::problem::{Code, Problem};
+
+/// The longest address, in bytes.
+pub const WEBHOOK_BYTES_MAX: usize = 2_048;
+
+/// The longest host name, and the longest part of one. Source: RFC 1035, 2.3.4.
+const HOST_BYTES_MAX: usize = 253;
+const LABEL_BYTES_MAX: usize = 63;
+
+/// The most entries of the setting: each is compared at each delivery.
+const ALLOWED_MAX: usize = 64;
+
+/// Suffixes of names in inner networks. Sources: RFC 6761, 6762, 8375, and common use by routers and companies.
+const INNER_NAMES: [&str; 14] = [
+    "localhost",
+    "localdomain",
+    "local",
+    "internal",
+    "intranet",
+    "private",
+    "corp",
+    "home",
+    "lan",
+    "arpa",
+    "onion",
+    "test",
+    "example",
+    "invalid",
+];
+
+/// Networks that are not part of the public Internet. Source: IANA's registry of special-purpose addresses, and
+/// multicast.
+const INNER_V4: [(Ipv4Addr, u8); 15] = [
+    (Ipv4Addr::new(0, 0, 0, 0), 8),
+    (Ipv4Addr::new(10, 0, 0, 0), 8),
+    (Ipv4Addr::new(100, 64, 0, 0), 10),
+    (Ipv4Addr::new(127, 0, 0, 0), 8),
+    (Ipv4Addr::new(169, 254, 0, 0), 16),
+    (Ipv4Addr::new(172, 16, 0, 0), 12),
+    (Ipv4Addr::new(192, 0, 0, 0), 24),
+    (Ipv4Addr::new(192, 0, 2, 0), 24),
+    (Ipv4Addr::new(192, 88, 99, 0), 24),
+    (Ipv4Addr::new(192, 168, 0, 0), 16),
+    (Ipv4Addr::new(198, 18, 0, 0), 15),
+    (Ipv4Addr::new(198, 51, 100, 0), 24),
+    (Ipv4Addr::new(203, 0, 113, 0), 24),
+    (Ipv4Addr::new(224, 0, 0, 0), 4),
+    (Ipv4Addr::new(240, 0, 0, 0), 4),
+];
+
+/// The public part of IPv6, and the exceptions within it: translation to IPv4, tests and documentation.
+const GLOBAL_V6: (Ipv6Addr, u8) = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
+const INNER_V6: [(Ipv6Addr, u8); 4] = [
+    (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
+    (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),
+    (Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16),
+    (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20),
+];
+
+/// Returns whether an address lies in a network. An IPv4 address in IPv6 form counts as IPv4.
+fn lies_in(address: IpAddr, network: IpAddr, bits: u8) -> bool {
+    let prefix_of = |number: u128, width: u32| {
+        let rest = width.saturating_sub(bits.into());
+        number.checked_shr(rest).unwrap_or(0)
+    };
+    match (address, network) {
+        (IpAddr::V4(one), IpAddr::V4(other)) => {
+            let number = |address: Ipv4Addr| u128::from(address.to_bits());
+            prefix_of(number(one), u32::BITS) == prefix_of(number(other), u32::BITS)
+        }
+        (IpAddr::V6(one), IpAddr::V6(other)) => {
+            prefix_of(one.to_bits(), u128::BITS) == prefix_of(other.to_bits(), u128::BITS)
+        }
+        _ => false,
+    }
+}
+
+/// Returns whether an address belongs to an inner network, or to none.
+pub fn is_inner(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(_) => {
+            let inner = |(network, bits): &(Ipv4Addr, u8)| {
+                lies_in(address.to_canonical(), (*network).into(), *bits)
+            };
+            INNER_V4.iter().any(inner)
+        }
+        IpAddr::V6(_) => {
+            let (global, bits) = GLOBAL_V6;
+            let inner =
+                |(network, bits): &(Ipv6Addr, u8)| lies_in(address, (*network).into(), *bits);
+            !lies_in(address, global.into(), bits) || INNER_V6.iter().any(inner)
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Entry {
+    Network(IpAddr, u8),
+    Host(String),
+    /// All names that end so, with the dot before.
+    Ending(String),
+}
+
+/// Inner addresses that webhooks may have all the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Allowed(Vec<Entry>);
+
+impl Allowed {
+    /// Reads the setting: a JSON array of networks such as `10.0.0.0/8`, addresses, names, and endings such as
+    /// `*.corp.example`.
+    ///
+    /// # Errors
+    /// Says which entry is none.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let entries: Vec<String> = serde_json::from_str(text).map_err(|_| {
+            r#"a JSON array of networks and names, such as ["10.0.0.0/8","localhost"]"#.to_owned()
+        })?;
+        if entries.len() > ALLOWED_MAX {
+            return Err(format!("an array of at most {ALLOWED_MAX} entries"));
+        }
+        let read = |entry: &String| {
+            Self::entry(entry).ok_or_else(|| {
+                "networks such as 10.0.0.0/8, addresses, names, and endings such as *.corp.example"
+                    .to_owned()
+            })
+        };
+        entries.iter().map(read).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// What the setting allows; nothing where it is not set or cannot be read.
+    pub fn of(setting: Option<&str>) -> Self {
+        setting
+            .and_then(|text| Self::parse(text).ok())
+            .unwrap_or_default()
+    }
+
+    fn entry(text: &str) -> Option<Entry> {
+        let (address, bits) = match text.split_once('/') {
+            Some((address, bits)) => (address, Some(bits.parse::<u8>().ok()?)),
+            None => (text, None),
+        };
+        if let Ok(address) = address.parse::<IpAddr>() {
+            let most = if address.is_ipv4() { 32 } else { 128 };
+            let bits = bits.unwrap_or(most);
+            return (bits <= most).then_some(Entry::Network(address, bits));
+        }
+        let name = text.to_ascii_lowercase();
+        let ending = name.strip_prefix('*').filter(|rest| rest.starts_with('.'));
+        let is_name = |name: &str| bits.is_none() && name.split('.').all(is_label);
+        match ending {
+            Some(ending) => is_name(ending.get(1..)?).then(|| Entry::Ending(ending.to_owned())),
+            None => is_name(&name).then_some(Entry::Host(name)),
+        }
+    }
+
+    fn has_address(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        let has = |entry: &Entry| match entry {
+            Entry::Network(network, bits) => lies_in(address, *network, *bits),
+            Entry::Host(_) | Entry::Ending(_) => false,
+        };
+        self.0.iter().any(has)
+    }
+
+    fn has_name(&self, name: &str) -> bool {
+        let has = |entry: &Entry| match entry {
+            Entry::Host(host) => host == name,
+            Entry::Ending(ending) => name.ends_with(ending),
+            Entry::Network(..) => false,
+        };
+        self.0.iter().any(has)
+    }
+}
+
+fn is_label(label: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    (1..=LABEL_BYTES_MAX).contains(&label.len())
+        && label.bytes().all(is_part)
+        && !label.starts_with('-')
+        && !label.ends_with('-')
+}
+
+/// The host of an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Host {
+    Address(IpAddr),
+    Name(String),
+}
+
+/// The refusal of an address.
+fn refuse<T>(detail: impl Into<String>) -> Result<T, Problem> {
+    Err(Problem::new(Code::WebhookNotAllowed, detail))
+}
+
+fn host_of(text: &str) -> Result<Host, Problem> {
+    if let Some(inside) = text.strip_prefix('[') {
+        let address = inside
+            .strip_suffix(']')
+            .and_then(|text| text.parse::<Ipv6Addr>().ok());
+        return match address {
+            Some(address) => Ok(Host::Address(address.into())),
+            None => refuse("webhook names no address of version 6 in its brackets"),
+        };
+    }
+    if let Ok(address) = text.parse::<Ipv4Addr>() {
+        return Ok(Host::Address(address.into()));
+    }
+    let name = text.to_ascii_lowercase();
+    let last = name.rsplit('.').next().unwrap_or_default();
+    // Clients read a last part of digits as an address: 2130706433, 0x7f.1 and 127.1 are all 127.0.0.1.
+    let is_number = last.starts_with(|first: char| first.is_ascii_digit());
+    if name.len() > HOST_BYTES_MAX || !name.split('.').all(is_label) || is_number {
+        return refuse(
+            "webhook must name a host by letters, digits, `-` and dots, or an address in its usual form",
+        );
+    }
+    Ok(Host::Name(name))
+}
+
+/// Returns the host of an address without its port, for logs: what follows it may be secret.
+pub fn host_name(webhook: &str) -> &str {
+    let rest = webhook.split_once("://").map_or(webhook, |(_, rest)| rest);
+    let authority = rest.split(['/', '?']).next().unwrap_or_default();
+    authority.rsplit('@').next().unwrap_or_default()
+}
+
+/// Succeeds where a webhook may have this address.
+///
+/// # Errors
+/// `webhook-not-allowed` saying why not.
+pub fn check(webhook: &str, allowed: &Allowed) -> Result<(), Problem> {
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"\\\"<>^`{|}#@".contains(&byte);
+    if webhook.len() > WEBHOOK_BYTES_MAX || !webhook.bytes().all(is_plain) {
+        return refuse(format!(
+            "webhook must be an address of at most {WEBHOOK_BYTES_MAX} ASCII characters, without a user name, a fragment and characters \
+             that must be escaped"
+        ));
+    }
+    let Some((scheme, rest)) = webhook.split_once("://") else {
+        return refuse("webhook must begin with https://");
+    };
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (authority, _) = rest.split_at(end);
+    let port_at = authority.rfind(':').filter(|at| {
+        let after = authority.get(at + 1..).unwrap_or_default();
+        !after.contains(']')
+    });
+    let (host, port) = match port_at {
+        Some(at) => (
+            authority.get(..at).unwrap_or_default(),
+            authority.get(at + 1..),
+        ),
+        None => (authority, None),
+    };
+    let is_port = |port: &str| {
+        port.bytes().all(|byte| byte.is_ascii_digit())
+            && port.parse::<u16>().is_ok_and(|port| port > 0)
+    };
+    if !port.is_none_or(is_port) {
+        return refuse("webhook has no port from 1 to 65535 after its host");
+    }
+    let host = host_of(host)?;
+    let is_allowed = match &host {
+        Host::Address(address) => allowed.has_address(*address),
+        Host::Name(name) => allowed.has_name(name),
+    };
+    match scheme {
+        "https" => {}
+        "http" if is_allowed => {}
+        "http" => {
+            return refuse(format!(
+                "webhook must begin with https://; the operator allows http:// for a host by {ALERTS_ALLOW}"
+            ));
+        }
+        _ => return refuse("webhook must begin with https://"),
+    }
+    let is_refused = match &host {
+        Host::Address(address) => is_inner(*address),
+        Host::Name(name) => {
+            let mut parts = name.rsplit('.');
+            let last = parts.next().unwrap_or_default();
+            parts.next().is_none() || INNER_NAMES.contains(&last)
+        }
+    };
+    if is_refused && !is_allowed {
+        return refuse(format!(
+            "webhook leads into an inner network; the operator allows a host by {ALERTS_ALLOW}"
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,493 @@
+//! Keys that calls make: their rights, and the secret that identifies their holder.
+//!
+//! Invariants: a secret is shown once, in the answer that makes it; only its SHA-256 is stored. It has 256 random bits,
+//! so it cannot be guessed; a slow hash, which protects words that people choose, would only slow each request. A token
+//! ends in a tag under the deployment's secret, so an invented token is refused without a read of storage.
+//!
+//! A token is `tally_`, the key's id, `_`, the secret and the tag: `tally_[0-9a-f]{16}_[0-9a-f]{80}`. The id is no
+//! secret: it lets an operator revoke the key of a token that leaked.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize};
+use subtle::{Choice, ConstantTimeEq};
+
+use super::access::{NAME_BYTES_MAX, PREFIX_BYTES_MAX, Scope};
+use super::batch::json::{WholeNumber, read_object};
+use super::problem::{Code, Problem};
+use super::public::to_json;
+use tally_core::sha256;
+use tally_core::sketch::{HashKey, hash};
+
+/// What a token begins with.
+const TOKEN_START: &str = "tally_";
+
+/// Random bytes of a secret.
+pub const SECRET_BYTES: usize = 32;
+
+/// Hexadecimal digits of a secret, and of the tag behind it.
+const SECRET_DIGITS: usize = 2 * SECRET_BYTES;
+const TAG_DIGITS: usize = 16;
+
+/// The most keys of a deployment: 10,000 of at most 2.6 KB are 26 MB in one partition of the directory.
+pub const KEYS_MAX: usize = 10_000;
+
+/// The most prefixes of a key.
+pub const KEY_PREFIXES_MAX: usize = 16;
+
+/// The most bytes of all prefixes of a key that a call makes.
+pub const KEY_PREFIXES_BYTES_MAX: usize = 2_048;
+
+/// The largest budget of a key: the most that the window of one limit holds.
+pub const RATE_PER_MINUTE_MAX: u32 = 100_000_000;
+
+/// The shortest life of a key, in seconds, where it has an end.
+pub const KEY_SECONDS_MIN: u64 = 60;
+
+/// The longest life of a key: ten years.
+pub const KEY_SECONDS_MAX: u64 = 3_650 * 86_400;
+
+/// The longest time for which a replaced secret stays valid: 30 days.
+pub const KEEP_SECONDS_MAX: u64 = 30 * 86_400;
+
+/// How long it stays valid by default: a day.
+pub const KEEP_SECONDS: u64 = 86_400;
+
+/// The most replaced secrets that are valid at once: a rotation whose answer was lost can be repeated twice.
+pub const FORMER_SECRETS_MAX: usize = 3;
+
+const HOUR_MS: i64 = 3_600_000;
+
+/// Names a key: 16 hexadecimal digits. It is no secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct KeyId(pub u64);
+
+impl fmt::Display for KeyId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:016x}", self.0)
+    }
+}
+
+fn is_hex(text: &str, digits: usize) -> bool {
+    let mut bytes = text.bytes();
+    text.len() == digits && bytes.all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+impl KeyId {
+    /// Parses an id.
+    pub fn parse(text: &str) -> Option<Self> {
+        let id = u64::from_str_radix(text, 16).ok();
+        id.filter(|_| is_hex(text, 16)).map(Self)
+    }
+}
+
+/// What is stored of a secret.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Digest([u8; SECRET_BYTES]);
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Digest(hidden)")
+    }
+}
+
+/// A key, as stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApiKey {
+    /// A note for people, 1 to 64 bytes.
+    pub name: String,
+    /// What it may do.
+    pub scopes: Vec<Scope>,
+    /// On which ids: those that begin with one of these.
+    pub prefixes: Vec<String>,
+    /// How much it may do in a minute, if that is limited.
+    pub rate_per_minute: Option<u32>,
+    /// When it was made, unix milliseconds.
+    pub created_ms: i64,
+    /// The name of the key that made it.
+    pub created_by: String,
+    /// Its end, if it has one.
+    pub expires_ms: Option<i64>,
+    /// Its secret.
+    pub secret: Digest,
+    /// Replaced secrets, and until when each is valid.
+    pub former: Vec<(Digest, i64)>,
+    /// The hour of its last use, in unix milliseconds, as far as isolates have reported it.
+    pub used_ms: Option<i64>,
+    /// Rises with each change, so that concurrent changes do not overwrite each other.
+    pub revision: u32,
+}
+
+impl ApiKey {
+    /// Returns whether its end has passed.
+    pub fn has_expired(&self, now_ms: i64) -> bool {
+        self.expires_ms.is_some_and(|end_ms| end_ms <= now_ms)
+    }
+
+    /// Returns whether a secret is valid for this key now. Compares with each of its secrets, in constant time.
+    pub fn knows(&self, secret: &Digest, now_ms: i64) -> bool {
+        let former = self.former.iter().filter(|(_, end_ms)| *end_ms > now_ms);
+        let all = std::iter::once(&self.secret).chain(former.map(|(known, _)| known));
+        let is_equal = all.fold(Choice::from(0), |found, known| {
+            found | known.0.ct_eq(&secret.0)
+        });
+        bool::from(is_equal)
+    }
+
+    /// Gives it a new secret. The former ones stay valid for at most `keep_ms`, and none of them longer than before.
+    pub fn rotate(&mut self, secret: Digest, keep_ms: i64, now_ms: i64) {
+        let until_ms = now_ms.saturating_add(keep_ms);
+        self.former.insert(0, (self.secret, until_ms));
+        for (_, end_ms) in &mut self.former {
+            *end_ms = until_ms.min(*end_ms);
+        }
+        self.former.retain(|(_, end_ms)| *end_ms > now_ms);
+        self.former.truncate(FORMER_SECRETS_MAX);
+        self.secret = secret;
+    }
+
+    /// Notes a use. Returns whether it is the first in this hour.
+    pub fn note_use(&mut self, now_ms: i64) -> bool {
+        let hour_ms = now_ms - now_ms.rem_euclid(HOUR_MS);
+        let is_news = self.used_ms.is_none_or(|known_ms| known_ms < hour_ms);
+        if is_news {
+            self.used_ms = Some(hour_ms);
+        }
+        is_news
+    }
+}
+
+/// The tag of a token, over the text before it, under a key used for names only.
+fn tag(names: &HashKey, text: &str) -> String {
+    let half = |part: u8| hash(names, format!("tally/keys/{part}").as_bytes()).to_le_bytes();
+    let mut key = [0; 16];
+    for (to, from) in key.iter_mut().zip(half(0).into_iter().chain(half(1))) {
+        *to = from;
+    }
+    format!("{:016x}", hash(&HashKey::from(key), text.as_bytes()))
+}
+
+/// Makes the token of a key from random bytes, and what is stored of it. `names` is derived from the deployment's
+/// secret that never changes.
+pub fn make_token(names: &HashKey, id: KeyId, random: &[u8; SECRET_BYTES]) -> (String, Digest) {
+    let secret = sha256::hex(random);
+    let text = format!("{TOKEN_START}{id}_{secret}");
+    let tag = tag(names, &text);
+    (text + &tag, digest_of(&secret))
+}
+
+fn digest_of(secret: &str) -> Digest {
+    Digest(sha256::digest(secret.as_bytes()))
+}
+
+/// A text in the form of a token.
+#[derive(Clone, PartialEq, Eq)]
+pub struct KeyToken(String);
+
+impl fmt::Debug for KeyToken {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Token(hidden)")
+    }
+}
+
+impl KeyToken {
+    /// Parses a token; `None` where the text does not have the form.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (id, rest) = text.strip_prefix(TOKEN_START)?.split_once('_')?;
+        let looks_so = is_hex(id, 16) && is_hex(rest, SECRET_DIGITS + TAG_DIGITS);
+        looks_so.then(|| Self(text.to_owned()))
+    }
+
+    /// The token in an `Authorization`.
+    pub fn of(authorization: &str) -> Option<Self> {
+        let (scheme, token) = authorization.trim().split_once(' ')?;
+        let is_bearer = scheme.eq_ignore_ascii_case("bearer");
+        Self::parse(token.trim_start()).filter(|_| is_bearer)
+    }
+
+    /// Returns the key that it names and its secret, if this deployment made it. Compares in constant time.
+    pub fn signed(&self, names: &HashKey) -> Option<(KeyId, Digest)> {
+        let (text, shown) = self.0.split_at_checked(self.0.len() - TAG_DIGITS)?;
+        let (id, secret) = text.strip_prefix(TOKEN_START)?.split_once('_')?;
+        let is_equal = tag(names, text).as_bytes().ct_eq(shown.as_bytes());
+        let id = KeyId::parse(id).filter(|_| bool::from(is_equal))?;
+        Some((id, digest_of(secret)))
+    }
+}
+
+/// A field that may be missing, `null`, or have a value.
+#[derive(Debug, Default)]
+enum Field<T> {
+    #[default]
+    Absent,
+    Null,
+    Is(T),
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Field<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Option::deserialize(deserializer)?;
+        Ok(value.map_or(Self::Null, Self::Is))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wire {
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    scopes: Option<Vec<String>>,
+    #[serde(default)]
+    prefixes: Field<Vec<String>>,
+    #[serde(default)]
+    rate_per_minute: Field<WholeNumber>,
+    #[serde(default)]
+    expires_in: Field<WholeNumber>,
+    #[serde(default)]
+    expires_at: Field<WholeNumber>,
+}
+
+/// The settings of a key to be made or changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyChange {
+    name: Option<String>,
+    scopes: Option<Vec<Scope>>,
+    prefixes: Option<Vec<String>>,
+    rate_per_minute: Option<Option<u32>>,
+    expires_ms: Option<Option<i64>>,
+}
+
+fn refuse<T>(detail: impl Into<String>) -> Result<T, Problem> {
+    Err(Problem::new(Code::InvalidBody, detail))
+}
+
+fn is_text(text: &str) -> bool {
+    !text.chars().any(char::is_control)
+}
+
+fn check_name(name: String) -> Result<String, Problem> {
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || !is_text(&name) {
+        return refuse(format!(
+            "name must have 1 to {NAME_BYTES_MAX} bytes and no control characters"
+        ));
+    }
+    Ok(name)
+}
+
+fn scopes_of(texts: Vec<String>) -> Result<Vec<Scope>, Problem> {
+    let mut scopes = Vec::new();
+    for text in texts {
+        let known = Scope::ALL.into_iter().find(|scope| scope.as_str() == text);
+        match known {
+            Some(scope) if scopes.contains(&scope) => {}
+            Some(scope) => scopes.push(scope),
+            None => return refuse(format!("scopes must be some of {}", scope_names())),
+        }
+    }
+    if scopes.is_empty() {
+        return refuse(format!("scopes must be at least one of {}", scope_names()));
+    }
+    Ok(scopes)
+}
+
+fn scope_names() -> String {
+    let names = Scope::ALL.map(|scope| format!("`{}`", scope.as_str()));
+    names.join(", ")
+}
+
+fn check_prefixes(prefixes: Vec<String>) -> Result<Vec<String>, Problem> {
+    if !(1..=KEY_PREFIXES_MAX).contains(&prefixes.len()) {
+        return refuse(format!(
+            "prefixes must be 1 to {KEY_PREFIXES_MAX} texts; leave them out for a key of all counters"
+        ));
+    }
+    let is_prefix = |prefix: &String| prefix.len() <= PREFIX_BYTES_MAX && is_text(prefix);
+    if !prefixes.iter().all(is_prefix) {
+        return refuse(format!(
+            "one of prefixes begins no counter id: ids have at most {PREFIX_BYTES_MAX} bytes and no control characters"
+        ));
+    }
+    let bytes: usize = prefixes.iter().map(String::len).sum();
+    if bytes > KEY_PREFIXES_BYTES_MAX {
+        return refuse(format!(
+            "prefixes have {bytes} bytes together, at most {KEY_PREFIXES_BYTES_MAX} are kept"
+        ));
+    }
+    Ok(prefixes)
+}
+
+fn check_rate(rate: u64) -> Result<u32, Problem> {
+    let rate = u32::try_from(rate).ok();
+    let rate = rate.filter(|rate| (1..=RATE_PER_MINUTE_MAX).contains(rate));
+    rate.map_or_else(
+        || refuse(format!("rate_per_minute must be from 1 to {RATE_PER_MINUTE_MAX}; leave it out for a key without a budget")),
+        Ok,
+    )
+}
+
+fn end_of(
+    within: Field<WholeNumber>,
+    at: Field<WholeNumber>,
+    now_ms: i64,
+) -> Result<Option<Option<i64>>, Problem> {
+    let end_ms = match (within, at) {
+        (Field::Absent, Field::Absent) => return Ok(None),
+        (Field::Null, Field::Absent | Field::Null) | (Field::Absent, Field::Null) => {
+            return Ok(Some(None));
+        }
+        (Field::Is(WholeNumber(seconds)), Field::Absent | Field::Null) => {
+            let lasts_ms = i64::try_from(seconds.saturating_mul(1_000)).unwrap_or(i64::MAX);
+            now_ms.saturating_add(lasts_ms)
+        }
+        (Field::Absent | Field::Null, Field::Is(WholeNumber(at_ms))) => {
+            i64::try_from(at_ms).unwrap_or(i64::MAX)
+        }
+        (Field::Is(_), Field::Is(_)) => {
+            return refuse("send expires_in or expires_at, not both");
+        }
+    };
+    let lasts_seconds = u64::try_from((end_ms.saturating_sub(now_ms)) / 1_000).unwrap_or(0);
+    if !(KEY_SECONDS_MIN..=KEY_SECONDS_MAX).contains(&lasts_seconds) {
+        return refuse(format!(
+            "a key ends in {KEY_SECONDS_MIN} to {KEY_SECONDS_MAX} seconds: expires_in is seconds, expires_at unix milliseconds; \
+             leave both out for a key that lasts until it is revoked"
+        ));
+    }
+    Ok(Some(Some(end_ms)))
+}
+
+/// Reads `{"name"?, "scopes"?, "prefixes"?, "rate_per_minute"?, "expires_in"? | "expires_at"?}`; `null` removes a
+/// budget, an end or prefixes.
+///
+/// # Errors
+/// `invalid-json`, `unknown-field`, `invalid-body`.
+pub fn parse_change(body: &[u8], now_ms: i64) -> Result<KeyChange, Problem> {
+    let wire: Wire = read_object(body)?;
+    Ok(KeyChange {
+        name: wire.name.map(check_name).transpose()?,
+        scopes: wire.scopes.map(scopes_of).transpose()?,
+        prefixes: match wire.prefixes {
+            Field::Absent => None,
+            Field::Null => Some(vec![String::new()]),
+            Field::Is(prefixes) => Some(check_prefixes(prefixes)?),
+        },
+        rate_per_minute: match wire.rate_per_minute {
+            Field::Absent => None,
+            Field::Null => Some(None),
+            Field::Is(WholeNumber(rate)) => Some(Some(check_rate(rate)?)),
+        },
+        expires_ms: end_of(wire.expires_in, wire.expires_at, now_ms)?,
+    })
+}
+
+impl KeyChange {
+    /// Makes a key of these settings.
+    ///
+    /// # Errors
+    /// `invalid-body` where it has no name or no scopes.
+    pub fn make(self, created_by: &str, secret: Digest, now_ms: i64) -> Result<ApiKey, Problem> {
+        let (Some(name), Some(scopes)) = (self.name, self.scopes) else {
+            return refuse("a key needs a name and scopes");
+        };
+        Ok(ApiKey {
+            name,
+            scopes,
+            prefixes: self.prefixes.unwrap_or_else(|| vec![String::new()]),
+            rate_per_minute: self.rate_per_minute.flatten(),
+            created_ms: now_ms,
+            created_by: created_by.to_owned(),
+            expires_ms: self.expires_ms.flatten(),
+            secret,
+            former: Vec::new(),
+            used_ms: None,
+            revision: 0,
+        })
+    }
+
+    /// Applies these settings to a key.
+    pub fn apply(&self, key: &mut ApiKey) {
+        let change = self.clone();
+        key.name = change.name.unwrap_or_else(|| key.name.clone());
+        key.scopes = change.scopes.unwrap_or_else(|| key.scopes.clone());
+        key.prefixes = change.prefixes.unwrap_or_else(|| key.prefixes.clone());
+        key.rate_per_minute = change.rate_per_minute.unwrap_or(key.rate_per_minute);
+        key.expires_ms = change.expires_ms.unwrap_or(key.expires_ms);
+    }
+}
+
+/// Reads `{"keep_seconds"?: 0 to 30 days}`, or nothing: how long the former secrets stay valid, in milliseconds.
+///
+/// # Errors
+/// As [`parse_change`].
+pub fn parse_rotation(body: &[u8]) -> Result<i64, Problem> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Rotation {
+        #[serde(default)]
+        keep_seconds: Option<WholeNumber>,
+    }
+    let seconds = match body.trim_ascii() {
+        [] => None,
+        body => read_object::<Rotation>(body)?.keep_seconds,
+    };
+    let seconds = seconds.map_or(KEEP_SECONDS, |WholeNumber(seconds)| seconds);
+    if seconds > KEEP_SECONDS_MAX {
+        return refuse(format!(
+            "keep_seconds must be from 0 to {KEEP_SECONDS_MAX}: for so long the secret before goes on"
+        ));
+    }
+    Ok(i64::try_from(seconds).unwrap_or(0) * 1_000)
+}
+
+#[derive(Serialize)]
+struct KeyView<'a> {
+    id: String,
+    name: &'a str,
+    scopes: Vec<&'static str>,
+    prefixes: &'a [String],
+    rate_per_minute: Option<u32>,
+    created_at: i64,
+    created_by: &'a str,
+    expires_at: Option<i64>,
+    last_used_at: Option<i64>,
+    former_until: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<&'a str>,
+}
+
+fn view<'a>(id: KeyId, key: &'a ApiKey, token: Option<&'a str>, now_ms: i64) -> KeyView<'a> {
+    let former = key.former.iter().map(|(_, end_ms)| *end_ms);
+    KeyView {
+        id: id.to_string(),
+        name: &key.name,
+        scopes: key.scopes.iter().map(|scope| scope.as_str()).collect(),
+        prefixes: &key.prefixes,
+        rate_per_minute: key.rate_per_minute,
+        created_at: key.created_ms,
+        created_by: &key.created_by,
+        expires_at: key.expires_ms,
+        last_used_at: key.used_ms,
+        former_until: former.filter(|end_ms| *end_ms > now_ms).max(),
+        key: token,
+    }
+}
+
+/// The JSON of a key; with its token where it was just made.
+pub fn key_json(id: KeyId, key: &ApiKey, token: Option<&str>, now_ms: i64) -> String {
+    to_json(&view(id, key, token, now_ms))
+}
+
+/// The JSON of `GET /keys`.
+pub fn keys_json(keys: &[(KeyId, ApiKey)], cursor: Option<KeyId>, now_ms: i64) -> String {
+    #[derive(Serialize)]
+    struct KeysView<'a> {
+        keys: Vec<KeyView<'a>>,
+        cursor: Option<String>,
+    }
+    let views = keys.iter().map(|(id, key)| view(*id, key, None, now_ms));
+    to_json(&KeysView {
+        keys: views.collect(),
+        cursor: cursor.map(|id| id.to_string()),
+    })
+}

@@ -1,0 +1,192 @@
+//! One record of `/events`, and the body of one increment. A record is read whole, or it is refused and counts nothing:
+//! unknown and repeated fields, `null` and other types are refused.
+//!
+//! An amount is read from its source text, so that it is exact beyond 2^53.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::super::delta::parse_delta;
+use super::super::dimensions::{ByWire, refuse_auto};
+use super::super::features::left_out;
+use super::super::problem::{Code, Problem};
+use super::BulkRecord;
+use super::by::Actor;
+use super::json::{Text, WholeNumber, bytes_of, present, read_object};
+use tally_core::counter::dimensions::Dimensions;
+use tally_core::sketch::Sample;
+
+/// The longest element that uniques are counted by, in bytes of UTF-8.
+pub const UNIQUE_BYTES_MAX: usize = 1024;
+
+/// The longest idempotency key of a record, in bytes of UTF-8.
+pub const EVENT_ID_BYTES_MAX: usize = 255;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EventWire<'a> {
+    #[serde(borrow)]
+    key: Text<'a>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    increment: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    unique: Option<Text<'a>>,
+    #[serde(default, deserialize_with = "present")]
+    at: Option<WholeNumber>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    id: Option<Text<'a>>,
+    #[serde(default, deserialize_with = "present")]
+    sample: Option<f64>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    by: Option<ByWire<'a>>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    bots: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    ip: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    user_agent: Option<Text<'a>>,
+}
+
+/// Returns one record `{"key", "increment"?, "unique"?, "at"?, "id"?, "sample"?, "by"?}`. `increment` is a positive
+/// whole number or its decimal string, 1 where missing; `at` is in unix milliseconds; for `sample` see [`Sample::new`].
+/// The second value says who caused it; where that is a visitor, `unique` is the word `auto` and stands for no element.
+///
+/// The key is not checked here, see [`BulkRecord::counter_id`]. Allocates only for strings with escapes.
+///
+/// # Errors
+/// `invalid-json`, `unknown-field`, `invalid-body` (also for an element that is empty or has more than
+/// 1,024 bytes, and an id that is empty or has more than 255) and `invalid-delta`; those of [`Actor::of_line`].
+pub fn parse_line(json: &[u8]) -> Result<(BulkRecord<'_>, Actor<'_>), Problem> {
+    let wire: EventWire<'_> = read_object(json)?;
+    let delta = delta_or_one(wire.increment)?;
+    check_unique(wire.unique.as_ref())?;
+    check_event_id(wire.id.as_ref())?;
+    let dimensions = ByWire::read(wire.by.as_ref())?;
+    refuse_auto(&dimensions)?;
+    let by = Actor::read(wire.unique.as_ref(), wire.bots, wire.ip, wire.user_agent)?;
+    let record = BulkRecord {
+        key: wire.key.0,
+        delta,
+        unique: wire.unique.map(|text| bytes_of(text.0)),
+        at_ms: wire.at.map(|at| milliseconds_of(at.0)),
+        id: wire.id.map(|text| text.0),
+        sample: sample_of(wire.sample)?,
+        dimensions,
+    };
+    Ok((record, by.of_line()?))
+}
+
+/// Returns the record of a line alone, see [`parse_line`].
+///
+/// # Errors
+/// As [`parse_line`].
+pub fn parse_event(json: &[u8]) -> Result<BulkRecord<'_>, Problem> {
+    parse_line(json).map(|(record, _)| record)
+}
+
+/// The body of one increment or decrement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IncrementBody {
+    /// How much, 1 or more.
+    pub delta: u128,
+    /// The element that uniques are counted by, 1 to 1,024 bytes.
+    pub unique: Option<String>,
+    /// When it happened, in unix milliseconds; `None` is now.
+    pub at_ms: Option<i64>,
+    /// The value that percentiles are of, one for the whole delta.
+    pub sample: Option<Sample>,
+    /// What it says of itself.
+    pub dimensions: Dimensions,
+    /// Who caused it. For a visitor, `unique` is the word `auto` and stands for no element.
+    pub by: Actor<'static>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct IncrementWire<'a> {
+    #[serde(borrow, default, deserialize_with = "present")]
+    delta: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    unique: Option<Text<'a>>,
+    #[serde(default, deserialize_with = "present")]
+    at: Option<WholeNumber>,
+    #[serde(default, deserialize_with = "present")]
+    sample: Option<f64>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    by: Option<ByWire<'a>>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    bots: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    ip: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    user_agent: Option<Text<'a>>,
+}
+
+/// Returns the body `{"delta"?, "unique"?, "at"?, "sample"?, "by"?, "bots"?, "ip"?, "user_agent"?}` of one increment;
+/// an empty body is a delta of 1.
+///
+/// # Errors
+/// As [`parse_event`].
+pub fn parse_increment(body: &[u8]) -> Result<IncrementBody, Problem> {
+    if body.trim_ascii().is_empty() {
+        return Ok(IncrementBody {
+            delta: 1,
+            unique: None,
+            at_ms: None,
+            sample: None,
+            dimensions: Dimensions::default(),
+            by: Actor::default(),
+        });
+    }
+    let wire: IncrementWire<'_> = read_object(body)?;
+    let delta = delta_or_one(wire.delta)?;
+    check_unique(wire.unique.as_ref())?;
+    let by = Actor::read(wire.unique.as_ref(), wire.bots, wire.ip, wire.user_agent)?;
+    let unique = wire.unique.map(|text| text.0.into_owned());
+    Ok(IncrementBody {
+        delta,
+        unique,
+        at_ms: wire.at.map(|at| milliseconds_of(at.0)),
+        sample: sample_of(wire.sample)?,
+        dimensions: ByWire::read(wire.by.as_ref())?,
+        by: by.into_owned(),
+    })
+}
+
+/// Returns the sample, if there is one.
+fn sample_of(number: Option<f64>) -> Result<Option<Sample>, Problem> {
+    if number.is_some() && cfg!(not(feature = "samples")) {
+        return Err(left_out("samples"));
+    }
+    let sample = number.map(Sample::new).transpose();
+    sample.map_err(|refused| Problem::new(Code::InvalidBody, refused.to_string()))
+}
+
+/// Returns an amount, 1 where it is missing.
+pub(crate) fn delta_or_one(json: Option<&RawValue>) -> Result<u128, Problem> {
+    json.map_or(Ok(1), |json| parse_delta(json.get()))
+}
+
+/// Converts a time to the stored type. A time that does not fit becomes one that is too far ahead of any clock.
+pub(crate) fn milliseconds_of(at: u64) -> i64 {
+    i64::try_from(at).unwrap_or(i64::MAX)
+}
+
+pub(crate) fn check_unique(unique: Option<&Text<'_>>) -> Result<(), Problem> {
+    check_length("unique", unique, UNIQUE_BYTES_MAX)
+}
+
+pub(crate) fn check_event_id(id: Option<&Text<'_>>) -> Result<(), Problem> {
+    check_length("id", id, EVENT_ID_BYTES_MAX)
+}
+
+fn check_length(field: &str, text: Option<&Text<'_>>, bytes_max: usize) -> Result<(), Problem> {
+    match text.map(|text| text.0.len()) {
+        Some(bytes) if bytes == 0 || bytes > bytes_max => {
+            let detail =
+                format!("`{field}` has 1 to {bytes_max} bytes of UTF-8, this one has {bytes}");
+            Err(Problem::new(Code::InvalidBody, detail))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,138 @@
+//! The sum of a body for one counter, and how cells count it.
+
+use std::collections::BTreeMap;
+
+use super::super::problem::Problem;
+use super::gather::Times;
+use super::hashes::Hashed;
+use super::lines::LineNumbers;
+use super::report::BatchReport;
+use tally_core::counter::dimensions::{DimensionLog, Dimensions, Stamp};
+use tally_core::counter::ledger::WriteKey;
+use tally_core::counter::samples::Samples;
+use tally_core::counter::settings::UniqueHash;
+use tally_core::sketch::{HashId, Sample};
+
+/// How cells count the sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CountingMode {
+    /// Which times the records have.
+    pub times: Times,
+    /// The hash by which its elements are sent first.
+    pub hash: HashId,
+    /// The hash by which they are sent again, to a cell that answers that it uses this one.
+    pub other: HashId,
+}
+
+impl CountingMode {
+    /// Elements are sent by the deployment's key, of this identity, unless it is known that the counter uses Redis's
+    /// hash.
+    pub fn new(times: Times, keyed: HashId) -> Self {
+        Self {
+            times,
+            hash: keyed,
+            other: HashId::REDIS,
+        }
+    }
+}
+
+/// What a batch adds to one counter.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GatheredCounter {
+    /// The sum of all its records.
+    pub added: u128,
+    /// The same sum by stamp, in unix seconds (see [`super::gather::coarsen`]).
+    pub buckets: BTreeMap<i64, u128>,
+    /// The stamps and hashes of its elements, except those of records with an id; sorted, each pair once.
+    pub tokens: Vec<(i64, Hashed)>,
+    /// The records that this came from, but for those with an id.
+    pub lines: LineNumbers,
+    /// Records with an id of their own, each counted once by itself.
+    pub identified: Vec<KeyedRecord>,
+    /// The samples of its records by stamp, but for those of records with an id.
+    pub samples: Samples,
+    /// What its records say of themselves, but for those of records with an id.
+    pub dimensions: GatheredDimensions,
+    /// The hash of its elements, as far as known.
+    pub unique_hash: UniqueHash,
+}
+
+impl GatheredCounter {
+    /// How it is to be counted, in a body that is counted so.
+    pub(super) fn manner(&self, of_body: CountingMode) -> CountingMode {
+        let CountingMode { times, hash, other } = of_body;
+        if self.unique_hash.takes(hash) {
+            return of_body;
+        }
+        CountingMode {
+            times,
+            hash: other,
+            other: hash,
+        }
+    }
+
+    /// Fails all its lines.
+    pub fn fail(&self, problem: &Problem, report: &mut BatchReport) {
+        report.fail(&self.lines, problem);
+        for record in &self.identified {
+            report.fail(&LineNumbers::of([record.line]), problem);
+        }
+    }
+}
+
+/// A record with an idempotency key of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyedRecord {
+    /// Its number in the body.
+    pub line: u64,
+    /// The name of its id.
+    pub key: WriteKey,
+    /// Hash of what it asks for.
+    pub fingerprint: u64,
+    /// Its stamp, unix seconds.
+    pub second: i64,
+    /// What it adds.
+    pub delta: u128,
+    /// Hashes of its element.
+    pub element: Option<Hashed>,
+    /// Whether its time is out of range, so that it may be answered if it was counted before, and not counted now.
+    pub is_skewed: bool,
+    /// The value that percentiles are of.
+    pub sample: Option<Sample>,
+    /// What it says of itself.
+    pub dimensions: DimensionLog,
+}
+
+/// A log that is summed whenever it has doubled, so that it grows with what is distinct.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GatheredDimensions {
+    log: DimensionLog,
+    summed: usize,
+}
+
+/// A log is not worth summing that is longer by less than this, in bytes.
+const SUMMED_BYTES_MIN: usize = 4 * 1_024;
+
+impl GatheredDimensions {
+    /// Adds what a record says. Returns how many bytes more are held since, at least 0.
+    pub fn add(&mut self, stamp: Stamp, amount: u128, dimensions: &Dimensions) -> usize {
+        if dimensions.is_empty() {
+            return 0;
+        }
+        let before = self.log.len();
+        self.log.push(stamp, amount, dimensions.iter());
+        let grown = self.log.len().saturating_sub(self.summed);
+        if grown > self.summed.max(SUMMED_BYTES_MIN)
+            && let Ok(summed) = self.log.summed()
+        {
+            self.log = summed;
+            self.summed = self.log.len();
+        }
+        self.log.len().saturating_sub(before)
+    }
+
+    /// What they say.
+    pub fn log(&self) -> &DimensionLog {
+        &self.log
+    }
+}

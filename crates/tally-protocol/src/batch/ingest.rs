@@ -1,0 +1,192 @@
+//! The queries of `/ingest`: the format of the lines, and which of their fields count. Only known values are accepted;
+//! a refusal lists them.
+
+use std::borrow::Cow;
+
+use super::super::problem::{Code, Problem};
+use super::BulkRecord;
+use super::clf::LogLine;
+use super::log_fields::{LogField, LoggedRequest};
+use super::logpush::{LogpushLine, parse_ndjson};
+use super::split::Splitter;
+use tally_core::counter::dimensions::Dimensions;
+use tally_core::counter::id::CounterId;
+
+/// The format of the lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Common or Combined Log Format.
+    Clf,
+    /// One event per line, with its own time.
+    Ndjson,
+    /// Cloudflare Logpush.
+    Logpush,
+}
+
+/// The field that names the counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyField {
+    /// The request target without its query, as logged.
+    Path,
+    /// The site: all lines count for one counter, [`Ingest::site`].
+    Site,
+}
+
+/// The field that uniques are counted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UniqueField {
+    /// The client's address, as logged.
+    Ip,
+    /// None: no uniques are counted.
+    None,
+}
+
+/// How the lines of one body are read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ingest {
+    /// The format of the lines.
+    pub format: Format,
+    /// The field that names the counter.
+    pub key: KeyField,
+    /// The field that uniques are counted by.
+    pub unique: UniqueField,
+    /// What lines say of themselves.
+    pub by: Vec<LogField>,
+    /// The site's own host, and the counter of [`KeyField::Site`].
+    pub site: Option<CounterId>,
+}
+
+impl Ingest {
+    /// Returns what the query values ask for. `format` is needed; `key` is `path` and `unique` is `none`
+    /// where missing.
+    ///
+    /// # Errors
+    /// `invalid-query` that names the parameter and its known values.
+    pub fn from_query(
+        format: Option<&str>,
+        key: Option<&str>,
+        unique: Option<&str>,
+    ) -> Result<Self, Problem> {
+        let format = match format {
+            Some("clf") => Format::Clf,
+            Some("ndjson") => Format::Ndjson,
+            Some("logpush") => Format::Logpush,
+            other => return Err(unknown("format", other, "`clf`, `ndjson` or `logpush`")),
+        };
+        let key = match key {
+            None | Some("path") => KeyField::Path,
+            Some("site") => KeyField::Site,
+            other => return Err(unknown("key", other, "`path` or `site`")),
+        };
+        let unique = match unique {
+            Some("ip") => UniqueField::Ip,
+            None | Some("none") => UniqueField::None,
+            other => return Err(unknown("unique", other, "`ip` or `none`")),
+        };
+        Ok(Self {
+            format,
+            key,
+            unique,
+            by: Vec::new(),
+            site: None,
+        })
+    }
+
+    /// The same, where the query says `by` and `site`.
+    ///
+    /// # Errors
+    /// `invalid-query`; `invalid-id` for a site that is no counter's name.
+    pub fn saying(self, by: Option<&str>, site: Option<&str>) -> Result<Self, Problem> {
+        let refuse = |detail: &str| Err(Problem::new(Code::InvalidQuery, detail));
+        let by = by.map_or(Ok(Vec::new()), LogField::list)?;
+        let site = site.map(CounterId::parse).transpose()?;
+        if self.format == Format::Ndjson && !(by.is_empty() && site.is_none()) {
+            return refuse("NDJSON lines say `by` and `key` themselves; leave by and site out");
+        }
+        if self.key == KeyField::Site && site.is_none() {
+            return refuse("key=site needs site, the id of the counter, such as example.com");
+        }
+        if self.format == Format::Clf && by.contains(&LogField::Country) {
+            return refuse("lines of clf say no country; leave it out of by");
+        }
+        Ok(Self { by, site, ..self })
+    }
+
+    /// Returns the queries, each by its own name: the same body with other queries is another request. Dimensions and
+    /// the site are omitted where they are not asked for, so that the identity of a body without them never changes.
+    pub fn asked(&self) -> Vec<&str> {
+        let format = match self.format {
+            Format::Clf => "clf",
+            Format::Ndjson => "ndjson",
+            Format::Logpush => "logpush",
+        };
+        let key = match self.key {
+            KeyField::Path => "path",
+            KeyField::Site => "site",
+        };
+        let unique = match self.unique {
+            UniqueField::Ip => "ip",
+            UniqueField::None => "none",
+        };
+        let site = self.site.as_ref().map(CounterId::as_str);
+        let by = self.by.iter().map(|field| field.name());
+        [format, key, unique]
+            .into_iter()
+            .chain(site)
+            .chain(by)
+            .collect()
+    }
+
+    /// Returns the splitter for such a body: log lines are lines even where one begins with `[`.
+    pub fn splitter(&self) -> Splitter {
+        match self.format {
+            Format::Clf => Splitter::lines(),
+            Format::Ndjson | Format::Logpush => Splitter::detect(),
+        }
+    }
+
+    /// Returns what one line counts; `None` for a line that is no record (Logpush's destination check).
+    ///
+    /// # Errors
+    /// As [`LogLine::parse`], [`LogpushLine::parse`] and [`parse_ndjson`].
+    pub fn read<'a>(&self, line: &'a [u8]) -> Result<Option<BulkRecord<'a>>, Problem> {
+        let mut read = match self.format {
+            Format::Clf => {
+                let line = LogLine::parse(line)?;
+                let dimensions = self.dimensions(&line.hit());
+                let mut record = line.record(self.unique);
+                record.dimensions = dimensions;
+                Some(record)
+            }
+            Format::Ndjson => Some(parse_ndjson(line, self.unique)?),
+            Format::Logpush => LogpushLine::parse(line)?.map(|line| {
+                let dimensions = self.dimensions(&line.hit());
+                let mut record = line.record(self.unique);
+                record.dimensions = dimensions;
+                record
+            }),
+        };
+        if let (Some(record), KeyField::Site, Some(site)) = (&mut read, self.key, &self.site) {
+            record.key = Cow::Owned(site.as_str().to_owned());
+        }
+        Ok(read)
+    }
+
+    fn dimensions(&self, hit: &LoggedRequest<'_>) -> Dimensions {
+        match self.by.is_empty() {
+            true => Dimensions::default(),
+            false => hit.dimensions(&self.by, self.site.as_ref().map(CounterId::as_str)),
+        }
+    }
+}
+
+fn unknown(parameter: &str, value: Option<&str>, known: &str) -> Problem {
+    let detail = match value {
+        None => format!("`{parameter}` is needed: {known}"),
+        Some(value) => {
+            let shown: String = value.chars().take(48).collect();
+            format!("`{parameter}` is {known}, not `{shown}`")
+        }
+    };
+    Problem::new(Code::InvalidQuery, detail)
+}

@@ -1,0 +1,163 @@
+//! The dimensions of a log line's request.
+
+use super::super::problem::{Code, Problem};
+use super::super::user_agent::{browser, device};
+use tally_core::counter::dimensions::{DIMENSIONS_PER_WRITE_MAX, Dimensions};
+
+/// What may be counted of a log line besides its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogField {
+    /// The request target without its query.
+    Page,
+    /// The host of the referring page, unless it is the site's own.
+    Referrer,
+    /// The status.
+    Status,
+    /// The method.
+    Method,
+    /// The browser's family.
+    Browser,
+    /// The kind of device.
+    Device,
+    /// `utm_source` of the query.
+    UtmSource,
+    /// The client's country, of Logpush alone.
+    Country,
+}
+
+impl LogField {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Page,
+        Self::Referrer,
+        Self::Status,
+        Self::Method,
+        Self::Browser,
+        Self::Device,
+        Self::UtmSource,
+        Self::Country,
+    ];
+
+    /// The name of its dimension.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Page => "page",
+            Self::Referrer => "referrer",
+            Self::Status => "status",
+            Self::Method => "method",
+            Self::Browser => "browser",
+            Self::Device => "device",
+            Self::UtmSource => "utm_source",
+            Self::Country => "country",
+        }
+    }
+
+    /// Reads a list of names such as `referrer,browser`.
+    ///
+    /// # Errors
+    /// `invalid-query`.
+    pub fn list(names: &str) -> Result<Vec<Self>, Problem> {
+        let mut fields = Vec::new();
+        for name in names.split(',') {
+            match Self::ALL.into_iter().find(|field| field.name() == name) {
+                Some(field) if !fields.contains(&field) => fields.push(field),
+                _ => {
+                    let known = Self::ALL.map(Self::name).join(", ");
+                    let detail = format!("by is a list of some of {known}, each once");
+                    return Err(Problem::new(Code::InvalidQuery, detail));
+                }
+            }
+        }
+        Ok(fields)
+    }
+}
+
+const _: () = assert!(LogField::ALL.len() <= DIMENSIONS_PER_WRITE_MAX);
+
+/// A request, as a log line describes it. What the line does not say is empty or a dash.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LoggedRequest<'a> {
+    /// The target, with its query.
+    pub target: &'a str,
+    /// The method.
+    pub method: &'a str,
+    /// The status.
+    pub status: &'a str,
+    /// The address of the page before.
+    pub referrer: &'a str,
+    /// The user agent.
+    pub user_agent: &'a str,
+    /// The client's country.
+    pub country: &'a str,
+}
+
+impl LoggedRequest<'_> {
+    /// The dimensions of these fields; `site` is the site's own host.
+    pub fn dimensions(&self, fields: &[LogField], site: Option<&str>) -> Dimensions {
+        let mut dimensions = Dimensions::default();
+        let (page, query) = self.target.split_once('?').unwrap_or((self.target, ""));
+        for field in fields {
+            let source;
+            let value = match field {
+                LogField::Page => page,
+                LogField::Referrer => {
+                    source = referrer_host(self.referrer, site).unwrap_or_default();
+                    &source
+                }
+                LogField::Status => self.status,
+                LogField::Method => self.method,
+                LogField::Browser => browser(self.user_agent).unwrap_or_default(),
+                LogField::Device => device(self.user_agent).unwrap_or_default(),
+                LogField::UtmSource => {
+                    source = utm_source(query);
+                    &source
+                }
+                LogField::Country => {
+                    source = self.country.to_ascii_uppercase();
+                    &source
+                }
+            };
+            if value != "-" {
+                dimensions.insert_cut(field.name(), value);
+            }
+        }
+        dimensions
+    }
+}
+
+/// A host without a leading `www.`.
+fn plain_host(host: &str) -> String {
+    let host = host.to_ascii_lowercase();
+    host.strip_prefix("www.")
+        .map_or(host.clone(), str::to_owned)
+}
+
+/// The host of an address, in lower case and without `www.`, port and user; `None` for text that is no address, and for
+/// the site's own host.
+fn referrer_host(address: &str, site: Option<&str>) -> Option<String> {
+    let (scheme, rest) = address.split_once("://")?;
+    if scheme.is_empty()
+        || !scheme
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    {
+        return None;
+    }
+    let authority = rest.split(['/', '?', '#', '\\']).next()?;
+    let host = authority.rsplit('@').next()?;
+    let host = match host.rsplit_once(':') {
+        Some((before, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => before,
+        _ => host,
+    };
+    let host = plain_host(host);
+    let is_own = site.is_some_and(|site| plain_host(site) == host);
+    let is_host =
+        !host.is_empty() && !host.contains(|sign: char| sign.is_whitespace() || sign == '"');
+    (is_host && !is_own).then_some(host)
+}
+
+fn utm_source(query: &str) -> String {
+    let mut pairs = form_urlencoded::parse(query.as_bytes());
+    let found = pairs.find(|(name, _)| name == "utm_source");
+    found.map_or_else(String::new, |(_, value)| value.into_owned())
+}

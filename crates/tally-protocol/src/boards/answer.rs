@@ -1,0 +1,595 @@
+//! Answers about boards.
+
+use std::borrow::Cow;
+
+use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
+
+use super::body::Lines;
+use super::token::{BoardVersion, cursor_of};
+use crate::live::snapshot as live;
+use crate::live::topic::WatchedBoard;
+use crate::messages::{
+    BoardAnswer, BoardSeen, BoardWritten, BoardsListed, MemberOutcome, PeriodOf, Ranked,
+};
+use crate::problem::{Code, Problem};
+use crate::public::to_json;
+use tally_core::board::member::MemberRefusal;
+use tally_core::board::placing::{Placing, Shards};
+use tally_core::board::score::Score;
+use tally_core::board::settings::Settings;
+use tally_core::counter::id::{CounterId, Datacenter};
+
+/// A score as JSON: a whole number without a point; infinities as texts, because JSON has no such numbers.
+struct Number(Score);
+
+impl Serialize for Number {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let number = self.0.number();
+        if self.0.is_whole() {
+            // Written without a point, and read back exactly.
+            let text = format!("{number}");
+            if let Ok(whole) = text.parse::<i64>() {
+                return serializer.serialize_i64(whole);
+            }
+        }
+        if number.is_infinite() {
+            return serializer.serialize_str(if number > 0.0 { "inf" } else { "-inf" });
+        }
+        serializer.serialize_f64(number)
+    }
+}
+
+/// A rank, or the lowest and the highest rank that are possible.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Rank {
+    Exactly(u64),
+    Between(u64, u64),
+}
+
+#[derive(Serialize)]
+struct RowView<'a> {
+    member: Cow<'a, str>,
+    score: Number,
+    rank: Option<Rank>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hidden: Option<bool>,
+}
+
+impl<'a> RowView<'a> {
+    fn of(row: &'a Ranked) -> Self {
+        Self::within(row, 0)
+    }
+
+    /// A row whose rank may be higher by up to `slack`.
+    fn within(row: &'a Ranked, slack: u64) -> Self {
+        let metadata = row.metadata.as_deref();
+        Self {
+            member: String::from_utf8_lossy(&row.member),
+            score: Number(row.score),
+            rank: row.rank.map(|rank| match slack {
+                0 => Rank::Exactly(rank),
+                _ => Rank::Between(rank, rank + slack),
+            }),
+            metadata: metadata.and_then(|text| serde_json::from_str(text).ok()),
+            expires_at: row.expires_ms,
+            hidden: row.rank.is_none().then_some(true),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct PeriodView {
+    start: i64,
+    end: i64,
+    total: u64,
+}
+
+impl PeriodView {
+    /// `None` for a board without periods.
+    fn of(period: &PeriodOf) -> Option<Self> {
+        let PeriodOf { start, end, total } = *period;
+        (end > 0).then_some(Self { start, end, total })
+    }
+}
+
+#[derive(Serialize)]
+struct SettingsView {
+    #[serde(flatten)]
+    settings: Words,
+    zone: String,
+    archive: u32,
+    members_max: u64,
+    shards: ShardsView,
+    home: Option<Datacenter>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum ShardsView {
+    Word(&'static str),
+    Number(u32),
+}
+
+#[derive(Serialize)]
+struct Words {
+    order: tally_core::board::settings::Order,
+    keep: tally_core::board::settings::ScoreRule,
+    ties: tally_core::board::settings::Ties,
+    scores: tally_core::board::settings::Scores,
+    period: tally_core::board::period::Period,
+}
+
+impl SettingsView {
+    fn of(settings: &Settings, placing: &Placing) -> Self {
+        let Settings {
+            order,
+            keep,
+            ties,
+            scores,
+            period,
+            zone,
+            archive,
+            members_max,
+        } = *settings;
+        let settings = Words {
+            order,
+            keep,
+            ties,
+            scores,
+            period,
+        };
+        Self {
+            settings,
+            zone: zone.to_string(),
+            archive,
+            members_max,
+            shards: match placing.shards {
+                Shards::Auto => ShardsView::Word("auto"),
+                Shards::Fixed(shards) => ShardsView::Number(shards),
+            },
+            home: placing.home.clone(),
+        }
+    }
+}
+
+/// The fields of every answer, and the optional ones.
+#[derive(Serialize)]
+struct SeenView<'a> {
+    board: &'a CounterId,
+    #[serde(flatten)]
+    row: Option<RowView<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    percentile: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rows: Option<Vec<RowView<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    absent: Option<Vec<&'a str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    count: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cursor: Option<Option<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    settings: Option<SettingsView>,
+    /// How many there are now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shards: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    periods: Option<Vec<PeriodView>>,
+    period: Option<PeriodView>,
+    total: u64,
+    exact: bool,
+    as_of: i64,
+    staleness_ms: i64,
+    version: String,
+}
+
+/// A board's answer, before it becomes JSON.
+pub struct ReadBoard<'a> {
+    /// The board.
+    pub board: &'a CounterId,
+    /// What it answered.
+    pub seen: &'a BoardSeen,
+    /// Now, unix milliseconds.
+    pub now_ms: i64,
+}
+
+impl<'a> ReadBoard<'a> {
+    fn view(&self) -> SeenView<'a> {
+        let seen = self.seen;
+        SeenView {
+            board: self.board,
+            row: None,
+            percentile: None,
+            rows: None,
+            absent: None,
+            count: None,
+            cursor: None,
+            settings: None,
+            shards: None,
+            periods: None,
+            period: PeriodView::of(&seen.period),
+            total: seen.period.total,
+            exact: seen.is_exact,
+            as_of: seen.as_of_ms,
+            staleness_ms: self.now_ms.saturating_sub(seen.as_of_ms).max(0),
+            version: BoardVersion::of(seen).to_string(),
+        }
+    }
+}
+
+/// The share of the other members that are not ranked before this one, in percent with three digits; 100 for the first
+/// and for the only one.
+fn percentile(rank: u64, total: u64) -> f64 {
+    let number = |count: u64| format!("{count}").parse::<f64>().unwrap_or(0.0);
+    let others = number(total.saturating_sub(1)).max(1.0);
+    let behind = number(total.saturating_sub(rank));
+    let part = if total <= 1 { 1.0 } else { behind / others };
+    (part * 100_000.0).round() / 1_000.0
+}
+
+/// The JSON of one member; `None` where it is not there.
+pub fn one_json(read: &ReadBoard<'_>) -> Option<String> {
+    let row = read.seen.rows.first()?;
+    let mut view = read.view();
+    let slack = read.seen.slack.first().copied().unwrap_or(0);
+    // For a rank that is not exact, the percentile of the middle.
+    view.percentile = row
+        .rank
+        .map(|rank| percentile(rank + slack / 2, view.total));
+    view.row = Some(RowView::within(row, slack));
+    Some(to_json(&view))
+}
+
+/// The JSON of members in order; `counts` says whether the answer has the size of the range.
+pub fn rows_json(read: &ReadBoard<'_>, counts: bool) -> String {
+    let seen = read.seen;
+    let mut view = read.view();
+    view.rows = Some(seen.rows.iter().map(RowView::of).collect());
+    view.count = counts.then_some(seen.count);
+    view.cursor = Some(seen.rows.last().filter(|_| seen.has_more).map(cursor_of));
+    to_json(&view)
+}
+
+/// The JSON of members asked for by name, and of those that do not exist.
+pub fn members_json(read: &ReadBoard<'_>, asked: &[CounterId]) -> String {
+    let mut view = read.view();
+    let is_there = |name: &CounterId| {
+        let mut rows = read.seen.rows.iter();
+        rows.any(|row| row.member == name.as_str().as_bytes())
+    };
+    let absent: Vec<String> = asked
+        .iter()
+        .filter(|name| !is_there(name))
+        .map(ToString::to_string)
+        .collect();
+    view.rows = Some(read.seen.rows.iter().map(RowView::of).collect());
+    let absent: Vec<&str> = absent.iter().map(String::as_str).collect();
+    let view = SeenView {
+        absent: Some(absent),
+        ..view
+    };
+    to_json(&view)
+}
+
+/// The JSON of a board with its settings.
+pub fn configured_json(read: &ReadBoard<'_>) -> String {
+    let mut view = read.view();
+    view.settings = Some(SettingsView::of(&read.seen.settings, &read.seen.placing));
+    view.shards = Some(read.seen.layout.shards);
+    to_json(&view)
+}
+
+/// The JSON of a count between two scores.
+pub fn count_json(read: &ReadBoard<'_>) -> String {
+    let mut view = read.view();
+    view.count = Some(read.seen.count);
+    to_json(&view)
+}
+
+/// The JSON of the ended periods that are stored.
+pub fn periods_json(read: &ReadBoard<'_>) -> String {
+    let mut view = read.view();
+    view.periods = Some(
+        read.seen
+            .periods
+            .iter()
+            .filter_map(PeriodView::of)
+            .collect(),
+    );
+    to_json(&view)
+}
+
+/// The update for watchers of a board, from an answer that may hold more.
+pub fn live_board(seen: &BoardSeen, watched: &WatchedBoard) -> live::ReadCounter {
+    #[derive(Serialize)]
+    struct MemberView<'a> {
+        #[serde(flatten)]
+        row: RowView<'a>,
+        percentile: Option<f64>,
+    }
+    #[derive(Serialize)]
+    struct LiveView<'a> {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        top: Option<Vec<RowView<'a>>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        member: Option<Option<MemberView<'a>>>,
+        period: Option<PeriodView>,
+        total: u64,
+        version: String,
+    }
+    let total = seen.period.total;
+    let top = usize::try_from(watched.top).unwrap_or(usize::MAX);
+    let is_watched = |row: &&Ranked| {
+        let name = watched.member.as_ref();
+        name.is_some_and(|name| name.as_str().as_bytes() == row.member)
+    };
+    let member = seen.members.iter().find(is_watched).map(|row| MemberView {
+        row: RowView::of(row),
+        percentile: row.rank.map(|rank| percentile(rank, total)),
+    });
+    let view = LiveView {
+        top: (top > 0).then(|| seen.rows.iter().take(top).map(RowView::of).collect()),
+        member: watched.member.as_ref().map(|_| member),
+        period: PeriodView::of(&seen.period),
+        total,
+        version: BoardVersion::of(seen).to_string(),
+    };
+    let json = to_json(&view);
+    let members = json
+        .strip_prefix('{')
+        .and_then(|json| json.strip_suffix('}'));
+    let members = members.unwrap_or_default().to_owned();
+    live::ReadCounter {
+        tag: live::Tag::default().with(members.as_bytes()).value(),
+        members,
+        members_of_strings: None,
+        exact: seen.is_exact,
+        as_of_ms: seen.as_of_ms,
+    }
+}
+
+/// Appends lines of an export.
+pub fn rows_ndjson(text: &mut String, rows: &[Ranked]) {
+    for row in rows {
+        text.push_str(&to_json(&RowView::of(row)));
+        text.push('\n');
+    }
+}
+
+/// The line of a board in an export; [`super::parse_settings`] reads its settings.
+pub fn board_line(board: &CounterId, settings: &Settings, placing: &Placing) -> String {
+    #[derive(Serialize)]
+    struct BoardLine<'a> {
+        board: &'a CounterId,
+        settings: SettingsView,
+    }
+    let settings = SettingsView::of(settings, placing);
+    let mut line = to_json(&BoardLine { board, settings });
+    line.push('\n');
+    line
+}
+
+/// The lines of members in an export; [`super::parse_member_line`] reads them.
+pub fn member_lines(text: &mut String, board: &CounterId, rows: &[Ranked]) {
+    #[derive(Serialize)]
+    struct MemberLine<'a> {
+        board: &'a CounterId,
+        member: Cow<'a, str>,
+        score: Number,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        metadata: Option<&'a RawValue>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        expires_at: Option<i64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        hidden: Option<bool>,
+    }
+    for row in rows {
+        let RowView {
+            member,
+            score,
+            metadata,
+            expires_at,
+            hidden,
+            ..
+        } = RowView::of(row);
+        text.push_str(&to_json(&MemberLine {
+            board,
+            member,
+            score,
+            metadata,
+            expires_at,
+            hidden,
+        }));
+        text.push('\n');
+    }
+}
+
+/// The JSON of a deleted board.
+pub fn deleted_json(board: &CounterId) -> String {
+    #[derive(Serialize)]
+    struct DeletedView<'a> {
+        board: &'a CounterId,
+        status: &'static str,
+    }
+    let status = "deleted";
+    to_json(&DeletedView { board, status })
+}
+
+/// The JSON of a page of boards.
+pub fn list_json(listed: &BoardsListed, cursor: Option<&CounterId>) -> String {
+    #[derive(Serialize)]
+    struct ListView<'a> {
+        boards: &'a [CounterId],
+        cursor: Option<&'a CounterId>,
+        #[serde(skip_serializing_if = "<[u32]>::is_empty")]
+        missing_partitions: &'a [u32],
+    }
+    to_json(&ListView {
+        boards: &listed.boards,
+        cursor,
+        missing_partitions: &listed.missing_partitions,
+    })
+}
+
+#[derive(Serialize)]
+struct LineErrorView<'a> {
+    line: u32,
+    code: &'static str,
+    detail: &'a str,
+}
+
+#[derive(Serialize)]
+struct WrittenView<'a> {
+    board: &'a CounterId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    member: Option<&'a CounterId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    score: Option<Option<Number>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    previous: Option<Option<Number>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rank: Option<Option<u64>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    accepted: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rejected: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    errors: Option<Vec<LineErrorView<'a>>>,
+    changed: u64,
+    total: u64,
+    exact: bool,
+    as_of: i64,
+    version: String,
+}
+
+/// The JSON of a write to a member, or of one to many by lines.
+pub fn written_json(
+    board: &CounterId,
+    member: Option<&CounterId>,
+    (written, version): (&MemberOutcome, &BoardVersion),
+    lines: Option<&Lines>,
+    exact: bool,
+) -> String {
+    let stand = written.stand.filter(|_| member.is_some());
+    let error = |(line, problem): &'_ (u32, Problem)| {
+        (*line, problem.code().as_str(), problem.detail().to_owned())
+    };
+    let refused: Vec<(u32, &'static str, String)> = lines
+        .iter()
+        .flat_map(|lines| &lines.errors)
+        .map(error)
+        .collect();
+    let errors = refused.iter().map(|(line, code, detail)| LineErrorView {
+        line: *line,
+        code,
+        detail,
+    });
+    to_json(&WrittenView {
+        board,
+        member,
+        score: stand.map(|stand| stand.score.map(Number)),
+        previous: stand.map(|stand| stand.previous.map(Number)),
+        rank: stand.map(|stand| stand.rank),
+        accepted: lines.map(|_| written.accepted),
+        rejected: lines.map(|lines| lines.rejected),
+        errors: lines.map(|_| errors.collect()),
+        changed: written.changed,
+        total: written.total,
+        exact,
+        as_of: written.at_ms,
+        version: version.to_string(),
+    })
+}
+
+/// The problem of a refused write.
+pub fn refusal_of(refusal: MemberRefusal) -> Problem {
+    let (code, detail) = match refusal {
+        MemberRefusal::NotWhole => (
+            Code::InvalidScore,
+            "the board's scores are whole numbers from -(2^53 - 1) to 2^53 - 1, and this would not be one; nothing was written",
+        ),
+        MemberRefusal::NotANumber => (
+            Code::InvalidScore,
+            "the score would be no number; nothing was written",
+        ),
+        MemberRefusal::KeepsSums => (
+            Code::InvalidBody,
+            "this board keeps sums: send a `delta` instead of a `score`",
+        ),
+        MemberRefusal::KeepsBest => (
+            Code::InvalidBody,
+            "this board keeps the best: send a `score` instead of a `delta`",
+        ),
+        MemberRefusal::Full => (
+            Code::BoardFull,
+            "the board has as many members, or as many bytes, as it may; nothing was written: raise members_max, or remove members",
+        ),
+        MemberRefusal::Changed => (
+            Code::PreconditionFailed,
+            "the member is not as If-Match says; nothing was written, read it again",
+        ),
+    };
+    Problem::new(code, detail)
+}
+
+/// The problem of writes that were not made.
+pub fn problem_of(written: &BoardWritten) -> Option<Problem> {
+    let (code, detail) = match written {
+        BoardWritten::Done(_) | BoardWritten::Replayed(_) | BoardWritten::ReplayedWhole(_) => {
+            return None;
+        }
+        BoardWritten::Spread(_) | BoardWritten::Stale | BoardWritten::Moving => (
+            Code::Unavailable,
+            "members of the board are being moved; nothing was written, try again",
+        ),
+        BoardWritten::Reused => (
+            Code::IdempotencyKeyReused,
+            "this key was used for another write; send another key with another write",
+        ),
+        BoardWritten::Full => (
+            Code::Overloaded,
+            "too many keys are remembered for this board; nothing was written, try again later or without a key",
+        ),
+        BoardWritten::Ended => (
+            Code::BoardEnded,
+            "there is no such board, or it has been deleted since this key was used; send another key to write to the next one",
+        ),
+    };
+    Some(Problem::new(code, detail))
+}
+
+/// The problem of a request for something that does not exist.
+pub fn not_found(answer: &BoardAnswer) -> Problem {
+    match answer {
+        BoardAnswer::NoPeriod => Problem::new(
+            Code::PeriodNotFound,
+            "the board keeps no such period; GET …/periods lists those that it has",
+        ),
+        BoardAnswer::NotReached(generation, sequence) => Problem::new(
+            Code::VersionNotReached,
+            "the board does not have this version; read without at_least what `seen` names",
+        )
+        .with_seen(
+            BoardVersion {
+                generation: *generation,
+                layout: 0,
+                sequences: vec![*sequence],
+            }
+            .to_string(),
+        ),
+        BoardAnswer::Spread(_) | BoardAnswer::Stale | BoardAnswer::Moving => Problem::new(
+            Code::Unavailable,
+            "members of the board are being moved; try again",
+        ),
+        BoardAnswer::Absent | BoardAnswer::Seen(_) => Problem::new(
+            Code::BoardNotFound,
+            "nothing was ever written to a board of this name",
+        ),
+    }
+}

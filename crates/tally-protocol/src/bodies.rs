@@ -1,0 +1,201 @@
+//! Request bodies: their largest size and longest time; the bodies of settings, and of queued events.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::batch::event::delta_or_one;
+use super::batch::json::{Text, WholeNumber, present, read_object};
+use super::delta::parse_value;
+use super::messages::Put;
+use super::problem::{Code, Problem};
+use tally_core::counter::id::{CounterId, Datacenter};
+use tally_core::counter::settings::{SHARDS_MAX, TTL_SECONDS_MAX, TtlMode, UniqueHash};
+use tally_core::counter::total::Value;
+
+/// The largest body of a call about one counter.
+pub const BODY_BYTES_MAX: u64 = 1024 * 1024;
+
+/// The largest bulk body, before and after inflation.
+pub const BULK_BYTES_MAX: u64 = 32 * 1024 * 1024;
+
+/// How much of a body that is too large is read and dropped, so that the client sees the answer and not a reset
+/// connection.
+pub const DRAIN_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// How long each piece of a dropped body may take, milliseconds: a client that sends more slowly may see no answer.
+pub const DRAIN_PIECE_MS_MAX: u64 = 2_000;
+
+/// How long each [`PIECE_BYTES`] of a body, and its last piece, may take to arrive, milliseconds: so a body comes at 52
+/// kbit/s at least. A deployment may set another value.
+pub const PIECE_MS_MAX: u64 = 10_000;
+
+/// How much of a body is read at once. Pieces from the network are a few KB, and each read costs a promise. Allocated
+/// once for each body that is being read.
+pub const PIECE_BYTES: u32 = 64 * 1024;
+
+/// How long a whole body may take to arrive, milliseconds: the largest, of 32 MiB, at 0.9 Mbit/s.
+pub const ARRIVAL_MS_MAX: i64 = 300_000;
+
+/// The most that a bulk body uses while it is read, besides its sums, bytes: a piece twice, in the platform and here;
+/// the output of gzip, 128 KiB, and the decoder's window, 48 KiB; a partial record of 64 KiB.
+const READING_BYTES_MAX: u64 = (2 * 64 + 128 + 48 + 64) * 1024;
+
+/// Returns what a bulk body uses while it is read, besides its sums, bytes: the buffer for its pieces, and four times
+/// its announced length.
+pub fn reading_bytes(announced: Option<u64>) -> u64 {
+    let least = u64::from(PIECE_BYTES);
+    announced.map_or(READING_BYTES_MAX, |bytes| {
+        bytes
+            .saturating_mul(4)
+            .saturating_add(least)
+            .min(READING_BYTES_MAX)
+    })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wire<'a> {
+    #[serde(borrow, default)]
+    shards: Option<&'a RawValue>,
+    #[serde(default)]
+    ttl_seconds: Option<WholeNumber>,
+    /// A string at first: for another JSON type an enum would report malformed JSON.
+    #[serde(default)]
+    ttl_mode: Option<String>,
+    #[serde(borrow, default)]
+    floor: Option<&'a RawValue>,
+    #[serde(default)]
+    home: Option<String>,
+    #[serde(default)]
+    unique_hash: Option<String>,
+}
+
+/// Reads `{"shards":"auto" or n, "ttl_seconds": n, "ttl_mode": "fixed" or "sliding", "floor": n, "home": "FRA",
+/// "unique_hash": "keyed" or "redis"}`. Absent or `null` means the default, because a `PUT` replaces all settings. The
+/// exception is `unique_hash`: it stays as it is, because what was counted by it cannot be converted.
+///
+/// # Errors
+/// `invalid-json`, `unknown-field`, `invalid-body`.
+pub fn parse_settings(body: &[u8]) -> Result<Put, Problem> {
+    let body = if body.trim_ascii().is_empty() {
+        b"{}"
+    } else {
+        body
+    };
+    let wire: Wire<'_> = read_object(body)?;
+    let refuse = |detail: String| Err(Problem::new(Code::InvalidBody, detail));
+    let shards = match wire.shards.map(RawValue::get) {
+        None | Some("null" | "\"auto\"") => None,
+        Some(text) => {
+            match serde_json::from_str(text).map(|WholeNumber(count)| u8::try_from(count)) {
+                Ok(Ok(count)) if count.is_power_of_two() && count <= SHARDS_MAX => Some(count),
+                _ => {
+                    return refuse(format!(
+                        "shards must be \"auto\" or a power of two from 1 to {SHARDS_MAX}"
+                    ));
+                }
+            }
+        }
+    };
+    let mode = match wire.ttl_mode.as_deref() {
+        None => None,
+        Some("fixed") => Some(TtlMode::Fixed),
+        Some("sliding") => Some(TtlMode::Sliding),
+        Some(_) => return refuse("ttl_mode must be \"fixed\" or \"sliding\"".to_owned()),
+    };
+    let ttl = match (wire.ttl_seconds.map(|seconds| seconds.0), mode) {
+        (None, None) => None,
+        (None, Some(_)) => return refuse("ttl_mode needs ttl_seconds".to_owned()),
+        (Some(seconds), mode) if (1..=TTL_SECONDS_MAX).contains(&seconds) => {
+            Some((seconds, mode.unwrap_or_default()))
+        }
+        (Some(_), _) => return refuse(format!("ttl_seconds must be from 1 to {TTL_SECONDS_MAX}")),
+    };
+    let floor = match wire.floor.map(RawValue::get) {
+        None | Some("null") => None,
+        Some(text) => match parse_value(text) {
+            Some(floor) => Some(floor),
+            None => return refuse(format!("floor must be {VALUE_SHAPE}")),
+        },
+    };
+    let home = match wire.home.as_deref().map(Datacenter::parse) {
+        None => None,
+        Some(Some(home)) => Some(home),
+        Some(None) => {
+            return refuse(
+                "home must be the name of a datacenter, 1 to 16 letters, digits or `-`".to_owned(),
+            );
+        }
+    };
+    if (home.is_some() || floor.is_some()) && shards.is_some_and(|shards| shards > 1) {
+        return refuse(
+            "a counter with a home, or with a floor, has one shard; leave shards out".to_owned(),
+        );
+    }
+    let unique_hash = match wire.unique_hash.as_deref() {
+        None => None,
+        Some("keyed") => Some(UniqueHash::Keyed),
+        Some("redis") => Some(UniqueHash::Redis),
+        Some(_) => return refuse("unique_hash must be \"keyed\" or \"redis\"".to_owned()),
+    };
+    Ok(Put {
+        shards,
+        ttl,
+        floor,
+        home,
+        unique_hash,
+    })
+}
+
+/// The allowed form of a value in a body.
+const VALUE_SHAPE: &str = "a whole number from -(2^128 - 1) to 2^128 - 1, or its decimal string";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ValueWire<'a> {
+    #[serde(borrow)]
+    value: &'a RawValue,
+}
+
+/// Returns the value of `{"value": n}`.
+///
+/// # Errors
+/// `invalid-json`, `unknown-field`, `invalid-body`.
+pub fn parse_set(body: &[u8]) -> Result<Value, Problem> {
+    let wire: ValueWire<'_> = read_object(body)?;
+    parse_value(wire.value.get())
+        .ok_or_else(|| Problem::new(Code::InvalidBody, format!("value must be {VALUE_SHAPE}")))
+}
+
+/// Reads the body of a call without parameters: nothing, or an empty object.
+///
+/// # Errors
+/// `invalid-json`, `unknown-field`.
+pub fn parse_nothing(body: &[u8]) -> Result<(), Problem> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Nothing {}
+    if !body.trim_ascii().is_empty() {
+        let Nothing {} = read_object(body)?;
+    }
+    Ok(())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct QueuedWire<'a> {
+    #[serde(borrow)]
+    key: Text<'a>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    increment: Option<&'a RawValue>,
+}
+
+/// Returns the counter and the amount of `{"key", "increment"?}`; 1 where the amount is missing.
+///
+/// # Errors
+/// `invalid-json`, `unknown-field`, `invalid-body`, `invalid-delta`, `invalid-id`.
+pub fn parse_queued(body: &[u8]) -> Result<(CounterId, u128), Problem> {
+    let wire: QueuedWire<'_> = read_object(body)?;
+    let delta = delta_or_one(wire.increment)?;
+    Ok((CounterId::parse(wire.key.0)?, delta))
+}

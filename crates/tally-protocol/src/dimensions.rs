@@ -1,0 +1,140 @@
+//! Dimensions in bodies and requests.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, Visitor};
+
+use super::batch::json::Text;
+use super::problem::{Code, Problem};
+use super::user_agent::{browser, device};
+use tally_core::counter::dimensions::{DimensionFault, Dimensions};
+
+/// The value that is replaced by what the request itself says.
+const AUTO: &str = "auto";
+
+/// The dimensions that may have it.
+const AUTOMATIC: [&str; 3] = ["country", "device", "browser"];
+
+impl From<DimensionFault> for Problem {
+    fn from(fault: DimensionFault) -> Self {
+        Problem::new(Code::InvalidBody, fault.to_string())
+    }
+}
+
+/// The object of a body that holds dimensions, as sent.
+#[derive(Debug, Default)]
+pub(crate) struct ByWire<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
+
+impl<'de> Deserialize<'de> for ByWire<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Pairs;
+
+        impl<'de> Visitor<'de> for Pairs {
+            type Value = ByWire<'de>;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("an object of names with texts in `by`")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<ByWire<'de>, M::Error> {
+                let mut pairs = Vec::new();
+                while let Some((Text(name), Text(value))) = map.next_entry()? {
+                    pairs.push((name, value));
+                }
+                Ok(ByWire(pairs))
+            }
+        }
+
+        deserializer.deserialize_map(Pairs)
+    }
+}
+
+impl ByWire<'_> {
+    /// Checks them.
+    ///
+    /// # Errors
+    /// `invalid-body`.
+    pub(crate) fn read(wire: Option<&Self>) -> Result<Dimensions, Problem> {
+        let mut dimensions = Dimensions::default();
+        for (name, value) in wire.iter().flat_map(|wire| &wire.0) {
+            if dimensions.get(name).is_some() {
+                let detail = format!("`{name}` stands twice in `by`; send it once");
+                return Err(Problem::new(Code::InvalidBody, detail));
+            }
+            dimensions.insert(name, value)?;
+        }
+        Ok(dimensions)
+    }
+}
+
+/// Reads a list such as `country,device,campaign:spring`: names with values, or names whose values come from the
+/// request.
+///
+/// # Errors
+/// `invalid-query`.
+pub fn parse_list(list: &str) -> Result<Dimensions, Problem> {
+    let mut dimensions = Dimensions::default();
+    let refuse = |detail: String| Err(Problem::new(Code::InvalidQuery, detail));
+    for item in list.split(',') {
+        let (name, value) = match item.split_once(':') {
+            Some(pair) => pair,
+            None if AUTOMATIC.contains(&item) => (item, AUTO),
+            None => {
+                return refuse(format!(
+                    "by is a list of name:value, or of {}, which the request says; {item:?} has no value",
+                    AUTOMATIC.join(", ")
+                ));
+            }
+        };
+        if let Err(fault) = dimensions.insert(name, value) {
+            return refuse(fault.to_string());
+        }
+    }
+    Ok(dimensions)
+}
+
+/// Replaces `auto` by what the request says, and removes dimensions that it does not say.
+pub fn fill_in(
+    dimensions: &mut Dimensions,
+    country: impl FnOnce() -> Option<String>,
+    user_agent: impl FnOnce() -> Option<String>,
+) {
+    let mut is_auto = |name: &str| {
+        let is_auto = dimensions.get(name) == Some(AUTO);
+        if is_auto {
+            dimensions.remove(name);
+        }
+        is_auto
+    };
+    let [of_country, of_device, of_browser] = AUTOMATIC.map(&mut is_auto);
+    if of_country && let Some(country) = country() {
+        dimensions.insert_cut("country", &country);
+    }
+    if of_device || of_browser {
+        let user_agent = user_agent().unwrap_or_default();
+        let found = [
+            ("device", device(&user_agent).filter(|_| of_device)),
+            ("browser", browser(&user_agent).filter(|_| of_browser)),
+        ];
+        for (name, value) in found {
+            dimensions.insert_cut(name, value.unwrap_or_default());
+        }
+    }
+}
+
+/// Refuses `auto` where the request is not the visitor's.
+///
+/// # Errors
+/// `invalid-body`.
+pub(crate) fn refuse_auto(dimensions: &Dimensions) -> Result<(), Problem> {
+    let left = AUTOMATIC
+        .iter()
+        .find(|name| dimensions.get(name) == Some(AUTO));
+    left.map_or(Ok(()), |name| {
+        let detail = format!(
+            "`{name}` in `by` of a line says its value: `auto` stands for what the visitor's own request says"
+        );
+        Err(Problem::new(Code::InvalidBody, detail))
+    })
+}

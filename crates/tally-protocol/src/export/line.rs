@@ -1,0 +1,387 @@
+//! Lines of an export, as an import reads them: a line is read whole, or refused.
+
+use std::collections::BTreeMap;
+
+use base64::prelude::{BASE64_STANDARD, Engine};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::batch::json::read_object;
+use crate::bodies::parse_settings;
+use crate::delta::parse_value;
+use crate::messages::Put;
+use crate::problem::{Code, Problem};
+use tally_core::cluster::root::DATACENTERS_MAX;
+use tally_core::counter::breakdown::DIMENSIONS_MAX;
+use tally_core::counter::contents::{Contents, Points};
+use tally_core::counter::dimensions::{DIMENSION_VALUE_BYTES_MAX, DimensionName};
+use tally_core::counter::history::{DAYS_KEPT, HOURS_KEPT, Resolution};
+use tally_core::counter::id::{CounterId, Datacenter};
+use tally_core::counter::total::{Sum, Value};
+use tally_core::sketch::{Histogram, Hyll, TopValues, Uniques, VALUES_MAX, ValueCount};
+
+/// Minutes of a day.
+const MINUTES_MAX: usize = 1_440;
+
+/// A counter to import.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CounterLine {
+    /// Its id.
+    pub id: CounterId,
+    /// Its settings.
+    pub settings: Put,
+    /// When its fixed time to live was set, unix milliseconds, where the line has it.
+    pub ttl_set_at_ms: Option<i64>,
+    /// When it was created, where the line has it.
+    pub created_at_ms: Option<i64>,
+    /// The value of its last set, if there was one.
+    pub base: Option<Value>,
+    /// What each datacenter holds.
+    pub datacenters: Vec<(Datacenter, Contents)>,
+    /// Unique elements that belong to no datacenter.
+    pub uniques: Uniques,
+}
+
+/// The content of the last line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportEnd {
+    /// Counters in the file.
+    pub counters: u64,
+    /// The sum of its bytes before this line.
+    pub checksum: Option<String>,
+    /// Whether the export was complete.
+    pub is_whole: bool,
+}
+
+/// A line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// A counter.
+    Counter(Box<CounterLine>),
+    /// A policy: its name, and its body.
+    Policy(String, String),
+    /// An alert: its name, and its body.
+    Alert(String, String),
+    /// A board: its id, and the body of its settings.
+    Board(CounterId, String),
+    /// A member of a board: the board's id, and its line.
+    Member(CounterId, String),
+    /// The last line.
+    End(ExportEnd),
+}
+
+fn refuse<T>(detail: impl Into<String>) -> Result<T, Problem> {
+    Err(Problem::new(Code::InvalidLine, detail))
+}
+
+#[derive(Deserialize)]
+struct KindWire<'a> {
+    #[serde(borrow, default)]
+    id: Option<&'a RawValue>,
+    #[serde(default)]
+    policy: Option<String>,
+    #[serde(default)]
+    alert: Option<String>,
+    #[serde(default)]
+    board: Option<String>,
+    #[serde(borrow, default)]
+    body: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    settings: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    member: Option<&'a RawValue>,
+    #[serde(default)]
+    end: Option<bool>,
+    #[serde(default)]
+    counters: Option<u64>,
+    #[serde(default)]
+    checksum: Option<String>,
+    #[serde(default)]
+    whole: Option<bool>,
+}
+
+/// Reads a line; `now_ms` decides whether the counter has expired.
+///
+/// # Errors
+/// `invalid-json`, `unknown-field`, `invalid-body`, `invalid-line`, `invalid-id`.
+pub fn parse_line(bytes: &[u8], now_ms: i64) -> Result<Line, Problem> {
+    let kind: KindWire<'_> = read_object(bytes)?;
+    if kind.id.is_some() {
+        return Ok(Line::Counter(Box::new(counter_of(bytes, now_ms)?)));
+    }
+    let body = || kind.body.map_or("{}", RawValue::get).to_owned();
+    if let Some(policy) = kind.policy {
+        return Ok(Line::Policy(policy, body()));
+    }
+    if let Some(alert) = kind.alert {
+        return Ok(Line::Alert(alert, body()));
+    }
+    if let Some(board) = kind.board {
+        let board = CounterId::parse(board)?;
+        let settings = kind.settings.map(RawValue::get).unwrap_or("{}");
+        return match (kind.member, std::str::from_utf8(bytes)) {
+            (Some(_), Ok(line)) => Ok(Line::Member(board, line.to_owned())),
+            _ => Ok(Line::Board(board, settings.to_owned())),
+        };
+    }
+    if kind.end.is_some() {
+        return Ok(Line::End(ExportEnd {
+            counters: kind.counters.unwrap_or(0),
+            checksum: kind.checksum,
+            is_whole: kind.whole.unwrap_or(true),
+        }));
+    }
+    refuse("a line has an `id`, a `policy`, an `alert`, a `board` or an `end`")
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BreakdownWire {
+    #[serde(default)]
+    values: Vec<(String, u128, u128)>,
+    #[serde(default)]
+    rest: u128,
+    #[serde(default)]
+    absent_max: u128,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DatacenterWire<'a> {
+    id: String,
+    #[serde(borrow, default)]
+    added: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    removed: Option<&'a RawValue>,
+    #[serde(default)]
+    updated_at: Option<i64>,
+    #[serde(default)]
+    minutes: Points,
+    #[serde(default)]
+    hours: Points,
+    #[serde(default)]
+    hours_from: Option<i64>,
+    #[serde(default)]
+    days: Points,
+    #[serde(default)]
+    days_from: Option<i64>,
+    #[serde(default)]
+    uniques: Option<String>,
+    #[serde(default)]
+    samples: Vec<(i64, String)>,
+    #[serde(default)]
+    breakdowns: BTreeMap<String, BreakdownWire>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CounterWire<'a> {
+    id: String,
+    #[serde(borrow, default)]
+    value: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    base: Option<&'a RawValue>,
+    #[serde(default)]
+    created_at: Option<i64>,
+    #[serde(borrow, default)]
+    settings: Option<&'a RawValue>,
+    #[serde(default)]
+    ttl_set_at: Option<i64>,
+    /// A field of exports that imports ignore.
+    #[serde(default, rename = "exact")]
+    _exact: Option<bool>,
+    #[serde(default, rename = "unreachable")]
+    _unreachable: Vec<String>,
+    #[serde(borrow, default)]
+    datacenters: Option<Vec<DatacenterWire<'a>>>,
+    #[serde(default)]
+    uniques: Option<String>,
+    #[serde(default)]
+    hyll: Option<String>,
+}
+
+fn value(name: &str, text: &str) -> Result<Value, Problem> {
+    match parse_value(text) {
+        Some(value) => Ok(value),
+        None => refuse(format!(
+            "{name} must be a whole number, or its decimal string"
+        )),
+    }
+}
+
+fn amount(name: &str, text: Option<&RawValue>) -> Result<Sum, Problem> {
+    let Some(text) = text else {
+        return Ok(Sum::ZERO);
+    };
+    let value = value(name, text.get())?;
+    match value.not_negative() {
+        Some(sum) => Ok(sum),
+        None => refuse(format!("{name} must not be negative")),
+    }
+}
+
+fn bytes_of(name: &str, text: &str) -> Result<Vec<u8>, Problem> {
+    match BASE64_STANDARD.decode(text) {
+        Ok(bytes) => Ok(bytes),
+        Err(_) => refuse(format!("{name} must be base64")),
+    }
+}
+
+fn uniques_of(text: Option<&str>) -> Result<Uniques, Problem> {
+    let Some(text) = text else {
+        return Ok(Uniques::new());
+    };
+    let bytes = bytes_of("uniques", text)?;
+    Uniques::from_bytes(&bytes).or_else(|error| refuse(format!("uniques: {error}")))
+}
+
+/// Checks that buckets are in order, each at the beginning of its interval.
+fn points(name: &str, step: Resolution, points: Points, most: usize) -> Result<Points, Problem> {
+    let is_start = points
+        .iter()
+        .all(|(start, _)| *start == step.start_of(*start));
+    let is_ordered = points.windows(2).all(|pair| match pair {
+        [one, other] => one.0 < other.0,
+        _ => true,
+    });
+    if !is_start || !is_ordered || points.len() > most {
+        return refuse(format!(
+            "{name} must be at most {most} pairs of a unix second with which one begins, ascending, and an amount"
+        ));
+    }
+    Ok(points)
+}
+
+fn breakdown(name: String, wire: BreakdownWire) -> Result<(String, TopValues), Problem> {
+    if DimensionName::parse(&name).is_err() {
+        return refuse("a name of `breakdowns` is none of a dimension");
+    }
+    let is_value = |value: &str| {
+        (1..=DIMENSION_VALUE_BYTES_MAX).contains(&value.len())
+            && !value.chars().any(char::is_control)
+    };
+    if wire.values.len() > VALUES_MAX || !wire.values.iter().all(|(text, ..)| is_value(text)) {
+        return refuse(format!(
+            "a breakdown has at most {VALUES_MAX} values of 1 to {DIMENSION_VALUE_BYTES_MAX} bytes"
+        ));
+    }
+    let values = wire.values.into_iter();
+    let values = values.map(|(value, count, error)| (value, ValueCount { count, error }));
+    let values = TopValues::of(values.collect(), wire.rest, wire.absent_max);
+    Ok((name, values))
+}
+
+fn datacenter(wire: DatacenterWire<'_>) -> Result<(Datacenter, Contents), Problem> {
+    let Some(id) = Datacenter::parse(&wire.id) else {
+        return refuse("a datacenter's id has 1 to 16 letters, digits or `-`");
+    };
+    let mut samples = Vec::new();
+    for (hour, text) in wire.samples {
+        let body = bytes_of("samples", &text)?;
+        if hour != Resolution::Hour.start_of(hour) || Histogram::from_bytes(&body).is_err() {
+            return refuse("samples must be pairs of an hour and a histogram in base64");
+        }
+        samples.push((hour, body));
+    }
+    if wire.breakdowns.len() > DIMENSIONS_MAX || samples.len() > HOURS_KEPT + 48 {
+        return refuse("a datacenter has too many breakdowns or samples");
+    }
+    let mut breakdowns = Vec::new();
+    for (name, wire) in wire.breakdowns {
+        breakdowns.push(breakdown(name, wire)?);
+    }
+    let contents = Contents {
+        added: amount("added", wire.added)?,
+        removed: amount("removed", wire.removed)?,
+        last_write_ms: wire.updated_at.unwrap_or(i64::MIN),
+        minutes: points("minutes", Resolution::Minute, wire.minutes, MINUTES_MAX)?,
+        hours: points("hours", Resolution::Hour, wire.hours, HOURS_KEPT)?,
+        days: points("days", Resolution::Day, wire.days, DAYS_KEPT)?,
+        hours_from: wire.hours_from.unwrap_or(i64::MIN),
+        days_from: wire.days_from.unwrap_or(i64::MIN),
+        uniques: uniques_of(wire.uniques.as_deref())?,
+        samples,
+        breakdowns,
+    };
+    Ok((id, contents))
+}
+
+/// The union of a counter's sketches and of a string of Redis's.
+fn uniques_and_hyll(sketches: Option<&str>, hyll: Option<&str>) -> Result<Uniques, Problem> {
+    let mut uniques = uniques_of(sketches)?;
+    if let Some(text) = hyll {
+        let bytes = bytes_of("hyll", text)?;
+        match Hyll::parse(&bytes) {
+            Ok(hyll) => {
+                uniques.merge(&Uniques::from_hyll(&hyll));
+            }
+            Err(fault) => return refuse(format!("hyll: {fault}")),
+        }
+    }
+    Ok(uniques)
+}
+
+fn counter_of(bytes: &[u8], now_ms: i64) -> Result<CounterLine, Problem> {
+    let wire: CounterWire<'_> = read_object(bytes)?;
+    let id = CounterId::parse(wire.id)?;
+    let settings = wire.settings.map(RawValue::get).unwrap_or("{}");
+    let settings = parse_settings(settings.as_bytes())?;
+    let mut datacenters = Vec::new();
+    let mut sum = Value::default();
+    let is_by_datacenter = wire.datacenters.is_some();
+    for wire in wire.datacenters.unwrap_or_default() {
+        let (datacenter, contents) = datacenter(wire)?;
+        if datacenters.iter().any(|(known, _)| *known == datacenter) {
+            return refuse(format!("the datacenter {datacenter} stands twice"));
+        }
+        sum = sum.plus(Value::new(contents.added, contents.removed));
+        datacenters.push((datacenter, contents));
+    }
+    if datacenters.len() > DATACENTERS_MAX {
+        return refuse(format!(
+            "a counter has at most {DATACENTERS_MAX} datacenters"
+        ));
+    }
+    let mut base = wire
+        .base
+        .map(|text| value("base", text.get()))
+        .transpose()?;
+    if let Some(text) = wire.value {
+        let whole = value("value", text.get())?;
+        if base.is_none() && !is_by_datacenter {
+            base = Some(whole);
+        }
+        let told = sum.plus(base.unwrap_or_default());
+        if told.to_string() != whole.to_string() {
+            return refuse(format!(
+                "value is {whole}, but base and datacenters make {told}"
+            ));
+        }
+    }
+    let total = sum.plus(base.unwrap_or_default());
+    if let Some(floor) = settings.floor.filter(|floor| total.is_below(*floor)) {
+        let detail =
+            format!("value is {total}, below the line's own floor {floor}; nothing was changed");
+        return Err(Problem::new(Code::BelowFloor, detail));
+    }
+    let uniques = uniques_and_hyll(wire.uniques.as_deref(), wire.hyll.as_deref())?;
+    let is_over = settings
+        .ttl
+        .zip(wire.ttl_set_at)
+        .is_some_and(|((seconds, _), at_ms)| {
+            let length_ms = i64::try_from(seconds.saturating_mul(1_000)).unwrap_or(i64::MAX);
+            at_ms.saturating_add(length_ms) <= now_ms
+        });
+    if is_over {
+        return refuse("its time to live is over");
+    }
+    Ok(CounterLine {
+        id,
+        settings,
+        ttl_set_at_ms: wire.ttl_set_at,
+        created_at_ms: wire.created_at,
+        base,
+        datacenters,
+        uniques,
+    })
+}

@@ -1,0 +1,278 @@
+//! The routing of keyed writes: which lead is asked next, independent of the transport.
+//!
+//! Invariant: a key is counted only by the lead that its claim names, so that a retry finds it from any datacenter,
+//! also after a network partition. A claim moves only away from a lead that has struck the key out. Each move has a
+//! number that travels with the messages: a lead that gets a key back counts it, and a late copy of an earlier message
+//! is recognised by its lower number, at the lead and at the root.
+
+use std::collections::BTreeMap;
+
+use super::batch::gather::Times;
+use super::batch::keyed::{CallBudget, KEYED_AT_ONCE_MAX};
+use super::messages::{ClaimAnswer, Counted, Fault, Holder, Owner};
+use tally_core::counter::cell::clamp_stamp;
+use tally_core::counter::id::Datacenter;
+use tally_core::counter::ledger::{KeyedOutcome, KeyedWrite, WriteKey};
+
+/// How many leads writes are sent to, one after the other: each may have struck them out because the counter's home
+/// moved.
+pub const MOVES_MAX: usize = 3;
+
+/// The result of a keyed write, and its lead.
+pub type FlushOutcomes = (Datacenter, Result<KeyedOutcome, Fault>);
+
+/// Sends messages about keyed writes of one counter. Each message may be repeated without harm.
+pub trait Carrier {
+    /// Asks who holds these keys: the root decides, or the lead here for numbered ones. `struck_at` had all of them and
+    /// has struck them out.
+    fn claim(
+        &self,
+        here: &Datacenter,
+        keys: Vec<WriteKey>,
+        struck_at: Option<Holder>,
+    ) -> impl Future<Output = Result<ClaimAnswer, Fault>>;
+
+    /// Asks a lead to count them. `moves` is the number of moves of their claims; `None` for keys that only their
+    /// sender knows, see [`after_unknown`].
+    fn count(
+        &self,
+        lead: &Datacenter,
+        moves: Option<u32>,
+        writes: Vec<KeyedWrite>,
+    ) -> impl Future<Output = Result<Counted, Fault>>;
+}
+
+/// A transport that makes at most so many calls; further ones fail with [`Fault::TooMany`], and nothing is done.
+pub struct Bounded<'a, C> {
+    /// The transport.
+    pub carrier: C,
+    /// The calls that are left, shared with others.
+    pub calls: &'a CallBudget,
+}
+
+impl<C> Bounded<'_, C> {
+    fn take(&self) -> Result<(), Fault> {
+        self.calls.take().then_some(()).ok_or(Fault::TooMany(0))
+    }
+}
+
+impl<C: Carrier> Carrier for Bounded<'_, C> {
+    async fn claim(
+        &self,
+        here: &Datacenter,
+        keys: Vec<WriteKey>,
+        struck_at: Option<Holder>,
+    ) -> Result<ClaimAnswer, Fault> {
+        self.take()?;
+        self.carrier.claim(here, keys, struck_at).await
+    }
+
+    async fn count(
+        &self,
+        lead: &Datacenter,
+        moves: Option<u32>,
+        writes: Vec<KeyedWrite>,
+    ) -> Result<Counted, Fault> {
+        self.take()?;
+        self.carrier.count(lead, moves, writes).await
+    }
+}
+
+/// Counts keyed writes of one counter, each claimed first. Returns the result of each, in their order. Cost: one call
+/// to the root, and one to the lead for each [`KEYED_AT_ONCE_MAX`] writes.
+pub async fn count_claimed(
+    carrier: &impl Carrier,
+    here: &Datacenter,
+    writes: &[KeyedWrite],
+) -> Vec<FlushOutcomes> {
+    let mut outcomes = Vec::with_capacity(writes.len());
+    for some in writes.chunks(KEYED_AT_ONCE_MAX) {
+        let mut way = Routing::new(carrier, here, some);
+        way.follow(MOVES_MAX).await;
+        outcomes.extend(way.outcomes);
+    }
+    outcomes
+}
+
+/// Counts writes whose keys only their sender knows: at a lead, or at the one that the root names if that lead has
+/// struck them out because all writes go elsewhere. Returns the result of each, in their order.
+pub async fn count_unclaimed(
+    carrier: &impl Carrier,
+    lead: &Datacenter,
+    writes: &[KeyedWrite],
+) -> Vec<FlushOutcomes> {
+    let mut outcomes: Vec<FlushOutcomes> = Vec::with_capacity(writes.len());
+    for some in writes.chunks(KEYED_AT_ONCE_MAX) {
+        let mut way = Routing::new(carrier, lead, some);
+        let places = std::mem::take(&mut way.left);
+        way.count_at(Holder::first(lead), (None, None), places)
+            .await;
+        way.follow(MOVES_MAX - 1).await;
+        outcomes.extend(way.outcomes);
+    }
+    outcomes
+}
+
+/// Writes on their way to the leads that hold their keys.
+struct Routing<'a, C> {
+    carrier: &'a C,
+    here: &'a Datacenter,
+    writes: &'a [KeyedWrite],
+    outcomes: Vec<FlushOutcomes>,
+    /// The indexes of those that have no lead yet.
+    left: Vec<usize>,
+    /// The lead that has struck those out.
+    struck_at: Option<Holder>,
+}
+
+impl<'a, C: Carrier> Routing<'a, C> {
+    fn new(carrier: &'a C, here: &'a Datacenter, writes: &'a [KeyedWrite]) -> Self {
+        let unknown = Fault::Unavailable("nothing was answered".to_owned());
+        Self {
+            carrier,
+            here,
+            writes,
+            outcomes: vec![(here.clone(), Err(unknown)); writes.len()],
+            left: (0..writes.len()).collect(),
+            struck_at: None,
+        }
+    }
+
+    /// Sends those without a lead to the one that the root names, at most so often.
+    async fn follow(&mut self, times: usize) {
+        for _ in 0..times {
+            if self.left.is_empty() {
+                return;
+            }
+            let places = std::mem::take(&mut self.left);
+            let keys = places.iter().filter_map(|place| self.writes.get(*place));
+            let keys = keys.map(|write| write.key).collect();
+            let struck_at = self.struck_at.take();
+            let claimed = match self.carrier.claim(self.here, keys, struck_at).await {
+                Ok(claimed) => claimed,
+                Err(fault) => return put_all(&mut self.outcomes, &places, self.here, &Err(fault)),
+            };
+            let generation = claimed.generation;
+            for (holder, places) in sort_out(&claimed, self.here, &places, &mut self.outcomes) {
+                let claim = (Some(holder.moves), Some(generation));
+                self.count_at(holder, claim, places).await;
+            }
+        }
+    }
+
+    /// Asks a lead to count some; `moves` and generation are those of their claims, if they are claimed.
+    async fn count_at(
+        &mut self,
+        holder: Holder,
+        (moves, generation): (Option<u32>, Option<u64>),
+        places: Vec<usize>,
+    ) {
+        let lead = &holder.datacenter;
+        let chosen = places.iter().filter_map(|place| self.writes.get(*place));
+        let chosen = chosen.map(|write| KeyedWrite {
+            condition: (write.condition.as_ref()).map(|seen| seen.for_lead(lead)),
+            generation: match (write.generation, generation) {
+                (0, Some(claimed)) => claimed,
+                (own, _) => own,
+            },
+            ..write.clone()
+        });
+        let counted = (self.carrier).count(lead, moves, chosen.collect()).await;
+        let struck = put_counted(&mut self.outcomes, &places, &holder.datacenter, counted);
+        // A claim names one lead at a time; a retry settles the others.
+        if !struck.is_empty() && self.left.is_empty() {
+            self.left = struck;
+            self.struck_at = Some(holder);
+        }
+    }
+}
+
+/// The unix second of an element whose write was given `second` and was counted at `counted`: at the latest `counted`,
+/// because a retry must not bring an element into a later window; for a live write, not before the earliest second at
+/// which a cell accepts its amount.
+pub fn element_second(times: Times, second: i64, counted: i64) -> i64 {
+    let second = match times {
+        Times::Live => clamp_stamp(second, counted),
+        Times::Past => second,
+    };
+    second.min(counted)
+}
+
+/// The result of writes whose first attempt was not answered and whose second attempt got this answer. A refusal under
+/// a key that only its sender knows is recorded nowhere, and the first attempt may still be on its way: the result is
+/// unknown then too.
+///
+/// # Errors
+/// `Unavailable`.
+pub fn after_unknown(moves: Option<u32>, counted: Counted) -> Result<Counted, Fault> {
+    let is_for_good =
+        |outcome: &KeyedOutcome| outcome.is_counted() || *outcome == KeyedOutcome::Struck;
+    if moves.is_some() || counted.outcomes.iter().all(is_for_good) {
+        return Ok(counted);
+    }
+    let detail = "an earlier attempt was not answered";
+    Err(Fault::Unavailable(detail.to_owned()))
+}
+
+/// Notes what the claims decide, and returns what each lead is to count.
+fn sort_out(
+    claimed: &ClaimAnswer,
+    here: &Datacenter,
+    places: &[usize],
+    outcomes: &mut [FlushOutcomes],
+) -> BTreeMap<Holder, Vec<usize>> {
+    let mut by_holder: BTreeMap<Holder, Vec<usize>> = BTreeMap::new();
+    for (owner, place) in claimed.owners.iter().zip(places) {
+        let outcome = match owner {
+            Owner::Lead(holder) => {
+                by_holder.entry(holder.clone()).or_default().push(*place);
+                continue;
+            }
+            Owner::Ended => KeyedOutcome::Ended,
+            Owner::Full => KeyedOutcome::Full,
+            Owner::Operation => KeyedOutcome::Reused,
+            Owner::Nobody => KeyedOutcome::Unknown,
+        };
+        put_all(outcomes, &[*place], here, &Ok(outcome));
+    }
+    by_holder
+}
+
+fn put_all(
+    outcomes: &mut [FlushOutcomes],
+    places: &[usize],
+    lead: &Datacenter,
+    outcome: &Result<KeyedOutcome, Fault>,
+) {
+    for place in places {
+        if let Some(known) = outcomes.get_mut(*place) {
+            *known = (lead.clone(), outcome.clone());
+        }
+    }
+}
+
+/// Notes the answer of a lead. Returns the indexes of those that it has struck out.
+fn put_counted(
+    outcomes: &mut [FlushOutcomes],
+    places: &[usize],
+    lead: &Datacenter,
+    counted: Result<Counted, Fault>,
+) -> Vec<usize> {
+    let mut struck = Vec::new();
+    let counted = match counted {
+        Ok(counted) => counted,
+        Err(fault) => {
+            put_all(outcomes, places, lead, &Err(fault));
+            return struck;
+        }
+    };
+    for (number, place) in places.iter().enumerate() {
+        let missing = || Fault::Broken("a write was not answered".to_owned());
+        let outcome = counted.outcomes.get(number).copied().ok_or_else(missing);
+        if outcome == Ok(KeyedOutcome::Struck) {
+            struck.push(*place);
+        }
+        put_all(outcomes, &[*place], lead, &outcome);
+    }
+    struck
+}

@@ -1,0 +1,189 @@
+//! Idempotency keys: their form, and what is stored of them.
+//!
+//! Invariant: keys and their meaning are stored as keyed hashes only, because a key may identify a client. Source:
+//! draft-ietf-httpapi-idempotency-key-header-07, section 2.
+
+use super::messages::Condition;
+use super::problem::{Code, Problem};
+use super::version::Version;
+use tally_core::counter::ledger::WriteKey;
+
+/// The longest `Idempotency-Key`, in bytes.
+pub const KEY_BYTES_MAX: usize = 255;
+
+/// How much of a body is hashed at once. It is part of the hash, which is stored with the key: never change it.
+const BLOCK_BYTES: usize = 65_536;
+
+/// The place of a key: the same text on a write, on a batch and as an event's id are three keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyKind {
+    /// One increment or decrement.
+    Write,
+    /// A whole bulk body.
+    Batch,
+    /// One record of a bulk body.
+    Event,
+    /// One event that is queued.
+    Queued,
+    /// A section of a bulk body after its first.
+    Section,
+}
+
+/// Returns the precondition in the value of `If-Match`: `*`, or one version in quotes.
+///
+/// # Errors
+/// `invalid-precondition` for several tags and for what is no version; `precondition-failed` for a weak tag, which
+/// never matches. Source: RFC 9110, section 13.1.1.
+pub fn parse_if_match(header: &str) -> Result<Condition, Problem> {
+    let text = header.trim_matches([' ', '\t']);
+    if text == "*" {
+        return Ok(Condition::Exists);
+    }
+    if text.starts_with("W/") {
+        let detail =
+            "a weak tag never matches; send the `version` of an answer, in quotes, as `If-Match`";
+        return Err(Problem::new(Code::PreconditionFailed, detail));
+    }
+    let quoted = text
+        .strip_prefix('"')
+        .and_then(|rest| rest.strip_suffix('"'));
+    let version = quoted.and_then(|text| Version::decode(text).ok());
+    version.map(Condition::Unchanged).ok_or_else(|| {
+        Problem::new(
+            Code::InvalidPrecondition,
+            "send `*`, or one `version` of an answer in quotes, as `If-Match`",
+        )
+    })
+}
+
+impl KeyKind {
+    fn number(self) -> u8 {
+        match self {
+            Self::Write => 1,
+            Self::Batch => 2,
+            Self::Event => 3,
+            Self::Queued => 4,
+            Self::Section => 5,
+        }
+    }
+}
+
+/// Returns the key of a header's value: 1 to [`KEY_BYTES_MAX`] visible ASCII characters, in quotes or not.
+///
+/// # Errors
+/// `invalid-idempotency-key`.
+pub fn parse_key(header: &str) -> Result<&str, Problem> {
+    let text = header.trim_matches([' ', '\t']);
+    let text = match text
+        .strip_prefix('"')
+        .and_then(|rest| rest.strip_suffix('"'))
+    {
+        Some(quoted) => quoted,
+        None => text,
+    };
+    let is_visible = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    if text.is_empty() || text.len() > KEY_BYTES_MAX || !is_visible {
+        return Err(Problem::new(
+            Code::InvalidIdempotencyKey,
+            format!(
+                "send 1 to {KEY_BYTES_MAX} visible ASCII characters as `Idempotency-Key`, another for each write"
+            ),
+        ));
+    }
+    Ok(text)
+}
+
+/// Returns the stored name of a key: two keyed hashes, 128 bits, so that two keys of a counter do not collide by
+/// chance, nor by intent without the secret. `hash` is the keyed hash that elements have too.
+pub fn write_key(hash: &dyn Fn(&[u8]) -> u64, kind: KeyKind, text: &str) -> WriteKey {
+    let half = |part: u8| hash(&[&[kind.number(), part], text.as_bytes()].concat()).to_le_bytes();
+    let mut name = [0; 16];
+    name[..8].copy_from_slice(&half(0));
+    name[8..].copy_from_slice(&half(1));
+    WriteKey(name)
+}
+
+/// Returns the stored name of a body's key for its section of that number. The first is the key's own: a body of one
+/// section has no other.
+pub fn section_key(hash: &dyn Fn(&[u8]) -> u64, key: WriteKey, section: u32) -> WriteKey {
+    if section == 0 {
+        return key;
+    }
+    let half = |part: u8| {
+        let named = [
+            &[KeyKind::Section.number(), part],
+            &section.to_le_bytes()[..],
+            &key.0,
+        ]
+        .concat();
+        hash(&named).to_le_bytes()
+    };
+    let mut name = [0; 16];
+    name[..8].copy_from_slice(&half(0));
+    name[8..].copy_from_slice(&half(1));
+    WriteKey(name)
+}
+
+/// Returns the hash of a keyed write's content. Parts are separated by their lengths.
+pub fn fingerprint(hash: &dyn Fn(&[u8]) -> u64, parts: &[&[u8]]) -> u64 {
+    let mut bytes = Vec::new();
+    for part in parts {
+        let length = u64::try_from(part.len()).unwrap_or(u64::MAX);
+        bytes.extend_from_slice(&length.to_le_bytes());
+        bytes.extend_from_slice(part);
+    }
+    hash(&bytes)
+}
+
+/// The hash of a bulk body that comes in pieces, and of its call.
+///
+/// It is stored as long as its key is, longer than a deploy lasts. So it is made of the keyed hash alone and does not
+/// depend on how the body was cut. Source: a Merkle–Damgård chain of blocks, with the length at its end.
+#[derive(Clone, Debug)]
+pub struct BodyHash {
+    chain: u64,
+    block: Vec<u8>,
+    bytes: u64,
+}
+
+impl BodyHash {
+    /// Returns the hash of an empty body. `asked` is the call and its query.
+    pub fn new(hash: &dyn Fn(&[u8]) -> u64, asked: &[&[u8]]) -> Self {
+        Self {
+            chain: fingerprint(hash, asked),
+            block: Vec::with_capacity(BLOCK_BYTES),
+            bytes: 0,
+        }
+    }
+
+    /// Adds a piece. Costs a copy of it, and a hash for each 64 KiB.
+    pub fn push(&mut self, hash: &dyn Fn(&[u8]) -> u64, piece: &[u8]) {
+        let mut left = piece;
+        while !left.is_empty() {
+            let room = BLOCK_BYTES - self.block.len();
+            let (now, later) = left.split_at(room.min(left.len()));
+            self.block.extend_from_slice(now);
+            left = later;
+            if self.block.len() == BLOCK_BYTES {
+                self.close_block(hash);
+            }
+        }
+        let length = u64::try_from(piece.len()).unwrap_or(u64::MAX);
+        self.bytes = self.bytes.saturating_add(length);
+    }
+
+    /// Returns the hash of all that was added.
+    pub fn finish(mut self, hash: &dyn Fn(&[u8]) -> u64) -> u64 {
+        self.close_block(hash);
+        fingerprint(
+            hash,
+            &[&self.chain.to_le_bytes(), &self.bytes.to_le_bytes()],
+        )
+    }
+
+    fn close_block(&mut self, hash: &dyn Fn(&[u8]) -> u64) {
+        let block = hash(&self.block).to_le_bytes();
+        self.chain = fingerprint(hash, &[&self.chain.to_le_bytes(), &block]);
+        self.block.clear();
+    }
+}

@@ -1,0 +1,25 @@
+//! Rate limits as clients see them: names, bodies, headers, answers.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `name` | names of policies |
+//! | `body` | policies and checks as clients send them |
+//! | `answer` | verdicts, policies and refusals in answers |
+//! | `refused_key` | the stored form of refused keys |
+//! | [`batch`] | how checks of one isolate join into one message |
+//!
+//! The decisions are made by [`tally_core::limit`].
+
+mod answer;
+pub mod batch;
+mod body;
+mod name;
+mod refused_key;
+
+pub use answer::{
+    Judgement, LIMIT_HEADER, POLICY_HEADER, check_cost, deleted_json, is_allowed, list_json,
+    many_json, policy_json, policy_line, refused_many_json,
+};
+pub use body::{CHECKS_MAX, CheckLine, CheckRequest, parse_check, parse_checks, parse_policy};
+pub use name::{POLICY_NAME_BYTES_MAX, PolicyName};
+pub use refused_key::kept_of_key;

@@ -1,0 +1,412 @@
+//! The state of a hub: who watches which counters, their newest snapshots, and so what to send to whom.
+//!
+//! Invariant: a watcher that reads its updates ends with the hub's newest state, even if it was too slow for many of
+//! them. Each counter records the turn of its last change, each watcher the turn of its last update: the watcher lacks
+//! what changed after that. So nothing is stored per missed update.
+
+mod visitors;
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use super::snapshot::{CounterSnapshot, Shown, Tag, UNKNOWN, UNKNOWN_BOARD};
+use super::topic::Topic;
+use super::{COUNTERS_MAX, LOST_MS, PING_MS};
+use crate::order::in_order;
+
+/// A watcher, by a number that the hub gives it.
+pub type WatcherId = u64;
+
+/// The counters of a watcher, in order, each once; watchers of the same counters share them.
+pub type Ids = Rc<[Topic]>;
+
+#[derive(Debug)]
+struct Counter {
+    sight: CounterSnapshot,
+    tag: u64,
+    /// When it was last read or was first watched, unix milliseconds.
+    heard_ms: i64,
+    changed_turn: u64,
+    watchers: u32,
+}
+
+#[derive(Debug)]
+struct Watcher {
+    ids: Ids,
+    /// Whether numbers that JavaScript cannot hold exactly are sent to it as strings.
+    as_strings: bool,
+    /// It has all changes up to this turn.
+    sent_turn: u64,
+    /// The part of a second in which it was last sent an update, see [`part_of`](super::part_of).
+    sent_part: Option<i64>,
+    /// When it was last sent anything.
+    heard_ms: i64,
+    /// The state that it has from an earlier stream.
+    resumes: Option<u64>,
+    /// A hash of its address, where it has no key.
+    visitor: Option<u64>,
+}
+
+/// An update. Watchers that lack the same changes share it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Update {
+    /// Its JSON, one line.
+    pub text: Rc<str>,
+    /// Identifies the state after it: equal for the same counters in the same state, on any hub.
+    pub id: u64,
+}
+
+/// The updates made in one flush, by the counters and the turn since which they are lacking.
+#[derive(Debug, Default)]
+pub struct UpdatesMade(BTreeMap<(usize, bool, u64), Option<Update>>);
+
+/// The refusal of a watcher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JoinRefusal;
+
+/// The state of a hub.
+#[derive(Debug)]
+pub struct Board {
+    watchers_max: usize,
+    counters: BTreeMap<Topic, Counter>,
+    watchers: BTreeMap<WatcherId, Watcher>,
+    /// Sets of counters, with how many watchers each has.
+    sets: BTreeMap<Ids, u32>,
+    turn: u64,
+    /// Whether an update of this turn was sent to somebody, so that the next change begins another turn.
+    is_told: bool,
+    last_watcher: WatcherId,
+}
+
+impl Board {
+    /// A hub without watchers, for at most so many.
+    pub fn new(watchers_max: usize) -> Self {
+        Self {
+            watchers_max,
+            counters: BTreeMap::new(),
+            watchers: BTreeMap::new(),
+            sets: BTreeMap::new(),
+            turn: 1,
+            is_told: false,
+            last_watcher: 0,
+        }
+    }
+
+    /// How many watchers there are.
+    pub fn watchers(&self) -> usize {
+        self.watchers.len()
+    }
+
+    /// All watchers.
+    pub fn all(&self) -> Vec<WatcherId> {
+        self.watchers.keys().copied().collect()
+    }
+
+    /// Adds a watcher of these counters, which may have state from an earlier stream.
+    ///
+    /// # Errors
+    /// [`JoinRefusal`] where there are too many watchers, or would be too many counters.
+    pub fn join(
+        &mut self,
+        now_ms: i64,
+        ids: Vec<Topic>,
+        as_strings: bool,
+        resumes: Option<u64>,
+    ) -> Result<WatcherId, JoinRefusal> {
+        if self.watchers.len() >= self.watchers_max {
+            return Err(JoinRefusal);
+        }
+        let ids = self.hold(now_ms, ids)?;
+        self.last_watcher += 1;
+        self.insert(self.last_watcher, now_ms, ids, as_strings, resumes);
+        Ok(self.last_watcher)
+    }
+
+    /// Adds a watcher that a hub had before it lost its memory. It is sent all of its counters again.
+    ///
+    /// # Errors
+    /// [`JoinRefusal`] where there would be too many counters; its number is not given again.
+    pub fn restore(
+        &mut self,
+        id: WatcherId,
+        now_ms: i64,
+        ids: Vec<Topic>,
+        as_strings: bool,
+    ) -> Result<(), JoinRefusal> {
+        self.last_watcher = self.last_watcher.max(id);
+        let ids = self.hold(now_ms, ids)?;
+        self.insert(id, now_ms, ids, as_strings, None);
+        Ok(())
+    }
+
+    fn insert(
+        &mut self,
+        id: WatcherId,
+        now_ms: i64,
+        ids: Ids,
+        as_strings: bool,
+        resumes: Option<u64>,
+    ) {
+        let watcher = Watcher {
+            ids,
+            as_strings,
+            sent_turn: 0,
+            sent_part: None,
+            heard_ms: now_ms,
+            resumes,
+            visitor: None,
+        };
+        self.watchers.insert(id, watcher);
+    }
+
+    /// Replaces the counters of a watcher. It is sent all of them again.
+    ///
+    /// # Errors
+    /// [`JoinRefusal`] where there would be too many counters, of all or of its visitor; its counters stay as they
+    /// were.
+    pub fn change(
+        &mut self,
+        id: WatcherId,
+        now_ms: i64,
+        ids: Vec<Topic>,
+    ) -> Result<(), JoinRefusal> {
+        let Some(watcher) = self.watchers.get(&id) else {
+            return Ok(());
+        };
+        let is_much = |visitor| !self.has_room(visitor, ids.len(), Some(id));
+        if watcher.visitor.is_some_and(is_much) {
+            return Err(JoinRefusal);
+        }
+        let ids = self.hold(now_ms, ids)?;
+        if let Some(watcher) = self.watchers.get_mut(&id) {
+            watcher.sent_turn = 0;
+            watcher.resumes = None;
+            let before = std::mem::replace(&mut watcher.ids, ids);
+            self.release(&before);
+        }
+        Ok(())
+    }
+
+    /// Removes a watcher.
+    pub fn leave(&mut self, id: WatcherId) {
+        if let Some(watcher) = self.watchers.remove(&id) {
+            self.release(&watcher.ids);
+        }
+    }
+
+    /// The counters of a watcher.
+    pub fn ids_of(&self, id: WatcherId) -> Option<Ids> {
+        Some(self.watchers.get(&id)?.ids.clone())
+    }
+
+    fn hold(&mut self, now_ms: i64, mut ids: Vec<Topic>) -> Result<Ids, JoinRefusal> {
+        ids = in_order(ids, Ord::cmp);
+        ids.dedup();
+        if let Some((known, watchers)) = self.sets.get_key_value(ids.as_slice()) {
+            let (known, watchers) = (known.clone(), watchers + 1);
+            self.sets.insert(known.clone(), watchers);
+            return Ok(known);
+        }
+        let new = |id: &&Topic| !self.counters.contains_key(*id);
+        if self.counters.len() + ids.iter().filter(new).count() > COUNTERS_MAX {
+            return Err(JoinRefusal);
+        }
+        let ids: Ids = ids.into();
+        for id in ids.iter() {
+            let counter = self.counters.entry(id.clone()).or_insert_with(|| Counter {
+                sight: CounterSnapshot::default(),
+                tag: 0,
+                heard_ms: now_ms,
+                changed_turn: 0,
+                watchers: 0,
+            });
+            counter.watchers += 1;
+        }
+        self.sets.insert(ids.clone(), 1);
+        Ok(ids)
+    }
+
+    fn release(&mut self, ids: &Ids) {
+        let Some(watchers) = self.sets.get_mut(ids) else {
+            return;
+        };
+        *watchers -= 1;
+        if *watchers > 0 {
+            return;
+        }
+        self.sets.remove(ids);
+        for id in ids.iter() {
+            let Some(counter) = self.counters.get_mut(id) else {
+                continue;
+            };
+            counter.watchers -= 1;
+            if counter.watchers == 0 {
+                self.counters.remove(id);
+            }
+        }
+    }
+
+    /// All watched counters.
+    pub fn watched(&self) -> Vec<Topic> {
+        self.counters.keys().cloned().collect()
+    }
+
+    /// Those without a snapshot yet.
+    pub fn unheard(&self) -> Vec<Topic> {
+        let unheard =
+            |(id, counter): (&Topic, &Counter)| (counter.changed_turn == 0).then(|| id.clone());
+        self.counters.iter().filter_map(unheard).collect()
+    }
+
+    /// Stores a lookout's snapshot of a counter.
+    pub fn learn(&mut self, id: &Topic, sight: CounterSnapshot, now_ms: i64) {
+        if std::mem::take(&mut self.is_told) {
+            self.turn += 1;
+        }
+        let turn = self.turn;
+        let Some(counter) = self.counters.get_mut(id) else {
+            return;
+        };
+        if sight.shown == Shown::Pending
+            && now_ms.abs_diff(counter.heard_ms) < LOST_MS.unsigned_abs()
+        {
+            return;
+        }
+        // Where a lookout that has just begun cannot read, the former content is kept.
+        let shown = match (sight.shown, &counter.sight.shown) {
+            (Shown::Pending | Shown::Unknown, Shown::Pending) => Shown::Unknown,
+            (Shown::Pending | Shown::Unknown, known) => known.clone(),
+            (shown, _) => shown,
+        };
+        if sight.is_read {
+            counter.heard_ms = now_ms;
+        }
+        counter.sight = CounterSnapshot { shown, ..sight };
+        let tag = counter.sight.tag();
+        if counter.tag != tag || counter.changed_turn == 0 {
+            counter.tag = tag;
+            counter.changed_turn = turn;
+        }
+    }
+
+    /// Notes that the lookout of a counter does not answer. Its watchers learn it once that has lasted.
+    pub fn lose(&mut self, id: &Topic, now_ms: i64) {
+        self.learn(id, CounterSnapshot::default(), now_ms);
+    }
+
+    /// The update for a watcher in this part of a second; `None` where nothing has changed, where it was sent an update
+    /// in this part, and while a new watcher's counters have no snapshot.
+    ///
+    /// The part decides, not the time since the last update: otherwise a slow second would cost the next one its
+    /// update.
+    pub fn due(
+        &mut self,
+        id: WatcherId,
+        now_ms: i64,
+        part: i64,
+        made: &mut UpdatesMade,
+    ) -> Option<Update> {
+        let watcher = self.watchers.get(&id)?;
+        if watcher.sent_part == Some(part) {
+            return None;
+        }
+        let (ids, strings, turn) = (&watcher.ids, watcher.as_strings, watcher.sent_turn);
+        let key = (Rc::as_ptr(ids).addr(), strings, turn);
+        let counters = &self.counters;
+        let update = made
+            .0
+            .entry(key)
+            .or_insert_with(|| compose(counters, ids, strings, turn, now_ms))
+            .clone()?;
+        if watcher.resumes == Some(update.id) {
+            // It has this state from an earlier stream.
+            self.note_taken(id);
+            return None;
+        }
+        Some(update)
+    }
+
+    /// Notes that a watcher was sent its update, with the time and the part of a second.
+    pub fn sent(&mut self, id: WatcherId, now_ms: i64, part: i64) {
+        self.note_taken(id);
+        if let Some(watcher) = self.watchers.get_mut(&id) {
+            watcher.sent_part = Some(part);
+            watcher.heard_ms = now_ms;
+        }
+    }
+
+    /// Notes that a watcher has the newest state.
+    fn note_taken(&mut self, id: WatcherId) {
+        self.is_told = true;
+        if let Some(watcher) = self.watchers.get_mut(&id) {
+            watcher.sent_turn = self.turn;
+            watcher.resumes = None;
+        }
+    }
+
+    /// Whether a watcher was sent nothing for so long that it is due a ping, which is then noted.
+    pub fn pings(&mut self, id: WatcherId, now_ms: i64) -> bool {
+        let Some(watcher) = self.watchers.get_mut(&id) else {
+            return false;
+        };
+        let is_due = now_ms.abs_diff(watcher.heard_ms) >= PING_MS.unsigned_abs();
+        if is_due {
+            watcher.heard_ms = now_ms;
+        }
+        is_due
+    }
+}
+
+/// The update for watchers of these counters that have all changes up to that turn.
+fn compose(
+    counters: &BTreeMap<Topic, Counter>,
+    ids: &[Topic],
+    as_strings: bool,
+    sent_turn: u64,
+    now_ms: i64,
+) -> Option<Update> {
+    let mut tag = Tag::default();
+    let (mut of_counters, mut of_boards) = (String::new(), String::new());
+    for id in ids {
+        let counter = counters.get(id)?;
+        if counter.changed_turn == 0 {
+            return None;
+        }
+        tag = tag.with(id.name().as_str().as_bytes());
+        if let Topic::Board(watched) = id {
+            let member = watched.member.as_ref().map_or("", |member| member.as_str());
+            tag = tag.with(&watched.top.to_le_bytes()).with(member.as_bytes());
+        }
+        tag = tag.with(&counter.tag.to_le_bytes());
+        if counter.changed_turn <= sent_turn {
+            continue;
+        }
+        let (text, unknown) = match id {
+            Topic::Counter(_) => (&mut of_counters, UNKNOWN),
+            Topic::Board(_) => (&mut of_boards, UNKNOWN_BOARD),
+        };
+        let comma = if text.is_empty() { "" } else { "," };
+        let name = serde_json::to_string(id.name().as_str()).unwrap_or_default();
+        text.extend([comma, &name, ":"]);
+        counter.sight.write(now_ms, as_strings, unknown, text);
+    }
+    if of_counters.is_empty() && of_boards.is_empty() {
+        return None;
+    }
+    let at = now_ms.to_string();
+    let mut text = [
+        r#"{"type":"update","at":"#,
+        &at,
+        r#","counters":{"#,
+        &of_counters,
+    ]
+    .concat();
+    if !of_boards.is_empty() {
+        text.extend([r#"},"boards":{"#, &of_boards]);
+    }
+    text.push_str("}}");
+    Some(Update {
+        text: text.into(),
+        id: tag.value(),
+    })
+}

@@ -1,0 +1,25 @@
+//! How much of a hub one visitor without a key may use.
+
+use super::{Board, WatcherId};
+use crate::live::{VISITOR_COUNTERS_MAX, VISITOR_STREAMS_MAX};
+
+impl Board {
+    /// Whether a visitor may have a stream of so many counters besides its other streams, not counting `except`.
+    pub fn has_room(&self, visitor: u64, counters: usize, except: Option<WatcherId>) -> bool {
+        let own = self
+            .watchers
+            .iter()
+            .filter(|(id, watcher)| watcher.visitor == Some(visitor) && Some(**id) != except);
+        let (streams, watched) = own.fold((0, 0), |(streams, watched), (_, watcher)| {
+            (streams + 1, watched + watcher.ids.len())
+        });
+        streams < VISITOR_STREAMS_MAX && watched + counters <= VISITOR_COUNTERS_MAX
+    }
+
+    /// Notes that a watcher belongs to a visitor.
+    pub fn note_visitor(&mut self, id: WatcherId, visitor: u64) {
+        if let Some(watcher) = self.watchers.get_mut(&id) {
+            watcher.visitor = Some(visitor);
+        }
+    }
+}

@@ -1,0 +1,500 @@
+//! Messages between Workers and objects. A call is a type with a constant path, an answer type, and the address of its
+//! receiver.
+//!
+//! They are encoded with postcard (its wire format is stable and specified). During a rollout, one end may be of the
+//! build before. A field may be added at the end of a message or of its answer: a receiver that does not know it
+//! ignores it, and a receiver that expects it reads zero, `None`, `false` or empty where it is missing
+//! ([`Call::LACKS`]). Any other change needs a message of a new name.
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use super::health::Ailment;
+use super::names::{Address, CellAddress};
+use super::problem::{Code, Problem};
+use tally_core::cluster::root::Root;
+use tally_core::cluster::tablets::LeadPlace;
+use tally_core::counter::cell::Cell;
+use tally_core::counter::dimensions::BrokenLog;
+use tally_core::counter::flush::{Load, Refusal};
+use tally_core::counter::grant::Grant;
+use tally_core::counter::id::{CounterId, Datacenter};
+use tally_core::counter::merge::{CellTotals, Part, Question, Summary};
+use tally_core::counter::nonces::{FlushEffect, Nonce};
+use tally_core::counter::total::Sum as Total;
+use tally_core::sketch::Uniques;
+
+/// The protocol of this build: the set of messages and the content of their bytes. It rises with each release that
+/// changes them.
+///
+/// A message of protocol N has `/N` before the path that its type names; one of protocol 1 has nothing there. A
+/// receiver answers [`Fault::Later`] to a newer protocol than its own. The sender then knows that nothing was done, and
+/// sends the message again in the protocol before. A build understands its own protocol and the one before, and answers
+/// in the protocol of the request. The calls of a [`Batch`], and the call in a [`CallLead`], are of the protocol of the
+/// message that they travel in.
+///
+/// Messages of 0.1.0 are of protocol 1 and of other forms, also in the middle. Neither end understands the other, so
+/// nothing is misread.
+pub const PROTOCOL: u8 = 3;
+
+/// The oldest protocol that this build understands. It is used with receivers that understand no newer one.
+pub const PROTOCOL_BEFORE: u8 = PROTOCOL - 1;
+
+/// The path of a message in a given protocol.
+pub fn path_in(protocol: u8, path: &str) -> String {
+    match protocol {
+        0 | 1 => path.to_owned(),
+        protocol => format!("/{protocol}{path}"),
+    }
+}
+
+/// The protocol of a message by its path, and the path that its type names.
+pub fn protocol_of(path: &str) -> (u8, &str) {
+    let rest = path.strip_prefix('/').unwrap_or(path);
+    let numbered = rest.find('/').and_then(|end| rest.split_at_checked(end));
+    let numbered = numbered.and_then(|(number, rest)| Some((number.parse().ok()?, rest)));
+    numbered.unwrap_or((1, path))
+}
+
+/// A message and its answer.
+pub trait Call: Serialize + DeserializeOwned {
+    /// Path of the request that carries it.
+    const PATH: &'static str;
+    /// The answer of a successful call.
+    type Answer: Serialize + DeserializeOwned;
+    /// How many bytes the protocol before lacks at the end of the message, and at the end of its answer. They are read
+    /// as zero, so a new field must mean by zero what a build without the field means.
+    const LACKS: (usize, usize) = (0, 0);
+
+    /// The receiver.
+    fn to(&self) -> Address<'_>;
+}
+
+macro_rules! calls {
+    ($($name:ty => $answer:ty, $path:literal, |$message:pat_param| $to:expr $(, lacks $lacks:expr)?;)*) => {
+        $(impl Call for $name {
+            const PATH: &'static str = $path;
+            type Answer = $answer;
+            $(const LACKS: (usize, usize) = $lacks;)?
+
+            fn to(&self) -> Address<'_> {
+                let $message = self;
+                $to
+            }
+        })*
+    };
+}
+
+mod alert;
+mod api_key;
+pub mod batch;
+mod board;
+mod converge;
+mod explain;
+mod export;
+mod fleet;
+mod keyed;
+mod lead_moves;
+mod limit;
+mod live;
+mod operate;
+mod queue;
+mod read;
+mod redis;
+mod repair;
+mod root_moves;
+mod secrets;
+mod share;
+mod snapshot;
+mod totals;
+
+pub use alert::{
+    AlertDetails, AlertPutOutcome, AllAlerts, AllDeliveries, DeleteAlert, DeliveriesListed,
+    DeliveriesOf, GetAlert, ListAlerts, ListDeliveries, PutAlert, SilenceAlert, TestAlert,
+};
+pub use api_key::{
+    AddAuditEntry, CallAudited, FindApiKey, ListAuditEntries, ListKeys, MakeKey, ReplaceKey,
+    RevokeKey, UseKey,
+};
+pub use batch::{Batch, BatchedCall, Receiver};
+pub use board::{
+    AskBoard, BoardAnswer, BoardConfigured, BoardPlace, BoardQuestion, BoardSeen, BoardWritten,
+    BoardsListed, CommandShard, ConfigureBoard, EndBoard, ForgetBoard, ListAllBoards, ListBoards,
+    MemberAction, MemberCondition, MemberOutcome, MemberRange, MemberStanding, MemberWrite,
+    MovedMember, MovedRecord, OnceKey, PeriodOf, Ranked, RegisterBoard, ReportShard, ShardCommand,
+    ShardMeasure, ShardReply, ShardState, WriteBoard, WriteBoards,
+};
+pub use converge::{AskGrant, Push, ViewAnswer, ViewOf, WatchLead};
+pub use explain::{Explain, Explained, InboxAsked, LeadAsked, ReadTrace, ShardAsked, SumExplained};
+pub use export::{
+    ExportPage, ExportReply, ExportedCounter, Install, InstallOutcome, ReadContents, ReadOut,
+};
+pub use fleet::{AskFleet, CountsTaken, FleetOf, TellCounts, TellSizes};
+pub use keyed::{Claim, ClaimAnswer, Count, Counted, FindClaims, Holder, Owner, Recall};
+pub use lead_moves::{
+    CallLead, GiveLead, LeadHandover, LeadLocation, LeadPresence, LeadTaken, LocateLead, PlaceLead,
+};
+pub use limit::{
+    Check, CheckAnswer, DeletePolicy, Demand, DemandKind, DemandOutcome, EndReservation,
+    ForwardCheck, GetPolicy, GiveKey, Lease, ListPolicies, PolicyPut, PutPolicy, RecallLease,
+    Reserve, Reserved,
+};
+pub use live::{Join, Look};
+pub use operate::{
+    Condition, Done, IfExists, Operate, Operation, OperationKey, OperationOutcome, Put,
+    RestoreSource, Settle, StoreAnswer, StoredAnswer,
+};
+pub use queue::{
+    Append, AppendResult, AskInbox, CloseSession, DeadLetters, Drain, LetInboxesGo, OpenSession,
+    ReadDead, ReadDrained, ReadNumbers, RegisterInbox, ReleaseInbox, TakeOver,
+};
+pub use read::{CheckStorage, GlobalSum, List, Measure, Read, ReadEach, ReadParts};
+pub use redis::{FindKey, KeyFound, RunCommands, RunSorted, SortedRan, Subscribe};
+pub use repair::{
+    CellPart, CellRepaired, DamagedTable, ListDatacenters, ListNames, RememberedCell, RepairCell,
+    RepairObject, RepairRoot, RootPart, RootRepaired, TotalsFrom,
+};
+pub use root_moves::{
+    AnnounceSizes, CallPartition, CallRoot, Column, GiveRoot, PartitionAnswer, RootCursor,
+    RootHandover, RootRow, RootTaken, SizesOf,
+};
+pub use secrets::{GetSecrets, RotateKey, Secrets};
+pub use share::{DeleteShare, GetShare, ListShares, PutShare};
+pub use snapshot::{
+    AllRuns, AskRuns, BeginRun, ListAllPastStates, ListPastStates, ListRuns, PartitionRuns,
+    PastState, PastStateList, PastStatePage, PastStateRow, ReadOwnPastStates, ReadPastStates,
+    RunUnderWay,
+};
+pub use totals::{
+    AmountOf, AskTop, CounterList, KnownTotal, KnownUniques, ListAll, ListRows, ListedCounter,
+    Order, OrderBy, PartitionTop, SumMany, Sums, Top, TopOf, TopRow, UnreadCounters, WindowStart,
+};
+
+calls! {
+    Flush => Flushed, "/flush", |it| Address::Cell(&it.to), lacks (0, 1);
+    Hello => Grant, "/hello", |it| Address::Cell(&it.to);
+    LoadReport => u8, "/report", |it| Address::Cell(&it.to);
+    Seal => Option<Part>, "/seal", |it| Address::Cell(&it.to);
+    Configure => (), "/configure", |it| Address::Cell(&it.to);
+    Suspend => (), "/suspend", |it| Address::Cell(&it.to);
+    Close => (), "/close", |it| Address::Cell(&it.to);
+    Ask => Option<CellAnswer>, "/ask", |it| Address::Cell(&it.to);
+    Sum => DatacenterSum, "/sum", |it| Address::Cell(&it.to);
+    Register => Grant, "/register", |it| Address::Root(&it.counter);
+    LookUp => Option<Root>, "/look-up", |it| Address::Root(&it.counter);
+}
+
+/// Why a call failed. It changed nothing, except that after `Unavailable` this is unknown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Fault {
+    /// Something that the call needs did not answer; says what.
+    Unavailable(String),
+    /// The cell did not count the flush.
+    Refused(Refusal),
+    /// The cell counts for this newer generation: the sender must read the root again.
+    Superseded(u64),
+    /// All writes of the counter go to this datacenter; nothing was counted.
+    Elsewhere(Datacenter),
+    /// More counters than one call may touch.
+    TooMany(u32),
+    /// The message cannot be read, or storage is broken; says what.
+    Broken(String),
+    /// The lead is at this place of its datacenter; nothing was done here. Used only between places of a lead.
+    Moved(LeadPlace),
+    /// The root has granted nothing: the lead may be elsewhere, and must look for its rows first.
+    Unsettled,
+    /// Stored data cannot be read: it is damaged, or a newer build wrote it. Nothing was done; only the operator can
+    /// mend it. Says why.
+    Unreadable(String),
+    /// The message is of a newer protocol than the receiver's, which is this one. Nothing was done.
+    Later(u8),
+    /// The number of partitions of the directory was changed. The root is or may be elsewhere, or all partitions must
+    /// be asked by [`CallPartition`]. Nothing was done.
+    Repartitioned,
+}
+
+impl std::error::Error for Fault {}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unavailable(what) => write!(formatter, "unavailable: {what}"),
+            Self::Refused(refusal) => write!(formatter, "refused: {refusal:?}"),
+            Self::Superseded(generation) => write!(formatter, "generation {generation} has begun"),
+            Self::Elsewhere(home) => write!(formatter, "home is {home}"),
+            Self::TooMany(most) => write!(formatter, "more than {most} counters"),
+            Self::Broken(what) => write!(formatter, "broken: {what}"),
+            Self::Moved(place) => write!(formatter, "the lead lives in {place:?}"),
+            Self::Unsettled => formatter.write_str("the lead may live elsewhere"),
+            Self::Later(protocol) => write!(formatter, "the receiver speaks protocol {protocol}"),
+            Self::Repartitioned => formatter.write_str("the number of partitions was changed"),
+            Self::Unreadable(why) => write!(formatter, "stored data cannot be read: {why}"),
+        }
+    }
+}
+
+impl From<BrokenLog> for Fault {
+    fn from(broken: BrokenLog) -> Self {
+        Self::Broken(broken.to_string())
+    }
+}
+
+impl From<Fault> for Problem {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::TooMany(most) => Problem::new(
+                Code::TooManyCounters,
+                format!("more than {most} counters would have to be read; ask for a longer prefix"),
+            ),
+            Fault::Unavailable(what) => Problem::new(
+                Code::Unavailable,
+                format!("{what}; the write may or may not have been counted, try again"),
+            ),
+            Fault::Refused(_)
+            | Fault::Superseded(_)
+            | Fault::Elsewhere(_)
+            | Fault::Moved(_)
+            | Fault::Later(_)
+            | Fault::Repartitioned
+            | Fault::Unsettled => Problem::new(
+                Code::Unavailable,
+                "the counter is busy; nothing was counted, try again",
+            ),
+            Fault::Broken(what) => Problem::new(Code::Internal, what),
+            Fault::Unreadable(why) => Ailment::Unreadable(why).into(),
+        }
+    }
+}
+
+/// Edge → cell: count this, once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Flush {
+    /// The cell; an object learns its own address from it.
+    pub to: CellAddress,
+    /// The flush's nonce.
+    pub nonce: Nonce,
+    /// Its content.
+    pub load: Load,
+}
+
+/// The cell has counted it durably.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Flushed {
+    /// The generation it was counted in.
+    pub generation: u64,
+    /// The cell's state right after it.
+    pub outcome: FlushEffect,
+    /// Totals (added, removed) of all other cells, where none of them counts any more or ever did, so that the
+    /// counter's value is known exactly; otherwise `None`.
+    pub elsewhere: Option<(Total, Total)>,
+    /// Over how many shards writes of this datacenter are now spread.
+    pub shards: u8,
+    /// How long the lane should gather before its next flush.
+    pub linger_ms: u32,
+    /// How many set and reset operations the cell knows.
+    pub operations: u64,
+    /// Whether the lead that counted it has an object of its own, although tablets host others.
+    pub is_apart: bool,
+}
+
+impl Flushed {
+    /// A cell's answer right after it has applied a flush, before it decides how long to gather.
+    pub fn after(cell: &Cell, outcome: FlushEffect) -> Self {
+        Self {
+            generation: cell.generation().unwrap_or(0),
+            outcome,
+            elsewhere: cell.elsewhere_after(&outcome),
+            shards: cell.spread(),
+            linger_ms: 0,
+            operations: cell.grant().map_or(0, |grant| grant.operations),
+            is_apart: false,
+        }
+    }
+}
+
+/// Shard → lead: registers a shard and asks whether it may count.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// The lead.
+    pub to: CellAddress,
+    /// The shard that asks.
+    pub shard: u8,
+}
+
+/// Shard → lead: its load. The answer is the number of shards over which writes are spread.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoadReport {
+    /// The lead.
+    pub to: CellAddress,
+    /// Flushes a second.
+    pub per_second: u32,
+}
+
+/// Lead → shard: stop counting until told otherwise, and hand over your part.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seal {
+    /// The shard.
+    pub to: CellAddress,
+    /// The generation.
+    pub generation: u64,
+}
+
+/// Root → lead → shards: the counter's settings, or the set of datacenters that count it, have changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Configure {
+    /// The cell.
+    pub to: CellAddress,
+    /// The grant from now on.
+    pub grant: Grant,
+}
+
+/// Root → lead: this generation is about to end; count nothing for it without asking again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Suspend {
+    /// The lead.
+    pub to: CellAddress,
+    /// The generation.
+    pub generation: u64,
+}
+
+/// Root → lead → shards: this generation has ended; delete it, storage included.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Close {
+    /// The cell.
+    pub to: CellAddress,
+    /// The generation that ended.
+    pub generation: u64,
+}
+
+/// Lead → shard: asks for its part of an answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ask {
+    /// The shard.
+    pub to: CellAddress,
+    /// The question.
+    pub question: Question,
+}
+
+/// One cell's part, with its unique elements of the window.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CellAnswer {
+    /// The part.
+    pub part: Part,
+    /// Unique elements of the window.
+    pub window_uniques: Uniques,
+    /// The samples that were asked for, as a stored histogram; empty for none.
+    pub samples: Vec<u8>,
+    /// The breakdown that was asked for, in its stored form; empty for none.
+    pub breakdown: Vec<u8>,
+}
+
+/// Aggregator or root → lead: asks for the sum of its datacenter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sum {
+    /// The lead.
+    pub to: CellAddress,
+    /// The question.
+    pub question: Question,
+}
+
+/// A datacenter's sum.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DatacenterSum {
+    /// The sum of the shards that answered.
+    pub summary: Summary,
+    /// The totals of each of them.
+    pub cells: Vec<(u8, CellTotals)>,
+    /// Over how many shards writes are spread.
+    pub shards: u8,
+    /// Shards that did not answer; the sum has their last known part, or none.
+    pub missing: Vec<u8>,
+    /// The source and time of the sum.
+    pub origin: Origin,
+}
+
+impl DatacenterSum {
+    /// Whether the datacenter itself says that this is all it has: it was asked, or has just pushed.
+    pub fn is_heard(&self) -> bool {
+        self.missing.is_empty() && !matches!(self.origin, Origin::Known(_))
+    }
+}
+
+/// The source and time of a datacenter's sum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Origin {
+    /// Its cells were asked during this read.
+    #[default]
+    Asked,
+    /// Its lead had pushed it then, and continues to push changes. Unix milliseconds.
+    Pushed(i64),
+    /// It does not answer; this was last known then. Unix milliseconds.
+    Known(i64),
+}
+
+/// Lead → root: my datacenter has a write of this counter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Register {
+    /// The counter.
+    pub counter: CounterId,
+    /// The lead's datacenter.
+    pub datacenter: Datacenter,
+    /// The grant that it holds: the only copy, should the root have lost its row.
+    pub holds: Option<Grant>,
+    /// The place of the lead that asks; `None` where it does not know.
+    pub place: Option<LeadPlace>,
+    /// The number of the newest spread for which it is known that the lead is nowhere else.
+    pub settled: Option<u32>,
+}
+
+/// Any → root: asks for the root's row.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LookUp {
+    /// The counter.
+    pub counter: CounterId,
+}
+
+/// Encodes a message. Does not fail for the types above: they hold no maps of unknown length.
+///
+/// # Errors
+/// `Broken` if postcard refuses all the same.
+pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, Fault> {
+    postcard::to_allocvec(message)
+        .map_err(|error| Fault::Broken(format!("a message cannot be encoded: {error}")))
+}
+
+/// Decodes a message.
+///
+/// # Errors
+/// `Broken` for bytes that are no such message.
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Fault> {
+    postcard::from_bytes(bytes).map_err(|error| undecodable(&error))
+}
+
+/// Decodes a message, or an answer if `lacks` is that of the answer: what the protocol before lacks at the end is read
+/// as zero.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_padded<T: DeserializeOwned>(bytes: &[u8], lacks: usize) -> Result<T, Fault> {
+    match postcard::from_bytes(bytes) {
+        Err(postcard::Error::DeserializeUnexpectedEnd) if lacks > 0 => {
+            let mut whole = bytes.to_vec();
+            whole.resize(bytes.len() + lacks, 0);
+            decode(&whole)
+        }
+        decoded => decoded.map_err(|error| undecodable(&error)),
+    }
+}
+
+fn undecodable(error: &postcard::Error) -> Fault {
+    Fault::Broken(format!("a message cannot be decoded: {error}"))
+}
+
+/// The protocol of a receiver that answered that the message was of a newer one.
+pub fn later(answer: &[u8]) -> Option<u8> {
+    // Longer ones are answers.
+    let is_short = answer.len() <= 4;
+    match decode::<Result<(), Fault>>(answer) {
+        Ok(Err(Fault::Later(protocol))) if is_short => Some(protocol),
+        _ => None,
+    }
+}

@@ -1,0 +1,124 @@
+//! Messages about alerts: each lies in one partition of the directory, by its name.
+
+use serde::{Deserialize, Serialize};
+
+use super::Call;
+use crate::alerts::answer::ScheduledDelivery;
+use crate::alerts::{Alert, AlertName, AlertPut, Delivery};
+use crate::names::Address;
+use tally_core::alert::record::AlertRecord;
+
+calls! {
+    PutAlert => AlertPutOutcome, "/alert-put", |it| Address::Alert(&it.name);
+    GetAlert => Option<AlertDetails>, "/alert-get", |it| Address::Alert(&it.name);
+    DeleteAlert => bool, "/alert-delete", |it| Address::Alert(&it.name);
+    SilenceAlert => Option<AlertDetails>, "/alert-silence", |it| Address::Alert(&it.name);
+    TestAlert => Option<Delivery>, "/alert-test", |it| Address::Alert(&it.name);
+    DeliveriesOf => Vec<ScheduledDelivery>, "/alert-deliveries-of", |it| Address::Alert(&it.name);
+    ListAlerts => Vec<AlertDetails>, "/alert-list", |it| Address::Directory(it.partition);
+    ListDeliveries => Vec<(Alert, ScheduledDelivery)>, "/alert-deliveries", |it| Address::Directory(it.partition);
+    AllAlerts => (Vec<AlertDetails>, Vec<u32>), "/alert-list-all", |_| Address::Aggregator;
+    AllDeliveries => DeliveriesListed, "/alert-deliveries-all", |_| Address::Aggregator;
+}
+
+/// An alert in the answer of its partition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AlertDetails {
+    /// Its name.
+    pub name: AlertName,
+    /// What it watches.
+    pub alert: Alert,
+    /// Its state, without the measured series.
+    pub standing: AlertRecord,
+    /// Its last delivery.
+    pub last: Option<ScheduledDelivery>,
+}
+
+/// Deliveries of all alerts with the alert of each, newest first, and the partitions that did not answer.
+pub type DeliveriesListed = (Vec<(Alert, ScheduledDelivery)>, Vec<u32>);
+
+/// Edge → partition of the alert: create or replace it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PutAlert {
+    /// Its name.
+    pub name: AlertName,
+    /// The alert.
+    pub put: AlertPut,
+    /// The stored alert as the sender has read it, if there was one: only that one may be replaced.
+    pub over: Option<Alert>,
+}
+
+/// The result of a put.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AlertPutOutcome {
+    /// It is new.
+    Created(Box<AlertDetails>),
+    /// It was there.
+    Replaced(Box<AlertDetails>),
+    /// There are too many.
+    Full,
+    /// A new one needs a secret.
+    NeedsSecret,
+    /// The stored alert is not the one that the sender has read.
+    Changed,
+}
+
+/// Edge → partition of the alert: reads the alert, if it exists.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GetAlert {
+    /// Its name.
+    pub name: AlertName,
+}
+
+/// Edge → partition of the alert: deletes it, with its deliveries. The answer says whether it existed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeleteAlert {
+    /// Its name.
+    pub name: AlertName,
+}
+
+/// Edge → partition of the alert: suspends its deliveries for a time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SilenceAlert {
+    /// Its name.
+    pub name: AlertName,
+    /// The time, milliseconds; 0 ends a silence.
+    pub for_ms: i64,
+}
+
+/// Edge → partition of the alert: delivers a test, once. The answer is its result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TestAlert {
+    /// Its name.
+    pub name: AlertName,
+}
+
+/// Edge → partition of the alert: its deliveries, newest first, and the time of each one's next attempt, unix
+/// milliseconds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeliveriesOf {
+    /// Its name.
+    pub name: AlertName,
+}
+
+/// Aggregator → one partition: its alerts, in order of their names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListAlerts {
+    /// The partition.
+    pub partition: u32,
+}
+
+/// Aggregator → one partition: the last deliveries of its alerts, newest first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListDeliveries {
+    /// The partition.
+    pub partition: u32,
+}
+
+/// Edge → aggregator: the alerts of all partitions in order of their names, and the partitions that did not answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AllAlerts {}
+
+/// Edge → aggregator: the last deliveries of all alerts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AllDeliveries {}

@@ -1,0 +1,75 @@
+//! Messages of convergence: the pushes of leads to their root, and subscriptions to them.
+
+use serde::{Deserialize, Serialize};
+
+use super::Call;
+use crate::names::{Address, CellAddress};
+use tally_core::cluster::push;
+use tally_core::cluster::root::Root;
+use tally_core::cluster::view::ViewAtRest;
+use tally_core::counter::grant::Grant;
+use tally_core::counter::id::{CounterId, Datacenter};
+
+calls! {
+    Push => push::PushAnswer, "/push", |it| Address::Root(&it.counter);
+    WatchLead => (), "/watch", |it| Address::Cell(&it.to);
+    ViewOf => Option<ViewAnswer>, "/view", |it| Address::Root(&it.counter);
+    AskGrant => Option<Grant>, "/held", |it| Address::Cell(&it.to);
+}
+
+/// Lead → root: changes of a datacenter that the root may lack.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Push {
+    /// The counter.
+    pub counter: CounterId,
+    /// The lead's datacenter.
+    pub datacenter: Datacenter,
+    /// The changes.
+    pub push: push::Push,
+}
+
+/// Root → lead: a reader elsewhere watches the counter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WatchLead {
+    /// The lead.
+    pub to: CellAddress,
+    /// The generation.
+    pub generation: u64,
+    /// For how long, milliseconds.
+    pub for_ms: u32,
+}
+
+/// Aggregator → root: asks what it knows of a counter's datacenters. `None` where there is no such counter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ViewOf {
+    /// The counter.
+    pub counter: CounterId,
+    /// Whether the sender will ask again, so that the leads should push changes.
+    pub watches: bool,
+    /// Whether the view is wanted even if only one datacenter counts: because that one did not answer.
+    pub of_one: bool,
+}
+
+/// What a root knows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ViewAnswer {
+    /// The root.
+    pub root: Root,
+    /// What the datacenters have pushed. `None` for a watcher of a counter that one datacenter counts: that one can be
+    /// asked as fast.
+    pub view: Option<ViewAtRest>,
+    /// Whether reachable leads have known for a while that somebody watches: then one that has not pushed lately is
+    /// unreachable.
+    pub is_watched: bool,
+    /// The time of the answer, unix milliseconds by the root's clock: the age of pushes is relative to it, not to the
+    /// reader's clock.
+    pub now_ms: i64,
+}
+
+/// Root → lead: asks for the grant under which it counts. `None` where it counts nothing. A root without a row asks
+/// this before it creates a counter, because its row may have been lost.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskGrant {
+    /// The lead.
+    pub to: CellAddress,
+}

@@ -1,0 +1,84 @@
+//! Messages of explained reads: the sum, and how it was read. Plain reads carry none of this.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Call, DatacenterSum, GlobalSum, Read, Sum};
+use crate::names::Address;
+use tally_core::counter::id::Datacenter;
+use tally_core::counter::queue::InboxId;
+
+calls! {
+    Explain => Option<Explained>, "/explain", |_| Address::Aggregator;
+    SumExplained => (DatacenterSum, Vec<ShardAsked>), "/sum-explained", |it| it.sum.to();
+}
+
+/// Edge → aggregator: sums a counter, and says how; `None` where it does not exist.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Explain {
+    /// What to read.
+    pub read: Read,
+    /// Whether every cell must be asked now.
+    pub strong: bool,
+}
+
+/// A sum, and how it was read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Explained {
+    /// The sum.
+    pub sum: GlobalSum,
+    /// How it was read.
+    pub way: ReadTrace,
+}
+
+/// The objects that a read asked, and how long each took.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadTrace {
+    /// The partition that holds the root.
+    pub partition: u32,
+    /// How long the root took, milliseconds.
+    pub root_ms: u64,
+    /// The leads that were asked.
+    pub leads: Vec<LeadAsked>,
+    /// The inboxes that were asked to count what they had acknowledged.
+    pub inboxes: Vec<InboxAsked>,
+}
+
+/// A lead that was asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeadAsked {
+    /// Its datacenter.
+    pub datacenter: Datacenter,
+    /// How long it took, milliseconds; also for one that did not answer.
+    pub latency_ms: u64,
+    /// Its other shards, in order; empty where it did not answer.
+    pub shards: Vec<ShardAsked>,
+}
+
+/// A shard, as its lead saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShardAsked {
+    /// The shard.
+    pub shard: u8,
+    /// How long it took, milliseconds; `None` where the lead stores its part and did not ask.
+    pub latency_ms: Option<u64>,
+    /// Whether writes no longer spread to it.
+    pub is_sealed: bool,
+}
+
+/// An inbox that was asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InboxAsked {
+    /// The inbox.
+    pub inbox: InboxId,
+    /// How long it took, milliseconds.
+    pub latency_ms: u64,
+    /// Whether all events that it had acknowledged are counted.
+    pub is_drained: bool,
+}
+
+/// Aggregator → lead: sums its datacenter, and says how.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SumExplained {
+    /// What to sum.
+    pub sum: Sum,
+}

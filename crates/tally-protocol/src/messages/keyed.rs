@@ -1,0 +1,189 @@
+//! Messages of keyed writes.
+
+use serde::{Deserialize, Serialize};
+
+use super::Call;
+use crate::names::{Address, CellAddress};
+use tally_core::counter::dimensions::DimensionLog;
+use tally_core::counter::id::{CounterId, Datacenter};
+use tally_core::counter::ledger::{KeySource, KeyedOutcome, KeyedWrite, WriteKey};
+use tally_core::counter::samples::Samples;
+
+calls! {
+    Count => Counted, "/count", |it| Address::Cell(&it.to), lacks (0, 1);
+    Claim => ClaimAnswer, "/claim", |it| it.receiver();
+    Recall => Counted, "/recall", |it| Address::Cell(&it.to), lacks (0, 1);
+    FindClaims => ClaimAnswer, "/find-claims", |it| Address::Root(&it.counter);
+}
+
+/// Edge → lead: counts these keyed writes, each once for any number of repeats.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Count {
+    /// The lead that the keys are claimed for.
+    pub to: CellAddress,
+    /// The writes.
+    pub writes: Vec<KeyedWrite>,
+    /// How many moves their claims had when the root was asked; `None` for keys that only their sender knows.
+    pub moves: Option<u32>,
+    /// The kind of their keys.
+    pub keys: KeySource,
+    /// The samples of writes that have some, by index: writes themselves are encoded without.
+    samples: Vec<(u32, Samples)>,
+    /// The dimensions of writes that have some, likewise.
+    dimensions: Vec<(u32, DimensionLog)>,
+}
+
+impl Count {
+    /// The message for these writes.
+    pub fn new(
+        to: CellAddress,
+        mut writes: Vec<KeyedWrite>,
+        moves: Option<u32>,
+        keys: KeySource,
+    ) -> Self {
+        let (mut samples, mut dimensions) = (Vec::new(), Vec::new());
+        for (place, write) in (0..).zip(&mut writes) {
+            if !write.samples.is_empty() {
+                samples.push((place, std::mem::take(&mut write.samples)));
+            }
+            if !write.dimensions.is_empty() {
+                dimensions.push((place, std::mem::take(&mut write.dimensions)));
+            }
+        }
+        Self {
+            to,
+            writes,
+            moves,
+            keys,
+            samples,
+            dimensions,
+        }
+    }
+
+    /// The message with samples and dimensions put back to their writes, as the receiver counts them.
+    #[must_use]
+    pub fn received(mut self) -> Self {
+        let index = |place: u32| usize::try_from(place).unwrap_or(usize::MAX);
+        for (place, samples) in self.samples.drain(..) {
+            if let Some(write) = self.writes.get_mut(index(place)) {
+                write.samples = samples;
+            }
+        }
+        for (place, dimensions) in self.dimensions.drain(..) {
+            if let Some(write) = self.writes.get_mut(index(place)) {
+                write.dimensions = dimensions;
+            }
+        }
+        self
+    }
+}
+
+/// The lead has decided, durably.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counted {
+    /// The result of each write, in their order.
+    pub outcomes: Vec<KeyedOutcome>,
+    /// Over how many shards writes of this datacenter are now spread.
+    pub shards: u8,
+    /// The datacenter to which all writes go, if that is another.
+    pub home: Option<Datacenter>,
+    /// Whether the lead has an object of its own, although tablets host others.
+    pub is_apart: bool,
+}
+
+/// Edge → root: claims these keys. The first datacenter that asks gets them. For numbered keys the sender's own lead is
+/// asked, which has struck them out before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    /// The counter; it is created if needed.
+    pub counter: CounterId,
+    /// The datacenter that claims.
+    pub datacenter: Datacenter,
+    /// The keys.
+    pub keys: Vec<WriteKey>,
+    /// The former holder of these keys, which has struck them out: they then go to the home.
+    pub struck_at: Option<Holder>,
+    /// The kind of the keys.
+    pub source: KeySource,
+}
+
+impl Claim {
+    fn receiver(&self) -> Address<'_> {
+        match self.source {
+            KeySource::Numbered => Address::Lead(&self.counter, &self.datacenter),
+            KeySource::Clients | KeySource::Drawn | KeySource::Public => {
+                Address::Root(&self.counter)
+            }
+        }
+    }
+}
+
+/// The holders of the keys, durably.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClaimAnswer {
+    /// The current generation.
+    pub generation: u64,
+    /// The owner of each key, in their order.
+    pub owners: Vec<Owner>,
+}
+
+/// The lead that holds a key. Messages to it carry this, so that it does not mistake a late copy for a claim that has
+/// come back.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Holder {
+    /// Its datacenter.
+    pub datacenter: Datacenter,
+    /// The number of the claim's moves when it came there.
+    pub moves: u32,
+}
+
+impl Holder {
+    /// The first holder of a key.
+    pub fn first(datacenter: &Datacenter) -> Self {
+        Self {
+            datacenter: datacenter.clone(),
+            moves: 0,
+        }
+    }
+
+    /// The next holder of a key.
+    pub fn next(&self, datacenter: &Datacenter) -> Self {
+        Self {
+            datacenter: datacenter.clone(),
+            moves: self.moves.saturating_add(1),
+        }
+    }
+}
+
+/// The owner of a key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Owner {
+    /// A lead.
+    Lead(Holder),
+    /// It was claimed for a generation that has ended.
+    Ended,
+    /// There is no room for another claim.
+    Full,
+    /// The key belongs to an operation.
+    Operation,
+    /// Nobody: the key was only looked up.
+    Nobody,
+}
+
+/// Edge → lead: asks whether these keyed writes were counted. Nothing is counted now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recall {
+    /// The lead that the keys are claimed for.
+    pub to: CellAddress,
+    /// The writes.
+    pub writes: Vec<KeyedWrite>,
+}
+
+/// Edge → root: looks up the owners of these keys. None is claimed now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FindClaims {
+    /// The counter; it is not created.
+    pub counter: CounterId,
+    /// The keys.
+    pub keys: Vec<WriteKey>,
+}

@@ -1,0 +1,295 @@
+//! Messages of rate limits.
+
+use serde::{Deserialize, Serialize};
+
+use super::Call;
+use crate::limits::PolicyName;
+use crate::names::{Address, LimiterAddress};
+use tally_core::cluster::spread::Counts;
+use tally_core::counter::id::CounterId;
+use tally_core::limit::lease;
+use tally_core::limit::meter::Verdict;
+use tally_core::limit::owner::Owner;
+use tally_core::limit::policy::Policy;
+use tally_core::limit::table::ReservationId;
+
+calls! {
+    Check => CheckAnswer, "/limit-check", |it| Address::Limiter(&it.to);
+    ForwardCheck => CheckAnswer, "/limit-sent-on", |it| it.check.to();
+    GiveKey => Verdict, "/limit-hand-over", |it| Address::Limiter(&it.to);
+    Reserve => Reserved, "/limit-reserve", |it| Address::Limiter(&it.to);
+    EndReservation => (), "/limit-end-reservation", |it| Address::Limiter(&it.to);
+    Lease => lease::Answer, "/limit-lease", |it| Address::Limiter(&it.to);
+    RecallLease => Option<lease::Request>, "/limit-recall", |it| Address::Limiter(&it.to);
+    PutPolicy => PolicyPut, "/policy-put", |_| Address::Directory(0);
+    GetPolicy => Option<Policy>, "/policy-get", |_| Address::Directory(0);
+    DeletePolicy => bool, "/policy-delete", |_| Address::Directory(0);
+    ListPolicies => Vec<(PolicyName, Policy)>, "/policy-list", |_| Address::Directory(0);
+}
+
+/// What is asked of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DemandKind {
+    /// To be admitted.
+    Consume,
+    /// To be told the state, without consumption.
+    Look,
+    /// To have something given back.
+    Refund,
+    /// To have its use forgotten.
+    Forget,
+}
+
+/// A request about a key, once or several times.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Demand {
+    /// The policy, by its index in the message.
+    pub policy: u32,
+    /// The key.
+    pub key: CounterId,
+    /// What it costs, 1 to the policy's capacity.
+    pub cost: u64,
+    /// What is asked.
+    pub wish: DemandKind,
+    /// How often: from callers that asked the same at once.
+    pub times: u32,
+    /// Who sends the policy along; the first of several callers.
+    pub owner: Owner,
+}
+
+impl Demand {
+    /// A single request about a key, by the only policy of a message.
+    pub fn of(key: &CounterId, cost: u64, wish: DemandKind) -> Self {
+        Self {
+            policy: 0,
+            key: key.clone(),
+            cost,
+            wish,
+            times: 1,
+            owner: Owner::default(),
+        }
+    }
+}
+
+/// Edge → limiter: decides these, in their order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    /// The limiter.
+    pub to: LimiterAddress,
+    /// The policies.
+    pub policies: Vec<(PolicyName, Policy)>,
+    /// What is asked.
+    pub demands: Vec<Demand>,
+    /// Whether to wait for the global limiter where needed; otherwise those demands get [`DemandOutcome::Later`].
+    pub waits: bool,
+}
+
+/// Limiter → limiter: forwards a check to the limiter that decides the key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForwardCheck {
+    /// What is asked.
+    pub check: Check,
+    /// The number of limiters, as the sender knows it.
+    pub counts: Counts,
+}
+
+/// Limiter → the former limiter of a key, after their number was changed: stop deciding it, and return its state. Lent
+/// quota counts as used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GiveKey {
+    /// The former limiter.
+    pub to: LimiterAddress,
+    /// The policy's name.
+    pub name: PolicyName,
+    /// The policy.
+    pub policy: Policy,
+    /// The key.
+    pub key: CounterId,
+    /// The number of limiters, as the sender knows it.
+    pub counts: Counts,
+}
+
+/// The answer to a demand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DemandOutcome {
+    /// It is decided: so many were admitted, in order of arrival, the others were not.
+    Known {
+        /// How many of the [`Demand::times`].
+        admitted: u32,
+        /// The verdict of the first that was admitted, if one was.
+        first: Option<Verdict>,
+        /// The verdict of those that were not.
+        refused: Option<Verdict>,
+    },
+    /// The global limiter must be asked first: repeat it alone, and wait.
+    Later,
+    /// Nothing is given back or forgotten: the limiter has no room for the key, which shares a meter with others.
+    Full,
+    /// The global limiter cannot be reached.
+    Unreachable,
+}
+
+impl DemandOutcome {
+    /// The answer to a single demand.
+    pub fn of(verdict: Verdict) -> Self {
+        if verdict.is_allowed {
+            Self::Known {
+                admitted: 1,
+                first: Some(verdict),
+                refused: None,
+            }
+        } else {
+            Self::Known {
+                admitted: 0,
+                first: None,
+                refused: Some(verdict),
+            }
+        }
+    }
+
+    /// The verdict of the caller at this index among equal ones, from 0; `None` where it is not known.
+    pub fn verdict_of(&self, ordinal: u32, cost: u64) -> Option<Verdict> {
+        let Self::Known {
+            admitted,
+            first,
+            refused,
+        } = self
+        else {
+            return None;
+        };
+        if ordinal >= *admitted {
+            return *refused;
+        }
+        let first = (*first)?;
+        let before = u64::from(ordinal).saturating_mul(cost);
+        Some(Verdict {
+            remaining: first.remaining.saturating_sub(before),
+            ..first
+        })
+    }
+}
+
+/// The limiter's answer to a check.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckAnswer {
+    /// The answer to each demand, in their order.
+    pub outcomes: Vec<DemandOutcome>,
+    /// The number of remote calls that it took.
+    pub remote_calls: u32,
+}
+
+/// Edge → limiter: admits all of these, or none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reserve {
+    /// The limiter.
+    pub to: LimiterAddress,
+    /// The name of the reservation, drawn at random; `None` where no other limiter takes part, so that it is never
+    /// cancelled.
+    pub id: Option<ReservationId>,
+    /// The policies.
+    pub policies: Vec<(PolicyName, Policy)>,
+    /// What is asked, each once.
+    pub demands: Vec<Demand>,
+}
+
+/// The answer to a reservation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reserved {
+    /// The verdict of each demand, in their order; where not all were admitted, the verdict of each by itself. `None`
+    /// where it is not known.
+    pub verdicts: Vec<Option<Verdict>>,
+    /// Whether all were admitted, and are consumed.
+    pub is_reserved: bool,
+    /// Where some keys belong to other limiters, because their number is being changed: the limiter of each. Nothing is
+    /// consumed then.
+    pub homes: Vec<u32>,
+}
+
+/// Edge → limiter: a reservation is complete.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndReservation {
+    /// The limiter.
+    pub to: LimiterAddress,
+    /// Which.
+    pub id: ReservationId,
+    /// Whether its consumption is given back.
+    pub is_cancelled: bool,
+}
+
+/// Limiter of a datacenter → the global one, or edge → limiter of its datacenter: a borrower's report, and its request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    /// The limiter that lends.
+    pub to: LimiterAddress,
+    /// The policy's name.
+    pub name: PolicyName,
+    /// The policy.
+    pub policy: Policy,
+    /// The key.
+    pub key: CounterId,
+    /// The borrower's report and request.
+    pub request: lease::Request,
+    /// Set where a limiter forwards it to the one that lends the key: the number of limiters as it knows it.
+    pub sent_on: Option<Counts>,
+    /// Who sends the policy along.
+    pub owner: Owner,
+}
+
+/// Global limiter → that of a datacenter: asks back a lease. The answer is the borrower's report; empty where the lease
+/// has ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecallLease {
+    /// The limiter that holds it.
+    pub to: LimiterAddress,
+    /// The policy's name.
+    pub name: PolicyName,
+    /// The key.
+    pub key: CounterId,
+    /// Which lease.
+    pub lease: lease::LeaseId,
+    /// Whether to return also what is needed there within a moment.
+    pub takes_all: bool,
+}
+
+/// Edge → partition 0: stores a policy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PutPolicy {
+    /// Its name.
+    pub name: PolicyName,
+    /// The policy.
+    pub policy: Policy,
+}
+
+/// The answer to a stored policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PolicyPut {
+    /// It is new.
+    Created,
+    /// There was one before.
+    Replaced,
+    /// There are too many.
+    Full,
+}
+
+/// Edge → partition 0: reads a policy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GetPolicy {
+    /// Its name.
+    pub name: PolicyName,
+}
+
+/// Edge → partition 0: deletes a policy. The answer says whether there was one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeletePolicy {
+    /// Its name.
+    pub name: PolicyName,
+}
+
+/// Edge → partition 0: the policies in order of their names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListPolicies {
+    /// The last name of the page before.
+    pub after: Option<PolicyName>,
+    /// The most policies.
+    pub limit: u32,
+}

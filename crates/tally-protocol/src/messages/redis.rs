@@ -1,0 +1,99 @@
+//! Messages of Redis's dialect: from the edge to the owner of the keys.
+
+use serde::{Deserialize, Serialize};
+
+use super::Call;
+use crate::names::Address;
+use crate::redis::notifications::{SetChange, Subscription};
+use crate::redis::reply::Reply;
+use crate::redis::request::Arguments;
+use tally_core::board::placing::ShardAt;
+use tally_core::counter::id::{CounterId, Datacenter};
+use tally_core::counter::ledger::WriteKey;
+use tally_core::limit::owner::Owner;
+
+calls! {
+    RunCommands => Vec<Reply>, "/run-commands", |_| Address::Keyspace;
+    RunSorted => SortedRan, "/run-sorted", |it| Address::Board(&it.board, ShardAt::default(), it.home.as_ref()), lacks (1, 1);
+    Subscribe => (), "/subscribe", |_| Address::Keyspace;
+    FindKey => KeyFound, "/find-key", |it| Address::Root(&it.key);
+}
+
+/// Edge → keyspace: runs these commands, in their order. Each has a valid number of words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunCommands {
+    /// The datacenter of the client: the home of new counters.
+    pub datacenter: Datacenter,
+    /// The commands.
+    pub commands: Vec<Arguments>,
+    /// Whether they are a transaction: no other command may run between them.
+    pub is_transaction: bool,
+    /// The names of these attempts, one for each command, with the hash of its content; empty where the client sent
+    /// none.
+    pub tries: Vec<(WriteKey, u64)>,
+}
+
+/// Edge → keyspace: adds this listener. Answered by its stream.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subscribe {
+    /// What it listens to.
+    pub subscription: Subscription,
+    /// The caller's key.
+    pub caller: Owner,
+}
+
+/// Keyspace → board: runs these commands of a sorted set, in their order and in one commit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunSorted {
+    /// The board.
+    pub board: CounterId,
+    /// The commands.
+    pub commands: Vec<Arguments>,
+    /// The names of these attempts, as in [`RunCommands`].
+    pub tries: Vec<(WriteKey, u64)>,
+    /// Whether a board may be created.
+    pub may_begin: bool,
+    /// Whether its members are removed first.
+    pub is_anew: bool,
+    /// The datacenter of the client: the home of a board that has none. The protocol before lacks this field.
+    pub home: Option<Datacenter>,
+}
+
+/// The result of commands of a sorted set.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SortedRan {
+    /// Their replies; `None` where there is no board and none may be created.
+    pub replies: Option<Vec<Reply>>,
+    /// The changes of each command, as far as they are reported. The protocol before lacks this field.
+    pub changes: Vec<SetChange>,
+}
+
+impl RunSorted {
+    /// Commands on an existing board.
+    pub fn on(board: &CounterId, commands: Vec<Arguments>) -> Self {
+        Self {
+            board: board.clone(),
+            commands,
+            tries: Vec::new(),
+            may_begin: false,
+            is_anew: false,
+            home: None,
+        }
+    }
+}
+
+/// Keyspace → directory: asks whether a counter or a board has this name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FindKey {
+    /// The name.
+    pub key: CounterId,
+}
+
+/// What has a name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyFound {
+    /// A counter.
+    pub is_counter: bool,
+    /// A board; it may have ended.
+    pub is_board: bool,
+}

@@ -1,0 +1,276 @@
+//! The objects that an isolate has in use, where all of them run in one process: each open object holds file
+//! descriptors and memory there, and opening one takes the only thread for milliseconds. Elsewhere this module is not
+//! used.
+//!
+//! Invariants: at most so many objects are in use within [`LET_GO_MS`], so that the process does not run out of
+//! resources. The work that bulk bodies begin between two rests is bounded by [`GROUP_COST`], so that other callers are
+//! served in between: a process that is never idle serves no socket and no timer, also not the timers that release
+//! objects.
+
+use std::collections::HashMap;
+
+use tally_core::counter::settings::SHARDS_MAX;
+
+/// How long after its last use an object counts as open, milliseconds: plain workerd releases an idle object after 10
+/// s, and its timers may be late.
+pub const LET_GO_MS: i64 = 15_000;
+
+/// The work that may begin before the next rest. A call costs 1, a call that opens an object [`OPENING_COST`]: a group
+/// is 8 openings or 128 calls.
+pub const GROUP_COST: u32 = 128;
+
+/// The cost of a call that opens its object.
+pub const OPENING_COST: u32 = 16;
+
+/// The cost of a call, microseconds.
+const CALL_US: u32 = 500;
+
+/// The assumed cost of a call of a batch before any was measured, which also bounds measured costs, microseconds: one
+/// slow answer must not stop a body.
+const BATCHED_US: u32 = 250;
+const BATCHED_US_WITHIN: (u32, u32) = (10, 400);
+
+/// How long one batch should occupy the thread, microseconds: other callers wait for it.
+const BATCH_US: u32 = 20_000;
+
+/// The fewest calls of batches in a group that is measured.
+const MEASURED_MIN: u32 = 16;
+
+/// The pause between two groups, milliseconds: timers count whole milliseconds, and the current one may be nearly over.
+pub const REST_MS: i64 = 2;
+
+/// How often released objects are searched for while there is no room, milliseconds.
+const SWEEP_EVERY_MS: i64 = 100;
+
+/// Bulk bodies may use three of four slots; others are sure of a quarter.
+const BULK_OF_FOUR: usize = 3;
+
+/// How long calls delay the next group after the last of them began, milliseconds: a call ends within 5 s. A call whose
+/// request was ended by the platform never reports its end.
+const GROUP_MS_MAX: i64 = 10_000;
+
+/// The user of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectUser {
+    /// A user of many objects, a bulk body or an aggregate: it waits until there is room.
+    Bulk,
+    /// A single call, which is refused where there is no room.
+    Single,
+    /// A change of a counter that must reach its cells: it needs all of its shards at once, so there is room for
+    /// [`SHARDS_MAX`] more.
+    Change,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Use {
+    last_ms: i64,
+    /// Whether a call has reached it, so that it is open.
+    is_open: bool,
+}
+
+/// The objects of an isolate that are in use.
+#[derive(Clone, Debug)]
+pub struct Openings {
+    objects_max: usize,
+    uses: HashMap<u64, Use>,
+    swept_ms: i64,
+    /// The cost begun since the last rest.
+    spent: u32,
+    /// How many of those calls have not ended.
+    under_way: u32,
+    rests_until_ms: Option<i64>,
+    /// When the last of them began.
+    begun_ms: i64,
+    /// When the first of them began, and its number of calls in batches; `None` where other calls are included.
+    measured: Option<(i64, u32)>,
+    /// The measured cost of a call of a batch, with all its consequences here, microseconds.
+    batched_us: u32,
+}
+
+/// The cost of a call that began; return it to [`Openings::end`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotUse {
+    name: u64,
+    cost: u32,
+    opens: bool,
+}
+
+impl Openings {
+    /// Slots for so many objects, none in use.
+    pub fn new(objects_max: usize) -> Self {
+        Self {
+            objects_max: objects_max.max(1),
+            uses: HashMap::new(),
+            swept_ms: i64::MIN,
+            spent: 0,
+            under_way: 0,
+            rests_until_ms: None,
+            begun_ms: i64::MIN,
+            measured: None,
+            batched_us: BATCHED_US,
+        }
+    }
+
+    /// Succeeds where the object of that name is in use, or there is room for it, which it then takes. Names are
+    /// hashes.
+    ///
+    /// # Errors
+    /// Milliseconds until there may be room, at least 1.
+    pub fn admit(&mut self, name: u64, user: ObjectUser, now_ms: i64) -> Result<(), u64> {
+        if let Some(known) = self.uses.get_mut(&name)
+            && is_in_use(known, now_ms)
+        {
+            known.last_ms = now_ms;
+            return Ok(());
+        }
+        let most = match user {
+            ObjectUser::Bulk => self.bulk_max(),
+            ObjectUser::Single => self.objects_max,
+            ObjectUser::Change => self.objects_max + usize::from(SHARDS_MAX),
+        };
+        if self.uses.len() >= most {
+            self.sweep(now_ms);
+        }
+        if self.uses.len() >= most {
+            let oldest_ms = self.uses.values().map(|known| known.last_ms).min();
+            let wait_ms = oldest_ms.map_or(0, |last_ms| last_ms + LET_GO_MS - now_ms);
+            return Err(u64::try_from(wait_ms).unwrap_or(0).max(1));
+        }
+        let is_open = false;
+        self.uses.insert(
+            name,
+            Use {
+                last_ms: now_ms,
+                is_open,
+            },
+        );
+        Ok(())
+    }
+
+    /// How long it takes until so many unopened objects have had room for bulk, milliseconds.
+    pub fn time_for(&self, objects: usize) -> i64 {
+        let rounds = objects.div_ceil(self.bulk_max()).saturating_sub(1);
+        LET_GO_MS.saturating_mul(i64::try_from(rounds).unwrap_or(i64::MAX))
+    }
+
+    fn bulk_max(&self) -> usize {
+        (self.objects_max * BULK_OF_FOUR / 4).max(1)
+    }
+
+    /// The number of calls that one batch should have.
+    pub fn batch_max(&self) -> usize {
+        usize::try_from(BATCH_US / self.batched_us.max(1)).unwrap_or(usize::MAX)
+    }
+
+    /// Begins a batch of so many calls of a bulk body to an object, as [`Openings::begin`].
+    pub fn begin_batch(&mut self, name: u64, calls: u32, now_ms: i64) -> Option<SlotUse> {
+        let cost_us = calls.saturating_mul(self.batched_us);
+        let begun = self.begin_costing(name, cost_us.div_ceil(CALL_US), now_ms)?;
+        if self.under_way == 1 {
+            self.measured = Some((now_ms, 0));
+        }
+        if let Some((_, measured)) = &mut self.measured {
+            *measured = measured.saturating_add(calls);
+        }
+        Some(begun)
+    }
+
+    /// Begins a call of a bulk body to an object; `None` while it must wait: until all begun calls have ended, and then
+    /// for [`REST_MS`].
+    pub fn begin(&mut self, name: u64, now_ms: i64) -> Option<SlotUse> {
+        let begun = self.begin_costing(name, 1, now_ms)?;
+        self.measured = None;
+        Some(begun)
+    }
+
+    fn begin_costing(&mut self, name: u64, calls: u32, now_ms: i64) -> Option<SlotUse> {
+        let known = self.uses.get(&name).copied();
+        let is_open = known.is_some_and(|known| known.is_open && is_in_use(&known, now_ms));
+        let calls = calls.clamp(1, GROUP_COST - OPENING_COST);
+        let cost = if is_open {
+            calls
+        } else {
+            OPENING_COST + calls - 1
+        };
+        if self.spent + cost > GROUP_COST {
+            if self.under_way > 0 {
+                if now_ms.saturating_sub(self.begun_ms) < GROUP_MS_MAX {
+                    return None;
+                }
+                self.under_way = 0;
+            }
+            let until_ms = *self.rests_until_ms.get_or_insert(now_ms + REST_MS);
+            // A clock that stepped back does not delay.
+            if (0..=REST_MS).contains(&(until_ms - now_ms)) && until_ms > now_ms {
+                return None;
+            }
+            self.spent = 0;
+            self.rests_until_ms = None;
+        }
+        self.spent += cost;
+        self.under_way += 1;
+        self.begun_ms = now_ms;
+        self.uses.insert(
+            name,
+            Use {
+                last_ms: now_ms,
+                is_open: true,
+            },
+        );
+        let opens = !is_open;
+        Some(SlotUse { name, cost, opens })
+    }
+
+    /// Ends a call that began. One that was not made after all costs nothing.
+    pub fn end(&mut self, begun: SlotUse, was_made: bool, now_ms: i64) {
+        self.under_way = self.under_way.saturating_sub(1);
+        if !was_made {
+            self.spent = self.spent.saturating_sub(begun.cost);
+        }
+        if self.under_way == 0 {
+            self.measure(now_ms);
+        }
+        if let Some(known) = self.uses.get_mut(&begun.name) {
+            known.last_ms = now_ms;
+            known.is_open &= was_made || !begun.opens;
+        }
+    }
+
+    /// Learns from an ended group what its calls cost.
+    fn measure(&mut self, now_ms: i64) {
+        let Some((begun_ms, calls)) = self
+            .measured
+            .take()
+            .filter(|(_, calls)| *calls >= MEASURED_MIN)
+        else {
+            return;
+        };
+        let took_us = now_ms.saturating_sub(begun_ms).saturating_mul(1_000);
+        let each_us = u32::try_from(took_us).unwrap_or(0) / calls;
+        let (least, most) = BATCHED_US_WITHIN;
+        self.batched_us = ((3 * self.batched_us + each_us.min(most)) / 4).clamp(least, most);
+    }
+
+    /// How many are in use, as of the last sweep.
+    pub fn len(&self) -> usize {
+        self.uses.len()
+    }
+
+    /// Returns whether none is in use.
+    pub fn is_empty(&self) -> bool {
+        self.uses.is_empty()
+    }
+
+    fn sweep(&mut self, now_ms: i64) {
+        let since_ms = now_ms.saturating_sub(self.swept_ms);
+        if (0..SWEEP_EVERY_MS).contains(&since_ms) {
+            return;
+        }
+        self.swept_ms = now_ms;
+        self.uses.retain(|_, known| is_in_use(known, now_ms));
+    }
+}
+
+fn is_in_use(known: &Use, now_ms: i64) -> bool {
+    now_ms.saturating_sub(known.last_ms) < LET_GO_MS
+}

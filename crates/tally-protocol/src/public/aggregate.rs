@@ -1,0 +1,388 @@
+//! The sum of all counters with a common prefix.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::breakdown::{BreakdownView, SpanView, Subject};
+use super::counter_view::{Freshness, Point, SummedCounter, points_of, step_name};
+use super::number::Exact;
+use super::to_json;
+use super::top::{UnaskedView, share};
+use crate::messages::{GlobalSum, Sums, Top, TopRow, UnreadCounters};
+use crate::order::in_order;
+use crate::query::{BreakdownQuery, HistoryFormat};
+use tally_core::counter::breakdown::Breakdown;
+use tally_core::counter::id::CounterId;
+use tally_core::counter::merge::{Range, Summary};
+use tally_core::counter::total::Value;
+use tally_core::sketch::ValueCount;
+
+/// The sum of all counters with a common prefix.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Aggregate {
+    counters: u64,
+    value: Value,
+    is_complete: bool,
+    begun_ms: i64,
+    as_of_ms: i64,
+    /// Non-empty buckets, where they were asked for.
+    points: BTreeMap<i64, u128>,
+    kept_from: i64,
+    /// The most counters listed in `top`.
+    top_max: u32,
+    /// The counters that have most: the amount of each in the points, or of the value; its id; and by how much the
+    /// amount may be too low.
+    top: BTreeSet<(Reverse<u128>, CounterId, u128)>,
+    /// The value of a dimension that was asked for, and its sum over all counters.
+    value_named: Option<String>,
+    of_value: ValueCount,
+    /// The sums of increments, in all and in the window, and the breakdown that was asked for; its other fields are
+    /// unused.
+    counted: Box<Summary>,
+    /// The most cells that were asked.
+    cells: u64,
+    missing_partitions: Vec<u32>,
+    /// The counters that were not read.
+    unasked: Option<UnreadCounters>,
+}
+
+impl Aggregate {
+    /// Its age at a moment, milliseconds; at least 0, also if clocks differ.
+    fn staleness_ms(&self, now_ms: i64) -> i64 {
+        now_ms.saturating_sub(self.as_of_ms).max(0)
+    }
+
+    /// The sum of no counters, of a fetch that began then. It lists up to `top_max` counters that have most: most of a
+    /// value of a dimension, where one is given.
+    pub fn new(begun_ms: i64, top_max: u32, value_named: Option<String>) -> Self {
+        Self {
+            counters: 0,
+            value: Value::default(),
+            is_complete: true,
+            begun_ms,
+            as_of_ms: begun_ms,
+            points: BTreeMap::new(),
+            kept_from: i64::MIN,
+            top_max,
+            top: BTreeSet::new(),
+            value_named,
+            of_value: ValueCount::default(),
+            counted: Box::default(),
+            cells: 0,
+            missing_partitions: Vec::new(),
+            unasked: None,
+        }
+    }
+
+    /// The sum of all counters from the pushes that partitions have stored, without a call to any.
+    pub fn known(begun_ms: i64, sums: Sums) -> Self {
+        Self {
+            counters: sums.counters,
+            value: sums.total,
+            is_complete: false,
+            as_of_ms: sums
+                .as_of_ms
+                .map_or(begun_ms, |as_of_ms| as_of_ms.min(begun_ms)),
+            ..Self::new(begun_ms, 0, None)
+        }
+    }
+
+    /// Adds a counter.
+    pub fn add(&mut self, id: &CounterId, sum: &GlobalSum) {
+        let freshness = Freshness {
+            as_of_ms: self.begun_ms,
+            now_ms: self.begun_ms,
+            fresh: true,
+        };
+        let told = SummedCounter::new(id, sum, freshness);
+        self.counters += 1;
+        self.value = self.value.plus(told.value());
+        self.is_complete = self.is_complete && told.is_exact();
+        self.as_of_ms = self.as_of_ms.min(told.as_of_ms());
+        self.cells = self.cells.saturating_add(sum.cells());
+        let mut counted = told.window_count();
+        for (start, count) in told.points() {
+            let held = self.points.entry(*start).or_insert(0);
+            *held = held.saturating_add(*count);
+            counted = counted.saturating_add(*count);
+        }
+        self.kept_from = self.kept_from.max(told.kept_from());
+        let mut breakdown = told.total.breakdown.clone();
+        let mut error = 0;
+        if let Some(value) = &self.value_named {
+            // The other values are not in the answer.
+            let of_value = Breakdown::from_rest(&std::mem::take(&mut breakdown)).values;
+            let of_value = of_value.get(value);
+            (counted, error) = (of_value.count, of_value.error);
+            self.of_value.count = self.of_value.count.saturating_add(counted);
+            self.of_value.error = self.of_value.error.saturating_add(error);
+        }
+        self.counted.add(Summary {
+            added: told.total.added,
+            window: told.total.window,
+            breakdown,
+            ..Summary::default()
+        });
+        if self.top_max > 0 && counted > 0 {
+            self.top.insert((Reverse(counted), id.clone(), error));
+            if self.top.len() > usize::try_from(self.top_max).unwrap_or(usize::MAX) {
+                self.top.pop_last();
+            }
+        }
+    }
+
+    /// Notes partitions of the directory whose counters are missing: for those the answer promises nothing.
+    pub fn lacks(&mut self, partitions: impl IntoIterator<Item = u32>) {
+        self.missing_partitions.extend(partitions);
+        if !self.missing_partitions.is_empty() {
+            self.is_complete = false;
+            self.as_of_ms = 0;
+            let missing = std::mem::take(&mut self.missing_partitions);
+            self.missing_partitions = in_order(missing, Ord::cmp);
+            self.missing_partitions.dedup();
+        }
+    }
+
+    /// Notes the counters that were not read. `as_of_ms`: as of when the directory knows them.
+    pub fn leaves(&mut self, unasked: Option<UnreadCounters>, as_of_ms: i64) {
+        self.unasked = unasked;
+        self.is_complete = false;
+        self.as_of_ms = self.as_of_ms.min(as_of_ms);
+    }
+
+    /// The count of the counter at a place of the order, from 1; `None` where there are fewer.
+    pub fn count_at(&self, place: u32) -> Option<u128> {
+        let before = usize::try_from(place.checked_sub(1)?).ok()?;
+        let last = self.top.iter().nth(before);
+        last.map(|(Reverse(count), ..)| *count)
+    }
+
+    /// The first `limit` counters of a range that begins at the second `from`, and the sum of all that were read. With
+    /// a counter and its count, only the row of that counter.
+    pub fn into_top(mut self, from: i64, limit: u32, counter: Option<(CounterId, u128)>) -> Top {
+        if let Some((counter, count)) = &counter {
+            self.add_own(counter, *count);
+        }
+        let amount = |count: u128| Value::new(count, 0);
+        let row = |counter: CounterId, count: u128| TopRow {
+            counter,
+            amount: amount(count),
+            uniques: None,
+            as_of_ms: self.as_of_ms,
+        };
+        let than = counter.as_ref().map_or(u128::MAX, |(_, count)| *count);
+        let above = self.top.iter().filter(|(Reverse(count), ..)| *count > than);
+        let sums = Sums {
+            counters: self.top.len().try_into().unwrap_or(u64::MAX),
+            total: amount(self.counted.window.count),
+            above: above.count().try_into().unwrap_or(u64::MAX),
+            as_of_ms: Some(self.as_of_ms),
+            kept_from_ms: match self.kept_from > from {
+                true => self.kept_from.saturating_mul(1_000),
+                false => 0,
+            },
+        };
+        let most = usize::try_from(limit).unwrap_or(usize::MAX);
+        let rows = match counter {
+            Some((counter, count)) => vec![row(counter, count)],
+            None => (self.top.into_iter().take(most))
+                .map(|(Reverse(count), counter, _)| row(counter, count))
+                .collect(),
+        };
+        Top {
+            rows,
+            sums,
+            missing_partitions: self.missing_partitions,
+            unasked: self.unasked,
+            cells: self.cells,
+        }
+    }
+
+    /// Adds a counter that was read by itself, unless it is among those that were read.
+    fn add_own(&mut self, counter: &CounterId, count: u128) {
+        if count == 0 || self.top.iter().any(|(_, id, _)| id == counter) {
+            return;
+        }
+        self.top.insert((Reverse(count), counter.clone(), 0));
+        let counted = &mut self.counted.window.count;
+        *counted = counted.saturating_add(count);
+        if let Some(unasked) = &mut self.unasked {
+            unasked.counters = unasked.counters.saturating_sub(1);
+            unasked.count_max = unasked.count_max.without(count, 0);
+        }
+        self.unasked = self.unasked.filter(|unasked| unasked.counters > 0);
+    }
+
+    /// The most cells that were asked for it.
+    pub fn cells(&self) -> u64 {
+        self.cells
+    }
+
+    /// The JSON of `GET /counters/{prefix}*/aggregate`; `is_fresh` says that the fetch began after the reader had
+    /// asked.
+    pub fn to_json(&self, prefix: &str, is_fresh: bool, now_ms: i64, strings: bool) -> String {
+        #[derive(Serialize)]
+        struct AggregateView<'a> {
+            prefix: &'a str,
+            counters: u64,
+            value: Exact,
+            exact: bool,
+            as_of: i64,
+            staleness_ms: i64,
+            #[serde(skip_serializing_if = "<[u32]>::is_empty")]
+            missing_partitions: &'a [u32],
+        }
+        to_json(&AggregateView {
+            prefix,
+            counters: self.counters,
+            value: Exact::new(self.value, strings),
+            exact: is_fresh && self.is_complete,
+            as_of: self.as_of_ms,
+            staleness_ms: self.staleness_ms(now_ms),
+            missing_partitions: &self.missing_partitions,
+        })
+    }
+
+    /// The JSON of `GET /counters/{prefix}*/breakdown`.
+    pub fn breakdown_json(
+        &self,
+        prefix: &str,
+        asked: &BreakdownQuery,
+        is_fresh: bool,
+        now_ms: i64,
+        strings: bool,
+    ) -> String {
+        let subject = Subject {
+            prefix: Some(prefix),
+            counters: Some(self.counters),
+            missing_partitions: &self.missing_partitions,
+            unasked: self.unasked,
+            is_exact: is_fresh && self.is_complete,
+            as_of_ms: self.as_of_ms,
+            staleness_ms: self.staleness_ms(now_ms),
+            kept_from: self.kept_from,
+            ..Subject::default()
+        };
+        BreakdownView::json(subject, &self.counted, asked, strings)
+    }
+
+    /// The JSON of `GET /counters/{prefix}*/breakdown` of one value: the counters that have it.
+    pub fn value_json(
+        &self,
+        prefix: &str,
+        asked: &BreakdownQuery,
+        is_fresh: bool,
+        now_ms: i64,
+        strings: bool,
+    ) -> String {
+        #[derive(Serialize)]
+        struct RowView<'a> {
+            id: &'a CounterId,
+            count: Exact,
+            share: Option<f64>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            error: Option<Exact>,
+        }
+        #[derive(Serialize)]
+        struct ValueView<'a> {
+            prefix: &'a str,
+            counters: u64,
+            by: &'a str,
+            value: &'a str,
+            window: SpanView,
+            kept_from: Option<i64>,
+            total: Exact,
+            error: Exact,
+            rows: Vec<RowView<'a>>,
+            other: Exact,
+            exact: bool,
+            as_of: i64,
+            staleness_ms: i64,
+            #[serde(skip_serializing_if = "<[u32]>::is_empty")]
+            missing_partitions: &'a [u32],
+            #[serde(skip_serializing_if = "Option::is_none")]
+            unasked: Option<UnaskedView>,
+        }
+        let of = |count: u128| Value::new(count, 0);
+        let exact = |count: u128| Exact::new(of(count), strings);
+        let ValueCount { count, error } = self.of_value;
+        let shown = self.top.iter().fold(0_u128, |sum, (Reverse(count), ..)| {
+            sum.saturating_add(*count)
+        });
+        let rows = self.top.iter().map(|(Reverse(own), id, error)| RowView {
+            id,
+            count: exact(*own),
+            share: share(of(*own), of(count)),
+            error: (*error > 0).then(|| exact(*error)),
+        });
+        to_json(&ValueView {
+            prefix,
+            counters: self.counters,
+            by: asked.by.as_str(),
+            value: self.value_named.as_deref().unwrap_or_default(),
+            window: SpanView::of(asked),
+            kept_from: asked.kept_after(self.kept_from),
+            total: exact(count),
+            error: exact(error),
+            rows: rows.collect(),
+            other: exact(count.saturating_sub(shown)),
+            exact: is_fresh && self.is_complete && error == 0,
+            as_of: self.as_of_ms,
+            staleness_ms: self.staleness_ms(now_ms),
+            missing_partitions: &self.missing_partitions,
+            unasked: UnaskedView::of(self.unasked, strings),
+        })
+    }
+
+    /// The JSON of `GET /counters/{prefix}*/history`.
+    pub fn history_json<'a>(
+        &'a self,
+        prefix: &'a str,
+        range: Range,
+        is_fresh: bool,
+        now_ms: i64,
+        format: HistoryFormat,
+    ) -> String {
+        #[derive(Serialize)]
+        struct TopView<'a> {
+            id: &'a CounterId,
+            count: Exact,
+        }
+        #[derive(Serialize)]
+        struct HistoryView<'a> {
+            prefix: &'a str,
+            counters: u64,
+            step: &'static str,
+            kept_from: Option<i64>,
+            exact: bool,
+            as_of: i64,
+            staleness_ms: i64,
+            #[serde(skip_serializing_if = "<[u32]>::is_empty")]
+            missing_partitions: &'a [u32],
+            #[serde(skip_serializing_if = "Option::is_none")]
+            unasked: Option<UnaskedView>,
+            points: Vec<Point>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            top: Option<Vec<TopView<'a>>>,
+        }
+        let row = |(Reverse(count), id, _): &'a (Reverse<u128>, CounterId, u128)| TopView {
+            id,
+            count: Exact::new(Value::new(*count, 0), format.strings),
+        };
+        to_json(&HistoryView {
+            prefix,
+            counters: self.counters,
+            step: step_name(range),
+            kept_from: (self.kept_from != i64::MIN).then_some(self.kept_from),
+            exact: is_fresh && self.is_complete,
+            as_of: self.as_of_ms,
+            staleness_ms: self.staleness_ms(now_ms),
+            missing_partitions: &self.missing_partitions,
+            unasked: UnaskedView::of(self.unasked, format.strings),
+            points: points_of(&self.points, self.kept_from, range, format),
+            top: (self.top_max > 0).then(|| self.top.iter().map(row).collect()),
+        })
+    }
+}

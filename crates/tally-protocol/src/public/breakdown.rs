@@ -1,0 +1,209 @@
+//! The counts of a dimension's values, in answers.
+//!
+//! Invariant: the counts of all rows, of the other values and of writes without a value add up to the counter's count
+//! of that time.
+
+use serde::Serialize;
+
+use super::counter_view::SummedCounter;
+use super::number::Exact;
+use super::to_json;
+use super::top::{UnaskedView, share};
+use crate::limits::PolicyName;
+use crate::messages::{DatacenterSum, UnreadCounters};
+use crate::order::in_order;
+use crate::query::BreakdownQuery;
+use tally_core::counter::breakdown::Breakdown;
+use tally_core::counter::id::{CounterId, Datacenter};
+use tally_core::counter::merge::Summary;
+use tally_core::counter::total::Value;
+use tally_core::sketch::ValueCount;
+
+#[derive(Serialize)]
+pub(super) struct SpanView {
+    from: Option<i64>,
+    to: i64,
+}
+
+impl SpanView {
+    pub(super) fn of(asked: &BreakdownQuery) -> Self {
+        Self {
+            from: asked.window.map(|(from, _)| from),
+            to: asked.window.map_or(asked.now, |(_, to)| to.min(asked.now)),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct RowView<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<&'a str>,
+    count: Exact,
+    share: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Exact>,
+}
+
+#[derive(Serialize)]
+struct OtherView {
+    count: Exact,
+    error: Exact,
+}
+
+#[derive(Serialize)]
+pub(super) struct PlaceView<'a> {
+    id: &'a Datacenter,
+    count: Exact,
+    reachable: bool,
+}
+
+/// The subject of a breakdown, and its accuracy.
+#[derive(Default)]
+pub(super) struct Subject<'a> {
+    pub(super) id: Option<&'a CounterId>,
+    pub(super) prefix: Option<&'a str>,
+    pub(super) counters: Option<u64>,
+    /// The policy whose refused keys are listed.
+    pub(super) policy: Option<&'a PolicyName>,
+    pub(super) missing_partitions: &'a [u32],
+    pub(super) unasked: Option<UnreadCounters>,
+    pub(super) datacenters: Option<Vec<PlaceView<'a>>>,
+    pub(super) is_exact: bool,
+    pub(super) as_of_ms: i64,
+    pub(super) staleness_ms: i64,
+    pub(super) kept_from: i64,
+}
+
+#[derive(Serialize)]
+pub(super) struct BreakdownView<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a CounterId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prefix: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    counters: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policy: Option<&'a PolicyName>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<&'a str>,
+    window: SpanView,
+    kept_from: Option<i64>,
+    total: Exact,
+    values: usize,
+    rows: Vec<RowView<'a>>,
+    other: OtherView,
+    none: Exact,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dimensions: Option<&'a [String]>,
+    exact: bool,
+    as_of: i64,
+    staleness_ms: i64,
+    #[serde(skip_serializing_if = "<[u32]>::is_empty")]
+    missing_partitions: &'a [u32],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unasked: Option<UnaskedView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    datacenters: Option<Vec<PlaceView<'a>>>,
+}
+
+/// The rows of an answer: by count, the largest first, then by name.
+fn in_turn(breakdown: &Breakdown) -> Vec<(&str, ValueCount)> {
+    let mut rows = Vec::with_capacity(breakdown.values.len());
+    rows.extend(breakdown.values.values());
+    // They come in order of their names, and the sort keeps equal ones so.
+    in_order(rows, |one, other| other.1.count.cmp(&one.1.count))
+}
+
+/// The sum of increments in the time of a breakdown.
+fn counted(total: &Summary, asked: &BreakdownQuery) -> Value {
+    match asked.window {
+        Some(_) => Value::new(total.window.count, 0),
+        None => Value::new(total.added, 0),
+    }
+}
+
+impl BreakdownView<'_> {
+    /// The JSON of a breakdown of a sum.
+    pub(super) fn json(
+        subject: Subject<'_>,
+        summed: &Summary,
+        asked: &BreakdownQuery,
+        strings: bool,
+    ) -> String {
+        let breakdown = Breakdown::from_rest(&summed.breakdown);
+        let exact = |value: Value| Exact::new(value, strings);
+        let of = |count: u128| Value::new(count, 0);
+        let total = counted(summed, asked);
+        let mut rows = in_turn(&breakdown);
+        let hidden = rows.split_off(rows.len().min(asked.limit));
+        let sum = |rows: &[(&str, ValueCount)], part: fn(&ValueCount) -> u128| {
+            let parts = rows.iter().map(|(_, row)| part(row));
+            parts.fold(0, u128::saturating_add)
+        };
+        let rest = breakdown.values.rest();
+        let other = sum(&hidden, |row| row.count).saturating_add(rest);
+        let of_shown = sum(&rows, |row| row.error).min(rest);
+        let has_values = subject.policy.is_none();
+        let is_bounded = breakdown.values.absent_max() > 0;
+        to_json(&BreakdownView {
+            id: subject.id,
+            prefix: subject.prefix,
+            counters: subject.counters,
+            policy: subject.policy,
+            by: has_values.then(|| asked.by.as_str()),
+            window: SpanView::of(asked),
+            kept_from: asked.kept_after(subject.kept_from),
+            total: exact(total),
+            values: breakdown.values.len(),
+            rows: rows
+                .iter()
+                .map(|(value, row)| RowView {
+                    value: has_values.then_some(value),
+                    key: (!has_values).then_some(value),
+                    count: exact(of(row.count)),
+                    share: share(of(row.count), total),
+                    error: (row.error > 0).then(|| exact(of(row.error))),
+                })
+                .collect(),
+            other: OtherView {
+                count: exact(of(other)),
+                error: exact(of(of_shown)),
+            },
+            none: exact(total.plus(Value::new(0, breakdown.values.sum()))),
+            dimensions: has_values.then_some(&breakdown.names),
+            exact: subject.is_exact && !is_bounded,
+            as_of: subject.as_of_ms,
+            staleness_ms: subject.staleness_ms,
+            missing_partitions: subject.missing_partitions,
+            unasked: UnaskedView::of(subject.unasked, strings),
+            datacenters: subject.datacenters,
+        })
+    }
+}
+
+impl SummedCounter<'_> {
+    /// The JSON of `GET /counters/{id}/breakdown`.
+    pub fn breakdown_json(&self, asked: &BreakdownQuery, strings: bool) -> String {
+        let datacenters = self.sum.datacenters.iter().map(|(id, part)| PlaceView {
+            id,
+            count: Exact::new(self.counted_at(asked, part.as_ref()), strings),
+            reachable: self.sum.is_told(id, part.as_ref()),
+        });
+        let subject = Subject {
+            id: Some(self.id),
+            datacenters: Some(datacenters.collect()),
+            is_exact: self.is_exact(),
+            as_of_ms: self.as_of_ms(),
+            staleness_ms: self.staleness_ms(),
+            kept_from: self.kept_from(),
+            ..Subject::default()
+        };
+        BreakdownView::json(subject, &self.total, asked, strings)
+    }
+
+    fn counted_at(&self, asked: &BreakdownQuery, part: Option<&DatacenterSum>) -> Value {
+        part.map_or_else(Value::default, |part| counted(&part.summary, asked))
+    }
+}

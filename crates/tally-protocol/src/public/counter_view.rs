@@ -1,0 +1,407 @@
+//! The sum of one counter, in answers.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::number::{Estimate, Exact};
+use super::rounding::Rounding;
+use super::to_json;
+use crate::messages::{DatacenterSum, GlobalSum, Origin};
+use crate::query::{HistoryFormat, Window};
+use crate::version::Version;
+use tally_core::cluster::root::Root;
+use tally_core::counter::id::{CounterId, Datacenter};
+use tally_core::counter::merge::{Range, Summary, join};
+use tally_core::counter::settings::{TtlMode, UniqueHash};
+use tally_core::counter::total::Value;
+use tally_core::sketch::Uniques;
+
+/// When and how a sum was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Freshness {
+    /// Every write acknowledged before this moment is included, unix milliseconds.
+    pub as_of_ms: i64,
+    /// Now, unix milliseconds.
+    pub now_ms: i64,
+    /// Whether the read began after its caller had asked.
+    pub fresh: bool,
+}
+
+impl Freshness {
+    fn staleness_ms(self) -> i64 {
+        self.now_ms.saturating_sub(self.as_of_ms).max(0)
+    }
+
+    /// The freshness of a part that did not answer, or not completely: it is only sure to include what was acknowledged
+    /// before the counter was created, which is nothing.
+    fn of_missing(self, root: &Root) -> Self {
+        Self {
+            as_of_ms: self.as_of_ms.min(root.created_at_ms),
+            ..self
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct DatacenterView {
+    id: Datacenter,
+    value: Exact,
+    shards: u8,
+    as_of: i64,
+    staleness_ms: i64,
+    reachable: bool,
+}
+
+#[derive(Serialize)]
+struct WindowView {
+    seconds: u64,
+    count: Exact,
+    max_error: Exact,
+    uniques: Option<Estimate>,
+    /// The first and the last second of `uniques`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uniques_cover: Option<(i64, i64)>,
+}
+
+#[derive(Serialize)]
+struct CounterView<'a> {
+    id: &'a CounterId,
+    value: Exact,
+    /// Its last set value; omitted where it was never set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    base: Option<Exact>,
+    exact: bool,
+    updated_at: Option<i64>,
+    expires_at: Option<i64>,
+    version: String,
+    as_of: i64,
+    staleness_ms: i64,
+    uniques: Option<Estimate>,
+    datacenters: Vec<DatacenterView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window: Option<WindowView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    settings: Option<SettingsView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pending_datacenters: Option<&'a [Datacenter]>,
+}
+
+/// Settings in requests and answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SettingsView {
+    shards: ShardsView,
+    ttl_seconds: Option<u64>,
+    ttl_mode: Option<TtlMode>,
+    floor: Option<Exact>,
+    home: Option<Datacenter>,
+    unique_hash: UniqueHash,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+enum ShardsView {
+    Fixed(u8),
+    Auto(&'static str),
+}
+
+impl SettingsView {
+    /// The settings of a counter.
+    pub fn of(root: &Root, strings: bool) -> Self {
+        let settings = root.settings;
+        Self {
+            shards: settings
+                .shards
+                .map_or(ShardsView::Auto("auto"), ShardsView::Fixed),
+            ttl_seconds: settings.ttl.map(|ttl| ttl.seconds),
+            ttl_mode: settings.ttl.map(|ttl| ttl.mode),
+            floor: settings.floor.map(|floor| Exact::new(floor, strings)),
+            home: root.home.clone(),
+            unique_hash: settings.unique_hash,
+        }
+    }
+}
+
+/// A counter's sum, ready for an answer.
+pub struct SummedCounter<'a> {
+    pub(super) id: &'a CounterId,
+    pub(super) sum: &'a GlobalSum,
+    read: Freshness,
+    rounding: Rounding,
+    pub(super) total: Summary,
+    pub(super) version: Version,
+}
+
+impl<'a> SummedCounter<'a> {
+    /// Adds the datacenters of a sum.
+    pub fn new(id: &'a CounterId, sum: &'a GlobalSum, freshness: Freshness) -> Self {
+        let mut total = Summary::default();
+        for part in sum.parts() {
+            total.add(part.summary.clone());
+        }
+        join(&mut total.uniques, sum.uniques.clone());
+        join(&mut total.window_uniques, sum.window_uniques.clone());
+        Self {
+            id,
+            sum,
+            read: freshness,
+            rounding: Rounding::OFF,
+            total,
+            version: Version::of_sum(sum),
+        }
+    }
+
+    /// The same, with its uniques rounded.
+    #[must_use]
+    pub fn rounded(self, rounding: Rounding) -> Self {
+        Self { rounding, ..self }
+    }
+
+    /// How its uniques are rounded.
+    pub fn rounding(&self) -> Rounding {
+        self.rounding
+    }
+
+    /// The unique elements: of a window where one was asked for, otherwise of all time.
+    pub(super) fn sketches(&self, window: Option<Window>) -> &Uniques {
+        match window {
+            Some(_) => &self.total.window_uniques,
+            None => &self.total.uniques,
+        }
+    }
+
+    /// The estimate of their number, if there are any.
+    pub fn uniques(&self, window: Option<Window>) -> Option<Estimate> {
+        let estimate = Estimate::of(self.sketches(window));
+        estimate.map(|estimate| self.rounding.apply(estimate))
+    }
+
+    /// The counter's value.
+    pub fn value(&self) -> Value {
+        self.sum.value()
+    }
+
+    /// The count of the window that was asked for; 0 where none was.
+    pub fn window_count(&self) -> u128 {
+        self.total.window.count
+    }
+
+    /// Whether the value includes every write acknowledged before the read began, and none twice.
+    pub fn is_exact(&self) -> bool {
+        let may_lack_queued = !self.sum.is_drained && !self.sum.root.inboxes.is_empty();
+        self.read.fresh
+            && self.sum.is_asked()
+            && self.is_complete()
+            && !may_lack_queued
+            && !self.sum.root.may_lack
+    }
+
+    fn is_complete(&self) -> bool {
+        let mut parts = self.sum.datacenters.iter();
+        parts.all(|(datacenter, part)| self.sum.is_told(datacenter, part.as_ref()))
+    }
+
+    /// The freshness of the whole: that of its oldest part.
+    fn freshness(&self) -> Freshness {
+        let whole = if self.sum.root.may_lack {
+            self.read.of_missing(&self.sum.root)
+        } else {
+            self.read
+        };
+        let parts = self.sum.datacenters.iter();
+        parts.fold(whole, |oldest, (datacenter, part)| {
+            let own = self.freshness_of(datacenter, part.as_ref());
+            Freshness {
+                as_of_ms: oldest.as_of_ms.min(own.as_of_ms),
+                ..oldest
+            }
+        })
+    }
+
+    pub(super) fn freshness_of(
+        &self,
+        datacenter: &Datacenter,
+        part: Option<&DatacenterSum>,
+    ) -> Freshness {
+        let is_settled = self.sum.root.operations.is_settled(datacenter);
+        let as_of_ms = match part.filter(|_| is_settled) {
+            Some(part) => match part.origin {
+                Origin::Asked if part.missing.is_empty() => return self.read,
+                Origin::Asked => return self.read.of_missing(&self.sum.root),
+                Origin::Pushed(at_ms) | Origin::Known(at_ms) => at_ms,
+            },
+            None => return self.read.of_missing(&self.sum.root),
+        };
+        Freshness {
+            // By the reader's clock, the counter may have been created in the future.
+            as_of_ms: as_of_ms
+                .max(self.sum.root.created_at_ms)
+                .min(self.read.as_of_ms),
+            ..self.read
+        }
+    }
+
+    /// Every write acknowledged before this moment is included, unix milliseconds.
+    pub fn as_of_ms(&self) -> i64 {
+        self.freshness().as_of_ms
+    }
+
+    /// An entity tag: for a counter with a home its version, which `If-Match` accepts; otherwise a weak tag, which is
+    /// equal for equal counts, settings and reachability.
+    pub fn etag(&self) -> String {
+        if let Some(home) = &self.sum.root.home {
+            return format!("\"{}\"", self.version.of_home(home).encode());
+        }
+        let generation = self.sum.root.generation;
+        let settings = self.sum.root.settings.number;
+        let complete = if self.is_complete() { "" } else { "-partial" };
+        format!(
+            "W/\"{}-{generation}-{settings}{complete}\"",
+            self.version.tag()
+        )
+    }
+
+    /// The age of the sum, in milliseconds.
+    pub fn staleness_ms(&self) -> i64 {
+        self.freshness().staleness_ms()
+    }
+
+    /// The JSON of `GET /counters/{id}`; after an operation with the settings, and with the datacenters that it has not
+    /// reached yet.
+    pub fn to_json(
+        &self,
+        strings: bool,
+        window: Option<Window>,
+        operated: Option<&[Datacenter]>,
+    ) -> String {
+        let root = &self.sum.root;
+        let exact = |value| Exact::new(value, strings);
+        let operations = &root.operations;
+        let is_set = operations.at_ms() > 0;
+        let written_ms = if is_set {
+            self.total.last_write_ms.max(operations.at_ms())
+        } else {
+            self.total.last_write_ms
+        };
+        let written = (written_ms != i64::MIN).then_some(written_ms);
+        let window = window.map(|window| WindowView {
+            seconds: window.seconds,
+            count: exact(Value::new(self.total.window.count, 0)),
+            max_error: exact(Value::new(self.total.window.max_error, 0)),
+            uniques: self.uniques(Some(window)).filter(|_| window.has_uniques()),
+            uniques_cover: window.uniques_cover(),
+        });
+        let last_write_ms = self.total.last_write_ms.max(root.last_write_ms);
+        to_json(&CounterView {
+            id: self.id,
+            value: exact(self.value()),
+            base: is_set.then(|| exact(operations.base())),
+            exact: self.is_exact(),
+            updated_at: written,
+            expires_at: root
+                .settings
+                .ttl
+                .map(|ttl| ttl.expires_at_ms(last_write_ms)),
+            version: self.version.encode(),
+            as_of: self.as_of_ms(),
+            staleness_ms: self.staleness_ms(),
+            uniques: self.uniques(None),
+            datacenters: self.datacenters(strings),
+            window,
+            settings: operated.map(|_| SettingsView::of(root, strings)),
+            pending_datacenters: operated,
+        })
+    }
+
+    fn datacenters(&self, strings: bool) -> Vec<DatacenterView> {
+        let view = |(datacenter, part): &(Datacenter, Option<DatacenterSum>)| {
+            let part = part.as_ref();
+            let freshness = self.freshness_of(datacenter, part);
+            DatacenterView {
+                id: datacenter.clone(),
+                value: Exact::new(self.sum.value_of(datacenter, part), strings),
+                shards: part.map_or(0, |part| part.shards),
+                as_of: freshness.as_of_ms,
+                staleness_ms: freshness.staleness_ms(),
+                reachable: self.sum.is_told(datacenter, part),
+            }
+        };
+        self.sum.datacenters.iter().map(view).collect()
+    }
+
+    /// Non-empty buckets, where they were asked for.
+    pub fn points(&self) -> &BTreeMap<i64, u128> {
+        &self.total.points
+    }
+
+    /// The second from which they are complete; `i64::MIN` where none were dropped.
+    pub fn kept_from(&self) -> i64 {
+        self.total.kept_from
+    }
+
+    /// The JSON of `GET /counters/{id}/history`.
+    pub fn history_json(&self, range: Range, format: HistoryFormat) -> String {
+        #[derive(Serialize)]
+        struct HistoryView<'a> {
+            id: &'a CounterId,
+            step: &'static str,
+            kept_from: Option<i64>,
+            exact: bool,
+            as_of: i64,
+            staleness_ms: i64,
+            points: Vec<Point>,
+        }
+        to_json(&HistoryView {
+            id: self.id,
+            step: step_name(range),
+            kept_from: (self.kept_from() != i64::MIN).then(|| self.kept_from()),
+            exact: self.is_exact(),
+            as_of: self.as_of_ms(),
+            staleness_ms: self.staleness_ms(),
+            points: points_of(self.points(), self.kept_from(), range, format),
+        })
+    }
+
+    /// The same as CSV: the unix second at which each bucket begins, and its count, if that is known.
+    pub fn history_csv(&self, range: Range, format: HistoryFormat) -> String {
+        let mut text = "at,count\n".to_owned();
+        for (start, count) in points_of(self.points(), self.kept_from(), range, format) {
+            let count = count.map(|count| to_json(&count)).unwrap_or_default();
+            text.push_str(&format!("{start},{}\n", count.trim_matches('"')));
+        }
+        text
+    }
+}
+
+/// A bucket of a history: its beginning, unix seconds, and its count, if that is known.
+pub(super) type Point = (i64, Option<Exact>);
+
+/// The buckets of a range, from the non-empty ones: counts before `kept_from` are unknown.
+pub(super) fn points_of(
+    counted: &BTreeMap<i64, u128>,
+    kept_from: i64,
+    range: Range,
+    format: HistoryFormat,
+) -> Vec<Point> {
+    let mut points = Vec::new();
+    let mut start = range.from;
+    while start <= range.to {
+        let count = counted.get(&start).copied().unwrap_or(0);
+        let exact = || Exact::new(Value::new(count, 0), format.strings);
+        if format.zeros || count > 0 && start >= kept_from {
+            points.push((start, (start >= kept_from).then(exact)));
+        }
+        start += range.step.seconds();
+    }
+    points
+}
+
+/// The name of the width of a range's buckets in requests.
+pub(super) fn step_name(range: Range) -> &'static str {
+    match range.step.seconds() {
+        1 => "1s",
+        60 => "1m",
+        3_600 => "1h",
+        _ => "1d",
+    }
+}

@@ -1,0 +1,156 @@
+//! How a counter's sum was read, for `?explain=1`.
+//!
+//! Invariant: it lists the cells of the answer beside it, and nothing that was not read for that answer.
+
+use serde::Serialize;
+
+use super::counter_view::SummedCounter;
+use super::number::Exact;
+use super::to_json;
+use crate::messages::{DatacenterSum, LeadAsked, Origin, ReadTrace, ShardAsked};
+use crate::names::{self, CellAddress};
+use crate::query::Window;
+use tally_core::counter::id::Datacenter;
+use tally_core::counter::merge::CellTotals;
+use tally_core::counter::total::Value;
+
+#[derive(Serialize)]
+struct Tree {
+    root: RootView,
+    datacenters: Vec<Branch>,
+    inboxes: Vec<InboxView>,
+}
+
+#[derive(Serialize)]
+struct RootView {
+    object: String,
+    latency_ms: u64,
+    generation: u64,
+    revision: u64,
+    operations: u64,
+}
+
+#[derive(Serialize)]
+struct Branch {
+    id: Datacenter,
+    object: String,
+    /// `asked`, `pushed`, `known`, or `none` where nothing is known.
+    origin: &'static str,
+    as_of: i64,
+    latency_ms: Option<u64>,
+    /// `null` where nothing is known.
+    version: Option<String>,
+    cells: Vec<CellView>,
+    missing: Vec<u8>,
+}
+
+#[derive(Serialize)]
+struct CellView {
+    shard: u8,
+    object: String,
+    generation: u64,
+    sequence: u64,
+    added: Exact,
+    removed: Exact,
+    /// `null` where its lead was not asked.
+    sealed: Option<bool>,
+    latency_ms: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct InboxView {
+    object: String,
+    latency_ms: u64,
+    drained: bool,
+}
+
+impl SummedCounter<'_> {
+    /// The JSON of `GET /counters/{id}?explain=1`: as [`SummedCounter::to_json`], and how it was read.
+    pub fn explained_json(&self, strings: bool, window: Option<Window>, way: &ReadTrace) -> String {
+        let mut json = self.to_json(strings, window, None);
+        // Both are objects: remove the closing brace of the first.
+        json.pop();
+        json.push_str(",\"explain\":");
+        json.push_str(&to_json(&self.tree(strings, way)));
+        json.push('}');
+        json
+    }
+
+    fn tree(&self, strings: bool, way: &ReadTrace) -> Tree {
+        let root = &self.sum.root;
+        let parts = self.sum.datacenters.iter();
+        Tree {
+            root: RootView {
+                object: names::directory(way.partition).name,
+                latency_ms: way.root_ms,
+                generation: root.generation,
+                revision: root.revision,
+                operations: root.operations.number(),
+            },
+            datacenters: parts
+                .map(|(datacenter, part)| self.branch(strings, way, datacenter, part.as_ref()))
+                .collect(),
+            inboxes: way
+                .inboxes
+                .iter()
+                .map(|asked| InboxView {
+                    object: names::inbox(&asked.inbox).name,
+                    latency_ms: asked.latency_ms,
+                    drained: asked.is_drained,
+                })
+                .collect(),
+        }
+    }
+
+    fn branch(
+        &self,
+        strings: bool,
+        way: &ReadTrace,
+        datacenter: &Datacenter,
+        part: Option<&DatacenterSum>,
+    ) -> Branch {
+        let lead = CellAddress::lead(self.id, datacenter);
+        let asked = way
+            .leads
+            .iter()
+            .find(|asked| asked.datacenter == *datacenter);
+        let is_asked = part.is_some_and(|part| part.origin == Origin::Asked);
+        let cell = |(shard, totals): &(u8, CellTotals)| {
+            let noted = asked.and_then(|asked| noted(asked, *shard));
+            CellView {
+                shard: *shard,
+                object: names::cell(&lead.sibling(*shard)).name,
+                generation: totals.generation,
+                sequence: totals.sequence,
+                added: Exact::new(Value::new(totals.added, 0), strings),
+                removed: Exact::new(Value::new(totals.removed, 0), strings),
+                sealed: match noted {
+                    Some(noted) => Some(noted.is_sealed),
+                    // The lead itself is never sealed by the autoscaler.
+                    None => (is_asked && *shard == 0).then_some(false),
+                },
+                latency_ms: noted.and_then(|noted| noted.latency_ms),
+            }
+        };
+        let version = self.version.of_datacenter(datacenter);
+        Branch {
+            id: datacenter.clone(),
+            object: names::cell(&lead).name,
+            origin: match part.map(|part| part.origin) {
+                Some(Origin::Asked) => "asked",
+                Some(Origin::Pushed(_)) => "pushed",
+                Some(Origin::Known(_)) => "known",
+                None => "none",
+            },
+            as_of: self.freshness_of(datacenter, part).as_of_ms,
+            latency_ms: asked.map(|asked| asked.latency_ms),
+            version: (!version.cells().is_empty()).then(|| version.encode()),
+            cells: part.map_or_else(Vec::new, |part| part.cells.iter().map(cell).collect()),
+            missing: part.map_or_else(Vec::new, |part| part.missing.clone()),
+        }
+    }
+}
+
+fn noted(lead: &LeadAsked, shard: u8) -> Option<&ShardAsked> {
+    lead.shards.iter().find(|asked| asked.shard == shard)
+}

@@ -1,0 +1,72 @@
+//! The counters that are written most now, as JSON.
+
+use serde::Serialize;
+
+use super::to_json;
+use crate::fleet::Fleet;
+use crate::fleet::hot::MilliRate;
+use tally_core::counter::id::{CounterId, Datacenter};
+
+/// Writes a second, to the thousandth.
+fn per_second(rate: MilliRate) -> f64 {
+    let whole = u32::try_from(rate / 1_000).unwrap_or(u32::MAX);
+    let rest = u32::try_from(rate % 1_000).unwrap_or(0);
+    f64::from(whole) + f64::from(rest) / 1_000.0
+}
+
+#[derive(Serialize)]
+struct PlaceView<'a> {
+    datacenter: &'a Datacenter,
+    rate_per_second: f64,
+    shards: u8,
+}
+
+#[derive(Serialize)]
+struct RowView<'a> {
+    id: &'a CounterId,
+    rate_per_second: f64,
+    error_per_second: f64,
+    shards: u64,
+    datacenters: Vec<PlaceView<'a>>,
+}
+
+#[derive(Serialize)]
+struct HotView<'a> {
+    exact: bool,
+    as_of: i64,
+    others_per_second_max: f64,
+    #[serde(skip_serializing_if = "<[u32]>::is_empty")]
+    missing_partitions: &'a [u32],
+    rows: Vec<RowView<'a>>,
+}
+
+/// The counters that are written most, up to a limit.
+pub fn hot_json(fleet: &Fleet, limit: usize) -> String {
+    let part = fleet.part();
+    let hot = &part.hot;
+    let rows = hot.most(limit).into_iter().map(|(id, row)| RowView {
+        id,
+        rate_per_second: per_second(row.rate),
+        error_per_second: per_second(hot.error(row)),
+        shards: row
+            .datacenters
+            .values()
+            .map(|place| u64::from(place.shards))
+            .sum(),
+        datacenters: (row.datacenters.iter())
+            .map(|(datacenter, place)| PlaceView {
+                datacenter,
+                rate_per_second: per_second(place.rate),
+                shards: place.shards,
+            })
+            .collect(),
+    });
+    let age_ms = part.age_ms.and_then(|age_ms| i64::try_from(age_ms).ok());
+    to_json(&HotView {
+        exact: false,
+        as_of: part.now_ms.saturating_sub(age_ms.unwrap_or(0)),
+        others_per_second_max: per_second(hot.absent_max()),
+        missing_partitions: fleet.missing(),
+        rows: rows.collect(),
+    })
+}

@@ -1,0 +1,70 @@
+//! Unique elements in Redis's format: exports, and the answer to an import.
+
+use serde::Serialize;
+
+use super::counter_view::SummedCounter;
+use super::number::Estimate;
+use super::to_json;
+use crate::problem::{Code, Problem};
+use crate::query::Window;
+use tally_core::counter::id::CounterId;
+use tally_core::counter::settings::UniqueHash;
+use tally_core::sketch::Hyll;
+
+/// The unique elements of a counter, of a window if there is one, with their registers merged as in Redis.
+///
+/// # Errors
+/// `hash-mismatch` where they were not hashed by Redis's function.
+pub fn hyll_of(counter: &SummedCounter<'_>, window: Option<Window>) -> Result<Hyll, Problem> {
+    let settings = counter.sum.root.settings;
+    let hyll = counter.sketches(window).hyll();
+    hyll.filter(|_| settings.unique_hash == UniqueHash::Redis)
+        .ok_or_else(|| not_of_redis(counter.id))
+}
+
+/// The refusal for a counter whose unique elements were not hashed by Redis's function.
+pub fn not_of_redis(id: &CounterId) -> Problem {
+    let detail = format!(
+        "unique elements of `{id}` go through a secret key, and Redis knows only its own hash: use a counter without elements that has `\"unique_hash\":\"redis\"`, set by PUT /counters/{{id}}"
+    );
+    Problem::new(Code::HashMismatch, detail)
+}
+
+/// Reads a HyperLogLog string of Redis.
+///
+/// # Errors
+/// `invalid-hyll` with the reason, and with the remedy for the line feed that `redis-cli` adds.
+pub fn parse_hyll(bytes: &[u8]) -> Result<Hyll, Problem> {
+    Hyll::parse(bytes).map_err(|fault| {
+        let has_line_feed = bytes
+            .strip_suffix(b"\n")
+            .is_some_and(|string| Hyll::parse(string).is_ok());
+        let what_to_do = if has_line_feed {
+            "without the line feed at its end it is one: redis-cli adds that unless it is told -D ''"
+        } else {
+            "send what GET of a HyperLogLog's key answers in Redis, byte for byte"
+        };
+        let detail = format!("{fault}; nothing was changed; {what_to_do}");
+        Problem::new(Code::InvalidHyll, detail)
+    })
+}
+
+/// The JSON of `PUT /counters/{id}/uniques/hyll`: the counter's unique elements after it.
+pub fn imported_json(counter: &SummedCounter<'_>) -> String {
+    #[derive(Serialize)]
+    struct ImportedView<'a> {
+        id: &'a CounterId,
+        #[serde(flatten)]
+        estimate: Estimate,
+        exact: bool,
+        as_of: i64,
+        staleness_ms: i64,
+    }
+    to_json(&ImportedView {
+        id: counter.id,
+        estimate: counter.uniques(None).unwrap_or(Estimate::NOTHING),
+        exact: counter.is_exact(),
+        as_of: counter.as_of_ms(),
+        staleness_ms: counter.staleness_ms(),
+    })
+}

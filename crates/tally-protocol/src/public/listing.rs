@@ -1,0 +1,67 @@
+//! Counters by their names, as the directory knows them.
+
+use serde::Serialize;
+
+use super::number::{Estimate, Exact};
+use super::rounding::Rounding;
+use super::to_json;
+use crate::messages::{CounterList, KnownTotal};
+use tally_core::counter::id::CounterId;
+use tally_core::counter::total::Value;
+
+/// What the directory knows of a counter from pushes.
+#[derive(Serialize)]
+struct KnownView {
+    value: Exact,
+    count: Exact,
+    uniques: Option<Estimate>,
+    as_of: i64,
+}
+
+#[derive(Serialize)]
+struct RowView<'a> {
+    id: &'a CounterId,
+    #[serde(flatten)]
+    known: Option<KnownView>,
+}
+
+#[derive(Serialize)]
+struct ListView<'a> {
+    counters: Vec<RowView<'a>>,
+    cursor: Option<&'a str>,
+    /// Omitted where the answer holds only names, and all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exact: Option<bool>,
+    #[serde(skip_serializing_if = "<[u32]>::is_empty")]
+    missing_partitions: &'a [u32],
+}
+
+/// The JSON of `GET /counters`.
+pub fn list_json(
+    listed: &CounterList,
+    cursor: Option<&str>,
+    rounding: Rounding,
+    strings: bool,
+) -> String {
+    let exact = |value| Exact::new(value, strings);
+    let known = |known: &KnownTotal| KnownView {
+        value: exact(known.total.value),
+        count: exact(Value::new(known.total.count, 0)),
+        uniques: (known.uniques).map(|uniques| rounding.apply(Estimate::of_known(uniques))),
+        as_of: known.total.as_of_ms,
+    };
+    let counters: Vec<RowView<'_>> = (listed.rows.iter())
+        .map(|(id, total)| RowView {
+            id,
+            known: total.as_ref().map(known),
+        })
+        .collect();
+    let has_values = counters.iter().any(|row| row.known.is_some());
+    let is_part = has_values || !listed.missing_partitions.is_empty();
+    to_json(&ListView {
+        counters,
+        cursor,
+        exact: is_part.then_some(false),
+        missing_partitions: &listed.missing_partitions,
+    })
+}

@@ -1,0 +1,214 @@
+//! The public JSON of reads and writes.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `aggregate` | all counters with a common prefix |
+//! | `distribution` | the distribution of samples |
+//! | `breakdown` | the counts of a dimension's values |
+//! | `explain` | how a counter's sum was read |
+//! | `hyll` | unique elements in Redis's format |
+//! | `listing` | counters by their names, with the totals that the directory knows |
+//! | `live` | a counter, in updates to watchers |
+//! | `number` | exact numbers of any size, estimates |
+//! | `rounding` | estimates for readers without a key |
+//! | `top` | the counters that have most |
+//! | `counter_view` | the sum of one counter |
+//! | `verdicts` | the results of a policy's checks, and its refused keys |
+//! | `union` | unique elements of several counters |
+//!
+//! This file holds the answers about several counters, or about none.
+
+use serde::Serialize;
+
+use super::messages::{DeadLetters, Flushed};
+use super::names::CellAddress;
+use super::order::in_order;
+use super::problem::Code;
+use super::shell_limits::KEY_MS_MAX;
+use super::version::Version;
+use tally_core::counter::id::{CounterId, Datacenter};
+use tally_core::counter::queue::DeadLetterReason;
+use tally_core::counter::total::Value;
+use tally_core::sketch::HashId;
+
+mod aggregate;
+mod breakdown;
+mod counter_view;
+mod distribution;
+mod explain;
+mod hot;
+mod hyll;
+mod listing;
+mod live;
+mod number;
+mod rounding;
+mod top;
+mod union;
+mod verdicts;
+
+pub use aggregate::Aggregate;
+pub use counter_view::{Freshness, SettingsView, SummedCounter};
+pub use hot::hot_json;
+pub use hyll::{hyll_of, imported_json, not_of_redis, parse_hyll};
+pub use listing::list_json;
+pub use number::{Estimate, Exact};
+pub use rounding::{DIGITS_MAX, Rounding};
+pub use top::{TopPage, rank_json, top_json};
+pub use union::{intersection_json, union_json, union_of};
+pub use verdicts::VerdictCounts;
+
+/// The JSON of `POST /uniques/rotate`.
+pub fn rotated_json(before: HashId, now: HashId) -> String {
+    #[derive(Serialize)]
+    struct RotatedView {
+        status: &'static str,
+        hash_id: HashId,
+        previous_hash_id: HashId,
+        learned_within_ms: i64,
+    }
+    to_json(&RotatedView {
+        status: "rotated",
+        hash_id: now,
+        previous_hash_id: before,
+        learned_within_ms: KEY_MS_MAX,
+    })
+}
+
+/// The JSON of a write that was ignored because its user agent is a bot's.
+pub fn ignored_json(id: &CounterId) -> String {
+    #[derive(Serialize)]
+    struct IgnoredView<'a> {
+        id: &'a CounterId,
+        delta: u8,
+        status: &'static str,
+    }
+    to_json(&IgnoredView {
+        id,
+        delta: 0,
+        status: "bot-ignored",
+    })
+}
+
+/// The JSON of an increment or decrement.
+pub fn write_json(
+    cell: &CellAddress,
+    delta: u128,
+    value: Value,
+    exact: bool,
+    flushed: &Flushed,
+    strings: bool,
+) -> String {
+    #[derive(Serialize)]
+    struct WriteView<'a> {
+        id: &'a CounterId,
+        delta: Exact,
+        value: Exact,
+        exact: bool,
+        status: &'static str,
+        datacenter: &'a Datacenter,
+        version: String,
+    }
+    to_json(&WriteView {
+        id: &cell.counter,
+        delta: Exact::new(Value::new(delta, 0), strings),
+        value: Exact::new(value, strings),
+        exact,
+        status: "ok",
+        datacenter: &cell.datacenter,
+        version: Version::of_write(cell, flushed).encode(),
+    })
+}
+
+/// The JSON of `POST /api/event`.
+pub fn queued_json(key: &CounterId, increment: u128, strings: bool) -> String {
+    #[derive(Serialize)]
+    struct QueuedView<'a> {
+        status: &'static str,
+        key: &'a CounterId,
+        increment: Exact,
+    }
+    to_json(&QueuedView {
+        status: "queued",
+        key,
+        increment: Exact::new(Value::new(increment, 0), strings),
+    })
+}
+
+/// The JSON of `GET /api/counter`.
+pub fn count_json(key: &CounterId, count: Value, strings: bool) -> String {
+    #[derive(Serialize)]
+    struct CountView<'a> {
+        key: &'a CounterId,
+        count: Exact,
+    }
+    to_json(&CountView {
+        key,
+        count: Exact::new(count, strings),
+    })
+}
+
+/// The JSON of `GET /api/dead-letters`, newest first.
+pub fn dead_letters_json(dead: DeadLetters, strings: bool) -> String {
+    #[derive(Serialize)]
+    struct LetterView {
+        key: String,
+        increment: Exact,
+        code: &'static str,
+        at: i64,
+    }
+    #[derive(Serialize)]
+    struct LettersView {
+        dead_letters: Vec<LetterView>,
+        dropped: u64,
+    }
+    let letters = in_order(dead.letters, |one, other| other.at_ms.cmp(&one.at_ms));
+    let view = letters.into_iter().map(|letter| LetterView {
+        key: letter.counter,
+        increment: Exact::new(Value::new(letter.increment, 0), strings),
+        code: match letter.death {
+            DeadLetterReason::Overflow => Code::CounterOverflow,
+            DeadLetterReason::Ended => Code::CounterEnded,
+            DeadLetterReason::Reused => Code::IdempotencyKeyReused,
+            DeadLetterReason::Broken => Code::Internal,
+        }
+        .as_str(),
+        at: letter.at_ms,
+    });
+    to_json(&LettersView {
+        dead_letters: view.collect(),
+        dropped: dead.dropped,
+    })
+}
+
+/// The JSON of `DELETE /counters/{id}`.
+pub fn deleted_json(id: &CounterId, pending: &[Datacenter]) -> String {
+    #[derive(Serialize)]
+    struct DeletedView<'a> {
+        id: &'a CounterId,
+        status: &'static str,
+        pending_datacenters: &'a [Datacenter],
+    }
+    to_json(&DeletedView {
+        id,
+        status: "deleted",
+        pending_datacenters: pending,
+    })
+}
+
+/// The JSON of `DELETE /keys/{id}`, and of `DELETE /shares/{id}`.
+pub fn revoked_json(id: &str) -> String {
+    #[derive(Serialize)]
+    struct RevokedView<'a> {
+        id: &'a str,
+        status: &'static str,
+    }
+    to_json(&RevokedView {
+        id,
+        status: "revoked",
+    })
+}
+
+/// Writing the types above cannot fail; if it did, a test would see the empty object.
+pub(super) fn to_json<T: Serialize>(view: &T) -> String {
+    serde_json::to_string(view).unwrap_or_else(|_| "{}".to_owned())
+}

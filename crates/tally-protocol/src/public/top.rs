@@ -1,0 +1,214 @@
+//! The counters that have most, and the rank of one of them.
+
+use serde::Serialize;
+
+use super::number::{Estimate, Exact};
+use super::rounding::Rounding;
+use super::to_json;
+use crate::messages::{OrderBy, Sums, Top, TopRow, UnreadCounters, WindowStart};
+use tally_core::counter::id::CounterId;
+use tally_core::counter::total::Value;
+
+/// The request, and its times.
+#[derive(Clone, Debug)]
+pub struct TopPage {
+    /// The prefix of names.
+    pub prefix: String,
+    /// The measure of the order.
+    pub by: OrderBy,
+    /// The name of the window in the request.
+    pub window: Option<String>,
+    /// The beginning of the window.
+    pub since: Option<WindowStart>,
+    /// The first and the last second of the window, where counters were read for it.
+    pub range: Option<(i64, i64)>,
+    /// When the directory was asked, unix milliseconds.
+    pub begun_ms: i64,
+    /// Now, unix milliseconds.
+    pub now_ms: i64,
+    /// How estimates are rounded.
+    pub rounding: Rounding,
+    /// Whether large numbers are strings.
+    pub strings: bool,
+}
+
+/// The amount of a counter, under the name of its measure.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Amount {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<Exact>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    count: Option<Exact>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uniques: Option<Estimate>,
+}
+
+#[derive(Serialize)]
+struct RowView<'a> {
+    rank: u64,
+    id: &'a CounterId,
+    #[serde(flatten)]
+    amount: Amount,
+    share: Option<f64>,
+    as_of: i64,
+}
+
+/// The counters that were not read, and bounds of their counts.
+#[derive(Serialize)]
+pub(super) struct UnaskedView {
+    counters: u64,
+    count_max: Exact,
+    each_max: Exact,
+}
+
+impl UnaskedView {
+    pub(super) fn of(unasked: Option<UnreadCounters>, strings: bool) -> Option<Self> {
+        unasked.map(|unasked| Self {
+            counters: unasked.counters,
+            count_max: Exact::new(unasked.count_max, strings),
+            each_max: Exact::new(unasked.each_max, strings),
+        })
+    }
+}
+
+#[derive(Serialize)]
+struct TopView<'a> {
+    prefix: &'a str,
+    by: &'static str,
+    window: Option<&'a str>,
+    from: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to: Option<i64>,
+    kept_from: Option<i64>,
+    exact: bool,
+    as_of: i64,
+    staleness_ms: i64,
+    counters: u64,
+    total: Exact,
+    #[serde(skip_serializing_if = "<[u32]>::is_empty")]
+    missing_partitions: &'a [u32],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unasked: Option<UnaskedView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rows: Option<Vec<RowView<'a>>>,
+    #[serde(flatten)]
+    row: Option<RowView<'a>>,
+}
+
+impl TopPage {
+    fn amount(&self, row: &TopRow) -> Amount {
+        let exact = Some(Exact::new(row.amount, self.strings));
+        match self.by {
+            OrderBy::Value => Amount {
+                value: exact,
+                ..Amount::default()
+            },
+            OrderBy::Count => Amount {
+                count: exact,
+                ..Amount::default()
+            },
+            OrderBy::Uniques => Amount {
+                uniques: Some(
+                    self.rounding
+                        .apply(row.uniques.map_or(Estimate::NOTHING, Estimate::of_known)),
+                ),
+                ..Amount::default()
+            },
+        }
+    }
+
+    fn row<'a>(&self, rank: u64, row: &'a TopRow, sums: &Sums) -> RowView<'a> {
+        let amount = self.amount(row);
+        let own = match amount.uniques {
+            Some(uniques) => Value::new(u128::from(uniques.estimate), 0),
+            None => row.amount,
+        };
+        RowView {
+            rank,
+            id: &row.counter,
+            amount,
+            share: share(own, self.total(sums)),
+            as_of: row.as_of_ms,
+        }
+    }
+
+    /// The sum of all amounts; for unique elements the sum of the rounded estimates.
+    fn total(&self, sums: &Sums) -> Value {
+        if self.by != OrderBy::Uniques {
+            return sums.total;
+        }
+        let estimate = u64::try_from(sums.total.within_62_bits()).unwrap_or(0);
+        let sum = Estimate {
+            estimate,
+            ..Estimate::NOTHING
+        };
+        Value::new(u128::from(self.rounding.apply(sum).estimate), 0)
+    }
+
+    fn view<'a>(&'a self, top: &'a Top) -> TopView<'a> {
+        let as_of_ms = top
+            .sums
+            .as_of_ms
+            .unwrap_or(self.begun_ms)
+            .min(self.begun_ms);
+        let as_of_ms = if top.missing_partitions.is_empty() {
+            as_of_ms
+        } else {
+            0
+        };
+        let kept_from = top.sums.kept_from_ms.div_euclid(1_000);
+        TopView {
+            prefix: &self.prefix,
+            by: match self.by {
+                OrderBy::Value => "value",
+                OrderBy::Count => "count",
+                OrderBy::Uniques => "uniques",
+            },
+            window: self.window.as_deref(),
+            from: (self.range.map(|(from, _)| from))
+                .or_else(|| self.since.map(WindowStart::seconds)),
+            to: (self.range.map(|(_, to)| to)).filter(|_| self.window.is_none()),
+            kept_from: (kept_from > 0).then_some(kept_from),
+            exact: false,
+            as_of: as_of_ms,
+            staleness_ms: self.now_ms.saturating_sub(as_of_ms).max(0),
+            counters: top.sums.counters,
+            total: Exact::new(self.total(&top.sums), self.strings),
+            missing_partitions: &top.missing_partitions,
+            unasked: UnaskedView::of(top.unasked, self.strings),
+            rows: None,
+            row: None,
+        }
+    }
+}
+
+/// The share of an amount in the total; `None` where that is meaningless.
+pub(super) fn share(amount: Value, total: Value) -> Option<f64> {
+    let number = |value: Value| value.to_string().parse::<f64>().unwrap_or(0.0);
+    let (amount, total) = (number(amount), number(total));
+    let is_part = amount >= 0.0 && total > 0.0;
+    is_part.then(|| (amount / total * 1e6).round() / 1e6)
+}
+
+/// The JSON of `GET /top`. Counters with equal amounts have the same rank.
+pub fn top_json(top: &Top, page: &TopPage) -> String {
+    let (mut rank, mut before) = (0, None);
+    let mut rows = Vec::new();
+    for (place, one) in (1_u64..).zip(&top.rows) {
+        if before.is_none_or(|before| one.amount.is_below(before)) {
+            (rank, before) = (place, Some(one.amount));
+        }
+        rows.push(page.row(rank, one, &top.sums));
+    }
+    let mut view = page.view(top);
+    view.rows = Some(rows);
+    to_json(&view)
+}
+
+/// The JSON of `GET /counters/{id}/rank`; `None` where there is no such counter.
+pub fn rank_json(top: &Top, page: &TopPage) -> Option<String> {
+    let row = top.rows.first()?;
+    let mut view = page.view(top);
+    view.row = Some(page.row(top.sums.above + 1, row, &top.sums));
+    Some(to_json(&view))
+}

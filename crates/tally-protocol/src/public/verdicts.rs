@@ -1,0 +1,119 @@
+//! The results of a policy's checks, and its refused keys, in answers.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::breakdown::{BreakdownView, Subject};
+use super::counter_view::{SummedCounter, points_of, step_name};
+use super::number::Exact;
+use super::to_json;
+use crate::limits::PolicyName;
+use crate::names::VerdictKind;
+use crate::query::{BreakdownQuery, HistoryFormat};
+use tally_core::counter::breakdown::keys_kept_from;
+use tally_core::counter::merge::{Range, Summary};
+use tally_core::counter::total::Value;
+
+/// The counters of a policy by result; `None` for one that has counted nothing.
+pub type Kinds<'a> = [Option<SummedCounter<'a>>; VerdictKind::ALL.len()];
+
+/// The policy, and when it was read.
+#[derive(Clone, Copy, Debug)]
+pub struct VerdictCounts<'a> {
+    /// The policy.
+    pub policy: &'a PolicyName,
+    /// Includes all checks decided before, except those that isolates lost, unix milliseconds.
+    pub as_of_ms: i64,
+    /// Now, unix milliseconds.
+    pub now_ms: i64,
+}
+
+impl VerdictCounts<'_> {
+    fn staleness_ms(&self) -> i64 {
+        self.now_ms.saturating_sub(self.as_of_ms).max(0)
+    }
+
+    /// The JSON of `GET /limits/{policy}/history`.
+    pub fn history_json(&self, kinds: &Kinds<'_>, range: Range, format: HistoryFormat) -> String {
+        /// Its beginning, and how many were allowed, refused, and had no verdict.
+        #[derive(Serialize)]
+        struct Step(i64, Option<Exact>, Option<Exact>, Option<Exact>);
+        #[derive(Serialize)]
+        struct HistoryView<'a> {
+            policy: &'a PolicyName,
+            step: &'static str,
+            from: i64,
+            to: i64,
+            kept_from: Option<i64>,
+            allowed: Exact,
+            refused: Exact,
+            error: Exact,
+            exact: bool,
+            as_of: i64,
+            staleness_ms: i64,
+            points: Vec<Step>,
+        }
+        let kept_from = kinds.iter().flatten().map(SummedCounter::kept_from).max();
+        let kept_from = kept_from.unwrap_or(i64::MIN);
+        let nothing = BTreeMap::new();
+        // All three have the same points; empty ones are omitted together.
+        let all = HistoryFormat {
+            zeros: true,
+            ..format
+        };
+        let counted = |kind: &Option<SummedCounter<'_>>| {
+            let counted = kind.as_ref().map_or(&nothing, SummedCounter::points);
+            let count = counted.range(range.from.max(kept_from)..=range.to);
+            let count = count.fold(0, |sum: u128, (_, count)| sum.saturating_add(*count));
+            (
+                Exact::new(Value::new(count, 0), format.strings),
+                points_of(counted, kept_from, range, all),
+            )
+        };
+        let [(allowed, first), (refused, second), (error, third)] = kinds.each_ref().map(counted);
+        let points = first.into_iter().zip(second).zip(third);
+        let points = points.map(|(((start, allowed), (_, refused)), (_, error))| {
+            Step(start, allowed, refused, error)
+        });
+        let has_some = |start: &i64| {
+            let mut kinds = kinds.iter().flatten();
+            *start >= kept_from && kinds.any(|kind| kind.points().contains_key(start))
+        };
+        to_json(&HistoryView {
+            policy: self.policy,
+            step: step_name(range),
+            from: range.from,
+            to: range.to + range.step.seconds() - 1,
+            kept_from: (kept_from != i64::MIN).then_some(kept_from),
+            allowed,
+            refused,
+            error,
+            exact: false,
+            as_of: self.as_of_ms,
+            staleness_ms: self.staleness_ms(),
+            points: points
+                .filter(|Step(start, ..)| format.zeros || has_some(start))
+                .collect(),
+        })
+    }
+
+    /// The JSON of `GET /limits/{policy}/refused`.
+    pub fn refused_json(
+        &self,
+        told: Option<&SummedCounter<'_>>,
+        asked: &BreakdownQuery,
+        strings: bool,
+    ) -> String {
+        let subject = Subject {
+            policy: Some(self.policy),
+            as_of_ms: self.as_of_ms,
+            staleness_ms: self.staleness_ms(),
+            kept_from: keys_kept_from(asked.now),
+            ..Subject::default()
+        };
+        let nothing = Summary::default();
+        let summed = told.map_or(&nothing, |told| &told.total);
+        BreakdownView::json(subject, summed, asked, strings)
+    }
+}

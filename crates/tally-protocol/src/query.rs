@@ -1,0 +1,448 @@
+//! Query strings, read strictly. An unknown parameter is refused: if a misspelt `consistency` were ignored, the answer
+//! would be to another question.
+
+mod breakdown;
+mod top;
+mod verdicts;
+
+pub use breakdown::{BREAKDOWN_LIMIT, BreakdownQuery, kept_only};
+pub use top::TopQuery;
+
+use super::messages::ReadParts;
+use super::problem::{Code, Problem};
+use super::version::Version;
+use tally_core::counter::history::Resolution;
+use tally_core::counter::id::Datacenter;
+use tally_core::counter::merge::Range;
+use tally_core::counter::samples::{SAMPLES_SECONDS_MAX, whole};
+use tally_core::counter::uniques_retention::{self, BY_DAYS_SECONDS};
+
+/// The longest window, in seconds: as long as days are stored, 1,826 × 86,400.
+pub const WINDOW_SECONDS_MAX: u64 = 157_766_400;
+
+/// How long unique elements of windows are stored: 400 days.
+pub const WINDOW_UNIQUES_SECONDS_MAX: i64 = BY_DAYS_SECONDS;
+
+/// The default window of samples: an hour.
+const SAMPLES_SECONDS_DEFAULT: u64 = 3_600;
+
+/// The most points of one history answer.
+pub const POINTS_MAX: i64 = 10_000;
+
+/// Points of a history answer where no range is given.
+const POINTS_DEFAULT: i64 = 60;
+
+/// The default and the largest number of names on one page of a listing.
+pub const LIST_LIMIT: (u32, u32) = (100, 1_000);
+
+/// The most counters that a history of a prefix lists: 100 × 600 bytes besides its points.
+pub const HISTORY_TOP_MAX: u32 = 100;
+
+/// Counters in one union of uniques.
+pub const UNION_MAX: usize = 100;
+
+/// Unix seconds of the years 0001 to 9999: other dates have no common notation.
+const UNIX_SECONDS: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_300_799;
+
+/// The refusal of a callback: a page that loads a script runs whatever it is sent.
+const NO_CALLBACK: &str = "there is no `callback`: pages of other origins read by CORS, which a public entry of \
+    TALLY_KEYS with their origin allows";
+
+/// The format of a history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistoryFormat {
+    /// Whether large numbers are strings.
+    pub strings: bool,
+    /// Whether points are included where nothing was counted or the count is unknown.
+    pub zeros: bool,
+}
+
+/// A parsed query string.
+#[derive(Clone, Debug, Default)]
+pub struct Query {
+    pairs: Vec<(String, String)>,
+}
+
+fn refuse<T>(detail: String) -> Result<T, Problem> {
+    Err(Problem::new(Code::InvalidQuery, detail))
+}
+
+impl Query {
+    /// Reads a query string and refuses names that are not `known`, and repeated names except `id`.
+    ///
+    /// # Errors
+    /// `invalid-query` with the parameter and the known ones.
+    pub fn parse(query: &str, known: &[&str]) -> Result<Self, Problem> {
+        let pairs: Vec<(String, String)> = form_urlencoded::parse(query.as_bytes())
+            .into_owned()
+            .collect();
+        for (index, (name, _)) in pairs.iter().enumerate() {
+            if !known.contains(&name.as_str()) {
+                let list = if known.is_empty() {
+                    "none".to_owned()
+                } else {
+                    known.join(", ")
+                };
+                if name == "callback" {
+                    return refuse(format!("{NO_CALLBACK}; known: {list}"));
+                }
+                return refuse(format!(
+                    "the parameter {name:?} is not known here; known: {list}"
+                ));
+            }
+            if name != "id" && pairs.iter().skip(index + 1).any(|(other, _)| other == name) {
+                return refuse(format!("the parameter {name:?} stands twice; send it once"));
+            }
+        }
+        Ok(Self { pairs })
+    }
+
+    /// The value of a parameter.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.pairs
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// All values of a parameter that may be repeated.
+    pub fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.pairs
+            .iter()
+            .filter(move |(known, _)| known == name)
+            .map(|(_, value)| value.as_str())
+    }
+
+    fn integer(&self, name: &str) -> Result<Option<i64>, Problem> {
+        match self.get(name).map(str::parse::<i64>) {
+            None => Ok(None),
+            Some(Ok(number)) => Ok(Some(number)),
+            Some(Err(_)) => refuse(format!("{name} must be a whole number")),
+        }
+    }
+
+    fn unix_seconds(&self, name: &str) -> Result<Option<i64>, Problem> {
+        match self.integer(name)? {
+            Some(number) if !UNIX_SECONDS.contains(&number) => refuse(format!(
+                "{name} must be unix seconds (not milliseconds), {number} is out of range"
+            )),
+            number => Ok(number),
+        }
+    }
+
+    /// Whether `numbers=string` was asked for.
+    ///
+    /// # Errors
+    /// `invalid-query` for any other value.
+    pub fn numbers_as_strings(&self) -> Result<bool, Problem> {
+        match self.get("numbers") {
+            None => Ok(false),
+            Some("string") => Ok(true),
+            Some(_) => refuse("numbers can only be `string`".to_owned()),
+        }
+    }
+
+    /// The format of a history: `numbers=string`, `zeros=0`.
+    ///
+    /// # Errors
+    /// `invalid-query` for any other value.
+    pub fn history_format(&self) -> Result<HistoryFormat, Problem> {
+        let zeros = match self.get("zeros") {
+            None => true,
+            Some("0") => false,
+            Some(_) => return refuse("zeros can only be 0".to_owned()),
+        };
+        let strings = self.numbers_as_strings()?;
+        Ok(HistoryFormat { strings, zeros })
+    }
+
+    /// Whether `format=csv` was asked for.
+    ///
+    /// # Errors
+    /// `invalid-query` for any other value.
+    pub fn is_csv(&self) -> Result<bool, Problem> {
+        match self.get("format") {
+            None => Ok(false),
+            Some("csv") => Ok(true),
+            Some(_) => refuse("format can only be `csv`; leave it out for JSON".to_owned()),
+        }
+    }
+
+    /// The most counters that a history of a prefix lists; 0 where that is not asked for.
+    ///
+    /// # Errors
+    /// `invalid-query` outside 1 to [`HISTORY_TOP_MAX`].
+    pub fn history_top(&self) -> Result<u32, Problem> {
+        match self.get("top").map(str::parse::<u32>) {
+            None => Ok(0),
+            Some(Ok(top)) if (1..=HISTORY_TOP_MAX).contains(&top) => Ok(top),
+            Some(_) => refuse(format!("top must be from 1 to {HISTORY_TOP_MAX}")),
+        }
+    }
+
+    /// Whether `values=1` was asked for.
+    ///
+    /// # Errors
+    /// `invalid-query` for any other value.
+    pub fn wants_values(&self) -> Result<bool, Problem> {
+        match self.get("values") {
+            None => Ok(false),
+            Some("1") => Ok(true),
+            Some(_) => refuse("values can only be 1; leave it out for names alone".to_owned()),
+        }
+    }
+
+    /// Whether `op=intersection` is asked for instead of the union.
+    ///
+    /// # Errors
+    /// `invalid-query` for any other value than these two.
+    pub fn intersects(&self) -> Result<bool, Problem> {
+        match self.get("op") {
+            None | Some("union") => Ok(false),
+            Some("intersection") => Ok(true),
+            Some(_) => refuse("op can only be `union` or `intersection`".to_owned()),
+        }
+    }
+
+    /// Whether `explain=1` is asked for. Together with `at_least` it is refused: that may take many reads, and the
+    /// explanation is of one.
+    ///
+    /// # Errors
+    /// `invalid-query` for any other value, and with `at_least`.
+    pub fn explains(&self) -> Result<bool, Problem> {
+        match self.get("explain") {
+            None => Ok(false),
+            Some("1") if self.get("at_least").is_some() => refuse(
+                "explain tells of one read, at_least may take several; send one of them".to_owned(),
+            ),
+            Some("1") => Ok(true),
+            Some(_) => refuse("explain can only be 1".to_owned()),
+        }
+    }
+
+    /// Whether `consistency=strong` was asked for.
+    ///
+    /// # Errors
+    /// `invalid-query` for any other value.
+    pub fn is_strong(&self) -> Result<bool, Problem> {
+        match self.get("consistency") {
+            None => Ok(false),
+            Some("strong") => Ok(true),
+            Some(_) => refuse(
+                "consistency can only be `strong`; leave it out for the cached view".to_owned(),
+            ),
+        }
+    }
+
+    /// The datacenter of the query.
+    ///
+    /// # Errors
+    /// `invalid-query` for a text that cannot be a datacenter's name.
+    pub fn datacenter(&self) -> Result<Option<Datacenter>, Problem> {
+        match self.get("datacenter").map(Datacenter::parse) {
+            None => Ok(None),
+            Some(Some(datacenter)) => Ok(Some(datacenter)),
+            Some(None) => refuse("datacenter must be a colo such as FRA".to_owned()),
+        }
+    }
+
+    /// The version that the answer must cover; with a single `datacenter`, the part of the version for it.
+    ///
+    /// # Errors
+    /// `invalid-query` for a text that is no version.
+    pub fn at_least(&self) -> Result<Option<Version>, Problem> {
+        let version = match self.get("at_least").map(Version::decode) {
+            None => return Ok(None),
+            Some(Ok(version)) => version,
+            Some(Err(error)) => {
+                return refuse(format!(
+                    "at_least must be the `version` of an answer, unchanged: {error}"
+                ));
+            }
+        };
+        Ok(Some(match self.datacenter()? {
+            Some(datacenter) => version.only(&datacenter),
+            None => version,
+        }))
+    }
+
+    /// The window of the query. It ends with `at`, but not after now: nothing is counted later, and a cell would look
+    /// for as many rows as `at` is ahead.
+    ///
+    /// # Errors
+    /// `invalid-query` for a window out of range or an `at` without a window.
+    pub fn window(&self, now: i64) -> Result<Option<Window>, Problem> {
+        let at = self.unix_seconds("at")?.map(|at| at.min(now));
+        let Some(text) = self.get("window") else {
+            return if at.is_some() {
+                refuse("at needs a window".to_owned())
+            } else {
+                Ok(None)
+            };
+        };
+        let seconds = text
+            .parse::<u64>()
+            .ok()
+            .filter(|seconds| (1..=WINDOW_SECONDS_MAX).contains(seconds));
+        match seconds {
+            Some(seconds) => Ok(Some(Window {
+                seconds,
+                at: at.unwrap_or(now),
+                now,
+            })),
+            None => refuse(format!(
+                "window must be whole seconds from 1 to {WINDOW_SECONDS_MAX}"
+            )),
+        }
+    }
+
+    /// The window of unique elements, see [`Query::window`].
+    ///
+    /// # Errors
+    /// `invalid-query`, also for one that begins before they are stored.
+    pub fn uniques_window(&self, now: i64) -> Result<Option<Window>, Problem> {
+        let window = self.window(now)?;
+        if window.is_some_and(|window| !window.has_uniques()) {
+            return refuse(format!(
+                "uniques are kept for {WINDOW_UNIQUES_SECONDS_MAX} seconds; ask for less"
+            ));
+        }
+        Ok(window)
+    }
+
+    /// The window of samples, by default an hour; it ends with `at` or else now.
+    ///
+    /// # Errors
+    /// `invalid-query` for a window out of range, or one that begins before samples are stored.
+    pub fn samples_window(&self, now: i64) -> Result<SamplesWindow, Problem> {
+        let window = match self.get("window") {
+            Some(_) => self.window(now)?,
+            None => None,
+        };
+        let window = window.unwrap_or(Window {
+            seconds: SAMPLES_SECONDS_DEFAULT,
+            at: self.unix_seconds("at")?.map_or(now, |at| at.min(now)),
+            now,
+        });
+        let (first, last) = window.bounds();
+        let kept = i64::try_from(SAMPLES_SECONDS_MAX).unwrap_or(i64::MAX);
+        if first <= now.saturating_sub(kept) {
+            return refuse(format!(
+                "samples are kept for {SAMPLES_SECONDS_MAX} seconds; ask for a window within them"
+            ));
+        }
+        Ok(SamplesWindow {
+            seconds: window.seconds,
+            whole: whole(first, last, now),
+            now,
+        })
+    }
+
+    /// The range of history; without `from` and `to` the last 60 buckets.
+    ///
+    /// # Errors
+    /// `invalid-query`, and `range-too-large` above [`POINTS_MAX`] points.
+    pub fn history(&self, now: i64) -> Result<Range, Problem> {
+        let step = self.step()?.unwrap_or(Resolution::Minute);
+        let to = self.unix_seconds("to")?.unwrap_or(now);
+        let from = self
+            .unix_seconds("from")?
+            .unwrap_or(to - (POINTS_DEFAULT - 1) * step.seconds());
+        if from > to {
+            return refuse("from must not be after to".to_owned());
+        }
+        Self::range(step, (from, to))
+    }
+
+    fn step(&self) -> Result<Option<Resolution>, Problem> {
+        Ok(match self.get("step") {
+            None => None,
+            Some("1m") => Some(Resolution::Minute),
+            Some("1s") => Some(Resolution::Second),
+            Some("1h") => Some(Resolution::Hour),
+            Some("1d") => Some(Resolution::Day),
+            Some(_) => return refuse("step must be 1s, 1m, 1h or 1d".to_owned()),
+        })
+    }
+
+    /// The buckets that contain these seconds, the first and the last.
+    fn range(step: Resolution, (from, to): (i64, i64)) -> Result<Range, Problem> {
+        let range = Range {
+            step,
+            from: step.start_of(from),
+            to: step.start_of(to),
+        };
+        let points = (range.to - range.from) / step.seconds() + 1;
+        if points > POINTS_MAX {
+            let detail = format!(
+                "the range has {points} points; ask for at most {POINTS_MAX}, or a wider step"
+            );
+            return Err(Problem::new(Code::RangeTooLarge, detail));
+        }
+        Ok(range)
+    }
+
+    /// The most names of a listing.
+    ///
+    /// # Errors
+    /// `invalid-query` outside 1 to the most.
+    pub fn limit(&self) -> Result<u32, Problem> {
+        let (usual, most) = LIST_LIMIT;
+        match self.get("limit").map(str::parse::<u32>) {
+            None => Ok(usual),
+            Some(Ok(limit)) if (1..=most).contains(&limit) => Ok(limit),
+            Some(_) => refuse(format!("limit must be from 1 to {most}")),
+        }
+    }
+}
+
+/// A window of samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SamplesWindow {
+    /// The requested length.
+    pub seconds: u64,
+    /// The first and the last second of the minutes, or hours, that are counted: in full.
+    pub whole: (i64, i64),
+    /// The second of the request, unix time.
+    pub now: i64,
+}
+
+/// A window of time: the `seconds` seconds up to and including `at`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Its length.
+    pub seconds: u64,
+    /// Its last second, unix time.
+    pub at: i64,
+    /// The second of the request, unix time.
+    pub now: i64,
+}
+
+impl Window {
+    /// Its first and its last second.
+    pub fn bounds(self) -> (i64, i64) {
+        let length = i64::try_from(self.seconds).unwrap_or(i64::MAX);
+        (self.at.saturating_sub(length).saturating_add(1), self.at)
+    }
+
+    /// Whether unique elements of such a window are stored.
+    pub fn has_uniques(self) -> bool {
+        self.bounds().0 > self.now.saturating_sub(WINDOW_UNIQUES_SECONDS_MAX)
+    }
+
+    /// The first and last second of its unique elements in the answer: full minutes where both ends are within the last
+    /// 24 hours, full hours within the last week, otherwise full days. `None` where they are not stored.
+    pub fn uniques_cover(self) -> Option<(i64, i64)> {
+        let told = uniques_retention::told(self.bounds(), self.now);
+        self.has_uniques().then_some(told)
+    }
+
+    /// The question to the cells.
+    pub fn wanted(window: Option<Self>) -> ReadParts {
+        ReadParts {
+            window: window.map(Self::bounds),
+            uniques: window.and_then(Self::uniques_cover),
+            ..ReadParts::default()
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The measure and the window by which counters are ordered.
+
+use super::{Query, refuse};
+use crate::batch::civil::parse_date;
+use crate::messages::{OrderBy, WindowStart};
+use crate::problem::Problem;
+use crate::snapshot::date_of;
+use tally_core::counter::history::DAYS_KEPT;
+
+/// The hours before this one, and the days before today, at whose beginnings the directory stores counts.
+pub(super) const HOURS_BEFORE: i64 = 24;
+pub(super) const DAYS_BEFORE: i64 = 29;
+
+/// The parameters of a top.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TopQuery<'a> {
+    /// The measure of the order.
+    pub by: OrderBy,
+    /// The name of the window; `None` for all time.
+    pub window: Option<&'a str>,
+    /// The beginning of the hours or days that cover the window.
+    pub since: Option<WindowStart>,
+    /// The first and the last second of a window that the directory does not store.
+    pub range: Option<(i64, i64)>,
+}
+
+impl Query {
+    /// The measure of the order, and the window.
+    ///
+    /// # Errors
+    /// `invalid-query` for unknown words, and for combinations that the directory does not store.
+    pub fn top(&self, now: i64) -> Result<TopQuery<'_>, Problem> {
+        let (window, since) = self.named_window(now)?;
+        let range = self.covered_window(now)?;
+        let by = match (self.get("by"), range) {
+            (Some("count"), _) | (None, Some(_)) => OrderBy::Count,
+            (Some("value") | None, None) => OrderBy::Value,
+            (Some("uniques"), None) => OrderBy::Uniques,
+            (Some("value"), Some(_)) => {
+                return refuse(
+                    "a value is of now; ask by=count for what was counted in a window".to_owned(),
+                );
+            }
+            (Some("uniques"), Some(_)) => {
+                return refuse(
+                    "by=uniques knows all time only; leave window out, or read a counter's own uniques of a window"
+                        .to_owned(),
+                );
+            }
+            (Some(_), _) => return refuse("by can only be value, count or uniques".to_owned()),
+        };
+        let is_known =
+            since.is_some_and(|since| WindowStart::reaching(since.seconds(), now).is_kept());
+        Ok(TopQuery {
+            by,
+            window,
+            since: since.filter(|_| is_known),
+            range: range.filter(|_| !is_known),
+        })
+    }
+
+    /// The window of that name, and the beginning of the whole hours or days that cover it.
+    ///
+    /// # Errors
+    /// `invalid-query` for unknown names.
+    pub(super) fn named_window(
+        &self,
+        now: i64,
+    ) -> Result<(Option<&str>, Option<WindowStart>), Problem> {
+        let (hour, day) = (now.div_euclid(3_600), now.div_euclid(86_400));
+        let window = self.get("window");
+        let since = match window {
+            None => return Ok((None, None)),
+            Some("3600") => Some(WindowStart::Hour(hour - 1)),
+            Some("86400") => Some(WindowStart::Hour(hour - HOURS_BEFORE)),
+            Some("today") => Some(WindowStart::Day(day)),
+            Some("month") => first_day(day, "yyyy-mm", "-01"),
+            Some("year") => first_day(day, "yyyy", "-01-01"),
+            Some(text) => last_days(text, day),
+        };
+        match since {
+            Some(_) => Ok((window, since)),
+            None => refuse(format!(
+                "window can only be 3600, 86400, today, month, year, or 1d to {DAYS_KEPT}d; leave it out for all time"
+            )),
+        }
+    }
+}
+
+/// The first day of the month or the year of a day. `same` is as long as the part of the date that stays; `rest`
+/// follows it.
+fn first_day(day: i64, same: &str, rest: &str) -> Option<WindowStart> {
+    let date = date_of(day);
+    let first = parse_date(&[date.get(..same.len())?, rest].concat());
+    first.map(WindowStart::Day)
+}
+
+/// The first of the last days, as in `7d`; today is the last.
+fn last_days(text: &str, day: i64) -> Option<WindowStart> {
+    // As described: `parse` alone takes `+7` and `07` too.
+    let is_plain = text.starts_with(|first: char| matches!(first, '1'..='9'));
+    let days = text.strip_suffix('d').filter(|_| is_plain)?;
+    let days = days.parse::<u16>().ok()?;
+    let is_kept = (1..=DAYS_KEPT).contains(&usize::from(days));
+    is_kept.then(|| WindowStart::Day(day + 1 - i64::from(days)))
+}

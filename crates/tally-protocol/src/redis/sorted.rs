@@ -1,0 +1,572 @@
+//! Commands of one sorted set, which is a board.
+//!
+//! Invariant: the object that holds the set runs a command in one synchronous step. Members of equal scores are in the
+//! order of their bytes, from the lowest score on. A board with another order in the other calls has this order here.
+
+use std::collections::BTreeSet;
+
+use super::error;
+use super::float::{text_of, valid_score};
+use super::glob;
+use super::options::number;
+use super::reply::{Refused, Reply};
+use super::sorted_ranges::{Query, reply_of, select};
+use crate::messages::Fault;
+use tally_core::board::key::Key;
+use tally_core::board::member::{Amount, Change, MemberRefusal, ScoreCondition, Write, change};
+use tally_core::board::score::Score;
+use tally_core::board::settings::Settings;
+
+/// The longest name of a member that a command writes, bytes.
+pub const SORTED_MEMBER_BYTES_MAX: usize = 1_024;
+
+/// The most members of a reply, and the most that one command removes or joins.
+pub const SORTED_MEMBERS_MAX: u64 = 100_000;
+
+/// The most bytes of the members of a reply: an isolate has room for several copies.
+pub const SORTED_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// How many members are read at once.
+const PAGE: u64 = 5_000;
+
+/// Members of one page of `ZSCAN`, where its `COUNT` is smaller.
+const SCAN_COUNT_MIN: u64 = 1_000;
+
+/// Members, each with its score.
+pub type Members = Vec<(Vec<u8>, Score)>;
+
+/// A set of members in the order of their scores.
+pub trait SortedSet {
+    /// How many members there are.
+    fn count(&self) -> u64;
+
+    /// A member's score and its position.
+    ///
+    /// # Errors
+    /// Where rows cannot be read; as for all methods below.
+    fn find(&self, member: &[u8]) -> Result<Option<(Score, Key)>, Fault>;
+
+    /// How many members are before a position.
+    fn before(&self, key: &Key) -> Result<u64, Fault>;
+
+    /// The members from one index on, counted from 0, and before another.
+    fn stretch(&self, low: u64, high: u64) -> Result<Members, Fault>;
+
+    /// The next members after one, in the order of their names.
+    fn named_after(&self, member: &[u8], limit: u64) -> Result<Members, Fault>;
+
+    /// The effect of a write, or why it is refused; it is done unless `is_trial`.
+    fn write(
+        &mut self,
+        member: &[u8],
+        write: &Write,
+        is_trial: bool,
+    ) -> Result<Result<Change, MemberRefusal>, Fault>;
+
+    /// Removes a member; returns whether it existed.
+    fn remove(&mut self, member: &[u8]) -> Result<bool, Fault>;
+}
+
+/// A set that does not exist.
+#[derive(Default)]
+pub struct NoMembers {
+    /// Whether a command would have created it. What the command wrote is dropped.
+    pub would_begin: bool,
+}
+
+impl SortedSet for NoMembers {
+    fn count(&self) -> u64 {
+        0
+    }
+
+    fn find(&self, _: &[u8]) -> Result<Option<(Score, Key)>, Fault> {
+        Ok(None)
+    }
+
+    fn before(&self, _: &Key) -> Result<u64, Fault> {
+        Ok(0)
+    }
+
+    fn stretch(&self, _: u64, _: u64) -> Result<Members, Fault> {
+        Ok(Members::new())
+    }
+
+    fn named_after(&self, _: &[u8], _: u64) -> Result<Members, Fault> {
+        Ok(Members::new())
+    }
+
+    fn write(
+        &mut self,
+        _: &[u8],
+        write: &Write,
+        is_trial: bool,
+    ) -> Result<Result<Change, MemberRefusal>, Fault> {
+        let change = change(&Settings::default(), None, write, 0);
+        let has_begun = change.as_ref().is_ok_and(|change| change.after.is_some());
+        self.would_begin |= has_begun && !is_trial;
+        Ok(change)
+    }
+
+    fn remove(&mut self, _: &[u8]) -> Result<bool, Fault> {
+        Ok(false)
+    }
+}
+
+type SortedResult = Result<Reply, Refused>;
+
+/// The reply to a command whose key holds another type of value. Faults of the command itself come first.
+pub fn wrong_type(args: &[String]) -> Reply {
+    match run(&mut NoMembers::default(), args, 0) {
+        Err(Refused::Reply(refusal)) => refusal,
+        _ => error::wrong_type(),
+    }
+}
+
+/// Runs a command. `seed` is random.
+///
+/// # Errors
+/// As Redis; a fault where rows cannot be read.
+pub fn run(set: &mut dyn SortedSet, args: &[String], seed: u64) -> SortedResult {
+    match args[0].to_ascii_uppercase().as_str() {
+        "ZADD" => zadd(set, args),
+        "ZINCRBY" if has_option(args) => Err(error::syntax().into()),
+        "ZINCRBY" => increase(set, &args[3], &args[2], &Options::default()),
+        "ZSCORE" => Ok(score_of(set, &args[2])?),
+        "ZMSCORE" => {
+            let scores = args[2..].iter().map(|member| score_of(set, member));
+            Ok(Reply::Array(scores.collect::<Result<_, Fault>>()?))
+        }
+        "ZCARD" => Ok(count(set.count())),
+        "ZRANK" => rank(set, args, false),
+        "ZREVRANK" => rank(set, args, true),
+        "ZCOUNT" | "ZLEXCOUNT" => {
+            let (low, high) = Query::of_bounds(args)?.places(set)?;
+            Ok(count(high.saturating_sub(low)))
+        }
+        "ZREM" => {
+            let mut removed = 0;
+            for member in &args[2..] {
+                removed += u64::from(set.remove(member.as_bytes())?);
+            }
+            Ok(count(removed))
+        }
+        "ZREMRANGEBYRANK" | "ZREMRANGEBYSCORE" | "ZREMRANGEBYLEX" => {
+            let places = Query::of_bounds(args)?.places(set)?;
+            let members = read(set, places)?;
+            for (member, _) in &members {
+                set.remove(member)?;
+            }
+            Ok(Reply::count(members.len()))
+        }
+        "ZPOPMIN" | "ZPOPMAX" => pop(set, args),
+        "ZRANDMEMBER" => random(set, args, seed),
+        "ZSCAN" => scan(set, args),
+        command => {
+            let is_stored = command == "ZRANGESTORE";
+            let query = Query::parse(args, if is_stored { 3 } else { 2 }, is_stored)?;
+            let members = select(set, &query)?;
+            Ok(reply_of(members, query.with_scores || is_stored))
+        }
+    }
+}
+
+/// A count as a reply.
+pub(super) fn count(count: u64) -> Reply {
+    Reply::Integer(i64::try_from(count).unwrap_or(i64::MAX))
+}
+
+/// A member as a reply.
+pub(super) fn name(member: Vec<u8>) -> Reply {
+    Reply::Text(
+        String::from_utf8(member)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()),
+    )
+}
+
+/// The refusal of a reply with too many members.
+pub(super) fn too_many() -> Refused {
+    let most = SORTED_MEMBERS_MAX;
+    let mebibytes = SORTED_BYTES_MAX / (1024 * 1024);
+    Refused::Reply(Reply::err(format!(
+        "a command works on {most} members, and {mebibytes} MiB of them, at most: ask for fewer"
+    )))
+}
+
+/// The members at these indexes, if they are not too many.
+pub(super) fn read(set: &dyn SortedSet, (low, high): (u64, u64)) -> Result<Members, Refused> {
+    if high.saturating_sub(low) > SORTED_MEMBERS_MAX {
+        return Err(too_many());
+    }
+    let (mut members, mut bytes, mut at) = (Members::new(), 0, low);
+    while at < high {
+        let end = high.min(at.saturating_add(PAGE));
+        let page = set.stretch(at, end)?;
+        if page.is_empty() {
+            break;
+        }
+        bytes += page.iter().map(|(member, _)| member.len()).sum::<usize>();
+        if bytes > SORTED_BYTES_MAX {
+            return Err(too_many());
+        }
+        members.extend(page);
+        at = end;
+    }
+    Ok(members)
+}
+
+fn score_of(set: &dyn SortedSet, member: &str) -> Result<Reply, Fault> {
+    let found = set.find(member.as_bytes())?;
+    Ok(Reply::text_or_nil(found.map(|(score, _)| text_of(score))))
+}
+
+/// The options of `ZADD`.
+#[derive(Default)]
+struct Options {
+    only_absent: bool,
+    only_present: bool,
+    only_higher: bool,
+    only_lower: bool,
+    counts_changed: bool,
+    increases: bool,
+}
+
+impl Options {
+    /// The options before the scores, and how many words they are.
+    fn parse(words: &[String]) -> (Self, usize) {
+        let mut options = Self::default();
+        for (place, word) in words.iter().enumerate() {
+            match word.to_ascii_uppercase().as_str() {
+                "NX" => options.only_absent = true,
+                "XX" => options.only_present = true,
+                "GT" => options.only_higher = true,
+                "LT" => options.only_lower = true,
+                "CH" => options.counts_changed = true,
+                "INCR" => options.increases = true,
+                _ => return (options, place),
+            }
+        }
+        (options, words.len())
+    }
+
+    fn check(&self, pairs: usize) -> Result<(), Reply> {
+        if self.only_absent && self.only_present {
+            return Err(Reply::err(
+                "XX and NX options at the same time are not compatible",
+            ));
+        }
+        let bounds = u8::from(self.only_higher) + u8::from(self.only_lower);
+        if bounds + u8::from(self.only_absent) > 1 && bounds > 0 {
+            return Err(Reply::err(
+                "GT, LT, and/or NX options at the same time are not compatible",
+            ));
+        }
+        if self.increases && pairs > 1 {
+            return Err(Reply::err(
+                "INCR option supports a single increment-element pair",
+            ));
+        }
+        Ok(())
+    }
+
+    fn write(&self, amount: Amount) -> Write {
+        let exists = match (self.only_absent, self.only_present) {
+            (true, _) => Some(false),
+            (_, true) => Some(true),
+            _ => None,
+        };
+        let only = match (self.only_higher, self.only_lower) {
+            (true, _) => ScoreCondition::Higher,
+            (_, true) => ScoreCondition::Lower,
+            _ => ScoreCondition::Any,
+        };
+        Write {
+            exists,
+            only,
+            ..Write::of(amount)
+        }
+    }
+}
+
+/// Why the board refuses a write: in Redis's words where it has them.
+fn refusal_of(refusal: MemberRefusal) -> Refused {
+    Refused::Reply(Reply::err(match refusal {
+        MemberRefusal::NotANumber => "resulting score is not a number (NaN)",
+        MemberRefusal::NotWhole => "this board holds whole numbers from -(2^53 - 1) to 2^53 - 1",
+        MemberRefusal::KeepsSums => "this board keeps sums: send ZINCRBY",
+        MemberRefusal::KeepsBest => "this board keeps the best score: send ZADD",
+        MemberRefusal::Full => {
+            "this board has as many members, or as many bytes, as it may: raise members_max, or remove members; \
+             members that stood before were written"
+        }
+        MemberRefusal::Changed => "the member has changed",
+    }))
+}
+
+/// Whether an option of `ZADD` is in the place of `ZINCRBY`'s amount: Redis reads both commands alike.
+fn has_option(args: &[String]) -> bool {
+    Options::parse(&args[2..]).1 > 0
+}
+
+/// Whether `ZADD` adds to a score.
+pub fn increases(args: &[String]) -> bool {
+    Options::parse(&args[2..]).0.increases
+}
+
+fn writable(member: &str) -> Result<&[u8], Reply> {
+    if member.is_empty() || member.len() > SORTED_MEMBER_BYTES_MAX {
+        let most = SORTED_MEMBER_BYTES_MAX;
+        return Err(Reply::err(format!("a member has 1 to {most} bytes here")));
+    }
+    Ok(member.as_bytes())
+}
+
+fn zadd(set: &mut dyn SortedSet, args: &[String]) -> SortedResult {
+    let (options, words) = Options::parse(&args[2..]);
+    let pairs = args[2 + words..].chunks_exact(2);
+    if pairs.len() == 0 || !pairs.remainder().is_empty() {
+        return Err(error::syntax().into());
+    }
+    options.check(pairs.len())?;
+    if options.increases {
+        let (delta, member) = (&args[2 + words], &args[3 + words]);
+        return increase(set, member, delta, &options);
+    }
+    let mut writes = Vec::with_capacity(pairs.len());
+    for pair in pairs {
+        let write = options.write(Amount::Score(valid_score(&pair[0])?));
+        writes.push((writable(&pair[1])?, write));
+    }
+    // All or nothing, except for lack of room.
+    for (member, write) in &writes {
+        set.write(member, write, true)?.map_err(refusal_of)?;
+    }
+    let (mut added, mut changed) = (0, 0);
+    for (member, write) in &writes {
+        let change = set.write(member, write, false)?.map_err(refusal_of)?;
+        let is_new = change.previous.is_none() && change.after.is_some();
+        added += u64::from(is_new);
+        changed += u64::from(change.after.is_some());
+    }
+    Ok(count(if options.counts_changed {
+        changed
+    } else {
+        added
+    }))
+}
+
+fn increase(set: &mut dyn SortedSet, member: &str, delta: &str, options: &Options) -> SortedResult {
+    let delta = valid_score(delta)?;
+    let write = options.write(Amount::Delta(delta));
+    let change = set.write(writable(member)?, &write, false)?;
+    let change = change.map_err(refusal_of)?;
+    // Without a condition a member is always written, though it may stay equal.
+    let has_condition = options.only_higher || options.only_lower || options.only_absent;
+    let score = change
+        .score
+        .filter(|_| change.after.is_some() || !has_condition);
+    Ok(Reply::text_or_nil(score.map(text_of)))
+}
+
+fn rank(set: &dyn SortedSet, args: &[String], is_reverse: bool) -> SortedResult {
+    let with_score = match &args[3..] {
+        [] => false,
+        [word] if word.eq_ignore_ascii_case("WITHSCORE") => true,
+        _ => return Err(error::syntax().into()),
+    };
+    let Some((score, key)) = set.find(args[2].as_bytes())? else {
+        return Ok(Reply::Nil);
+    };
+    let before = set.before(&key)?;
+    let rank = count(if is_reverse {
+        set.count().saturating_sub(before + 1)
+    } else {
+        before
+    });
+    Ok(if with_score {
+        Reply::Array(vec![rank, Reply::Text(text_of(score))])
+    } else {
+        rank
+    })
+}
+
+fn pop(set: &mut dyn SortedSet, args: &[String]) -> SortedResult {
+    let most = match &args[2..] {
+        [] => 1,
+        [most] => {
+            let most = number(most).ok().and_then(|most| u64::try_from(most).ok());
+            most.ok_or_else(|| Reply::err("value is out of range, must be positive"))?
+        }
+        _ => return Err(error::syntax().into()),
+    };
+    let total = set.count();
+    let most = most.min(total);
+    let is_lowest = args[0].eq_ignore_ascii_case("ZPOPMIN");
+    let mut members = if is_lowest {
+        read(set, (0, most))?
+    } else {
+        read(set, (total - most, total))?
+    };
+    if !is_lowest {
+        members.reverse();
+    }
+    for (member, _) in &members {
+        set.remove(member)?;
+    }
+    Ok(reply_of(members, true))
+}
+
+/// The next of a pseudorandom sequence. Source: Steele, Lea and Flood 2014, SplitMix64.
+fn drawn(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut mixed = *state;
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+fn random(set: &dyn SortedSet, args: &[String], seed: u64) -> SortedResult {
+    let total = set.count();
+    let mut state = seed;
+    let Some(wanted) = args.get(2) else {
+        let at = drawn(&mut state).checked_rem(total).unwrap_or(0);
+        let found = set.stretch(at, (at + 1).min(total))?.pop();
+        return Ok(found.map_or(Reply::Nil, |(member, _)| name(member)));
+    };
+    let wanted = number(wanted)?;
+    if wanted == i64::MIN {
+        let most = i64::MAX;
+        return Err(Reply::err(format!(
+            "value is out of range, value must between -{most} and {most}"
+        ))
+        .into());
+    }
+    let with_scores = match &args[3..] {
+        [] => false,
+        [word] if word.eq_ignore_ascii_case("WITHSCORES") => true,
+        _ => return Err(error::syntax().into()),
+    };
+    let most = wanted.unsigned_abs();
+    let draws = match (total, wanted < 0) {
+        (0, _) => 0,
+        (_, true) => most,
+        (_, false) => most.min(total),
+    };
+    if draws > SORTED_MEMBERS_MAX {
+        return Err(too_many());
+    }
+    if wanted > 0 && draws == total {
+        return Ok(reply_of(read(set, (0, total))?, with_scores));
+    }
+    // Each of the last indexes in turn, or a random one before it that is not taken. Source: Floyd, in Bentley 1987, "A
+    // sample of brilliance".
+    let (mut places, mut taken) = (Vec::new(), BTreeSet::new());
+    for draw in 0..draws {
+        places.push(if wanted < 0 {
+            drawn(&mut state) % total
+        } else {
+            let last = total - draws + draw;
+            let at = drawn(&mut state) % (last + 1);
+            let at = if taken.contains(&at) { last } else { at };
+            taken.insert(at);
+            at
+        });
+    }
+    let mut members = Members::new();
+    for place in places {
+        members.extend(set.stretch(place, place + 1)?);
+    }
+    Ok(reply_of(members, with_scores))
+}
+
+fn scan(set: &dyn SortedSet, args: &[String]) -> SortedResult {
+    let after = name_of_cursor(&args[2]).ok_or_else(|| Reply::err("invalid cursor"))?;
+    // Redis does not check the options for a set that does not exist.
+    if set.count() == 0 {
+        return Ok(Reply::Array(vec![Reply::text("0"), Reply::Array(vec![])]));
+    }
+    let (mut pattern, mut page) = ("*", SCAN_COUNT_MIN);
+    let pairs = args[3..].chunks_exact(2);
+    if !pairs.remainder().is_empty() {
+        return Err(error::syntax().into());
+    }
+    for pair in pairs {
+        match pair[0].to_ascii_uppercase().as_str() {
+            "MATCH" => pattern = &pair[1],
+            "COUNT" => {
+                let count = u64::try_from(number(&pair[1])?).unwrap_or(0);
+                if count == 0 {
+                    return Err(error::syntax().into());
+                }
+                page = count.clamp(SCAN_COUNT_MIN, SORTED_MEMBERS_MAX);
+            }
+            _ => return Err(error::syntax().into()),
+        }
+    }
+    // A set that fits one page is returned in its order, as by Redis.
+    let is_whole = after.is_empty() && set.count() <= page;
+    let mut members = if is_whole {
+        read(set, (0, set.count()))?
+    } else {
+        set.named_after(&after, page)?
+    };
+    let is_last = is_whole || u64::try_from(members.len()).unwrap_or(u64::MAX) < page;
+    let cursor = match members.last() {
+        Some((member, _)) if !is_last => cursor_of(member),
+        _ => "0".to_owned(),
+    };
+    members.retain(|(member, _)| glob::matches(pattern, &String::from_utf8_lossy(member)));
+    Ok(Reply::Array(vec![
+        Reply::Text(cursor),
+        reply_of(members, true),
+    ]))
+}
+
+/// Decimal digits are converted in groups of nine.
+const GROUP: u32 = 1_000_000_000;
+
+/// The cursor after a member: a whole number, as clients expect, whose bytes are 1 and the name. So it stays valid
+/// while members come and go. Cost: O(bytes²).
+fn cursor_of(member: &[u8]) -> String {
+    let mut groups = vec![1_u32];
+    for byte in member {
+        let mut carry = u64::from(*byte);
+        for group in &mut groups {
+            let value = u64::from(*group) * 256 + carry;
+            carry = value / u64::from(GROUP);
+            *group = u32::try_from(value % u64::from(GROUP)).unwrap_or(0);
+        }
+        if carry > 0 {
+            groups.push(u32::try_from(carry).unwrap_or(0));
+        }
+    }
+    let mut text = groups.pop().unwrap_or(0).to_string();
+    for group in groups.iter().rev() {
+        text.push_str(&format!("{group:09}"));
+    }
+    text
+}
+
+/// The name after which a page begins; empty for the first. `None` for an invalid cursor.
+fn name_of_cursor(cursor: &str) -> Option<Vec<u8>> {
+    const DIGITS_MAX: usize = 3 * (SORTED_MEMBER_BYTES_MAX + 1);
+    let is_number = !cursor.is_empty() && cursor.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number || cursor.len() > DIGITS_MAX {
+        return None;
+    }
+    // The bytes, lowest first.
+    let mut bytes: Vec<u8> = Vec::new();
+    for digit in cursor.bytes() {
+        let mut carry = u32::from(digit - b'0');
+        for byte in &mut bytes {
+            let value = u32::from(*byte) * 10 + carry;
+            *byte = value.to_le_bytes()[0];
+            carry = value >> u8::BITS;
+        }
+        if carry > 0 {
+            bytes.push(carry.to_le_bytes()[0]);
+        }
+    }
+    bytes.pop();
+    bytes.reverse();
+    Some(bytes)
+}

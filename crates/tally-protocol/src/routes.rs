@@ -1,0 +1,258 @@
+//! The route of a request: method and path in, route or refusal out. Only the [`table`] holds paths.
+
+mod segment;
+mod table;
+
+pub use segment::decode_segment;
+pub use table::route_table;
+
+use std::array;
+
+use super::access::{Permission, Right, Scope};
+use super::alerts::AlertName;
+use super::api_key::KeyId;
+use super::features::all_left_out;
+use super::limits::PolicyName;
+use super::problem::{Code, Problem};
+use super::share::ShareId;
+use tally_core::counter::id::CounterId;
+
+/// The most parameters of a template.
+const PARAMETERS_MAX: usize = 2;
+
+/// The end of a template that also matches the paths below it.
+const REST: &str = "{/file}";
+
+/// The template whose id may contain unescaped slashes: counters of CountAPI and Abacus are `{namespace}/{key}`.
+const WITH_SLASHES: &str = "/hit/{id}";
+
+macro_rules! types {
+    (($visit:ident, $caller:ident)
+        $($(#[$built:meta])* $variant:ident $(($($parameter:ident: $type:ty),+))? $method:literal $template:literal
+            $metric:literal $right:expr => $handler:expr;)*
+    ) => {
+        /// A call of the public API.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub enum Route {
+            $($(#[$built])* #[doc = concat!("`", $method, " ", $template, "`")] $variant $(($($type),+))?,)*
+        }
+
+        /// The name under which requests are counted: one for each call, whatever its id, and two for the rest.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum RouteName {
+            $(#[doc = concat!("`", $method, " ", $template, "`")] $variant,)*
+            /// `OPTIONS`, of any path.
+            Options,
+            /// A request that is no call, see [`NoRoute`].
+            Other,
+        }
+
+        impl RouteName {
+            /// All names, in the order of the table.
+            pub const ALL: &'static [RouteName] =
+                &[$(RouteName::$variant,)* RouteName::Options, RouteName::Other];
+
+            /// The method and the template of the call.
+            pub const fn call(self) -> &'static str {
+                match self {
+                    $(RouteName::$variant => concat!($method, " ", $template),)*
+                    RouteName::Options => "OPTIONS",
+                    RouteName::Other => "",
+                }
+            }
+
+            /// The name in metrics.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(RouteName::$variant => $metric,)*
+                    RouteName::Options => "options",
+                    RouteName::Other => "other",
+                }
+            }
+        }
+
+        impl Route {
+            /// The name under which the call is counted.
+            pub const fn name(&self) -> RouteName {
+                match self { $($(#[$built])* Self::$variant { .. } => RouteName::$variant,)* }
+            }
+
+            /// The right that its caller needs.
+            #[expect(unused_variables, reason = "not every right is about all parameters")]
+            pub fn right(&self) -> Right<'_> {
+                match self { $($(#[$built])* Self::$variant $(($($parameter),+))? => $right,)* }
+            }
+        }
+
+        /// All calls, and the pages.
+        #[expect(unused_variables, reason = "not every call has parameters")]
+        pub const ROUTES: &[RouteRow] = &[
+            $($(#[$built])* RouteRow {
+                method: $method,
+                template: $template,
+                read: |segments| Ok(Route::$variant $(($(segments.read::<$type>(stringify!($parameter))?),+))?),
+            },)*
+        ];
+    };
+}
+
+route_table!(types);
+
+/// A row of the table.
+pub struct RouteRow {
+    /// The method; `GET` answers `HEAD` too.
+    pub method: &'static str,
+    /// The path, with its parameters in braces.
+    pub template: &'static str,
+    read: fn(&mut Segments<'_>) -> Result<Route, Problem>,
+}
+
+/// The parameters of a path, as they are in the URL.
+struct Segments<'a>(array::IntoIter<&'a str, PARAMETERS_MAX>);
+
+impl<'a> Segments<'a> {
+    /// The parameters of a path; `None` where it does not match the template.
+    fn of(template: &str, path: &'a str) -> Option<Self> {
+        let mut found = [""; PARAMETERS_MAX];
+        if let Some(folder) = template.strip_suffix(REST) {
+            let rest = path.strip_prefix(folder)?;
+            found[0] = rest;
+            return (rest.is_empty() || rest.starts_with('/')).then(|| Self(found.into_iter()));
+        }
+        if template == WITH_SLASHES {
+            found[0] = path.strip_prefix("/hit/")?;
+            return Some(Self(found.into_iter()));
+        }
+        let mut places = found.iter_mut();
+        let mut segments = path.split('/');
+        for part in template.split('/') {
+            let segment = segments.next()?;
+            match part.strip_prefix('{').and_then(|part| part.split_once('}')) {
+                Some((_, ending)) => *places.next()? = segment.strip_suffix(ending)?,
+                None if part == segment => {}
+                None => return None,
+            }
+        }
+        segments.next().is_none().then(|| Self(found.into_iter()))
+    }
+
+    /// Reads the next one, which the template calls so.
+    fn read<T: Parameter>(&mut self, name: &str) -> Result<T, Problem> {
+        let read = T::read(self.0.next().unwrap_or_default());
+        read.map_err(|problem| problem.of_id(name))
+    }
+}
+
+/// The parsed part of a path.
+trait Parameter: Sized {
+    /// Reads it as it stands in the URL.
+    fn read(segment: &str) -> Result<Self, Problem>;
+}
+
+impl Parameter for CounterId {
+    fn read(segment: &str) -> Result<Self, Problem> {
+        decode_segment(segment).and_then(|text| Self::parse(text).map_err(Problem::from))
+    }
+}
+
+impl Parameter for ShareId {
+    fn read(segment: &str) -> Result<Self, Problem> {
+        let detail = "the id of a share is 16 hexadecimal digits; GET /shares lists them";
+        Self::parse(segment).ok_or_else(|| Problem::new(Code::ShareNotFound, detail))
+    }
+}
+
+impl Parameter for KeyId {
+    fn read(segment: &str) -> Result<Self, Problem> {
+        let detail = "the id of a key is 16 hexadecimal digits; GET /keys lists them";
+        Self::parse(segment).ok_or_else(|| Problem::new(Code::KeyNotFound, detail))
+    }
+}
+
+impl Parameter for AlertName {
+    fn read(segment: &str) -> Result<Self, Problem> {
+        decode_segment(segment).and_then(Self::parse)
+    }
+}
+
+impl Parameter for PolicyName {
+    fn read(segment: &str) -> Result<Self, Problem> {
+        decode_segment(segment).and_then(Self::parse)
+    }
+}
+
+/// A prefix of ids.
+impl Parameter for String {
+    fn read(segment: &str) -> Result<Self, Problem> {
+        decode_segment(segment)
+    }
+}
+
+/// The name of a file; `None` for the folder itself.
+impl Parameter for Option<String> {
+    fn read(rest: &str) -> Result<Self, Problem> {
+        Ok(rest.strip_prefix('/').map(str::to_owned))
+    }
+}
+
+/// Why a request is no call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoRoute {
+    /// The answer to the client.
+    pub problem: Problem,
+    /// The `Allow` header: the methods of the path.
+    pub allow: Option<String>,
+}
+
+impl From<Problem> for NoRoute {
+    fn from(problem: Problem) -> Self {
+        Self {
+            problem,
+            allow: None,
+        }
+    }
+}
+
+/// Finds the call of a request. `path` is as in the URL, percent-encoded.
+///
+/// # Errors
+/// `not-found`, `method-not-allowed` (with `Allow`), `invalid-id`.
+pub fn resolve(method: &str, path: &str) -> Result<Route, NoRoute> {
+    let meant = if method == "HEAD" { "GET" } else { method };
+    let mut template = None;
+    for row in ROUTES {
+        if let Some(mut segments) = Segments::of(row.template, path) {
+            if row.method == meant {
+                return (row.read)(&mut segments).map_err(NoRoute::from);
+            }
+            template = Some(row.template);
+        }
+    }
+    let (Some(template), Some(allow)) = (template, allow_of(path)) else {
+        let left_out = all_left_out();
+        let detail = format!("there is no {path:?}; GET /openapi.json lists every call{left_out}");
+        return Err(Problem::new(Code::NotFound, detail).into());
+    };
+    let detail = format!("{template} knows {allow}, not {method}");
+    Err(NoRoute {
+        problem: Problem::new(Code::MethodNotAllowed, detail),
+        allow: Some(allow),
+    })
+}
+
+/// The `Allow` header of a path, if a template matches.
+pub fn allow_of(path: &str) -> Option<String> {
+    let rows = ROUTES.iter();
+    let known = rows.filter(|row| Segments::of(row.template, path).is_some());
+    let mut methods: Vec<&str> = known.map(|row| row.method).collect();
+    // Two templates may match the path.
+    methods.dedup();
+    if methods.is_empty() {
+        return None;
+    }
+    if methods.contains(&"GET") {
+        methods.push("HEAD");
+    }
+    methods.push("OPTIONS");
+    Some(methods.join(", "))
+}

@@ -1,0 +1,289 @@
+//! The public JSON of snapshots, and of former states of counters.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::date::{Days, date_of};
+use super::manifest::RunOf;
+use crate::messages::{AllRuns, KnownUniques, PartitionRuns, PastState, PastStateList};
+use crate::public::{Estimate, Exact, Rounding};
+use tally_core::counter::id::{CounterId, Datacenter};
+use tally_core::counter::total::Value;
+
+/// The snapshot of a day, of all partitions.
+#[derive(Serialize)]
+struct DayView {
+    date: String,
+    begun_at: i64,
+    ended_at: i64,
+    /// Whether it is independent of earlier ones.
+    full: bool,
+    counters: u64,
+    changed: u64,
+    bytes: u64,
+    partitions: usize,
+    /// Whether every partition has one.
+    whole: bool,
+}
+
+#[derive(Serialize)]
+struct RunView {
+    partition: u32,
+    run: u64,
+    begun_at: i64,
+    ended_at: i64,
+    full: bool,
+    counters: u64,
+    changed: u64,
+    bytes: u64,
+}
+
+#[derive(Serialize)]
+struct UnderWayView<'a> {
+    partition: u32,
+    begun_at: i64,
+    changed: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<&'a str>,
+}
+
+/// The last run of each partition on each day.
+fn days_of(all: &AllRuns) -> BTreeMap<i64, Vec<(u32, RunOf)>> {
+    let mut days: BTreeMap<i64, BTreeMap<u32, RunOf>> = BTreeMap::new();
+    for (partition, told) in &all.partitions {
+        for run in &told.runs {
+            days.entry(run.day).or_default().insert(*partition, *run);
+        }
+    }
+    let days = days.into_iter();
+    days.map(|(day, runs)| (day, runs.into_iter().collect()))
+        .collect()
+}
+
+/// Whether a partition should have a run of a day, but has none.
+fn lacks(told: &PartitionRuns, day: i64) -> bool {
+    let is_of = |run: &RunOf| run.day == day;
+    if told.runs.iter().any(is_of) {
+        return false;
+    }
+    match told.runs.first() {
+        Some(first) => first.day < day,
+        None => told.has_counters,
+    }
+}
+
+fn day_view(all: &AllRuns, day: i64, runs: &[(u32, RunOf)]) -> DayView {
+    let sum = |of: fn(&RunOf) -> u64| runs.iter().map(|(_, run)| of(run)).sum();
+    let begun = runs.iter().map(|(_, run)| run.begun_ms);
+    let ended = runs.iter().map(|(_, run)| run.ended_ms);
+    DayView {
+        date: date_of(day),
+        begun_at: begun.min().unwrap_or(0),
+        ended_at: ended.max().unwrap_or(0),
+        full: runs.iter().all(|(_, run)| run.before.is_none()),
+        counters: sum(|run| run.counters),
+        changed: sum(|run| run.entries),
+        bytes: sum(|run| run.bytes),
+        partitions: runs.len(),
+        whole: all.missing_partitions.is_empty()
+            && !all.partitions.iter().any(|(_, told)| lacks(told, day)),
+    }
+}
+
+fn under_way(all: &AllRuns) -> Vec<UnderWayView<'_>> {
+    let partitions = all.partitions.iter();
+    let views = partitions.filter_map(|(partition, told)| {
+        let run = told.under_way.as_ref()?;
+        Some(UnderWayView {
+            partition: *partition,
+            begun_at: run.begun_ms,
+            changed: run.entries,
+            why: run.why.as_deref(),
+        })
+    });
+    views.collect()
+}
+
+/// The JSON of `GET /snapshots`, the newest day first.
+pub fn snapshots_json(all: &AllRuns) -> String {
+    #[derive(Serialize)]
+    struct View<'a> {
+        snapshots: Vec<DayView>,
+        under_way: Vec<UnderWayView<'a>>,
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        missing_partitions: &'a [u32],
+    }
+    let days = days_of(all);
+    let snapshots = days.iter().rev();
+    to_json(&View {
+        snapshots: snapshots
+            .map(|(day, runs)| day_view(all, *day, runs))
+            .collect(),
+        under_way: under_way(all),
+        missing_partitions: &all.missing_partitions,
+    })
+}
+
+/// The JSON of `GET /snapshots/{date}`; `None` where no partition has one of that day.
+pub fn snapshot_json(all: &AllRuns, day: i64) -> Option<String> {
+    #[derive(Serialize)]
+    struct View<'a> {
+        #[serde(flatten)]
+        day: DayView,
+        runs: Vec<RunView>,
+        under_way: Vec<UnderWayView<'a>>,
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        missing_partitions: &'a [u32],
+    }
+    let days = days_of(all);
+    let runs = days.get(&day)?;
+    let views = runs.iter().map(|(partition, run)| RunView {
+        partition: *partition,
+        run: run.run,
+        begun_at: run.begun_ms,
+        ended_at: run.ended_ms,
+        full: run.before.is_none(),
+        counters: run.counters,
+        changed: run.entries,
+        bytes: run.bytes,
+    });
+    Some(to_json(&View {
+        day: day_view(all, day, runs),
+        runs: views.collect(),
+        under_way: under_way(all),
+        missing_partitions: &all.missing_partitions,
+    }))
+}
+
+#[derive(Serialize)]
+struct PartView<'a> {
+    id: &'a Datacenter,
+    value: Exact,
+}
+
+/// A counter's state then.
+#[derive(Serialize)]
+struct ThenView<'a> {
+    on: String,
+    value: Option<Exact>,
+    as_of: Option<i64>,
+    taken_at: i64,
+    updated_at: Option<i64>,
+    uniques: Option<Estimate>,
+    datacenters: Vec<PartView<'a>>,
+}
+
+fn estimate(known: Option<KnownUniques>, rounding: Rounding) -> Option<Estimate> {
+    known.map(|known| rounding.apply(Estimate::of_known(known)))
+}
+
+fn then_view(then: &PastState, rounding: Rounding, strings: bool) -> ThenView<'_> {
+    let kept = then.kept.as_ref();
+    let parts = kept.into_iter().flat_map(|kept| &kept.datacenters);
+    ThenView {
+        on: date_of(then.run.day),
+        value: kept.map(|kept| Exact::new(kept.value(), strings)),
+        as_of: kept.map(|kept| kept.as_of_ms),
+        taken_at: then.run.ended_ms,
+        updated_at: kept.and_then(|kept| kept.last_write_ms()),
+        uniques: estimate(then.uniques, rounding),
+        datacenters: parts
+            .map(|part| PartView {
+                id: &part.datacenter,
+                value: Exact::new(Value::new(part.added, part.removed), strings),
+            })
+            .collect(),
+    }
+}
+
+/// The JSON of `GET /counters/{id}?on=` a day; `None` where the counter did not exist.
+pub fn on_json(
+    id: &CounterId,
+    then: &PastState,
+    rounding: Rounding,
+    strings: bool,
+) -> Option<String> {
+    #[derive(Serialize)]
+    struct View<'a> {
+        id: &'a CounterId,
+        #[serde(flatten)]
+        then: ThenView<'a>,
+    }
+    then.kept.as_ref()?;
+    Some(to_json(&View {
+        id,
+        then: then_view(then, rounding, strings),
+    }))
+}
+
+/// The JSON of `GET /counters/{id}?on=` some days.
+pub fn days_json(
+    id: &CounterId,
+    days: Days,
+    told: &[PastState],
+    rounding: Rounding,
+    strings: bool,
+) -> String {
+    #[derive(Serialize)]
+    struct View<'a> {
+        id: &'a CounterId,
+        from: String,
+        to: String,
+        days: Vec<ThenView<'a>>,
+    }
+    let views = told.iter().map(|then| then_view(then, rounding, strings));
+    to_json(&View {
+        id,
+        from: date_of(days.first),
+        to: date_of(days.last),
+        days: views.collect(),
+    })
+}
+
+/// The JSON of `GET /counters?on=`.
+pub fn list_on_json(
+    listed: &PastStateList,
+    cursor: Option<&str>,
+    rounding: Rounding,
+    strings: bool,
+) -> String {
+    #[derive(Serialize)]
+    struct RowView<'a> {
+        id: &'a CounterId,
+        value: Exact,
+        uniques: Option<Estimate>,
+        as_of: i64,
+        updated_at: Option<i64>,
+    }
+    #[derive(Serialize)]
+    struct View<'a> {
+        /// The oldest and the newest of the runs that it is from.
+        on: Option<[String; 2]>,
+        taken_at: Option<i64>,
+        counters: Vec<RowView<'a>>,
+        cursor: Option<&'a str>,
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        missing_partitions: &'a [u32],
+    }
+    let days = || listed.runs.iter().map(|(_, run)| run.day);
+    let on = days().min().zip(days().max());
+    let rows = listed.rows.iter().map(|row| RowView {
+        id: &row.counter,
+        value: Exact::new(row.kept.value(), strings),
+        uniques: estimate(row.uniques, rounding),
+        as_of: row.kept.as_of_ms,
+        updated_at: row.kept.last_write_ms(),
+    });
+    to_json(&View {
+        on: on.map(|(first, last)| [date_of(first), date_of(last)]),
+        taken_at: listed.runs.iter().map(|(_, run)| run.ended_ms).max(),
+        counters: rows.collect(),
+        cursor,
+        missing_partitions: &listed.missing_partitions,
+    })
+}
+
+fn to_json(view: &impl Serialize) -> String {
+    serde_json::to_string(view).unwrap_or_default()
+}

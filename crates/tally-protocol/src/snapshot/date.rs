@@ -1,0 +1,87 @@
+//! Days in requests and answers: `2026-11-01`, in UTC.
+
+use crate::batch::civil::parse_date as parse_civil;
+use crate::problem::{Code, Problem};
+
+/// Milliseconds of a day.
+pub const DAY_MS: i64 = 86_400_000;
+
+/// The most days of one question. Each day's values are in a file of their own.
+const DAYS_MAX: i64 = 100;
+
+/// The day of a moment, counted from 1970-01-01.
+pub fn day_of_ms(at_ms: i64) -> i64 {
+    at_ms.div_euclid(DAY_MS)
+}
+
+/// Reads a day.
+///
+/// # Errors
+/// `invalid-query` for text that is no day.
+pub fn parse_date(text: &str) -> Result<i64, Problem> {
+    parse_civil(text).ok_or_else(|| {
+        let detail = "a day is written as 2026-11-01: four digits, two and two, of a day that there is, from 1970 on";
+        Problem::new(Code::InvalidQuery, detail)
+    })
+}
+
+/// A day in answers.
+/// Source: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`.
+pub fn date_of(day: i64) -> String {
+    let shifted = day + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let march_month = (5 * day_of_year + 2) / 153;
+    let day_of_month = day_of_year - (153 * march_month + 2) / 5 + 1;
+    let month = if march_month < 10 {
+        march_month + 3
+    } else {
+        march_month - 9
+    };
+    let year = era * 400 + year_of_era + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day_of_month:02}")
+}
+
+/// The days of a request: the first and the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Days {
+    /// The first.
+    pub first: i64,
+    /// The last.
+    pub last: i64,
+    /// Whether both were named.
+    pub is_range: bool,
+}
+
+impl Days {
+    /// Reads `2026-11-01` or `2026-11-01..2026-11-30`; days end with `now_ms`.
+    ///
+    /// # Errors
+    /// `invalid-query` for text that is no day, for future days, and for more than 100 days.
+    pub fn parse(text: &str, now_ms: i64) -> Result<Self, Problem> {
+        let refuse = |detail: String| Err(Problem::new(Code::InvalidQuery, detail));
+        let (first, last, is_range) = match text.split_once("..") {
+            Some((first, last)) => (parse_date(first)?, parse_date(last)?, true),
+            None => (parse_date(text)?, parse_date(text)?, false),
+        };
+        let today = day_of_ms(now_ms);
+        if last > today {
+            let (last, today) = (date_of(last), date_of(today));
+            return refuse(format!("{last} is still to come: today is {today} (UTC)"));
+        }
+        if first > last {
+            return refuse("the first day must not be after the last".to_owned());
+        }
+        if last - first >= DAYS_MAX {
+            return refuse(format!("ask for at most {DAYS_MAX} days at once"));
+        }
+        Ok(Self {
+            first,
+            last,
+            is_range,
+        })
+    }
+}

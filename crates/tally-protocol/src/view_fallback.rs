@@ -1,0 +1,101 @@
+//! The part of a read that comes from the root's memory: for datacenters that push, and for those that do not answer.
+//!
+//! Invariant: data from memory is never reported as asked: its origin names its time.
+
+use crate::messages::{DatacenterSum, Origin};
+use tally_core::cluster::view::{ReportOrder, View};
+use tally_core::counter::id::Datacenter;
+use tally_core::counter::merge::{CellTotals, Summary};
+
+/// How old a lead's push may be for a default read. While somebody watches, a lead pushes changes within 250 ms, and a
+/// heartbeat every 2 s without changes, so that lost pushes are repeated. So for a counter that is written, a default
+/// read is about 0.3 s old and its cached view up to 0.5 s more; up to 3 s are reported only where nothing has changed.
+/// A bound of one second would need heartbeats three times as often, or a question to each lead by most reads.
+pub const PUSHED_MS_MAX: i64 = 3_000;
+
+/// What a lead has pushed, if recently: a default read need not ask it. `at_ms` is the time of the view by the root's
+/// clock, and `now_ms` the reader's own.
+pub fn pushed(
+    view: &View,
+    datacenter: &Datacenter,
+    at_ms: i64,
+    now_ms: i64,
+) -> Option<DatacenterSum> {
+    let heard = view.heard_of(datacenter)?;
+    // Clocks differ; it is not newer than now.
+    let origin = Origin::Pushed(heard.as_of_ms.min(now_ms));
+    is_fresh(&heard, at_ms).then(|| remembered(view, datacenter, heard.last_write_ms, origin))
+}
+
+/// Whether a lead has pushed recently. A time far ahead of the root's clock proves nothing: such a datacenter is asked.
+fn is_fresh(heard: &ReportOrder, at_ms: i64) -> bool {
+    at_ms.abs_diff(heard.as_of_ms) <= PUSHED_MS_MAX.unsigned_abs()
+}
+
+/// The known datacenters that have not pushed recently, at a time by the root's clock.
+pub fn silent(view: &View, at_ms: i64) -> Vec<Datacenter> {
+    let silent = view
+        .datacenters()
+        .filter(|(_, heard)| !is_fresh(heard, at_ms));
+    silent.map(|(datacenter, _)| datacenter.clone()).collect()
+}
+
+/// What was last known of a datacenter that does not answer, if anything.
+pub fn last_known(view: &View, datacenter: &Datacenter, now_ms: i64) -> Option<DatacenterSum> {
+    let heard = view.heard_of(datacenter)?;
+    let origin = Origin::Known(heard.as_of_ms.min(now_ms));
+    Some(remembered(view, datacenter, heard.last_write_ms, origin))
+}
+
+fn remembered(
+    view: &View,
+    datacenter: &Datacenter,
+    last_write_ms: i64,
+    origin: Origin,
+) -> DatacenterSum {
+    let mut sum = DatacenterSum {
+        summary: Summary {
+            last_write_ms,
+            ..Summary::default()
+        },
+        origin,
+        ..DatacenterSum::default()
+    };
+    for cell in view.cells().cells_of(datacenter) {
+        add(&mut sum, cell);
+    }
+    sum.shards = u8::try_from(sum.cells.len()).unwrap_or(u8::MAX);
+    sum
+}
+
+/// Adds what was last known of datacenters, and of single shards, that did not answer.
+pub fn fill_in(parts: &mut [(Datacenter, Option<DatacenterSum>)], view: &View, now_ms: i64) {
+    for (datacenter, part) in parts {
+        match part {
+            Some(part) => complete(part, view, datacenter, now_ms),
+            None => *part = last_known(view, datacenter, now_ms),
+        }
+    }
+}
+
+/// Adds to a datacenter's sum what was last known of its missing shards.
+fn complete(sum: &mut DatacenterSum, view: &View, datacenter: &Datacenter, now_ms: i64) {
+    let Some(heard) = view
+        .heard_of(datacenter)
+        .filter(|_| !sum.missing.is_empty())
+    else {
+        return;
+    };
+    sum.origin = Origin::Known(heard.as_of_ms.min(now_ms));
+    for (shard, totals) in view.cells().cells_of(datacenter) {
+        if sum.missing.contains(&shard) {
+            add(sum, (shard, totals));
+        }
+    }
+}
+
+fn add(sum: &mut DatacenterSum, cell: (u8, CellTotals)) {
+    sum.summary.added = sum.summary.added.plus(cell.1.added.into());
+    sum.summary.removed = sum.summary.removed.plus(cell.1.removed.into());
+    sum.cells.push(cell);
+}
