@@ -37,6 +37,24 @@ fn code<T: std::fmt::Debug>(result: Result<T, Problem>) -> Code {
 }
 
 #[test]
+fn bytes_that_are_no_utf8_are_refused_instead_of_naming_another_counter() {
+    for text in ["id=%ff", "id=%C3", "id=a&id=%80", "at%fe=1"] {
+        assert_eq!(
+            code(Query::parse(text, KNOWN)),
+            Code::InvalidQuery,
+            "{text}"
+        );
+    }
+    for (text, id) in [
+        ("id=%C3%A4", "ä"),
+        ("id=%EF%BF%BD", "\u{fffd}"),
+        ("id=100%", "100%"),
+    ] {
+        assert_eq!(query(text).get("id"), Some(id));
+    }
+}
+
+#[test]
 fn unknown_and_repeated_parameters_are_refused_by_name() {
     for (text, name) in [
         ("consistancy=strong", "consistancy"),

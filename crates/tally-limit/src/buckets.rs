@@ -65,7 +65,9 @@ impl Grid {
     fn ends_at_ms(self, place: i64) -> i64 {
         let end = place.saturating_add(self.kept + 1);
         // Rounded up: the time at which the place after the last begins, or the first after it.
-        -(end.saturating_mul(-self.part_ms).div_euclid(self.parts))
+        end.saturating_mul(-self.part_ms)
+            .div_euclid(self.parts)
+            .saturating_neg()
     }
 }
 

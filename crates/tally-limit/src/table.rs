@@ -148,17 +148,15 @@ pub struct Table {
     pub(super) scratch: String,
 }
 
-impl Default for Table {
+impl Table {
     /// An empty table that is stored: what has changed must be committed, or its memory is never freed.
-    fn default() -> Self {
+    pub fn stored() -> Self {
         Self {
             log: Some(Log::default()),
             ..Self::in_memory()
         }
     }
-}
 
-impl Table {
     /// An empty table that is not stored: a restart forgets all.
     pub fn in_memory() -> Self {
         Self {

@@ -10,6 +10,7 @@ pub use top::TopQuery;
 
 use super::messages::ReadParts;
 use super::problem::{Code, Problem};
+use super::routes::escaped;
 use super::version::Version;
 use tally_core::counter::history::Resolution;
 use tally_core::counter::id::Datacenter;
@@ -67,12 +68,31 @@ fn refuse<T>(detail: String) -> Result<T, Problem> {
     Err(Problem::new(Code::InvalidQuery, detail))
 }
 
+/// Whether the bytes of a query are UTF-8 once they are percent-decoded.
+fn is_utf8(query: &str) -> bool {
+    let mut rest = query.as_bytes();
+    let mut bytes = Vec::new();
+    while let Some((&byte, after)) = rest.split_first() {
+        let decoded = if byte == b'%' { escaped(after) } else { None };
+        bytes.push(decoded.unwrap_or(byte));
+        rest = match decoded {
+            Some(_) => after.get(2..).unwrap_or_default(),
+            None => after,
+        };
+    }
+    std::str::from_utf8(&bytes).is_ok()
+}
+
 impl Query {
     /// Reads a query string and refuses names that are not `known`, and repeated names except `id`.
     ///
     /// # Errors
-    /// `invalid-query` with the parameter and the known ones.
+    /// `invalid-query` with the parameter and the known ones, and for bytes that are not UTF-8: replaced, they would
+    /// name another counter.
     pub fn parse(query: &str, known: &[&str]) -> Result<Self, Problem> {
+        if !is_utf8(query) {
+            return refuse("the query, once percent-decoded, is not UTF-8".to_owned());
+        }
         let pairs: Vec<(String, String)> = form_urlencoded::parse(query.as_bytes())
             .into_owned()
             .collect();

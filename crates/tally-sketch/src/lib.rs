@@ -38,7 +38,7 @@
 //! | `difference` | what one sketch has that another lacks: for messages |
 //! | `rice` | ascending numbers in few bits |
 //! | `registers` | the dense form: 16,384 registers |
-//! | `lanes` | registers several at a time |
+//! | `vectors` | registers several at a time |
 //! | `estimate` | from registers or tokens to a number of elements |
 //! | `family` | the sketches of many shards: which of them add, which merge |
 //! | `uniques` | all sketches of a counter, by hash and class: what cells, leads and roots hold |
@@ -57,7 +57,6 @@ mod hash_id;
 mod histogram;
 mod hyperloglog;
 mod intersection;
-mod lanes;
 #[cfg(feature = "redis")]
 mod redis;
 mod registers;
@@ -66,6 +65,7 @@ mod sip;
 mod token;
 mod top_values;
 mod uniques;
+mod vectors;
 
 pub use difference::{BLOCKS, Digests, NewItems};
 pub use estimate::STANDARD_ERROR;

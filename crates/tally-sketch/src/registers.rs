@@ -6,8 +6,8 @@
 //! In memory a register takes a byte, so that merging is a plain maximum over bytes, which vector
 //! instructions do by sixteen. At rest it takes 6 bits.
 
-use super::lanes;
 use super::token::{PRECISION, RANK_MAX, Token};
+use super::vectors;
 
 /// Registers of a sketch: 2^14.
 pub(super) const REGISTERS: usize = 1 << PRECISION;
@@ -94,7 +94,7 @@ impl Registers {
     pub(super) fn merge(&mut self, other: &Self) -> bool {
         let (mine, _) = self.0.as_chunks_mut();
         let (theirs, _) = other.0.as_chunks();
-        lanes::raise_all(mine, theirs)
+        vectors::raise_all(mine, theirs)
     }
 
     /// How many registers have each rank; all together 16,384.
@@ -114,7 +114,7 @@ impl Registers {
         let (sixes, _) = packed.as_chunks_mut();
         let (groups, _) = self.0.as_chunks();
         for (six, group) in sixes.iter_mut().zip(groups) {
-            *six = lanes::pack(*group);
+            *six = vectors::pack(*group);
         }
         bytes.extend_from_slice(&packed);
     }
@@ -126,8 +126,8 @@ impl Registers {
         let (packed, _) = bytes.as_chunks();
         let mut is_too_high = false;
         for (group, six) in groups.iter_mut().zip(packed) {
-            *group = lanes::unpack(*six);
-            is_too_high |= lanes::is_too_high(*group);
+            *group = vectors::unpack(*six);
+            is_too_high |= vectors::is_too_high(*group);
         }
         (!is_too_high).then_some(registers)
     }

@@ -34,9 +34,13 @@ pub async fn uniques(context: &RequestContext, caller: &Caller) -> Result<Answer
             break;
         }
     }
-    if ids.is_empty() || ids.len() > UNION_MAX {
+    let code = match ids.len() {
+        0 => Some(Code::InvalidQuery),
+        count => (count > UNION_MAX).then_some(Code::TooManyCounters),
+    };
+    if let Some(code) = code {
         let detail = format!("name 1 to {UNION_MAX} counters: ?id=a&id=b");
-        return Err(Problem::new(Code::InvalidQuery, detail));
+        return Err(Problem::new(code, detail));
     }
     let strong = query.is_strong()?;
     let intersects = query.intersects()?;

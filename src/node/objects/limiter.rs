@@ -72,7 +72,7 @@ impl Shell for Limiter {
             host,
             rows: LimiterStore::new(Store::new(object.clone())),
             object,
-            table: RefCell::default(),
+            table: RefCell::new(Table::stored()),
             recalling: RefCell::default(),
             unwritten: RefCell::default(),
             borrowers: RefCell::default(),
@@ -85,7 +85,7 @@ impl Shell for Limiter {
         let id = core.object.platform().id();
         memory::start(&core.host, MemoryKind::Limiters, id, move || {
             if let Some(core) = former.upgrade() {
-                core.table.take();
+                core.table.replace(Table::stored());
                 core.borrowers.take();
             }
         });

@@ -33,7 +33,7 @@ impl LimiterStore {
     /// # Errors
     /// `Unreadable` for a schema from the future and for rows that cannot be read, `Unavailable` where SQLite refuses.
     pub(super) fn load(&self, memory: Share, now_ms: i64) -> Result<Table, Fault> {
-        let mut table = Table::default().sharing(memory);
+        let mut table = Table::stored().sharing(memory);
         if self.store.schema_version(SCHEMA_VERSION_MIN)?.is_none() {
             self.store
                 .create_schema_of_before(SCHEMA, SCHEMA_VERSION_MIN)?;

@@ -54,6 +54,25 @@ fn a_clock_that_steps_back_frees_nothing() {
 }
 
 #[test]
+fn the_first_and_the_last_millisecond_are_times_as_any_other() {
+    let quotas = [
+        Quota::per_second(many(3)),
+        Quota::per_hour(many(3)).fixed(),
+        Quota::per_minute(many(60)).allow_burst(many(3)),
+    ];
+    for quota in quotas {
+        for at_ms in [i64::MIN, i64::MIN + 1, 0, i64::MAX - 1, i64::MAX] {
+            let mut limiter = RateLimiter::direct(quota.clone());
+            assert_eq!(
+                limiter.check_at(at_ms).unwrap().remaining,
+                2,
+                "{quota:?} at {at_ms}"
+            );
+        }
+    }
+}
+
+#[test]
 fn errors_say_who_must_act() {
     let policy = Policy {
         limit: 0,

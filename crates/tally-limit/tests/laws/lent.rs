@@ -34,7 +34,7 @@ impl Pair {
         Self {
             policy,
             borrowers,
-            table: Table::default(),
+            table: Table::stored(),
             due: None,
         }
     }

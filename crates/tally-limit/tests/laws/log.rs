@@ -35,7 +35,7 @@ impl Rows {
     }
 
     fn load(&self, now_ms: i64) -> Table {
-        let mut table = Table::default();
+        let mut table = Table::stored();
         for (row, body) in &self.rows {
             table.load(*row, body, now_ms).unwrap();
         }
@@ -52,7 +52,7 @@ fn a_table_that_is_loaded_is_as_it_was_at_its_last_commit() {
     for seed in 0..40 {
         let chance = &mut Chance(seed);
         let policies: Vec<Policy> = (0..4).map(|kind| drawn(kind, chance)).collect();
-        let mut table = Table::default();
+        let mut table = Table::stored();
         let mut rows = Rows::default();
         let mut now_ms = BEGIN_MS;
         for _ in 0..600 {
@@ -96,7 +96,7 @@ fn a_table_that_is_loaded_is_as_it_was_at_its_last_commit() {
 #[test]
 fn a_clock_that_stepped_back_while_nobody_ran_freezes_nothing() {
     let policy = Policy::sliding(10, 60);
-    let mut table = Table::default();
+    let mut table = Table::stored();
     let mut rows = Rows::default();
     table.check(&check(&policy, "a", 4), BEGIN_MS).unwrap();
     rows.commit(&mut table);
@@ -115,7 +115,7 @@ fn a_clock_that_stepped_back_while_nobody_ran_freezes_nothing() {
 #[test]
 fn a_log_stays_bounded_while_few_keys_change_and_many_do_not() {
     let policy = Policy::sliding(1_000_000, 2_592_000);
-    let mut table = Table::default();
+    let mut table = Table::stored();
     let mut rows = Rows::default();
     for key in 0..5_000 {
         table
@@ -145,7 +145,7 @@ fn a_log_stays_bounded_while_few_keys_change_and_many_do_not() {
 #[test]
 fn what_does_not_fit_into_one_row_goes_into_more() {
     let policy = precise(1_000, 60);
-    let mut table = Table::default();
+    let mut table = Table::stored();
     for call in 0..500 {
         for key in 0..1_000 {
             table
@@ -169,23 +169,23 @@ fn what_does_not_fit_into_one_row_goes_into_more() {
 #[test]
 fn a_row_that_cannot_be_read_is_told() {
     let policy = Policy::sliding(10, 60);
-    let mut table = Table::default();
+    let mut table = Table::stored();
     table.check(&check(&policy, "a", 1), BEGIN_MS).unwrap();
     let body = table.commit().unwrap().body;
     for length in 0..body.len() {
-        let cut = Table::default().load(1, &body[..length], BEGIN_MS);
+        let cut = Table::stored().load(1, &body[..length], BEGIN_MS);
         // A body may end after each entry, and this has one.
         assert_eq!(cut.is_ok(), length == CLOCK_BYTES, "{length}");
     }
     let mut future = body.clone();
     future[0] = 2;
-    assert_eq!(Table::default().load(1, &future, BEGIN_MS), Err(Broken));
+    assert_eq!(Table::stored().load(1, &future, BEGIN_MS), Err(Broken));
     let chance = &mut Chance(5);
     for _ in 0..2_000 {
         let mut broken = body.clone();
         let place = chance.place(body.len());
         broken[place] = chance.bits().to_le_bytes()[0];
-        let mut table = Table::default();
+        let mut table = Table::stored();
         // Read or not, nothing stops.
         let _ = table.load(1, &broken, BEGIN_MS);
         let _ = table.check(&check(&policy, "a", 1), BEGIN_MS);
@@ -199,7 +199,7 @@ const CLOCK_BYTES: usize = 8;
 #[test]
 fn a_stored_row_keeps_its_bytes() {
     let policy = Policy::sliding(1_000, 60);
-    let mut table = Table::default();
+    let mut table = Table::stored();
     table.check(&check(&policy, "key", 300), BEGIN_MS).unwrap();
     let body = table.commit().unwrap().body;
     let hex: String = body.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -222,7 +222,7 @@ fn what_callers_have_brought_stays_theirs_when_it_is_loaded() {
         table.check(&brought, BEGIN_MS).unwrap();
         table.knows("p~s2592000", &key)
     };
-    let mut table = Table::default();
+    let mut table = Table::stored();
     let mut rows = Rows::default();
     let mut held = 0;
     while bring(&mut table, busy, held) {
@@ -243,7 +243,7 @@ fn what_callers_have_brought_stays_theirs_when_it_is_loaded() {
 #[test]
 fn a_row_of_several_owners_keeps_its_bytes() {
     let policy = Policy::sliding(1_000, 60);
-    let mut table = Table::default();
+    let mut table = Table::stored();
     for (key, owner) in [("a", Owner::default()), ("b", Owner::of_key(2))] {
         let brought = Check {
             owner,

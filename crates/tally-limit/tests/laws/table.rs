@@ -45,7 +45,7 @@ fn idle_keys_are_dropped_as_others_come() {
     let policy = Policy::sliding(10, 1);
     for is_stored in [false, true] {
         let mut table = if is_stored {
-            Table::default()
+            Table::stored()
         } else {
             Table::in_memory()
         };

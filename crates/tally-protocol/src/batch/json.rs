@@ -73,6 +73,7 @@ fn in_words(message: &str) -> Cow<'_, str> {
     let words = match expected {
         "u32" | "u64" => "a whole number, not negative",
         "i64" => "a whole number",
+        "f64" => "a number",
         _ if expected.starts_with("struct ") => "an object",
         _ => return message.into(),
     };

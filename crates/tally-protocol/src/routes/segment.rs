@@ -2,6 +2,14 @@
 
 use super::super::problem::{Code, Problem};
 
+/// The byte whose two hexadecimal digits stand behind a `%`.
+pub(crate) fn escaped(after: &[u8]) -> Option<u8> {
+    let digits = after
+        .get(..2)
+        .filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;
+    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
 /// Decodes one percent-encoded path segment, strictly: with a lenient decoder two different URLs could name the same
 /// counter by accident.
 ///
@@ -16,11 +24,7 @@ pub fn decode_segment(segment: &str) -> Result<String, Problem> {
             rest = after;
             continue;
         }
-        let digits = after
-            .get(..2)
-            .filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
-        let value = digits.and_then(|digits| std::str::from_utf8(digits).ok());
-        let Some(value) = value.and_then(|digits| u8::from_str_radix(digits, 16).ok()) else {
+        let Some(value) = escaped(after) else {
             let detail =
                 "the id has a `%` without two hexadecimal digits; write a literal `%` as %25";
             return Err(Problem::new(Code::InvalidId, detail));

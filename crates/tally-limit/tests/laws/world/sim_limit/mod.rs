@@ -198,7 +198,7 @@ impl World {
             events: BTreeMap::new(),
             number: 0,
             datacenters,
-            lender: Table::default(),
+            lender: Table::stored(),
             rows: BTreeMap::new(),
             down_until_ms: 0,
             recalling: None,
@@ -361,7 +361,7 @@ impl World {
             }
             Event::Crash => {
                 self.recalling = None;
-                self.lender = Table::default();
+                self.lender = Table::stored();
                 for (row, body) in &self.rows {
                     self.lender.load(*row, body, self.now_ms).expect("a row");
                 }

@@ -7,27 +7,30 @@
 //! in vectors or words: 0.51 µs for a merge (0.54 by four vectors a step, not eight), 6 to pack.
 
 /// Registers of a vector.
-pub(super) const LANES: usize = 16;
+pub(super) const REGISTERS_OF_VECTOR: usize = 16;
 
 /// Vectors that a step of a loop takes.
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 const STEP: usize = 8;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 const _: () = assert!(
-    super::registers::REGISTERS.is_multiple_of(STEP * LANES),
+    super::registers::REGISTERS.is_multiple_of(STEP * REGISTERS_OF_VECTOR),
     "no step is left out"
 );
 
 /// Raises each register to the one of `theirs`, and returns whether one grew. Both are all registers.
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-pub(super) fn raise_all(mine: &mut [[u8; LANES]], theirs: &[[u8; LANES]]) -> bool {
+pub(super) fn raise_all(
+    mine: &mut [[u8; REGISTERS_OF_VECTOR]],
+    theirs: &[[u8; REGISTERS_OF_VECTOR]],
+) -> bool {
     use core::arch::wasm32::{
         u8x16_max, u64x2, u64x2_extract_lane, u64x2_splat, v128, v128_any_true, v128_or, v128_xor,
     };
 
     // The compiler makes one load of the two halves, and one store.
-    fn load(lanes: &[u8; LANES]) -> v128 {
-        let bits = u128::from_le_bytes(*lanes);
+    fn load(registers: &[u8; REGISTERS_OF_VECTOR]) -> v128 {
+        let bits = u128::from_le_bytes(*registers);
         u64x2(low(bits), low(bits >> u64::BITS))
     }
     fn low(bits: u128) -> u64 {
@@ -35,7 +38,7 @@ pub(super) fn raise_all(mine: &mut [[u8; LANES]], theirs: &[[u8; LANES]]) -> boo
         u64::from_le_bytes([a, b, c, d, e, f, g, h])
     }
 
-    fn raise(mine: &mut [u8; LANES], theirs: &[u8; LANES]) -> v128 {
+    fn raise(mine: &mut [u8; REGISTERS_OF_VECTOR], theirs: &[u8; REGISTERS_OF_VECTOR]) -> v128 {
         let held = load(mine);
         let larger = u8x16_max(held, load(theirs));
         let high = u128::from(u64x2_extract_lane::<1>(larger)) << u64::BITS;
@@ -58,7 +61,10 @@ pub(super) fn raise_all(mine: &mut [[u8; LANES]], theirs: &[[u8; LANES]]) -> boo
 
 /// Raises each register to the one of `theirs`, and returns whether one grew.
 #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
-pub(super) fn raise_all(mine: &mut [[u8; LANES]], theirs: &[[u8; LANES]]) -> bool {
+pub(super) fn raise_all(
+    mine: &mut [[u8; REGISTERS_OF_VECTOR]],
+    theirs: &[[u8; REGISTERS_OF_VECTOR]],
+) -> bool {
     // One pass without a branch: an optimised build turns the whole loop into vector maxima.
     let mut grown = 0;
     let pairs = mine.as_flattened_mut().iter_mut();
