@@ -4,6 +4,7 @@
 
 mod commands;
 mod conditions;
+mod dialect;
 mod elements;
 mod endings;
 mod flushes;
