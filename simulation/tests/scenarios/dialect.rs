@@ -198,3 +198,70 @@ fn a_transaction_is_discarded_for_what_is_found_before_it_runs_alone() {
         json!([{"result": "2"}])
     );
 }
+
+#[test]
+fn boards_whose_equal_scores_stand_by_who_was_first_have_no_order_of_redis() {
+    let service = Service::new("1");
+    let run = |words: &str| service.run(ADMIN_KEY, &words.split(' ').collect::<Vec<_>>());
+    let put = service.admin("PUT", "/boards/first", &json!({"ties": "first"}));
+    assert_eq!(put.0, 201, "{}", put.1);
+    assert_eq!(run("ZADD first 5 c 5 a 5 b"), 3);
+    for words in [
+        "ZRANGE first 0 -1",
+        "ZRANK first a",
+        "ZLEXCOUNT first - +",
+        "ZREMRANGEBYLEX first - +",
+        "ZREMRANGEBYRANK first 0 0",
+        "ZPOPMIN first",
+        "ZUNION 1 first",
+        "ZRANGESTORE to first 0 -1",
+    ] {
+        let refused = run(words);
+        let text = refused.as_str().unwrap_or_default();
+        assert!(
+            text.starts_with("ERR on this board members"),
+            "{words}: {refused}"
+        );
+    }
+    assert_eq!(run("ZCARD first"), 3);
+    assert_eq!(run("ZCOUNT first 5 5"), 3);
+    assert_eq!(run("ZSCORE first a"), "5");
+    assert_eq!(run("ZREM first a"), 1);
+    assert_eq!(run("ZREMRANGEBYSCORE first 5 5"), 2);
+    // Shared ranks leave the order as it is.
+    let put = service.admin("PUT", "/boards/shared", &json!({"ties": "shared"}));
+    assert_eq!(put.0, 201, "{}", put.1);
+    assert_eq!(run("ZADD shared 5 c 5 a 5 b"), 3);
+    assert_eq!(run("ZRANGE shared 0 -1"), json!(["a", "b", "c"]));
+    assert_eq!(run("ZLEXCOUNT shared [b +"), 2);
+}
+
+#[test]
+fn members_of_one_command_are_read_together() {
+    let service = Service::new("1");
+    let statements = || -> u64 {
+        let objects = service.world.objects().into_iter();
+        let boards = objects.filter(|(kind, ..)| *kind == tally::protocol::names::BOARDS);
+        boards.map(|(_, _, statements, _)| statements).sum()
+    };
+    let zadd = |first: u32| {
+        let mut words = vec!["ZADD".to_owned(), "many".to_owned(), "CH".to_owned()];
+        for number in 0..1_000 {
+            words.extend([(first + number).to_string(), format!("m{number}")]);
+        }
+        // One that is named twice has its last score, and is counted as by Redis.
+        words.extend(["7", "m3", "8", "m3"].map(str::to_owned));
+        service.run(
+            ADMIN_KEY,
+            &words.iter().map(String::as_str).collect::<Vec<_>>(),
+        )
+    };
+    assert_eq!(zadd(0), 1_002);
+    let before = statements();
+    assert_eq!(zadd(6), 1_002);
+    let ran = statements() - before;
+    assert!(ran < 1_100, "{ran} statements for 1,002 pairs");
+    assert_eq!(service.run(ADMIN_KEY, &["ZCARD", "many"]), 1_000);
+    assert_eq!(service.run(ADMIN_KEY, &["ZSCORE", "many", "m3"]), "8");
+    assert_eq!(service.run(ADMIN_KEY, &["ZRANK", "many", "m999"]), 999);
+}
