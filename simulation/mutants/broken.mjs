@@ -629,4 +629,25 @@ export const MUTATIONS = [
     "if let Some(known) = self.known_in(&loaded.head, once)?.filter(|_| false) {",
     "worlds/soak::every_seed_keeps_the_laws",
   ],
+  [
+    "a script that writes runs where none may",
+    "crates/tally-protocol/src/redis/scripts.rs",
+    'name.ends_with("_RO") && script.writes()',
+    'name.ends_with("_RW") && script.writes()',
+    "dialect::scripts_that_read_need_read_and_those_that_write_need_write",
+  ],
+  [
+    "the first of two patterns of SCAN decides which names a key may list",
+    "src/node/edge/redis.rs",
+    'word.eq_ignore_ascii_case("MATCH")',
+    'word.eq_ignore_ascii_case("MATCH") && pattern.is_empty()',
+    "dialect::a_key_lists_its_own_prefix_alone_whatever_it_says_twice",
+  ],
+  [
+    "a cursor forgets its period",
+    "crates/tally-protocol/src/boards/query.rs",
+    "(None, start) => Ok(start),",
+    "(None, _) => Ok(None),",
+    "boards::a_cursor_stays_in_the_period_of_its_answer",
+  ],
 ];

@@ -123,6 +123,18 @@ fn errors_have_the_texts_of_redis() {
         ),
         (vec!["lpush a b"], "ERR LPUSH is not what Tally is for"),
         (
+            vec!["rpoplpush a b"],
+            "ERR RPOPLPUSH is not what Tally is for",
+        ),
+        (
+            vec!["georadius_ro a"],
+            "ERR GEORADIUS_RO is not what Tally is for",
+        ),
+        (
+            vec!["ssubscribe a"],
+            "ERR SSUBSCRIBE is not what Tally is for",
+        ),
+        (
             vec!["multi"],
             "ERR MULTI needs a connection that stays: POST the commands of a transaction together to /multi-exec",
         ),
@@ -157,6 +169,10 @@ fn errors_have_the_texts_of_redis() {
         ),
         (vec!["incrbyfloat a x"], "ERR value is not a valid float"),
         (
+            vec!["incrbyfloat a 1e19"],
+            "ERR increment or decrement would overflow",
+        ),
+        (
             vec!["hset a f v", "get a"],
             "WRONGTYPE Operation against a key holding the wrong kind of value",
         ),
@@ -167,6 +183,18 @@ fn errors_have_the_texts_of_redis() {
         (
             vec!["evalsha b2efc02798c8e9b471a10f9b1d5745db89923ff3 2 a"],
             "ERR Number of keys can't be greater than number of args",
+        ),
+        (
+            vec!["evalsha b2efc02798c8e9b471a10f9b1d5745db89923ff3 4294967297 a"],
+            "ERR Number of keys can't be greater than number of args",
+        ),
+        (
+            vec!["evalsha b2efc02798c8e9b471a10f9b1d5745db89923ff3 -1 a"],
+            "ERR Number of keys can't be negative",
+        ),
+        (
+            vec!["evalsha_ro b2efc02798c8e9b471a10f9b1d5745db89923ff3 1 a 3 1000 2"],
+            "ERR Write commands are not allowed from read-only scripts.",
         ),
     ] {
         assert_eq!(
@@ -221,6 +249,18 @@ fn every_command_finds_its_keys_and_says_what_it_needs() {
     let args = words("zunionstore to 2 a b weights 1 2");
     let keys = Command::find(&args).expect("a command").keys_of(&args);
     assert_eq!(keys, Ok(vec![&args[1], &args[3], &args[4]]));
+    for (count, why) in [
+        ("4294967297", "syntax error"),
+        (
+            "0",
+            "at least 1 input key is needed for 'zunionstore' command",
+        ),
+        ("x", "value is not an integer or out of range"),
+    ] {
+        let args = words(&format!("zunionstore to {count} a"));
+        let keys = Command::find(&args).expect("a command").keys_of(&args);
+        assert_eq!(keys, Err(Reply::err(why)), "{count}");
+    }
     let args = words("evalsha x 2 a b c");
     let keys = Command::find(&args).expect("a command").keys_of(&args);
     assert_eq!(keys, Ok(vec![&args[3], &args[4]]));

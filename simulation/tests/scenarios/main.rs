@@ -2,8 +2,10 @@
 //! message back, loses or repeats it, and asserts what clients are told. `simulation/mutants/broken.mjs` names what
 //! each must catch.
 
+mod boards;
 mod commands;
 mod conditions;
+mod dialect;
 mod elements;
 mod endings;
 mod flushes;

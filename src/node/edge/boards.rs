@@ -58,6 +58,7 @@ pub async fn list(context: &RequestContext, caller: &Caller) -> Result<Answer, P
         .visitor()
         .read(partitions::count(&context.host).into())?;
     let _waiting = context.waiting();
+    let as_of_ms = context.host.now_ms();
     // One more than asked for shows whether there is another page.
     let list = ListAllBoards {
         prefix,
@@ -69,7 +70,7 @@ pub async fn list(context: &RequestContext, caller: &Caller) -> Result<Answer, P
     let has_more = listed.boards.len() > most;
     listed.boards.truncate(most);
     let cursor = listed.boards.last().filter(|_| has_more);
-    Ok(Answer::json(list_json(&listed, cursor)))
+    Ok(Answer::json(list_json(&listed, cursor, as_of_ms)))
 }
 
 /// `PUT /boards/{board}`
@@ -107,7 +108,7 @@ pub async fn put(context: &RequestContext, board: CounterId) -> Result<Answer, P
         }
         BoardConfigured::Fixed => Err(Problem::new(
             Code::BoardSettingsFixed,
-            "order, ties, scores, period and zone stay while a board has members or periods; delete it first, or take another name",
+            "order, ties, scores, period and zone stay while a board has members or periods, and where it was ever spread over shards or moved; delete it first, or take another name",
         )),
     }
 }
@@ -155,7 +156,22 @@ async fn ask(
     let _waiting = context.waiting();
     match reading.ask(question).await.map_err(unread)? {
         BoardAnswer::Seen(seen) => Ok(seen),
-        other => Err(not_found(&other)),
+        other => Err(unseen(context, board, &other).await),
+    }
+}
+
+/// The problem of a read that a board does not answer. A version that was not reached comes with one that is: where
+/// there are several shards all of them tell it.
+async fn unseen(context: &RequestContext, board: &CounterId, answer: &BoardAnswer) -> Problem {
+    let problem = not_found(answer);
+    let is_spread = boards::layout_of(&context.host, board).number > 0;
+    if !is_spread || !matches!(answer, BoardAnswer::NotReached(..)) {
+        return problem;
+    }
+    let reading = BoardReader::new(&context.host, board);
+    match reading.ask(BoardQuestion::About).await {
+        Ok(BoardAnswer::Seen(seen)) => problem.with_seen(BoardVersion::of(&seen).to_string()),
+        _ => problem,
     }
 }
 
@@ -376,7 +392,7 @@ pub async fn at_rank(
 
 /// `GET /boards/{board}/export`: members in order, a line for each. The header has the cursor of the next part.
 pub async fn export(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
-    let query = BoardQuery::parse(context.query(), &["cursor", "limit"])?;
+    let mut query = BoardQuery::parse(context.query(), &["cursor", "limit"])?;
     let mut left = query.exported()?;
     let mut stretch = query.exported_after()?;
     let (mut text, mut cursor) = (String::new(), None);
@@ -386,8 +402,9 @@ pub async fn export(context: &RequestContext, board: CounterId) -> Result<Answer
         let question = BoardQuestion::Range(stretch.clone());
         let seen = ask(context, &board, &query, question).await?;
         rows_ndjson(&mut text, &seen.rows);
+        query.stay_in(&seen.period);
         let last = seen.rows.last().filter(|_| seen.has_more);
-        cursor = last.map(cursor_of);
+        cursor = last.map(|last| cursor_of(last, &seen.period));
         let Some(last) = last else {
             break;
         };
@@ -457,6 +474,8 @@ async fn send(
             version,
             is_replay: true,
         }),
+        // Only a key knows of a board that has been deleted since.
+        (_, BoardWritten::Ended) if once.is_none() => Err(not_found(&BoardAnswer::Absent)),
         (problem, _) => Err(problem.unwrap_or_else(|| not_found(&BoardAnswer::Absent))),
     }
 }
@@ -498,10 +517,9 @@ async fn write_one(
     let _waiting = context.waiting();
     // A removal or hiding must not create a board.
     if !matches!(action, MemberAction::Put(_)) && !boards::is_there(&context.host, &board).await? {
-        return Err(
-            problem_of(&BoardWritten::Ended).unwrap_or_else(|| not_found(&BoardAnswer::Absent))
-        );
+        return Err(not_found(&BoardAnswer::Absent));
     }
+    let is_hidden = matches!(action, MemberAction::Hide(_));
     let writes = vec![MemberWrite {
         member: bytes_of(&name),
         action,
@@ -515,6 +533,10 @@ async fn write_one(
     } = sent;
     if let Some((_, refusal)) = written.refused.first() {
         return Err(refusal_of(*refusal));
+    }
+    let is_absent = written.stand.is_some_and(|stand| stand.score.is_none());
+    if is_hidden && is_absent {
+        return Err(no_member(&name));
     }
     let exact = stand_among_all(context, &board, Some(&name), &mut written).await;
     let json = written_json(&board, Some(&name), (&written, &version), None, exact);
@@ -544,7 +566,7 @@ pub async fn write(
 /// `PUT /boards/{board}/members/{member}/hidden`
 ///
 /// # Errors
-/// As [`fn@write`], and `member-not-found`.
+/// As [`fn@write`], `board-not-found` and `member-not-found`.
 pub async fn hide(
     context: &RequestContext,
     board: CounterId,
@@ -558,7 +580,7 @@ pub async fn hide(
 /// `DELETE /boards/{board}/members/{member}`
 ///
 /// # Errors
-/// As [`fn@write`].
+/// As [`fn@write`], and `board-not-found`.
 pub async fn remove(
     context: &RequestContext,
     board: CounterId,

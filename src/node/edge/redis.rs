@@ -30,7 +30,7 @@ use crate::protocol::redis::request::{
 };
 use crate::protocol::redis::script_table::Script;
 use crate::protocol::redis::scripts;
-use crate::protocol::routes::RouteName;
+use crate::protocol::routes::{self, RouteName};
 use crate::protocol::shell_limits::OPERATE_MS_MAX;
 
 /// Where the dialect is answered.
@@ -83,8 +83,8 @@ fn rest_of(context: &RequestContext) -> Option<&str> {
         "" => context.method() == "POST" && path == "/",
         "pipeline" | "multi-exec" => true,
         "subscribe" | "psubscribe" => path.len() > first.len() + 1,
-        // The first part of other paths is no command.
-        name => is_command(name) && path.len() > name.len() + 1,
+        // The first part of other paths is no command. `/keys/{id}` is a call of Tally's own.
+        name => is_command(name) && routes::allow_of(path).is_none(),
     };
     is_ours.then_some(path)
 }
@@ -250,7 +250,7 @@ async fn answer(context: &RequestContext, rest: &str) -> Result<Answer, Refusal>
             .await
             .map(|replies| several(&replies, encoding)),
         Request::Transaction(commands) => {
-            if commands.iter().any(|args| work.check(args).is_err()) {
+            if commands.iter().any(|args| work.aborts(args)) {
                 let text = "EXECABORT Transaction discarded because of previous errors.";
                 return Err((400, text.to_owned()));
             }
@@ -309,16 +309,29 @@ impl Work<'_> {
         if let Act::All(whole) = command.act {
             may(command.scope, prefix_of(whole, args))?;
         }
-        let is_reset =
-            matches!(command.act, Act::Script) && scripts::named(args) == Ok(Script::Reset);
-        for key in keys {
-            if is_reset {
-                may(Scope::Admin, literal_prefix(key))?;
-            } else if !key.is_empty() {
-                may(command.scope, key)?;
+        let is_script = matches!(command.act, Act::Script);
+        let script = is_script.then(|| scripts::named(args).ok()).flatten();
+        for (place, key) in keys.into_iter().enumerate() {
+            match script {
+                Some(Script::Reset) => may(Scope::Admin, literal_prefix(key))?,
+                // The names of the sets that it reads begin with this one, also with an empty one.
+                Some(Script::Union | Script::Tops) => may(Scope::Read, key)?,
+                // A limit that lies in no key.
+                _ if is_script && place > 0 && key.is_empty() => {}
+                Some(script) if !script.writes() => may(Scope::Read, key)?,
+                _ => may(command.scope, key)?,
             }
         }
         Ok(command)
+    }
+
+    /// Whether a transaction with this command is discarded. An invalid count of keys is an error of this command
+    /// alone, as in Redis, which finds it when the command runs.
+    fn aborts(&self, args: &Arguments) -> bool {
+        match Command::find(args) {
+            Err(_) => true,
+            Ok(command) => command.keys_of(args).is_ok() && self.check(args).is_err(),
+        }
     }
 
     /// Runs the commands: those without keys here, all others at the owner of the keys.
@@ -406,9 +419,18 @@ fn prefix_of(whole: KeyspaceCommand, args: &Arguments) -> &str {
         KeyspaceCommand::Size | KeyspaceCommand::Flush => "",
         KeyspaceCommand::Keys => literal_prefix(&args[1]),
         KeyspaceCommand::Scan => {
-            let mut words = args.iter().skip(2);
-            words.find(|word| word.eq_ignore_ascii_case("MATCH"));
-            words.next().map_or("", |pattern| literal_prefix(pattern))
+            // The last pattern is the one that counts, and an option's value may be called as an option.
+            let (mut words, mut pattern) = (args.iter().skip(2), "");
+            while let Some(word) = words.next() {
+                if word.eq_ignore_ascii_case("WITHTYPE") {
+                    continue;
+                }
+                let value = words.next().map_or("", String::as_str);
+                if word.eq_ignore_ascii_case("MATCH") {
+                    pattern = value;
+                }
+            }
+            literal_prefix(pattern)
         }
     }
 }

@@ -4,6 +4,8 @@
 //! another column. Segments count the members with a position. Periods are numbered as they begin; members of periods
 //! below the oldest kept one wait for deletion.
 
+use std::collections::BTreeMap;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +35,9 @@ const SCHEMA: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS records (slot INTEGER NOT NULL, key BLOB NOT NULL, body BLOB NOT NULL, \
         PRIMARY KEY (slot, key)) WITHOUT ROWID",
 ];
+
+/// How many members one statement reads by their names: it may bind 100 values.
+const MEMBERS_AT_ONCE: usize = 96;
 
 /// A board's row besides its members. Stored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -271,6 +276,32 @@ impl BoardRows {
             .store
             .run(statement, vec![epoch.into(), name.to_vec().into()])?;
         rows.first().map(|row| member_at(row, 0)).transpose()
+    }
+
+    /// Members of a period, by their names, as far as they exist.
+    pub(super) fn members(
+        &self,
+        epoch: i64,
+        names: &[&[u8]],
+    ) -> Result<BTreeMap<Vec<u8>, Option<Member>>, Fault> {
+        let mut members: BTreeMap<Vec<u8>, Option<Member>> =
+            names.iter().map(|name| (name.to_vec(), None)).collect();
+        for some in names.chunks(MEMBERS_AT_ONCE) {
+            // A single statement, so that it is prepared once; no member has an empty name.
+            let mut values: Vec<SqlValue> = vec![Vec::new().into(); MEMBERS_AT_ONCE];
+            for (value, name) in values.iter_mut().zip(some) {
+                *value = name.to_vec().into();
+            }
+            values.insert(0, epoch.into());
+            let places = vec!["?"; MEMBERS_AT_ONCE].join(", ");
+            let statement = format!(
+                "SELECT place, hidden, expires_ms, metadata, member FROM members WHERE epoch = ? AND member IN ({places})"
+            );
+            for row in self.store.run(&statement, values)? {
+                members.insert(bytes_at(&row, 4)?, Some(member_at(&row, 0)?));
+            }
+        }
+        Ok(members)
     }
 
     /// Writes a member; `None` removes it.

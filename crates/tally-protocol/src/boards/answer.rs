@@ -252,7 +252,8 @@ pub fn rows_json(read: &ReadBoard<'_>, counts: bool) -> String {
     let mut view = read.view();
     view.rows = Some(seen.rows.iter().map(RowView::of).collect());
     view.count = counts.then_some(seen.count);
-    view.cursor = Some(seen.rows.last().filter(|_| seen.has_more).map(cursor_of));
+    let last = seen.rows.last().filter(|_| seen.has_more);
+    view.cursor = Some(last.map(|last| cursor_of(last, &seen.period)));
     to_json(&view)
 }
 
@@ -422,17 +423,21 @@ pub fn deleted_json(board: &CounterId) -> String {
 }
 
 /// The JSON of a page of boards.
-pub fn list_json(listed: &BoardsListed, cursor: Option<&CounterId>) -> String {
+pub fn list_json(listed: &BoardsListed, cursor: Option<&CounterId>, as_of_ms: i64) -> String {
     #[derive(Serialize)]
     struct ListView<'a> {
         boards: &'a [CounterId],
         cursor: Option<&'a CounterId>,
+        exact: bool,
+        as_of: i64,
         #[serde(skip_serializing_if = "<[u32]>::is_empty")]
         missing_partitions: &'a [u32],
     }
     to_json(&ListView {
         boards: &listed.boards,
         cursor,
+        exact: listed.missing_partitions.is_empty(),
+        as_of: as_of_ms,
         missing_partitions: &listed.missing_partitions,
     })
 }
@@ -558,7 +563,7 @@ pub fn problem_of(written: &BoardWritten) -> Option<Problem> {
         ),
         BoardWritten::Ended => (
             Code::BoardEnded,
-            "there is no such board, or it has been deleted since this key was used; send another key to write to the next one",
+            "the board has been deleted since this key was used; send another key to write to the next one",
         ),
     };
     Some(Problem::new(code, detail))
@@ -589,7 +594,7 @@ pub fn not_found(answer: &BoardAnswer) -> Problem {
         ),
         BoardAnswer::Absent | BoardAnswer::Seen(_) => Problem::new(
             Code::BoardNotFound,
-            "nothing was ever written to a board of this name",
+            "there is no board of this name; the first write to one makes it",
         ),
     }
 }

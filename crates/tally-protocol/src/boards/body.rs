@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use crate::batch::json::{WholeNumber, read_object};
@@ -57,6 +58,7 @@ struct SettingsWire {
 enum ShardsWire {
     Number(u64),
     Word(String),
+    Other(IgnoredAny),
 }
 
 fn placing_of(shards: Option<ShardsWire>, home: Option<&str>) -> Result<Placing, Problem> {

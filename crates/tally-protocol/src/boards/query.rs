@@ -1,7 +1,7 @@
 //! The members that a read asks for.
 
 use super::token::{BoardVersion, parse_cursor, parse_version};
-use crate::messages::MemberRange;
+use crate::messages::{MemberRange, PeriodOf};
 use crate::problem::{Code, Problem};
 use crate::query::Query;
 use tally_core::board::score::Score;
@@ -20,8 +20,8 @@ pub const EXPORTED_MAX: u32 = 10_000;
 /// Members before and after one, where no limit is given.
 const AROUND_DEFAULT: u32 = 5;
 
-/// The query of a read.
-pub struct BoardQuery(Query);
+/// The query of a read, and the period of its cursor.
+pub struct BoardQuery(Query, Option<i64>);
 
 fn refuse<T>(detail: String) -> Result<T, Problem> {
     Err(Problem::new(Code::InvalidQuery, detail))
@@ -34,18 +34,28 @@ impl BoardQuery {
     /// `invalid-query`, as for all methods below.
     pub fn parse(query: &str, known: &[&str]) -> Result<Self, Problem> {
         let known = [known, &["period", "at_least", "exact"]].concat();
-        Query::parse(query, &known).map(Self)
+        let query = Query::parse(query, &known)?;
+        let cursor = query.get("cursor").and_then(parse_cursor);
+        Ok(Self(query, cursor.and_then(|(_, start)| start)))
     }
 
-    /// The period that is asked for, by its beginning.
+    /// The period that is asked for, by its beginning: a cursor stays in its own.
     pub fn period(&self) -> Result<Option<i64>, Problem> {
-        match self.0.get("period").map(str::parse) {
-            None => Ok(None),
-            Some(Ok(start)) => Ok(Some(start)),
-            Some(Err(_)) => {
+        match (self.0.get("period").map(str::parse), self.1) {
+            (None, start) => Ok(start),
+            (Some(Ok(start)), Some(other)) if start != other => refuse(format!(
+                "the cursor is of the period {other}: leave period out"
+            )),
+            (Some(Ok(start)), _) => Ok(Some(start)),
+            (Some(Err(_)), _) => {
                 refuse("period must be the `start` of a period, unix seconds".to_owned())
             }
         }
+    }
+
+    /// Stays in the period of an answer from now on.
+    pub fn stay_in(&mut self, period: &PeriodOf) {
+        self.1 = self.1.or((period.end > 0).then_some(period.start));
     }
 
     /// Whether `exact=1` is asked for.
@@ -106,7 +116,7 @@ impl BoardQuery {
         let skip = self.0.get("rank").map(rank).transpose()?;
         let after = match self.0.get("cursor").map(parse_cursor) {
             None => None,
-            Some(Some(key)) => Some(key),
+            Some(Some((key, _))) => Some(key),
             Some(None) => return refuse("cursor must be that of an answer, unchanged".to_owned()),
         };
         if skip.is_some() && after.is_some() {
@@ -140,7 +150,7 @@ impl BoardQuery {
         match cursor {
             Some(None) => refuse("cursor must be that of an answer, unchanged".to_owned()),
             after => Ok(MemberRange {
-                after: after.flatten(),
+                after: after.flatten().map(|(key, _)| key),
                 ..MemberRange::default()
             }),
         }

@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use crate::messages::{BoardSeen, MemberCondition, Ranked};
+use crate::messages::{BoardSeen, MemberCondition, PeriodOf, Ranked};
 use crate::problem::{Code, Problem};
 use tally_core::board::key::Key;
 
@@ -74,20 +74,28 @@ pub(super) fn parse_version(text: &str) -> Option<BoardVersion> {
     (version.to_string() == text).then_some(version)
 }
 
-/// The cursor that continues after a member.
-pub fn cursor_of(row: &Ranked) -> String {
+/// The cursor that continues after a member, in the period of its answer.
+pub fn cursor_of(row: &Ranked, period: &PeriodOf) -> String {
     let key = Key::new(row.score, row.tie, &row.member);
-    let bytes = postcard::to_allocvec(&(&key.place, &key.member)).unwrap_or_default();
+    let mut bytes = postcard::to_allocvec(&(&key.place, &key.member)).unwrap_or_default();
+    if period.end > 0 {
+        // Builds before this one skip it.
+        bytes.extend(postcard::to_allocvec(&period.start).unwrap_or_default());
+    }
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// The position that a cursor names; `None` for other texts.
-pub(super) fn parse_cursor(text: &str) -> Option<Key> {
+/// The position that a cursor names, and the beginning of its period where it says that; `None` for other texts.
+pub(super) fn parse_cursor(text: &str) -> Option<(Key, Option<i64>)> {
     let is_short = text.len() <= CURSOR_BYTES_MAX;
     let bytes = URL_SAFE_NO_PAD.decode(text).ok().filter(|_| is_short)?;
-    let (place, member) = postcard::from_bytes(&bytes).ok()?;
+    let ((place, member), rest) = postcard::take_from_bytes(&bytes).ok()?;
+    let start = match rest {
+        [] => None,
+        rest => Some(postcard::from_bytes(rest).ok()?),
+    };
     let key = Key { place, member };
-    key.score().map(|_| key)
+    key.score().map(|_| (key, start))
 }
 
 /// A member's tag in the form of `ETag`.

@@ -213,9 +213,10 @@ fn time(now_ms: i64) -> Reply {
 
 /// Commands of Redis that Tally does not offer: lists, streams, messages, geodata, and administration of a server.
 const NOT_OURS: &str = "LPUSH RPUSH LPUSHX RPUSHX LPOP RPOP LRANGE LLEN LINDEX LSET LINSERT LREM LTRIM LPOS LMOVE LMPOP BLPOP BRPOP \
-    BLMOVE XADD XREAD XRANGE XREVRANGE XLEN XDEL XTRIM XGROUP XREADGROUP XACK XCLAIM XAUTOCLAIM XPENDING XINFO PUBLISH UNSUBSCRIBE \
-    PUNSUBSCRIBE MONITOR BZPOPMIN BZPOPMAX BZMPOP \
-    GEOADD GEODIST GEOHASH GEOPOS GEOSEARCH CLUSTER CONFIG";
+    BLMOVE RPOPLPUSH BRPOPLPUSH XADD XREAD XRANGE XREVRANGE XLEN XDEL XTRIM XGROUP XREADGROUP XACK XCLAIM XAUTOCLAIM XPENDING \
+    XINFO XSETID PUBLISH PUBSUB SPUBLISH SSUBSCRIBE SUNSUBSCRIBE UNSUBSCRIBE PUNSUBSCRIBE MONITOR BZPOPMIN BZPOPMAX BZMPOP \
+    GEOADD GEODIST GEOHASH GEOPOS GEOSEARCH GEOSEARCHSTORE GEORADIUS GEORADIUS_RO GEORADIUSBYMEMBER GEORADIUSBYMEMBER_RO \
+    CLUSTER CONFIG";
 
 impl Command {
     /// Finds the command that these words begin with, in any case.
@@ -280,9 +281,11 @@ impl Command {
 /// As Redis.
 pub fn script_words(args: &[String]) -> Result<(&[String], &[String]), Reply> {
     let count: i64 = super::options::number(&args[2])?;
-    let Ok(count) = usize::try_from(count) else {
+    if count < 0 {
         return Err(Reply::err("Number of keys can't be negative"));
-    };
+    }
+    // A count above 2^32 does not fit on wasm32, and is above any number of words.
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
     let rest = &args[3..];
     if count > rest.len() {
         return Err(Reply::err(
@@ -298,12 +301,14 @@ pub fn script_words(args: &[String]) -> Result<(&[String], &[String]), Reply> {
 /// As Redis.
 pub fn counted_words(args: &[String], place: usize) -> Result<&[String], Reply> {
     let count = super::options::number(&args[place])?;
-    let Some(count) = usize::try_from(count).ok().filter(|count| *count > 0) else {
+    if count <= 0 {
         let name = args[0].to_ascii_lowercase();
         return Err(Reply::err(format!(
             "at least 1 input key is needed for '{name}' command"
         )));
-    };
+    }
+    // As above.
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
     let keys = args[place + 1..].get(..count);
     keys.ok_or_else(error::syntax)
 }

@@ -44,6 +44,11 @@ pub fn no_script() -> Reply {
     Reply::Error("NOSCRIPT No matching script. Please use EVAL.".to_owned())
 }
 
+/// The script writes, and the command may not.
+pub fn read_only_script() -> Reply {
+    Reply::err("Write commands are not allowed from read-only scripts.")
+}
+
 /// A command of Redis that Tally does not offer.
 pub fn not_for(name: &str) -> Reply {
     let name = name.to_ascii_uppercase();

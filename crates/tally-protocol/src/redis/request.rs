@@ -13,9 +13,6 @@ pub const PIPELINE_BYTES_MAX: usize = 8 * COMMAND_BYTES_MAX;
 /// The most commands of a pipeline or a transaction.
 pub const COMMANDS_MAX: usize = 1_000;
 
-/// The most arguments of a command, its name included: 1 MiB of the shortest.
-pub const ARGUMENTS_MAX: usize = COMMAND_BYTES_MAX / 2;
-
 /// The arguments of a command, its name first. Never empty.
 pub type Arguments = Vec<String>;
 

@@ -114,6 +114,22 @@ impl Script {
         keys.get(place).filter(|key| !key.is_empty())
     }
 
+    /// Whether it changes keys, in some state of them.
+    pub const fn writes(&self) -> bool {
+        !matches!(
+            self,
+            Self::FixedLeft
+                | Self::Value
+                | Self::SlidingLeft { .. }
+                | Self::BucketLeft { .. }
+                | Self::Fields
+                | Self::SlidingFieldsLeft
+                | Self::FieldSums
+                | Self::Union
+                | Self::Tops
+        )
+    }
+
     const fn limit_place(&self) -> Option<usize> {
         match self {
             Self::FixedLimit | Self::FixedLeft | Self::BucketLeft { replies: 3.. } => Some(1),

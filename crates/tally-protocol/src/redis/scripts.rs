@@ -48,14 +48,20 @@ pub fn script(args: &[String], _now_ms: i64) -> CommandResult {
 /// The script that `EVAL` or `EVALSHA` names.
 ///
 /// # Errors
-/// `NOSCRIPT`, or that Tally runs only the scripts that it knows.
+/// `NOSCRIPT`, that Tally runs only the scripts that it knows, or that a script writes where none may.
 pub fn named(args: &[String]) -> Result<Script, Reply> {
-    if args[0].to_ascii_uppercase().starts_with("EVALSHA") {
-        return find(&args[1]).ok_or_else(error::no_script);
+    let name = args[0].to_ascii_uppercase();
+    let script = if name.starts_with("EVALSHA") {
+        find(&args[1]).ok_or_else(error::no_script)?
+    } else {
+        find(&sha1::hex(&args[1])).ok_or_else(|| {
+            Reply::err("Tally runs the scripts of @upstash/ratelimit and upstash-ratelimit alone; it does not know this one")
+        })?
+    };
+    if name.ends_with("_RO") && script.writes() {
+        return Err(error::read_only_script());
     }
-    find(&sha1::hex(&args[1])).ok_or_else(|| {
-        Reply::err("Tally runs the scripts of @upstash/ratelimit and upstash-ratelimit alone; it does not know this one")
-    })
+    Ok(script)
 }
 
 /// Runs a known script.

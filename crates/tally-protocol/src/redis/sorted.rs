@@ -55,6 +55,11 @@ pub trait SortedSet {
     /// The next members after one, in the order of their names.
     fn named_after(&self, member: &[u8], limit: u64) -> Result<Members, Fault>;
 
+    /// Reads the members that a command is about to write.
+    fn read_together(&mut self, _: &[&[u8]]) -> Result<(), Fault> {
+        Ok(())
+    }
+
     /// The effect of a write, or why it is refused; it is done unless `is_trial`.
     fn write(
         &mut self,
@@ -335,6 +340,10 @@ fn zadd(set: &mut dyn SortedSet, args: &[String]) -> SortedResult {
     for pair in pairs {
         let write = options.write(Amount::Score(valid_score(&pair[0])?));
         writes.push((writable(&pair[1])?, write));
+    }
+    if writes.len() > 1 {
+        let members: Vec<&[u8]> = writes.iter().map(|(member, _)| *member).collect();
+        set.read_together(&members)?;
     }
     // All or nothing, except for lack of room.
     for (member, write) in &writes {

@@ -185,7 +185,11 @@ fn whole_float(text: &str) -> Result<i64, Reply> {
         .filter(|float: &f64| float.is_finite())
         .ok_or_else(|| Reply::err("value is not a valid float"))?;
     // A whole float below 2^63 prints without a point.
-    format!("{float}").parse().map_err(|_| error::fraction())
+    let refused = |_| match float.fract() == 0.0 {
+        true => error::overflow(),
+        false => error::fraction(),
+    };
+    format!("{float}").parse().map_err(refused)
 }
 
 /// `INCR`, `INCRBY`, `DECR`, `DECRBY`, `INCRBYFLOAT`.

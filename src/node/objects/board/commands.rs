@@ -1,14 +1,16 @@
 //! Commands of a sorted set, run on a board: those of one message in one commit, each once where its attempt has a
 //! name.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::{BoardCore, Loaded, Misplaced};
 use crate::core::board::key::Key;
-use crate::core::board::member::{Change, MemberRefusal, Write, change};
+use crate::core::board::member::{Change, Member, MemberRefusal, Write, change};
 use crate::core::board::placing::{Placing, ShardAt, Shards};
 use crate::core::board::score::Score;
-use crate::core::board::settings::Settings;
+use crate::core::board::settings::{Settings, Ties};
 use crate::core::counter::ledger::{KeySource, WriteKey};
 use crate::node::objects::board_rows::{BoardRows, EpochRows};
 use crate::node::shared::call;
@@ -29,6 +31,8 @@ struct Ranking<'a> {
     loaded: &'a mut Loaded,
     rows: &'a BoardRows,
     has_changed: bool,
+    /// Members that were read together, as they are now.
+    read: BTreeMap<Vec<u8>, Option<Member>>,
 }
 
 impl Ranking<'_> {
@@ -38,6 +42,13 @@ impl Ranking<'_> {
             (false, _) => SetChange::Same,
             (true, 0) => SetChange::Emptied,
             (true, _) => SetChange::Changed,
+        }
+    }
+
+    fn member(&self, name: &[u8]) -> Result<Option<Member>, Fault> {
+        match self.read.get(name) {
+            Some(known) => Ok(known.clone()),
+            None => self.rows.member(self.loaded.head.epoch, name),
         }
     }
 }
@@ -80,6 +91,12 @@ impl SortedSet for Ranking<'_> {
         self.rows.named_after(self.loaded.head.epoch, member, limit)
     }
 
+    fn read_together(&mut self, members: &[&[u8]]) -> Result<(), Fault> {
+        let epoch = self.loaded.head.epoch;
+        self.read = self.rows.members(epoch, members)?;
+        Ok(())
+    }
+
     fn write(
         &mut self,
         member: &[u8],
@@ -87,7 +104,7 @@ impl SortedSet for Ranking<'_> {
         is_trial: bool,
     ) -> Result<Result<Change, MemberRefusal>, Fault> {
         let head = &self.loaded.head;
-        let before = self.rows.member(head.epoch, member)?;
+        let before = self.member(member)?;
         let change = match change(&head.settings, before.as_ref(), write, head.sequence + 1) {
             Ok(change) => change,
             Err(refusal) => return Ok(Err(refusal)),
@@ -98,6 +115,9 @@ impl SortedSet for Ranking<'_> {
             }
             self.loaded
                 .put(self.rows, member, before.as_ref(), Some(after))?;
+            if let Some(known) = self.read.get_mut(member) {
+                *known = Some(after.clone());
+            }
             self.has_changed = true;
         }
         Ok(Ok(change))
@@ -111,6 +131,33 @@ impl SortedSet for Ranking<'_> {
         }
         Ok(before.is_some())
     }
+}
+
+/// Whether a command needs the order of a sorted set where members of equal scores have another one.
+fn is_ordered_otherwise(loaded: &Loaded, args: &[String]) -> bool {
+    let name = args.first().map(|name| name.to_ascii_uppercase());
+    let needs_order = !matches!(
+        name.as_deref(),
+        Some(
+            "ZADD"
+                | "ZINCRBY"
+                | "ZSCORE"
+                | "ZMSCORE"
+                | "ZCARD"
+                | "ZCOUNT"
+                | "ZSCAN"
+                | "ZRANDMEMBER"
+                | "ZREM"
+                | "ZREMRANGEBYSCORE"
+        )
+    );
+    needs_order && loaded.head.settings.ties == Ties::First
+}
+
+fn ordered_otherwise() -> Reply {
+    Reply::err(
+        "on this board members of equal scores stand by who was first, not by their bytes: read its order by /boards",
+    )
 }
 
 impl BoardCore {
@@ -223,8 +270,13 @@ impl BoardCore {
                 loaded,
                 rows: &self.rows,
                 has_changed: false,
+                read: BTreeMap::new(),
             };
-            let reply = match run(&mut ranking, args, self.host.random()) {
+            let done = match is_ordered_otherwise(ranking.loaded, args) {
+                true => Err(Refused::Reply(ordered_otherwise())),
+                false => run(&mut ranking, args, self.host.random()),
+            };
+            let reply = match done {
                 Ok(reply) | Err(Refused::Reply(reply)) => reply,
                 Err(Refused::Fault(fault)) => return Err(fault),
             };

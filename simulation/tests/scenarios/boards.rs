@@ -1,0 +1,175 @@
+//! Boards: what cursors, refusals and settings say.
+
+use serde_json::{Value, json};
+use tally_simulation::ClientRequest;
+
+use super::scene::Scene;
+
+fn ask(scene: &Scene, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    let mut request = ClientRequest::new(method, path).at(0);
+    if !body.is_null() {
+        request = request.json(body.to_string());
+    }
+    let answer = scene.ask(0, request);
+    (answer.status, answer.json())
+}
+
+fn get(scene: &Scene, path: &str) -> Value {
+    let (status, told) = ask(scene, "GET", path, &Value::Null);
+    assert_eq!(status, 200, "{path}: {told}");
+    told
+}
+
+fn score(scene: &Scene, board: &str, member: &str, score: i64) {
+    let path = format!("/boards/{board}/members/{member}");
+    let (status, told) = ask(scene, "POST", &path, &json!({"score": score}));
+    assert_eq!(status, 200, "{told}");
+}
+
+fn names(told: &Value) -> Vec<&str> {
+    let rows = told["rows"].as_array().expect("rows").iter();
+    rows.filter_map(|row| row["member"].as_str()).collect()
+}
+
+/// Milliseconds of an hour.
+const HOUR_MS: u64 = 3_600_000;
+
+#[test]
+fn a_cursor_stays_in_the_period_of_its_answer() {
+    for shards in [1, 3] {
+        let scene = Scene::new(&["FRA"]);
+        let settings = json!({"period": "hour", "archive": 1, "shards": shards});
+        assert_eq!(ask(&scene, "PUT", "/boards/b", &settings).0, 201);
+        scene.settle();
+        for (member, points) in [("a", 4), ("b", 3), ("c", 2), ("d", 1)] {
+            score(&scene, "b", member, points);
+        }
+        let first = get(&scene, "/boards/b/members?limit=2");
+        assert_eq!(names(&first), ["a", "b"]);
+        let cursor = first["cursor"].as_str().expect("a cursor");
+        let export = ClientRequest::new("GET", "/boards/b/export?limit=2").at(0);
+        let export = scene.ask(0, export);
+        let exported = export.header("tally-cursor").expect("a cursor").to_owned();
+        scene.world.run_for_ms(HOUR_MS);
+        score(&scene, "b", "late", 9);
+        let next = get(
+            &scene,
+            &format!("/boards/b/members?limit=2&cursor={cursor}"),
+        );
+        assert_eq!((names(&next), &next["total"]), (vec!["c", "d"], &json!(4)));
+        assert_eq!(next["period"]["start"], first["period"]["start"]);
+        let path = format!("/boards/b/export?cursor={exported}");
+        let rest = scene.ask(0, ClientRequest::new("GET", path).at(0)).text();
+        assert_eq!(rest.lines().count(), 2, "{rest}");
+        let other = get(&scene, "/boards/b")["period"]["start"].clone();
+        let path = format!("/boards/b/members?cursor={cursor}&period={other}");
+        assert_eq!(
+            ask(&scene, "GET", &path, &Value::Null).1["code"],
+            "invalid-query"
+        );
+        // The period is gone: that is said, and nothing of another one is told.
+        scene.world.run_for_ms(HOUR_MS);
+        score(&scene, "b", "later", 9);
+        let path = format!("/boards/b/members?cursor={cursor}");
+        assert_eq!(
+            ask(&scene, "GET", &path, &Value::Null).1["code"],
+            "period-not-found"
+        );
+    }
+}
+
+#[test]
+fn a_cursor_of_builds_before_has_no_period() {
+    let scene = Scene::new(&["FRA"]);
+    ask(&scene, "PUT", "/boards/b", &json!({"period": "day"}));
+    score(&scene, "b", "Ann", 1);
+    score(&scene, "b", "a", 4);
+    // The example of the description of builds before: a score of 2.0.
+    let told = get(&scene, "/boards/b/members?cursor=CMAAAAAAAAAAA0Fubg");
+    assert_eq!(names(&told), ["Ann"]);
+}
+
+#[test]
+fn what_is_not_there_is_said_to_be_not_there() {
+    let scene = Scene::new(&["FRA"]);
+    let none = Value::Null;
+    let code = |method: &str, path: &str, body: &Value| {
+        let (status, told) = ask(&scene, method, path, body);
+        (status, told["code"].as_str().unwrap_or_default().to_owned())
+    };
+    let hidden = json!({"hidden": true});
+    let no_board = (404, "board-not-found".to_owned());
+    assert_eq!(code("DELETE", "/boards/none/members/a", &none), no_board);
+    assert_eq!(
+        code("PUT", "/boards/none/members/a/hidden", &hidden),
+        no_board
+    );
+    score(&scene, "b", "a", 1);
+    let no_member = (404, "member-not-found".to_owned());
+    assert_eq!(
+        code("PUT", "/boards/b/members/x/hidden", &hidden),
+        no_member
+    );
+    assert_eq!(ask(&scene, "DELETE", "/boards/b/members/x", &none).0, 200);
+    assert_eq!(
+        ask(&scene, "PUT", "/boards/b/members/a/hidden", &hidden).0,
+        200
+    );
+    // It is not in the order, and it is there.
+    assert_eq!(
+        ask(&scene, "PUT", "/boards/b/members/a/hidden", &hidden).1["changed"],
+        0
+    );
+    let request = ClientRequest::new("POST", "/boards/b/members/a").at(0);
+    let request = request.header("if-match", "\"0000000000000000\"");
+    let refused = scene.ask(0, request.json(r#"{"score":2}"#)).json();
+    assert_eq!(refused["title"], "What was to be changed has changed since");
+    for shards in [json!(1.5), json!(-1), json!(true), json!([4])] {
+        let (status, told) = ask(&scene, "PUT", "/boards/b", &json!({"shards": shards}));
+        let detail = told["detail"].as_str().unwrap_or_default();
+        assert_eq!(status, 400);
+        assert!(detail.starts_with("shards must be "), "{shards}: {told}");
+    }
+    let listed = get(&scene, "/boards");
+    assert_eq!(
+        (&listed["boards"], &listed["exact"]),
+        (&json!(["b"]), &json!(true))
+    );
+    let as_of = listed["as_of"].as_i64().expect("a time");
+    assert!(
+        (0..1_000).contains(&(scene.world.now_ms() - as_of)),
+        "{listed}"
+    );
+}
+
+#[test]
+fn a_version_that_was_not_reached_comes_with_one_of_the_whole_board() {
+    let scene = Scene::new(&["FRA"]);
+    assert_eq!(
+        ask(&scene, "PUT", "/boards/b", &json!({"shards": 2})).0,
+        201
+    );
+    scene.settle();
+    for member in ["a", "b", "c", "d", "e"] {
+        score(&scene, "b", member, 1);
+    }
+    let version = get(&scene, "/boards/b")["version"]
+        .as_str()
+        .expect("one")
+        .to_owned();
+    let (head, last) = version.rsplit_once('.').expect("parts");
+    let path = |version: &str| format!("/boards/b?at_least={version}");
+    let (status, told) = ask(
+        &scene,
+        "GET",
+        &path(&format!("{head}.f{last}")),
+        &Value::Null,
+    );
+    assert_eq!(
+        (status, &told["code"]),
+        (504, &json!("version-not-reached")),
+        "{told}"
+    );
+    assert_eq!(told["seen"], version.as_str());
+    assert_eq!(get(&scene, &path(&version))["version"], version.as_str());
+}

@@ -1,0 +1,267 @@
+//! Where Redis's dialect is answered, and what a key may do by it.
+
+use serde_json::{Value, json};
+use tally_simulation::{ADMIN_KEY, ClientRequest, Options, Site, World, admin, deployed};
+
+use super::scene::Scene;
+
+const READER: &str = "a-key-of-the-simulation-that-reads-a";
+const WRITER: &str = "a-key-of-the-simulation-that-writes-a";
+
+/// Scripts by the names that clients send: they add to a window, read a string, and read the fields of a hash.
+const ADD: &str = "b2efc02798c8e9b471a10f9b1d5745db89923ff3";
+const VALUE: &str = "eb82f0e853d2fc9a236fa9bfbe704fda6ac2fc36";
+const FIELDS: &str = "e066c8ce3eaca142b0894ad1541e0a58c9924819";
+const UNION: &str = "889f06ad27a40aed3d1ed1fea1d75a2fc556c335";
+
+/// A deployment with keys of the prefix `a:`, and what clients do there.
+struct Service {
+    world: World,
+    site: Site,
+}
+
+impl Service {
+    fn new(dialect: &str) -> Self {
+        let world = deployed(1, Options::default());
+        let key = |key: &str, scope: &str, prefix: &str| json!({"key": key, "scopes": [scope], "prefix": prefix});
+        let keys = json!({"keys": [
+            key(ADMIN_KEY, "admin", ""),
+            key(READER, "read", "a:"),
+            key(WRITER, "write", "a:"),
+        ]});
+        world.set("TALLY_KEYS", Some(&keys.to_string()));
+        world.set("TALLY_REDIS", Some(dialect));
+        let site = world.site("FRA", 1);
+        Self { world, site }
+    }
+
+    fn ask(&self, key: &str, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        let client = self.world.client(self.site).with_key(key);
+        let mut request = ClientRequest::new(method, path);
+        if !body.is_null() {
+            request = request.json(body.to_string());
+        }
+        let answer = self.world.run(client.ask(request)).expect("an answer");
+        (answer.status, answer.json())
+    }
+
+    fn admin(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        self.ask(ADMIN_KEY, method, path, body)
+    }
+
+    /// The result of a command, or the text of its error.
+    fn run(&self, key: &str, words: &[&str]) -> Value {
+        let (_, mut reply) = self.ask(key, "POST", "/redis", &json!(words));
+        let error = reply["error"].take();
+        if error.is_null() {
+            reply["result"].take()
+        } else {
+            error
+        }
+    }
+
+    fn is_refused(&self, key: &str, words: &[&str]) -> bool {
+        let reply = self.run(key, words);
+        reply
+            .as_str()
+            .is_some_and(|text| text.starts_with("NOPERM "))
+    }
+}
+
+#[test]
+fn calls_of_tally_s_own_come_before_commands_at_the_root() {
+    let service = Service::new("root");
+    let made = json!({"name": "blog", "scopes": ["write"]});
+    let (status, made) = service.admin("POST", "/keys", &made);
+    assert_eq!(status, 201, "{made}");
+    let id = made["id"].as_str().expect("an id");
+    let path = format!("/keys/{id}");
+    let name = |answer: (u16, Value)| (answer.0, answer.1["name"].clone());
+    let none = Value::Null;
+    assert_eq!(
+        name(service.admin("GET", &path, &none)),
+        (200, json!("blog"))
+    );
+    let other = json!({"name": "shop"});
+    assert_eq!(
+        name(service.admin("PATCH", &path, &other)),
+        (200, json!("shop"))
+    );
+    let (status, rotated) = service.admin("POST", &format!("{path}/rotate"), &none);
+    assert_eq!(status, 200, "{rotated}");
+    assert_eq!(
+        service.admin("PUT", &path, &none).1["code"],
+        "method-not-allowed"
+    );
+    let (status, revoked) = service.admin("DELETE", &path, &none);
+    assert_eq!(
+        (status, &revoked["status"]),
+        (200, &json!("revoked")),
+        "{revoked}"
+    );
+    // Commands are answered where no call has the path, also those of one word.
+    assert_eq!(
+        service.admin("POST", "/", &json!(["SET", "a:k", "5"])).1["result"],
+        "OK"
+    );
+    assert_eq!(service.admin("GET", "/get/a:k", &none).1["result"], "5");
+    assert_eq!(service.admin("GET", "/ping", &none).1["result"], "PONG");
+    assert_eq!(service.admin("GET", "/dbsize", &none).1["result"], 1);
+    for path in ["/time", "/info"] {
+        assert_eq!(service.admin("GET", path, &none).0, 200, "{path}");
+    }
+    assert_eq!(service.admin("GET", "/nope", &none).0, 404);
+}
+
+#[test]
+fn a_key_lists_its_own_prefix_alone_whatever_it_says_twice() {
+    let service = Service::new("1");
+    let admin = ADMIN_KEY;
+    service.run(admin, &["MSET", "a:1", "x", "b:1", "y", "MATCH", "z"]);
+    let own = ["SCAN", "0", "MATCH", "b*", "match", "a:*"];
+    assert_eq!(service.run(READER, &own), json!(["0", ["a:1"]]));
+    for words in [
+        vec!["SCAN", "0", "MATCH", "a:*", "MATCH", "*"],
+        vec![
+            "SCAN", "0", "WITHTYPE", "MATCH", "a:*", "COUNT", "9", "MATCH", "*",
+        ],
+        vec!["SCAN", "0", "TYPE", "MATCH", "COUNT", "9"],
+        vec!["SCAN", "0", "TYPE", "MATCH", "MATCH", "*"],
+        vec!["SCAN", "0", "MATCH", "[a]:*"],
+        vec!["SCAN", "0", "MATCH", "\\a:*"],
+        vec!["SCAN", "0"],
+        vec!["KEYS", "?:*"],
+        vec!["DBSIZE"],
+        vec!["GET", ""],
+        vec!["EVALSHA", UNION, "1", "", "1", "1", "1"],
+    ] {
+        assert!(service.is_refused(READER, &words), "{words:?}");
+    }
+}
+
+#[test]
+fn scripts_that_read_need_read_and_those_that_write_need_write() {
+    let service = Service::new("1");
+    let admin = ADMIN_KEY;
+    service.run(admin, &["SET", "a:text", "secret"]);
+    service.run(admin, &["HSET", "a:hash", "f", "secret"]);
+    for name in ["EVALSHA", "EVALSHA_RO"] {
+        for (script, key) in [(VALUE, "a:text"), (FIELDS, "a:hash")] {
+            let words = [name, script, "1", key];
+            assert!(service.is_refused(WRITER, &words), "{words:?}");
+            let read = service.run(READER, &words).to_string();
+            assert!(read.contains("secret"), "{words:?}: {read}");
+        }
+    }
+    let add = |name: &'static str| [name, ADD, "2", "a:w", "", "3", "60000", "1"];
+    assert!(service.is_refused(READER, &add("EVALSHA")));
+    let no_write = "ERR Write commands are not allowed from read-only scripts.";
+    assert_eq!(service.run(READER, &add("EVALSHA_RO")), no_write);
+    assert_eq!(service.run(admin, &["EXISTS", "a:w"]), 0);
+    assert_eq!(service.run(WRITER, &add("EVALSHA")), json!([1, 3]));
+}
+
+#[test]
+fn a_transaction_is_discarded_for_what_is_found_before_it_runs_alone() {
+    let scene = Scene::new(&["FRA"]);
+    let transaction = |commands: &Value| {
+        let request = ClientRequest::new("POST", "/redis/multi-exec");
+        let client = admin(&scene.world, scene.world.site("FRA", 1));
+        let answer = client.ask(request.json(commands.to_string()));
+        let answer = scene.world.run(answer).expect("an answer");
+        (answer.status, answer.json())
+    };
+    let runs = json!([
+        ["SET", "t", "1"],
+        ["ZUNION", "0", "x"],
+        ["EVALSHA", ADD, "9", "x"],
+        ["INCR", "t"],
+    ]);
+    let replies = json!([
+        {"result": "OK"},
+        {"error": "ERR at least 1 input key is needed for 'zunion' command"},
+        {"error": "ERR Number of keys can't be greater than number of args"},
+        {"result": 2},
+    ]);
+    assert_eq!(transaction(&runs), (200, replies));
+    for invalid in [json!(["NOPE"]), json!(["GET"]), json!(["LPUSH", "l", "1"])] {
+        let (status, refused) = transaction(&json!([["INCR", "t"], invalid]));
+        let text = "EXECABORT Transaction discarded because of previous errors.";
+        assert_eq!(
+            (status, &refused["error"]),
+            (400, &json!(text)),
+            "{invalid}"
+        );
+    }
+    assert_eq!(
+        transaction(&json!([["GET", "t"]])).1,
+        json!([{"result": "2"}])
+    );
+}
+
+#[test]
+fn boards_whose_equal_scores_stand_by_who_was_first_have_no_order_of_redis() {
+    let service = Service::new("1");
+    let run = |words: &str| service.run(ADMIN_KEY, &words.split(' ').collect::<Vec<_>>());
+    let put = service.admin("PUT", "/boards/first", &json!({"ties": "first"}));
+    assert_eq!(put.0, 201, "{}", put.1);
+    assert_eq!(run("ZADD first 5 c 5 a 5 b"), 3);
+    for words in [
+        "ZRANGE first 0 -1",
+        "ZRANK first a",
+        "ZLEXCOUNT first - +",
+        "ZREMRANGEBYLEX first - +",
+        "ZREMRANGEBYRANK first 0 0",
+        "ZPOPMIN first",
+        "ZUNION 1 first",
+        "ZRANGESTORE to first 0 -1",
+    ] {
+        let refused = run(words);
+        let text = refused.as_str().unwrap_or_default();
+        assert!(
+            text.starts_with("ERR on this board members"),
+            "{words}: {refused}"
+        );
+    }
+    assert_eq!(run("ZCARD first"), 3);
+    assert_eq!(run("ZCOUNT first 5 5"), 3);
+    assert_eq!(run("ZSCORE first a"), "5");
+    assert_eq!(run("ZREM first a"), 1);
+    assert_eq!(run("ZREMRANGEBYSCORE first 5 5"), 2);
+    // Shared ranks leave the order as it is.
+    let put = service.admin("PUT", "/boards/shared", &json!({"ties": "shared"}));
+    assert_eq!(put.0, 201, "{}", put.1);
+    assert_eq!(run("ZADD shared 5 c 5 a 5 b"), 3);
+    assert_eq!(run("ZRANGE shared 0 -1"), json!(["a", "b", "c"]));
+    assert_eq!(run("ZLEXCOUNT shared [b +"), 2);
+}
+
+#[test]
+fn members_of_one_command_are_read_together() {
+    let service = Service::new("1");
+    let statements = || -> u64 {
+        let objects = service.world.objects().into_iter();
+        let boards = objects.filter(|(kind, ..)| *kind == tally::protocol::names::BOARDS);
+        boards.map(|(_, _, statements, _)| statements).sum()
+    };
+    let zadd = |first: u32| {
+        let mut words = vec!["ZADD".to_owned(), "many".to_owned(), "CH".to_owned()];
+        for number in 0..1_000 {
+            words.extend([(first + number).to_string(), format!("m{number}")]);
+        }
+        // One that is named twice has its last score, and is counted as by Redis.
+        words.extend(["7", "m3", "8", "m3"].map(str::to_owned));
+        service.run(
+            ADMIN_KEY,
+            &words.iter().map(String::as_str).collect::<Vec<_>>(),
+        )
+    };
+    assert_eq!(zadd(0), 1_002);
+    let before = statements();
+    assert_eq!(zadd(6), 1_002);
+    let ran = statements() - before;
+    assert!(ran < 1_100, "{ran} statements for 1,002 pairs");
+    assert_eq!(service.run(ADMIN_KEY, &["ZCARD", "many"]), 1_000);
+    assert_eq!(service.run(ADMIN_KEY, &["ZSCORE", "many", "m3"]), "8");
+    assert_eq!(service.run(ADMIN_KEY, &["ZRANK", "many", "m999"]), 999);
+}
