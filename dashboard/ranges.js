@@ -175,6 +175,17 @@ export function openingRange(counted, now_s) {
   return `${text(first)}..${text(newest)}`;
 }
 
+/** Returns a time from whole hour to whole hour in words: by days of UTC where it is whole days, else by the clock of this place. */
+export function hoursWords(from, to) {
+  const isOfDays = from % DAY === 0 && to % DAY === 0;
+  if (isOfDays) {
+    const [first, last] = [day(from, "1d"), day(to - 1, "1d")];
+    return `${first === last ? first : `${first} to ${last}`}, by UTC`;
+  }
+  const at = (second) => new Date(second * 1000).toLocaleString("en-GB", { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit" });
+  return `${at(from)} to ${at(to)}`;
+}
+
 /** Returns when something was counted, in words: "in the last hour", "today". */
 export const during = (words) => (words.startsWith("the ") ? `in ${words}` : words);
 
