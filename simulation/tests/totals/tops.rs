@@ -298,6 +298,45 @@ fn a_top_names_the_partitions_that_are_missing_or_not_counted_through() {
     assert_eq!(part["missing_partitions"], serde_json::json!([4]), "{part}");
 }
 
+#[test]
+fn what_is_imported_of_old_times_is_in_no_window_of_today() {
+    let (world, sites) = service(22, Options::default());
+    let client = client(&world, sites[0]);
+    let line = |key: &str, at_ms: i64, count: i64| {
+        format!("{{\"key\":\"{key}\",\"increment\":{count},\"at\":{at_ms}}}\n")
+    };
+    let ingest = |lines: String| {
+        let report = world.run(client.post("/ingest?format=ndjson", &lines));
+        assert_eq!(report.expect("an answer").json()["rejected"], 0);
+        world.run_for_ms(TOLD_MS);
+    };
+    let day_ms = 86_400_000;
+    let at_2015 = 1_431_820_800_000;
+    let now_ms = world.now_ms();
+    ingest([line("old", at_2015, 9_999), line("new", now_ms, 3)].concat());
+    // Also what had counted before.
+    ingest(line("old", now_ms - 3 * day_ms, 5));
+    world.run_for_ms(86_400_000);
+    ingest([line("old", at_2015, 100), line("new", at_2015, 100)].concat());
+    // An operation counts nothing either.
+    for id in ["old", "new"] {
+        let path = format!("/counters/{id}/value");
+        let done = world.run(ask(&client, "PUT", &path, r#"{"value":7}"#));
+        done.expect("it is set");
+    }
+    world.run_for_ms(TOLD_MS);
+    for window in ["3600", "today"] {
+        let top = get(&world, &client, &format!("/top?window={window}"));
+        assert_eq!((rows_of(&top), &top["total"]), (vec![], &0.into()), "{top}");
+    }
+    let all = get(&world, &client, "/top?by=count");
+    let counted = [("old".to_owned(), 10_104), ("new".to_owned(), 103)];
+    assert_eq!(rows_of(&all), counted, "{all}");
+    let range = get(&world, &client, "/top?window=31d");
+    let counted = [("old".to_owned(), 5), ("new".to_owned(), 3)];
+    assert_eq!(rows_of(&range), counted, "{range}");
+}
+
 /// A year of what counters counted, by lines with old times: `(day, count)` of each.
 fn a_year(world: &World, client: &Client, counters: u64) -> Vec<Vec<(i64, i64)>> {
     let (chance, today) = (world.chance(), world.now_ms() / 86_400_000);
