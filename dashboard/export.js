@@ -56,9 +56,9 @@ export function exportButtons(shown) {
   );
 }
 
-/** Returns the points of a history as rows of an export, each of one step. */
+/** Returns the points `[second, count, section]` of a history as rows of an export, each of one step. */
 export function pointRows(points, step_seconds) {
   return points
     .filter(([, value]) => value !== null)
-    .map(([second, value]) => ({ section: "history", name: iso(second), count: value, from: second, to: second + step_seconds }));
+    .map(([second, value, section = "history"]) => ({ section, name: iso(second), count: value, from: second, to: second + step_seconds }));
 }

@@ -38,6 +38,17 @@ export function rangeNamed(words) {
   return from !== undefined && dateOf(from) !== undefined && dateOf(to) !== undefined && from <= to ? words : undefined;
 }
 
+/** Returns why days that are asked for cannot be shown, in a sentence; undefined where they can, or are no days. */
+export function rangeFault(words, now_s) {
+  if (rangeNamed(words) === undefined) return undefined;
+  const custom = words.match(CUSTOM);
+  if (custom === null) return undefined;
+  const [first, last] = [dateOf(custom[1]), dateOf(custom[2])];
+  if (second(first) > now_s) return `The range ${words} has not begun.`;
+  const days = daysBetween(first, last) + 1;
+  return days > DAYS_MAX ? `The range ${words} has ${days.toLocaleString("en")} days: ${DAYS_MAX.toLocaleString("en")} are shown at most.` : undefined;
+}
+
 /** Returns the names that can be written, for people. */
 export const RANGE_WORDS = [...Object.keys(RANGES), "2025-01-31..2025-02-28"].join(", ");
 

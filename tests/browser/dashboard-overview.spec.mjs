@@ -207,6 +207,12 @@ test("one box finds counters, policies and pages", async () => {
   await says(page, "h1", "/favicon.ico");
   await field.fill("log");
   await says(page, "#find-list li", /login.*policy/);
+  await field.fill("login");
+  await page.keyboard.press("Enter");
+  await says(page, "#form-title", "Change it");
+  expect(page.url()).toContain("#/limits/login");
+  const [download] = await Promise.all([page.waitForEvent("download"), page.click(".export >> text=CSV")]);
+  expect(readFileSync(await download.path(), "utf8")).toContain("\r\nchecks,allowed,0,");
   await field.fill("lim");
   await says(page, "#find-list li", /Rate limits.*page/);
   await page.keyboard.press("Escape");
