@@ -93,7 +93,7 @@ export function text(path, signal) {
   return body(path, signal, {});
 }
 
-/** The path of a counter. */
+/** The path of a counter. An asterisk that stands for itself is encoded: else it makes a prefix of the id. */
 export function counterPath(id) {
-  return `/counters/${encodeURIComponent(id)}`;
+  return `/counters/${encodeURIComponent(id).replaceAll("*", "%2A")}`;
 }

@@ -40,8 +40,11 @@ export class Bars {
       setText(node.querySelector(".number"), numberOf(row.count));
       setText(node.querySelector(".share"), share(row.count, total));
       node.querySelector("rect").setAttribute("width", `${(drawn(row.count) / Number(largest)) * 100}%`);
-      // Where a row leads follows the range.
+      // Where a row leads, and how sure it is, follow the answer.
       if (row.href !== undefined) node.querySelector("a").setAttribute("href", row.href);
+      const shown = node.querySelector(".place > :last-child");
+      if (row.title === undefined) shown.removeAttribute("title");
+      else shown.setAttribute("title", row.title);
       return node;
     });
     const isSame = nodes.length === before.size && nodes.every((node, index) => this.#list.children[index] === node);

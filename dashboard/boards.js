@@ -4,6 +4,7 @@
 import { Failure, json } from "./api.js";
 import { refusalOf } from "./counter.js";
 import { el, notice, setText } from "./dom.js";
+import { exportButtons } from "./export.js";
 import { repeat } from "./idle.js";
 import { count, measured } from "./numbers.js";
 import { boardHash, boardsHash } from "./routes.js";
@@ -52,6 +53,8 @@ function tableOf(name, heads, rows) {
 }
 
 const panel = (id, title, ...nodes) => el("section", { class: "panel wide", "aria-labelledby": `${id}-title` }, el("h2", { id: `${id}-title`, class: "label" }, title), ...nodes);
+// The rows of an export; none while nothing is shown.
+const exported = (file, what, rows) => (rows.length === 0 ? undefined : { file, what, rows });
 
 function showList(main, { prefix }, status, signal) {
   const field = el("input", { id: "prefix", type: "search", value: prefix, autocomplete: "off", autocapitalize: "off", spellcheck: "false" });
@@ -63,8 +66,10 @@ function showList(main, { prefix }, status, signal) {
   const body = el("div", { class: "panels" });
   main.replaceChildren(el("div", { class: "title" }, el("h1", { tabindex: "-1" }, "Boards")), el("div", { class: "filters" }, form), body);
 
+  const totals = [];
   const describe = async (row) => {
     const { total, settings } = await json(boardPath(row.dataset.board), signal);
+    totals.push({ section: "members", name: row.dataset.board, count: total });
     const facts = [count(total), settings.order === "asc" ? "lowest first" : "highest first", settings.keep, settings.period === "none" ? "–" : settings.period];
     [...row.querySelectorAll("td")].forEach((cell, at) => setText(cell, facts[at]));
   };
@@ -80,7 +85,7 @@ function showList(main, { prefix }, status, signal) {
       const row = (board) =>
         el("tr", { "data-board": board }, el("th", { scope: "row" }, el("a", { href: boardHash(board) }, el("bdi", {}, board))), heads.slice(1).map((head) => el("td", { "data-label": head }, "–")));
       const more = page.cursor === null ? undefined : el("p", { class: "sub" }, `The first ${page.boards.length} by name.`);
-      body.replaceChildren(panel("boards", "Boards", tableOf("policies", heads, page.boards.map(row)), more));
+      body.replaceChildren(panel("boards", "Boards", tableOf("policies", heads, page.boards.map(row)), more, exportButtons(() => exported("tally-boards", { prefix }, totals))));
       for (const one of [...body.querySelectorAll("tr[data-board]")].slice(0, DESCRIBED_MAX)) await describe(one);
     } catch (error) {
       tellFailure(error, body, status, signal);
@@ -126,7 +131,9 @@ function showBoard(main, route, status, signal) {
   };
   const form = el("form", { class: "prefix", on: { submit: onFind } }, el("label", { for: "member" }, "Member"), field, el("button", { type: "submit", class: "quiet" }, "Find"));
   const periods = el("div", { class: "range-place" });
-  const body = el("div", { class: "panels" }, panel("member", "Where a member stands", form, found), panel("top", `The first ${ROWS}`, top, told));
+  let shown = [];
+  const buttons = exportButtons(() => exported(`tally-board-${board}`, { board, period }, shown));
+  const body = el("div", { class: "panels" }, panel("member", "Where a member stands", form, found), panel("top", `The first ${ROWS}`, top, told, buttons));
   main.replaceChildren(el("div", { class: "title" }, el("p", { class: "crumb" }, el("a", { href: boardsHash() }, "Boards")), el("h1", { tabindex: "-1" }, el("bdi", {}, board)), about), periods, body);
 
   const find = async () => {
@@ -145,6 +152,7 @@ function showBoard(main, route, status, signal) {
     try {
       const first = await json(`${boardPath(board)}/top?limit=${ROWS}${within}`, signal);
       top.replaceChildren(first.rows.length === 0 ? el("p", {}, "Nobody has a score here.") : memberRows(first.rows, board, route));
+      shown = first.rows.map((row) => ({ section: `rank ${rankOf(row.rank)}`, name: row.member, count: row.score }));
       setText(told, first.total > first.rows.length ? `${count(first.total)} members in all.` : "");
       status(standing({ connection: "polling", reading: first }));
       if (member !== undefined) await find();

@@ -4,12 +4,12 @@
 import { Failure, json } from "./api.js";
 import { Bars } from "./bars.js";
 import { CountryMap, countryName } from "./countries.js";
-import { el } from "./dom.js";
+import { el, setText } from "./dom.js";
 import { count, whole } from "./numbers.js";
-import { during } from "./ranges.js";
-import { counterHash } from "./routes.js";
+import { during, hoursWords } from "./ranges.js";
 
 const ROWS = 10;
+const DAY = 86_400;
 // The panels that a site's owner looks for first; each of the others that a counter has comes after them.
 const KNOWN = {
   page: "Pages",
@@ -31,38 +31,73 @@ export function breakdownPath(path, by, range, limit = ROWS) {
   return `${path}/breakdown?by=${encodeURIComponent(by)}${time}&limit=${limit}&numbers=string`;
 }
 
-/** Returns a value of a dimension in words: "Referrers: news.example". */
-export const whereWords = ({ by, value }) => `${KNOWN[by] ?? by}: ${by === "country" ? countryName(value) : value}`;
+// Spaces and marks that nobody sees.
+const BLANK = /^[\p{Z}\p{C}]*$/u;
 
-/** Returns the dimensions that are shown, of those that a counter has: the well-known first. */
+/** Returns a value as it is shown: one that would not be seen as a word. */
+export function valueWords(by, value) {
+  if (BLANK.test(value)) return "(blank)";
+  return by === "country" ? countryName(value) : value;
+}
+
+/** Returns a value of a dimension in words: "Referrers: news.example". */
+export const whereWords = ({ by, value }) => `${KNOWN[by] ?? by}: ${valueWords(by, value)}`;
+
+/** Returns the dimensions that a counter has, the well-known first: those that are shown, and the others. */
 export function shownDimensions(has) {
   const known = Object.keys(KNOWN).filter((name) => has.includes(name));
   const others = has.filter((name) => !Object.hasOwn(KNOWN, name)).sort();
-  return [...known, ...others].slice(0, PANELS_MAX);
+  const all = [...known, ...others];
+  return [all.slice(0, PANELS_MAX), all.slice(PANELS_MAX)];
+}
+
+/** Returns what is said of dimensions that have no panel; "" where there are none. */
+export function unshownWords(names) {
+  if (names.length === 0) return "";
+  return `${names.length} more ${names.length === 1 ? "dimension has" : "dimensions have"} no panel here: ${names.join(", ")}. GET /counters/{id}/breakdown?by= tells them.`;
+}
+
+/** Returns of which time the values of an answer are, in a sentence; "" where that is the range. Values are kept by the hour, and by the day of UTC once they are older than a week. */
+export function windowWords(range, window) {
+  if (range.name === "all" || !window || window.from === null) return "";
+  if (window.from >= range.from && window.to < range.to) return "";
+  const isByDays = window.from % DAY === 0 && range.now - range.from > 7 * DAY;
+  const kept = isByDays ? "older values are kept by the day of UTC" : "values are kept by the hour";
+  // A day that is under way is one of the days.
+  const end = isByDays && range.to > range.now ? range.now - (range.now % DAY) + DAY : window.to + 1;
+  return `Of ${hoursWords(window.from, end)}: ${kept}.`;
+}
+
+/** Returns the rows of dimensions for an export, each with the time that it is of; `told` is dimension → answer. */
+export function exportRows(told) {
+  return [...told].flatMap(([by, { window, rows }]) => {
+    const time = window?.from == null ? {} : { from: window.from, to: window.to + 1 };
+    return rows.map((row) => ({ section: by, name: row.value, count: whole(row.count), ...time }));
+  });
 }
 
 /** Returns the rows of an answer as `Bars` shows them; `leads(by, value)` returns where a row leads. */
 export function breakdownRows(by, told, leads = () => undefined) {
   return told.rows.map(({ value, count: least, error }) => ({
     key: value,
-    name: by === "country" ? countryName(value) : value,
+    name: valueWords(by, value),
     // Its code rather than its flag, which not every machine can draw.
     mark: by === "country" ? value : undefined,
     count: least,
     title: error === undefined || error === 0 ? undefined : `${count(least)} to ${count(whole(least) + whole(error))}`,
-    href: by === "page" ? counterHash(value) : leads(by, value),
+    href: leads(by, value),
   }));
 }
 
-/** Returns what is not in the rows of an answer, and how true they are, in a sentence. */
-export function restWords(by, told) {
+/** Returns what is not in the rows of an answer, how true they are, and of which time, in sentences. */
+export function restWords(by, told, range) {
   const error = told.rows.reduce((most, row) => (whole(row.error ?? 0) > most ? whole(row.error) : most), 0n);
   const parts = [
     whole(told.other.count) > 0n ? `${count(told.other.count)} with other values` : "",
     whole(told.none) > 0n ? `${count(told.none)} ${NONE[by] ?? "without it"}` : "",
     error > 0n ? `each may be up to ${count(error)} more` : "",
   ].filter(Boolean);
-  return parts.length === 0 ? "" : `${parts.join("; ")}.`;
+  return [parts.length === 0 ? "" : `${parts.join("; ")}.`, windowWords(range, told.window)].filter(Boolean).join(" ");
 }
 
 /** The panels of the dimensions of a counter, or of all of a prefix. `node` goes on the page. */
@@ -74,6 +109,7 @@ export class Breakdowns {
   #map = new CountryMap();
   #isMissing = false;
   #told = new Map();
+  #unshown = el("p", { class: "sub unshown" });
   #leads;
   node = el("div", { class: "breakdowns" });
 
@@ -83,6 +119,7 @@ export class Breakdowns {
     this.#path = path;
     this.#id = id;
     this.#signal = signal;
+    this.#say(el("p", { class: "sub", role: "status" }, "Loading …"));
   }
 
   /** What is shown: dimension → answer. */
@@ -90,52 +127,68 @@ export class Breakdowns {
     return this.#told;
   }
 
-  /** Asks again. A service without breakdowns is asked once. */
+  /** Asks again, for one dimension after the other, and shows each as it comes. A service without breakdowns is asked once. */
   async refresh(range) {
     if (this.#isMissing) return;
     const ask = (by) => json(breakdownPath(this.#path, by, range), this.#signal);
     try {
       const first = await ask("referrer");
-      const told = new Map();
-      for (const by of shownDimensions(first.dimensions)) told.set(by, by === "referrer" ? first : await ask(by));
-      this.#told = told;
-      if (told.size === 0) this.#empty();
-      else this.#show(range);
+      const [shown, others] = shownDimensions(first.dimensions);
+      this.#told = new Map(shown.filter((by) => this.#told.has(by)).map((by) => [by, this.#told.get(by)]));
+      if (shown.length === 0) return this.#empty();
+      this.#place(shown);
+      setText(this.#unshown, unshownWords(others));
+      for (const by of shown) {
+        const told = by === "referrer" ? first : await ask(by);
+        this.#told.set(by, told);
+        this.#show(by, told, range);
+      }
     } catch (error) {
       if (this.#signal.aborted) return;
       if (!(error instanceof Failure)) throw error;
-      if (error.isNoCall) this.#isMissing = true;
-      // Otherwise what was shown stays; that the service is away is said elsewhere.
+      if (error.isNoCall) {
+        this.#isMissing = true;
+        return this.node.replaceChildren();
+      }
+      // What was shown stays; that the service is away is said elsewhere.
+      for (const told of this.node.querySelectorAll("[role=status]")) setText(told, `Could not be read: ${error.message}.`);
     }
   }
 
-  #show(range) {
-    const nodes = [];
-    for (const [by, told] of this.#told) {
-      const panel = this.#panels.get(by) ?? new Bars(`by-${by}`, KNOWN[by] ?? by);
+  /** Puts the panels of dimensions on the page, in order. */
+  #place(shown) {
+    for (const by of shown) {
+      if (this.#panels.has(by)) continue;
+      const panel = new Bars(`by-${by}`, KNOWN[by] ?? by);
+      panel.tell(el("p", { role: "status" }, "Loading …"));
       this.#panels.set(by, panel);
-      const rows = breakdownRows(by, told, (...row) => this.#leads?.(range, ...row));
-      if (rows.length === 0) panel.tell(el("p", {}, `None ${during(range.words)}.`));
-      else panel.show(rows, told.total, restWords(by, told));
-      if (by === "country") this.#map.showIn(panel.node, told.rows);
-      nodes.push(panel.node);
     }
+    const nodes = [...shown.map((by) => this.#panels.get(by).node), this.#unshown];
     const isSame = nodes.length === this.node.children.length && nodes.every((node, at) => this.node.children[at] === node);
     if (!isSame) this.node.replaceChildren(...nodes);
+  }
+
+  #show(by, told, range) {
+    const panel = this.#panels.get(by);
+    const rows = breakdownRows(by, told, (...row) => this.#leads?.(range, ...row));
+    if (rows.length === 0) panel.tell(el("p", {}, `None ${during(range.words)}.`));
+    else panel.show(rows, told.total, restWords(by, told, range));
+    if (by === "country") this.#map.showIn(panel.node, told.rows);
+  }
+
+  /** Says something in place of all panels. */
+  #say(...nodes) {
+    const title = el("h2", { id: "breakdowns-title", class: "label" }, "Referrers, countries, devices, browsers");
+    this.node.replaceChildren(el("section", { class: "panel wide", "aria-labelledby": "breakdowns-title" }, title, ...nodes));
   }
 
   #empty() {
     const page = `<script src='${location.origin}/tally.js' data-id='${this.#id}' data-by='page referrer country device browser utm_source' defer></script>`;
     const log = `curl --data-binary @access.log '${location.origin}/ingest?format=clf&key=site&site=example.com&by=page,referrer,browser,device'`;
-    this.node.replaceChildren(
-      el(
-        "section",
-        { class: "panel wide", "aria-labelledby": "breakdowns-title" },
-        el("h2", { id: "breakdowns-title", class: "label" }, "Referrers, countries, devices, browsers"),
-        el("p", { class: "sub" }, "Nothing was counted with them yet. A page sends them by the script for pages, an access log has them in its lines:"),
-        el("pre", {}, el("code", {}, page)),
-        el("pre", {}, el("code", {}, log)),
-      ),
+    this.#say(
+      el("p", { class: "sub" }, "Nothing was counted with them yet. A page sends them by the script for pages, an access log has them in its lines:"),
+      el("pre", {}, el("code", {}, page)),
+      el("pre", {}, el("code", {}, log)),
     );
   }
 }

@@ -1,7 +1,7 @@
 // The view of one counter: what was counted in a range, its value now, where it was counted, by how many.
 import { Failure, counterPath, json, key } from "./api.js";
 import { Bands } from "./bands.js";
-import { Breakdowns } from "./breakdowns.js";
+import { Breakdowns, exportRows } from "./breakdowns.js";
 import { Chart } from "./chart.js";
 import { Days } from "./days.js";
 import { el, nameOf, notice, setChip, setText } from "./dom.js";
@@ -172,7 +172,12 @@ function followRange(parts, route, signal) {
   let slow_ms = 0;
   let looks = 0;
   let before = [];
-  const look = async () => {
+  const look = () => {
+    const looked = lookOnce();
+    parts.first ??= looked;
+    return looked;
+  };
+  const lookOnce = async () => {
     if (parts.isRefused) return parts.ranges.replaceChildren();
     // The first answers may come from a cache: the second look asks for all of it again.
     looks += 1;
@@ -227,11 +232,13 @@ async function windowOf(parts, id, range, signal) {
   else parts.reading = { ...parts.reading, updated_at: told.updated_at };
 }
 
-function exportOf(parts, id) {
+async function exportOf(parts, id) {
+  // What came from where comes after the rest.
+  await parts.first;
   const { range, points } = parts.shown;
   if (range === undefined) return undefined;
-  const breakdowns = [...parts.breakdowns.told].flatMap(([by, told]) => told.rows.map((row) => ({ section: by, name: row.value, count: whole(row.count) })));
-  return { file: `tally-${id}-${range.name}`, what: { id }, from: range.from, to: range.until, rows: [...breakdowns, ...pointRows(points)] };
+  const breakdowns = exportRows(parts.breakdowns.told);
+  return { file: `tally-${id}-${range.name}`, what: { id }, from: range.from, to: range.until, rows: [...breakdowns, ...pointRows(points, range.step_seconds)] };
 }
 
 function ago(ms) {

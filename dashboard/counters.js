@@ -4,6 +4,7 @@
 import { Failure, counterPath, json } from "./api.js";
 import { refusalOf } from "./counter.js";
 import { el, nameOf, notice, setText, svg } from "./dom.js";
+import { exportButtons } from "./export.js";
 import { each, readingOf, watch, watchable } from "./feed.js";
 import { repeat } from "./idle.js";
 import { count, drawn, rate, short, whole } from "./numbers.js";
@@ -65,6 +66,7 @@ export function showCounters(main, route, status) {
         el("button", { type: "submit", class: "quiet" }, "Show"),
       ),
       el("nav", { class: "tabs", "aria-label": "Order" }, orders),
+      exportButtons(() => exportOf()),
     ),
     body,
   );
@@ -78,6 +80,12 @@ export function showCounters(main, route, status) {
   let isRanked = true;
   let unwatch = () => {};
   let watched = "";
+
+  const exportOf = () => {
+    const told = [...rows.keys()].map((id) => ({ section: "value", name: id, count: counters.get(id)?.value }));
+    const known = told.filter((row) => row.count !== undefined);
+    return known.length === 0 ? undefined : { file: `tally-counters-${prefix || "all"}`, what: { prefix, order }, rows: known };
+  };
 
   const refresh = () => {
     const readings = [...rows.keys()].map((id) => counters.get(id)?.reading).filter(Boolean);

@@ -9,13 +9,19 @@ function cell(value) {
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
-/** Returns rows `{ section, name, count }` as CSV. Source: RFC 4180. */
-export function csvOf(rows) {
-  const lines = rows.map(({ section, name, count }) => [section, name, count].map(cell).join(","));
-  return ["section,name,count", ...lines, ""].join("\r\n");
+const iso = (second) => (second === undefined ? "" : new Date(second * 1000).toISOString());
+
+/**
+ * Returns rows `{ section, name, count, from, to }` as CSV; one without a time of its own, unix seconds from `from` until before `to`, is of that of
+ * the whole. Source: RFC 4180.
+ */
+export function csvOf({ from, to, rows }) {
+  const time = (row) => [row.from ?? from, row.to ?? to].map(iso);
+  const lines = rows.map((row) => [row.section, row.name, row.count, ...time(row)].map(cell).join(","));
+  return ["section,name,count,from,to", ...lines, ""].join("\r\n");
 }
 
-/** Returns what is shown as JSON; counts beyond 2^53 are strings. */
+/** Returns what is shown as JSON; counts beyond 2^53 are strings. A row has the time that it is of, where that is not that of the whole. */
 export function jsonOf({ what, from, to, rows }) {
   const wide = (_, value) => (typeof value === "bigint" ? (Number.isSafeInteger(Number(value)) ? Number(value) : String(value)) : value);
   return JSON.stringify({ ...what, from, to, rows }, wide, 2);
@@ -28,11 +34,16 @@ function save(name, type, text) {
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
-/** Returns two buttons; `shown` returns `{ file, what, from, to, rows }`, or undefined while there is nothing. */
+/** Returns two buttons; `shown` returns `{ file, what, from, to, rows }` once all of it has come, or undefined where there is nothing. */
 export function exportButtons(shown) {
   const button = (kind, type, write) => {
-    const act = () => {
-      const told = shown();
+    const act = async ({ target }) => {
+      // A button that waits says so.
+      target.disabled = true;
+      target.setAttribute("aria-busy", "true");
+      const told = await shown();
+      target.disabled = false;
+      target.removeAttribute("aria-busy");
       if (told !== undefined) save(`${told.file.replaceAll(/[^A-Za-z0-9.]+/g, "-")}.${kind}`, type, write(told));
     };
     return el("button", { type: "button", class: "quiet small", title: `What is shown, as ${kind.toUpperCase()}`, on: { click: act } }, kind.toUpperCase());
@@ -40,14 +51,14 @@ export function exportButtons(shown) {
   return el(
     "div",
     { class: "export", role: "group", "aria-label": "Export" },
-    button("csv", "text/csv", ({ rows }) => csvOf(rows)),
+    button("csv", "text/csv", csvOf),
     button("json", "application/json", jsonOf),
   );
 }
 
-/** Returns the points of a history as rows of an export. */
-export function pointRows(points) {
+/** Returns the points `[second, count, section]` of a history as rows of an export, each of one step. */
+export function pointRows(points, step_seconds) {
   return points
     .filter(([, value]) => value !== null)
-    .map(([second, value]) => ({ section: "history", name: new Date(second * 1000).toISOString(), count: value }));
+    .map(([second, value, section = "history"]) => ({ section, name: iso(second), count: value, from: second, to: second + step_seconds }));
 }

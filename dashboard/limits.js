@@ -5,8 +5,9 @@
 import { Failure, json, send, text } from "./api.js";
 import { refusalOf } from "./counter.js";
 import { el, notice, svg } from "./dom.js";
+import { exportButtons } from "./export.js";
 import { repeat } from "./idle.js";
-import { count, lasting, rate, share } from "./numbers.js";
+import { count, lasting, rate, share, whole } from "./numbers.js";
 import { policyForm } from "./policy-form.js";
 import { policyHistory, policyPath, tileOf } from "./policy-history.js";
 import { rangeBar } from "./range-bar.js";
@@ -48,11 +49,12 @@ export function showLimits(main, route, status) {
       el(
         "section",
         { class: "panel wide", "aria-labelledby": "policies-title" },
-        el("h2", { id: "policies-title", class: "label" }, id === undefined ? "Policies" : "Policy"),
+        el("div", { class: "head" }, el("h2", { id: "policies-title", class: "label" }, id === undefined ? "Policies" : "Policy"), id === undefined ? exportButtons(() => shown) : undefined),
         policies,
       ),
     ),
   );
+  let shown;
   let before;
   let looks = [];
   let heard_ms = Date.now();
@@ -97,7 +99,9 @@ export function showLimits(main, route, status) {
           : tableOf(page),
       );
       if (id !== undefined && !policies.dataset.form) showForm(page.policies[0]);
-      await countEach(policies, signal);
+      const counts = await countEach(policies, signal);
+      const limits = page.policies.map(({ policy, limit }) => ({ section: "limit", name: policy, count: limit }));
+      shown = { file: "tally-limits", what: {}, rows: [...limits, ...counts] };
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof Failure)) throw error;
@@ -123,12 +127,18 @@ export function showLimits(main, route, status) {
   };
 }
 
-/** Fills in what the first policies of the list did in the last 24 hours. */
+/** Fills in what the first policies of the list did in the last 24 hours. Returns that as rows of an export. */
 async function countEach(policies, signal) {
+  const rows = [];
   for (const row of [...policies.querySelectorAll("tr[data-policy]")].slice(0, COUNTED_MAX)) {
     const told = await json(`${policyPath(row.dataset.policy)}/history?window=86400&numbers=string`, signal);
-    for (const name of ["allowed", "refused"]) row.querySelector(`[data-count=${name}]`).textContent = count(told[name]);
+    const to = Math.floor(Date.now() / 1000);
+    for (const name of ["allowed", "refused"]) {
+      row.querySelector(`[data-count=${name}]`).textContent = count(told[name]);
+      rows.push({ section: name, name: row.dataset.policy, count: whole(told[name]), from: to - 86_400, to });
+    }
   }
+  return rows;
 }
 
 function verdictNodes({ at_ms, verdicts }, rates) {

@@ -3,7 +3,7 @@
 // Invariant: all numbers are of one range, and those of counters of one answer, so that they add up.
 import { Failure, json } from "./api.js";
 import { Bars } from "./bars.js";
-import { Breakdowns, breakdownPath, whereWords } from "./breakdowns.js";
+import { Breakdowns, breakdownPath, exportRows, whereWords, windowWords } from "./breakdowns.js";
 import { Chart } from "./chart.js";
 import { refusalOf } from "./counter.js";
 import { el, notice, setText } from "./dom.js";
@@ -97,12 +97,13 @@ function overviewFrame(main, route, signal) {
   };
   const ranges = el("div", { class: "range-place" });
   const all = el("a", { class: "sub", href: countersHash({ prefix, order: "value" }) }, "All");
-  frame.top = new Bars("top", "Top counters", { head: all });
   const exported = exportButtons(() => exportOf(frame, route));
+  // One value has no history at whose head they could stand.
+  frame.top = new Bars("top", "Top counters", { head: route.where === undefined ? all : [all, exported] });
   const history = el(
     "section",
     { class: "panel wide", "aria-labelledby": "history-title" },
-    el("div", { class: "head" }, el("h2", { id: "history-title", class: "label" }, "Over time"), exported),
+    el("div", { class: "head" }, el("h2", { id: "history-title", class: "label" }, "Over time"), route.where === undefined ? exported : undefined),
     frame.trouble,
     frame.chart.node,
   );
@@ -128,7 +129,12 @@ function follow(frame, route, status, signal) {
   let before = [];
   let isEmpty = false;
   let heard_ms = Date.now();
-  const look = async () => {
+  const look = () => {
+    const looked = lookOnce();
+    frame.first ??= looked;
+    return looked;
+  };
+  const lookOnce = async () => {
     const asked = rangeOf(route.range, nowSeconds());
     const isSlow = looks % SLOW === 0;
     try {
@@ -214,15 +220,17 @@ async function showValue(frame, route, range, status, signal) {
   const told = await json(path, signal);
   if (frame.body.firstChild !== frame.panels) frame.body.replaceChildren(frame.panels);
   frame.history.hidden = true;
-  frame.breakdowns.node.hidden = true;
+  frame.breakdowns.node.replaceChildren();
   frame.headline.show(range, { count: whole(told.total) });
-  setText(frame.counters, count(told.counters));
+  // The answer says how many were asked, not how many have the value.
+  const hasMore = told.unasked || whole(told.other) > 0n;
+  setText(frame.counters, `${told.rows.length}${hasMore ? " or more" : ""}`);
   showTop(frame, route, told.rows, told.total, range.words);
-  frame.shown = { range, points: [], top: told.rows };
+  frame.shown = { range, window: told.window, points: [], top: told.rows };
   tellTruth(frame, told, status);
   const error = whole(told.error) > 0n ? ` It may be up to ${count(told.error)} more: a counter knows 1,000 values by name.` : "";
   setText(frame.trouble, "");
-  setText(frame.told, `${frame.told.textContent} Each dimension is counted by itself, by the hour and day: the pages of one value are known where pages are counters, its chart and its other dimensions are not.${error}`);
+  setText(frame.told, `${frame.told.textContent} ${windowWords(range, told.window)} Each dimension is counted by itself, by the hour and day: the pages of one value are known where pages are counters, its chart and its other dimensions are not.${error}`);
 }
 
 function empty(frame, { prefix }, status) {
@@ -236,15 +244,17 @@ function empty(frame, { prefix }, status) {
   );
 }
 
-function exportOf(frame, { prefix }) {
-  const { range, points, top } = frame.shown;
+async function exportOf(frame, { prefix, where }) {
+  // What came from where comes after the rest.
+  await frame.first;
+  const { range, window, points, top } = frame.shown;
   if (range === undefined) return undefined;
-  const breakdowns = [...frame.breakdowns.told].flatMap(([by, told]) => told.rows.map((row) => ({ section: by, name: row.value, count: whole(row.count) })));
+  const breakdowns = exportRows(frame.breakdowns.told);
   return {
     file: `tally-${prefix || "all"}-${range.name}`,
-    what: { prefix },
-    from: range.from,
-    to: range.until,
-    rows: [...top.map((row) => ({ section: "top", name: row.id, count: whole(row.count) })), ...breakdowns, ...pointRows(points)],
+    what: { prefix, where },
+    from: window?.from ?? range.from,
+    to: window?.from == null ? range.until : window.to + 1,
+    rows: [...top.map((row) => ({ section: "top", name: row.id, count: whole(row.count) })), ...breakdowns, ...pointRows(points, range.step_seconds)],
   };
 }

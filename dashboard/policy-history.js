@@ -1,7 +1,9 @@
 // What a policy did in a range: how much it allowed and refused, when, and which keys it refused most.
 import { Failure, json } from "./api.js";
 import { Bars } from "./bars.js";
+import { exportRows, windowWords } from "./breakdowns.js";
 import { el, setText } from "./dom.js";
+import { exportButtons, pointRows } from "./export.js";
 import { historyOf } from "./history.js";
 import { repeat } from "./idle.js";
 import { count, share, whole } from "./numbers.js";
@@ -43,7 +45,9 @@ export function policyHistory(id, range_name, status, signal) {
   keys.node.classList.add("wide");
   keys.node.append(el("p", { class: "sub" }, "In the place of an address its network is kept, and keys for 7 days."));
   const title = el("h2", { id: "verdicts-title", class: "label" }, "Allowed and refused");
-  const node = el("section", { class: "panel wide", "aria-labelledby": "verdicts-title" }, title, tiles, chart.node, el("p", { class: "sub" }, SENT));
+  let shown;
+  const head = el("div", { class: "head" }, title, exportButtons(() => shown));
+  const node = el("section", { class: "panel wide", "aria-labelledby": "verdicts-title" }, head, tiles, chart.node, el("p", { class: "sub" }, SENT));
 
   const look = async () => {
     try {
@@ -55,8 +59,13 @@ export function policyHistory(id, range_name, status, signal) {
       chart.show(told.points, range);
       const time = range.name === "all" ? `from=${range.from}` : `from=${range.from}&to=${range.until - 1}`;
       const refused = await json(`${policyPath(id)}/refused?${time}&limit=${KEYS}&numbers=string`, signal);
+      const rest = [otherKeys(refused), windowWords(range, refused.window)].filter(Boolean).join(" ");
+      const points = told.points.flatMap(([second, ...counts]) => pointRows(TILES.map(([name], at) => [second, counts[at], name]), range.step_seconds));
+      const sums = TILES.map(([name]) => ({ section: "checks", name, count: whole(told[name]) }));
+      const keyRows = exportRows(new Map([["refused key", { ...refused, rows: refused.rows.map((row) => ({ value: row.key, ...row })) }]]));
+      shown = { file: `tally-limit-${id}-${range.name}`, what: { policy: id }, from: range.from, to: range.until, rows: [...sums, ...keyRows, ...points] };
       if (refused.rows.length === 0) keys.tell(el("p", {}, whole(refused.total) === 0n ? `Nothing was refused ${during(range.words)}.` : otherKeys(refused)));
-      else keys.show(refused.rows.map((row) => ({ key: row.key, name: row.key, count: row.count })), refused.total, otherKeys(refused));
+      else keys.show(refused.rows.map((row) => ({ key: row.key, name: row.key, count: row.count })), refused.total, rest);
       status({ tone: "good", text: "polling" });
     } catch (error) {
       if (signal.aborted) return;

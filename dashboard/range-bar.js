@@ -1,6 +1,6 @@
 // The bar of ranges: a link for each that has a name, and two dates for any other.
 import { el } from "./dom.js";
-import { RANGES, dateText, datesOf } from "./ranges.js";
+import { RANGES, dateText, datesOf, rangeFault } from "./ranges.js";
 import { hashWithRange, isNamed } from "./routes.js";
 
 // No prefix can tell seconds of more than 15 minutes.
@@ -24,8 +24,10 @@ export function rangeBar(route, range) {
     event.preventDefault();
     const [from, to] = ["range-from", "range-to"].map((id) => form.querySelector(`#${id}`).value);
     // A range that ends before it begins is told where it is entered.
-    if (from > to) fault.textContent = "The range ends before it begins.";
-    else location.hash = hashWithRange(route, `${from}..${to}`);
+    const words = `${from}..${to}`;
+    const why = from > to ? "The range ends before it begins." : rangeFault(words, Math.floor(Date.now() / 1000));
+    if (why !== undefined) fault.textContent = why;
+    else location.hash = hashWithRange(route, words);
   };
   const form = el(
     "form",

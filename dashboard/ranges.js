@@ -38,6 +38,17 @@ export function rangeNamed(words) {
   return from !== undefined && dateOf(from) !== undefined && dateOf(to) !== undefined && from <= to ? words : undefined;
 }
 
+/** Returns why days that are asked for cannot be shown, in a sentence; undefined where they can, or are no days. */
+export function rangeFault(words, now_s) {
+  if (rangeNamed(words) === undefined) return undefined;
+  const custom = words.match(CUSTOM);
+  if (custom === null) return undefined;
+  const [first, last] = [dateOf(custom[1]), dateOf(custom[2])];
+  if (second(first) > now_s) return `The range ${words} has not begun.`;
+  const days = daysBetween(first, last) + 1;
+  return days > DAYS_MAX ? `The range ${words} has ${days.toLocaleString("en")} days: ${DAYS_MAX.toLocaleString("en")} are shown at most.` : undefined;
+}
+
 /** Returns the names that can be written, for people. */
 export const RANGE_WORDS = [...Object.keys(RANGES), "2025-01-31..2025-02-28"].join(", ");
 
@@ -173,6 +184,17 @@ export function openingRange(counted, now_s) {
   }
   const text = (start) => new Date(start * 1000).toISOString().slice(0, 10);
   return `${text(first)}..${text(newest)}`;
+}
+
+/** Returns a time from whole hour to whole hour in words: by days of UTC where it is whole days, else by the clock of this place. */
+export function hoursWords(from, to) {
+  const isOfDays = from % DAY === 0 && to % DAY === 0;
+  if (isOfDays) {
+    const [first, last] = [day(from, "1d"), day(to - 1, "1d")];
+    return `${first === last ? first : `${first} to ${last}`}, by UTC`;
+  }
+  const at = (second) => new Date(second * 1000).toLocaleString("en-GB", { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit" });
+  return `${at(from)} to ${at(to)}`;
 }
 
 /** Returns when something was counted, in words: "in the last hour", "today". */

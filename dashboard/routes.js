@@ -1,5 +1,5 @@
 // Which view an address shows. Invariant: all that a view shows can be linked to, and the key is no part of it.
-import { RANGES, RANGE_WORDS, rangeNamed } from "./ranges.js";
+import { RANGES, RANGE_WORDS, rangeFault, rangeNamed } from "./ranges.js";
 
 export const ORDERS = ["rate", "value", "name"];
 const PAGES = {
@@ -24,6 +24,8 @@ export function parseRoute(hash) {
   if (id !== undefined) Object.assign(route, { view, id });
   else if (Object.hasOwn(PAGES, path)) route.view = PAGES[path];
   else return { ...route, unknown: `There is no view #${path}: this is the overview.` };
+  const fault = asked === undefined ? undefined : rangeFault(asked, Math.floor(Date.now() / 1000));
+  if (fault !== undefined) return { ...route, range: undefined, unknown: fault };
   if (asked !== undefined && range === undefined) return { ...route, unknown: `There is no range ${asked}. Known: ${RANGE_WORDS}.` };
   if (route.order !== order) return { ...route, unknown: `There is no order ${order}. Known: ${ORDERS.join(", ")}.` };
   return route;

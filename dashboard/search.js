@@ -37,6 +37,12 @@ export function prefixesOf(text, only = "") {
   return [...new Set(within)];
 }
 
+/** Returns the entry that Enter opens where none is chosen: the one that has this name, or the only one; undefined where there is neither. */
+export function wanted(found, text) {
+  const same = (one) => one.name.toLowerCase() === text.toLowerCase();
+  return found.find(({ name }) => name === text) ?? found.find(same) ?? (found.length === 1 ? found[0] : undefined);
+}
+
 /** Completes what is typed into the field of a form. */
 export function completes(form, field) {
   const list = el("ul", { id: "find-list", role: "listbox", "aria-label": "Found", hidden: true });
@@ -84,6 +90,7 @@ export function completes(form, field) {
     );
     list.hidden = found.length === 0;
     field.setAttribute("aria-expanded", String(found.length > 0));
+    return found;
   };
 
   const countersOf = async (text, signal) => {
@@ -130,11 +137,16 @@ export function completes(form, field) {
     if (list.hidden) return find();
     return choose(event.key === "ArrowDown" ? chosen + 1 : chosen === -1 ? -1 : chosen - 1);
   });
-  form.addEventListener("submit", (event) => {
+  form.addEventListener("submit", async (event) => {
     event.preventDefault();
     const option = list.querySelector("[aria-selected=true]");
+    if (option !== null) return go(option.dataset.href);
     const text = field.value;
-    if (option !== null) go(option.dataset.href);
-    else if (text !== "") go(counterHash(text));
+    if (text === "") return undefined;
+    clearTimeout(timer);
+    // What is shown may be of a text before.
+    const found = text.trim() === "" ? [] : await find();
+    if (found === undefined) return undefined;
+    return go(wanted(found, text.trim())?.href ?? counterHash(text));
   });
 }

@@ -88,10 +88,10 @@ const pause = (ms: number, signal: AbortSignal | undefined) =>
     signal?.addEventListener("abort", stop, { once: true });
   });
 
-/** Returns the path of a template: `path("/counters/{id}", id)`, each part percent-encoded. */
+/** Returns the path of a template: `path("/counters/{id}", id)`, each part percent-encoded, also an asterisk: at the end of an id it would make a prefix of it. */
 export function path(template: string, ...parts: string[]): string {
   let next = 0;
-  return template.replace(/\{\w+\}/g, () => encodeURIComponent(parts[next++] ?? ""));
+  return template.replace(/\{\w+\}/g, () => encodeURIComponent(parts[next++] ?? "").replaceAll("*", "%2A"));
 }
 
 export class Transport {

@@ -42,6 +42,71 @@ fn a_call_is_there_exactly_where_its_feature_is() {
 }
 
 #[test]
+fn the_root_leads_browsers_to_the_dashboard_where_there_is_one() {
+    let world = deployed(4, Options::default());
+    let has_pages = FEATURES.contains(&("pages", true));
+    let client = admin(&world, world.site("FRA", 1));
+    for (accept, wants_html) in [
+        (
+            "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
+            true,
+        ),
+        ("TEXT/HTML", true),
+        ("application/json, text/html", true),
+        ("application/json, text/html;q=0.5", false),
+        ("text/html;q=0", false),
+        ("text/html; q=0.2, application/json;q=0.1", true),
+        ("*/*", false),
+        ("", false),
+    ] {
+        let request = ClientRequest::new("GET", "/").header("accept", accept);
+        let answer = world.run(client.ask(request)).expect("no fault");
+        let status = if wants_html && has_pages { 303 } else { 200 };
+        assert_eq!(answer.status, status, "{accept}: {}", answer.text());
+        let is_named = answer.text().contains("dashboard");
+        assert_eq!(is_named, status == 200 && has_pages, "{accept}");
+    }
+}
+
+#[test]
+fn what_a_write_says_of_itself_is_said_once_and_as_text() {
+    let world = deployed(5, Options::default());
+    let client = admin(&world, world.site("FRA", 1));
+    for (path, body) in [
+        ("/counters/hits/increment", r#"{"by":{"a":5}}"#),
+        ("/events", "{\"key\":\"hits\",\"by\":{\"a\":null}}\n"),
+    ] {
+        let told = ask(&world, "POST", path, body).text();
+        assert!(told.contains("text as the value of `a` in `by`"), "{told}");
+    }
+    if FEATURES.contains(&("pages", false)) {
+        return;
+    }
+    let twice = ask(&world, "GET", "/pixel/hits.gif?by=a:b,a:c", "");
+    assert_eq!(twice.status, 400, "{}", twice.text());
+    assert!(twice.text().contains("stands twice"), "{}", twice.text());
+    let by = "/pixel/hits.gif?by=referrer,utm_source,campaign:spring";
+    let referer = "https://www.News.example:8080/a?x=1&utm_source=mail";
+    for request in [
+        ClientRequest::new("GET", by).header("referer", referer),
+        ClientRequest::new("GET", by),
+    ] {
+        let counted = world.run(client.ask(request)).expect("no fault");
+        assert_eq!(counted.status, 200, "{}", counted.text());
+    }
+    for (by, value, count) in [
+        ("referrer", "news.example", 1),
+        ("utm_source", "mail", 1),
+        ("campaign", "spring", 2),
+    ] {
+        let path = format!("/counters/hits/breakdown?by={by}&consistency=strong");
+        let told = ask(&world, "GET", &path, "").json();
+        let row = serde_json::json!([{"value": value, "count": count, "share": told["rows"][0]["share"]}]);
+        assert_eq!(told["rows"], row, "{told}");
+    }
+}
+
+#[test]
 fn a_sample_is_counted_or_refused_by_name() {
     let world = deployed(2, Options::default());
     let answer = ask(

@@ -113,6 +113,9 @@ test("a referrer leads to the pages that have it, and back", async () => {
   expect(page.url()).toContain("where=referrer%3Aone.example");
   expect(await page.locator("#top li .id").allTextContents()).toEqual(["led/a", "led/b"]);
   expect(await page.locator("#top li .number").allTextContents()).toEqual(["3", "2"]);
+  await says(page, ".facts", /Counters2$/);
+  const [download] = await Promise.all([page.waitForEvent("download"), page.click("#top .export >> text=CSV")]);
+  expect(readFileSync(await download.path(), "utf8")).toContain("\r\ntop,led/a,3,");
   await page.click(".tabs >> text=7 days");
   await says(page, ".where", "one.example");
   await page.click(".where a");
@@ -184,8 +187,8 @@ test("what is shown can be had as CSV and JSON", async () => {
   const [name, csv] = await saved("CSV");
   const [[path, times]] = frequent();
   expect(name).toBe("tally-all.csv");
-  expect(csv).toContain(`\r\ntop,${path},${times}\r\n`);
-  expect(csv).toMatch(/^section,name,count\r\n/);
+  expect(csv).toContain(`\r\ntop,${path},${times},`);
+  expect(csv).toMatch(/^section,name,count,from,to\r\n/);
   const { prefix, rows } = JSON.parse((await saved("JSON"))[1]);
   expect(prefix).toBe("/");
   const sum = rows.filter(({ section }) => section === "history").reduce((all, { count }) => all + count, 0);
@@ -204,6 +207,12 @@ test("one box finds counters, policies and pages", async () => {
   await says(page, "h1", "/favicon.ico");
   await field.fill("log");
   await says(page, "#find-list li", /login.*policy/);
+  await field.fill("login");
+  await page.keyboard.press("Enter");
+  await says(page, "#form-title", "Change it");
+  expect(page.url()).toContain("#/limits/login");
+  const [download] = await Promise.all([page.waitForEvent("download"), page.click(".export >> text=CSV")]);
+  expect(readFileSync(await download.path(), "utf8")).toContain("\r\nchecks,allowed,0,");
   await field.fill("lim");
   await says(page, "#find-list li", /Rate limits.*page/);
   await page.keyboard.press("Escape");

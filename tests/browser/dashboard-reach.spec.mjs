@@ -11,6 +11,7 @@ const HOSTILE = [
   "שלום/\u202Eكود",
   "x".repeat(512),
   "a b?c#d%41&e=f",
+  "a*",
 ];
 const WIDTHS = [360, 768, 1280];
 

@@ -6,6 +6,8 @@ use std::fmt::Debug;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tally::core::cluster::delta::{Basis, Delta, Mark};
+use tally::core::cluster::push;
 use tally::core::cluster::root::Root;
 use tally::core::cluster::view::ViewAtRest;
 use tally::core::counter::id::{CounterId, Datacenter};
@@ -17,9 +19,9 @@ use tally::host::object::{IncomingCall, Reply as CallReply};
 use tally::protocol::messages::{
     AskTop, BoardQuestion, Call, CellPart, CellRepaired, Count, Counted, Fault, Flush, Flushed,
     ListPastStates, ListRuns, LocateLead, Order, OrderBy, PROTOCOL, PROTOCOL_BEFORE, PartitionRuns,
-    PastStatePage, PastStateRow, Recall, RepairCell, RepairRoot, RootPart, RootRepaired, RunSorted,
-    RunUnderWay, SortedRan, Sums, Top, TopRow, TotalsFrom, UnreadCounters, decode, decode_padded,
-    encode, later, path_in, protocol_of,
+    PastStatePage, PastStateRow, Push, Recall, RepairCell, RepairRoot, RootPart, RootRepaired,
+    RunSorted, RunUnderWay, SortedRan, Sums, Top, TopRow, TotalsFrom, UnreadCounters, decode,
+    decode_padded, encode, later, path_in, protocol_of,
 };
 use tally::protocol::redis::notifications::SetChange;
 use tally::protocol::redis::reply::Reply;
@@ -237,6 +239,37 @@ fn partitions_of_the_build_before_do_not_say_how_many_there_ever_were() {
     let before: Result<_, Fault> = Ok((rows, true));
     let bytes = golden(&now, &before, &Ok(read), ListPastStates::LACKS.1);
     assert_eq!(bytes, "00000001");
+}
+
+#[test]
+fn pushes_of_the_build_before_do_not_tell_of_what_time_increments_are() {
+    let push = push::Push {
+        number: 1,
+        watched_for_ms: 0,
+        delta: Delta {
+            generation: 7,
+            basis: Basis::Whole,
+            mark: Mark {
+                incarnation: 2,
+                revision: 3,
+            },
+            parts: Vec::new(),
+            uniques: Vec::new(),
+        },
+    };
+    let read = Push {
+        counter: counter(),
+        datacenter: datacenter(),
+        push: push.clone(),
+        newest_count_ms: None,
+    };
+    let now = Push {
+        newest_count_ms: Some(1_431_820_799_999),
+        ..read.clone()
+    };
+    let before = (counter(), datacenter(), push);
+    let bytes = golden(&now, &before, &read, Push::LACKS.0);
+    assert_eq!(bytes, "0470616765034652410100070002030000");
 }
 
 #[test]

@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 
 use super::batch::json::Text;
+use super::batch::log_fields::{LogField, LoggedRequest};
 use super::problem::{Code, Problem};
 use super::user_agent::{browser, device};
 use tally_core::counter::dimensions::{DimensionFault, Dimensions};
@@ -15,6 +16,9 @@ const AUTO: &str = "auto";
 
 /// The dimensions that may have it.
 const AUTOMATIC: [&str; 3] = ["country", "device", "browser"];
+
+/// What the address of a page says.
+const OF_PAGE: [LogField; 2] = [LogField::Referrer, LogField::UtmSource];
 
 impl From<DimensionFault> for Problem {
     fn from(fault: DimensionFault) -> Self {
@@ -39,7 +43,8 @@ impl<'de> Deserialize<'de> for ByWire<'de> {
 
             fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<ByWire<'de>, M::Error> {
                 let mut pairs = Vec::new();
-                while let Some((Text(name), Text(value))) = map.next_entry()? {
+                while let Some(Text(name)) = map.next_key()? {
+                    let value = map.next_value_seed(ValueOf(&name))?;
                     pairs.push((name, value));
                 }
                 Ok(ByWire(pairs))
@@ -47,6 +52,33 @@ impl<'de> Deserialize<'de> for ByWire<'de> {
         }
 
         deserializer.deserialize_map(Pairs)
+    }
+}
+
+/// The value of the dimension with this name.
+struct ValueOf<'a>(&'a str);
+
+impl<'de> DeserializeSeed<'de> for ValueOf<'_> {
+    type Value = Cow<'de, str>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ValueOf<'_> {
+    type Value = Cow<'de, str>;
+
+    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "text as the value of `{}` in `by`", self.0)
+    }
+
+    fn visit_borrowed_str<E>(self, value: &'de str) -> Result<Self::Value, E> {
+        Ok(Cow::Borrowed(value))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Self::Value, E> {
+        Ok(Cow::Owned(value.to_owned()))
     }
 }
 
@@ -69,24 +101,39 @@ impl ByWire<'_> {
 }
 
 /// Reads a list such as `country,device,campaign:spring`: names with values, or names whose values come from the
-/// request.
+/// request, each once. `referer`: the address of the page that sends it; the host and the `utm_source` are of that.
 ///
 /// # Errors
 /// `invalid-query`.
-pub fn parse_list(list: &str) -> Result<Dimensions, Problem> {
+pub fn parse_list(list: &str, referer: &str) -> Result<Dimensions, Problem> {
+    let page = LoggedRequest {
+        target: referer,
+        referrer: referer,
+        ..LoggedRequest::default()
+    };
+    let of_page = page.dimensions(&OF_PAGE, None);
     let mut dimensions = Dimensions::default();
     let refuse = |detail: String| Err(Problem::new(Code::InvalidQuery, detail));
+    let mut names = Vec::new();
     for item in list.split(',') {
         let (name, value) = match item.split_once(':') {
-            Some(pair) => pair,
-            None if AUTOMATIC.contains(&item) => (item, AUTO),
+            Some((name, value)) => (name, Some(value)),
+            None if AUTOMATIC.contains(&item) => (item, Some(AUTO)),
+            None if OF_PAGE.map(LogField::name).contains(&item) => (item, of_page.get(item)),
             None => {
                 return refuse(format!(
-                    "by is a list of name:value, or of {}, which the request says; {item:?} has no value",
-                    AUTOMATIC.join(", ")
+                    "by is a list of name:value, or of {}, {}, which the request says; {item:?} has no value",
+                    AUTOMATIC.join(", "),
+                    OF_PAGE.map(LogField::name).join(", ")
                 ));
             }
         };
+        if names.contains(&name) {
+            return refuse(format!("{name:?} stands twice in by; send it once"));
+        }
+        names.push(name);
+        // A request without a page has nothing of it.
+        let Some(value) = value else { continue };
         if let Err(fault) = dimensions.insert(name, value) {
             return refuse(fault.to_string());
         }

@@ -298,6 +298,142 @@ fn a_top_names_the_partitions_that_are_missing_or_not_counted_through() {
     assert_eq!(part["missing_partitions"], serde_json::json!([4]), "{part}");
 }
 
+#[test]
+fn what_is_imported_of_old_times_is_in_no_window_of_today() {
+    let (world, sites) = service(22, Options::default());
+    let client = client(&world, sites[0]);
+    let line = |key: &str, at_ms: i64, count: i64| {
+        format!("{{\"key\":\"{key}\",\"increment\":{count},\"at\":{at_ms}}}\n")
+    };
+    let ingest = |lines: String| {
+        let report = world.run(client.post("/ingest?format=ndjson", &lines));
+        assert_eq!(report.expect("an answer").json()["rejected"], 0);
+        world.run_for_ms(TOLD_MS);
+    };
+    let day_ms = 86_400_000;
+    let at_2015 = 1_431_820_800_000;
+    let now_ms = world.now_ms();
+    ingest([line("old", at_2015, 9_999), line("new", now_ms, 3)].concat());
+    // Also what had counted before.
+    ingest(line("old", now_ms - 3 * day_ms, 5));
+    world.run_for_ms(86_400_000);
+    ingest([line("old", at_2015, 100), line("new", at_2015, 100)].concat());
+    // An operation counts nothing either.
+    for id in ["old", "new"] {
+        let path = format!("/counters/{id}/value");
+        let done = world.run(ask(&client, "PUT", &path, r#"{"value":7}"#));
+        done.expect("it is set");
+    }
+    world.run_for_ms(TOLD_MS);
+    for window in ["3600", "today"] {
+        let top = get(&world, &client, &format!("/top?window={window}"));
+        assert_eq!((rows_of(&top), &top["total"]), (vec![], &0.into()), "{top}");
+    }
+    let all = get(&world, &client, "/top?by=count");
+    let counted = [("old".to_owned(), 10_104), ("new".to_owned(), 103)];
+    assert_eq!(rows_of(&all), counted, "{all}");
+    let range = get(&world, &client, "/top?window=31d");
+    let counted = [("old".to_owned(), 5), ("new".to_owned(), 3)];
+    assert_eq!(rows_of(&range), counted, "{range}");
+}
+
+#[test]
+fn the_total_of_a_range_is_that_of_all_counters_however_few_are_told() {
+    const COUNTERS: u64 = 1_400;
+    let world = deployed(24, Options::default());
+    world.set_faults(Faults::NONE);
+    world.set("TALLY_TABLETS", Some("64"));
+    let client = client(&world, world.site("FRA", 1));
+    let at_ms = world.now_ms() - 40 * 86_400_000;
+    let line = |number: u64| {
+        let count = if number < 3 { 1_000 * (number + 1) } else { 1 };
+        format!("{{\"key\":\"{number}\",\"increment\":{count},\"at\":{at_ms}}}\n")
+    };
+    let body: String = (0..COUNTERS).map(line).collect();
+    world
+        .run(client.post("/ingest?format=ndjson", &body))
+        .expect("no fault");
+    world.run_for_ms(TOLD_MS);
+    let total = 6_000 + COUNTERS - 3;
+    let share = serde_json::json!((3_000_f64 / 7_397_f64 * 1e6).round() / 1e6);
+    for limit in [1, 1_000] {
+        let top = get(&world, &client, &format!("/top?window=90d&limit={limit}"));
+        assert_eq!(
+            (&top["total"], &top["counters"], top.get("unasked")),
+            (&total.into(), &COUNTERS.into(), None),
+            "{limit}"
+        );
+        assert_eq!(top["rows"][0]["share"], share, "{limit}");
+    }
+    let rank = get(&world, &client, "/counters/2/rank?window=90d");
+    let told = (&rank["total"], &rank["share"], &rank["rank"]);
+    assert_eq!(told, (&total.into(), &share, &1.into()), "{rank}");
+}
+
+#[test]
+fn counters_that_were_only_made_have_a_place_in_tops_and_ranks() {
+    let (world, sites) = service(25, Options::default());
+    let client = client(&world, sites[0]);
+    for (method, path, body) in [
+        ("PUT", "/counters/made", "{}"),
+        ("POST", "/counters/more/increment", r#"{"delta":5}"#),
+        ("POST", "/counters/less/decrement", r#"{"delta":5}"#),
+    ] {
+        let done = world.run(ask(&client, method, path, body));
+        done.unwrap_or_else(|| panic!("{path} is done"));
+    }
+    world.run_for_ms(TOLD_MS);
+    for _ in 0..2 {
+        let top = get(&world, &client, "/top");
+        assert_eq!(top["counters"], 3, "{top}");
+        let rows = top["rows"].as_array().expect("rows").iter();
+        let told: Vec<_> = rows
+            .map(|row| (&row["id"], &row["value"], &row["rank"]))
+            .collect();
+        let wanted = [("more", 5, 1), ("made", 0, 2), ("less", -5, 3)];
+        let wanted = wanted.map(|(id, value, rank)| (id.into(), value.into(), rank.into()));
+        let wanted: Vec<_> = wanted
+            .iter()
+            .map(|(id, value, rank)| (id, value, rank))
+            .collect();
+        assert_eq!(told, wanted, "{top}");
+        for (id, value, rank) in &wanted {
+            let path = format!("/counters/{}/rank", id.as_str().expect("a text"));
+            let own = get(&world, &client, &path);
+            assert_eq!((&own["value"], &own["rank"]), (*value, *rank), "{own}");
+        }
+    }
+}
+
+#[test]
+fn a_window_that_has_not_begun_is_refused() {
+    let (world, sites) = service(26, Options::default());
+    let client = client(&world, sites[0]);
+    let wrote = world.run(ask(
+        &client,
+        "POST",
+        "/counters/a/increment",
+        r#"{"by":{"b":"c"}}"#,
+    ));
+    assert!(wrote.is_some());
+    for path in [
+        "/counters/a/breakdown?by=b&from=4102444800&to=4102444900",
+        "/top?from=4102444800&to=4102444900",
+        "/counters/a*/breakdown?by=b&from=4102444800",
+    ] {
+        let refused = world.run(client.get(path)).expect("an answer");
+        assert_eq!(refused.status, 400, "{path}: {}", refused.text());
+    }
+    // The clock of who asks may be ahead.
+    let from = world.now_ms() / 1_000 + 7_200;
+    let path = format!("/counters/a/breakdown?by=b&from={from}&to={}", from + 10);
+    let told = get(&world, &client, &path);
+    assert!(
+        told["window"]["from"].as_i64() <= told["window"]["to"].as_i64(),
+        "{told}"
+    );
+}
+
 /// A year of what counters counted, by lines with old times: `(day, count)` of each.
 fn a_year(world: &World, client: &Client, counters: u64) -> Vec<Vec<(i64, i64)>> {
     let (chance, today) = (world.chance(), world.now_ms() / 86_400_000);
@@ -450,7 +586,8 @@ fn months_and_years_begin_with_their_first_day() {
 
 #[test]
 fn counters_that_cannot_be_among_the_first_are_not_asked_and_that_is_said() {
-    const COUNTERS: u64 = 4_500;
+    // More than are asked in all.
+    const COUNTERS: u64 = 5_500;
     let world = deployed(23, Options::default());
     world.set_faults(Faults::NONE);
     world.set("TALLY_TABLETS", Some("64"));
@@ -500,6 +637,7 @@ fn counters_that_cannot_be_among_the_first_are_not_asked_and_that_is_said() {
     let whole: u64 = (1..=COUNTERS).map(|number| number.div_ceil(2)).sum();
     let total = top["total"].as_u64().expect("a number");
     assert!(total < whole && whole <= total + count_max, "{top}");
+    assert!(top["rows"][0]["share"].is_null(), "{top}");
     // Of one that is among the first fewer are asked than of the last one, which has a rank that all decide.
     let rank = |number: u64| {
         let path = format!("/counters/of%2F{number:04}/rank?window=90d&prefix=of%2F");
@@ -507,17 +645,18 @@ fn counters_that_cannot_be_among_the_first_are_not_asked_and_that_is_said() {
     };
     let (third, last) = (rank(COUNTERS - 2), rank(1));
     assert_eq!(
-        (&third["rank"], &last["rank"]),
-        (&3.into(), &(COUNTERS - 1).into()),
-        "{third} {last}"
+        (&third["rank"], &third["share"]),
+        (&3.into(), &serde_json::Value::Null),
+        "{third}"
     );
+    assert!(last["rank"].as_u64() >= Some(5_000), "{last}");
     assert!(
         third["unasked"]["counters"].as_u64() >= Some(left),
         "{third}"
     );
-    assert_eq!(last.get("unasked"), None, "{last}");
-    // One that has most by what it counted is known to be first before anybody is asked, and is no part of what was
-    // left out.
+    let left_of_all = last["unasked"]["counters"].as_u64();
+    assert!(left_of_all < Some(left), "{last}");
+    // Of few all are asked, also where it is known before who is first.
     for (id, delta) in [("a", 7), ("b", 2)] {
         let path = format!("/counters/some%2F{id}/increment");
         let body = format!(r#"{{"delta":{delta}}}"#);
@@ -529,15 +668,10 @@ fn counters_that_cannot_be_among_the_first_are_not_asked_and_that_is_said() {
     let first = get(&world, &client, path);
     assert_eq!(
         (&first["rank"], &first["counters"], &first["total"]),
-        (&1.into(), &1.into(), &7.into()),
+        (&1.into(), &2.into(), &9.into()),
         "{first}"
     );
-    let unasked = &first["unasked"];
-    assert_eq!(
-        (&unasked["counters"], &unasked["count_max"]),
-        (&1.into(), &2.into()),
-        "{first}"
-    );
+    assert_eq!(first.get("unasked"), None, "{first}");
 }
 
 #[test]

@@ -120,7 +120,7 @@ pub(super) fn most_of(host: &Host, asked: &SumMany) -> u32 {
 }
 
 /// Adds the counters that may have counted most in a range, and notes those that are not read. `enough` returns a
-/// count: counters whose bound is not larger need not be read.
+/// count: of more counters than are read, those whose bound is not larger need not be.
 pub(super) async fn sum_most(
     host: &Host,
     asked: &SumMany,
@@ -141,6 +141,8 @@ pub(super) async fn sum_most(
     let mut is_over = false;
     for among in [WAVE, most] {
         let found = candidates(host, asked, from.unwrap_or_default(), among).await?;
+        let are_few = found.sums.counters <= u64::from(most);
+        let is_enough = |next: Value| !are_few && is_enough(next);
         let left = found.rows.iter();
         let left: Vec<&TopRow> = left.filter(|row| !seen.contains(&row.counter)).collect();
         for wave in left.chunks(usize::try_from(WAVE).unwrap_or(usize::MAX)) {

@@ -41,7 +41,7 @@ pub async fn pixel(
     id: CounterId,
 ) -> Result<Answer, Problem> {
     let query = Query::parse(context.query(), &["unique", "by"])?;
-    let (unique, dimensions) = said(&query)?;
+    let (unique, dimensions) = said(context, &query)?;
     if context.method() != "HEAD" {
         caller.may_write(id.as_str(), 1, &[])?;
         write::one(context, id, unique, dimensions, false).await?;
@@ -60,7 +60,7 @@ pub async fn hit(
     id: CounterId,
 ) -> Result<Answer, Problem> {
     let query = Query::parse(context.query(), &["unique", "by", "numbers"])?;
-    let (unique, dimensions) = said(&query)?;
+    let (unique, dimensions) = said(context, &query)?;
     let strings = query.numbers_as_strings()?;
     if context.method() == "HEAD" {
         return Ok(Answer::json(String::new()));
@@ -70,7 +70,7 @@ pub async fn hit(
 }
 
 /// The element and the dimensions of a query.
-fn said(query: &Query) -> Result<(Option<String>, Dimensions), Problem> {
+fn said(context: &RequestContext, query: &Query) -> Result<(Option<String>, Dimensions), Problem> {
     let unique = query.get("unique").map(str::to_owned);
     if unique
         .as_ref()
@@ -79,8 +79,11 @@ fn said(query: &Query) -> Result<(Option<String>, Dimensions), Problem> {
         let detail = format!("unique has 1 to {UNIQUE_BYTES_MAX} bytes of UTF-8");
         return Err(Problem::new(Code::InvalidQuery, detail));
     }
-    let dimensions = query.get("by").map(parse_list).transpose()?;
-    Ok((unique, dimensions.unwrap_or_default()))
+    let dimensions = match query.get("by") {
+        Some(list) => parse_list(list, &context.header("referer").unwrap_or_default())?,
+        None => Dimensions::default(),
+    };
+    Ok((unique, dimensions))
 }
 
 /// `GET /badge/{id}.svg`. The badge of a counter that does not exist says so, with status 200, because image proxies

@@ -18,8 +18,15 @@ const POLICY: &str = "default-src 'self'; script-src 'self'; style-src 'self'; i
 /// A changed script reaches pages within the hour.
 const SCRIPT_CACHE: &str = "public, max-age=3600";
 
-/// The addresses of the service.
-const PLACES: &str = r#"{"service":"tally","dashboard":"/dashboard/","description":"/openapi.json","health":"/healthz"}"#;
+/// The addresses of the service; a build without pages has no dashboard.
+const PLACES: &str = match HAS_PAGES {
+    true => {
+        r#"{"service":"tally","dashboard":"/dashboard/","description":"/openapi.json","health":"/healthz"}"#
+    }
+    false => r#"{"service":"tally","description":"/openapi.json","health":"/healthz"}"#,
+};
+
+const HAS_PAGES: bool = cfg!(feature = "pages");
 
 /// The page itself.
 const INDEX: &str = "index.html";
@@ -27,13 +34,33 @@ const INDEX: &str = "index.html";
 /// `GET /`: browsers are redirected to the dashboard, others get the addresses.
 pub fn index(context: &RequestContext) -> Answer {
     let accepts = context.header("accept").unwrap_or_default();
-    let answer = match accepts.contains("text/html") {
+    let answer = match HAS_PAGES && prefers_html(&accepts) {
         true => Answer::text(String::new())
             .with_status(303)
             .with_header("location", "/dashboard/".to_owned()),
         false => Answer::json(PLACES.to_owned()),
     };
     answer.with_header("vary", "Accept".to_owned())
+}
+
+/// Whether a header `Accept` names HTML, and wants it no less than JSON. Source: RFC 9110, section 12.5.1.
+fn prefers_html(accepts: &str) -> bool {
+    let quality = |wanted: &[&str]| {
+        let of = |range: &str| {
+            let mut parts = range.split(';').map(str::trim);
+            let name = parts.next()?;
+            wanted
+                .iter()
+                .find(|wanted| name.eq_ignore_ascii_case(wanted))?;
+            let quality =
+                parts.find_map(|part| part.strip_prefix("q=").or(part.strip_prefix("Q=")));
+            Some(quality.map_or(1.0, |quality| quality.trim().parse().unwrap_or(0.0)))
+        };
+        let found = accepts.split(',').filter_map(of);
+        found.fold(0.0, f64::max)
+    };
+    let html = quality(&["text/html"]);
+    html > 0.0 && html >= quality(&["application/json"])
 }
 
 /// A file of the dashboard, the page for an empty name, and a redirect to the page for none.

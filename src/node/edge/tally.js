@@ -21,6 +21,8 @@
     (/gpc/i.test(respect) && navigator.globalPrivacyControl)
   );
   let path;
+  // What the console was told.
+  const told = new Set();
 
   // What a view says of itself, by the names in data-by. Where it came from is said once, and not of this site; no address, no query.
   function said() {
@@ -35,7 +37,13 @@
       // A tablet of Apple calls itself a Mac.
       device: navigator.maxTouchPoints > 1 && /Mac/.test(navigator.platform) ? "tablet" : "auto",
     };
-    const named = by.split(/\s+/).map((name) => [name, [...(known[name] || "").replace(/\p{Cc}/gu, " ")].slice(0, name === "page" ? 256 : 64).join("")]);
+    const names = by.split(/[\s,]+/).filter(Boolean);
+    const unknown = names.filter((name) => !Object.hasOwn(known, name)).join(", ");
+    if (unknown && !told.has(unknown)) {
+      told.add(unknown);
+      console.warn(`tally.js: data-by has no ${unknown}: it knows ${Object.keys(known).join(", ")}`);
+    }
+    const named = names.map((name) => [name, [...(known[name] || "").replace(/\p{Cc}/gu, " ")].slice(0, name === "page" ? 256 : 64).join("")]);
     return Object.fromEntries(named.filter(([, value]) => value));
   }
 
@@ -49,7 +57,6 @@
   }
 
   // Fetches, and says once in the console why that was refused and what to do: in Tally's words, where the browser lets them be read.
-  const told = new Set();
   async function ask(url, options) {
     const answer = await fetch(url, options).catch(() => ({ status: "no answer" }));
     const refusal = `tally.js: ${url}: ${answer.status}`;

@@ -2,7 +2,8 @@
 //!
 //! Invariant: a row is written in the same turn as the counter's data that it repeats, and is deleted with the counter;
 //! its `as_of` is true. No counter is asked for it. The counts at the beginnings of the last hours and days are stored,
-//! so the count of a window is one subtraction.
+//! so the count of a window is one subtraction. Its hour is that of the newest increment, whenever that came: what is
+//! imported of old times is in no window. Only where a counter counts in the window too, it counts when it came.
 //!
 //! Life: the table is created with the first push, or the first question. A partition with earlier pushes builds its
 //! rows a page at a time, by its alarm, until all are there. Counts at beginnings of windows are stored from then on.
@@ -193,29 +194,26 @@ impl DirectoryTotals {
         })
     }
 
-    /// Writes what was pushed of a counter.
+    /// Writes what was pushed of a counter. `newest_ms`: no increment since the row was written is of a later time;
+    /// `None` where only the last write is known.
     pub(super) fn note(
         &self,
         counter: &CounterId,
         root: &Root,
         view: &View,
+        newest_ms: Option<i64>,
         now_ms: i64,
     ) -> Result<(), Fault> {
         let progress = self.prepare(now_ms)?;
         let known = known_of(root, view);
         let count = Value::new(known.total.count, 0);
-        let last_write_ms = known
-            .total
-            .last_write_ms
-            .clamp(root.created_at_ms, now_ms.max(root.created_at_ms));
-        let hour = last_write_ms.div_euclid(HOUR_MS);
         let row = match self.ahead.get(counter) {
             Some(row) => row,
             None => self.row_now(counter)?,
         };
         self.ahead.forget(counter);
         let before = row.as_ref().and_then(hour_before);
-        let hour = before.map_or(hour, |before| before.max(hour));
+        let hour = newest_hour(root, &known, before, newest_ms, now_ms);
         let uniques = known.uniques.map_or(0, |uniques| uniques.estimate);
         let uniques = Value::new(u128::from(uniques), 0);
         let values: Vec<SqlValue> = vec![
@@ -356,7 +354,7 @@ impl DirectoryTotals {
                 .then(|| View::new(root.generation));
             let stored = views.stored(counter)?.map(|(view, _)| view);
             if let Some(view) = stored.or(nothing) {
-                self.note(counter, root, &view, now_ms)?;
+                self.note(counter, root, &view, None, now_ms)?;
             }
         }
         let after: Option<&str> = last.filter(|_| !is_last);
@@ -365,6 +363,26 @@ impl DirectoryTotals {
         self.progress.set(None);
         Ok(is_last)
     }
+}
+
+/// The hour of a row: that of the newest increment, as far as it is known.
+fn newest_hour(
+    root: &Root,
+    known: &KnownTotal,
+    before: Option<i64>,
+    newest_ms: Option<i64>,
+    now_ms: i64,
+) -> i64 {
+    let created_ms = root.created_at_ms;
+    let written_ms = known.total.last_write_ms;
+    // An operation tells of no increment.
+    let newest_ms = newest_ms.filter(|newest_ms| before.is_some() || *newest_ms > i64::MIN);
+    let newest_ms = match newest_ms {
+        Some(newest_ms) => newest_ms.min(now_ms.max(created_ms)),
+        None => written_ms.clamp(created_ms, now_ms.max(created_ms)),
+    };
+    let hour = newest_ms.div_euclid(HOUR_MS);
+    before.map_or(hour, |before| before.max(hour))
 }
 
 /// The SQL that stores the count at the beginnings of the hours and days between two hours.

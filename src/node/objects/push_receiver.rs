@@ -51,6 +51,9 @@ struct CachedView {
     watch: Watch,
     written_ms: i64,
     used_ms: i64,
+    /// No increment that pushes since then have told is of a later time, unix milliseconds; `i64::MIN` before the
+    /// first.
+    newest_count_ms: i64,
     /// Its memory when it was last written.
     bytes: u64,
 }
@@ -160,6 +163,7 @@ impl Views {
             counter,
             datacenter,
             mut push,
+            newest_count_ms,
         } = push;
         push.delta.not_after(self.host.now_ms());
         let told = push.delta.generation;
@@ -169,6 +173,10 @@ impl Views {
                 DeltaOutcome::Over(have) => have,
                 DeltaOutcome::Outdated(generation) => return Err(Fault::Superseded(generation)),
             };
+            // Where the lead does not say of what time increments are, they are of its newest write.
+            let written_ms = push.delta.last_write_ms().unwrap_or(now_ms);
+            let newest_ms = newest_count_ms.unwrap_or(written_ms);
+            gathered.newest_count_ms = gathered.newest_count_ms.max(newest_ms);
             let watch = &mut gathered.watch;
             watch.heard(now_ms, &datacenter, push.watched_for_ms);
             let watch_for_ms = watch.lease_ms(now_ms);
@@ -180,7 +188,8 @@ impl Views {
                 gathered.bytes = bytes_of(gathering.view());
                 // Before the view: the existence of views tells that the table of totals is younger than they are.
                 let view = gathering.view();
-                self.totals.note(&counter, root, view, now_ms)?;
+                let newest_ms = Some(gathered.newest_count_ms);
+                self.totals.note(&counter, root, view, newest_ms, now_ms)?;
                 self.put(&counter, &at_rest, gathering.marks())?;
             }
             Ok(PushAnswer {
@@ -252,6 +261,7 @@ impl Views {
                 watch: Watch::default(),
                 written_ms: 0,
                 used_ms: now_ms,
+                newest_count_ms: i64::MIN,
                 bytes,
             };
             all.insert(counter, gathered);
@@ -267,7 +277,9 @@ impl Views {
     pub(super) fn note_total(&self, counter: &CounterId, root: &Root) -> Result<(), Fault> {
         self.with_gathered(counter, root.generation, |gathered| {
             let view = gathered.gathering.view();
-            self.totals.note(counter, root, view, self.host.now_ms())
+            let newest_ms = Some(gathered.newest_count_ms);
+            self.totals
+                .note(counter, root, view, newest_ms, self.host.now_ms())
         })
     }
 

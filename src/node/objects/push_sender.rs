@@ -220,6 +220,7 @@ impl Core {
             counter: me.counter,
             datacenter: me.datacenter,
             push,
+            newest_count_ms: self.state.borrow().newest_count_ms(),
         })
     }
 

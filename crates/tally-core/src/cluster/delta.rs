@@ -141,6 +141,12 @@ impl Delta {
         }
     }
 
+    /// The newest write that it tells of, unix milliseconds; `None` where it tells of none.
+    pub fn last_write_ms(&self) -> Option<i64> {
+        let heard = self.parts.iter().filter_map(|part| part.heard.as_ref());
+        heard.map(|heard| heard.last_write_ms).max()
+    }
+
     /// Whether a receiver that holds `mark` has everything up to this delta's own mark once it has
     /// applied it.
     fn completes(&self, mark: Option<Mark>) -> bool {

@@ -333,6 +333,20 @@ impl History {
         self.series[step.index()].kept_from
     }
 
+    /// The end of the newest hour in which something was counted, or day where it has no hours, unix seconds; `None`
+    /// where nothing was.
+    pub fn newest_end(&self) -> Option<i64> {
+        let last = |step: Resolution| {
+            let (start, _) = self.series[step.index()].buckets.last_key_value()?;
+            Some((*start, start.saturating_add(step.seconds() - 1)))
+        };
+        match (last(Resolution::Hour), last(Resolution::Day)) {
+            (Some((hour, end)), Some((day, _))) if hour >= day => Some(end),
+            (_, Some((_, end))) => Some(end),
+            (hour, None) => hour.map(|(_, end)| end),
+        }
+    }
+
     /// How many buckets are in memory.
     pub fn buckets(&self) -> usize {
         let series = self.series.iter();

@@ -11,7 +11,7 @@ use tally_core::counter::grant::Grant;
 use tally_core::counter::id::{CounterId, Datacenter};
 
 calls! {
-    Push => push::PushAnswer, "/push", |it| Address::Root(&it.counter);
+    Push => push::PushAnswer, "/push", |it| Address::Root(&it.counter), lacks (1, 0);
     WatchLead => (), "/watch", |it| Address::Cell(&it.to);
     ViewOf => Option<ViewAnswer>, "/view", |it| Address::Root(&it.counter);
     AskGrant => Option<Grant>, "/held", |it| Address::Cell(&it.to);
@@ -26,6 +26,9 @@ pub struct Push {
     pub datacenter: Datacenter,
     /// The changes.
     pub push: push::Push,
+    /// No increment of the datacenter is of a later time, unix milliseconds; `None` where the lead does not know. The
+    /// protocol before lacks it.
+    pub newest_count_ms: Option<i64>,
 }
 
 /// Root → lead: a reader elsewhere watches the counter.

@@ -29,7 +29,10 @@ impl SpanView {
     pub(super) fn of(asked: &BreakdownQuery) -> Self {
         Self {
             from: asked.window.map(|(from, _)| from),
-            to: asked.window.map_or(asked.now, |(_, to)| to.min(asked.now)),
+            // A clock that is behind the caller's has not begun the window.
+            to: asked
+                .window
+                .map_or(asked.now, |(from, to)| to.min(asked.now).max(from)),
         }
     }
 }

@@ -117,7 +117,7 @@ impl TopPage {
         }
     }
 
-    fn row<'a>(&self, rank: u64, row: &'a TopRow, sums: &Sums) -> RowView<'a> {
+    fn row<'a>(&self, rank: u64, row: &'a TopRow, top: &Top) -> RowView<'a> {
         let amount = self.amount(row);
         let own = match amount.uniques {
             Some(uniques) => Value::new(u128::from(uniques.estimate), 0),
@@ -127,7 +127,8 @@ impl TopPage {
             rank,
             id: &row.counter,
             amount,
-            share: share(own, self.total(sums)),
+            // Of counters that were not asked there is no total.
+            share: share(own, self.total(&top.sums)).filter(|_| top.unasked.is_none()),
             as_of: row.as_of_ms,
         }
     }
@@ -198,7 +199,7 @@ pub fn top_json(top: &Top, page: &TopPage) -> String {
         if before.is_none_or(|before| one.amount.is_below(before)) {
             (rank, before) = (place, Some(one.amount));
         }
-        rows.push(page.row(rank, one, &top.sums));
+        rows.push(page.row(rank, one, top));
     }
     let mut view = page.view(top);
     view.rows = Some(rows);
@@ -209,6 +210,6 @@ pub fn top_json(top: &Top, page: &TopPage) -> String {
 pub fn rank_json(top: &Top, page: &TopPage) -> Option<String> {
     let row = top.rows.first()?;
     let mut view = page.view(top);
-    view.row = Some(page.row(top.sums.above + 1, row, &top.sums));
+    view.row = Some(page.row(top.sums.above + 1, row, top));
     Some(to_json(&view))
 }

@@ -95,6 +95,9 @@ impl Query {
         Ok(match (since, range) {
             (None, (None, None)) => None,
             (Some(_), (None, None)) => since.map(|since| (since.seconds(), open_end(now))),
+            (None, (Some(from), _)) if from > open_end(now) => {
+                return refuse("from must not be after now".to_owned());
+            }
             (None, (Some(from), to)) if from <= to.unwrap_or(now) => {
                 Some(covered((from, to.unwrap_or(now)), now))
             }

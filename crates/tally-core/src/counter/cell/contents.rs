@@ -36,6 +36,13 @@ impl Cell {
         Some(contents)
     }
 
+    /// No increment of its datacenter is of a later time, unix milliseconds; `None` where shards know that, or nothing
+    /// was counted.
+    pub fn newest_count_ms(&self) -> Option<i64> {
+        let newest = self.history.newest_end()?;
+        (self.shards_ever() == 1).then(|| newest.saturating_mul(1_000))
+    }
+
     /// Adds contents to what it holds, once under a key. `write` names them and counts nothing itself.
     ///
     /// # Errors

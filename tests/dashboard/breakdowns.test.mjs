@@ -1,0 +1,68 @@
+// What came from where: where rows lead, of which time they are, and what is not shown.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { breakdownRows, exportRows, restWords, shownDimensions, unshownWords, whereWords } from "../../dashboard/breakdowns.js";
+import { csvOf, jsonOf, pointRows } from "../../dashboard/export.js";
+import { rangeOf } from "../../dashboard/ranges.js";
+
+process.env.TZ = "Europe/Berlin";
+const DAY = 86_400;
+const NOW = Date.UTC(2026, 10, 27, 6, 10) / 1000;
+const answer = (window, rows = [{ value: "a.example", count: 3 }]) => ({ window, rows, other: { count: 0 }, none: 0 });
+
+test("a row leads where its view says, and never to a counter that nobody has seen", () => {
+  const told = answer(null, [{ value: "/a", count: 3 }]);
+  assert.deepEqual(breakdownRows("page", told).map(({ href }) => href), [undefined]);
+  assert.deepEqual(breakdownRows("page", told, (by, value) => `${by}:${value}`).map(({ href }) => href), ["page:/a"]);
+});
+
+test("values that nobody would see are a word", () => {
+  const told = answer(null, [" ", "\u202e", "\u3000", "a b"].map((value) => ({ value, count: 1 })));
+  assert.deepEqual(breakdownRows("campaign", told).map(({ name }) => name), ["(blank)", "(blank)", "(blank)", "a b"]);
+  assert.equal(whereWords({ by: "referrer", value: " " }), "Referrers: (blank)");
+});
+
+test("values of days of UTC say so where the range is of days of another zone", () => {
+  const range = rangeOf("2026-10-01..2026-10-03", NOW);
+  const window = { from: Date.UTC(2026, 8, 30) / 1000, to: Date.UTC(2026, 9, 4) / 1000 - 1 };
+  assert.equal(restWords("referrer", answer(window), range), "Of 30 Sept 2026 to 3 Oct 2026, by UTC: older values are kept by the day of UTC.");
+  const month = rangeOf("month", NOW);
+  const since = { from: Date.UTC(2026, 9, 31) / 1000, to: NOW + 2 };
+  assert.equal(restWords("referrer", answer(since), month), "Of 31 Oct 2026 to 27 Nov 2026, by UTC: older values are kept by the day of UTC.");
+});
+
+test("values of hours say so where the range is of minutes", () => {
+  const range = rangeOf("minutes", NOW);
+  const window = { from: range.from - (range.from % 3_600), to: NOW };
+  assert.match(restWords("referrer", answer(window), range), /^Of 27 Nov 2026, 06:00 to 27 Nov 2026, 07:10: values are kept by the hour\.$/);
+});
+
+test("values of the range itself say nothing", () => {
+  const range = rangeOf("today", NOW);
+  assert.equal(restWords("referrer", answer({ from: range.from, to: NOW + 1 }), range), "");
+  assert.equal(restWords("referrer", answer({ from: null, to: NOW }), rangeOf("all", NOW)), "");
+});
+
+test("an export tells of each row of which time it is", () => {
+  const rows = [...exportRows(new Map([["referrer", answer({ from: 0, to: DAY - 1 })]])), ...pointRows([[3_600, 2], [7_200, null]], 3_600), { section: "top", name: "=a", count: 1 }];
+  const whole = { what: {}, from: 3_600, to: 7_200, rows };
+  assert.equal(
+    csvOf(whole),
+    [
+      "section,name,count,from,to",
+      "referrer,a.example,3,1970-01-01T00:00:00.000Z,1970-01-02T00:00:00.000Z",
+      "history,1970-01-01T01:00:00.000Z,2,1970-01-01T01:00:00.000Z,1970-01-01T02:00:00.000Z",
+      "top,'=a,1,1970-01-01T01:00:00.000Z,1970-01-01T02:00:00.000Z",
+      "",
+    ].join("\r\n"),
+  );
+  assert.deepEqual(JSON.parse(jsonOf(whole)).rows[0], { section: "referrer", name: "a.example", count: 3, from: 0, to: DAY });
+});
+
+test("dimensions without a panel are named", () => {
+  const has = [..."abcdefghi"].concat("referrer");
+  const [shown, others] = shownDimensions(has);
+  assert.deepEqual(shown, ["referrer", ..."abcdefg"]);
+  assert.match(unshownWords(others), /^2 more dimensions have no panel here: h, i\./);
+  assert.equal(unshownWords([]), "");
+});
