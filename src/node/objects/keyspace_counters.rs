@@ -40,6 +40,9 @@ pub(super) struct Counters {
 pub(super) struct CounterRead {
     /// Its value, in digits.
     pub(super) text: String,
+    /// Its generation: one that is created anew has a higher one.
+    pub(super) generation: u64,
+    floor: Option<Value>,
     version: Version,
     has_home: bool,
 }
@@ -77,9 +80,43 @@ impl Counters {
         Self::whole(&sum)?;
         Ok(Some(CounterRead {
             text: sum.value().to_string(),
+            generation: sum.root.generation,
+            floor: sum.root.settings.floor,
             version: Version::of_sum(&sum),
             has_home: sum.root.home.is_some(),
         }))
+    }
+
+    /// The generation of a counter; `None` where there is none.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub(super) async fn generation(&self, id: &CounterId) -> Result<Option<u64>, Fault> {
+        let sum = aggregator::read_now(&self.host, id).await?;
+        Ok(sum.map(|sum| sum.root.generation))
+    }
+
+    /// Fails where a counter that was read cannot be set to this value. Sets its home if it has none.
+    ///
+    /// # Errors
+    /// As [`Counters::replace`].
+    pub(super) async fn prepare(
+        &self,
+        id: &CounterId,
+        here: &Datacenter,
+        value: i64,
+        seen: &CounterRead,
+    ) -> Result<(), Refused> {
+        if seen
+            .floor
+            .is_some_and(|floor| value_of(value).is_below(floor))
+        {
+            return Err(Refused::Reply(below_floor()));
+        }
+        if !seen.has_home {
+            self.settle(id, here).await?;
+        }
+        Ok(())
     }
 
     /// Succeeds where all of it was read.
