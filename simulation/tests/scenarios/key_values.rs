@@ -1,8 +1,10 @@
 //! What has a name in Redis's dialect: one value at a time, whose end is its own, and which is deleted as a whole.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 use tally::host::object::SqlValue;
-use tally::protocol::names::KEYSPACES;
+use tally::protocol::names::{BOARDS, KEYSPACES};
 use tally::protocol::stored::{FIRST, framed};
 use tally_simulation::ClientRequest;
 
@@ -96,6 +98,10 @@ fn an_end_belongs_to_the_value_that_it_was_set_on() {
     call(&scene, "DELETE", "/counters/c", &Value::Null);
     call(&scene, "DELETE", "/boards/z", &Value::Null);
     assert_eq!(one(&scene, "ZREM y a"), 1);
+    // Another value of the same counter has its end.
+    assert_eq!(one(&scene, "SET d 7 KEEPTTL"), "OK");
+    call(&scene, "POST", "/counters/d/reset", &Value::Null);
+    count(&scene, "d", 3);
     scene.world.run_for_ms(20);
     count(&scene, "c", 100);
     count(&scene, "w", 1);
@@ -310,4 +316,55 @@ fn a_board_whose_members_are_all_hidden_is_no_key() {
         &json!({"hidden": false}),
     );
     assert_eq!(one(&scene, "TYPE b"), "zset");
+}
+
+#[test]
+fn a_counter_that_ends_by_its_settings_has_a_ttl() {
+    let scene = Scene::new(&["FRA"]);
+    let settings = json!({"ttl_seconds": 100, "ttl_mode": "fixed"});
+    call(&scene, "PUT", "/counters/t", &settings);
+    assert_eq!(one(&scene, "TTL t"), 100);
+    assert_eq!(ran(&scene, &["INCR t", "EXPIRE t 50", "TTL t"]), [1, 1, 50]);
+    assert_eq!(ran(&scene, &["PERSIST t", "TTL t"]), [1, 100]);
+}
+
+#[test]
+fn drawn_members_that_are_near_each_other_are_read_together() {
+    let scene = Scene::new(&["FRA"]);
+    let members: Vec<String> = (0..500)
+        .map(|member| format!("{member} m{member}"))
+        .collect();
+    assert_eq!(
+        one(&scene, &format!("ZADD drawn {}", members.join(" "))),
+        500
+    );
+    let statements = || -> u64 {
+        let objects = scene.world.objects().into_iter();
+        let own = objects.filter(|(kind, ..)| *kind == BOARDS);
+        own.map(|(_, _, statements, _)| statements).sum()
+    };
+    let before = statements();
+    let drawn = one(&scene, "ZRANDMEMBER drawn -5000 WITHSCORES");
+    assert!(
+        statements() - before < 50,
+        "{} statements",
+        statements() - before
+    );
+    let drawn = drawn.as_array().expect("a list");
+    assert_eq!(drawn.len(), 10_000);
+    let is_whole = |pair: &[Value]| pair[0] == format!("m{}", pair[1]).replace('"', "");
+    assert!(drawn.chunks(2).all(is_whole));
+    let drawn = one(&scene, "ZRANDMEMBER drawn 490");
+    let distinct: BTreeSet<String> = drawn
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(Value::to_string)
+        .collect();
+    assert_eq!(distinct.len(), 490);
+    assert_eq!(one(&scene, "ZINTERCARD 1 drawn LIMIT 4294967296"), 500);
+    assert_eq!(
+        one(&scene, "ZINTERCARD 1 drawn LIMIT -1"),
+        "ERR LIMIT can't be negative"
+    );
 }

@@ -303,7 +303,7 @@ impl KeyspaceCore {
             let own_alone = matches!(asked.command.act, Act::Script) && self.are_own(&keys)?;
             let (mut space, read) = self.load(&keys, here, own_alone).await?;
             if asked.command.scope == Scope::Read {
-                read.hide_empty(&mut space);
+                read.show(&mut space);
             }
             if let Some(key) = limit {
                 self.load_limit(key, &mut space).await?;

@@ -12,6 +12,7 @@ use crate::core::counter::dimensions::DimensionLog;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::{KeySource, KeyedOutcome, KeyedWrite, WriteKey};
 use crate::core::counter::samples::Samples;
+use crate::core::counter::settings::TtlMode;
 use crate::core::counter::total::Value;
 use crate::host::Host;
 use crate::node::aggregator;
@@ -42,6 +43,8 @@ pub(super) struct CounterRead {
     pub(super) text: String,
     /// Its generation: one that is created anew has a higher one.
     pub(super) generation: u64,
+    /// When it ends whatever is counted until then, unix milliseconds.
+    pub(super) ends_ms: Option<i64>,
     floor: Option<Value>,
     version: Version,
     has_home: bool,
@@ -78,9 +81,12 @@ impl Counters {
             return Ok(None);
         };
         Self::whole(&sum)?;
+        let ttl = sum.root.settings.ttl;
+        let fixed = ttl.filter(|ttl| ttl.mode == TtlMode::Fixed);
         Ok(Some(CounterRead {
             text: sum.value().to_string(),
             generation: sum.root.generation,
+            ends_ms: fixed.map(|ttl| ttl.expires_at_ms(0)),
             floor: sum.root.settings.floor,
             version: Version::of_sum(&sum),
             has_home: sum.root.home.is_some(),

@@ -30,8 +30,14 @@ impl KeysRead {
         generation.map(ExpiryTarget::Board)
     }
 
-    /// Hides boards without members that are seen from a command that reads.
-    pub(super) fn hide_empty(&self, space: &mut Space) {
+    /// Shows a command that reads what the other calls have made: boards without members that are seen are none, and
+    /// counters end by their own settings too.
+    pub(super) fn show(&self, space: &mut Space) {
+        for (key, counter) in &self.counters {
+            if let Some(at_ms) = counter.ends_ms {
+                space.ends_by(key, at_ms);
+            }
+        }
         for (key, _) in self.boards.iter().filter(|(_, board)| board.is_empty) {
             space.hide(key);
         }

@@ -211,6 +211,16 @@ impl Space {
         }
     }
 
+    /// Lets a key end then at the latest, without a change.
+    pub fn ends_by(&mut self, key: &str, at_ms: i64) {
+        if let Some(entry) = self.entries.get_mut(key)
+            && at_ms > self.now_ms
+        {
+            let before_ms = entry.expires_ms.unwrap_or(i64::MAX);
+            entry.expires_ms = Some(before_ms.min(at_ms));
+        }
+    }
+
     /// Leaves a key out, without a change.
     pub fn hide(&mut self, key: &str) {
         self.entries.remove(key);
