@@ -16,7 +16,7 @@ use crate::protocol::redis::reply::{Refused, Reply};
 use crate::protocol::redis::request::Arguments;
 use crate::protocol::redis::{error, glob};
 
-/// The most keys of a reply, and of a keyspace that can be listed: some 10 MB of names.
+/// The most keys that a pattern may match, and the most counters and boards that `DBSIZE` counts: some 10 MB of names.
 pub const KEYS_LISTED_MAX: usize = 100_000;
 
 /// How many names a page of a partition has.
