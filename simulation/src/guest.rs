@@ -21,6 +21,10 @@ use crate::place::{Incarnation, Place};
 use crate::streams::Carrier;
 use crate::{events, sockets};
 
+/// The last time of a JavaScript `Date`, unix milliseconds: a platform sets no alarm for later ones. Source:
+/// ECMAScript, "Time Values and Time Range".
+const DATE_MS_MAX: i64 = 8_640_000_000_000_000;
+
 /// One incarnation's view of the platform.
 #[derive(Clone)]
 pub(crate) struct Guest {
@@ -373,6 +377,9 @@ impl ObjectPlatform for Guest {
         let guest = self.clone();
         Box::pin(async move {
             let place = guest.store()?;
+            if at_ms > DATE_MS_MAX {
+                return Err("TypeError: the alarm's time is not a valid Date".to_owned());
+            }
             place.alarm.set(at_ms);
             place.storage.touch();
             place.plan_commit();

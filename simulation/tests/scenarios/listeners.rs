@@ -88,3 +88,16 @@ fn what_was_not_done_is_not_told() {
     scene.settle();
     assert_eq!(told(&live), ["incrby"]);
 }
+
+#[test]
+fn a_value_that_has_expired_when_it_is_set_is_told_as_redis_does() {
+    let scene = Scene::new(&["FRA"]);
+    let live = listen(&scene);
+    scene.done(0, command("SET hits 1"));
+    scene.done(0, command("SET hits 2 PXAT 1"));
+    assert!(scene.done(0, command("GET hits"))["result"].is_null());
+    scene.done(0, command("SET hits 3 EXAT 1"));
+    scene.settle();
+    let past = ["set", "expire", "expired"];
+    assert_eq!(told(&live), [&["set"][..], &past, &past].concat());
+}

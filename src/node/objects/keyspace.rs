@@ -12,12 +12,13 @@ use std::rc::Rc;
 
 use super::keyed_writes::kept_ms;
 use super::keyspace_boards::Boards;
-use super::keyspace_counters::{CounterRead, Counters, UpdateOutcome, kept_end};
+use super::keyspace_counters::{Counters, UpdateOutcome, kept_end};
 use super::keyspace_lanes::AddLanes;
 use super::keyspace_listeners::Listeners;
+use super::keyspace_loads::KeysRead;
 use super::keyspace_locks::Locks;
 use super::keyspace_sketches::ElementLine;
-use super::keyspace_store::{KeyspaceStore, Row, Try};
+use super::keyspace_store::{ExpiryTarget, KeyspaceStore, Row, Try};
 use super::storage_guard::StorageGuard;
 use super::store::Store;
 use crate::core::counter::id::{CounterId, Datacenter};
@@ -156,7 +157,7 @@ impl KeyspaceCore {
                 replies.push(reply.unwrap_or_else(|fault| unavailable(&fault)));
             }
         }
-        self.arm().await?;
+        self.arm().await;
         Ok(replies)
     }
 
@@ -165,9 +166,8 @@ impl KeyspaceCore {
             Ok(asked) => self.listeners.take(asked),
             Err(fault) => Sent::Refused(500, fault.to_string()),
         };
-        // Without an alarm listeners learn nothing of keys that expire meanwhile, and get no pings; the next command
-        // sets it.
-        let _ = self.arm().await;
+        // Without an alarm listeners learn nothing of keys that expire meanwhile, and get no pings.
+        self.arm().await;
         opened
     }
 
@@ -242,7 +242,7 @@ impl KeyspaceCore {
         &self,
         asked: &CommandRequest<'_>,
         here: &Datacenter,
-        (mut space, seen): (Space, &BTreeMap<String, CounterRead>),
+        (mut space, read): (Space, &KeysRead),
         is_blind: bool,
     ) -> Result<(Reply, UpdateOutcome), Refused> {
         let before = space.clone();
@@ -250,7 +250,7 @@ impl KeyspaceCore {
         let writes = Writes {
             before: &before,
             after: &space,
-            seen,
+            read,
             is_blind,
         };
         let kept = self.keep(&writes, here, asked, &reply).await?;
@@ -297,16 +297,19 @@ impl KeyspaceCore {
         here: &Datacenter,
     ) -> Result<Reply, Refused> {
         let keys = keys_of(asked);
-        // The keys of a script are no counters, except the one that may hold a limit.
-        let own_alone = matches!(asked.command.act, Act::Script);
         let limit = limit_key(asked);
         for _ in 0..ROUNDS_MAX {
-            let (mut space, seen) = self.load(&keys, here, own_alone).await?;
+            // The keys of a script are no counters, except those that are known to be, and the one that may hold a limit.
+            let own_alone = matches!(asked.command.act, Act::Script) && self.are_own(&keys)?;
+            let (mut space, read) = self.load(&keys, here, own_alone).await?;
+            if asked.command.scope == Scope::Read {
+                read.show(&mut space);
+            }
             if let Some(key) = limit {
                 self.load_limit(key, &mut space).await?;
             }
             let (reply, kept) = self
-                .run_once(asked, here, (space, &seen), is_blind(asked.args))
+                .run_once(asked, here, (space, &read), is_blind(asked.args))
                 .await?;
             if kept == UpdateOutcome::Done {
                 return Ok(reply);
@@ -324,7 +327,9 @@ impl KeyspaceCore {
         asked: &CommandRequest<'_>,
         reply: &Reply,
     ) -> Result<UpdateOutcome, Refused> {
-        let mut rows = Vec::new();
+        self.prepare(writes, here).await?;
+        let (mut rows, mut gone) = (Vec::new(), Vec::new());
+        let is_script = matches!(asked.command.act, Act::Script);
         for key in writes.after.changed() {
             let (before, after) = (writes.before.get(key), writes.after.get(key));
             let is_sorted = |entry: Option<&Entry>| {
@@ -342,7 +347,7 @@ impl KeyspaceCore {
                 && was.as_ref().map(|entry| &entry.value) != is.as_ref().map(|entry| &entry.value)
             {
                 let value = is.as_ref().and_then(number_of);
-                let seen = writes.seen.get(key).filter(|_| !writes.is_blind);
+                let seen = writes.read.counters.get(key).filter(|_| !writes.is_blind);
                 let changed = match (before, value) {
                     // If somebody else has created it meanwhile, both count.
                     (None, Some(value)) => {
@@ -355,8 +360,18 @@ impl KeyspaceCore {
                     return Ok(UpdateOutcome::Conflict);
                 }
             }
-            let row = after.and_then(row_of);
+            if before.is_some() && after.is_none() && !is_sorted(before) && !is_script {
+                gone.push((key, was.is_some()));
+            }
+            let row = after.and_then(|entry| row_of(entry, writes.read.target(key)));
             rows.push((key.clone(), row));
+        }
+        // The other calls may have a counter and a board of the same name: a key that is deleted is none of them.
+        let gone = gone
+            .into_iter()
+            .map(|(key, was_counter)| self.end_others(key, was_counter, here));
+        for ended in all_settled(gone, COUNTERS_AT_ONCE).await {
+            ended?;
         }
         let answered = self.try_of(asked, reply);
         self.rows.write(&rows, answered.as_ref())?;
@@ -364,6 +379,23 @@ impl KeyspaceCore {
             notifications::of_keys(asked.command, asked.args, writes.before, writes.after)
         });
         Ok(UpdateOutcome::Done)
+    }
+
+    /// Fails where a command that changes several keys cannot set one of them, before any of them is changed.
+    async fn prepare(&self, writes: &Writes<'_>, here: &Datacenter) -> Result<(), Refused> {
+        if writes.after.changed().nth(1).is_none() {
+            return Ok(());
+        }
+        for key in writes.after.changed() {
+            let after = writes.after.get(key).filter(|entry| entry.is_counter);
+            if let Some(seen) = writes.read.counters.get(key)
+                && let Some(value) = after.and_then(number_of)
+                && let Ok(id) = CounterId::parse(key.as_str())
+            {
+                self.counters.prepare(&id, here, value, seen).await?;
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn try_of(&self, asked: &CommandRequest<'_>, reply: &Reply) -> Option<Try> {
@@ -400,17 +432,21 @@ pub(super) fn reply_of(done: Result<Reply, Refused>) -> Reply {
 pub(super) struct Writes<'a> {
     pub(super) before: &'a Space,
     pub(super) after: &'a Space,
-    pub(super) seen: &'a BTreeMap<String, CounterRead>,
+    pub(super) read: &'a KeysRead,
     /// Whether they are stored for any former state of the keys.
     pub(super) is_blind: bool,
 }
 
-/// The stored row of a key; `None` for a counter or a board without expiry.
-pub(super) fn row_of(entry: &Entry) -> Option<Row> {
+/// The stored row of a key; `None` for a counter or a board without expiry. With one, it has what the expiry ends.
+pub(super) fn row_of(entry: &Entry, target: Option<ExpiryTarget>) -> Option<Row> {
     let expires_ms = kept_end(entry.expires_ms);
     let is_elsewhere = entry.is_counter || matches!(entry.value, Value::Sorted);
     let value = (!is_elsewhere).then(|| entry.value.clone());
-    (value.is_some() || expires_ms.is_some()).then_some(Row { value, expires_ms })
+    (value.is_some() || expires_ms.is_some()).then_some(Row {
+        value,
+        target: target.filter(|_| is_elsewhere),
+        expires_ms,
+    })
 }
 
 fn number_of(entry: &Entry) -> Option<i64> {

@@ -107,8 +107,8 @@ impl KeyspaceCore {
         here: &Datacenter,
     ) -> Result<Reply, Refused> {
         let keys = keys_of(asked);
-        let (space, seen) = self.load(&keys, here, true).await?;
-        let (reply, _) = self.run_once(asked, here, (space, &seen), true).await?;
+        let (space, read) = self.load(&keys, here, true).await?;
+        let (reply, _) = self.run_once(asked, here, (space, &read), true).await?;
         Ok(reply)
     }
 

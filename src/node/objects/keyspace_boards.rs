@@ -14,7 +14,9 @@ use crate::core::counter::ledger::WriteKey;
 use crate::host::Host;
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::{call, call_within};
-use crate::protocol::messages::{EndBoard, Fault, FindKey, KeyFound, RunSorted, SortedRan};
+use crate::protocol::messages::{
+    AskBoard, BoardAnswer, BoardQuestion, EndBoard, Fault, FindKey, KeyFound, RunSorted, SortedRan,
+};
 use crate::protocol::redis::command::Command;
 use crate::protocol::redis::error;
 use crate::protocol::redis::float::{score, text_of};
@@ -37,6 +39,14 @@ pub(super) struct Boards {
     known: RefCell<BoundedMap<CounterId, (), BOARDS_KNOWN_MAX>>,
 }
 
+/// A board that was read.
+pub(super) struct BoardRead {
+    /// Its generation; `None` where it is spread over several objects.
+    pub(super) generation: Option<u64>,
+    /// Whether no members are seen.
+    pub(super) is_empty: bool,
+}
+
 impl Boards {
     pub(super) fn new(host: Host) -> Self {
         Self {
@@ -45,7 +55,8 @@ impl Boards {
         }
     }
 
-    fn is_known(&self, id: &CounterId) -> bool {
+    /// Whether a board is known to exist.
+    pub(super) fn is_known(&self, id: &CounterId) -> bool {
         self.known.borrow().contains_key(id)
     }
 
@@ -64,6 +75,33 @@ impl Boards {
         }
         let nothing = RunSorted::on(id, Vec::new());
         Ok(self.run(&nothing).await?.replies.is_some())
+    }
+
+    /// A board that exists.
+    pub(super) async fn look(&self, id: &CounterId) -> Result<Option<BoardRead>, Fault> {
+        if !self.is_known(id) && !self.find(id).await?.is_board {
+            return Ok(None);
+        }
+        let about = AskBoard::new(id, BoardQuestion::About);
+        let read = match call_within(&self.host, &about, OPERATE_MS_MAX).await? {
+            BoardAnswer::Seen(seen) => Some(BoardRead {
+                generation: Some(seen.generation),
+                is_empty: seen.period.total == 0,
+            }),
+            BoardAnswer::Spread(_) => Some(BoardRead {
+                generation: None,
+                is_empty: false,
+            }),
+            BoardAnswer::Absent | BoardAnswer::NoPeriod => None,
+            _ => {
+                let what = "members of the board are being moved".to_owned();
+                return Err(Fault::Unavailable(what));
+            }
+        };
+        if read.is_none() {
+            self.known.borrow_mut().remove(id);
+        }
+        Ok(read)
     }
 
     /// The result of commands.

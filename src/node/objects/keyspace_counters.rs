@@ -12,6 +12,7 @@ use crate::core::counter::dimensions::DimensionLog;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::{KeySource, KeyedOutcome, KeyedWrite, WriteKey};
 use crate::core::counter::samples::Samples;
+use crate::core::counter::settings::TtlMode;
 use crate::core::counter::total::Value;
 use crate::host::Host;
 use crate::node::aggregator;
@@ -40,6 +41,11 @@ pub(super) struct Counters {
 pub(super) struct CounterRead {
     /// Its value, in digits.
     pub(super) text: String,
+    /// Its generation: one that is created anew has a higher one.
+    pub(super) generation: u64,
+    /// When it ends whatever is counted until then, unix milliseconds.
+    pub(super) ends_ms: Option<i64>,
+    floor: Option<Value>,
     version: Version,
     has_home: bool,
 }
@@ -75,11 +81,48 @@ impl Counters {
             return Ok(None);
         };
         Self::whole(&sum)?;
+        let ttl = sum.root.settings.ttl;
+        let fixed = ttl.filter(|ttl| ttl.mode == TtlMode::Fixed);
         Ok(Some(CounterRead {
             text: sum.value().to_string(),
+            generation: sum.root.generation,
+            ends_ms: fixed.map(|ttl| ttl.expires_at_ms(0)),
+            floor: sum.root.settings.floor,
             version: Version::of_sum(&sum),
             has_home: sum.root.home.is_some(),
         }))
+    }
+
+    /// The generation of a counter; `None` where there is none.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub(super) async fn generation(&self, id: &CounterId) -> Result<Option<u64>, Fault> {
+        let sum = aggregator::read_now(&self.host, id).await?;
+        Ok(sum.map(|sum| sum.root.generation))
+    }
+
+    /// Fails where a counter that was read cannot be set to this value. Sets its home if it has none.
+    ///
+    /// # Errors
+    /// As [`Counters::replace`].
+    pub(super) async fn prepare(
+        &self,
+        id: &CounterId,
+        here: &Datacenter,
+        value: i64,
+        seen: &CounterRead,
+    ) -> Result<(), Refused> {
+        if seen
+            .floor
+            .is_some_and(|floor| value_of(value).is_below(floor))
+        {
+            return Err(Refused::Reply(below_floor()));
+        }
+        if !seen.has_home {
+            self.settle(id, here).await?;
+        }
+        Ok(())
     }
 
     /// Succeeds where all of it was read.

@@ -3,13 +3,46 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::keyspace::{COUNTERS_AT_ONCE, KeyspaceCore};
+use super::keyspace_boards::BoardRead;
 use super::keyspace_counters::CounterRead;
-use super::keyspace_store::Row;
+use super::keyspace_store::{ExpiryTarget, Row};
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::node::shared::concurrency::all_settled;
+use crate::protocol::messages::Fault;
 use crate::protocol::redis::notifications::KeyEvent;
 use crate::protocol::redis::reply::Refused;
 use crate::protocol::redis::space::{Entry, Space, Value};
+
+/// The counters and boards that were read for a command.
+#[derive(Default)]
+pub(super) struct KeysRead {
+    pub(super) counters: BTreeMap<String, CounterRead>,
+    boards: BTreeMap<String, BoardRead>,
+}
+
+impl KeysRead {
+    /// What an expiry of this key ends: the counter, or the board where there is no counter.
+    pub(super) fn target(&self, key: &str) -> Option<ExpiryTarget> {
+        if let Some(counter) = self.counters.get(key) {
+            return Some(ExpiryTarget::Counter(counter.generation));
+        }
+        let generation = self.boards.get(key)?.generation;
+        generation.map(ExpiryTarget::Board)
+    }
+
+    /// Shows a command that reads what the other calls have made: boards without members that are seen are none, and
+    /// counters end by their own settings too.
+    pub(super) fn show(&self, space: &mut Space) {
+        for (key, counter) in &self.counters {
+            if let Some(at_ms) = counter.ends_ms {
+                space.ends_by(key, at_ms);
+            }
+        }
+        for (key, _) in self.boards.iter().filter(|(_, board)| board.is_empty) {
+            space.hide(key);
+        }
+    }
+}
 
 impl KeyspaceCore {
     /// The present state of the keys: small values from the rows, all others from their cells.
@@ -18,7 +51,7 @@ impl KeyspaceCore {
         keys: &BTreeSet<String>,
         here: &Datacenter,
         own_alone: bool,
-    ) -> Result<(Space, BTreeMap<String, CounterRead>), Refused> {
+    ) -> Result<(Space, KeysRead), Refused> {
         let mut seen = BTreeMap::new();
         let mut rows = BTreeMap::new();
         let mut asked = Vec::new();
@@ -42,30 +75,31 @@ impl KeyspaceCore {
                 seen.insert(id.as_str().to_owned(), found);
             }
         }
-        let mut boards = BTreeSet::new();
+        let mut boards = BTreeMap::new();
         let others = rows.iter().filter(|(key, row)| {
             let has_value = row.as_ref().is_some_and(|row| row.value.is_some());
             !has_value && !own_alone && !seen.contains_key(*key)
         });
         let others = others.filter_map(|(key, _)| CounterId::parse(key.as_str()).ok());
-        let look = |id: CounterId| async move { (self.boards.has(&id).await, id) };
+        let look = |id: CounterId| async move { (self.boards.look(&id).await, id) };
         for (found, id) in all_settled(others.map(look), COUNTERS_AT_ONCE).await {
-            if found? {
-                boards.insert(String::from(id));
+            if let Some(found) = found? {
+                boards.insert(String::from(id), found);
             }
         }
         self.readable()?;
+        let read = KeysRead {
+            counters: seen,
+            boards,
+        };
         let mut space = Space::new(self.host.now_ms());
         for (key, row) in rows {
-            let is_board = boards.contains(&key);
-            let is_end = row.as_ref().is_some_and(|row| row.value.is_none());
-            if is_end && !own_alone && !is_board && !seen.contains_key(&key) {
-                // It was ended by another call; its expiry does not apply to the next key of that name.
-                self.rows.write(&[(key, None)], None)?;
-                continue;
-            }
-            let expires_ms = row.as_ref().and_then(|row| row.expires_ms);
-            let counter = seen.get(&key);
+            let is_board = read.boards.contains_key(&key);
+            let expires_ms = match &row {
+                Some(end) if end.value.is_none() && !own_alone => self.end_of(&key, end, &read)?,
+                row => row.as_ref().and_then(|row| row.expires_ms),
+            };
+            let counter = read.counters.get(&key);
             let is_counter = counter.is_some();
             let text = counter.map(|seen| Value::Text(seen.text.clone()));
             let elsewhere = text.or_else(|| is_board.then_some(Value::Sorted));
@@ -78,7 +112,46 @@ impl KeyspaceCore {
                 space.load(key, entry);
             }
         }
-        Ok((space, seen))
+        Ok((space, read))
+    }
+
+    /// Whether the values of these keys lie here, as far as is known without asking.
+    pub(super) fn are_own(&self, keys: &BTreeSet<String>) -> Result<bool, Fault> {
+        for key in keys {
+            let is_own = match self.rows.row(key)? {
+                Some(row) => row.value.is_some(),
+                None => !self.is_elsewhere(key),
+            };
+            if !is_own {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether a counter or a board of this name is known.
+    pub(super) fn is_elsewhere(&self, key: &str) -> bool {
+        CounterId::parse(key)
+            .is_ok_and(|id| self.counters.is_known(&id) || self.boards.is_known(&id))
+    }
+
+    /// The expiry of a counter or a board that was read. What it was set on may have been ended by another call: then
+    /// it does not apply to the next one of that name, and is forgotten.
+    fn end_of(&self, key: &str, end: &Row, read: &KeysRead) -> Result<Option<i64>, Fault> {
+        let (is_counter, is_board) = (
+            read.counters.contains_key(key),
+            read.boards.contains_key(key),
+        );
+        let applies = match end.target {
+            None => is_counter || is_board,
+            // The end of a board whose name a counter has too.
+            Some(ExpiryTarget::Board(_)) if is_counter => return Ok(None),
+            target => target == read.target(key),
+        };
+        if !applies {
+            self.rows.write(&[(key.to_owned(), None)], None)?;
+        }
+        Ok(end.expires_ms.filter(|_| applies))
     }
 
     /// Loads the key that holds a limit: it is only read and not locked, so that its users do not wait for each other.
@@ -114,21 +187,67 @@ impl KeyspaceCore {
         if row.expires_ms.is_none_or(|at_ms| at_ms > now_ms) {
             return Ok(Some(row));
         }
-        if row.value.is_none() {
-            self.end(key, here).await?;
-        }
+        let has_ended = row.value.is_some() || self.end_target(key, row.target, here).await?;
         self.rows.write(&[(key.to_owned(), None)], None)?;
-        self.listeners.tell(|| vec![KeyEvent::new("expired", key)]);
+        if has_ended {
+            self.listeners.tell(|| vec![KeyEvent::new("expired", key)]);
+        }
         Ok(None)
+    }
+
+    /// Ends what an expiry was set on; returns whether it was still there. Another counter or board may have its name
+    /// by now.
+    async fn end_target(
+        &self,
+        key: &str,
+        target: Option<ExpiryTarget>,
+        here: &Datacenter,
+    ) -> Result<bool, Refused> {
+        let Ok(id) = CounterId::parse(key) else {
+            return Ok(false);
+        };
+        let is_there = match target {
+            None => {
+                self.end(key, here).await?;
+                return Ok(true);
+            }
+            Some(ExpiryTarget::Counter(generation)) => {
+                let is_there = self.counters.generation(&id).await? == Some(generation);
+                if is_there {
+                    self.counters.replace(&id, here, None, None).await?;
+                }
+                is_there
+            }
+            Some(ExpiryTarget::Board(generation)) => {
+                let found = self.boards.look(&id).await?;
+                let is_there = found.is_some_and(|board| board.generation == Some(generation));
+                if is_there {
+                    self.boards.end(&id).await?;
+                }
+                is_there
+            }
+        };
+        Ok(is_there)
     }
 
     /// Ends a counter, and a board of the same name.
     pub(super) async fn end(&self, key: &str, here: &Datacenter) -> Result<(), Refused> {
+        self.end_others(key, false, here).await
+    }
+
+    /// Ends a counter and a board of this name, or the board alone where the counter was ended already: it may have
+    /// begun anew since.
+    pub(super) async fn end_others(
+        &self,
+        key: &str,
+        was_counter: bool,
+        here: &Datacenter,
+    ) -> Result<(), Refused> {
         let Ok(id) = CounterId::parse(key) else {
             return Ok(());
         };
         let found = self.boards.find(&id).await?;
-        if found.is_counter {
+        if found.is_counter && !was_counter {
             self.counters.replace(&id, here, None, None).await?;
         }
         if found.is_board {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::keyspace::KeyspaceCore;
+use super::keyspace_store::{KeyName, NAMES_PAGE, Row};
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::sketch::{HashKey, hash};
 use crate::node::shared::concurrency::all_settled;
@@ -15,7 +16,7 @@ use crate::protocol::redis::reply::{Refused, Reply};
 use crate::protocol::redis::request::Arguments;
 use crate::protocol::redis::{error, glob};
 
-/// The most keys of a reply, and of a keyspace that can be listed: some 10 MB of names.
+/// The most keys that a pattern may match, and the most counters and boards that `DBSIZE` counts: some 10 MB of names.
 pub const KEYS_LISTED_MAX: usize = 100_000;
 
 /// How many names a page of a partition has.
@@ -57,10 +58,11 @@ impl<'a> Scan<'a> {
             match name.as_str() {
                 "MATCH" => scan.pattern = value,
                 "COUNT" => {
-                    let count = usize::try_from(number(value)?).unwrap_or(0);
-                    if count == 0 {
+                    let count = number(value)?;
+                    if count < 1 {
                         return Err(error::syntax());
                     }
+                    let count = usize::try_from(count).unwrap_or(KEYS_LISTED_MAX);
                     scan.count = count.clamp(SCAN_COUNT_MIN, KEYS_LISTED_MAX);
                 }
                 "TYPE" => scan.of_type = Some(value.to_ascii_lowercase()),
@@ -79,14 +81,12 @@ impl KeyspaceCore {
         args: &Arguments,
     ) -> Result<Reply, Refused> {
         match whole {
-            KeyspaceCommand::Size => Ok(Reply::count(self.names("").await?.len())),
+            KeyspaceCommand::Size => self.size().await,
             KeyspaceCommand::Keys => {
                 let pattern = &args[1];
-                let names = self.names(glob::literal_prefix(pattern)).await?;
-                let names = names
-                    .into_keys()
-                    .filter(|name| glob::matches(pattern, name));
-                Ok(Reply::texts(names))
+                let matches = |name: &str| glob::matches(pattern, name);
+                let names = self.names(glob::literal_prefix(pattern), matches).await?;
+                Ok(Reply::texts(names.into_keys()))
             }
             KeyspaceCommand::Scan => self.scan(args).await,
             KeyspaceCommand::Flush => self.flush().await,
@@ -97,9 +97,10 @@ impl KeyspaceCore {
         let invalid = || Reply::err("invalid cursor");
         let cursor: u64 = args[1].parse().map_err(|_| invalid())?;
         let scan = Scan::parse(&args[2..])?;
-        let names = self.names(glob::literal_prefix(scan.pattern)).await?;
+        let matches = |name: &str| glob::matches(scan.pattern, name);
+        let names = self.names(glob::literal_prefix(scan.pattern), matches);
         // In the order of their hashes: a cursor is a hash, so it stays valid while keys come and go.
-        let mut placed: Vec<(u64, String, &'static str)> = names
+        let mut placed: Vec<(u64, String, &'static str)> = (names.await?)
             .into_iter()
             .map(|(name, of_type)| (place_of(&name), name, of_type))
             .filter(|(place, ..)| *place >= cursor)
@@ -109,8 +110,7 @@ impl KeyspaceCore {
         placed.truncate(scan.count);
         let mut found = Vec::new();
         for (_, name, of_type) in placed {
-            let is_type = scan.of_type.as_ref().is_none_or(|wanted| wanted == of_type);
-            if is_type && glob::matches(scan.pattern, &name) {
+            if scan.of_type.as_ref().is_none_or(|wanted| wanted == of_type) {
                 found.push(name);
                 if scan.with_type {
                     found.push(of_type.to_owned());
@@ -123,56 +123,125 @@ impl KeyspaceCore {
         ]))
     }
 
-    /// All keys with this prefix.
-    async fn names(&self, prefix: &str) -> Result<Names, Refused> {
+    /// `DBSIZE`: keys that lie here are counted without a bound.
+    async fn size(&self) -> Result<Reply, Refused> {
+        let mut elsewhere = self.names_elsewhere("", |_| true).await?;
+        self.readable()?;
+        let mut own = 0;
+        self.own_names("", |name| {
+            if name.type_name.is_some() != name.has_ended {
+                elsewhere.remove(&name.key);
+            }
+            own += usize::from(name.type_name.is_some() && !name.has_ended);
+            Ok(())
+        })?;
+        Ok(Reply::count(own + elsewhere.len()))
+    }
+
+    /// All keys with this prefix that match.
+    async fn names(&self, prefix: &str, matches: impl Fn(&str) -> bool) -> Result<Names, Refused> {
+        let mut names = self.names_elsewhere(prefix, &matches).await?;
+        self.readable()?;
+        self.own_names(prefix, |name| {
+            match (name.type_name, name.has_ended) {
+                (Some(of_type), false) if matches(&name.key) => {
+                    names.insert(name.key, of_type);
+                }
+                // A counter that has expired does not exist, though it is not ended yet.
+                (None, true) => {
+                    names.remove(&name.key);
+                }
+                _ => {}
+            }
+            few_enough(names.len())
+        })?;
+        Ok(names)
+    }
+
+    /// Takes the names of the rows here with this prefix, in their order, of which few are in memory.
+    fn own_names(
+        &self,
+        prefix: &str,
+        mut take: impl FnMut(KeyName) -> Result<(), Refused>,
+    ) -> Result<(), Refused> {
+        let now_ms = self.host.now_ms();
+        let mut after: Option<String> = None;
+        loop {
+            let page = self.rows.names(prefix, after.as_deref(), now_ms)?;
+            let is_last = page.len() < NAMES_PAGE;
+            after = page.last().map(|last| last.key.clone());
+            for name in page {
+                if !name.key.starts_with(prefix) {
+                    return Ok(());
+                }
+                take(name)?;
+            }
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The counters and boards with this prefix that match.
+    async fn names_elsewhere(
+        &self,
+        prefix: &str,
+        matches: impl Fn(&str) -> bool,
+    ) -> Result<Names, Refused> {
         let mut names = Names::new();
-        let counters = |partition: u32, after: Option<String>| List {
+        self.counters_listed(prefix, async |page| {
+            let page = page.into_iter().filter(|name| matches(name));
+            names.extend(page.map(|name| (name, "string")));
+            few_enough(names.len())
+        })
+        .await?;
+        self.boards_listed(prefix, async |page| {
+            for name in page.into_iter().filter(|name| matches(name)) {
+                names.entry(name).or_insert("zset");
+            }
+            few_enough(names.len())
+        })
+        .await?;
+        Ok(names)
+    }
+
+    async fn counters_listed(
+        &self,
+        prefix: &str,
+        take: impl AsyncFnMut(Vec<String>) -> Result<(), Refused>,
+    ) -> Result<(), Refused> {
+        let list = |partition: u32, after: Option<String>| List {
             partition,
             prefix: prefix.to_owned(),
             after,
             limit: PAGE,
         };
         let name = |(counter, _): (CounterId, _)| counter.into();
-        for name in self.listed(counters, name).await? {
-            names.insert(name, "string");
-        }
-        let boards = |partition: u32, after: Option<String>| ListBoards {
+        self.listed(list, name, take).await
+    }
+
+    async fn boards_listed(
+        &self,
+        prefix: &str,
+        take: impl AsyncFnMut(Vec<String>) -> Result<(), Refused>,
+    ) -> Result<(), Refused> {
+        let list = |partition: u32, after: Option<String>| ListBoards {
             partition,
             prefix: prefix.to_owned(),
             after,
             limit: PAGE,
         };
-        for name in self.listed(boards, String::from).await? {
-            names.entry(name).or_insert("zset");
-        }
-        self.readable()?;
-        let most = i64::try_from(KEYS_LISTED_MAX).unwrap_or(i64::MAX);
-        let now_ms = self.host.now_ms();
-        // A counter that has expired does not exist, though it is not ended yet.
-        for (name, _) in self.rows.lapsed(now_ms, most)? {
-            names.remove(&name);
-        }
-        for (name, value) in self.rows.names(now_ms, most + 1)? {
-            if let Some(value) = value
-                && name.starts_with(prefix)
-            {
-                names.insert(name, value.type_name());
-            }
-        }
-        if names.len() > KEYS_LISTED_MAX {
-            return Err(too_many());
-        }
-        Ok(names)
+        self.listed(list, String::from, take).await
     }
 
-    /// All names of all partitions, in pages of [`PAGE`] from each; a page ends at the last name that all of them have
-    /// covered.
+    /// Takes all names of all partitions, in pages of [`PAGE`] from each; a page ends at the last name that all of them
+    /// have covered.
     async fn listed<T, C: Call<Answer = Vec<T>>>(
         &self,
         list: impl Fn(u32, Option<String>) -> C,
         name: impl Fn(T) -> String,
-    ) -> Result<Vec<String>, Refused> {
-        let mut names: Vec<String> = Vec::new();
+        mut take: impl AsyncFnMut(Vec<String>) -> Result<(), Refused>,
+    ) -> Result<(), Refused> {
         let mut after: Option<String> = None;
         loop {
             let asked = ask_all(&self.host, |partition| list(partition, after.clone())).await;
@@ -186,12 +255,10 @@ impl KeyspaceCore {
             let full = pages.iter().filter(|page| page.len() >= most);
             let told_to = full.filter_map(|page| page.last()).min().cloned();
             let told = pages.into_iter().flatten();
-            names.extend(told.filter(|name| told_to.as_ref().is_none_or(|to| name <= to)));
-            if names.len() > KEYS_LISTED_MAX {
-                return Err(too_many());
-            }
+            let told = told.filter(|name| told_to.as_ref().is_none_or(|to| name <= to));
+            take(told.collect()).await?;
             if told_to.is_none() {
-                return Ok(names);
+                return Ok(());
             }
             after = told_to;
         }
@@ -200,41 +267,52 @@ impl KeyspaceCore {
     /// `FLUSHDB`: also ends all counters and boards.
     async fn flush(&self) -> Result<Reply, Refused> {
         let here = Datacenter::local();
-        let names = self.names("").await?;
-        let ended = names.keys().map(|name| self.end_counter(name, &here));
-        for ended in all_settled(ended, ENDED_AT_ONCE).await {
-            ended?;
-        }
+        let end = async |page: Vec<String>| {
+            let ended = page.iter().map(|name| self.end(name, &here));
+            let ended = all_settled(ended, ENDED_AT_ONCE).await;
+            ended.into_iter().collect()
+        };
+        self.counters_listed("", end).await?;
+        self.boards_listed("", end).await?;
         self.readable()?;
         self.rows.clear()?;
         Ok(Reply::ok())
-    }
-
-    async fn end_counter(&self, name: &str, here: &Datacenter) -> Result<(), Refused> {
-        let own = self.rows.row(name)?.is_some_and(|row| row.value.is_some());
-        if own {
-            return Ok(());
-        }
-        self.end(name, here).await
     }
 
     /// The script that deletes all keys of a pattern: keys made by scripts, which are stored here.
     pub(super) async fn reset(&self, args: &Arguments) -> Result<Reply, Refused> {
         let (keys, _) = script_words(args)?;
         let pattern = keys.first().map_or("", String::as_str);
-        let most = i64::try_from(KEYS_LISTED_MAX).unwrap_or(i64::MAX);
-        let known = self.rows.names(self.host.now_ms(), most)?;
-        let matching = known
-            .into_iter()
-            .filter(|(name, value)| value.is_some() && glob::matches(pattern, name));
-        let gone: Vec<_> = matching.map(|(name, _)| (name, None)).collect();
-        self.rows.write(&gone, None)?;
+        let mut gone = Vec::new();
+        self.own_names(glob::literal_prefix(pattern), |name| {
+            if name.type_name.is_some() && !name.has_ended && glob::matches(pattern, &name.key) {
+                gone.push((name.key, None));
+            }
+            if gone.len() >= NAMES_PAGE {
+                self.reset_all(&mut gone)?;
+            }
+            Ok(())
+        })?;
+        self.reset_all(&mut gone)?;
+        Ok(Reply::Nil)
+    }
+
+    fn reset_all(&self, gone: &mut Vec<(String, Option<Row>)>) -> Result<(), Fault> {
+        self.rows.write(gone, None)?;
         self.listeners.tell(|| {
             let names = gone.iter().map(|(name, _)| KeyEvent::new("del", name));
             names.collect()
         });
-        Ok(Reply::Nil)
+        gone.clear();
+        Ok(())
     }
+}
+
+fn few_enough(names: usize) -> Result<(), Refused> {
+    if names > KEYS_LISTED_MAX {
+        return Err(too_many());
+    }
+    Ok(())
 }
 
 fn too_many() -> Refused {

@@ -53,6 +53,9 @@ impl KeyspaceCore {
         let mut space = Space::new(self.host.now_ms());
         for key in keys {
             let Some(row) = self.rows.row(&key)? else {
+                if self.is_elsewhere(&key) {
+                    return Ok(None);
+                }
                 continue;
             };
             let has_ended = row.expires_ms.is_some_and(|at_ms| at_ms <= space.now_ms());
@@ -75,7 +78,7 @@ impl KeyspaceCore {
             if !after.is_none_or(is_own) {
                 return Ok(None);
             }
-            rows.push((key.clone(), after.and_then(row_of)));
+            rows.push((key.clone(), after.and_then(|entry| row_of(entry, None))));
         }
         self.rows.write(&rows, None)?;
         if let Some(before) = before {

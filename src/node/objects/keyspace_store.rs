@@ -3,6 +3,8 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::store::{Insert, Store, blob, integer, text};
 use crate::core::counter::bounded_map::BoundedMap;
 use crate::core::counter::ledger::WriteKey;
@@ -10,6 +12,7 @@ use crate::host::object::SqlValue;
 use crate::protocol::messages::Fault;
 use crate::protocol::redis::reply::Reply;
 use crate::protocol::redis::space::Value;
+use crate::protocol::stored::{Damage, FRAME_BYTES};
 
 const SCHEMA: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS keys (key TEXT PRIMARY KEY, body BLOB NOT NULL, expires_ms INTEGER) WITHOUT ROWID",
@@ -24,6 +27,9 @@ const ROWS_KNOWN_MAX: usize = 10_000;
 
 /// The most bytes of a key and its value that are remembered, so 10 MB in all: a window of a limit has some 200.
 const ROW_KNOWN_BYTES_MAX: usize = 1_024;
+
+/// The names of one statement: some 1 MB.
+pub(super) const NAMES_PAGE: usize = 10_000;
 
 const PUT_KEY: Insert<'_> = Insert {
     into: "INSERT OR REPLACE INTO keys VALUES",
@@ -43,8 +49,27 @@ const PUT_VALUE: Insert<'_> = Insert {
 pub(super) struct Row {
     /// Its value; `None` for a counter, whose value is in cells.
     pub(super) value: Option<Value>,
+    /// What the expiry ends, where the value is elsewhere; rows of earlier builds lack it.
+    pub(super) target: Option<ExpiryTarget>,
     /// Its expiry, unix milliseconds.
     pub(super) expires_ms: Option<i64>,
+}
+
+/// A counter or a board of one generation: a later one of its name is another. Stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum ExpiryTarget {
+    /// A counter, by its generation.
+    Counter(u64),
+    /// A board, by its generation.
+    Board(u64),
+}
+
+/// A key by its name.
+pub(super) struct KeyName {
+    pub(super) key: String,
+    /// The type of a value that lies here; `None` where it is in cells or in a board.
+    pub(super) type_name: Option<&'static str>,
+    pub(super) has_ended: bool,
 }
 
 /// The reply to an attempt.
@@ -94,13 +119,29 @@ impl KeyspaceStore {
         let rows = self.store.run(query, vec![key.into()])?;
         let row = match rows.first() {
             None => None,
-            Some(row) => Some(Row {
-                value: self.store.get(row.first().unwrap_or(&SqlValue::Null))?,
-                expires_ms: row.get(1).and_then(integer),
-            }),
+            Some(row) => {
+                let (value, target) = self.value(row.first().unwrap_or(&SqlValue::Null))?;
+                Some(Row {
+                    value,
+                    target,
+                    expires_ms: row.get(1).and_then(integer),
+                })
+            }
         };
         self.remember(key, &row);
         Ok(row)
+    }
+
+    /// A value, and what follows it where it is elsewhere; earlier builds do not read that.
+    fn value(&self, body: &SqlValue) -> Result<(Option<Value>, Option<ExpiryTarget>), Fault> {
+        let changed = |_| self.store.damaged(Damage::Changed);
+        let body = self.store.body(body)?;
+        let (value, rest) = postcard::take_from_bytes::<Option<Value>>(body).map_err(changed)?;
+        let target = match rest {
+            [] => None,
+            rest => Some(self.store.value(rest)?),
+        };
+        Ok((value, target))
     }
 
     fn remember(&self, key: &str, row: &Option<Row>) {
@@ -173,11 +214,11 @@ impl KeyspaceStore {
     }
 
     fn put(&self, key: &str, row: &Row) -> Result<(), Fault> {
-        let values = vec![
-            key.into(),
-            self.store.put(&row.value)?,
-            SqlValue::from(row.expires_ms),
-        ];
+        let body = match row.target {
+            Some(target) => self.store.put(&(&row.value, target))?,
+            None => self.store.put(&row.value)?,
+        };
+        let values = vec![key.into(), body, SqlValue::from(row.expires_ms)];
         let ends_as_before = {
             let known = self.known.borrow();
             let before = known.get(key).and_then(Option::as_ref);
@@ -225,39 +266,40 @@ impl KeyspaceStore {
         Ok(Some((fingerprint, self.store.get(reply)?)))
     }
 
-    /// The names of the keys that have not expired, and whether each is a counter.
+    /// A page of the names that follow this one, or begin with it, in their order; bodies are not read.
     pub(super) fn names(
         &self,
+        prefix: &str,
+        after: Option<&str>,
         now_ms: i64,
-        most: i64,
-    ) -> Result<Vec<(String, Option<Value>)>, Fault> {
-        let query = "SELECT key, body FROM keys WHERE expires_ms IS NULL OR expires_ms > ? LIMIT ?";
-        let rows = self.store.run(query, vec![now_ms.into(), most.into()])?;
+    ) -> Result<Vec<KeyName>, Fault> {
+        const FROM: &str = "SELECT key, substr(body, 1, 8), expires_ms FROM keys WHERE key >= ? ORDER BY key LIMIT ?";
+        const AFTER: &str = "SELECT key, substr(body, 1, 8), expires_ms FROM keys WHERE key > ? ORDER BY key LIMIT ?";
+        let (query, first) = after.map_or((FROM, prefix), |after| (AFTER, after));
+        let most = i64::try_from(NAMES_PAGE).unwrap_or(i64::MAX);
+        let rows = self.store.run(query, vec![first.into(), most.into()])?;
         let mut names = Vec::with_capacity(rows.len());
         for row in &rows {
-            if let [key, body] = row.as_slice()
+            if let [key, head, expires_ms] = row.as_slice()
                 && let Some(key) = text(key)
             {
-                names.push((key.to_owned(), self.store.get(body)?));
+                let head = blob(head).unwrap_or_default();
+                names.push(KeyName {
+                    key: key.to_owned(),
+                    type_name: type_of(head).ok_or_else(|| self.store.damaged(Damage::Changed))?,
+                    has_ended: integer(expires_ms).is_some_and(|at_ms| at_ms <= now_ms),
+                });
             }
         }
         Ok(names)
     }
 
-    /// Expired keys, and whether each is a counter.
-    pub(super) fn lapsed(&self, now_ms: i64, most: i64) -> Result<Vec<(String, bool)>, Fault> {
-        let query = "SELECT key, body FROM keys WHERE expires_ms <= ? ORDER BY expires_ms LIMIT ?";
+    /// Expired keys.
+    pub(super) fn lapsed(&self, now_ms: i64, most: i64) -> Result<Vec<String>, Fault> {
+        let query = "SELECT key FROM keys WHERE expires_ms <= ? ORDER BY expires_ms LIMIT ?";
         let rows = self.store.run(query, vec![now_ms.into(), most.into()])?;
-        let mut lapsed = Vec::with_capacity(rows.len());
-        for row in &rows {
-            if let [key, body] = row.as_slice()
-                && let Some(key) = text(key)
-            {
-                let value: Option<Value> = self.store.get(body)?;
-                lapsed.push((key.to_owned(), value.is_none()));
-            }
-        }
-        Ok(lapsed)
+        let keys = rows.iter().filter_map(|row| row.first().and_then(text));
+        Ok(keys.map(str::to_owned).collect())
     }
 
     /// Deletes old attempts.
@@ -288,5 +330,23 @@ impl KeyspaceStore {
     /// Sets the object's alarm.
     pub(super) async fn arm(&self, at_ms: i64) -> Result<(), Fault> {
         self.store.set_alarm(at_ms).await
+    }
+}
+
+/// The type of a stored value by the first bytes of its body, also of one without a frame; `Some(None)` where the value
+/// is elsewhere, `None` for bytes that are no body.
+fn type_of(head: &[u8]) -> Option<Option<&'static str>> {
+    let bare = head.first().is_some_and(|first| *first <= 1);
+    let body = if bare {
+        Some(head)
+    } else {
+        head.get(FRAME_BYTES..)
+    };
+    match body? {
+        [0, ..] => Some(None),
+        [1, 0, ..] => Some(Some("string")),
+        [1, 1, ..] => Some(Some("hash")),
+        [1, 2, ..] => Some(Some("set")),
+        _ => None,
     }
 }

@@ -220,6 +220,9 @@ pub fn of_keys(command: &Command, args: &[String], before: &Space, after: &Space
     for key in keys.into_iter().filter(|key| changed.contains(key)) {
         let names = match (before.get(key), after.get(key)) {
             (before, Some(after)) => names_of(command, args, before, after),
+            (_, None) if command.name == "SET" => {
+                ["set", "expire", "expired"].map(str::to_owned).into()
+            }
             (_, None) if gone.insert(key) => {
                 let is_part = matches!(command.name, "HDEL" | "SREM");
                 let part = is_part.then(|| name_of(command.name));

@@ -98,11 +98,13 @@ impl Options {
                 }
                 "WITHSCORES" if !is_stored(args) && !is_count => options.with_scores = true,
                 "LIMIT" if is_count => {
-                    let most = number(words.next().ok_or_else(error::syntax)?)
-                        .ok()
-                        .and_then(|most| usize::try_from(most).ok())
-                        .ok_or_else(|| Reply::err("LIMIT can't be negative"))?;
-                    options.most = if most == 0 { usize::MAX } else { most };
+                    let most = number(words.next().ok_or_else(error::syntax)?);
+                    options.most = match most {
+                        Ok(0) => usize::MAX,
+                        // In Wasm such a number has 32 bits: a larger one is no limit.
+                        Ok(most @ 1..) => usize::try_from(most).unwrap_or(usize::MAX),
+                        _ => return Err(Reply::err("LIMIT can't be negative")),
+                    };
                 }
                 _ => return Err(error::syntax()),
             }

@@ -185,7 +185,8 @@ impl Space {
         }
         // A value that expires at once is removed.
         if expires_ms.is_some_and(|at_ms| at_ms <= self.now_ms) {
-            self.remove(key);
+            self.entries.remove(key);
+            self.changed.insert(key.to_owned());
             return Ok(());
         }
         let entry = Entry {
@@ -208,6 +209,21 @@ impl Space {
             entry.expires_ms = expires_ms;
             self.changed.insert(key.to_owned());
         }
+    }
+
+    /// Lets a key end then at the latest, without a change.
+    pub fn ends_by(&mut self, key: &str, at_ms: i64) {
+        if let Some(entry) = self.entries.get_mut(key)
+            && at_ms > self.now_ms
+        {
+            let before_ms = entry.expires_ms.unwrap_or(i64::MAX);
+            entry.expires_ms = Some(before_ms.min(at_ms));
+        }
+    }
+
+    /// Leaves a key out, without a change.
+    pub fn hide(&mut self, key: &str) {
+        self.entries.remove(key);
     }
 
     /// Removes a key; returns whether it existed.
