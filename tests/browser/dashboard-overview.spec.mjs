@@ -122,6 +122,26 @@ test("a referrer leads to the pages that have it, and back", async () => {
   await says(page, "#headline", /^14$/);
 });
 
+test("long names of dimensions widen no page, rows of pages lead to no counter that is not there, and blanks are a word", async () => {
+  const name = "d".repeat(64);
+  await world.add("site/of", { by: { [name]: "v".repeat(256), page: "/none", campaign: " " } });
+  const page = await dashboard.open("#/?prefix=site/&range=today", { viewport: { width: 390, height: 800 } });
+  await says(page, `#by-${name} li`, /v{256}/);
+  await says(page, "#by-campaign li", /\(blank\)1/);
+  expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(390);
+  await page.click("#by-page li a");
+  await says(page, ".where", "Pages: /none");
+  expect(await page.locator("#top li .id").allTextContents()).toEqual(["site/of"]);
+  const own = await dashboard.open("#/counter/site%2Fof?range=today");
+  await says(own, "#by-page li", "/none");
+  expect(await own.locator("#by-page li a").count()).toBe(0);
+  await own.goto(own.url().replace(/#.*/, `#/?prefix=site/&range=today&where=${name}:${"v".repeat(256)}`));
+  await own.setViewportSize({ width: 390, height: 800 });
+  await says(own, ".where", /v{256}/);
+  await says(own, "#headline", /^1$/);
+  expect(await own.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(390);
+});
+
 test("any days can be asked for, and a range that ends before it begins is refused", async () => {
   const page = await dashboard.open("#/?range=2015-05-17..2015-05-18");
   await says(page, "#headline", /^\d/);

@@ -71,6 +71,19 @@ test("a page names its counter, and asks for uniques", async () => {
   await counted("example.com/prefixed", 1);
 });
 
+test("a page names dimensions with spaces or commas, and is told which are not known", async () => {
+  files["/said"] = html("", { head: script('data-id="said" data-by="page,device, pages"') });
+  const page = await browser.page();
+  opened.push(page);
+  const [warning, request] = await Promise.all([
+    page.waitForEvent("console", (message) => message.type() === "warning"),
+    page.waitForRequest(/\/counters\/said\/increment$/),
+    page.goto(`${site.url}/said`),
+  ]);
+  expect(JSON.parse(request.postData())).toEqual({ by: { page: "/said", device: "auto" } });
+  expect(warning.text()).toContain("data-by has no pages: it knows page, referrer");
+});
+
 test("who asks not to be tracked is not counted where the page respects it, and sees numbers all the same", async () => {
   const asks = () => {
     Object.defineProperty(navigator, "doNotTrack", { value: "1" });

@@ -45,22 +45,19 @@ pub fn index(context: &RequestContext) -> Answer {
 
 /// Whether a header `Accept` names HTML, and wants it no less than JSON. Source: RFC 9110, section 12.5.1.
 fn prefers_html(accepts: &str) -> bool {
-    let quality = |wanted: &[&str]| {
+    let quality = |wanted: &str| {
         let of = |range: &str| {
             let mut parts = range.split(';').map(str::trim);
-            let name = parts.next()?;
-            wanted
-                .iter()
-                .find(|wanted| name.eq_ignore_ascii_case(wanted))?;
+            let is_wanted = parts.next()?.eq_ignore_ascii_case(wanted);
             let quality =
                 parts.find_map(|part| part.strip_prefix("q=").or(part.strip_prefix("Q=")));
-            Some(quality.map_or(1.0, |quality| quality.trim().parse().unwrap_or(0.0)))
+            let quality = quality.map_or(1.0, |quality| quality.trim().parse().unwrap_or(0.0));
+            is_wanted.then_some(quality)
         };
-        let found = accepts.split(',').filter_map(of);
-        found.fold(0.0, f64::max)
+        accepts.split(',').filter_map(of).fold(0.0, f64::max)
     };
-    let html = quality(&["text/html"]);
-    html > 0.0 && html >= quality(&["application/json"])
+    let html = quality("text/html");
+    html > 0.0 && html >= quality("application/json")
 }
 
 /// A file of the dashboard, the page for an empty name, and a redirect to the page for none.
