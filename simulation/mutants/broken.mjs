@@ -623,6 +623,27 @@ export const MUTATIONS = [
     "worlds/soak::every_seed_keeps_the_laws",
   ],
   [
+    "an end of Redis's dialect ends a later counter of its name",
+    "src/node/objects/keyspace_loads.rs",
+    "self.counters.generation(&id).await? == Some(generation)",
+    "self.counters.generation(&id).await? >= Some(generation)",
+    "key_values::an_end_belongs_to_the_value_that_it_was_set_on",
+  ],
+  [
+    "keys of one command are set before it is known that one is refused",
+    "src/node/objects/keyspace.rs",
+    "        self.prepare(writes, here).await?;\n",
+    "",
+    "key_values::keys_of_one_command_are_set_all_or_none_where_one_is_below_its_floor",
+  ],
+  [
+    "a script of a limit begins a second value beside a counter",
+    "src/node/objects/keyspace_scripts.rs",
+    "if self.is_elsewhere(&key) {",
+    "if self.is_elsewhere(&key) && false {",
+    "key_values::a_script_of_a_limit_counts_on_from_a_counter_and_refuses_a_board",
+  ],
+  [
     "a write to a board counts again under its key",
     "src/node/objects/board.rs",
     "if let Some(known) = self.known_in(&loaded.head, once)? {",
