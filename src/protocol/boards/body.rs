@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::core::board::member::{Amount, METADATA_BYTES_MAX, Write};
+use super::metadata::parse_metadata;
+use crate::core::board::member::{Amount, Write};
 use crate::core::board::period::Period;
 use crate::core::board::placing::{BOARD_SHARDS_MAX, Placing, Shards};
 use crate::core::board::score::Score;
@@ -174,7 +175,7 @@ struct WriteWire<'a> {
     score: Option<&'a RawValue>,
     #[serde(borrow, default)]
     delta: Option<&'a RawValue>,
-    /// Stored as sent; `null` removes it, and absent keeps it.
+    /// Stored without white space outside of strings; `null` removes it, and absent keeps it.
     #[serde(borrow, default, deserialize_with = "raw")]
     metadata: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "raw")]
@@ -207,12 +208,7 @@ fn put_of(wire: &WriteWire<'_>, now_ms: i64) -> Result<Write, Problem> {
     let metadata = match wire.metadata.map(RawValue::get) {
         None => None,
         Some("null") => Some(None),
-        Some(text) if text.len() <= METADATA_BYTES_MAX => Some(Some(text.to_owned())),
-        Some(_) => {
-            return refuse(format!(
-                "metadata has at most {METADATA_BYTES_MAX} bytes of JSON"
-            ));
-        }
+        Some(text) => Some(Some(parse_metadata(text)?)),
     };
     let expires_ms = match wire.expires_in.map(RawValue::get) {
         None => None,
@@ -375,12 +371,8 @@ pub fn parse_member_line(line: &[u8], now_ms: i64) -> Result<Vec<MemberWrite>, P
         _ => None,
     };
     let score = infinite.map_or_else(|| number("score", wire.score), Ok)?;
-    let metadata = wire.metadata.map(RawValue::get);
-    if metadata.is_some_and(|text| text.len() > METADATA_BYTES_MAX) {
-        return refuse(format!(
-            "metadata has at most {METADATA_BYTES_MAX} bytes of JSON"
-        ));
-    }
+    let metadata = wire.metadata.map(|text| parse_metadata(text.get()));
+    let metadata = metadata.transpose()?;
     let expires_ms = wire.expires_at.map(|at| match at {
         ..SECONDS_BELOW => at.saturating_mul(1_000),
         at_ms => at_ms,
@@ -394,7 +386,7 @@ pub fn parse_member_line(line: &[u8], now_ms: i64) -> Result<Vec<MemberWrite>, P
         condition: None,
     };
     let put = Write {
-        metadata: Some(metadata.map(str::to_owned)),
+        metadata: Some(metadata),
         expires_ms: Some(expires_ms),
         ..Write::of(Amount::Score(score))
     };
