@@ -1,7 +1,10 @@
 //! Laws of what imports refuse, and of what a repeat does.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use serde_json::{Value, json};
-use tally_simulation::ClientRequest;
+use tally_simulation::{ClientRequest, Verdict};
 
 use crate::service::Service;
 
@@ -317,4 +320,75 @@ fn an_export_refuses_what_it_would_leave_out() {
         let answer = service.ask(0, "GET", &format!("/export{query}"), "", None);
         assert_eq!(answer.status, 400, "{query}: {}", answer.text());
     }
+}
+
+#[test]
+fn a_repeat_brings_no_deleted_counter_back() {
+    for line in [
+        json!({"id": "gone", "datacenters": [{"id": "FRA", "added": 5}]}),
+        json!({"id": "gone", "settings": {"floor": 0}, "datacenters": [{"id": "SYD", "added": 5}]}),
+    ] {
+        let service = Service::new(10, None);
+        let line = format!("{line}\n");
+        assert_eq!(service.import("", &line, Some("once"))["counters"], 1);
+        service.well(0, "DELETE", "/counters/gone", "");
+        let told = service.import("", &line, Some("once"));
+        assert_eq!(refusal(&told), "counter-ended", "{told}");
+        let file = service.export("?format=csv");
+        assert!(!file.contains("gone"), "{file}");
+    }
+}
+
+#[test]
+fn what_is_added_does_not_pass_below_the_floor() {
+    let service = Service::new(11, None);
+    service.import(
+        "",
+        "{\"id\":\"low\",\"value\":5,\"settings\":{\"floor\":0}}\n",
+        None,
+    );
+    for (value, key) in [
+        (-10, None),
+        (-10, Some("much")),
+        (-3, Some("some")),
+        (-3, Some("some")),
+    ] {
+        let line = format!("{{\"id\":\"low\",\"value\":{value}}}\n");
+        let told = service.import("?mode=add", &line, key);
+        let expected = if value == -10 { "below-floor" } else { "none" };
+        assert_eq!(refusal(&told), expected, "{told}");
+    }
+    assert!(service.export("?format=csv").contains("low,2,"));
+}
+
+#[test]
+fn a_counter_that_cannot_be_read_is_left_out_and_named() {
+    let service = Service::new(12, None);
+    service.well(0, "POST", "/counters/here/increment", r#"{"delta":1}"#);
+    service.well(0, "POST", "/counters/lost/increment", r#"{"delta":1}"#);
+    let (client, has_begun) = (service.clients[0].clone(), Rc::new(Cell::new(false)));
+    service.world.set_judge(move |judged| {
+        let (client, has_begun) = (client.clone(), has_begun.clone());
+        Box::pin(async move {
+            // Between the list of names and the read the counter is made anew, and its root is silent from then on.
+            let is_read = judged.path.ends_with("/read-contents") && judged.name.contains("lost");
+            if is_read && !has_begun.replace(true) {
+                let request = |method: &str, path: &str| ClientRequest::new(method, path);
+                let _ = client.ask(request("DELETE", "/counters/lost")).await;
+                let _ = client
+                    .ask(request("POST", "/counters/lost/increment"))
+                    .await;
+            }
+            match has_begun.get() && judged.path.ends_with("/look-up") {
+                true => Verdict::Unreached,
+                false => Verdict::Answered,
+            }
+        })
+    });
+    let file = service.export("");
+    let last = file.lines().next_back().unwrap_or_default();
+    assert!(last.contains(r#""whole":false"#), "{file}");
+    assert!(last.contains(r#""unreachable":["lost"]"#), "{file}");
+    assert_eq!(file.matches("lost").count(), 1, "{file}");
+    assert!(file.contains("here"), "{file}");
 }

@@ -257,8 +257,13 @@ impl Export {
             }
         };
         for counter in &exported.counters {
-            self.ending.counters += 1;
             self.ending.inexact += u64::from(!counter.is_exact);
+            // Neither its root nor a cell was read: what it is is not known.
+            if !counter.is_exact && counter.root.datacenters.is_empty() {
+                self.ending.leave_out(&counter.counter);
+                continue;
+            }
+            self.ending.counters += 1;
             let line = match self.query.is_csv {
                 true => counter_csv(counter),
                 false => counter_line(counter, self.query.strings),

@@ -19,6 +19,7 @@ use super::{administration, isolate, last_seen};
 use crate::core::board::member::Amount;
 use crate::core::board::settings::ScoreRule;
 use crate::core::counter::contents::Contents;
+use crate::core::counter::flush::Refusal;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::KeySource;
 use crate::core::counter::total::Sum;
@@ -502,6 +503,10 @@ impl Import<'_> {
                 Ok(InstallOutcome::Ended) => Err(Problem::new(
                     Code::CounterEnded,
                     "the counter was deleted while it was brought back",
+                )),
+                Err(Fault::Refused(Refusal::Bounded)) => Err(Problem::new(
+                    Code::BelowFloor,
+                    "the value would fall below the counter's floor; nothing was added",
                 )),
                 // If all writes of a counter go to a home elsewhere, added contents go there too.
                 Err(Fault::Elsewhere(home)) if home != install.to.datacenter => {

@@ -33,7 +33,7 @@ use crate::protocol::public::{Exact, SettingsView};
 /// The longest line, bytes: one of unique elements in all classes has 512 KB.
 pub const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// The most refused lines that an answer names.
+/// The most refused lines that an answer names, and the most counters that an export names as left out.
 const TOLD_MAX: usize = 100;
 
 /// The checksum of an export up to its last line: CRC-32 as in gzip.
@@ -285,6 +285,8 @@ pub struct Ending {
     pub boards: u64,
     /// Counters that could not be read completely.
     pub inexact: u64,
+    /// The first counters that could not be read at all, and are left out.
+    pub unreachable: Vec<CounterId>,
     /// Partitions whose counters are missing.
     pub missing_partitions: Vec<u32>,
     /// The cursor of the next part, if this is not the end of the data.
@@ -294,6 +296,13 @@ pub struct Ending {
 }
 
 impl Ending {
+    /// Notes a counter that is left out.
+    pub fn leave_out(&mut self, counter: &CounterId) {
+        if self.unreachable.len() < TOLD_MAX {
+            self.unreachable.push(counter.clone());
+        }
+    }
+
     /// The last line.
     pub fn line(&self, checksum: &Checksum) -> String {
         #[derive(Serialize)]
@@ -311,6 +320,8 @@ impl Ending {
             #[serde(skip_serializing_if = "is_zero")]
             inexact: u64,
             #[serde(skip_serializing_if = "<[_]>::is_empty")]
+            unreachable: &'a [CounterId],
+            #[serde(skip_serializing_if = "<[_]>::is_empty")]
             missing_partitions: &'a [u32],
             #[serde(skip_serializing_if = "Option::is_none")]
             cursor: Option<&'a str>,
@@ -327,6 +338,7 @@ impl Ending {
             checksum: checksum.text(),
             whole: is_end && self.inexact == 0 && self.missing_partitions.is_empty(),
             inexact: self.inexact,
+            unreachable: &self.unreachable,
             missing_partitions: &self.missing_partitions,
             cursor: self.cursor.as_deref(),
             why: self.why.as_deref(),
@@ -347,6 +359,10 @@ impl Ending {
             why.push(format!(
                 "partitions {missing:?} of the directory did not answer"
             ));
+        }
+        if !self.unreachable.is_empty() {
+            let names: Vec<&str> = self.unreachable.iter().map(CounterId::as_str).collect();
+            why.push(format!("{} could not be read", names.join(", ")));
         }
         let text = csv_field(&format!("# not whole: {}", why.join("; ")));
         (!why.is_empty()).then(|| text + ",,,,\n")

@@ -8,6 +8,7 @@ use crate::core::counter::contents::{Contents, ContentsWanted, Points};
 use crate::core::counter::history::Resolution;
 use crate::core::counter::ledger::{KeyedOutcome, KeyedWrite, StoredRecord, WriteKey};
 use crate::core::counter::ledgers::LedgerLimits;
+use crate::core::counter::total::Value;
 
 impl Cell {
     /// What it holds in memory of a generation: all but samples and breakdowns. `None` where it counts for no or
@@ -48,6 +49,9 @@ impl Cell {
         known: &dyn Fn(WriteKey) -> Option<StoredRecord>,
         changes: &mut Changes,
     ) -> Result<KeyedOutcome, Refusal> {
+        if known(write.key).is_none() && self.would_be_below_floor(contents) {
+            return Ok(KeyedOutcome::BelowFloor);
+        }
         let last_write_ms = self.last_write_ms;
         let writes = std::slice::from_ref(write);
         let outcomes = self.apply_keyed(writes, None, limits, now_ms, known, changes)?;
@@ -58,6 +62,16 @@ impl Cell {
             self.add_contents(contents, now_ms.div_euclid(1_000), changes);
         }
         Ok(outcome)
+    }
+
+    /// Whether the value with these contents would be below the floor, as far as this cell knows it.
+    fn would_be_below_floor(&self, contents: &Contents) -> bool {
+        let floor = self.grant().and_then(|grant| grant.settings.floor);
+        let Some((floor, value)) = floor.zip(self.value_at_home()) else {
+            return false;
+        };
+        let after = value.plus(Value::new(contents.added, contents.removed));
+        after.is_below(floor) && after.is_below(value)
     }
 
     fn add_contents(&mut self, contents: &Contents, now: i64, changes: &mut Changes) {
