@@ -392,3 +392,53 @@ fn a_counter_that_cannot_be_read_is_left_out_and_named() {
     assert_eq!(file.matches("lost").count(), 1, "{file}");
     assert!(file.contains("here"), "{file}");
 }
+
+#[test]
+fn sketches_go_to_counters_of_their_own_hash() {
+    let service = Service::new(13, None);
+    service.well(0, "PUT", "/counters/redis", r#"{"unique_hash":"redis"}"#);
+    service.well(0, "POST", "/counters/redis/increment", r#"{"unique":"me"}"#);
+    service.well(0, "POST", "/counters/keyed/increment", r#"{"unique":"me"}"#);
+    let file = service.export("?uniques=1&prefix=redis");
+    let line = file.lines().next().expect("a line");
+    let other = line.replace(r#""unique_hash":"redis""#, r#""unique_hash":"keyed""#);
+    let new = other.replacen("\"redis\"", "\"new\"", 1) + "\n";
+    for mode in ["create", "replace"] {
+        let told = service.import(&format!("?mode={mode}"), &new, None);
+        assert_eq!(refusal(&told), "hash-mismatch", "{told}");
+        assert!(!service.export("").contains("\"new\""));
+    }
+    let more = line.replacen("\"redis\"", "\"keyed\"", 1) + "\n";
+    let told = service.import("?mode=add", &more, None);
+    assert_eq!(refusal(&told), "hash-mismatch", "{told}");
+    let told = service.import("?mode=add", &format!("{line}\n"), None);
+    assert_eq!(refusal(&told), "none", "{told}");
+}
+
+#[test]
+fn lines_of_one_counter_are_imported_one_after_the_other() {
+    let service = Service::new(14, None);
+    let line = |value: u32| {
+        format!("{{\"id\":\"same\",\"datacenters\":[{{\"id\":\"FRA\",\"added\":{value}}}]}}\n")
+    };
+    let file: String = (1..=40).map(line).collect();
+    let told = service.import("?mode=replace", &file, None);
+    assert_eq!(
+        (&told["counters"], &told["rejected"]),
+        (&40.into(), &0.into()),
+        "{told}"
+    );
+    assert!(service.export("?format=csv").contains("same,40,"));
+    let read = service.well(0, "GET", "/counters/same?consistency=strong", "");
+    assert_eq!(read["updated_at"], Value::Null, "{read}");
+}
+
+#[test]
+fn a_repair_of_objects_goes_on_only_behind_one() {
+    let service = Service::new(15, None);
+    for (cursor, status) in [("nonsense", 400), ("board/game", 200)] {
+        let body = format!(r#"{{"objects":"","cursor":"{cursor}"}}"#);
+        let answer = service.ask(0, "POST", "/repair", &body, None);
+        assert_eq!(answer.status, status, "{}", answer.text());
+    }
+}

@@ -23,7 +23,7 @@ use crate::core::counter::flush::Refusal;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::KeySource;
 use crate::core::counter::total::Sum;
-use crate::core::sketch::{HashKey, hash};
+use crate::core::sketch::{HashKey, Uniques, hash};
 use crate::host::Host;
 use crate::node::shared::boards::{self, BoardReader};
 use crate::node::shared::concurrency::all_settled;
@@ -282,7 +282,7 @@ impl Import<'_> {
     }
 
     async fn bring_back(&mut self, lines: Vec<(u64, Option<Vec<u8>>)>) {
-        let mut counters = Vec::new();
+        let mut counters: Vec<(u64, Vec<u8>, Box<CounterLine>)> = Vec::new();
         for (number, line) in lines {
             let Some(line) = line else {
                 let detail = format!("a line has at most {LINE_BYTES_MAX} bytes");
@@ -307,6 +307,10 @@ impl Import<'_> {
             match parsed {
                 Ok(Line::Counter(counter)) => {
                     self.counter_lines += 1;
+                    // Lines of one counter are imported one after the other.
+                    if counters.iter().any(|(_, _, other)| other.id == counter.id) {
+                        self.bring_counters(std::mem::take(&mut counters)).await;
+                    }
                     counters.push((number, line, counter));
                 }
                 Ok(other) => {
@@ -377,6 +381,9 @@ impl Import<'_> {
         counter: CounterLine,
     ) -> Result<bool, Problem> {
         let host = &self.context.host;
+        if self.mode != ImportMode::Add && has_other_hash(&counter) {
+            return Err(other_hash());
+        }
         let CounterLine {
             id,
             settings,
@@ -508,6 +515,7 @@ impl Import<'_> {
                     Code::BelowFloor,
                     "the value would fall below the counter's floor; nothing was added",
                 )),
+                Err(Fault::Refused(Refusal::OtherHash(_))) => Err(other_hash()),
                 // If all writes of a counter go to a home elsewhere, added contents go there too.
                 Err(Fault::Elsewhere(home)) if home != install.to.datacenter => {
                     install.to = CellAddress::lead(id, &home);
@@ -672,7 +680,7 @@ impl Import<'_> {
             BoardConfigured::Fixed => return Err(exists("board")),
         }
         let claim = self.claim(board, true).await?;
-        if claim == BoardClaim::Ended && self.mode == ImportMode::Create {
+        if claim == BoardClaim::Ended && self.mode != ImportMode::Replace {
             call(host, &end).await?;
             return Err(ended());
         }
@@ -868,6 +876,19 @@ enum BoardClaim {
 
 fn ended() -> Problem {
     problem_of(&BoardWritten::Ended).unwrap_or_else(|| exists("board"))
+}
+
+/// Whether a line has sketches that its own settings do not take.
+fn has_other_hash(line: &CounterLine) -> bool {
+    let own = line.settings.unique_hash.unwrap_or_default();
+    let parts = line.datacenters.iter().map(|(_, part)| &part.uniques);
+    let mut all = parts.chain([&line.uniques]);
+    all.any(|sketches: &Uniques| sketches.hashes().iter().any(|hash| !own.takes(*hash)))
+}
+
+fn other_hash() -> Problem {
+    let detail = "its sketches are of another `unique_hash` than the counter; bring them to a counter of theirs";
+    Problem::new(Code::HashMismatch, detail)
 }
 
 fn exists(what: &str) -> Problem {

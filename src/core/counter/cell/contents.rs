@@ -49,8 +49,15 @@ impl Cell {
         known: &dyn Fn(WriteKey) -> Option<StoredRecord>,
         changes: &mut Changes,
     ) -> Result<KeyedOutcome, Refusal> {
-        if known(write.key).is_none() && self.would_be_below_floor(contents) {
-            return Ok(KeyedOutcome::BelowFloor);
+        if known(write.key).is_none() {
+            let own = self.grant().map(|grant| grant.settings.unique_hash);
+            let hashes = contents.uniques.hashes();
+            if let Some(own) = own.filter(|own| hashes.iter().any(|hash| !own.takes(*hash))) {
+                return Err(Refusal::OtherHash(own));
+            }
+            if self.would_be_below_floor(contents) {
+                return Ok(KeyedOutcome::BelowFloor);
+            }
         }
         let last_write_ms = self.last_write_ms;
         let writes = std::slice::from_ref(write);
