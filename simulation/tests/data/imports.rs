@@ -123,6 +123,8 @@ fn a_repeat_under_a_key_finishes_a_board_and_deletes_nothing() {
             "{mode}: {told}"
         );
         assert_eq!(score(&service, "ann"), Value::Null, "{mode}");
+        let board = service.ask(0, "GET", "/boards/game", "", None);
+        assert_eq!(board.status, 404, "{mode}: {}", board.text());
     }
 }
 

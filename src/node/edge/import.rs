@@ -649,20 +649,24 @@ impl Import<'_> {
             BoardAnswer::Seen(seen) => Some((seen.settings, seen.period.total == 0)),
             _ => None,
         };
+        let mode = self.mode.name();
         let end = EndBoard {
             board: board.clone(),
         };
         match (known, self.mode) {
             (Some((known, is_empty)), ImportMode::Create) => {
                 let may_be_own = known == settings && self.key.is_some();
-                if !may_be_own || self.claim(board, is_empty).await? != BoardClaim::Own {
+                if !may_be_own || self.claim(board, mode, is_empty).await? != BoardClaim::Own {
                     return Err(exists("board"));
                 }
                 return Ok(known.keep);
             }
-            (Some((known, _)), ImportMode::Add) => return Ok(known.keep),
+            (Some((known, _)), ImportMode::Add) => {
+                self.claim(board, mode, false).await?;
+                return Ok(known.keep);
+            }
             (Some((known, _)), ImportMode::Replace) => {
-                if self.claim(board, false).await? != BoardClaim::Foreign {
+                if self.claim(board, mode, false).await? != BoardClaim::Foreign {
                     return Ok(known.keep);
                 }
                 call(host, &end).await?;
@@ -679,8 +683,12 @@ impl Import<'_> {
             BoardConfigured::Done(..) => {}
             BoardConfigured::Fixed => return Err(exists("board")),
         }
-        let claim = self.claim(board, true).await?;
-        if claim == BoardClaim::Ended && self.mode != ImportMode::Replace {
+        let mut claim = self.claim(board, mode, true).await?;
+        if self.mode == ImportMode::Replace {
+            // The first claim was also made to the board that was deleted.
+            claim = self.claim(board, "replaced", true).await?;
+        }
+        if claim == BoardClaim::Ended {
             call(host, &end).await?;
             return Err(ended());
         }
@@ -690,8 +698,13 @@ impl Import<'_> {
     /// Whether this import has made a board under its key before. That is noted by a write of nothing, to the member
     /// without a name, which no board has: two such writes at once by who has made the board, or finds it without
     /// members, one by who only asks.
-    async fn claim(&self, board: &CounterId, is_own: bool) -> Result<BoardClaim, Problem> {
-        let step = ["board/", self.mode.name()].concat();
+    async fn claim(
+        &self,
+        board: &CounterId,
+        step: &str,
+        is_own: bool,
+    ) -> Result<BoardClaim, Problem> {
+        let step = ["board/", step].concat();
         let Some(once) = self.once(board.as_str(), &step) else {
             return Ok(BoardClaim::Foreign);
         };
