@@ -444,3 +444,28 @@ fn a_repair_of_objects_goes_on_only_behind_one() {
         assert_eq!(answer.status, status, "{}", answer.text());
     }
 }
+
+#[test]
+fn hidden_members_of_a_spread_board_come_back_hidden() {
+    let from = Service::new(16, None);
+    from.well(0, "PUT", "/boards/game", r#"{"shards":4}"#);
+    for number in 0..24 {
+        let path = format!("/boards/game/members/m{number:02}");
+        from.well(0, "POST", &path, &format!("{{\"score\":{number}}}"));
+        if number % 2 == 0 {
+            from.well(0, "PUT", &format!("{path}/hidden"), r#"{"hidden":true}"#);
+        }
+    }
+    let file = from.export("");
+    let hidden = |text: &str| -> Vec<String> {
+        let lines = text.lines().filter(|line| line.contains("\"hidden\":true"));
+        lines.map(str::to_owned).collect()
+    };
+    assert_eq!(hidden(&file).len(), 12, "{file}");
+    assert!(hidden(&file).is_sorted(), "by their names: {file}");
+    let to = Service::new(116, None);
+    assert_eq!(to.import("", &file, Some("once"))["members"], 24);
+    assert_eq!(to.export(""), file);
+    let read = to.well(0, "GET", "/boards/game", "");
+    assert_eq!(read["total"], 12, "{read}");
+}

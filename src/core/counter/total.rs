@@ -49,11 +49,11 @@ impl Sum {
         if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
             return None;
         }
-        let digits = digits
+        let mut digits = digits
             .bytes()
             .map(|byte| u128::from(byte.wrapping_sub(b'0')));
-        digits.fold(Some(Self::ZERO), |sum, digit| {
-            let Self { high, low } = sum?;
+        digits.try_fold(Self::ZERO, |sum, digit| {
+            let Self { high, low } = sum;
             // The low part in halves, since ten times it may have 132 bits.
             let (above, below) = (low >> 64, low & u128::from(u64::MAX));
             let below = below * 10 + digit;
