@@ -81,7 +81,7 @@ async function logs(client, files, options, screen) {
     return values(client, options, screen, async (run) => {
       for (const name of files) {
         const source = await open(name);
-        await run.lines(source.chunks());
+        await run.lines(source.chunks(), name === "-" ? "the input" : name);
         await source.close();
       }
     });
@@ -177,6 +177,6 @@ function valuesText(said, { paint }) {
   if (said.present > 0) lines.push(`${number(said.present)} were there already, and were left as they are (--mode replace, --mode add)`);
   if (said.left_out > 0) lines.push(`${number(said.left_out)} keys left out, such as: ${said.left_out_keys.slice(0, 3).map(({ id, why }) => `${id} (${why})`).join(", ")}`);
   if (said.rejected > 0) lines.push(paint("yellow", `${number(said.rejected)} lines refused, such as: ${JSON.stringify(said.refused[0])}`));
-  if (said.whole === false) lines.push(paint("yellow", "the export says that it was not whole"));
+  for (const why of said.why ?? []) lines.push(paint("yellow", why));
   return lines.join("\n");
 }

@@ -102,11 +102,16 @@ impl Build {
     }
 }
 
-/// Whether a board is asked about more than one member by a question that had room for one.
+/// Whether a board is asked what it had no question for: about more than one member that is watched, or about hidden
+/// ones.
 fn is_of_several(arrived: &IncomingCall) -> bool {
     let asked = (arrived.path == AskBoard::PATH).then(|| decode::<AskBoard>(&arrived.message));
     let question = asked.and_then(Result::ok).map(|asked| asked.question);
-    matches!(question, Some(BoardQuestion::Live(_, names)) if names.len() > 1)
+    match question {
+        Some(BoardQuestion::Live(_, names)) => names.len() > 1,
+        Some(BoardQuestion::Hidden(..)) => true,
+        _ => false,
+    }
 }
 
 /// The form of the protocol before of a message that had another.

@@ -630,6 +630,8 @@ fn boards_are_asked_and_told_by_these_bytes() {
         golden(&ask),
         "0162000000000105070100000000".to_owned() + "0a"
     );
+    let hidden = AskBoard::new(&board, BoardQuestion::Hidden(b"m".to_vec(), 10));
+    assert_eq!(golden(&hidden), "0162000000000009016d0a");
     let layout = Layout {
         number: 2,
         shards: 4,

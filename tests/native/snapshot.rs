@@ -10,11 +10,12 @@ use tally::core::counter::id::{CounterId, Datacenter};
 use tally::core::counter::settings::{Settings, Ttl, TtlMode};
 use tally::core::counter::total::{CellTotal, Value};
 use tally::protocol::export::counter_line;
-use tally::protocol::messages::ExportedCounter;
+use tally::protocol::messages::{AllRuns, ExportedCounter, PartitionRuns};
 use tally::protocol::settings;
 use tally::protocol::snapshot::{
     DAY_MS, Days, Entry, PART_ENTRIES_MAX, PartWriter, Plan, RunOf, SnapshotCounter,
-    SnapshotDatacenter, chain_of, date_of, day_of_ms, digest_of, parse_date, read_part, thinned,
+    SnapshotDatacenter, chain_of, date_of, day_of_ms, digest_of, lacking, parse_date, read_part,
+    thinned,
 };
 
 use crate::common::config;
@@ -350,4 +351,66 @@ fn what_is_thinned_leaves_a_full_one_a_month_and_whole_chains() {
     assert!((13..=13 + 8).contains(&old), "{old}");
     let again = thinned(&left, today, 400);
     assert!(again.is_empty(), "{again:?}");
+}
+
+#[test]
+fn a_month_without_a_full_run_keeps_its_first_one() {
+    let begin = parse_date("2026-01-03").expect("a date");
+    let runs: BTreeMap<u64, RunOf> = (0..150_u64)
+        .map(|run| {
+            let run_of = RunOf {
+                run,
+                before: (run % 31 != 0).then(|| run - 1),
+                day: begin + i64::try_from(run).expect("small"),
+                begun_ms: 0,
+                ended_ms: 0,
+                counters: 0,
+                entries: 0,
+                bytes: 0,
+            };
+            (run, run_of)
+        })
+        .collect();
+    let gone = thinned(&runs, begin + 150, 1);
+    let left = runs.keys().filter(|run| !gone.contains(run));
+    let months: BTreeSet<String> = left
+        .map(|run| date_of(runs[run].day)[..7].to_owned())
+        .collect();
+    let all: BTreeSet<String> = runs
+        .values()
+        .map(|run| date_of(run.day)[..7].to_owned())
+        .collect();
+    assert_eq!(months, all);
+}
+
+#[test]
+fn partitions_without_a_run_of_a_day_are_named() {
+    let run_of = |day: i64| RunOf {
+        run: 1,
+        before: None,
+        day,
+        begun_ms: 0,
+        ended_ms: 0,
+        counters: 1,
+        entries: 1,
+        bytes: 1,
+    };
+    let told = |days: &[i64], has_counters: bool| PartitionRuns {
+        runs: days.iter().map(|day| run_of(*day)).collect(),
+        under_way: None,
+        has_files: true,
+        has_counters,
+        ever: 0,
+    };
+    let all = AllRuns {
+        partitions: vec![
+            (0, told(&[4, 5], true)),
+            (1, told(&[4, 6], true)),
+            (2, told(&[], true)),
+            (3, told(&[], false)),
+            (4, told(&[6], true)),
+        ],
+        missing_partitions: vec![5],
+    };
+    assert_eq!(lacking(&all, 5), [1, 2, 5]);
 }

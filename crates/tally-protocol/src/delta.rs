@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use super::problem::{Code, Problem};
-use tally_core::counter::total::{DELTA_MAX, Value};
+use tally_core::counter::total::{DELTA_MAX, Sum, Value};
 
 /// Reads one JSON value (its exact source text) as an amount.
 ///
@@ -35,6 +35,20 @@ pub fn parse_delta(json: &str) -> Result<u128, Problem> {
 /// Reads one JSON value (its exact source text) as a value: a whole number of either sign with up to 128 bits, or
 /// its decimal string. `None` for anything else.
 pub fn parse_value(json: &str) -> Option<Value> {
+    parse_with(json, |digits| digits.parse::<u128>().ok().map(Sum::from))
+}
+
+/// As [`parse_value`], with up to 160 bits: what sums of datacenters come to. What is left to 192 is for what is added.
+pub fn parse_sum(json: &str) -> Option<Value> {
+    parse_with(json, |digits| {
+        Sum::parse(digits).filter(|sum| sum.bits() <= IMPORTED_BITS_MAX)
+    })
+}
+
+/// The most bits of an imported amount.
+const IMPORTED_BITS_MAX: u32 = 160;
+
+fn parse_with(json: &str, read: impl Fn(&str) -> Option<Sum>) -> Option<Value> {
     let digits = &*digits_of(json);
     let (is_negative, digits) = match digits.strip_prefix('-') {
         Some(digits) => (true, digits),
@@ -43,7 +57,7 @@ pub fn parse_value(json: &str) -> Option<Value> {
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    let value = Value::new(digits.parse::<u128>().ok()?, 0);
+    let value = Value::new(read(digits)?, 0);
     Some(if is_negative { value.negated() } else { value })
 }
 
@@ -55,8 +69,8 @@ fn digits_of(json: &str) -> Cow<'_, str> {
     }
 }
 
-/// The most zeros written for a number with an exponent: 2^128 has 39 digits.
-const DIGITS_MAX: i64 = 40;
+/// The most zeros written for a number with an exponent: 2^160 has 49 digits.
+const DIGITS_MAX: i64 = 50;
 
 /// Writes out a JSON number that has a fraction or an exponent, if it is whole. A number longer than any accepted one
 /// gets fewer zeros, but stays too long.

@@ -169,6 +169,10 @@ pub fn parse_repair(body: &[u8]) -> Result<RepairRequest, Problem> {
             return Err(refuse(shape));
         }
     };
+    let after = wire.cursor.as_deref().map(ObjectAt::parse);
+    if matches!(extent, Extent::Objects(..)) && after == Some(None) {
+        return Err(refuse("cursor must be that of the answer before"));
+    }
     let is_listed = matches!(extent, Extent::Prefix(..) | Extent::Objects(..));
     let is_object = matches!(extent, Extent::Object(_));
     if (wire.cursor.is_some() && !is_listed) || (wire.discard && !is_object) {

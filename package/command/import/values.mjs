@@ -1,10 +1,12 @@
 // What other counters hold, as lines of `POST /import`: from Redis, from lists of CountAPI and Abacus, and from exports of Tally itself.
 //
 // Invariant: each line is brought in once: what is there already stays (`create`), or becomes the same once more (`replace`).
-// With `add` a repeat is told by the key of its body, for as long as keys are kept.
-import { createHash } from "node:crypto";
+// With `add` a repeat is told by the key of its body, for as long as keys are kept. A board of more members than a body has lines
+// goes on in bodies of its own, behind its line once more: they add to what the first of them has begun.
+import { createHash, randomUUID } from "node:crypto";
 import { gzipSync } from "node:zlib";
 import { EXIT, Failure } from "../outcome.mjs";
+import { Checksum } from "./checksum.mjs";
 import { csv } from "./formats.mjs";
 import { Redis, entries } from "./redis.mjs";
 
@@ -49,10 +51,35 @@ async function* linesOf(one, prefix) {
   }
 }
 
+/** Returns the board and the member that a line is about, if it is about any. */
+function boardOf(line) {
+  if (!line.startsWith('{"board":')) return {};
+  try {
+    return JSON.parse(line);
+  } catch {
+    // The service says what is wrong with it.
+    return {};
+  }
+}
+
+/** Returns what is wrong with a file, by its last line; nothing if that agrees with it. */
+function damage({ sum, counters, end, hasMore }, name) {
+  const again = "export it again, or fetch the file again";
+  if (end === undefined) return `${name} has no last line, so it was cut: ${again}`;
+  if (hasMore) return `${name} goes on behind its last line: import files one by one`;
+  if (end.counters !== counters) return `${name} has ${counters} counters, and its last line says ${end.counters}: ${again}`;
+  if (end.checksum !== undefined && end.checksum !== sum.text()) return `${name} is ${sum.text()}, and its last line says ${end.checksum}: it was changed or damaged, ${again}`;
+  if (end.whole !== true) return `${name} says that it was not whole: it lacks ${end.cursor === undefined ? "what did not answer" : "what comes after its cursor"}`;
+}
+
 /** Bodies of `POST /import`, one after the other, and what became of their lines. */
 export class Values {
   #lines = [];
   #bytes = 0;
+  // The board whose line came last: its name and its line; whether that was sent in an earlier body, and was refused there.
+  #board;
+  // Whether the present body goes on with it.
+  #goesOn = false;
 
   /** options: `{ mode, prefix, source, isLocal }`. onProgress is called after each body. */
   constructor(client, options, onProgress = () => {}) {
@@ -68,13 +95,14 @@ export class Values {
     this.refused = [];
     this.left = [];
     this.whole = null;
+    this.why = [];
     this.began_ms = performance.now();
   }
 
   summary() {
-    const { counters, policies, boards, members, present, rejected, refused, whole, left } = this;
+    const { counters, policies, boards, members, present, rejected, refused, whole, why, left } = this;
     const seconds = Number(((performance.now() - this.began_ms) / 1000).toFixed(2));
-    return { counters, policies, boards, members, present, rejected, refused, whole, left_out: left.length, left_out_keys: left.slice(0, REFUSED_SHOWN_MAX), seconds };
+    return { counters, policies, boards, members, present, rejected, refused, whole, ...(why.length > 0 ? { why } : {}), left_out: left.length, left_out_keys: left.slice(0, REFUSED_SHOWN_MAX), seconds };
   }
 
   async redis(address, match) {
@@ -92,17 +120,34 @@ export class Values {
     await this.flush();
   }
 
-  /** Brings the lines of an export back: the chunks of a file. */
-  async lines(chunks) {
+  /** Brings the lines of an export back: the chunks of a file. Compares them with what its last line says. */
+  async lines(chunks, name = "the file") {
+    const file = { sum: new Checksum(), counters: 0, end: undefined, hasMore: false };
     let rest = "";
     const decoder = new TextDecoder();
     for await (const chunk of chunks) {
       const lines = (rest + decoder.decode(chunk, { stream: true })).split("\n");
       rest = lines.pop();
-      for (const line of lines) await this.line(line);
+      for (const line of lines) await this.#lineOf(file, line);
     }
-    await this.line(rest);
+    await this.#lineOf(file, rest);
     await this.flush();
+    const why = damage(file, name);
+    if (why !== undefined) this.why.push(why);
+    this.whole = this.whole !== false && why === undefined;
+  }
+
+  async #lineOf(file, text) {
+    const line = text.endsWith("\r") ? text.slice(0, -1) : text;
+    if (line.trim() === "") return;
+    if (line.startsWith('{"end":') && file.end === undefined) {
+      file.end = JSON.parse(line);
+      return;
+    }
+    file.hasMore ||= file.end !== undefined;
+    file.sum.add(Buffer.from(`${line}\n`));
+    file.counters += line.startsWith('{"id":') ? 1 : 0;
+    await this.line(line);
   }
 
   async entry(one) {
@@ -111,33 +156,62 @@ export class Values {
   }
 
   async line(line) {
-    if (line.trim() === "") return;
-    // What ends a file is about the file, and parts of it are sent here.
-    if (line.startsWith('{"end":')) {
-      this.whole = JSON.parse(line).whole ?? null;
-      return;
-    }
+    const { board, member } = boardOf(line);
+    if (board !== undefined && member === undefined) {
+      if (this.#goesOn) await this.flush();
+      this.#board = { name: board, line, isSent: false, isRefused: false };
+    } else if (board !== undefined && board === this.#board?.name) {
+      if (this.#board.isRefused) return this.#refuse({ id: board, code: "invalid-line", detail: "its board was refused" });
+      if (this.#board.isSent && this.#lines.length === 0) this.#begin(this.#board.line, true);
+    } else if (this.#goesOn) await this.flush();
+    this.#begin(line, this.#goesOn);
+    if (this.#lines.length >= BODY_LINES_MAX || this.#bytes >= BODY_BYTES_MAX) await this.flush();
+  }
+
+  #begin(line, goesOn) {
+    this.#goesOn = goesOn;
     this.#lines.push(line);
     this.#bytes += Buffer.byteLength(line) + 1;
-    if (this.#lines.length >= BODY_LINES_MAX || this.#bytes >= BODY_BYTES_MAX) await this.flush();
+  }
+
+  #refuse(line) {
+    this.rejected += 1;
+    if (this.refused.length < REFUSED_SHOWN_MAX) this.refused.push(line);
+  }
+
+  // What a body says of the board whose members may go on in the next one.
+  #note(said, boards) {
+    if (this.#board === undefined || this.#board.isSent) return;
+    const { name } = this.#board;
+    const isNamed = said.refused.some(({ id, code, detail }) => id === name && detail !== "its board was refused" && code !== "invalid-score");
+    // Where not all refused lines are named, it may be one of the others.
+    const mayBeUnnamed = said.rejected > said.refused.length;
+    this.#board.isSent = true;
+    this.#board.isRefused = said.boards < boards && (isNamed || mayBeUnnamed);
   }
 
   async flush() {
     if (this.#lines.length === 0) return;
     const text = `${this.#lines.join("\n")}\n`;
+    const boards = this.#lines.filter((line) => line.startsWith('{"board":') && boardOf(line).member === undefined).length;
+    const goesOn = this.#goesOn;
     this.#lines = [];
     this.#bytes = 0;
-    const { mode, isLocal } = this.options;
+    this.#goesOn = false;
+    const { isLocal } = this.options;
+    const mode = goesOn ? "add" : this.options.mode;
     const hash = createHash("sha256").update(`${mode}\n${text}`).digest("base64url").slice(0, 32);
     const said = await this.client.request("POST", "/import", {
       query: { mode },
       body: isLocal ? text : gzipSync(text),
       headers: { "content-type": "application/x-ndjson" },
-      // A repeat is told by what is there; of `add` by the key alone.
-      ...(mode === "add" ? { idempotencyKey: `import-${hash}` } : {}),
+      // A later import of the same lines is told by what is there; with `add` by the key alone.
+      idempotencyKey: `import-${this.options.mode === "add" ? hash : randomUUID()}`,
       isWrite: true,
     });
-    for (const name of ["counters", "policies", "boards", "members"]) this[name] += said[name];
+    this.#note(said, boards);
+    // The line of a board that goes on was counted before.
+    for (const name of ["counters", "policies", "boards", "members"]) this[name] += name === "boards" && goesOn ? 0 : said[name];
     const present = said.refused.filter(({ code }) => code === "counter-exists").length;
     // Of more than a hundred refused lines the others are not named: they are like these.
     const unnamed = said.rejected - said.refused.length;

@@ -188,6 +188,10 @@ fn what_is_exported_imported_and_exported_again_is_the_same_file() {
         assert_eq!(last["counters"], 18, "{last}");
         assert_eq!(last["alerts"], 2, "{last}");
         assert!(!file.contains("secret"), "no secret leaves");
+        let all = lines(&file);
+        let hidden: Vec<&Value> = all.iter().filter(|line| line["hidden"] == true).collect();
+        assert_eq!(hidden.len(), 1, "seed {seed}: who is hidden is not lost");
+        assert_eq!(hidden[0]["member"], "bob", "seed {seed}");
         check_read(seed, &file, &from);
 
         let to = Service::new(seed + 100, (seed % 2 == 0).then_some(4));

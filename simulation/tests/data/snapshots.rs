@@ -386,6 +386,12 @@ fn a_restore_does_what_it_says_once_and_keeps_what_is_counted_meanwhile() {
         restore(&service, "2026-01-01", body.clone(), Some("add"));
     }
     assert_eq!(strong(&service, "other"), 52);
+    // Also where the first of two creates it.
+    service.well(0, "DELETE", "/counters/other", "");
+    for _ in 0..2 {
+        restore(&service, "2026-01-01", body.clone(), Some("anew"));
+    }
+    assert_eq!(strong(&service, "other"), 1);
     for (body, status) in [
         (r#"{"mode":"undo"}"#, 400),
         (r#"{"dry":true}"#, 400),
@@ -563,4 +569,38 @@ fn without_a_place_for_files_it_is_said_what_is_missing() {
     );
     let (status, told) = on(&service, "likes", "2026-01-01");
     assert_eq!((status, &told["code"]), (404, &json!("snapshot-not-found")));
+}
+
+#[test]
+fn a_dry_run_refuses_what_the_restore_refuses() {
+    let service = Service::with_bucket(6, None);
+    // The snapshot that is made by itself on that day.
+    service.world.run_for_ms(2 * HOUR_MS);
+    for id in ["ends", "hashed", "stays"] {
+        add(&service, id, 5);
+    }
+    service.well(0, "PUT", "/counters/ends", r#"{"ttl_seconds":86400}"#);
+    rest_and_make(&service);
+    service.well(0, "DELETE", "/counters/hashed", "");
+    service.well(0, "PUT", "/counters/hashed", r#"{"unique_hash":"redis"}"#);
+    add(&service, "hashed", 1);
+    service.world.run_for_ms(DAY_MS);
+    let [would, did] = [true, false].map(|is_dry| {
+        let body = json!({"mode": "replace", "dry_run": is_dry});
+        restore(&service, "2026-01-01", body, None)
+    });
+    let codes = |told: &Value| -> Vec<(String, String)> {
+        let refused = told["refused"].as_array().expect("a list");
+        let texts = refused
+            .iter()
+            .map(|one| (one["id"].to_string(), one["code"].to_string()));
+        texts.collect()
+    };
+    let pair = |id: &str, code: &str| (format!("{id:?}"), format!("{code:?}"));
+    let expected = vec![
+        pair("ends", "invalid-line"),
+        pair("hashed", "hash-mismatch"),
+    ];
+    assert_eq!(codes(&would), expected, "{would}");
+    assert_eq!(codes(&did), expected, "{did}");
 }

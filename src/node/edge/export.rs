@@ -89,6 +89,8 @@ enum At {
     Boards(Option<String>),
     /// In the middle of a board's members.
     Board(CounterId, Option<Key>),
+    /// Behind them: among its hidden members, after this one.
+    Hidden(CounterId, Vec<u8>),
     End,
     Over,
 }
@@ -135,7 +137,7 @@ impl At {
             }
             Self::Alerts => "alerts/".to_owned(),
             Self::Boards(after) => format!("boards/{}", after.as_deref().unwrap_or_default()),
-            Self::Board(board, _) => format!("boards/{}", before(board)),
+            Self::Board(board, _) | Self::Hidden(board, _) => format!("boards/{}", before(board)),
             Self::End | Self::Over => String::new(),
         }
     }
@@ -210,6 +212,7 @@ impl Export {
                 At::Alerts => self.alerts(&mut text).await,
                 At::Boards(after) => self.boards(after).await,
                 At::Board(board, after) => self.board(board, after, &mut text).await,
+                At::Hidden(board, after) => self.hidden(board, after, &mut text).await,
                 At::End => {
                     self.at = At::Over;
                     let line = match self.query.is_csv {
@@ -254,8 +257,13 @@ impl Export {
             }
         };
         for counter in &exported.counters {
-            self.ending.counters += 1;
             self.ending.inexact += u64::from(!counter.is_exact);
+            // Neither its root nor a cell was read: what it is is not known.
+            if !counter.is_exact && counter.root.datacenters.is_empty() {
+                self.ending.leave_out(&counter.counter);
+                continue;
+            }
+            self.ending.counters += 1;
             let line = match self.query.is_csv {
                 true => counter_csv(counter),
                 false => counter_line(counter, self.query.strings),
@@ -363,6 +371,27 @@ impl Export {
                 let key = Key::new(last.score, last.tie, &last.member);
                 At::Board(board, Some(key))
             }
+            None => At::Hidden(board, Vec::new()),
+        };
+        Ok(())
+    }
+
+    /// Hidden members have no place in the order: they are told by their names.
+    async fn hidden(
+        &mut self,
+        board: CounterId,
+        after: Vec<u8>,
+        text: &mut String,
+    ) -> Result<(), Fault> {
+        let reading = BoardReader::new(&self.host, &board);
+        let asked = reading.ask(BoardQuestion::Hidden(after, LIST_LIMIT.1));
+        let mut last = None;
+        if let BoardAnswer::Seen(seen) = asked.await? {
+            member_lines(text, &board, &seen.rows);
+            last = seen.rows.into_iter().next_back().filter(|_| seen.has_more);
+        }
+        self.at = match last {
+            Some(last) => At::Hidden(board, last.member),
             None => At::Boards(Some(board.as_str().to_owned())),
         };
         Ok(())

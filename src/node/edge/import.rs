@@ -19,10 +19,11 @@ use super::{administration, isolate, last_seen};
 use crate::core::board::member::Amount;
 use crate::core::board::settings::ScoreRule;
 use crate::core::counter::contents::Contents;
+use crate::core::counter::flush::Refusal;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::KeySource;
 use crate::core::counter::total::Sum;
-use crate::core::sketch::{HashKey, hash};
+use crate::core::sketch::{HashKey, Uniques, hash};
 use crate::host::Host;
 use crate::node::shared::boards::{self, BoardReader};
 use crate::node::shared::concurrency::all_settled;
@@ -30,12 +31,14 @@ use crate::node::shared::{call, call_within, open_objects};
 use crate::protocol::alerts::AlertName;
 use crate::protocol::alerts::body::{Secret, parse_alert};
 use crate::protocol::alerts::webhook::Allowed;
+use crate::protocol::batch::split::BYTE_ORDER_MARK;
 use crate::protocol::boards::{
     WRITES_AT_ONCE, parse_member_line, parse_settings as parse_board, problem_of, refusal_of,
 };
 use crate::protocol::bodies::PIECE_MS_MAX;
 use crate::protocol::export::{
-    Checksum, CounterLine, ImportMode, LINE_BYTES_MAX, Line, Report, import_mode, parse_line,
+    Checksum, CounterLine, ExportEnd, ImportMode, LINE_BYTES_MAX, Line, Report, import_mode,
+    name_of, parse_line,
 };
 use crate::protocol::keys::{KeyKind, fingerprint, parse_key, write_key};
 use crate::protocol::limits::{PolicyName, parse_policy};
@@ -60,6 +63,9 @@ const HELD_BYTES_MAX: usize = 4 << 20;
 /// How often a step without an answer is repeated: it has a key, so it is done once.
 const STEP_TRIES: u32 = 3;
 const STEP_AGAIN_MS: u64 = 300;
+
+/// How many writes of nothing note that an import has made a board.
+const CLAIM_WRITES: usize = 2;
 
 /// `POST /import`
 ///
@@ -87,13 +93,19 @@ pub async fn import(context: &RequestContext) -> Result<Answer, Problem> {
     let mut lines = Lines::default();
     let _waiting = context.waiting();
     loop {
-        let more = body.next(|bytes| lines.push(bytes)).await?;
+        let more = body.next(|bytes| lines.push(bytes)).await;
+        let more = match more {
+            Ok(more) => more,
+            Err(problem) => return Err(import.cut_short(&lines, problem).await),
+        };
         import.bring_back_some(&mut lines, false).await;
         if !more {
             break;
         }
     }
-    body.finish(|bytes| lines.push(bytes))?;
+    if let Err(problem) = body.finish(|bytes| lines.push(bytes)) {
+        return Err(import.cut_short(&lines, problem).await);
+    }
     lines.finish();
     import.bring_back_some(&mut lines, true).await;
     import.write_members().await;
@@ -137,7 +149,12 @@ impl Lines {
 
     fn end_line(&mut self) {
         self.number += 1;
-        let line = std::mem::take(&mut self.rest);
+        let mut line = std::mem::take(&mut self.rest);
+        if self.number == 1 && line.starts_with(BYTE_ORDER_MARK) {
+            line.drain(..BYTE_ORDER_MARK.len());
+        }
+        // An editor may have written line breaks of two characters.
+        line.pop_if(|last| *last == b'\r');
         self.bytes = self.bytes.saturating_add(line.len());
         let is_too_long = std::mem::take(&mut self.is_too_long);
         self.whole
@@ -148,6 +165,12 @@ impl Lines {
         if !self.rest.is_empty() || self.is_too_long {
             self.end_line();
         }
+    }
+
+    /// The number of the first line that is not imported yet.
+    fn next_number(&self) -> u64 {
+        let first = self.whole.front().map(|(number, _)| *number);
+        first.unwrap_or(self.number.saturating_add(1))
     }
 
     /// The next lines, once there are as many as are imported at once, or there will be no more. This depends on the
@@ -229,8 +252,37 @@ impl Import<'_> {
         }
     }
 
+    /// The problem of a body that cannot be read to its end.
+    async fn cut_short(&mut self, lines: &Lines, problem: Problem) -> Problem {
+        self.write_members().await;
+        let line = lines.next_number();
+        if line <= 1 {
+            return problem;
+        }
+        let but = match self.report.rejected {
+            0 => String::new(),
+            rejected => format!(" but for {rejected} that were refused"),
+        };
+        let detail = format!(
+            "{}: the lines before line {line} were imported{but}; send the whole body again under the same \
+             `Idempotency-Key`, or the lines from line {line} on, behind the line of their board if they are members",
+            problem.code().title()
+        );
+        Problem::new(problem.code(), detail)
+    }
+
+    /// Compares the last line with those before it.
+    fn note_end(&mut self, end: &ExportEnd) {
+        let is_same = end.counters == self.counter_lines;
+        let checksum = end.checksum.as_ref();
+        let is_intact = checksum.is_none_or(|text| *text == self.checksum.text());
+        // A second one belongs to another file.
+        let is_only = self.report.is_whole.is_none();
+        self.report.is_whole = Some(end.is_whole && is_same && is_intact && is_only);
+    }
+
     async fn bring_back(&mut self, lines: Vec<(u64, Option<Vec<u8>>)>) {
-        let mut counters = Vec::new();
+        let mut counters: Vec<(u64, Vec<u8>, Box<CounterLine>)> = Vec::new();
         for (number, line) in lines {
             let Some(line) = line else {
                 let detail = format!("a line has at most {LINE_BYTES_MAX} bytes");
@@ -242,29 +294,34 @@ impl Import<'_> {
                 [] => None,
                 trimmed => Some(parse_line(trimmed, self.now_ms)),
             };
-            if let Some(Ok(Line::End(whole))) = &parsed {
-                let is_same = whole.counters == self.counter_lines;
-                let is_intact = whole
-                    .checksum
-                    .as_ref()
-                    .is_none_or(|text| *text == self.checksum.text());
-                self.report.is_whole = Some(whole.is_whole && is_same && is_intact);
+            if let Some(Ok(Line::End(end))) = &parsed {
+                self.note_end(end);
                 continue;
             }
             self.checksum.push(&line);
             self.checksum.push(b"\n");
             let Some(parsed) = parsed else { continue };
             self.report.lines += 1;
+            // Nothing stands behind the last line.
+            self.report.is_whole = self.report.is_whole.map(|_| false);
             match parsed {
                 Ok(Line::Counter(counter)) => {
                     self.counter_lines += 1;
+                    // Lines of one counter are imported one after the other.
+                    if counters.iter().any(|(_, _, other)| other.id == counter.id) {
+                        self.bring_counters(std::mem::take(&mut counters)).await;
+                    }
                     counters.push((number, line, counter));
                 }
                 Ok(other) => {
                     self.bring_counters(std::mem::take(&mut counters)).await;
                     self.bring_other(number, other).await;
                 }
-                Err(problem) => self.report.reject(number, None, problem),
+                Err(problem) => {
+                    let (name, is_counter) = name_of(&line);
+                    self.counter_lines += u64::from(is_counter);
+                    self.report.reject(number, name, problem);
+                }
             }
         }
         self.bring_counters(counters).await;
@@ -324,6 +381,9 @@ impl Import<'_> {
         counter: CounterLine,
     ) -> Result<bool, Problem> {
         let host = &self.context.host;
+        if self.mode != ImportMode::Add && has_other_hash(&counter) {
+            return Err(other_hash());
+        }
         let CounterLine {
             id,
             settings,
@@ -451,6 +511,11 @@ impl Import<'_> {
                     Code::CounterEnded,
                     "the counter was deleted while it was brought back",
                 )),
+                Err(Fault::Refused(Refusal::Bounded)) => Err(Problem::new(
+                    Code::BelowFloor,
+                    "the value would fall below the counter's floor; nothing was added",
+                )),
+                Err(Fault::Refused(Refusal::OtherHash(_))) => Err(other_hash()),
                 // If all writes of a counter go to a home elsewhere, added contents go there too.
                 Err(Fault::Elsewhere(home)) if home != install.to.datacenter => {
                     install.to = CellAddress::lead(id, &home);
@@ -581,18 +646,30 @@ impl Import<'_> {
         let (settings, placing) = parse_board(settings.as_bytes())?;
         let reading = BoardReader::new(host, board);
         let known = match reading.ask(BoardQuestion::About).await? {
-            BoardAnswer::Seen(seen) => Some(seen.settings),
+            BoardAnswer::Seen(seen) => Some((seen.settings, seen.period.total == 0)),
             _ => None,
         };
+        let mode = self.mode.name();
+        let end = EndBoard {
+            board: board.clone(),
+        };
         match (known, self.mode) {
-            // Under a key, a board of these settings may be one that this import created before.
-            (Some(known), ImportMode::Create) if known != settings || self.key.is_none() => {
-                return Err(exists("board"));
+            (Some((known, is_empty)), ImportMode::Create) => {
+                let may_be_own = known == settings && self.key.is_some();
+                if !may_be_own || self.claim(board, mode, is_empty).await? != BoardClaim::Own {
+                    return Err(exists("board"));
+                }
+                return Ok(known.keep);
             }
-            (Some(known), ImportMode::Create | ImportMode::Add) => return Ok(known.keep),
-            (Some(_), ImportMode::Replace) => {
-                let board = board.clone();
-                call(host, &EndBoard { board }).await?;
+            (Some((known, _)), ImportMode::Add) => {
+                self.claim(board, mode, false).await?;
+                return Ok(known.keep);
+            }
+            (Some((known, _)), ImportMode::Replace) => {
+                if self.claim(board, mode, false).await? != BoardClaim::Foreign {
+                    return Ok(known.keep);
+                }
+                call(host, &end).await?;
             }
             (None, _) => {}
         }
@@ -603,9 +680,77 @@ impl Import<'_> {
             here: self.context.datacenter(),
         };
         match call(host, &configure).await? {
-            BoardConfigured::Done(..) => Ok(settings.keep),
-            BoardConfigured::Fixed => Err(exists("board")),
+            BoardConfigured::Done(..) => {}
+            BoardConfigured::Fixed => return Err(exists("board")),
         }
+        let mut claim = self.claim(board, mode, true).await?;
+        if self.mode == ImportMode::Replace {
+            // The first claim was also made to the board that was deleted.
+            claim = self.claim(board, "replaced", true).await?;
+        }
+        if claim == BoardClaim::Ended {
+            call(host, &end).await?;
+            return Err(ended());
+        }
+        Ok(settings.keep)
+    }
+
+    /// Whether this import has made a board under its key before. That is noted by a write of nothing, to the member
+    /// without a name, which no board has: two such writes at once by who has made the board, or finds it without
+    /// members, one by who only asks.
+    async fn claim(
+        &self,
+        board: &CounterId,
+        step: &str,
+        is_own: bool,
+    ) -> Result<BoardClaim, Problem> {
+        let step = ["board/", step].concat();
+        let Some(once) = self.once(board.as_str(), &step) else {
+            return Ok(BoardClaim::Foreign);
+        };
+        let nothing = MemberWrite {
+            member: Vec::new(),
+            action: MemberAction::Remove,
+            condition: None,
+        };
+        let count = if is_own { CLAIM_WRITES } else { 1 };
+        let writes = (vec![nothing; count], Some(once));
+        match self.write_board(board, writes).await? {
+            BoardWritten::Done(written) | BoardWritten::Replayed(written) => {
+                let is_own = u64::try_from(CLAIM_WRITES) == Ok(written.accepted);
+                Ok(match is_own {
+                    true => BoardClaim::Own,
+                    false => BoardClaim::Foreign,
+                })
+            }
+            BoardWritten::Ended => Ok(BoardClaim::Ended),
+            other => Err(problem_of(&other).unwrap_or_else(|| exists("board"))),
+        }
+    }
+
+    /// The key of a step of a board's; `None` without a key.
+    fn once(&self, board: &str, step: &str) -> Option<OnceKey> {
+        self.key.as_ref()?;
+        let OperationKey { key, fingerprint } = self.step_key(board, step, &[]);
+        Some(OnceKey {
+            key,
+            fingerprint,
+            keys: KeySource::Clients,
+        })
+    }
+
+    async fn write_board(
+        &self,
+        board: &CounterId,
+        writes: (Vec<MemberWrite>, Option<OnceKey>),
+    ) -> Result<BoardWritten, Fault> {
+        let host = &self.context.host;
+        let send = |write: WriteBoard| -> LocalBoxFuture<'_, Result<BoardWritten, Fault>> {
+            Box::pin(async move { call(host, &write).await })
+        };
+        let here = self.context.datacenter();
+        let written = boards::write(host, board, &here, writes, &send).await;
+        written.map(|(written, _)| written)
     }
 
     /// Notes a member, whose board has a line before it.
@@ -624,6 +769,10 @@ impl Import<'_> {
             self.members = None;
         }
         let writes = parse_member_line(line.as_bytes(), self.now_ms)?;
+        if self.members.is_none() && self.mode == ImportMode::Create {
+            let detail = "the line of its board must stand before it in the same body; to add members to a board that is there, send mode=add";
+            return Err(Problem::new(Code::InvalidLine, detail));
+        }
         let members = self.members.get_or_insert_with(|| Members {
             board,
             is_refused: false,
@@ -685,34 +834,16 @@ impl Import<'_> {
             return;
         };
         let name = board.as_str().to_owned();
-        // A replaced board is written anew each time: no member of it was there before.
-        let once = self
-            .key
-            .as_ref()
-            .filter(|_| self.mode != ImportMode::Replace);
-        let once = once.map(|_| {
-            let OperationKey { key, fingerprint } =
-                self.step_key(&name, &format!("members/{first}"), &[]);
-            OnceKey {
-                key,
-                fingerprint,
-                keys: KeySource::Clients,
-            }
-        });
+        let once = self.once(&name, &format!("members/{first}"));
         let (numbers, mut writes): (Vec<u64>, Vec<MemberWrite>) = noted.into_iter().unzip();
         let puts = writes
             .iter()
             .filter(|write| matches!(write.action, MemberAction::Put(_)));
         let puts = u64::try_from(puts.count()).unwrap_or(u64::MAX);
-        let host = &self.context.host;
-        let send = |write: WriteBoard| -> LocalBoxFuture<'_, Result<BoardWritten, Fault>> {
-            Box::pin(async move { call(host, &write).await })
-        };
-        let here = self.context.datacenter();
         let sent = match self.keep_of(&board, known).await {
             Ok(keep) => {
                 self.sum_up(keep, &mut writes);
-                boards::write(host, &board, &here, (writes, once), &send).await
+                self.write_board(&board, (writes, once)).await
             }
             Err(fault) => Err(fault),
         };
@@ -721,7 +852,6 @@ impl Import<'_> {
                 report.reject(*number, Some(name.clone()), problem.clone());
             }
         };
-        let sent = sent.map(|(written, _)| written);
         if let Ok(BoardWritten::Done(_) | BoardWritten::Replayed(_)) = sent {
             self.note_replay(matches!(sent, Ok(BoardWritten::Replayed(_))));
         }
@@ -744,6 +874,34 @@ impl Import<'_> {
             Err(fault) => reject_all(&mut self.report, &Problem::from(fault)),
         }
     }
+}
+
+/// Who made a board that is there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum BoardClaim {
+    /// This import, under its key.
+    Own,
+    /// Somebody else, as far as is known.
+    Foreign,
+    /// The board that was there under this key has ended since.
+    Ended,
+}
+
+fn ended() -> Problem {
+    problem_of(&BoardWritten::Ended).unwrap_or_else(|| exists("board"))
+}
+
+/// Whether a line has sketches that its own settings do not take.
+fn has_other_hash(line: &CounterLine) -> bool {
+    let own = line.settings.unique_hash.unwrap_or_default();
+    let parts = line.datacenters.iter().map(|(_, part)| &part.uniques);
+    let mut all = parts.chain([&line.uniques]);
+    all.any(|sketches: &Uniques| sketches.hashes().iter().any(|hash| !own.takes(*hash)))
+}
+
+fn other_hash() -> Problem {
+    let detail = "its sketches are of another `unique_hash` than the counter; bring them to a counter of theirs";
+    Problem::new(Code::HashMismatch, detail)
 }
 
 fn exists(what: &str) -> Problem {

@@ -28,7 +28,7 @@ use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::Query;
 use crate::protocol::snapshot::{
     Restore, RestoreAction, RestoreResult, SnapshotCounter, action_of, has_settings, has_value,
-    parse_date,
+    lacking, parse_date, refusal_of,
 };
 
 /// Counters that are asked for, read and changed at once: with sketches of 12 KB from each of 16 partitions 12 MB at
@@ -65,7 +65,10 @@ pub async fn restore(
     };
     let _waiting = context.waiting();
     let begun_ms = context.host.now_ms();
-    let mut restored = RestoreResult::default();
+    let mut restored = RestoreResult {
+        missing_partitions: lacking(&snapshots::runs(&context.host, false).await?, day),
+        ..RestoreResult::default()
+    };
     let mut after = restore.cursor.clone();
     loop {
         let left = restore.limit - restored.counters;
@@ -106,9 +109,11 @@ impl Work<'_> {
         let now = self.read(&rows).await?;
         let work = |(row, now): (PastStateRow, Option<GlobalSum>)| async move {
             let action = action_of(self.restore.mode, &row.kept, now.as_ref());
-            let done = match self.restore.is_dry {
-                true => Ok(action),
-                false => self.carry_out(action, &row, now.as_ref()).await,
+            let now_ms = self.context.host.now_ms();
+            let done = match refusal_of(action, &row.kept, now.as_ref(), now_ms) {
+                Some(problem) => Err(problem),
+                None if self.restore.is_dry => Ok(action),
+                None => self.carry_out(action, &row, now.as_ref()).await,
             };
             let now = now.map(|now| now.value());
             (row.counter, done, now, row.kept.value())
@@ -162,14 +167,8 @@ impl Work<'_> {
                 None => Ok(action),
             };
         }
-        let ttl = kept.settings.ttl;
-        if ttl.is_some_and(|ttl| {
-            ttl.expires_at_ms(self.context.host.now_ms()) <= self.context.host.now_ms()
-        }) {
-            let detail = "its time to live is over";
-            return Err(Problem::new(Code::InvalidLine, detail));
-        }
-        if action == RestoreAction::Add {
+        // Also where it is created: a repeat under the key finds it there, and must be the same.
+        if self.restore.mode == ImportMode::Add {
             return self
                 .import(ImportMode::Add, counter, kept)
                 .await

@@ -25,7 +25,7 @@ const MADE_MS_MAX: u64 = 10_000;
 const LOOK_EVERY_MS: u64 = 250;
 pub(super) const FILES_MS_MAX: u64 = 15_000;
 
-async fn runs(host: &Host, begins: bool) -> Result<AllRuns, Problem> {
+pub(super) async fn runs(host: &Host, begins: bool) -> Result<AllRuns, Problem> {
     let all = call_within(host, &AskRuns { begins }, FILES_MS_MAX).await;
     all.map_err(unread)
 }

@@ -80,6 +80,12 @@ impl Reader<'_> {
                     seen.rows.extend(self.member(name)?);
                 }
             }
+            BoardQuestion::Hidden(after, limit) => {
+                let limit = usize::try_from(*limit).unwrap_or(usize::MAX);
+                seen.rows = self.hidden(after, limit)?;
+                seen.has_more = seen.rows.len() > limit;
+                seen.rows.truncate(limit);
+            }
             BoardQuestion::Around(name, limit) => {
                 seen.rows = self.around(name, *limit)?.unwrap_or_default();
             }
@@ -204,6 +210,15 @@ impl Reader<'_> {
         (seen.count, seen.has_more, seen.better) = (count, has_more, vec![first]);
         seen.rows = self.places((low, high))?;
         Ok(())
+    }
+
+    /// Hidden members after a name: so many, and one more if there is one.
+    fn hidden(&self, after: &[u8], limit: usize) -> Result<Vec<Ranked>, Fault> {
+        let limit = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
+        let rows = self.rows.hidden_after(self.epoch, after, limit)?;
+        let rows = rows.into_iter();
+        rows.map(|(name, member)| self.ranked(name, member, None))
+            .collect()
     }
 
     /// The members next to a position, without one that is there.

@@ -487,6 +487,21 @@ impl BoardRows {
         rows.iter().map(read).collect()
     }
 
+    /// Hidden members in the order of their names, after one.
+    pub(super) fn hidden_after(
+        &self,
+        epoch: i64,
+        name: &[u8],
+        limit: u64,
+    ) -> Result<Vec<(Vec<u8>, Member)>, Fault> {
+        let statement = "SELECT place, hidden, expires_ms, metadata, member FROM members INDEXED BY places \
+            WHERE epoch = ? AND place IS NULL AND member > ? ORDER BY member LIMIT ?";
+        let values = vec![epoch.into(), name.to_vec().into(), whole(limit)];
+        let rows = self.store.run(statement, values)?;
+        let read = |row: &Vec<SqlValue>| Ok((bytes_at(row, 4)?, member_at(row, 0)?));
+        rows.iter().map(read).collect()
+    }
+
     fn walk(
         &self,
         statement: &str,

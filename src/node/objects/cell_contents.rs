@@ -12,7 +12,7 @@ use crate::core::counter::history::Resolution;
 use crate::core::counter::ledger::{KeySource, KeyedOutcome, KeyedWrite, SeenValue};
 use crate::core::counter::samples::{join_samples, samples_from_rest};
 use crate::core::sketch::TopValues;
-use crate::protocol::messages::{Fault, Install, InstallOutcome, ReadContents, ReadOut};
+use crate::protocol::messages::{Fault, Install, InstallOutcome, LookUp, ReadContents, ReadOut};
 
 /// The most bytes of samples by the hour in an answer of one cell: above it, those of a day are joined.
 const SAMPLES_BYTES_MAX: usize = 512 << 10;
@@ -53,13 +53,25 @@ impl Core {
         self.readable()?;
         for _ in 0..GRANT_TRIES {
             match self.try_install(&install) {
-                Err(Fault::Refused(Refusal::NeedsGrant)) => self.obtain_grant(&install.to).await?,
+                Err(Fault::Refused(Refusal::NeedsGrant)) => {
+                    if !self.may_live(&install).await? {
+                        return Ok(InstallOutcome::Ended);
+                    }
+                    self.obtain_grant(&install.to).await?;
+                }
                 outcome => return outcome,
             }
         }
         Err(Fault::Unavailable(
             "the counter is being ended and created again".to_owned(),
         ))
+    }
+
+    /// Whether the generation of contents lives: a grant would create a counter that has ended anew.
+    async fn may_live(&self, install: &Install) -> Result<bool, Fault> {
+        let counter = install.to.counter.clone();
+        let root = self.call_root(&LookUp { counter }).await?;
+        Ok(root.is_some_and(|root| root.generation == install.generation))
     }
 
     fn try_install(self: &Rc<Self>, install: &Install) -> Result<InstallOutcome, Fault> {
@@ -92,6 +104,7 @@ impl Core {
             KeyedOutcome::Replayed(_) => InstallOutcome::Replayed,
             KeyedOutcome::Reused => InstallOutcome::Reused,
             KeyedOutcome::Full => InstallOutcome::Full,
+            KeyedOutcome::BelowFloor => return Err(Fault::Refused(Refusal::Bounded)),
             _ => InstallOutcome::Ended,
         })
     }

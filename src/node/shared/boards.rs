@@ -309,6 +309,7 @@ impl Shards<'_> {
             BoardQuestion::Around(name, limit) => self.around(name, *limit).await,
             BoardQuestion::Summary => self.pick(question, Skip::Rows(0), SUMMARY_TOP).await,
             BoardQuestion::Live(limit, names) => self.live(*limit, names).await,
+            BoardQuestion::Hidden(_, limit) => self.hidden(question, *limit).await,
             other => {
                 let parts = match self.each(|_| other.clone()).await? {
                     Ok(parts) => parts,
@@ -515,6 +516,27 @@ impl Shards<'_> {
             is_exact: is_exact && seen.is_exact,
             ..seen
         }))
+    }
+
+    /// Hidden members of all shards, in the order of their names.
+    async fn hidden(&self, of_all: &BoardQuestion, limit: u32) -> Result<BoardResult, Fault> {
+        let mut parts = match self.each(|_| of_all.clone()).await? {
+            Ok(parts) => parts,
+            Err(other) => return Ok(Err(other)),
+        };
+        let Some(mut seen) = self.joined(&parts) else {
+            return Ok(Err(BoardAnswer::Stale));
+        };
+        let rows = parts.iter_mut();
+        seen.rows = rows
+            .flat_map(|part| std::mem::take(&mut part.rows))
+            .collect();
+        seen.rows
+            .sort_by(|one, other| one.member.cmp(&other.member));
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        seen.has_more |= seen.rows.len() > limit;
+        seen.rows.truncate(limit);
+        Ok(Ok(seen))
     }
 
     /// A member and its neighbours; no rows if it is not in the order.

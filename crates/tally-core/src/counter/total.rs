@@ -44,6 +44,28 @@ impl Sum {
         Self { high, low }
     }
 
+    /// Reads decimal digits; `None` where they are none, or come to more than 192 bits.
+    pub fn parse(digits: &str) -> Option<Self> {
+        if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        let mut digits = digits
+            .bytes()
+            .map(|byte| u128::from(byte.wrapping_sub(b'0')));
+        digits.try_fold(Self::ZERO, |sum, digit| {
+            let Self { high, low } = sum;
+            // The low part in halves, since ten times it may have 132 bits.
+            let (above, below) = (low >> 64, low & u128::from(u64::MAX));
+            let below = below * 10 + digit;
+            let above = above * 10 + (below >> 64);
+            let carry = u64::try_from(above >> 64).ok()?;
+            Some(Self {
+                high: high.checked_mul(10)?.checked_add(carry)?,
+                low: (above << 64) | (below & u128::from(u64::MAX)),
+            })
+        })
+    }
+
     /// Seven bits at a place; `None` where they pass 192 bits.
     fn shifted(bits: u8, shift: u32) -> Option<Self> {
         let low_bits = u128::BITS;
@@ -58,7 +80,7 @@ impl Sum {
     }
 
     /// Bits up to its highest; 0 for zero.
-    fn bits(self) -> u32 {
+    pub fn bits(self) -> u32 {
         match self.high {
             0 => u128::BITS - self.low.leading_zeros(),
             high => u128::BITS + u64::BITS - high.leading_zeros(),

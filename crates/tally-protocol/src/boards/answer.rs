@@ -6,6 +6,7 @@ use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use super::body::Lines;
+use super::metadata::compact;
 use super::token::{BoardVersion, cursor_of};
 use crate::live::snapshot as live;
 use crate::live::topic::WatchedBoard;
@@ -54,7 +55,7 @@ struct RowView<'a> {
     score: Number,
     rank: Option<Rank>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    metadata: Option<&'a RawValue>,
+    metadata: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_at: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,7 +69,8 @@ impl<'a> RowView<'a> {
 
     /// A row whose rank may be higher by up to `slack`.
     fn within(row: &'a Ranked, slack: u64) -> Self {
-        let metadata = row.metadata.as_deref();
+        // What an earlier build stored may have line breaks.
+        let metadata = row.metadata.as_deref().map(compact);
         Self {
             member: String::from_utf8_lossy(&row.member),
             score: Number(row.score),
@@ -76,7 +78,7 @@ impl<'a> RowView<'a> {
                 0 => Rank::Exactly(rank),
                 _ => Rank::Between(rank, rank + slack),
             }),
-            metadata: metadata.and_then(|text| serde_json::from_str(text).ok()),
+            metadata: metadata.and_then(|text| RawValue::from_string(text).ok()),
             expires_at: row.expires_ms,
             hidden: row.rank.is_none().then_some(true),
         }
@@ -384,7 +386,7 @@ pub fn member_lines(text: &mut String, board: &CounterId, rows: &[Ranked]) {
         member: Cow<'a, str>,
         score: Number,
         #[serde(skip_serializing_if = "Option::is_none")]
-        metadata: Option<&'a RawValue>,
+        metadata: Option<Box<RawValue>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         expires_at: Option<i64>,
         #[serde(skip_serializing_if = "Option::is_none")]

@@ -6,11 +6,12 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
+use super::metadata::parse_metadata;
 use crate::batch::json::{WholeNumber, read_object};
 use crate::messages::{MemberAction, MemberWrite};
 use crate::problem::{Code, Problem};
 use crate::redis::sorted::SORTED_MEMBER_BYTES_MAX;
-use tally_core::board::member::{Amount, METADATA_BYTES_MAX, Write};
+use tally_core::board::member::{Amount, Write};
 use tally_core::board::period::Period;
 use tally_core::board::placing::{BOARD_SHARDS_MAX, Placing, Shards};
 use tally_core::board::score::Score;
@@ -176,7 +177,7 @@ struct WriteWire<'a> {
     score: Option<&'a RawValue>,
     #[serde(borrow, default)]
     delta: Option<&'a RawValue>,
-    /// Stored as sent; `null` removes it, and absent keeps it.
+    /// Stored without white space outside of strings; `null` removes it, and absent keeps it.
     #[serde(borrow, default, deserialize_with = "raw")]
     metadata: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "raw")]
@@ -209,12 +210,7 @@ fn put_of(wire: &WriteWire<'_>, now_ms: i64) -> Result<Write, Problem> {
     let metadata = match wire.metadata.map(RawValue::get) {
         None => None,
         Some("null") => Some(None),
-        Some(text) if text.len() <= METADATA_BYTES_MAX => Some(Some(text.to_owned())),
-        Some(_) => {
-            return refuse(format!(
-                "metadata has at most {METADATA_BYTES_MAX} bytes of JSON"
-            ));
-        }
+        Some(text) => Some(Some(parse_metadata(text)?)),
     };
     let expires_ms = match wire.expires_in.map(RawValue::get) {
         None => None,
@@ -377,12 +373,8 @@ pub fn parse_member_line(line: &[u8], now_ms: i64) -> Result<Vec<MemberWrite>, P
         _ => None,
     };
     let score = infinite.map_or_else(|| number("score", wire.score), Ok)?;
-    let metadata = wire.metadata.map(RawValue::get);
-    if metadata.is_some_and(|text| text.len() > METADATA_BYTES_MAX) {
-        return refuse(format!(
-            "metadata has at most {METADATA_BYTES_MAX} bytes of JSON"
-        ));
-    }
+    let metadata = wire.metadata.map(|text| parse_metadata(text.get()));
+    let metadata = metadata.transpose()?;
     let expires_ms = wire.expires_at.map(|at| match at {
         ..SECONDS_BELOW => at.saturating_mul(1_000),
         at_ms => at_ms,
@@ -396,7 +388,7 @@ pub fn parse_member_line(line: &[u8], now_ms: i64) -> Result<Vec<MemberWrite>, P
         condition: None,
     };
     let put = Write {
-        metadata: Some(metadata.map(str::to_owned)),
+        metadata: Some(metadata),
         expires_ms: Some(expires_ms),
         ..Write::of(Amount::Score(score))
     };

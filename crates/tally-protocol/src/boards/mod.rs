@@ -3,12 +3,14 @@
 //! | module | holds |
 //! |---|---|
 //! | `body` | settings and writes as clients send them |
+//! | `metadata` | the form of metadata |
 //! | `query` | the members that a read asks for |
 //! | `answer` | answers |
 //! | `token` | versions of boards, cursors, tags of members |
 
 mod answer;
 mod body;
+mod metadata;
 mod query;
 mod token;
 
@@ -21,5 +23,6 @@ pub use body::{
     EXPIRES_SECONDS_MAX, LINES_MAX, Lines, WRITES_AT_ONCE, parse_board_line, parse_hidden,
     parse_lines, parse_member_line, parse_settings, parse_write,
 };
+pub use metadata::{compact, parse_metadata};
 pub use query::{AROUND_MAX, BoardQuery, EXPORTED_MAX, MEMBERS_ASKED_MAX};
 pub use token::{BoardVersion, cursor_of, parse_if_match, tag_text};

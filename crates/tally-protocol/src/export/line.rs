@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
-use serde::Deserialize;
+use serde::de::{Error, IgnoredAny};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::batch::json::read_object;
 use crate::bodies::parse_settings;
-use crate::delta::parse_value;
+use crate::delta::parse_sum;
 use crate::messages::Put;
 use crate::problem::{Code, Problem};
 use tally_core::cluster::root::DATACENTERS_MAX;
@@ -19,6 +20,9 @@ use tally_core::counter::history::{DAYS_KEPT, HOURS_KEPT, Resolution};
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::total::{Sum, Value};
 use tally_core::sketch::{Histogram, Hyll, TopValues, Uniques, VALUES_MAX, ValueCount};
+
+/// How far the clocks of two deployments may be apart, milliseconds. Later times are no times of this counter.
+const AHEAD_MS_MAX: i64 = 3_600_000;
 
 /// Minutes of a day.
 const MINUTES_MAX: usize = 1_440;
@@ -100,6 +104,29 @@ struct KindWire<'a> {
     whole: Option<bool>,
 }
 
+/// The name in a line that is refused, as far as it can be read, and whether it is of a counter.
+pub fn name_of(bytes: &[u8]) -> (Option<String>, bool) {
+    let Ok(kind) = read_object::<KindWire<'_>>(bytes) else {
+        return (None, false);
+    };
+    let id = kind.id.map(RawValue::get);
+    let name = id.and_then(|text| serde_json::from_str::<String>(text).ok());
+    let name = name.or(kind.policy).or(kind.alert).or(kind.board);
+    (name, id.is_some())
+}
+
+/// Refuses a line with a field of another name.
+fn only(bytes: &[u8], fields: &[&str]) -> Result<(), Problem> {
+    let line: BTreeMap<String, IgnoredAny> = read_object(bytes)?;
+    match line.keys().find(|name| !fields.contains(&name.as_str())) {
+        None => Ok(()),
+        Some(name) => Err(Problem::new(
+            Code::UnknownField,
+            format!("unknown field {name:?}, expected one of {fields:?}"),
+        )),
+    }
+}
+
 /// Reads a line; `now_ms` decides whether the counter has expired.
 ///
 /// # Errors
@@ -111,9 +138,11 @@ pub fn parse_line(bytes: &[u8], now_ms: i64) -> Result<Line, Problem> {
     }
     let body = || kind.body.map_or("{}", RawValue::get).to_owned();
     if let Some(policy) = kind.policy {
+        only(bytes, &["policy", "body"])?;
         return Ok(Line::Policy(policy, body()));
     }
     if let Some(alert) = kind.alert {
+        only(bytes, &["alert", "body"])?;
         return Ok(Line::Alert(alert, body()));
     }
     if let Some(board) = kind.board {
@@ -121,7 +150,10 @@ pub fn parse_line(bytes: &[u8], now_ms: i64) -> Result<Line, Problem> {
         let settings = kind.settings.map(RawValue::get).unwrap_or("{}");
         return match (kind.member, std::str::from_utf8(bytes)) {
             (Some(_), Ok(line)) => Ok(Line::Member(board, line.to_owned())),
-            _ => Ok(Line::Board(board, settings.to_owned())),
+            _ => {
+                only(bytes, &["board", "settings"])?;
+                Ok(Line::Board(board, settings.to_owned()))
+            }
         };
     }
     if kind.end.is_some() {
@@ -138,12 +170,34 @@ pub fn parse_line(bytes: &[u8], now_ms: i64) -> Result<Line, Problem> {
 #[serde(deny_unknown_fields)]
 struct BreakdownWire {
     #[serde(default)]
-    values: Vec<(String, u128, u128)>,
+    values: Vec<(String, Amount, Amount)>,
     #[serde(default)]
-    rest: u128,
+    rest: Amount,
     #[serde(default)]
-    absent_max: u128,
+    absent_max: Amount,
 }
+
+/// An amount, as a number or as a decimal string.
+#[derive(Clone, Copy, Debug, Default)]
+struct Amount(u128);
+
+impl<'de> Deserialize<'de> for Amount {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <&RawValue>::deserialize(deserializer)?.get();
+        let digits = text
+            .strip_prefix('"')
+            .and_then(|text| text.strip_suffix('"'));
+        let amount = digits.unwrap_or(text).parse().map(Self);
+        amount.map_err(|_| {
+            D::Error::custom(
+                "an amount is a whole number from 0 to 2^128 - 1, or its decimal string",
+            )
+        })
+    }
+}
+
+/// Buckets of a line.
+type Buckets = Vec<(i64, Amount)>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -156,13 +210,13 @@ struct DatacenterWire<'a> {
     #[serde(default)]
     updated_at: Option<i64>,
     #[serde(default)]
-    minutes: Points,
+    minutes: Buckets,
     #[serde(default)]
-    hours: Points,
+    hours: Buckets,
     #[serde(default)]
     hours_from: Option<i64>,
     #[serde(default)]
-    days: Points,
+    days: Buckets,
     #[serde(default)]
     days_from: Option<i64>,
     #[serde(default)]
@@ -201,7 +255,7 @@ struct CounterWire<'a> {
 }
 
 fn value(name: &str, text: &str) -> Result<Value, Problem> {
-    match parse_value(text) {
+    match parse_sum(text) {
         Some(value) => Ok(value),
         None => refuse(format!(
             "{name} must be a whole number, or its decimal string"
@@ -235,8 +289,30 @@ fn uniques_of(text: Option<&str>) -> Result<Uniques, Problem> {
     Uniques::from_bytes(&bytes).or_else(|error| refuse(format!("uniques: {error}")))
 }
 
+/// A time of a line; now where it has not come.
+fn no_later(at_ms: i64, now_ms: i64) -> i64 {
+    match at_ms > now_ms.saturating_add(AHEAD_MS_MAX) {
+        true => now_ms,
+        false => at_ms,
+    }
+}
+
 /// Checks that buckets are in order, each at the beginning of its interval.
-fn points(name: &str, step: Resolution, points: Points, most: usize) -> Result<Points, Problem> {
+fn points(
+    name: &str,
+    step: Resolution,
+    (buckets, now_ms): (Buckets, i64),
+    most: usize,
+) -> Result<Points, Problem> {
+    let buckets = buckets.into_iter();
+    let points: Points = buckets
+        .map(|(start, Amount(amount))| (start, amount))
+        .collect();
+    let newest_ms = now_ms.saturating_add(AHEAD_MS_MAX);
+    let last = points.last();
+    if last.is_some_and(|(start, _)| start.saturating_mul(1_000) > newest_ms) {
+        return refuse(format!("{name} must not be later than now"));
+    }
     let is_start = points
         .iter()
         .all(|(start, _)| *start == step.start_of(*start));
@@ -266,12 +342,13 @@ fn breakdown(name: String, wire: BreakdownWire) -> Result<(String, TopValues), P
         ));
     }
     let values = wire.values.into_iter();
-    let values = values.map(|(value, count, error)| (value, ValueCount { count, error }));
-    let values = TopValues::of(values.collect(), wire.rest, wire.absent_max);
+    let values =
+        values.map(|(value, Amount(count), Amount(error))| (value, ValueCount { count, error }));
+    let values = TopValues::of(values.collect(), wire.rest.0, wire.absent_max.0);
     Ok((name, values))
 }
 
-fn datacenter(wire: DatacenterWire<'_>) -> Result<(Datacenter, Contents), Problem> {
+fn datacenter(wire: DatacenterWire<'_>, now_ms: i64) -> Result<(Datacenter, Contents), Problem> {
     let Some(id) = Datacenter::parse(&wire.id) else {
         return refuse("a datacenter's id has 1 to 16 letters, digits or `-`");
     };
@@ -293,10 +370,17 @@ fn datacenter(wire: DatacenterWire<'_>) -> Result<(Datacenter, Contents), Proble
     let contents = Contents {
         added: amount("added", wire.added)?,
         removed: amount("removed", wire.removed)?,
-        last_write_ms: wire.updated_at.unwrap_or(i64::MIN),
-        minutes: points("minutes", Resolution::Minute, wire.minutes, MINUTES_MAX)?,
-        hours: points("hours", Resolution::Hour, wire.hours, HOURS_KEPT)?,
-        days: points("days", Resolution::Day, wire.days, DAYS_KEPT)?,
+        last_write_ms: wire
+            .updated_at
+            .map_or(i64::MIN, |at_ms| no_later(at_ms, now_ms)),
+        minutes: points(
+            "minutes",
+            Resolution::Minute,
+            (wire.minutes, now_ms),
+            MINUTES_MAX,
+        )?,
+        hours: points("hours", Resolution::Hour, (wire.hours, now_ms), HOURS_KEPT)?,
+        days: points("days", Resolution::Day, (wire.days, now_ms), DAYS_KEPT)?,
         hours_from: wire.hours_from.unwrap_or(i64::MIN),
         days_from: wire.days_from.unwrap_or(i64::MIN),
         uniques: uniques_of(wire.uniques.as_deref())?,
@@ -330,7 +414,7 @@ fn counter_of(bytes: &[u8], now_ms: i64) -> Result<CounterLine, Problem> {
     let mut sum = Value::default();
     let is_by_datacenter = wire.datacenters.is_some();
     for wire in wire.datacenters.unwrap_or_default() {
-        let (datacenter, contents) = datacenter(wire)?;
+        let (datacenter, contents) = datacenter(wire, now_ms)?;
         if datacenters.iter().any(|(known, _)| *known == datacenter) {
             return refuse(format!("the datacenter {datacenter} stands twice"));
         }
@@ -341,6 +425,10 @@ fn counter_of(bytes: &[u8], now_ms: i64) -> Result<CounterLine, Problem> {
         return refuse(format!(
             "a counter has at most {DATACENTERS_MAX} datacenters"
         ));
+    }
+    if settings.floor.is_some() && settings.home.is_none() && datacenters.len() > 1 {
+        let detail = "a counter with a floor counts in one datacenter: name its `home` in `settings`; nothing was changed";
+        return Err(Problem::new(Code::NeedsHome, detail));
     }
     let mut base = wire
         .base
@@ -365,9 +453,10 @@ fn counter_of(bytes: &[u8], now_ms: i64) -> Result<CounterLine, Problem> {
         return Err(Problem::new(Code::BelowFloor, detail));
     }
     let uniques = uniques_and_hyll(wire.uniques.as_deref(), wire.hyll.as_deref())?;
+    let ttl_set_at_ms = wire.ttl_set_at.map(|at_ms| no_later(at_ms, now_ms));
     let is_over = settings
         .ttl
-        .zip(wire.ttl_set_at)
+        .zip(ttl_set_at_ms)
         .is_some_and(|((seconds, _), at_ms)| {
             let length_ms = i64::try_from(seconds.saturating_mul(1_000)).unwrap_or(i64::MAX);
             at_ms.saturating_add(length_ms) <= now_ms
@@ -378,8 +467,8 @@ fn counter_of(bytes: &[u8], now_ms: i64) -> Result<CounterLine, Problem> {
     Ok(CounterLine {
         id,
         settings,
-        ttl_set_at_ms: wire.ttl_set_at,
-        created_at_ms: wire.created_at,
+        ttl_set_at_ms,
+        created_at_ms: wire.created_at.map(|at_ms| no_later(at_ms, now_ms)),
         base,
         datacenters,
         uniques,

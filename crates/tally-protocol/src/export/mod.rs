@@ -15,9 +15,9 @@ mod query;
 use std::collections::BTreeMap;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
-pub use line::{CounterLine, ExportEnd, Line, parse_line};
+pub use line::{CounterLine, ExportEnd, Line, name_of, parse_line};
 pub use query::{ExportQuery, ImportMode, import_mode};
 
 use crate::messages::ExportedCounter;
@@ -27,13 +27,13 @@ use tally_core::cluster::root::Root;
 use tally_core::counter::contents::Contents;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::settings::TtlMode;
-use tally_core::counter::total::{Sum, Value};
+use tally_core::counter::total::{JAVASCRIPT_SAFE_MAX, Sum, Value};
 use tally_core::sketch::TopValues;
 
 /// The longest line, bytes: one of unique elements in all classes has 512 KB.
 pub const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// The most refused lines that an answer names.
+/// The most refused lines that an answer names, and the most counters that an export names as left out.
 const TOLD_MAX: usize = 100;
 
 /// The checksum of an export up to its last line: CRC-32 as in gzip.
@@ -52,32 +52,64 @@ impl Checksum {
     }
 }
 
-/// A breakdown.
-#[derive(Serialize)]
-struct BreakdownView<'a> {
-    values: Vec<(&'a str, u128, u128)>,
-    #[serde(skip_serializing_if = "is_nothing")]
-    rest: u128,
-    #[serde(skip_serializing_if = "is_nothing")]
-    absent_max: u128,
+/// An amount: a number, or a decimal string where the reader asked for strings and a JavaScript number could not hold
+/// it exactly.
+#[derive(Clone, Copy)]
+struct Amount(u128, bool);
+
+impl Amount {
+    fn is_nothing(&self) -> bool {
+        self.0 == 0
+    }
 }
 
-impl<'a> BreakdownView<'a> {
-    fn of(values: &'a TopValues) -> Self {
-        let each = values.values();
-        Self {
-            values: each
-                .map(|(value, counted)| (value, counted.count, counted.error))
-                .collect(),
-            rest: values.rest(),
-            absent_max: values.absent_max(),
+impl Serialize for Amount {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.1 && self.0 > JAVASCRIPT_SAFE_MAX {
+            true => serializer.collect_str(&self.0),
+            false => serializer.serialize_u128(self.0),
         }
     }
 }
 
-/// Serde passes fields by reference.
-fn is_nothing(amount: &u128) -> bool {
-    *amount == 0
+/// Buckets.
+struct Buckets<'a>(&'a [(i64, u128)], bool);
+
+impl Buckets<'_> {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Serialize for Buckets<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let pairs = self.0.iter();
+        serializer.collect_seq(pairs.map(|(start, amount)| (start, Amount(*amount, self.1))))
+    }
+}
+
+/// A breakdown.
+#[derive(Serialize)]
+struct BreakdownView<'a> {
+    values: Vec<(&'a str, Amount, Amount)>,
+    #[serde(skip_serializing_if = "Amount::is_nothing")]
+    rest: Amount,
+    #[serde(skip_serializing_if = "Amount::is_nothing")]
+    absent_max: Amount,
+}
+
+impl<'a> BreakdownView<'a> {
+    fn of(values: &'a TopValues, strings: bool) -> Self {
+        let each = values.values();
+        let amount = |amount: u128| Amount(amount, strings);
+        Self {
+            values: each
+                .map(|(value, counted)| (value, amount(counted.count), amount(counted.error)))
+                .collect(),
+            rest: amount(values.rest()),
+            absent_max: amount(values.absent_max()),
+        }
+    }
 }
 
 /// The counts of a datacenter.
@@ -88,14 +120,14 @@ struct DatacenterView<'a> {
     removed: Exact,
     #[serde(skip_serializing_if = "Option::is_none")]
     updated_at: Option<i64>,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    minutes: &'a [(i64, u128)],
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    hours: &'a [(i64, u128)],
+    #[serde(skip_serializing_if = "Buckets::is_empty")]
+    minutes: Buckets<'a>,
+    #[serde(skip_serializing_if = "Buckets::is_empty")]
+    hours: Buckets<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     hours_from: Option<i64>,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    days: &'a [(i64, u128)],
+    #[serde(skip_serializing_if = "Buckets::is_empty")]
+    days: Buckets<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     days_from: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -166,10 +198,10 @@ pub fn counter_line(exported: &ExportedCounter, strings: bool) -> String {
             added: Exact::new(Value::new(added, 0), strings),
             removed: Exact::new(Value::new(removed, 0), strings),
             updated_at: some_from(contents.last_write_ms).filter(|at_ms| *at_ms > 0),
-            minutes: &contents.minutes,
-            hours: &contents.hours,
+            minutes: Buckets(&contents.minutes, strings),
+            hours: Buckets(&contents.hours, strings),
             hours_from: some_from(contents.hours_from),
-            days: &contents.days,
+            days: Buckets(&contents.days, strings),
             days_from: some_from(contents.days_from),
             uniques: (!contents.uniques.is_empty())
                 .then(|| BASE64_STANDARD.encode(contents.uniques.to_bytes())),
@@ -177,7 +209,7 @@ pub fn counter_line(exported: &ExportedCounter, strings: bool) -> String {
                 .map(|(hour, body)| (*hour, BASE64_STANDARD.encode(body)))
                 .collect(),
             breakdowns: breakdowns
-                .map(|(name, values)| (name.as_str(), BreakdownView::of(values)))
+                .map(|(name, values)| (name.as_str(), BreakdownView::of(values, strings)))
                 .collect(),
         });
     }
@@ -253,6 +285,8 @@ pub struct Ending {
     pub boards: u64,
     /// Counters that could not be read completely.
     pub inexact: u64,
+    /// The first counters that could not be read at all, and are left out.
+    pub unreachable: Vec<CounterId>,
     /// Partitions whose counters are missing.
     pub missing_partitions: Vec<u32>,
     /// The cursor of the next part, if this is not the end of the data.
@@ -262,6 +296,13 @@ pub struct Ending {
 }
 
 impl Ending {
+    /// Notes a counter that is left out.
+    pub fn leave_out(&mut self, counter: &CounterId) {
+        if self.unreachable.len() < TOLD_MAX {
+            self.unreachable.push(counter.clone());
+        }
+    }
+
     /// The last line.
     pub fn line(&self, checksum: &Checksum) -> String {
         #[derive(Serialize)]
@@ -279,6 +320,8 @@ impl Ending {
             #[serde(skip_serializing_if = "is_zero")]
             inexact: u64,
             #[serde(skip_serializing_if = "<[_]>::is_empty")]
+            unreachable: &'a [CounterId],
+            #[serde(skip_serializing_if = "<[_]>::is_empty")]
             missing_partitions: &'a [u32],
             #[serde(skip_serializing_if = "Option::is_none")]
             cursor: Option<&'a str>,
@@ -295,6 +338,7 @@ impl Ending {
             checksum: checksum.text(),
             whole: is_end && self.inexact == 0 && self.missing_partitions.is_empty(),
             inexact: self.inexact,
+            unreachable: &self.unreachable,
             missing_partitions: &self.missing_partitions,
             cursor: self.cursor.as_deref(),
             why: self.why.as_deref(),
@@ -315,6 +359,10 @@ impl Ending {
             why.push(format!(
                 "partitions {missing:?} of the directory did not answer"
             ));
+        }
+        if !self.unreachable.is_empty() {
+            let names: Vec<&str> = self.unreachable.iter().map(CounterId::as_str).collect();
+            why.push(format!("{} could not be read", names.join(", ")));
         }
         let text = csv_field(&format!("# not whole: {}", why.join("; ")));
         (!why.is_empty()).then(|| text + ",,,,\n")

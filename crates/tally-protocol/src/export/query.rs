@@ -62,6 +62,16 @@ impl ExportQuery {
             Some("csv") => true,
             Some(_) => return refuse("format can only be `ndjson` or `csv`"),
         };
+        let alerts = flag("alerts")?;
+        if alerts && query.get("prefix").is_some_and(|prefix| !prefix.is_empty()) {
+            return refuse("alerts have no prefix: ask for them without `prefix`");
+        }
+        let (uniques, samples) = (flag("uniques")?, flag("samples")?);
+        if is_csv && (history || uniques || samples || alerts) {
+            return refuse(
+                "format=csv has values only: leave history, uniques, samples and alerts out",
+            );
+        }
         Ok(Self {
             prefix: query.get("prefix").unwrap_or_default().to_owned(),
             cursor: query.get("cursor").map(str::to_owned),
@@ -69,10 +79,10 @@ impl ExportQuery {
             wanted: ContentsWanted {
                 history,
                 minutes_from,
-                uniques: flag("uniques")?,
-                samples: flag("samples")?,
+                uniques,
+                samples,
             },
-            alerts: flag("alerts")?,
+            alerts,
             strings: query.numbers_as_strings()?,
             is_csv,
         })

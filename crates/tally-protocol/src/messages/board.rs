@@ -246,6 +246,8 @@ pub enum BoardQuestion {
     Near(Key, u32),
     /// A summary of this shard: its first members, and how many are before some of the others.
     Summary,
+    /// Hidden members in the order of their names, after one: so many.
+    Hidden(Vec<u8>, u32),
 }
 
 /// Edge → board: a question.

@@ -283,7 +283,8 @@ impl<'a> SummedCounter<'a> {
         } else {
             self.total.last_write_ms
         };
-        let written = (written_ms != i64::MIN).then_some(written_ms);
+        // What was imported may have no time.
+        let written = (written_ms > 0).then_some(written_ms);
         let window = window.map(|window| WindowView {
             seconds: window.seconds,
             count: exact(Value::new(self.total.window.count, 0)),

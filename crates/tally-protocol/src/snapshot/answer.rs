@@ -73,6 +73,15 @@ fn lacks(told: &PartitionRuns, day: i64) -> bool {
     }
 }
 
+/// The partitions that should have a run of a day, and have none or do not answer.
+pub fn lacking(all: &AllRuns, day: i64) -> Vec<u32> {
+    let lacks = |(partition, told): &(u32, PartitionRuns)| lacks(told, day).then_some(*partition);
+    let mut partitions: Vec<u32> = all.partitions.iter().filter_map(lacks).collect();
+    partitions.extend(&all.missing_partitions);
+    partitions.sort_unstable();
+    partitions
+}
+
 fn day_view(all: &AllRuns, day: i64, runs: &[(u32, RunOf)]) -> DayView {
     let sum = |of: fn(&RunOf) -> u64| runs.iter().map(|(_, run)| of(run)).sum();
     let begun = runs.iter().map(|(_, run)| run.begun_ms);
@@ -86,8 +95,7 @@ fn day_view(all: &AllRuns, day: i64, runs: &[(u32, RunOf)]) -> DayView {
         changed: sum(|run| run.entries),
         bytes: sum(|run| run.bytes),
         partitions: runs.len(),
-        whole: all.missing_partitions.is_empty()
-            && !all.partitions.iter().any(|(_, told)| lacks(told, day)),
+        whole: lacking(all, day).is_empty(),
     }
 }
 

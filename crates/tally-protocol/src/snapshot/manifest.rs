@@ -82,15 +82,20 @@ pub fn chain_of(runs: &BTreeMap<u64, RunOf>, run: u64) -> Option<Vec<u64>> {
     Some(chain)
 }
 
-/// The runs to delete: those older than `keep_days`, except the first full one of each month and those in the chain of
-/// a run that is kept.
+/// The runs to delete: those older than `keep_days`, except the first full one of each month (the first of all, where
+/// none is full) and those in the chain of a run that is kept.
 pub fn thinned(runs: &BTreeMap<u64, RunOf>, today: i64, keep_days: i64) -> Vec<u64> {
     let mut kept = BTreeSet::new();
     let mut months = BTreeSet::new();
+    let month_of =
+        |run: &RunOf| -> String { date_of(run.day).chars().take("2026-11".len()).collect() };
+    let full = runs.values().filter(|run| run.before.is_none());
+    let with_full: BTreeSet<String> = full.map(month_of).collect();
     for (number, run) in runs {
         let is_young = run.day > today.saturating_sub(keep_days);
-        let month: String = date_of(run.day).chars().take("2026-11".len()).collect();
-        let is_first = run.before.is_none() && months.insert(month);
+        let month = month_of(run);
+        let may_be_first = run.before.is_none() || !with_full.contains(&month);
+        let is_first = may_be_first && months.insert(month);
         if is_young || is_first {
             kept.insert(*number);
             kept.extend(chain_of(runs, *number).into_iter().flatten());

@@ -26,11 +26,13 @@ mod plan;
 mod put_back;
 mod restore;
 
-pub use answer::{days_json, list_on_json, on_json, snapshot_json, snapshots_json};
+pub use answer::{days_json, lacking, list_on_json, on_json, snapshot_json, snapshots_json};
 pub use date::{DAY_MS, Days, date_of, day_of_ms, parse_date};
 pub use kept::{SnapshotCounter, SnapshotDatacenter};
 pub use manifest::{CHAIN_MAX, Manifest, PartOf, RunOf, chain_of, thinned};
 pub use part::{Entry, PART_BYTES_MAX, PART_ENTRIES_MAX, PartWriter, digest_of, read_part};
 pub use plan::{Plan, SNAPSHOTS_OFF};
 pub use put_back::LastSnapshot;
-pub use restore::{Restore, RestoreAction, RestoreResult, action_of, has_settings, has_value};
+pub use restore::{
+    Restore, RestoreAction, RestoreResult, action_of, has_settings, has_value, refusal_of,
+};

@@ -119,6 +119,28 @@ pub fn action_of(
     }
 }
 
+/// Why a restore refuses to do this to a counter; `None` where it does it.
+pub fn refusal_of(
+    action: RestoreAction,
+    then: &SnapshotCounter,
+    now: Option<&GlobalSum>,
+    now_ms: i64,
+) -> Option<Problem> {
+    if matches!(action, RestoreAction::Same | RestoreAction::Keep) {
+        return None;
+    }
+    let ttl = then.settings.ttl;
+    if ttl.is_some_and(|ttl| ttl.expires_at_ms(now_ms) <= now_ms) {
+        return Some(Problem::new(Code::InvalidLine, "its time to live is over"));
+    }
+    let other_hash = now.filter(|now| now.root.settings.unique_hash != then.settings.unique_hash);
+    if action == RestoreAction::Set && other_hash.is_some_and(|now| !now.uniques.is_empty()) {
+        let detail = "its unique elements go through another `unique_hash` now; delete it to bring it back as it was";
+        return Some(Problem::new(Code::HashMismatch, detail));
+    }
+    None
+}
+
 fn is_same(then: &SnapshotCounter, now: &GlobalSum) -> bool {
     let mut uniques = now.uniques.clone();
     let adds_uniques = uniques.merge(&then.uniques);
@@ -152,6 +174,8 @@ pub struct RestoreResult {
     pub changes: Vec<(CounterId, RestoreAction, Option<Value>, Value)>,
     /// Counters that were refused, and why.
     pub refused: Vec<(CounterId, Problem)>,
+    /// Partitions that have no snapshot of the day: their counters are not compared.
+    pub missing_partitions: Vec<u32>,
     /// The counter after which the next call continues.
     pub cursor: Option<String>,
 }
@@ -203,6 +227,8 @@ impl RestoreResult {
             rejected: usize,
             refused: Vec<RefusedView<'a>>,
             changes: Vec<ChangeView<'a>>,
+            #[serde(skip_serializing_if = "<[_]>::is_empty")]
+            missing_partitions: &'a [u32],
             cursor: Option<&'a str>,
         }
         let exact = |value: Value| Exact::new(value, strings);
@@ -240,6 +266,7 @@ impl RestoreResult {
             rejected: self.refused.len(),
             refused: refused.collect(),
             changes: changes.collect(),
+            missing_partitions: &self.missing_partitions,
             cursor: self.cursor.as_deref(),
         })
         .unwrap_or_default()

@@ -8,6 +8,7 @@ use crate::counter::contents::{Contents, ContentsWanted, Points};
 use crate::counter::history::Resolution;
 use crate::counter::ledger::{KeyedOutcome, KeyedWrite, StoredRecord, WriteKey};
 use crate::counter::ledgers::LedgerLimits;
+use crate::counter::total::Value;
 
 impl Cell {
     /// What it holds in memory of a generation: all but samples and breakdowns. `None` where it counts for no or
@@ -55,6 +56,16 @@ impl Cell {
         known: &dyn Fn(WriteKey) -> Option<StoredRecord>,
         changes: &mut Changes,
     ) -> Result<KeyedOutcome, Refusal> {
+        if known(write.key).is_none() {
+            let own = self.grant().map(|grant| grant.settings.unique_hash);
+            let hashes = contents.uniques.hashes();
+            if let Some(own) = own.filter(|own| hashes.iter().any(|hash| !own.takes(*hash))) {
+                return Err(Refusal::OtherHash(own));
+            }
+            if self.would_be_below_floor(contents) {
+                return Ok(KeyedOutcome::BelowFloor);
+            }
+        }
         let last_write_ms = self.last_write_ms;
         let writes = std::slice::from_ref(write);
         let outcomes = self.apply_keyed(writes, None, limits, now_ms, known, changes)?;
@@ -65,6 +76,16 @@ impl Cell {
             self.add_contents(contents, now_ms.div_euclid(1_000), changes);
         }
         Ok(outcome)
+    }
+
+    /// Whether the value with these contents would be below the floor, as far as this cell knows it.
+    fn would_be_below_floor(&self, contents: &Contents) -> bool {
+        let floor = self.grant().and_then(|grant| grant.settings.floor);
+        let Some((floor, value)) = floor.zip(self.value_at_home()) else {
+            return false;
+        };
+        let after = value.plus(Value::new(contents.added, contents.removed));
+        after.is_below(floor) && after.is_below(value)
     }
 
     fn add_contents(&mut self, contents: &Contents, now: i64, changes: &mut Changes) {

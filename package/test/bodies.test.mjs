@@ -1,0 +1,101 @@
+// How lines become bodies of POST /import, and what a damaged file of an export is told: without a service.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { crc32, gunzipSync } from "node:zlib";
+import { Checksum } from "../command/import/checksum.mjs";
+import { Values } from "../command/import/values.mjs";
+
+/** Collects bodies, and answers as the service does: it counts lines, and refuses boards of these names. */
+function receiver(refusedBoards = []) {
+  const bodies = [];
+  const request = async (_method, _path, { query, body, idempotencyKey }) => {
+    const lines = (typeof body === "string" ? body : gunzipSync(body).toString()).trimEnd().split("\n");
+    bodies.push({ mode: query.mode, lines, key: idempotencyKey });
+    const said = { counters: 0, policies: 0, boards: 0, members: 0, rejected: 0, refused: [] };
+    for (const [at, line] of lines.entries()) {
+      const { board, member } = JSON.parse(line);
+      const refuse = (code, detail) => ((said.rejected += 1), said.refused.length < 100 && said.refused.push({ line: at + 1, id: board, code, detail }));
+      if (board === undefined) said.counters += 1;
+      else if (refusedBoards.includes(board)) refuse(member === undefined ? "counter-exists" : "invalid-line", member === undefined ? "" : "its board was refused");
+      else said[member === undefined ? "boards" : "members"] += 1;
+    }
+    return said;
+  };
+  return { bodies, client: { request } };
+}
+
+const run = (client, mode = "create") => new Values(client, { mode, prefix: "", isLocal: true });
+const counter = (id) => `{"id":"${id}","value":1}`;
+const members = (board, count) => Array.from({ length: count }, (_, at) => `{"board":"${board}","member":"m${at}","score":${at}}`);
+const fileOf = (lines, { counters, checksum } = {}) => {
+  const text = lines.map((line) => `${line}\n`).join("");
+  const sum = checksum ?? `crc32:${crc32(text).toString(16).padStart(8, "0")}`;
+  return `${text}{"end":true,"counters":${counters ?? lines.filter((line) => line.startsWith('{"id"')).length},"checksum":"${sum}","whole":true}\n`;
+};
+const chunks = (text) => [Buffer.from(text)];
+
+test("a board of more members than a body has lines goes on behind its line, and adds to what was begun", async () => {
+  const lines = [counter("a"), '{"board":"big","settings":{}}', ...members("big", 2_500), '{"board":"next"}', ...members("next", 2), counter("b")];
+  for (const mode of ["create", "replace", "add"]) {
+    const { bodies, client } = receiver();
+    const values = run(client, mode);
+    await values.lines(chunks(fileOf(lines)));
+    assert.deepEqual(bodies.map((body) => body.mode), [mode, "add", "add", mode]);
+    for (const { lines: some } of bodies.slice(1, 3)) {
+      assert.equal(some[0], lines[1]);
+      assert.ok(some.slice(1).every((line) => JSON.parse(line).board === "big" && JSON.parse(line).member));
+    }
+    assert.equal(new Set(bodies.map((body) => body.key)).size, 4);
+    assert.deepEqual([values.counters, values.boards, values.members, values.rejected, values.whole], [2, 2, 2_502, 0, true]);
+  }
+});
+
+test("members of a board that was refused are not sent on", async () => {
+  const { bodies, client } = receiver(["big"]);
+  const values = run(client);
+  await values.lines(chunks(fileOf(['{"board":"big"}', ...members("big", 2_500), counter("b")])));
+  assert.deepEqual(bodies.map(({ mode, lines }) => [mode, lines.length]), [["create", 1_000], ["create", 1]]);
+  assert.deepEqual([values.members, values.counters, values.present + values.rejected], [0, 1, 2_501]);
+});
+
+test("an import that is run again has other keys, but for one that adds", async () => {
+  for (const [mode, isSame] of [["create", false], ["replace", false], ["add", true]]) {
+    const keys = [];
+    for (const _ of [1, 2]) {
+      const { bodies, client } = receiver();
+      await run(client, mode).lines(chunks(fileOf([counter("a")])));
+      keys.push(bodies[0].key);
+    }
+    assert.equal(keys[0] === keys[1], isSame, mode);
+  }
+});
+
+test("a file that was cut, changed or joined to another is told", async () => {
+  const whole = fileOf([counter("a"), counter("b")]);
+  const told = async (text) => {
+    const { client } = receiver();
+    const values = run(client);
+    await values.lines(chunks(text), "x.ndjson");
+    const { whole: isWhole, why } = values.summary();
+    return [isWhole, why?.[0]];
+  };
+  for (const text of [whole, whole.replaceAll("\n", "\r\n"), `\ufeff${whole}`]) assert.deepEqual(await told(text), [true, undefined]);
+  for (const [text, why] of [
+    [whole.slice(0, whole.indexOf('{"end"')), /x\.ndjson has no last line, so it was cut/],
+    [whole.replace(`${counter("a")}\n`, ""), /has 1 counters, and its last line says 2/],
+    [whole.replace('"value":1', '"value":2'), /it was changed or damaged/],
+    [`${whole}${counter("c")}\n`, /goes on behind its last line/],
+    [whole.replace('"whole":true', '"whole":false'), /was not whole/],
+  ]) {
+    const [isWhole, said] = await told(text);
+    assert.equal(isWhole, false);
+    assert.match(said, why);
+  }
+});
+
+test("the checksum is that of gzip", () => {
+  const sum = new Checksum();
+  sum.add(Buffer.from("12345"));
+  sum.add(Buffer.from("6789"));
+  assert.equal(sum.text(), "crc32:cbf43926");
+});

@@ -1,0 +1,471 @@
+//! Laws of what imports refuse, and of what a repeat does.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use serde_json::{Value, json};
+use tally_simulation::{ClientRequest, Verdict};
+
+use crate::service::Service;
+
+const BOARD: &str = "{\"board\":\"game\",\"settings\":{\"keep\":\"sum\"}}\n";
+
+fn member(name: &str, score: u32) -> String {
+    format!("{{\"board\":\"game\",\"member\":\"{name}\",\"score\":{score}}}\n")
+}
+
+fn score(service: &Service, name: &str) -> Value {
+    let path = format!("/boards/game/members/{name}");
+    let answer = service.ask(0, "GET", &path, "", None);
+    match answer.status {
+        200 => answer.json()["score"].clone(),
+        _ => Value::Null,
+    }
+}
+
+fn refusal(told: &Value) -> &str {
+    told["refused"][0]["code"].as_str().unwrap_or("none")
+}
+
+#[test]
+fn metadata_of_a_member_makes_no_line_of_its_own() {
+    let service = Service::new(1, None);
+    let nasty = "{\"score\":1,\"metadata\":[ \"a b\\n\\\" \",\n{\"id\":\"victim\",\"value\":1000000}\r\n,1]}";
+    let answer = service.ask(0, "POST", "/boards/inj/members/eve", nasty, None);
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let file = service.export("?prefix=inj");
+    assert_eq!(file.lines().count(), 3, "{file}");
+    let whole = r#""metadata":["a b\n\" ",{"id":"victim","value":1000000},1]"#;
+    assert!(file.contains(whole), "{file}");
+    let rows = service.ask(0, "GET", "/boards/inj/export", "", None).text();
+    assert_eq!(rows.lines().count(), 1, "{rows}");
+    let told = service.import("?mode=replace", &file, None);
+    assert_eq!(
+        (&told["counters"], &told["members"]),
+        (&0.into(), &1.into()),
+        "{told}"
+    );
+
+    for half in [
+        r#""\ud800""#,
+        r#"["\udc00"]"#,
+        r#""\ud800x\udc00""#,
+        r#""\ud800\n""#,
+    ] {
+        let body = format!("{{\"score\":1,\"metadata\":{half}}}");
+        let answer = service.ask(0, "POST", "/boards/inj/members/eve", &body, None);
+        assert_eq!(answer.status, 400, "{half}: {}", answer.text());
+    }
+    let whole = r#"{"score":1,"metadata":"\ud83d\ude00 \\ud800"}"#;
+    service.well(0, "POST", "/boards/inj/members/eve", whole);
+}
+
+#[test]
+fn a_board_that_is_there_is_not_written_into_by_create() {
+    let service = Service::new(2, None);
+    service.import("", &(BOARD.to_owned() + &member("ann", 1)), Some("first"));
+    for key in [None, Some("fresh"), Some("fresh")] {
+        let file = BOARD.to_owned() + &member("bob", 2);
+        let told = service.import("", &file, key);
+        assert_eq!(
+            (refusal(&told), &told["members"]),
+            ("counter-exists", &0.into()),
+            "{told}"
+        );
+        let told = service.import("", &member("bob", 2), key);
+        assert_eq!(
+            (refusal(&told), &told["members"]),
+            ("invalid-line", &0.into()),
+            "{told}"
+        );
+        assert_eq!(score(&service, "bob"), Value::Null);
+    }
+    let told = service.import("?mode=add", &member("bob", 2), Some("more"));
+    assert_eq!(told["members"], 1, "{told}");
+}
+
+#[test]
+fn a_repeat_under_a_key_finishes_a_board_and_deletes_nothing() {
+    for mode in ["create", "replace", "add"] {
+        let service = Service::new(3, None);
+        let query = format!("?mode={mode}");
+        if mode != "create" {
+            service.import("", &(BOARD.to_owned() + &member("zoe", 9)), None);
+        }
+        let file = BOARD.to_owned() + &member("ann", 1) + &member("bob", 2);
+        for turn in 0..3 {
+            let (told, is_replay) = service.import_again(&query, &file, Some("once"));
+            assert_eq!(
+                (&told["members"], &told["boards"]),
+                (&2.into(), &1.into()),
+                "{mode}: {told}"
+            );
+            assert_eq!(is_replay, turn > 0, "{mode}");
+            assert_eq!(score(&service, "ann"), 1, "{mode}");
+            let late = format!("/boards/game/members/late{turn}");
+            service.well(0, "POST", &late, r#"{"delta":5}"#);
+        }
+        for turn in 0..3 {
+            assert_eq!(score(&service, &format!("late{turn}")), 5, "{mode}");
+        }
+        let zoe = if mode == "add" { json!(9) } else { Value::Null };
+        assert_eq!(score(&service, "zoe"), zoe, "{mode}");
+        // Another key replaces it anew; and what was deleted since does not come back by the first.
+        if mode == "replace" {
+            service.import(&query, &file, Some("twice"));
+            assert_eq!(score(&service, "late0"), Value::Null);
+        }
+        service.well(0, "DELETE", "/boards/game", "");
+        let told = service.import(&query, &file, Some("once"));
+        assert_eq!(
+            (&told["members"], refusal(&told)),
+            (&0.into(), "board-ended"),
+            "{mode}: {told}"
+        );
+        assert_eq!(score(&service, "ann"), Value::Null, "{mode}");
+        let board = service.ask(0, "GET", "/boards/game", "", None);
+        assert_eq!(board.status, 404, "{mode}: {}", board.text());
+    }
+}
+
+#[test]
+fn a_body_that_breaks_off_says_up_to_where_it_was_imported() {
+    let service = Service::new(4, None);
+    let line = |number: u32| format!("{{\"id\":\"part/{number:04}\",\"value\":5}}\n");
+    let text: String = (0..300).map(line).collect();
+    // A stored block of deflate, and one of no known kind.
+    let length = u16::try_from(text.len())
+        .expect("a short text")
+        .to_le_bytes();
+    let mut body = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff, 0];
+    body.extend([length[0], length[1], !length[0], !length[1]]);
+    body.extend(text.as_bytes());
+    body.extend([7; 8]);
+    let request = ClientRequest::new("POST", "/import")
+        .body(body)
+        .header("content-encoding", "gzip");
+    let client = service.clients[0].clone();
+    let answer = service.world.run(client.ask(request)).expect("an answer");
+    assert_eq!(answer.status, 400, "{}", answer.text());
+    let detail = answer.json()["detail"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
+    let before = detail
+        .split("the lines before line ")
+        .nth(1)
+        .expect("a line");
+    let line: u32 = before
+        .split(' ')
+        .next()
+        .and_then(|text| text.parse().ok())
+        .expect("its number");
+    assert!(line > 64, "{detail}");
+    let file = service.export("?format=csv");
+    assert_eq!(
+        file.matches("part/").count(),
+        usize::try_from(line - 1).expect("few")
+    );
+}
+
+#[test]
+fn a_line_is_refused_by_its_name_before_it_changes_anything() {
+    let service = Service::new(5, None);
+    service.import("", "{\"id\":\"k1\",\"value\":7}\n", None);
+    let two = json!({"id": "k1", "settings": {"floor": 0}, "datacenters": [
+        {"id": "FRA", "added": 1}, {"id": "SYD", "added": 2}]});
+    let late = json!({"id": "k1", "datacenters": [{"id": "FRA", "added": 1, "hours": [[9_999_999_600_i64, 1]]}]});
+    for (line, code, name) in [
+        (two, "needs-home", json!("k1")),
+        (
+            json!({"id": "k1", "settings": {"floor": 5}, "value": 3}),
+            "below-floor",
+            json!("k1"),
+        ),
+        (late, "invalid-line", json!("k1")),
+        (
+            json!({"policy": "p", "body": {"limit": 5, "window_seconds": 60}, "x": 1}),
+            "unknown-field",
+            json!("p"),
+        ),
+        (
+            json!({"board": "b", "settings": {}, "x": 1}),
+            "unknown-field",
+            json!("b"),
+        ),
+        (
+            json!({"alert": "a", "body": {}, "x": 1}),
+            "unknown-field",
+            json!("a"),
+        ),
+    ] {
+        let told = service.import("?mode=replace", &format!("{line}\n"), None);
+        assert_eq!(
+            (refusal(&told), &told["refused"][0]["id"]),
+            (code, &name),
+            "{told}"
+        );
+        assert!(service.export("?format=csv").contains("k1,7,"));
+    }
+}
+
+#[test]
+fn a_file_is_whole_by_its_bytes_and_not_by_what_is_refused() {
+    let from = Service::new(6, None);
+    from.import(
+        "",
+        "{\"id\":\"a\",\"value\":1}\n{\"id\":\"b\",\"value\":2}\n",
+        None,
+    );
+    from.well(0, "PUT", "/counters/t", r#"{"ttl_seconds":100}"#);
+    let file = from.export("");
+    let to = Service::new(106, None);
+    to.world.run_for_ms(3_600_000);
+    let told = to.import("?mode=replace", &file, None);
+    assert_eq!(
+        (&told["whole"], &told["rejected"]),
+        (&true.into(), &1.into()),
+        "{told}"
+    );
+    for (text, whole) in [
+        (format!("\u{feff}{file}"), true),
+        (file.replace('\n', "\r\n"), true),
+        (format!("{file}{{\"id\":\"c\",\"value\":3}}\n"), false),
+        (format!("{file}{file}"), false),
+        (file.replacen("\"b\"", "\"c\"", 1), false),
+    ] {
+        let told = to.import("?mode=replace", &text, None);
+        assert_eq!(told["whole"], whole, "{told}");
+    }
+}
+
+#[test]
+fn numbers_of_any_size_come_back_from_either_form() {
+    let from = Service::new(7, None);
+    let much = "340282366920938463463374607431768211455";
+    let line = json!({"id": "wide", "datacenters": [{"id": "FRA", "added": much, "removed": 1,
+        "hours": [[1_767_225_600, "9007199254740993"]],
+        "breakdowns": {"country": {"values": [["DE", much, "0"]], "rest": 3}}}]});
+    from.import("", &format!("{line}\n"), None);
+    for _ in 0..3 {
+        let more = format!("{{\"id\":\"wide\",\"value\":{much}}}\n");
+        assert_eq!(from.import("?mode=add", &more, None)["counters"], 1);
+    }
+    from.import(
+        "",
+        &format!("{{\"id\":\"low\",\"datacenters\":[{{\"id\":\"FRA\",\"removed\":{much}}}]}}\n"),
+        None,
+    );
+    from.import(
+        "?mode=add",
+        &format!("{{\"id\":\"low\",\"value\":-{much}}}\n"),
+        None,
+    );
+    for query in ["?history=1", "?history=1&numbers=string"] {
+        let file = from.export(query);
+        assert!(
+            file.contains("1361129467683753853853498429727072845819"),
+            "{file}"
+        );
+        let is_text = query.contains("string");
+        assert_eq!(
+            file.contains("[1767225600,\"9007199254740993\"]"),
+            is_text,
+            "{file}"
+        );
+        assert_eq!(
+            file.contains(&format!("[\"DE\",\"{much}\",0]")),
+            is_text,
+            "{file}"
+        );
+        let to = Service::new(107, None);
+        let ahead_ms = from.world.now_ms() - to.world.now_ms();
+        to.world.run_for_ms(u64::try_from(ahead_ms).unwrap_or(0));
+        let told = to.import("", &file, None);
+        assert_eq!(
+            (&told["rejected"], &told["whole"]),
+            (&0.into(), &true.into()),
+            "{told}"
+        );
+        assert_eq!(to.export(query), file);
+    }
+}
+
+#[test]
+fn times_that_have_not_come_are_times_of_now() {
+    let service = Service::new(8, None);
+    let far = i64::MAX;
+    let line = json!({"id": "t", "settings": {"ttl_seconds": 1000}, "ttl_set_at": far, "created_at": far,
+        "datacenters": [{"id": "FRA", "added": 1, "updated_at": far}]});
+    let told = service.import("", &format!("{line}\n"), None);
+    assert_eq!(told["counters"], 1, "{told}");
+    let now = service.world.now_ms();
+    let file = service.export("");
+    let line: Value = serde_json::from_str(file.lines().next().expect("a line")).expect("JSON");
+    for time in [
+        &line["ttl_set_at"],
+        &line["created_at"],
+        &line["datacenters"][0]["updated_at"],
+    ] {
+        assert!(time.as_i64().is_some_and(|time| time <= now), "{line}");
+    }
+}
+
+#[test]
+fn an_export_refuses_what_it_would_leave_out() {
+    let service = Service::new(9, None);
+    for query in [
+        "?alerts=1&prefix=a",
+        "?format=csv&history=1",
+        "?format=csv&alerts=1",
+    ] {
+        let answer = service.ask(0, "GET", &format!("/export{query}"), "", None);
+        assert_eq!(answer.status, 400, "{query}: {}", answer.text());
+    }
+}
+
+#[test]
+fn a_repeat_brings_no_deleted_counter_back() {
+    for line in [
+        json!({"id": "gone", "datacenters": [{"id": "FRA", "added": 5}]}),
+        json!({"id": "gone", "settings": {"floor": 0}, "datacenters": [{"id": "SYD", "added": 5}]}),
+    ] {
+        let service = Service::new(10, None);
+        let line = format!("{line}\n");
+        assert_eq!(service.import("", &line, Some("once"))["counters"], 1);
+        service.well(0, "DELETE", "/counters/gone", "");
+        let told = service.import("", &line, Some("once"));
+        assert_eq!(refusal(&told), "counter-ended", "{told}");
+        let file = service.export("?format=csv");
+        assert!(!file.contains("gone"), "{file}");
+    }
+}
+
+#[test]
+fn what_is_added_does_not_pass_below_the_floor() {
+    let service = Service::new(11, None);
+    service.import(
+        "",
+        "{\"id\":\"low\",\"value\":5,\"settings\":{\"floor\":0}}\n",
+        None,
+    );
+    for (value, key) in [
+        (-10, None),
+        (-10, Some("much")),
+        (-3, Some("some")),
+        (-3, Some("some")),
+    ] {
+        let line = format!("{{\"id\":\"low\",\"value\":{value}}}\n");
+        let told = service.import("?mode=add", &line, key);
+        let expected = if value == -10 { "below-floor" } else { "none" };
+        assert_eq!(refusal(&told), expected, "{told}");
+    }
+    assert!(service.export("?format=csv").contains("low,2,"));
+}
+
+#[test]
+fn a_counter_that_cannot_be_read_is_left_out_and_named() {
+    let service = Service::new(12, None);
+    service.well(0, "POST", "/counters/here/increment", r#"{"delta":1}"#);
+    service.well(0, "POST", "/counters/lost/increment", r#"{"delta":1}"#);
+    let (client, has_begun) = (service.clients[0].clone(), Rc::new(Cell::new(false)));
+    service.world.set_judge(move |judged| {
+        let (client, has_begun) = (client.clone(), has_begun.clone());
+        Box::pin(async move {
+            // Between the list of names and the read the counter is made anew, and its root is silent from then on.
+            let is_read = judged.path.ends_with("/read-contents") && judged.name.contains("lost");
+            if is_read && !has_begun.replace(true) {
+                let request = |method: &str, path: &str| ClientRequest::new(method, path);
+                let _ = client.ask(request("DELETE", "/counters/lost")).await;
+                let _ = client
+                    .ask(request("POST", "/counters/lost/increment"))
+                    .await;
+            }
+            match has_begun.get() && judged.path.ends_with("/look-up") {
+                true => Verdict::Unreached,
+                false => Verdict::Answered,
+            }
+        })
+    });
+    let file = service.export("");
+    let last = file.lines().next_back().unwrap_or_default();
+    assert!(last.contains(r#""whole":false"#), "{file}");
+    assert!(last.contains(r#""unreachable":["lost"]"#), "{file}");
+    assert_eq!(file.matches("lost").count(), 1, "{file}");
+    assert!(file.contains("here"), "{file}");
+}
+
+#[test]
+fn sketches_go_to_counters_of_their_own_hash() {
+    let service = Service::new(13, None);
+    service.well(0, "PUT", "/counters/redis", r#"{"unique_hash":"redis"}"#);
+    service.well(0, "POST", "/counters/redis/increment", r#"{"unique":"me"}"#);
+    service.well(0, "POST", "/counters/keyed/increment", r#"{"unique":"me"}"#);
+    let file = service.export("?uniques=1&prefix=redis");
+    let line = file.lines().next().expect("a line");
+    let other = line.replace(r#""unique_hash":"redis""#, r#""unique_hash":"keyed""#);
+    let new = other.replacen("\"redis\"", "\"new\"", 1) + "\n";
+    for mode in ["create", "replace"] {
+        let told = service.import(&format!("?mode={mode}"), &new, None);
+        assert_eq!(refusal(&told), "hash-mismatch", "{told}");
+        assert!(!service.export("").contains("\"new\""));
+    }
+    let more = line.replacen("\"redis\"", "\"keyed\"", 1) + "\n";
+    let told = service.import("?mode=add", &more, None);
+    assert_eq!(refusal(&told), "hash-mismatch", "{told}");
+    let told = service.import("?mode=add", &format!("{line}\n"), None);
+    assert_eq!(refusal(&told), "none", "{told}");
+}
+
+#[test]
+fn lines_of_one_counter_are_imported_one_after_the_other() {
+    let service = Service::new(14, None);
+    let line = |value: u32| {
+        format!("{{\"id\":\"same\",\"datacenters\":[{{\"id\":\"FRA\",\"added\":{value}}}]}}\n")
+    };
+    let file: String = (1..=40).map(line).collect();
+    let told = service.import("?mode=replace", &file, None);
+    assert_eq!(
+        (&told["counters"], &told["rejected"]),
+        (&40.into(), &0.into()),
+        "{told}"
+    );
+    assert!(service.export("?format=csv").contains("same,40,"));
+    let read = service.well(0, "GET", "/counters/same?consistency=strong", "");
+    assert_eq!(read["updated_at"], Value::Null, "{read}");
+}
+
+#[test]
+fn a_repair_of_objects_goes_on_only_behind_one() {
+    let service = Service::new(15, None);
+    for (cursor, status) in [("nonsense", 400), ("board/game", 200)] {
+        let body = format!(r#"{{"objects":"","cursor":"{cursor}"}}"#);
+        let answer = service.ask(0, "POST", "/repair", &body, None);
+        assert_eq!(answer.status, status, "{}", answer.text());
+    }
+}
+
+#[test]
+fn hidden_members_of_a_spread_board_come_back_hidden() {
+    let from = Service::new(16, None);
+    from.well(0, "PUT", "/boards/game", r#"{"shards":4}"#);
+    for number in 0..24 {
+        let path = format!("/boards/game/members/m{number:02}");
+        from.well(0, "POST", &path, &format!("{{\"score\":{number}}}"));
+        if number % 2 == 0 {
+            from.well(0, "PUT", &format!("{path}/hidden"), r#"{"hidden":true}"#);
+        }
+    }
+    let file = from.export("");
+    let hidden = |text: &str| -> Vec<String> {
+        let lines = text.lines().filter(|line| line.contains("\"hidden\":true"));
+        lines.map(str::to_owned).collect()
+    };
+    assert_eq!(hidden(&file).len(), 12, "{file}");
+    assert!(hidden(&file).is_sorted(), "by their names: {file}");
+    let to = Service::new(116, None);
+    assert_eq!(to.import("", &file, Some("once"))["members"], 24);
+    assert_eq!(to.export(""), file);
+    let read = to.well(0, "GET", "/boards/game", "");
+    assert_eq!(read["total"], 12, "{read}");
+}
