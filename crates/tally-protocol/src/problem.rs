@@ -78,7 +78,7 @@ codes! {
     BelowFloor "below-floor" 409 "The value would be below the counter's floor";
     HashKeySet "hash-key-set" 409 "The hash key is a setting of the deployment";
     BodyTooSlow "body-too-slow" 408 "The body took too long to arrive";
-    PreconditionFailed "precondition-failed" 412 "What was to be changed has changed since";
+    PreconditionFailed "precondition-failed" 412 "The counter or board has changed since";
     BodyTooLarge "body-too-large" 413 "The body is too large";
     UnsupportedEncoding "unsupported-encoding" 415 "The body has a content encoding that this call does not read";
     IdempotencyKeyReused "idempotency-key-reused" 422 "The idempotency key was used for another write";

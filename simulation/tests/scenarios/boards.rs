@@ -123,7 +123,7 @@ fn what_is_not_there_is_said_to_be_not_there() {
     let request = ClientRequest::new("POST", "/boards/b/members/a").at(0);
     let request = request.header("if-match", "\"0000000000000000\"");
     let refused = scene.ask(0, request.json(r#"{"score":2}"#)).json();
-    assert_eq!(refused["title"], "What was to be changed has changed since");
+    assert_eq!(refused["title"], "The counter or board has changed since");
     for shards in [json!(1.5), json!(-1), json!(true), json!([4])] {
         let (status, told) = ask(&scene, "PUT", "/boards/b", &json!({"shards": shards}));
         let detail = told["detail"].as_str().unwrap_or_default();
