@@ -5,7 +5,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { MUTATIONS } from "../simulation/mutants/broken.mjs";
+import { MUTATIONS, programOf } from "../simulation/mutants/broken.mjs";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const TESTS = join(ROOT, "simulation/tests");
@@ -17,10 +17,11 @@ test("the text of each mutation stands once in its file", () => {
 
 test("what shows each mutation is there", () => {
   const isThere = ([, , , , by]) => {
-    if (!by.includes("::")) return existsSync(join(TESTS, `${by}.rs`)) || existsSync(join(TESTS, by, "main.rs"));
-    const [program, name] = by.includes("/") ? by.split("/") : ["scenarios", by];
-    const [module, law] = name.split("::");
-    return readFileSync(join(TESTS, program, `${module}.rs`), "utf8").includes(`fn ${law}()`);
+    const [program, name] = programOf(by);
+    const modules = name.split("::");
+    const law = modules.length > 1 ? modules.pop() : undefined;
+    const file = join(TESTS, program === "services" ? "" : program, `${modules.join("/")}.rs`);
+    return existsSync(file) && (law === undefined || readFileSync(file, "utf8").includes(`fn ${law}()`));
   };
   assert.deepEqual(MUTATIONS.filter((mutation) => !isThere(mutation)).map(([what]) => what), []);
 });

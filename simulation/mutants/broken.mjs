@@ -2,9 +2,12 @@
 //
 // Invariant: the text stands once in its file.
 
-const CUT_OFF = "totals/away::a_write_waits_for_no_datacenter_that_is_cut_off";
+const CUT_OFF = "services/totals::away::a_write_waits_for_no_datacenter_that_is_cut_off";
 
-/** [what is broken, file, text, in its place, what shows it]: a test of `simulation/tests/scenarios`, `program/test`, or a test program of its own. */
+/** Returns the test program and the test that show a mutation. */
+export const programOf = (by) => (by.includes("/") ? by.split("/") : ["scenarios", by]);
+
+/** [what is broken, file, text, in its place, what shows it]: a test of `simulation/tests/scenarios`, or `program/test`, or `program/module` for all its tests. */
 export const MUTATIONS = [
   [
     "flushes are forgotten in a crash",
@@ -452,7 +455,7 @@ export const MUTATIONS = [
     "src/node/objects/group_commit.rs",
     "            outcomes.fill(Err(fault));\n",
     "            drop(fault);\n",
-    "storage_outage",
+    "services/storage_outage",
   ],
   [
     "an isolate sends a flush again under another number",
@@ -557,49 +560,49 @@ export const MUTATIONS = [
     "src/node/objects/alerts.rs",
     "let waits = delivery.outcome == Outcome::Waiting;",
     "let waits = false;",
-    "alerts/deliveries::a_receiver_that_comes_back_gets_both_in_order",
+    "services/alerts::deliveries::a_receiver_that_comes_back_gets_both_in_order",
   ],
   [
     "an alert fires at once, however long it must be over",
     "crates/tally-core/src/alert/record.rs",
     "now_ms - over_since_ms.min(now_ms) >= for_ms",
     "now_ms - over_since_ms.min(now_ms) >= for_ms.min(0)",
-    "alerts/measures::it_must_be_over_for_as_long_as_was_asked",
+    "services/alerts::measures::it_must_be_over_for_as_long_as_was_asked",
   ],
   [
     "where a webhook leads is looked at when it is put, and not when it is told",
     "src/node/objects/alerts.rs",
     "if let Err(problem) = check(webhook, &allowed) {",
     "if let Err(problem) = check(webhook, &allowed).or(Ok::<(), crate::protocol::problem::Problem>(())) {",
-    "alerts/rights::inner_addresses_are_refused_unless_they_are_allowed_and_again_when_that_ends",
+    "services/alerts::rights::inner_addresses_are_refused_unless_they_are_allowed_and_again_when_that_ends",
   ],
   [
     "a redirect is taken for an acknowledgement",
     "crates/tally-protocol/src/alerts/delivery.rs",
     "        200..=299 => None,",
     "        200..=399 => None,",
-    "alerts/deliveries::redirects_are_not_followed_and_said",
+    "services/alerts::deliveries::redirects_are_not_followed_and_said",
   ],
   [
     "a lead that lives apart is looked for as if it had never moved",
     "src/node/objects/directory_tablets.rs",
     "epoch: epoch.saturating_add(moves),",
     "epoch,",
-    "moving/hot::a_hot_lead_leaves_its_tablet_and_goes_back_once_it_rests",
+    "services/moving::hot::a_hot_lead_leaves_its_tablet_and_goes_back_once_it_rests",
   ],
   [
     "a counter that was ended and begun again has its lead where the one before had it",
     "src/node/objects/directory_tablets.rs",
     "        if !has_ended {\n            return Ok(moves);",
     "        if has_ended || !has_ended {\n            return Ok(moves);",
-    "moving/hot::a_counter_that_is_deleted_while_its_lead_lives_apart_begins_in_its_tablet",
+    "services/moving::hot::a_counter_that_is_deleted_while_its_lead_lives_apart_begins_in_its_tablet",
   ],
   [
     "what a counter was is asked of its own partition alone",
     "src/node/objects/directory.rs",
     "if self.places.is_plain() || (has_all && !asked.is_range) {",
     "if self.places.is_plain() || !asked.is_range || asked.is_range {",
-    "data/snapshots::what_a_counter_was_is_found_after_its_root_has_moved",
+    "services/data::snapshots::what_a_counter_was_is_found_after_its_root_has_moved",
   ],
   [
     "what scripts decided stays in memory though it could not be written",

@@ -8,7 +8,7 @@ import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { MUTATIONS } from "./broken.mjs";
+import { MUTATIONS, programOf } from "./broken.mjs";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const COPIED = ["src", "crates", "simulation", "tests", "benches", "examples", "dashboard", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml", ".cargo"];
@@ -39,11 +39,10 @@ function run(options, ...args) {
   return { isWell: status === 0, output: `${stdout}${stderr}${error ?? ""}` };
 }
 
-/** Runs what is to show a mutation: a scenario by its name, a test of another program, or a whole program. */
+/** Runs what is to show a mutation: a test by its name, or all of a module. */
 function show(by) {
-  if (!by.includes("::")) return run(["--test", by]);
-  const [program, test] = by.includes("/") ? by.split("/") : ["scenarios", by];
-  return run(["--test", program], "--exact", test);
+  const [program, test] = programOf(by);
+  return run(["--test", program], ...(by.includes("::") ? ["--exact", test] : [test]));
 }
 
 /** What worlds say besides. */

@@ -1,12 +1,10 @@
 //! Alarms, evictions, streams, and the queue.
 
-mod common;
-
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use common::{till, world};
+use super::common::{till, world};
 use tally::host::{Delivered, MessageOutcome, Target};
 use tally::protocol::messages::PROTOCOL;
 use tally_simulation::{BROKEN, ClientRequest, Faults, Live, Options, World};

@@ -1,8 +1,6 @@
 //! A run is decided by its seed, and time moves only where nothing else can happen.
 
-mod common;
-
-use common::world;
+use super::common::world;
 use futures_util::future::join_all;
 use tally_simulation::{ClientRequest, Faults, Options};
 

@@ -1,8 +1,6 @@
 //! What a crash takes, and what it does not; nothing leaves an object before what it wrote is durable.
 
-mod common;
-
-use common::{till, world};
+use super::common::{till, world};
 use tally_simulation::{Faults, Options};
 
 const SLOW: Faults = Faults {

@@ -1,5 +1,4 @@
 //! Objects to try the platform with.
-#![allow(dead_code)]
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -12,7 +11,6 @@ use tally::protocol::names::Placement;
 use tally_simulation::{Options, Site, World};
 
 pub const TILLS: &str = "TILLS";
-pub const RELAYS: &str = "RELAYS";
 
 pub fn till(name: &str) -> Placement {
     Placement {

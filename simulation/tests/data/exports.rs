@@ -6,7 +6,7 @@ use std::rc::Rc;
 use serde_json::Value;
 use tally_simulation::{Faults, Verdict};
 
-use crate::service::Service;
+use super::service::Service;
 
 const ALL: &str = "?history=minutes&uniques=1&samples=1&alerts=1";
 

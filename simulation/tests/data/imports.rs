@@ -6,7 +6,7 @@ use std::rc::Rc;
 use serde_json::{Value, json};
 use tally_simulation::{ClientRequest, Verdict};
 
-use crate::service::Service;
+use super::service::Service;
 
 const BOARD: &str = "{\"board\":\"game\",\"settings\":{\"keep\":\"sum\"}}\n";
 

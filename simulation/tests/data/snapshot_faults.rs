@@ -8,7 +8,7 @@ use futures_util::future::{Either, select};
 use serde_json::{Value, json};
 use tally_simulation::{ClientRequest, Faults};
 
-use crate::service::Service;
+use super::service::Service;
 
 const DAY_MS: u64 = 86_400_000;
 const COUNTERS: usize = 6;

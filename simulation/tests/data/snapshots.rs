@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tally_simulation::Faults;
 
-use crate::service::Service;
+use super::service::Service;
 
 /// The day on which worlds begin is 2026-01-01; snapshots are made at its hours.
 const DAY_MS: u64 = 86_400_000;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::scene::{Scene, cell, partition};
+use super::scene::{Scene, cell, partition};
 
 /// Lets leads tell their roots, and makes a snapshot. Returns its date.
 fn snapshot(scene: &Scene) -> Value {

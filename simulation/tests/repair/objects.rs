@@ -6,7 +6,7 @@ use tally::core::counter::id::{CounterId, Datacenter};
 use tally::core::counter::queue::{INBOXES_PER_DATACENTER, InboxId};
 use tally::protocol::names::{self, LimiterAddress, Placement, TabletAddress};
 
-use crate::scene::Scene;
+use super::scene::Scene;
 
 fn fra() -> Datacenter {
     Datacenter::parse("FRA").expect("a name")

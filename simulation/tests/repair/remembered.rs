@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tally::protocol::names::{self, Placement};
 use tally_simulation::ClientRequest;
 
-use crate::scene::{Scene, cell, partition};
+use super::scene::{Scene, cell, partition};
 
 #[test]
 fn a_cell_whose_totals_are_damaged_is_put_back_from_its_root() {
