@@ -32,7 +32,7 @@ use crate::protocol::names::Placement;
 use crate::protocol::problem::Problem;
 use crate::protocol::settings;
 
-/// What a call is answered with that its receiver does not know, and has not done, instead of the bytes of a result.
+/// The answer to a call that its receiver does not know, in place of the bytes of a result. Nothing was done.
 pub const UNKNOWN_CALL: &str = "no such call";
 
 /// The status of a stream that was asked for in a newer protocol than its object speaks: it has done nothing.

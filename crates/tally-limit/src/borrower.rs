@@ -19,8 +19,8 @@ use super::spending::Spending;
 /// How long a refusal is cached: others may give tokens back meanwhile.
 const DRY_MS_MAX: u64 = 1_000;
 
-/// A borrower that is given less than this part of what it would like, or hears nothing, does not ask for more of its
-/// own accord for so long.
+/// A borrower that is granted less than this part of its wish, or gets no answer, sends no voluntary request for
+/// [`REST_MS`].
 const SCARCE_PART: u64 = 8;
 const REST_MS: i64 = 100;
 

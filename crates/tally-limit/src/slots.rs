@@ -61,8 +61,8 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Whether a policy counts as the one did that was just left: who sends it has not heard of the change. Were the
-    /// state brought back and forth, what lies further back than the shorter window would be forgotten.
+    /// Whether `policy` is the one before, sent by a caller that does not know of the change yet. Switching back would
+    /// lose what lies further back than the shorter window.
     pub(super) fn has_left(&self, policy: &Policy, now_ms: i64) -> bool {
         let left = self.left.as_ref();
         left.is_some_and(|left| {

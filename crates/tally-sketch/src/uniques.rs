@@ -5,8 +5,8 @@
 //! reordered messages do no harm.
 //!
 //! Sketches of one hash are an *epoch*. Of how many elements two epochs saw in common nobody can tell: an
-//! element has other registers under another key. So the estimates of epochs are added, which counts a
-//! visitor once in each epoch that saw it, and whoever is told the sum is told of how many epochs it is.
+//! element has other registers under another key. So the estimates of epochs are added: a
+//! visitor counts once in each epoch that saw it, and the answer states the number of epochs.
 //!
 //! Bounds: classes are of at most [`CLASS_SHARDS_MAX`] shards, so 2 · 16 − 1 = 31 for each hash, and
 //! hashes are at most [`EPOCHS_MAX`]: 4 · 31 · (12,290 + 7) + 1 = 1,524,829 bytes at rest, below the 2 MB of a

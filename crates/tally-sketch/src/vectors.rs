@@ -4,7 +4,8 @@
 //!
 //! The deployed module is built for size, which leaves loops over bytes as they are: a merge of two
 //! sketches then takes 12 µs and more, packing 11. So what is done to all 16,384 registers is written here
-//! in vectors or words: 0.51 µs for a merge (0.54 by four vectors a step, not eight), 6 to pack.
+//! in vectors or words: 0.51 µs for a merge (0.54 by four vectors a step, not eight), 6 to pack (`make bench`, sketches
+//! in Wasm).
 
 /// Registers of a vector.
 pub(super) const REGISTERS_OF_VECTOR: usize = 16;

@@ -84,9 +84,8 @@ impl Platform for Workers {
         Box::pin(timer::Timer::new(milliseconds))
     }
 
-    /// A variable that plain workerd takes from an environment which has none is `null`, and the SDK's own way to one
-    /// throws at that: every request then failed, without a word why. One that a configuration says without quotes is
-    /// a number, or an object: its JSON is the text.
+    /// Plain workerd passes a variable that is not set as `null`, on which the SDK's own getter throws. A value that a
+    /// configuration has without quotes is a number or an object: its JSON is the text.
     fn setting(&self, name: &str) -> Option<String> {
         let value = Reflect::get(&self.0, &JsValue::from_str(name)).ok()?;
         if value.is_undefined() || value.is_null() {

@@ -1,8 +1,7 @@
 //! Whether the place of a lead is this object, or another in its datacenter.
 //!
-//! Invariants: a lead counts at one place at a time. A place without rows of a lead does nothing for it before its
-//! partition, which decides by the present spread, has said that it is the place, and the places of earlier spreads
-//! have handed over their rows. A call that arrives at another place is forwarded. A lead that was never moved has no
+//! Invariants: a lead counts at one place at a time. A place without a lead's rows waits until the partition
+//! confirms the place, by the present spread, and the places of earlier spreads have handed over their rows. A call that arrives at another place is forwarded. A lead that was never moved has no
 //! row here, and asks nobody.
 
 use std::cell::{Cell, RefCell};

@@ -295,8 +295,8 @@ impl Core {
         pusher.is_asked()
     }
 
-    /// Lead: its generation is over, though it was not told to drop it yet. What it acknowledged from now on would be
-    /// in no sum, so neither it nor its shards count before they have asked the root.
+    /// Lead: its generation is over, though no message to drop it has come yet. A sum would not include what it
+    /// acknowledged from now on, so it and its shards stop counting until they have asked the root.
     async fn stop_counting(&self, generation: u64) {
         let Some((to, _)) = self.as_lead().filter(|(_, own)| *own == generation) else {
             return;

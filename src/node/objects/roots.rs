@@ -187,8 +187,7 @@ impl Roots {
             .await?;
         }
         root.revision += 1;
-        // Not before: if the only lead knew of a write that is not in the root, it would count for longer than the root
-        // lets the counter live.
+        // Saved before the grant is given: a lead that alone knew of this write would outlive the root's time to live.
         root.last_write_ms = root.last_write_ms.max(self.host.now_ms());
         self.save(counter, RootEntry::Live(root.clone()), &[])
             .await?;

@@ -1,7 +1,7 @@
 //! What is measured, and when it is over its threshold.
 //!
-//! Invariant: a number of which a part is missing is judged by what the missing part may add, so an outage neither
-//! raises nor ends an alert that the whole number would not.
+//! Invariant: where a part of a number is missing, the least and the most that this part may be are both tried. So an
+//! outage neither raises nor ends an alert.
 
 use serde::{Deserialize, Serialize};
 

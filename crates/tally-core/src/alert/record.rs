@@ -1,9 +1,8 @@
 //! What an alert is: its state, its incident, and what its receiver was told.
 //!
 //! Invariants: an incident begins with the reading that makes the alert fire and ends with the first reading that is
-//! within; a reading of which a part is missing that decides begins and ends none. Of an incident its receiver is
-//! told that it fires before it is told that it is resolved, each once. While the alert is silenced the receiver is
-//! told nothing; afterwards it is told what is so then.
+//! within. A reading that lacks the deciding part begins and ends none. The receiver gets "firing" before "resolved",
+//! each once per incident. A silenced alert sends nothing; when the silence ends, it sends the state of then.
 
 use serde::{Deserialize, Serialize};
 
@@ -60,7 +59,7 @@ pub struct AlertRecord {
     pub incident: Option<Incident>,
     /// The incident that its receiver was told of, and not yet that it is over.
     told: Option<Incident>,
-    /// Until when nobody is told anything, unix milliseconds.
+    /// Nothing is sent until this time, unix milliseconds.
     silenced_until_ms: i64,
     /// The last reading.
     pub reading: Reading,
@@ -83,8 +82,7 @@ impl AlertRecord {
         }
     }
 
-    /// The alert watches something else from now on: what its receiver was told of before is resolved by the next
-    /// reading, or goes on as another incident.
+    /// Changes what the alert watches. The next reading resolves the open incident, or continues it as a new one.
     #[must_use]
     pub fn anew(&self, now_ms: i64) -> Self {
         Self {
@@ -94,7 +92,7 @@ impl AlertRecord {
         }
     }
 
-    /// Until when nobody is told anything, where that is so now.
+    /// The end of the silence, where the alert is silenced now.
     pub fn silenced_until_ms(&self, now_ms: i64) -> Option<i64> {
         Some(self.silenced_until_ms).filter(|until_ms| *until_ms > now_ms)
     }
@@ -167,7 +165,7 @@ impl AlertRecord {
         };
         let next_ms = at_ms + every_ms;
         match self.silenced_until_ms(at_ms) {
-            // What is so then is told then.
+            // When the silence ends, the state of then is sent.
             Some(until_ms) => next_ms.min(until_ms),
             None => next_ms,
         }

@@ -30,7 +30,7 @@ pub trait MemberRows {
     /// Where rows cannot be read; so below.
     fn count(&self, from: &Key, before: &Key) -> Result<u64, Self::Fault>;
 
-    /// The key that has so many between it and `from`, which counts as one of them.
+    /// The key that stands so many places behind `from`, which is place 0.
     ///
     /// # Errors
     /// As above.

@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::key::Key;
 
-/// Keys of all shards of a board of which a summary says how many members stand before them: of 10,000,000 members
-/// 2,442 lie between two.
+/// The most sample keys of a board's summary, all shards together: of 10,000,000 members 2,442 lie between two.
 pub const SUMMARY_KEYS_MAX: usize = 4_096;
 
 /// The first members of a board that are known elsewhere.
@@ -40,8 +39,8 @@ impl Summary {
     }
 
     /// The same from the end that a board is read from: at least and at most how many members stand before a place.
-    /// `edge` is the key just behind the place where the highest score is the best, and that of the place where the
-    /// lowest is.
+    /// `edge` is the key just behind the place if the highest score is the best, and the place's own key if the lowest
+    /// is.
     pub fn better(&self, edge: &Key, is_desc: bool) -> (u64, u64) {
         let (low, high) = self.before(edge);
         if is_desc {

@@ -85,7 +85,7 @@ impl LeadsApart {
         self.0.len() < APART_MAX && self.of(datacenter).len() < APART_OF_DATACENTER_MAX
     }
 
-    /// The counters whose leads in a datacenter something is noted of.
+    /// The counters that have a note about their lead in this datacenter.
     pub fn of(&self, datacenter: &Datacenter) -> Vec<CounterId> {
         let own = self.0.keys().filter(|(_, at)| at == datacenter);
         own.map(|(counter, _)| counter.clone()).collect()

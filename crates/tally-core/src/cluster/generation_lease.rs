@@ -65,7 +65,7 @@ impl RootLeases {
         }
     }
 
-    /// How long nobody may be told any more before nobody relies on it, milliseconds.
+    /// The time until the last lease that was granted has ended, milliseconds.
     pub fn wait_ms(&self, counter: &CounterId, now_ms: i64) -> i64 {
         let told_ms = self.leases.get(counter).map(|lease| lease.at_ms);
         let told_ms = told_ms.unwrap_or(i64::MIN).max(self.since_ms);
@@ -93,8 +93,8 @@ pub struct HeldGenerations {
 }
 
 impl HeldGenerations {
-    /// What is known of a counter. Once half of the time is over, one who looks is told to ask again, and those
-    /// who come meanwhile go on with what is known.
+    /// What is known of a counter. In the second half of a lease one caller is told to ask again; the others go on with
+    /// the known generation.
     pub fn look(&mut self, counter: &CounterId, now_ms: i64) -> LeaseCheck {
         let Some(lease) = self.leases.get_mut(counter) else {
             return LeaseCheck::Ask;

@@ -24,17 +24,16 @@ use super::view::View;
 /// The least time between two pushes while watched, where the root confirms each.
 pub const PUSH_MS: i64 = 250;
 
-/// How soon what is not confirmed is sent again, while watched, however long nothing was confirmed: once a root can be
-/// reached again it soon is told, and a push that is lost costs that much of the second.
+/// How soon an unconfirmed push is repeated while the counter is watched, milliseconds. A lost push delays a reader by
+/// this much, also after a long outage.
 pub const REPEAT_MS: i64 = 100;
 
 /// The longest silence while watched: a push then renews the lease, and tells that nothing changed. Four
 /// times in a lease, so that it is not lost with one message.
 pub const HEARTBEAT_MS: i64 = 2_000;
 
-/// How soon a push that told nothing new is sent again while it is not answered: after any round trip. So two of them
-/// may be lost, and the third still is there within the 3 s that a reader takes a lead's word for: 2 s + 2 × 0.4 s,
-/// and 0.2 s on its way.
+/// How soon an unanswered heartbeat is repeated, milliseconds: longer than a round trip. Two may be lost, and the third
+/// still arrives within the 3 s for which a reader believes a lead: 2 s + 2 × 0.4 s, and 0.2 s on its way.
 pub const HEARTBEAT_AGAIN_MS: i64 = 400;
 
 /// The longest that a change waits for its push while nobody watches: a counter that is written all the time pushes so
@@ -46,17 +45,16 @@ pub const CHECKPOINT_MS: i64 = 60_000;
 /// after which the platform lets an idle object go.
 pub const QUIET_MS: (i64, i64) = (3_000, 8_000);
 
-/// Pushes of the counters of one tablet leave together: at whole seconds, so many in a message. Some 0.2 ms each with
-/// what the directory makes of it, so 25 ms.
+/// Pushes of the counters of one tablet are joined: at each whole second (milliseconds), at most so many in a message.
+/// One takes some 0.2 ms with the directory's work (`make bench-tail`), so a message 25 ms.
 pub const TOGETHER: (i64, usize) = (1_000, 128);
 
 /// The longest lease that a lead accepts.
 pub const LEASE_MS: i64 = 10_000;
 
-/// A lead whose lease is over asks once more, and goes on as before until the root has said that nobody
-/// watches, or was silent for so long. So a partition that outlasts leases heals as soon as a short one, and a
-/// clock that jumps ahead by ten minutes costs a round trip. Ten pushes a second for a quarter of
-/// an hour are 9,000 messages that go nowhere, for a counter that was watched.
+/// How long a lead whose lease is over goes on pushing until the root says that nobody watches, milliseconds. So a
+/// network split that outlasts leases heals as soon as a short one, and a clock that jumps ahead by ten minutes costs a
+/// round trip. Ten pushes a second for a quarter of an hour are 9,000 messages without a receiver.
 pub const DOUBT_MS: i64 = 900_000;
 
 /// Lead → root: what you may lack of my datacenter.
@@ -239,8 +237,8 @@ impl Pusher {
             || (self.changed_ms.is_some() && is_due(self.due_ms(now_ms)))
     }
 
-    /// Whether its clock is behind the root's, so that what it says is as old as the root's last answer: it speaks up
-    /// often then.
+    /// Whether its clock is behind the root's. Then its heartbeats are more frequent, since each is only as new as the
+    /// root's last answer.
     fn is_behind(&self, now_ms: i64) -> bool {
         self.root_ms.saturating_sub(now_ms) > HEARTBEAT_AGAIN_MS
     }

@@ -62,7 +62,7 @@ pub struct Root {
     pub revision: u64,
     /// The datacenter that all writes are forwarded to, if there is one.
     pub home: Option<Datacenter>,
-    /// While there is a home: what all other datacenters hold, none of which counts.
+    /// While there is a home: the totals of all other datacenters. None of them counts.
     pub held: Vec<(Datacenter, Cells)>,
     /// What set and reset have made of the value.
     pub operations: Operations,
@@ -206,7 +206,7 @@ impl Root {
         self.datacenters.iter().filter(counts).cloned().collect()
     }
 
-    /// What a condition must name to hold at home, by its cells, all of which have stopped.
+    /// The condition that holds at home, by its cells, all of which have stopped.
     pub fn now_at(&self, home: &Datacenter, cells: &[(u8, CellTotals)]) -> HomeCondition {
         let own = cells.iter().find(|(shard, _)| *shard == 0);
         HomeCondition {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ring::Ring;
 
-/// How long a number is heeded that others told, milliseconds: longer than an isolate of before a deployment runs on.
+/// How long a number that others told is used, milliseconds: longer than isolates of the deployment before live.
 const HEEDED_MS: i64 = 3_600_000;
 
 /// How many limiters there are.

@@ -51,8 +51,7 @@ pub struct Standings<R> {
 }
 
 impl<R: Clone> Standings<R> {
-    /// The sums of counters of which one with the oldest `as_of` is known, and no places; at most so many different
-    /// `as_of` are kept.
+    /// Standings without places, of counters whose oldest `as_of` is known. At most so many different `as_of` are kept.
     pub fn new(
         (counters, named): (u64, u64),
         total: i128,

@@ -71,8 +71,7 @@ impl Watch {
         let longest_ms = now_ms.saturating_add(WATCHED_MS);
         self.until_ms = self.until_ms.map(|until| until.min(longest_ms));
         if !self.is_watched(now_ms) {
-            // The answer says so. A lead whose clock has jumped falls silent then, whatever it had said: the next
-            // read has it told again.
+            // The answer ends the lead's subscription, also if its clock has jumped. The next read renews it.
             self.leads.remove(from);
             return;
         }

@@ -98,7 +98,7 @@ impl Meter {
 /// tablet share that.
 pub const LEAVE_PER_SECOND: u32 = 100;
 
-/// How long a lead must get so much before it leaves, as a part of [`Thresholds::quiet_ms`]: 10 s.
+/// How long the rate of a lead must stay above the threshold before it leaves, as a part of [`Thresholds::quiet_ms`]: 10 s.
 const LEAVE_PART: i64 = 6;
 
 /// How long it must get less than a tenth of that before it goes back, in [`Thresholds::quiet_ms`]: ten minutes.
@@ -112,7 +112,7 @@ const REST_PART: u32 = 10;
 pub struct LeaveLimits {
     /// Messages a second from which on it leaves.
     pub per_second: u32,
-    /// How long it must have got so many without a pause as long, milliseconds.
+    /// How long the rate must stay above that without a gap of the same length, milliseconds.
     pub hot_ms: i64,
     /// How long it must have got less than a tenth, milliseconds.
     pub rest_ms: i64,

@@ -78,7 +78,7 @@ pub struct Cell {
     /// Generations up to this one have ended. Kept in memory only, where it stops a grant of an
     /// ended generation that was on its way when the end came.
     closed_through: u64,
-    /// When the granter was asked that last said that the generation lives, by this cell's clock. In memory only.
+    /// When this cell last sent a question whose answer was that the generation lives, by its own clock. In memory only.
     granted_ms: Option<i64>,
 }
 
@@ -146,8 +146,8 @@ impl Cell {
         ttl.is_some_and(|ttl| now_ms >= ttl.expires_at_ms(self.last_write_ms()))
     }
 
-    /// Whether a flush must wait for a grant: the cell is unborn or sealed, or it has lapsed and no granter
-    /// has just said that the counter lives all the same (their clocks differ).
+    /// Whether a flush must wait for a grant: the cell has none, is sealed, or its time to live is over and no granter
+    /// has confirmed the generation since (clocks differ).
     pub fn needs_grant(&self, now_ms: i64) -> bool {
         let just_granted = self
             .granted_ms
@@ -206,7 +206,7 @@ impl Cell {
         let Some(held) = &mut self.grant else { return };
         held.last_write_ms = held.last_write_ms.max(grant.last_write_ms);
         if grant.revision > held.revision {
-            // A home has one shard from when it is one, whether or not a setting was put.
+            // A home has one shard, whatever the number of the settings.
             let is_older = grant.settings.number < held.settings.number;
             *held = Grant {
                 settings: if is_older {
@@ -218,7 +218,7 @@ impl Cell {
                 ..grant
             };
         } else if grant.revision == held.revision {
-            // Of one moment, yet one was told that it is not alone: nobody is then.
+            // Two answers of the same revision differ: the stricter one holds.
             held.alone = held.alone && grant.alone;
             held.is_home = held.is_home && grant.is_home;
         }

@@ -1,7 +1,7 @@
 //! What cells of a datacenter hold, as exports carry it and imports bring it back.
 //!
-//! Invariant: contents that are installed in an empty cell and read again are the same. They hold no times of a
-//! minute but those of minutes that were asked for, and of unique elements those of all time.
+//! Invariant: contents that are installed in an empty cell and read again are the same. Minutes
+//! are included only where they were asked for. Unique elements are those of all time.
 
 use std::collections::BTreeMap;
 

@@ -26,7 +26,7 @@ struct Parking {
 }
 
 impl DeferredWrites {
-    /// Notes batches that are stored, of which nobody knows any more whether they were sent.
+    /// Restores stored batches. Whether they were sent before is unknown.
     pub fn restore(&mut self, batches: &[InboxBatch]) {
         for batch in batches {
             self.note(batch);
