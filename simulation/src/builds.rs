@@ -12,10 +12,10 @@ use tally::core::cluster::apart::LeadsApart;
 use tally::core::cluster::tablets::Spreads;
 use tally::host::object::{IncomingCall, Reply};
 use tally::protocol::messages::{
-    AskBoard, Batch, BatchedCall, BoardQuestion, Call, CellRepaired, Count, Fault, Flush, GiveRoot,
-    LocateLead, PROTOCOL, PROTOCOL_BEFORE, PlaceLead, ReadOwnPastStates, Recall, RepairCell,
-    RepairObject, RepairRoot, RootHandover, RootRepaired, RunSorted, SortedRan, Subscribe, decode,
-    encode,
+    AskBoard, Batch, BatchedCall, BoardQuestion, Call, CellRepaired, CountKeyed, Fault, Flush,
+    GiveRoot, LocateLead, PROTOCOL, PROTOCOL_BEFORE, PlaceLead, ReadOwnPastStates, Recall,
+    RepairCell, RepairObject, RepairRoot, RootHandover, RootRepaired, RunSorted, SortedRan,
+    Subscribe, decode, encode,
 };
 
 use crate::chance::Chance;
@@ -154,8 +154,8 @@ fn cut_answer(path: &str, message: &[u8], answer: &[u8]) -> Option<Vec<u8>> {
     if path == Flush::PATH {
         return cut_last::<Flush>(answer);
     }
-    if [Count::PATH, Recall::PATH].contains(&path) {
-        return cut_last::<Count>(answer);
+    if [CountKeyed::PATH, Recall::PATH].contains(&path) {
+        return cut_last::<CountKeyed>(answer);
     }
     if path == Batch::PATH {
         let batch: Batch = decode(message).ok()?;

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use tally::core::alert::backoff::{ANSWER_MS_MAX, GIVEN_UP_AFTER_MS, wait_ms};
 use tally::core::alert::condition::{Bound, Condition, Judgement, Measure, Reading};
 use tally::core::alert::record::{AlertRecord, AlertState, EVERY_MS, NEAR_EVERY_MS, Notice};
-use tally::core::alert::samples::Samples;
+use tally::core::alert::samples::RateSamples;
 
 fn condition(above: Option<i64>, below: Option<i64>) -> Condition {
     Condition {
@@ -103,7 +103,7 @@ fn waits_double_up_to_an_hour_and_are_longer_than_an_answer_may_take() {
 
 #[test]
 fn rates_are_of_whole_spans_and_never_of_a_counter_that_began_anew() {
-    let mut samples = Samples::default();
+    let mut samples = RateSamples::default();
     samples.note(0, 100);
     assert_eq!(samples.rate_per_minute(60_000), None);
     samples.note(30_000, 150);
@@ -122,7 +122,7 @@ fn rates_are_of_whole_spans_and_never_of_a_counter_that_began_anew() {
     // A clock that steps back.
     samples.note(2_010_000, 4);
     assert_eq!(samples.rate_per_minute(60_000), None);
-    let mut huge = Samples::default();
+    let mut huge = RateSamples::default();
     huge.note(0, 0);
     huge.note(60_000, u128::MAX);
     assert!(huge.rate_per_minute(60_000).is_some());
@@ -130,7 +130,7 @@ fn rates_are_of_whole_spans_and_never_of_a_counter_that_began_anew() {
 
 #[test]
 fn silence_is_since_the_last_change() {
-    let mut samples = Samples::default();
+    let mut samples = RateSamples::default();
     assert_eq!(samples.silent_seconds(1_000, 5), 0);
     assert_eq!(samples.silent_seconds(61_000, 5), 60);
     assert_eq!(samples.silent_seconds(121_000, 5), 120);

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 
-use tally::core::board::directory::{Directory, MemberRows, SEGMENT_MEMBERS_MAX};
+use tally::core::board::directory::{MemberRows, SEGMENT_MEMBERS_MAX, SegmentDirectory};
 use tally::core::board::key::Key;
 use tally::core::board::score::Score;
 use tally_testing::chance::Chance;
@@ -38,7 +38,7 @@ impl MemberRows for Sorted {
 #[derive(Default)]
 struct Board {
     rows: Sorted,
-    directory: Directory,
+    directory: SegmentDirectory,
     stored: std::collections::BTreeMap<Key, u64>,
 }
 
@@ -70,7 +70,7 @@ impl Board {
             .stored
             .iter()
             .map(|(first, count)| (first.clone(), *count));
-        self.directory = Directory::new(stored.collect());
+        self.directory = SegmentDirectory::new(stored.collect());
     }
 
     fn before(&self, key: &Key) -> u64 {

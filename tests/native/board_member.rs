@@ -1,7 +1,7 @@
 //! Laws of what a board keeps of a member, and of its periods.
 
 use tally::core::board::member::{
-    Amount, Change, Member, MemberRefusal, ScoreCondition, Write, change,
+    Amount, Change, Member, MemberRefusal, ScoreCondition, ScoreWrite, change,
 };
 use tally::core::board::period::Period;
 use tally::core::board::score::Score;
@@ -28,7 +28,7 @@ fn member(number: f64) -> Member {
 fn decided(
     settings: Settings,
     before: Option<f64>,
-    write: &Write,
+    write: &ScoreWrite,
 ) -> Result<Option<f64>, MemberRefusal> {
     let before = before.map(member);
     let Change { score, .. } = change(&settings, before.as_ref(), write, 1)?;
@@ -42,8 +42,8 @@ fn a_score_is_kept_as_the_board_says() {
         order,
         ..Settings::default()
     };
-    let put = |number| Write::of(Amount::Score(score(number)));
-    let add = |number| Write::of(Amount::Delta(score(number)));
+    let put = |number| ScoreWrite::of(Amount::Score(score(number)));
+    let add = |number| ScoreWrite::of(Amount::Delta(score(number)));
     let set = of(ScoreRule::Set, Order::Desc);
     assert_eq!(decided(set, None, &put(3.0)), Ok(Some(3.0)));
     assert_eq!(decided(set, Some(5.0), &put(3.0)), Ok(Some(3.0)));
@@ -69,10 +69,10 @@ fn a_score_is_kept_as_the_board_says() {
 #[test]
 fn conditions_are_those_of_redis() {
     let settings = Settings::default();
-    let write = |number, exists, only| Write {
+    let write = |number, exists, only| ScoreWrite {
         exists,
         only,
-        ..Write::of(Amount::Score(score(number)))
+        ..ScoreWrite::of(Amount::Score(score(number)))
     };
     // NX, XX, GT, LT; GT and LT let a new member in.
     assert_eq!(
@@ -131,8 +131,8 @@ fn scores_of_a_board_are_the_numbers_that_it_holds() {
         scores: Scores::Integer,
         ..Settings::default()
     };
-    let put = |number| Write::of(Amount::Score(score(number)));
-    let add = |number| Write::of(Amount::Delta(score(number)));
+    let put = |number| ScoreWrite::of(Amount::Score(score(number)));
+    let add = |number| ScoreWrite::of(Amount::Delta(score(number)));
     let most = 9_007_199_254_740_991.0;
     assert_eq!(decided(integers, None, &put(most)), Ok(Some(most)));
     assert_eq!(
@@ -162,7 +162,7 @@ fn whoever_had_a_score_first_stands_before_the_others() {
             ties: Ties::First,
             ..Settings::default()
         };
-        let put = Write::of(Amount::Score(score(7.0)));
+        let put = ScoreWrite::of(Amount::Score(score(7.0)));
         let reached = |sequence| {
             let change = change(&settings, None, &put, sequence).expect("a change");
             change.after.expect("a new member")

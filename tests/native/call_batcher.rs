@@ -12,7 +12,7 @@ use tally::node::shared::call_batcher::{
 };
 use tally::protocol::messages::batch::{BYTES_MAX, CALLS_MAX};
 use tally::protocol::messages::{
-    Batch, Call, DatacenterSum, Fault, List, LookUp, Sum, decode, encode,
+    Batch, Call, DatacenterSum, Fault, List, LookUp, SumDatacenter, decode, encode,
 };
 use tally::protocol::names::{CellAddress, DIRECTORY_PARTITIONS, Placement};
 
@@ -28,13 +28,13 @@ fn look_up(number: usize) -> LookUp {
     }
 }
 
-fn sum(number: usize, shard: u8) -> Sum {
+fn sum(number: usize, shard: u8) -> SumDatacenter {
     let to = CellAddress {
         counter: id(number),
         datacenter: Datacenter::local(),
         shard,
     };
-    Sum {
+    SumDatacenter {
         to,
         question: Question::plain(1),
     }
@@ -54,8 +54,8 @@ fn answer_one(path: &str, message: &[u8]) -> Vec<u8> {
         let asked: LookUp = decode(message).expect("a message");
         return encode(&Ok::<_, Fault>(Some(root_of(&asked.counter)))).expect("bytes");
     }
-    assert_eq!(path, Sum::PATH);
-    let asked: Sum = decode(message).expect("a message");
+    assert_eq!(path, SumDatacenter::PATH);
+    let asked: SumDatacenter = decode(message).expect("a message");
     let answer = DatacenterSum {
         missing: asked.to.counter.as_str().as_bytes().to_vec(),
         ..DatacenterSum::default()
@@ -115,12 +115,12 @@ fn a_call_that_has_no_company_is_the_message_that_it_ever_was() {
         .iter()
         .map(|sent| sent.1.clone())
         .collect();
-    assert_eq!(paths, [LookUp::PATH, Sum::PATH]);
+    assert_eq!(paths, [LookUp::PATH, SumDatacenter::PATH]);
 }
 
 #[test]
 fn leads_that_tablets_host_are_asked_together_and_other_cells_by_themselves() {
-    let asked: Vec<Sum> = (0..600)
+    let asked: Vec<SumDatacenter> = (0..600)
         .map(|number| sum(number, u8::from(number % 3 == 0)))
         .collect();
     for tablets in [None, Some("4")] {
@@ -131,8 +131,12 @@ fn leads_that_tablets_host_are_asked_together_and_other_cells_by_themselves() {
             assert_eq!(answer.missing, asked.to.counter.as_str().as_bytes());
         }
         let expected = match tablets {
-            None => [(Sum::PATH.to_owned(), 600)].into(),
-            Some(_) => [(Sum::PATH.to_owned(), 200), (Batch::PATH.to_owned(), 4)].into(),
+            None => [(SumDatacenter::PATH.to_owned(), 600)].into(),
+            Some(_) => [
+                (SumDatacenter::PATH.to_owned(), 200),
+                (Batch::PATH.to_owned(), 4),
+            ]
+            .into(),
         };
         assert_eq!(calls_by_path(&fake), expected);
         assert!(fake.most.get() <= ALONE_AT_ONCE + BATCHES_AT_ONCE);
@@ -144,7 +148,7 @@ fn leads_that_tablets_host_are_asked_together_and_other_cells_by_themselves() {
 #[test]
 fn batches_are_bounded_by_calls_and_by_bytes() {
     let (fake, host) = fake(Some("1"), answering(|_| false));
-    let asked: Vec<Sum> = (0..2 * CALLS_MAX + 1)
+    let asked: Vec<SumDatacenter> = (0..2 * CALLS_MAX + 1)
         .map(|number| sum(number, 0))
         .collect();
     assert!(
@@ -202,7 +206,7 @@ fn what_is_under_way_is_asked_for_again_alone_or_where_it_is_many_together() {
             answering(move |place| place < late)(to, path, message)
         });
         let (fake, host) = fake(Some("1"), answers);
-        let asked: Vec<Sum> = (0..200).map(|number| sum(number, 0)).collect();
+        let asked: Vec<SumDatacenter> = (0..200).map(|number| sum(number, 0)).collect();
         let answers = run(call_many(&host, &asked, 1_000));
         for (asked, answer) in asked.iter().zip(answers) {
             let answer = answer.expect("an answer");
@@ -210,7 +214,7 @@ fn what_is_under_way_is_asked_for_again_alone_or_where_it_is_many_together() {
         }
         let calls = calls_by_path(&fake);
         assert_eq!(calls.get(Batch::PATH), Some(&batches));
-        assert_eq!(calls.get(Sum::PATH).copied().unwrap_or(0), alone);
+        assert_eq!(calls.get(SumDatacenter::PATH).copied().unwrap_or(0), alone);
     }
 }
 
@@ -238,7 +242,7 @@ fn a_batch_that_is_lost_refused_or_cut_is_unavailable_for_each_of_its_calls_and_
             }
         });
         let (fake, host) = fake(Some("4"), answers);
-        let asked: Vec<Sum> = (0..400).map(|number| sum(number, 0)).collect();
+        let asked: Vec<SumDatacenter> = (0..400).map(|number| sum(number, 0)).collect();
         let answers = run(call_many(&host, &asked, 1_000));
         let lost: Vec<&Fault> = answers
             .iter()
@@ -269,7 +273,7 @@ fn what_is_under_way_for_ever_is_given_up_in_time() {
             false => None,
         }),
     );
-    let asked: Vec<Sum> = (0..3).map(|number| sum(number, 0)).collect();
+    let asked: Vec<SumDatacenter> = (0..3).map(|number| sum(number, 0)).collect();
     let answers = run(call_many(&host, &asked, 1_000));
     assert!(
         answers

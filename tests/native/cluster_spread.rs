@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use tally::core::cluster::spread::{Counts, Home, Rings, Spread};
+use tally::core::cluster::spread::{Home, LimiterCounts, Rings, Spread};
 use tally::core::limit::policy::Policy;
 use tally::core::limit::table::{Check, Table};
 
@@ -15,11 +15,11 @@ fn check<'a>(policy: &'a Policy, key: &'a str, cost: u64) -> Check<'a> {
     Check::of("p", policy, key, cost)
 }
 
-const OLD: Counts = Counts {
+const OLD: LimiterCounts = LimiterCounts {
     now: 2,
     before: None,
 };
-const NEW: Counts = Counts {
+const NEW: LimiterCounts = LimiterCounts {
     now: 5,
     before: Some(2),
 };
@@ -27,19 +27,19 @@ const NEW: Counts = Counts {
 /// One limiter: what it knows, what it has stored of that, and its table.
 struct Limiter {
     spread: Spread,
-    stored: Option<Counts>,
+    stored: Option<LimiterCounts>,
     table: Table,
 }
 
 impl Limiter {
-    fn start(&mut self, counts: Counts, now_ms: i64) {
+    fn start(&mut self, counts: LimiterCounts, now_ms: i64) {
         self.spread = Spread::new(Rc::new(Rings::new(counts)));
         if let Some(stored) = self.stored {
             self.spread.hear(stored, now_ms, now_ms);
         }
     }
 
-    fn hear(&mut self, counts: Counts, now_ms: i64) {
+    fn hear(&mut self, counts: LimiterCounts, now_ms: i64) {
         if self.spread.hear(counts, now_ms, now_ms) {
             self.stored = Some(counts);
         }
@@ -143,7 +143,7 @@ fn a_number_is_heeded_that_was_changed_from_the_own_one_and_for_an_hour() {
     // Who knows the new one hears nothing from those who know the old one.
     let mut new = spread(NEW);
     assert!(!new.hear(OLD, BEGIN_MS, BEGIN_MS));
-    let back = Counts {
+    let back = LimiterCounts {
         now: 2,
         before: Some(5),
     };

@@ -6,7 +6,7 @@ use crate::common;
 use common::config;
 use proptest::prelude::*;
 use tally::core::counter::autoscale::{
-    FLUSHES_PER_SECOND_TARGET, Loads, Meter, Rate, ShardStep, Thresholds, linger_ms,
+    FLUSHES_PER_SECOND_TARGET, FlushMeter, Loads, Rate, ShardStep, Thresholds, linger_ms,
 };
 use tally::core::counter::lane::LINGER_MS_MAX;
 use tally::core::counter::settings::SHARDS_MAX;
@@ -18,7 +18,7 @@ const SECOND_MS: i64 = 1_000;
 
 /// What the meter says at the end of these flushes.
 fn metered(flushes_ms: &[i64], now_ms: i64) -> u32 {
-    let mut meter = Meter::default();
+    let mut meter = FlushMeter::default();
     flushes_ms.iter().for_each(|at_ms| meter.note(1, *at_ms));
     meter.per_second(now_ms).flushes
 }
@@ -53,7 +53,7 @@ proptest! {
 
     #[test]
     fn a_clock_that_steps_makes_no_load(flushes in 1..2_000_u32, step_ms in any::<i64>()) {
-        let mut meter = Meter::default();
+        let mut meter = FlushMeter::default();
         (0..flushes).for_each(|_| meter.note(1, BEGIN_MS));
         let stepped_ms = BEGIN_MS.saturating_add(step_ms);
         prop_assert!(meter.per_second(stepped_ms).flushes <= flushes);
@@ -120,7 +120,7 @@ fn simulate(lanes: u32, round_trip_ms: i64) -> Steady {
         taken_ms: i64,
         linger_ms: i64,
     }
-    let mut meter = Meter::default();
+    let mut meter = FlushMeter::default();
     // Lanes begin one after the other within the first 50 ms.
     let begin = |lane: u32| Lane {
         taken_ms: BEGIN_MS + i64::from(lane % 50) - round_trip_ms,

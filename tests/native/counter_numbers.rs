@@ -29,7 +29,7 @@ use tally::core::counter::numbers::{
     Decision, NUMBERED, Numbers, SPANS_MAX, WriteNumbers, is_over, lane_and_number, slot_of,
 };
 use tally::protocol::keyed::{Carrier, count_unclaimed};
-use tally::protocol::messages::{ClaimAnswer, Counted, Fault, Holder, Owner};
+use tally::protocol::messages::{ClaimAnswer, ClaimHolder, Counted, Fault, KeyOwner};
 
 const DAY_MS: i64 = 86_400_000;
 

@@ -13,7 +13,7 @@ use tally::protocol::batch::keyed::{CallBudget, KEYED_AT_ONCE_MAX};
 use tally::protocol::keyed::{
     Bounded, Carrier, MOVES_MAX, after_unknown, count_claimed, count_unclaimed, element_second,
 };
-use tally::protocol::messages::{ClaimAnswer, Counted, Fault, Holder, Owner};
+use tally::protocol::messages::{ClaimAnswer, ClaimHolder, Counted, Fault, KeyOwner};
 
 /// A root that spreads keys over so many leads, which all answer at once.
 struct Spread<'a> {
@@ -33,11 +33,11 @@ impl Carrier for Spread<'_> {
         &self,
         _here: &Datacenter,
         keys: Vec<WriteKey>,
-        _struck_at: Option<Holder>,
+        _struck_at: Option<ClaimHolder>,
     ) -> Result<ClaimAnswer, Fault> {
         self.calls.set(self.calls.get() + 1);
-        let owners =
-            (0..keys.len()).map(|number| Owner::Lead(Holder::first(&lead(number % self.leads))));
+        let owners = (0..keys.len())
+            .map(|number| KeyOwner::Lead(ClaimHolder::first(&lead(number % self.leads))));
         Ok(ClaimAnswer {
             generation: 1,
             owners: owners.collect(),
@@ -159,14 +159,14 @@ fn what_is_struck_out_again_and_again_makes_a_bounded_number_of_calls_too() {
 /// A root that gives each key to another holder, and a first lead that has struck all of them out.
 struct Scattered {
     /// Who has counted which key.
-    counted: RefCell<Vec<(Holder, WriteKey)>>,
+    counted: RefCell<Vec<(ClaimHolder, WriteKey)>>,
 }
 
 impl Scattered {
     /// Who has a key: its number tells.
-    fn holder_of(key: WriteKey) -> Holder {
+    fn holder_of(key: WriteKey) -> ClaimHolder {
         let number = usize::from(key.0[0]);
-        Holder {
+        ClaimHolder {
             datacenter: lead(number % 2),
             moves: u32::from(key.0[0]),
         }
@@ -178,10 +178,10 @@ impl Carrier for Scattered {
         &self,
         _here: &Datacenter,
         keys: Vec<WriteKey>,
-        struck_at: Option<Holder>,
+        struck_at: Option<ClaimHolder>,
     ) -> Result<ClaimAnswer, Fault> {
-        assert_eq!(struck_at, Some(Holder::first(&lead(0))));
-        let owners = keys.into_iter().map(Self::holder_of).map(Owner::Lead);
+        assert_eq!(struck_at, Some(ClaimHolder::first(&lead(0))));
+        let owners = keys.into_iter().map(Self::holder_of).map(KeyOwner::Lead);
         Ok(ClaimAnswer {
             generation: 1,
             owners: owners.collect(),
@@ -199,7 +199,7 @@ impl Carrier for Scattered {
                 return KeyedOutcome::Struck;
             };
             let datacenter = lead.clone();
-            let holder = Holder { datacenter, moves };
+            let holder = ClaimHolder { datacenter, moves };
             self.counted.borrow_mut().push((holder, write.key));
             KeyedOutcome::Full
         };
@@ -222,7 +222,7 @@ fn drawn_keys_that_were_struck_out_go_each_to_whoever_has_it() {
     let outcomes = now(count_unclaimed(&carrier, &lead(0), &writes));
     let mut counted = carrier.counted.into_inner();
     counted.sort();
-    let mut expected: Vec<(Holder, WriteKey)> = writes
+    let mut expected: Vec<(ClaimHolder, WriteKey)> = writes
         .iter()
         .map(|write| (Scattered::holder_of(write.key), write.key))
         .collect();
@@ -300,11 +300,11 @@ impl Carrier for Only {
         &self,
         _here: &Datacenter,
         keys: Vec<WriteKey>,
-        _struck_at: Option<Holder>,
+        _struck_at: Option<ClaimHolder>,
     ) -> Result<ClaimAnswer, Fault> {
         Ok(ClaimAnswer {
             generation: 7,
-            owners: vec![Owner::Lead(Holder::first(&self.lead)); keys.len()],
+            owners: vec![KeyOwner::Lead(ClaimHolder::first(&self.lead)); keys.len()],
         })
     }
 

@@ -17,11 +17,11 @@ use tally::core::counter::nonces::FlushEffect;
 use tally::core::counter::total::Sum;
 use tally::host::object::{IncomingCall, Reply as CallReply};
 use tally::protocol::messages::{
-    AskTop, BoardQuestion, Call, CellPart, CellRepaired, Count, Counted, Fault, Flush, Flushed,
-    ListPastStates, ListRuns, LocateLead, Order, OrderBy, PROTOCOL, PROTOCOL_BEFORE, PartitionRuns,
-    PastStatePage, PastStateRow, Push, Recall, RepairCell, RepairRoot, RootPart, RootRepaired,
-    RunSorted, RunUnderWay, SortedRan, Sums, Top, TopRow, TotalsFrom, UnreadCounters, decode,
-    decode_padded, encode, later, path_in, protocol_of,
+    AskTop, BoardQuestion, Call, CellPart, CellRepaired, CountKeyed, Counted, Fault, Flush,
+    Flushed, ListPastStates, ListRuns, LocateLead, OrderBy, PROTOCOL, PROTOCOL_BEFORE,
+    PartitionRuns, PastStatePage, PastStateRow, PushView, Recall, RepairCell, RepairRoot, RootPart,
+    RootRepaired, RunSorted, RunUnderWay, SortedRan, Sums, Top, TopOrder, TopRow, TotalsFrom,
+    UnreadCounters, decode, decode_padded, encode, later, path_in, protocol_of,
 };
 use tally::protocol::redis::notifications::SetChange;
 use tally::protocol::redis::reply::Reply;
@@ -123,8 +123,8 @@ fn a_lead_of_the_build_before_answers_writes_without_whether_it_lives_apart() {
         ..counted.clone()
     });
     let before: Result<_, Fault> = Ok((vec![KeyedOutcome::Full], 8_u8, Some(datacenter())));
-    assert_eq!(Count::LACKS, Recall::LACKS);
-    let bytes = golden(&now, &before, &Ok(counted), Count::LACKS.1);
+    assert_eq!(CountKeyed::LACKS, Recall::LACKS);
+    let bytes = golden(&now, &before, &Ok(counted), CountKeyed::LACKS.1);
     assert_eq!(bytes, "000103080103465241");
 }
 
@@ -257,24 +257,24 @@ fn pushes_of_the_build_before_do_not_tell_of_what_time_increments_are() {
             uniques: Vec::new(),
         },
     };
-    let read = Push {
+    let read = PushView {
         counter: counter(),
         datacenter: datacenter(),
         push: push.clone(),
         newest_count_ms: None,
     };
-    let now = Push {
+    let now = PushView {
         newest_count_ms: Some(1_431_820_799_999),
         ..read.clone()
     };
     let before = (counter(), datacenter(), push);
-    let bytes = golden(&now, &before, &read, Push::LACKS.0);
+    let bytes = golden(&now, &before, &read, PushView::LACKS.0);
     assert_eq!(bytes, "0470616765034652410100070002030000");
 }
 
 #[test]
 fn tops_of_the_build_before_are_of_windows_that_the_directory_stores() {
-    let order = Order {
+    let order = TopOrder {
         by: OrderBy::Count,
         prefix: "a".to_owned(),
         since: None,

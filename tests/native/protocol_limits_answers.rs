@@ -10,7 +10,7 @@ use tally::core::limit::meter::Verdict;
 use tally::core::limit::policy::{OnError, Policy};
 use tally::protocol::limits::batch::{CheckBatch, DEMANDS_MAX, GATHER_MS, gather_ms};
 use tally::protocol::limits::{Judgement, PolicyName, many_json, refused_many_json};
-use tally::protocol::messages::{Demand, DemandKind, DemandOutcome};
+use tally::protocol::messages::{DemandKind, DemandOutcome, KeyDemand};
 
 fn name(text: &str) -> PolicyName {
     PolicyName::parse(text).expect("a policy's name")
@@ -134,7 +134,7 @@ fn retry_after_is_never_before_quota_returns() {
 /// Judges a batch as a limiter does, by one count for each key.
 fn judged(batch: &CheckBatch, limit: u64) -> Vec<DemandOutcome> {
     let mut used = std::collections::BTreeMap::new();
-    let judge = |demand: &tally::protocol::messages::Demand| {
+    let judge = |demand: &tally::protocol::messages::KeyDemand| {
         let used: &mut u64 = used.entry(demand.key.clone()).or_default();
         let mut admitted = 0;
         let mut first = None;
@@ -168,7 +168,7 @@ proptest! {
         let mut batch: Option<CheckBatch> = None;
         let mut places = Vec::new();
         for (number, cost) in &sent {
-            let one = CheckBatch::of(&name("p"), &policy, Demand::of(&key(&number.to_string()), *cost, DemandKind::Consume));
+            let one = CheckBatch::of(&name("p"), &policy, KeyDemand::of(&key(&number.to_string()), *cost, DemandKind::Consume));
             match batch.as_mut() {
                 Some(batch) => prop_assert!(batch.absorb(&one)),
                 None => batch = Some(one),
@@ -198,14 +198,14 @@ fn a_message_has_at_most_so_many_demands() {
     let mut batch = CheckBatch::of(
         &name("p"),
         &policy,
-        Demand::of(&key("0"), 1, DemandKind::Consume),
+        KeyDemand::of(&key("0"), 1, DemandKind::Consume),
     );
     for number in 1..DEMANDS_MAX {
         assert!(batch.entries() < BATCH_ENTRIES_MAX, "{number}");
         let one = CheckBatch::of(
             &name("p"),
             &policy,
-            Demand::of(&key(&number.to_string()), 1, DemandKind::Consume),
+            KeyDemand::of(&key(&number.to_string()), 1, DemandKind::Consume),
         );
         assert!(batch.absorb(&one));
     }

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tally::core::board::member::{Amount, Write};
+use tally::core::board::member::{Amount, ScoreWrite};
 use tally::core::board::placing::{Layout, ShardAt};
 use tally::core::board::score::Score;
 use tally::core::cluster::operation::Operations;
@@ -29,22 +29,22 @@ use tally::core::sketch::{HashKey, Histogram, Sample, Token, Uniques};
 use tally::protocol::messages::{
     AddAuditEntry, AllAlerts, AllDeliveries, AmountOf, AnnounceSizes, Append, Ask, AskBoard,
     AskGrant, AskInbox, AskTop, BoardAnswer, BoardQuestion, BoardWritten, Call, CallAudited,
-    CallLead, CallPartition, CallRoot, CellPart, CellRepaired, Check, CheckStorage, Claim, Close,
-    CloseSession, CommandShard, Configure, ConfigureBoard, Count, DamagedTable, DeleteAlert,
-    DeletePolicy, DeleteShare, DeliveriesOf, Drain, EndBoard, EndReservation, Explain, ExportPage,
-    Fault, FindApiKey, FindClaims, FindKey, Flush, Flushed, ForgetBoard, ForwardCheck, GetAlert,
-    GetPolicy, GetSecrets, GetShare, GiveKey, GiveLead, GiveRoot, Hello, Install, LeadHandover,
-    LeadLocation, LeadPresence, LeadTaken, Lease, LetInboxesGo, List, ListAlerts, ListAll,
-    ListAllBoards, ListAuditEntries, ListBoards, ListDatacenters, ListDeliveries, ListKeys,
-    ListNames, ListPolicies, ListRows, ListShares, LoadReport, LocateLead, LookUp, MakeKey,
-    Measure, MemberAction, MemberRange, MemberWrite, OpenSession, Operate, PlaceLead, Push,
-    PutAlert, PutPolicy, PutShare, Read, ReadContents, ReadDead, ReadDrained, ReadEach,
-    ReadNumbers, Recall, RecallLease, Register, RegisterBoard, RegisterInbox, ReleaseInbox,
-    RememberedCell, RepairCell, RepairObject, RepairRoot, ReplaceKey, ReportShard, Reserve,
-    RevokeKey, RootPart, RootRepaired, RootTaken, RotateKey, RunCommands, RunSorted, Seal, Settle,
-    ShardCommand, SilenceAlert, SizesOf, StoreAnswer, Subscribe, Sum, SumExplained, SumMany,
-    Suspend, TakeOver, TestAlert, TopOf, TotalsFrom, UseKey, ViewOf, WatchLead, WriteBoard,
-    WriteBoards, decode, encode,
+    CallLead, CallPartition, CallRoot, CellPart, CellRepaired, CheckKeys, CheckStorage, Claim,
+    Close, CloseSession, CommandShard, Configure, ConfigureBoard, CountKeyed, DamagedTable,
+    DeleteAlert, DeletePolicy, DeleteShare, DeliveriesOf, Drain, EndBoard, EndReservation, Explain,
+    ExportPage, Fault, FindApiKey, FindClaims, FindKey, Flush, Flushed, ForgetBoard, ForwardCheck,
+    GetAlert, GetPolicy, GetSecrets, GetShare, GiveKey, GiveLead, GiveRoot, Hello, Install,
+    LeadHandover, LeadLocation, LeadPresence, LeadTaken, LeaseReport, LetInboxesGo, List,
+    ListAlerts, ListAll, ListAllBoards, ListAuditEntries, ListBoards, ListDatacenters,
+    ListDeliveries, ListKeys, ListNames, ListPolicies, ListRows, ListShares, LoadReport,
+    LocateLead, LookUp, MakeKey, MemberAction, MemberRange, MemberWrite, OpenSession, Operate,
+    PlaceLead, PushView, PutAlert, PutPolicy, PutShare, Read, ReadContents, ReadDead, ReadDrained,
+    ReadEach, ReadMetrics, ReadNumbers, Recall, RecallLease, Register, RegisterBoard,
+    RegisterInbox, ReleaseInbox, RememberedCell, RepairCell, RepairObject, RepairRoot, ReplaceKey,
+    ReportShard, Reserve, RevokeKey, RootPart, RootRepaired, RootTaken, RotateKey, RunCommands,
+    RunSorted, Seal, Settle, ShardCommand, SilenceAlert, SizesOf, StoreAnswer, Subscribe,
+    SumDatacenter, SumExplained, SumMany, Suspend, TakeOver, TestAlert, TopOf, TotalsFrom, UseKey,
+    ViewOf, WatchLead, WriteBoard, WriteBoards, decode, encode,
 };
 use tally::protocol::names::{CellAddress, LeadAt, TabletAddress};
 use tally::protocol::problem::{Code, Problem};
@@ -287,7 +287,7 @@ fn an_address_has_these_bytes() {
 fn each_call_has_its_own_path() {
     let paths = [
         (Flush::PATH, "/flush"),
-        (Count::PATH, "/count"),
+        (CountKeyed::PATH, "/count"),
         (Claim::PATH, "/claim"),
         (FindClaims::PATH, "/find-claims"),
         (Recall::PATH, "/recall"),
@@ -298,7 +298,7 @@ fn each_call_has_its_own_path() {
         (Suspend::PATH, "/suspend"),
         (Close::PATH, "/close"),
         (Ask::PATH, "/ask"),
-        (Sum::PATH, "/sum"),
+        (SumDatacenter::PATH, "/sum"),
         (Register::PATH, "/register"),
         (LocateLead::PATH, "/locate-lead"),
         (PlaceLead::PATH, "/place-lead"),
@@ -346,9 +346,9 @@ fn each_call_has_its_own_path() {
         (ListDeliveries::PATH, "/alert-deliveries"),
         (AllAlerts::PATH, "/alert-list-all"),
         (AllDeliveries::PATH, "/alert-deliveries-all"),
-        (Measure::PATH, "/measure"),
+        (ReadMetrics::PATH, "/measure"),
         (CheckStorage::PATH, "/check-storage"),
-        (Push::PATH, "/push"),
+        (PushView::PATH, "/push"),
         (WatchLead::PATH, "/watch"),
         (ViewOf::PATH, "/view"),
         (AskGrant::PATH, "/held"),
@@ -374,12 +374,12 @@ fn each_call_has_its_own_path() {
         (AskTop::PATH, "/top"),
         (ListAll::PATH, "/list-all-rows"),
         (ListRows::PATH, "/list-rows"),
-        (Check::PATH, "/limit-check"),
+        (CheckKeys::PATH, "/limit-check"),
         (ForwardCheck::PATH, "/limit-sent-on"),
         (GiveKey::PATH, "/limit-hand-over"),
         (Reserve::PATH, "/limit-reserve"),
         (EndReservation::PATH, "/limit-end-reservation"),
-        (Lease::PATH, "/limit-lease"),
+        (LeaseReport::PATH, "/limit-lease"),
         (RecallLease::PATH, "/limit-recall"),
         (RunCommands::PATH, "/run-commands"),
         (ReadContents::PATH, "/read-contents"),
@@ -594,7 +594,7 @@ fn a_lead_moves_by_these_bytes() {
 #[test]
 fn boards_are_asked_and_told_by_these_bytes() {
     let board = CounterId::parse("b").expect("an id");
-    let write = Write::of(Amount::Delta(Score::new(1.0).expect("a number")));
+    let write = ScoreWrite::of(Amount::Delta(Score::new(1.0).expect("a number")));
     let write = MemberWrite {
         member: b"m".to_vec(),
         action: MemberAction::Put(write),

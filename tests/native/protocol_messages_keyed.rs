@@ -13,7 +13,8 @@ use tally::core::counter::ledger::{
 use tally::core::counter::total::Value;
 use tally::core::sketch::{Histogram, Sample};
 use tally::protocol::messages::{
-    Call, Claim, ClaimAnswer, Count, Counted, FindClaims, Holder, Owner, Recall, decode, encode,
+    Call, Claim, ClaimAnswer, ClaimHolder, CountKeyed, Counted, FindClaims, KeyOwner, Recall,
+    decode, encode,
 };
 use tally::protocol::names::{Address, CellAddress};
 
@@ -122,7 +123,7 @@ fn keyed_writes_and_claims_have_these_bytes() {
         ..keyed.clone()
     };
     let writes = vec![keyed.clone(), sampled];
-    let count = Count::new(address(), writes.clone(), Some(300), KeySource::Clients);
+    let count = CountKeyed::new(address(), writes.clone(), Some(300), KeySource::Clients);
     let bytes = golden(&count);
     assert!(
         bytes.ends_with(
@@ -136,9 +137,10 @@ fn keyed_writes_and_claims_have_these_bytes() {
         "{bytes}"
     );
     // Samples and dimensions travel beside their writes, and are with them again where they arrive.
-    let received = decode::<Count>(&encode(&count).expect("a message")).map(Count::received);
+    let received =
+        decode::<CountKeyed>(&encode(&count).expect("a message")).map(CountKeyed::received);
     assert_eq!(received.map(|count| count.writes), Ok(writes));
-    let count = Count::new(address(), vec![keyed], Some(300), KeySource::Clients);
+    let count = CountKeyed::new(address(), vec![keyed], Some(300), KeySource::Clients);
     assert_eq!(
         golden(&count),
         "07706167652fc3bc03465241050107070707070707070707070707070707ac0207ad020201bcb49f9f0dac020180e8bed50a010100ac02000101010346524107ac020101ac02000000"
@@ -173,7 +175,7 @@ fn keyed_writes_and_claims_have_these_bytes() {
         counter: address().counter,
         datacenter: address().datacenter,
         keys: vec![WriteKey([7; 16])],
-        struck_at: Some(Holder::first(&address().datacenter).next(&address().datacenter)),
+        struck_at: Some(ClaimHolder::first(&address().datacenter).next(&address().datacenter)),
         source: KeySource::Public,
     };
     assert_eq!(
@@ -183,14 +185,14 @@ fn keyed_writes_and_claims_have_these_bytes() {
     let claimed = ClaimAnswer {
         generation: 7,
         owners: vec![
-            Owner::Lead(Holder {
+            KeyOwner::Lead(ClaimHolder {
                 datacenter: address().datacenter,
                 moves: 300,
             }),
-            Owner::Ended,
-            Owner::Full,
-            Owner::Operation,
-            Owner::Nobody,
+            KeyOwner::Ended,
+            KeyOwner::Full,
+            KeyOwner::Operation,
+            KeyOwner::Nobody,
         ],
     };
     assert_eq!(golden(&claimed), "07050003465241ac0201020304");

@@ -9,8 +9,8 @@ use tally::core::limit::meter::Verdict;
 use tally::core::limit::policy::Policy;
 use tally::protocol::limits::PolicyName;
 use tally::protocol::messages::{
-    Check, CheckAnswer, Demand, DemandKind, DemandOutcome, EndReservation, GetPolicy, PolicyPut,
-    PutPolicy, Reserve, Reserved, decode, encode,
+    CheckAnswer, CheckKeys, DemandKind, DemandOutcome, EndReservation, GetPolicy, KeyDemand,
+    PolicyPut, PutPolicy, Reserve, Reserved, decode, encode,
 };
 use tally::protocol::names::LimiterAddress;
 
@@ -31,10 +31,10 @@ fn to() -> LimiterAddress {
     }
 }
 
-fn demand(wish: DemandKind) -> Demand {
-    Demand {
+fn demand(wish: DemandKind) -> KeyDemand {
+    KeyDemand {
         times: 300,
-        ..Demand::of(&CounterId::parse("bob").expect("a key"), 2, wish)
+        ..KeyDemand::of(&CounterId::parse("bob").expect("a key"), 2, wish)
     }
 }
 
@@ -56,7 +56,7 @@ fn a_check_and_its_answer_have_these_bytes() {
         DemandKind::Refund,
         DemandKind::Forget,
     ];
-    let check = Check {
+    let check = CheckKeys {
         to: to(),
         policies: vec![(name(), Policy::sliding(100, 60))],
         demands: wishes.map(demand).to_vec(),

@@ -9,8 +9,8 @@ use tally::core::counter::ledger::WriteKey;
 use tally::core::counter::settings::{TtlMode, UniqueHash};
 use tally::core::counter::total::Value;
 use tally::protocol::messages::{
-    Condition, Done, Operate, Operation, OperationKey, OperationOutcome, Put, Settle, StoreAnswer,
-    StoredAnswer, decode, encode,
+    Done, Operate, Operation, OperationCondition, OperationKey, OperationOutcome, Put, Settle,
+    StoreAnswer, StoredAnswer, decode, encode,
 };
 use tally::protocol::version::{SeenCell, Version};
 
@@ -59,7 +59,7 @@ fn operations_have_these_bytes() {
             key: WriteKey([7; 16]),
             fingerprint: 300,
         }),
-        condition: Some(Condition::Unchanged(
+        condition: Some(OperationCondition::Unchanged(
             Version::of([SeenCell {
                 datacenter: datacenter("FRA"),
                 shard: 0,
@@ -75,7 +75,7 @@ fn operations_have_these_bytes() {
         golden(&conditional),
         format!("{head}0201{key}ac02010101010346524100012a")
     );
-    assert_eq!(golden(&Some(Condition::Exists)), "0100");
+    assert_eq!(golden(&Some(OperationCondition::Exists)), "0100");
 }
 
 /// Golden: rows of operations hold these for as long as their keys are kept.

@@ -13,7 +13,7 @@ use tally::core::counter::total::Value;
 use tally::protocol::bodies::{parse_nothing, parse_set, parse_settings};
 use tally::protocol::delta::parse_value;
 use tally::protocol::keys::parse_if_match;
-use tally::protocol::messages::{Condition, Put};
+use tally::protocol::messages::{OperationCondition, Put};
 use tally::protocol::problem::Code;
 use tally::protocol::version::{SeenCell, Version, VersionError};
 
@@ -156,10 +156,10 @@ fn a_home_that_has_stopped_is_as_it_was_seen_if_no_shard_has_counted_since() {
 
 #[test]
 fn if_match_is_a_star_or_one_version_in_quotes() {
-    assert_eq!(parse_if_match("*"), Ok(Condition::Exists));
-    assert_eq!(parse_if_match(" *\t"), Ok(Condition::Exists));
+    assert_eq!(parse_if_match("*"), Ok(OperationCondition::Exists));
+    assert_eq!(parse_if_match(" *\t"), Ok(OperationCondition::Exists));
     let known = version(1, &[seen("FRA", 0, 1, 42)]);
-    let expected = Ok(Condition::Unchanged(known));
+    let expected = Ok(OperationCondition::Unchanged(known));
     assert_eq!(parse_if_match("\"AgEBA0ZSQQABKg\""), expected);
     assert_eq!(parse_if_match("\t\"AgEBA0ZSQQABKg\" "), expected);
     for header in [
@@ -320,7 +320,7 @@ proptest! {
         let version = version(operations, &[seen(&name, shard, 7, sequence)]);
         let text = version.encode();
         prop_assert_eq!(Version::decode(&text), Ok(version.clone()));
-        prop_assert_eq!(parse_if_match(&format!("\"{text}\"")), Ok(Condition::Unchanged(version)));
+        prop_assert_eq!(parse_if_match(&format!("\"{text}\"")), Ok(OperationCondition::Unchanged(version)));
     }
 
     #[test]

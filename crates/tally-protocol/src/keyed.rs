@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use super::batch::gather::Times;
 use super::batch::keyed::{CallBudget, KEYED_AT_ONCE_MAX};
-use super::messages::{ClaimAnswer, Counted, Fault, Holder, Owner};
+use super::messages::{ClaimAnswer, ClaimHolder, Counted, Fault, KeyOwner};
 use tally_core::counter::cell::clamp_stamp;
 use tally_core::counter::id::Datacenter;
 use tally_core::counter::ledger::{KeyedOutcome, KeyedWrite, WriteKey};
@@ -29,7 +29,7 @@ pub trait Carrier {
         &self,
         here: &Datacenter,
         keys: Vec<WriteKey>,
-        struck_at: Option<Holder>,
+        struck_at: Option<ClaimHolder>,
     ) -> impl Future<Output = Result<ClaimAnswer, Fault>>;
 
     /// Asks a lead to count them. `moves` is the number of moves of their claims; `None` for keys that only their
@@ -61,7 +61,7 @@ impl<C: Carrier> Carrier for Bounded<'_, C> {
         &self,
         here: &Datacenter,
         keys: Vec<WriteKey>,
-        struck_at: Option<Holder>,
+        struck_at: Option<ClaimHolder>,
     ) -> Result<ClaimAnswer, Fault> {
         self.take()?;
         self.carrier.claim(here, keys, struck_at).await
@@ -105,7 +105,7 @@ pub async fn count_unclaimed(
     for some in writes.chunks(KEYED_AT_ONCE_MAX) {
         let mut way = Routing::new(carrier, lead, some);
         let places = std::mem::take(&mut way.left);
-        way.count_at(Holder::first(lead), (None, None), places)
+        way.count_at(ClaimHolder::first(lead), (None, None), places)
             .await;
         way.follow(MOVES_MAX - 1).await;
         outcomes.extend(way.outcomes);
@@ -122,7 +122,7 @@ struct Routing<'a, C> {
     /// The indexes of those that have no lead yet.
     left: Vec<usize>,
     /// The lead that has struck those out.
-    struck_at: Option<Holder>,
+    struck_at: Option<ClaimHolder>,
 }
 
 impl<'a, C: Carrier> Routing<'a, C> {
@@ -163,7 +163,7 @@ impl<'a, C: Carrier> Routing<'a, C> {
     /// Asks a lead to count some; `moves` and generation are those of their claims, if they are claimed.
     async fn count_at(
         &mut self,
-        holder: Holder,
+        holder: ClaimHolder,
         (moves, generation): (Option<u32>, Option<u64>),
         places: Vec<usize>,
     ) {
@@ -220,18 +220,18 @@ fn sort_out(
     here: &Datacenter,
     places: &[usize],
     outcomes: &mut [FlushOutcomes],
-) -> BTreeMap<Holder, Vec<usize>> {
-    let mut by_holder: BTreeMap<Holder, Vec<usize>> = BTreeMap::new();
+) -> BTreeMap<ClaimHolder, Vec<usize>> {
+    let mut by_holder: BTreeMap<ClaimHolder, Vec<usize>> = BTreeMap::new();
     for (owner, place) in claimed.owners.iter().zip(places) {
         let outcome = match owner {
-            Owner::Lead(holder) => {
+            KeyOwner::Lead(holder) => {
                 by_holder.entry(holder.clone()).or_default().push(*place);
                 continue;
             }
-            Owner::Ended => KeyedOutcome::Ended,
-            Owner::Full => KeyedOutcome::Full,
-            Owner::Operation => KeyedOutcome::Reused,
-            Owner::Nobody => KeyedOutcome::Unknown,
+            KeyOwner::Ended => KeyedOutcome::Ended,
+            KeyOwner::Full => KeyedOutcome::Full,
+            KeyOwner::Operation => KeyedOutcome::Reused,
+            KeyOwner::Nobody => KeyedOutcome::Unknown,
         };
         put_all(outcomes, &[*place], here, &Ok(outcome));
     }

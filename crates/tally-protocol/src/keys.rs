@@ -3,7 +3,7 @@
 //! Invariant: keys and their meaning are stored as keyed hashes only, because a key may identify a client. Source:
 //! draft-ietf-httpapi-idempotency-key-header-07, section 2.
 
-use super::messages::Condition;
+use super::messages::OperationCondition;
 use super::problem::{Code, Problem};
 use super::version::Version;
 use tally_core::counter::ledger::WriteKey;
@@ -34,10 +34,10 @@ pub enum KeyKind {
 /// # Errors
 /// `invalid-precondition` for several tags and for what is no version; `precondition-failed` for a weak tag, which
 /// never matches. Source: RFC 9110, section 13.1.1.
-pub fn parse_if_match(header: &str) -> Result<Condition, Problem> {
+pub fn parse_if_match(header: &str) -> Result<OperationCondition, Problem> {
     let text = header.trim_matches([' ', '\t']);
     if text == "*" {
-        return Ok(Condition::Exists);
+        return Ok(OperationCondition::Exists);
     }
     if text.starts_with("W/") {
         let detail =
@@ -48,7 +48,7 @@ pub fn parse_if_match(header: &str) -> Result<Condition, Problem> {
         .strip_prefix('"')
         .and_then(|rest| rest.strip_suffix('"'));
     let version = quoted.and_then(|text| Version::decode(text).ok());
-    version.map(Condition::Unchanged).ok_or_else(|| {
+    version.map(OperationCondition::Unchanged).ok_or_else(|| {
         Problem::new(
             Code::InvalidPrecondition,
             "send `*`, or one `version` of an answer in quotes, as `If-Match`",

@@ -123,31 +123,33 @@ pub use board::{
     MovedMember, MovedRecord, OnceKey, PeriodOf, Ranked, RegisterBoard, ReportShard, ShardCommand,
     ShardMeasure, ShardReply, ShardState, WriteBoard, WriteBoards,
 };
-pub use converge::{AskGrant, Push, ViewAnswer, ViewOf, WatchLead};
+pub use converge::{AskGrant, PushView, ViewAnswer, ViewOf, WatchLead};
 pub use explain::{Explain, Explained, InboxAsked, LeadAsked, ReadTrace, ShardAsked, SumExplained};
 pub use export::{
     ExportPage, ExportReply, ExportedCounter, Install, InstallOutcome, ReadContents, ReadOut,
 };
 pub use fleet::{AskFleet, CountsTaken, FleetOf, TellCounts, TellSizes};
-pub use keyed::{Claim, ClaimAnswer, Count, Counted, FindClaims, Holder, Owner, Recall};
+pub use keyed::{
+    Claim, ClaimAnswer, ClaimHolder, CountKeyed, Counted, FindClaims, KeyOwner, Recall,
+};
 pub use lead_moves::{
     CallLead, GiveLead, LeadHandover, LeadLocation, LeadPresence, LeadTaken, LocateLead, PlaceLead,
 };
 pub use limit::{
-    Check, CheckAnswer, DeletePolicy, Demand, DemandKind, DemandOutcome, EndReservation,
-    ForwardCheck, GetPolicy, GiveKey, Lease, ListPolicies, PolicyPut, PutPolicy, RecallLease,
+    CheckAnswer, CheckKeys, DeletePolicy, DemandKind, DemandOutcome, EndReservation, ForwardCheck,
+    GetPolicy, GiveKey, KeyDemand, LeaseReport, ListPolicies, PolicyPut, PutPolicy, RecallLease,
     Reserve, Reserved,
 };
 pub use live::{Join, Look};
 pub use operate::{
-    Condition, Done, IfExists, Operate, Operation, OperationKey, OperationOutcome, Put,
+    Done, IfExists, Operate, Operation, OperationCondition, OperationKey, OperationOutcome, Put,
     RestoreSource, Settle, StoreAnswer, StoredAnswer,
 };
 pub use queue::{
     Append, AppendResult, AskInbox, CloseSession, DeadLetters, Drain, LetInboxesGo, OpenSession,
     ReadDead, ReadDrained, ReadNumbers, RegisterInbox, ReleaseInbox, TakeOver,
 };
-pub use read::{CheckStorage, GlobalSum, List, Measure, Read, ReadEach, ReadParts};
+pub use read::{CheckStorage, GlobalSum, List, Read, ReadEach, ReadMetrics, ReadParts};
 pub use redis::{FindKey, KeyFound, RunCommands, RunSorted, SortedRan, Subscribe};
 pub use repair::{
     CellPart, CellRepaired, DamagedTable, ListDatacenters, ListNames, RememberedCell, RepairCell,
@@ -166,7 +168,8 @@ pub use snapshot::{
 };
 pub use totals::{
     AmountOf, AskTop, CounterList, KnownTotal, KnownUniques, ListAll, ListRows, ListedCounter,
-    Order, OrderBy, PartitionTop, SumMany, Sums, Top, TopOf, TopRow, UnreadCounters, WindowStart,
+    OrderBy, PartitionTop, SumMany, Sums, Top, TopOf, TopOrder, TopRow, UnreadCounters,
+    WindowStart,
 };
 
 calls! {
@@ -178,7 +181,7 @@ calls! {
     Suspend => (), "/suspend", |it| Address::Cell(&it.to);
     Close => (), "/close", |it| Address::Cell(&it.to);
     Ask => Option<CellAnswer>, "/ask", |it| Address::Cell(&it.to);
-    Sum => DatacenterSum, "/sum", |it| Address::Cell(&it.to);
+    SumDatacenter => DatacenterSum, "/sum", |it| Address::Cell(&it.to);
     Register => Grant, "/register", |it| Address::Root(&it.counter);
     LookUp => Option<Root>, "/look-up", |it| Address::Root(&it.counter);
 }
@@ -389,7 +392,7 @@ pub struct CellAnswer {
 
 /// Aggregator or root → lead: asks for the sum of its datacenter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sum {
+pub struct SumDatacenter {
     /// The lead.
     pub to: CellAddress,
     /// The question.

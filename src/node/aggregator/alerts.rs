@@ -5,7 +5,7 @@
 use super::explain::Notes;
 use super::read_view;
 use crate::core::alert::condition::{Bound, Measure, Reading};
-use crate::core::alert::samples::Samples;
+use crate::core::alert::samples::RateSamples;
 use crate::core::counter::id::CounterId;
 use crate::core::counter::total::Value;
 use crate::host::Host;
@@ -13,7 +13,7 @@ use crate::node::shared::partitions::ask_some;
 use crate::protocol::alerts::{Alert, DELIVERIES_MAX, Watched};
 use crate::protocol::messages::{
     AlertDetails, AllAlerts, AllDeliveries, AskTop, DeliveriesListed, Fault, GlobalSum, ListAlerts,
-    ListDeliveries, Order, OrderBy, Read, ReadParts, WindowStart,
+    ListDeliveries, OrderBy, Read, ReadParts, TopOrder, WindowStart,
 };
 use crate::protocol::names::{DIRECTORY_PARTITIONS, VerdictKind, verdicts};
 use crate::protocol::order::in_order;
@@ -46,7 +46,7 @@ pub struct Measured {
 
 impl Measured {
     /// The reading that the alert is judged by. `samples` are earlier running totals.
-    pub fn reading(self, alert: &Alert, samples: &mut Samples, now_ms: i64) -> Reading {
+    pub fn reading(self, alert: &Alert, samples: &mut RateSamples, now_ms: i64) -> Reading {
         let measure = alert.condition.measure;
         let mut missing = match self.missing.as_slice() {
             [] => String::new(),
@@ -259,7 +259,7 @@ async fn of_prefix(
         _ => (OrderBy::Count, None),
     };
     let asked = AskTop {
-        order: Order {
+        order: TopOrder {
             prefix: prefix.to_owned(),
             by,
             since,

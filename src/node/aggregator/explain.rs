@@ -13,7 +13,7 @@ use crate::node::shared::open_objects;
 use crate::node::shared::{call, call_within};
 use crate::protocol::messages::{
     Call, DatacenterSum, Drain, Explain, Explained, Fault, InboxAsked, LeadAsked, LetInboxesGo,
-    ReadDrained, ReadTrace, Sum, SumExplained,
+    ReadDrained, ReadTrace, SumDatacenter, SumExplained,
 };
 use crate::protocol::open_slots::ObjectUser;
 
@@ -97,7 +97,7 @@ pub async fn ask_root<T>(
 /// that does not answer.
 pub async fn ask_lead(
     host: &Host,
-    sum: Sum,
+    sum: SumDatacenter,
     begun_ms: i64,
     notes: Notes<'_>,
 ) -> Result<DatacenterSum, Fault> {

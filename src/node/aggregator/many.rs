@@ -22,7 +22,7 @@ use crate::node::shared::partitions::{self, ask_all, ask_more, ask_some};
 use crate::protocol::joined_pages::JoinedPages;
 use crate::protocol::messages::{
     BoardsListed, CounterList, Fault, GlobalSum, List, ListAll, ListAllBoards, ListBoards,
-    ListRows, Order, OrderBy, Read, ReadDrained, ReadEach, ReadParts, SumMany, Sums,
+    ListRows, OrderBy, Read, ReadDrained, ReadEach, ReadParts, SumMany, Sums, TopOrder,
 };
 use crate::protocol::names::DIRECTORY_PARTITIONS;
 use crate::protocol::order::in_order;
@@ -264,7 +264,7 @@ fn are_too_many(roots: &BTreeMap<CounterId, Root>) -> bool {
 
 /// What partitions have been told of all counters, and which did not answer.
 async fn told_of_all(host: &Host, asked: &SumMany) -> Result<(Sums, Vec<u32>), Fault> {
-    let order = Order {
+    let order = TopOrder {
         prefix: asked.prefix.clone(),
         by: OrderBy::Value,
         since: None,

@@ -30,8 +30,8 @@ use crate::node::shared::fleet as counts;
 use crate::node::shared::metrics;
 use crate::protocol::messages::{
     AllAlerts, AllDeliveries, AskFleet, AskRuns, AskTop, DatacenterSum, Drain, Explain, ExportPage,
-    Fault, GlobalSum, ListAll, ListAllBoards, ListAllPastStates, LookUp, Measure, Read,
-    ReadDrained, ReadEach, ReadParts, Settle, Sum, SumMany, ViewAnswer, ViewOf,
+    Fault, GlobalSum, ListAll, ListAllBoards, ListAllPastStates, LookUp, Read, ReadDrained,
+    ReadEach, ReadMetrics, ReadParts, Settle, SumDatacenter, SumMany, ViewAnswer, ViewOf,
 };
 use crate::protocol::names::CellAddress;
 use crate::protocol::order::in_order;
@@ -83,7 +83,7 @@ async fn reply_to(host: &Host, arrived: &IncomingCall) -> Reply {
         AskFleet => fleet::fleet(host, asked).await,
         AskRuns => snapshots::runs(host, asked).await,
         ListAllPastStates => snapshots::kept(host, asked).await,
-        Measure => asked.map(|_| metrics::snapshot(host)),
+        ReadMetrics => asked.map(|_| metrics::snapshot(host)),
     })
 }
 
@@ -304,7 +304,7 @@ async fn sum_world(
         let to = CellAddress::lead(counter, datacenter);
         async move {
             let datacenter = to.datacenter.clone();
-            let answer = ask_lead(host, Sum { to, question }, now_ms, notes).await;
+            let answer = ask_lead(host, SumDatacenter { to, question }, now_ms, notes).await;
             (datacenter, answer)
         }
     };

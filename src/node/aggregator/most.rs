@@ -20,7 +20,7 @@ use crate::node::shared::call::CALL_MS_MAX;
 use crate::node::shared::call_batcher::call_many;
 use crate::node::shared::partitions;
 use crate::protocol::messages::{
-    Fault, LookUp, Order, OrderBy, SumMany, Sums, TopRow, UnreadCounters, WindowStart,
+    Fault, LookUp, OrderBy, SumMany, Sums, TopOrder, TopRow, UnreadCounters, WindowStart,
 };
 use crate::protocol::order::in_order;
 use crate::protocol::public::Aggregate;
@@ -81,7 +81,7 @@ async fn candidates(
     let limit = among.div_ceil(partitions::count(host)) * SHARES;
     let mut since = WindowStart::reaching(from, host.now_ms().div_euclid(1_000));
     loop {
-        let order = Order {
+        let order = TopOrder {
             prefix: asked.prefix.clone(),
             by: OrderBy::Count,
             since: Some(since),

@@ -11,7 +11,7 @@ use crate::host::Host;
 use crate::node::shared::call;
 use crate::node::shared::partitions::ask_all;
 use crate::protocol::messages::{
-    AmountOf, AskTop, Fault, Order, PartitionTop, Read, ReadParts, SumMany, Top, TopOf, TopRow,
+    AmountOf, AskTop, Fault, PartitionTop, Read, ReadParts, SumMany, Top, TopOf, TopOrder, TopRow,
 };
 use crate::protocol::order::in_order;
 use crate::protocol::public::Aggregate;
@@ -64,7 +64,7 @@ pub(super) async fn top(host: &Host, asked: Result<AskTop, Fault>) -> Result<Top
 /// answer or that did not consider every counter.
 pub(super) async fn ask_top(
     host: &Host,
-    order: &Order,
+    order: &TopOrder,
     limit: u32,
     above: Option<Value>,
 ) -> Result<(Vec<PartitionTop>, Vec<u32>), Fault> {

@@ -15,7 +15,7 @@ use crate::protocol::batch::event::{IncrementBody, parse_increment};
 use crate::protocol::batch::gather::CLOCK_SKEW_MS;
 use crate::protocol::dimensions;
 use crate::protocol::keys::{parse_if_match, parse_key};
-use crate::protocol::messages::Condition;
+use crate::protocol::messages::OperationCondition;
 use crate::protocol::metrics::Metric;
 use crate::protocol::problem::{Code, Problem};
 
@@ -32,7 +32,7 @@ pub struct Write {
     /// Its idempotency key.
     pub key: Option<String>,
     /// Its precondition.
-    pub condition: Option<Condition>,
+    pub condition: Option<OperationCondition>,
     /// Why it may not be counted now, if its time is out of range: a write with a key is answered if it was counted
     /// before.
     pub skewed: Option<Problem>,

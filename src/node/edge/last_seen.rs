@@ -14,7 +14,7 @@ use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::sketch::Uniques;
 use crate::host::{Host, State};
 use crate::node::shared::open_objects;
-use crate::protocol::messages::{DatacenterSum, Fault, GlobalSum, Read, Sum};
+use crate::protocol::messages::{DatacenterSum, Fault, GlobalSum, Read, SumDatacenter};
 use crate::protocol::names::CellAddress;
 use crate::protocol::open_slots::ObjectUser;
 use crate::protocol::public::Freshness;
@@ -174,7 +174,7 @@ pub async fn without_root(context: &RequestContext, question: &Read) -> Option<F
 /// The count of this datacenter's lead, and its generation: a lead that is asked for an earlier generation names the
 /// current one.
 async fn ask_lead(context: &RequestContext, question: &Read) -> Option<(u64, DatacenterSum)> {
-    let ask = |generation: u64| Sum {
+    let ask = |generation: u64| SumDatacenter {
         to: CellAddress::lead(&question.counter, &context.datacenter()),
         question: question.wanted.of(generation),
     };

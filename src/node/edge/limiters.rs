@@ -11,7 +11,7 @@ use super::local_quota::LocalQuota;
 use super::repeated_checks;
 use super::request_context::RequestContext;
 use super::resolved_check::ResolvedCheck;
-use crate::core::counter::autoscale::Meter;
+use crate::core::counter::autoscale::FlushMeter;
 use crate::core::counter::bounded_map::BoundedMap;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::nonces::Nonce;
@@ -22,7 +22,7 @@ use crate::node::shared::call_within;
 use crate::node::shared::metrics;
 use crate::protocol::limits::PolicyName;
 use crate::protocol::limits::batch::{CheckBatch, gather_ms};
-use crate::protocol::messages::{Check, CheckAnswer, Fault, GetPolicy};
+use crate::protocol::messages::{CheckAnswer, CheckKeys, Fault, GetPolicy};
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::LimiterAddress;
 use crate::protocol::problem::{Code, Problem};
@@ -55,7 +55,7 @@ const DENIAL_MS_MAX: i64 = 1_000;
 #[derive(Default)]
 pub struct LimitMemory {
     /// The rates of messages and checks of each lane.
-    meters: BoundedMap<LimiterAddress, Meter, METERS_MAX>,
+    meters: BoundedMap<LimiterAddress, FlushMeter, METERS_MAX>,
     policies: BoundedMap<PolicyName, CachedPolicy, POLICIES_MAX>,
     denials: BoundedMap<String, Denial, DENIALS_MAX>,
     /// The isolate's part of them.
@@ -80,7 +80,7 @@ impl LimitMemory {
     /// How long a lane that has sent this many checks should gather, see [`gather_ms`]. A message costs both ends as
     /// much as several answers. Messages of a hot key carried 13 checks without gathering, and carry 30 with it.
     fn linger_ms(&mut self, to: &LimiterAddress, checks: u32, now_ms: i64) -> u32 {
-        let meter = self.meters.entry(to, Meter::default);
+        let meter = self.meters.entry(to, FlushMeter::default);
         meter.note(checks, now_ms);
         gather_ms(meter.per_second(now_ms))
     }
@@ -122,7 +122,7 @@ impl LaneKind for Limiters {
         let CheckBatch {
             policies, demands, ..
         } = load;
-        let check = Check {
+        let check = CheckKeys {
             to: to.clone(),
             policies,
             demands,
@@ -144,7 +144,7 @@ impl LaneKind for Limiters {
 ///
 /// # Errors
 /// The limiter's, or `Unavailable`.
-pub async fn send(host: &Host, check: &Check, milliseconds: u64) -> Result<CheckAnswer, Fault> {
+pub async fn send(host: &Host, check: &CheckKeys, milliseconds: u64) -> Result<CheckAnswer, Fault> {
     metrics::count(host, Metric::LimitMessage);
     let checked = call_within(host, check, milliseconds).await;
     if let Ok(CheckAnswer { remote_calls, .. }) = &checked {

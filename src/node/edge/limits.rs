@@ -25,7 +25,8 @@ use crate::protocol::limits::{
     parse_check, parse_policy, policy_json,
 };
 use crate::protocol::messages::{
-    Check, CheckAnswer, DeletePolicy, DemandKind, DemandOutcome, ListPolicies, PolicyPut, PutPolicy,
+    CheckAnswer, CheckKeys, DeletePolicy, DemandKind, DemandOutcome, ListPolicies, PolicyPut,
+    PutPolicy,
 };
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::{self};
@@ -135,7 +136,7 @@ async fn judge_alone(
     let CheckBatch {
         policies, demands, ..
     } = resolved.batch(wish);
-    let check = Check {
+    let check = CheckKeys {
         to,
         policies,
         demands,

@@ -8,7 +8,7 @@ use crate::core::counter::id::Datacenter;
 use crate::host::Host;
 use crate::node::shared::{call_within, fleet, metrics};
 use crate::protocol::fleet::Fleet;
-use crate::protocol::messages::{AskFleet, Fault, Measure};
+use crate::protocol::messages::{AskFleet, Fault, ReadMetrics};
 use crate::protocol::metrics::CONTENT_TYPE;
 use crate::protocol::problem::Problem;
 use crate::protocol::query::Query;
@@ -28,7 +28,7 @@ pub async fn metrics(context: &RequestContext) -> Result<Answer, Problem> {
     let host = &context.host;
     let (snapshot, fleet) = {
         let _waiting = context.waiting();
-        let snapshot = call_within(host, &Measure {}, AGGREGATOR_MS_MAX);
+        let snapshot = call_within(host, &ReadMetrics {}, AGGREGATOR_MS_MAX);
         join(snapshot, ask_fleet(host, context.datacenter())).await
     };
     let text = metrics::render(host, snapshot.ok().as_ref(), fleet.ok().as_ref());

@@ -12,7 +12,7 @@ use crate::core::limit::table::Check;
 use crate::node::shared::call;
 use crate::protocol::limits::batch::CheckBatch;
 use crate::protocol::limits::{CheckRequest, Judgement, PolicyName, check_cost};
-use crate::protocol::messages::{Demand, DemandKind};
+use crate::protocol::messages::{DemandKind, KeyDemand};
 use crate::protocol::names::LimiterAddress;
 use crate::protocol::problem::Problem;
 
@@ -76,10 +76,10 @@ impl ResolvedCheck {
     }
 
     /// Its demand.
-    pub fn demand(&self, wish: DemandKind) -> Demand {
-        Demand {
+    pub fn demand(&self, wish: DemandKind) -> KeyDemand {
+        KeyDemand {
             owner: self.owner,
-            ..Demand::of(&self.key, self.cost, wish)
+            ..KeyDemand::of(&self.key, self.cost, wish)
         }
     }
 

@@ -6,7 +6,7 @@ use super::request_context::RequestContext;
 use super::respond::Answer;
 use crate::core::counter::id::CounterId;
 use crate::protocol::access::Caller;
-use crate::protocol::messages::{AskTop, Order, Top};
+use crate::protocol::messages::{AskTop, Top, TopOrder};
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::{TopPage, rank_json, top_json};
 use crate::protocol::query::{Query, TopQuery};
@@ -72,7 +72,7 @@ async fn ask(
     let strings = query.numbers_as_strings()?;
     let rounding = context.rounding()?;
     let asked = AskTop {
-        order: Order {
+        order: TopOrder {
             prefix: prefix.clone(),
             by,
             since,

@@ -24,7 +24,7 @@ use crate::protocol::access::Caller;
 use crate::protocol::batch::gather::Times;
 use crate::protocol::keyed::element_second;
 use crate::protocol::keys::{KeyKind, fingerprint, write_key};
-use crate::protocol::messages::{Condition, Fault, LookUp};
+use crate::protocol::messages::{Fault, LookUp, OperationCondition};
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::CellAddress;
 use crate::protocol::problem::{Code, Problem};
@@ -374,7 +374,7 @@ async fn decided_by(
     if write.key.is_some() && write.condition.is_none() {
         return Ok((claimed, None));
     }
-    if let Some(Condition::Exists) = &write.condition {
+    if let Some(OperationCondition::Exists) = &write.condition {
         let counter = id.clone();
         if call(&context.host, &LookUp { counter }).await?.is_none() {
             let detail = "there is no such counter; nothing was counted";
@@ -386,7 +386,7 @@ async fn decided_by(
         };
         return Ok((write.key.as_ref().map_or_else(here, |_| claimed), None));
     }
-    let Some(Condition::Unchanged(version)) = &write.condition else {
+    let Some(OperationCondition::Unchanged(version)) = &write.condition else {
         // The floor may have been removed since it was cached, and with it the home.
         let home = administration::home_now(context, id).await?;
         let home = home.unwrap_or_else(|| context.datacenter());

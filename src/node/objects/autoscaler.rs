@@ -7,8 +7,8 @@ use super::cell::Core;
 use super::lead_apart::DepartureState;
 use super::lead_place::LeadStanding;
 use crate::core::counter::autoscale::{
-    self, LEAVE_PER_SECOND as LEAVE_PER_SECOND_USUAL, LeaveLimits, Loads, Meter, Rate, ShardStep,
-    Thresholds,
+    self, FlushMeter, LEAVE_PER_SECOND as LEAVE_PER_SECOND_USUAL, LeaveLimits, Loads, Rate,
+    ShardStep, Thresholds,
 };
 use crate::host::{Host, State};
 use crate::node::shared::call;
@@ -38,7 +38,7 @@ const UNREADABLE_MS: i64 = 60_000;
 /// A cell's load, in memory.
 pub(super) struct Autoscaler {
     thresholds: Thresholds,
-    meter: Meter,
+    meter: FlushMeter,
     loads: Loads,
     reported_ms: i64,
     is_sealing: bool,
@@ -75,7 +75,7 @@ impl Autoscaler {
         Self {
             thresholds: set.0,
             leaving: DepartureState::new(set.1),
-            meter: Meter::default(),
+            meter: FlushMeter::default(),
             loads: Loads::new(now_ms),
             reported_ms: now_ms,
             is_sealing: false,

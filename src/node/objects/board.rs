@@ -20,7 +20,7 @@ use super::storage_guard::StorageGuard;
 use super::store::Store;
 use crate::core::board::placing::{GROUPS, Layout, Placing, ShardAt, group_of};
 use crate::core::board::settings::Settings;
-use crate::core::counter::autoscale::Meter;
+use crate::core::counter::autoscale::FlushMeter;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::{KeySource, WriteKey};
 use crate::core::counter::ledgers::{LedgerLimits, PUBLIC_RECORDS_MAX};
@@ -66,7 +66,7 @@ pub(super) struct BoardCore {
     /// The time of the alarm, as far as known: unix milliseconds.
     pub(super) armed_ms: Cell<i64>,
     /// The load of this object.
-    pub(super) meter: RefCell<Meter>,
+    pub(super) meter: RefCell<FlushMeter>,
     /// The state of moves that is kept in memory only.
     pub(super) moves: BoardMoves,
 }

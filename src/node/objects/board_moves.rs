@@ -19,7 +19,7 @@ use super::board::BoardCore;
 use super::board_rows::EpochRows;
 use super::board_state::{Loaded, bytes_of};
 use super::store::WHOLE_MAX;
-use crate::core::board::directory::Directory;
+use crate::core::board::directory::SegmentDirectory;
 use crate::core::board::placing::{BOARD_SHARDS_MAX, Layout, ShardAt, Shards};
 use crate::core::board::settings::MEMBERS_MAX;
 use crate::core::counter::id::CounterId;
@@ -113,7 +113,7 @@ struct CopyProgress {
 /// A period that a target receives.
 struct Epoch {
     end: i64,
-    directory: Directory,
+    directory: SegmentDirectory,
     members: u64,
     bytes: u64,
 }
@@ -730,7 +730,7 @@ impl BoardCore {
         let epoch = |((start, end), number): ((i64, i64), i64)| {
             let epoch = Epoch {
                 end,
-                directory: Directory::default(),
+                directory: SegmentDirectory::default(),
                 members: 0,
                 bytes: 0,
             };

@@ -4,7 +4,7 @@
 //! end.
 
 use super::board_rows::{BoardRows, EpochRows};
-use crate::core::board::directory::Directory;
+use crate::core::board::directory::SegmentDirectory;
 use crate::core::board::key::Key;
 use crate::core::board::member::Member;
 use crate::core::board::score::Score;
@@ -18,7 +18,7 @@ use crate::protocol::messages::{
 /// One period of a board, for reading.
 pub(super) struct Reader<'a> {
     pub(super) rows: &'a BoardRows,
-    pub(super) directory: &'a Directory,
+    pub(super) directory: &'a SegmentDirectory,
     pub(super) settings: &'a Settings,
     pub(super) generation: u64,
     pub(super) epoch: i64,

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::store::{Store, blob, integer, text};
-use crate::core::board::directory::{Directory, MemberRows};
+use crate::core::board::directory::{MemberRows, SegmentDirectory};
 use crate::core::board::key::Key;
 use crate::core::board::member::Member;
 use crate::core::board::placing::{Layout, Placing, ShardAt};
@@ -238,7 +238,7 @@ impl BoardRows {
     }
 
     /// The segments of a period.
-    pub(super) fn directory(&self, epoch: i64) -> Result<Directory, Fault> {
+    pub(super) fn directory(&self, epoch: i64) -> Result<SegmentDirectory, Fault> {
         let statement =
             "SELECT place, member, count FROM segments WHERE epoch = ? ORDER BY place, member";
         let rows = self.store.run(statement, vec![epoch.into()])?;
@@ -247,11 +247,15 @@ impl BoardRows {
             Ok((Key { place, member }, count_at(row, 2)?))
         };
         let segments: Result<Vec<_>, Fault> = rows.iter().map(segment).collect();
-        Ok(Directory::new(segments?))
+        Ok(SegmentDirectory::new(segments?))
     }
 
     /// Writes the changed segments.
-    pub(super) fn put_segments(&self, epoch: i64, directory: &mut Directory) -> Result<(), Fault> {
+    pub(super) fn put_segments(
+        &self,
+        epoch: i64,
+        directory: &mut SegmentDirectory,
+    ) -> Result<(), Fault> {
         for (key, count) in directory.changes() {
             let Key { place, member } = key;
             let mut values: Vec<SqlValue> = vec![epoch.into(), place.into(), member.into()];

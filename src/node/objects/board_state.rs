@@ -2,7 +2,7 @@
 
 use super::board_reads::{Reader, tag};
 use super::board_rows::{BoardRole, BoardRows, EpochRows, Head};
-use crate::core::board::directory::Directory;
+use crate::core::board::directory::SegmentDirectory;
 use crate::core::board::member::{Member, MemberRefusal, change};
 use crate::core::board::period::Period;
 use crate::core::counter::id::CounterId;
@@ -24,9 +24,9 @@ pub(super) struct Loaded {
     pub(super) stored: Vec<u8>,
     pub(super) standing: BoardRole,
     stored_standing: BoardRole,
-    pub(super) directory: Directory,
+    pub(super) directory: SegmentDirectory,
     /// The ended period that was read last.
-    pub(super) ended: Option<(i64, Directory)>,
+    pub(super) ended: Option<(i64, SegmentDirectory)>,
     pub(super) next_expiry_ms: Option<i64>,
     /// Whether all expired members are removed.
     pub(super) is_exact: bool,
@@ -49,7 +49,7 @@ impl Loaded {
             stored: Vec::new(),
             standing: BoardRole::default(),
             stored_standing: BoardRole::default(),
-            directory: Directory::default(),
+            directory: SegmentDirectory::default(),
             ended: None,
             next_expiry_ms: None,
             is_exact: true,
@@ -217,7 +217,7 @@ impl Loaded {
         self.head.sequence += 1;
         self.head.members = 0;
         self.head.bytes = 0;
-        self.directory = Directory::default();
+        self.directory = SegmentDirectory::default();
         self.next_expiry_ms = None;
         self.is_exact = true;
     }

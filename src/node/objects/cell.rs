@@ -33,9 +33,9 @@ use crate::host::object::{IncomingCall, Object, Reply, Shell, dispatch};
 use crate::node::shared::call;
 use crate::node::shared::metrics;
 use crate::protocol::messages::{
-    Ask, AskGrant, Call, CallLead, CellAnswer, Claim, Close, Configure, Count, Fault, Flush,
+    Ask, AskGrant, Call, CallLead, CellAnswer, Claim, Close, Configure, CountKeyed, Fault, Flush,
     Flushed, GiveLead, Hello, Install, LeadTaken, LoadReport, ReadContents, ReadNumbers, Recall,
-    Register, RepairCell, Seal, Sum, SumExplained, Suspend, WatchLead,
+    Register, RepairCell, Seal, SumDatacenter, SumExplained, Suspend, WatchLead,
 };
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::CellAddress;
@@ -151,14 +151,14 @@ impl Core {
         dispatch!(arrived, asked, {
             Flush => core.on_flush(asked).await,
             Recall => core.on_recall(asked),
-            Count => core.on_count(asked).await,
+            CountKeyed => core.on_count(asked).await,
             Claim => core.on_claim(asked).await,
             ReadNumbers => core.on_read_numbers(asked),
             ReadContents => core.on_read_contents(asked),
             Install => core.on_install(asked).await,
             RepairCell => core.on_repair(asked).await,
             Ask => core.on_ask(asked),
-            Sum => core.on_sum(asked).await,
+            SumDatacenter => core.on_sum(asked).await,
             SumExplained => core.on_sum_explained(asked).await,
             Hello => core.on_hello(asked).await,
             LoadReport => core.on_report(asked),

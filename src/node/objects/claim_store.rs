@@ -7,7 +7,7 @@ use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::{KeySource, WriteKey};
 use crate::core::counter::ledgers::{LedgerLimits, Ledgers};
 use crate::host::Host;
-use crate::protocol::messages::{Claim, Fault, Holder, Owner, decode, encode};
+use crate::protocol::messages::{Claim, ClaimHolder, Fault, KeyOwner, decode, encode};
 use crate::protocol::shell_limits::{CLAIMS_MAX, PUBLIC_CLAIMS_MAX};
 
 /// By slot first, as in a cell's ledger.
@@ -25,17 +25,17 @@ const COUNTS: [(&str, KeySource); 2] = [
 pub(super) struct StoredClaim {
     slot: i64,
     /// `None` for an operation.
-    holder: Option<Holder>,
+    holder: Option<ClaimHolder>,
     generation: u64,
 }
 
 impl StoredClaim {
     /// Its owner while this generation is current.
-    fn owner(&self, living: u64) -> Owner {
+    fn owner(&self, living: u64) -> KeyOwner {
         match &self.holder {
-            Some(holder) if self.generation == living => Owner::Lead(holder.clone()),
-            Some(_) => Owner::Ended,
-            None => Owner::Operation,
+            Some(holder) if self.generation == living => KeyOwner::Lead(holder.clone()),
+            Some(_) => KeyOwner::Ended,
+            None => KeyOwner::Operation,
         }
     }
 
@@ -62,7 +62,7 @@ impl StoredClaim {
 }
 
 /// The result of a call: the owner of each key, and whether a new slot was begun.
-type Owners = (Vec<Owner>, bool);
+type Owners = (Vec<KeyOwner>, bool);
 
 /// The rows of claims.
 pub(super) struct ClaimStore {
@@ -90,7 +90,7 @@ impl ClaimStore {
     pub(super) fn claim_all(
         &self,
         claim: &Claim,
-        next: &Holder,
+        next: &ClaimHolder,
         generation: u64,
         now_ms: i64,
     ) -> Result<Owners, Fault> {
@@ -105,22 +105,22 @@ impl ClaimStore {
                     // A struck-out claim is never counted with, so it may move on.
                     Some(found) if found.is_struck(claim, generation) => {
                         self.give_claim(claim, *key, found.slot, next)?;
-                        Owner::Lead(next.clone())
+                        KeyOwner::Lead(next.clone())
                     }
                     Some(found) => match found.renew(&mut claims, limits, generation, now_ms) {
                         Some(slot) => {
                             self.move_claim(claim, *key, found.slot, slot)?;
                             found.owner(generation)
                         }
-                        None => Owner::Full,
+                        None => KeyOwner::Full,
                     },
                     None => match claims.admit(limits, now_ms) {
                         Some(slot) => {
                             let (counter, holder) = (&claim.counter, Some(next));
                             self.put_claim(counter, slot, *key, holder, generation)?;
-                            Owner::Lead(next.clone())
+                            KeyOwner::Lead(next.clone())
                         }
-                        None => Owner::Full,
+                        None => KeyOwner::Full,
                     },
                 });
             }
@@ -155,7 +155,7 @@ impl ClaimStore {
         }
         if is_old {
             // No key that had no owner gets one by this.
-            let nobody = Holder::first(&claim.datacenter);
+            let nobody = ClaimHolder::first(&claim.datacenter);
             let renewed = self.claim_all(claim, &nobody, generation, now_ms);
             return renewed.map(Some);
         }
@@ -171,11 +171,11 @@ impl ClaimStore {
         counter: &CounterId,
         keys: &[WriteKey],
         generation: u64,
-    ) -> Result<Vec<Owner>, Fault> {
+    ) -> Result<Vec<KeyOwner>, Fault> {
         let claims = self.claims()?;
         let owner_of = |key: &WriteKey| {
             let found = self.claim_of(counter, &claims, *key)?;
-            Ok(found.map_or(Owner::Nobody, |found| found.owner(generation)))
+            Ok(found.map_or(KeyOwner::Nobody, |found| found.owner(generation)))
         };
         keys.iter().map(owner_of).collect()
     }
@@ -225,7 +225,7 @@ impl ClaimStore {
         claim: &Claim,
         key: WriteKey,
         slot: i64,
-        next: &Holder,
+        next: &ClaimHolder,
     ) -> Result<(), Fault> {
         self.store.run(
             "UPDATE claims SET datacenter = ?, moves = ? WHERE slot = ? AND id = ? AND key = ?",
@@ -258,7 +258,7 @@ impl ClaimStore {
                 let datacenter = text(datacenter).and_then(Datacenter::parse);
                 return Ok(Some(StoredClaim {
                     slot,
-                    holder: datacenter.map(|datacenter| Holder {
+                    holder: datacenter.map(|datacenter| ClaimHolder {
                         datacenter,
                         moves: moves.unwrap_or(0),
                     }),
@@ -290,7 +290,7 @@ impl ClaimStore {
         counter: &CounterId,
         slot: i64,
         key: WriteKey,
-        holder: Option<&Holder>,
+        holder: Option<&ClaimHolder>,
         generation: u64,
     ) -> Result<(), Fault> {
         let generation = i64::try_from(generation)

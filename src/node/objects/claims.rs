@@ -14,7 +14,7 @@ use super::store::Store;
 use crate::core::cluster::root::Root;
 use crate::core::counter::ledger::WriteKey;
 use crate::host::Host;
-use crate::protocol::messages::{Claim, ClaimAnswer, Fault, FindClaims, Holder};
+use crate::protocol::messages::{Claim, ClaimAnswer, ClaimHolder, Fault, FindClaims};
 
 /// How much longer a claim is kept than a record: a claim made or renewed just before its record was counted must not
 /// be deleted first, for any difference of the two clocks.
@@ -115,9 +115,9 @@ fn check_number(keys: &[WriteKey]) -> Result<(), Fault> {
 
 /// The next holder of keys without an owner, or of struck-out ones: the home's lead, or the caller's. It may be the one
 /// that has struck them out, if the home has come back since.
-fn next_holder(root: &Root, claim: &Claim) -> Holder {
+fn next_holder(root: &Root, claim: &Claim) -> ClaimHolder {
     let datacenter = root.home.as_ref().unwrap_or(&claim.datacenter);
-    let first = || Holder::first(datacenter);
-    let next = |struck_at: &Holder| struck_at.next(datacenter);
+    let first = || ClaimHolder::first(datacenter);
+    let next = |struck_at: &ClaimHolder| struck_at.next(datacenter);
     claim.struck_at.as_ref().map_or_else(first, next)
 }

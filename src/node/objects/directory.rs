@@ -64,11 +64,11 @@ use crate::protocol::messages::{
     GetAlert, GetPolicy, GetSecrets, GetShare, GiveRoot, KeyFound, LeadLocation, LetInboxesGo,
     List, ListAlerts, ListAuditEntries, ListBoards, ListDatacenters, ListDeliveries, ListKeys,
     ListNames, ListPastStates, ListPolicies, ListRows, ListRuns, ListShares, LocateLead, LookUp,
-    MakeKey, OpenSession, Operate, PROTOCOL, PartitionAnswer, PastState, PlaceLead, Push, PutAlert,
-    PutPolicy, PutShare, ReadOwnPastStates, ReadPastStates, Register, RegisterBoard, RegisterInbox,
-    RepairRoot, ReplaceKey, RevokeKey, RootTaken, RotateKey, Secrets, Settle, SilenceAlert,
-    SizesOf, StoreAnswer, TellCounts, TellSizes, TestAlert, TopOf, UseKey, ViewAnswer, ViewOf,
-    batch, decode,
+    MakeKey, OpenSession, Operate, PROTOCOL, PartitionAnswer, PastState, PlaceLead, PushView,
+    PutAlert, PutPolicy, PutShare, ReadOwnPastStates, ReadPastStates, Register, RegisterBoard,
+    RegisterInbox, RepairRoot, ReplaceKey, RevokeKey, RootTaken, RotateKey, Secrets, Settle,
+    SilenceAlert, SizesOf, StoreAnswer, TellCounts, TellSizes, TestAlert, TopOf, UseKey,
+    ViewAnswer, ViewOf, batch, decode,
 };
 
 /// The first schema in which settings name the hash of a counter.
@@ -303,7 +303,7 @@ impl Partition {
         let mut ended = Vec::with_capacity(calls.len());
         let mut told = Vec::new();
         for (place, call) in calls {
-            let is_push = call.path == Push::PATH;
+            let is_push = call.path == PushView::PATH;
             if is_push {
                 told.extend(batch::prefix::<CounterId>(&call.message));
             }
@@ -338,8 +338,8 @@ impl Partition {
         };
         let roots = self
             .roots
-            .read_ahead(&of(&[Register::PATH, LookUp::PATH, Push::PATH]));
-        let _ = roots.and_then(|()| self.views.read_ahead(&of(&[Push::PATH])));
+            .read_ahead(&of(&[Register::PATH, LookUp::PATH, PushView::PATH]));
+        let _ = roots.and_then(|()| self.views.read_ahead(&of(&[PushView::PATH])));
     }
 
     fn forget_ahead(&self) {
@@ -371,7 +371,7 @@ impl Partition {
             ListRows => self.when_ready(asked, |asked| self.listings.rows(asked)).await,
             TopOf => self.when_ready(asked, |asked| self.listings.top(asked)).await,
             AmountOf => self.ready(asked).and_then(|asked| self.listings.amount(asked)),
-            Push => self.ready(asked).and_then(|asked| self.push(asked)),
+            PushView => self.ready(asked).and_then(|asked| self.push(asked)),
             ViewOf => self.ready(asked).and_then(|asked| self.view(&asked)),
             #[cfg(feature = "limits")]
             GetPolicy => self.ready(asked).and_then(|asked| self.policies.get(&asked.name)),
@@ -699,7 +699,7 @@ impl Partition {
         Ok(part)
     }
 
-    fn push(&self, push: Push) -> Result<PushAnswer, Fault> {
+    fn push(&self, push: PushView) -> Result<PushAnswer, Fault> {
         let root = self.roots.admit_push(&push)?;
         self.views.take(push, &root)
     }
@@ -780,7 +780,7 @@ fn prepare(store: &Store, spreads: &LeadSpreads, places: &RootPlaces) -> Result<
 /// Whether a call is for a root, whose name is the first field of its message.
 fn is_of_root(path: &str) -> bool {
     [
-        Push::PATH,
+        PushView::PATH,
         Register::PATH,
         ViewOf::PATH,
         LookUp::PATH,

@@ -10,7 +10,7 @@ use crate::core::cluster::standings::{OldestUnknown, Standing, Standings};
 use crate::core::counter::id::{BEFORE_CALLERS, CounterId};
 use crate::core::counter::total::Value;
 use crate::host::object::SqlValue;
-use crate::protocol::messages::{Fault, KnownTotal, Order, OrderBy, Sums, TopRow, WindowStart};
+use crate::protocol::messages::{Fault, KnownTotal, OrderBy, Sums, TopOrder, TopRow, WindowStart};
 use crate::protocol::order::in_order;
 
 /// Up to so many counters of a prefix are found by name and then sorted; more are found by the index of the order.
@@ -29,7 +29,7 @@ impl DirectoryTotals {
     /// The first counters of an order, and its sums: by what is kept of it, or else by the table.
     pub(super) fn top(
         &self,
-        order: &Order,
+        order: &TopOrder,
         limit: u32,
         now_ms: i64,
     ) -> Result<(Vec<TopRow>, Sums), Fault> {
@@ -101,7 +101,7 @@ impl DirectoryTotals {
     }
 
     /// The oldest `as_of` of an order.
-    fn oldest(&self, order: &Order) -> Result<Vec<i64>, Fault> {
+    fn oldest(&self, order: &TopOrder) -> Result<Vec<i64>, Fault> {
         let (within, mut values) = within_sql(order, "");
         values.push(i64::try_from(OLDEST_MAX).unwrap_or(i64::MAX).into());
         let sql = format!("SELECT as_of FROM totals WHERE {within} ORDER BY as_of LIMIT ?");
@@ -140,7 +140,7 @@ impl DirectoryTotals {
     }
 
     /// The sums over all counters of an order, from the table.
-    fn begin(&self, order: &Order, now_ms: i64) -> Result<KeptTop, Fault> {
+    fn begin(&self, order: &TopOrder, now_ms: i64) -> Result<KeptTop, Fault> {
         let amount = amount_sql(order);
         let (within, ids) = within_sql(order, "");
         let counts = match (order.by, order.since) {
@@ -200,7 +200,7 @@ impl DirectoryTotals {
 
     /// Counters of the order without a row in the table yet, where `told` have one, and the creation of each, unix
     /// milliseconds. No write of them was acknowledged before that.
-    fn untold(&self, order: &Order, told: u64) -> Result<BTreeMap<CounterId, i64>, Fault> {
+    fn untold(&self, order: &TopOrder, told: u64) -> Result<BTreeMap<CounterId, i64>, Fault> {
         let (within, ids) = within_sql(order, "");
         let sql = format!("SELECT COUNT(*) FROM roots WHERE live = 1 AND {within}");
         let rows = self.store.run(&sql, ids.clone())?;
@@ -235,7 +235,7 @@ impl DirectoryTotals {
     }
 
     /// How many counters have more than an amount.
-    pub(super) fn above(&self, order: &Order, than: Value, now_ms: i64) -> Result<u64, Fault> {
+    pub(super) fn above(&self, order: &TopOrder, than: Value, now_ms: i64) -> Result<u64, Fault> {
         self.prepare(now_ms)?;
         let amount = amount_sql(order);
         let (within, ids) = within_sql(order, "+");
@@ -261,7 +261,7 @@ impl DirectoryTotals {
     /// The first counters of an order: of so many that are in it, and so many that have the prefix.
     fn read_first(
         &self,
-        order: &Order,
+        order: &TopOrder,
         (counters, named): (u64, u64),
         limit: u32,
     ) -> Result<Vec<TopRow>, Fault> {
@@ -307,7 +307,7 @@ impl DirectoryTotals {
     pub(super) fn amount(
         &self,
         counter: &CounterId,
-        order: &Order,
+        order: &TopOrder,
         now_ms: i64,
     ) -> Result<Option<TopRow>, Fault> {
         self.prepare(now_ms)?;
@@ -353,7 +353,7 @@ fn size_sql(by: OrderBy) -> &'static str {
 }
 
 /// The amount of a row, as SQL.
-pub(super) fn amount_sql(order: &Order) -> String {
+pub(super) fn amount_sql(order: &TopOrder) -> String {
     let slot = |column: char, at: i64, kept: i64| {
         let hour = order.since.map_or(0, hour_of);
         let slot = at.rem_euclid(kept);
@@ -380,12 +380,12 @@ pub(super) fn hour_of(since: WindowStart) -> i64 {
 }
 
 /// The first name that an order may have: the service's own counters are before it.
-pub(super) fn first_of(order: &Order) -> &str {
+pub(super) fn first_of(order: &TopOrder) -> &str {
     order.prefix.as_str().max(BEFORE_CALLERS)
 }
 
 /// The condition on names, as SQL with its values; a plus before them prevents the use of their index.
-fn within_sql(order: &Order, plus: &str) -> (String, Vec<SqlValue>) {
+fn within_sql(order: &TopOrder, plus: &str) -> (String, Vec<SqlValue>) {
     let mut values: Vec<SqlValue> = vec![first_of(order).into()];
     let mut sql = format!("{plus}id >= ?");
     if let Some(end) = prefix_end(&order.prefix) {
@@ -395,7 +395,7 @@ fn within_sql(order: &Order, plus: &str) -> (String, Vec<SqlValue>) {
     (sql, values)
 }
 
-fn row_of(store: &Store, order: &Order, row: &[SqlValue]) -> Result<Option<TopRow>, Fault> {
+fn row_of(store: &Store, order: &TopOrder, row: &[SqlValue]) -> Result<Option<TopRow>, Fault> {
     let [id, as_of, told] = row else {
         return Ok(None);
     };

@@ -19,7 +19,7 @@ use crate::core::cluster::standings::{Standing, Standings};
 use crate::core::counter::id::CounterId;
 use crate::core::counter::total::Value;
 use crate::host::object::SqlValue;
-use crate::protocol::messages::{KnownTotal, Order, OrderBy, TopRow, WindowStart};
+use crate::protocol::messages::{KnownTotal, OrderBy, TopOrder, TopRow, WindowStart};
 
 /// The most orders of which the top is kept; beyond, the one that was asked for longest ago is forgotten.
 pub(super) const ORDERS_MAX: usize = 8;
@@ -62,7 +62,7 @@ pub(super) enum Untold {
 /// A top that is kept.
 #[derive(Clone, Debug)]
 pub(super) struct KeptTop {
-    pub(super) order: Order,
+    pub(super) order: TopOrder,
     /// The sum of the amounts that have more than 62 bits; the standings have all others.
     pub(super) wide: Value,
     pub(super) standings: Standings<TopRow>,
@@ -76,7 +76,7 @@ pub(super) struct KeptTop {
 
 impl KeptTop {
     pub(super) fn new(
-        order: Order,
+        order: TopOrder,
         standings: Standings<TopRow>,
         wide: Value,
         untold: Untold,
@@ -133,7 +133,7 @@ impl KeptTop {
 }
 
 /// What a row with this amount is in an order.
-pub(super) fn standing_of(order: &Order, amount: i64, as_of_ms: i64) -> Standing {
+pub(super) fn standing_of(order: &TopOrder, amount: i64, as_of_ms: i64) -> Standing {
     let size = match order.since {
         // All are in order of their amounts.
         Some(_) => 0,
@@ -243,7 +243,7 @@ impl KeptTops {
     }
 
     /// The top of an order, to be put back.
-    pub(super) fn take(&self, order: &Order) -> Option<KeptTop> {
+    pub(super) fn take(&self, order: &TopOrder) -> Option<KeptTop> {
         let mut tops = self.tops.borrow_mut();
         let place = tops.iter().position(|top| top.order == *order)?;
         let mut top = tops.remove(place);

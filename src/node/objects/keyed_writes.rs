@@ -18,7 +18,7 @@ use crate::core::counter::numbers::{Numbers, WritePlace};
 use crate::host::{Host, State};
 use crate::node::shared::metrics;
 use crate::protocol::messages::{
-    Claim, ClaimAnswer, Count, Counted, Fault, Holder, Owner, ReadNumbers, Recall,
+    Claim, ClaimAnswer, ClaimHolder, CountKeyed, Counted, Fault, KeyOwner, ReadNumbers, Recall,
 };
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::{CellAddress, IDEMPOTENCY_SECONDS};
@@ -70,7 +70,7 @@ const DRAWN: LedgerLimits = LedgerLimits {
 impl Core {
     pub(super) async fn on_count(
         self: &Rc<Self>,
-        count: Result<Count, Fault>,
+        count: Result<CountKeyed, Fault>,
     ) -> Result<Counted, Fault> {
         let count = count?.received();
         self.readable()?;
@@ -120,9 +120,9 @@ impl Core {
     }
 
     /// Load, decide, write: no await, so nothing can run in between.
-    fn try_count(self: &Rc<Self>, count: &Count) -> Result<Counted, Fault> {
+    fn try_count(self: &Rc<Self>, count: &CountKeyed) -> Result<Counted, Fault> {
         let now_ms = self.host.now_ms();
-        let Count { writes, moves, .. } = count;
+        let CountKeyed { writes, moves, .. } = count;
         let limits = self.limits_of(count.keys);
         if self.has_refused(count) {
             return Ok(self.counted(vec![KeyedOutcome::BelowFloor; writes.len()]));
@@ -147,13 +147,13 @@ impl Core {
 
     /// Whether writes of drawn keys were refused here: their sender has its answer, and this is a late copy, which must
     /// not be counted once there is room for it. Keys of clients have a record for that.
-    fn has_refused(&self, count: &Count) -> bool {
+    fn has_refused(&self, count: &CountKeyed) -> bool {
         let refused = self.refused_keys.borrow();
         let mut writes = count.writes.iter();
         count.moves.is_none() && writes.any(|write| refused.contains(&write.key))
     }
 
-    fn note_refused(&self, count: &Count, outcomes: &[KeyedOutcome]) {
+    fn note_refused(&self, count: &CountKeyed, outcomes: &[KeyedOutcome]) {
         if count.moves.is_some() {
             return;
         }
@@ -177,9 +177,9 @@ impl Core {
 
     /// All writes go to the home, so these will not be counted here under their present claims, unless they already
     /// were.
-    fn strike(self: &Rc<Self>, count: &Count, home: Datacenter) -> Result<Counted, Fault> {
+    fn strike(self: &Rc<Self>, count: &CountKeyed, home: Datacenter) -> Result<Counted, Fault> {
         let now_ms = self.host.now_ms();
-        let Count { writes, moves, .. } = count;
+        let CountKeyed { writes, moves, .. } = count;
         let limits = self.limits_of(count.keys);
         let (outcomes, _) = self.decide(now_ms, count.keys, |state, known, changes| {
             Ok(match count.keys {
@@ -230,11 +230,11 @@ impl Core {
                 continue;
             }
             let owner = |place: Option<WritePlace>| match place {
-                Some((to, moves)) => Owner::Lead(Holder {
+                Some((to, moves)) => KeyOwner::Lead(ClaimHolder {
                     datacenter: to.unwrap_or_else(|| here.clone()),
                     moves,
                 }),
-                None => Owner::Full,
+                None => KeyOwner::Full,
             };
             return Ok(ClaimAnswer {
                 generation: self.state.borrow().generation().unwrap_or(0),
@@ -337,7 +337,7 @@ impl Core {
     }
 }
 
-fn numbered<'a>(count: &'a Count, now_ms: i64, known: KnownNumbers<'a>) -> NumberedWrites<'a> {
+fn numbered<'a>(count: &'a CountKeyed, now_ms: i64, known: KnownNumbers<'a>) -> NumberedWrites<'a> {
     NumberedWrites {
         writes: &count.writes,
         moves: count.moves,

@@ -19,7 +19,7 @@ use crate::node::aggregator;
 use crate::node::shared::keyed_calls::{count_keyed, count_unclaimed};
 use crate::node::shared::{call, call_within};
 use crate::protocol::messages::{
-    Condition, DatacenterSum, Fault, GlobalSum, Operate, Operation, OperationOutcome,
+    DatacenterSum, Fault, GlobalSum, Operate, Operation, OperationCondition, OperationOutcome,
 };
 use crate::protocol::redis::reply::{Refused, Reply};
 use crate::protocol::shell_limits::OPERATE_MS_MAX;
@@ -245,7 +245,7 @@ impl Counters {
         id: &CounterId,
         here: &Datacenter,
         operation: Operation,
-        condition: Option<Condition>,
+        condition: Option<OperationCondition>,
     ) -> Operate {
         Operate {
             counter: id.clone(),
@@ -275,7 +275,7 @@ impl Counters {
             return Ok(UpdateOutcome::Conflict);
         }
         let operation = value.map_or(Operation::Delete, |value| Operation::Set(value_of(value)));
-        let condition = seen.map(|seen| Condition::Unchanged(seen.version.clone()));
+        let condition = seen.map(|seen| OperationCondition::Unchanged(seen.version.clone()));
         let operate = self.operation(id, here, operation, condition);
         self.forget(id);
         match call_within(&self.host, &operate, OPERATE_MS_MAX).await? {

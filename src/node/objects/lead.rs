@@ -18,7 +18,7 @@ use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::open_objects;
 use crate::protocol::messages::{
     Ask, AskGrant, CellAnswer, Close, Configure, DatacenterSum, Fault, Hello, Seal, ShardAsked,
-    Sum, SumExplained, Suspend,
+    SumDatacenter, SumExplained, Suspend,
 };
 use crate::protocol::names::CellAddress;
 use crate::protocol::open_slots::ObjectUser;
@@ -84,7 +84,10 @@ impl Core {
     }
 
     /// Sums the datacenter: this cell and every shard that ever existed in this generation.
-    pub(super) async fn on_sum(&self, sum: Result<Sum, Fault>) -> Result<DatacenterSum, Fault> {
+    pub(super) async fn on_sum(
+        &self,
+        sum: Result<SumDatacenter, Fault>,
+    ) -> Result<DatacenterSum, Fault> {
         self.sum(sum?, None).await
     }
 
@@ -100,8 +103,8 @@ impl Core {
     }
 
     /// Sums the datacenter, and notes the asked shards if an explanation is wanted.
-    async fn sum(&self, sum: Sum, notes: Notes<'_>) -> Result<DatacenterSum, Fault> {
-        let Sum { to, question } = sum;
+    async fn sum(&self, sum: SumDatacenter, notes: Notes<'_>) -> Result<DatacenterSum, Fault> {
+        let SumDatacenter { to, question } = sum;
         self.readable()?;
         match self.state.borrow().generation() {
             Some(own) if own > question.generation => {

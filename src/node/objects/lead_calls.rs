@@ -6,7 +6,7 @@ use super::outbox::Outbox;
 use crate::core::cluster::root::Root;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::node::shared::concurrency::all_settled;
-use crate::protocol::messages::{DatacenterSum, Fault, ReadParts, Sum, Suspend};
+use crate::protocol::messages::{DatacenterSum, Fault, ReadParts, SumDatacenter, Suspend};
 use crate::protocol::names::CellAddress;
 
 /// How many leads are called at once for one counter.
@@ -44,7 +44,7 @@ pub(super) async fn sums(
     let ask = |datacenter: &Datacenter| {
         let to = CellAddress::lead(counter, datacenter);
         async move {
-            let ask = Sum { to, question };
+            let ask = SumDatacenter { to, question };
             let sum = outbox.tell(&ask).await.ok();
             (ask.to.datacenter, sum.filter(|sum| sum.missing.is_empty()))
         }

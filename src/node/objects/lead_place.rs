@@ -17,8 +17,8 @@ use crate::host::object::{IncomingCall, Reply};
 use crate::node::shared::call::{self, tablet_by_setting};
 use crate::protocol::messages::{
     Call, CallLead, Claim, Close, Configure, Fault, LeadLocation, LeadPresence, LoadReport,
-    LocateLead, ReadContents, ReadNumbers, Recall, Sum, SumExplained, Suspend, WatchLead, batch,
-    decode,
+    LocateLead, ReadContents, ReadNumbers, Recall, SumDatacenter, SumExplained, Suspend, WatchLead,
+    batch, decode,
 };
 use crate::protocol::names::{self, CellAddress, LeadAt};
 use futures_channel::oneshot;
@@ -168,7 +168,7 @@ fn must_find(path: &str) -> bool {
         Recall::PATH,
         ReadNumbers::PATH,
         ReadContents::PATH,
-        Sum::PATH,
+        SumDatacenter::PATH,
         SumExplained::PATH,
         LoadReport::PATH,
         Configure::PATH,

@@ -13,7 +13,9 @@ use crate::core::limit::policy::Scope;
 use crate::core::limit::table::Full;
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::{call, call_within};
-use crate::protocol::messages::{Demand, DemandKind, DemandOutcome, Fault, Lease, RecallLease};
+use crate::protocol::messages::{
+    DemandKind, DemandOutcome, Fault, KeyDemand, LeaseReport, RecallLease,
+};
 use crate::protocol::names::LimiterAddress;
 
 /// How long a borrower may take: a trip around the world is 0.3 s.
@@ -32,9 +34,9 @@ impl LimiterCore {
     /// Answers a borrower's request.
     pub(super) async fn on_lease(
         self: &Rc<Self>,
-        lease: Result<Lease, Fault>,
+        lease: Result<LeaseReport, Fault>,
     ) -> Result<Answer, Fault> {
-        let Lease {
+        let LeaseReport {
             to,
             name,
             policy,
@@ -45,9 +47,9 @@ impl LimiterCore {
         } = lease?;
         self.readable()?;
         self.hear(sent_on)?;
-        let demand = Demand {
+        let demand = KeyDemand {
             owner,
-            ..Demand::of(&key, 1, DemandKind::Look)
+            ..KeyDemand::of(&key, 1, DemandKind::Look)
         };
         let asked = NamedDemand {
             name: &name,
@@ -62,7 +64,7 @@ impl LimiterCore {
                     "the number of limiters changes, and this one does not lend the key; try again";
                 return Err(Fault::Unavailable(why.to_owned()));
             }
-            let lease = Lease {
+            let lease = LeaseReport {
                 to: home,
                 name,
                 policy,

@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use super::limiter::{LimiterCore, NamedDemand};
-use crate::core::cluster::spread::Counts;
+use crate::core::cluster::spread::LimiterCounts;
 use crate::core::limit::borrowers::{Borrowers, Due};
 use crate::core::limit::lease::{self, Admission};
 use crate::core::limit::table::Full;
@@ -16,7 +16,7 @@ use crate::node::shared::lease_requests::lend;
 use crate::node::shared::memory::{self, MemoryKind};
 use crate::node::shared::{call, call_within};
 use crate::protocol::messages::{
-    Check, CheckAnswer, Demand, DemandKind, DemandOutcome, Fault, ForwardCheck, RecallLease,
+    CheckAnswer, CheckKeys, DemandKind, DemandOutcome, Fault, ForwardCheck, KeyDemand, RecallLease,
 };
 use crate::protocol::names::LimiterAddress;
 
@@ -55,7 +55,7 @@ impl LimiterCore {
         waits: bool,
         remote_calls: &mut u32,
     ) -> DemandOutcome {
-        let Demand { cost, wish, .. } = asked.demand;
+        let KeyDemand { cost, wish, .. } = asked.demand;
         if *wish == DemandKind::Refund {
             return self.refund_worlds(me, asked, remote_calls).await;
         }
@@ -112,7 +112,7 @@ impl LimiterCore {
         asked: &NamedDemand<'_>,
         remote_calls: &mut u32,
     ) -> DemandOutcome {
-        let Demand { key, cost, .. } = asked.demand;
+        let KeyDemand { key, cost, .. } = asked.demand;
         let given = self.with_borrowers(me, |borrowers| {
             borrowers.refund(asked.name.as_str(), key.as_str(), *cost, self.host.now_ms())
         });
@@ -144,7 +144,7 @@ impl LimiterCore {
     }
 
     fn leave(&self, me: &LimiterAddress, asked: &NamedDemand<'_>) {
-        let Demand { key, cost, .. } = asked.demand;
+        let KeyDemand { key, cost, .. } = asked.demand;
         self.with_borrowers(me, |borrowers| {
             borrowers.leave(asked.name.as_str(), key.as_str(), *cost);
         });
@@ -249,7 +249,7 @@ impl LimiterCore {
         wish: DemandKind,
         cost: u64,
     ) -> DemandOutcome {
-        let demand = Demand {
+        let demand = KeyDemand {
             wish,
             cost,
             times: 1,
@@ -302,7 +302,7 @@ pub(super) async fn ask(
     host: &Host,
     to: LimiterAddress,
     asked: &NamedDemand<'_>,
-    demand: Demand,
+    demand: KeyDemand,
 ) -> DemandOutcome {
     let check = check_of(to, asked, demand);
     judged_of(call_within(host, &check, LEASE_MS_MAX).await)
@@ -313,17 +313,17 @@ pub(super) async fn send_on(
     host: &Host,
     to: LimiterAddress,
     asked: &NamedDemand<'_>,
-    counts: Counts,
+    counts: LimiterCounts,
 ) -> DemandOutcome {
     let check = check_of(to, asked, asked.demand.clone());
     judged_of(call_within(host, &ForwardCheck { check, counts }, LEASE_MS_MAX).await)
 }
 
-fn check_of(to: LimiterAddress, asked: &NamedDemand<'_>, demand: Demand) -> Check {
-    Check {
+fn check_of(to: LimiterAddress, asked: &NamedDemand<'_>, demand: KeyDemand) -> CheckKeys {
+    CheckKeys {
         to,
         policies: vec![(asked.name.clone(), asked.policy.clone())],
-        demands: vec![Demand {
+        demands: vec![KeyDemand {
             policy: 0,
             ..demand
         }],

@@ -12,7 +12,7 @@ use super::limiter_growth::{DemandOptions, TAKEN_OVER_MAX};
 use super::limiter_store::LimiterStore;
 use super::storage_guard::StorageGuard;
 use super::store::Store;
-use crate::core::cluster::spread::{Counts, Spread};
+use crate::core::cluster::spread::{LimiterCounts, Spread};
 use crate::core::counter::bounded_map::BoundedMap;
 use crate::core::counter::id::CounterId;
 use crate::core::limit::borrowers::Borrowers;
@@ -25,8 +25,8 @@ use crate::node::shared::call;
 use crate::node::shared::memory::{self, MemoryKind};
 use crate::protocol::limits::PolicyName;
 use crate::protocol::messages::{
-    Check, CheckAnswer, Demand, DemandKind, DemandOutcome, EndReservation, Fault, ForwardCheck,
-    GiveKey, Lease, RecallLease, Reserve,
+    CheckAnswer, CheckKeys, DemandKind, DemandOutcome, EndReservation, Fault, ForwardCheck,
+    GiveKey, KeyDemand, LeaseReport, RecallLease, Reserve,
 };
 
 /// How long consumption may be in memory only. At most one row per second and limiter, for any number of verdicts.
@@ -96,12 +96,12 @@ impl Shell for Limiter {
     async fn answer(&self, arrived: IncomingCall) -> Reply {
         let core = &self.core;
         dispatch!(&arrived, asked, {
-            Check => core.on_check(asked, None).await,
+            CheckKeys => core.on_check(asked, None).await,
             ForwardCheck => core.on_sent_on(asked).await,
             GiveKey => core.on_hand_over(asked),
             Reserve => core.on_reserve(asked).await,
             EndReservation => core.on_end(asked),
-            Lease => core.on_lease(asked).await,
+            LeaseReport => core.on_lease(asked).await,
             RecallLease => core.on_recall(asked),
         })
     }
@@ -116,15 +116,15 @@ impl Shell for Limiter {
 pub(super) struct NamedDemand<'a> {
     pub(super) name: &'a PolicyName,
     pub(super) policy: &'a Policy,
-    pub(super) demand: &'a Demand,
+    pub(super) demand: &'a KeyDemand,
 }
 
 impl<'a> NamedDemand<'a> {
     pub(super) fn all(
         policies: &'a [(PolicyName, Policy)],
-        demands: &'a [Demand],
+        demands: &'a [KeyDemand],
     ) -> Result<Vec<Self>, Fault> {
-        let find = |demand: &'a Demand| {
+        let find = |demand: &'a KeyDemand| {
             let number = usize::try_from(demand.policy).unwrap_or(usize::MAX);
             let (name, policy) = policies
                 .get(number)
@@ -173,10 +173,10 @@ impl LimiterCore {
     /// Decides. A check that another limiter has forwarded, with its number of limiters, is not forwarded again.
     pub(super) async fn on_check(
         self: &Rc<Self>,
-        check: Result<Check, Fault>,
-        sent_on: Option<Counts>,
+        check: Result<CheckKeys, Fault>,
+        sent_on: Option<LimiterCounts>,
     ) -> Result<CheckAnswer, Fault> {
-        let Check {
+        let CheckKeys {
             to,
             policies,
             demands,
@@ -215,7 +215,7 @@ impl LimiterCore {
         self.table.borrow().knows(asked.name.as_str(), key)
     }
 
-    /// Counts so much of a key as used.
+    /// LimiterCounts so much of a key as used.
     ///
     /// # Errors
     /// [`Full`] where there is no room for the key.

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use super::leases::send_on;
 use super::limiter::{LimiterCore, NamedDemand};
-use crate::core::cluster::spread::{Counts, Home};
+use crate::core::cluster::spread::{Home, LimiterCounts};
 use crate::core::limit::meter::Verdict;
 use crate::core::limit::table::{self, Full};
 use crate::node::shared::{call, call_within};
@@ -109,7 +109,7 @@ impl LimiterCore {
     }
 
     /// Takes over another limiter's knowledge of their number: stored before anything is answered.
-    pub(super) fn hear(&self, counts: Option<Counts>) -> Result<(), Fault> {
+    pub(super) fn hear(&self, counts: Option<LimiterCounts>) -> Result<(), Fault> {
         let Some(counts) = counts else { return Ok(()) };
         let now_ms = self.host.now_ms();
         let mut spread = self.spread.borrow_mut();
@@ -121,7 +121,7 @@ impl LimiterCore {
         Ok(())
     }
 
-    pub(super) fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> LimiterCounts {
         self.spread.borrow().counts(self.host.now_ms())
     }
 

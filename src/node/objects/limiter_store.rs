@@ -1,7 +1,7 @@
 //! The rows of a limiter: as its table hands them out.
 
 use super::store::{Store, integer};
-use crate::core::cluster::spread::Counts;
+use crate::core::cluster::spread::LimiterCounts;
 use crate::core::counter::memory::Share;
 use crate::core::limit::table::{Commit, Table};
 use crate::protocol::messages::Fault;
@@ -59,7 +59,7 @@ impl LimiterStore {
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
-    pub(super) fn heard(&self) -> Result<Option<(Counts, i64)>, Fault> {
+    pub(super) fn heard(&self) -> Result<Option<(LimiterCounts, i64)>, Fault> {
         let query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'heard'";
         if self.store.run(query, vec![])?.is_empty() {
             return Ok(None);
@@ -72,14 +72,14 @@ impl LimiterStore {
             return Ok(None);
         };
         let before = Some(before);
-        Ok(Some((Counts { now, before }, heard_ms)))
+        Ok(Some((LimiterCounts { now, before }, heard_ms)))
     }
 
     /// Writes another limiter's knowledge of their number.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
-    pub(super) fn write_heard(&self, counts: Counts, now_ms: i64) -> Result<(), Fault> {
+    pub(super) fn write_heard(&self, counts: LimiterCounts, now_ms: i64) -> Result<(), Fault> {
         self.store.run(HEARD, vec![])?;
         let before = counts.before.unwrap_or(0);
         self.store.run(

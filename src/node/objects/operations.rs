@@ -19,8 +19,8 @@ use crate::core::counter::settings::{Settings, Ttl};
 use crate::core::counter::total::Value;
 use crate::host::Host;
 use crate::protocol::messages::{
-    Condition, DatacenterSum, Done, Fault, IfExists, Operate, Operation, OperationOutcome, Put,
-    ReadParts, RestoreSource, StoreAnswer, StoredAnswer,
+    DatacenterSum, Done, Fault, IfExists, Operate, Operation, OperationCondition, OperationOutcome,
+    Put, ReadParts, RestoreSource, StoreAnswer, StoredAnswer,
 };
 
 /// A refused operation: nothing has changed.
@@ -366,8 +366,8 @@ impl Operations {
         let asked = match &operate.condition {
             None => return Ok(()),
             Some(_) if created => return Err(changed()),
-            Some(Condition::Exists) => return Ok(()),
-            Some(Condition::Unchanged(asked)) => asked,
+            Some(OperationCondition::Exists) => return Ok(()),
+            Some(OperationCondition::Unchanged(asked)) => asked,
         };
         self.give_home(operate, root)?;
         let Some(home) = root.home.clone() else {

@@ -22,7 +22,7 @@ use crate::host::object::Object;
 use crate::node::shared::memory::{self, MemoryKind};
 use crate::node::shared::metrics;
 use crate::node::shared::open_objects;
-use crate::protocol::messages::{Fault, Push, WatchLead};
+use crate::protocol::messages::{Fault, PushView, WatchLead};
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::CellAddress;
 use crate::protocol::order::in_order;
@@ -158,8 +158,8 @@ impl Views {
     ///
     /// # Errors
     /// `Superseded` where a newer one is current; `Unavailable` where SQLite refuses, as for all methods below.
-    pub(super) fn take(&self, push: Push, root: &Root) -> Result<PushAnswer, Fault> {
-        let Push {
+    pub(super) fn take(&self, push: PushView, root: &Root) -> Result<PushAnswer, Fault> {
+        let PushView {
             counter,
             datacenter,
             mut push,

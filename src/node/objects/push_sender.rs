@@ -15,7 +15,7 @@ use crate::core::counter::flush::Refusal;
 use crate::core::counter::merge::Question;
 use crate::host::Host;
 use crate::node::shared::metrics;
-use crate::protocol::messages::{Fault, Push, Sum, Suspend, WatchLead, encode};
+use crate::protocol::messages::{Fault, PushView, SumDatacenter, Suspend, WatchLead, encode};
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::CellAddress;
 
@@ -199,7 +199,7 @@ impl Core {
     }
 
     /// The push that is due.
-    async fn gather_push(&self, now_ms: i64) -> Option<Push> {
+    async fn gather_push(&self, now_ms: i64) -> Option<PushView> {
         let (me, generation) = self.as_lead()?;
         let wants_state = self
             .pushing
@@ -216,7 +216,7 @@ impl Core {
             .borrow_mut()
             .of(&self.host, generation)
             .take(now_ms, state.as_ref())?;
-        Some(Push {
+        Some(PushView {
             counter: me.counter,
             datacenter: me.datacenter,
             push,
@@ -232,7 +232,7 @@ impl Core {
             .borrow_mut()
             .of(&self.host, generation)
             .as_of_ms(now_ms);
-        let sum = Sum {
+        let sum = SumDatacenter {
             to: me.clone(),
             question: Question::plain(generation),
         };
@@ -249,7 +249,7 @@ impl Core {
     }
 
     /// Sends a push, and what the root lacks where it answers which unique elements it has.
-    async fn send_push(self: Rc<Self>, push: Push) {
+    async fn send_push(self: Rc<Self>, push: PushView) {
         let mut next = Some(push);
         while let Some(push) = next {
             next = self.send_one_push(push).await;
@@ -257,7 +257,7 @@ impl Core {
     }
 
     /// Returns the push that the root asks for.
-    async fn send_one_push(self: &Rc<Self>, push: Push) -> Option<Push> {
+    async fn send_one_push(self: &Rc<Self>, push: PushView) -> Option<PushView> {
         count_push(&self.host, &push);
         let answer = self.call_root(&push).await;
         let now_ms = self.host.now_ms();
@@ -343,7 +343,7 @@ impl Core {
 }
 
 /// Counts a push and its size.
-fn count_push(host: &Host, push: &Push) {
+fn count_push(host: &Host, push: &PushView) {
     let bytes = encode(push).map_or(0, |bytes| u64::try_from(bytes.len()).unwrap_or(u64::MAX));
     let (pushes, pushed_bytes) = if push.push.watched_for_ms > 0 {
         (Metric::PushWatched, Metric::PushBytesWatched)

@@ -31,7 +31,7 @@ use crate::core::counter::id::{BEFORE_CALLERS, CounterId, Datacenter};
 use crate::host::Host;
 use crate::node::shared::call;
 use crate::node::shared::concurrency::all_settled;
-use crate::protocol::messages::{Fault, List, ListNames, Push, Register};
+use crate::protocol::messages::{Fault, List, ListNames, PushView, Register};
 
 pub(super) use lead_notifications::duties;
 
@@ -253,7 +253,7 @@ impl Roots {
     /// # Errors
     /// `Superseded` for a generation that has ended, the refusal `NeedsGrant` for one that the root has not granted to
     /// its datacenter.
-    pub(super) fn admit_push(&self, push: &Push) -> Result<Root, Fault> {
+    pub(super) fn admit_push(&self, push: &PushView) -> Result<Root, Fault> {
         let told = push.push.delta.generation;
         match self.rows.entry(&push.counter)? {
             Some(RootEntry::Live(root))

@@ -31,8 +31,8 @@ use crate::host::Host;
 use crate::host::object::{IncomingCall, Object, Reply, Shell, reply};
 use crate::node::shared::concurrency::all_settled;
 use crate::protocol::messages::{
-    Ask, Batch, BatchedCall, Call, Close, Count, Fault, Flush, ReadContents, Sum, Suspend, batch,
-    decode,
+    Ask, Batch, BatchedCall, Call, Close, CountKeyed, Fault, Flush, ReadContents, SumDatacenter,
+    Suspend, batch, decode,
 };
 
 /// How many alarms of tenants ring at once.
@@ -163,9 +163,9 @@ impl Shell for Tablet {
 fn writes_before_it_sends(path: &str) -> bool {
     [
         Flush::PATH,
-        Count::PATH,
+        CountKeyed::PATH,
         Ask::PATH,
-        Sum::PATH,
+        SumDatacenter::PATH,
         ReadContents::PATH,
         Suspend::PATH,
         Close::PATH,
@@ -176,7 +176,7 @@ fn writes_before_it_sends(path: &str) -> bool {
 /// Whether a call, also after an await, writes before it sends anything, except to the outbox, which sends after the
 /// turn.
 fn counts_before_it_sends(path: &str) -> bool {
-    [Flush::PATH, Count::PATH].contains(&path)
+    [Flush::PATH, CountKeyed::PATH].contains(&path)
 }
 
 impl Core {

@@ -8,7 +8,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::{leads_apart, partitions, unreadable};
 use crate::core::cluster::region::location_hint;
-use crate::core::cluster::spread::{Counts, Rings};
+use crate::core::cluster::spread::{LimiterCounts, Rings};
 use crate::core::cluster::tablets::{LeadPlace, TabletSpread};
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::host::{Host, LATER_STATUS, State, Stream, Target, UNKNOWN_CALL};
@@ -71,7 +71,7 @@ struct Limiters(Rc<Rings>);
 impl State for Limiters {
     fn begin(host: &Host) -> Self {
         let count = |name: &str| host.number(name);
-        Self(Rc::new(Rings::new(Counts {
+        Self(Rc::new(Rings::new(LimiterCounts {
             now: count(names::LIMITER_COUNT).unwrap_or(names::LIMITER_PARTITIONS),
             before: count(names::LIMITER_COUNT_BEFORE),
         })))

@@ -11,7 +11,7 @@ use crate::host::Host;
 use crate::protocol::batch::keyed::CallBudget;
 use crate::protocol::keyed::{self, Bounded, Carrier, FlushOutcomes};
 use crate::protocol::messages::{
-    Call, Claim, ClaimAnswer, Count, Counted, Fault, FindClaims, Holder, Owner, Recall,
+    Call, Claim, ClaimAnswer, ClaimHolder, CountKeyed, Counted, Fault, FindClaims, KeyOwner, Recall,
 };
 use crate::protocol::names::{CellAddress, IDEMPOTENCY, IDEMPOTENCY_DATACENTER};
 
@@ -62,13 +62,13 @@ impl Carrier for Caller<'_> {
         &self,
         here: &Datacenter,
         keys: Vec<WriteKey>,
-        struck_at: Option<Holder>,
+        struck_at: Option<ClaimHolder>,
     ) -> Result<ClaimAnswer, Fault> {
         let counter = self.counter;
         if (struck_at.is_none() || self.is_recall) && is_local(self.host) {
             return Ok(ClaimAnswer {
                 generation: 0,
-                owners: vec![Owner::Lead(Holder::first(here)); keys.len()],
+                owners: vec![KeyOwner::Lead(ClaimHolder::first(here)); keys.len()],
             });
         }
         if self.is_recall {
@@ -99,7 +99,7 @@ impl Carrier for Caller<'_> {
             let recall = Recall { to, writes };
             return twice(|milliseconds| self.call(&recall, milliseconds)).await;
         }
-        let count = Count::new(to, writes, moves, self.keys);
+        let count = CountKeyed::new(to, writes, moves, self.keys);
         let [first, second] = ATTEMPTS_MS;
         let counted = match self.call(&count, first).await {
             Err(Fault::Unavailable(_)) => {

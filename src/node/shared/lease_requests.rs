@@ -6,7 +6,7 @@ use crate::core::limit::borrowers::Due;
 use crate::core::limit::lease::Answer;
 use crate::host::Host;
 use crate::protocol::limits::PolicyName;
-use crate::protocol::messages::{Fault, Lease};
+use crate::protocol::messages::{Fault, LeaseReport};
 
 /// Sends a borrower's request to the limiter of a datacenter, or to the global one.
 ///
@@ -21,7 +21,7 @@ pub async fn lend(
     let broken = || Fault::Broken("a lease of no valid name or key".to_owned());
     let name = PolicyName::try_from(due.name.clone()).map_err(|_| broken())?;
     let key = CounterId::parse(&due.key).map_err(|_| broken())?;
-    let lease = Lease {
+    let lease = LeaseReport {
         to: call::limiter_of(host, datacenter, &name, &key),
         name,
         policy: due.policy.clone(),

@@ -15,7 +15,7 @@ pub struct Leads {
 
 #[derive(Clone)]
 pub enum Copied {
-    Claim(Datacenter, Vec<WriteKey>, Option<Holder>),
+    Claim(Datacenter, Vec<WriteKey>, Option<ClaimHolder>),
     Count(Datacenter, Option<u32>, Vec<KeyedWrite>),
 }
 
@@ -52,7 +52,7 @@ impl Leads {
                 let owners = places.into_iter().map(|place| {
                     let (to, moves) = place.expect("there is room");
                     let datacenter = to.unwrap_or_else(|| here.clone());
-                    Owner::Lead(Holder { datacenter, moves })
+                    KeyOwner::Lead(ClaimHolder { datacenter, moves })
                 });
                 Ok(ClaimAnswer {
                     generation: 1,
@@ -99,7 +99,7 @@ impl Carrier for Leads {
         &self,
         here: &Datacenter,
         keys: Vec<WriteKey>,
-        struck_at: Option<Holder>,
+        struck_at: Option<ClaimHolder>,
     ) -> Result<ClaimAnswer, Fault> {
         let answer = self.call(Copied::Claim(here.clone(), keys, struck_at))?;
         Ok(answer.expect("it answers a claim"))

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::condition::{Condition, Judgement, Reading};
-use super::samples::Samples;
+use super::samples::RateSamples;
 
 /// How often an alert is evaluated.
 pub const EVERY_MS: i64 = 60_000;
@@ -64,7 +64,7 @@ pub struct AlertRecord {
     /// The last reading.
     pub reading: Reading,
     /// What it was measured with before.
-    pub samples: Samples,
+    pub samples: RateSamples,
 }
 
 impl AlertRecord {
@@ -78,7 +78,7 @@ impl AlertRecord {
             told: None,
             silenced_until_ms: 0,
             reading: Reading::unknown("it was not measured yet"),
-            samples: Samples::default(),
+            samples: RateSamples::default(),
         }
     }
 

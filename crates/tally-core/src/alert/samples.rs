@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Samples that are kept: one each 10 s for the longest span of 5 minutes, and one before.
+/// RateSamples that are kept: one each 10 s for the longest span of 5 minutes, and one before.
 const SAMPLES_MAX: usize = 32;
 
 /// A span is at most so many times as long as was asked for, where a measurement is missing in between.
@@ -14,9 +14,9 @@ const MINUTE_MS: i128 = 60_000;
 
 /// What had been counted when, unix milliseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Samples(Vec<(i64, u128)>);
+pub struct RateSamples(Vec<(i64, u128)>);
 
-impl Samples {
+impl RateSamples {
     /// Notes what has been counted by now. A counter that begins anew, and a clock that steps back, begin the samples
     /// anew.
     pub fn note(&mut self, now_ms: i64, counted: u128) {

@@ -3,7 +3,7 @@
 //!
 //! Invariants: segments are in order and the first begins before all members; each counts exactly the rows from its
 //! first key up to that of the next. Whoever changes a row tells it, within the transaction that writes
-//! [`Directory::changes`].
+//! [`SegmentDirectory::changes`].
 //!
 //! Cost: about 130 bytes a segment of 256 to 1,024 members, so at most half a byte a member. A segment that is split
 //! or joined costs O(segments), every 512 changes at most.
@@ -45,7 +45,7 @@ struct Segment {
 
 /// The segments of a board.
 #[derive(Clone, Debug)]
-pub struct Directory {
+pub struct SegmentDirectory {
     segments: Vec<Segment>,
     /// Sums of counts. Source: Fenwick 1994, "A new data structure for cumulative frequency tables".
     sums: Vec<u64>,
@@ -53,13 +53,13 @@ pub struct Directory {
     changes: BTreeMap<Key, Option<u64>>,
 }
 
-impl Default for Directory {
+impl Default for SegmentDirectory {
     fn default() -> Self {
         Self::new(Vec::new())
     }
 }
 
-impl Directory {
+impl SegmentDirectory {
     /// The directory of segments that were stored, in order: first key and count.
     pub fn new(stored: Vec<(Key, u64)>) -> Self {
         let mut segments: Vec<Segment> = stored

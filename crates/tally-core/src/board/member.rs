@@ -56,7 +56,7 @@ pub enum ScoreCondition {
 
 /// A write to a member. `None` leaves as it is what it is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Write {
+pub struct ScoreWrite {
     /// What it does to the score.
     pub amount: Amount,
     /// Only if the member is there, or only if it is not.
@@ -69,7 +69,7 @@ pub struct Write {
     pub expires_ms: Option<Option<i64>>,
 }
 
-impl Write {
+impl ScoreWrite {
     /// A write of an amount and of nothing else.
     pub fn of(amount: Amount) -> Self {
         Self {
@@ -117,7 +117,7 @@ pub struct Change {
 pub fn change(
     settings: &Settings,
     before: Option<&Member>,
-    write: &Write,
+    write: &ScoreWrite,
     sequence: u64,
 ) -> Result<Change, MemberRefusal> {
     let previous = before.map(|member| member.score);

@@ -108,7 +108,7 @@ impl CellChange {
 
 /// What changed in a datacenter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Part {
+pub struct DeltaPart {
     /// The datacenter.
     pub datacenter: Datacenter,
     /// How current it is.
@@ -127,7 +127,7 @@ pub struct Delta {
     /// What a receiver has that meets the basis and applies it.
     pub mark: Mark,
     /// Datacenters that changed.
-    pub parts: Vec<Part>,
+    pub parts: Vec<DeltaPart>,
     /// Unique elements that changed, packed; empty for none.
     pub uniques: Vec<PackedSketch>,
 }

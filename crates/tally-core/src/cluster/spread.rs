@@ -15,7 +15,7 @@ const HEEDED_MS: i64 = 3_600_000;
 
 /// How many limiters there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counts {
+pub struct LimiterCounts {
     /// Now.
     pub now: u32,
     /// Before the number was changed, while that is said.
@@ -25,14 +25,14 @@ pub struct Counts {
 /// The rings of these numbers.
 #[derive(Clone, Debug)]
 pub struct Rings {
-    counts: Counts,
+    counts: LimiterCounts,
     now: Ring,
     before: Option<Ring>,
 }
 
 impl Rings {
     /// Cost: O(p log p) for 100 points of each limiter.
-    pub fn new(counts: Counts) -> Self {
+    pub fn new(counts: LimiterCounts) -> Self {
         Self {
             counts,
             now: Ring::new(counts.now),
@@ -82,7 +82,7 @@ impl Spread {
 
     /// Takes in what another limiter, or this one when it stored it, says of the number. It is newer where the number
     /// there was changed from the one here. Returns whether it must be stored now: before anything is handed over.
-    pub fn hear(&mut self, counts: Counts, heard_ms: i64, now_ms: i64) -> bool {
+    pub fn hear(&mut self, counts: LimiterCounts, heard_ms: i64, now_ms: i64) -> bool {
         let said = self.said.counts;
         let is_newer = counts.before == Some(said.now) && said.before != Some(counts.now);
         // What is known already must be so too once an isolate of before starts here.
@@ -112,7 +112,7 @@ impl Spread {
     }
 
     /// The numbers that hold, to tell others.
-    pub fn counts(&self, now_ms: i64) -> Counts {
+    pub fn counts(&self, now_ms: i64) -> LimiterCounts {
         self.rings(now_ms).counts
     }
 

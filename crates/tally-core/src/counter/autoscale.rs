@@ -46,7 +46,7 @@ impl Thresholds {
 /// Counts flushes, and the writes in them, by the second. Kept in memory: after a restart it begins
 /// anew.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Meter {
+pub struct FlushMeter {
     second: i64,
     current: Rate,
     previous: Rate,
@@ -61,7 +61,7 @@ pub struct Rate {
     pub writes: u32,
 }
 
-impl Meter {
+impl FlushMeter {
     /// Notes one flush with so many writes.
     pub fn note(&mut self, writes: u32, now_ms: i64) {
         self.roll(now_ms);

@@ -11,7 +11,7 @@ use crate::batch::json::{WholeNumber, read_object};
 use crate::messages::{MemberAction, MemberWrite};
 use crate::problem::{Code, Problem};
 use crate::redis::sorted::SORTED_MEMBER_BYTES_MAX;
-use tally_core::board::member::{Amount, Write};
+use tally_core::board::member::{Amount, ScoreWrite};
 use tally_core::board::period::Period;
 use tally_core::board::placing::{BOARD_SHARDS_MAX, Placing, Shards};
 use tally_core::board::score::Score;
@@ -201,7 +201,7 @@ fn number(name: &str, text: &RawValue) -> Result<Score, Problem> {
     })
 }
 
-fn put_of(wire: &WriteWire<'_>, now_ms: i64) -> Result<Write, Problem> {
+fn put_of(wire: &WriteWire<'_>, now_ms: i64) -> Result<ScoreWrite, Problem> {
     let amount = match (wire.score, wire.delta) {
         (Some(score), None) => Amount::Score(number("score", score)?),
         (None, Some(delta)) => Amount::Delta(number("delta", delta)?),
@@ -229,10 +229,10 @@ fn put_of(wire: &WriteWire<'_>, now_ms: i64) -> Result<Write, Problem> {
             }
         },
     };
-    Ok(Write {
+    Ok(ScoreWrite {
         metadata,
         expires_ms,
-        ..Write::of(amount)
+        ..ScoreWrite::of(amount)
     })
 }
 
@@ -240,7 +240,7 @@ fn put_of(wire: &WriteWire<'_>, now_ms: i64) -> Result<Write, Problem> {
 ///
 /// # Errors
 /// `invalid-json`, `unknown-field`, `invalid-body`, `invalid-score`.
-pub fn parse_write(body: &[u8], now_ms: i64) -> Result<Write, Problem> {
+pub fn parse_write(body: &[u8], now_ms: i64) -> Result<ScoreWrite, Problem> {
     let wire: WriteWire<'_> = read_object(body)?;
     if wire.member.is_some() || wire.board.is_some() {
         return refuse("the path names the board and the member; leave `board` and `member` out");
@@ -387,10 +387,10 @@ pub fn parse_member_line(line: &[u8], now_ms: i64) -> Result<Vec<MemberWrite>, P
         action,
         condition: None,
     };
-    let put = Write {
+    let put = ScoreWrite {
         metadata: Some(metadata),
         expires_ms: Some(expires_ms),
-        ..Write::of(Amount::Score(score))
+        ..ScoreWrite::of(Amount::Score(score))
     };
     let mut writes = vec![write(MemberAction::Put(put))];
     if wire.hidden {

@@ -3,7 +3,7 @@
 //! Invariant: a check keeps its position, so that it gets its own verdict, in order of arrival. Equal checks are
 //! counted, not repeated, so that a hot key costs a message one entry.
 
-use crate::messages::Demand;
+use crate::messages::KeyDemand;
 use tally_core::counter::autoscale::Rate;
 use tally_core::counter::batchable::Batchable;
 use tally_core::counter::lane::BATCH_ENTRIES_MAX;
@@ -42,7 +42,7 @@ pub struct CheckBatch {
     /// The policies, each once.
     pub policies: Vec<(PolicyName, Policy)>,
     /// The demands.
-    pub demands: Vec<Demand>,
+    pub demands: Vec<KeyDemand>,
     last: CheckPlace,
 }
 
@@ -57,10 +57,10 @@ pub struct CheckPlace {
 
 impl CheckBatch {
     /// One demand, by the policy of this name.
-    pub fn of(name: &PolicyName, policy: &Policy, demand: Demand) -> Self {
+    pub fn of(name: &PolicyName, policy: &Policy, demand: KeyDemand) -> Self {
         Self {
             policies: vec![(name.clone(), policy.clone())],
-            demands: vec![Demand {
+            demands: vec![KeyDemand {
                 policy: 0,
                 ..demand
             }],
@@ -69,7 +69,7 @@ impl CheckBatch {
     }
 
     /// Demands in this order, without joining equal ones.
-    pub fn each<'a>(all: impl Iterator<Item = (&'a PolicyName, &'a Policy, Demand)>) -> Self {
+    pub fn each<'a>(all: impl Iterator<Item = (&'a PolicyName, &'a Policy, KeyDemand)>) -> Self {
         let mut batch = Self {
             policies: Vec::new(),
             demands: Vec::new(),
@@ -77,7 +77,7 @@ impl CheckBatch {
         };
         for (name, policy, demand) in all {
             let policy = batch.policy_number(&(name.clone(), policy.clone()));
-            batch.demands.push(Demand { policy, ..demand });
+            batch.demands.push(KeyDemand { policy, ..demand });
         }
         batch
     }
@@ -92,7 +92,7 @@ impl CheckBatch {
         u32::try_from(place).unwrap_or(u32::MAX)
     }
 
-    fn take_in(&mut self, policy: &(PolicyName, Policy), demand: &Demand) {
+    fn take_in(&mut self, policy: &(PolicyName, Policy), demand: &KeyDemand) {
         let policy = self.policy_number(policy);
         let begin = self.demands.len().saturating_sub(LOOK_BACK);
         let mut newest = self.demands.iter_mut().enumerate().skip(begin).rev();
@@ -114,7 +114,7 @@ impl CheckBatch {
             ask: self.demands.len(),
             ordinal: 0,
         };
-        self.demands.push(Demand {
+        self.demands.push(KeyDemand {
             policy,
             ..demand.clone()
         });

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::Call;
 use crate::names::Address;
 use tally_core::board::key::Key;
-use tally_core::board::member::{Member, MemberRefusal, Write};
+use tally_core::board::member::{Member, MemberRefusal, ScoreWrite};
 use tally_core::board::placing::{Layout, Placing, ShardAt};
 use tally_core::board::score::Score;
 use tally_core::board::settings::Settings;
@@ -31,7 +31,7 @@ calls! {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MemberAction {
     /// Its score is written.
-    Put(Write),
+    Put(ScoreWrite),
     /// It is hidden from the order, or shown again.
     Hide(bool),
     /// It is removed.

@@ -11,7 +11,7 @@ use tally_core::counter::grant::Grant;
 use tally_core::counter::id::{CounterId, Datacenter};
 
 calls! {
-    Push => push::PushAnswer, "/push", |it| Address::Root(&it.counter), lacks (1, 0);
+    PushView => push::PushAnswer, "/push", |it| Address::Root(&it.counter), lacks (1, 0);
     WatchLead => (), "/watch", |it| Address::Cell(&it.to);
     ViewOf => Option<ViewAnswer>, "/view", |it| Address::Root(&it.counter);
     AskGrant => Option<Grant>, "/held", |it| Address::Cell(&it.to);
@@ -19,7 +19,7 @@ calls! {
 
 /// Lead → root: changes of a datacenter that the root may lack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Push {
+pub struct PushView {
     /// The counter.
     pub counter: CounterId,
     /// The lead's datacenter.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Call, DatacenterSum, GlobalSum, Read, Sum};
+use super::{Call, DatacenterSum, GlobalSum, Read, SumDatacenter};
 use crate::names::Address;
 use tally_core::counter::id::Datacenter;
 use tally_core::counter::queue::InboxId;
@@ -80,5 +80,5 @@ pub struct InboxAsked {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SumExplained {
     /// What to sum.
-    pub sum: Sum,
+    pub sum: SumDatacenter,
 }

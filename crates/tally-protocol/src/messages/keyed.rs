@@ -10,7 +10,7 @@ use tally_core::counter::ledger::{KeySource, KeyedOutcome, KeyedWrite, WriteKey}
 use tally_core::counter::samples::Samples;
 
 calls! {
-    Count => Counted, "/count", |it| Address::Cell(&it.to), lacks (0, 1);
+    CountKeyed => Counted, "/count", |it| Address::Cell(&it.to), lacks (0, 1);
     Claim => ClaimAnswer, "/claim", |it| it.receiver();
     Recall => Counted, "/recall", |it| Address::Cell(&it.to), lacks (0, 1);
     FindClaims => ClaimAnswer, "/find-claims", |it| Address::Root(&it.counter);
@@ -18,7 +18,7 @@ calls! {
 
 /// Edge → lead: counts these keyed writes, each once for any number of repeats.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Count {
+pub struct CountKeyed {
     /// The lead that the keys are claimed for.
     pub to: CellAddress,
     /// The writes.
@@ -33,7 +33,7 @@ pub struct Count {
     dimensions: Vec<(u32, DimensionLog)>,
 }
 
-impl Count {
+impl CountKeyed {
     /// The message for these writes.
     pub fn new(
         to: CellAddress,
@@ -102,7 +102,7 @@ pub struct Claim {
     /// The keys.
     pub keys: Vec<WriteKey>,
     /// The former holder of these keys, which has struck them out: they then go to the home.
-    pub struck_at: Option<Holder>,
+    pub struck_at: Option<ClaimHolder>,
     /// The kind of the keys.
     pub source: KeySource,
 }
@@ -124,20 +124,20 @@ pub struct ClaimAnswer {
     /// The current generation.
     pub generation: u64,
     /// The owner of each key, in their order.
-    pub owners: Vec<Owner>,
+    pub owners: Vec<KeyOwner>,
 }
 
 /// The lead that holds a key. Messages to it carry this, so that it does not mistake a late copy for a claim that has
 /// come back.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Holder {
+pub struct ClaimHolder {
     /// Its datacenter.
     pub datacenter: Datacenter,
     /// The number of the claim's moves when it came there.
     pub moves: u32,
 }
 
-impl Holder {
+impl ClaimHolder {
     /// The first holder of a key.
     pub fn first(datacenter: &Datacenter) -> Self {
         Self {
@@ -157,9 +157,9 @@ impl Holder {
 
 /// The owner of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Owner {
+pub enum KeyOwner {
     /// A lead.
-    Lead(Holder),
+    Lead(ClaimHolder),
     /// It was claimed for a generation that has ended.
     Ended,
     /// There is no room for another claim.

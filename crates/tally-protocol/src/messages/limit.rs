@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::Call;
 use crate::limits::PolicyName;
 use crate::names::{Address, LimiterAddress};
-use tally_core::cluster::spread::Counts;
+use tally_core::cluster::spread::LimiterCounts;
 use tally_core::counter::id::CounterId;
 use tally_core::limit::lease;
 use tally_core::limit::meter::Verdict;
@@ -14,12 +14,12 @@ use tally_core::limit::policy::Policy;
 use tally_core::limit::table::ReservationId;
 
 calls! {
-    Check => CheckAnswer, "/limit-check", |it| Address::Limiter(&it.to);
+    CheckKeys => CheckAnswer, "/limit-check", |it| Address::Limiter(&it.to);
     ForwardCheck => CheckAnswer, "/limit-sent-on", |it| it.check.to();
     GiveKey => Verdict, "/limit-hand-over", |it| Address::Limiter(&it.to);
     Reserve => Reserved, "/limit-reserve", |it| Address::Limiter(&it.to);
     EndReservation => (), "/limit-end-reservation", |it| Address::Limiter(&it.to);
-    Lease => lease::Answer, "/limit-lease", |it| Address::Limiter(&it.to);
+    LeaseReport => lease::Answer, "/limit-lease", |it| Address::Limiter(&it.to);
     RecallLease => Option<lease::Request>, "/limit-recall", |it| Address::Limiter(&it.to);
     PutPolicy => PolicyPut, "/policy-put", |_| Address::Directory(0);
     GetPolicy => Option<Policy>, "/policy-get", |_| Address::Directory(0);
@@ -42,7 +42,7 @@ pub enum DemandKind {
 
 /// A request about a key, once or several times.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Demand {
+pub struct KeyDemand {
     /// The policy, by its index in the message.
     pub policy: u32,
     /// The key.
@@ -57,7 +57,7 @@ pub struct Demand {
     pub owner: Owner,
 }
 
-impl Demand {
+impl KeyDemand {
     /// A single request about a key, by the only policy of a message.
     pub fn of(key: &CounterId, cost: u64, wish: DemandKind) -> Self {
         Self {
@@ -73,13 +73,13 @@ impl Demand {
 
 /// Edge → limiter: decides these, in their order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Check {
+pub struct CheckKeys {
     /// The limiter.
     pub to: LimiterAddress,
     /// The policies.
     pub policies: Vec<(PolicyName, Policy)>,
     /// What is asked.
-    pub demands: Vec<Demand>,
+    pub demands: Vec<KeyDemand>,
     /// Whether to wait for the global limiter where needed; otherwise those demands get [`DemandOutcome::Later`].
     pub waits: bool,
 }
@@ -88,9 +88,9 @@ pub struct Check {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForwardCheck {
     /// What is asked.
-    pub check: Check,
+    pub check: CheckKeys,
     /// The number of limiters, as the sender knows it.
-    pub counts: Counts,
+    pub counts: LimiterCounts,
 }
 
 /// Limiter → the former limiter of a key, after their number was changed: stop deciding it, and return its state. Lent
@@ -106,7 +106,7 @@ pub struct GiveKey {
     /// The key.
     pub key: CounterId,
     /// The number of limiters, as the sender knows it.
-    pub counts: Counts,
+    pub counts: LimiterCounts,
 }
 
 /// The answer to a demand.
@@ -114,7 +114,7 @@ pub struct GiveKey {
 pub enum DemandOutcome {
     /// It is decided: so many were admitted, in order of arrival, the others were not.
     Known {
-        /// How many of the [`Demand::times`].
+        /// How many of the [`KeyDemand::times`].
         admitted: u32,
         /// The verdict of the first that was admitted, if one was.
         first: Option<Verdict>,
@@ -189,7 +189,7 @@ pub struct Reserve {
     /// The policies.
     pub policies: Vec<(PolicyName, Policy)>,
     /// What is asked, each once.
-    pub demands: Vec<Demand>,
+    pub demands: Vec<KeyDemand>,
 }
 
 /// The answer to a reservation.
@@ -218,7 +218,7 @@ pub struct EndReservation {
 
 /// Limiter of a datacenter → the global one, or edge → limiter of its datacenter: a borrower's report, and its request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lease {
+pub struct LeaseReport {
     /// The limiter that lends.
     pub to: LimiterAddress,
     /// The policy's name.
@@ -230,7 +230,7 @@ pub struct Lease {
     /// The borrower's report and request.
     pub request: lease::Request,
     /// Set where a limiter forwards it to the one that lends the key: the number of limiters as it knows it.
-    pub sent_on: Option<Counts>,
+    pub sent_on: Option<LimiterCounts>,
     /// Who sends the policy along.
     pub owner: Owner,
 }

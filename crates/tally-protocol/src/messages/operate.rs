@@ -29,7 +29,7 @@ pub struct Operate {
     /// Its name, where the client gave one.
     pub key: Option<OperationKey>,
     /// The precondition, if any.
-    pub condition: Option<Condition>,
+    pub condition: Option<OperationCondition>,
 }
 
 /// An operation on a counter.
@@ -107,7 +107,7 @@ pub struct OperationKey {
 
 /// A precondition on a counter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Condition {
+pub enum OperationCondition {
     /// It exists.
     Exists,
     /// It has not changed since this version: (operations, cells).

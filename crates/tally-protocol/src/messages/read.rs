@@ -17,7 +17,7 @@ calls! {
     List => Vec<(CounterId, Root)>, "/list", |it| Address::Directory(it.partition);
     Read => Option<GlobalSum>, "/read", |_| Address::Aggregator;
     ReadEach => Vec<Result<Option<GlobalSum>, Fault>>, "/read-each", |_| Address::Aggregator;
-    Measure => Snapshot, "/measure", |_| Address::Aggregator;
+    ReadMetrics => Snapshot, "/measure", |_| Address::Aggregator;
     CheckStorage => Option<Ailment>, "/check-storage", |it| Address::Directory(it.partition);
 }
 
@@ -240,4 +240,4 @@ impl GlobalSum {
 
 /// Edge → aggregator: the metrics of the isolate that answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Measure {}
+pub struct ReadMetrics {}

@@ -119,7 +119,7 @@ pub enum WindowStart {
 
 /// A set of counters and their order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Order {
+pub struct TopOrder {
     /// The prefix of their names.
     pub prefix: String,
     /// The measure.
@@ -134,7 +134,7 @@ pub struct TopOf {
     /// The partition.
     pub partition: u32,
     /// The order.
-    pub order: Order,
+    pub order: TopOrder,
     /// The most counters.
     pub limit: u32,
     /// Count how many have more than this.
@@ -147,14 +147,14 @@ pub struct AmountOf {
     /// The counter.
     pub counter: CounterId,
     /// The order.
-    pub order: Order,
+    pub order: TopOrder,
 }
 
 /// Edge → aggregator: asks for the first counters of an order, or for the rank of one of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskTop {
     /// The order.
-    pub order: Order,
+    pub order: TopOrder,
     /// The most counters.
     pub limit: u32,
     /// Only this counter, and how many have more than it.

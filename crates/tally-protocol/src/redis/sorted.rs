@@ -13,7 +13,9 @@ use super::reply::{Refused, Reply};
 use super::sorted_ranges::{Query, reply_of, select};
 use crate::messages::Fault;
 use tally_core::board::key::Key;
-use tally_core::board::member::{Amount, Change, MemberRefusal, ScoreCondition, Write, change};
+use tally_core::board::member::{
+    Amount, Change, MemberRefusal, ScoreCondition, ScoreWrite, change,
+};
 use tally_core::board::score::Score;
 use tally_core::board::settings::Settings;
 
@@ -71,7 +73,7 @@ pub trait SortedSet {
     fn write(
         &mut self,
         member: &[u8],
-        write: &Write,
+        write: &ScoreWrite,
         is_trial: bool,
     ) -> Result<Result<Change, MemberRefusal>, Fault>;
 
@@ -110,7 +112,7 @@ impl SortedSet for NoMembers {
     fn write(
         &mut self,
         _: &[u8],
-        write: &Write,
+        write: &ScoreWrite,
         is_trial: bool,
     ) -> Result<Result<Change, MemberRefusal>, Fault> {
         let change = change(&Settings::default(), None, write, 0);
@@ -280,7 +282,7 @@ impl Options {
         Ok(())
     }
 
-    fn write(&self, amount: Amount) -> Write {
+    fn write(&self, amount: Amount) -> ScoreWrite {
         let exists = match (self.only_absent, self.only_present) {
             (true, _) => Some(false),
             (_, true) => Some(true),
@@ -291,10 +293,10 @@ impl Options {
             (_, true) => ScoreCondition::Lower,
             _ => ScoreCondition::Any,
         };
-        Write {
+        ScoreWrite {
             exists,
             only,
-            ..Write::of(amount)
+            ..ScoreWrite::of(amount)
         }
     }
 }

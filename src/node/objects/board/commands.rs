@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{BoardCore, Loaded, Misplaced};
 use crate::core::board::key::Key;
-use crate::core::board::member::{Change, Member, MemberRefusal, Write, change};
+use crate::core::board::member::{Change, Member, MemberRefusal, ScoreWrite, change};
 use crate::core::board::placing::{Placing, ShardAt, Shards};
 use crate::core::board::score::Score;
 use crate::core::board::settings::{Settings, Ties};
@@ -100,7 +100,7 @@ impl SortedSet for Ranking<'_> {
     fn write(
         &mut self,
         member: &[u8],
-        write: &Write,
+        write: &ScoreWrite,
         is_trial: bool,
     ) -> Result<Result<Change, MemberRefusal>, Fault> {
         let head = &self.loaded.head;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::log::{Log, ViewPart};
-use super::{Basis, CellChange, Delta, Mark, Part, ReceiverState};
+use super::{Basis, CellChange, Delta, DeltaPart, Mark, ReceiverState};
 use crate::cluster::view::{ReportOrder, View};
 use crate::counter::id::Datacenter;
 use crate::counter::merge::CellTotals;
@@ -137,7 +137,7 @@ impl Feed {
     }
 
     fn changes<'a>(&self, revision: u64, changes: impl Iterator<Item = &'a ViewPart>) -> Delta {
-        let mut parts: BTreeMap<&Datacenter, Part> = BTreeMap::new();
+        let mut parts: BTreeMap<&Datacenter, DeltaPart> = BTreeMap::new();
         let mut items = Vec::new();
         for changed in changes {
             match changed {
@@ -160,11 +160,11 @@ impl Feed {
         self.delta(Basis::Revision(revision), parts, items)
     }
 
-    fn all_parts(&self) -> Vec<Part> {
+    fn all_parts(&self) -> Vec<DeltaPart> {
         let part = |(datacenter, heard): (&Datacenter, &ReportOrder)| {
             let cells = self.view.cells().cells_of(datacenter);
             let change = |(shard, totals): (u8, CellTotals)| CellChange::of(shard, &totals);
-            Part {
+            DeltaPart {
                 datacenter: datacenter.clone(),
                 heard: Some(*heard),
                 cells: cells.into_iter().map(change).collect(),
@@ -173,7 +173,7 @@ impl Feed {
         self.view.datacenters().map(part).collect()
     }
 
-    fn delta(&self, basis: Basis, parts: Vec<Part>, items: Vec<(Source, u32)>) -> Delta {
+    fn delta(&self, basis: Basis, parts: Vec<DeltaPart>, items: Vec<(Source, u32)>) -> Delta {
         Delta {
             generation: self.view.generation(),
             basis,
@@ -184,8 +184,8 @@ impl Feed {
     }
 }
 
-fn empty(datacenter: &Datacenter) -> Part {
-    Part {
+fn empty(datacenter: &Datacenter) -> DeltaPart {
+    DeltaPart {
         datacenter: datacenter.clone(),
         heard: None,
         cells: Vec::new(),
