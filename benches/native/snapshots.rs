@@ -13,7 +13,8 @@ use tally::core::counter::id::{CounterId, Datacenter};
 use tally::protocol::export::counter_line;
 use tally::protocol::messages::ExportedCounter;
 use tally::protocol::snapshot::{
-    Entry, PART_ENTRIES_MAX, PartWriter, SnapshotCounter, SnapshotDatacenter, digest_of, read_part,
+    PART_ENTRIES_MAX, PartEntry, PartWriter, SnapshotCounter, SnapshotDatacenter, digest_of,
+    read_part,
 };
 
 use crate::{BEGIN_MS, Chance};
@@ -139,7 +140,7 @@ fn snapshots_read(bencher: Bencher<'_, '_>) {
         .counter(ItemsCount::new(COUNTERS))
         .counter(BytesCount::new(bytes_of(&files)))
         .bench_local(|| {
-            let read = |file: &Vec<u8>| -> Vec<Entry> { read_part(file).unwrap() };
+            let read = |file: &Vec<u8>| -> Vec<PartEntry> { read_part(file).unwrap() };
             let read: usize = files.iter().map(|file| read(file).len()).sum();
             assert_eq!(read, COUNTERS);
         });

@@ -9,7 +9,7 @@ use tally::core::counter::lane::BATCH_ENTRIES_MAX;
 use tally::core::limit::meter::Verdict;
 use tally::core::limit::policy::{OnError, Policy};
 use tally::protocol::limits::batch::{CheckBatch, DEMANDS_MAX, GATHER_MS, gather_ms};
-use tally::protocol::limits::{Judgement, PolicyName, many_json, refused_many_json};
+use tally::protocol::limits::{CheckResult, PolicyName, many_json, refused_many_json};
 use tally::protocol::messages::{DemandKind, DemandOutcome, KeyDemand};
 
 fn name(text: &str) -> PolicyName {
@@ -38,7 +38,7 @@ fn verdict(is_allowed: bool) -> Verdict {
 fn json_and_headers_say_the_same() {
     let (login, user, here) = (name("login"), key("u"), Datacenter::local());
     let policy = Policy::sliding(100, 60);
-    let judgement = |policy, verdict| Judgement {
+    let judgement = |policy, verdict| CheckResult {
         name: &login,
         key: &user,
         policy,
@@ -116,7 +116,7 @@ fn retry_after_is_never_before_quota_returns() {
     for (reset_ms, retry_after_ms, seconds) in
         [(1, 1, 1), (1_000, 1, 1), (1_001, 1, 2), (1, 2_001, 3)]
     {
-        let judgement = Judgement {
+        let judgement = CheckResult {
             name: &login,
             key: &user,
             policy: &policy,

@@ -6,7 +6,7 @@ use tally::protocol::redis::notifications::{self, KeyEvent, SetChange, Subscript
 use tally::protocol::redis::reply::{Encoding, Reply};
 use tally::protocol::redis::request::{COMMANDS_MAX, Request, token_of};
 use tally::protocol::redis::script_table::KNOWN;
-use tally::protocol::redis::space::{Space, Value, whole};
+use tally::protocol::redis::space::{Space, StoredValue, whole};
 use tally::protocol::redis::{VALUE_BYTES_MAX, float, glob, scripts, sha1};
 
 const NOW_MS: i64 = 1_700_000_000_250;
@@ -238,7 +238,7 @@ fn values_that_are_too_large_are_refused_and_change_nothing() {
     let long = "x".repeat(VALUE_BYTES_MAX);
     assert!(space.put_text("k", long, None).is_err());
     assert_eq!((space.get("k"), space.changed().count()), (None, 0));
-    assert_eq!(space.put_value("k", Value::Text("x".into())), Ok(()));
+    assert_eq!(space.put_value("k", StoredValue::Text("x".into())), Ok(()));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use tally::protocol::export::counter_line;
 use tally::protocol::messages::{AllRuns, ExportedCounter, PartitionRuns};
 use tally::protocol::settings;
 use tally::protocol::snapshot::{
-    DAY_MS, Days, Entry, PART_ENTRIES_MAX, PartWriter, Plan, RunOf, SnapshotCounter,
+    DAY_MS, Days, PART_ENTRIES_MAX, PartEntry, PartWriter, Plan, RunOf, SnapshotCounter,
     SnapshotDatacenter, chain_of, date_of, day_of_ms, digest_of, lacking, parse_date, read_part,
     thinned,
 };
@@ -45,7 +45,7 @@ fn kept(created_at_ms: i64, added: u128, last_write_ms: i64) -> SnapshotCounter 
     }
 }
 
-fn file_of<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Vec<u8> {
+fn file_of<'a>(entries: impl IntoIterator<Item = &'a PartEntry>) -> Vec<u8> {
     let mut writer = PartWriter::default();
     for (id, kept) in entries {
         writer.push(id, kept.as_ref());
@@ -60,7 +60,7 @@ fn hex(bytes: &[u8]) -> String {
 /// Every later build reads this file.
 const GOLDEN: &str = "81002b169cf5710000000171008eff050103465241030006050306010108706167652f3130320301000308b093bec6b268c03e020101020000162900ffffffffffffffffffffffffffffffffffff030003a11f000cf02e80ddc1b9cd97ffffff011b0000013c0180a0bfc6b2680100000005000103535944010000004d020000";
 
-fn golden() -> Vec<Entry> {
+fn golden() -> Vec<PartEntry> {
     let rare = SnapshotCounter {
         settings: Settings {
             floor: Some(Value::new(0, 5)),
@@ -96,7 +96,7 @@ fn golden_bytes_of_a_part() {
 }
 
 /// A deployment of plain counters as they are met: pages of a site, some of them busy.
-fn plain(count: usize) -> (Vec<Entry>, usize) {
+fn plain(count: usize) -> (Vec<PartEntry>, usize) {
     let mut seed = 7_u64;
     let mut random = |below: u64| {
         seed = seed
@@ -224,7 +224,7 @@ proptest! {
 
     #[test]
     fn what_was_written_is_read(entries in proptest::collection::btree_map("[a-c/é]{1,6}", proptest::option::of(any_kept()), 0..20)) {
-        let entries: Vec<Entry> = entries.into_iter().map(|(name, kept)| (id(&name), kept)).collect();
+        let entries: Vec<PartEntry> = entries.into_iter().map(|(name, kept)| (id(&name), kept)).collect();
         let file = file_of(&entries);
         prop_assert_eq!(read_part(&file), Ok(entries));
     }

@@ -26,12 +26,12 @@ use crate::protocol::problem::Problem;
 const ATTEMPTS_MS: [u64; 2] = [2_500, 2_000];
 
 /// The outcome of a flush.
-pub type Outcome = Result<Flushed, Fault>;
+pub type FlushOutcome = Result<Flushed, Fault>;
 
 /// The outcomes of a bulk body's writes: the request that settles a batch notes them here. This is memory that another
 /// request writes; it wakes nobody.
 #[derive(Debug, Default)]
-pub struct Progress {
+pub struct FlushProgress {
     /// Writes whose outcome is not known yet.
     pub pending: usize,
     /// Failed writes: the body's own index of the write, and why.
@@ -42,33 +42,33 @@ pub struct Progress {
 
 /// One write of a bulk body.
 #[derive(Debug)]
-pub struct Watcher {
+pub struct FlushWatch {
     /// Its body.
-    pub progress: Rc<RefCell<Progress>>,
+    pub progress: Rc<RefCell<FlushProgress>>,
     /// The body's index of the write.
     pub number: usize,
 }
 
 /// The kind of lanes to cells.
-pub struct Cells;
+pub struct CellCosts;
 
-impl LaneKind for Cells {
+impl LaneKind for CellCosts {
     type Target = CellAddress;
     type Batchable = Load;
-    type Outcome = Outcome;
-    type Watcher = Watcher;
+    type Outcome = FlushOutcome;
+    type Watcher = FlushWatch;
 
     fn admit(host: &Host, to: &CellAddress) -> Result<(), Problem> {
         open_objects::admit(host, to, ObjectUser::Single).map_err(open_objects::overloaded)
     }
 
-    fn lost() -> Outcome {
+    fn lost() -> FlushOutcome {
         Err(Fault::Unavailable(
             "the request that carried this write was ended".to_owned(),
         ))
     }
 
-    fn tell(watcher: Watcher, outcome: &Outcome) {
+    fn tell(watcher: FlushWatch, outcome: &FlushOutcome) {
         let mut progress = watcher.progress.borrow_mut();
         progress.pending = progress.pending.saturating_sub(1);
         if let Some(settled) = progress.settled.get_mut(watcher.number) {
@@ -116,7 +116,7 @@ pub async fn send_batch(
         Err(Fault::Refused(Refusal::OtherHash(own))) => learn_unique_hash(host, &to.counter, *own),
         Err(_) => {}
     }
-    Lanes::<Cells>::with(host, |lanes| {
+    Lanes::<CellCosts>::with(host, |lanes| {
         if let Some(lane) = lanes.known(to) {
             match &outcome {
                 Ok(flushed) => {
@@ -126,7 +126,7 @@ pub async fn send_batch(
                 Err(Fault::Refused(Refusal::Newer(generation))) => lane.learn(*generation),
                 Err(_) => {}
             }
-            settle::<Cells>(host, lane, nonce, outcome);
+            settle::<CellCosts>(host, lane, nonce, outcome);
         }
     });
 }
@@ -145,7 +145,7 @@ async fn send_flush(
     to: &CellAddress,
     nonce: Nonce,
     load: Load,
-) -> Outcome {
+) -> FlushOutcome {
     let to = to.clone();
     let mut flush = Flush { to, nonce, load };
     let mut last = None;
@@ -169,5 +169,5 @@ async fn send_flush(
             (outcome, _) => return outcome,
         }
     }
-    last.map_or_else(Cells::lost, Err)
+    last.map_or_else(CellCosts::lost, Err)
 }

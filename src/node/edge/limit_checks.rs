@@ -21,7 +21,7 @@ use crate::node::shared::metrics;
 use crate::protocol::access::Caller;
 use crate::protocol::limits::batch::CheckBatch;
 use crate::protocol::limits::{
-    CheckLine, Judgement, check_cost, is_allowed, many_json, parse_checks, refused_many_json,
+    CheckLine, CheckResult, check_cost, is_allowed, many_json, parse_checks, refused_many_json,
 };
 use crate::protocol::messages::{DemandKind, EndReservation, Reserve, Reserved};
 use crate::protocol::metrics::Metric;
@@ -64,11 +64,11 @@ pub async fn check_many(context: &RequestContext, caller: &Caller) -> Result<Ans
     for (resolved, verdict) in judged.clone() {
         verdicts::note(context, resolved, *verdict);
     }
-    let judgements: Vec<Judgement<'_>> = judged
+    let judgements: Vec<CheckResult<'_>> = judged
         .map(|(resolved, verdict)| resolved.judgement(&here, *verdict))
         .collect();
     let closed = judgements.iter().find(|one| one.is_closed());
-    let answer = if judgements.iter().all(Judgement::is_allowed) {
+    let answer = if judgements.iter().all(CheckResult::is_allowed) {
         Answer::json(many_json(&judgements))
     } else if let Some(closed) = closed {
         unreachable(closed.name)

@@ -21,7 +21,7 @@ use crate::node::shared::metrics;
 use crate::protocol::access::{Caller, Permission, Scope as Right};
 use crate::protocol::limits::batch::{CheckBatch, CheckPlace};
 use crate::protocol::limits::{
-    CheckRequest, Judgement, LIMIT_HEADER, POLICY_HEADER, PolicyName, deleted_json, list_json,
+    CheckRequest, CheckResult, LIMIT_HEADER, POLICY_HEADER, PolicyName, deleted_json, list_json,
     parse_check, parse_policy, policy_json,
 };
 use crate::protocol::messages::{
@@ -156,7 +156,7 @@ async fn judge_alone(
 }
 
 /// The answer to a check.
-fn answer_of(judgement: &Judgement<'_>) -> Answer {
+fn answer_of(judgement: &CheckResult<'_>) -> Answer {
     let answer = if judgement.is_closed() {
         unreachable(judgement.name)
     } else if judgement.is_allowed() {
@@ -174,29 +174,29 @@ pub fn unreachable(name: &PolicyName) -> Answer {
 }
 
 /// The headers of an answer about these checks.
-pub fn with_headers(answer: Answer, judgements: &[Judgement<'_>]) -> Answer {
+pub fn with_headers(answer: Answer, judgements: &[CheckResult<'_>]) -> Answer {
     let join = |items: Vec<String>| items.join(", ");
     let mut answer = answer.with_header(
         POLICY_HEADER,
-        join(judgements.iter().map(Judgement::policy_item).collect()),
+        join(judgements.iter().map(CheckResult::policy_item).collect()),
     );
     let left: Vec<String> = judgements
         .iter()
-        .filter_map(Judgement::limit_item)
+        .filter_map(CheckResult::limit_item)
         .collect();
     if !left.is_empty() {
         answer = answer.with_header(LIMIT_HEADER, join(left));
     }
     let waits = judgements
         .iter()
-        .filter_map(Judgement::retry_after_seconds)
+        .filter_map(CheckResult::retry_after_seconds)
         .max();
     if let Some(seconds) = waits {
         answer = answer.with_header("retry-after", seconds.to_string());
     }
     if judgements.iter().any(|one| one.verdict.is_none()) {
         // A closed policy decides for all.
-        let is_closed = judgements.iter().any(Judgement::is_closed);
+        let is_closed = judgements.iter().any(CheckResult::is_closed);
         let word = if is_closed { "closed" } else { "open" };
         answer = answer.with_header(ON_ERROR_HEADER, word.to_owned());
     }

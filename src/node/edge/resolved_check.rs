@@ -11,7 +11,7 @@ use crate::core::limit::policy::{Policy, Scope};
 use crate::core::limit::table::Check;
 use crate::node::shared::call;
 use crate::protocol::limits::batch::CheckBatch;
-use crate::protocol::limits::{CheckRequest, Judgement, PolicyName, check_cost};
+use crate::protocol::limits::{CheckRequest, CheckResult, PolicyName, check_cost};
 use crate::protocol::messages::{DemandKind, KeyDemand};
 use crate::protocol::names::LimiterAddress;
 use crate::protocol::problem::Problem;
@@ -99,8 +99,8 @@ impl ResolvedCheck {
         &'a self,
         here: &'a Datacenter,
         verdict: Option<Verdict>,
-    ) -> Judgement<'a> {
-        Judgement {
+    ) -> CheckResult<'a> {
+        CheckResult {
             name: &self.client_name,
             key: &self.key,
             policy: &self.policy,

@@ -30,11 +30,11 @@ use crate::protocol::access::Scope;
 use crate::protocol::messages::{Call, Fault, RunCommands, Subscribe, decode};
 use crate::protocol::redis::command::{Act, Command, Elements, run, script_words};
 use crate::protocol::redis::notifications;
-use crate::protocol::redis::reply::{Refused, Reply, UNAVAILABLE};
+use crate::protocol::redis::reply::{Reply, ReplyError, UNAVAILABLE};
 use crate::protocol::redis::request::Arguments;
 use crate::protocol::redis::script_table::Script;
 use crate::protocol::redis::scripts;
-use crate::protocol::redis::space::{Entry, Space, Value};
+use crate::protocol::redis::space::{KeyspaceEntry, Space, StoredValue};
 
 /// How often a command is decided again because others have counted meanwhile.
 pub(super) const ROUNDS_MAX: usize = 8;
@@ -131,7 +131,7 @@ impl KeyspaceCore {
         }
         let _held = self.locks.hold(&self.host, all.clone(), true).await?;
         for key in &all {
-            if let Err(Refused::Fault(fault)) = self.living_row(key, here).await {
+            if let Err(ReplyError::Fault(fault)) = self.living_row(key, here).await {
                 return Err(fault);
             }
         }
@@ -244,7 +244,7 @@ impl KeyspaceCore {
         here: &Datacenter,
         (mut space, read): (Space, &KeysRead),
         is_blind: bool,
-    ) -> Result<(Reply, UpdateOutcome), Refused> {
+    ) -> Result<(Reply, UpdateOutcome), ReplyError> {
         let before = space.clone();
         let reply = run(asked.command, &mut space, asked.args);
         let writes = Writes {
@@ -261,7 +261,7 @@ impl KeyspaceCore {
     pub(super) async fn by_key(
         &self,
         asked: &[CommandRequest<'_>],
-        run: impl AsyncFn(String, Vec<&CommandRequest<'_>>) -> Result<Vec<Reply>, Refused>,
+        run: impl AsyncFn(String, Vec<&CommandRequest<'_>>) -> Result<Vec<Reply>, ReplyError>,
     ) -> Vec<Reply> {
         let mut keys = BTreeMap::<&String, Vec<usize>>::new();
         for (place, asked) in asked.iter().enumerate() {
@@ -295,7 +295,7 @@ impl KeyspaceCore {
         &self,
         asked: &CommandRequest<'_>,
         here: &Datacenter,
-    ) -> Result<Reply, Refused> {
+    ) -> Result<Reply, ReplyError> {
         let keys = keys_of(asked);
         let limit = limit_key(asked);
         for _ in 0..ROUNDS_MAX {
@@ -316,7 +316,7 @@ impl KeyspaceCore {
             }
         }
         let busy = "others count this key all the time; nothing was done, try again";
-        Err(Refused::Reply(Reply::err(busy)))
+        Err(ReplyError::Reply(Reply::err(busy)))
     }
 
     /// Stores the changes of a command: counters by their roots and cells, one after the other, then all rows at once.
@@ -326,14 +326,14 @@ impl KeyspaceCore {
         here: &Datacenter,
         asked: &CommandRequest<'_>,
         reply: &Reply,
-    ) -> Result<UpdateOutcome, Refused> {
+    ) -> Result<UpdateOutcome, ReplyError> {
         self.prepare(writes, here).await?;
         let (mut rows, mut gone) = (Vec::new(), Vec::new());
         let is_script = matches!(asked.command.act, Act::Script);
         for key in writes.after.changed() {
             let (before, after) = (writes.before.get(key), writes.after.get(key));
-            let is_sorted = |entry: Option<&Entry>| {
-                entry.is_some_and(|entry| matches!(entry.value, Value::Sorted))
+            let is_sorted = |entry: Option<&KeyspaceEntry>| {
+                entry.is_some_and(|entry| matches!(entry.value, StoredValue::Sorted))
             };
             if let Ok(id) = CounterId::parse(key.as_str())
                 && is_sorted(before)
@@ -341,7 +341,8 @@ impl KeyspaceCore {
             {
                 self.boards.end(&id).await?;
             }
-            let counted = |entry: Option<&Entry>| entry.filter(|entry| entry.is_counter).cloned();
+            let counted =
+                |entry: Option<&KeyspaceEntry>| entry.filter(|entry| entry.is_counter).cloned();
             let (was, is) = (counted(before), counted(after));
             if let Ok(id) = CounterId::parse(key.as_str())
                 && was.as_ref().map(|entry| &entry.value) != is.as_ref().map(|entry| &entry.value)
@@ -382,7 +383,7 @@ impl KeyspaceCore {
     }
 
     /// Fails where a command that changes several keys cannot set one of them, before any of them is changed.
-    async fn prepare(&self, writes: &Writes<'_>, here: &Datacenter) -> Result<(), Refused> {
+    async fn prepare(&self, writes: &Writes<'_>, here: &Datacenter) -> Result<(), ReplyError> {
         if writes.after.changed().nth(1).is_none() {
             return Ok(());
         }
@@ -421,10 +422,10 @@ pub(super) fn unavailable(fault: &Fault) -> Reply {
     })
 }
 
-pub(super) fn reply_of(done: Result<Reply, Refused>) -> Reply {
+pub(super) fn reply_of(done: Result<Reply, ReplyError>) -> Reply {
     match done {
-        Ok(reply) | Err(Refused::Reply(reply)) => reply,
-        Err(Refused::Fault(fault)) => unavailable(&fault),
+        Ok(reply) | Err(ReplyError::Reply(reply)) => reply,
+        Err(ReplyError::Fault(fault)) => unavailable(&fault),
     }
 }
 
@@ -438,9 +439,9 @@ pub(super) struct Writes<'a> {
 }
 
 /// The stored row of a key; `None` for a counter or a board without expiry. With one, it has what the expiry ends.
-pub(super) fn row_of(entry: &Entry, target: Option<ExpiryTarget>) -> Option<Row> {
+pub(super) fn row_of(entry: &KeyspaceEntry, target: Option<ExpiryTarget>) -> Option<Row> {
     let expires_ms = kept_end(entry.expires_ms);
-    let is_elsewhere = entry.is_counter || matches!(entry.value, Value::Sorted);
+    let is_elsewhere = entry.is_counter || matches!(entry.value, StoredValue::Sorted);
     let value = (!is_elsewhere).then(|| entry.value.clone());
     (value.is_some() || expires_ms.is_some()).then_some(Row {
         value,
@@ -449,9 +450,9 @@ pub(super) fn row_of(entry: &Entry, target: Option<ExpiryTarget>) -> Option<Row>
     })
 }
 
-fn number_of(entry: &Entry) -> Option<i64> {
+fn number_of(entry: &KeyspaceEntry) -> Option<i64> {
     match &entry.value {
-        Value::Text(text) => text.parse().ok(),
+        StoredValue::Text(text) => text.parse().ok(),
         _ => None,
     }
 }

@@ -8,7 +8,7 @@ use super::keyspace_locks::Guard;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::WriteKey;
 use crate::protocol::messages::Fault;
-use crate::protocol::redis::reply::{Refused, Reply};
+use crate::protocol::redis::reply::{Reply, ReplyError};
 use crate::protocol::redis::{error, strings};
 
 impl KeyspaceCore {
@@ -36,7 +36,7 @@ impl KeyspaceCore {
             drop(held);
             let _alone = self.locks.hold(&self.host, lapsed.clone(), true).await?;
             for key in &lapsed {
-                if let Err(Refused::Fault(fault)) = self.living_row(key, here).await {
+                if let Err(ReplyError::Fault(fault)) = self.living_row(key, here).await {
                     return Err(fault);
                 }
             }
@@ -50,7 +50,7 @@ impl KeyspaceCore {
         &self,
         asked: &CommandRequest<'_>,
         here: &Datacenter,
-    ) -> Result<Reply, Refused> {
+    ) -> Result<Reply, ReplyError> {
         let delta = strings::delta_of(asked.args)?.unwrap_or(0);
         let key = &asked.args[1];
         let row = self.rows.row(key)?;
@@ -79,7 +79,7 @@ impl KeyspaceCore {
 
     /// Makes sure that a counter that does not exist yet may be created: no board has its name, and the expiry of a
     /// former key is removed.
-    async fn begin_counter(&self, id: &CounterId) -> Result<(), Refused> {
+    async fn begin_counter(&self, id: &CounterId) -> Result<(), ReplyError> {
         if self.counters.is_known(id) {
             return Ok(());
         }
@@ -88,7 +88,7 @@ impl KeyspaceCore {
             return Ok(());
         }
         if found.is_board && self.boards.has(id).await? {
-            return Err(Refused::Reply(error::wrong_type()));
+            return Err(ReplyError::Reply(error::wrong_type()));
         }
         if self
             .rows
@@ -105,7 +105,7 @@ impl KeyspaceCore {
         &self,
         asked: &CommandRequest<'_>,
         here: &Datacenter,
-    ) -> Result<Reply, Refused> {
+    ) -> Result<Reply, ReplyError> {
         let keys = keys_of(asked);
         let (space, read) = self.load(&keys, here, true).await?;
         let (reply, _) = self.run_once(asked, here, (space, &read), true).await?;
@@ -132,7 +132,7 @@ impl KeyspaceCore {
         &self,
         group: &[&CommandRequest<'_>],
         here: &Datacenter,
-    ) -> Result<Vec<Reply>, Refused> {
+    ) -> Result<Vec<Reply>, ReplyError> {
         if let Some(replies) = self.add_together(group, here).await? {
             return Ok(replies);
         }
@@ -168,8 +168,8 @@ impl KeyspaceCore {
         }
         match self.begin_counter(&id).await {
             Ok(()) => {}
-            Err(Refused::Fault(fault)) => return Err(fault),
-            Err(Refused::Reply(_)) => return Ok(None),
+            Err(ReplyError::Fault(fault)) => return Err(fault),
+            Err(ReplyError::Reply(_)) => return Ok(None),
         }
         let Some(value) = self.lanes.add(&id, here, sum).await? else {
             return Ok(None);

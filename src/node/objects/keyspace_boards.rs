@@ -21,13 +21,13 @@ use crate::protocol::redis::command::Command;
 use crate::protocol::redis::error;
 use crate::protocol::redis::float::{score, text_of};
 use crate::protocol::redis::notifications::{self, KeyEvent};
-use crate::protocol::redis::reply::{Refused, Reply};
+use crate::protocol::redis::reply::{Reply, ReplyError};
 use crate::protocol::redis::request::Arguments;
 use crate::protocol::redis::script_table::Script;
 use crate::protocol::redis::scripts_of_analytics as analytics;
 use crate::protocol::redis::sorted::{self, Members, NoMembers};
 use crate::protocol::redis::sorted_sets::{Joined, join};
-use crate::protocol::redis::space::Value;
+use crate::protocol::redis::space::StoredValue;
 use crate::protocol::shell_limits::OPERATE_MS_MAX;
 
 /// The most boards that are remembered, about 600 bytes each; another one costs a call.
@@ -156,7 +156,7 @@ impl KeyspaceCore {
         group: &[&CommandRequest<'_>],
         here: &Datacenter,
         holds: bool,
-    ) -> Result<Vec<Reply>, Refused> {
+    ) -> Result<Vec<Reply>, ReplyError> {
         let only: BTreeSet<String> = holds.then(|| key.to_owned()).into_iter().collect();
         let held = self.hold_to_add(only.clone(), here).await?;
         let row = self.rows.row(key)?;
@@ -221,7 +221,7 @@ impl KeyspaceCore {
         &self,
         asked: &CommandRequest<'_>,
         here: &Datacenter,
-    ) -> Result<Reply, Refused> {
+    ) -> Result<Reply, ReplyError> {
         let args = asked.args;
         let keys = asked.command.keys_of(args)?;
         let is_stored = args[0].to_ascii_uppercase().ends_with("STORE");
@@ -260,14 +260,14 @@ impl KeyspaceCore {
         &self,
         script: Script,
         args: &Arguments,
-    ) -> Result<Reply, Refused> {
+    ) -> Result<Reply, ReplyError> {
         let keys = analytics::sets_of(script, args)?.unwrap_or_default();
         let sets = self.sets_of(&keys.iter().collect::<Vec<_>>()).await?;
         Ok(analytics::answer(script, args, &sets)?)
     }
 
     /// All members of several sets, in the order of their keys.
-    async fn sets_of(&self, keys: &[&String]) -> Result<Vec<Members>, Refused> {
+    async fn sets_of(&self, keys: &[&String]) -> Result<Vec<Members>, ReplyError> {
         let read = |(place, key): (usize, &&String)| {
             let key = (*key).clone();
             async move { (place, self.members_of(&key, &whole_of(&key)).await) }
@@ -282,14 +282,14 @@ impl KeyspaceCore {
     }
 
     /// The members that a command asks for with their scores; of a set without scores all, with a score of 1.
-    async fn members_of(&self, key: &str, args: &Arguments) -> Result<Members, Refused> {
+    async fn members_of(&self, key: &str, args: &Arguments) -> Result<Members, ReplyError> {
         // Faults of the command itself come first.
         let of_none = sorted::run(&mut NoMembers::default(), args, 0)?;
         let now_ms = self.host.now_ms();
         let row = self.rows.row(key)?;
         let row = row.filter(|row| row.expires_ms.is_none_or(|at_ms| at_ms > now_ms));
         match row.and_then(|row| row.value) {
-            Some(Value::Set(members)) if !args[0].eq_ignore_ascii_case("ZRANGESTORE") => {
+            Some(StoredValue::Set(members)) if !args[0].eq_ignore_ascii_case("ZRANGESTORE") => {
                 let one = Score::new(1.0).unwrap_or_default();
                 let members = members.into_iter();
                 return Ok(members.map(|member| (member.into_bytes(), one)).collect());
@@ -328,7 +328,7 @@ impl KeyspaceCore {
         key: &str,
         members: Members,
         here: &Datacenter,
-    ) -> Result<bool, Refused> {
+    ) -> Result<bool, ReplyError> {
         let id = CounterId::parse(key)
             .map_err(|why| Reply::err(format!("a sorted set is a board, and {why}")))?;
         let was_counter = self.boards.find(&id).await?.is_counter;

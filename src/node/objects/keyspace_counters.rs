@@ -21,7 +21,7 @@ use crate::node::shared::{call, call_within};
 use crate::protocol::messages::{
     DatacenterSum, Fault, GlobalSum, Operate, Operation, OperationCondition, OperationOutcome,
 };
-use crate::protocol::redis::reply::{Refused, Reply};
+use crate::protocol::redis::reply::{Reply, ReplyError};
 use crate::protocol::shell_limits::OPERATE_MS_MAX;
 use crate::protocol::version::Version;
 
@@ -59,9 +59,9 @@ pub(super) enum UpdateOutcome {
     Conflict,
 }
 
-pub(super) fn needs_home() -> Refused {
+pub(super) fn needs_home() -> ReplyError {
     let text = "several datacenters count this counter: set its home by PUT /counters/{id} first";
-    Refused::Reply(Reply::err(text))
+    ReplyError::Reply(Reply::err(text))
 }
 
 impl Counters {
@@ -112,12 +112,12 @@ impl Counters {
         here: &Datacenter,
         value: i64,
         seen: &CounterRead,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), ReplyError> {
         if seen
             .floor
             .is_some_and(|floor| value_of(value).is_below(floor))
         {
-            return Err(Refused::Reply(below_floor()));
+            return Err(ReplyError::Reply(below_floor()));
         }
         if !seen.has_home {
             self.settle(id, here).await?;
@@ -147,7 +147,7 @@ impl Counters {
         here: &Datacenter,
         delta: i64,
         named: Option<(WriteKey, u64)>,
-    ) -> Result<(Value, bool), Refused> {
+    ) -> Result<(Value, bool), ReplyError> {
         let second = self.host.now_ms().div_euclid(1_000);
         let amount = u128::from(delta.unsigned_abs());
         let (added, removed) = if delta < 0 { (0, amount) } else { (amount, 0) };
@@ -214,7 +214,11 @@ impl Counters {
     }
 
     /// The home of a counter, set if it has none; `None` where there is no such counter.
-    async fn home(&self, id: &CounterId, here: &Datacenter) -> Result<Option<Datacenter>, Refused> {
+    async fn home(
+        &self,
+        id: &CounterId,
+        here: &Datacenter,
+    ) -> Result<Option<Datacenter>, ReplyError> {
         let known = self.homes.borrow_mut().get_mut(id).cloned();
         match known {
             Some(home) => Ok(Some(home)),
@@ -226,7 +230,7 @@ impl Counters {
         &self,
         id: &CounterId,
         here: &Datacenter,
-    ) -> Result<Option<Datacenter>, Refused> {
+    ) -> Result<Option<Datacenter>, ReplyError> {
         let settle = self.operation(id, here, Operation::SettleHome, None);
         match call(&self.host, &settle).await? {
             OperationOutcome::Done(done) => {
@@ -266,7 +270,7 @@ impl Counters {
         here: &Datacenter,
         value: Option<i64>,
         seen: Option<&CounterRead>,
-    ) -> Result<UpdateOutcome, Refused> {
+    ) -> Result<UpdateOutcome, ReplyError> {
         if let Some(seen) = seen
             && !seen.has_home
         {
@@ -282,7 +286,7 @@ impl Counters {
             OperationOutcome::Done(_) => Ok(UpdateOutcome::Done),
             OperationOutcome::NotFound if seen.is_none() => Ok(UpdateOutcome::Done),
             OperationOutcome::Changed | OperationOutcome::NotFound => Ok(UpdateOutcome::Conflict),
-            OperationOutcome::BelowFloor => Err(Refused::Reply(below_floor())),
+            OperationOutcome::BelowFloor => Err(ReplyError::Reply(below_floor())),
             _ => Err(needs_home()),
         }
     }
@@ -302,8 +306,8 @@ fn value_of(number: i64) -> Value {
     }
 }
 
-fn refusal_of(outcome: KeyedOutcome) -> Refused {
-    Refused::Reply(match outcome {
+fn refusal_of(outcome: KeyedOutcome) -> ReplyError {
+    ReplyError::Reply(match outcome {
         KeyedOutcome::BelowFloor | KeyedOutcome::BelowFloorBefore => below_floor(),
         KeyedOutcome::Reused => {
             Reply::err("this idempotency key was used for another command; nothing was counted")

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::keyspace::KeyspaceCore;
 use crate::core::counter::id::Datacenter;
 use crate::protocol::messages::Fault;
-use crate::protocol::redis::reply::Refused;
+use crate::protocol::redis::reply::ReplyError;
 
 /// How many keys one alarm ends: each may be a call to a root.
 const LAPSED_AT_ONCE: i64 = 500;
@@ -57,7 +57,8 @@ impl KeyspaceCore {
             let only = BTreeSet::from([key.clone()]);
             let _held = self.locks.hold(&self.host, only, true).await?;
             // Its expiry may have been changed meanwhile.
-            if let Err(Refused::Fault(fault)) = self.living_row(&key, &Datacenter::local()).await {
+            if let Err(ReplyError::Fault(fault)) = self.living_row(&key, &Datacenter::local()).await
+            {
                 return Err(fault);
             }
         }

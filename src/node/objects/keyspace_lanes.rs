@@ -16,7 +16,7 @@ use crate::core::counter::id::{CounterId, Datacenter};
 use crate::host::Host;
 use crate::host::object::Object;
 use crate::protocol::messages::Fault;
-use crate::protocol::redis::reply::Refused;
+use crate::protocol::redis::reply::ReplyError;
 
 /// How long an addition waits for others, milliseconds.
 const COMPANY_MS: u64 = 1;
@@ -139,15 +139,15 @@ impl AddLanes {
     async fn add_sum(&self, id: &CounterId, here: &Datacenter, sum: i64) -> Added {
         let value = match self.counters.add(id, here, sum, None).await {
             Ok((value, _)) => value,
-            Err(Refused::Fault(fault)) => return Err(fault),
-            Err(Refused::Reply(_)) => return Ok(None),
+            Err(ReplyError::Fault(fault)) => return Err(fault),
+            Err(ReplyError::Reply(_)) => return Ok(None),
         };
         if let Ok(value) = value.to_string().parse::<i64>() {
             return Ok(Some(value));
         }
         // Redis would not have counted all of it.
         match self.counters.add(id, here, -sum, None).await {
-            Err(Refused::Fault(fault)) => Err(fault),
+            Err(ReplyError::Fault(fault)) => Err(fault),
             _ => Ok(None),
         }
     }

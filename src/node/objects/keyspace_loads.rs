@@ -10,8 +10,8 @@ use crate::core::counter::id::{CounterId, Datacenter};
 use crate::node::shared::concurrency::all_settled;
 use crate::protocol::messages::Fault;
 use crate::protocol::redis::notifications::KeyEvent;
-use crate::protocol::redis::reply::Refused;
-use crate::protocol::redis::space::{Entry, Space, Value};
+use crate::protocol::redis::reply::ReplyError;
+use crate::protocol::redis::space::{KeyspaceEntry, Space, StoredValue};
 
 /// The counters and boards that were read for a command.
 #[derive(Default)]
@@ -51,7 +51,7 @@ impl KeyspaceCore {
         keys: &BTreeSet<String>,
         here: &Datacenter,
         own_alone: bool,
-    ) -> Result<(Space, KeysRead), Refused> {
+    ) -> Result<(Space, KeysRead), ReplyError> {
         let mut seen = BTreeMap::new();
         let mut rows = BTreeMap::new();
         let mut asked = Vec::new();
@@ -101,10 +101,10 @@ impl KeyspaceCore {
             };
             let counter = read.counters.get(&key);
             let is_counter = counter.is_some();
-            let text = counter.map(|seen| Value::Text(seen.text.clone()));
-            let elsewhere = text.or_else(|| is_board.then_some(Value::Sorted));
+            let text = counter.map(|seen| StoredValue::Text(seen.text.clone()));
+            let elsewhere = text.or_else(|| is_board.then_some(StoredValue::Sorted));
             if let Some(value) = elsewhere.or_else(|| row.and_then(|row| row.value)) {
-                let entry = Entry {
+                let entry = KeyspaceEntry {
                     value,
                     expires_ms,
                     is_counter,
@@ -155,16 +155,16 @@ impl KeyspaceCore {
     }
 
     /// Loads the key that holds a limit: it is only read and not locked, so that its users do not wait for each other.
-    pub(super) async fn load_limit(&self, key: &str, space: &mut Space) -> Result<(), Refused> {
+    pub(super) async fn load_limit(&self, key: &str, space: &mut Space) -> Result<(), ReplyError> {
         let row = self.rows.row(key)?;
         let expires_ms = row.as_ref().and_then(|row| row.expires_ms);
         let mut value = row.and_then(|row| row.value);
         if let (None, Ok(id)) = (&value, CounterId::parse(key)) {
             let seen = self.counters.read(&id).await?;
-            value = seen.map(|seen| Value::Text(seen.text));
+            value = seen.map(|seen| StoredValue::Text(seen.text));
         }
         if let Some(value) = value {
-            let entry = Entry {
+            let entry = KeyspaceEntry {
                 value,
                 expires_ms,
                 is_counter: false,
@@ -179,7 +179,7 @@ impl KeyspaceCore {
         &self,
         key: &str,
         here: &Datacenter,
-    ) -> Result<Option<Row>, Refused> {
+    ) -> Result<Option<Row>, ReplyError> {
         let Some(row) = self.rows.row(key)? else {
             return Ok(None);
         };
@@ -202,7 +202,7 @@ impl KeyspaceCore {
         key: &str,
         target: Option<ExpiryTarget>,
         here: &Datacenter,
-    ) -> Result<bool, Refused> {
+    ) -> Result<bool, ReplyError> {
         let Ok(id) = CounterId::parse(key) else {
             return Ok(false);
         };
@@ -231,7 +231,7 @@ impl KeyspaceCore {
     }
 
     /// Ends a counter, and a board of the same name.
-    pub(super) async fn end(&self, key: &str, here: &Datacenter) -> Result<(), Refused> {
+    pub(super) async fn end(&self, key: &str, here: &Datacenter) -> Result<(), ReplyError> {
         self.end_others(key, false, here).await
     }
 
@@ -242,7 +242,7 @@ impl KeyspaceCore {
         key: &str,
         was_counter: bool,
         here: &Datacenter,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), ReplyError> {
         let Ok(id) = CounterId::parse(key) else {
             return Ok(());
         };

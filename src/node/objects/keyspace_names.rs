@@ -12,7 +12,7 @@ use crate::protocol::messages::{Call, Fault, List, ListBoards};
 use crate::protocol::redis::command::{KeyspaceCommand, script_words};
 use crate::protocol::redis::notifications::KeyEvent;
 use crate::protocol::redis::options::number;
-use crate::protocol::redis::reply::{Refused, Reply};
+use crate::protocol::redis::reply::{Reply, ReplyError};
 use crate::protocol::redis::request::Arguments;
 use crate::protocol::redis::{error, glob};
 
@@ -79,7 +79,7 @@ impl KeyspaceCore {
         &self,
         whole: KeyspaceCommand,
         args: &Arguments,
-    ) -> Result<Reply, Refused> {
+    ) -> Result<Reply, ReplyError> {
         match whole {
             KeyspaceCommand::Size => self.size().await,
             KeyspaceCommand::Keys => {
@@ -93,7 +93,7 @@ impl KeyspaceCore {
         }
     }
 
-    async fn scan(&self, args: &Arguments) -> Result<Reply, Refused> {
+    async fn scan(&self, args: &Arguments) -> Result<Reply, ReplyError> {
         let invalid = || Reply::err("invalid cursor");
         let cursor: u64 = args[1].parse().map_err(|_| invalid())?;
         let scan = Scan::parse(&args[2..])?;
@@ -124,7 +124,7 @@ impl KeyspaceCore {
     }
 
     /// `DBSIZE`: keys that lie here are counted without a bound.
-    async fn size(&self) -> Result<Reply, Refused> {
+    async fn size(&self) -> Result<Reply, ReplyError> {
         let mut elsewhere = self.names_elsewhere("", |_| true).await?;
         self.readable()?;
         let mut own = 0;
@@ -139,7 +139,11 @@ impl KeyspaceCore {
     }
 
     /// All keys with this prefix that match.
-    async fn names(&self, prefix: &str, matches: impl Fn(&str) -> bool) -> Result<Names, Refused> {
+    async fn names(
+        &self,
+        prefix: &str,
+        matches: impl Fn(&str) -> bool,
+    ) -> Result<Names, ReplyError> {
         let mut names = self.names_elsewhere(prefix, &matches).await?;
         self.readable()?;
         self.own_names(prefix, |name| {
@@ -162,8 +166,8 @@ impl KeyspaceCore {
     fn own_names(
         &self,
         prefix: &str,
-        mut take: impl FnMut(KeyName) -> Result<(), Refused>,
-    ) -> Result<(), Refused> {
+        mut take: impl FnMut(KeyName) -> Result<(), ReplyError>,
+    ) -> Result<(), ReplyError> {
         let now_ms = self.host.now_ms();
         let mut after: Option<String> = None;
         loop {
@@ -187,7 +191,7 @@ impl KeyspaceCore {
         &self,
         prefix: &str,
         matches: impl Fn(&str) -> bool,
-    ) -> Result<Names, Refused> {
+    ) -> Result<Names, ReplyError> {
         let mut names = Names::new();
         self.counters_listed(prefix, async |page| {
             let page = page.into_iter().filter(|name| matches(name));
@@ -208,8 +212,8 @@ impl KeyspaceCore {
     async fn counters_listed(
         &self,
         prefix: &str,
-        take: impl AsyncFnMut(Vec<String>) -> Result<(), Refused>,
-    ) -> Result<(), Refused> {
+        take: impl AsyncFnMut(Vec<String>) -> Result<(), ReplyError>,
+    ) -> Result<(), ReplyError> {
         let list = |partition: u32, after: Option<String>| List {
             partition,
             prefix: prefix.to_owned(),
@@ -223,8 +227,8 @@ impl KeyspaceCore {
     async fn boards_listed(
         &self,
         prefix: &str,
-        take: impl AsyncFnMut(Vec<String>) -> Result<(), Refused>,
-    ) -> Result<(), Refused> {
+        take: impl AsyncFnMut(Vec<String>) -> Result<(), ReplyError>,
+    ) -> Result<(), ReplyError> {
         let list = |partition: u32, after: Option<String>| ListBoards {
             partition,
             prefix: prefix.to_owned(),
@@ -240,8 +244,8 @@ impl KeyspaceCore {
         &self,
         list: impl Fn(u32, Option<String>) -> C,
         name: impl Fn(T) -> String,
-        mut take: impl AsyncFnMut(Vec<String>) -> Result<(), Refused>,
-    ) -> Result<(), Refused> {
+        mut take: impl AsyncFnMut(Vec<String>) -> Result<(), ReplyError>,
+    ) -> Result<(), ReplyError> {
         let mut after: Option<String> = None;
         loop {
             let asked = ask_all(&self.host, |partition| list(partition, after.clone())).await;
@@ -265,7 +269,7 @@ impl KeyspaceCore {
     }
 
     /// `FLUSHDB`: also ends all counters and boards.
-    async fn flush(&self) -> Result<Reply, Refused> {
+    async fn flush(&self) -> Result<Reply, ReplyError> {
         let here = Datacenter::local();
         let end = async |page: Vec<String>| {
             let ended = page.iter().map(|name| self.end(name, &here));
@@ -280,7 +284,7 @@ impl KeyspaceCore {
     }
 
     /// The script that deletes all keys of a pattern: keys made by scripts, which are stored here.
-    pub(super) async fn reset(&self, args: &Arguments) -> Result<Reply, Refused> {
+    pub(super) async fn reset(&self, args: &Arguments) -> Result<Reply, ReplyError> {
         let (keys, _) = script_words(args)?;
         let pattern = keys.first().map_or("", String::as_str);
         let mut gone = Vec::new();
@@ -308,15 +312,15 @@ impl KeyspaceCore {
     }
 }
 
-fn few_enough(names: usize) -> Result<(), Refused> {
+fn few_enough(names: usize) -> Result<(), ReplyError> {
     if names > KEYS_LISTED_MAX {
         return Err(too_many());
     }
     Ok(())
 }
 
-fn too_many() -> Refused {
-    Refused::Fault(Fault::TooMany(
+fn too_many() -> ReplyError {
+    ReplyError::Fault(Fault::TooMany(
         u32::try_from(KEYS_LISTED_MAX).unwrap_or(u32::MAX),
     ))
 }

@@ -12,7 +12,7 @@ use crate::protocol::redis::notifications::{self, KeyEvent};
 use crate::protocol::redis::reply::Reply;
 use crate::protocol::redis::script_table::Script;
 use crate::protocol::redis::scripts;
-use crate::protocol::redis::space::{Entry, Space, Value};
+use crate::protocol::redis::space::{KeyspaceEntry, Space, StoredValue};
 
 impl KeyspaceCore {
     /// Runs the first of these commands, as many as are such scripts. What cannot be decided at once, as it is about a
@@ -62,7 +62,7 @@ impl KeyspaceCore {
             let Some(value) = row.value.filter(|_| !has_ended) else {
                 return Ok(None);
             };
-            let entry = Entry {
+            let entry = KeyspaceEntry {
                 value,
                 expires_ms: row.expires_ms,
                 is_counter: false,
@@ -74,7 +74,8 @@ impl KeyspaceCore {
         let mut rows = Vec::new();
         for key in space.changed() {
             let after = space.get(key);
-            let is_own = |entry: &Entry| !entry.is_counter && entry.value != Value::Sorted;
+            let is_own =
+                |entry: &KeyspaceEntry| !entry.is_counter && entry.value != StoredValue::Sorted;
             if !after.is_none_or(is_own) {
                 return Ok(None);
             }

@@ -20,7 +20,7 @@ use crate::node::shared::call_within;
 use crate::protocol::messages::{Fault, Flush, Operation, OperationOutcome, Put};
 use crate::protocol::names::CellAddress;
 use crate::protocol::redis::error;
-use crate::protocol::redis::reply::{Refused, Reply};
+use crate::protocol::redis::reply::{Reply, ReplyError};
 use crate::protocol::shell_limits::OPERATE_MS_MAX;
 
 /// The most elements of one message to a cell: 200 KB.
@@ -72,7 +72,7 @@ impl KeyspaceCore {
         group: &[&CommandRequest<'_>],
         here: &Datacenter,
         holds: bool,
-    ) -> Result<Vec<Reply>, Refused> {
+    ) -> Result<Vec<Reply>, ReplyError> {
         let only = holds.then(|| key.to_owned()).into_iter().collect();
         let _alone = self.locks.hold(&self.host, only, true).await?;
         let (id, mut known) = self.sketch(key, here).await?;
@@ -117,7 +117,7 @@ impl KeyspaceCore {
         &self,
         keys: &[&String],
         here: &Datacenter,
-    ) -> Result<Reply, Refused> {
+    ) -> Result<Reply, ReplyError> {
         let estimate = self.merged(keys, here).await?.estimate();
         Ok(Reply::Integer(i64::try_from(estimate).unwrap_or(i64::MAX)))
     }
@@ -127,7 +127,7 @@ impl KeyspaceCore {
         &self,
         keys: &[&String],
         here: &Datacenter,
-    ) -> Result<Reply, Refused> {
+    ) -> Result<Reply, ReplyError> {
         let all = self.merged(keys, here).await?;
         let Some(to) = keys.first() else {
             return Err(error::syntax().into());
@@ -150,7 +150,7 @@ impl KeyspaceCore {
         Ok(Reply::ok())
     }
 
-    async fn merged(&self, keys: &[&String], here: &Datacenter) -> Result<Hyll, Refused> {
+    async fn merged(&self, keys: &[&String], here: &Datacenter) -> Result<Hyll, ReplyError> {
         let mut all = Hyll::new();
         for key in keys.iter().copied().collect::<BTreeSet<_>>() {
             if let (_, Sketch::Registers(hyll, _)) = self.sketch(key, here).await? {
@@ -161,7 +161,11 @@ impl KeyspaceCore {
     }
 
     /// The registers of a key.
-    async fn sketch(&self, key: &str, here: &Datacenter) -> Result<(CounterId, Sketch), Refused> {
+    async fn sketch(
+        &self,
+        key: &str,
+        here: &Datacenter,
+    ) -> Result<(CounterId, Sketch), ReplyError> {
         if let Some(value) = self.living_row(key, here).await?.and_then(|row| row.value) {
             return Err(match value.type_name() {
                 "string" => error::not_hyll(),
@@ -188,7 +192,7 @@ impl KeyspaceCore {
     }
 
     /// Creates a counter with Redis's hash and a home.
-    async fn begin_sketch(&self, id: &CounterId, here: &Datacenter) -> Result<Sketch, Refused> {
+    async fn begin_sketch(&self, id: &CounterId, here: &Datacenter) -> Result<Sketch, ReplyError> {
         // The expiry of the former key of this name is removed.
         self.rows.write(&[(id.as_str().to_owned(), None)], None)?;
         let put = Operation::Put(Put {
@@ -210,7 +214,7 @@ impl KeyspaceCore {
         id: &CounterId,
         datacenter: &Datacenter,
         load: Load,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), ReplyError> {
         let number = self.elements.next.get();
         self.elements.next.set(number + 1);
         let mut flush = Flush {

@@ -11,7 +11,7 @@ use crate::core::counter::ledger::WriteKey;
 use crate::host::object::SqlValue;
 use crate::protocol::messages::Fault;
 use crate::protocol::redis::reply::Reply;
-use crate::protocol::redis::space::Value;
+use crate::protocol::redis::space::StoredValue;
 use crate::protocol::stored::{Damage, FRAME_BYTES};
 
 const SCHEMA: &[&str] = &[
@@ -48,7 +48,7 @@ const PUT_VALUE: Insert<'_> = Insert {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Row {
     /// Its value; `None` for a counter, whose value is in cells.
-    pub(super) value: Option<Value>,
+    pub(super) value: Option<StoredValue>,
     /// What the expiry ends, where the value is elsewhere; rows of earlier builds lack it.
     pub(super) target: Option<ExpiryTarget>,
     /// Its expiry, unix milliseconds.
@@ -133,10 +133,11 @@ impl KeyspaceStore {
     }
 
     /// A value, and what follows it where it is elsewhere; earlier builds do not read that.
-    fn value(&self, body: &SqlValue) -> Result<(Option<Value>, Option<ExpiryTarget>), Fault> {
+    fn value(&self, body: &SqlValue) -> Result<(Option<StoredValue>, Option<ExpiryTarget>), Fault> {
         let changed = |_| self.store.damaged(Damage::Changed);
         let body = self.store.body(body)?;
-        let (value, rest) = postcard::take_from_bytes::<Option<Value>>(body).map_err(changed)?;
+        let (value, rest) =
+            postcard::take_from_bytes::<Option<StoredValue>>(body).map_err(changed)?;
         let target = match rest {
             [] => None,
             rest => Some(self.store.value(rest)?),
@@ -146,7 +147,7 @@ impl KeyspaceStore {
 
     fn remember(&self, key: &str, row: &Option<Row>) {
         let value = row.as_ref().and_then(|row| row.value.as_ref());
-        let bytes = key.len() + value.map_or(0, Value::bytes);
+        let bytes = key.len() + value.map_or(0, StoredValue::bytes);
         let mut known = self.known.borrow_mut();
         if bytes <= ROW_KNOWN_BYTES_MAX {
             known.insert(key.to_owned(), row.clone());

@@ -14,7 +14,7 @@ use crate::protocol::messages::{
 };
 use crate::protocol::public::Estimate;
 use crate::protocol::snapshot::{
-    Entry, Manifest, PartOf, RunOf, SnapshotCounter, chain_of, date_of, read_part,
+    Manifest, PartEntry, PartOf, RunOf, SnapshotCounter, chain_of, date_of, read_part,
 };
 
 /// How many files are read at once: each is at most 0.5 MB before decompression, and some 2 MB after.
@@ -81,7 +81,7 @@ impl Snapshots {
     }
 
     /// The counters of a file.
-    async fn part(&self, run: RunOf, part: &PartOf) -> Result<Vec<Entry>, Fault> {
+    async fn part(&self, run: RunOf, part: &PartOf) -> Result<Vec<PartEntry>, Fault> {
         let refuse = |what: &str| {
             Fault::Unreadable(format!(
                 "the file {} of the snapshot of {} is {what}: put it back from a copy, or ask for another day",
@@ -248,7 +248,7 @@ struct Reader {
     /// The next file.
     part: usize,
     from: (String, String),
-    entries: VecDeque<Entry>,
+    entries: VecDeque<PartEntry>,
 }
 
 impl Reader {
@@ -278,7 +278,7 @@ impl Reader {
                 return Ok(());
             }
             let entries = snapshots.part(self.manifest.run, part).await?;
-            let is_asked = |(id, _): &Entry| {
+            let is_asked = |(id, _): &PartEntry| {
                 let id = id.as_str();
                 id >= prefix.as_str() && id > after.as_str() && id.starts_with(prefix.as_str())
             };

@@ -22,7 +22,7 @@ const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#qu
 
 /// The result of one check.
 #[derive(Clone, Copy, Debug)]
-pub struct Judgement<'a> {
+pub struct CheckResult<'a> {
     /// The policy's name.
     pub name: &'a PolicyName,
     /// The key.
@@ -35,7 +35,7 @@ pub struct Judgement<'a> {
     pub verdict: Option<Verdict>,
 }
 
-/// [`Judgement::is_allowed`] for a verdict under a policy.
+/// [`CheckResult::is_allowed`] for a verdict under a policy.
 pub fn is_allowed(policy: &Policy, verdict: Option<Verdict>) -> bool {
     let by_verdict = match verdict {
         Some(verdict) => verdict.is_allowed,
@@ -66,7 +66,7 @@ struct Shadow {
     would_allow: bool,
 }
 
-impl Judgement<'_> {
+impl CheckResult<'_> {
     /// Whether the caller may continue: the check was admitted, or the policy only observes, or it is open where the
     /// limiter cannot be reached.
     pub fn is_allowed(&self) -> bool {
@@ -221,20 +221,20 @@ struct ManyView<'a> {
     checks: Vec<View<'a>>,
 }
 
-fn many_view<'a>(judgements: &'a [Judgement<'a>]) -> ManyView<'a> {
+fn many_view<'a>(judgements: &'a [CheckResult<'a>]) -> ManyView<'a> {
     ManyView {
-        allowed: judgements.iter().all(Judgement::is_allowed),
+        allowed: judgements.iter().all(CheckResult::is_allowed),
         checks: judgements.iter().map(|one| one.view(true)).collect(),
     }
 }
 
 /// The JSON of several checks that were admitted together.
-pub fn many_json(judgements: &[Judgement<'_>]) -> String {
+pub fn many_json(judgements: &[CheckResult<'_>]) -> String {
     to_json(&many_view(judgements))
 }
 
 /// The problem of several checks of which one was refused, so that none consumed anything.
-pub fn refused_many_json(judgements: &[Judgement<'_>]) -> String {
+pub fn refused_many_json(judgements: &[CheckResult<'_>]) -> String {
     let refused = judgements.iter().filter(|one| !one.is_allowed());
     let mut violated: Vec<&PolicyName> = Vec::new();
     for one in refused {

@@ -17,7 +17,7 @@ mod name;
 mod refused_key;
 
 pub use answer::{
-    Judgement, LIMIT_HEADER, POLICY_HEADER, check_cost, deleted_json, is_allowed, list_json,
+    CheckResult, LIMIT_HEADER, POLICY_HEADER, check_cost, deleted_json, is_allowed, list_json,
     many_json, policy_json, policy_line, refused_many_json,
 };
 pub use body::{CHECKS_MAX, CheckLine, CheckRequest, parse_check, parse_checks, parse_policy};

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::error;
 use super::options::number;
 use super::reply::{CommandResult, Reply};
-use super::space::{Space, Value};
+use super::space::{Space, StoredValue};
 
 /// Sets fields of a hash, and returns how many are new.
 ///
@@ -25,7 +25,7 @@ pub fn put_fields(
         }
     }
     let added = fields.len() - before;
-    space.put_value(key, Value::Hash(fields))?;
+    space.put_value(key, StoredValue::Hash(fields))?;
     Ok(added)
 }
 
@@ -92,7 +92,7 @@ pub fn hdel(space: &mut Space, args: &[String]) -> CommandResult {
     if fields.is_empty() {
         space.remove(&args[1]);
     } else if removed > 0 {
-        space.put_value(&args[1], Value::Hash(fields))?;
+        space.put_value(&args[1], StoredValue::Hash(fields))?;
     }
     Ok(Reply::count(removed))
 }
@@ -119,7 +119,7 @@ fn put_set(space: &mut Space, key: &str, members: BTreeSet<String>) -> Result<us
     if members.is_empty() {
         space.remove(key);
     } else {
-        space.put_value(key, Value::Set(members))?;
+        space.put_value(key, StoredValue::Set(members))?;
     }
     Ok(count)
 }

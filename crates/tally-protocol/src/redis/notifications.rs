@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::command::{Act, Command};
 use super::glob;
 use super::sorted;
-use super::space::{Entry, Space, Value, whole};
+use super::space::{KeyspaceEntry, Space, StoredValue, whole};
 use crate::routes::decode_segment;
 
 /// The most channels and patterns of one stream.
@@ -239,8 +239,8 @@ pub fn of_keys(command: &Command, args: &[String], before: &Space, after: &Space
 fn names_of(
     command: &Command,
     args: &[String],
-    before: Option<&Entry>,
-    after: &Entry,
+    before: Option<&KeyspaceEntry>,
+    after: &KeyspaceEntry,
 ) -> Vec<String> {
     let is_other = before.is_none_or(|before| before.value != after.value);
     let end_before = before.and_then(|before| before.expires_ms);
@@ -274,11 +274,11 @@ fn names_of(
 }
 
 /// The event of a value that a rate-limit script has changed.
-fn of_script(value: &Value) -> &'static str {
+fn of_script(value: &StoredValue) -> &'static str {
     match value {
-        Value::Text(text) if whole(text).is_some() => "incrby",
-        Value::Text(_) => "set",
-        Value::Hash(_) => "hset",
-        Value::Set(_) | Value::Sorted => "sadd",
+        StoredValue::Text(text) if whole(text).is_some() => "incrby",
+        StoredValue::Text(_) => "set",
+        StoredValue::Hash(_) => "hset",
+        StoredValue::Set(_) | StoredValue::Sorted => "sadd",
     }
 }

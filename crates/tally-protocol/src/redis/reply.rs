@@ -26,20 +26,20 @@ pub type CommandResult = Result<Reply, Reply>;
 
 /// Why a command was not run.
 #[derive(Clone, Debug)]
-pub enum Refused {
+pub enum ReplyError {
     /// The reply to the client.
     Reply(Reply),
     /// It is unknown whether it was run, or it could not be.
     Fault(Fault),
 }
 
-impl From<Fault> for Refused {
+impl From<Fault> for ReplyError {
     fn from(fault: Fault) -> Self {
         Self::Fault(fault)
     }
 }
 
-impl From<Reply> for Refused {
+impl From<Reply> for ReplyError {
     fn from(reply: Reply) -> Self {
         Self::Reply(reply)
     }

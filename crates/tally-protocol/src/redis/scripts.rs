@@ -11,7 +11,7 @@ use super::script_table::{Bucket, KNOWN, Script, Sliding, Ttl};
 use super::scripts_of_regions::{
     deny_list, fixed_fields, fixed_members, sliding_fields, sliding_fields_left, sliding_members,
 };
-use super::space::{Space, Value, whole};
+use super::space::{Space, StoredValue, whole};
 use super::{error, sha1};
 
 /// The script with this SHA-1.
@@ -71,7 +71,7 @@ pub fn named(args: &[String]) -> Result<Script, Reply> {
 pub fn run(space: &mut Space, args: &[String]) -> CommandResult {
     let (keys, words) = script_words(args)?;
     let script = named(args)?;
-    let call = Call { keys, words };
+    let call = ScriptCall { keys, words };
     match script {
         Script::Fixed(ttl) => fixed(space, &call, ttl, None),
         Script::FixedLimit => {
@@ -105,12 +105,12 @@ pub fn run(space: &mut Space, args: &[String]) -> CommandResult {
 }
 
 /// The keys and the arguments of a call.
-pub(super) struct Call<'a> {
+pub(super) struct ScriptCall<'a> {
     pub(super) keys: &'a [String],
     pub(super) words: &'a [String],
 }
 
-impl<'a> Call<'a> {
+impl<'a> ScriptCall<'a> {
     pub(super) fn key(&self, place: usize) -> Result<&'a str, Reply> {
         let key = self.keys.get(place).map(String::as_str);
         key.ok_or_else(|| Reply::err("this script needs more keys"))
@@ -173,7 +173,7 @@ fn increase(space: &mut Space, key: &str, by: &str) -> Result<i64, Reply> {
         None => 0,
     };
     let value = before.checked_add(delta).ok_or_else(error::overflow)?;
-    space.put_value(key, Value::Text(value.to_string()))?;
+    space.put_value(key, StoredValue::Text(value.to_string()))?;
     Ok(value)
 }
 
@@ -192,7 +192,7 @@ pub(super) fn float(number: i64) -> f64 {
 }
 
 /// Runs a fixed window: the window's number and the amount are arguments.
-fn fixed(space: &mut Space, call: &Call<'_>, ttl: Ttl, limit: Option<f64>) -> CommandResult {
+fn fixed(space: &mut Space, call: &ScriptCall<'_>, ttl: Ttl, limit: Option<f64>) -> CommandResult {
     let (key, first) = (call.key(0)?, usize::from(limit.is_some()));
     let window = call.number(first)?;
     let by = match ttl {
@@ -209,7 +209,7 @@ fn fixed(space: &mut Space, call: &Call<'_>, ttl: Ttl, limit: Option<f64>) -> Co
     })
 }
 
-fn sliding(space: &mut Space, call: &Call<'_>, form: Sliding) -> CommandResult {
+fn sliding(space: &mut Space, call: &ScriptCall<'_>, form: Sliding) -> CommandResult {
     let (current, previous) = (call.key(0)?, call.key(1)?);
     let limit = if form.has_limit {
         call.limit(space, 2)?
@@ -244,7 +244,7 @@ fn sliding(space: &mut Space, call: &Call<'_>, form: Sliding) -> CommandResult {
     Ok(answer(limit - (float(value) + before)))
 }
 
-fn sliding_left(space: &Space, call: &Call<'_>, has_limit: bool) -> CommandResult {
+fn sliding_left(space: &Space, call: &ScriptCall<'_>, has_limit: bool) -> CommandResult {
     let first = usize::from(has_limit);
     let left_part = 1.0 - call.part(first, first + 1)?;
     let before = used(space, call.key(1)?)?.unwrap_or(0.0) * left_part;
@@ -265,7 +265,7 @@ pub(super) fn lua_text(number: f64) -> String {
     }
 }
 
-fn bucket(space: &mut Space, call: &Call<'_>, form: Bucket) -> CommandResult {
+fn bucket(space: &mut Space, call: &ScriptCall<'_>, form: Bucket) -> CommandResult {
     let key = call.key(0)?;
     let limit = if form.has_limit {
         call.limit(space, 1)?
@@ -318,7 +318,7 @@ fn bucket(space: &mut Space, call: &Call<'_>, form: Bucket) -> CommandResult {
 }
 
 /// The buckets of the first versions: refilled once, however long ago the refill was due.
-fn first_bucket(space: &mut Space, call: &Call<'_>, goes_below: bool) -> CommandResult {
+fn first_bucket(space: &mut Space, call: &ScriptCall<'_>, goes_below: bool) -> CommandResult {
     let key = call.key(0)?;
     let (limit, interval) = (call.number(0)?, call.number(1)?);
     let (refill, now) = (call.number(2)?, call.number(3)?);
@@ -362,7 +362,7 @@ fn note_bucket(space: &mut Space, key: &str, at: f64, left: f64) -> Result<(), R
     put_fields(space, key, &fields).map(|_| ())
 }
 
-fn bucket_left(space: &Space, call: &Call<'_>, replies: usize) -> CommandResult {
+fn bucket_left(space: &Space, call: &ScriptCall<'_>, replies: usize) -> CommandResult {
     let key = call.key(0)?;
     let limit = if replies > 2 {
         call.limit(space, 1)?

@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use super::command::script_words;
 use super::reply::{CommandResult, Reply};
 use super::script_table::Script;
-use super::scripts::{Call, reply_of};
+use super::scripts::{ScriptCall, reply_of};
 use super::sorted::Members;
 use super::sorted_ranges::reply_of as members_of;
 use super::sorted_sets::union;
@@ -21,7 +21,7 @@ pub const SCRIPT_SETS_MAX: usize = 1_000;
 /// Where arguments are missing, or no numbers.
 pub fn sets_of(script: Script, args: &[String]) -> Result<Option<Vec<String>>, Reply> {
     let (keys, words) = script_words(args)?;
-    let call = Call { keys, words };
+    let call = ScriptCall { keys, words };
     match script {
         Script::FieldSums => Ok(Some(vec![call.key(0)?.to_owned()])),
         Script::Union | Script::Tops => {
@@ -51,7 +51,7 @@ pub fn sets_of(script: Script, args: &[String]) -> Result<Option<Vec<String>>, R
 /// As [`sets_of`], and where a member is not JSON.
 pub fn answer(script: Script, args: &[String], sets: &[Members]) -> CommandResult {
     let (keys, words) = script_words(args)?;
-    let call = Call { keys, words };
+    let call = ScriptCall { keys, words };
     match script {
         Script::FieldSums => field_sums(call.word(0)?, sets),
         Script::Tops => tops(&call, &union(sets)),
@@ -86,7 +86,7 @@ fn field_sums(field: &str, sets: &[Members]) -> CommandResult {
 }
 
 /// The events with the largest counts: admitted, refused, denied.
-fn tops(call: &Call<'_>, members: &Members) -> CommandResult {
+fn tops(call: &ScriptCall<'_>, members: &Members) -> CommandResult {
     let whole = |place| Ok::<_, Reply>(call.word(place)?.parse::<usize>().unwrap_or(0));
     let (most, looked_at) = (whole(3)?, whole(4)?);
     let kinds = ["success\":true", "success\":false", "success\":\"denied"];

@@ -6,15 +6,19 @@ use std::collections::BTreeSet;
 use super::collections::{flat, put_fields};
 use super::keys;
 use super::reply::{CommandResult, Reply};
-use super::scripts::{Call, end_in, float, lua_number, lua_text, reply_of};
-use super::space::{Space, Value};
+use super::scripts::{ScriptCall, end_in, float, lua_number, lua_text, reply_of};
+use super::space::{Space, StoredValue};
 
 fn sum(space: &Space, key: &str) -> Result<f64, Reply> {
     let fields = space.hash(key)?.iter();
     fields.map(|(_, value)| lua_number(value)).sum()
 }
 
-pub(super) fn fixed_fields(space: &mut Space, call: &Call<'_>, sets_end: bool) -> CommandResult {
+pub(super) fn fixed_fields(
+    space: &mut Space,
+    call: &ScriptCall<'_>,
+    sets_end: bool,
+) -> CommandResult {
     let (key, by) = (call.key(0)?, call.number(2)?);
     put_fields(space, key, &[(call.word(0)?.to_owned(), lua_text(by))])?;
     if sets_end && space.hash(key)?.len() == 1 {
@@ -25,7 +29,7 @@ pub(super) fn fixed_fields(space: &mut Space, call: &Call<'_>, sets_end: bool) -
 
 pub(super) fn sliding_fields(
     space: &mut Space,
-    call: &Call<'_>,
+    call: &ScriptCall<'_>,
     counts_own: bool,
 ) -> CommandResult {
     let (current, previous) = (call.key(0)?, call.key(1)?);
@@ -48,17 +52,17 @@ pub(super) fn sliding_fields(
     Ok(Reply::Array(vec![now, before, Reply::Integer(1)]))
 }
 
-pub(super) fn sliding_fields_left(space: &Space, call: &Call<'_>) -> CommandResult {
+pub(super) fn sliding_fields_left(space: &Space, call: &ScriptCall<'_>) -> CommandResult {
     let before = sum(space, call.key(1)?)? * (1.0 - call.part(0, 1)?);
     Ok(reply_of(sum(space, call.key(0)?)? + before.floor()))
 }
 
-pub(super) fn fixed_members(space: &mut Space, call: &Call<'_>) -> CommandResult {
+pub(super) fn fixed_members(space: &mut Space, call: &ScriptCall<'_>) -> CommandResult {
     let key = call.key(0)?;
     let mut members = space.set(key)?;
     members.insert(call.word(0)?.to_owned());
     let is_first = members.len() == 1;
-    space.put_value(key, Value::Set(members.clone()))?;
+    space.put_value(key, StoredValue::Set(members.clone()))?;
     if is_first {
         end_in(space, key, call.number(1)?);
     }
@@ -67,7 +71,7 @@ pub(super) fn fixed_members(space: &mut Space, call: &Call<'_>) -> CommandResult
 
 pub(super) fn sliding_members(
     space: &mut Space,
-    call: &Call<'_>,
+    call: &ScriptCall<'_>,
     says_whether: bool,
 ) -> CommandResult {
     let (current, previous) = (call.key(0)?, call.key(1)?);
@@ -81,7 +85,7 @@ pub(super) fn sliding_members(
     if is_admitted {
         let is_first = now.is_empty();
         now.insert(call.word(3)?.to_owned());
-        space.put_value(current, Value::Set(now.clone()))?;
+        space.put_value(current, StoredValue::Set(now.clone()))?;
         if is_first {
             end_in(space, current, call.number(2)? * 2.0 + 1_000.0);
         }
@@ -100,7 +104,7 @@ pub(super) fn sliding_members(
 /// How long the status `pending` is valid, milliseconds: as in the script.
 const PENDING_MS: f64 = 30_000.0;
 
-pub(super) fn deny_list(space: &mut Space, call: &Call<'_>) -> CommandResult {
+pub(super) fn deny_list(space: &mut Space, call: &ScriptCall<'_>) -> CommandResult {
     let (list, status) = (call.key(0)?, call.key(1)?);
     let members = space.set(list)?;
     let flags = call
@@ -110,7 +114,7 @@ pub(super) fn deny_list(space: &mut Space, call: &Call<'_>) -> CommandResult {
     let flags = Reply::Array(flags.collect());
     let ttl = keys::ttl(space, &["TTL".to_owned(), status.to_owned()])?;
     if ttl == Reply::Integer(-2) {
-        space.put_value(status, Value::Text("pending".to_owned()))?;
+        space.put_value(status, StoredValue::Text("pending".to_owned()))?;
         end_in(space, status, PENDING_MS);
     }
     Ok(Reply::Array(vec![flags, ttl]))

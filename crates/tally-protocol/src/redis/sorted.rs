@@ -9,8 +9,8 @@ use super::error;
 use super::float::{text_of, valid_score};
 use super::glob;
 use super::options::number;
-use super::reply::{Refused, Reply};
-use super::sorted_ranges::{Query, reply_of, select};
+use super::reply::{Reply, ReplyError};
+use super::sorted_ranges::{RangeQuery, reply_of, select};
 use crate::messages::Fault;
 use tally_core::board::key::Key;
 use tally_core::board::member::{
@@ -126,12 +126,12 @@ impl SortedSet for NoMembers {
     }
 }
 
-type SortedResult = Result<Reply, Refused>;
+type SortedResult = Result<Reply, ReplyError>;
 
 /// The reply to a command whose key holds another type of value. Faults of the command itself come first.
 pub fn wrong_type(args: &[String]) -> Reply {
     match run(&mut NoMembers::default(), args, 0) {
-        Err(Refused::Reply(refusal)) => refusal,
+        Err(ReplyError::Reply(refusal)) => refusal,
         _ => error::wrong_type(),
     }
 }
@@ -154,7 +154,7 @@ pub fn run(set: &mut dyn SortedSet, args: &[String], seed: u64) -> SortedResult 
         "ZRANK" => rank(set, args, false),
         "ZREVRANK" => rank(set, args, true),
         "ZCOUNT" | "ZLEXCOUNT" => {
-            let (low, high) = Query::of_bounds(args)?.places(set)?;
+            let (low, high) = RangeQuery::of_bounds(args)?.places(set)?;
             Ok(count(high.saturating_sub(low)))
         }
         "ZREM" => {
@@ -165,7 +165,7 @@ pub fn run(set: &mut dyn SortedSet, args: &[String], seed: u64) -> SortedResult 
             Ok(count(removed))
         }
         "ZREMRANGEBYRANK" | "ZREMRANGEBYSCORE" | "ZREMRANGEBYLEX" => {
-            let places = Query::of_bounds(args)?.places(set)?;
+            let places = RangeQuery::of_bounds(args)?.places(set)?;
             let members = read(set, places)?;
             for (member, _) in &members {
                 set.remove(member)?;
@@ -177,7 +177,7 @@ pub fn run(set: &mut dyn SortedSet, args: &[String], seed: u64) -> SortedResult 
         "ZSCAN" => scan(set, args),
         command => {
             let is_stored = command == "ZRANGESTORE";
-            let query = Query::parse(args, if is_stored { 3 } else { 2 }, is_stored)?;
+            let query = RangeQuery::parse(args, if is_stored { 3 } else { 2 }, is_stored)?;
             let members = select(set, &query)?;
             Ok(reply_of(members, query.with_scores || is_stored))
         }
@@ -198,16 +198,16 @@ pub(super) fn name(member: Vec<u8>) -> Reply {
 }
 
 /// The refusal of a reply with too many members.
-pub(super) fn too_many() -> Refused {
+pub(super) fn too_many() -> ReplyError {
     let most = SORTED_MEMBERS_MAX;
     let mebibytes = SORTED_BYTES_MAX / (1024 * 1024);
-    Refused::Reply(Reply::err(format!(
+    ReplyError::Reply(Reply::err(format!(
         "a command works on {most} members, and {mebibytes} MiB of them, at most: ask for fewer"
     )))
 }
 
 /// The members at these indexes, if they are not too many.
-pub(super) fn read(set: &dyn SortedSet, (low, high): (u64, u64)) -> Result<Members, Refused> {
+pub(super) fn read(set: &dyn SortedSet, (low, high): (u64, u64)) -> Result<Members, ReplyError> {
     if high.saturating_sub(low) > SORTED_MEMBERS_MAX {
         return Err(too_many());
     }
@@ -302,8 +302,8 @@ impl Options {
 }
 
 /// Why the board refuses a write: in Redis's words where it has them.
-fn refusal_of(refusal: MemberRefusal) -> Refused {
-    Refused::Reply(Reply::err(match refusal {
+fn refusal_of(refusal: MemberRefusal) -> ReplyError {
+    ReplyError::Reply(Reply::err(match refusal {
         MemberRefusal::NotANumber => "resulting score is not a number (NaN)",
         MemberRefusal::NotWhole => "this board holds whole numbers from -(2^53 - 1) to 2^53 - 1",
         MemberRefusal::KeepsSums => "this board keeps sums: send ZINCRBY",

@@ -3,7 +3,7 @@
 use super::error;
 use super::float::text_of;
 use super::options::number;
-use super::reply::{Refused, Reply};
+use super::reply::{Reply, ReplyError};
 use super::sorted::{Members, SortedSet, name, read};
 use crate::messages::Fault;
 use tally_core::board::key::Key;
@@ -41,7 +41,7 @@ enum By {
 }
 
 /// The selection of a command.
-pub struct Query<'a> {
+pub struct RangeQuery<'a> {
     range: Range<'a>,
     is_reverse: bool,
     /// How many to skip, and the most members; all where that is negative.
@@ -91,7 +91,7 @@ impl<'a> Range<'a> {
     }
 }
 
-impl<'a> Query<'a> {
+impl<'a> RangeQuery<'a> {
     /// A command that has only ends: `ZCOUNT`, `ZREMRANGEBYRANK`.
     ///
     /// # Errors
@@ -221,7 +221,7 @@ fn ranks(total: u64, first: i64, last: i64, is_reverse: bool) -> (u64, u64) {
 ///
 /// # Errors
 /// Where they are too many; a fault where rows cannot be read.
-pub fn select(set: &dyn SortedSet, query: &Query<'_>) -> Result<Members, Refused> {
+pub fn select(set: &dyn SortedSet, query: &RangeQuery<'_>) -> Result<Members, ReplyError> {
     let (mut low, mut high) = query.places(set)?;
     if let Some((skip, most)) = query.limit {
         let most = u64::try_from(most).unwrap_or(u64::MAX);

@@ -16,7 +16,7 @@ pub const VALUE_BYTES_MAX: usize = 64 * 1024;
 
 /// A value. The fields of a hash keep the order in which they were added.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Value {
+pub enum StoredValue {
     /// A string.
     Text(String),
     /// A hash.
@@ -28,7 +28,7 @@ pub enum Value {
     Sorted,
 }
 
-impl Value {
+impl StoredValue {
     /// Its type, in the reply to `TYPE`.
     pub const fn type_name(&self) -> &'static str {
         match self {
@@ -55,9 +55,9 @@ impl Value {
 
 /// A key that exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct KeyspaceEntry {
     /// Its value.
-    pub value: Value,
+    pub value: StoredValue,
     /// Its expiry, unix milliseconds; `None` for never.
     pub expires_ms: Option<i64>,
     /// Whether it is a counter, whose value is in cells: its text is a whole number.
@@ -68,12 +68,12 @@ pub struct Entry {
 #[derive(Clone, Debug, Default)]
 pub struct Space {
     now_ms: i64,
-    entries: BTreeMap<String, Entry>,
+    entries: BTreeMap<String, KeyspaceEntry>,
     changed: BTreeSet<String>,
 }
 
 /// The reply of a refused command.
-pub type Refused = Reply;
+pub type CommandRefused = Reply;
 
 impl Space {
     /// An empty one, at a time in unix milliseconds.
@@ -90,14 +90,14 @@ impl Space {
     }
 
     /// Adds a key in its present state; one that has expired is skipped.
-    pub fn load(&mut self, key: String, entry: Entry) {
+    pub fn load(&mut self, key: String, entry: KeyspaceEntry) {
         if entry.expires_ms.is_none_or(|at_ms| at_ms > self.now_ms) {
             self.entries.insert(key, entry);
         }
     }
 
     /// A key.
-    pub fn get(&self, key: &str) -> Option<&Entry> {
+    pub fn get(&self, key: &str) -> Option<&KeyspaceEntry> {
         self.entries.get(key)
     }
 
@@ -115,10 +115,10 @@ impl Space {
     ///
     /// # Errors
     /// `WRONGTYPE`.
-    pub fn text(&self, key: &str) -> Result<Option<&str>, Refused> {
+    pub fn text(&self, key: &str) -> Result<Option<&str>, CommandRefused> {
         match self.get(key).map(|entry| &entry.value) {
             None => Ok(None),
-            Some(Value::Text(text)) => Ok(Some(text)),
+            Some(StoredValue::Text(text)) => Ok(Some(text)),
             Some(_) => Err(error::wrong_type()),
         }
     }
@@ -127,10 +127,10 @@ impl Space {
     ///
     /// # Errors
     /// `WRONGTYPE`.
-    pub fn hash(&self, key: &str) -> Result<&[(String, String)], Refused> {
+    pub fn hash(&self, key: &str) -> Result<&[(String, String)], CommandRefused> {
         match self.get(key).map(|entry| &entry.value) {
             None => Ok(&[]),
-            Some(Value::Hash(fields)) => Ok(fields),
+            Some(StoredValue::Hash(fields)) => Ok(fields),
             Some(_) => Err(error::wrong_type()),
         }
     }
@@ -139,10 +139,10 @@ impl Space {
     ///
     /// # Errors
     /// `WRONGTYPE`.
-    pub fn set(&self, key: &str) -> Result<BTreeSet<String>, Refused> {
+    pub fn set(&self, key: &str) -> Result<BTreeSet<String>, CommandRefused> {
         match self.get(key).map(|entry| &entry.value) {
             None => Ok(BTreeSet::new()),
-            Some(Value::Set(members)) => Ok(members.clone()),
+            Some(StoredValue::Set(members)) => Ok(members.clone()),
             Some(_) => Err(error::wrong_type()),
         }
     }
@@ -157,18 +157,18 @@ impl Space {
         key: &str,
         text: String,
         expires_ms: Option<i64>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), CommandRefused> {
         let was_counter = self.get(key).is_some_and(|entry| entry.is_counter);
         let may_be = was_counter || expires_ms.is_none();
         let is_counter = may_be && whole(&text).is_some() && CounterId::parse(key).is_ok();
-        self.put(key, Value::Text(text), expires_ms, is_counter)
+        self.put(key, StoredValue::Text(text), expires_ms, is_counter)
     }
 
     /// Stores a value that is no counter, with the key's present expiry.
     ///
     /// # Errors
     /// If it is too large.
-    pub fn put_value(&mut self, key: &str, value: Value) -> Result<(), Refused> {
+    pub fn put_value(&mut self, key: &str, value: StoredValue) -> Result<(), CommandRefused> {
         let expires_ms = self.get(key).and_then(|entry| entry.expires_ms);
         self.put(key, value, expires_ms, false)
     }
@@ -176,10 +176,10 @@ impl Space {
     fn put(
         &mut self,
         key: &str,
-        value: Value,
+        value: StoredValue,
         expires_ms: Option<i64>,
         is_counter: bool,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), CommandRefused> {
         if key.len() + value.bytes() > VALUE_BYTES_MAX {
             return Err(error::too_large());
         }
@@ -189,7 +189,7 @@ impl Space {
             self.changed.insert(key.to_owned());
             return Ok(());
         }
-        let entry = Entry {
+        let entry = KeyspaceEntry {
             value,
             expires_ms,
             is_counter,

@@ -233,7 +233,7 @@ fn increase_as(
     let is_other = space.get(key).is_some_and(|entry| !entry.is_counter);
     if is_other {
         // An increment does not make a string a counter.
-        space.put_value(key, super::space::Value::Text(value.to_string()))?;
+        space.put_value(key, super::space::StoredValue::Text(value.to_string()))?;
     } else {
         space.put_text(key, value.to_string(), expires_ms)?;
     }

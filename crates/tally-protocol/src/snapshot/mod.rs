@@ -30,7 +30,7 @@ pub use answer::{days_json, lacking, list_on_json, on_json, snapshot_json, snaps
 pub use date::{DAY_MS, Days, date_of, day_of_ms, parse_date};
 pub use kept::{SnapshotCounter, SnapshotDatacenter};
 pub use manifest::{CHAIN_MAX, Manifest, PartOf, RunOf, chain_of, thinned};
-pub use part::{Entry, PART_BYTES_MAX, PART_ENTRIES_MAX, PartWriter, digest_of, read_part};
+pub use part::{PART_BYTES_MAX, PART_ENTRIES_MAX, PartEntry, PartWriter, digest_of, read_part};
 pub use plan::{Plan, SNAPSHOTS_OFF};
 pub use put_back::LastSnapshot;
 pub use restore::{

@@ -56,7 +56,7 @@ const INFLATED_BYTES_MAX: usize = 4 * 1024 * 1024;
 const LENGTH_BYTES: usize = 4;
 
 /// A counter of a part; `None` for one that has ended.
-pub type Entry = (CounterId, Option<SnapshotCounter>);
+pub type PartEntry = (CounterId, Option<SnapshotCounter>);
 
 const ENDED: u8 = 0;
 const LIVES: u8 = 1;
@@ -311,7 +311,7 @@ impl<'a> Reader<'a> {
 ///
 /// # Errors
 /// The damage of the file.
-pub fn read_part(file: &[u8]) -> Result<Vec<Entry>, Damage> {
+pub fn read_part(file: &[u8]) -> Result<Vec<PartEntry>, Damage> {
     let body = Body::read(file, stored::FIRST, false)?.bytes;
     let (length, deflated) = body.split_at_checked(LENGTH_BYTES).ok_or(Damage::Changed)?;
     let length = length.try_into().map_or(0, u32::from_le_bytes);
@@ -329,7 +329,7 @@ pub fn read_part(file: &[u8]) -> Result<Vec<Entry>, Damage> {
     }
     let mut reader = Reader::new(&inflated)?;
     let names: Vec<Datacenter> = take(reader.column(DATACENTERS))?;
-    let mut entries: Vec<Entry> = Vec::new();
+    let mut entries: Vec<PartEntry> = Vec::new();
     let mut name = Vec::new();
     let mut created_ms = 0;
     while let Some((kind, rest)) = reader.column(KINDS).split_first() {

@@ -16,7 +16,7 @@ use crate::node::objects::board_rows::{BoardRows, EpochRows};
 use crate::node::shared::call;
 use crate::protocol::messages::{Fault, ForgetBoard, RunSorted, SortedRan};
 use crate::protocol::redis::notifications::SetChange;
-use crate::protocol::redis::reply::{Refused, Reply};
+use crate::protocol::redis::reply::{Reply, ReplyError};
 use crate::protocol::redis::sorted::{Members, SortedSet, run};
 
 /// The reply to a command whose attempt has a name. Stored.
@@ -273,12 +273,12 @@ impl BoardCore {
                 read: BTreeMap::new(),
             };
             let done = match is_ordered_otherwise(ranking.loaded, args) {
-                true => Err(Refused::Reply(ordered_otherwise())),
+                true => Err(ReplyError::Reply(ordered_otherwise())),
                 false => run(&mut ranking, args, self.host.random()),
             };
             let reply = match done {
-                Ok(reply) | Err(Refused::Reply(reply)) => reply,
-                Err(Refused::Fault(fault)) => return Err(fault),
+                Ok(reply) | Err(ReplyError::Reply(reply)) => reply,
+                Err(ReplyError::Fault(fault)) => return Err(fault),
             };
             changes[place] = ranking.change();
             if let (Some((key, fingerprint)), Some(Some(slot))) = (named, slot) {
