@@ -311,7 +311,8 @@ fn golden_bytes_of_keys() {
     let rows = "SELECT key, body, expires_ms FROM keys ORDER BY key";
     let end = SqlValue::Integer(2_000_000_000_000);
     let keys: [(&str, &[u8], &SqlValue); 5] = [
-        // A counter, of which the end alone lies here, and its generation after that: earlier builds read the first byte.
+        // A counter, of which the end alone lies here, and its generation after that: earlier builds read the first
+        // byte.
         ("counter", b"\x00\x00\xcc\xd0\xea\xb6\xb7\x33", &end),
         (
             "hash",

@@ -64,8 +64,8 @@ impl Histogram {
         }
     }
 
-    /// Adds a sample. Cost: 5.2 ns (`cargo bench --bench native -- histogram`); where it is the first of its bucket up to
-    /// a move of all buckets.
+    /// Adds a sample. Cost: 5.2 ns (`cargo bench --bench native -- histogram`); where it is the first of its
+    /// bucket up to a move of all buckets.
     pub fn insert(&mut self, sample: Sample) {
         self.buckets.add(sample.bucket(), 1);
         self.widen((sample, sample));

@@ -24,7 +24,7 @@ fn ran(scene: &Scene, commands: &[&str]) -> Vec<Value> {
         .map(|one| one.split(' ').collect())
         .collect();
     let request = ClientRequest::new("POST", "/redis/pipeline").at(0);
-    let answer = scene.ask(0, request.json(&json!(words).to_string()));
+    let answer = scene.ask(0, request.json(json!(words).to_string()));
     assert_eq!(answer.status, 200, "{}", answer.text());
     let replies = answer.json();
     let reply = |reply: &Value| match &reply["error"] {
@@ -47,7 +47,7 @@ fn call(scene: &Scene, method: &str, path: &str, body: &Value) {
     let request = ClientRequest::new(method, path).at(0);
     let request = match body {
         Value::Null => request,
-        body => request.json(&body.to_string()),
+        body => request.json(body.to_string()),
     };
     let answer = scene.ask(0, request);
     assert!(answer.status < 300, "{method} {path}: {}", answer.text());
@@ -257,6 +257,9 @@ fn a_script_of_a_limit_counts_on_from_a_counter_and_refuses_a_board() {
     assert_eq!(check("w"), json!([6, 10]));
     assert_eq!(check("w"), json!([7, 10]));
     assert_eq!(one(&scene, "GET w"), "7");
+    let strong = ClientRequest::new("GET", "/counters/w?consistency=strong").at(0);
+    let counter = scene.ask(0, strong).json();
+    assert_eq!(counter["value"], 7, "a script ends no counter: {counter}");
     let refused = check("z");
     assert!(
         refused.as_str().expect("text").starts_with("WRONGTYPE"),

@@ -1,7 +1,7 @@
 //! A request of a client, taken apart by one call into JavaScript: method, URL and those headers that calls look at.
 //!
-//! Each of them by itself was a call, and asking for a header took 2 µs, five times an answer (BENCHMARKS.md, what every
-//! request costs).
+//! Each of them by itself was a call, and asking for a header took 2 µs, five times an answer (BENCHMARKS.md,
+//! what every request costs).
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -254,8 +254,12 @@ impl DirectoryTotals {
             return Ok(above);
         }
         let (within, ids) = within_sql(order, "");
-        let untold = self.untold_of(&within, ids)?;
-        Ok(above + u64::try_from(untold.len()).unwrap_or(0))
+        let sql = format!(
+            "SELECT COUNT(*) FROM roots WHERE live = 1 AND {within} \
+            AND NOT EXISTS (SELECT 1 FROM totals WHERE totals.id = roots.id)"
+        );
+        let rows = self.store.run(&sql, ids)?;
+        Ok(above + rows.first().and_then(|row| row.first()).map_or(0, unsigned))
     }
 
     /// The first counters of an order: of so many that are in it, and so many that have the prefix.

@@ -299,7 +299,8 @@ impl KeyspaceCore {
         let keys = keys_of(asked);
         let limit = limit_key(asked);
         for _ in 0..ROUNDS_MAX {
-            // The keys of a script are no counters, except those that are known to be, and the one that may hold a limit.
+            // The keys of a script are no counters, except those that are known to be, and the one that may hold a
+            // limit.
             let own_alone = matches!(asked.command.act, Act::Script) && self.are_own(&keys)?;
             let (mut space, read) = self.load(&keys, here, own_alone).await?;
             if asked.command.scope == Scope::Read {

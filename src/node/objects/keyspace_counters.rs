@@ -283,7 +283,13 @@ impl Counters {
         let operate = self.operation(id, here, operation, condition);
         self.forget(id);
         match call_within(&self.host, &operate, OPERATE_MS_MAX).await? {
-            OperationOutcome::Done(_) => Ok(UpdateOutcome::Done),
+            OperationOutcome::Done(done) => {
+                // It stays known: a script counts on from it.
+                if let (Some(_), Some(home)) = (value, &done.home) {
+                    self.homes.borrow_mut().insert(id.clone(), home.clone());
+                }
+                Ok(UpdateOutcome::Done)
+            }
             OperationOutcome::NotFound if seen.is_none() => Ok(UpdateOutcome::Done),
             OperationOutcome::Changed | OperationOutcome::NotFound => Ok(UpdateOutcome::Conflict),
             OperationOutcome::BelowFloor => Err(ReplyError::Reply(below_floor())),

@@ -30,6 +30,12 @@ impl KeysRead {
         generation.map(ExpiryTarget::Board)
     }
 
+    /// Whether there is a board of this name whose generation this place is not told.
+    fn has_untold_board(&self, key: &str) -> bool {
+        let board = self.boards.get(key);
+        board.is_some_and(|board| board.generation.is_none())
+    }
+
     /// Shows a command that reads what the other calls have made: boards without members that are seen are none, and
     /// counters end by their own settings too.
     pub(super) fn show(&self, space: &mut Space) {
@@ -146,6 +152,8 @@ impl KeyspaceCore {
             None => is_counter || is_board,
             // The end of a board whose name a counter has too.
             Some(ExpiryTarget::Board(_)) if is_counter => return Ok(None),
+            // A board that was spread or has moved since tells no generation here.
+            Some(ExpiryTarget::Board(_)) if read.has_untold_board(key) => true,
             target => target == read.target(key),
         };
         if !applies {
@@ -220,7 +228,8 @@ impl KeyspaceCore {
             }
             Some(ExpiryTarget::Board(generation)) => {
                 let found = self.boards.look(&id).await?;
-                let is_there = found.is_some_and(|board| board.generation == Some(generation));
+                let is_there =
+                    found.is_some_and(|board| board.generation.is_none_or(|now| now == generation));
                 if is_there {
                     self.boards.end(&id).await?;
                 }

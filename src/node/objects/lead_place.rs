@@ -1,8 +1,8 @@
 //! Whether the place of a lead is this object, or another in its datacenter.
 //!
-//! Invariants: a lead counts at one place at a time. A place without a lead's rows waits until the partition
-//! confirms the place, by the present spread, and the places of earlier spreads have handed over their rows. A call that arrives at another place is forwarded. A lead that was never moved has no
-//! row here, and asks nobody.
+//! Invariants: a lead counts at one place at a time. A place without a lead's rows waits until the partition confirms
+//! the place, by the present spread, and the places of earlier spreads have handed over their rows. A call that arrives
+//! at another place is forwarded. A lead that was never moved has no row here, and asks nobody.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

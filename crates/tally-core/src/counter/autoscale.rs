@@ -98,7 +98,8 @@ impl FlushMeter {
 /// tablet share that.
 pub const LEAVE_PER_SECOND: u32 = 100;
 
-/// How long the rate of a lead must stay above the threshold before it leaves, as a part of [`Thresholds::quiet_ms`]: 10 s.
+/// How long the rate of a lead must stay above the threshold before it leaves, as a part of [`Thresholds::quiet_ms`]:
+/// 10 s.
 const LEAVE_PART: i64 = 6;
 
 /// How long it must get less than a tenth of that before it goes back, in [`Thresholds::quiet_ms`]: ten minutes.

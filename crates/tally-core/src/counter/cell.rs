@@ -78,7 +78,7 @@ pub struct Cell {
     /// Generations up to this one have ended. Kept in memory only, where it stops a grant of an
     /// ended generation that was on its way when the end came.
     closed_through: u64,
-    /// When this cell last sent a question whose answer was that the generation lives, by its own clock. In memory only.
+    /// When this cell last asked a granter that answered that the generation lives, by its own clock. In memory only.
     granted_ms: Option<i64>,
 }
 

@@ -177,8 +177,11 @@ fn increase(space: &mut Space, key: &str, by: &str) -> Result<i64, Reply> {
     Ok(value)
 }
 
-/// Sets a key to expire in so many milliseconds.
+/// Sets a key to expire in so many milliseconds. A counter that other calls have made does not end by a script.
 pub(super) fn end_in(space: &mut Space, key: &str, milliseconds: f64) {
+    if space.get(key).is_some_and(|entry| entry.is_counter) {
+        return;
+    }
     let Reply::Integer(milliseconds) = reply_of(milliseconds) else {
         return;
     };

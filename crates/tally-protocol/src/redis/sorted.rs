@@ -494,10 +494,10 @@ fn random(set: &dyn SortedSet, args: &[String], seed: u64) -> SortedResult {
 }
 
 /// The members at these places, in this order: those that are near each other are read together.
-fn members_at(set: &dyn SortedSet, places: &[u64]) -> Result<Members, Fault> {
+fn members_at(set: &dyn SortedSet, places: &[u64]) -> Result<Members, ReplyError> {
     let sorted: BTreeSet<u64> = places.iter().copied().collect();
     let mut sorted = sorted.into_iter().peekable();
-    let mut found = BTreeMap::new();
+    let (mut found, mut bytes) = (BTreeMap::new(), 0);
     while let Some(low) = sorted.next() {
         let mut wanted = BTreeSet::from([low]);
         let mut last = low;
@@ -509,10 +509,20 @@ fn members_at(set: &dyn SortedSet, places: &[u64]) -> Result<Members, Fault> {
             }
         }
         let stretch = (low..).zip(set.stretch(low, last + 1)?);
-        found.extend(stretch.filter(|(place, _)| wanted.contains(place)));
+        for (place, member) in stretch.filter(|(place, _)| wanted.contains(place)) {
+            bytes += member.0.len();
+            found.insert(place, member);
+        }
+        if bytes > SORTED_BYTES_MAX {
+            return Err(too_many());
+        }
     }
-    let members = places.iter().filter_map(|place| found.get(place).cloned());
-    Ok(members.collect())
+    // One member may be drawn often.
+    let members = places.iter().filter_map(|place| found.get(place));
+    if members.clone().map(|(name, _)| name.len()).sum::<usize>() > SORTED_BYTES_MAX {
+        return Err(too_many());
+    }
+    Ok(members.cloned().collect())
 }
 
 fn scan(set: &dyn SortedSet, args: &[String]) -> SortedResult {

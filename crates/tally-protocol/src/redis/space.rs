@@ -164,13 +164,17 @@ impl Space {
         self.put(key, StoredValue::Text(text), expires_ms, is_counter)
     }
 
-    /// Stores a value that is no counter, with the key's present expiry.
+    /// Stores a value with the key's present expiry. A counter stays one while it is a whole number: a script that may
+    /// only write must not end it.
     ///
     /// # Errors
     /// If it is too large.
     pub fn put_value(&mut self, key: &str, value: StoredValue) -> Result<(), CommandRefused> {
-        let expires_ms = self.get(key).and_then(|entry| entry.expires_ms);
-        self.put(key, value, expires_ms, false)
+        let before = self.get(key);
+        let expires_ms = before.and_then(|entry| entry.expires_ms);
+        let is_whole = matches!(&value, StoredValue::Text(text) if whole(text).is_some());
+        let is_counter = is_whole && before.is_some_and(|entry| entry.is_counter);
+        self.put(key, value, expires_ms, is_counter)
     }
 
     fn put(

@@ -251,11 +251,7 @@ impl RestoreResult {
         serde_json::to_string(&View {
             date,
             prefix: &restore.prefix,
-            mode: match restore.mode {
-                ImportMode::Create => "create",
-                ImportMode::Replace => "replace",
-                ImportMode::Add => "add",
-            },
+            mode: restore.mode.name(),
             dry_run: restore.is_dry,
             counters: self.counters,
             created,
