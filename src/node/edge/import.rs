@@ -200,7 +200,26 @@ struct Members {
     is_refused: bool,
     /// How the board keeps scores, if its line came before.
     keep: Option<ScoreRule>,
+    /// The first line of the group that is written at once.
+    first: Option<u64>,
+    /// How many writes the lines of the group have, those of expired members too: a repeat at another time has the same
+    /// groups.
+    size: usize,
     writes: Vec<(u64, MemberWrite)>,
+}
+
+impl Members {
+    /// None yet, of a board that keeps scores so, if that is known.
+    fn of(board: CounterId, keep: Option<ScoreRule>) -> Self {
+        Self {
+            board,
+            is_refused: false,
+            keep,
+            first: None,
+            size: 0,
+            writes: Vec::new(),
+        }
+    }
 }
 
 pub(super) struct Import<'a> {
@@ -254,8 +273,13 @@ impl Import<'_> {
 
     /// The problem of a body that cannot be read to its end.
     async fn cut_short(&mut self, lines: &Lines, problem: Problem) -> Problem {
-        self.write_members().await;
-        let line = lines.next_number();
+        let unfinished = self.members.as_ref().and_then(|members| members.first);
+        // A key tells a group of members by its first line: half of one would be taken for the whole of it.
+        let unfinished = unfinished.filter(|_| self.key.is_some());
+        if unfinished.is_none() {
+            self.write_members().await;
+        }
+        let line = unfinished.unwrap_or_else(|| lines.next_number());
         if line <= 1 {
             return problem;
         }
@@ -306,6 +330,7 @@ impl Import<'_> {
             self.report.is_whole = self.report.is_whole.map(|_| false);
             match parsed {
                 Ok(Line::Counter(counter)) => {
+                    self.write_members().await;
                     self.counter_lines += 1;
                     // Lines of one counter are imported one after the other.
                     if counters.iter().any(|(_, _, other)| other.id == counter.id) {
@@ -532,6 +557,9 @@ impl Import<'_> {
     }
 
     async fn bring_other(&mut self, number: u64, line: Line) {
+        if !matches!(line, Line::Member(..)) {
+            self.write_members().await;
+        }
         let outcome = match line {
             Line::Counter(_) | Line::End(_) => return,
             Line::Policy(name, body) => match self.policy(&name, &body).await {
@@ -549,14 +577,11 @@ impl Import<'_> {
                 Err(problem) => Err((Some(name), problem)),
             },
             Line::Board(board, settings) => {
-                self.write_members().await;
                 let configured = self.board(&board, &settings).await;
                 let name = board.as_str().to_owned();
                 self.members = Some(Members {
-                    board,
                     is_refused: configured.is_err(),
-                    keep: configured.as_ref().ok().copied(),
-                    writes: Vec::new(),
+                    ..Members::of(board, configured.as_ref().ok().copied())
                 });
                 self.report.boards += u64::from(configured.is_ok());
                 configured
@@ -768,24 +793,22 @@ impl Import<'_> {
             self.write_members().await;
             self.members = None;
         }
-        let writes = parse_member_line(line.as_bytes(), self.now_ms)?;
+        let (writes, is_expired) = parse_member_line(line.as_bytes(), self.now_ms)?;
         if self.members.is_none() && self.mode == ImportMode::Create {
             let detail = "the line of its board must stand before it in the same body; to add members to a board that is there, send mode=add";
             return Err(Problem::new(Code::InvalidLine, detail));
         }
-        let members = self.members.get_or_insert_with(|| Members {
-            board,
-            is_refused: false,
-            keep: None,
-            writes: Vec::new(),
-        });
+        let members = self.members.get_or_insert_with(|| Members::of(board, None));
         if members.is_refused {
             return Err(Problem::new(Code::InvalidLine, "its board was refused"));
         }
-        members
-            .writes
-            .extend(writes.into_iter().map(|write| (number, write)));
-        if members.writes.len() >= WRITES_AT_ONCE {
+        members.first.get_or_insert(number);
+        members.size += writes.len();
+        if !is_expired {
+            let writes = writes.into_iter().map(|write| (number, write));
+            members.writes.extend(writes);
+        }
+        if members.size >= WRITES_AT_ONCE {
             self.write_members().await;
         }
         Ok(())
@@ -830,7 +853,8 @@ impl Import<'_> {
         };
         let (board, known) = (members.board.clone(), members.keep);
         let noted = std::mem::take(&mut members.writes);
-        let Some((first, _)) = noted.first() else {
+        members.size = 0;
+        let Some(first) = members.first.take().filter(|_| !noted.is_empty()) else {
             return;
         };
         let name = board.as_str().to_owned();
