@@ -40,12 +40,12 @@ test("a board of more members than a body has lines goes on behind its line, and
     const { bodies, client } = receiver();
     const values = run(client, mode);
     await values.lines(chunks(fileOf(lines)));
-    assert.deepEqual(bodies.map((body) => body.mode), [mode, "add", "add", mode]);
-    for (const { lines: some } of bodies.slice(1, 3)) {
+    assert.deepEqual(bodies.map((body) => body.mode), [mode, mode, "add", "add", mode]);
+    for (const { lines: some } of bodies.slice(2, 4)) {
       assert.equal(some[0], lines[1]);
       assert.ok(some.slice(1).every((line) => JSON.parse(line).board === "big" && JSON.parse(line).member));
     }
-    assert.equal(new Set(bodies.map((body) => body.key)).size, 4);
+    assert.equal(new Set(bodies.map((body) => body.key)).size, 5);
     assert.deepEqual([values.counters, values.boards, values.members, values.rejected, values.whole], [2, 2, 2_502, 0, true]);
   }
 });
@@ -56,6 +56,21 @@ test("members of a board that was refused are not sent on", async () => {
   await values.lines(chunks(fileOf(['{"board":"big"}', ...members("big", 2_500), counter("b")])));
   assert.deepEqual(bodies.map(({ mode, lines }) => [mode, lines.length]), [["create", 1_000], ["create", 1]]);
   assert.deepEqual([values.members, values.counters, values.present + values.rejected], [0, 1, 2_501]);
+});
+
+test("a board that may go on is not blamed for what was refused before it, nor sent on for what was not", async () => {
+  const small = Array.from({ length: 150 }, (_, at) => [`{"board":"small${at}"}`, ...members(`small${at}`, 1)]).flat();
+  const lines = [...small, '{"board":"big"}', ...members("big", 2_500), counter("b")];
+  for (const [refused, sent, told] of [
+    [["big"], 699, [150, 150, 1]],
+    [small.map((line) => JSON.parse(line).board), 2_500, [2_500, 1, 1]],
+  ]) {
+    const { bodies, client } = receiver(refused);
+    const values = run(client);
+    await values.lines(chunks(fileOf(lines)));
+    const ofBig = bodies.flatMap((body) => body.lines).filter((line) => /"big","member"/.test(line));
+    assert.deepEqual([ofBig.length, values.members, values.boards, values.counters], [sent, ...told]);
+  }
 });
 
 test("an import that is run again has other keys, but for one that adds", async () => {
