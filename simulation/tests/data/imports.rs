@@ -160,6 +160,98 @@ fn cut_off_at(service: &Service, query: &str, text: &str, key: Option<&str>) -> 
     line.expect("its number")
 }
 
+/// Asks these, one after the other, once a message of this path is first sent, and before it arrives.
+fn ask_before(service: &Service, path: &'static str, requests: Vec<ClientRequest>) {
+    let (client, requests) = (service.clients[0].clone(), Cell::new(requests));
+    let requests = Rc::new(requests);
+    service.world.set_judge(move |judged| {
+        let (client, requests) = (client.clone(), requests.clone());
+        Box::pin(async move {
+            if judged.path.ends_with(path) {
+                for request in requests.take() {
+                    let answer = client.ask(request).await.expect("an answer");
+                    assert!(answer.status < 300, "{}", answer.text());
+                }
+            }
+            Verdict::Answered
+        })
+    });
+}
+
+fn request(method: &str, path: &str, body: &str) -> ClientRequest {
+    ClientRequest::new(method, path).body(body.as_bytes().to_vec())
+}
+
+#[test]
+fn two_attempts_at_once_to_replace_a_board_delete_nothing_of_each_other() {
+    for settings in ["{}", r#"{"shards":4,"home":"SYD"}"#] {
+        let service = Service::new(19, None);
+        service.well(0, "PUT", "/boards/game", settings);
+        service.well(0, "POST", "/boards/game/members/zoe", r#"{"score":9}"#);
+        let file = BOARD.to_owned() + &member("ann", 1) + &member("bob", 2);
+        let other = request("POST", "/import?mode=replace", &file);
+        let late = request("POST", "/boards/game/members/late", r#"{"delta":5}"#);
+        ask_before(
+            &service,
+            "/board-end",
+            vec![other.header("idempotency-key", "once"), late],
+        );
+        let (told, is_replay) = service.import_again("?mode=replace", &file, Some("once"));
+        assert_eq!((&told["members"], is_replay), (&2.into(), true), "{told}");
+        for (name, expected) in [("ann", 1), ("bob", 2), ("late", 5)] {
+            assert_eq!(score(&service, name), expected, "{name}");
+        }
+        assert_eq!(score(&service, "zoe"), Value::Null);
+    }
+}
+
+#[test]
+fn a_board_that_somebody_makes_meanwhile_stays_theirs() {
+    for (mode, key, has_ended) in [
+        ("create", None, false),
+        ("create", Some("once"), false),
+        ("create", Some("once"), true),
+        ("replace", Some("once"), true),
+        ("replace", None, false),
+    ] {
+        let service = Service::new(20, None);
+        let query = format!("?mode={mode}");
+        let file = BOARD.to_owned() + &member("ann", 1);
+        if has_ended {
+            service.import(&query, &file, key);
+            service.well(0, "DELETE", "/boards/game", "");
+        }
+        let made = request("PUT", "/boards/game", r#"{"keep":"sum"}"#);
+        let zoe = request("POST", "/boards/game/members/zoe", r#"{"delta":9}"#);
+        ask_before(&service, "/board-configure", vec![made, zoe]);
+        let told = service.import(&query, &file, key);
+        let expected = if has_ended {
+            "board-ended"
+        } else {
+            "counter-exists"
+        };
+        assert_eq!(
+            (refusal(&told), &told["members"]),
+            (expected, &0.into()),
+            "{mode}: {told}"
+        );
+        assert_eq!(
+            (score(&service, "zoe"), score(&service, "ann")),
+            (json!(9), Value::Null),
+            "{mode}"
+        );
+    }
+}
+
+#[test]
+fn a_line_that_is_too_long_behind_the_last_one_is_told() {
+    let service = Service::new(21, None);
+    let file = service.export("");
+    let told = service.import("", &(file + &"x".repeat((4 << 20) + 1)), None);
+    let told = (&told["whole"], &told["lines"], &told["rejected"]);
+    assert_eq!(told, (&false.into(), &1.into(), &1.into()));
+}
+
 #[test]
 fn a_body_that_breaks_off_says_up_to_where_it_was_imported() {
     let service = Service::new(4, None);

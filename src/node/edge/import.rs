@@ -311,6 +311,8 @@ impl Import<'_> {
             let Some(line) = line else {
                 let detail = format!("a line has at most {LINE_BYTES_MAX} bytes");
                 let problem = Problem::new(Code::InvalidLine, detail);
+                self.report.lines += 1;
+                self.report.is_whole = self.report.is_whole.map(|_| false);
                 self.report.reject(number, None, problem);
                 continue;
             };
@@ -538,7 +540,7 @@ impl Import<'_> {
                 )),
                 Err(Fault::Refused(Refusal::Bounded)) => Err(Problem::new(
                     Code::BelowFloor,
-                    "the value would fall below the counter's floor; nothing was added",
+                    "the value would fall below the counter's floor; this part was not added, those of other datacenters may have been",
                 )),
                 Err(Fault::Refused(Refusal::OtherHash(_))) => Err(other_hash()),
                 // If all writes of a counter go to a home elsewhere, added contents go there too.
@@ -671,30 +673,28 @@ impl Import<'_> {
         let (settings, placing) = parse_board(settings.as_bytes())?;
         let reading = BoardReader::new(host, board);
         let known = match reading.ask(BoardQuestion::About).await? {
-            BoardAnswer::Seen(seen) => Some((seen.settings, seen.period.total == 0)),
+            BoardAnswer::Seen(seen) => Some(seen),
             _ => None,
         };
         let mode = self.mode.name();
-        let end = EndBoard {
-            board: board.clone(),
-        };
         match (known, self.mode) {
-            (Some((known, is_empty)), ImportMode::Create) => {
-                let may_be_own = known == settings && self.key.is_some();
+            (Some(seen), ImportMode::Create) => {
+                let may_be_own = seen.settings == settings && self.key.is_some();
+                let is_empty = seen.period.total == 0;
                 if !may_be_own || self.claim(board, mode, is_empty).await? != BoardClaim::Own {
                     return Err(exists("board"));
                 }
-                return Ok(known.keep);
+                return Ok(seen.settings.keep);
             }
-            (Some((known, _)), ImportMode::Add) => {
+            (Some(seen), ImportMode::Add) => {
                 self.claim(board, mode, false).await?;
-                return Ok(known.keep);
+                return Ok(seen.settings.keep);
             }
-            (Some((known, _)), ImportMode::Replace) => {
+            (Some(seen), ImportMode::Replace) => {
                 if self.claim(board, mode, false).await? != BoardClaim::Foreign {
-                    return Ok(known.keep);
+                    return Ok(seen.settings.keep);
                 }
-                call(host, &end).await?;
+                self.end_board(board, seen.generation).await?;
             }
             (None, _) => {}
         }
@@ -704,20 +704,36 @@ impl Import<'_> {
             placing,
             here: self.context.datacenter(),
         };
-        match call(host, &configure).await? {
-            BoardConfigured::Done(..) => {}
+        let (made, is_new) = match call(host, &configure).await? {
+            BoardConfigured::Done(made, is_new) => (made, is_new),
             BoardConfigured::Fixed => return Err(exists("board")),
-        }
-        let mut claim = self.claim(board, mode, true).await?;
+        };
+        // Somebody else may have made it since it was asked for; so may another attempt of this import.
+        let is_own = is_new || made.period.total == 0;
+        let mut claim = self.claim(board, mode, is_own).await?;
         if self.mode == ImportMode::Replace {
             // The first claim was also made to the board that was deleted.
-            claim = self.claim(board, "replaced", true).await?;
+            claim = self.claim(board, "replaced", is_own).await?;
         }
-        if claim == BoardClaim::Ended {
-            call(host, &end).await?;
-            return Err(ended());
+        match claim {
+            BoardClaim::Ended => {
+                if is_new {
+                    self.end_board(board, made.generation).await?;
+                }
+                Err(ended())
+            }
+            BoardClaim::Foreign if !is_new && self.mode != ImportMode::Add => Err(exists("board")),
+            BoardClaim::Own | BoardClaim::Foreign => Ok(settings.keep),
         }
-        Ok(settings.keep)
+    }
+
+    /// Deletes a board, but no later one of its name.
+    async fn end_board(&self, board: &CounterId, generation: u64) -> Result<bool, Fault> {
+        let end = EndBoard {
+            board: board.clone(),
+            generation: Some(generation),
+        };
+        call(&self.context.host, &end).await
     }
 
     /// Whether this import has made a board under its key before. That is noted by a write of nothing, to the member
