@@ -1,9 +1,12 @@
 // How lines become bodies of POST /import, and what a damaged file of an export is told: without a service.
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer } from "node:http";
 import { test } from "node:test";
 import { crc32, gunzipSync } from "node:zlib";
 import { Checksum } from "../command/import/checksum.mjs";
 import { Values } from "../command/import/values.mjs";
+import { TALLY, run as runProgram } from "./server.mjs";
 
 /** Collects bodies, and answers as the service does: it counts lines, and refuses boards of these names. */
 function receiver(refusedBoards = []) {
@@ -105,6 +108,22 @@ test("a file that was cut, changed or joined to another is told", async () => {
     const [isWhole, said] = await told(text);
     assert.equal(isWhole, false);
     assert.match(said, why);
+  }
+});
+
+test("an import that fails says how boards are finished", async (context) => {
+  const refusing = createServer((request, response) => response.writeHead(request.url === "/healthz" ? 200 : 403).end("{}")).listen(0, "127.0.0.1");
+  context.after(() => (refusing.closeAllConnections(), refusing.close()));
+  await once(refusing, "listening");
+  const url = `http://127.0.0.1:${refusing.address().port}`;
+  for (const [line, mode, isSaid] of [
+    ['{"board":"b"}', "create", true],
+    ['{"board":"b"}', "replace", false],
+    [counter("a"), "create", false],
+  ]) {
+    const { code, stderr } = await runProgram(process.execPath, [TALLY, "import", "--url", url, "--format", "tally", "--mode", mode, "-"], { input: `${line}\n` });
+    assert.equal(code, 4, stderr);
+    assert.equal(stderr.includes("import again with --mode replace"), isSaid, stderr);
   }
 });
 

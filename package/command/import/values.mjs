@@ -100,6 +100,11 @@ export class Values {
     this.began_ms = performance.now();
   }
 
+  /** Whether a board has come. */
+  get hasBoards() {
+    return this.#board !== undefined;
+  }
+
   summary() {
     const { counters, policies, boards, members, present, rejected, refused, whole, why, left } = this;
     const seconds = Number(((performance.now() - this.began_ms) / 1000).toFixed(2));
