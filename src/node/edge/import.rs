@@ -540,7 +540,7 @@ impl Import<'_> {
                 )),
                 Err(Fault::Refused(Refusal::Bounded)) => Err(Problem::new(
                     Code::BelowFloor,
-                    "the value would fall below the counter's floor; this part was not added, those of other datacenters may have been",
+                    "the value would fall below the counter's floor; parts of other datacenters may have been added",
                 )),
                 Err(Fault::Refused(Refusal::OtherHash(_))) => Err(other_hash()),
                 // If all writes of a counter go to a home elsewhere, added contents go there too.
