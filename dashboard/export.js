@@ -41,9 +41,13 @@ export function exportButtons(shown) {
       // A button that waits says so.
       target.disabled = true;
       target.setAttribute("aria-busy", "true");
-      const told = await shown();
-      target.disabled = false;
-      target.removeAttribute("aria-busy");
+      let told;
+      try {
+        told = await shown();
+      } finally {
+        target.disabled = false;
+        target.removeAttribute("aria-busy");
+      }
       if (told !== undefined) save(`${told.file.replaceAll(/[^A-Za-z0-9.]+/g, "-")}.${kind}`, type, write(told));
     };
     return el("button", { type: "button", class: "quiet small", title: `What is shown, as ${kind.toUpperCase()}`, on: { click: act } }, kind.toUpperCase());

@@ -163,12 +163,28 @@ async function values(client, options, screen, carry) {
   const show = ({ counters, boards, members }) => process.stderr.write(`\r${number(counters)} counters, ${number(boards)} boards, ${number(members)} members `);
   const { mode, prefix, from: source } = options;
   const run = new Values(client, { mode, prefix, source, isLocal: isLocal(addressOf(options)) }, isShown ? show : undefined);
-  await carry(run);
+  const say = () => mode === "create" && run.hasBoards && screen.note(UNFINISHED);
+  const interrupt = () => {
+    say();
+    process.exit(EXIT.interrupted);
+  };
+  for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, interrupt);
+  try {
+    await carry(run);
+  } catch (error) {
+    say();
+    throw error;
+  } finally {
+    for (const signal of ["SIGINT", "SIGTERM"]) process.off(signal, interrupt);
+  }
   if (isShown) process.stderr.write("\r\x1b[K");
   const summary = run.summary();
   screen.show(summary, (said) => valuesText(said, screen));
   return isWhole(summary) ? EXIT.done : EXIT.partly;
 }
+
+// A board that was begun is there: another `create` would leave the rest of its members out.
+const UNFINISHED = "tally: boards may lack members; import again with --mode replace, by which counters and boards become what the file has";
 
 const isWhole = ({ rejected, whole }) => rejected === 0 && whole !== false;
 

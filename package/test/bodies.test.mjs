@@ -1,9 +1,12 @@
 // How lines become bodies of POST /import, and what a damaged file of an export is told: without a service.
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer } from "node:http";
 import { test } from "node:test";
 import { crc32, gunzipSync } from "node:zlib";
 import { Checksum } from "../command/import/checksum.mjs";
 import { Values } from "../command/import/values.mjs";
+import { TALLY, run as runProgram } from "./server.mjs";
 
 /** Collects bodies, and answers as the service does: it counts lines, and refuses boards of these names. */
 function receiver(refusedBoards = []) {
@@ -40,12 +43,12 @@ test("a board of more members than a body has lines goes on behind its line, and
     const { bodies, client } = receiver();
     const values = run(client, mode);
     await values.lines(chunks(fileOf(lines)));
-    assert.deepEqual(bodies.map((body) => body.mode), [mode, "add", "add", mode]);
-    for (const { lines: some } of bodies.slice(1, 3)) {
+    assert.deepEqual(bodies.map((body) => body.mode), [mode, mode, "add", "add", mode]);
+    for (const { lines: some } of bodies.slice(2, 4)) {
       assert.equal(some[0], lines[1]);
       assert.ok(some.slice(1).every((line) => JSON.parse(line).board === "big" && JSON.parse(line).member));
     }
-    assert.equal(new Set(bodies.map((body) => body.key)).size, 4);
+    assert.equal(new Set(bodies.map((body) => body.key)).size, 5);
     assert.deepEqual([values.counters, values.boards, values.members, values.rejected, values.whole], [2, 2, 2_502, 0, true]);
   }
 });
@@ -56,6 +59,21 @@ test("members of a board that was refused are not sent on", async () => {
   await values.lines(chunks(fileOf(['{"board":"big"}', ...members("big", 2_500), counter("b")])));
   assert.deepEqual(bodies.map(({ mode, lines }) => [mode, lines.length]), [["create", 1_000], ["create", 1]]);
   assert.deepEqual([values.members, values.counters, values.present + values.rejected], [0, 1, 2_501]);
+});
+
+test("a board that may go on is not blamed for what was refused before it, nor sent on for what was not", async () => {
+  const small = Array.from({ length: 150 }, (_, at) => [`{"board":"small${at}"}`, ...members(`small${at}`, 1)]).flat();
+  const lines = [...small, '{"board":"big"}', ...members("big", 2_500), counter("b")];
+  for (const [refused, sent, told] of [
+    [["big"], 699, [150, 150, 1]],
+    [small.map((line) => JSON.parse(line).board), 2_500, [2_500, 1, 1]],
+  ]) {
+    const { bodies, client } = receiver(refused);
+    const values = run(client);
+    await values.lines(chunks(fileOf(lines)));
+    const ofBig = bodies.flatMap((body) => body.lines).filter((line) => /"big","member"/.test(line));
+    assert.deepEqual([ofBig.length, values.members, values.boards, values.counters], [sent, ...told]);
+  }
 });
 
 test("an import that is run again has other keys, but for one that adds", async () => {
@@ -90,6 +108,22 @@ test("a file that was cut, changed or joined to another is told", async () => {
     const [isWhole, said] = await told(text);
     assert.equal(isWhole, false);
     assert.match(said, why);
+  }
+});
+
+test("an import that fails says how boards are finished", async (context) => {
+  const refusing = createServer((request, response) => response.writeHead(request.url === "/healthz" ? 200 : 403).end("{}")).listen(0, "127.0.0.1");
+  context.after(() => (refusing.closeAllConnections(), refusing.close()));
+  await once(refusing, "listening");
+  const url = `http://127.0.0.1:${refusing.address().port}`;
+  for (const [line, mode, isSaid] of [
+    ['{"board":"b"}', "create", true],
+    ['{"board":"b"}', "replace", false],
+    [counter("a"), "create", false],
+  ]) {
+    const { code, stderr } = await runProgram(process.execPath, [TALLY, "import", "--url", url, "--format", "tally", "--mode", mode, "-"], { input: `${line}\n` });
+    assert.equal(code, 4, stderr);
+    assert.equal(stderr.includes("import again with --mode replace"), isSaid, stderr);
   }
 });
 

@@ -2,7 +2,8 @@
 //
 // Invariant: each line is brought in once: what is there already stays (`create`), or becomes the same once more (`replace`).
 // With `add` a repeat is told by the key of its body, for as long as keys are kept. A board of more members than a body has lines
-// goes on in bodies of its own, behind its line once more: they add to what the first of them has begun.
+// goes on in bodies of its own, behind its line once more: they add to what the first of them has begun. That one begins with its
+// line, so that no other board's refusal is taken for its own.
 import { createHash, randomUUID } from "node:crypto";
 import { gzipSync } from "node:zlib";
 import { EXIT, Failure } from "../outcome.mjs";
@@ -99,6 +100,11 @@ export class Values {
     this.began_ms = performance.now();
   }
 
+  /** Whether a board has come. */
+  get hasBoards() {
+    return this.#board !== undefined;
+  }
+
   summary() {
     const { counters, policies, boards, members, present, rejected, refused, whole, why, left } = this;
     const seconds = Number(((performance.now() - this.began_ms) / 1000).toFixed(2));
@@ -179,24 +185,20 @@ export class Values {
     if (this.refused.length < REFUSED_SHOWN_MAX) this.refused.push(line);
   }
 
-  // What a body says of the board whose members may go on in the next one.
-  #note(said, boards) {
-    if (this.#board === undefined || this.#board.isSent) return;
-    const { name } = this.#board;
-    const isNamed = said.refused.some(({ id, code, detail }) => id === name && detail !== "its board was refused" && code !== "invalid-score");
-    // Where not all refused lines are named, it may be one of the others.
-    const mayBeUnnamed = said.rejected > said.refused.length;
-    this.#board.isSent = true;
-    this.#board.isRefused = said.boards < boards && (isNamed || mayBeUnnamed);
+  async flush() {
+    const board = this.#board?.isSent === false ? this.#board : undefined;
+    const before = board === undefined ? 0 : this.#lines.lastIndexOf(board.line);
+    if (before > 0) await this.#send(this.#lines.splice(0, before));
+    if (this.#lines.length === 0) return;
+    const said = await this.#send(this.#lines.splice(0));
+    this.#bytes = 0;
+    if (board !== undefined) Object.assign(board, { isSent: true, isRefused: said.boards === 0 });
   }
 
-  async flush() {
-    if (this.#lines.length === 0) return;
-    const text = `${this.#lines.join("\n")}\n`;
-    const boards = this.#lines.filter((line) => line.startsWith('{"board":') && boardOf(line).member === undefined).length;
+  // Sends a body, and returns what is said of it.
+  async #send(lines) {
+    const text = `${lines.join("\n")}\n`;
     const goesOn = this.#goesOn;
-    this.#lines = [];
-    this.#bytes = 0;
     this.#goesOn = false;
     const { isLocal } = this.options;
     const mode = goesOn ? "add" : this.options.mode;
@@ -209,7 +211,6 @@ export class Values {
       idempotencyKey: `import-${this.options.mode === "add" ? hash : randomUUID()}`,
       isWrite: true,
     });
-    this.#note(said, boards);
     // The line of a board that goes on was counted before.
     for (const name of ["counters", "policies", "boards", "members"]) this[name] += name === "boards" && goesOn ? 0 : said[name];
     const present = said.refused.filter(({ code }) => code === "counter-exists").length;
@@ -219,5 +220,6 @@ export class Values {
     this.rejected += said.rejected - present - (present === said.refused.length ? unnamed : 0);
     for (const line of said.refused) if (line.code !== "counter-exists" && this.refused.length < REFUSED_SHOWN_MAX) this.refused.push(line);
     this.onProgress(this);
+    return said;
   }
 }

@@ -9,6 +9,7 @@ use tally_simulation::{ClientRequest, Verdict};
 use super::service::Service;
 
 const BOARD: &str = "{\"board\":\"game\",\"settings\":{\"keep\":\"sum\"}}\n";
+const POLICY: &str = "{\"policy\":\"p\",\"body\":{\"limit\":5,\"window_seconds\":60}}\n";
 
 fn member(name: &str, score: u32) -> String {
     format!("{{\"board\":\"game\",\"member\":\"{name}\",\"score\":{score}}}\n")
@@ -128,43 +129,211 @@ fn a_repeat_under_a_key_finishes_a_board_and_deletes_nothing() {
     }
 }
 
+/// Sends a gzipped body that breaks off behind a text; returns before which line it is said to have been imported.
+fn cut_off_at(service: &Service, query: &str, text: &str, key: Option<&str>) -> u32 {
+    let mut body = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
+    // Stored blocks of deflate, and one of no known kind.
+    for block in text.as_bytes().chunks(60_000) {
+        let length = u16::try_from(block.len())
+            .expect("a short block")
+            .to_le_bytes();
+        body.extend([0, length[0], length[1], !length[0], !length[1]]);
+        body.extend(block);
+    }
+    body.extend([7; 8]);
+    let mut request = ClientRequest::new("POST", &format!("/import{query}"))
+        .body(body)
+        .header("content-encoding", "gzip");
+    if let Some(key) = key {
+        request = request.header("idempotency-key", key);
+    }
+    let client = service.clients[0].clone();
+    let answer = service.world.run(client.ask(request)).expect("an answer");
+    assert_eq!(answer.status, 400, "{}", answer.text());
+    let told = answer.json();
+    let detail = told["detail"].as_str().unwrap_or_default();
+    let before = detail
+        .split("the lines before line ")
+        .nth(1)
+        .expect("a line");
+    let line = before.split(' ').next().and_then(|text| text.parse().ok());
+    line.expect("its number")
+}
+
+/// Asks these, one after the other, once a message of this path is first sent, and before it arrives.
+fn ask_before(service: &Service, path: &'static str, requests: Vec<ClientRequest>) {
+    let (client, requests) = (service.clients[0].clone(), Cell::new(requests));
+    let requests = Rc::new(requests);
+    service.world.set_judge(move |judged| {
+        let (client, requests) = (client.clone(), requests.clone());
+        Box::pin(async move {
+            if judged.path.ends_with(path) {
+                for request in requests.take() {
+                    let answer = client.ask(request).await.expect("an answer");
+                    assert!(answer.status < 300, "{}", answer.text());
+                }
+            }
+            Verdict::Answered
+        })
+    });
+}
+
+fn request(method: &str, path: &str, body: &str) -> ClientRequest {
+    ClientRequest::new(method, path).body(body.as_bytes().to_vec())
+}
+
+#[test]
+fn two_attempts_at_once_to_replace_a_board_delete_nothing_of_each_other() {
+    for settings in ["{}", r#"{"shards":4,"home":"SYD"}"#] {
+        let service = Service::new(19, None);
+        service.well(0, "PUT", "/boards/game", settings);
+        service.well(0, "POST", "/boards/game/members/zoe", r#"{"score":9}"#);
+        let file = BOARD.to_owned() + &member("ann", 1) + &member("bob", 2);
+        let other = request("POST", "/import?mode=replace", &file);
+        let late = request("POST", "/boards/game/members/late", r#"{"delta":5}"#);
+        ask_before(
+            &service,
+            "/board-end",
+            vec![other.header("idempotency-key", "once"), late],
+        );
+        let (told, is_replay) = service.import_again("?mode=replace", &file, Some("once"));
+        assert_eq!((&told["members"], is_replay), (&2.into(), true), "{told}");
+        for (name, expected) in [("ann", 1), ("bob", 2), ("late", 5)] {
+            assert_eq!(score(&service, name), expected, "{name}");
+        }
+        assert_eq!(score(&service, "zoe"), Value::Null);
+    }
+}
+
+#[test]
+fn a_board_that_somebody_makes_meanwhile_stays_theirs() {
+    for (mode, key, has_ended) in [
+        ("create", None, false),
+        ("create", Some("once"), false),
+        ("create", Some("once"), true),
+        ("replace", Some("once"), true),
+        ("replace", None, false),
+    ] {
+        let service = Service::new(20, None);
+        let query = format!("?mode={mode}");
+        let file = BOARD.to_owned() + &member("ann", 1);
+        if has_ended {
+            service.import(&query, &file, key);
+            service.well(0, "DELETE", "/boards/game", "");
+        }
+        let made = request("PUT", "/boards/game", r#"{"keep":"sum"}"#);
+        let zoe = request("POST", "/boards/game/members/zoe", r#"{"delta":9}"#);
+        ask_before(&service, "/board-configure", vec![made, zoe]);
+        let told = service.import(&query, &file, key);
+        let expected = if has_ended {
+            "board-ended"
+        } else {
+            "counter-exists"
+        };
+        assert_eq!(
+            (refusal(&told), &told["members"]),
+            (expected, &0.into()),
+            "{mode}: {told}"
+        );
+        assert_eq!(
+            (score(&service, "zoe"), score(&service, "ann")),
+            (json!(9), Value::Null),
+            "{mode}"
+        );
+    }
+}
+
+#[test]
+fn a_line_that_is_too_long_behind_the_last_one_is_told() {
+    let service = Service::new(21, None);
+    let file = service.export("");
+    let told = service.import("", &(file + &"x".repeat((4 << 20) + 1)), None);
+    let told = (&told["whole"], &told["lines"], &told["rejected"]);
+    assert_eq!(told, (&false.into(), &1.into(), &1.into()));
+}
+
 #[test]
 fn a_body_that_breaks_off_says_up_to_where_it_was_imported() {
     let service = Service::new(4, None);
     let line = |number: u32| format!("{{\"id\":\"part/{number:04}\",\"value\":5}}\n");
     let text: String = (0..300).map(line).collect();
-    // A stored block of deflate, and one of no known kind.
-    let length = u16::try_from(text.len())
-        .expect("a short text")
-        .to_le_bytes();
-    let mut body = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff, 0];
-    body.extend([length[0], length[1], !length[0], !length[1]]);
-    body.extend(text.as_bytes());
-    body.extend([7; 8]);
-    let request = ClientRequest::new("POST", "/import")
-        .body(body)
-        .header("content-encoding", "gzip");
-    let client = service.clients[0].clone();
-    let answer = service.world.run(client.ask(request)).expect("an answer");
-    assert_eq!(answer.status, 400, "{}", answer.text());
-    let detail = answer.json()["detail"]
-        .as_str()
-        .unwrap_or_default()
-        .to_owned();
-    let before = detail
-        .split("the lines before line ")
-        .nth(1)
-        .expect("a line");
-    let line: u32 = before
-        .split(' ')
-        .next()
-        .and_then(|text| text.parse().ok())
-        .expect("its number");
-    assert!(line > 64, "{detail}");
+    let line = cut_off_at(&service, "", &text, None);
+    assert!(line > 64, "{line}");
     let file = service.export("?format=csv");
     assert_eq!(
         file.matches("part/").count(),
         usize::try_from(line - 1).expect("few")
+    );
+}
+
+#[test]
+fn a_repeat_of_a_body_that_broke_off_imports_all_members() {
+    let names: Vec<String> = (0..2_300).map(|number| format!("m{number:04}")).collect();
+    let lines: Vec<String> = names.iter().map(|name| member(name, 1)).collect();
+    let file = BOARD.to_owned() + &lines[..300].concat() + POLICY + &lines[300..].concat();
+    for mode in ["create", "replace", "add"] {
+        let service = Service::new(17, None);
+        let query = format!("?mode={mode}");
+        // Unfinished groups of members are not written: the first, the second, and that with 1,000 lines before it.
+        for (lines, before) in [(280, 2), (700, 303), (2_200, 1_303)] {
+            let text: String = file.split_inclusive('\n').take(lines).collect();
+            let line = cut_off_at(&service, &query, &text, Some("once"));
+            assert_eq!(line, before, "{mode}");
+            let read = service.well(0, "GET", "/boards/game", "");
+            assert_eq!(
+                read["total"],
+                before - if before > 2 { 3 } else { 2 },
+                "{mode}"
+            );
+        }
+        for turn in 0..2 {
+            let (told, is_replay) = service.import_again(&query, &file, Some("once"));
+            assert_eq!(
+                (&told["members"], is_replay),
+                (&2_300.into(), turn > 0),
+                "{mode}: {told}"
+            );
+            let rows = service
+                .ask(0, "GET", "/boards/game/export", "", None)
+                .text();
+            assert_eq!(rows.matches("\"score\":1").count(), 2_300, "{mode}");
+        }
+    }
+    // Without a key there is no repeat: what has come is written.
+    let service = Service::new(17, None);
+    let text = BOARD.to_owned() + &lines[..280].concat();
+    let line = cut_off_at(&service, "", &text, None);
+    let read = service.well(0, "GET", "/boards/game", "");
+    assert_eq!(read["total"], line - 2);
+}
+
+#[test]
+fn a_repeat_is_one_whatever_has_expired_since() {
+    let service = Service::new(18, None);
+    let soon = service.world.now_ms() + 60_000;
+    let line = |name: &str, more: &str| {
+        format!("{{\"board\":\"game\",\"member\":\"{name}\",\"score\":2{more}}}\n")
+    };
+    let brief = line("brief", &format!(",\"expires_at\":{soon},\"hidden\":true"));
+    let others: String = (0..1_200)
+        .map(|number| line(&format!("m{number:04}"), ""))
+        .collect();
+    let file = BOARD.to_owned() + &brief + &others;
+    service.import("?mode=add", &file, Some("once"));
+    service.world.run_for_ms(120_000);
+    let (told, is_replay) = service.import_again("?mode=add", &file, Some("once"));
+    assert!(is_replay, "{told}");
+    let rows = service
+        .ask(0, "GET", "/boards/game/export", "", None)
+        .text();
+    assert_eq!(rows.matches("\"score\":2").count(), 1_200, "{rows}");
+    // A group of which all have expired is one of no writes.
+    let file = BOARD.to_owned() + &brief + POLICY;
+    let told = service.import("?mode=add", &(file + &line("late", "")), Some("more"));
+    assert_eq!(
+        (&told["members"], &told["rejected"]),
+        (&1.into(), &0.into()),
+        "{told}"
     );
 }
 

@@ -122,6 +122,7 @@ pub async fn delete(context: &RequestContext, board: CounterId) -> Result<Answer
     let _waiting = context.waiting();
     let end = EndBoard {
         board: board.clone(),
+        generation: None,
     };
     if boards::is_there(&context.host, &board).await? && call(&context.host, &end).await? {
         Ok(Answer::json(deleted_json(&board)))

@@ -259,7 +259,8 @@ impl Export {
         for counter in &exported.counters {
             self.ending.inexact += u64::from(!counter.is_exact);
             // Neither its root nor a cell was read: what it is is not known.
-            if !counter.is_exact && counter.root.datacenters.is_empty() {
+            let is_known = counter.root.revision > 0 || !counter.root.datacenters.is_empty();
+            if !counter.is_exact && !is_known {
                 self.ending.leave_out(&counter.counter);
                 continue;
             }

@@ -200,7 +200,26 @@ struct Members {
     is_refused: bool,
     /// How the board keeps scores, if its line came before.
     keep: Option<ScoreRule>,
+    /// The first line of the group that is written at once.
+    first: Option<u64>,
+    /// How many writes the lines of the group have, those of expired members too: a repeat at another time has the same
+    /// groups.
+    size: usize,
     writes: Vec<(u64, MemberWrite)>,
+}
+
+impl Members {
+    /// None yet, of a board that keeps scores so, if that is known.
+    fn of(board: CounterId, keep: Option<ScoreRule>) -> Self {
+        Self {
+            board,
+            is_refused: false,
+            keep,
+            first: None,
+            size: 0,
+            writes: Vec::new(),
+        }
+    }
 }
 
 pub(super) struct Import<'a> {
@@ -254,8 +273,13 @@ impl Import<'_> {
 
     /// The problem of a body that cannot be read to its end.
     async fn cut_short(&mut self, lines: &Lines, problem: Problem) -> Problem {
-        self.write_members().await;
-        let line = lines.next_number();
+        let unfinished = self.members.as_ref().and_then(|members| members.first);
+        // A key tells a group of members by its first line: half of one would be taken for the whole of it.
+        let unfinished = unfinished.filter(|_| self.key.is_some());
+        if unfinished.is_none() {
+            self.write_members().await;
+        }
+        let line = unfinished.unwrap_or_else(|| lines.next_number());
         if line <= 1 {
             return problem;
         }
@@ -287,6 +311,8 @@ impl Import<'_> {
             let Some(line) = line else {
                 let detail = format!("a line has at most {LINE_BYTES_MAX} bytes");
                 let problem = Problem::new(Code::InvalidLine, detail);
+                self.report.lines += 1;
+                self.report.is_whole = self.report.is_whole.map(|_| false);
                 self.report.reject(number, None, problem);
                 continue;
             };
@@ -306,6 +332,7 @@ impl Import<'_> {
             self.report.is_whole = self.report.is_whole.map(|_| false);
             match parsed {
                 Ok(Line::Counter(counter)) => {
+                    self.write_members().await;
                     self.counter_lines += 1;
                     // Lines of one counter are imported one after the other.
                     if counters.iter().any(|(_, _, other)| other.id == counter.id) {
@@ -513,7 +540,7 @@ impl Import<'_> {
                 )),
                 Err(Fault::Refused(Refusal::Bounded)) => Err(Problem::new(
                     Code::BelowFloor,
-                    "the value would fall below the counter's floor; nothing was added",
+                    "the value would fall below the counter's floor; parts of other datacenters may have been added",
                 )),
                 Err(Fault::Refused(Refusal::OtherHash(_))) => Err(other_hash()),
                 // If all writes of a counter go to a home elsewhere, added contents go there too.
@@ -532,6 +559,9 @@ impl Import<'_> {
     }
 
     async fn bring_other(&mut self, number: u64, line: Line) {
+        if !matches!(line, Line::Member(..)) {
+            self.write_members().await;
+        }
         let outcome = match line {
             Line::Counter(_) | Line::End(_) => return,
             Line::Policy(name, body) => match self.policy(&name, &body).await {
@@ -549,14 +579,11 @@ impl Import<'_> {
                 Err(problem) => Err((Some(name), problem)),
             },
             Line::Board(board, settings) => {
-                self.write_members().await;
                 let configured = self.board(&board, &settings).await;
                 let name = board.as_str().to_owned();
                 self.members = Some(Members {
-                    board,
                     is_refused: configured.is_err(),
-                    keep: configured.as_ref().ok().copied(),
-                    writes: Vec::new(),
+                    ..Members::of(board, configured.as_ref().ok().copied())
                 });
                 self.report.boards += u64::from(configured.is_ok());
                 configured
@@ -646,30 +673,28 @@ impl Import<'_> {
         let (settings, placing) = parse_board(settings.as_bytes())?;
         let reading = BoardReader::new(host, board);
         let known = match reading.ask(BoardQuestion::About).await? {
-            BoardAnswer::Seen(seen) => Some((seen.settings, seen.period.total == 0)),
+            BoardAnswer::Seen(seen) => Some(seen),
             _ => None,
         };
         let mode = self.mode.name();
-        let end = EndBoard {
-            board: board.clone(),
-        };
         match (known, self.mode) {
-            (Some((known, is_empty)), ImportMode::Create) => {
-                let may_be_own = known == settings && self.key.is_some();
+            (Some(seen), ImportMode::Create) => {
+                let may_be_own = seen.settings == settings && self.key.is_some();
+                let is_empty = seen.period.total == 0;
                 if !may_be_own || self.claim(board, mode, is_empty).await? != BoardClaim::Own {
                     return Err(exists("board"));
                 }
-                return Ok(known.keep);
+                return Ok(seen.settings.keep);
             }
-            (Some((known, _)), ImportMode::Add) => {
+            (Some(seen), ImportMode::Add) => {
                 self.claim(board, mode, false).await?;
-                return Ok(known.keep);
+                return Ok(seen.settings.keep);
             }
-            (Some((known, _)), ImportMode::Replace) => {
+            (Some(seen), ImportMode::Replace) => {
                 if self.claim(board, mode, false).await? != BoardClaim::Foreign {
-                    return Ok(known.keep);
+                    return Ok(seen.settings.keep);
                 }
-                call(host, &end).await?;
+                self.end_board(board, seen.generation).await?;
             }
             (None, _) => {}
         }
@@ -679,20 +704,36 @@ impl Import<'_> {
             placing,
             here: self.context.datacenter(),
         };
-        match call(host, &configure).await? {
-            BoardConfigured::Done(..) => {}
+        let (made, is_new) = match call(host, &configure).await? {
+            BoardConfigured::Done(made, is_new) => (made, is_new),
             BoardConfigured::Fixed => return Err(exists("board")),
-        }
-        let mut claim = self.claim(board, mode, true).await?;
+        };
+        // Somebody else may have made it since it was asked for; so may another attempt of this import.
+        let is_own = is_new || made.period.total == 0;
+        let mut claim = self.claim(board, mode, is_own).await?;
         if self.mode == ImportMode::Replace {
             // The first claim was also made to the board that was deleted.
-            claim = self.claim(board, "replaced", true).await?;
+            claim = self.claim(board, "replaced", is_own).await?;
         }
-        if claim == BoardClaim::Ended {
-            call(host, &end).await?;
-            return Err(ended());
+        match claim {
+            BoardClaim::Ended => {
+                if is_new {
+                    self.end_board(board, made.generation).await?;
+                }
+                Err(ended())
+            }
+            BoardClaim::Foreign if !is_new && self.mode != ImportMode::Add => Err(exists("board")),
+            BoardClaim::Own | BoardClaim::Foreign => Ok(settings.keep),
         }
-        Ok(settings.keep)
+    }
+
+    /// Deletes a board, but no later one of its name.
+    async fn end_board(&self, board: &CounterId, generation: u64) -> Result<bool, Fault> {
+        let end = EndBoard {
+            board: board.clone(),
+            generation: Some(generation),
+        };
+        call(&self.context.host, &end).await
     }
 
     /// Whether this import has made a board under its key before. That is noted by a write of nothing, to the member
@@ -768,24 +809,22 @@ impl Import<'_> {
             self.write_members().await;
             self.members = None;
         }
-        let writes = parse_member_line(line.as_bytes(), self.now_ms)?;
+        let (writes, is_expired) = parse_member_line(line.as_bytes(), self.now_ms)?;
         if self.members.is_none() && self.mode == ImportMode::Create {
             let detail = "the line of its board must stand before it in the same body; to add members to a board that is there, send mode=add";
             return Err(Problem::new(Code::InvalidLine, detail));
         }
-        let members = self.members.get_or_insert_with(|| Members {
-            board,
-            is_refused: false,
-            keep: None,
-            writes: Vec::new(),
-        });
+        let members = self.members.get_or_insert_with(|| Members::of(board, None));
         if members.is_refused {
             return Err(Problem::new(Code::InvalidLine, "its board was refused"));
         }
-        members
-            .writes
-            .extend(writes.into_iter().map(|write| (number, write)));
-        if members.writes.len() >= WRITES_AT_ONCE {
+        members.first.get_or_insert(number);
+        members.size += writes.len();
+        if !is_expired {
+            let writes = writes.into_iter().map(|write| (number, write));
+            members.writes.extend(writes);
+        }
+        if members.size >= WRITES_AT_ONCE {
             self.write_members().await;
         }
         Ok(())
@@ -830,7 +869,8 @@ impl Import<'_> {
         };
         let (board, known) = (members.board.clone(), members.keep);
         let noted = std::mem::take(&mut members.writes);
-        let Some((first, _)) = noted.first() else {
+        members.size = 0;
+        let Some(first) = members.first.take().filter(|_| !noted.is_empty()) else {
             return;
         };
         let name = board.as_str().to_owned();

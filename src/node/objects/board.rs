@@ -666,8 +666,11 @@ impl BoardCore {
     }
 
     async fn on_end(&self, asked: Result<EndBoard, Fault>) -> Result<bool, Fault> {
-        let EndBoard { board } = asked?;
+        let EndBoard { board, generation } = asked?;
         self.readable()?;
+        if generation.is_some() && generation != self.generation() {
+            return Ok(false);
+        }
         let was_living = self.is_living();
         if was_living {
             self.commit(|loaded| {

@@ -118,7 +118,11 @@ impl Boards {
 
     pub(super) async fn end(&self, id: &CounterId) -> Result<(), Fault> {
         self.known.borrow_mut().remove(id);
-        call(&self.host, &EndBoard { board: id.clone() }).await?;
+        let end = EndBoard {
+            board: id.clone(),
+            generation: None,
+        };
+        call(&self.host, &end).await?;
         Ok(())
     }
 }

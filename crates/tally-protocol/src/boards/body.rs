@@ -339,11 +339,11 @@ fn member_write(wire: &WriteWire<'_>, now_ms: i64) -> Result<MemberWrite, Proble
 }
 
 /// Reads a member of an export: `{"board":…,"member":…,"score":7}` with `metadata`, `expires_at` (unix milliseconds)
-/// and `hidden`. Returns the writes that restore it; none for a member that has expired.
+/// and `hidden`. Returns the writes that restore it, and whether it has expired: then there is nothing to restore.
 ///
 /// # Errors
 /// `invalid-json`, `unknown-field`, `invalid-body`, `invalid-score`.
-pub fn parse_member_line(line: &[u8], now_ms: i64) -> Result<Vec<MemberWrite>, Problem> {
+pub fn parse_member_line(line: &[u8], now_ms: i64) -> Result<(Vec<MemberWrite>, bool), Problem> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct MemberWire<'a> {
@@ -379,9 +379,7 @@ pub fn parse_member_line(line: &[u8], now_ms: i64) -> Result<Vec<MemberWrite>, P
         ..SECONDS_BELOW => at.saturating_mul(1_000),
         at_ms => at_ms,
     });
-    if expires_ms.is_some_and(|at_ms| at_ms <= now_ms) {
-        return Ok(Vec::new());
-    }
+    let is_expired = expires_ms.is_some_and(|at_ms| at_ms <= now_ms);
     let write = |action: MemberAction| MemberWrite {
         member: member.clone(),
         action,
@@ -396,5 +394,5 @@ pub fn parse_member_line(line: &[u8], now_ms: i64) -> Result<Vec<MemberWrite>, P
     if wire.hidden {
         writes.push(write(MemberAction::Hide(true)));
     }
-    Ok(writes)
+    Ok((writes, is_expired))
 }

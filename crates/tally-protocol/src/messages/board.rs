@@ -18,7 +18,7 @@ calls! {
     WriteBoards => Vec<BoardWritten>, "/board-writes", |it| Address::Board(&it.board, it.at, it.home.as_ref());
     AskBoard => BoardAnswer, "/board-ask", |it| Address::Board(&it.board, it.at, it.home.as_ref());
     ConfigureBoard => BoardConfigured, "/board-configure", |it| Address::Board(&it.board, ShardAt::default(), it.placing.home.as_ref());
-    EndBoard => bool, "/board-end", |it| Address::Board(&it.board, ShardAt::default(), None);
+    EndBoard => bool, "/board-end", |it| Address::Board(&it.board, ShardAt::default(), None), lacks (1, 0);
     ReportShard => (), "/board-report", |it| Address::Board(&it.board, ShardAt::default(), None);
     CommandShard => ShardReply, "/board-shard", |it| Address::Board(&it.board, it.at, it.home.as_ref());
     RegisterBoard => (), "/board-register", |it| Address::Root(&it.board);
@@ -396,6 +396,8 @@ pub enum BoardConfigured {
 pub struct EndBoard {
     /// The board.
     pub board: CounterId,
+    /// Only where it has this generation; whichever it has without.
+    pub generation: Option<u64>,
 }
 
 /// Shard → owner: so many messages arrive each second, or so much is stored here, that there should be more shards.

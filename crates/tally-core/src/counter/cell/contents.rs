@@ -56,7 +56,8 @@ impl Cell {
         known: &dyn Fn(WriteKey) -> Option<StoredRecord>,
         changes: &mut Changes,
     ) -> Result<KeyedOutcome, Refusal> {
-        if known(write.key).is_none() {
+        // What it knows of a generation before says nothing of this one.
+        if !self.is_before(write) && known(write.key).is_none() {
             let own = self.grant().map(|grant| grant.settings.unique_hash);
             let hashes = contents.uniques.hashes();
             if let Some(own) = own.filter(|own| hashes.iter().any(|hash| !own.takes(*hash))) {
