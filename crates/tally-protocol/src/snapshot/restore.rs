@@ -174,7 +174,7 @@ pub struct RestoreResult {
     pub changes: Vec<(CounterId, RestoreAction, Option<Value>, Value)>,
     /// Counters that were refused, and why.
     pub refused: Vec<(CounterId, Problem)>,
-    /// Partitions that have no snapshot of the day: their counters are not compared.
+    /// Partitions that have no snapshot of the day: their counters are compared with the last one before it.
     pub missing_partitions: Vec<u32>,
     /// The counter after which the next call continues.
     pub cursor: Option<String>,
