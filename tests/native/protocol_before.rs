@@ -17,8 +17,8 @@ use tally::core::counter::nonces::FlushEffect;
 use tally::core::counter::total::Sum;
 use tally::host::object::{IncomingCall, Reply as CallReply};
 use tally::protocol::messages::{
-    AskTop, BoardQuestion, Call, CellPart, CellRepaired, CountKeyed, Counted, Fault, Flush,
-    Flushed, ListPastStates, ListRuns, LocateLead, OrderBy, PROTOCOL, PROTOCOL_BEFORE,
+    AskTop, BoardQuestion, Call, CellPart, CellRepaired, CountKeyed, Counted, EndBoard, Fault,
+    Flush, Flushed, ListPastStates, ListRuns, LocateLead, OrderBy, PROTOCOL, PROTOCOL_BEFORE,
     PartitionRuns, PastStatePage, PastStateRow, PushView, Recall, RepairCell, RepairRoot, RootPart,
     RootRepaired, RunSorted, RunUnderWay, SortedRan, Sums, Top, TopOrder, TopRow, TotalsFrom,
     UnreadCounters, decode, decode_padded, encode, later, path_in, protocol_of,
@@ -270,6 +270,20 @@ fn pushes_of_the_build_before_do_not_tell_of_what_time_increments_are() {
     let before = (counter(), datacenter(), push);
     let bytes = golden(&now, &before, &read, PushView::LACKS.0);
     assert_eq!(bytes, "0470616765034652410100070002030000");
+}
+
+#[test]
+fn a_board_of_the_build_before_is_ended_whichever_it_is() {
+    let read = EndBoard {
+        board: counter(),
+        generation: None,
+    };
+    let now = EndBoard {
+        generation: Some(7),
+        ..read.clone()
+    };
+    let bytes = golden(&now, &counter(), &read, EndBoard::LACKS.0);
+    assert_eq!(bytes, "0470616765");
 }
 
 #[test]
