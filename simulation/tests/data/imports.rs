@@ -141,7 +141,7 @@ fn cut_off_at(service: &Service, query: &str, text: &str, key: Option<&str>) -> 
         body.extend(block);
     }
     body.extend([7; 8]);
-    let mut request = ClientRequest::new("POST", &format!("/import{query}"))
+    let mut request = ClientRequest::new("POST", format!("/import{query}"))
         .body(body)
         .header("content-encoding", "gzip");
     if let Some(key) = key {
