@@ -16,7 +16,7 @@ const END = "<!-- up to here -->";
 /** Returns the features of the Wasm, each with those that it needs itself. root: the project's folder. */
 export function features(root = ROOT) {
   const [, section] = readFileSync(join(root, "Cargo.toml"), "utf8").match(/^\[features\]\n([\s\S]*?)^\[/m);
-  const rows = [...section.matchAll(/^(\w+) = \[([^\]]*)\]/gm)].map(([, name, needs]) => [name, needs.match(/\w+/g) ?? []]);
+  const rows = [...section.matchAll(/^(\w+) = \[([^\]]*)\]/gm)].map(([, name, needs]) => [name, needs.match(/(?<=")\w+(?=")/g) ?? []]);
   return new Map(rows.filter(([name]) => name !== "default"));
 }
 

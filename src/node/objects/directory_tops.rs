@@ -11,7 +11,6 @@ use crate::core::counter::id::{BEFORE_CALLERS, CounterId};
 use crate::core::counter::total::Value;
 use crate::host::object::SqlValue;
 use crate::protocol::messages::{Fault, KnownTotal, OrderBy, Sums, TopOrder, TopRow, WindowStart};
-use crate::protocol::order::in_order;
 
 /// Up to so many counters of a prefix are found by name and then sorted; more are found by the index of the order.
 const FEW: u64 = 1_000;
@@ -56,12 +55,9 @@ impl DirectoryTotals {
                 top.standings.oldest_ms().unwrap_or_default()
             }
         };
-        let mut rows = self.first(&mut top, limit)?;
+        let rows = self.first(&mut top, limit)?;
         let (untold, created_ms) = top.untold.sums(named);
         let is_of_all = order.by == OrderBy::Value && order.since.is_none();
-        if is_of_all {
-            rows = with_untold(rows, &top.untold, limit);
-        }
         let total = top.standings.total;
         let magnitude = Value::new(total.unsigned_abs(), 0);
         let total = if total < 0 {
@@ -247,19 +243,7 @@ impl DirectoryTotals {
         let sql =
             format!("SELECT COUNT(*) FROM totals WHERE {first} AND {amount} > {than} AND {within}");
         let rows = self.store.run(&sql, ids)?;
-        let above = rows.first().and_then(|row| row.first()).map_or(0, unsigned);
-        // Counters without a row have 0.
-        let is_below_untold = order.by == OrderBy::Value && order.since.is_none() && than < 0;
-        if !is_below_untold {
-            return Ok(above);
-        }
-        let (within, ids) = within_sql(order, "");
-        let sql = format!(
-            "SELECT COUNT(*) FROM roots WHERE live = 1 AND {within} \
-            AND NOT EXISTS (SELECT 1 FROM totals WHERE totals.id = roots.id)"
-        );
-        let rows = self.store.run(&sql, ids)?;
-        Ok(above + rows.first().and_then(|row| row.first()).map_or(0, unsigned))
+        Ok(rows.first().and_then(|row| row.first()).map_or(0, unsigned))
     }
 
     /// The first counters of an order: of so many that are in it, and so many that have the prefix.
@@ -324,27 +308,6 @@ impl DirectoryTotals {
         let row = rows.first().map(|row| row_of(&self.store, order, row));
         Ok(row.transpose()?.flatten())
     }
-}
-
-/// The first counters by their value, with those that have no row yet: nobody was told that they are more than 0.
-fn with_untold(rows: Vec<TopRow>, untold: &Untold, limit: u32) -> Vec<TopRow> {
-    let Untold::Names(names) = untold else {
-        return rows;
-    };
-    let most = usize::try_from(limit).unwrap_or(usize::MAX);
-    let untold = names.iter().take(most).map(|(counter, created_ms)| TopRow {
-        counter: counter.clone(),
-        amount: Value::default(),
-        uniques: None,
-        as_of_ms: *created_ms,
-    });
-    let mut rows = in_order(rows.into_iter().chain(untold).collect(), |one, other| {
-        let is_less = |one: &TopRow, other: &TopRow| one.amount.is_below(other.amount);
-        let by_amount = is_less(one, other).cmp(&is_less(other, one));
-        by_amount.then_with(|| one.counter.cmp(&other.counter))
-    });
-    rows.truncate(most);
-    rows
 }
 
 /// The index of an order of all time.
