@@ -131,6 +131,7 @@ test("long names of dimensions widen no page, rows of pages lead to no counter t
   expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(390);
   await page.click("#by-page li a");
   await says(page, ".where", "Pages: /none");
+  await says(page, "#top li .id", "site/of");
   expect(await page.locator("#top li .id").allTextContents()).toEqual(["site/of"]);
   const own = await dashboard.open("#/counter/site%2Fof?range=today");
   await says(own, "#by-page li", "/none");
