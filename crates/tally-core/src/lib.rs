@@ -10,6 +10,11 @@
 //! | [`cluster`] | the ring, roots, regions |
 //! | [`sha256`], [`sha_blocks`] | SHA-256 and HMAC; the blocks of all SHA |
 
+#![allow(
+    rustdoc::private_intra_doc_links,
+    reason = "who reads these pages works on the program, and has its private items too"
+)]
+
 pub mod alert;
 pub mod board;
 pub mod cluster;

@@ -36,6 +36,10 @@
 //! | [`open_slots`] | the objects in use, where one process runs all of them |
 //! | [`order`], [`joined_pages`] | sorted lists, and a page from many partitions |
 
+#![allow(
+    rustdoc::private_intra_doc_links,
+    reason = "who reads these pages works on the program, and has its private items too"
+)]
 #![cfg_attr(
     not(all(
         feature = "exports",
