@@ -27,6 +27,10 @@ export function jsonOf({ what, from, to, rows }) {
   return JSON.stringify({ ...what, from, to, rows }, wide, 2);
 }
 
+// How long a button waits for the first answer, and how often it looks, milliseconds.
+const WAIT_MS_MAX = 10_000;
+const LOOK_MS = 100;
+
 function save(name, type, text) {
   const url = URL.createObjectURL(new Blob([text], { type }));
   el("a", { href: url, download: name }).click();
@@ -43,7 +47,12 @@ export function exportButtons(shown) {
       target.setAttribute("aria-busy", "true");
       let told;
       try {
-        told = await shown();
+        // What was clicked before the first answer is there waits for it.
+        for (let waited_ms = 0; waited_ms < WAIT_MS_MAX; waited_ms += LOOK_MS) {
+          told = await shown();
+          if (told !== undefined || !target.isConnected) break;
+          await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+        }
       } finally {
         target.disabled = false;
         target.removeAttribute("aria-busy");
