@@ -89,13 +89,15 @@ fn every_seed_keeps_the_laws_while_a_deployment_changes_over_from_the_build_befo
     assert!(wrong.is_empty(), "wrong worlds of two builds are {wrong:?}");
 }
 
-/// Worlds that saw faults, as they are drawn now: a write that was acknowledged though storage had refused it (772), a
-/// write that was done by the version of a read which lacked the former home's counts (2034), a root whose move never
-/// ended, since it was sealed for another partition and belonged to its own again, and a lead whose rows were left
-/// behind, since storage went out between the two rows that tell its former place, and a
-/// copy of a flush that was counted by a shard after the shard had refused the flush, a copy of a decrement that was
-/// counted once there was room above the floor, after its client had been refused, and a lead that two places sent to
-/// each other, since it was to be again where it had just left.
+/// Worlds that saw faults, as they are drawn now, in this order:
+///
+/// - A write was acknowledged though storage had refused it.
+/// - A write was done by the version of a read that lacked the former home's counts.
+/// - The move of a root never ended. It was sealed for another partition, and belonged to its own again.
+/// - The rows of a lead were left behind. Storage went out between the two rows that tell its former place.
+/// - A copy of a flush was counted by a shard that had refused the flush.
+/// - A copy of a decrement was counted once there was room above the floor. Its client had been refused.
+/// - Two places sent a lead to each other, since it was to be again where it had just left.
 const FOUND_SINCE: [u64; 7] = [
     772,
     2_034,
