@@ -27,8 +27,14 @@ const STATEMENT_BYTES_MAX: usize = 100_000;
 /// The largest integer that a JavaScript number holds with all below it: 2^53.
 const INTEGER_MAX: i64 = 1 << 53;
 
+/// Bytes of a page. Source: <https://www.sqlite.org/pgszchng2016.html>.
+const PAGE_BYTES: u64 = 4_096;
+
 /// Prepared statements that a database keeps: the largest store has about 40.
 const PREPARED_MAX: usize = 64;
+
+/// Those of a database that nothing was written to, which objects of all classes ask.
+const PREPARED_OF_EMPTY_MAX: usize = 1_024;
 
 /// Statements that the platform refuses. Source: workerd, `src/workerd/util/sqlite.c++`.
 const REFUSED: [&str; 8] = [
@@ -44,7 +50,11 @@ const REFUSED: [&str; 8] = [
 
 thread_local! {
     /// What a database is that nothing was written to.
-    static EMPTY: Connection = open(None);
+    static EMPTY: Connection = {
+        let connection = open(None);
+        connection.set_prepared_statement_cache_capacity(PREPARED_OF_EMPTY_MAX);
+        connection
+    };
 }
 
 /// For files: nobody waits for the disk, and what is deleted is gone from them.
@@ -93,6 +103,8 @@ pub struct Storage {
     savepoints: RefCell<Vec<bool>>,
     statements: Cell<u64>,
     rows_written: Cell<u64>,
+    /// How large it is, if it was measured since the last change.
+    bytes: Cell<Option<u64>>,
 }
 
 impl Storage {
@@ -109,6 +121,7 @@ impl Storage {
         if let Some(file) = &self.file {
             let known = file.exists().then(|| open(Some(file)));
             drop(self.connection.replace(known));
+            self.bytes.set(None);
         }
     }
 
@@ -133,9 +146,14 @@ impl Storage {
         let Some(connection) = connection.as_ref() else {
             return 0;
         };
-        let sql = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size";
-        let bytes = connection.query_row(sql, [], |row| row.get::<_, i64>(0));
-        u64::try_from(bytes.expect("SQLite's own sizes")).expect("no size is below 0")
+        if let Some(bytes) = self.bytes.get() {
+            return bytes;
+        }
+        let pages = connection.query_row("PRAGMA page_count", [], |row| row.get::<_, i64>(0));
+        let pages = u64::try_from(pages.expect("SQLite counts them")).expect("no count is below 0");
+        let bytes = pages * PAGE_BYTES;
+        self.bytes.set(Some(bytes));
+        bytes
     }
 
     /// Runs a statement, and returns its rows.
@@ -200,6 +218,7 @@ impl Storage {
     /// Opens the transaction, and the savepoints that were asked for.
     fn begin(&self, connection: &Connection) -> Result<(), String> {
         self.is_dirty.set(true);
+        self.bytes.set(None);
         if !self.is_open.replace(true) {
             execute(connection, "BEGIN")?;
         }
@@ -219,6 +238,7 @@ impl Storage {
     pub fn atomically(&self, body: &mut dyn FnMut() -> bool) -> Result<(), String> {
         self.savepoints.borrow_mut().push(false);
         let is_kept = body();
+        self.bytes.set(None);
         let is_set = self.savepoints.borrow_mut().pop();
         let connection = self.connection.borrow();
         if let (Some(true), Some(connection)) = (is_set, &*connection) {
@@ -266,6 +286,7 @@ impl Storage {
 
     fn end(&self, statement: &str) {
         self.is_dirty.set(false);
+        self.bytes.set(None);
         if let Some(connection) = &*self.connection.borrow()
             && self.is_open.replace(false)
         {

@@ -174,14 +174,64 @@ pub struct Forms {
     pub is_fresh: Cell<bool>,
 }
 
-/// An object's platform. A copy costs two counts.
+/// The alarm that was set last, as far as this incarnation knows.
+#[derive(Debug, Default)]
+struct SetAlarm {
+    /// When it is meant to ring by the clock of the isolate, unix milliseconds; `None` once it has rung.
+    due_ms: Cell<Option<i64>>,
+    /// What the platform was told, unix milliseconds.
+    set_ms: Cell<i64>,
+}
+
+/// How much earlier than its time an alarm may ring, milliseconds: clocks of one machine differ by less.
+const EARLY_MS_MAX: i64 = 100;
+
+/// By how much an alarm that rang too early is put off at a time, at most, milliseconds: so much later it may ring
+/// where a clock was set right meanwhile.
+const PUT_OFF_MS_MAX: i64 = 1_000;
+
+/// An object's platform. A copy costs three counts.
 #[derive(Clone)]
-pub struct Object(Rc<dyn ObjectPlatform>, Rc<Forms>);
+pub struct Object(Rc<dyn ObjectPlatform>, Rc<Forms>, Rc<SetAlarm>);
 
 impl Object {
     /// The object that this platform carries.
     pub fn new(platform: Rc<dyn ObjectPlatform>) -> Self {
-        Self(platform, Rc::default())
+        Self(platform, Rc::default(), Rc::default())
+    }
+
+    /// Sets the alarm to a time, unix milliseconds.
+    ///
+    /// # Errors
+    /// Where the platform refuses.
+    pub async fn set_alarm(&self, at_ms: i64) -> Result<(), String> {
+        self.2.due_ms.set(Some(at_ms));
+        self.2.set_ms.set(at_ms);
+        let set = self.0.set_alarm(at_ms).await;
+        if set.is_err() {
+            self.2.due_ms.set(None);
+        }
+        set
+    }
+
+    /// Puts off an alarm that rings too early, and returns whether it did. The clock by which alarms ring may be ahead
+    /// of this isolate's: what rang before anything is due, and was set again for when that is, would ring at once,
+    /// again and again, until this clock gets there.
+    ///
+    /// # Errors
+    /// Where the platform refuses.
+    pub async fn put_off_alarm(&self, now_ms: i64) -> Result<bool, String> {
+        let SetAlarm { due_ms, set_ms } = &*self.2;
+        let early_ms = due_ms
+            .get()
+            .map_or(0, |due_ms| due_ms.saturating_sub(now_ms));
+        if early_ms <= EARLY_MS_MAX {
+            due_ms.set(None);
+            return Ok(false);
+        }
+        set_ms.set(set_ms.get().saturating_add(early_ms.min(PUT_OFF_MS_MAX)));
+        self.0.set_alarm(set_ms.get()).await?;
+        Ok(true)
     }
 
     /// What the platform does itself.

@@ -164,3 +164,16 @@ fn a_counter_lives_as_long_as_any_lead_knows_of_writes() {
     scene.world.run_for_ms(1_500);
     assert_eq!(scene.read("")["value"], 10);
 }
+
+#[test]
+fn alarms_that_ring_before_their_time_by_the_clock_of_objects_are_put_off() {
+    let scene = mortal(r#"{"ttl_seconds":10}"#);
+    scene.world.set_clock(Role::Objects, -5_000);
+    let before = scene.world.figures().alarms;
+    scene.world.run_for_ms(12_000);
+    // One of each object, put off a second at a time; set again as it was it rang at once, hundreds of times.
+    let rung = scene.world.figures().alarms - before;
+    assert!((1..100).contains(&rung), "{rung} alarms");
+    scene.world.run_for_ms(5_000);
+    assert_eq!(scene.done(0, add(1))["value"], 1);
+}

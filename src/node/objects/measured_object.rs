@@ -149,6 +149,10 @@ impl<S: Shell + ObjectKind> Shell for MeasuredObject<S> {
     }
 
     async fn alarm(&self) -> Result<(), Fault> {
+        let put_off = self.object.put_off_alarm(self.host.now_ms()).await;
+        if put_off.map_err(Fault::Unavailable)? {
+            return Ok(());
+        }
         let rung = self.shell.alarm().await;
         self.measure_now();
         self.report();

@@ -520,7 +520,7 @@ impl Store {
     /// # Errors
     /// `Unavailable` where the platform refuses.
     pub async fn set_alarm(&self, at_ms: i64) -> Result<(), Fault> {
-        let set = self.object.platform().set_alarm(at_ms).await;
+        let set = self.object.set_alarm(at_ms).await;
         set.map_err(broken("alarm"))
     }
 }

@@ -1,9 +1,9 @@
 //! Notes unreadable stored data that calls of this isolate have met, for the log, `/metrics` and `/healthz`.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 
 use super::metrics;
+use crate::core::counter::bounded_map::BoundedMap;
 use crate::host::{Host, State};
 use crate::protocol::health::Ailment;
 use crate::protocol::messages::Fault;
@@ -17,7 +17,7 @@ const NAMED_MS: i64 = 600_000;
 const NAMED_MAX: usize = 100;
 
 /// The messages, and when each was last met, unix milliseconds.
-struct RecentFaults(RefCell<BTreeMap<String, i64>>);
+struct RecentFaults(RefCell<BoundedMap<String, i64, NAMED_MAX>>);
 
 impl State for RecentFaults {
     fn begin(_: &Host) -> Self {
@@ -34,13 +34,11 @@ pub fn note(host: &Host, path: &str, fault: &Fault) {
     metrics::count(host, Metric::UnreadableObjects);
     let (met, now_ms) = (host.state::<RecentFaults>(), host.now_ms());
     let mut met = met.0.borrow_mut();
-    met.retain(|_, at_ms| now_ms - *at_ms < NAMED_MS);
-    if let Some(at_ms) = met.get_mut(why) {
-        *at_ms = now_ms;
-        return;
+    met.retain(|at_ms| now_ms - *at_ms < NAMED_MS);
+    if !met.contains_key(why) {
+        host.fail(&format!("stored data cannot be read ({path}): {why}"));
     }
-    host.fail(&format!("stored data cannot be read ({path}): {why}"));
-    if met.len() < NAMED_MAX {
+    if met.has_room(why) {
         met.insert(why.clone(), now_ms);
     }
 }
@@ -49,9 +47,11 @@ pub fn note(host: &Host, path: &str, fault: &Fault) {
 pub fn ailment(host: &Host) -> Option<Ailment> {
     let (met, now_ms) = (host.state::<RecentFaults>(), host.now_ms());
     let met = met.0.borrow();
-    let mut lately = met.iter().filter(|(_, at_ms)| now_ms - **at_ms < NAMED_MS);
-    let (why, _) = lately.next()?;
-    Some(Ailment::Unreadable(match lately.count() {
+    let is_recent = |at_ms: i64| now_ms - at_ms < NAMED_MS;
+    let lately = || met.iter().filter(|(_, at_ms)| is_recent(**at_ms));
+    // The first by name: which one is told does not change from call to call.
+    let (why, _) = lately().min_by_key(|(why, _)| *why)?;
+    Some(Ailment::Unreadable(match lately().count() - 1 {
         0 => why.clone(),
         more => format!("{why}, and {more} more"),
     }))
