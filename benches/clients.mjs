@@ -1,9 +1,11 @@
-// `make bench-clients`: @upstash/redis and @upstash/ratelimit on Tally, beside the same clients on Redis behind a minimal front of their form
-// (baseline/redis-front.mjs), which appends each write to its file before it answers, as Tally does.
+// `make bench-clients`: @upstash/redis and @upstash/ratelimit on Tally, beside the same clients on Redis behind a
+// minimal front of their form (baseline/redis-front.mjs), which appends each write to its file before it answers, as
+// Tally does.
 //
-// Invariant: it fails where a counter does not hold what was acknowledged, or an answer was not good, or the two rank a member otherwise. The two
-// run in turn, ROUNDS times.
-// From the environment: SECONDS of a round, ROUNDS, MEMBERS of the board, BENCH_DATA (the folder under which the data lies).
+// Invariant: it fails where a counter does not hold what was acknowledged, or an answer was not good, or the two rank a
+// member otherwise. The two run in turn, ROUNDS times.
+// From the environment: SECONDS of a round, ROUNDS, MEMBERS of the board, BENCH_DATA (the folder under which the data
+// lies).
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -27,13 +29,20 @@ const FILLED_TOGETHER = 500;
 async function redisBehindFront(folder) {
   mkdirSync(folder, { recursive: true });
   const port = await freePort();
-  const store = await start("Redis", [
-    ...["redis-server", "--port", String(port), "--bind", "127.0.0.1", "--dir", folder],
-    ...["--appendonly", "yes", "--appendfsync", "always", "--save", ""],
-  ], { announced: (text) => (/Ready to accept connections/.test(text) ? [] : undefined) });
-  const front = await start("the front", [process.execPath, join(ROOT, "benches/baseline/redis-front.mjs"), String(port)], {
-    announced: (text) => text.match(/listening on (http:\S+)/)?.slice(1),
-  });
+  const store = await start(
+    "Redis",
+    [
+      ...["redis-server", "--port", String(port), "--bind", "127.0.0.1", "--dir", folder],
+      ...["--appendonly", "yes", "--appendfsync", "always", "--save", ""],
+    ],
+    { announced: (text) => (/Ready to accept connections/.test(text) ? [] : undefined) },
+  );
+  const front = await start(
+    "the front", [process.execPath, join(ROOT, "benches/baseline/redis-front.mjs"), String(port)],
+    {
+      announced: (text) => text.match(/listening on (http:\S+)/)?.slice(1),
+    },
+  );
   return { url: front.urls[0], end: async () => (await front.end(), store.end()) };
 }
 
@@ -42,8 +51,8 @@ async function tally(folder) {
   return { url: `${server.urls[0]}/redis`, end: server.end };
 }
 
-// How many a second: each flight asks again as soon as it is answered. It has a client of its own, as that joins all commands of one tick into one
-// request.
+// How many a second: each flight asks again as soon as it is answered. It has a client of its own, as that joins all
+// commands of one tick into one request.
 async function rate(url, begin) {
   const begun = performance.now();
   let done = 0;
@@ -71,8 +80,12 @@ async function verdicts(url) {
   return rate(url, (redis) => {
     const limits = new Ratelimit({ redis, limiter: Ratelimit.fixedWindow(1_000_000, "1 h"), ephemeralCache: false });
     return async () => {
-      const asked = await Promise.all(Array.from({ length: TOGETHER }, () => limits.limit(`user-${(next += 1) % 1_000}`)));
-      if (asked.some(({ success, reason }) => !success || reason === "timeout")) throw new Error("a verdict was not given");
+      const asked = await Promise.all(
+        Array.from({ length: TOGETHER }, () => limits.limit(`user-${(next += 1) % 1_000}`)),
+      );
+      if (asked.some(({ success, reason }) => !success || reason === "timeout")) {
+        throw new Error("a verdict was not given");
+      }
       return TOGETHER;
     };
   });
@@ -100,11 +113,15 @@ const drawn = () => Math.floor(Math.random() * MEMBERS);
 async function ranks(url) {
   return rate(url, (redis) => async () => {
     const members = Array.from({ length: TOGETHER / 2 }, drawn);
-    const asked = members.flatMap((member) => [redis.zrevrank(BOARD, `player-${member}`), redis.zscore(BOARD, `player-${member}`)]);
+    const asked = members.flatMap((member) => [
+      redis.zrevrank(BOARD, `player-${member}`), redis.zscore(BOARD, `player-${member}`),
+    ]);
     const told = await Promise.all(asked);
     for (const [place, member] of members.entries()) {
       const [rank, score] = told.slice(2 * place, 2 * place + 2);
-      if (score !== scoreOf(member) || rank !== MEMBERS - 1 - score) throw new Error(`player-${member} has rank ${rank} and score ${score}`);
+      if (score !== scoreOf(member) || rank !== MEMBERS - 1 - score) {
+        throw new Error(`player-${member} has rank ${rank} and score ${score}`);
+      }
     }
     return members.length;
   });
@@ -114,7 +131,9 @@ async function ranks(url) {
 async function tops(url) {
   return rate(url, (redis) => async () => {
     const rows = await redis.zrange(BOARD, 0, 99, { rev: true, withScores: true });
-    if (rows.length !== 200 || rows[1] !== MEMBERS - 1 || rows[199] !== MEMBERS - 100) throw new Error(`the first 100 are ${rows}`);
+    if (rows.length !== 200 || rows[1] !== MEMBERS - 1 || rows[199] !== MEMBERS - 100) {
+      throw new Error(`the first 100 are ${rows}`);
+    }
     return 1;
   });
 }
@@ -132,7 +151,9 @@ const found = {};
 const counted = { Tally: new Map(), Redis: new Map() };
 for (let round = 0; round < ROUNDS; round += 1) {
   for (const [name, { url }] of Object.entries(servers)) {
-    for (const [what, load] of Object.entries(loads)) ((found[what] ??= {})[name] ??= []).push(await load(url, counted[name]));
+    for (const [what, load] of Object.entries(loads)) {
+      ((found[what] ??= {})[name] ??= []).push(await load(url, counted[name]));
+    }
   }
 }
 for (const [name, { url }] of Object.entries(servers)) {

@@ -2,8 +2,9 @@
 //
 //   node_modules/.bin/node benches/costs.mjs [name]…
 //
-// A blog, whose views come one at a time; many pages, whose views come all the time, in tablets; checks of a limit by many keys. Each is driven
-// at its own rate for a while, and left alone until its counters have told the directory what they hold: that is counted too.
+// A blog, whose views come one at a time; many pages, whose views come all the time, in tablets; checks of a limit by
+// many keys. Each is driven at its own rate for a while, and left alone until its counters have told the directory what
+// they hold: that is counted too.
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -47,8 +48,12 @@ const SERVICES = {
   // 10,000,000 views a day are 116 a second.
   pages: { variables: { TALLY_TABLETS: "64" }, pages: 100_000, each_ms: 1_000 / 116, writes: 116 * 60 },
   // The same views without what they say of themselves; and in bodies of ten seconds each.
-  "pages, plain": { variables: { TALLY_TABLETS: "64" }, pages: 100_000, each_ms: 1_000 / 116, writes: 116 * 60, isPlain: true },
-  "pages, in bodies": { variables: { TALLY_TABLETS: "64" }, pages: 100_000, each_ms: 1_000 / 116, writes: 116 * 60, body_events: 1_160 },
+  "pages, plain": {
+    variables: { TALLY_TABLETS: "64" }, pages: 100_000, each_ms: 1_000 / 116, writes: 116 * 60, isPlain: true,
+  },
+  "pages, in bodies": {
+    variables: { TALLY_TABLETS: "64" }, pages: 100_000, each_ms: 1_000 / 116, writes: 116 * 60, body_events: 1_160,
+  },
   limits: { keys: 10_000, checks: 20_000, at_once: 64 },
 };
 
@@ -57,15 +62,22 @@ async function views(server, { pages, each_ms, writes, isPlain = false, body_eve
   const choose = zipf(pages, random);
   const sent = [];
   let events = [];
-  const post = (path, body) => sent.push(fetch(`${server.urls[0]}${path}`, { method: "POST", body }).then((answer) => answer.arrayBuffer()));
+  const post = (path, body) =>
+    sent.push(fetch(`${server.urls[0]}${path}`, { method: "POST", body }).then((answer) => answer.arrayBuffer()));
   const began = performance.now();
   for (let write = 0; write < writes; write += 1) {
     const wait_ms = began + write * each_ms - performance.now();
     if (wait_ms > 0) await pause(wait_ms);
-    const said = { unique: `visitor-${Math.floor(random() * writes)}`, by: { referrer: `site-${Math.floor(random() * 20)}.example`, country: "DE" } };
+    const said = {
+      unique: `visitor-${Math.floor(random() * writes)}`,
+      by: { referrer: `site-${Math.floor(random() * 20)}.example`, country: "DE" },
+    };
     const key = page + choose();
-    if (body_events === undefined) post(`/counters/${encodeURIComponent(key)}/increment`, isPlain ? undefined : JSON.stringify(said));
-    else if (events.push(JSON.stringify({ key, ...said })) === body_events) post("/events", events.splice(0).join("\n"));
+    if (body_events === undefined) {
+      post(`/counters/${encodeURIComponent(key)}/increment`, isPlain ? undefined : JSON.stringify(said));
+    } else if (events.push(JSON.stringify({ key, ...said })) === body_events) {
+      post("/events", events.splice(0).join("\n"));
+    }
   }
   if (events.length > 0) post("/events", events.join("\n"));
   await Promise.all(sent);

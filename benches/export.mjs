@@ -31,7 +31,10 @@ async function fill(url) {
   }
 }
 
-/** Streams an export. Resolves to {seconds, bytes, first_ms, pause_ms}: until the first piece, and the longest time between two. */
+/**
+ * Streams an export. Resolves to {seconds, bytes, first_ms, pause_ms}: until the first piece, and the longest time
+ * between two.
+ */
 function stream(url, query) {
   return new Promise((done, failed) => {
     const began = performance.now();
@@ -67,7 +70,8 @@ function stream(url, query) {
   });
 }
 
-const figure = (number, digits = 0) => number.toLocaleString("en-US", { maximumFractionDigits: digits, minimumFractionDigits: digits });
+const figure = (number, digits = 0) =>
+  number.toLocaleString("en-US", { maximumFractionDigits: digits, minimumFractionDigits: digits });
 
 async function main() {
   mkdirSync(OUT, { recursive: true });

@@ -38,7 +38,10 @@ async function startAll(names, servers, folder) {
 // The lines and loads of the rounds that were completed.
 function outcomes(group, rounds, absent) {
   const failed = "it failed before a round was complete";
-  const reasons = rounds.length > 0 ? absent : { ...Object.fromEntries(Object.keys(group.loads).map((name) => [name, failed])), ...absent };
+  const reasons =
+    rounds.length > 0
+      ? absent
+      : { ...Object.fromEntries(Object.keys(group.loads).map((name) => [name, failed])), ...absent };
   const measured = Object.keys(group.loads).filter((name) => reasons[name] === undefined);
   return {
     lines: group.lines.map((line) => lineOutcome(line, rounds, reasons)),
@@ -47,9 +50,9 @@ function outcomes(group, rounds, absent) {
 }
 
 /**
- * Resolves to what a group found: lines and loads (as report.mjs has them), totals, slow (how slow the machine was before,
- * between and after the rounds), wrong (sentences) and logs (the last messages of its servers, where something was wrong).
- * folder: made for its data. rounds, seconds: how many rounds, and how long each load of one.
+ * Resolves to what a group found: lines and loads (as report.mjs has them), totals, slow (how slow the machine was
+ * before, between and after the rounds), wrong (sentences) and logs (the last messages of its servers, where something
+ * was wrong). folder: made for its data. rounds, seconds: how many rounds, and how long each load of one.
  * say: is given a sentence now and then. Cost: loads × (1 + rounds × seconds) and about a second per server.
  */
 export async function runGroup(group, { folder, rounds: count, seconds, say }) {
@@ -92,7 +95,9 @@ export async function runGroup(group, { folder, rounds: count, seconds, say }) {
     for (const name of present) {
       const load = group.loads[name];
       const found = reconcile(load, held[name], runs[name], await totalsOf(serverOf(name), load.counters));
-      if (load.counters.length > 0) totals.push({ name, adds: load.adds, held: held[name] * load.counters.length, ...found });
+      if (load.counters.length > 0) {
+        totals.push({ name, adds: load.adds, held: held[name] * load.counters.length, ...found });
+      }
       wrong.push(...found.mismatches.map((sentence) => `MISMATCH ${name}: ${sentence}`));
       const bad = faults(runs[name], rounds.map((round) => round[name]));
       wrong.push(...bad.map((sentence) => `BAD ANSWERS ${name}: ${sentence}`));

@@ -48,9 +48,11 @@ export function loadGenerator() {
  * corrects them: a pause counts as often as a client that asks steadily would have met it), mean_us (not
  * corrected) and sample (of the first answer that was not good).
  *
- * urls: one per isolate, all of this machine; the connections spread evenly, and must be a multiple. load: method, path, expect (a Lua pattern) and optionally content_type, status (of a good answer), keys (see load.lua) and authorization. body_file: what is sent, or
- * undefined. Errors: BenchError where wrk fails, or requests stay without an answer for half an hour.
- * Cost: `seconds`, and the time of the last answers, which a slow machine may take minutes for.
+ * urls: one per isolate, all of this machine; the connections spread evenly, and must be a multiple. load: method,
+ * path, expect (a Lua pattern) and optionally content_type, status (of a good answer), keys (see load.lua) and
+ * authorization. body_file: what is sent, or undefined. Errors: BenchError where wrk fails, or requests stay without an
+ * answer for half an hour. Cost: `seconds`, and the time of the last answers, which a slow machine may take minutes
+ * for.
  */
 export async function runLoad({ urls, load, body_file, connections, seconds }) {
   const seconds_max = seconds + HANG_SECONDS;
@@ -61,11 +63,17 @@ export async function runLoad({ urls, load, body_file, connections, seconds }) {
   const args = [
     ...["--threads", threads, "--connections", connections, "--duration", `${seconds_max}s`],
     ...["--timeout", `${seconds_max}s`, "--script", SCRIPT, url, "--", seconds],
-    ...[load.method, load.path, body_file ?? "-", load.content_type ?? "-", load.expect, load.status ?? 200, load.keys ?? 0],
+    ...[
+      load.method, load.path, body_file ?? "-", load.content_type ?? "-", load.expect, load.status ?? 200,
+      load.keys ?? 0,
+    ],
   ];
   const child = spawn("wrk", args.map(String), {
     stdio: ["ignore", "pipe", "pipe"],
-    env: { ...process.env, BENCH_PORTS: urls.map((each) => new URL(each).port).join(","), ...(load.authorization && { BENCH_AUTHORIZATION: load.authorization }) },
+    env: {
+      ...process.env, BENCH_PORTS: urls.map((each) => new URL(each).port).join(","),
+      ...(load.authorization && { BENCH_AUTHORIZATION: load.authorization }),
+    },
     timeout: seconds_max * 1000 + STOP_MS_MAX,
   });
   let output = "";

@@ -7,9 +7,9 @@
 // (name → load); lines. A load: server (a name of servers.mjs),
 // connections (requests in flight at once), unit (what its rate counts), counters (ids that it may change,
 // compared at its end with what was acknowledged), adds (what one request adds to all of them together),
-// method, path, expect (a Lua pattern for a good answer, see load.lua), and optionally status, keys, body, content_type,
-// prepare (what is done before, see prepare.mjs) and key (fields of a key that a call makes, by which all requests come).
-// A counter belongs to one load of its server.
+// method, path, expect (a Lua pattern for a good answer, see load.lua), and optionally status, keys, body,
+// content_type, prepare (what is done before, see prepare.mjs) and key (fields of a key that a call makes, by which all
+// requests come). A counter belongs to one load of its server.
 // A line: name; of (a load) and figure (one of report.mjs); optionally to (the load that it is divided by)
 // and target: {least} or {most}.
 
@@ -27,7 +27,9 @@ const BATCH = Array.from(
   (_, index) => `{"key":"${BATCH_COUNTERS[(index * 37) % BATCH_COUNTERS.length]}","increment":1}\n`,
 ).join("");
 
-const stateless = { unit: "requests", connections: 64, counters: [], adds: 0, method: "GET", path: "/healthz", expect: '"status":"ok"' };
+const stateless = {
+  unit: "requests", connections: 64, counters: [], adds: 0, method: "GET", path: "/healthz", expect: '"status":"ok"',
+};
 const increment = {
   ...{ unit: "requests", connections: 64, counters: [HOT], adds: 1 },
   ...{ method: "POST", path: `/counters/${HOT}/increment`, expect: '"status":"ok"' },
@@ -35,7 +37,10 @@ const increment = {
 const incrementOf = (id) => ({ ...increment, counters: [id], path: `/counters/${id}/increment` });
 // The same with a body, and with one that says four dimensions.
 const described = (name, body) => ({
-  ...{ unit: "requests", connections: 64, counters: [name], adds: 1, body: JSON.stringify(body), content_type: "application/json" },
+  ...{
+    unit: "requests", connections: 64, counters: [name], adds: 1, body: JSON.stringify(body),
+    content_type: "application/json",
+  },
   ...{ method: "POST", path: `/counters/${name}/increment`, expect: '"status":"ok"' },
 });
 const BARE = { delta: 1 };
@@ -114,11 +119,15 @@ const ALL_GROUPS = [
     loads: {
       "stateless answer, beside limits": { server: "tally", ...stateless },
       "hot key, allowed": limit("ample", { prepare: { policy: AMPLE } }),
-      "hot key, denied": limit("spent", { prepare: { policy: SPENT, spent: "hot" }, status: 429, expect: '"allowed":false' }),
+      "hot key, denied": limit("spent", {
+        prepare: { policy: SPENT, spent: "hot" }, status: 429, expect: '"allowed":false',
+      }),
       "10,000 keys": limit("ample", { path: "/limits/ample/KEY", keys: KEYS, prepare: { policy: AMPLE } }),
       "hot key, JavaScript, in memory": limit("memory", { server: "javascript" }),
       "hot key, JavaScript, stored": limit("stored", { server: "javascript" }),
-      "10,000 keys, JavaScript, in memory": limit("memory", { server: "javascript", path: "/limits/memory/KEY", keys: KEYS }),
+      "10,000 keys, JavaScript, in memory": limit("memory", {
+        server: "javascript", path: "/limits/memory/KEY", keys: KEYS,
+      }),
     },
     lines: [
       { name: "verdicts/s for one hot allowed key ÷ our stateless answer", of: "hot key, allowed", figure: "rate_s", to: "stateless answer, beside limits", target: { least: 0.7 } },
@@ -142,7 +151,8 @@ const ALL_GROUPS = [
       { name: "object calls per 1,000 hot increments, one isolate", of: "increment, counted", figure: "calls_per_1000", target: { most: 40 } },
       { name: "rows written per 1,000 hot increments, 32 isolates", of: "increment, 32 isolates, counted", figure: "rows_per_1000", target: { most: 100 } },
       { name: "object calls per 1,000 hot increments, 32 isolates", of: "increment, 32 isolates, counted", figure: "calls_per_1000", target: { most: 100 } },
-      // A client waits for its answer, so an isolate with two clients joins two writes at most: 500 calls are the least.
+      // A client waits for its answer, so an isolate with two clients joins two writes at most: 500 calls are the
+      // least.
       { name: "the same with two clients an isolate: rows", of: "increment, 32 isolates, two clients each, counted", figure: "rows_per_1000" },
       { name: "the same with two clients an isolate: calls", of: "increment, 32 isolates, two clients each, counted", figure: "calls_per_1000" },
     ],
@@ -178,7 +188,9 @@ const ALL_GROUPS = [
       "increment without a key": { server: "tally", ...incrementOf("bench-no-key") },
       "increment with a key": { server: "tally", ...incrementOf("bench-key"), key: {} },
       // So much that nothing is refused.
-      "increment with a key and its budget": { server: "tally", ...incrementOf("bench-budget"), key: { rate_per_minute: 100_000_000 } },
+      "increment with a key and its budget": {
+        server: "tally", ...incrementOf("bench-budget"), key: { rate_per_minute: 100_000_000 },
+      },
     },
     lines: [
       { name: "increments/s with a key that a call made ÷ without", of: "increment with a key", figure: "rate_s", to: "increment without a key" },
@@ -196,7 +208,10 @@ const ALL_GROUPS = [
       "lone increment with four dimensions": { server: "tally", ...described("bench-four-lone", FOUR), connections: 1 },
       "cached read, beside a top": { server: "tally", ...read },
       "top of 1,000 counters": {
-        ...{ server: "tally", unit: "requests", connections: 64, counters: [], adds: 0, prepare: { named: "bench-top-", count: TOP_COUNTERS } },
+        ...{
+          server: "tally", unit: "requests", connections: 64, counters: [], adds: 0,
+          prepare: { named: "bench-top-", count: TOP_COUNTERS },
+        },
         ...{ method: "GET", path: "/top?prefix=bench-top-&by=count&limit=10", expect: `"counters":${TOP_COUNTERS},` },
       },
     },
@@ -212,9 +227,13 @@ const ALL_GROUPS = [
     warms_each_run: true,
     loads: {
       "increment, beside boards": { server: "tally", ...increment },
-      "score updates": member("POST", "/boards/bench/members/mKEY", { keys: BOARD_MEMBERS, body: '{"delta":1}', content_type: "application/json" }),
-      "score updates of a board of sums": member("POST", "/boards/bench-sums/members/mKEY", { keys: BOARD_MEMBERS, body: '{"delta":1}', content_type: "application/json" }),
-      "ranks": member("GET", "/boards/bench/members/mKEY", { keys: BOARD_MEMBERS }),
+      "score updates": member("POST", "/boards/bench/members/mKEY", {
+        keys: BOARD_MEMBERS, body: '{"delta":1}', content_type: "application/json",
+      }),
+      "score updates of a board of sums": member("POST", "/boards/bench-sums/members/mKEY", {
+        keys: BOARD_MEMBERS, body: '{"delta":1}', content_type: "application/json",
+      }),
+      ranks: member("GET", "/boards/bench/members/mKEY", { keys: BOARD_MEMBERS }),
       "tops of 100": member("GET", "/boards/bench/top?limit=100", { expect: '"rows":%[' }),
     },
     lines: [
@@ -254,7 +273,8 @@ const ALL_GROUPS = [
   },
 ];
 
-// Of each group the loads whose rate a change must not lower, beside those of another build: BENCH_BEFORE names its checkout.
+// Of each group the loads whose rate a change must not lower, beside those of another build: BENCH_BEFORE names its
+// checkout.
 const KEPT = {
   hot: ["increment", "cached read"],
   limits: ["hot key, allowed", "hot key, denied", "10,000 keys"],
@@ -264,12 +284,18 @@ const KEPT = {
 
 // Returns the group's loads of both builds. Its lines say this build ÷ that one.
 function besideBefore({ name, loads, ...group }) {
-  const pairs = KEPT[name].flatMap((load) => [[load, loads[load]], [`${load}, before`, { ...loads[load], server: "tally-before" }]]);
-  const lines = KEPT[name].map((load) => ({ name: `${load} ÷ before`, of: load, figure: "rate_s", to: `${load}, before`, target: { least: 0.97 } }));
+  const pairs = KEPT[name].flatMap((load) => [
+    [load, loads[load]], [`${load}, before`, { ...loads[load], server: "tally-before" }],
+  ]);
+  const lines = KEPT[name].map((load) => ({
+    name: `${load} ÷ before`, of: load, figure: "rate_s", to: `${load}, before`, target: { least: 0.97 },
+  }));
   return { ...group, name: `before-${name}`, loads: Object.fromEntries(pairs), lines };
 }
 
 /** What is measured. With BENCH_BEFORE that is this build beside the other, and nothing else. */
-export const GROUPS = process.env.BENCH_BEFORE ? ALL_GROUPS.filter(({ name }) => name in KEPT).map(besideBefore) : ALL_GROUPS;
+export const GROUPS = process.env.BENCH_BEFORE
+  ? ALL_GROUPS.filter(({ name }) => name in KEPT).map(besideBefore)
+  : ALL_GROUPS;
 
 export const WASM_LINE = { name: "Wasm, gzipped, bytes", figure: "bytes", target: { most: WASM_GZIP_BYTES_MAX } };

@@ -77,15 +77,17 @@ async function rank(url, board, members) {
 
 /** Makes a key by a call, and resolves to the `Authorization` of whoever has it. */
 export async function keyOf(url, wanted) {
-  const { key } = await send("POST", `${url}/keys`, JSON.stringify({ name: "bench", scopes: ["write"], ...wanted }), "application/json");
+  const { key } = await send(
+    "POST", `${url}/keys`, JSON.stringify({ name: "bench", scopes: ["write"], ...wanted }), "application/json",
+  );
   return `Bearer ${key}`;
 }
 
 /**
  * Resolves to what each counter of a load holds then. prepare: undefined (0), {add} (so much, in one
  * increment), {shards} (4,000, with a cell in each of so many shards), {named, count} (0; so many counters whose names
- * begin so, of which the directory has been told), {board, members} (0; a board of so many members), or {policy, spent} (0; the policy
- * of that name is made, and its quota for the key `spent` used up).
+ * begin so, of which the directory has been told), {board, members} (0; a board of so many members), or {policy, spent}
+ * (0; the policy of that name is made, and its quota for the key `spent` used up).
  * Errors: BenchError where the server refuses, or a shard stays without a cell.
  */
 export async function prepare(url, { counters, prepare: wanted }) {
@@ -94,7 +96,9 @@ export async function prepare(url, { counters, prepare: wanted }) {
     const { name, ...policy } = wanted.policy;
     await send("PUT", `${url}/limits/${name}`, JSON.stringify(policy), "application/json");
     if (wanted.spent !== undefined) {
-      await send("POST", `${url}/limits/${name}/${wanted.spent}`, JSON.stringify({ cost: policy.limit }), "application/json");
+      await send(
+        "POST", `${url}/limits/${name}/${wanted.spent}`, JSON.stringify({ cost: policy.limit }), "application/json",
+      );
     }
     return 0;
   }

@@ -30,11 +30,13 @@ export async function freePort() {
  * Resolves to a program that is ready: urls (what it listens on), log() (its last messages) and end().
  *
  * It is sent SIGTERM when this process ends, and has as many open files as may be: an open object costs
- * about three; or nofile of them. cwd: where it runs. env: all that it gets besides PATH. announced: finds the urls in what it
- * wrote to the stream `stream`; or answers(): resolves to them once the program answers.
+ * about three; or nofile of them. cwd: where it runs. env: all that it gets besides PATH. announced: finds the urls in
+ * what it wrote to the stream `stream`; or answers(): resolves to them once the program answers.
  * Errors: BenchError where it ends, or is not ready after 10 minutes.
  */
-export async function start(name, command, { cwd, env = {}, stream = 1, announced, answers, nofile = "$(ulimit -Hn)" }) {
+export async function start(
+  name, command, { cwd, env = {}, stream = 1, announced, answers, nofile = "$(ulimit -Hn)" },
+) {
   const script = `ulimit -n "${nofile}"
 if command -v setpriv >/dev/null; then set -- setpriv --pdeathsig TERM "$@"; fi
 exec "$@"`;

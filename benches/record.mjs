@@ -1,8 +1,8 @@
-// BENCHMARKS.md: what the last recorded run found, above what people wrote about it; and among that a section of what many cold counters
-// cost.
+// BENCHMARKS.md: what the last recorded run found, above what people wrote about it; and among that a section of what
+// many cold counters cost.
 //
-// Invariant: recording a run replaces what is above the marker and keeps every byte below it; recording many cold counters replaces their
-// section and keeps every other byte.
+// Invariant: recording a run replaces what is above the marker and keeps every byte below it; recording many cold
+// counters replaces their section and keeps every other byte.
 
 export const MARKER = "<!-- Written by hand from here on: recording a run keeps it. -->";
 

@@ -62,7 +62,10 @@ export function lineOutcome(line, rounds, absent = {}) {
   return { ...common, value: median(values), value_min: Math.min(...values), value_max: Math.max(...values) };
 }
 
-/** Returns a load's figures: its name, server, connections, unit, and the medians of rate_s and latencies over its rounds. */
+/**
+ * Returns a load's figures: its name, server, connections, unit, and the medians of rate_s and latencies over its
+ * rounds.
+ */
 export function loadOutcome(name, { server, connections, unit }, runs) {
   const figures = ["rate_s", "p50_us", "p99_us", "mean_us"].map((key) => [key, median(runs.map((run) => run[key]))]);
   return { name, server, connections, unit, ...Object.fromEntries(figures) };
@@ -138,7 +141,10 @@ export function faults(runs, rounds) {
   ];
 }
 
-/** Returns the comparison of totals as Markdown. entries: [{name, adds, held (by all counters before), and what `reconcile` returns}…]. */
+/**
+ * Returns the comparison of totals as Markdown. entries: [{name, adds, held (by all counters before), and what
+ * `reconcile` returns}…].
+ */
 export function totalsTable(entries) {
   const header = ["load", "held before", "acknowledged", "counted", "unknown outcome", "result"];
   const rows = entries.map((entry) => [
@@ -154,12 +160,15 @@ export function totalsTable(entries) {
 
 /**
  * Returns the report of a run: its tables, with how slow the machine was beside each, then facts and what was wrong.
- * found: what each group found (group.mjs). wasm: the line of the Wasm's size. missing: names of groups still to be measured.
+ * found: what each group found (group.mjs). wasm: the line of the Wasm's size. missing: names of groups still to be
+ * measured.
  */
 export function reportText({ found, wasm, facts, missing }) {
   const all = (part) => found.flatMap((one) => one[part]);
   const totals = all("totals");
-  const tables = [figureTable([...all("lines"), wasm]), loadTable(all("loads")), ...(totals.length > 0 ? [totalsTable(totals)] : [])];
+  const tables = [
+    figureTable([...all("lines"), wasm]), loadTable(all("loads")), ...(totals.length > 0 ? [totalsTable(totals)] : []),
+  ];
   const slow = all("slow");
   const parts = [
     ...tables.flatMap((table) => (slow.length > 0 ? [table, slownessSentence(slow)] : [table])),

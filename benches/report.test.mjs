@@ -10,7 +10,10 @@ import { BenchError } from "./load.mjs";
 import { GROUPS, WASM_LINE } from "./measures.mjs";
 import { cellsOf } from "./prepare.mjs";
 import { MARKER, recordTail, recordText } from "./record.mjs";
-import { faults, figureTable, lineOutcome, loadOutcome, loadTable, median, per1000, reaches, reconcile, reportText, slownessSentence, totalsTable } from "./report.mjs";
+import {
+  faults, figureTable, lineOutcome, loadOutcome, loadTable, median, per1000, reaches, reconcile, reportText,
+  slownessSentence, totalsTable,
+} from "./report.mjs";
 import { firstRun } from "./setup-report.mjs";
 import { slowness } from "./slowness.mjs";
 import { WASM_GZIP_BYTES_MAX } from "./wasm-size.mjs";
@@ -54,7 +57,9 @@ test("every counter of a batch is compared by itself: one's loss is not made goo
 });
 
 test("a ratio is the median of the ratios within each round, of any two loads", () => {
-  const rounds = [[20, 10], [300, 100], [40, 40]].map(([ours, theirs]) => ({ ours: { rate_s: ours }, theirs: { rate_s: theirs } }));
+  const rounds = [
+    [20, 10], [300, 100], [40, 40],
+  ].map(([ours, theirs]) => ({ ours: { rate_s: ours }, theirs: { rate_s: theirs } }));
   const line = { name: "hot", of: "ours", figure: "rate_s", to: "theirs", target: { least: 3 } };
   const found = lineOutcome(line, rounds);
   assert.deepEqual([found.value, found.value_min, found.value_max], [2, 1, 3]);
@@ -71,7 +76,12 @@ test("a target has a direction, its bound reaches it, and what is no number does
   ]) {
     assert.equal(reaches(target, value), met, `${JSON.stringify(target)} ${value}`);
   }
-  const table = (value) => figureTable([lineOutcome({ name: "p99", of: "a", figure: "p99_us", to: "b", target: { most: 1 } }, [{ a: { p99_us: value }, b: { p99_us: 10 } }])]);
+  const table = (value) =>
+    figureTable([
+      lineOutcome({ name: "p99", of: "a", figure: "p99_us", to: "b", target: { most: 1 } }, [
+        { a: { p99_us: value }, b: { p99_us: 10 } },
+      ]),
+    ]);
   assert.match(table(9), /\| ≤ 1\.00× \| \*\*0\.90×\*\* \|  \| met \|/);
   assert.match(table(11), /\*\*missed\*\*/);
 });
@@ -147,7 +157,10 @@ const SLOW = [{ cpu_ms: 101.4, fsync_ms: 1.5 }, { cpu_ms: 340, fsync_ms: 12.25 }
 test("how slow the machine was stands beside each table, from the least to the most", () => {
   assert.match(slownessSentence(SLOW), /on one core 101 to 340 ms, writing a page and fsync 1\.50 to 12\.25 ms/);
   assert.match(slownessSentence(SLOW.slice(0, 1)), /on one core 101 ms, writing a page and fsync 1\.50 ms/);
-  const group = { lines: [], loads: [], totals: [{ name: "hot", adds: 1, held: 0, ...reconcile(HOT, 0, [run(10)], [10]) }], slow: SLOW, wrong: [], logs: [] };
+  const group = {
+    lines: [], loads: [], totals: [{ name: "hot", adds: 1, held: 0, ...reconcile(HOT, 0, [run(10)], [10]) }],
+    slow: SLOW, wrong: [], logs: [],
+  };
   const wasm = lineOutcome({ name: "Wasm", figure: "bytes", of: "a" }, [{ a: { bytes: 1 } }]);
   const text = reportText({ found: [group], wasm, facts: ["a fact"], missing: ["lone"] });
   assert.equal(text.split(slownessSentence(SLOW)).length, 1 + 3);
@@ -163,8 +176,15 @@ test("the machine's slowness is measured: arithmetic takes time, and so does a d
 
 test("a group that fails is a finding, and what others measured is kept", async () => {
   const folder = mkdtempSync(join(tmpdir(), "tally-group-"));
-  const load = { server: "tally", counters: [], adds: 0, connections: 1, unit: "requests", method: "GET", path: "/", expect: "" };
-  const broken = { ...load, get prepare() { throw new BenchError("nobody is there"); } };
+  const load = {
+    server: "tally", counters: [], adds: 0, connections: 1, unit: "requests", method: "GET", path: "/", expect: "",
+  };
+  const broken = {
+    ...load,
+    get prepare() {
+      throw new BenchError("nobody is there");
+    },
+  };
   const group = { name: "broken", loads: { broken }, lines: [{ name: "a line", of: "broken", figure: "rate_s" }] };
   const found = await runGroup(group, { folder, rounds: 1, seconds: 1, say: () => {} });
   rmSync(folder, { recursive: true, force: true });
@@ -180,10 +200,16 @@ test("BENCHMARKS.md has the bound of the Wasm's size that is checked", () => {
 });
 
 test("a first run tells each step's time, whether it was within five minutes, and what was built twice", () => {
-  const lines = [{ text: "build: compiling", at_ms: 1_500 }, { text: "Tally is ready on http://127.0.0.1:1", at_ms: 190_000 }];
+  const lines = [
+    { text: "build: compiling", at_ms: 1_500 },
+    { text: "Tally is ready on http://127.0.0.1:1", at_ms: 190_000 },
+  ];
   const text = firstRun({ lines, rebuilt: { ms: 640, said: "" }, slow: SLOW });
   assert.match(text, /^ *0 min 1 s  build: compiling\n *3 min 10 s  Tally is ready/);
   assert.match(text, /First run: 3 min 10 s \(at most 5 min 0 s: met\)\. After it make build takes 0\.6 s and builds nothing again\./);
   lines[1].at_ms = 300_001;
-  assert.match(firstRun({ lines, rebuilt: { ms: 640, said: "build: x\ny" }, slow: SLOW }), /missed\).* builds again: build: x\./);
+  assert.match(
+    firstRun({ lines, rebuilt: { ms: 640, said: "build: x\ny" }, slow: SLOW }),
+    /missed\).* builds again: build: x\./,
+  );
 });

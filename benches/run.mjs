@@ -1,14 +1,14 @@
 // `make bench`: Tally beside the same done other ways, on the same machine, in one run.
 //
 // Invariant: the run fails if a counter does not hold what was acknowledged, to the unit, or if any answer
-// was not good (an error is quickly given: its rate would mean nothing). A target that is missed fails nothing, and neither
-// does a slow machine: the tables say how slow it was. What was measured is in bench-out after each group, whatever comes then.
-// Life: wrk → each group (group.mjs) → tables.
+// was not good (an error is quickly given: its rate would mean nothing). A target that is missed fails nothing, and
+// neither does a slow machine: the tables say how slow it was. What was measured is in bench-out after each group,
+// whatever comes then. Life: wrk → each group (group.mjs) → tables.
 //
 // Arguments: words, to run only the groups with a name, or a line's name, that holds one of them. From the
 // environment, for trials: BENCH_ROUNDS, BENCH_SECONDS (of a round), BENCH_DATA (the folder under which the
-// data lies). BENCH_RECORD=1 writes BENCHMARKS.md too, and wants a whole run. BENCH_BEFORE, the checkout of another build,
-// measures this one beside that one instead.
+// data lies). BENCH_RECORD=1 writes BENCHMARKS.md too, and wants a whole run. BENCH_BEFORE, the checkout of another
+// build, measures this one beside that one instead.
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { loadavg } from "node:os";
 import { join, resolve } from "node:path";

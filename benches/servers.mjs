@@ -79,7 +79,9 @@ async function javascript(folder) {
     ...[WORKERD, "serve", path("baseline/workerd.capnp"), "--control-fd=3"],
     ...["--socket-addr=http=127.0.0.1:0", `--directory-path=objects=${folder}`],
   ];
-  const server = await start("the JavaScript baseline", command, { stream: 3, announced: (text) => listening(text, 1) });
+  const server = await start("the JavaScript baseline", command, {
+    stream: 3, announced: (text) => listening(text, 1),
+  });
   return { ...server, total: (id) => value(`${server.urls[0]}/counters/${id}`) };
 }
 
@@ -145,7 +147,8 @@ export async function startServer(name, folder) {
 }
 
 /**
- * As `startServer`, of Tally with these variables; counts: whether it counts rows and calls. nofile: how many files it may open.
+ * As `startServer`, of Tally with these variables; counts: whether it counts rows and calls. nofile: how many files it
+ * may open.
  */
 export async function startTally(folder, { variables, nofile, counts = false }) {
   mkdirSync(folder, { recursive: true });

@@ -1,8 +1,8 @@
 // `make bench-setup`: how long a newcomer waits, from the clone to the first number.
 //
-// Invariant: nothing that was downloaded or built before is used, but for rustup's toolchains: the clone, cargo's home, npm's
-// cache and the target folder are new and empty. What the user has configured of registries stays. Whether anything is built
-// twice is asked too: once `make serve` is ready, `make build` has nothing to do.
+// Invariant: nothing that was downloaded or built before is used, but for rustup's toolchains: the clone, cargo's home,
+// npm's cache and the target folder are new and empty. What the user has configured of registries stays. Whether
+// anything is built twice is asked too: once `make serve` is ready, `make build` has nothing to do.
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { copyFileSync, existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
@@ -24,7 +24,8 @@ function environment(folder) {
   for (const name of ["config.toml", "config"]) {
     if (existsSync(join(cargo, name))) copyFileSync(join(cargo, name), join(folder, "cargo", name));
   }
-  // Without what `make` hands to a make of its own: that would print the folders which it enters, and each line counts as work.
+  // Without what `make` hands to a make of its own: that would print the folders which it enters, and each line counts
+  // as work.
   const { CARGO_TARGET_DIR, DATA, MAKEFLAGS, MAKELEVEL, MFLAGS, ...env } = process.env;
   return {
     ...env,
@@ -38,7 +39,8 @@ function environment(folder) {
   };
 }
 
-// Runs `make serve` until it is ready. Resolves to its lines, each with the milliseconds at which it came, and the server.
+// Runs `make serve` until it is ready. Resolves to its lines, each with the milliseconds at which it came, and the
+// server.
 async function served(clone, env) {
   const began = performance.now();
   const child = spawn("make", ["serve"], { cwd: clone, env, stdio: ["ignore", "pipe", "inherit"], detached: true });
@@ -62,7 +64,9 @@ async function main() {
   const before = slowness(folder);
   const env = environment(folder);
   const clone = join(folder, "clone");
-  const cloned = spawnSync("git", ["clone", "--quiet", "--no-local", "--depth", "1", `file://${ROOT}`, clone], { stdio: "inherit" });
+  const cloned = spawnSync("git", ["clone", "--quiet", "--no-local", "--depth", "1", `file://${ROOT}`, clone], {
+    stdio: "inherit",
+  });
   if (cloned.status !== 0) throw new Error("git clone failed");
   const server = await served(clone, env);
   try {

@@ -1,4 +1,5 @@
-// How slow the machine is just now, by two things that never change: so much arithmetic on one core, and durable writes.
+// How slow the machine is just now, by two things that never change: so much arithmetic on one core, and durable
+// writes.
 //
 //   node benches/slowness.mjs [folder of the data]
 //
@@ -14,7 +15,8 @@ const FSYNC_SAMPLES = 50;
 // One page of SQLite.
 const PAGE_BYTES = 4_096;
 
-// The rounds of a generator of random numbers (xorshift32). Each needs the one before, so no optimisation shortens them.
+// The rounds of a generator of random numbers (xorshift32). Each needs the one before, so no optimisation shortens
+// them.
 function work() {
   let state = 1;
   for (let round = 0; round < ROUNDS; round += 1) {
@@ -47,7 +49,10 @@ function fsyncMilliseconds(folder) {
   return median(samples);
 }
 
-/** Returns {cpu_ms, fsync_ms}: the fixed arithmetic, and a durable write under `folder`. Cost: 0.4 s, and 50 such writes. */
+/**
+ * Returns {cpu_ms, fsync_ms}: the fixed arithmetic, and a durable write under `folder`. Cost: 0.4 s, and 50 such
+ * writes.
+ */
 export function slowness(folder) {
   return { cpu_ms: median(timed(CPU_SAMPLES, work)), fsync_ms: fsyncMilliseconds(folder) };
 }

@@ -1,7 +1,8 @@
 // The long tail that `make bench-tail` writes: one log, made again from its seed.
 //
-// Invariant: every counter has three lines, of three visitors, and as many lines besides as there are counters are drawn by Zipf's law
-// with exponent 1. So the coldest counter has three visitors, and the hottest of a million a fourteenth of the rest.
+// Invariant: every counter has three lines, of three visitors, and as many lines besides as there are counters are
+// drawn by Zipf's law with exponent 1. So the coldest counter has three visitors, and the hottest of a million a
+// fourteenth of the rest.
 
 const LINES_OF_EACH = 3;
 // Prime, so a step of that many goes past every counter once.
@@ -47,7 +48,9 @@ function stamp(at_ms) {
 /** The path that counts as a counter. */
 export const pathOf = (counter) => `/tail/${counter.toString(36)}`;
 
-/** The bodies of a log over so many counters, each of at most `bytes_max`: Common Log Format of the day before `now_ms`. */
+/**
+ * The bodies of a log over so many counters, each of at most `bytes_max`: Common Log Format of the day before `now_ms`.
+ */
 export function* bodies(counters, seed, bytes_max, now_ms, path = pathOf) {
   const random = randomFrom(seed);
   const draw = zipf(counters, random);

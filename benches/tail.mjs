@@ -1,8 +1,9 @@
-// `make bench-tail`: what many cold counters cost, each with an object of its own, and in 64 tablets; one run has both. BENCH_RECORD=1
-// writes the table into BENCHMARKS.md, into a section of its own.
+// `make bench-tail`: what many cold counters cost, each with an object of its own, and in 64 tablets; one run has both.
+// BENCH_RECORD=1 writes the table into BENCHMARKS.md, into a section of its own.
 //
-// Invariants: what was acknowledged is compared with what an aggregate or a read says; where they differ the run fails. workerd may open
-// 1,024 files, as on a machine that nobody has set up. Objects of their own are measured with few counters: each costs 10 ms.
+// Invariants: what was acknowledged is compared with what an aggregate or a read says; where they differ the run fails.
+// workerd may open 1,024 files, as on a machine that nobody has set up. Objects of their own are measured with few
+// counters: each costs 10 ms.
 import { spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { Agent, request } from "node:http";
@@ -46,15 +47,22 @@ const agent = new Agent({ keepAlive: true, maxSockets: 256 });
 /** Resolves to the JSON of an answer of 200. */
 function ask(url, method, path, body) {
   return new Promise((done, failed) => {
-    const sent = request(`${url}${path}`, { method, agent, headers: body === undefined ? {} : { "content-length": Buffer.byteLength(body) } }, (answer) => {
-      const parts = [];
-      answer.on("data", (part) => parts.push(part));
-      answer.on("end", () => {
-        const text = Buffer.concat(parts).toString();
-        if (answer.statusCode === 200) done(JSON.parse(text));
-        else failed(new BenchError(`${method} ${path.slice(0, 80)} answers ${answer.statusCode}: ${text.slice(0, 300)}`));
-      });
-    });
+    const sent = request(
+      `${url}${path}`,
+      { method, agent, headers: body === undefined ? {} : { "content-length": Buffer.byteLength(body) } },
+      (answer) => {
+        const parts = [];
+        answer.on("data", (part) => parts.push(part));
+        answer.on("end", () => {
+          const text = Buffer.concat(parts).toString();
+          if (answer.statusCode === 200) done(JSON.parse(text));
+          else
+            failed(
+              new BenchError(`${method} ${path.slice(0, 80)} answers ${answer.statusCode}: ${text.slice(0, 300)}`),
+            );
+        });
+      },
+    );
     sent.on("error", failed);
     sent.end(body);
   });
@@ -68,7 +76,8 @@ async function timed(work) {
 
 const quantile = (sorted, part) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))] ?? NaN;
 
-// `clients` at once call `work` until the time is over, or `stopped` says so. Resolves to the milliseconds of each, sorted.
+// `clients` at once call `work` until the time is over, or `stopped` says so. Resolves to the milliseconds of each,
+// sorted.
 async function during(clients, seconds, work, stopped = () => false) {
   const until = performance.now() + seconds * 1_000;
   const took = [];
@@ -80,15 +89,20 @@ async function during(clients, seconds, work, stopped = () => false) {
 
 // workerd is the server that serve.mjs starts, or what was started itself.
 function workerdOf(pid) {
-  const found = spawnSync("ps", ["-eo", "pid=,ppid=,comm="], { encoding: "utf8" }).stdout.split("\n").map((line) => line.trim().split(/\s+/));
+  const found = spawnSync("ps", ["-eo", "pid=,ppid=,comm="], { encoding: "utf8" })
+    .stdout.split("\n")
+    .map((line) => line.trim().split(/\s+/));
   const within = new Set([String(pid)]);
   for (let round = 0; round < 4; round += 1) for (const [one, parent] of found) if (within.has(parent)) within.add(one);
   return found.find(([one, , name]) => within.has(one) && name === "workerd")?.[0];
 }
 
-const memory = (pid, what) => Number(readFileSync(`/proc/${workerdOf(pid)}/status`, "utf8").match(new RegExp(`^${what}:\\s+(\\d+) kB`, "m"))?.[1]) / 1024;
+const memory = (pid, what) =>
+  Number(readFileSync(`/proc/${workerdOf(pid)}/status`, "utf8").match(new RegExp(`^${what}:\\s+(\\d+) kB`, "m"))?.[1]) /
+  1024;
 
-const diskBytes = (folder) => Number(spawnSync("du", ["-s", "--block-size=1", folder], { encoding: "utf8" }).stdout.split("\t")[0]);
+const diskBytes = (folder) =>
+  Number(spawnSync("du", ["-s", "--block-size=1", folder], { encoding: "utf8" }).stdout.split("\t")[0]);
 
 const eventsOf = (ids) => ids.map((id) => `{"key":"${id}"}`).join("\n");
 
@@ -151,7 +165,9 @@ async function reads({ url, counters }) {
 
 async function increments({ url, counters }) {
   const draw = zipf(counters, randomFrom(SEED + 2));
-  const took = await during(CLIENTS, SECONDS, () => ask(url, "POST", `/counters/${encodeURIComponent(`zipf/${draw()}`)}/increment`));
+  const took = await during(CLIENTS, SECONDS, () =>
+    ask(url, "POST", `/counters/${encodeURIComponent(`zipf/${draw()}`)}/increment`),
+  );
   return { rate: took.length / SECONDS, p99_ms: quantile(took, 0.99) };
 }
 
@@ -226,7 +242,9 @@ async function again(url, path) {
 
 // A log of 10,000 lines, as a newcomer imports it into an empty folder, beside one upsert for each of its lines.
 async function smallLog({ url, folder, name }) {
-  const log = Buffer.from([...bodies(SMALL_LOG_COUNTERS, SEED, BODY_BYTES, Date.now(), (counter) => `/small/${counter}`)].join(""));
+  const log = Buffer.from(
+    [...bodies(SMALL_LOG_COUNTERS, SEED, BODY_BYTES, Date.now(), (counter) => `/small/${counter}`)].join(""),
+  );
   const { ms: first } = await timed(() => ask(url, "POST", "/ingest?format=clf&key=path&unique=ip", log));
   const { ms: second } = await timed(() => ask(url, "POST", "/ingest?format=clf&key=path&unique=ip", log));
   // Without Node's notice that the module is new.
@@ -275,9 +293,12 @@ async function billed(folder, variables) {
   }
 }
 
-// What partitions are told of ten million counters by the schedule of pushes, as the native test of it says for a fortieth of one.
+// What partitions are told of ten million counters by the schedule of pushes, as the native test of it says for a
+// fortieth of one.
 function simulatedRoots() {
-  const test = ["test", "--locked", "--quiet", "--test", "native", "ten_million_counters_in_64_partitions", "--", "--nocapture"];
+  const test = [
+    "test", "--locked", "--quiet", "--test", "native", "ten_million_counters_in_64_partitions", "--", "--nocapture",
+  ];
   const told = spawnSync("cargo", test, { cwd: ROOT, encoding: "utf8" });
   const found = `${told.stdout}${told.stderr}`.match(/(\d+) messages a minute of (\d+) counters, (\d+) at worst/);
   if (!found) {
@@ -310,7 +331,9 @@ async function measure(name, folder, { variables, counters, fresh }, toldBilled)
     await stage("tops", "tops", () => tops({ ...on(), counters }));
     await stage("beside", "tops beside writes", () => topsBeside({ ...on(), counters }));
     await stage("bytes", "disk of a counter", async () => (diskBytes(data) - before) / counters);
-    await stage("increments", "increments by Zipf", () => increments({ ...on(), counters: Math.min(counters, 100_000) }));
+    await stage("increments", "increments by Zipf", () =>
+      increments({ ...on(), counters: Math.min(counters, 100_000) }),
+    );
     await stage("events", "bodies of 50,000 events", () => batches(on()));
     found.peak = memory(server.pid, "VmHWM");
     await server.end();
@@ -327,7 +350,10 @@ async function measure(name, folder, { variables, counters, fresh }, toldBilled)
   return found;
 }
 
-const figure = (number, digits = 0) => (Number.isFinite(number) ? number.toLocaleString("en-US", { maximumFractionDigits: digits, minimumFractionDigits: digits }) : "–");
+const figure = (number, digits = 0) =>
+  Number.isFinite(number)
+    ? number.toLocaleString("en-US", { maximumFractionDigits: digits, minimumFractionDigits: digits })
+    : "–";
 
 function report(found, facts) {
   const lines = [
@@ -389,7 +415,9 @@ async function main() {
   const wanted = Object.entries(plans).filter(([name]) => asked.length === 0 || asked.includes(name));
   if (process.env.BENCH_RECORD && wanted.length < 2) throw new BenchError("BENCH_RECORD wants both: without words");
   // Rows and calls are counted beside each other: what they are does not hang on who else is served.
-  const counted = Promise.all(wanted.map(async ([name, { variables }]) => [name, await billed(join(folder, `${name}-counted`), variables)]));
+  const counted = Promise.all(
+    wanted.map(async ([name, { variables }]) => [name, await billed(join(folder, `${name}-counted`), variables)]),
+  );
   const toldBilled = Object.fromEntries(await counted);
   const found = [];
   for (const [name, plan] of wanted) found.push(await measure(name, folder, plan, toldBilled));

@@ -24,7 +24,9 @@ export function wordsOf({ counter, prefix, policy, when }) {
   const of = counter ?? policy ?? (prefix === "" ? "all counters" : `${prefix}*`);
   const what = measure.replaceAll("_", " ");
   const within = seconds === undefined ? "" : ` ${seconds} s`;
-  const bounds = [above === undefined ? "" : `above ${numberOf(above)}`, below === undefined ? "" : `below ${numberOf(below)}`];
+  const bounds = [
+    above === undefined ? "" : `above ${numberOf(above)}`, below === undefined ? "" : `below ${numberOf(below)}`,
+  ];
   return `${of}: ${what}${within} ${bounds.filter(Boolean).join(" or ")}`.trim();
 }
 
@@ -38,8 +40,14 @@ export function showAlerts(main, _, status) {
   const body = el(
     "div",
     { class: "panels" },
-    el("section", { class: "panel wide", "aria-labelledby": "alerts-title" }, el("h2", { id: "alerts-title", class: "label" }, "Alerts"), alerts, told),
-    el("section", { class: "panel wide", "aria-labelledby": "deliveries-title" }, el("h2", { id: "deliveries-title", class: "label" }, "Last 100 deliveries"), deliveries),
+    el(
+      "section", { class: "panel wide", "aria-labelledby": "alerts-title" },
+      el("h2", { id: "alerts-title", class: "label" }, "Alerts"), alerts, told,
+    ),
+    el(
+      "section", { class: "panel wide", "aria-labelledby": "deliveries-title" },
+      el("h2", { id: "deliveries-title", class: "label" }, "Last 100 deliveries"), deliveries,
+    ),
   );
   main.replaceChildren(
     el("div", { class: "title" }, el("h1", { tabindex: "-1" }, "Alerts"), el("p", { class: "sub" }, "A webhook is told when a number is over its threshold. They are put by PUT /alerts/{alert}.")),
@@ -63,8 +71,12 @@ export function showAlerts(main, _, status) {
       }),
     test: ({ name }) =>
       act(async () => {
-        const { outcome, why } = await send("POST", `/alerts/${encodeURIComponent(name)}/test`, undefined, signal, TEST_MS_MAX);
-        return outcome === "delivered" ? `The receiver of ${name} has taken the test.` : `The test of ${name} failed: ${why ?? "nobody knows why"}.`;
+        const { outcome, why } = await send(
+          "POST", `/alerts/${encodeURIComponent(name)}/test`, undefined, signal, TEST_MS_MAX,
+        );
+        return outcome === "delivered"
+          ? `The receiver of ${name} has taken the test.`
+          : `The test of ${name} failed: ${why ?? "nobody knows why"}.`;
       }),
   };
   const refresh = async () => {
@@ -81,13 +93,19 @@ export function showAlerts(main, _, status) {
     alerts.replaceChildren(all.alerts.length === 0 ? noneYet() : alertTable(all.alerts, acts));
     const buttons = focused === null ? [] : [...alerts.querySelectorAll("button")];
     buttons.find((one) => one.getAttribute("aria-label") === focused)?.focus({ preventScroll: true });
-    deliveries.replaceChildren(last.deliveries.length === 0 ? el("p", { class: "sub" }, "There are none.") : deliveryTable(last.deliveries));
+    deliveries.replaceChildren(
+      last.deliveries.length === 0 ? el("p", { class: "sub" }, "There are none.") : deliveryTable(last.deliveries),
+    );
   };
   const fail = (error) => {
     if (signal.aborted) return;
     if (!(error instanceof Failure)) throw error;
     status({ tone: "none", text: error.wantsKey ? "key needed" : "not shown" });
-    body.replaceChildren(error.status === 403 ? notice("This key may not see alerts", "Alerts need a key with the scope admin.") : refusalOf(error, "alerts"));
+    body.replaceChildren(
+      error.status === 403
+        ? notice("This key may not see alerts", "Alerts need a key with the scope admin.")
+        : refusalOf(error, "alerts"),
+    );
   };
   refresh().catch(fail);
   const timer = setInterval(() => document.hidden || refresh().catch(fail), REFRESH_MS);
@@ -110,20 +128,28 @@ function tableOf(heads, rows, kind = "policies") {
 
 function alertTable(alerts, acts) {
   const heads = ["Alert", "Watches", "State", "Value", "Since", "Silence for", "Delivery"];
-  const button = (text, label, click) => el("button", { type: "button", class: "quiet small", "aria-label": label, on: { click } }, text);
+  const button = (text, label, click) =>
+    el("button", { type: "button", class: "quiet small", "aria-label": label, on: { click } }, text);
   const row = (alert) => {
     const { name, state, condition, value, since, missing, silenced_until: until } = alert;
-    const more = [until === null ? "" : `until ${timeOf(until)}, else ${condition}`, missing ?? ""].filter(Boolean).join("; ");
+    const more = [until === null ? "" : `until ${timeOf(until)}, else ${condition}`, missing ?? ""]
+      .filter(Boolean)
+      .join("; ");
     const silences =
       until === null
-        ? SILENCES.map(([text, seconds]) => button(text, `Silence ${name} for ${text}`, () => acts.silence(alert, seconds)))
+        ? SILENCES.map(([text, seconds]) =>
+            button(text, `Silence ${name} for ${text}`, () => acts.silence(alert, seconds)),
+          )
         : [button("End the silence", `End the silence of ${name}`, () => acts.silence(alert, 0))];
     return el(
       "tr",
       { "data-id": name },
       el("th", { scope: "row" }, el("bdi", {}, name)),
       el("td", { "data-label": heads[1] }, el("bdi", {}, wordsOf(alert))),
-      el("td", { "data-label": heads[2] }, el("span", { class: "chip", "data-tone": TONES[state] }, state), more === "" ? "" : el("span", { class: "sub" }, ` ${more}`)),
+      el(
+        "td", { "data-label": heads[2] }, el("span", { class: "chip", "data-tone": TONES[state] }, state),
+        more === "" ? "" : el("span", { class: "sub" }, ` ${more}`),
+      ),
       el("td", { "data-label": heads[3], class: "number" }, numberOf(value)),
       el("td", { "data-label": heads[4] }, timeOf(since)),
       el("td", { "data-label": heads[5] }, el("span", { class: "buttons" }, silences)),

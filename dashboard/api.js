@@ -45,7 +45,9 @@ export async function open(path, { method = "GET", body: sent, headers = {}, sig
   if (own !== "") headers = { ...headers, authorization: `Bearer ${own}` };
   let response;
   try {
-    response = await fetch(path, { method, body: sent, headers, signal, cache: "no-store", credentials: "omit", redirect: "error" });
+    response = await fetch(path, {
+      method, body: sent, headers, signal, cache: "no-store", credentials: "omit", redirect: "error",
+    });
   } catch (error) {
     if (signal?.aborted && signal.reason?.name !== "TimeoutError") throw error;
     throw new Failure(0, "offline", "the service cannot be reached");
@@ -81,7 +83,10 @@ export async function json(path, signal) {
   return parseExact(await body(path, signal, { headers: { accept: "application/json" } }));
 }
 
-/** Sends a change, `value` as JSON, and returns the JSON of its answer; `within_ms` where that takes longer than others. Throws Failure. */
+/**
+ * Sends a change, `value` as JSON, and returns the JSON of its answer; `within_ms` where that takes longer than others.
+ * Throws Failure.
+ */
 export async function send(method, path, value, signal, within_ms) {
   const sent = value === undefined ? {} : { body: JSON.stringify(value) };
   const headers = { accept: "application/json", "content-type": "application/json" };

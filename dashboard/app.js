@@ -17,7 +17,8 @@ import { showShares } from "./shares.js";
 import { forgetShare, sharedPrefix, takeShare } from "./share.js";
 
 const VIEWS = {
-  alerts: showAlerts, boards: showBoards, costs: showCosts, counter: showCounter, counters: showCounters, keys: showKeys, limits: showLimits, overview: showOverview, shares: showShares,
+  alerts: showAlerts, boards: showBoards, costs: showCosts, counter: showCounter, counters: showCounters,
+  keys: showKeys, limits: showLimits, overview: showOverview, shares: showShares,
 };
 const TITLES = {
   alerts: () => "Alerts – Tally",
@@ -45,7 +46,9 @@ function show() {
     return tellKey();
   }
   const only = sharedPrefix();
-  if (only !== undefined && route.view !== "counter" && !route.prefix.startsWith(only)) route = { ...route, prefix: only };
+  if (only !== undefined && route.view !== "counter" && !route.prefix.startsWith(only)) {
+    route = { ...route, prefix: only };
+  }
   const isFirst = shown === undefined;
   // Another length or order of the same thing: the focus stays where it was.
   const isSame = shown?.view === route.view && shown?.id === route.id && shown?.prefix === route.prefix;
@@ -65,8 +68,11 @@ function show() {
 
 /** Marks the view in the menu, and opens the second row where it is one of those. */
 function tellWhere(view) {
-  const mark = (link, value) => (value === undefined ? link.removeAttribute("aria-current") : link.setAttribute("aria-current", value));
-  for (const link of document.querySelectorAll("nav [data-view]")) mark(link, link.dataset.view === view ? "page" : undefined);
+  const mark = (link, value) =>
+    value === undefined ? link.removeAttribute("aria-current") : link.setAttribute("aria-current", value);
+  for (const link of document.querySelectorAll("nav [data-view]")) {
+    mark(link, link.dataset.view === view ? "page" : undefined);
+  }
   for (const link of document.querySelectorAll("nav [data-opens]")) {
     const row = document.getElementById(link.dataset.opens);
     row.hidden = sharedPrefix() !== undefined || row.querySelector("[aria-current]") === null;

@@ -16,7 +16,9 @@ const FIELDS = [
   ["checks", "Checks of limits a month"],
 ];
 // Where numbers come from, the best first.
-const SOURCES = { begun: "since the first report", days: "in the last 30 days", open: "while this page is open", hand: "by hand" };
+const SOURCES = {
+  begun: "since the first report", days: "in the last 30 days", open: "while this page is open", hand: "by hand",
+};
 const dollars = (value) => `$${value.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`;
 const dateOf = (seconds) => new Date(seconds * 1000).toLocaleDateString("en", { dateStyle: "medium" });
 
@@ -27,8 +29,15 @@ export function showCosts(main, _, status) {
   const told = el("p", { class: "sub", role: "status" }, "Looking for what was counted …");
   const refused = el("div", {});
   const result = el("div", {});
-  const input = (id, label) => el("div", {}, el("label", { for: `cost-${id}` }, label), el("input", { id: `cost-${id}`, inputmode: "numeric", autocomplete: "off", value: "0" }));
-  const select = (id, label, options, change) => el("div", {}, el("label", { for: `cost-${id}` }, label), el("select", { id: `cost-${id}`, on: { change } }, options));
+  const input = (id, label) =>
+    el(
+      "div", {}, el("label", { for: `cost-${id}` }, label),
+      el("input", { id: `cost-${id}`, inputmode: "numeric", autocomplete: "off", value: "0" }),
+    );
+  const select = (id, label, options, change) =>
+    el(
+      "div", {}, el("label", { for: `cost-${id}` }, label), el("select", { id: `cost-${id}`, on: { change } }, options),
+    );
   const option = (value, name, disabled) => el("option", { value, disabled }, name);
   // What each source knows: `{ month, text, name, isEarly }`.
   const known = { hand: { text: "These numbers are yours." } };
@@ -44,8 +53,13 @@ export function showCosts(main, _, status) {
   };
   const form = el(
     "form",
-    { class: "fields", on: { input: ({ target }) => target !== from && byHand(), submit: (event) => event.preventDefault() } },
-    select("from", "Counted", Object.entries(SOURCES).map(([value, name]) => option(value, name, value !== "hand")), choose),
+    {
+      class: "fields",
+      on: { input: ({ target }) => target !== from && byHand(), submit: (event) => event.preventDefault() },
+    },
+    select(
+      "from", "Counted", Object.entries(SOURCES).map(([value, name]) => option(value, name, value !== "hand")), choose,
+    ),
     FIELDS.map(([id, label]) => input(id, label)),
     select("way", "Writes come", Object.entries(WAYS).map(([value, { name }]) => option(value, name))),
   );
@@ -55,7 +69,9 @@ export function showCosts(main, _, status) {
 
   /** Fills the fields from the source that is chosen, or is the best that is known. */
   function feed() {
-    if (!isChosen) from.value = Object.keys(SOURCES).find((source) => source in known && known[source].isEarly !== true);
+    if (!isChosen) {
+      from.value = Object.keys(SOURCES).find((source) => source in known && known[source].isEarly !== true);
+    }
     const { month = {}, text: source } = known[from.value];
     for (const [id] of FIELDS) if (month[id] !== undefined) field(id).value = count(month[id]);
     if (month.way !== undefined) field("way").value = month.way;
@@ -73,16 +89,31 @@ export function showCosts(main, _, status) {
   function work(requests) {
     const asked = Object.fromEntries(FIELDS.map(([id]) => [id, numberOf(id)]));
     const { rows, dollars: sum } = costsOf({ ...asked, requests, way: field("way").value });
-    const line = ({ name, amount, dollars: own }) => el("tr", {}, el("th", { scope: "row" }, name), el("td", { "data-label": "A month" }, count(amount)), el("td", { "data-label": "Beyond the plan" }, dollars(own)));
-    const head = el("tr", {}, ["What", "A month", "Beyond the plan"].map((label) => el("th", { scope: "col" }, label)));
+    const line = ({ name, amount, dollars: own }) =>
+      el(
+        "tr", {}, el("th", { scope: "row" }, name), el("td", { "data-label": "A month" }, count(amount)),
+        el("td", { "data-label": "Beyond the plan" }, dollars(own)),
+      );
+    const head = el(
+      "tr", {}, ["What", "A month", "Beyond the plan"].map((label) => el("th", { scope: "col" }, label)),
+    );
     result.replaceChildren(
       el("table", { class: "policies" }, el("thead", {}, head), el("tbody", {}, rows.map(line))),
       el("p", {}, el("strong", { id: "cost-sum" }, dollars(sum)), ` a month, the plan's ${dollars(PLAN)} included. Memory time and storage come on top.`),
     );
   }
   main.replaceChildren(
-    el("div", { class: "title" }, el("h1", { tabindex: "-1" }, "Costs"), el("p", { class: "sub" }, "What a month of 30 days would cost on Cloudflare. Compare the prices with its current page.")),
-    el("div", { class: "panels" }, el("section", { class: "panel wide", "aria-label": "Calculator" }, form, told, refused, result)),
+    el(
+      "div", { class: "title" }, el("h1", { tabindex: "-1" }, "Costs"),
+      el(
+        "p", { class: "sub" },
+        "What a month of 30 days would cost on Cloudflare. Compare the prices with its current page.",
+      ),
+    ),
+    el(
+      "div", { class: "panels" },
+      el("section", { class: "panel wide", "aria-label": "Calculator" }, form, told, refused, result),
+    ),
   );
   work();
 
@@ -95,13 +126,18 @@ export function showCosts(main, _, status) {
       const since_s = now_ms / 1000 - usage.begun_s;
       if (since_s > 0) {
         const name = `since ${dateOf(usage.begun_s)}`;
-        learn("begun", { name, isEarly: since_s < DAY_S, month: monthOf(usage, since_s), text: textOf(usage.sums, `In ${lasting(since_s * 1000)}, ${name},`) });
+        learn("begun", {
+          name, isEarly: since_s < DAY_S, month: monthOf(usage, since_s),
+          text: textOf(usage.sums, `In ${lasting(since_s * 1000)}, ${name},`),
+        });
       }
       const more = first === undefined ? undefined : usageBetween(first.usage, usage);
       if (more === undefined) first = { usage, at_ms: now_ms };
       else {
         const open_ms = now_ms - first.at_ms;
-        learn("open", { month: monthOf(more, open_ms / 1000), text: textOf(more.sums, `In the last ${lasting(open_ms)}`) });
+        learn("open", {
+          month: monthOf(more, open_ms / 1000), text: textOf(more.sums, `In the last ${lasting(open_ms)}`),
+        });
       }
       status({ tone: "good", text: "polling · all isolates" });
     } catch (error) {
@@ -139,6 +175,9 @@ export function showCosts(main, _, status) {
 
 function textOf({ requests, writes, checks, reads }, when) {
   const some = (number, one, many) => `${count(number)} ${number === 1 ? one : many}`;
-  const of = [some(writes, "write", "writes"), some(checks, "check of a limit", "checks of limits"), some(reads, "other request", "other requests")];
+  const of = [
+    some(writes, "write", "writes"), some(checks, "check of a limit", "checks of limits"),
+    some(reads, "other request", "other requests"),
+  ];
   return `${when} the whole deployment has answered ${some(requests, "request", "requests")}: ${of[0]}, ${of[1]} and ${of[2]}. A month has as many at this rate.`;
 }

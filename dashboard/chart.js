@@ -29,7 +29,9 @@ const twoDigits = (number) => String(number).padStart(2, "0");
 function dateWords(date, isUtc) {
   const isOld = Math.abs(Date.now() - date.getTime()) > 300 * DAY * 1000;
   const timeZone = isUtc ? "UTC" : undefined;
-  return date.toLocaleDateString("en-GB", { day: "numeric", month: "short", year: isOld ? "numeric" : undefined, timeZone });
+  return date.toLocaleDateString("en-GB", {
+    day: "numeric", month: "short", year: isOld ? "numeric" : undefined, timeZone,
+  });
 }
 
 /** Returns a moment in the time of this place: "14:05", with seconds or the day where the width asks for it. */
@@ -95,7 +97,9 @@ export class Chart {
 
   constructor() {
     const button = (label, text, act) =>
-      el("button", { type: "button", class: "quiet small", "aria-label": label, title: label, on: { click: act } }, text);
+      el(
+        "button", { type: "button", class: "quiet small", "aria-label": label, title: label, on: { click: act } }, text,
+      );
     this.#buttons = {
       earlier: button("Earlier", "←", () => this.#shift(-1)),
       later: button("Later", "→", () => this.#shift(1)),
@@ -136,7 +140,10 @@ export class Chart {
     this.#scheme.addEventListener("change", this.#redraw);
   }
 
-  /** Shows points of a range, as `rangeOf` returns it, and those of the range before. Another range begins with all of it in sight. */
+  /**
+   * Shows points of a range, as `rangeOf` returns it, and those of the range before. Another range begins with all of
+   * it in sight.
+   */
   show(points, range, before = []) {
     if (this.#range?.step !== range.step || this.#range?.name !== range.name) this.#zoom = undefined;
     const { from, until, step, step_seconds, previous } = range;
@@ -244,7 +251,8 @@ export class Chart {
     const { isUtc, previous } = this.#range;
     const now = new Map(this.#drawnPoints.map(([second, value]) => [second, drawn(value)]));
     // Its steps may be wider than these.
-    const isFine = previous !== undefined && (previous.step === "1d" ? DAY : previous.step === "1h" ? 3_600 : 60) <= width;
+    const isFine =
+      previous !== undefined && (previous.step === "1d" ? DAY : previous.step === "1h" ? 3_600 : 60) <= width;
     const before = new Map();
     const hasSome = this.#before.some(([, value]) => value !== null && drawn(value) !== 0);
     for (const [second, value] of isFine && hasSome ? this.#before : []) {
@@ -253,7 +261,9 @@ export class Chart {
     }
     const starts = new Map(seen([...before]));
     const seconds = [...new Set([...now.keys(), ...starts.keys()])].sort((a, b) => a - b);
-    return [seconds, seconds.map((second) => now.get(second) ?? null), seconds.map((second) => starts.get(second) ?? null)];
+    return [
+      seconds, seconds.map((second) => now.get(second) ?? null), seconds.map((second) => starts.get(second) ?? null),
+    ];
   }
 
   #options(width) {
@@ -270,16 +280,22 @@ export class Chart {
       legend: { show: false },
       padding: [8, 8, 0, 0],
       cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false, dist: 6 } },
-      tzDate: (second) => (this.#range.isUtc ? globalThis.uPlot.tzDate(new Date(second * 1000), "Etc/UTC") : new Date(second * 1000)),
+      tzDate: (second) =>
+        this.#range.isUtc ? globalThis.uPlot.tzDate(new Date(second * 1000), "Etc/UTC") : new Date(second * 1000),
       scales: { x: { time: true, auto: false }, y: { auto: false } },
       axes: [
         {
           ...axis,
           space: 64,
           values: (plot, splits, _, __, step) =>
-            splits.map((second, index) => uncut(plot, second, tick(second, step, splits[index - 1], this.#range.isUtc))),
+            splits.map((second, index) =>
+              uncut(plot, second, tick(second, step, splits[index - 1], this.#range.isUtc)),
+            ),
         },
-        { ...axis, size: AXIS_PIXELS, values: (_, splits) => splits.map((value) => (Number.isInteger(value) ? short(value) : "")) },
+        {
+          ...axis, size: AXIS_PIXELS,
+          values: (_, splits) => splits.map((value) => (Number.isInteger(value) ? short(value) : "")),
+        },
       ],
       series: [
         {},

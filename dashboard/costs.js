@@ -1,5 +1,5 @@
-// What a month costs on Cloudflare, worked out from requests, calls of objects and rows. Prices and what is counted of each request are those
-// of docs/operate/costs.md, which tests/dashboard/costs.test.mjs compares.
+// What a month costs on Cloudflare, worked out from requests, calls of objects and rows. Prices and what is counted of
+// each request are those of docs/operate/costs.md, which tests/dashboard/costs.test.mjs compares.
 
 /** Dollars a million, and what the plan includes of each, in a month. */
 export const PRICES = {
@@ -12,8 +12,8 @@ export const PRICES = {
 export const PLAN = 5;
 
 /**
- * What one write takes, by how writes come: of a blog, of many pages in tablets, of those that name no visitor and no referrer, in bodies of
- * ten seconds, to a few counters all the time.
+ * What one write takes, by how writes come: of a blog, of many pages in tablets, of those that name no visitor and no
+ * referrer, in bodies of ten seconds, to a few counters all the time.
  */
 export const WAYS = {
   alone: { name: "one at a time", requests: 1, calls: 2.13, rows: 9.55 },
@@ -27,8 +27,9 @@ export const READ = { requests: 1, calls: 0, rows: 0 };
 export const CHECK = { requests: 1, calls: 0.45, rows: 0.011 };
 
 /**
- * Returns `{ rows, dollars }` for what happens in a month: a row for each price `{ name, amount, dollars }`, beyond what the plan includes, and
- * all of it with the plan. `requests` is how many there are where that was counted: a body holds many writes, a request many checks.
+ * Returns `{ rows, dollars }` for what happens in a month: a row for each price `{ name, amount, dollars }`, beyond
+ * what the plan includes, and all of it with the plan. `requests` is how many there are where that was counted: a body
+ * holds many writes, a request many checks.
  */
 export function costsOf({ writes, reads, checks, requests, way }) {
   const rows = Object.entries(PRICES).map(([what, { name, dollars, included }]) => {

@@ -128,7 +128,9 @@ function watchNow(parts, { id }, status) {
     // A stream does not tell when the last write was: one that shows now was just now.
     const isNew = reading !== undefined && whole(reading.value) !== whole(next.value);
     const updated_at = next.updated_at ?? (isNew ? Date.now() : reading?.updated_at);
-    parts.reading = { ...reading, updated_at, ...Object.fromEntries(Object.entries(next).filter(([, part]) => part !== undefined)) };
+    parts.reading = {
+      ...reading, updated_at, ...Object.fromEntries(Object.entries(next).filter(([, part]) => part !== undefined)),
+    };
     if (isNew) parts.onSoon();
     const text = count(parts.reading.value);
     setText(parts.value, text);
@@ -238,7 +240,10 @@ async function exportOf(parts, id) {
   const { range, points } = parts.shown;
   if (range === undefined) return undefined;
   const breakdowns = exportRows(parts.breakdowns.told);
-  return { file: `tally-${id}-${range.name}`, what: { id }, from: range.from, to: range.until, rows: [...breakdowns, ...pointRows(points, range.step_seconds)] };
+  return {
+    file: `tally-${id}-${range.name}`, what: { id }, from: range.from, to: range.until,
+    rows: [...breakdowns, ...pointRows(points, range.step_seconds)],
+  };
 }
 
 function ago(ms) {

@@ -84,7 +84,9 @@ export function showCounters(main, route, status) {
   const exportOf = () => {
     const told = [...rows.keys()].map((id) => ({ section: "value", name: id, count: counters.get(id)?.value }));
     const known = told.filter((row) => row.count !== undefined);
-    return known.length === 0 ? undefined : { file: `tally-counters-${prefix || "all"}`, what: { prefix, order }, rows: known };
+    return known.length === 0
+      ? undefined
+      : { file: `tally-counters-${prefix || "all"}`, what: { prefix, order }, rows: known };
   };
 
   const refresh = () => {
@@ -245,8 +247,13 @@ export function showCounters(main, route, status) {
 /** Says which counters are shown, of how many. */
 function lookedAt({ shown, among, order }) {
   const all = among === undefined ? "" : ` of ${count(among)}`;
-  if (shown === among) return `${among === 1 ? "1 counter" : `${count(among)} counters`}${order === "name" ? ", by name" : ""}`;
-  return { rate: `The ${shown} busiest in the last hour${all}`, value: `The ${shown} largest${all}`, name: `The first ${shown} by name${all}` }[order];
+  if (shown === among) {
+    return `${among === 1 ? "1 counter" : `${count(among)} counters`}${order === "name" ? ", by name" : ""}`;
+  }
+  return {
+    rate: `The ${shown} busiest in the last hour${all}`, value: `The ${shown} largest${all}`,
+    name: `The first ${shown} by name${all}`,
+  }[order];
 }
 
 /** A row: a link with the name, the value, the rate, and the last hour as a line. */
@@ -265,7 +272,10 @@ function rowOf(id) {
   const node = el(
     "li",
     {},
-    el("a", { class: "row", href: counterHash(id) }, el("span", { class: "name" }, nameOf(id)), line, perSecond, value, flag),
+    el(
+      "a", { class: "row", href: counterHash(id) }, el("span", { class: "name" }, nameOf(id)), line, perSecond, value,
+      flag,
+    ),
   );
   return {
     node,

@@ -53,7 +53,9 @@ export function countryDots(rows) {
     const place = PLACES.get(value);
     if (place === undefined) return [];
     const part = Number(whole(number)) / Number(largest);
-    return [{ code: value, number, radius: RADIUS.least + (RADIUS.most - RADIUS.least) * Math.sqrt(part), ...project(place) }];
+    return [
+      { code: value, number, radius: RADIUS.least + (RADIUS.most - RADIUS.least) * Math.sqrt(part), ...project(place) },
+    ];
   });
 }
 
@@ -66,11 +68,16 @@ export class CountryMap {
     const dots = countryDots(rows).filter(({ y }) => y < LAND.rows.length + 1);
     if (dots.length === 0) return this.#map?.remove();
     this.#map ??= emptyMap();
-    this.#map.querySelector("g").replaceChildren(
-      ...dots.map(({ code, number, x, y, radius }) =>
-        svg("circle", { cx: x.toFixed(1), cy: y.toFixed(1), r: radius.toFixed(2) }, svg("title", {}, `${countryName(code)}: ${count(number)}`)),
-      ),
-    );
+    this.#map
+      .querySelector("g")
+      .replaceChildren(
+        ...dots.map(({ code, number, x, y, radius }) =>
+          svg(
+            "circle", { cx: x.toFixed(1), cy: y.toFixed(1), r: radius.toFixed(2) },
+            svg("title", {}, `${countryName(code)}: ${count(number)}`),
+          ),
+        ),
+      );
     if (!panel.contains(this.#map)) panel.querySelector(".head").after(this.#map);
   }
 }

@@ -13,7 +13,10 @@ export function daysUntil(now_ms, days = DAYS) {
   return `${dateOf(now_ms - (days - 1) * DAY_MS)}..${dateOf(now_ms)}`;
 }
 
-/** Returns `{ on, value, change, updated_at }` of each day on which there was such a counter, the newest first; `change` since the one before. */
+/**
+ * Returns `{ on, value, change, updated_at }` of each day on which there was such a counter, the newest first; `change`
+ * since the one before.
+ */
 export function dayRows(days) {
   const rows = days.filter(({ value }) => value !== null);
   const changed = rows.map((row, index) => {
@@ -46,7 +49,11 @@ export class Days {
       { class: "panel wide", hidden: true, "aria-labelledby": "days-title" },
       el("h2", { id: "days-title", class: "label" }, "Day by day"),
       el("p", { class: "sub" }, "The value when each day's snapshot was made (UTC), with what was set and taken away."),
-      el("table", {}, el("thead", {}, el("tr", {}, ...["Day", "Value", "Change"].map((name) => el("th", { scope: "col" }, name)))), this.#body),
+      el(
+        "table", {},
+        el("thead", {}, el("tr", {}, ...["Day", "Value", "Change"].map((name) => el("th", { scope: "col" }, name)))),
+        this.#body,
+      ),
     );
   }
 
@@ -58,7 +65,11 @@ export class Days {
       const told = await json(`${counterPath(this.#id)}?on=${daysUntil(Date.now())}&numbers=string`, this.#signal);
       const rows = dayRows(told.days);
       this.node.hidden = rows.length === 0;
-      this.#body.replaceChildren(...rows.map(({ on, value, change }) => el("tr", {}, el("th", { scope: "row" }, on), el("td", {}, count(value)), el("td", {}, signed(change)))));
+      this.#body.replaceChildren(
+        ...rows.map(({ on, value, change }) =>
+          el("tr", {}, el("th", { scope: "row" }, on), el("td", {}, count(value)), el("td", {}, signed(change))),
+        ),
+      );
     } catch (error) {
       // A service without snapshots, or files that cannot be read: the page is whole without them.
       if (!this.#signal.aborted && !(error instanceof Failure)) throw error;

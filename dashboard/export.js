@@ -5,15 +5,20 @@ import { el } from "./dom.js";
 const FORMULA = /^[=+\-@\t\r]/;
 
 function cell(value) {
-  const text = typeof value === "bigint" || typeof value === "number" ? String(value) : FORMULA.test(value) ? `'${value}` : String(value ?? "");
+  const text =
+    typeof value === "bigint" || typeof value === "number"
+      ? String(value)
+      : FORMULA.test(value)
+        ? `'${value}`
+        : String(value ?? "");
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
 const iso = (second) => (second === undefined ? "" : new Date(second * 1000).toISOString());
 
 /**
- * Returns rows `{ section, name, count, from, to }` as CSV; one without a time of its own, unix seconds from `from` until before `to`, is of that of
- * the whole. Source: RFC 4180.
+ * Returns rows `{ section, name, count, from, to }` as CSV; one without a time of its own, unix seconds from `from`
+ * until before `to`, is of that of the whole. Source: RFC 4180.
  */
 export function csvOf({ from, to, rows }) {
   const time = (row) => [row.from ?? from, row.to ?? to].map(iso);
@@ -21,7 +26,10 @@ export function csvOf({ from, to, rows }) {
   return ["section,name,count,from,to", ...lines, ""].join("\r\n");
 }
 
-/** Returns what is shown as JSON; counts beyond 2^53 are strings. A row has the time that it is of, where that is not that of the whole. */
+/**
+ * Returns what is shown as JSON; counts beyond 2^53 are strings. A row has the time that it is of, where that is not
+ * that of the whole.
+ */
 export function jsonOf({ what, from, to, rows }) {
   const wide = (_, value) => (typeof value === "bigint" ? (Number.isSafeInteger(Number(value)) ? Number(value) : String(value)) : value);
   return JSON.stringify({ ...what, from, to, rows }, wide, 2);
@@ -38,7 +46,10 @@ function save(name, type, text) {
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
-/** Returns two buttons; `shown` returns `{ file, what, from, to, rows }` once all of it has come, or undefined where there is nothing. */
+/**
+ * Returns two buttons; `shown` returns `{ file, what, from, to, rows }` once all of it has come, or undefined where
+ * there is nothing.
+ */
 export function exportButtons(shown) {
   const button = (kind, type, write) => {
     const act = async ({ target }) => {
@@ -73,5 +84,7 @@ export function exportButtons(shown) {
 export function pointRows(points, step_seconds) {
   return points
     .filter(([, value]) => value !== null)
-    .map(([second, value, section = "history"]) => ({ section, name: iso(second), count: value, from: second, to: second + step_seconds }));
+    .map(([second, value, section = "history"]) => ({
+      section, name: iso(second), count: value, from: second, to: second + step_seconds,
+    }));
 }

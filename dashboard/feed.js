@@ -50,7 +50,10 @@ export async function each(items, width, work) {
   await Promise.all(Array.from({ length: Math.min(width, items.length) }, run));
 }
 
-/** Returns an answer of the service, made at `at_ms` by its clock, as updates are: `{ value, rate, uniques, datacenters, exact, staleness_ms, unreachable }`. */
+/**
+ * Returns an answer of the service, made at `at_ms` by its clock, as updates are: `{ value, rate, uniques, datacenters,
+ * exact, staleness_ms, unreachable }`.
+ */
 export function readingOf(told, at_ms) {
   const datacenters = datacenterList(told.datacenters, at_ms);
   const window = told.window;
@@ -100,8 +103,9 @@ function seen(signal) {
 }
 
 /**
- * Watches counters until the function that it returns is called. onReading(id, reading); onState(state), one of "connecting",
- * "live", "polling" and "offline"; onHeard() whenever the service said something; onFailure(failure, id) for refusals.
+ * Watches counters until the function that it returns is called. onReading(id, reading); onState(state), one of
+ * "connecting", "live", "polling" and "offline"; onHeard() whenever the service said something; onFailure(failure, id)
+ * for refusals.
  */
 export function watch(ids, { onReading, onState, onHeard, onFailure }) {
   const stopped = new AbortController();

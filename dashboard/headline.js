@@ -8,7 +8,8 @@ export function changeWords(part) {
   const percent = part * 100;
   if (Math.abs(percent) < 0.05) return "as many as";
   if (percent >= 1_000) return `${Math.round(part + 1).toLocaleString("en")} times`;
-  const text = Math.abs(percent) < 10 ? Math.abs(percent).toFixed(1).replace(/\.0$/, "") : String(Math.round(Math.abs(percent)));
+  const text =
+    Math.abs(percent) < 10 ? Math.abs(percent).toFixed(1).replace(/\.0$/, "") : String(Math.round(Math.abs(percent)));
   return `${percent < 0 ? "−" : "+"}${text} %`;
 }
 

@@ -68,11 +68,14 @@ export async function pointsBefore(path, range, signal) {
 }
 
 /**
- * Returns how a range compares with the one before: `{ count, now, before, part }`; `count` is its sum, `now` and `before` are what is compared,
- * `part` is the change as a part of what was before. Those are undefined where nothing is compared.
+ * Returns how a range compares with the one before: `{ count, now, before, part }`; `count` is its sum, `now` and
+ * `before` are what is compared, `part` is the change as a part of what was before. Those are undefined where nothing
+ * is compared.
  */
 export function compared(range, points, before) {
-  const count = points.reduce((sum, [start, value]) => (start < range.to && value !== null ? sum + whole(value) : sum), 0n);
+  const count = points.reduce(
+    (sum, [start, value]) => (start < range.to && value !== null ? sum + whole(value) : sum), 0n,
+  );
   const { previous } = range;
   const was = previous === undefined || before.length === 0 ? null : sumOf(before, previous.from, previous.to);
   if (was === null) return { count };

@@ -1,7 +1,7 @@
 // When requests may be sent.
 //
-// Invariants: a page that nobody sees sends none; one that nobody has touched for a minute sends at most ten in any minute. Whoever asks more
-// waits until it is seen, or touched, or the minute is over.
+// Invariants: a page that nobody sees sends none; one that nobody has touched for a minute sends at most ten in any
+// minute. Whoever asks more waits until it is seen, or touched, or the minute is over.
 
 const MINUTE_MS = 60_000;
 // One less: requests take time, so the service may see them closer together than they were sent.
@@ -46,7 +46,10 @@ export async function turn(signal) {
   sent.push(performance.now());
 }
 
-/** Runs `work` again and again while the page is seen, each time `pause_ms()` after it was done, and at once when it is seen again. Returns `{ again, stop }`. */
+/**
+ * Runs `work` again and again while the page is seen, each time `pause_ms()` after it was done, and at once when it is
+ * seen again. Returns `{ again, stop }`.
+ */
 export function repeat(work, pause_ms) {
   let timer;
   let isOver = false;

@@ -44,7 +44,11 @@ export function showKeys(main, _route, status) {
     setText(told, text(name));
     once.replaceChildren(onceOf(key));
   };
-  const form = keyForm((asked) => change(async () => shown(await send("POST", "/keys", asked, signal), (name) => `The key ${name} is made. It is not shown again.`)));
+  const form = keyForm((asked) =>
+    change(async () =>
+      shown(await send("POST", "/keys", asked, signal), (name) => `The key ${name} is made. It is not shown again.`),
+    ),
+  );
   const rotate = (key) =>
     change(async () => shown(await send("POST", `/keys/${key.id}/rotate`, {}, signal), (name) => `The key ${name} has another secret. It is not shown again; the one before goes on for a day.`));
   const revoke = (key) =>
@@ -52,8 +56,12 @@ export function showKeys(main, _route, status) {
       await send("DELETE", `/keys/${key.id}`, undefined, signal);
       setText(told, `The key ${key.name} is revoked. It ends everywhere within 30 seconds.`);
     });
-  const panel = (id, title, ...content) => el("section", { class: "panel wide", "aria-labelledby": id }, el("h2", { id, class: "label" }, title), ...content);
-  const body = el("div", { class: "panels" }, panel("new-key-title", "New key", form, told, once), panel("keys-title", "Keys", list), panel("acts-title", "What admins did", acts));
+  const panel = (id, title, ...content) =>
+    el("section", { class: "panel wide", "aria-labelledby": id }, el("h2", { id, class: "label" }, title), ...content);
+  const body = el(
+    "div", { class: "panels" }, panel("new-key-title", "New key", form, told, once), panel("keys-title", "Keys", list),
+    panel("acts-title", "What admins did", acts),
+  );
   main.replaceChildren(
     el("div", { class: "title" }, el("h1", { tabindex: "-1" }, "Keys"), el("p", { class: "sub" }, "Who may do what, without a deploy. Keys of TALLY_KEYS are not among them.")),
     body,
@@ -61,7 +69,9 @@ export function showKeys(main, _route, status) {
   const refresh = async () => {
     const { keys } = await json(`/keys?limit=${KEYS_MAX}`, signal);
     status({ tone: "good", text: `${keys.length} ${keys.length === 1 ? "key" : "keys"}` });
-    list.replaceChildren(keys.length === 0 ? el("p", { class: "sub" }, "There are none.") : tableOf(keys, rotate, revoke));
+    list.replaceChildren(
+      keys.length === 0 ? el("p", { class: "sub" }, "There are none.") : tableOf(keys, rotate, revoke),
+    );
   };
   const remember = async () => {
     try {
@@ -77,7 +87,11 @@ export function showKeys(main, _route, status) {
     if (signal.aborted) return;
     if (!(error instanceof Failure)) throw error;
     status({ tone: "none", text: error.wantsKey ? "key needed" : "not shown" });
-    body.replaceChildren(error.status === 403 ? notice("This key makes no keys", "Keys are made by a key with the scope admin.") : refusalOf(error, "keys"));
+    body.replaceChildren(
+      error.status === 403
+        ? notice("This key makes no keys", "Keys are made by a key with the scope admin.")
+        : refusalOf(error, "keys"),
+    );
   });
   return () => {
     stopped.abort();
@@ -102,8 +116,13 @@ function onceOf(key) {
 
 function keyForm(make) {
   const field = (id, label, attributes) =>
-    el("div", {}, el("label", { for: id }, label), el("input", { id, autocomplete: "off", autocapitalize: "off", spellcheck: "false", ...attributes }));
-  const lengths = el("select", { id: "key-length" }, LENGTHS.map(([value, label]) => el("option", { value }, label)));
+    el(
+      "div", {}, el("label", { for: id }, label),
+      el("input", { id, autocomplete: "off", autocapitalize: "off", spellcheck: "false", ...attributes }),
+    );
+  const lengths = el(
+    "select", { id: "key-length" }, LENGTHS.map(([value, label]) => el("option", { value }, label)),
+  );
   const box = (scope) => {
     const attributes = scope === "read" || scope === "write" ? { checked: "" } : {};
     return el("label", {}, el("input", { type: "checkbox", name: "scope", value: scope, ...attributes }), ` ${scope}`);
@@ -138,7 +157,8 @@ function keyForm(make) {
 function tableOf(keys, rotate, revoke) {
   const heads = ["Name", "May", "Names", "A minute", "Until", "Used", "Id"];
   const row = (key) => {
-    const button = (text, work) => el("button", { type: "button", class: "quiet small", on: { click: () => work(key) } }, text);
+    const button = (text, work) =>
+      el("button", { type: "button", class: "quiet small", on: { click: () => work(key) } }, text);
     const prefixes = key.prefixes.map((prefix) => (prefix === "" ? "all counters" : prefix)).join(" ");
     const cells = [
       key.scopes.join(", "),
@@ -148,9 +168,14 @@ function tableOf(keys, rotate, revoke) {
       key.last_used_at === null ? "never" : timeOf(key.last_used_at),
       el("span", { class: "buttons" }, el("code", {}, key.id), button("New secret", rotate), button("Revoke", revoke)),
     ];
-    return el("tr", { "data-id": key.id }, el("th", { scope: "row" }, el("bdi", {}, key.name)), cells.map((cell, place) => el("td", { "data-label": heads[place + 1] }, cell)));
+    return el(
+      "tr", { "data-id": key.id }, el("th", { scope: "row" }, el("bdi", {}, key.name)),
+      cells.map((cell, place) => el("td", { "data-label": heads[place + 1] }, cell)),
+    );
   };
-  const head = el("tr", {}, heads.map((text) => el("th", { scope: "col" }, text)));
+  const head = el(
+    "tr", {}, heads.map((text) => el("th", { scope: "col" }, text)),
+  );
   return el("table", { class: "policies" }, el("thead", {}, head), el("tbody", {}, keys.map(row)));
 }
 
@@ -163,8 +188,13 @@ function actsOf(acts) {
       el("bdi", {}, act.target === "" ? "–" : act.target),
       act.status === undefined ? act.outcome : `${act.outcome} (${act.status})`,
     ];
-    return el("tr", {}, el("th", { scope: "row" }, timeOf(act.at)), cells.map((cell, place) => el("td", { "data-label": heads[place + 1] }, cell)));
+    return el(
+      "tr", {}, el("th", { scope: "row" }, timeOf(act.at)),
+      cells.map((cell, place) => el("td", { "data-label": heads[place + 1] }, cell)),
+    );
   };
-  const head = el("tr", {}, heads.map((text) => el("th", { scope: "col" }, text)));
+  const head = el(
+    "tr", {}, heads.map((text) => el("th", { scope: "col" }, text)),
+  );
   return el("table", { class: "policies acts" }, el("thead", {}, head), el("tbody", {}, acts.map(row)));
 }

@@ -17,7 +17,9 @@ const valueOf = ({ value }) => whole(value ?? 0);
 
 /** Returns datacenters, the largest first, equals by name. */
 export function largestFirst(datacenters) {
-  return [...datacenters].sort((a, b) => (valueOf(a) < valueOf(b) ? 1 : valueOf(a) > valueOf(b) ? -1 : a.id < b.id ? -1 : 1));
+  return [...datacenters].sort((a, b) =>
+    valueOf(a) < valueOf(b) ? 1 : valueOf(a) > valueOf(b) ? -1 : a.id < b.id ? -1 : 1,
+  );
 }
 
 /** The datacenters of a counter. `node` goes on the page. */
@@ -46,8 +48,11 @@ export class Places {
     setText(this.#empty, this.#told.length === 0 ? "No datacenter has counted it yet." : "");
     const rows = new Map([...this.#list.children].map((row) => [row.dataset.id, row]));
     const shown = this.#isOpen ? this.#told : this.#told.slice(0, FIRST);
-    const kept = shown.map((datacenter) => showRow(rows.get(datacenter.id) ?? rowOf(datacenter.id), datacenter, all, largest));
-    const isSame = kept.length === this.#list.children.length && kept.every((row, index) => this.#list.children[index] === row);
+    const kept = shown.map((datacenter) =>
+      showRow(rows.get(datacenter.id) ?? rowOf(datacenter.id), datacenter, all, largest),
+    );
+    const isSame =
+      kept.length === this.#list.children.length && kept.every((row, index) => this.#list.children[index] === row);
     if (!isSame) this.#list.replaceChildren(...kept);
     this.#more.hidden = shown.length === this.#told.length;
     setText(this.#more, `All ${this.#told.length} datacenters`);

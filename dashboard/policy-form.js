@@ -19,10 +19,16 @@ const LABELS = {
 export function policyForm(policy, save) {
   const told = el("p", { class: "sub", role: "status" });
   const field = (name, node) => el("div", {}, el("label", { for: `policy-${name}` }, LABELS[name]), node);
-  const number = (name, max) => el("input", { id: `policy-${name}`, name, type: "number", min: "1", max, required: true, value: String(policy[name]) });
+  const number = (name, max) =>
+    el("input", {
+      id: `policy-${name}`, name, type: "number", min: "1", max, required: true, value: String(policy[name]),
+    });
   const choice = (name) => {
     const known = [...new Set([policy[name], ...CHOICES[name]])];
-    return el("select", { id: `policy-${name}`, name }, known.map((value) => el("option", { value, selected: value === policy[name] }, value)));
+    return el(
+      "select", { id: `policy-${name}`, name },
+      known.map((value) => el("option", { value, selected: value === policy[name] }, value)),
+    );
   };
   const shadow = el("input", { id: "policy-shadow", name: "shadow", type: "checkbox", checked: policy.shadow });
   const onSubmit = async (event) => {

@@ -11,7 +11,10 @@ export function rangeBar(route, range) {
   const links = Object.entries(RANGES)
     .filter(([name]) => route.view === "counter" || !ONLY_COUNTERS.includes(name))
     .map(([name, { label }]) =>
-      el("a", { href: hashWithRange(route, name), "aria-current": name === range ? "true" : undefined, "data-keep": "" }, label),
+      el(
+        "a", { href: hashWithRange(route, name), "aria-current": name === range ? "true" : undefined, "data-keep": "" },
+        label,
+      ),
     );
   const now_s = Math.floor(Date.now() / 1000);
   const [first, last] = range === "all" ? ["", ""] : datesOf(range, now_s);
@@ -38,6 +41,9 @@ export function rangeBar(route, range) {
     fault,
   );
   const isCustom = !isNamed(range);
-  const custom = el("details", { class: "custom", open: isCustom }, el("summary", { "aria-current": isCustom ? "true" : undefined }, "Custom"), form);
+  const custom = el(
+    "details", { class: "custom", open: isCustom },
+    el("summary", { "aria-current": isCustom ? "true" : undefined }, "Custom"), form,
+  );
   return el("div", { class: "ranges" }, el("nav", { class: "tabs", "aria-label": "Range" }, links), custom);
 }

@@ -1,7 +1,8 @@
-// Ranges of time as people name them: which seconds they are, in which steps they are asked for, and what they are compared with.
+// Ranges of time as people name them: which seconds they are, in which steps they are asked for, and what they are
+// compared with.
 //
-// Invariants: a day begins at midnight of the browser's time zone where hours tell it; where only days tell it, it is a day of UTC.
-// What is under way is compared with as much of the range before, up to the last full step.
+// Invariants: a day begins at midnight of the browser's time zone where hours tell it; where only days tell it, it is a
+// day of UTC. What is under way is compared with as much of the range before, up to the last full step.
 
 const MINUTE = 60;
 const HOUR = 3_600;
@@ -26,11 +27,17 @@ export const RANGES = {
   all: { label: "All time", words: "all time", before: undefined },
 };
 // The same as people write them.
-const OTHER_NAMES = { "15m": "minutes", "1h": "hour", day: "today", "1d": "today", "24h": "today", "7d": "week", "30d": "days", "1y": "year" };
+const OTHER_NAMES = {
+  "15m": "minutes", "1h": "hour", day: "today", "1d": "today", "24h": "today", "7d": "week", "30d": "days",
+  "1y": "year",
+};
 const DATE = /^(\d{4})-(\d{2})-(\d{2})$/;
 const CUSTOM = /^(\d{4}-\d{2}-\d{2})\.\.(\d{4}-\d{2}-\d{2})$/;
 
-/** Returns the text of a range in an address, "week" or "2015-05-17..2015-05-20", that these words mean; undefined where there is none. */
+/**
+ * Returns the text of a range in an address, "week" or "2015-05-17..2015-05-20", that these words mean; undefined where
+ * there is none.
+ */
 export function rangeNamed(words) {
   const name = Object.hasOwn(OTHER_NAMES, words) ? OTHER_NAMES[words] : words;
   if (Object.hasOwn(RANGES, name)) return name;
@@ -89,7 +96,8 @@ function fromDates(first, end, previousFirst, now_s, isByDays) {
   const at = isByDays ? ofUtc : second;
   const [from, to] = [at(first), at(end)];
   const step = isByDays ? "1d" : "1h";
-  const previous = previousFirst === undefined ? undefined : { from: at(previousFirst), shift: from - at(previousFirst), step };
+  const previous =
+    previousFirst === undefined ? undefined : { from: at(previousFirst), shift: from - at(previousFirst), step };
   return { from, to, step, previous };
 }
 
@@ -110,7 +118,8 @@ function whole(name, now_s) {
     yesterday: () => fromDates(midnight(today, -1), today, midnight(today, -2), now_s, false),
     week: () => fromDates(midnight(today, -6), midnight(today, 1), midnight(today, -13), now_s, false),
     days: () => fromDates(midnight(today, -29), midnight(today, 1), midnight(today, -59), now_s, false),
-    month: () => fromDates(new Date(year, month, 1), new Date(year, month + 1, 1), new Date(year, month - 1, 1), now_s, false),
+    month: () =>
+      fromDates(new Date(year, month, 1), new Date(year, month + 1, 1), new Date(year, month - 1, 1), now_s, false),
     year: () => fromDates(new Date(year, 0, 1), new Date(year + 1, 0, 1), new Date(year - 1, 0, 1), now_s, true),
     all: () => ({ from: ofUtc(today) - (DAYS_MAX - 1) * DAY, to: ofUtc(today) + DAY, step: "1d", previous: undefined }),
   };
@@ -130,7 +139,8 @@ export function byDays(range) {
   const at = (second) => ofUtc(midnight(new Date(second * 1000)));
   const { previous } = range;
   const [from, to] = [at(range.from), at(range.to)];
-  const before = previous === undefined ? undefined : { from: at(previous.from), shift: from - at(previous.from), step: "1d" };
+  const before =
+    previous === undefined ? undefined : { from: at(previous.from), shift: from - at(previous.from), step: "1d" };
   return complete({ ...range, from, to, step: "1d", previous: before }, range.now);
 }
 
@@ -150,9 +160,10 @@ function complete(range, now_s) {
 }
 
 /**
- * Returns a range by its name in an address: `{ name, label, words, before, from, to, until, now, step, step_seconds, previous }`. `from` to before
- * `to` are unix seconds, `until` is how far it goes now; `previous` is `{ from, to, compared_to, shift, step }`: what came before and until where of this range it is compared;
- * undefined where nothing is.
+ * Returns a range by its name in an address: `{ name, label, words, before, from, to, until, now, step, step_seconds,
+ * previous }`. `from` to before `to` are unix seconds, `until` is how far it goes now; `previous` is `{ from, to,
+ * compared_to, shift, step }`: what came before and until where of this range it is compared; undefined where nothing
+ * is.
  */
 export function rangeOf(name, now_s) {
   const range = complete({ name, ...whole(name, now_s) }, now_s);
@@ -168,8 +179,9 @@ const GAP_SECONDS_MAX = 7 * DAY;
 const STRETCH_SECONDS_MAX = 30 * DAY;
 
 /**
- * Returns the name of a range in which something was counted, by the days of UTC on which something was, `[[unix second, count]]`, oldest
- * first: today where there is no other day, the last 7 or 30 days, else the newest days that have some.
+ * Returns the name of a range in which something was counted, by the days of UTC on which something was, `[[unix
+ * second, count]]`, oldest first: today where there is no other day, the last 7 or 30 days, else the newest days that
+ * have some.
  */
 export function openingRange(counted, now_s) {
   const [oldest, newest] = [counted[0]?.[0], counted.at(-1)?.[0]];
@@ -186,14 +198,20 @@ export function openingRange(counted, now_s) {
   return `${text(first)}..${text(newest)}`;
 }
 
-/** Returns a time from whole hour to whole hour in words: by days of UTC where it is whole days, else by the clock of this place. */
+/**
+ * Returns a time from whole hour to whole hour in words: by days of UTC where it is whole days, else by the clock of
+ * this place.
+ */
 export function hoursWords(from, to) {
   const isOfDays = from % DAY === 0 && to % DAY === 0;
   if (isOfDays) {
     const [first, last] = [day(from, "1d"), day(to - 1, "1d")];
     return `${first === last ? first : `${first} to ${last}`}, by UTC`;
   }
-  const at = (second) => new Date(second * 1000).toLocaleString("en-GB", { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit" });
+  const at = (second) =>
+    new Date(second * 1000).toLocaleString("en-GB", {
+      day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit",
+    });
   return `${at(from)} to ${at(to)}`;
 }
 

@@ -4,7 +4,10 @@ const FIRST_MS = 500;
 // Somebody looks at the page: half a minute is as long as they should wait once the service is back.
 const LONGEST_MS = 30_000;
 
-/** Returns the pause before attempt `attempt` (from 1), in milliseconds: doubled each time, 50 to 100 % of it by `random` (0 to 1). */
+/**
+ * Returns the pause before attempt `attempt` (from 1), in milliseconds: doubled each time, 50 to 100 % of it by
+ * `random` (0 to 1).
+ */
 export function pause(attempt, random, asked_seconds = 0) {
   const doubled = Math.min(LONGEST_MS, FIRST_MS * 2 ** Math.min(attempt - 1, 16));
   const spread = doubled * (0.5 + random / 2);

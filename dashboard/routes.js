@@ -3,12 +3,14 @@ import { RANGES, RANGE_WORDS, rangeFault, rangeNamed } from "./ranges.js";
 
 export const ORDERS = ["rate", "value", "name"];
 const PAGES = {
-  "": "overview", "/": "overview", "/counters": "counters", "/limits": "limits", "/boards": "boards", "/shares": "shares", "/alerts": "alerts", "/keys": "keys", "/costs": "costs",
+  "": "overview", "/": "overview", "/counters": "counters", "/limits": "limits", "/boards": "boards",
+  "/shares": "shares", "/alerts": "alerts", "/keys": "keys", "/costs": "costs",
 };
 
 /**
- * Returns the view that a fragment names: `{ view, id, range, prefix, period, member, where, order, unknown }`; `where` is `{ by, value }`, one value of a dimension; `range` is undefined where none is asked for. Where
- * it names no view that there is, the overview, and `unknown` is the sentence that says so.
+ * Returns the view that a fragment names: `{ view, id, range, prefix, period, member, where, order, unknown }`; `where`
+ * is `{ by, value }`, one value of a dimension; `range` is undefined where none is asked for. Where it names no view
+ * that there is, the overview, and `unknown` is the sentence that says so.
  */
 export function parseRoute(hash) {
   const [path, query = ""] = hash.replace(/^#/, "").split("?");
@@ -20,13 +22,18 @@ export function parseRoute(hash) {
   const [, view, name] = path.match(/^\/(counter|limits|boards|share)\/(.+)$/) ?? [];
   const id = name === undefined ? undefined : decoded(name);
   const [period, member, where] = ["period", "member", "where"].map((part) => parameters.get(part) ?? undefined);
-  const route = { view: "overview", range, prefix, period, member, where: whereOf(where), order: ORDERS.includes(order) ? order : ORDERS[0] };
+  const route = {
+    view: "overview", range, prefix, period, member, where: whereOf(where),
+    order: ORDERS.includes(order) ? order : ORDERS[0],
+  };
   if (id !== undefined) Object.assign(route, { view, id });
   else if (Object.hasOwn(PAGES, path)) route.view = PAGES[path];
   else return { ...route, unknown: `There is no view #${path}: this is the overview.` };
   const fault = asked === undefined ? undefined : rangeFault(asked, Math.floor(Date.now() / 1000));
   if (fault !== undefined) return { ...route, range: undefined, unknown: fault };
-  if (asked !== undefined && range === undefined) return { ...route, unknown: `There is no range ${asked}. Known: ${RANGE_WORDS}.` };
+  if (asked !== undefined && range === undefined) {
+    return { ...route, unknown: `There is no range ${asked}. Known: ${RANGE_WORDS}.` };
+  }
   if (route.order !== order) return { ...route, unknown: `There is no order ${order}. Known: ${ORDERS.join(", ")}.` };
   return route;
 }

@@ -1,6 +1,7 @@
 // The search box: counters, boards, policies and pages of the dashboard, completed while one types.
 //
-// Invariant: it is a combobox as ARIA has it: the focus stays in the field, the arrows choose, Enter opens, Escape closes.
+// Invariant: it is a combobox as ARIA has it: the focus stays in the field, the arrows choose, Enter opens, Escape
+// closes.
 import { json } from "./api.js";
 import { el, nameOf } from "./dom.js";
 import { RANGES } from "./ranges.js";
@@ -18,16 +19,31 @@ function pages() {
   const own = [
     { name: "Overview", href: overviewHash({ prefix: sharedPrefix() }) },
     { name: "Counters", href: "#/counters" },
-    ...(isShared ? [] : [{ name: "Boards", href: "#/boards" }, { name: "Rate limits", href: "#/limits" }, { name: "Alerts", href: "#/alerts" }, { name: "Share links", href: "#/shares" }, { name: "Keys", href: "#/keys" }, { name: "Costs", href: "#/costs" }]),
+    ...(isShared
+      ? []
+      : [
+          { name: "Boards", href: "#/boards" }, { name: "Rate limits", href: "#/limits" },
+          { name: "Alerts", href: "#/alerts" }, { name: "Share links", href: "#/shares" },
+          { name: "Keys", href: "#/keys" }, { name: "Costs", href: "#/costs" },
+        ]),
   ];
-  const ranges = Object.entries(RANGES).map(([name, { label }]) => ({ name: `Overview: ${label}`, href: overviewHash({ prefix: sharedPrefix(), range: name }) }));
+  const ranges = Object.entries(RANGES).map(([name, { label }]) => ({
+    name: `Overview: ${label}`, href: overviewHash({ prefix: sharedPrefix(), range: name }),
+  }));
   return [...own, ...ranges];
 }
 
 /** Returns the entries whose words, or one of them, begin with a text, in any case. */
 export function matching(entries, text) {
   const wanted = text.toLowerCase();
-  return entries.filter(({ name }) => name.toLowerCase().startsWith(wanted) || name.toLowerCase().split(/[ :]+/).some((word) => word.startsWith(wanted)));
+  return entries.filter(
+    ({ name }) =>
+      name.toLowerCase().startsWith(wanted) ||
+      name
+        .toLowerCase()
+        .split(/[ :]+/)
+        .some((word) => word.startsWith(wanted)),
+  );
 }
 
 /** Returns the prefixes under which a text may be found: what is typed, and the path that it may be. */
@@ -37,7 +53,10 @@ export function prefixesOf(text, only = "") {
   return [...new Set(within)];
 }
 
-/** Returns the entry that Enter opens where none is chosen: the one that has this name, or the only one; undefined where there is neither. */
+/**
+ * Returns the entry that Enter opens where none is chosen: the one that has this name, or the only one; undefined where
+ * there is neither.
+ */
 export function wanted(found, text) {
   const same = (one) => one.name.toLowerCase() === text.toLowerCase();
   return found.find(({ name }) => name === text) ?? found.find(same) ?? (found.length === 1 ? found[0] : undefined);
@@ -47,7 +66,11 @@ export function wanted(found, text) {
 export function completes(form, field) {
   const list = el("ul", { id: "find-list", role: "listbox", "aria-label": "Found", hidden: true });
   form.append(list);
-  for (const [name, value] of Object.entries({ role: "combobox", "aria-expanded": "false", "aria-controls": "find-list", "aria-autocomplete": "list" })) field.setAttribute(name, value);
+  for (const [name, value] of Object.entries({
+    role: "combobox", "aria-expanded": "false", "aria-controls": "find-list", "aria-autocomplete": "list",
+  })) {
+    field.setAttribute(name, value);
+  }
   let policies;
   let asked = new AbortController();
   let timer;
@@ -97,7 +120,9 @@ export function completes(form, field) {
     const pagesOf = await Promise.all(
       prefixesOf(text, sharedPrefix()).map((prefix) => json(`/counters?limit=${COUNTERS_MAX}&prefix=${encodeURIComponent(prefix)}`, signal).catch(() => ({ counters: [] }))),
     );
-    return pagesOf.flatMap(({ counters }) => counters.map(({ id }) => ({ kind: "counter", name: id, href: counterHash(id) }))).slice(0, COUNTERS_MAX);
+    return pagesOf
+      .flatMap(({ counters }) => counters.map(({ id }) => ({ kind: "counter", name: id, href: counterHash(id) })))
+      .slice(0, COUNTERS_MAX);
   };
   const boardsOf = async (text, signal) => {
     if (sharedPrefix() !== undefined) return [];
@@ -120,7 +145,9 @@ export function completes(form, field) {
     if (text === "") return close();
     const own = matching(pages(), text).map((page) => ({ kind: "page", ...page })).slice(0, 4);
     show(own);
-    const [counters, boards, stored] = await Promise.all([countersOf(text, signal), boardsOf(text, signal), policiesOf(signal)]);
+    const [counters, boards, stored] = await Promise.all([
+      countersOf(text, signal), boardsOf(text, signal), policiesOf(signal),
+    ]);
     if (signal.aborted) return undefined;
     return show([...counters, ...boards, ...matching(stored, text).slice(0, 4), ...own]);
   };

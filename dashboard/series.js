@@ -6,7 +6,10 @@ const MONDAY = 4 * 86_400;
 const WEEK = 7 * 86_400;
 const localOffset = (second) => -60 * new Date(second * 1000).getTimezoneOffset();
 
-/** Returns when the stretch of `width` seconds begins that holds a second: by the clock of this place, or of UTC where `isUtc`. */
+/**
+ * Returns when the stretch of `width` seconds begins that holds a second: by the clock of this place, or of UTC where
+ * `isUtc`.
+ */
 export function stretchStart(second, width, isUtc) {
   if (width <= 3_600) return Math.floor(second / width) * width;
   const offset = isUtc ? 0 : localOffset(second);
@@ -38,18 +41,27 @@ export function joined(points, factor, step_seconds, isUtc = true) {
 }
 
 // Widths that read well on a clock, in seconds.
-const WIDTHS = [1, 5, 15, 30, 60, 300, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400, WEEK, 4 * WEEK, 13 * WEEK, 52 * WEEK];
+const WIDTHS = [
+  1, 5, 15, 30, 60, 300, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400, WEEK, 4 * WEEK, 13 * WEEK, 52 * WEEK,
+];
 
 /** Returns how many steps to join so that `span_seconds` show as at most `most` points. */
 export function factorFor(span_seconds, step_seconds, most) {
-  const fits = WIDTHS.find((width) => width >= step_seconds && width % step_seconds === 0 && span_seconds / width <= most);
+  const fits = WIDTHS.find(
+    (width) => width >= step_seconds && width % step_seconds === 0 && span_seconds / width <= most,
+  );
   return (fits ?? WIDTHS.at(-1)) / step_seconds;
 }
 
-/** Returns `{ sum, peak, peak_at, known }` of points; sum and peak are bigints, `known` is how many points say something. */
+/**
+ * Returns `{ sum, peak, peak_at, known }` of points; sum and peak are bigints, `known` is how many points say
+ * something.
+ */
 export function summary(points) {
   const told = points.filter(([, value]) => value !== null);
-  const peak = told.reduce((best, point) => (best === undefined || whole(point[1]) > whole(best[1]) ? point : best), undefined);
+  const peak = told.reduce(
+    (best, point) => (best === undefined || whole(point[1]) > whole(best[1]) ? point : best), undefined,
+  );
   return {
     sum: told.reduce((sum, [, value]) => sum + whole(value), 0n),
     peak: peak === undefined ? 0n : whole(peak[1]),
@@ -58,7 +70,10 @@ export function summary(points) {
   };
 }
 
-/** Returns the path of a line through values in a box, in SVG's words; a gap where one is null, "" where none is known. `most` is at the top. */
+/**
+ * Returns the path of a line through values in a box, in SVG's words; a gap where one is null, "" where none is known.
+ * `most` is at the top.
+ */
 export function sparkline(values, width, height, most) {
   const known = values.filter((value) => value !== null);
   if (known.length === 0) return "";

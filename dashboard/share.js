@@ -1,4 +1,5 @@
-// A share: a key that may read what begins with one prefix, given by a link. Invariant: it stays in the tab, as a key does.
+// A share: a key that may read what begins with one prefix, given by a link. Invariant: it stays in the tab, as a key
+// does.
 import { setKey } from "./api.js";
 
 const PREFIX = "tally-share-prefix";

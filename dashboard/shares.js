@@ -31,8 +31,14 @@ export function showShares(main, { prefix }, status) {
   const body = el(
     "div",
     { class: "panels" },
-    el("section", { class: "panel wide", "aria-labelledby": "new-title" }, el("h2", { id: "new-title", class: "label" }, "New link"), form, told),
-    el("section", { class: "panel wide", "aria-labelledby": "shares-title" }, el("h2", { id: "shares-title", class: "label" }, "Links"), list),
+    el(
+      "section", { class: "panel wide", "aria-labelledby": "new-title" },
+      el("h2", { id: "new-title", class: "label" }, "New link"), form, told,
+    ),
+    el(
+      "section", { class: "panel wide", "aria-labelledby": "shares-title" },
+      el("h2", { id: "shares-title", class: "label" }, "Links"), list,
+    ),
   );
   main.replaceChildren(
     el("div", { class: "title" }, el("h1", { tabindex: "-1" }, "Share links"), el("p", { class: "sub" }, "Whoever has a link reads what begins with its prefix, and nothing else.")),
@@ -62,7 +68,9 @@ export function showShares(main, { prefix }, status) {
     if (!(error instanceof Failure)) throw error;
     status({ tone: "none", text: error.wantsKey ? "key needed" : "not shown" });
     body.replaceChildren(
-      error.status === 403 ? notice("This key may not share", "Share links need a key with the scope admin.") : refusalOf(error, "shares"),
+      error.status === 403
+        ? notice("This key may not share", "Share links need a key with the scope admin.")
+        : refusalOf(error, "shares"),
     );
   });
   return () => stopped.abort();
@@ -70,7 +78,10 @@ export function showShares(main, { prefix }, status) {
 
 function shareForm(prefix, make) {
   const field = (id, label, attributes) =>
-    el("div", {}, el("label", { for: id }, label), el("input", { id, autocomplete: "off", autocapitalize: "off", spellcheck: "false", ...attributes }));
+    el(
+      "div", {}, el("label", { for: id }, label),
+      el("input", { id, autocomplete: "off", autocapitalize: "off", spellcheck: "false", ...attributes }),
+    );
   const lengths = el(
     "select",
     { id: "share-length" },
@@ -113,7 +124,13 @@ function tableOf(shares, revoke) {
       el("td", { "data-label": heads[1] }, share.name === "" ? "–" : el("bdi", {}, share.name)),
       el("td", { "data-label": heads[2] }, dateOf(share.created_at)),
       el("td", { "data-label": heads[3] }, share.expires_at === null ? "it is revoked" : dateOf(share.expires_at)),
-      el("td", { "data-label": heads[4] }, el("span", { class: "buttons" }, copy, el("button", { type: "button", class: "quiet small", on: { click: () => revoke(share) } }, "Revoke"))),
+      el(
+        "td", { "data-label": heads[4] },
+        el(
+          "span", { class: "buttons" }, copy,
+          el("button", { type: "button", class: "quiet small", on: { click: () => revoke(share) } }, "Revoke"),
+        ),
+      ),
     );
   };
   const head = el("tr", {}, heads.map((text) => el("th", { scope: "col" }, text)));

@@ -46,7 +46,10 @@ export function unreachable(datacenters = []) {
   return datacenters.filter(({ reachable }) => reachable === false).map(({ id }) => id);
 }
 
-/** Returns datacenters as a list, each with its `staleness_ms` at `at_ms`, whether they came as one or as an object by name. */
+/**
+ * Returns datacenters as a list, each with its `staleness_ms` at `at_ms`, whether they came as one or as an object by
+ * name.
+ */
 export function datacenterList(datacenters, at_ms) {
   if (Array.isArray(datacenters)) return datacenters;
   return Object.entries(datacenters ?? {}).map(([id, told]) => ({

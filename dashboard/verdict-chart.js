@@ -15,7 +15,10 @@ const KINDS = [
   ["error", "no verdict"],
 ];
 
-/** Returns the columns of points `[start, allowed, refused, error]`, joined so that they can be told apart: `{ columns: [[start, …]], width_seconds }`. */
+/**
+ * Returns the columns of points `[start, allowed, refused, error]`, joined so that they can be told apart: `{ columns:
+ * [[start, …]], width_seconds }`.
+ */
 export function columnsOf(points, { from, until, step_seconds, step }) {
   const factor = factorFor(until - from, step_seconds, COLUMNS_MAX);
   const first = from - (from % step_seconds);
@@ -23,7 +26,10 @@ export function columnsOf(points, { from, until, step_seconds, step }) {
     const own = points.map((point) => [point[0], point[index + 1]]);
     return joined(filled(own, first, until, step_seconds), factor, step_seconds, step === "1d");
   });
-  return { columns: kinds[0].map(([start, allowed], at) => [start, allowed, kinds[1][at][1], kinds[2][at][1]]), width_seconds: factor * step_seconds };
+  return {
+    columns: kinds[0].map(([start, allowed], at) => [start, allowed, kinds[1][at][1], kinds[2][at][1]]),
+    width_seconds: factor * step_seconds,
+  };
 }
 
 const told = (value) => (value === null ? "not known" : count(value));
@@ -42,7 +48,16 @@ export class VerdictChart {
 
   constructor() {
     const heads = ["From", ...KINDS.map(([, label]) => label[0].toUpperCase() + label.slice(1))];
-    const table = el("table", {}, el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col" }, head)))), this.#rows);
+    const table = el(
+      "table", {},
+      el(
+        "thead", {},
+        el(
+          "tr", {}, heads.map((head) => el("th", { scope: "col" }, head)),
+        ),
+      ),
+      this.#rows,
+    );
     this.node = el(
       "div",
       { class: "chart" },
@@ -50,7 +65,10 @@ export class VerdictChart {
       this.#plot,
       this.#ends,
       this.#readout,
-      el("details", { class: "numbers" }, el("summary", {}, "The same as a table"), el("div", { class: "scrolls", tabindex: "0", role: "group", "aria-label": "Checks" }, table)),
+      el(
+        "details", { class: "numbers" }, el("summary", {}, "The same as a table"),
+        el("div", { class: "scrolls", tabindex: "0", role: "group", "aria-label": "Checks" }, table),
+      ),
     );
     this.#plot.addEventListener("pointermove", (event) => this.#readAt(event.offsetX / this.#plot.clientWidth));
     this.#plot.addEventListener("pointerleave", () => setText(this.#readout, this.#words));
@@ -71,7 +89,9 @@ export class VerdictChart {
         return KINDS.map(([kind], index) => {
           const part = height(column[index + 1]);
           base -= part;
-          return part === 0 ? undefined : svg("rect", { "data-verdict": kind, x: at + 0.1, width: 0.8, y: base, height: part });
+          return part === 0
+            ? undefined
+            : svg("rect", { "data-verdict": kind, x: at + 0.1, width: 0.8, y: base, height: part });
         }).filter(Boolean);
       }),
     );
@@ -83,11 +103,19 @@ export class VerdictChart {
     setText(this.#readout, this.#words);
     this.#plot.setAttribute("aria-label", `Checks over time, ${count(sum)} in all. The same stands in the table below.`);
     const rows = columns.slice(-TABLE_ROWS_MAX).reverse();
-    this.#rows.replaceChildren(...rows.map(([start, ...values]) => el("tr", {}, el("td", {}, this.#moment(start)), values.map((value) => el("td", { class: "number" }, told(value))))));
+    this.#rows.replaceChildren(
+      ...rows.map(([start, ...values]) =>
+        el(
+          "tr", {}, el("td", {}, this.#moment(start)),
+          values.map((value) => el("td", { class: "number" }, told(value))),
+        ),
+      ),
+    );
   }
 
   #readAt(part) {
-    const column = this.#columns[Math.min(this.#columns.length - 1, Math.max(0, Math.floor(part * this.#columns.length)))];
+    const column =
+      this.#columns[Math.min(this.#columns.length - 1, Math.max(0, Math.floor(part * this.#columns.length)))];
     if (column === undefined) return;
     const [start, allowed, refused, error] = column;
     const unjudged = error === null || whole(error) === 0n ? "" : `, ${told(error)} without a verdict`;

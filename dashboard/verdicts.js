@@ -1,8 +1,8 @@
 // What a limiter allowed and refused, out of the text that `/metrics` answers. Source: Prometheus text format 0.0.4.
 
 /**
- * Returns the numbers of the whole deployment, `{ allowed, refused, error, age_s }`, where the text has them; else those of the isolate that
- * answered, `{ allowed, refused, error, started_s }`; undefined where the text has neither.
+ * Returns the numbers of the whole deployment, `{ allowed, refused, error, age_s }`, where the text has them; else
+ * those of the isolate that answered, `{ allowed, refused, error, started_s }`; undefined where the text has neither.
  */
 export function verdictsOf(text) {
   const number = (pattern) => {
@@ -28,18 +28,24 @@ export function verdictsOf(text) {
 
 /**
  * Returns what happened between two looks, per second, or undefined where they cannot be compared: another isolate
- * answered, or this one began anew, or one look is of all isolates and the other is not. Each look is `{ at_ms, verdicts }`.
+ * answered, or this one began anew, or one look is of all isolates and the other is not. Each look is `{ at_ms,
+ * verdicts }`.
  */
 export function ratesBetween(before, after) {
   const isOf = ({ verdicts }) => ("age_s" in verdicts ? "all" : verdicts.started_s);
   if (before === undefined || isOf(before) !== isOf(after)) return undefined;
   const seconds = (after.at_ms - before.at_ms) / 1000;
   if (seconds <= 0) return undefined;
-  const rates = ["allowed", "refused", "error"].map((name) => [name, (after.verdicts[name] - before.verdicts[name]) / seconds]);
+  const rates = ["allowed", "refused", "error"].map((name) => [
+    name, (after.verdicts[name] - before.verdicts[name]) / seconds,
+  ]);
   return rates.every(([, rate]) => rate >= 0) ? Object.fromEntries(rates) : undefined;
 }
 
-/** Returns the newest looks with one more; a look that cannot be compared with the one before is a gap. Each is rates, or undefined. */
+/**
+ * Returns the newest looks with one more; a look that cannot be compared with the one before is a gap. Each is rates,
+ * or undefined.
+ */
 export function withLook(looks, rates, most) {
   return [...looks, rates].slice(-most);
 }

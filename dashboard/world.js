@@ -1,6 +1,9 @@
 // Where datacenters are, and where land is, coarsely: enough to see at a glance where something is counted.
 
-/** Land in cells of 2.5°, row by row from 77.5° north, each row from 180° west, a bit a cell. Source: Natural Earth, 1:110m, public domain. */
+/**
+ * Land in cells of 2.5°, row by row from 77.5° north, each row from 180° west, a bit a cell. Source: Natural Earth,
+ * 1:110m, public domain.
+ */
 export const LAND = {
   step: 2.5,
   north: 77.5,

@@ -1,7 +1,7 @@
 // `make package`: the npm package `tally`, as build/tally-<version>.tgz.
 //
-// Invariant: the package needs workerd and nothing else to run. Libraries of the command are bundled into it, with their licences.
-// Life: types from OpenAPI → client compiled → command bundled → files put together → npm pack.
+// Invariant: the package needs workerd and nothing else to run. Libraries of the command are bundled into it, with
+// their licences. Life: types from OpenAPI → client compiled → command bundled → files put together → npm pack.
 import { spawnSync } from "node:child_process";
 import { chmodSync, cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -14,7 +14,9 @@ const read = (path) => readFileSync(join(ROOT, path), "utf8");
 const own = JSON.parse(read("package.json"));
 
 function run(program, args, options = {}) {
-  const { status, stdout, stderr, error } = spawnSync(program, args, { cwd: ROOT, encoding: "utf8", maxBuffer: 64 * 1024 * 1024, ...options });
+  const { status, stdout, stderr, error } = spawnSync(program, args, {
+    cwd: ROOT, encoding: "utf8", maxBuffer: 64 * 1024 * 1024, ...options,
+  });
   if (status !== 0) {
     process.stderr.write(`${stdout ?? ""}${stderr ?? ""}`);
     throw new Error(`${program} ${args.join(" ")} failed${error === undefined ? "" : `: ${error.message}`}`);
@@ -25,7 +27,10 @@ function run(program, args, options = {}) {
 /** Writes the types of the API into package/client/api.ts. */
 export function types() {
   const generator = join(ROOT, "node_modules/openapi-typescript/bin/cli.js");
-  run(process.execPath, [generator, "crates/tally-protocol/src/openapi.json", "--default-non-nullable=false", "--output", "package/client/api.ts"]);
+  run(process.execPath, [
+    generator, "crates/tally-protocol/src/openapi.json", "--default-non-nullable=false", "--output",
+    "package/client/api.ts",
+  ]);
 }
 
 /** Checks the types of the client, and compiles it into `folder` where there is one. */
@@ -55,14 +60,22 @@ function command() {
 
 // The licences of what is bundled stand beside it.
 function licences() {
-  const bundled = ["commander", "cli-progress", "string-width", "strip-ansi", "ansi-regex", "emoji-regex", "is-fullwidth-code-point", "unbzip2-stream", "through", "buffer", "base64-js", "ieee754"];
+  const bundled = [
+    "commander", "cli-progress", "string-width", "strip-ansi", "ansi-regex", "emoji-regex", "is-fullwidth-code-point",
+    "unbzip2-stream", "through", "buffer", "base64-js", "ieee754",
+  ];
   const texts = bundled.map((name) => {
     const folder = join(ROOT, "node_modules", name);
     const { version, license } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
-    const text = ["LICENSE", "LICENSE.md", "LICENSE.MIT", "LICENSE-MIT.txt", "license"].map((file) => tryRead(join(folder, file))).find(Boolean) ?? license;
+    const text =
+      ["LICENSE", "LICENSE.md", "LICENSE.MIT", "LICENSE-MIT.txt", "license"]
+        .map((file) => tryRead(join(folder, file)))
+        .find(Boolean) ?? license;
     return `${name} ${version}\n\n${text.trim()}\n`;
   });
-  writeFileSync(join(STAGE, "THIRD-PARTY.txt"), `The command holds these packages.\n\n${texts.join(`\n${"-".repeat(80)}\n\n`)}`);
+  writeFileSync(
+    join(STAGE, "THIRD-PARTY.txt"), `The command holds these packages.\n\n${texts.join(`\n${"-".repeat(80)}\n\n`)}`,
+  );
 }
 
 function tryRead(path) {
@@ -82,7 +95,8 @@ function manifest() {
     description: "Counts things at the edge: server, command, client. Exact counters, unique visitors, histories, rate limits.",
     license,
     type: "module",
-    // `zlib.crc32` is the newest of what it needs; zstd of Node itself (22.15) has the program zstd in its place before.
+    // `zlib.crc32` is the newest of what it needs; zstd of Node itself (22.15) has the program zstd in its place
+    // before.
     engines: { node: ">=20.15" },
     bin: { tally: "bin/tally.mjs" },
     main: "./client/index.js",
@@ -107,9 +121,13 @@ function stage() {
   rmSync(STAGE, { recursive: true, force: true });
   mkdirSync(join(STAGE, "build"), { recursive: true });
   for (const file of ["index.js", "index_bg.wasm"]) cpSync(join(ROOT, "build", file), join(STAGE, "build", file));
-  for (const file of ["LICENSE", "wrangler.toml", "wrangler.aggregator.toml"]) cpSync(join(ROOT, file), join(STAGE, file));
+  for (const file of ["LICENSE", "wrangler.toml", "wrangler.aggregator.toml"]) {
+    cpSync(join(ROOT, file), join(STAGE, file));
+  }
   cpSync(join(ROOT, "crates/tally-protocol/src/openapi.json"), join(STAGE, "openapi.json"));
-  for (const file of ["README.md", "Containerfile", "tally.service"]) cpSync(join(ROOT, "package", file), join(STAGE, file));
+  for (const file of ["README.md", "Containerfile", "tally.service"]) {
+    cpSync(join(ROOT, "package", file), join(STAGE, file));
+  }
   cpSync(join(ROOT, "package/python/tally.py"), join(STAGE, "python/tally.py"));
   writeFileSync(join(STAGE, "package.json"), `${JSON.stringify(manifest(), null, 2)}\n`);
   types();
@@ -121,7 +139,11 @@ function stage() {
 /** Makes the package, and returns its path. */
 export function makePackage() {
   stage();
-  const [{ filename }] = JSON.parse(run("npm", ["pack", "--json", "--ignore-scripts", "--loglevel=error", "--pack-destination", join(ROOT, "build")], { cwd: STAGE }));
+  const [{ filename }] = JSON.parse(
+    run("npm", ["pack", "--json", "--ignore-scripts", "--loglevel=error", "--pack-destination", join(ROOT, "build")], {
+      cwd: STAGE,
+    }),
+  );
   return join(ROOT, "build", filename);
 }
 

@@ -3,8 +3,8 @@
 #
 # Invariant: build/.built is as old as the moment before the last complete build began, so a file
 # that changes during a build is newer than it and the next call builds again.
-# FEATURES: what is in it, comma by comma, of the features of Cargo.toml; all unless set. Another choice is another build.
-# Concurrent calls (wrangler starts one per configuration file) wait for each other: the second
+# FEATURES: what is in it, comma by comma, of the features of Cargo.toml; all unless set. Another choice is another
+# build. Concurrent calls (wrangler starts one per configuration file) wait for each other: the second
 # finds the build done.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -50,7 +50,8 @@ export PATH=$PWD/node_modules/.bin:$PATH
 say "binding and optimising it (1 minute, on one core)"
 rm -rf .tools/bound
 .tools/bin/bindgen "$module" .tools/bound
-# Only what every workerd reads: newer encodings are not. Twice, since the second run finds what the first has made possible.
+# Only what every workerd reads: newer encodings are not. Twice, since the second run finds what the first has made
+# possible.
 optimised() {
   wasm-opt "$1" -g --enable-mutable-globals --enable-sign-ext --enable-nontrapping-float-to-int --enable-simd \
     --enable-bulk-memory --enable-multivalue --enable-reference-types --enable-exception-handling -o "$3" "$2" 9>&-

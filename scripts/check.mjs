@@ -51,8 +51,15 @@ function featureSets() {
   const known = features(ROOT);
   const names = [...known.keys()];
   const sets = [[], ...names.map((name) => [name]), ...names.map((off) => allBut(off, known))];
-  for (const set of sets) run("cargo", ["check", "--locked", "--quiet", "-p", "tally", "--lib", "--target", WASM, "--no-default-features", "--features", set.join(",")]);
-  run("cargo", ["test", "--locked", "--quiet", "-p", "tally-simulation", "--no-default-features", "--test", "features"]);
+  for (const set of sets) {
+    run("cargo", [
+      "check", "--locked", "--quiet", "-p", "tally", "--lib", "--target", WASM, "--no-default-features", "--features",
+      set.join(","),
+    ]);
+  }
+  run("cargo", [
+    "test", "--locked", "--quiet", "-p", "tally-simulation", "--no-default-features", "--test", "features",
+  ]);
   return `${sets.length} sets`;
 }
 

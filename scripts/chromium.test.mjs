@@ -36,12 +36,17 @@ test("a folder of that name is no browser, and nothing is found where nothing is
 });
 
 test("a CHROMIUM that is no program is refused, not passed over", () => {
-  assert.throws(() => findChromium({ PATH: join(folder, "second"), CHROMIUM: "/nowhere/chromium" }), /CHROMIUM=\/nowhere\/chromium is not a program/);
+  assert.throws(
+    () => findChromium({ PATH: join(folder, "second"), CHROMIUM: "/nowhere/chromium" }),
+    /CHROMIUM=\/nowhere\/chromium is not a program/,
+  );
 });
 
 test("where nothing can be installed, one sentence says what to do", () => {
   const script = fileURLToPath(new URL("chromium.mjs", import.meta.url));
-  const { status, stderr } = spawnSync(process.execPath, [script], { env: { PATH: join(folder, "nowhere") }, encoding: "utf8" });
+  const { status, stderr } = spawnSync(process.execPath, [script], {
+    env: { PATH: join(folder, "nowhere") }, encoding: "utf8",
+  });
   assert.equal(status, 1);
   assert.match(stderr, /no apt-get\nwhat to do: install Chromium or Chrome/);
 });
@@ -66,5 +71,7 @@ esac
   assert.equal(status, 0, stderr);
   assert.match(stdout, /installing the package chromium[^]*debian\/chromium, Chromium 1/);
   const install = "-q -o DPkg::Lock::Timeout=120 install -y --no-install-recommends chromium";
-  assert.deepEqual(readFileSync(log, "utf8").trim().split("\n"), ["--version", install, "-q -o DPkg::Lock::Timeout=120 update", install]);
+  assert.deepEqual(readFileSync(log, "utf8").trim().split("\n"), [
+    "--version", install, "-q -o DPkg::Lock::Timeout=120 update", install,
+  ]);
 });

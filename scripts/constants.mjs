@@ -1,13 +1,17 @@
 // Reads the named limits out of the sources: name, value, file, and the first sentence of what is said about each.
 //
-// Invariant: a value is worked out from the very text of the constant, so a table that is compared with it cannot fall behind.
+// Invariant: a value is worked out from the very text of the constant, so a table that is compared with it cannot fall
+// behind.
 import { readFileSync, readdirSync } from "node:fs";
 import { join, relative } from "node:path";
 
 const DECLARED =
   /((?:^[ \t]*\/\/\/[^\n]*\n)*)^(pub(?:\([a-z]+\))? )?const ([A-Z][A-Z0-9_]*): (u8|u16|u32|u64|u128|usize|i32|i64|i128|f64) =\s*([^;]+);/gm;
 
-/** Returns all constants of number below `src` and `crates` of `root`: `{ name, file, value, isPublic, about }`, by file and then as they stand. */
+/**
+ * Returns all constants of number below `src` and `crates` of `root`: `{ name, file, value, isPublic, about }`, by file
+ * and then as they stand.
+ */
 export function constants(root) {
   const files = ["src", "crates"]
     .flatMap((folder) => readdirSync(join(root, folder), { recursive: true, withFileTypes: true }))
@@ -37,7 +41,8 @@ function firstSentence(about) {
   return (text.match(/^.*?[.:](?=\s|$)/)?.[0] ?? text).replace(/[.:]$/, "");
 }
 
-// Returns the value of an expression as a number or a bigint, undefined where it is more than arithmetic over constants.
+// Returns the value of an expression as a number or a bigint, undefined where it is more than arithmetic over
+// constants.
 function valueOf(text, file, find, depth = 0) {
   if (depth > 8) return undefined;
   const isFloat = /\d\.\d/.test(text);

@@ -29,7 +29,10 @@ export function dashboardFiles(root = ROOT) {
   return files;
 }
 
-/** Returns the API's description with the calls of a build alone. features: the names that it was built with; all where it is undefined. */
+/**
+ * Returns the API's description with the calls of a build alone. features: the names that it was built with; all where
+ * it is undefined.
+ */
 export function described(root, features) {
   const text = readFileSync(join(root, "crates/tally-protocol/src/openapi.json"), "utf8");
   if (features === undefined) return text;
@@ -51,7 +54,10 @@ function featuresBuilt(root) {
   return built.split(",").includes("default") ? undefined : built.split(",");
 }
 
-/** Returns all files that are served as they stand, by the names that `src/node/edge/files.rs` finds them by. root: the project's folder. */
+/**
+ * Returns all files that are served as they stand, by the names that `src/node/edge/files.rs` finds them by. root: the
+ * project's folder.
+ */
 export function servedFiles(root = ROOT) {
   const dashboard = [...dashboardFiles(root)].map(([name, text]) => [`dashboard/${name}`, text]);
   const text = (path) => readFileSync(join(root, path), "utf8");

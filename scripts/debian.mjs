@@ -27,13 +27,18 @@ export function findProgram(names, env = process.env) {
 
 const succeeds = (program, args) => spawnSync(program, args, { stdio: "ignore" }).status === 0;
 
-/** Installs a package of Debian, as root or by sudo without a password. Returns why not, or undefined once it was done. */
+/**
+ * Installs a package of Debian, as root or by sudo without a password. Returns why not, or undefined once it was done.
+ */
 export function install(name) {
   if (!succeeds("apt-get", ["--version"])) return "this machine has no apt-get";
   const isRoot = process.getuid?.() === 0;
   if (!isRoot && !succeeds("sudo", ["-n", "true"])) return "this user may not install packages without a password";
   const apt = (...args) => {
-    const command = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-o", `DPkg::Lock::Timeout=${LOCK_SECONDS_MAX}`, ...args];
+    const command = [
+      "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-o", `DPkg::Lock::Timeout=${LOCK_SECONDS_MAX}`,
+      ...args,
+    ];
     const [program, ...rest] = isRoot ? command : ["sudo", "-n", ...command];
     // What it says is shown only where it fails: a hundred lines otherwise, of other programs.
     return spawnSync(program, rest, { encoding: "utf8", maxBuffer: 64 * 1024 * 1024 });

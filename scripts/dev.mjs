@@ -28,16 +28,20 @@ function variables() {
   const users = existsSync(FILE) ? readFileSync(FILE, "utf8") : WRITTEN_HERE;
   if (!users.startsWith(WRITTEN_HERE)) {
     console.log("dev: variables are those of .dev.vars, the environment's are not used");
-    return { args: /^\s*(export\s+)?TALLY_(KEYS|ACCESS)\s*=/m.test(users) ? [] : ["--var", "TALLY_ACCESS:open"], remove: false };
+    return {
+      args: /^\s*(export\s+)?TALLY_(KEYS|ACCESS)\s*=/m.test(users) ? [] : ["--var", "TALLY_ACCESS:open"], remove: false,
+    };
   }
-  const lines = Object.entries(workerVariables(process.env, true)).map(([name, value]) => `${name}=${quoted(name, value)}\n`);
+  const lines = Object.entries(workerVariables(process.env, true)).map(
+    ([name, value]) => `${name}=${quoted(name, value)}\n`,
+  );
   rmSync(FILE, { force: true });
   writeFileSync(FILE, WRITTEN_HERE + lines.join(""), { mode: 0o600 });
   return { args: [], remove: true };
 }
 
-// Resolves to why the Workers do not start as they are configured, undefined where they do or `isOver`. wrangler builds them first,
-// which takes minutes on a new machine, so they are asked until they answer.
+// Resolves to why the Workers do not start as they are configured, undefined where they do or `isOver`. wrangler builds
+// them first, which takes minutes on a new machine, so they are asked until they answer.
 async function refusal(url, isOver) {
   for (;;) {
     const found = await ailment(url).catch(() => "nothing answers yet");

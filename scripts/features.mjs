@@ -1,7 +1,8 @@
 // Writes what each feature of the Wasm takes into docs/internals/features.md: builds all, none, and all but each.
 // node scripts/features.mjs [feature…]: those alone, and all and none; some minutes each.
 //
-// Invariant: a figure is of the very bytes that a deploy would upload, see benches/wasm-size.mjs; build/ holds all features afterwards.
+// Invariant: a figure is of the very bytes that a deploy would upload, see benches/wasm-size.mjs; build/ holds all
+// features afterwards.
 import { spawnSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -16,7 +17,9 @@ const END = "<!-- up to here -->";
 /** Returns the features of the Wasm, each with those that it needs itself. root: the project's folder. */
 export function features(root = ROOT) {
   const [, section] = readFileSync(join(root, "Cargo.toml"), "utf8").match(/^\[features\]\n([\s\S]*?)^\[/m);
-  const rows = [...section.matchAll(/^(\w+) = \[([^\]]*)\]/gm)].map(([, name, needs]) => [name, needs.match(/(?<=")\w+(?=")/g) ?? []]);
+  const rows = [...section.matchAll(/^(\w+) = \[([^\]]*)\]/gm)].map(([, name, needs]) => [
+    name, needs.match(/(?<=")\w+(?=")/g) ?? [],
+  ]);
   return new Map(rows.filter(([name]) => name !== "default"));
 }
 
@@ -35,7 +38,9 @@ export function allBut(off, known) {
 
 // Returns the gzipped bytes of a build with some features.
 function bytesOf(names) {
-  const { status } = spawnSync("scripts/build.sh", { cwd: ROOT, stdio: "inherit", env: { ...process.env, FEATURES: names.join(",") } });
+  const { status } = spawnSync("scripts/build.sh", {
+    cwd: ROOT, stdio: "inherit", env: { ...process.env, FEATURES: names.join(",") },
+  });
   if (status !== 0) throw new Error(`the build with ${names.join(",") || "none"} failed`);
   const bytes = wasmGzipBytes(ROOT);
   // A run is long: whoever ends it early has these.
@@ -57,7 +62,10 @@ function main(asked) {
     ...without.map(([name, rest]) => [`without \`${name}\``, rest, bytes(whole - rest)]),
     ["none", none, bytes(whole - none)],
   ];
-  const table = ["| build | bytes, gzipped | less |", "|---|---:|---:|", ...rows.map(([name, size, less]) => `| ${name} | ${bytes(size)} | ${less} |`)];
+  const table = [
+    "| build | bytes, gzipped | less |", "|---|---:|---:|",
+    ...rows.map(([name, size, less]) => `| ${name} | ${bytes(size)} | ${less} |`),
+  ];
   const page = readFileSync(join(ROOT, PAGE), "utf8");
   const [begin, end] = [page.indexOf(BEGIN), page.indexOf(END)];
   if (begin < 0 || end < begin) throw new Error(`${PAGE} has no table between its marks`);

@@ -1,5 +1,5 @@
-// Each fault that `make mutants` makes on purpose can still be made: its text stands once in its file, and what shows it is there. So
-// whoever changes the code mends the list with it.
+// Each fault that `make mutants` makes on purpose can still be made: its text stands once in its file, and what shows
+// it is there. So whoever changes the code mends the list with it.
 import assert from "node:assert/strict";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";

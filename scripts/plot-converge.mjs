@@ -1,4 +1,5 @@
-// Draws what `make converge` has measured: which part of all readers is told all, how long after the last write and after healing. node scripts/plot-converge.mjs figures.json plot.svg
+// Draws what `make converge` has measured: which part of all readers is told all, how long after the last write and
+// after healing. node scripts/plot-converge.mjs figures.json plot.svg
 //
 // Invariant: the plot shows the figures and nothing else; the same figures give the same bytes.
 import { readFileSync, writeFileSync } from "node:fs";
@@ -55,7 +56,9 @@ export function plot(figures) {
     parts.push(line(x(0), y(share), x(end), y(share), 'stroke="#dddddd"'));
     parts.push(text(PLOT.left - 8, y(share) + 4, `${share * 100} %`, 'text-anchor="end"'));
   }
-  for (let ms = 0; ms <= end; ms += X_STEP_MS) parts.push(text(x(ms), HEIGHT - PLOT.bottom + 20, ms, 'text-anchor="middle"'));
+  for (let ms = 0; ms <= end; ms += X_STEP_MS) {
+    parts.push(text(x(ms), HEIGHT - PLOT.bottom + 20, ms, 'text-anchor="middle"'));
+  }
   parts.push(text((x(0) + x(end)) / 2, HEIGHT - 12, "milliseconds", 'text-anchor="middle"'));
   parts.push(line(x(PROMISED_MS), y(0), x(PROMISED_MS), y(1), 'stroke="#555555" stroke-dasharray="4 4"'));
   parts.push(text(x(PROMISED_MS) - 6, y(1) - 6, "promised to 99 %: 1 s", 'text-anchor="end" fill="#555555"'));

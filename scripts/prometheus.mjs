@@ -1,5 +1,5 @@
-// Installs Debian's prometheus, whose promtool and server check the rules and the dashboard in deploy/, where it can (`debian.mjs`).
-// Without one those tests are left out, and this says so: whoever has none can work on all else.
+// Installs Debian's prometheus, whose promtool and server check the rules and the dashboard in deploy/, where it can
+// (`debian.mjs`). Without one those tests are left out, and this says so: whoever has none can work on all else.
 import { spawnSync } from "node:child_process";
 import { findProgram, install } from "./debian.mjs";
 

@@ -1,6 +1,6 @@
-// The rules, the example configuration and the dashboard in deploy/, by the real programs: promtool reads and tries the rules, and a
-// real Prometheus scrapes a server and answers every query of the dashboard. That each name is one of a real /metrics is shown by
-// simulation/tests/totals/fleet.rs and, on a whole server, by tests/e2e/metrics.spec.mjs.
+// The rules, the example configuration and the dashboard in deploy/, by the real programs: promtool reads and tries the
+// rules, and a real Prometheus scrapes a server and answers every query of the dashboard. That each name is one of a
+// real /metrics is shown by simulation/tests/totals/fleet.rs and, on a whole server, by tests/e2e/metrics.spec.mjs.
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -15,12 +15,16 @@ const DEPLOY = new URL("../deploy/", import.meta.url).pathname;
 const RULES = join(DEPLOY, "prometheus/rules.yml");
 const DASHBOARD = JSON.parse(readFileSync(join(DEPLOY, "grafana/tally.json"), "utf8"));
 const [PROMTOOL, PROMETHEUS] = ["promtool", "prometheus"].map((name) => findProgram([name]));
-const skip = PROMTOOL === undefined || PROMETHEUS === undefined ? "there is no prometheus: scripts/prometheus.mjs" : false;
+const hasPrometheus = PROMTOOL !== undefined && PROMETHEUS !== undefined;
+const skip = hasPrometheus ? false : "there is no prometheus: scripts/prometheus.mjs";
+const OPTIONS = { skip, timeout: 90_000 };
 
 /** Names of metrics that a text speaks of. */
 const namesIn = (text) => [...new Set(text.match(/\btally_[a-z_]+/g) ?? [])];
 const panels = DASHBOARD.panels.filter(({ type }) => type !== "row");
-const queries = panels.flatMap(({ title, targets }) => targets.map(({ expr }) => ({ title, expr: expr.replaceAll("$__rate_interval", "1m") })));
+const queries = panels.flatMap(({ title, targets }) =>
+  targets.map(({ expr }) => ({ title, expr: expr.replaceAll("$__rate_interval", "1m") })),
+);
 
 function promtool(args, input = "") {
   const { status, stdout, stderr } = spawnSync(PROMTOOL, args, { encoding: "utf8", input });
@@ -34,9 +38,12 @@ test("promtool reads the rules and the example, and the rules ring when they sho
 });
 
 // Families that a server has only after its first report, of 10 s.
-const LATER = ["tally_fleet_acknowledged_total", "tally_fleet_clock_offset_seconds", "tally_fleet_stored_bytes", "tally_fleet_counters"];
+const LATER = [
+  "tally_fleet_acknowledged_total", "tally_fleet_clock_offset_seconds", "tally_fleet_stored_bytes",
+  "tally_fleet_counters",
+];
 
-test("promtool finds nothing to mend in the /metrics of a server: names, units, help", { skip, timeout: 90_000 }, async (t) => {
+test("promtool finds nothing to mend in the /metrics of a server: names, units, help", OPTIONS, async (t) => {
   const folder = mkdtempSync(join(tmpdir(), "tally-metrics-"));
   const server = new Server({ folder });
   t.after(async () => {
@@ -61,16 +68,29 @@ test("each alert says what is wrong and what to do, and is tried", () => {
   assert.ok(alerts.length >= 8);
   for (const name of alerts) {
     const text = rules.slice(rules.indexOf(`- alert: ${name}`)).split("\n\n")[0];
-    for (const part of ["severity:", "summary:", "description:"]) assert.ok(text.includes(part), `${name} lacks ${part}`);
-    assert.match(tried, new RegExp(`- alertname: ${name}\\n\\s+eval_time: \\S+\\n\\s+exp_alerts:\\n\\s+- exp_labels`), `${name} never rings in a test`);
+    for (const part of ["severity:", "summary:", "description:"]) {
+      assert.ok(text.includes(part), `${name} lacks ${part}`);
+    }
+    assert.match(
+      tried, new RegExp(`- alertname: ${name}\\n\\s+eval_time: \\S+\\n\\s+exp_alerts:\\n\\s+- exp_labels`),
+      `${name} never rings in a test`,
+    );
   }
 });
 
 // Source: grafana.com/docs/grafana/latest/dashboards/build-dashboards/view-dashboard-json-model.
 test("the dashboard has the shape that Grafana documents", () => {
-  for (const field of ["uid", "title", "tags", "timezone", "schemaVersion", "version", "refresh", "time", "panels", "templating", "annotations"]) assert.ok(field in DASHBOARD, field);
+  for (const field of [
+    "uid", "title", "tags", "timezone", "schemaVersion", "version", "refresh", "time", "panels", "templating",
+    "annotations",
+  ]) {
+    assert.ok(field in DASHBOARD, field);
+  }
   assert.ok(DASHBOARD.schemaVersion >= 36);
-  assert.deepEqual(DASHBOARD.templating.list.map(({ name, type, query }) => [name, type, query]), [["datasource", "datasource", "prometheus"]]);
+  assert.deepEqual(
+    DASHBOARD.templating.list.map(({ name, type, query }) => [name, type, query]),
+    [["datasource", "datasource", "prometheus"]],
+  );
   const ids = DASHBOARD.panels.map(({ id }) => id);
   assert.equal(new Set(ids).size, ids.length);
   const taken = new Set();
@@ -91,7 +111,10 @@ test("the dashboard has the shape that Grafana documents", () => {
   }
 });
 
-/** A text in which each series of the dashboard has a sample that rises: what it holds is shown elsewhere to be a real one's names. */
+/**
+ * A text in which each series of the dashboard has a sample that rises: what it holds is shown elsewhere to be a real
+ * one's names.
+ */
 function made(at) {
   const names = namesIn(queries.map(({ expr }) => expr).join(" "));
   const labels = 'code="unavailable",datacenter="FRA",from="memory",inbox="FRA/0",kind="cell",operation="increment",outcome="counted",reason="watched",role="edge",route="increment",verdict="allowed"';
@@ -116,10 +139,12 @@ async function until(what, look) {
   assert.fail(`in 600 tries never: ${what}`);
 }
 
-test("a real Prometheus loads the rules and answers every query of the dashboard", { skip, timeout: 90_000 }, async (t) => {
+test("a real Prometheus loads the rules and answers every query of the dashboard", OPTIONS, async (t) => {
   const folder = mkdtempSync(join(tmpdir(), "tally-prometheus-"));
   let at = 0;
-  const scraped = createServer((_, response) => response.setHeader("content-type", "text/plain; version=0.0.4").end(made((at += 10))));
+  const scraped = createServer((_, response) =>
+    response.setHeader("content-type", "text/plain; version=0.0.4").end(made((at += 10))),
+  );
   await new Promise((resolve) => scraped.listen(0, "127.0.0.1", resolve));
   const port = await free();
   const config = readFileSync(join(DEPLOY, "prometheus/prometheus.yml"), "utf8")
@@ -127,7 +152,10 @@ test("a real Prometheus loads the rules and answers every query of the dashboard
     .replace("127.0.0.1:8788", `127.0.0.1:${scraped.address().port}`)
     .replaceAll("15s", "1s");
   writeFileSync(join(folder, "prometheus.yml"), config);
-  const args = [`--config.file=${folder}/prometheus.yml`, `--storage.tsdb.path=${folder}/data`, `--web.listen-address=127.0.0.1:${port}`];
+  const args = [
+    `--config.file=${folder}/prometheus.yml`, `--storage.tsdb.path=${folder}/data`,
+    `--web.listen-address=127.0.0.1:${port}`,
+  ];
   const server = spawn(PROMETHEUS, args, { stdio: "ignore" });
   t.after(async () => {
     const ended = new Promise((resolve) => server.once("exit", resolve));

@@ -1,5 +1,6 @@
-// Installs the Python clients that Redis's dialect is tested with into .tools/python, by the hashes of tests/python/requirements.txt, where
-// this machine has Python. Without them those tests are left out, and this says so: whoever has none can work on all else.
+// Installs the Python clients that Redis's dialect is tested with into .tools/python, by the hashes of
+// tests/python/requirements.txt, where this machine has Python. Without them those tests are left out, and this says
+// so: whoever has none can work on all else.
 import { spawnSync } from "node:child_process";
 import { copyFileSync, existsSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";

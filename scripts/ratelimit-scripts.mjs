@@ -1,5 +1,6 @@
-// Finds the scripts of @upstash/ratelimit that Tally does not know: `node scripts/ratelimit-scripts.mjs FILE…`, where each file is a
-// published version's program. Prints the SHA-1 and the first line of each, and ends with 1 where there are any.
+// Finds the scripts of @upstash/ratelimit that Tally does not know: `node scripts/ratelimit-scripts.mjs FILE…`, where
+// each file is a published version's program. Prints the SHA-1 and the first line of each, and ends with 1 where there
+// are any.
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
@@ -18,7 +19,11 @@ export function scriptsOf(program) {
     const script = filled.replaceAll(/\\(.)/gs, (_, character) => ({ n: "\n", t: "\t" })[character] ?? character);
     found.set(createHash("sha1").update(script).digest("hex"), script.trim().split("\n")[0]);
   }
-  for (const [, sha] of program.matchAll(/hash: "([0-9a-f]{40})"/g)) if (!found.has(sha)) found.set(sha, "named by its SHA-1");
+  for (const [, sha] of program.matchAll(/hash: "([0-9a-f]{40})"/g)) {
+    if (!found.has(sha)) {
+      found.set(sha, "named by its SHA-1");
+    }
+  }
   return found;
 }
 

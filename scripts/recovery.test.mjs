@@ -1,4 +1,5 @@
-// `src/recovery.js`, alone and in the built Worker: a trap of the Wasm ends one call, and loses nothing that was acknowledged.
+// `src/recovery.js`, alone and in the built Worker: a trap of the Wasm ends one call, and loses nothing that was
+// acknowledged.
 import assert from "node:assert/strict";
 import { copyFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -109,13 +110,18 @@ test("an object that cannot be made is an error, and the next call begins with a
 
 test("a class has the handlers of the one that it stands for, and no others", async () => {
   const { Cell, Directory } = await bundled("handlers");
-  assert.deepEqual([Cell, Directory].map(({ prototype }) => ["alarm" in prototype, "webSocketMessage" in prototype]), [[false, false], [true, false]]);
+  assert.deepEqual(
+    [Cell, Directory].map(({ prototype }) => ["alarm" in prototype, "webSocketMessage" in prototype]),
+    [
+      [false, false], [true, false],
+    ],
+  );
 });
 
 // Takes about 3 s; a loaded machine gets the rest.
 const WITHIN = { timeout: 120_000 };
-// A trap is made by the clock: what it throws through the Wasm is an error as a trap's. The edge's is armed by a header, a
-// cell's by the name of its counter, at its first flush.
+// A trap is made by the clock: what it throws through the Wasm is an error as a trap's. The edge's is armed by a
+// header, a cell's by the name of its counter, at its first flush.
 const TRAPPING = `
 import * as built from "built";
 const { now } = Date;

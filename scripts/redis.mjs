@@ -1,5 +1,5 @@
-// Installs Debian's redis-server, which the tests of Redis's strings compare with, where it can (`debian.mjs`). Without one
-// those tests are left out, and this says so: whoever has none can work on all else.
+// Installs Debian's redis-server, which the tests of Redis's strings compare with, where it can (`debian.mjs`). Without
+// one those tests are left out, and this says so: whoever has none can work on all else.
 import { spawnSync } from "node:child_process";
 import { findProgram, install } from "./debian.mjs";
 

@@ -3,8 +3,8 @@
 //   node scripts/release.mjs 0.2.0            makes it
 //   node scripts/release.mjs 0.2.0 --dry-run  says what would be done, and what is in the way; changes nothing
 //
-// Invariant: nothing is changed before everything that can be asked first has been asked, and the tag comes last, on the commit
-// that was checked and tested with the release's own version in it.
+// Invariant: nothing is changed before everything that can be asked first has been asked, and the tag comes last, on
+// the commit that was checked and tested with the release's own version in it.
 import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -50,12 +50,16 @@ function unreleased(changelog) {
   return after.split(/^## /m)[0].replace(/^#.*$/gm, "").trim();
 }
 
-/** Returns what is in the way of a release, a sentence each. texts: of FILES. status: of git, short. tags: that exist. */
+/**
+ * Returns what is in the way of a release, a sentence each. texts: of FILES. status: of git, short. tags: that exist.
+ */
 export function obstacles({ version, texts, status, tags }) {
   if (!VERSION.test(version ?? "")) return ["name the version, as in: node scripts/release.mjs 0.2.0"];
   const now = texts["package.json"].match(NAMED["package.json"])?.[0];
   return [
-    ...Object.keys(NAMED).filter((path) => texts[path].match(NAMED[path]) === null).map((path) => `${path} does not name the version where it should`),
+    ...Object.keys(NAMED)
+      .filter((path) => texts[path].match(NAMED[path]) === null)
+      .map((path) => `${path} does not name the version where it should`),
     ...(VERSION.test(now ?? "") && !isAfter(version, now) ? [`${version} does not come after ${now}`] : []),
     ...(unreleased(texts["CHANGELOG.md"]) === "" ? [`CHANGELOG.md has nothing under "${UNRELEASED}"`] : []),
     ...(status === "" ? [] : ["there are uncommitted changes: commit or remove them"]),
@@ -90,7 +94,9 @@ const git = (...args) => spawnSync("git", args, { cwd: ROOT, encoding: "utf8" })
 function main([version, ...flags]) {
   const isDry = flags.includes("--dry-run");
   const texts = Object.fromEntries(FILES.map((path) => [path, readFileSync(join(ROOT, path), "utf8")]));
-  const found = obstacles({ version, texts, status: git("status", "--porcelain"), tags: git("tag", "--list").split("\n") });
+  const found = obstacles({
+    version, texts, status: git("status", "--porcelain"), tags: git("tag", "--list").split("\n"),
+  });
   for (const sentence of found) console.error(`release: ${isDry ? "would stop: " : ""}${sentence}`);
   if (found.length > 0 && (!isDry || !VERSION.test(version ?? ""))) return 1;
   const date = new Date().toISOString().slice(0, 10);

@@ -35,8 +35,15 @@ test("every file names the new version, and the changes stand under it", () => {
   const after = released({ version: "99.0.0", date: "2027-01-31", texts: good.texts });
   assert.deepEqual(Object.keys(after).sort(), [...FILES].sort());
   // How often a file names it: once where nothing is said.
-  const crates = Object.fromEntries([["core", 3], ["limit", 2], ["protocol", 2], ["sketch", 2], ["testing", 2]].map(([name, times]) => [`crates/tally-${name}/Cargo.toml`, times]));
-  const TIMES = { ...crates, "Cargo.toml": 5, "Cargo.lock": 7, "simulation/Cargo.toml": 2, "package-lock.json": 2, "package/Containerfile": 2, "crates/tally-protocol/src/openapi.json": 2 };
+  const crates = Object.fromEntries(
+    [
+      ["core", 3], ["limit", 2], ["protocol", 2], ["sketch", 2], ["testing", 2],
+    ].map(([name, times]) => [`crates/tally-${name}/Cargo.toml`, times]),
+  );
+  const TIMES = {
+    ...crates, "Cargo.toml": 5, "Cargo.lock": 7, "simulation/Cargo.toml": 2, "package-lock.json": 2,
+    "package/Containerfile": 2, "crates/tally-protocol/src/openapi.json": 2,
+  };
   for (const path of FILES) assert.equal(after[path].split("99.0.0").length - 1, TIMES[path] ?? 1, path);
   assert.match(after["CHANGELOG.md"], /## Unreleased\n\n## 99\.0\.0 \(2027-01-31\)\n\n### Added\n\n- Something\./);
   assert.equal(JSON.parse(after["package.json"]).version, "99.0.0");
@@ -46,7 +53,10 @@ test("every file names the new version, and the changes stand under it", () => {
 test("no manifest and no recipe keeps the version before", () => {
   const tracked = spawnSync("git", ["ls-files"], { cwd: ROOT, encoding: "utf8" }).stdout.split("\n");
   // tools/bindgen is not released: it only builds.
-  const named = tracked.filter((path) => /(^|\/)(Cargo\.toml|pyproject\.toml|package\.json|Containerfile)$/.test(path) && !path.startsWith("tools/"));
+  const named = tracked.filter(
+    (path) =>
+      /(^|\/)(Cargo\.toml|pyproject\.toml|package\.json|Containerfile)$/.test(path) && !path.startsWith("tools/"),
+  );
   assert.ok(named.length >= 6, named.join());
   const { version } = JSON.parse(texts["package.json"]);
   const after = released({ version: "99.0.0", date: "2027-01-31", texts: good.texts });
@@ -58,17 +68,21 @@ test("no manifest and no recipe keeps the version before", () => {
 
 test("the tag comes last, on a commit that was built, checked and tested, with a fixture of its data", () => {
   const told = commands("99.0.0").map((command) => command.join(" "));
-  const places = ["make build", "tests/upgrade/make.mjs 99.0.0", "make check test", "git commit", "git tag"].map((part) =>
-    told.findIndex((command) => command.includes(part)),
+  const places = ["make build", "tests/upgrade/make.mjs 99.0.0", "make check test", "git commit", "git tag"].map(
+    (part) => told.findIndex((command) => command.includes(part)),
   );
-  assert.deepEqual(places, [...places].sort((one, other) => one - other));
+  assert.deepEqual(
+    places, [...places].sort((one, other) => one - other),
+  );
   assert.ok(!places.includes(-1) && places.at(-1) === told.length - 1);
 });
 
 test("a dry run says what would be done and changes nothing", () => {
   const hash = () => FILES.map((path) => createHash("sha256").update(readFileSync(join(ROOT, path))).digest("hex"));
   const before = hash();
-  const { status, stdout } = spawnSync(process.execPath, ["scripts/release.mjs", "99.0.0", "--dry-run"], { cwd: ROOT, encoding: "utf8" });
+  const { status, stdout } = spawnSync(process.execPath, ["scripts/release.mjs", "99.0.0", "--dry-run"], {
+    cwd: ROOT, encoding: "utf8",
+  });
   assert.equal(status, 0);
   assert.match(stdout, /make check test\n[\s\S]*git tag --annotate v99\.0\.0[\s\S]*nothing was changed\n$/);
   assert.deepEqual(hash(), before);

@@ -1,14 +1,15 @@
 // What was due while no server ran is spread over time before one starts.
 //
 // Invariant: an alarm is moved to later, never dropped, and only while no workerd has the data folder.
-// workerd rings every overdue alarm as it starts, each in an object that it opens for it: those of 14,000 counters took all
-// its file descriptors and ended it, and again at each start after that.
+// workerd rings every overdue alarm as it starts, each in an object that it opens for it: those of 14,000 counters took
+// all its file descriptors and ended it, and again at each start after that.
 import { spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 
-// An open object holds three descriptors, for 10 s after its alarm and what it sends: 13 s. A quarter of all descriptors may
-// go to these, so nofile / 4 / 3 / 13 are opened in a second; and 100 at the most, of which each takes 3 to 14 ms.
+// An open object holds three descriptors, for 10 s after its alarm and what it sends: 13 s. A quarter of all
+// descriptors may go to these, so nofile / 4 / 3 / 13 are opened in a second; and 100 at the most, of which each takes
+// 3 to 14 ms.
 const DESCRIPTORS_PER_ALARM_A_SECOND = 4 * 3 * 13;
 const ALARMS_PER_SECOND_MAX = 100;
 // What is due soon after the start is spread with the rest, or both would ring together.
@@ -29,8 +30,8 @@ export function descriptorsMax() {
   return Number.isNaN(number) ? Number.MAX_SAFE_INTEGER : number;
 }
 
-// Loaded late and without Node's notice that the module is new, which would be the first line of each start. Node before 22.5 has none:
-// alarms then ring as they are due.
+// Loaded late and without Node's notice that the module is new, which would be the first line of each start. Node
+// before 22.5 has none: alarms then ring as they are due.
 async function sqlite() {
   const { emitWarning } = process;
   process.emitWarning = () => {};
@@ -42,8 +43,8 @@ async function sqlite() {
 }
 
 /**
- * Spreads the overdue alarms of a class of objects, `perSecond` a second from `now_ms` on, and returns how many they are.
- * folder: of the class, where workerd keeps its objects and, in `metadata.sqlite`, their alarms.
+ * Spreads the overdue alarms of a class of objects, `perSecond` a second from `now_ms` on, and returns how many they
+ * are. folder: of the class, where workerd keeps its objects and, in `metadata.sqlite`, their alarms.
  */
 export async function spreadAlarms(folder, now_ms, perSecond) {
   const file = join(folder, "metadata.sqlite");

@@ -33,8 +33,8 @@ export function isLoopback(address) {
 /**
  * Returns the TALLY_ variables to hand to the Workers: those of the environment that are set, with
  * TALLY_ACCESS decided here and TALLY_ROLE left to each Worker's own configuration.
- * TALLY_ACCESS=closed in the environment closes an instance that would be open; nothing opens one. What each of them may be, the
- * Workers know (crates/tally-protocol/src/settings.rs), and say: see `ailment`.
+ * TALLY_ACCESS=closed in the environment closes an instance that would be open; nothing opens one. What each of them
+ * may be, the Workers know (crates/tally-protocol/src/settings.rs), and say: see `ailment`.
  */
 export function workerVariables(env, loopback) {
   const own = ["TALLY_ROLE", "TALLY_ACCESS"];
@@ -47,8 +47,9 @@ export function workerVariables(env, loopback) {
 }
 
 /**
- * Resolves to what the Workers at `url` say of themselves: undefined where they are well, else `{ status, detail, isFinal }`. It is final
- * where a variable may not be as it is: `detail` is the sentence. Rejects where nothing answers.
+ * Resolves to what the Workers at `url` say of themselves: undefined where they are well, else `{ status, detail,
+ * isFinal }`. It is final where a variable may not be as it is: `detail` is the sentence. Rejects where nothing
+ * answers.
  */
 export async function ailment(url) {
   const answer = await fetch(`${url}/healthz`, { signal: AbortSignal.timeout(5_000) });
@@ -67,8 +68,9 @@ function problemOf(text) {
 }
 
 /**
- * Returns how many objects each of so many edges, for writes, and the aggregator, for reads and what was queued, may have open at once:
- * together they take half of the descriptors of workerd, three to an object, and a quarter of the machine's memory, 280 KB to an object.
+ * Returns how many objects each of so many edges, for writes, and the aggregator, for reads and what was queued, may
+ * have open at once: together they take half of the descriptors of workerd, three to an object, and a quarter of the
+ * machine's memory, 280 KB to an object.
  */
 export function openObjectsMax(descriptors, memoryBytes, edges) {
   const most = Math.min(descriptors / 2 / 3, memoryBytes / 4 / 280_000);
@@ -99,8 +101,9 @@ export function serveSettings(env, addresses) {
   }
   // Without it nothing says where a request entered, and looking there costs each of them time.
   if (header === undefined) variables.TALLY_DATACENTERS ??= "one";
-  // All objects share one thread here, so more limiters judge no faster, and fewer of them share fuller messages: with four a check of
-  // one of 10,000 keys takes 24 % less time than with the 8 of a deployment, with two no less. Four hold 400,000 keys at a time.
+  // All objects share one thread here, so more limiters judge no faster, and fewer of them share fuller messages: with
+  // four a check of one of 10,000 keys takes 24 % less time than with the 8 of a deployment, with two no less. Four
+  // hold 400,000 keys at a time.
   variables.TALLY_LIMITERS ??= "4";
   // Plain workerd counts no calls of a request, so the memory of a bulk body bounds how many counters it names.
   variables.TALLY_SUBREQUESTS ??= "1000000";

@@ -170,11 +170,14 @@ test("a data folder that cannot be written is refused", WITHIN, async () => {
   assert.match(errors, /cannot be written/);
 });
 
-test("a data folder that cannot be made is refused at once", { ...WITHIN, skip: process.platform !== "linux" }, async () => {
-  const { code, errors } = await start({ DATA: "/proc/x" }).ended;
-  assert.equal(code, 1);
-  assert.match(errors, /DATA=\/proc\/x cannot be written \(ENOENT\)/);
-});
+test(
+  "a data folder that cannot be made is refused at once", { ...WITHIN, skip: process.platform !== "linux" },
+  async () => {
+    const { code, errors } = await start({ DATA: "/proc/x" }).ended;
+    assert.equal(code, 1);
+    assert.match(errors, /DATA=\/proc\/x cannot be written \(ENOENT\)/);
+  },
+);
 
 // workerd, which the server has become the parent of.
 function workerdOf({ child }) {
@@ -216,7 +219,9 @@ test("the counters of a data folder move where their number of tablets is change
     const url = await server.ready;
     for (const counter of counters) {
       const add = async (key) => {
-        const added = await fetch(`${url}/counters/${counter}/increment`, { method: "POST", headers: { "idempotency-key": key } });
+        const added = await fetch(`${url}/counters/${counter}/increment`, {
+          method: "POST", headers: { "idempotency-key": key },
+        });
         assert.equal(added.status, 200, await added.text());
       };
       await add(`key-${round}`);
@@ -242,7 +247,9 @@ test("the roots of a data folder move where the number of partitions of its dire
     const server = start({ DATA: data, ...(TALLY_DIRECTORY === undefined ? {} : { TALLY_DIRECTORY }) });
     const url = await server.ready;
     const add = async (counter, key) => {
-      const added = await fetch(`${url}/counters/${counter}/increment`, { method: "POST", headers: { "idempotency-key": key } });
+      const added = await fetch(`${url}/counters/${counter}/increment`, {
+        method: "POST", headers: { "idempotency-key": key },
+      });
       assert.equal(added.status, 200, await added.text());
     };
     for (const counter of counters) {
@@ -271,7 +278,9 @@ test("keys that nobody can be known by are refused at the start", WITHIN, async 
 });
 
 test("a variable out of range is refused at the start, by name", WITHIN, async () => {
-  for (const [name, value] of [["TALLY_LIMITERS", "0"], ["TALLY_HASH_KEY", "zz"], ["TALLY_OPEN_OBJECTS_MAX", "-1"], ["TALLY_ACCESS", "opne"]]) {
+  for (const [name, value] of [
+    ["TALLY_LIMITERS", "0"], ["TALLY_HASH_KEY", "zz"], ["TALLY_OPEN_OBJECTS_MAX", "-1"], ["TALLY_ACCESS", "opne"],
+  ]) {
     const { code, errors } = await start({ [name]: value }).ended;
     assert.equal(code, 1);
     assert.match(errors, new RegExp(`^serve: ${name} must be .*: correct it, or leave it out$`, "m"));

@@ -2,8 +2,8 @@
 //
 // Invariants: one workerd per data folder (two would be two owners of one counter), the ready line
 // is printed once and only after /healthz answered 200, and workerd never outlives this process.
-// Life: settings → free ports → configuration → workerd → ready → signal → workerd's end → exit 0. A workerd that ends by
-// itself is started again, but for the fifth within a minute.
+// Life: settings → free ports → configuration → workerd → ready → signal → workerd's end → exit 0. A workerd that ends
+// by itself is started again, but for the fifth within a minute.
 import { spawn, spawnSync } from "node:child_process";
 import { lookup } from "node:dns/promises";
 import { accessSync, constants, existsSync, mkdirSync, readFileSync, realpathSync, writeFileSync } from "node:fs";
@@ -24,8 +24,8 @@ const UNHEALTHY_POLL_MS = 1_000;
 const DRAIN_MS_MAX = 5_000;
 // `flock` answers with this exit code when another process holds the data folder.
 const EXIT_LOCKED = 75;
-// workerd ends where it cannot go on, as without file descriptors: a client can bring that about, so the server comes back. One
-// that ends as often as this within a minute has a reason that a new start does not mend.
+// workerd ends where it cannot go on, as without file descriptors: a client can bring that about, so the server comes
+// back. One that ends as often as this within a minute has a reason that a new start does not mend.
 const ENDS_MAX = 5;
 const ENDS_WITHIN_MS = 60_000;
 // A tablet is an object of some 60 KB: 64 of them hold a million counters.
@@ -68,7 +68,8 @@ function freePort(place, host, address, port) {
   });
 }
 
-// Makes a folder and those above it. Node's own `recursive` never returns where the system refuses with ENOENT, as in /proc.
+// Makes a folder and those above it. Node's own `recursive` never returns where the system refuses with ENOENT, as in
+// /proc.
 function makeFolder(path) {
   if (existsSync(path)) return;
   makeFolder(dirname(path));
@@ -113,15 +114,20 @@ exec "$@"`;
   });
 }
 
-// Spreads what became due while no server ran. Only where no other workerd has the folder: that one's alarms are its own.
+// Spreads what became due while no server ran. Only where no other workerd has the folder: that one's alarms are its
+// own.
 async function spreadOverdue(folder) {
   const { error, status } = spawnSync("flock", ["--nonblock", join(folder, "lock"), "true"]);
   if (error === undefined && status !== 0) return;
-  const spread = await spreadAlarms(join(folder, "objects", UNIQUE_KEYS.Cell), Date.now(), alarmsPerSecond(descriptorsMax()));
-  if (spread > ALARMS_TOLD_MIN) console.error(`serve: ${spread} counters have something to do since before the start: it is spread over time`);
+  const spread = await spreadAlarms(
+    join(folder, "objects", UNIQUE_KEYS.Cell), Date.now(), alarmsPerSecond(descriptorsMax()),
+  );
+  if (spread > ALARMS_TOLD_MIN)
+    console.error(`serve: ${spread} counters have something to do since before the start: it is spread over time`);
 }
 
-// Resolves to undefined when the Worker at `url` is well, else to what is wrong, when to ask again, and whether that could help.
+// Resolves to undefined when the Worker at `url` is well, else to what is wrong, when to ask again, and whether that
+// could help.
 async function wrongAt(url) {
   try {
     const found = await ailment(url);
@@ -148,8 +154,8 @@ async function waitUntilHealthy(urls, stopped) {
   return undefined;
 }
 
-// How many tablets the counters of a data folder lie in, where the environment does not say it (empty: none): as many as the last time.
-// A folder that was made without tablets goes on so.
+// How many tablets the counters of a data folder lie in, where the environment does not say it (empty: none): as many
+// as the last time. A folder that was made without tablets goes on so.
 function tabletsOf(folder, said) {
   if (said !== undefined) return said.trim();
   const note = join(folder, "tablets");
@@ -168,7 +174,9 @@ async function start(place, env) {
   if (tablets === "") delete settings.variables.TALLY_TABLETS;
   else settings.variables.TALLY_TABLETS = tablets;
   // What may not be so is said by the Workers, and not kept.
-  if (tablets === "" || (/^\d+$/.test(tablets) && Number(tablets) >= 1 && Number(tablets) <= TABLETS_MAX)) writeFileSync(join(folder, "tablets"), `${tablets}\n`);
+  if (tablets === "" || (/^\d+$/.test(tablets) && Number(tablets) >= 1 && Number(tablets) <= TABLETS_MAX)) {
+    writeFileSync(join(folder, "tablets"), `${tablets}\n`);
+  }
   settings.variables.TALLY_OPEN_OBJECTS_MAX ??= String(openObjectsMax(descriptorsMax(), totalmem(), ports.length));
   const bracketed = (name) => (isIPv6(name) ? `[${name}]` : name);
   const config = join(folder, "workerd.capnp");
@@ -246,9 +254,10 @@ async function supervise(begin, { folder, urls, data, place }) {
 }
 
 /**
- * Serves until a signal ends this process, with the settings of `env`. What cannot be is said in one sentence, and ends it with exit code 1.
- * place: `root`, the folder of `build/` and `wrangler.toml`; `base`, which a relative DATA is below; and how the command is called:
- * `command`, `withPort(port)`, `withData(path)`. `ready(urls)`, where it is given, is called once it answers; else that is printed.
+ * Serves until a signal ends this process, with the settings of `env`. What cannot be is said in one sentence, and ends
+ * it with exit code 1. place: `root`, the folder of `build/` and `wrangler.toml`; `base`, which a relative DATA is
+ * below; and how the command is called: `command`, `withPort(port)`, `withData(path)`. `ready(urls)`, where it is
+ * given, is called once it answers; else that is printed.
  */
 export function serve(place, env) {
   return start(place, env).catch((error) => {

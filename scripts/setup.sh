@@ -67,8 +67,8 @@ packages() {
     "run npm ci again without --ignore-scripts and --omit=optional"
 }
 
-# Builds a program, by the cargo command that follows its name $1 and the minutes $2 that it takes on 2 cores. Not optimised:
-# each runs for seconds, and would take longer to optimise. The project's own target folder stays clean.
+# Builds a program, by the cargo command that follows its name $1 and the minutes $2 that it takes on 2 cores. Not
+# optimised: each runs for seconds, and would take longer to optimise. The project's own target folder stays clean.
 built() {
   local name=$1 minutes=$2
   shift 2

@@ -2,8 +2,8 @@
 //
 //   node scripts/strip-names.mjs <module with names> <module without>
 //
-// Invariant: sections that are taken out lie behind the code, so a stack trace's offsets and function numbers are those of the
-// module with names too, which tells what they are.
+// Invariant: sections that are taken out lie behind the code, so a stack trace's offsets and function numbers are those
+// of the module with names too, which tells what they are.
 import { readFileSync, writeFileSync } from "node:fs";
 
 const HEADER_BYTES = 8;

@@ -24,9 +24,13 @@ export function table(all) {
     ]),
     [
       "readers and counters in which that was measured",
-      ({ agreed, off, healed }) => [agreed, off, ...healed.map(({ times }) => times)].map(({ views }) => grouped(views)).join(", "),
+      ({ agreed, off, healed }) =>
+        [agreed, off, ...healed.map(({ times }) => times)].map(({ views }) => grouped(views)).join(", "),
     ],
-    ["reads, of them not answered by a value", ({ reads, failed_reads }) => [reads, failed_reads].map(grouped).join(", ")],
+    [
+      "reads, of them not answered by a value",
+      ({ reads, failed_reads }) => [reads, failed_reads].map(grouped).join(", "),
+    ],
     ["hot, written and read: a write", ({ written }) => calls(written, written.writes)],
     ["hot, written and read: a counter and second", ({ written, hot }) => perSecond(written, hot)],
     ...all[0].kinds.map((kind, number) => [
@@ -40,7 +44,9 @@ export function table(all) {
     ["hot writes, nobody reads: a counter and second", ({ hot_unread, hot }) => perSecond(between(hot_unread), hot)],
     ["nobody reads: pushes of a lead in a minute", ({ cold, hot_unread, leads }) => pushes(cold, hot_unread, leads)],
   ];
-  return rows.map(([name, figure]) => `| ${[name, ...all.map(figure)].join(" | ")} |`.replaceAll(" --- ", "---")).join("\n");
+  return rows
+    .map(([name, figure]) => `| ${[name, ...all.map(figure)].join(" | ")} |`.replaceAll(" --- ", "---"))
+    .join("\n");
 }
 
 /** Returns the page with the table of these figures between its marks. Throws where it lacks them. */

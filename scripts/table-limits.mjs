@@ -21,7 +21,10 @@ export function table(root) {
       `[${file.replace(/(?:^crates\/|(?<=^|\/)src\/)/g, "")}](../../${file})`,
       about.replaceAll("|", "\\|").replace(/\[(`[^`]*`)\](?!\()/g, "$1"),
     ]);
-  return ["| constant | value | file | what it bounds |", "|---|---:|---|---|", ...rows.map((cells) => `| ${cells.join(" | ")} |`)].join("\n");
+  return [
+    "| constant | value | file | what it bounds |", "|---|---:|---|---|",
+    ...rows.map((cells) => `| ${cells.join(" | ")} |`),
+  ].join("\n");
 }
 
 /** Returns the page with the table between its marks. Throws where it lacks them. */

@@ -6,7 +6,10 @@
 
 import { isIP } from "node:net";
 
-/** The classes of objects. workerd derives object ids and the folders of its storage from the values: a change loses all data. */
+/**
+ * The classes of objects. workerd derives object ids and the folders of its storage from the values: a change loses all
+ * data.
+ */
 export const UNIQUE_KEYS = {
   Board: "tally-board-v1",
   Cell: "tally-cell-v1",
@@ -31,8 +34,9 @@ function list(items, indent) {
 }
 
 /**
- * Returns the networks that workerd may connect to besides public ones, by TALLY_ALERTS_ALLOW: those that it names, and for names of hosts
- * the private ones, or this machine's. What is no such setting is refused by the Workers, and allows nothing here.
+ * Returns the networks that workerd may connect to besides public ones, by TALLY_ALERTS_ALLOW: those that it names, and
+ * for names of hosts the private ones, or this machine's. What is no such setting is refused by the Workers, and allows
+ * nothing here.
  */
 export function networksOf(setting) {
   let entries;
@@ -42,10 +46,14 @@ export function networksOf(setting) {
     return [];
   }
   const networkOf = (entry) => {
-    if (isIP(entry.split("/")[0]) !== 0) return entry.includes("/") ? entry : `${entry}/${isIP(entry) === 4 ? 32 : 128}`;
+    if (isIP(entry.split("/")[0]) !== 0) {
+      return entry.includes("/") ? entry : `${entry}/${isIP(entry) === 4 ? 32 : 128}`;
+    }
     return /(^|[.])localhost$/i.test(entry) ? "local" : "private";
   };
-  return Array.isArray(entries) ? [...new Set(entries.filter((entry) => typeof entry === "string").map(networkOf))] : [];
+  return Array.isArray(entries)
+    ? [...new Set(entries.filter((entry) => typeof entry === "string").map(networkOf))]
+    : [];
 }
 
 /**
@@ -61,7 +69,9 @@ export function networksOf(setting) {
  * `request.cf` is undefined too.
  * Source: workerd.capnp in the npm package workerd.
  */
-export function workerdConfig({ addresses, build, objects, snapshots, compatibilityDate, environment, networks = [], cfBlobHeader }) {
+export function workerdConfig({
+  addresses, build, objects, snapshots, compatibilityDate, environment, networks = [], cfBlobHeader,
+}) {
   const variables = environment.map((name) => `(name = ${text(name)}, fromEnvironment = ${text(name)})`);
   const edge = (index) => (index === 0 ? "edge" : `edge-${index + 1}`);
   const http = cfBlobHeader ? `(cfBlobHeader = ${text(cfBlobHeader)})` : "()";

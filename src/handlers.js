@@ -1,7 +1,7 @@
 // What the platform calls for each request, in front of the class of src/recovery.js (`scripts/build.sh` bundles both).
 //
-// Invariant: what that class does after a trap of the Wasm happens here too: the trap is noted, and the next request gets a new
-// instance. Requests go past the class: to make one of it took 12 to 20 of the 88 to 135 µs of a request.
+// Invariant: what that class does after a trap of the Wasm happens here too: the trap is noted, and the next request
+// gets a new instance. Requests go past the class: to make one of it took 12 to 20 of the 88 to 135 µs of a request.
 import { default as Entrypoint } from "built";
 
 export * from "built";
@@ -22,7 +22,8 @@ const handler = (name) => {
 };
 
 // Each turn of the Wasm's tasks is a microtask. The platform's own function for that wraps each one in an object of its
-// own: by a promise a checked limit takes 11 % less time, and an increment 14 %. A task that fails is reported as there.
+// own: by a promise a checked limit takes 11 % less time, and an increment 14 %. A task that fails is reported as
+// there.
 globalThis.queueMicrotask = (task) => {
   Promise.resolve().then(() => {
     try {

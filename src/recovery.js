@@ -1,8 +1,10 @@
-// The classes that the platform gets, around those that wasm-bindgen makes of the module (`scripts/build.sh` bundles both).
+// The classes that the platform gets, around those that wasm-bindgen makes of the module (`scripts/build.sh` bundles
+// both).
 //
-// Invariant: nothing of an instance of the Wasm is called after a trap in it, by a timer or a promise neither: what is half done
-// there may loop for ever. Whoever meets a trap begins a new instance of the module at once, which the closures of the one before
-// do not enter, and an object of before is made again at its next call, from storage, as after an eviction.
+// Invariant: nothing of an instance of the Wasm is called after a trap in it, by a timer or a promise neither: what is
+// half done there may loop for ever. Whoever meets a trap begins a new instance of the module at once, which the
+// closures of the one before do not enter, and an object of before is made again at its next call, from storage, as
+// after an eviction.
 import { WorkerEntrypoint } from "cloudflare:workers";
 import * as bindings from "bindings";
 

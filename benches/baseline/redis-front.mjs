@@ -1,5 +1,6 @@
-// Redis behind HTTP in the form that @upstash/redis speaks, as little as that takes: what webdis is for its own form. Arguments: Redis's
-// port. Writes the port that it listens on. Each request is one write to Redis; its replies are taken as they are.
+// Redis behind HTTP in the form that @upstash/redis speaks, as little as that takes: what webdis is for its own form.
+// Arguments: Redis's port. Writes the port that it listens on. Each request is one write to Redis; its replies are
+// taken as they are.
 import { createHash } from "node:crypto";
 import { createServer } from "node:http";
 import { createConnection } from "node:net";
@@ -19,7 +20,9 @@ function replyAt(bytes, at) {
     case 0x24: {
       const length = Number(line);
       if (length < 0) return [null, after];
-      return bytes.length < after + length + 2 ? undefined : [bytes.toString("base64", after, after + length), after + length + 2];
+      return bytes.length < after + length + 2
+        ? undefined
+        : [bytes.toString("base64", after, after + length), after + length + 2];
     }
     case 0x2a: {
       const items = [];
@@ -59,7 +62,9 @@ const sha1 = (text) => createHash("sha1").update(text).digest("hex");
 
 function known([command, script, ...rest]) {
   if (/^evalsha$/i.test(command)) return [command, names.get(script) ?? script, ...rest];
-  if (!/^eval$/i.test(command) || !script.startsWith("#!")) return [command, script, ...rest].filter((word) => word !== undefined);
+  if (!/^eval$/i.test(command) || !script.startsWith("#!")) {
+    return [command, script, ...rest].filter((word) => word !== undefined);
+  }
   const plain = script.slice(script.indexOf("\n"));
   names.set(sha1(script), sha1(plain));
   return [command, plain, ...rest];
@@ -77,7 +82,9 @@ const server = createServer((request, response) => {
     const commands = several ? body : [body];
     const done = (replies) => {
       const status = !several && replies[0].error !== undefined ? 400 : 200;
-      response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(several ? replies : replies[0]));
+      response
+        .writeHead(status, { "content-type": "application/json" })
+        .end(JSON.stringify(several ? replies : replies[0]));
     };
     asked.push({ count: commands.length, replies: [], done });
     redis.write(commands.map(known).map(encoded).join(""));

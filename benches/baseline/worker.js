@@ -31,8 +31,8 @@ export class Counter extends DurableObject {
 }
 
 /**
- * Rate limits the way Cloudflare documents them: one object per key, in memory alone, called by RPC for each request; an
- * alarm refills its tokens. Source: developers.cloudflare.com/durable-objects/examples/build-a-rate-limiter
+ * Rate limits the way Cloudflare documents them: one object per key, in memory alone, called by RPC for each request;
+ * an alarm refills its tokens. Source: developers.cloudflare.com/durable-objects/examples/build-a-rate-limiter
  */
 export class RateLimiter extends DurableObject {
   static ms_per_request = 0.001;

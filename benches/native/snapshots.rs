@@ -1,7 +1,7 @@
 //! Snapshots: files of counters, from what a partition knows of them, and back. An iteration is of 100,000 counters.
 //!
-//! The sizes that are claimed are compared at each set-up: a full snapshot against the JSON of the export, and one of which a hundredth
-//! has changed against a full one.
+//! The sizes that are claimed are compared at each set-up: a full snapshot against the JSON of the export, and one of
+//! which a hundredth has changed against a full one.
 
 use std::collections::BTreeMap;
 

@@ -21,7 +21,8 @@ fn sums() -> Vec<f64> {
     weights.collect()
 }
 
-/// Whether the first twenty of a stream are the true ones; of several that were counted as often as the twentieth each is as true.
+/// Whether the first twenty of a stream are the true ones; of several that were counted as often as the twentieth each
+/// is as true.
 ///
 /// Panics where a bound is broken.
 fn is_true(seed: u64, sums: &[f64], names: &[String]) -> bool {
@@ -68,7 +69,8 @@ fn is_true(seed: u64, sums: &[f64], names: &[String]) -> bool {
         .all(|(value, _)| truth[*value] >= sizes[TOP - 1])
 }
 
-/// 100 streams of 200,000 writes with 100,000 values in 16 shards; how many of them have the true first twenty is printed.
+/// 100 streams of 200,000 writes with 100,000 values in 16 shards; how many of them have the true first twenty is
+/// printed.
 #[divan::bench(sample_count = 1, sample_size = 1)]
 fn hundred_zipf_streams(bencher: Bencher) {
     let sums = sums();

@@ -1,5 +1,5 @@
-//! What a sketch costs in Wasm, as it ships: functions that `benches/sketch-wasm.mjs` calls with two numbers of rounds each,
-//! so that what is made before the first round falls out of the difference.
+//! What a sketch costs in Wasm, as it ships: functions that `benches/sketch-wasm.mjs` calls with two numbers of rounds
+//! each, so that what is made before the first round falls out of the difference.
 //!
 //! Built for wasm32 in the release profile, like the Worker itself.
 

@@ -56,7 +56,10 @@ export class Batch {
     this.#events = [];
   }
 
-  /** Sends what waits, and resolves once all of it is counted. Rejects where a body could not be sent: it stays, for the next call. */
+  /**
+   * Sends what waits, and resolves once all of it is counted. Rejects where a body could not be sent: it stays, for the
+   * next call.
+   */
   flush(): Promise<void> {
     this.#close();
     const sent = this.#sending.then(async () => {
@@ -71,7 +74,9 @@ export class Batch {
 }
 
 /** Counts events in one body, under one key. */
-export function sendEvents(transport: Transport, events: Event[], idempotencyKey?: string, signal?: AbortSignal): Promise<Report> {
+export function sendEvents(
+  transport: Transport, events: Event[], idempotencyKey?: string, signal?: AbortSignal,
+): Promise<Report> {
   const body = events.map((event) => JSON.stringify(event)).join("\n");
   return transport.json<Report>("POST", "/events", {
     body,

@@ -10,7 +10,10 @@ interface ExpressResponse {
   locals: Record<string, unknown>;
 }
 
-/** Returns middleware that asks the limit before each request. The verdict is `response.locals.tally`. Without `key` the quota is that of `request.ip`. */
+/**
+ * Returns middleware that asks the limit before each request. The verdict is `response.locals.tally`. Without `key` the
+ * quota is that of `request.ip`.
+ */
 export function limit(tally: Tally, options: LimitOptions<any>) {
   return async (request: any, answer: any, next: (error?: unknown) => void): Promise<void> => {
     const response = answer as ExpressResponse;
@@ -18,7 +21,9 @@ export function limit(tally: Tally, options: LimitOptions<any>) {
       const key = options.key === undefined ? String(request.ip) : await options.key(request);
       const { verdict, headers, refusal } = await judge(tally, options, key);
       response.set(headers);
-      if (refusal !== undefined) return void response.status(refusal.status).type("application/problem+json").send(JSON.stringify(refusal.body));
+      if (refusal !== undefined) {
+        return void response.status(refusal.status).type("application/problem+json").send(JSON.stringify(refusal.body));
+      }
       response.locals["tally"] = verdict;
     } catch (error) {
       return next(error);

@@ -18,7 +18,9 @@ export function limit(tally: Tally, options: LimitOptions<any>) {
     const c = context as HonoContext;
     const key = options.key === undefined ? addressOf(c) : await options.key(context);
     const { verdict, headers, refusal } = await judge(tally, options, key);
-    if (refusal !== undefined) return c.json(refusal.body, refusal.status, { ...headers, "content-type": "application/problem+json" });
+    if (refusal !== undefined) {
+      return c.json(refusal.body, refusal.status, { ...headers, "content-type": "application/problem+json" });
+    }
     for (const [name, value] of Object.entries(headers)) c.header(name, value);
     c.set("tally", verdict);
     await next();

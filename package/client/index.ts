@@ -48,7 +48,10 @@ export class Tally {
     this.#batch = new Batch(this.#transport, options.batch);
   }
 
-  /** Returns the same client for a visitor's request of your Worker: its `cf`, and for visitors its address and user agent, go along. */
+  /**
+   * Returns the same client for a visitor's request of your Worker: its `cf`, and for visitors its address and user
+   * agent, go along.
+   */
   for(request: NonNullable<TransportOptions["request"]>): Tally {
     return new Tally({ ...this.#options, request });
   }
@@ -63,7 +66,9 @@ export class Tally {
     return this.#transport.answer(method, route, call);
   }
 
-  #write<T>(method: string, route: string, body: unknown, options: CallOptions, query?: Record<string, unknown>): Promise<T> {
+  #write<T>(
+    method: string, route: string, body: unknown, options: CallOptions, query?: Record<string, unknown>,
+  ): Promise<T> {
     return this.#transport.json<T>(method, route, { body, query, isWrite: true, ...options });
   }
 
@@ -178,8 +183,8 @@ export class Tally {
   }
 
   /**
-   * Asks a limit for `cost` (1), and consumes it. A refusal is an answer: `allowed` is false. With the fields of a policy in `check` no
-   * stored one is needed. It is sent once: a repeat would consume again.
+   * Asks a limit for `cost` (1), and consumes it. A refusal is an answer: `allowed` is false. With the fields of a
+   * policy in `check` no stored one is needed. It is sent once: a repeat would consume again.
    */
   async limit(policy: string, key: string, check: LimitCheck = {}, signal?: AbortSignal): Promise<Verdict> {
     const route = path("/limits/{policy}/{key}", policy, key);
@@ -198,13 +203,15 @@ export class Tally {
   }
 
   /** Calls `onUpdate` with these counters at each change. Returns the function that ends it. */
-  watch(ids: string | string[], onUpdate: (counters: LiveCounters) => void, onError?: (error: unknown) => void): () => void {
+  watch(
+    ids: string | string[], onUpdate: (counters: LiveCounters) => void, onError?: (error: unknown) => void,
+  ): () => void {
     return watch(this.#transport, [ids].flat(), onUpdate, onError);
   }
 
   /**
-   * A counter as a store: `subscribe(onChange)` and `getSnapshot()`. Frameworks take it as it is: React by `useSyncExternalStore` (see
-   * `tally/react`), Svelte, Vue and Solid by a few lines.
+   * A counter as a store: `subscribe(onChange)` and `getSnapshot()`. Frameworks take it as it is: React by
+   * `useSyncExternalStore` (see `tally/react`), Svelte, Vue and Solid by a few lines.
    */
   useCounter(id: string): CounterStore {
     let store = this.#stores.get(id);
@@ -222,7 +229,8 @@ async function verdictOf(policy: string, check: LimitCheck, answer: Response): P
   const problem = (await answer.json().catch(() => ({}))) as { allowed?: boolean };
   // An address without a key that asks too often: nothing was judged.
   if (problem.allowed !== false) throw await refusal(said);
-  const number = (header: string, name: string) => Number((answer.headers.get(header) ?? "").match(new RegExp(`;\\s*${name}=(\\d+)`))?.[1] ?? NaN);
+  const number = (header: string, name: string) =>
+    Number((answer.headers.get(header) ?? "").match(new RegExp(`;\\s*${name}=(\\d+)`))?.[1] ?? NaN);
   const whole = (value: number, fallback: number) => (Number.isFinite(value) ? value : fallback);
   return {
     allowed: false,

@@ -32,7 +32,10 @@ export interface Judged {
 const seconds = (ms: number) => String(Math.max(1, Math.ceil(ms / 1000)));
 
 /** Asks the limit, and says what to answer. */
-export async function judge(tally: Tally, options: { policy: string; check?: LimitCheck; cost?: number; onError?: "open" | "closed" }, key: string): Promise<Judged> {
+export async function judge(
+  tally: Tally, options: { policy: string; check?: LimitCheck; cost?: number; onError?: "open" | "closed" },
+  key: string,
+): Promise<Judged> {
   const { policy, cost, check = {}, onError = "open" } = options;
   let verdict: Verdict;
   try {
@@ -41,13 +44,21 @@ export async function judge(tally: Tally, options: { policy: string; check?: Lim
     // A policy that does not exist, or a key without the right, is a fault of the program.
     if (error instanceof TallyError && error.status >= 400 && error.status < 500 && error.status !== 429) throw error;
     if (onError === "open") return { verdict: undefined, headers: { "tally-on-error": "open" }, refusal: undefined };
-    const body = { type: "about:blank", title: "The limit cannot be asked", status: 503, detail: "come again soon", code: "limiter-unavailable" };
-    return { verdict: undefined, headers: { "retry-after": "1", "tally-on-error": "closed" }, refusal: { status: 503, body } };
+    const body = {
+      type: "about:blank", title: "The limit cannot be asked", status: 503, detail: "come again soon",
+      code: "limiter-unavailable",
+    };
+    return {
+      verdict: undefined, headers: { "retry-after": "1", "tally-on-error": "closed" }, refusal: { status: 503, body },
+    };
   }
   const headers: Record<string, string> = { ratelimit: `"${policy}";r=${verdict.remaining ?? 0};t=${Math.ceil(verdict.reset_ms / 1000)}` };
   if (verdict.allowed) return { verdict, headers, refusal: undefined };
   headers["retry-after"] = seconds(verdict.retry_after_ms);
   const detail = `the quota of "${policy}" is used up; come again in ${headers["retry-after"]} s`;
-  const body = { type: "urn:tally:problem:quota-exceeded", title: "The quota is used up", status: 429, detail, code: "quota-exceeded" };
+  const body = {
+    type: "urn:tally:problem:quota-exceeded", title: "The quota is used up", status: 429, detail,
+    code: "quota-exceeded",
+  };
   return { verdict, headers, refusal: { status: 429, body } };
 }

@@ -11,8 +11,9 @@ const PAUSE_MS_MAX = 30_000;
 const SILENCE_MS_MAX = 45_000;
 
 /**
- * Calls `onUpdate` with the newest state of all these counters at each change, until the returned function is called. A counter
- * that does not exist is `null`. A stream that ends is opened again; `onError` is told why, and what is refused for good ends it.
+ * Calls `onUpdate` with the newest state of all these counters at each change, until the returned function is called. A
+ * counter that does not exist is `null`. A stream that ends is opened again; `onError` is told why, and what is refused
+ * for good ends it.
  */
 export function watch(
   transport: Transport,

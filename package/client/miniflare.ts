@@ -26,7 +26,10 @@ export interface Started {
   url: URL;
   /** A client of the edge. */
   client: Tally;
-  /** Calls the first of your Workers, or Tally where there is none. `init.cf`, such as `{ colo: "FRA" }`, names the datacenter. */
+  /**
+   * Calls the first of your Workers, or Tally where there is none. `init.cf`, such as `{ colo: "FRA" }`, names the
+   * datacenter.
+   */
   fetch(path: string, init?: any): Promise<Response>;
   /** Calls Tally. */
   edge(path: string, init?: any): Promise<Response>;
@@ -57,16 +60,23 @@ export async function startTally({ root = ROOT, vars = {}, workers = [], key }: 
   // The classes stand in the configuration of a deployment.
   const configuration = readFileSync(join(root, "wrangler.aggregator.toml"), "utf8");
   const compatibilityDate = configuration.match(/^compatibility_date = "([\d-]+)"/m)?.[1];
-  const classes = [...configuration.matchAll(/^ *\{ name = "(\w+)", class_name = "(\w+)" \}/gm)].map(([, binding, exportName]) => [binding ?? "", exportName ?? ""] as const);
+  const classes = [...configuration.matchAll(/^ *\{ name = "(\w+)", class_name = "(\w+)" \}/gm)].map(
+    ([, binding, exportName]) => [binding ?? "", exportName ?? ""] as const,
+  );
   const text = (value: string) => ({ type: "text", value });
-  const objects = classes.map(([name, exportName]) => [name, { type: "durable-object", worker: AGGREGATOR, exportName }]);
+  const objects = classes.map(([name, exportName]) => [
+    name, { type: "durable-object", worker: AGGREGATOR, exportName },
+  ]);
   const env = (role: string) => ({
     TALLY_ROLE: text(role),
     ...Object.fromEntries(Object.entries(vars).map(([name, value]) => [name, text(value)])),
     ...Object.fromEntries(objects),
   });
   const worker = (name: string, bindings: object, exports: object = {}) => ({
-    config: { name, compatibilityDate, manifest: { mainModule: "index.js", modulesRoot: build, modules }, env: bindings, exports, triggers: [] },
+    config: {
+      name, compatibilityDate, manifest: { mainModule: "index.js", modulesRoot: build, modules }, env: bindings,
+      exports, triggers: [],
+    },
     dev: { rootPath: build },
   });
   const access = vars["TALLY_KEYS"] === undefined ? { TALLY_ACCESS: text("open") } : {};
@@ -85,7 +95,9 @@ export async function startTally({ root = ROOT, vars = {}, workers = [], key }: 
   const edge = async (path: string, init?: any) => (await world.getWorker(EDGE)).fetch(new URL(path, url).href, init);
   return {
     url,
-    client: new Tally({ url: url.origin, fetch: (address, init) => edge(address, init), ...(key === undefined ? {} : { key }) }),
+    client: new Tally({
+      url: url.origin, fetch: (address, init) => edge(address, init), ...(key === undefined ? {} : { key }),
+    }),
     fetch: (path, init) => world.dispatchFetch(new URL(path, url), init),
     edge,
     close: () => world.dispose(),

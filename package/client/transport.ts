@@ -1,7 +1,7 @@
 // One HTTP call, sent again until it is answered or its tries are used up.
 //
-// Invariant: what may count is sent again only under one `Idempotency-Key`, drawn before the first try, or where nothing can have
-// been counted. So a write counts once however often it is sent.
+// Invariant: what may count is sent again only under one `Idempotency-Key`, drawn before the first try, or where
+// nothing can have been counted. So a write counts once however often it is sent.
 import type { components } from "./api.ts";
 
 export type Problem = components["schemas"]["Problem"];
@@ -26,7 +26,10 @@ export class TallyError extends Error {
   /** The whole problem document. */
   readonly problem: Problem | undefined;
 
-  constructor(status: number, code: string, detail: string, more: { problem?: Problem; retry_after_ms?: number; cause?: unknown } = {}) {
+  constructor(
+    status: number, code: string, detail: string,
+    more: { problem?: Problem; retry_after_ms?: number; cause?: unknown } = {},
+  ) {
     super(detail, more.cause === undefined ? undefined : { cause: more.cause });
     this.name = "TallyError";
     this.status = status;
@@ -88,7 +91,10 @@ const pause = (ms: number, signal: AbortSignal | undefined) =>
     signal?.addEventListener("abort", stop, { once: true });
   });
 
-/** Returns the path of a template: `path("/counters/{id}", id)`, each part percent-encoded, also an asterisk: at the end of an id it would make a prefix of it. */
+/**
+ * Returns the path of a template: `path("/counters/{id}", id)`, each part percent-encoded, also an asterisk: at the end
+ * of an id it would make a prefix of it.
+ */
 export function path(template: string, ...parts: string[]): string {
   let next = 0;
   return template.replace(/\{\w+\}/g, () => encodeURIComponent(parts[next++] ?? "").replaceAll("*", "%2A"));
@@ -109,7 +115,11 @@ export class Transport {
   url(route: string, query: Record<string, unknown> = {}): string {
     const search = new URLSearchParams();
     for (const [name, value] of Object.entries(query)) {
-      for (const one of Array.isArray(value) ? value : [value]) if (one !== undefined && one !== null) search.append(name, String(one));
+      for (const one of Array.isArray(value) ? value : [value]) {
+        if (one !== undefined && one !== null) {
+          search.append(name, String(one));
+        }
+      }
     }
     const text = search.toString();
     return `${this.base}${route}${text === "" ? "" : `?${text}`}`;
@@ -150,12 +160,14 @@ export class Transport {
         error = await refusal(answer);
       } catch (cause) {
         if (call.signal?.aborted) throw call.signal.reason;
-        const why = cause instanceof Error ? (cause.cause instanceof Error ? cause.cause.message : cause.message) : String(cause);
+        const why =
+          cause instanceof Error ? (cause.cause instanceof Error ? cause.cause.message : cause.message) : String(cause);
         error = new TallyError(0, "no-answer", `${this.base} does not answer: ${why}`, { cause });
       }
       // What says `overloaded` counted nothing, so anything may be sent again.
       const isUnknown = error.status === 0 || error.status >= 500;
-      const mayGoOn = (isUnknown && mayRepeat) || error.code === "overloaded" || (error.status === 429 && call.isWrite === true);
+      const mayGoOn =
+        (isUnknown && mayRepeat) || error.code === "overloaded" || (error.status === 429 && call.isWrite === true);
       if (!mayGoOn || error.code === "not-configured" || attempt === tries) throw error;
       const told_ms = error.retry_after_ms ?? 0;
       await pause(Math.min(PAUSE_MS_MAX, Math.max(told_ms, wait_ms * (0.5 + Math.random()))), call.signal);
@@ -178,8 +190,11 @@ export async function refusal(answer: Response): Promise<TallyError> {
     problem = undefined;
   }
   const seconds = Number(answer.headers.get("retry-after") ?? NaN);
-  return new TallyError(answer.status, problem?.code ?? "unknown", problem?.detail ?? `${answer.status} ${text.slice(0, 200)}`.trim(), {
-    ...(problem === undefined ? {} : { problem }),
-    ...(Number.isFinite(seconds) ? { retry_after_ms: seconds * 1000 } : {}),
-  });
+  return new TallyError(
+    answer.status, problem?.code ?? "unknown", problem?.detail ?? `${answer.status} ${text.slice(0, 200)}`.trim(),
+    {
+      ...(problem === undefined ? {} : { problem }),
+      ...(Number.isFinite(seconds) ? { retry_after_ms: seconds * 1000 } : {}),
+    },
+  );
 }

@@ -18,7 +18,8 @@ export function addressOf({ url }) {
 /** Returns a client. `more`: options of the client. */
 export function clientOf(options, more = {}) {
   const file = options.keyFile ?? process.env.TALLY_KEY_FILE;
-  const key = options.key ?? process.env.TALLY_KEY ?? (file === undefined ? undefined : readFileSync(file, "utf8").trim());
+  const key =
+    options.key ?? process.env.TALLY_KEY ?? (file === undefined ? undefined : readFileSync(file, "utf8").trim());
   return new Tally({ url: addressOf(options), retries: RETRIES, ...(key ? { key } : {}), ...more });
 }
 
@@ -28,8 +29,15 @@ export async function newCall(client, what, method, route, call) {
     return await client.answer(method, route, call);
   } catch (error) {
     if (!(error instanceof TallyError)) throw error;
-    if (["not-found", "method-not-allowed"].includes(error.code) || (error.status === 404 && error.code === "unknown")) {
-      throw new Failure(EXIT.unknownCall, `this deployment does not know ${what} (${method} ${route.split("?")[0]}): upgrade it, see docs/operate/upgrade.md`, { cause: error.code });
+    if (
+      ["not-found", "method-not-allowed"].includes(error.code) ||
+      (error.status === 404 && error.code === "unknown")
+    ) {
+      throw new Failure(
+        EXIT.unknownCall,
+        `this deployment does not know ${what} (${method} ${route.split("?")[0]}): upgrade it, see docs/operate/upgrade.md`,
+        { cause: error.code },
+      );
     }
     throw error;
   }

@@ -5,11 +5,22 @@ import { EXIT, Failure } from "./outcome.mjs";
 function rows(command, words = []) {
   const own = command.commands.filter((one) => !one._hidden);
   const visible = command.createHelp().visibleOptions(command);
-  const options = visible.map(({ long, short, description, argChoices }) => ({ long: long ?? short, description, choices: argChoices ?? [] }));
+  const options = visible.map(({ long, short, description, argChoices }) => ({
+    long: long ?? short, description, choices: argChoices ?? [],
+  }));
   return [
     { words, commands: own.map((one) => ({ name: one.name(), description: one.description() })), options },
     ...own.flatMap((one) => rows(one, [...words, one.name()])),
   ];
+}
+
+// The branches of a shell's `case` that tell how a command goes on, of bash and zsh.
+function branches(all) {
+  const branch = ({ words }) => {
+    const before = words.length === 1 ? ` ${words[0]}` : words.join(" ");
+    return `      ${JSON.stringify(before)}) command=${JSON.stringify(words.join(" "))} ;;`;
+  };
+  return all.filter(({ words }) => words.length > 0).map(branch).join("\n");
 }
 
 const SHELLS = {
@@ -23,7 +34,7 @@ _tally() {
   local current=\${COMP_WORDS[COMP_CWORD]} command="" word words=""
   for word in "\${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
     case "$command $word" in
-${all.filter(({ words }) => words.length > 0).map(({ words }) => `      ${JSON.stringify(words.length === 1 ? ` ${words[0]}` : words.join(" "))}) command=${JSON.stringify(words.join(" "))} ;;`).join("\n")}
+${branches(all)}
     esac
   done
   case "$command" in
@@ -36,9 +47,14 @@ complete -o filenames -F _tally tally
 `;
   },
   zsh(all, globals) {
-    const quoted = (text) => `'${text.replaceAll("'", "'\\''").replaceAll(":", "\\:")}'`;
+    const escaped = (text) => text.replaceAll("'", "'\\''").replaceAll(":", "\\:");
+    const item = (name, description) => `'${escaped(name)}:${escaped(description)}'`;
     const cases = all.map(({ words, commands, options }) => {
-      const items = [...commands.map(({ name, description }) => quoted(`${name}`).slice(0, -1) + `:${description.replaceAll("'", "'\\''").replaceAll(":", "\\:")}'`), ...options.map(({ long, description }) => `'${long}:${description.replaceAll("'", "'\\''").replaceAll(":", "\\:")}'`), ...globals.map(quoted)];
+      const items = [
+        ...commands.map(({ name, description }) => item(name, description)),
+        ...options.map(({ long, description }) => item(long, description)),
+        ...globals.map((name) => `'${escaped(name)}'`),
+      ];
       return `    ${JSON.stringify(words.join(" "))}) items=(${items.join(" ")}) ;;`;
     });
     return `#compdef tally
@@ -48,7 +64,7 @@ _tally() {
   local -a items
   for word in "\${(@)words[2,CURRENT-1]}"; do
     case "$command $word" in
-${all.filter(({ words }) => words.length > 0).map(({ words }) => `      ${JSON.stringify(words.length === 1 ? ` ${words[0]}` : words.join(" "))}) command=${JSON.stringify(words.join(" "))} ;;`).join("\n")}
+${branches(all)}
     esac
   done
   case "$command" in
@@ -62,14 +78,22 @@ if [ "$funcstack[1]" = "_tally" ]; then _tally "$@"; else compdef _tally tally; 
   },
   fish(all, globals) {
     const quoted = (text) => `'${text.replaceAll("\\", "\\\\").replaceAll("'", "\\'")}'`;
+    const option = ({ long, description, choices }) => {
+      const values = choices.length > 0 ? ` -xa ${quoted(choices.join(" "))}` : "";
+      return `-l ${long.replace(/^--/, "")} -d ${quoted(description)}${values}`;
+    };
     const lines = all.flatMap(({ words, commands, options }) => {
-      const when = words.length === 0 ? "__fish_use_subcommand" : words.map((word) => `__fish_seen_subcommand_from ${word}`).join("; and ");
+      const when =
+        words.length === 0
+          ? "__fish_use_subcommand"
+          : words.map((word) => `__fish_seen_subcommand_from ${word}`).join("; and ");
       return [
-        ...commands.map(({ name, description }) => `complete -c tally -n ${quoted(when)} -a ${name} -d ${quoted(description)}`),
-        ...(words.length === 0 ? [] : options.map(({ long, description, choices }) => `complete -c tally -n ${quoted(when)} -l ${long.replace(/^--/, "")} -d ${quoted(description)}${choices.length > 0 ? ` -xa ${quoted(choices.join(" "))}` : ""}`)),
-      ];
+        ...commands.map(({ name, description }) => `-a ${name} -d ${quoted(description)}`),
+        ...(words.length === 0 ? [] : options.map(option)),
+      ].map((what) => `complete -c tally -n ${quoted(when)} ${what}`);
     });
-    return `# Completion of tally for fish.\n${globals.map((name) => `complete -c tally -l ${name.replace(/^--/, "")}`).join("\n")}\n${lines.join("\n")}\n`;
+    const ofGlobals = globals.map((name) => `complete -c tally -l ${name.replace(/^--/, "")}`);
+    return ["# Completion of tally for fish.", ...ofGlobals, ...lines, ""].join("\n");
   },
 };
 

@@ -1,8 +1,9 @@
 // `tally deploy`: both Workers to Cloudflare, step by step, by wrangler.
 //
-// Life: wrangler → account → questions → two configurations → what they bind → secrets → aggregator → edge → a smoke test at the address.
-// Invariants: the aggregator deploys before the edge, which binds its objects. No secret is an argument: secrets go by standard input.
-// A dry run changes nothing in the account: wrangler checks both Workers, and the smoke test runs in its local mode.
+// Life: wrangler → account → questions → two configurations → what they bind → secrets → aggregator → edge → a smoke
+// test at the address. Invariants: the aggregator deploys before the edge, which binds its objects. No secret is an
+// argument: secrets go by standard input. A dry run changes nothing in the account: wrangler checks both Workers, and
+// the smoke test runs in its local mode.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -60,7 +61,8 @@ class Deployment {
   async step(title, command, act, { isSafe = false } = {}) {
     const { screen, steps, isDry } = this;
     const done = !isDry || isSafe;
-    screen.line(`${screen.paint("bold", `${steps.length + 1}. ${title}`)}${command === undefined ? "" : `\n   ${screen.paint("dim", command)}`}`);
+    screen.line(screen.paint("bold", `${steps.length + 1}. ${title}`));
+    if (command !== undefined) screen.line(`   ${screen.paint("dim", command)}`);
     steps.push({ title, ...(command === undefined ? {} : { command }), done });
     if (done) return act();
     return undefined;
@@ -70,7 +72,10 @@ class Deployment {
   async wrangler(args, { input, env = {} } = {}) {
     const child = spawn(this.program, [...this.first, ...args], {
       stdio: ["pipe", "pipe", "pipe"],
-      env: { ...process.env, WRANGLER_SEND_METRICS: "false", ...(input !== undefined || this.isDry ? { CI: "1" } : {}), ...env },
+      env: {
+        ...process.env, WRANGLER_SEND_METRICS: "false", ...(input !== undefined || this.isDry ? { CI: "1" } : {}),
+        ...env,
+      },
     });
     let told = "";
     for (const stream of [child.stdout, child.stderr]) stream.setEncoding("utf8").on("data", (text) => (told += text));
@@ -115,7 +120,13 @@ class Deployment {
     this.aggregator = join(this.folder, "wrangler.aggregator.toml");
     writeFileSync(this.edge, files.edge);
     writeFileSync(this.aggregator, files.aggregator);
-    if (this.isDry) this.screen.line([`   # wrangler.aggregator.toml`, files.aggregator, "# wrangler.toml", files.edge].join("\n").replaceAll("\n", "\n   "));
+    if (this.isDry) {
+      this.screen.line(
+        [`   # wrangler.aggregator.toml`, files.aggregator, "# wrangler.toml", files.edge]
+          .join("\n")
+          .replaceAll("\n", "\n   "),
+      );
+    }
     return files;
   }
 
@@ -165,7 +176,12 @@ class Deployment {
     if (isNew) {
       // The key for limits is another entry of the same key: a prefix is needed to reach them.
       const key = newKey();
-      writeKeys(file, { keys: [{ name: "ops", key, scopes: ["admin"] }, { name: "ops, limits", key, scopes: ["admin"], prefix: "limits/" }], public: [] });
+      writeKeys(file, {
+        keys: [
+          { name: "ops", key, scopes: ["admin"] }, { name: "ops, limits", key, scopes: ["admin"], prefix: "limits/" },
+        ],
+        public: [],
+      });
     }
     const text = readFileSync(file, "utf8");
     const keys = JSON.parse(text).keys ?? [];
@@ -191,7 +207,8 @@ class Deployment {
     }
   }
 
-  // A version for some of the requests, beside the one that serves now. A new class of objects needs a whole deploy first.
+  // A version for some of the requests, beside the one that serves now. A new class of objects needs a whole deploy
+  // first.
   async gradual(percent) {
     if (percent < 1 || percent > 100) throw new Failure(EXIT.usage, "--gradual is a number of percent from 1 to 100");
     for (const [what, file] of [["aggregator", this.aggregator], ["edge", this.edge]]) {
@@ -225,13 +242,18 @@ class Deployment {
   async smoke({ domain }, key) {
     const where = this.options.url ?? (domain !== undefined ? `https://${domain}` : this.address);
     if (this.isDry) {
-      await this.step("Smoke test, here in wrangler's local mode", `wrangler dev -c wrangler.toml -c wrangler.aggregator.toml`, () => this.local(key), { isSafe: true });
+      await this.step(
+        "Smoke test, here in wrangler's local mode", `wrangler dev -c wrangler.toml -c wrangler.aggregator.toml`,
+        () => this.local(key), { isSafe: true },
+      );
       this.address = domain === undefined ? undefined : `https://${domain}`;
       return;
     }
     if (where === undefined) throw new Failure(EXIT.failed, "wrangler named no address: look for it in its dashboard");
     this.address = where;
-    await this.step("Smoke test at the address", `POST ${where}/counters/…/increment`, () => smokeTest(where, key, HEALTHY_MS_MAX));
+    await this.step("Smoke test at the address", `POST ${where}/counters/…/increment`, () =>
+      smokeTest(where, key, HEALTHY_MS_MAX),
+    );
   }
 
   // Both Workers under wrangler dev, with the keys and no domain: a route would be the host of each request.
@@ -241,10 +263,24 @@ class Deployment {
     const { port } = probe.address();
     probe.close();
     await once(probe, "close");
-    for (const file of [this.edge, this.aggregator]) writeFileSync(file, readFileSync(file, "utf8").replace(/^routes = .*$/m, "").replace(/^workers_dev = .*$/m, ""));
-    writeFileSync(join(this.folder, ".dev.vars"), `TALLY_KEYS='${JSON.stringify(JSON.parse(this.keys))}'\n`, { mode: 0o600 });
-    const args = ["dev", "-c", this.edge, "-c", this.aggregator, "--ip", "127.0.0.1", "--port", String(port), "--persist-to", join(this.folder, "state"), "--show-interactive-dev-session=false"];
-    const child = spawn(this.program, [...this.first, ...args], { stdio: ["ignore", "pipe", "pipe"], env: { ...process.env, WRANGLER_SEND_METRICS: "false", CI: "1" } });
+    for (const file of [this.edge, this.aggregator]) {
+      writeFileSync(
+        file,
+        readFileSync(file, "utf8")
+          .replace(/^routes = .*$/m, "")
+          .replace(/^workers_dev = .*$/m, ""),
+      );
+    }
+    writeFileSync(join(this.folder, ".dev.vars"), `TALLY_KEYS='${JSON.stringify(JSON.parse(this.keys))}'\n`, {
+      mode: 0o600,
+    });
+    const args = [
+      "dev", "-c", this.edge, "-c", this.aggregator, "--ip", "127.0.0.1", "--port", String(port), "--persist-to",
+      join(this.folder, "state"), "--show-interactive-dev-session=false",
+    ];
+    const child = spawn(this.program, [...this.first, ...args], {
+      stdio: ["ignore", "pipe", "pipe"], env: { ...process.env, WRANGLER_SEND_METRICS: "false", CI: "1" },
+    });
     let told = "";
     for (const stream of [child.stdout, child.stderr]) stream.setEncoding("utf8").on("data", (text) => (told += text));
     const ended = once(child, "exit");
@@ -271,7 +307,9 @@ async function smokeTest(url, key, within_ms, isOver = () => false) {
       (refused) => refused,
     );
     if (error === undefined) break;
-    if (isOver() || performance.now() > late) throw new Failure(EXIT.unavailable, `${url} is not well: ${error.message}`);
+    if (isOver() || performance.now() > late) {
+      throw new Failure(EXIT.unavailable, `${url} is not well: ${error.message}`);
+    }
     await new Promise((done) => setTimeout(done, HEALTHY_POLL_MS));
   }
   if (key === undefined) return;

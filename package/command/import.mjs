@@ -63,8 +63,14 @@ function settings(options) {
   return {
     format,
     base,
-    filter: filter({ status, method: all ? "any" : options.method, bots: all || options.bots === true, statics: all || options.static === true }),
-    pathOf: pathOf({ paths: options.paths, rewrites: (options.rewrite ?? []).map(rewriteOf), stripQuery: options.stripQuery !== false, prefix: options.prefix }),
+    filter: filter({
+      status, method: all ? "any" : options.method, bots: all || options.bots === true,
+      statics: all || options.static === true,
+    }),
+    pathOf: pathOf({
+      paths: options.paths, rewrites: (options.rewrite ?? []).map(rewriteOf), stripQuery: options.stripQuery !== false,
+      prefix: options.prefix,
+    }),
     site: options.site,
     by,
     unique: options.unique,
@@ -115,11 +121,26 @@ function summaryText(said, run, { paint }) {
     `${paint("bold", number(said.counted))} of ${number(said.lines)} lines counted, for ${said.counters_exact ? "" : "about "}${number(said.counters)} counters, in ${said.seconds} s (${number(said.lines_per_second)} lines/s)`,
   ];
   const before = said.counted_before;
-  if (before.lines > 0) lines.push(`${number(before.lines)} lines were counted by an earlier run, and were not counted again`);
-  if (before.bytes > 0) lines.push(`${number(before.bytes)} bytes at the beginning were imported by an earlier run (--again counts them again)`);
-  for (const [reason, count] of Object.entries(said.left_out)) if (count > 0) lines.push(`${number(count)} lines left out: ${REASONS[reason]}`);
-  if (said.unreadable > 0) lines.push(paint("yellow", `${number(said.unreadable)} lines could not be read, such as: ${run.unread[0]}`));
-  for (const [code, count] of Object.entries(said.rejected)) lines.push(paint("yellow", `${number(count)} lines refused: ${code}${code === "idempotency-key-reused" ? ", they were imported with other options" : ""}`));
+  if (before.lines > 0)
+    lines.push(`${number(before.lines)} lines were counted by an earlier run, and were not counted again`);
+  if (before.bytes > 0)
+    lines.push(
+      `${number(before.bytes)} bytes at the beginning were imported by an earlier run (--again counts them again)`,
+    );
+  for (const [reason, count] of Object.entries(said.left_out)) {
+    if (count > 0) {
+      lines.push(`${number(count)} lines left out: ${REASONS[reason]}`);
+    }
+  }
+  if (said.unreadable > 0)
+    lines.push(paint("yellow", `${number(said.unreadable)} lines could not be read, such as: ${run.unread[0]}`));
+  for (const [code, count] of Object.entries(said.rejected))
+    lines.push(
+      paint(
+        "yellow",
+        `${number(count)} lines refused: ${code}${code === "idempotency-key-reused" ? ", they were imported with other options" : ""}`,
+      ),
+    );
   if (said.interrupted) lines.push("interrupted: the same command goes on from here");
   if (said.top.length > 0) lines.push("", table(said.top.map(({ id, count }) => [number(count), id]), [0]));
   return lines.join("\n");
@@ -162,7 +183,9 @@ async function values(client, options, screen, carry) {
   const isShown = process.stderr.isTTY && options.progress !== false && !screen.isJson;
   const show = ({ counters, boards, members }) => process.stderr.write(`\r${number(counters)} counters, ${number(boards)} boards, ${number(members)} members `);
   const { mode, prefix, from: source } = options;
-  const run = new Values(client, { mode, prefix, source, isLocal: isLocal(addressOf(options)) }, isShown ? show : undefined);
+  const run = new Values(
+    client, { mode, prefix, source, isLocal: isLocal(addressOf(options)) }, isShown ? show : undefined,
+  );
   const say = () => mode === "create" && run.hasBoards && screen.note(UNFINISHED);
   const interrupt = () => {
     say();

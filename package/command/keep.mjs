@@ -12,7 +12,8 @@ const LOOK_EVERY_MS = 1_000;
 
 const NEWLINE = 10;
 
-// Writes one page of an export but for its last line, and returns that line; `state` has the checksum and the number of bytes.
+// Writes one page of an export but for its last line, and returns that line; `state` has the checksum and the number of
+// bytes.
 async function page(answer, write, state) {
   let rest = Buffer.alloc(0);
   for await (const chunk of answer.body) {
@@ -39,12 +40,16 @@ function endOf(line) {
 }
 
 /**
- * Writes all counters to stdout or a file. Pages are joined to one file, with one last line that says how many there are and the checksum of all.
- * One that is not whole makes the exit code 6.
+ * Writes all counters to stdout or a file. Pages are joined to one file, with one last line that says how many there
+ * are and the checksum of all. One that is not whole makes the exit code 6.
  */
 export async function exportAll({ args: [prefix], options, screen }) {
   const client = clientOf(options, { timeout_ms: STREAM_MS_MAX });
-  const asked = { prefix, ...Object.fromEntries(["history", "uniques", "samples"].filter((name) => options[name]).map((name) => [name, 1])), ...(options.csv ? { format: "csv" } : {}) };
+  const asked = {
+    prefix,
+    ...Object.fromEntries(["history", "uniques", "samples"].filter((name) => options[name]).map((name) => [name, 1])),
+    ...(options.csv ? { format: "csv" } : {}),
+  };
   const out = options.output === undefined ? process.stdout : createWriteStream(options.output);
   const write = (bytes) => (out.write(bytes) ? undefined : new Promise((done) => out.once("drain", done)));
   const state = { checksum: 0, bytes: 0, counters: 0, whole: true };
@@ -63,7 +68,10 @@ export async function exportAll({ args: [prefix], options, screen }) {
     for (const partition of end.missing_partitions ?? []) missing.add(partition);
     cursor = end.end ? undefined : end.cursor;
   } while (cursor !== undefined);
-  const end = { end: true, counters: state.counters, checksum: `crc32:${state.checksum.toString(16).padStart(8, "0")}`, whole: state.whole, ...(missing.size > 0 ? { missing_partitions: [...missing] } : {}) };
+  const end = {
+    end: true, counters: state.counters, checksum: `crc32:${state.checksum.toString(16).padStart(8, "0")}`,
+    whole: state.whole, ...(missing.size > 0 ? { missing_partitions: [...missing] } : {}),
+  };
   if (!options.csv) await write(`${JSON.stringify(end)}\n`);
   if (options.output !== undefined) {
     await new Promise((done) => out.end(done));
@@ -76,9 +84,14 @@ export async function exportAll({ args: [prefix], options, screen }) {
 const text = (value) => (typeof value === "object" && value !== null ? JSON.stringify(value) : String(value ?? ""));
 
 const isWaited = (all) => all.under_way.length > 0 && all.under_way.every(({ why }) => why === undefined);
-const dayRow = ({ date, full, counters, changed, bytes, whole }) => [date, full ? "full" : "changes", number(counters), number(changed), number(bytes), whole ? "" : "not whole"];
+const dayRow = ({ date, full, counters, changed, bytes, whole }) => [
+  date, full ? "full" : "changes", number(counters), number(changed), number(bytes), whole ? "" : "not whole",
+];
 
-/** Makes a snapshot and waits for its end, or lists those that there are. One that does not go on, or is not whole, makes the exit code 6. */
+/**
+ * Makes a snapshot and waits for its end, or lists those that there are. One that does not go on, or is not whole,
+ * makes the exit code 6.
+ */
 export async function snapshot({ options, screen }) {
   const client = clientOf(options, { timeout_ms: OPERATION_MS_MAX });
   const list = async () => (await newCall(client, "snapshots", "GET", "/snapshots", {})).json();
@@ -98,7 +111,11 @@ export async function snapshot({ options, screen }) {
   }
   made ??= all.snapshots[0];
   const stuck = all.under_way.find(({ why }) => why !== undefined);
-  if (stuck !== undefined) throw new Failure(EXIT.partly, `partition ${stuck.partition} does not go on: ${stuck.why}`, { under_way: all.under_way });
+  if (stuck !== undefined) {
+    throw new Failure(EXIT.partly, `partition ${stuck.partition} does not go on: ${stuck.why}`, {
+      under_way: all.under_way,
+    });
+  }
   screen.show(made, () => table([dayRow(made)], [2, 3, 4]));
   return made.whole ? EXIT.done : EXIT.partly;
 }
@@ -108,14 +125,19 @@ export async function restore({ args: [date], options, screen }) {
   if (!/^\d{4}-\d{2}-\d{2}/.test(date)) throw new Failure(EXIT.usage, `${date} is no day: write it as 2026-11-01; tally snapshot --list shows them`);
   const client = clientOf(options, { timeout_ms: OPERATION_MS_MAX });
   const { prefix, mode, dryRun } = options;
-  const asked = { ...(prefix === undefined ? {} : { prefix }), ...(mode === undefined ? {} : { mode }), ...(dryRun ? { dry_run: true } : {}) };
+  const asked = {
+    ...(prefix === undefined ? {} : { prefix }), ...(mode === undefined ? {} : { mode }),
+    ...(dryRun ? { dry_run: true } : {}),
+  };
   // One key for all pages: a call that is repeated changes each counter once.
   const idempotencyKey = crypto.randomUUID();
   const sum = { changes: [], refused: [] };
   let cursor;
   do {
     const body = cursor === undefined ? asked : { ...asked, cursor };
-    const answer = await newCall(client, "snapshots", "POST", path("/snapshots/{date}/restore", date), { body, idempotencyKey });
+    const answer = await newCall(client, "snapshots", "POST", path("/snapshots/{date}/restore", date), {
+      body, idempotencyKey,
+    });
     const said = await answer.json();
     for (const [name, value] of Object.entries(said)) {
       if (Array.isArray(value)) sum[name] = [...(sum[name] ?? []), ...value];
@@ -124,10 +146,18 @@ export async function restore({ args: [date], options, screen }) {
     cursor = said.cursor ?? undefined;
   } while (cursor !== undefined);
   screen.show(sum, () => {
-    const rows = sum.changes.map(({ id, action, now, then }) => [action, id, number(now), "→", action === "add" ? `+${number(then)}` : number(then)]);
-    const counts = ["created", "set", "added", "unchanged", "left"].map((name) => `${number(sum[name])} ${name}`).join(", ");
+    const rows = sum.changes.map(({ id, action, now, then }) => [
+      action, id, number(now), "→", action === "add" ? `+${number(then)}` : number(then),
+    ]);
+    const counts = ["created", "set", "added", "unchanged", "left"]
+      .map((name) => `${number(sum[name])} ${name}`)
+      .join(", ");
     const more = sum.created + sum.set + sum.added - rows.length;
-    return [table(rows, [2, 4]), more > 0 ? `… and ${number(more)} more` : "", `${dryRun ? "it would be: " : ""}${counts}`].filter((line) => line !== "").join("\n");
+    return [
+      table(rows, [2, 4]), more > 0 ? `… and ${number(more)} more` : "", `${dryRun ? "it would be: " : ""}${counts}`,
+    ]
+      .filter((line) => line !== "")
+      .join("\n");
   });
   for (const { id, detail } of sum.refused) screen.note(`tally: ${id}: ${detail}`);
   return sum.rejected > 0 ? EXIT.partly : EXIT.done;
@@ -135,7 +165,8 @@ export async function restore({ args: [date], options, screen }) {
 
 // What is said of a damaged counter, a line for each part: [counter, part, from where it is, what is lost at most].
 function partsOf({ id, status, root, cells, failed }) {
-  const named = ({ from, snapshot }) => (from === "snapshot" ? `snapshot of ${snapshot}` : snapshot ? `${from}, value of ${snapshot}` : from);
+  const named = ({ from, snapshot }) =>
+    from === "snapshot" ? `snapshot of ${snapshot}` : snapshot ? `${from}, value of ${snapshot}` : from;
   const dated = (told) => (told.as_of ? `${named(told)}, as of ${new Date(told.as_of).toISOString()}` : named(told));
   return [
     ...(root ? [[id, `root: ${root.damaged.join(", ")}`, root.from ? named(root) : "", root.lost.join("; ")]] : []),
@@ -145,18 +176,29 @@ function partsOf({ id, status, root, cells, failed }) {
 }
 
 // What is said of a damaged object, a line for each of its tables.
-const tablesOf = ({ object, status, damaged }) => damaged.map(({ table: name, rows, names, lost }) => [object, status, `${name}: ${number(rows)} rows${names.map((one) => ` ${one}`).join("")}`, lost]);
+const tablesOf = ({ object, status, damaged }) =>
+  damaged.map(({ table: name, rows, names, lost }) => [
+    object, status, `${name}: ${number(rows)} rows${names.map((one) => ` ${one}`).join("")}`, lost,
+  ]);
 
 /**
- * Puts back what is damaged of all counters, or of those of a prefix; or says what is damaged of objects (`objects`), or of one (`object`), and
- * removes it (`discard`).
+ * Puts back what is damaged of all counters, or of those of a prefix; or says what is damaged of objects (`objects`),
+ * or of one (`object`), and removes it (`discard`).
  */
 export async function repair({ options, screen }) {
   const client = clientOf(options, { timeout_ms: OPERATION_MS_MAX });
   const { objects, object, discard = false } = options;
-  if (discard && object === undefined) throw new Failure(EXIT.usage, "--discard needs --object <name>: tally repair --objects names what is damaged");
-  const all = { dry_run: Boolean(options.dryRun), checked: 0, damaged: 0, repaired: 0, counters: [], objects: [], failed: [] };
-  const what = object !== undefined ? { object, discard } : objects !== undefined ? { objects: objects === true ? "" : objects } : { prefix: options.prefix ?? "" };
+  if (discard && object === undefined)
+    throw new Failure(EXIT.usage, "--discard needs --object <name>: tally repair --objects names what is damaged");
+  const all = {
+    dry_run: Boolean(options.dryRun), checked: 0, damaged: 0, repaired: 0, counters: [], objects: [], failed: [],
+  };
+  const what =
+    object !== undefined
+      ? { object, discard }
+      : objects !== undefined
+        ? { objects: objects === true ? "" : objects }
+        : { prefix: options.prefix ?? "" };
   let cursor;
   do {
     const body = { ...what, dry_run: Boolean(options.dryRun), ...(cursor === undefined ? {} : { cursor }) };
@@ -169,7 +211,14 @@ export async function repair({ options, screen }) {
     cursor = said.cursor ?? undefined;
   } while (cursor !== undefined);
   const sum = `${number(all.checked)} ${what.prefix === undefined ? "objects" : "counters"} looked at, ${number(all.damaged)} damaged, ${number(all.repaired)} ${discard ? "discarded" : "repaired"}`;
-  screen.show(all, () => [table(all.counters.flatMap(partsOf)), table(all.objects.flatMap(tablesOf)), ...all.failed, sum].filter((line) => line !== "").join("\n"));
-  const isLeft = all.failed.length > 0 || (!discard && all.objects.length > 0) || all.counters.some(({ status }) => status === "failed");
+  screen.show(all, () =>
+    [table(all.counters.flatMap(partsOf)), table(all.objects.flatMap(tablesOf)), ...all.failed, sum]
+      .filter((line) => line !== "")
+      .join("\n"),
+  );
+  const isLeft =
+    all.failed.length > 0 ||
+    (!discard && all.objects.length > 0) ||
+    all.counters.some(({ status }) => status === "failed");
   return isLeft ? EXIT.partly : EXIT.done;
 }

@@ -1,7 +1,7 @@
 // `tally keys`: keys of a deployment by `/keys`, or those of a file for the secret TALLY_KEYS.
 //
-// Invariant: a key is printed once, when it is made, and never again. A key of a deployment is named by its id, or by its name where no
-// other is called so. A file that holds keys is readable by its owner alone.
+// Invariant: a key is printed once, when it is made, and never again. A key of a deployment is named by its id, or by
+// its name where no other is called so. A file that holds keys is readable by its owner alone.
 import { randomBytes } from "node:crypto";
 import { chmodSync, existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { path } from "../client/transport.ts";
@@ -54,8 +54,12 @@ const isGiven = ([, value]) => value !== undefined;
 /** Returns all keys of the deployment that the caller may see. */
 async function keysOf(client) {
   const keys = [];
-  for (let cursor = ""; cursor !== null; ) {
-    const page = await (await newCall(client, "keys of its own: use --file", "GET", `/keys?limit=${PAGE}${cursor === "" ? "" : `&cursor=${cursor}`}`)).json();
+  for (let cursor = ""; cursor !== null;) {
+    const page = await (
+      await newCall(
+        client, "keys of its own: use --file", "GET", `/keys?limit=${PAGE}${cursor === "" ? "" : `&cursor=${cursor}`}`,
+      )
+    ).json();
     keys.push(...page.keys);
     ({ cursor } = page);
   }
@@ -75,15 +79,24 @@ async function named(client, text) {
 const called = (file, name) => new Failure(EXIT.notFound, `${file} has no key called ${name}; tally keys list --file ${file} shows them`);
 
 function printed(screen, made, file) {
-  screen.show(made, ({ name, key }) => `${screen.paint("bold", key)}\n${screen.paint("dim", `This is the key "${name}". It is not shown again.`)}`);
-  if (file !== undefined && !screen.isJson) screen.note(`${file} is changed. Set it as the secret: npx wrangler secret put TALLY_KEYS -c <edge configuration> < ${file}`);
+  screen.show(
+    made,
+    ({ name, key }) =>
+      `${screen.paint("bold", key)}\n${screen.paint("dim", `This is the key "${name}". It is not shown again.`)}`,
+  );
+  if (file !== undefined && !screen.isJson)
+    screen.note(
+      `${file} is changed. Set it as the secret: npx wrangler secret put TALLY_KEYS -c <edge configuration> < ${file}`,
+    );
 }
 
 /** Makes a key. */
 export async function add({ args: [name], options, screen }) {
   const scopes = scopesOf(options.scopes);
   const { file, prefix: prefixes = [], ratePerMinute, expires } = options;
-  const bounds = Object.fromEntries(Object.entries({ rate_per_minute: ratePerMinute, expires_at: endOf(expires) }).filter(isGiven));
+  const bounds = Object.fromEntries(
+    Object.entries({ rate_per_minute: ratePerMinute, expires_at: endOf(expires) }).filter(isGiven),
+  );
   if (file === undefined) {
     const body = { name, scopes, ...(prefixes.length > 0 ? { prefixes } : {}), ...bounds };
     const answer = await newCall(clientOf(options), "keys of its own: use --file, and set the secret TALLY_KEYS", "POST", "/keys", { body, isWrite: true });
@@ -94,7 +107,9 @@ export async function add({ args: [name], options, screen }) {
   if (keys.keys.some((one) => one.name === name)) throw new Failure(EXIT.failed, `${file} has a key called ${name} already: tally keys rotate ${name} --file ${file} makes it anew`);
   const key = newKey();
   // Of several prefixes there is one entry each, with the same key: so earlier builds read it too.
-  for (const prefix of prefixes.length > 0 ? prefixes : [undefined]) keys.keys.push({ name, key, scopes, ...(prefix === undefined ? {} : { prefix }), ...bounds });
+  for (const prefix of prefixes.length > 0 ? prefixes : [undefined]) {
+    keys.keys.push({ name, key, scopes, ...(prefix === undefined ? {} : { prefix }), ...bounds });
+  }
   writeKeys(file, keys);
   printed(screen, { name, key, scopes, prefixes }, file);
   return EXIT.done;
@@ -103,7 +118,8 @@ export async function add({ args: [name], options, screen }) {
 /** Lists keys by their names, without the keys. */
 export async function list({ options, screen }) {
   const { file } = options;
-  const keys = file === undefined ? await keysOf(clientOf(options)) : readKeys(file).keys.map(({ key: _, ...entry }) => entry);
+  const keys =
+    file === undefined ? await keysOf(clientOf(options)) : readKeys(file).keys.map(({ key: _, ...entry }) => entry);
   const day = (time) => new Date(time).toISOString().slice(0, 10);
   const row = ({ id, name, scopes, prefix, prefixes, rate_per_minute: rate, expires_at: end, last_used_at: used }) => [
     ...(id === undefined ? [] : [id]),
@@ -131,7 +147,10 @@ export async function revoke({ args: [name], options, screen }) {
     if (left.length === keys.keys.length) throw called(file, name);
     writeKeys(file, { ...keys, keys: left });
   }
-  screen.show({ name, status: "revoked" }, () => `${name} is revoked${file === undefined ? "" : ` in ${file}: set the secret TALLY_KEYS again`}`);
+  screen.show(
+    { name, status: "revoked" },
+    () => `${name} is revoked${file === undefined ? "" : ` in ${file}: set the secret TALLY_KEYS again`}`,
+  );
   return EXIT.done;
 }
 
@@ -141,7 +160,9 @@ export async function rotate({ args: [name], options, screen }) {
   if (file === undefined) {
     const client = clientOf(options);
     const { id } = await named(client, name);
-    const answer = await client.answer("POST", path("/keys/{id}/rotate", id), { body: keep === undefined ? {} : { keep_seconds: keep }, isWrite: true });
+    const answer = await client.answer("POST", path("/keys/{id}/rotate", id), {
+      body: keep === undefined ? {} : { keep_seconds: keep }, isWrite: true,
+    });
     printed(screen, await answer.json());
     return EXIT.done;
   }

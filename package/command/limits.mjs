@@ -11,7 +11,10 @@ function fieldsOf(text) {
   }
 }
 
-const policyText = (one) => [one.policy, `${number(one.limit)} in ${number(one.window_seconds)} s`, one.algorithm, one.scope, one.shadow ? "watches only" : ""];
+const policyText = (one) => [
+  one.policy, `${number(one.limit)} in ${number(one.window_seconds)} s`, one.algorithm, one.scope,
+  one.shadow ? "watches only" : "",
+];
 const verdictText = ({ allowed, remaining, limit, reset_ms, retry_after_ms }) =>
   `${allowed === false ? "refused" : "allowed"}, ${number(remaining)} of ${number(limit)} left${retry_after_ms > 0 ? `, come again in ${Math.ceil(retry_after_ms / 1000)} s` : reset_ms > 0 ? `, more in ${Math.ceil(reset_ms / 1000)} s` : ""}`;
 
@@ -26,12 +29,19 @@ export async function limits({ args: [policy, key], options, screen }) {
       policies.push(...page.policies);
       cursor = page.cursor;
     } while (cursor);
-    screen.show({ policies }, () => (policies.length === 0 ? "there are no policies" : table(policies.map(policyText))));
+    screen.show({ policies }, () =>
+      policies.length === 0 ? "there are no policies" : table(policies.map(policyText)),
+    );
     return EXIT.done;
   }
   const one = path("/limits/{policy}", policy);
   if (key === undefined) {
-    const call = options.set !== undefined ? ["PUT", { body: fieldsOf(options.set), isSafe: true }] : options.delete ? ["DELETE", { isSafe: true }] : ["GET", {}];
+    const call =
+      options.set !== undefined
+        ? ["PUT", { body: fieldsOf(options.set), isSafe: true }]
+        : options.delete
+          ? ["DELETE", { isSafe: true }]
+          : ["GET", {}];
     const answer = await client.request(call[0], one, call[1]);
     screen.show(answer, () => (options.delete ? `${policy} is no more` : table([policyText(answer)])));
     return EXIT.done;
@@ -41,7 +51,9 @@ export async function limits({ args: [policy, key], options, screen }) {
     screen.show(answer, () => `${key} may begin anew`);
     return EXIT.done;
   }
-  const verdict = options.check ? await client.limit(policy, key, { cost: options.cost }) : await client.peek(policy, key);
+  const verdict = options.check
+    ? await client.limit(policy, key, { cost: options.cost })
+    : await client.peek(policy, key);
   screen.show(verdict, verdictText);
   return options.check && !verdict.allowed ? EXIT.limited : EXIT.done;
 }

@@ -1,6 +1,7 @@
 // The command `tally`: its words, and which module does what they say.
 //
-// Invariant: a command ends with one of the exit codes of outcome.mjs, and prints one sentence on stderr where that is not 0.
+// Invariant: a command ends with one of the exit codes of outcome.mjs, and prints one sentence on stderr where that is
+// not 0.
 import { Command, CommanderError, Option } from "commander";
 import { TallyError } from "../client/index.ts";
 import { completion } from "./completion.mjs";
@@ -20,7 +21,9 @@ const run = (load, name) => async (...given) => {
 const examples = (...lines) => `\nExamples:\n${lines.map((line) => `  $ ${line}`).join("\n")}\n`;
 const list = (value, before = []) => [...before, value];
 const whole = (value) => {
-  if (!/^\d{1,9}$/.test(value)) throw new CommanderError(EXIT.usage, "commander.invalidArgument", `${value} is no whole number`);
+  if (!/^\d{1,9}$/.test(value)) {
+    throw new CommanderError(EXIT.usage, "commander.invalidArgument", `${value} is no whole number`);
+  }
   return Number(value);
 };
 
@@ -73,7 +76,12 @@ function serving(tally) {
     .option("--host <address>", "listen on this address; any other than loopback needs keys (HOST, 127.0.0.1)")
     .option("--keys <file>", "who may do what, as JSON (TALLY_KEYS)")
     .option("--edges <number>", "so many edges, each on a port and with an isolate of its own (SERVE_EDGES, 1)")
-    .addHelpText("after", examples("tally serve", "tally serve --port 9000 --data /var/lib/tally", "tally serve --host 0.0.0.0 --keys keys.json"))
+    .addHelpText(
+      "after",
+      examples(
+        "tally serve", "tally serve --port 9000 --data /var/lib/tally", "tally serve --host 0.0.0.0 --keys keys.json",
+      ),
+    )
     .action(run(() => import("./serve.mjs"), "serve"));
 }
 
@@ -127,7 +135,10 @@ function reading(tally) {
     .addOption(new Option("--by <what>", "what is compared").choices(["value", "count", "uniques"]))
     .option("--window <window>", "3600, 86400, today, month, year, or days such as 7d or 365d; all time where left out")
     .option("--limit <number>", "so many", whole, 10)
-    .addHelpText("after", examples("tally top", "tally top /blog/ --window today --limit 20", "tally top --json | jq -r '.rows[].id'"))
+    .addHelpText(
+      "after",
+      examples("tally top", "tally top /blog/ --window today --limit 20", "tally top --json | jq -r '.rows[].id'"),
+    )
     .action(run(() => import("./read.mjs"), "top"));
   tally
     .command("get")
@@ -136,14 +147,18 @@ function reading(tally) {
     .option("--strong", "ask all datacenters now")
     .option("--window <seconds>", "also what was counted in the last seconds", whole)
     .option("--value", "print the values alone")
-    .addHelpText("after", examples("tally get /index.html", "tally get likes --strong --json", "tally get likes --value"))
+    .addHelpText(
+      "after", examples("tally get /index.html", "tally get likes --strong --json", "tally get likes --value"),
+    )
     .action(run(() => import("./read.mjs"), "get"));
   tally
     .command("watch")
     .description("show counters as they change")
     .argument("<ids...>", "their ids, at most 100")
     .option("--for <seconds>", "end after so many seconds", whole)
-    .addHelpText("after", examples("tally watch /index.html", "tally watch likes claps", "tally watch likes --json --for 60"))
+    .addHelpText(
+      "after", examples("tally watch /index.html", "tally watch likes claps", "tally watch likes --json --for 60"),
+    )
     .action(run(() => import("./watch.mjs"), "watch"));
 }
 
@@ -172,7 +187,10 @@ function keeping(tally) {
     .option("--prefix <prefix>", "only counters whose ids begin so")
     .addOption(new Option("--mode <mode>", "how it meets what is there").choices(["create", "replace", "add"]))
     .option("--dry-run", "say what would change, and change nothing")
-    .addHelpText("after", examples("tally restore 2026-11-01 --prefix /blog/ --dry-run", "tally restore 2026-11-01 --prefix /blog/"))
+    .addHelpText(
+      "after",
+      examples("tally restore 2026-11-01 --prefix /blog/ --dry-run", "tally restore 2026-11-01 --prefix /blog/"),
+    )
     .action(run(() => import("./keep.mjs"), "restore"));
   tally
     .command("repair")
@@ -182,23 +200,49 @@ function keeping(tally) {
     .option("--objects [prefix]", "say what is damaged that belongs to no counter: of boards, tablets, limits, Redis, queued events")
     .option("--object <name>", "the same of one object, as --objects names it")
     .option("--discard", "with --object: remove what is damaged of it")
-    .addHelpText("after", examples("tally repair --dry-run", "tally repair", "tally repair --objects", "tally repair --object board/game --discard"))
+    .addHelpText(
+      "after",
+      examples(
+        "tally repair --dry-run", "tally repair", "tally repair --objects",
+        "tally repair --object board/game --discard",
+      ),
+    )
     .action(run(() => import("./keep.mjs"), "repair"));
 }
 
 function administering(tally) {
-  const keys = tally.command("keys").description("who may do what: in a deployment, or with --file in a file for TALLY_KEYS");
-  const key = (name, text) => keys.command(name).description(text).option("--file <file>", "in this file, as TALLY_KEYS has it");
+  const keys = tally
+    .command("keys")
+    .description("who may do what: in a deployment, or with --file in a file for TALLY_KEYS");
+  const key = (name, text) =>
+    keys.command(name).description(text).option("--file <file>", "in this file, as TALLY_KEYS has it");
   const rights = (command) =>
     command
       .option("--scopes <scopes>", "some of read, write, limits, refund, admin", "read,write")
       .option("--prefix <prefix>", "only ids that begin so; may be repeated", list)
       .option("--rate-per-minute <number>", "at most so many calls a minute", whole)
       .option("--expires <date>", "until then, as 2027-01-31");
-  rights(key("add", "make a key, and print it once")).argument("<name>", "what it is for").addHelpText("after", examples("tally keys add blog --scopes read,write --prefix /blog/", "tally keys add ops --scopes admin --file keys.json")).action(run(() => import("./keys.mjs"), "add"));
-  key("list", "list keys; never the keys themselves").addHelpText("after", examples("tally keys list", "tally keys list --file keys.json --json")).action(run(() => import("./keys.mjs"), "list"));
-  key("revoke", "end a key").argument("<name>", "its name, or its id").addHelpText("after", examples("tally keys revoke blog")).action(run(() => import("./keys.mjs"), "revoke"));
-  key("rotate", "make a new key of that name, and print it once").argument("<name>", "its name, or its id").option("--keep <seconds>", "let the old one live so long; a day in a deployment, not at all in a file", whole).addHelpText("after", examples("tally keys rotate blog", "tally keys rotate blog --keep 86400")).action(run(() => import("./keys.mjs"), "rotate"));
+  rights(key("add", "make a key, and print it once"))
+    .argument("<name>", "what it is for")
+    .addHelpText(
+      "after",
+      examples(
+        "tally keys add blog --scopes read,write --prefix /blog/", "tally keys add ops --scopes admin --file keys.json",
+      ),
+    )
+    .action(run(() => import("./keys.mjs"), "add"));
+  key("list", "list keys; never the keys themselves")
+    .addHelpText("after", examples("tally keys list", "tally keys list --file keys.json --json"))
+    .action(run(() => import("./keys.mjs"), "list"));
+  key("revoke", "end a key")
+    .argument("<name>", "its name, or its id")
+    .addHelpText("after", examples("tally keys revoke blog"))
+    .action(run(() => import("./keys.mjs"), "revoke"));
+  key("rotate", "make a new key of that name, and print it once")
+    .argument("<name>", "its name, or its id")
+    .option("--keep <seconds>", "let the old one live so long; a day in a deployment, not at all in a file", whole)
+    .addHelpText("after", examples("tally keys rotate blog", "tally keys rotate blog --keep 86400"))
+    .action(run(() => import("./keys.mjs"), "rotate"));
 
   tally
     .command("limits")
@@ -220,7 +264,9 @@ function administering(tally) {
     .option("--folder <folder>", "where the two configurations are written", "tally-deploy")
     .option("--name <name>", "the Workers are called so: <name>-edge and <name>-aggregator", "tally")
     .option("--domain <domain>", "answer at this domain of your account")
-    .addOption(new Option("--datacenters <mode>", "what a datacenter is").choices(["colos", "region", "one"]).default("region"))
+    .addOption(
+      new Option("--datacenters <mode>", "what a datacenter is").choices(["colos", "region", "one"]).default("region"),
+    )
     .option("--tablets <number>", "counters of a datacenter share so many objects", whole)
     .option("--queue", "queued events go through Cloudflare Queues")
     .option("--snapshots", "snapshots go to an R2 bucket")
@@ -228,7 +274,13 @@ function administering(tally) {
     .option("--keys <file>", "who may do what, as JSON; made anew where there is none")
     .option("--gradual <percent>", "send only so many percent of the requests to this version", whole)
     .option("--rollback", "go back to the version before")
-    .addHelpText("after", examples("tally deploy --dry-run", "tally deploy --domain tally.example.com --queue", "tally deploy --gradual 10", "tally deploy --rollback"))
+    .addHelpText(
+      "after",
+      examples(
+        "tally deploy --dry-run", "tally deploy --domain tally.example.com --queue", "tally deploy --gradual 10",
+        "tally deploy --rollback",
+      ),
+    )
     .action(run(() => import("./deploy.mjs"), "deploy"));
   tally
     .command("doctor")

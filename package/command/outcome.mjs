@@ -1,7 +1,7 @@
 // How a command ends, and how it says so: exit codes, JSON, colours, tables.
 //
-// Invariants: what a program reads goes to stdout, what people are told besides to stderr; with `--json` stdout is JSON alone;
-// colours go to terminals alone.
+// Invariants: what a program reads goes to stdout, what people are told besides to stderr; with `--json` stdout is JSON
+// alone; colours go to terminals alone.
 import { styleText } from "node:util";
 
 /** Exit codes. They are documented in docs/guide/command.md and never change their meaning. */

@@ -8,7 +8,8 @@ export async function top({ args: [prefix], options, screen }) {
   const found = await clientOf(options).top({ prefix, by, window, limit });
   screen.show(found, ({ rows, total, by: compared, counters }) => {
     if (rows.length === 0) return "nothing is counted there yet";
-    const value = (row) => number(compared === "uniques" ? (row.uniques?.estimate ?? row.uniques) : (row.value ?? row.count));
+    const value = (row) =>
+      number(compared === "uniques" ? (row.uniques?.estimate ?? row.uniques) : (row.value ?? row.count));
     const share = (row) => (row.share === undefined || row.share === null ? "" : `${(100 * row.share).toFixed(1)} %`);
     return `${table(rows.map((row) => [row.rank, value(row), share(row), row.id]), [0, 1, 2])}\n${screen.paint("dim", `${number(counters)} counters, ${number(total)} in all`)}`;
   });
@@ -17,7 +18,10 @@ export async function top({ args: [prefix], options, screen }) {
 /** Reads counters: one that does not exist is told, and makes the exit code 3. */
 export async function get({ args: [ids], options, screen }) {
   const client = clientOf(options);
-  const query = { ...(options.strong ? { consistency: "strong" } : {}), ...(options.window === undefined ? {} : { window: options.window }) };
+  const query = {
+    ...(options.strong ? { consistency: "strong" } : {}),
+    ...(options.window === undefined ? {} : { window: options.window }),
+  };
   let exit = EXIT.done;
   const read = await Promise.all(
     ids.map((id) =>
@@ -34,9 +38,17 @@ export async function get({ args: [ids], options, screen }) {
   }
   if (options.value) for (const { value } of read) screen.line(value ?? "");
   else {
-    const told = ({ value, exact, staleness_ms }) => (value === null ? "does not exist" : exact ? "exact" : `${staleness_ms} ms old`);
-    const more = ({ uniques, window }) => [uniques ? `${number(Math.round(uniques.estimate))} unique` : "", window?.count === undefined ? "" : `${number(window.count)} in ${window.seconds} s`];
-    screen.line(table(read.map((counter) => [counter.id, number(counter.value), told(counter), ...more(counter)]), [1]));
+    const told = ({ value, exact, staleness_ms }) =>
+      value === null ? "does not exist" : exact ? "exact" : `${staleness_ms} ms old`;
+    const more = ({ uniques, window }) => [
+      uniques ? `${number(Math.round(uniques.estimate))} unique` : "",
+      window?.count === undefined ? "" : `${number(window.count)} in ${window.seconds} s`,
+    ];
+    screen.line(
+      table(
+        read.map((counter) => [counter.id, number(counter.value), told(counter), ...more(counter)]), [1],
+      ),
+    );
   }
   return exit;
 }

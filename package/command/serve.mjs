@@ -29,7 +29,9 @@ export async function serve({ options, screen }) {
       command: "tally serve",
       withPort: (other) => `tally serve --port ${other}`,
       withData: (path) => `tally serve --data ${path}`,
-      ...(screen.isJson ? { ready: (urls) => screen.json({ ready: true, urls, dashboard: `${urls[0]}/dashboard/`, data: env.DATA }) } : {}),
+      ...(screen.isJson
+        ? { ready: (urls) => screen.json({ ready: true, urls, dashboard: `${urls[0]}/dashboard/`, data: env.DATA }) }
+        : {}),
     },
     env,
   );

@@ -8,7 +8,9 @@ const SECONDS_SHOWN = 60;
 /** Returns a sparkline of numbers; the highest is a whole block. */
 export function sparkline(numbers) {
   const most = Math.max(...numbers, 1);
-  return numbers.map((value) => BLOCKS[Math.min(BLOCKS.length - 1, Math.ceil((value / most) * (BLOCKS.length - 1)))]).join("");
+  return numbers
+    .map((value) => BLOCKS[Math.min(BLOCKS.length - 1, Math.ceil((value / most) * (BLOCKS.length - 1)))])
+    .join("");
 }
 
 /** Shows counters until it is interrupted, or for so many seconds. */
@@ -16,13 +18,18 @@ export async function watch({ args: [ids], options, screen }) {
   const client = clientOf(options);
   // A counter that may not be read is told at once.
   await Promise.all(ids.map((id) => client.get(id).catch((error) => error.status === 404 || Promise.reject(error))));
-  const seen = new Map(ids.map((id) => [id, { counter: undefined, before: undefined, added: Array(SECONDS_SHOWN).fill(0) }]));
+  const seen = new Map(
+    ids.map((id) => [id, { counter: undefined, before: undefined, added: Array(SECONDS_SHOWN).fill(0) }]),
+  );
   let drawn = 0;
   const draw = () => {
     const width = Math.max(...ids.map((id) => [...id].length));
     const lines = [...seen].map(([id, { counter, added }]) => {
       const value = counter === null ? "–" : number(counter?.value);
-      const rate = counter?.rate_per_second === null || counter?.rate_per_second === undefined ? "" : `${counter.rate_per_second.toFixed(1)}/s`;
+      const rate =
+        counter?.rate_per_second === null || counter?.rate_per_second === undefined
+          ? ""
+          : `${counter.rate_per_second.toFixed(1)}/s`;
       return `${id.padEnd(width)}  ${screen.paint("cyan", sparkline(added))}  ${screen.paint("bold", value)} ${screen.paint("dim", rate)}`;
     });
     if (drawn > 0) process.stdout.write(`\x1b[${drawn}A`);

@@ -17,10 +17,19 @@ function receiver(refusedBoards = []) {
     const said = { counters: 0, policies: 0, boards: 0, members: 0, rejected: 0, refused: [] };
     for (const [at, line] of lines.entries()) {
       const { board, member } = JSON.parse(line);
-      const refuse = (code, detail) => ((said.rejected += 1), said.refused.length < 100 && said.refused.push({ line: at + 1, id: board, code, detail }));
-      if (board === undefined) said.counters += 1;
-      else if (refusedBoards.includes(board)) refuse(member === undefined ? "counter-exists" : "invalid-line", member === undefined ? "" : "its board was refused");
-      else said[member === undefined ? "boards" : "members"] += 1;
+      const refuse = (code, detail) => (
+        (said.rejected += 1),
+        said.refused.length < 100 && said.refused.push({ line: at + 1, id: board, code, detail })
+      );
+      if (board === undefined) {
+        said.counters += 1;
+      } else if (refusedBoards.includes(board)) {
+        refuse(
+          member === undefined ? "counter-exists" : "invalid-line", member === undefined ? "" : "its board was refused",
+        );
+      } else {
+        said[member === undefined ? "boards" : "members"] += 1;
+      }
     }
     return said;
   };
@@ -29,7 +38,8 @@ function receiver(refusedBoards = []) {
 
 const run = (client, mode = "create") => new Values(client, { mode, prefix: "", isLocal: true });
 const counter = (id) => `{"id":"${id}","value":1}`;
-const members = (board, count) => Array.from({ length: count }, (_, at) => `{"board":"${board}","member":"m${at}","score":${at}}`);
+const members = (board, count) =>
+  Array.from({ length: count }, (_, at) => `{"board":"${board}","member":"m${at}","score":${at}}`);
 const fileOf = (lines, { counters, checksum } = {}) => {
   const text = lines.map((line) => `${line}\n`).join("");
   const sum = checksum ?? `crc32:${crc32(text).toString(16).padStart(8, "0")}`;
@@ -38,7 +48,10 @@ const fileOf = (lines, { counters, checksum } = {}) => {
 const chunks = (text) => [Buffer.from(text)];
 
 test("a board of more members than a body has lines goes on behind its line, and adds to what was begun", async () => {
-  const lines = [counter("a"), '{"board":"big","settings":{}}', ...members("big", 2_500), '{"board":"next"}', ...members("next", 2), counter("b")];
+  const lines = [
+    counter("a"), '{"board":"big","settings":{}}', ...members("big", 2_500), '{"board":"next"}', ...members("next", 2),
+    counter("b"),
+  ];
   for (const mode of ["create", "replace", "add"]) {
     const { bodies, client } = receiver();
     const values = run(client, mode);
@@ -49,7 +62,9 @@ test("a board of more members than a body has lines goes on behind its line, and
       assert.ok(some.slice(1).every((line) => JSON.parse(line).board === "big" && JSON.parse(line).member));
     }
     assert.equal(new Set(bodies.map((body) => body.key)).size, 5);
-    assert.deepEqual([values.counters, values.boards, values.members, values.rejected, values.whole], [2, 2, 2_502, 0, true]);
+    assert.deepEqual(
+      [values.counters, values.boards, values.members, values.rejected, values.whole], [2, 2, 2_502, 0, true],
+    );
   }
 });
 
@@ -97,7 +112,9 @@ test("a file that was cut, changed or joined to another is told", async () => {
     const { whole: isWhole, why } = values.summary();
     return [isWhole, why?.[0]];
   };
-  for (const text of [whole, whole.replaceAll("\n", "\r\n"), `\ufeff${whole}`]) assert.deepEqual(await told(text), [true, undefined]);
+  for (const text of [whole, whole.replaceAll("\n", "\r\n"), `\ufeff${whole}`]) {
+    assert.deepEqual(await told(text), [true, undefined]);
+  }
   for (const [text, why] of [
     [whole.slice(0, whole.indexOf('{"end"')), /x\.ndjson has no last line, so it was cut/],
     [whole.replace(`${counter("a")}\n`, ""), /has 1 counters, and its last line says 2/],
@@ -112,7 +129,9 @@ test("a file that was cut, changed or joined to another is told", async () => {
 });
 
 test("an import that fails says how boards are finished", async (context) => {
-  const refusing = createServer((request, response) => response.writeHead(request.url === "/healthz" ? 200 : 403).end("{}")).listen(0, "127.0.0.1");
+  const refusing = createServer((request, response) =>
+    response.writeHead(request.url === "/healthz" ? 200 : 403).end("{}"),
+  ).listen(0, "127.0.0.1");
   context.after(() => (refusing.closeAllConnections(), refusing.close()));
   await once(refusing, "listening");
   const url = `http://127.0.0.1:${refusing.address().port}`;
@@ -121,7 +140,10 @@ test("an import that fails says how boards are finished", async (context) => {
     ['{"board":"b"}', "replace", false],
     [counter("a"), "create", false],
   ]) {
-    const { code, stderr } = await runProgram(process.execPath, [TALLY, "import", "--url", url, "--format", "tally", "--mode", mode, "-"], { input: `${line}\n` });
+    const { code, stderr } = await runProgram(
+      process.execPath, [TALLY, "import", "--url", url, "--format", "tally", "--mode", mode, "-"],
+      { input: `${line}\n` },
+    );
     assert.equal(code, 4, stderr);
     assert.equal(stderr.includes("import again with --mode replace"), isSaid, stderr);
   }

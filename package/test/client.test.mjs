@@ -20,7 +20,8 @@ before(async () => {
 after(() => server?.end());
 const strong = { consistency: "strong" };
 
-// Carries calls to the server; `faults` are what becomes of the first ones: "lost" (counted, and not answered) or a status.
+// Carries calls to the server; `faults` are what becomes of the first ones: "lost" (counted, and not answered) or a
+// status.
 async function gate(faults) {
   const keys = [];
   const listener = createServer(async (request, response) => {
@@ -29,13 +30,18 @@ async function gate(faults) {
     keys.push(key);
     const fault = faults.shift();
     if (typeof fault === "number") return response.writeHead(fault, { "retry-after": "0" }).end("{}");
-    const answer = await fetch(new URL(request.url, server.url), { method: request.method, headers: key ? { "idempotency-key": key } : {}, ...(body.length > 0 ? { body } : {}) });
+    const answer = await fetch(new URL(request.url, server.url), {
+      method: request.method, headers: key ? { "idempotency-key": key } : {}, ...(body.length > 0 ? { body } : {}),
+    });
     const text = await answer.text();
     if (fault === "lost") return response.destroy();
     response.writeHead(answer.status, { "content-type": "application/json" }).end(text);
   }).listen(0, "127.0.0.1");
   await once(listener, "listening");
-  return { url: `http://127.0.0.1:${listener.address().port}`, keys, end: () => (listener.closeAllConnections(), listener.close()) };
+  return {
+    url: `http://127.0.0.1:${listener.address().port}`,
+    keys, end: () => (listener.closeAllConnections(), listener.close()),
+  };
 }
 
 test("a write whose answers are lost is sent again under its key, and counts once", async () => {
@@ -48,11 +54,16 @@ test("a write whose answers are lost is sent again under its key, and counts onc
 });
 
 test("a refusal is final and says why; a check of a limit is never sent again", async () => {
-  await assert.rejects(tally.get("nobody-counts-this"), (error) => error instanceof TallyError && error.status === 404 && error.code === "counter-not-found");
+  await assert.rejects(
+    tally.get("nobody-counts-this"),
+    (error) => error instanceof TallyError && error.status === 404 && error.code === "counter-not-found",
+  );
   await assert.rejects(tally.increment("a", { delta: -1 }), { code: "invalid-delta" });
   await assert.rejects(new Tally({ url: "http://127.0.0.1:1", retries: 0 }).get("a"), { status: 0, code: "no-answer" });
   const between = await gate(["lost"]);
-  await assert.rejects(new Tally({ url: between.url }).limit("once", "bob", { limit: 5, window_seconds: 60 }), { status: 0 });
+  await assert.rejects(new Tally({ url: between.url }).limit("once", "bob", { limit: 5, window_seconds: 60 }), {
+    status: 0,
+  });
   between.end();
   assert.equal(between.keys.length, 1);
 });
@@ -75,7 +86,9 @@ test("reads, lists and settings are called by their names", async () => {
   assert.equal((await tally.breakdown("named/a", { by: "country", consistency: "strong" })).rows[0].value, "DE");
   assert.ok((await tally.history("named/a", { step: "1h", from: 0, to: 3600 })).points);
   assert.equal((await tally.hit("named/a")).value, 2);
-  const listed = await until(async () => (await Array.fromAsync(tally.counters("named/", { limit: 1 }))).length === 2 || undefined);
+  const listed = await until(
+    async () => (await Array.fromAsync(tally.counters("named/", { limit: 1 }))).length === 2 || undefined,
+  );
   assert.ok(listed);
   await tally.delete("named/b");
   await assert.rejects(tally.get("named/b", strong), { status: 404 });
@@ -91,10 +104,15 @@ test("a visitor's request of a Worker goes along: its cf, its address, its user 
       return new Response('{"value":1}');
     },
   };
-  const request = { headers: new Headers({ "cf-connecting-ip": "203.0.113.9", "user-agent": "Firefox" }), cf: { colo: "FRA" } };
+  const request = {
+    headers: new Headers({ "cf-connecting-ip": "203.0.113.9", "user-agent": "Firefox" }), cf: { colo: "FRA" },
+  };
   await new Tally({ binding, key: "k" }).for(request).increment("a", { unique: "auto" });
   const [{ url, cf, headers, body }] = calls;
-  assert.deepEqual([url, cf, headers.authorization], ["https://tally/counters/a/increment", { colo: "FRA" }, "Bearer k"]);
+  assert.deepEqual(
+    [url, cf, headers.authorization],
+    ["https://tally/counters/a/increment", { colo: "FRA" }, "Bearer k"],
+  );
   assert.deepEqual(JSON.parse(body), { ip: "203.0.113.9", user_agent: "Firefox", unique: "auto" });
 });
 
@@ -131,7 +149,8 @@ test("React's hook draws each change, by one stream for all components, that end
     return createElement("b", null, text);
   };
   const drawn = (root) => root.root.findAllByType("b").map(({ children }) => children.join(""));
-  const draws = (root, expected) => until(async () => (await act(async () => {}), drawn(root).join() === expected.join()));
+  const draws = (root, expected) =>
+    until(async () => (await act(async () => {}), drawn(root).join() === expected.join()));
   globalThis.IS_REACT_ACT_ENVIRONMENT = true;
   const page = (...ids) => createElement(Fragment, null, ids.map((id, at) => createElement(Counter, { id, key: at })));
   let root;
@@ -159,7 +178,14 @@ test("React's hook draws each change, by one stream for all components, that end
 
 test("limits: a verdict is an answer, and a policy may come along", async () => {
   const check = { limit: 2, window_seconds: 60 };
-  assert.deepEqual([await tally.limit("own", "bob", check), await tally.limit("own", "bob", check)].map(({ allowed, remaining }) => [allowed, remaining]), [[true, 1], [true, 0]]);
+  assert.deepEqual(
+    [await tally.limit("own", "bob", check), await tally.limit("own", "bob", check)].map(({ allowed, remaining }) => [
+      allowed, remaining,
+    ]),
+    [
+      [true, 1], [true, 0],
+    ],
+  );
   const refused = await tally.limit("own", "bob", check);
   assert.deepEqual([refused.allowed, refused.limit, refused.remaining], [false, 2, 0]);
   assert.ok(refused.retry_after_ms > 0);
@@ -168,7 +194,13 @@ test("limits: a verdict is an answer, and a policy may come along", async () => 
 
 test("Hono's middleware lets through, refuses, and stays open while Tally is away", async () => {
   const app = (client, more) =>
-    new Hono().use(honoLimit(client, { policy: "hono", check: { limit: 1, window_seconds: 60 }, key: (c) => c.req.header("x-user"), ...more })).get("/", (c) => c.text(String(c.get("tally")?.remaining)));
+    new Hono()
+      .use(
+        honoLimit(client, {
+          policy: "hono", check: { limit: 1, window_seconds: 60 }, key: (c) => c.req.header("x-user"), ...more,
+        }),
+      )
+      .get("/", (c) => c.text(String(c.get("tally")?.remaining)));
   const call = (one, user) => one.request("/", { headers: { "x-user": user } });
   const one = app(tally);
   const first = await call(one, "ann");
@@ -193,7 +225,10 @@ test("Express's middleware does the same", async () => {
   const first = await fetch(url);
   assert.deepEqual([first.status, await first.text()], [200, "0"]);
   const second = await fetch(url);
-  assert.deepEqual([second.status, second.headers.get("content-type"), (await second.json()).code], [429, "application/problem+json; charset=utf-8", "quota-exceeded"]);
+  assert.deepEqual(
+    [second.status, second.headers.get("content-type"), (await second.json()).code],
+    [429, "application/problem+json; charset=utf-8", "quota-exceeded"],
+  );
   listener.close();
 });
 
@@ -213,7 +248,9 @@ test("Python's client keeps the same promises", async (context) => {
   const python = await run("python3", ["--version"]).catch(() => ({ code: 1 }));
   if (python.code !== 0) return context.skip("python3 is not installed");
   const between = await gate(["lost", 503]);
-  const { code, stdout, stderr } = await run("python3", [join(ROOT, "package/python/test_tally.py"), server.url, between.url]);
+  const { code, stdout, stderr } = await run("python3", [
+    join(ROOT, "package/python/test_tally.py"), server.url, between.url,
+  ]);
   between.end();
   assert.equal(code, 0, `${stdout}${stderr}`);
   assert.deepEqual([between.keys.length, new Set(between.keys).size], [3, 1]);

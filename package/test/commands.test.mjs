@@ -1,4 +1,5 @@
-// The other commands, each against a server; completion against the shells that are installed; files for containers and systemd.
+// The other commands, each against a server; completion against the shells that are installed; files for containers and
+// systemd.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { once } from "node:events";
@@ -21,7 +22,8 @@ const json = async (...args) => {
   assert.ok([0, 7].includes(code), `${code} ${stderr}`);
   return stdout.trim().split("\n").map((line) => JSON.parse(line));
 };
-const add = (id, delta = 1) => server.json(`/counters/${encodeURIComponent(id)}/increment`, { method: "POST", body: JSON.stringify({ delta }) });
+const add = (id, delta = 1) =>
+  server.json(`/counters/${encodeURIComponent(id)}/increment`, { method: "POST", body: JSON.stringify({ delta }) });
 
 test("every command has help with examples, and takes --json", () => {
   for (const command of everyCommand(program())) {
@@ -39,7 +41,12 @@ test("top, get and limits say it to people and to programs", async () => {
   const [{ rows, total }] = await json("top", "fruit/");
   assert.deepEqual([rows.map(({ id, value }) => [id, value]), total], [[["fruit/apple", 3], ["fruit/pear", 1]], 4]);
   assert.match((await server.tally(["top", "fruit/"])).stdout, /^1 +3 +75\.0 % +fruit\/apple\n2 +1 +25\.0 %/);
-  assert.deepEqual((await json("get", "fruit/apple", "fruit/pear", "--strong")).map(({ value, exact }) => [value, exact]), [[3, true], [1, true]]);
+  assert.deepEqual(
+    (await json("get", "fruit/apple", "fruit/pear", "--strong")).map(({ value, exact }) => [value, exact]),
+    [
+      [3, true], [1, true],
+    ],
+  );
   assert.equal((await server.tally(["get", "fruit/apple", "--value"])).stdout, "3\n");
   await json("limits", "once", "--set", '{"limit":1,"window_seconds":60}');
   assert.equal((await json("limits"))[0].policies.length, 1);
@@ -51,7 +58,9 @@ test("top, get and limits say it to people and to programs", async () => {
 
 test("watch tells each change", async () => {
   await add("watched");
-  const child = spawn(process.execPath, [TALLY, "watch", "watched", "--json", "--url", server.url], { stdio: ["ignore", "pipe", "inherit"] });
+  const child = spawn(process.execPath, [TALLY, "watch", "watched", "--json", "--url", server.url], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
   let told = "";
   child.stdout.on("data", (text) => (told += text));
   await until(() => told.includes('"value":1'));
@@ -68,7 +77,9 @@ test("keys of a file are made, listed, rotated and revoked; only their owner may
   assert.match(key, /^[0-9a-f]{48}$/);
   await json("keys", "add", "ops", "--scopes", "admin", "--file", file);
   assert.equal(statSync(file).mode & 0o777, 0o600);
-  assert.deepEqual((await json("keys", "list", "--file", file))[0].keys, [{ name: "blog", scopes: ["read", "write"], prefix: "/blog/" }, { name: "ops", scopes: ["admin"] }]);
+  assert.deepEqual((await json("keys", "list", "--file", file))[0].keys, [
+    { name: "blog", scopes: ["read", "write"], prefix: "/blog/" }, { name: "ops", scopes: ["admin"] },
+  ]);
   const [rotated] = await json("keys", "rotate", "blog", "--file", file);
   assert.notEqual(rotated.key, key);
   await json("keys", "revoke", "blog", "--file", file);
@@ -93,9 +104,14 @@ test("keys of a deployment are made, used, listed, rotated and revoked, by name 
     const { code, stdout, stderr } = await keyed.tally([...args, "--json"], { env: { TALLY_KEY: key } });
     return { code, stderr, told: stdout.trim() === "" ? undefined : JSON.parse(stdout.trim().split("\n")[0]) };
   };
-  const { told: made } = await as(ops, "keys", "add", "blog", "--scopes", "read,write", "--prefix", "/blog/", "--prefix", "/news/", "--rate-per-minute", "600", "--expires", "2030-01-31");
+  const { told: made } = await as(
+    ops, "keys", "add", "blog", "--scopes", "read,write", "--prefix", "/blog/", "--prefix", "/news/",
+    "--rate-per-minute", "600", "--expires", "2030-01-31",
+  );
   assert.match(made.key, /^tally_[0-9a-f]{16}_[0-9a-f]{80}$/);
-  assert.deepEqual([made.prefixes, made.rate_per_minute, made.expires_at], [["/blog/", "/news/"], 600, Date.parse("2030-01-31")]);
+  assert.deepEqual(
+    [made.prefixes, made.rate_per_minute, made.expires_at], [["/blog/", "/news/"], 600, Date.parse("2030-01-31")],
+  );
   assert.equal((await as(made.key, "get", "/blog/a")).code, 3, "it may read there, and nothing is there");
   assert.equal((await as(made.key, "get", "/shop/a")).code, 4);
   const { told: listed } = await as(ops, "keys", "list");
@@ -106,20 +122,27 @@ test("keys of a deployment are made, used, listed, rotated and revoked, by name 
   assert.equal((await as(made.key, "get", "/blog/a")).code, 3, "both are good for a while");
   assert.equal((await as(ops, "keys", "revoke", "nobody")).code, 3);
   await as(ops, "keys", "add", "blog", "--scopes", "read");
-  assert.match((await keyed.tally(["keys", "revoke", "blog"], { env: { TALLY_KEY: ops } })).stderr, /2 keys are called blog/);
+  assert.match(
+    (await keyed.tally(["keys", "revoke", "blog"], { env: { TALLY_KEY: ops } })).stderr, /2 keys are called blog/,
+  );
   assert.equal((await as(ops, "keys", "revoke", made.id)).code, 0);
   assert.equal((await as(rotated.key, "get", "/blog/a")).code, 4);
   await keyed.end();
 });
 
 test("what an earlier build does not know is said, with an exit code of its own; this one knows it all", async () => {
-  const calls = { "/snapshots": ["snapshot"], "/snapshots/{date}/restore": ["restore", "2026-11-01"], "/repair": ["repair", "--dry-run"], "/keys": ["keys", "list"], "/export": ["export"] };
+  const calls = {
+    "/snapshots": ["snapshot"], "/snapshots/{date}/restore": ["restore", "2026-11-01"],
+    "/repair": ["repair", "--dry-run"], "/keys": ["keys", "list"], "/export": ["export"],
+  };
   const paths = Object.keys((await server.json("/openapi.json")).paths);
   for (const path of [...Object.keys(calls), "/keys/{id}/rotate"]) assert.ok(paths.includes(path), path);
   const earlier = createServer((_, response) => response.writeHead(404, { "content-type": "application/problem+json" }).end('{"code":"not-found","status":404,"detail":"no such route"}')).listen(0, "127.0.0.1");
   await once(earlier, "listening");
   const env = { TALLY_URL: `http://127.0.0.1:${earlier.address().port}` };
-  for (const args of [...Object.values(calls), ["snapshot", "--list"], ["keys", "rotate", "blog"], ["keys", "add", "blog"]]) {
+  for (const args of [
+    ...Object.values(calls), ["snapshot", "--list"], ["keys", "rotate", "blog"], ["keys", "add", "blog"],
+  ]) {
     const { code, stdout, stderr } = await server.tally([...args, "--json"], { env });
     assert.deepEqual([args, code, JSON.parse(stdout).error.exit], [args, 8, 8]);
     assert.match(stderr, /does not know .*upgrade it/);
@@ -136,7 +159,9 @@ test("a snapshot is made, listed and restored", async () => {
   assert.match((await server.tally(["snapshot", "--list"])).stdout, new RegExp(`${made.date} +full`));
   await server.json("/counters/kept/value", { method: "PUT", body: '{"value":0}' });
   const would = ["restore", made.date, "--prefix", "kept", "--mode", "replace"];
-  assert.match((await server.tally([...would, "--dry-run"])).stdout, /^set +kept +0 +→ +41\nit would be: 0 created, 1 set/);
+  assert.match(
+    (await server.tally([...would, "--dry-run"])).stdout, /^set +kept +0 +→ +41\nit would be: 0 created, 1 set/,
+  );
   const [did] = await json(...would);
   assert.deepEqual([did.set, did.rejected, did.cursor], [1, 0, null]);
   assert.equal((await server.tally(["get", "kept", "--value", "--strong"])).stdout, "41\n");
@@ -151,7 +176,10 @@ test("repair says how many counters it looked at, and what was damaged", async (
   const [found] = await json("repair", "--objects");
   assert.deepEqual([found.dry_run, found.objects, found.failed], [true, [], []]);
   assert.ok(found.checked > 16);
-  assert.match((await server.tally(["repair", "--object", "redis", "--discard"])).stdout, /1 objects looked at, 0 damaged, 0 discarded/);
+  assert.match(
+    (await server.tally(["repair", "--object", "redis", "--discard"])).stdout,
+    /1 objects looked at, 0 damaged, 0 discarded/,
+  );
   assert.equal((await server.tally(["repair", "--discard"])).code, 2);
 });
 
@@ -165,7 +193,9 @@ test("the doctor says what is well and what is not", async () => {
 });
 
 test("the doctor knows which Node is too old, and which for a deploy alone", () => {
-  const results = ["18.20.8", "20.14.0", "20.15.0", "22.11.0", "22.12.0", "24.0.0"].map((version) => nodeCheck(version)[1]);
+  const results = ["18.20.8", "20.14.0", "20.15.0", "22.11.0", "22.12.0", "24.0.0"].map(
+    (version) => nodeCheck(version)[1],
+  );
   assert.deepEqual(results, ["wrong", "wrong", "differs", "differs", "ok", "ok"]);
 });
 
@@ -205,10 +235,18 @@ test("the unit for systemd is well, and the container is small, not root, and wa
     const { status, stderr } = spawnSync("systemd-analyze", ["verify", unit], { encoding: "utf8" });
     assert.deepEqual([status, stderr], [0, ""]);
   } else context.diagnostic("systemd-analyze is not installed");
-  const lines = readFileSync(join(ROOT, "package/Containerfile"), "utf8").replaceAll(/\\\n\s*/g, " ").split("\n").filter((line) => line !== "" && !line.startsWith("#"));
+  const lines = readFileSync(join(ROOT, "package/Containerfile"), "utf8")
+    .replaceAll(/\\\n\s*/g, " ")
+    .split("\n")
+    .filter((line) => line !== "" && !line.startsWith("#"));
   const instructions = lines.map((line) => line.split(" ", 1)[0]);
-  const known = ["FROM", "ARG", "WORKDIR", "COPY", "RUN", "ENV", "USER", "VOLUME", "EXPOSE", "HEALTHCHECK", "STOPSIGNAL", "ENTRYPOINT", "CMD"];
-  assert.deepEqual(instructions.filter((word) => !known.includes(word)), []);
+  const known = [
+    "FROM", "ARG", "WORKDIR", "COPY", "RUN", "ENV", "USER", "VOLUME", "EXPOSE", "HEALTHCHECK", "STOPSIGNAL",
+    "ENTRYPOINT", "CMD",
+  ];
+  assert.deepEqual(
+    instructions.filter((word) => !known.includes(word)), [],
+  );
   assert.ok(lines.includes("USER node") && lines.includes("VOLUME /data") && instructions.includes("HEALTHCHECK"));
   const listOf = (word) => {
     const line = lines.find((one) => one.startsWith(word));

@@ -1,4 +1,5 @@
-// `tally deploy`: by wrangler's own dry run and local mode, and its steps by a wrangler that only notes what it is told.
+// `tally deploy`: by wrangler's own dry run and local mode, and its steps by a wrangler that only notes what it is
+// told.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -16,7 +17,10 @@ after(() => server?.end());
 
 test("a dry run shows each step, and wrangler finds nothing wrong", { timeout: 300_000 }, async () => {
   const before = readdirSync(server.place);
-  const { code, stdout, stderr } = await server.tally(["deploy", "--dry-run", "--json", "--domain", "tally.example.com", "--queue", "--snapshots", "--analytics", "--tablets", "64"]);
+  const { code, stdout, stderr } = await server.tally([
+    "deploy", "--dry-run", "--json", "--domain", "tally.example.com", "--queue", "--snapshots", "--analytics",
+    "--tablets", "64",
+  ]);
   assert.equal(code, 0, stderr);
   const { dry_run, steps, address } = JSON.parse(stdout);
   assert.deepEqual([dry_run, address], [true, "https://tally.example.com"]);
@@ -32,7 +36,13 @@ test("a dry run shows each step, and wrangler finds nothing wrong", { timeout: 3
     "wrangler dev -c wrangler.toml -c wrangler.aggregator.toml",
   ]);
   // What changes an account was not done; the checks of wrangler and the smoke test in its local mode were.
-  assert.deepEqual(steps.filter(({ done }) => done).map(({ command }) => command?.split(" ")[1]).slice(-3), ["deploy", "deploy", "dev"]);
+  assert.deepEqual(
+    steps
+      .filter(({ done }) => done)
+      .map(({ command }) => command?.split(" ")[1])
+      .slice(-3),
+    ["deploy", "deploy", "dev"],
+  );
   assert.deepEqual(readdirSync(server.place), before, "a dry run leaves nothing behind");
 });
 
@@ -54,8 +64,14 @@ function place(name) {
   writeFileSync(join(folder, "node_modules/wrangler/package.json"), '{"name":"wrangler","version":"4.0.0"}');
   writeFileSync(join(folder, "node_modules/wrangler/bin/wrangler.js"), NOTING);
   writeFileSync(join(folder, "keys.json"), KEYS);
-  const calls = () => readFileSync(join(folder, "calls.ndjson"), "utf8").trim().split("\n").map((line) => JSON.parse(line));
-  return { folder, calls, run: (...args) => server.tally(["deploy", "--yes", "--url", server.url, ...args], { cwd: folder }) };
+  const calls = () =>
+    readFileSync(join(folder, "calls.ndjson"), "utf8")
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line));
+  return {
+    folder, calls, run: (...args) => server.tally(["deploy", "--yes", "--url", server.url, ...args], { cwd: folder }),
+  };
 }
 
 test("a deployment goes in order, keys go by standard input, and the address is tried", async () => {
@@ -65,13 +81,21 @@ test("a deployment goes in order, keys go by standard input, and the address is 
   assert.match(stdout, new RegExp(`Tally is at ${server.url}`));
   const told = calls();
   const words = told.map(({ args }) => args.slice(0, 2).join(" "));
-  assert.deepEqual(words, ["whoami", "queues create", "queues create", "secret put", "deploy -c", "deploy -c"], "a queue that is there already is left as it is");
+  assert.deepEqual(
+    words, ["whoami", "queues create", "queues create", "secret put", "deploy -c", "deploy -c"],
+    "a queue that is there already is left as it is",
+  );
   assert.match(told[4].args[2], /wrangler\.aggregator\.toml$/, "the aggregator first");
   assert.match(told[5].args[2], /wrangler\.toml$/);
   assert.equal(told[3].input, KEYS);
   assert.ok(!told.some(({ args }) => args.join(" ").includes(KEY)), "no key is an argument");
   assert.match(readFileSync(join(folder, "tally-deploy/wrangler.toml"), "utf8"), /TALLY_DATACENTERS = "region"/);
-  assert.ok(!(await server.json("/counters", { headers: { authorization: `Bearer ${KEY}` } })).counters.some(({ id }) => id.startsWith("tally/")), "the smoke test takes its counter away");
+  assert.ok(
+    !(await server.json("/counters", { headers: { authorization: `Bearer ${KEY}` } })).counters.some(({ id }) =>
+      id.startsWith("tally/"),
+    ),
+    "the smoke test takes its counter away",
+  );
 });
 
 test("on a terminal it asks what it needs, and configures what was answered", async () => {
@@ -79,13 +103,24 @@ test("on a terminal it asks what it needs, and configures what was answered", as
   // A terminal of its own, which passes on what is typed.
   const terminal = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
   const args = ["-c", terminal, process.execPath, TALLY, "deploy", "--keys", "keys.json", "--url", server.url];
-  const child = spawn("python3", args, { cwd: folder, env: { ...process.env, TERM: "xterm" }, stdio: ["pipe", "pipe", "inherit"] });
-  const answers = [["Name of the Workers", "mine"], ["A domain", "count.example.com"], ["A datacenter is", "colos"], ["Cloudflare Queues", "y"], ["R2 bucket", ""], ["Analytics Engine", "yes"]];
+  const child = spawn("python3", args, {
+    cwd: folder, env: { ...process.env, TERM: "xterm" }, stdio: ["pipe", "pipe", "inherit"],
+  });
+  const answers = [
+    ["Name of the Workers", "mine"], ["A domain", "count.example.com"], ["A datacenter is", "colos"],
+    ["Cloudflare Queues", "y"], ["R2 bucket", ""], ["Analytics Engine", "yes"],
+  ];
   let told = "";
   child.stdout.setEncoding("utf8").on("data", (text) => {
     told += text;
     const [question, answer] = answers[0] ?? [];
-    if (question === undefined || !told.slice(told.lastIndexOf(question)).startsWith(question) || !/\[.*\] $/.test(told.replaceAll(/\x1b\[[\d;]*[A-Za-z]/g, ""))) return;
+    if (
+      question === undefined ||
+      !told.slice(told.lastIndexOf(question)).startsWith(question) ||
+      !/\[.*\] $/.test(told.replaceAll(/\x1b\[[\d;]*[A-Za-z]/g, ""))
+    ) {
+      return;
+    }
     answers.shift();
     child.stdin.write(`${answer}\n`);
   });
@@ -94,17 +129,30 @@ test("on a terminal it asks what it needs, and configures what was answered", as
   const file = (name) => readFileSync(join(folder, "tally-deploy", name), "utf8");
   assert.match(file("wrangler.toml"), /name = "mine-edge"[\s\S]*pattern = "count\.example\.com", custom_domain = true[\s\S]*queue = "mine-events"[\s\S]*dataset = "mine"/);
   assert.doesNotMatch(file("wrangler.toml") + file("wrangler.aggregator.toml"), /TALLY_DATACENTERS|r2_buckets/);
-  assert.deepEqual(calls().map(({ args: [first] }) => first), ["whoami", "queues", "queues", "secret", "deploy", "deploy"]);
+  assert.deepEqual(
+    calls().map(({ args: [first] }) => first), ["whoami", "queues", "queues", "secret", "deploy", "deploy"],
+  );
 });
 
 test("gradual deployment and rollback are by flags", async () => {
   const { calls, run } = place("gradual");
   assert.equal((await run("--keys", "keys.json", "--gradual", "10")).code, 0);
   const deploys = calls().filter(({ args }) => args[0] === "versions" && args[1] === "deploy");
-  for (const { args } of deploys) assert.deepEqual(args.slice(2, 4), ["11111111-2222-3333-4444-555555555555@10%", "99999999-2222-3333-4444-555555555555@90%"]);
+  for (const { args } of deploys) {
+    assert.deepEqual(args.slice(2, 4), [
+      "11111111-2222-3333-4444-555555555555@10%", "99999999-2222-3333-4444-555555555555@90%",
+    ]);
+  }
   assert.equal(deploys.length, 2);
   assert.equal((await run("--rollback")).code, 0);
-  assert.deepEqual(calls().slice(-2).map(({ args }) => [args[0], args[2].split("/").at(-1)]), [["rollback", "wrangler.toml"], ["rollback", "wrangler.aggregator.toml"]]);
+  assert.deepEqual(
+    calls()
+      .slice(-2)
+      .map(({ args }) => [args[0], args[2].split("/").at(-1)]),
+    [
+      ["rollback", "wrangler.toml"], ["rollback", "wrangler.aggregator.toml"],
+    ],
+  );
   assert.equal((await run("--gradual", "0", "--keys", "keys.json")).code, 2);
 });
 

@@ -42,7 +42,9 @@ test("a log counts once, however often and in whatever packing it is imported", 
   const again = await imported("--prefix", "once:", "--all", packed);
   assert.deepEqual([again.counted, again.counted_before.bytes], [0, plain.length]);
   // Without its notes the run sends all of it again: the keys of its parts say that it was counted.
-  const { code, stdout } = await server.tally(["import", "--json", "--prefix", "once:", "--all", short], { env: { TALLY_STATE: join(server.place, "other") } });
+  const { code, stdout } = await server.tally(["import", "--json", "--prefix", "once:", "--all", short], {
+    env: { TALLY_STATE: join(server.place, "other") },
+  });
   assert.deepEqual([code, JSON.parse(stdout).counted, JSON.parse(stdout).counted_before.lines], [0, 0, 200]);
   assert.equal(await sum("once:"), 200);
   const wanted = await imported("--prefix", "once:", "--all", "--again", short);
@@ -61,7 +63,9 @@ test("gzip, zstd and bzip2 are known by their bytes, from files and from standar
     }
     // Two members, as `cat a.gz b.gz` makes them.
     const input = Buffer.concat([stdout, stdout]);
-    const { code, stdout: told, stderr } = await server.tally(["import", "--json", "--prefix", `${name}:`, "--site", name, "--all", "-"], { input });
+    const {
+      code, stdout: told, stderr,
+    } = await server.tally(["import", "--json", "--prefix", `${name}:`, "--site", name, "--all", "-"], { input });
     assert.equal(code, 0, stderr);
     assert.deepEqual([name, JSON.parse(told).lines], [name, 4000]);
   }
@@ -72,15 +76,22 @@ test("gzip, zstd and bzip2 are known by their bytes, from files and from standar
 
 test("what is left out is said, and the defaults count page views", async () => {
   const log = join(server.place, "views.log");
-  writeFileSync(log, [
-    line("/page"), line("/page"), line("/style.css"),
-    line("/gone").replace(" 200 ", " 404 "), line("/form").replace("GET", "POST"), line("/bot").replace(FIREFOX, "curl/8.0"), "nonsense\n",
-  ].join(""));
+  writeFileSync(
+    log,
+    [
+      line("/page"), line("/page"), line("/style.css"), line("/gone").replace(" 200 ", " 404 "),
+      line("/form").replace("GET", "POST"), line("/bot").replace(FIREFOX, "curl/8.0"), "nonsense\n",
+    ].join(""),
+  );
   const said = await imported("--prefix", "views:", log);
   assert.equal(said.code, 6, "a line that cannot be read makes the exit code 6");
-  assert.deepEqual([said.counted, said.unreadable, said.left_out], [2, 1, { status: 1, method: 1, static: 1, bots: 1 }]);
+  assert.deepEqual(
+    [said.counted, said.unreadable, said.left_out], [2, 1, { status: 1, method: 1, static: 1, bots: 1 }],
+  );
   const { stdout } = await server.tally(["import", "--prefix", "told:", log]);
-  for (const reason of [/1 lines left out: .*--status any/, /--method any/, /--static/, /--bots/, /nonsense/]) assert.match(stdout, reason);
+  for (const reason of [/1 lines left out: .*--status any/, /--method any/, /--static/, /--bots/, /nonsense/]) {
+    assert.match(stdout, reason);
+  }
   assert.doesNotMatch(stdout, /\x1b/, "colours are for terminals");
 });
 
@@ -100,7 +111,8 @@ test("on a terminal there is a bar with its rate and the time left, and colours;
   assert.doesNotMatch(`${plain.stdout}${plain.stderr}`, /left \||\x1b/);
 });
 
-// A server in front of the real one, that lets `allowed` bodies through and drops the answers of those after `answered`.
+// A server in front of the real one, that lets `allowed` bodies through and drops the answers of those after
+// `answered`.
 async function between({ answered, port = 0 }) {
   let bodies = 0;
   const gate = createServer((request, response) => {
@@ -110,17 +122,33 @@ async function between({ answered, port = 0 }) {
       const isBody = request.url.startsWith("/ingest");
       if (isBody) bodies += 1;
       const number = bodies;
-      const init = { method: request.method, headers: { ...(request.headers["idempotency-key"] ? { "idempotency-key": request.headers["idempotency-key"] } : {}) }, ...(request.method === "POST" ? { body: Buffer.concat(chunks) } : {}) };
+      const init = {
+        method: request.method,
+        headers: {
+          ...(request.headers["idempotency-key"] ? { "idempotency-key": request.headers["idempotency-key"] } : {}),
+        },
+        ...(request.method === "POST" ? { body: Buffer.concat(chunks) } : {}),
+      };
       const answer = await fetch(new URL(request.url, server.url), init);
       // It was counted, and nobody is told.
       if (isBody && number > answered) return;
-      response.writeHead(answer.status, Object.fromEntries([...answer.headers].filter(([name]) => !["content-encoding", "transfer-encoding", "content-length"].includes(name))));
+      response.writeHead(
+        answer.status,
+        Object.fromEntries(
+          [...answer.headers].filter(
+            ([name]) => !["content-encoding", "transfer-encoding", "content-length"].includes(name),
+          ),
+        ),
+      );
       response.end(await answer.text());
     });
   });
   gate.listen(port, "127.0.0.1");
   await once(gate, "listening");
-  return { url: `http://127.0.0.1:${gate.address().port}`, bodies: () => bodies, end: () => new Promise((done) => (gate.close(done), gate.closeAllConnections())) };
+  return {
+    url: `http://127.0.0.1:${gate.address().port}`,
+    bodies: () => bodies, end: () => new Promise((done) => (gate.close(done), gate.closeAllConnections())),
+  };
 }
 
 test("an import that was killed goes on, and what was counted without an answer counts once", async () => {
@@ -139,7 +167,9 @@ test("an import that was killed goes on, and what was counted without an answer 
   // Lines that came meanwhile do not change the parts that were sent.
   appendFileSync(log, line("/k0").repeat(10));
   const second = await between({ answered: Infinity, port });
-  const resumed = await server.tally(["import", "--json", "--prefix", "killed:", log], { env: { TALLY_STATE: join(server.place, "killed"), TALLY_URL: second.url } });
+  const resumed = await server.tally(["import", "--json", "--prefix", "killed:", log], {
+    env: { TALLY_STATE: join(server.place, "killed"), TALLY_URL: second.url },
+  });
   await second.end();
   assert.equal(resumed.code, 0, resumed.stderr);
   assert.equal(await sum("killed:"), 35_010);
@@ -150,7 +180,9 @@ test("a deployment whose data is gone gets the whole log again", async () => {
   const env = { TALLY_STATE: join(server.place, "gone") };
   try {
     assert.equal(JSON.parse((await other.tally(["import", "--json", "--all", short], { env })).stdout).counted, 200);
-    for (const { id } of (await other.json("/counters?limit=1000")).counters) await fetch(`${other.url}/counters/${encodeURIComponent(id)}`, { method: "DELETE" });
+    for (const { id } of (await other.json("/counters?limit=1000")).counters) {
+      await fetch(`${other.url}/counters/${encodeURIComponent(id)}`, { method: "DELETE" });
+    }
     const after = JSON.parse((await other.tally(["import", "--json", "--all", short], { env })).stdout);
     assert.equal(after.counted_before.bytes, 0);
   } finally {
@@ -198,7 +230,9 @@ test("--follow goes on through renamed and cut files, and loses no line", async 
   assert.equal(code, 0);
   assert.equal(JSON.parse(told).counted, 9);
   // What was followed is known by what it holds, under its new name too.
-  const rotated = await server.tally(["import", "--json", "--prefix", "live:", `${log}.1`], { env: { TALLY_STATE: join(server.place, "follow") } });
+  const rotated = await server.tally(["import", "--json", "--prefix", "live:", `${log}.1`], {
+    env: { TALLY_STATE: join(server.place, "follow") },
+  });
   assert.equal(JSON.parse(rotated.stdout).counted, 0);
   assert.equal(await sum("live:"), 9);
   rmSync(log);

@@ -1,8 +1,9 @@
-// How much memory `tally import` takes for a log of some megabytes, and how fast it is: the command as people run it, of its own heap, fed by
-// a pipe from a log that is made on the way and lies nowhere.
+// How much memory `tally import` takes for a log of some megabytes, and how fast it is: the command as people run it,
+// of its own heap, fed by a pipe from a log that is made on the way and lies nowhere.
 //
-//   node_modules/.bin/node package/test/memory.mjs 300            against `tally serve` of this machine, which counts each line
-//   node_modules/.bin/node package/test/memory.mjs 300 --nowhere  against a receiver that counts nothing: the command alone
+//   node_modules/.bin/node package/test/memory.mjs 300            against `tally serve` of this machine, which counts
+//   each line node_modules/.bin/node package/test/memory.mjs 300 --nowhere  against a receiver that counts nothing: the
+//   command alone
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { rmSync } from "node:fs";
@@ -16,7 +17,8 @@ import { TALLY, folder, openServer } from "./server.mjs";
 const MEGABYTE = 1024 * 1024;
 const CHUNK_LINES = 1_000;
 const AGENTS = ["Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0", "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1.15 Safari/604.1"];
-// How long nothing must arrive there before anything is answered: whoever sends without waiting for answers sends all of it.
+// How long nothing must arrive there before anything is answered: whoever sends without waiting for answers sends all
+// of it.
 const QUIET_MS = 1_000;
 // Tells the most memory that a process had once it ends.
 const TELLS = `data:text/javascript,process.on("exit",()=>process.stderr.write("\\nmaxrss "+process.resourceUsage().maxRSS+"\\n"))`;
@@ -38,7 +40,8 @@ function* logOf(bytes, pages, told) {
   }
 }
 
-// Takes bodies of /ingest as the service does, keeps nothing of them but how many lines they had, and answers once nobody sends more.
+// Takes bodies of /ingest as the service does, keeps nothing of them but how many lines they had, and answers once
+// nobody sends more.
 async function openReceiver() {
   let waiting = [];
   let quiet;
@@ -49,7 +52,10 @@ async function openReceiver() {
   const server = createServer(async (request, response) => {
     let lines = request.method === "POST" ? 1 : 0;
     for await (const chunk of request) for (const byte of chunk) if (byte === 10) lines += 1;
-    const answer = () => response.setHeader("content-type", "application/json").end(JSON.stringify({ accepted: lines, rejected: 0, errors: [] }));
+    const answer = () =>
+      response
+        .setHeader("content-type", "application/json")
+        .end(JSON.stringify({ accepted: lines, rejected: 0, errors: [] }));
     if (request.method === "GET") return answer();
     waiting.push(answer);
     clearTimeout(quiet);
@@ -62,8 +68,9 @@ async function openReceiver() {
 }
 
 /**
- * Imports a log of so many megabytes by a command whose heap of JavaScript has `heap_mb` at most. Resolves to `{ code, stderr, lines, counted,
- * seconds, rss_mb }`: its exit code, lines that the log had and that were counted, and the most memory that the process had.
+ * Imports a log of so many megabytes by a command whose heap of JavaScript has `heap_mb` at most. Resolves to `{ code,
+ * stderr, lines, counted, seconds, rss_mb }`: its exit code, lines that the log had and that were counted, and the most
+ * memory that the process had.
  */
 export async function measure({ megabytes, heap_mb, pages = 2_000, isNowhere = false }) {
   const server = isNowhere ? await openReceiver() : await openServer();
@@ -91,7 +98,9 @@ export async function measure({ megabytes, heap_mb, pages = 2_000, isNowhere = f
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const [megabytes = "300", flag] = process.argv.slice(2);
   const { stderr, ...said } = await measure({ megabytes: Number(megabytes), isNowhere: flag === "--nowhere" });
-  console.log(JSON.stringify({ megabytes: Number(megabytes), ...said, lines_per_second: Math.round(said.lines / said.seconds) }));
+  console.log(
+    JSON.stringify({ megabytes: Number(megabytes), ...said, lines_per_second: Math.round(said.lines / said.seconds) }),
+  );
   if (said.code !== 0) console.error(stderr);
   process.exitCode = said.code === 0 && said.counted === said.lines ? 0 : 1;
 }

@@ -21,12 +21,20 @@ const PATH = process.env.PATH.split(delimiter)
 
 // The registry is not asked: what is installed here stands for it, as archives.
 function archives() {
-  const names = ["workerd", ...readdirSync(join(ROOT, "node_modules/@cloudflare")).filter((name) => name.startsWith("workerd-")).map((name) => `@cloudflare/${name}`)];
+  const names = [
+    "workerd",
+    ...readdirSync(join(ROOT, "node_modules/@cloudflare"))
+      .filter((name) => name.startsWith("workerd-"))
+      .map((name) => `@cloudflare/${name}`),
+  ];
   return Object.fromEntries(
     names.map((name) => {
       const file = join(place, `${name.replace(/\W+/g, "-")}.tgz`);
       const folder = realpathSync(join(ROOT, "node_modules", name));
-      const { status, stderr } = spawnSync("tar", ["--create", "--file", file, "--transform", "s,^\\.,package,", "--directory", folder, "."], { encoding: "utf8" });
+      const { status, stderr } = spawnSync(
+        "tar", ["--create", "--file", file, "--transform", "s,^\\.,package,", "--directory", folder, "."],
+        { encoding: "utf8" },
+      );
       assert.equal(status, 0, stderr);
       return [name, `file:${file}`];
     }),
@@ -41,7 +49,9 @@ test("it installs into an empty folder without Rust, and counts", { timeout: 300
   writeFileSync(join(empty, "package.json"), JSON.stringify({ private: true, type: "module", overrides: archives() }));
   const env = { PATH, HOME: place, npm_config_cache: join(place, "cache") };
   const began = performance.now();
-  const installed = await run("npm", ["install", "--offline", "--no-audit", "--no-fund", "--loglevel=error", archive], { cwd: empty, env });
+  const installed = await run("npm", ["install", "--offline", "--no-audit", "--no-fund", "--loglevel=error", archive], {
+    cwd: empty, env,
+  });
   assert.equal(installed.code, 0, installed.stderr);
   const dependencies = readdirSync(join(empty, "node_modules")).filter((name) => !name.startsWith("."));
   assert.deepEqual(dependencies.sort(), ["@cloudflare", "tally", "workerd"]);
@@ -81,7 +91,9 @@ void [written, left];
   );
   const typed = await run(process.execPath, [join(ROOT, "node_modules/typescript/bin/tsc"), "--project", empty]);
   assert.equal(typed.code, 0, typed.stdout);
-  for (const file of ["LICENSE", "THIRD-PARTY.txt", "Containerfile", "tally.service"]) assert.ok(existsSync(join(empty, "node_modules/tally", file)), file);
+  for (const file of ["LICENSE", "THIRD-PARTY.txt", "Containerfile", "tally.service"]) {
+    assert.ok(existsSync(join(empty, "node_modules/tally", file)), file);
+  }
   assert.doesNotMatch(readFileSync(join(empty, "node_modules/tally/package.json"), "utf8"), /esbuild|commander/);
 });
 
@@ -92,15 +104,22 @@ test("the wheel of the Python client is built, installed into an empty folder, a
   mkdirSync(source);
   for (const file of ["pyproject.toml", "tally.py"]) cpSync(join(ROOT, "package/python", file), join(source, file));
   const wheels = join(place, "wheels");
-  const built = await run(PYTHON, ["-m", "pip", "wheel", "--quiet", "--no-index", "--no-deps", "--no-build-isolation", "--wheel-dir", wheels, source]);
+  const built = await run(PYTHON, [
+    "-m", "pip", "wheel", "--quiet", "--no-index", "--no-deps", "--no-build-isolation", "--wheel-dir", wheels, source,
+  ]);
   assert.equal(built.code, 0, built.stderr);
   const { version } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
   const wheel = `tally_client-${version}-py3-none-any.whl`;
   assert.deepEqual(readdirSync(wheels), [wheel]);
   const target = join(place, "python-installed");
-  const installed = await run(PYTHON, ["-m", "pip", "install", "--quiet", "--no-index", "--target", target, join(wheels, wheel)]);
+  const installed = await run(PYTHON, [
+    "-m", "pip", "install", "--quiet", "--no-index", "--target", target, join(wheels, wheel),
+  ]);
   assert.equal(installed.code, 0, installed.stderr);
-  const script = "import importlib.metadata, tally; print(tally.__file__, importlib.metadata.version('tally-client'), tally.Tally.__name__)";
-  const { stdout, stderr } = await run(PYTHON, ["-c", script], { cwd: place, env: { PYTHONPATH: target, PYTHONDONTWRITEBYTECODE: "1" } });
+  const script =
+    "import importlib.metadata, tally; print(tally.__file__, importlib.metadata.version('tally-client'), tally.Tally.__name__)";
+  const { stdout, stderr } = await run(PYTHON, ["-c", script], {
+    cwd: place, env: { PYTHONPATH: target, PYTHONDONTWRITEBYTECODE: "1" },
+  });
   assert.equal(stdout, `${join(target, "tally.py")} ${version} Tally\n`, stderr);
 });

@@ -28,27 +28,33 @@ export async function run(program, args, { cwd, env = {}, input, onOutput } = {}
 }
 
 /**
- * Starts a server, and resolves to `{ url, place, tally(args, options), end() }`: `tally` runs the command against it. `program`: what is run
- * instead of the command of the source.
+ * Starts a server, and resolves to `{ url, place, tally(args, options), end() }`: `tally` runs the command against it.
+ * `program`: what is run instead of the command of the source.
  */
 export async function openServer({ program = [process.execPath, TALLY], env = {}, cwd } = {}) {
   const place = folder();
   const base = { ...process.env, TALLY_STATE: join(place, "state"), TALLY_KEYS: "", ...env };
-  const child = spawn(program[0], [...program.slice(1), "serve", "--port", "0", "--data", join(place, "data"), "--json"], {
-    cwd: cwd ?? place,
-    env: base,
-    stdio: ["ignore", "pipe", "inherit"],
-  });
+  const child = spawn(
+    program[0], [...program.slice(1), "serve", "--port", "0", "--data", join(place, "data"), "--json"],
+    {
+      cwd: cwd ?? place, env: base, stdio: ["ignore", "pipe", "inherit"],
+    },
+  );
   const ended = once(child, "exit");
   const ready = once(createInterface({ input: child.stdout }), "line");
-  const [line] = await Promise.race([ready, ended.then(([code]) => Promise.reject(new Error(`the server ended with ${code}`)))]);
+  const [line] = await Promise.race([
+    ready, ended.then(([code]) => Promise.reject(new Error(`the server ended with ${code}`))),
+  ]);
   const url = JSON.parse(line).urls[0];
   const { TALLY_KEYS: _, ...client } = base;
   return {
     url,
     place,
     json: async (path, init) => (await fetch(new URL(path, url), init)).json(),
-    tally: (args, options = {}) => run(program[0], [...program.slice(1), ...args], { cwd: place, ...options, env: { ...client, TALLY_URL: url, ...options.env } }),
+    tally: (args, options = {}) =>
+      run(program[0], [...program.slice(1), ...args], {
+        cwd: place, ...options, env: { ...client, TALLY_URL: url, ...options.env },
+      }),
     end: async () => {
       child.kill("SIGTERM");
       await ended;

@@ -1,4 +1,5 @@
-// What comes from other counters: Redis by SCAN, lists of CountAPI and Abacus, GoatCounter's CSV, and exports of Tally itself.
+// What comes from other counters: Redis by SCAN, lists of CountAPI and Abacus, GoatCounter's CSV, and exports of Tally
+// itself.
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
@@ -30,10 +31,15 @@ async function freePort() {
 }
 
 const hasRedis = spawnSync("redis-server", ["--version"]).status === 0;
+const skip = hasRedis ? false : "redis-server is not installed";
 
-test("a Redis's numbers, sorted sets and HyperLogLogs are imported, and a repeat changes nothing", { skip: hasRedis ? false : "redis-server is not installed" }, async () => {
+test("numbers, sorted sets and HyperLogLogs of a Redis are imported; a repeat changes nothing", { skip }, async () => {
   const port = await freePort();
-  const child = spawn("redis-server", ["--port", String(port), "--save", "", "--appendonly", "no", "--dir", server.place, "--requirepass", "a secret"], { stdio: "ignore" });
+  const child = spawn(
+    "redis-server",
+    ["--port", String(port), "--save", "", "--appendonly", "no", "--dir", server.place, "--requirepass", "a secret"],
+    { stdio: "ignore" },
+  );
   const address = `redis://:a%20secret@127.0.0.1:${port}/3`;
   try {
     const redis = await until(() => Redis.open(address).catch(() => undefined));
@@ -42,12 +48,16 @@ test("a Redis's numbers, sorted sets and HyperLogLogs are imported, and a repeat
     await redis.call("SET", "views:text", "hello");
     await redis.call("SET", "views:below", "-7");
     await redis.call("PFADD", "readers", ...Array.from({ length: 100 }, (_, index) => `reader-${index}`));
-    await redis.call("ZADD", "game", ...Array.from({ length: 600 }, (_, index) => [index / 2, `player ${index}`]).flat());
+    await redis.call(
+      "ZADD", "game", ...Array.from({ length: 600 }, (_, index) => [index / 2, `player ${index}`]).flat(),
+    );
     await redis.call("RPUSH", "queue", "a");
     const estimate = await redis.call("PFCOUNT", "readers");
     const first = await imported(["--from", address]);
     assert.deepEqual([first.counters, first.boards, first.members, first.left_out], [1_202, 1, 600, 2]);
-    assert.deepEqual([await valueOf("views:0"), await valueOf("views:1199"), await valueOf("views:below")], [1, 1_200, -7]);
+    assert.deepEqual(
+      [await valueOf("views:0"), await valueOf("views:1199"), await valueOf("views:below")], [1, 1_200, -7],
+    );
     assert.equal((await server.json("/counters/readers?consistency=strong")).uniques.estimate, estimate);
     assert.equal((await server.json("/boards/game/members/player%20599")).score, 299.5);
     const again = await imported(["--from", address, "--match", "views:*"]);
@@ -81,7 +91,9 @@ test("GoatCounter's CSV counts its page views at their times, and its sessions a
     "/goat,Goats,,Firefox 140,Firefox 140,Linux,s2,0,,,,FR,1,2026-01-02T04:04:05Z",
     "/goat,Goats,,bot,bot,Linux,s3,3,,,,FR,1,2026-01-02T04:04:05Z",
   ];
-  const said = await imported(["--from", "goatcounter", "--unique", "ip", "--by", "country", "-"], { input: `${csv.join("\n")}\n` });
+  const said = await imported(["--from", "goatcounter", "--unique", "ip", "--by", "country", "-"], {
+    input: `${csv.join("\n")}\n`,
+  });
   assert.deepEqual([said.counted, said.left_out.bots], [3, 1]);
   const read = await server.json("/counters/%2Fgoat?consistency=strong");
   assert.deepEqual([read.value, read.uniques.estimate], [3, 2]);

@@ -7,7 +7,10 @@ const CUT_OFF = "services/totals::away::a_write_waits_for_no_datacenter_that_is_
 /** Returns the test program and the test that show a mutation. */
 export const programOf = (by) => (by.includes("/") ? by.split("/") : ["scenarios", by]);
 
-/** [what is broken, file, text, in its place, what shows it]: a test of `simulation/tests/scenarios`, or `program/test`, or `program/module` for all its tests. */
+/**
+ * [what is broken, file, text, in its place, what shows it]: a test of `simulation/tests/scenarios`, or `program/test`,
+ * or `program/module` for all its tests.
+ */
 export const MUTATIONS = [
   [
     "flushes are forgotten in a crash",

@@ -1,5 +1,5 @@
-// Breaks the shipped code on purpose, one way at a time, and sees whether the whole service shows it, in the scenario that the list
-// names. WORLDS=n lives so many worlds besides, 20 a second, and says which seed shows it too.
+// Breaks the shipped code on purpose, one way at a time, and sees whether the whole service shows it, in the scenario
+// that the list names. WORLDS=n lives so many worlds besides, 20 a second, and says which seed shows it too.
 //
 // Invariants: the tree itself is never touched (a copy is); a mutation that no longer applies is a failure,
 // not a pass; the code as it is must pass first, else everything would look caught.
@@ -11,7 +11,10 @@ import { fileURLToPath } from "node:url";
 import { MUTATIONS, programOf } from "./broken.mjs";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
-const COPIED = ["src", "crates", "simulation", "tests", "benches", "examples", "dashboard", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml", ".cargo"];
+const COPIED = [
+  "src", "crates", "simulation", "tests", "benches", "examples", "dashboard", "Cargo.toml", "Cargo.lock",
+  "rust-toolchain.toml", ".cargo",
+];
 const WORLDS = process.env.WORLDS ?? "0";
 const RUN_MS_MAX = 600_000;
 
@@ -48,7 +51,9 @@ function show(by) {
 /** What worlds say besides. */
 function seedOf() {
   if (WORLDS === "0") return "";
-  const { output } = run(["--profile", "simulation", "--test", "worlds"], "--ignored", "--exact", "soak::soak", "--nocapture");
+  const { output } = run(
+    ["--profile", "simulation", "--test", "worlds"], "--ignored", "--exact", "soak::soak", "--nocapture",
+  );
   const seed = output.match(/the seed is (\d+)/)?.[1];
   return seed === undefined ? `; by none of ${WORLDS} worlds` : `; by seed ${seed}`;
 }

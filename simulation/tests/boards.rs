@@ -121,95 +121,118 @@ fn check_reads(world: &World, client: &Client, board: &str, scores: &BTreeMap<St
     assert_eq!(paged, (0..total).map(row).collect::<Vec<_>>());
 }
 
-/// Writes under faults, while the boards are spread over these numbers of shards, one after the other.
-fn faulty(seed: u64, shards: &[u32]) {
-    let (world, clients) = service(seed);
-    let settings = [
-        ("sums", r#"{"keep":"sum","scores":"integer"}"#),
-        ("best", r#"{"keep":"best","scores":"integer"}"#),
-    ];
-    for (board, settings) in settings {
-        assert_eq!(
-            ask(
-                &world,
-                &clients[0],
-                "PUT",
-                &format!("/boards/{board}"),
-                settings
-            )
-            .0,
-            201
-        );
-    }
-    world.set_faults(Faults::SOME);
-    let spreading = async {
-        for shards in shards {
-            for (board, settings) in settings {
-                world.sleep_ms(world.chance().below(900)).await;
-                let settings = settings.replace('}', &format!(r#","shards":{shards}}}"#));
-                let path = format!("/boards/{board}");
-                let put = ClientRequest::new("PUT", &path).body(settings.into_bytes());
-                // One that is lost is as good, and one may come after those that were sent later.
-                let _ = clients[0].ask(put).await;
-            }
+/// The boards of the worlds that fail, and what they are made with.
+const BOARDS: [(&str, &str); 2] = [
+    ("sums", r#"{"keep":"sum","scores":"integer"}"#),
+    ("best", r#"{"keep":"best","scores":"integer"}"#),
+];
+
+/// What a board is made with, and a number of shards.
+fn spread(settings: &str, shards: u32) -> String {
+    settings.replace('}', &format!(r#","shards":{shards}}}"#))
+}
+
+/// Spreads the boards over these numbers of shards, one after the other.
+async fn spread_each(world: &World, client: &Client, shards: &[u32]) {
+    for shards in shards {
+        for (board, settings) in BOARDS {
+            world.sleep_ms(world.chance().below(900)).await;
+            let put = ClientRequest::new("PUT", format!("/boards/{board}"))
+                .body(spread(settings, *shards).into_bytes());
+            // One that is lost is as good, and one may come after those that were sent later.
+            let _ = client.ask(put).await;
         }
+    }
+}
+
+/// A write of the worlds that fail.
+struct Write {
+    board: &'static str,
+    member: String,
+    amount: i64,
+    /// Whether `all` got 1 by the same call.
+    with_all: bool,
+    is_acknowledged: bool,
+}
+
+/// Sends one of the writes after a while.
+async fn write(world: &World, client: &Client, key: &str, number: u32) -> Write {
+    world.sleep_ms(world.chance().below(4_000)).await;
+    let amount = 1 + i64::try_from(world.chance().below(50)).expect("small");
+    let member = format!("m{}", number % 9);
+    let (board, field) = match number % 3 {
+        0 => ("best", "score"),
+        _ => ("sums", "delta"),
     };
-    let (written, ()) = world.run(join(join_all((0..80_usize).map(|number| {
-        let (client, world) = (&clients[number % 2], &world);
-        async move {
-            world.sleep_ms(world.chance().below(4_000)).await;
-            let amount = 1 + i64::try_from(world.chance().below(50)).expect("small");
-            let member = format!("m{}", number % 9);
-            let (board, field) = if number % 3 == 0 { ("best", "score") } else { ("sums", "delta") };
-            let key = format!("{seed}-{number}");
-            let is_done = if number % 10 == 9 {
-                let lines = format!("{{\"member\":\"{member}\",\"{field}\":{amount}}}\n{{\"member\":\"all\",\"{field}\":1}}");
-                deliver(world, client, &format!("/boards/{board}/members"), &lines, &key).await
-            } else {
-                let body = format!("{{\"{field}\":{amount}}}");
-                let path = format!("/boards/{board}/members/{member}");
-                deliver(world, client, &path, &body, &key).await
-            };
-            (board, member, amount, number % 10 == 9, is_done)
-        }
-    })), spreading));
-    world.set_faults(Faults::NONE);
-    if let Some(last) = shards.last() {
-        world.run_for_ms(5_000);
-        for (board, settings) in settings {
-            let settings = settings.replace('}', &format!(r#","shards":{last}}}"#));
-            let put = ask(
-                &world,
-                &clients[0],
-                "PUT",
-                &format!("/boards/{board}"),
-                &settings,
-            );
-            assert_eq!(put.0, 200, "seed {seed}: {}", put.1);
-        }
+    let with_all = number % 10 == 9;
+    let (path, body) = if with_all {
+        let own = format!(r#"{{"member":"{member}","{field}":{amount}}}"#);
+        let all = format!(r#"{{"member":"all","{field}":1}}"#);
+        (format!("/boards/{board}/members"), format!("{own}\n{all}"))
+    } else {
+        let body = format!(r#"{{"{field}":{amount}}}"#);
+        (format!("/boards/{board}/members/{member}"), body)
+    };
+    let is_acknowledged = deliver(world, client, &path, &body, key).await;
+    Write {
+        board,
+        member,
+        amount,
+        with_all,
+        is_acknowledged,
     }
-    world.run_for_ms(30_000);
-    let mut scores: BTreeMap<&str, BTreeMap<String, i64>> = BTreeMap::new();
-    for (board, member, amount, with_all, is_done) in written {
-        assert!(
-            is_done,
-            "seed {seed}: a write was not acknowledged in 30 tries"
-        );
-        let members = scores.entry(board).or_default();
-        for (name, amount) in [
-            (Some(member), amount),
-            (with_all.then(|| "all".to_owned()), 1),
-        ] {
-            let Some(name) = name else { continue };
-            let score = members.entry(name).or_insert(0);
-            *score = if board == "best" {
+}
+
+/// The scores of each board after these writes.
+fn scores_of(written: &[Write]) -> BTreeMap<&'static str, BTreeMap<String, i64>> {
+    let mut scores: BTreeMap<_, BTreeMap<String, i64>> = BTreeMap::new();
+    for write in written {
+        let members = scores.entry(write.board).or_default();
+        let mut count = |name: &str, amount: i64| {
+            let score = members.entry(name.to_owned()).or_insert(0);
+            *score = if write.board == "best" {
                 amount.max(*score)
             } else {
                 *score + amount
             };
+        };
+        count(&write.member, write.amount);
+        if write.with_all {
+            count("all", 1);
         }
     }
-    for (board, scores) in &scores {
+    scores
+}
+
+/// Writes under faults, while the boards are spread over these numbers of shards, one after the other.
+fn faulty(seed: u64, shards: &[u32]) {
+    let (world, clients) = service(seed);
+    for (board, settings) in BOARDS {
+        let path = format!("/boards/{board}");
+        assert_eq!(ask(&world, &clients[0], "PUT", &path, settings).0, 201);
+    }
+    world.set_faults(Faults::SOME);
+    let writes = join_all((0..80).zip(clients.iter().cycle()).map(|(number, client)| {
+        let world = &world;
+        async move { write(world, client, &format!("{seed}-{number}"), number).await }
+    }));
+    let spreading = spread_each(&world, &clients[0], shards);
+    let (written, ()) = world.run(join(writes, spreading));
+    world.set_faults(Faults::NONE);
+    if let Some(last) = shards.last() {
+        world.run_for_ms(5_000);
+        for (board, settings) in BOARDS {
+            let path = format!("/boards/{board}");
+            let put = ask(&world, &clients[0], "PUT", &path, &spread(settings, *last));
+            assert_eq!(put.0, 200, "seed {seed}: {}", put.1);
+        }
+    }
+    world.run_for_ms(30_000);
+    assert!(
+        written.iter().all(|write| write.is_acknowledged),
+        "seed {seed}: a write was not acknowledged in 30 tries"
+    );
+    for (board, scores) in &scores_of(&written) {
         if let Some(last) = shards.last() {
             let about = get(&world, &clients[0], &format!("/boards/{board}"));
             assert_eq!(about["shards"], json!(last), "seed {seed}");
@@ -372,8 +395,16 @@ fn many(world: &World, client: &Client, board: &str, members: usize) -> BTreeMap
     scores
 }
 
-#[test]
-fn elsewhere_the_first_are_told_at_once_and_a_rank_lies_between_two() {
+/// A board of 3 shards with 6,000 members, which lives at the first site; an isolate at the second knows where that is.
+struct BoardElsewhere {
+    world: World,
+    sites: [Site; 2],
+    clients: [Client; 2],
+    /// The members by their scores, the best first.
+    sorted: Vec<(i64, String)>,
+}
+
+fn board_elsewhere() -> BoardElsewhere {
     let world = deployed(7, Options::default());
     let sites: [Site; 2] = [world.site("FRA", 2), world.site("SYD", 2)];
     let clients = sites.map(|site| admin(&world, site));
@@ -381,17 +412,34 @@ fn elsewhere_the_first_are_told_at_once_and_a_rank_lies_between_two() {
     assert_eq!(ask(&world, &clients[0], "PUT", "/boards/b", put).0, 201);
     let scores = many(&world, &clients[0], "b", 6_000);
     world.run_for_ms(10_000);
-    let mut sorted: Vec<(i64, &String)> =
-        scores.iter().map(|(name, score)| (*score, name)).collect();
+    let scores = scores.into_iter().map(|(name, score)| (score, name));
+    let mut sorted: Vec<(i64, String)> = scores.collect();
     sorted.sort_by(|one, other| other.cmp(one));
     // The first read of an isolate learns where the board lives.
     for _ in 0..8 {
         get(&world, &clients[1], "/boards/b");
     }
+    BoardElsewhere {
+        world,
+        sites,
+        clients,
+        sorted,
+    }
+}
+
+#[test]
+fn elsewhere_a_rank_lies_between_two() {
+    let BoardElsewhere {
+        world,
+        clients,
+        sorted,
+        ..
+    } = board_elsewhere();
     let (mut ranges, mut widest) = (0, 0);
     for place in (0..6_000).step_by(97) {
-        let (score, name) = sorted[place];
-        let member = get(&world, &clients[1], &format!("/boards/b/members/{name}"));
+        let (score, name) = &sorted[place];
+        let path = format!("/boards/b/members/{name}");
+        let member = get(&world, &clients[1], &path);
         assert_eq!(
             (&member["score"], &member["exact"]),
             (&json!(score), &json!(false))
@@ -410,11 +458,7 @@ fn elsewhere_the_first_are_told_at_once_and_a_rank_lies_between_two() {
         );
         ranges += u32::from(low < high);
         widest = widest.max(high - low);
-        let exact = get(
-            &world,
-            &clients[1],
-            &format!("/boards/b/members/{name}?exact=1"),
-        );
+        let exact = get(&world, &clients[1], &format!("{path}?exact=1"));
         assert_eq!(
             (&exact["rank"], &exact["exact"]),
             (&json!(rank), &json!(true))
@@ -424,6 +468,16 @@ fn elsewhere_the_first_are_told_at_once_and_a_rank_lies_between_two() {
         ranges > 30 && widest <= 2 * 1_024,
         "{ranges} ranges, the widest {widest}"
     );
+}
+
+#[test]
+fn elsewhere_the_first_are_told_at_once_also_while_the_board_is_out_of_reach() {
+    let BoardElsewhere {
+        world,
+        sites,
+        clients,
+        sorted,
+    } = board_elsewhere();
     let far = get(&world, &clients[1], "/boards/b/top?limit=50");
     let near = get(&world, &clients[0], "/boards/b/top?limit=50");
     assert_eq!(

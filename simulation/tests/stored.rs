@@ -54,7 +54,10 @@ fn write_all(world: &World, client: &Client) {
             "PUT",
             "/alerts/many",
             // Of a counter that nothing else here disturbs.
-            json!({"counter": "nobody", "when": {"value": {"above": 5}}, "webhook": "https://hooks.example.com/", "secret": SECRET}),
+            json!({
+                "counter": "nobody", "when": {"value": {"above": 5}},
+                "webhook": "https://hooks.example.com/", "secret": SECRET
+            }),
         ),
         ("POST", "/alerts/many/test", Value::Null),
         (

@@ -44,7 +44,9 @@ class Browser {
    * every document before its own scripts.
    */
   async page({ before, ...options } = {}) {
-    const context = await this.#browser.newContext({ locale: "en-GB", timezoneId: "UTC", reducedMotion: "reduce", ...options });
+    const context = await this.#browser.newContext({
+      locale: "en-GB", timezoneId: "UTC", reducedMotion: "reduce", ...options,
+    });
     context.setDefaultTimeout(DEADLINE_MS);
     if (before !== undefined) await context.addInitScript(before);
     const page = await context.newPage();
@@ -81,12 +83,15 @@ export async function openBrowser() {
 }
 
 /**
- * Starts the browser on a page that nobody drives, for what browsers leave out where they are driven: prerendering. Resolves to
- * a function that ends it.
+ * Starts the browser on a page that nobody drives, for what browsers leave out where they are driven: prerendering.
+ * Resolves to a function that ends it.
  */
 export async function openAlone(url) {
   const profile = mkdtempSync(join(tmpdir(), "tally-browser-"));
-  const args = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", `--user-data-dir=${profile}`, RESOLVES_NOTHING, url];
+  const args = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", `--user-data-dir=${profile}`, RESOLVES_NOTHING,
+    url,
+  ];
   // A group of its own: what Debian installs is a script around the program, which has children.
   const child = spawn(chromiumPath(), args, { stdio: "ignore", detached: true });
   const ended = once(child, "exit");
@@ -110,8 +115,12 @@ export async function openSite(files) {
     const made = typeof found === "function" ? await found(request) : found;
     // Every browser asks for this one; an error of the page otherwise.
     if (made === undefined && request.url === "/favicon.ico") return response.writeHead(204).end();
-    if (made === undefined) return response.writeHead(404, { "content-type": "text/plain" }).end("there is no such page");
-    const { type = "text/html; charset=utf-8", body, headers = {}, status = 200 } = typeof made === "string" ? { body: made } : made;
+    if (made === undefined) {
+      return response.writeHead(404, { "content-type": "text/plain" }).end("there is no such page");
+    }
+    const {
+      type = "text/html; charset=utf-8", body, headers = {}, status = 200,
+    } = typeof made === "string" ? { body: made } : made;
     response.writeHead(status, { "content-type": type, "cache-control": "no-store", ...headers }).end(body);
   });
   server.listen(0, "127.0.0.1");
@@ -130,15 +139,21 @@ export async function openSite(files) {
 export async function axeFaults(page, { exclude = [] } = {}) {
   await page.evaluate(AXE);
   const { violations } = await page.evaluate(
-    ([tags, excluded]) => globalThis.axe.run({ exclude: excluded }, { runOnly: { type: "tag", values: tags }, resultTypes: ["violations"] }),
+    ([tags, excluded]) =>
+      globalThis.axe.run(
+        { exclude: excluded }, { runOnly: { type: "tag", values: tags }, resultTypes: ["violations"] },
+      ),
     [AXE_TAGS, exclude],
   );
-  return violations.flatMap(({ id, help, nodes }) => nodes.map(({ target, failureSummary }) => `${id} (${help}) at ${target.join(" ")}: ${failureSummary}`));
+  return violations.flatMap(({ id, help, nodes }) =>
+    nodes.map(({ target, failureSummary }) => `${id} (${help}) at ${target.join(" ")}: ${failureSummary}`),
+  );
 }
 
 /**
  * Takes a picture of what is seen of a page, or of one element of it, into a file named from the project's root.
- * Only where SCREENSHOTS=1 asks for it, so that a run of the tests leaves the tree as it was; else it is taken and thrown away.
+ * Only where SCREENSHOTS=1 asks for it, so that a run of the tests leaves the tree as it was; else it is taken and
+ * thrown away.
  */
 export async function screenshot(target, path) {
   const file = fileURLToPath(new URL(path, ROOT));

@@ -1,4 +1,5 @@
-// Alerts on the dashboard: what each watches, its state, silences, tests, and what was delivered, to a receiver of this machine.
+// Alerts on the dashboard: what each watches, its state, silences, tests, and what was delivered, to a receiver of this
+// machine.
 import { once } from "node:events";
 import { createServer } from "node:http";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -88,7 +89,9 @@ test("a second row of the menu leads to what operators look at", async () => {
   const page = await dashboard.open("#/");
   expect(await page.isHidden("#operate")).toBe(true);
   await page.click("nav >> text=Operate");
-  for (const [entry, title] of [["Costs", "Costs"], ["Keys", "Keys"], ["Shares", "Share links"], ["Alerts", "Alerts"]]) {
+  for (const [entry, title] of [
+    ["Costs", "Costs"], ["Keys", "Keys"], ["Shares", "Share links"], ["Alerts", "Alerts"],
+  ]) {
     await page.click(`#operate >> text=${entry}`);
     await says(page, "h1", title);
     expect(await page.locator("#operate [aria-current=page]").allTextContents()).toEqual([entry]);

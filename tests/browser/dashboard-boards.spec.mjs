@@ -8,9 +8,13 @@ let dashboard, world;
 beforeAll(async () => {
   dashboard = await openDashboard();
   world = dashboard.world;
-  const lines = Array.from({ length: MEMBERS }, (_, number) => JSON.stringify({ member: `m${number}`, score: number + 0.125 }));
+  const lines = Array.from({ length: MEMBERS }, (_, number) =>
+    JSON.stringify({ member: `m${number}`, score: number + 0.125 }),
+  );
   await world.well("POST", "/boards/race/members", { body: lines.join("\n") });
-  await world.well("POST", "/boards/race/members/ann", { body: '{"score":12345.0625,"metadata":{"car":"<b>red</b>"}}' });
+  await world.well("POST", "/boards/race/members/ann", {
+    body: '{"score":12345.0625,"metadata":{"car":"<b>red</b>"}}',
+  });
   await world.well("PUT", "/boards/weekly", { body: '{"order":"asc","period":"week","archive":2}' });
 });
 afterAll(() => dashboard?.close());
@@ -38,7 +42,9 @@ test("the first members follow new scores without a reload", async () => {
   const page = await dashboard.open("#/boards/race");
   await says(page, ".members", "ann");
   await world.well("POST", "/boards/race/members/eve", { body: '{"score":99999}' });
-  await page.waitForFunction(() => document.querySelector("[aria-labelledby=top-title] tr th a")?.textContent === "eve");
+  await page.waitForFunction(
+    () => document.querySelector("[aria-labelledby=top-title] tr th a")?.textContent === "eve",
+  );
   await world.well("DELETE", "/boards/race/members/eve");
 });
 

@@ -20,7 +20,9 @@ const KEYS = JSON.stringify({
 let dashboard, world, closed;
 // Both are written first, since what was written takes seconds to be told to the directory.
 beforeAll(async () => {
-  [dashboard, closed] = await Promise.all([openDashboard(), openDashboard({ vars: { TALLY_KEYS: KEYS, TALLY_ACCESS: undefined } })]);
+  [dashboard, closed] = await Promise.all([
+    openDashboard(), openDashboard({ vars: { TALLY_KEYS: KEYS, TALLY_ACCESS: undefined } }),
+  ]);
   await closed.world.add("kept", { delta: 6 }, OWNER);
   world = dashboard.world;
   await world.well("PUT", "/limits/login", { body: '{"limit":1000,"window_seconds":60}' });
@@ -34,7 +36,10 @@ afterAll(async () => {
 });
 
 // What was counted is in tops once it has been told to the directory.
-const isTold = (of, total, options) => until(async () => (await of.well("GET", "/top?window=30d&by=count&limit=1", options)).total === total, "what was counted");
+const isTold = (of, total, options) =>
+  until(
+    async () => (await of.well("GET", "/top?window=30d&by=count&limit=1", options)).total === total, "what was counted",
+  );
 const numberOf = async (page, id) => Number((await page.inputValue(`#cost-${id}`)).replaceAll(",", ""));
 const amounts = (page) => page.locator("tbody td:first-of-type").allTextContents();
 
@@ -48,8 +53,13 @@ test("the calculator begins with what the deployment counted, says over which ti
   await page.waitForFunction(() => !document.querySelector("#cost-from [value=begun]").disabled);
   expect(await page.inputValue("#cost-from")).toBe("days");
   await page.selectOption("#cost-from", "begun");
-  await says(page, "[role=status]", new RegExp(`since .* the whole deployment has answered .*: ${WRITES} writes, ${CHECKS} checks of limits`));
-  const [writes, checks, reads] = [await numberOf(page, "writes"), await numberOf(page, "checks"), await numberOf(page, "reads")];
+  await says(
+    page, "[role=status]",
+    new RegExp(`since .* the whole deployment has answered .*: ${WRITES} writes, ${CHECKS} checks of limits`),
+  );
+  const [writes, checks, reads] = [
+    await numberOf(page, "writes"), await numberOf(page, "checks"), await numberOf(page, "reads"),
+  ];
   expect(writes / checks).toBeCloseTo(WRITES / CHECKS, 1);
   expect(reads).toBeGreaterThan(writes / WRITES);
 

@@ -20,7 +20,9 @@ test("a key is made, shown once, gets another secret and is revoked, and each is
   const shown = await page.inputValue("#made-key");
   expect(shown).toMatch(/^tally_[0-9a-f]{16}_[0-9a-f]{80}$/);
   const [key] = (await world.well("GET", "/keys")).keys;
-  expect(key).toMatchObject({ name: "blog", scopes: ["read", "write"], prefixes: ["blog/", "news/"], rate_per_minute: 600, expires_at: null });
+  expect(key).toMatchObject({
+    name: "blog", scopes: ["read", "write"], prefixes: ["blog/", "news/"], rate_per_minute: 600, expires_at: null,
+  });
   await page.click("button:text-is('New secret')");
   await says(page, "[role=status]", "another secret");
   expect(await page.inputValue("#made-key")).not.toBe(shown);

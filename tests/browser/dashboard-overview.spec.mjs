@@ -1,4 +1,5 @@
-// What a site's owner asks the dashboard: what are my top pages, when, and was it more than before? The log of the README is the scene.
+// What a site's owner asks the dashboard: what are my top pages, when, and was it more than before? The log of the
+// README is the scene.
 import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { openDashboard, says } from "./dashboard.mjs";
@@ -163,7 +164,9 @@ test("today is compared with yesterday until the same hour", async () => {
   if (now === midnight) return;
   const line = (at, increment) => JSON.stringify({ key: "compared/a", at, increment });
   await world.well("POST", "/ingest?format=ndjson", {
-    body: [line(midnight + 1, 30), line(midnight - 24 * hour + 1, 20), line(now - 24 * hour + hour / 2, 1_000)].join("\n"),
+    body: [
+      line(midnight + 1, 30), line(midnight - 24 * hour + 1, 20), line(now - 24 * hour + hour / 2, 1_000),
+    ].join("\n"),
   });
   const page = await dashboard.open("#/?prefix=compared/&range=today");
   await says(page, "#headline", /^30$/);
@@ -188,7 +191,9 @@ test("a page that nobody touches asks at most ten times a minute, and a hidden o
       return sent.length - before;
     };
     await pass(2);
-    for (let minute = 0; minute < 2; minute += 1) expect(await pass(1), `${hash}: ${sent.slice(-15).join(" ")}`).toBeLessThanOrEqual(10);
+    for (let minute = 0; minute < 2; minute += 1) {
+      expect(await pass(1), `${hash}: ${sent.slice(-15).join(" ")}`).toBeLessThanOrEqual(10);
+    }
     await page.evaluate(() => {
       Object.defineProperty(document, "hidden", { value: true, configurable: true });
       document.dispatchEvent(new Event("visibilitychange"));

@@ -1,4 +1,5 @@
-// Pictures of the dashboard in light and dark at two widths, of a made-up site. They are written into docs where SCREENSHOTS=1 asks for it.
+// Pictures of the dashboard in light and dark at two widths, of a made-up site. They are written into docs where
+// SCREENSHOTS=1 asks for it.
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { between, oneOf, randomFrom } from "../crash/random.mjs";
 import { screenshot } from "./browser.mjs";
@@ -7,7 +8,10 @@ import { openDashboard, says } from "./dashboard.mjs";
 const SEED = 8;
 const HOUR_S = 3_600;
 const DAYS = 15;
-const PAGES = ["/blog/hello-world", "/blog/rust-at-the-edge", "/shop/checkout", "/shop/cart", "/docs/getting-started", "/downloads/tally.tar.gz", "/", "/about"];
+const PAGES = [
+  "/blog/hello-world", "/blog/rust-at-the-edge", "/shop/checkout", "/shop/cart", "/docs/getting-started",
+  "/downloads/tally.tar.gz", "/", "/about",
+];
 const COLOS = ["FRA", "IAD", "SYD", "NRT"];
 const BY = {
   referrer: ["news.ycombinator.com", "duckduckgo.com", "lobste.rs", "github.com", "google.com", undefined],
@@ -34,7 +38,10 @@ beforeAll(async () => {
   const chance = randomFrom(SEED);
   const now_s = Math.floor(Date.now() / 1000);
   // More by day than by night, at each place by its own sun, and a little more each week.
-  const busy = (second, place) => (1.15 + Math.sin((second / 86_400 + place / 4) * 2 * Math.PI)) * (0.55 + chance()) * (1 - (now_s - second) / 3_500_000);
+  const busy = (second, place) =>
+    (1.15 + Math.sin((second / 86_400 + place / 4) * 2 * Math.PI)) *
+    (0.55 + chance()) *
+    (1 - (now_s - second) / 3_500_000);
   for (const [place, colo] of COLOS.entries()) {
     const lines = PAGES.flatMap((key, page) =>
       Array.from({ length: DAYS * 24 }, (_, hour) => {
@@ -46,7 +53,11 @@ beforeAll(async () => {
     );
     await dashboard.world.well("POST", "/ingest?format=ndjson", { body: lines.join("\n"), colo });
   }
-  const write = () => dashboard.world.add("/shop/checkout", { unique: `v${between(chance, 1, VISITORS)}`, sample: Math.round(80 / (0.06 + chance())) / 10 }, { colo: oneOf(chance, COLOS) });
+  const write = () =>
+    dashboard.world.add(
+      "/shop/checkout", { unique: `v${between(chance, 1, VISITORS)}`, sample: Math.round(80 / (0.06 + chance())) / 10 },
+      { colo: oneOf(chance, COLOS) },
+    );
   for (let sample = 0; sample < SAMPLES; sample += 5) await Promise.all([write(), write(), write(), write(), write()]);
 }, 120_000);
 afterAll(() => dashboard?.close());

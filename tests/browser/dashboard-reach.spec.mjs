@@ -26,7 +26,11 @@ beforeAll(async () => {
   await world.subtract("negative", { delta: "9007199254740993" });
   await world.well("POST", "/shares", { body: '{"prefix":"blog/","name":"for Ann"}' });
   await world.well("POST", "/keys", { body: '{"name":"for Bob","scopes":["read"],"prefixes":["blog/"]}' });
-  const alert = { counter: HOSTILE[4], when: { value: { above: 10 } }, webhook: "https://hooks.example.com/", secret: `whsec_${Buffer.alloc(32).toString("base64")}` };
+  const alert = {
+    counter: HOSTILE[4], when: { value: { above: 10 } },
+    webhook: "https://hooks.example.com/",
+    secret: `whsec_${Buffer.alloc(32).toString("base64")}`,
+  };
   await world.well("PUT", "/alerts/many", { body: JSON.stringify(alert) });
   await world.well("PUT", "/limits/login", { body: '{"limit":2,"window_seconds":60}' });
 });
@@ -89,7 +93,9 @@ test("nothing is wider than the screen", async () => {
       await page.setViewportSize({ width, height: 800 });
       // The chart follows once the browser has told it.
       await page.waitForFunction(() =>
-        [...document.querySelectorAll(".plot")].every((box) => Math.abs(box.firstChild.offsetWidth - box.clientWidth) <= 1),
+        [...document.querySelectorAll(".plot")].every(
+          (box) => Math.abs(box.firstChild.offsetWidth - box.clientWidth) <= 1,
+        ),
       );
       const [content, screen] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
       expect(content, `${hash} at ${width}`).toBeLessThanOrEqual(screen);
@@ -154,7 +160,9 @@ test("a key is asked for, sent as a header, and kept in the tab alone", async ()
     await page.keyboard.press("Enter");
     await says(page, "#value", /^6$/);
     expect(page.url()).not.toContain(secret);
-    const kept = await page.evaluate(() => [JSON.stringify(localStorage), document.cookie, document.documentElement.outerHTML]);
+    const kept = await page.evaluate(() => [
+      JSON.stringify(localStorage), document.cookie, document.documentElement.outerHTML,
+    ]);
     expect(kept.join("\n")).not.toContain(secret);
     await page.reload();
     await says(page, "#value", /^6$/);

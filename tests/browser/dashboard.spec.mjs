@@ -142,7 +142,9 @@ test("where streams are down and reads are not, it goes on by asking", async () 
   dashboard.browser.allow(/status of 503/);
   await world.add("streamless", { delta: 5 });
   const page = await dashboard.browser.page();
-  const problem = { status: 503, contentType: "application/problem+json", body: '{"code":"unavailable","detail":"not now"}' };
+  const problem = {
+    status: 503, contentType: "application/problem+json", body: '{"code":"unavailable","detail":"not now"}',
+  };
   await page.route("**/live?*", (route) => route.fulfill(problem));
   await page.goto(`${dashboard.gate.url}/dashboard/#/counter/streamless`);
   await says(page, "#value", /^5$/);

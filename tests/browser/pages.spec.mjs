@@ -1,4 +1,5 @@
-// What pages embed, in a real browser and from another origin: views are counted and numbers shown, as a visitor would see it.
+// What pages embed, in a real browser and from another origin: views are counted and numbers shown, as a visitor would
+// see it.
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { openWorld, until } from "../e2e/world.mjs";
 import { axeFaults, openAlone, openBrowser, openSite, screenshot } from "./browser.mjs";
@@ -21,7 +22,9 @@ beforeAll(async () => {
     keys: [{ key: KEY, scopes: ["admin"] }],
     public: [{ prefix: "", origins: [site.url], scopes: ["read", "write"] }],
   };
-  world = await openWorld({ platform: "miniflare", vars: { TALLY_ACCESS: undefined, TALLY_KEYS: JSON.stringify(config) } });
+  world = await openWorld({
+    platform: "miniflare", vars: { TALLY_ACCESS: undefined, TALLY_KEYS: JSON.stringify(config) },
+  });
   tally = (await world.url()).origin;
   browser = await openBrowser();
 });
@@ -43,13 +46,19 @@ async function visit(path, options) {
   page.on("request", (request) => {
     if (new URL(request.url()).pathname === "/live") page.streams += 1;
     const [, id] = new URL(request.url()).pathname.match(/^\/counters\/(.*)\/increment$/) ?? [];
-    if (id) page.sent.push({ id: decodeURIComponent(id), body: request.postData(), type: request.headers()["content-type"] });
+    if (id) {
+      page.sent.push({ id: decodeURIComponent(id), body: request.postData(), type: request.headers()["content-type"] });
+    }
   });
   await page.goto(site.url + path);
   return page;
 }
 const ids = (page) => page.sent.map(({ id }) => id);
-const counted = (id, value) => until(async () => (await world.call("GET", `/counters/${encodeURIComponent(id)}`, ADMIN)).json.value === value, `${id} is ${value}`);
+const counted = (id, value) =>
+  until(
+    async () => (await world.call("GET", `/counters/${encodeURIComponent(id)}`, ADMIN)).json.value === value,
+    `${id} is ${value}`,
+  );
 
 test("a page of another origin counts its view once, by a call that needs no preflight", async () => {
   files["/posts/hello"] = html("", { head: script() + script() });
@@ -134,11 +143,15 @@ test("a change of the path without a load is a view, one of the query is not", a
 
 test("numbers are asked for where the stream is refused", async () => {
   await add("asked", 41);
-  files["/refused"] = html('<b data-tally="asked">–</b><i data-tally="absent">–</i>', { head: script('data-count="off"') });
+  files["/refused"] = html('<b data-tally="asked">–</b><i data-tally="absent">–</i>', {
+    head: script('data-count="off"'),
+  });
   const page = await browser.page();
   opened.push(page);
   browser.allow(/\/refused: .*(\/live\?|\/counters\/absent)/);
-  await page.route("**/live?*", (route) => route.fulfill({ status: 403, headers: { "access-control-allow-origin": "*" } }));
+  await page.route("**/live?*", (route) =>
+    route.fulfill({ status: 403, headers: { "access-control-allow-origin": "*" } }),
+  );
   await page.goto(`${site.url}/refused`);
   await page.getByText("41", { exact: true }).waitFor();
   await add("asked", 1);
@@ -169,7 +182,8 @@ test("no element shows the number of the page before, or of a counter that is go
   await add("kept", 3);
   files["/first"] = html('<b id="own" data-tally="">–</b><b id="kept" data-tally="kept">–</b>', { head: script('data-count="off"') + script('data-prefix="other"') });
   const page = await visit("/first");
-  const shows = (selector, text) => page.waitForFunction(([at, wanted]) => document.querySelector(at)?.textContent === wanted, [selector, text]);
+  const shows = (selector, text) =>
+    page.waitForFunction(([at, wanted]) => document.querySelector(at)?.textContent === wanted, [selector, text]);
   await shows("#own", "7");
   await shows("#kept", "3");
   // The counter of the next page does not exist, and nothing will count it.
@@ -221,13 +235,16 @@ test("elements show numbers in the page's language, follow them, and may come la
   });
   const page = await visit("/numbers");
   const streams = () => page.streams;
-  const shows = (selector, text) => page.waitForFunction(([at, wanted]) => document.querySelector(at)?.textContent === wanted, [selector, text]);
+  const shows = (selector, text) =>
+    page.waitForFunction(([at, wanted]) => document.querySelector(at)?.textContent === wanted, [selector, text]);
   await shows("#a", "1.234.566");
   await shows("#b", "1");
   await add("likes", 1);
   await shows("#a", "1.234.567");
   await add("later", 5);
-  await page.evaluate(() => document.querySelector("main").insertAdjacentHTML("beforeend", '<b id="c" data-tally="later"></b>'));
+  await page.evaluate(() =>
+    document.querySelector("main").insertAdjacentHTML("beforeend", '<b id="c" data-tally="later"></b>'),
+  );
   await shows("#c", "5");
   await shows("#a", "1.234.567");
   await add("later", 1);
@@ -250,7 +267,9 @@ test("elements show numbers in the page's language, follow them, and may come la
 
 test("a prerendered page is counted once it is shown", async () => {
   files["/later"] = html("", { head: script() });
-  const page = await visit("/later", { before: () => Object.defineProperty(document, "prerendering", { value: true, configurable: true }) });
+  const page = await visit("/later", {
+    before: () => Object.defineProperty(document, "prerendering", { value: true, configurable: true }),
+  });
   await page.evaluate(() => new Promise((done) => requestAnimationFrame(done)));
   expect(ids(page)).toEqual([]);
   await page.evaluate(() => {
@@ -326,7 +345,9 @@ test("badges are drawn as wide as their text, in every style, and pass axe-core"
     ].join("")}</div>`,
   );
   const page = await visit("/badges", { viewport: { width: 240, height: 400 } });
-  const sizes = await page.$$eval("img", (images) => images.map(({ naturalWidth, naturalHeight }) => [naturalWidth, naturalHeight]));
+  const sizes = await page.$$eval("img", (images) =>
+    images.map(({ naturalWidth, naturalHeight }) => [naturalWidth, naturalHeight]),
+  );
   expect(sizes.map(([, height]) => height)).toEqual([20, 20, 20, 28, 20, 20, 20]);
   for (const [width] of sizes) expect(width).toBeGreaterThan(20);
   expect(await axeFaults(page)).toEqual([]);

@@ -17,7 +17,10 @@ export class Book {
   #doubted = ZERO;
   #elements = new Set();
   #elementsTried = new Set();
-  /** Every amount that may be counted: when it was about to be sent, and when it was known to be counted, unix milliseconds. */
+  /**
+   * Every amount that may be counted: when it was about to be sent, and when it was known to be counted, unix
+   * milliseconds.
+   */
   #log = new Set();
 
   constructor(id) {
@@ -53,14 +56,19 @@ export class Book {
     };
   }
 
-  /** Returns a sentence where a snapshot's value cannot be: what was acknowledged before `as_of` is in it, and nothing of after `taken_at`. */
+  /**
+   * Returns a sentence where a snapshot's value cannot be: what was acknowledged before `as_of` is in it, and nothing
+   * of after `taken_at`.
+   */
   wrongOn({ value, as_of, taken_at }) {
     let [least, most] = [ZERO, ZERO];
     for (const { amount, begun_ms, counted_ms } of this.#log) {
       if (counted_ms < as_of) least = plus(least, amount);
       if (begun_ms <= taken_at) most = plus(most, amount);
     }
-    return outOfBounds(`${this.id}: its value in the snapshot`, BigInt(value), least.added - most.removed, most.added - least.removed);
+    return outOfBounds(
+      `${this.id}: its value in the snapshot`, BigInt(value), least.added - most.removed, most.added - least.removed,
+    );
   }
 
   /** The server was killed, which settles no doubt here. */

@@ -52,7 +52,9 @@ const exactly = (number) => BigInt(number);
 export async function look(url, id, since, colo) {
   const path = `/counters/${encodeURIComponent(id)}`;
   const seen = await send(url, "GET", `${path}?consistency=strong&numbers=string`, { colo });
-  if (seen.status === 404 && seen.json?.code === "counter-not-found") return { value: 0n, added: 0n, uniques: 0, exact: true };
+  if (seen.status === 404 && seen.json?.code === "counter-not-found") {
+    return { value: 0n, added: 0n, uniques: 0, exact: true };
+  }
   const to = Math.floor(Date.now() / 1000) + 60;
   const past = await send(url, "GET", `${path}/history?consistency=strong&numbers=string&step=1m&from=${since}&to=${to}`, { colo });
   if (seen.status !== 200 || past.status !== 200) return undefined;

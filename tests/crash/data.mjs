@@ -1,9 +1,10 @@
-// Kills workerd in the middle of imports, snapshots, folds of tablets and restores, and compares the counters, and what the last snapshot
-// says of each, with the books.
+// Kills workerd in the middle of imports, snapshots, folds of tablets and restores, and compares the counters, and what
+// the last snapshot says of each, with the books.
 //
 //   node tests/crash/data.mjs KILLS=6 CLIENTS=16 SEED=<number>
 //
-// All leads of a datacenter lie in one tablet, so its log is folded every few hundred commits. KILLS are those of each of the two loads.
+// All leads of a datacenter lie in one tablet, so its log is folded every few hundred commits. KILLS are those of each
+// of the two loads.
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -56,7 +57,9 @@ function foldFaults(folder) {
 
 async function main() {
   const fresh = Math.floor(Date.now() % 2 ** 32);
-  const { KILLS: kills, CLIENTS: clients, SEED: seed } = settings({ KILLS: 6, CLIENTS: 16, SEED: fresh }, process.argv.slice(2), process.env);
+  const {
+    KILLS: kills, CLIENTS: clients, SEED: seed,
+  } = settings({ KILLS: 6, CLIENTS: 16, SEED: fresh }, process.argv.slice(2), process.env);
   const again = `node tests/crash/data.mjs KILLS=${kills} CLIENTS=${clients} SEED=${seed}`;
   const folder = mkdtempSync(join(tmpdir(), "tally-crash-data-"));
   const server = new Server({ folder, edges: EDGES, variables: VARIABLES });
@@ -64,7 +67,9 @@ async function main() {
   const round = async (load, more) => {
     console.log(`crash: ${load}, ${kills} kills, ${clients} clients, SEED=${seed}`);
     const began = performance.now();
-    const result = await crash({ server, kills, clients, seed, load, prepare: load === "restores" ? prepare : undefined });
+    const result = await crash({
+      server, kills, clients, seed, load, prepare: load === "restores" ? prepare : undefined,
+    });
     result.faults.push(...(await more(result)));
     wrong += result.faults.length;
     tell(result, (performance.now() - began) / 1000, again);

@@ -13,11 +13,14 @@ const EACH = 40;
 const empty = () => ({ counters: {}, keys: {} });
 const problem = (status, code) => [status, { code, status }];
 
-// A reset that is done again is done behind every so many-th later write. Not once after a time: whether anybody wrote and read between
-// it and the next operation was left to the machine.
+// A reset that is done again is done behind every so many-th later write. Not once after a time: whether anybody wrote
+// and read between it and the next operation was left to the machine.
 const AGAIN_WRITES = 2;
 
-/** fault: undefined, "lazy", "forgetful", "loses", "doubles", "history", "reapplies", "resets again", "revives", "imports again" or "restores again". */
+/**
+ * fault: undefined, "lazy", "forgetful", "loses", "doubles", "history", "reapplies", "resets again", "revives",
+ * "imports again" or "restores again".
+ */
 export class Fake {
   #fault;
   #disk = empty();
@@ -73,7 +76,11 @@ export class Fake {
     const { pathname } = new URL(url, "http://fake");
     const [, first, name, call] = pathname.split("/");
     const id = decodeURIComponent(name ?? "");
-    if (pathname === "/api/event") return method === "POST" && body === "{}" ? problem(400, "invalid-body") : this.#once(headers["idempotency-key"], body, () => this.#queued(JSON.parse(body)));
+    if (pathname === "/api/event") {
+      return method === "POST" && body === "{}"
+        ? problem(400, "invalid-body")
+        : this.#once(headers["idempotency-key"], body, () => this.#queued(JSON.parse(body)));
+    }
     if (pathname === "/events") return this.#once(headers["idempotency-key"], body, () => this.#events(body));
     if (first === "import") return this.#import(headers["idempotency-key"], body);
     if (first === "snapshots") return this.#snapshots(call, headers["idempotency-key"]);
@@ -82,12 +89,27 @@ export class Fake {
       const key = this.#fault === "reapplies" ? undefined : headers["idempotency-key"];
       return this.#once(key, method + url + body, () => this.#operate(id, method, call, body));
     }
-    if (method === "POST") return this.#once(headers["idempotency-key"], body, () => this.#count(id, call, JSON.parse(body)));
+    if (method === "POST") {
+      return this.#once(headers["idempotency-key"], body, () => this.#count(id, call, JSON.parse(body)));
+    }
     const counter = this.#memory.counters[id];
     if (counter === undefined) return problem(404, "counter-not-found");
-    if (call === "history") return [200, { exact: true, points: [[0, this.#fault === "history" ? counter.added - 1 : counter.added], [60, null]] }];
+    if (call === "history") {
+      return [
+        200,
+        {
+          exact: true,
+          points: [
+            [0, this.#fault === "history" ? counter.added - 1 : counter.added], [60, null],
+          ],
+        },
+      ];
+    }
     const estimate = Object.keys(counter.elements).length;
-    return [200, { value: String(counter.added - counter.removed), exact: true, uniques: estimate === 0 ? null : { estimate } }];
+    return [
+      200,
+      { value: String(counter.added - counter.removed), exact: true, uniques: estimate === 0 ? null : { estimate } },
+    ];
   }
 
   #once(key, body, carryOut) {
@@ -121,13 +143,17 @@ export class Fake {
     counter[call === "increment" ? "added" : "removed"] += times * delta;
     if (unique !== undefined) counter.elements[unique] = true;
     counter.written += 1;
-    if (counter.resets && counter.written % AGAIN_WRITES === 0) Object.assign(counter, { added: counter.base ?? 0, removed: 0 });
+    if (counter.resets && counter.written % AGAIN_WRITES === 0) {
+      Object.assign(counter, { added: counter.base ?? 0, removed: 0 });
+    }
     return [200, { id, delta, value: counter.added - counter.removed }];
   }
 
   #events(body) {
     const events = body.split("\n").map((line) => JSON.parse(line));
-    for (const { key, increment, id } of events) this.#once(id && `${key}/${id}`, "", () => this.#count(key, "increment", { delta: increment }));
+    for (const { key, increment, id } of events) {
+      this.#once(id && `${key}/${id}`, "", () => this.#count(key, "increment", { delta: increment }));
+    }
     return [200, { accepted: events.length, rejected: 0, errors: [] }];
   }
 
@@ -147,7 +173,11 @@ export class Fake {
     if (call === undefined) return [200, {}];
     const restore = () => {
       const resets = this.#fault === "restores again";
-      for (const { id, base } of RESTORED) this.#memory.counters[id] = { added: Number(base), removed: 0, elements: {}, resets, base: Number(base), written: 0 };
+      for (const { id, base } of RESTORED) {
+        this.#memory.counters[id] = {
+          added: Number(base), removed: 0, elements: {}, resets, base: Number(base), written: 0,
+        };
+      }
       return [200, { refused: [], cursor: null }];
     };
     return this.#once(key, "", restore);

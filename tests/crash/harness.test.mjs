@@ -25,7 +25,9 @@ async function faultsWith(fault, load) {
     const result = await crash({ server, kills: KILLS, clients: CLIENTS, seed: SEED, least: LEAST, load, prepare });
     const { inDoubt, retried } = result.stats;
     // What is imported has a key, and stays in no doubt.
-    assert.ok((inDoubt > 0 || load === "imports") && retried > 0, "kills must leave writes in doubt and make clients retry");
+    assert.ok(
+      (inDoubt > 0 || load === "imports") && retried > 0, "kills must leave writes in doubt and make clients retry",
+    );
     return result;
   } finally {
     await server.kill();
@@ -96,7 +98,11 @@ test("uniques and decrements have their bounds too", () => {
   book.begin({ added: 10n, elements: ["x"] }).acknowledge();
   book.begin({ removed: 3n }).acknowledge();
   book.begin({ removed: 2n, elements: ["y"] }).doubt();
-  for (const [value, uniques] of [[7n, 1], [5n, 2]]) assert.deepEqual(faultsOf(book, seen(value, { added: 10n, uniques })), []);
+  for (const [value, uniques] of [
+    [7n, 1], [5n, 2],
+  ]) {
+    assert.deepEqual(faultsOf(book, seen(value, { added: 10n, uniques })), []);
+  }
   assert.match(faultsOf(book, seen(7n, { added: 10n, uniques: 0 })).join(), /uniques is 0/);
   assert.match(faultsOf(book, seen(4n, { added: 10n, uniques: 1 })).join(), /value is 4/);
   assert.match(faultsOf(book, seen(7n, { added: 11n, uniques: 1 })).join(), /history is 11/);
@@ -121,7 +127,9 @@ function operated() {
     return what();
   };
   const isWrong = (value) => book.faultsOf({ value, exact: true }).length > 0;
-  const fits = (values) => [0n, 1n, 2n, 3n, 5n, 6n, 7n, 8n, 10n, 11n, 12n, 13n, 15n].filter((value) => !isWrong(value)).join() === values.join();
+  const fits = (values) =>
+    [0n, 1n, 2n, 3n, 5n, 6n, 7n, 8n, 10n, 11n, 12n, 13n, 15n].filter((value) => !isWrong(value)).join() ===
+    values.join();
   return { book, at, fits };
 }
 
@@ -141,7 +149,9 @@ test("what was acknowledged before an operation is gone with it, what came after
   const down = at(11, () => book.begin({ removed: 2n }));
   at(12, down.acknowledge);
   assert.ok(at(13, () => fits([13n, 15n])));
-  assert.match(book.faultsOf({ value: 9n, exact: true }).join(), /the value is 9 after its operations, and may be 13 to 15/);
+  assert.match(
+    book.faultsOf({ value: 9n, exact: true }).join(), /the value is 9 after its operations, and may be 13 to 15/,
+  );
   assert.match(book.faultsOf({ value: 13n, exact: false }).join(), /not exact/);
 });
 

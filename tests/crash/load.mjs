@@ -40,16 +40,24 @@ export class Load {
   #done = [];
   #faults = new Map();
 
-  /** server: with `urls`. clients: how many. begun: unix seconds before the first write. load: which writes; date: of a snapshot that some restore. */
+  /**
+   * server: with `urls`. clients: how many. begun: unix seconds before the first write. load: which writes; date: of a
+   * snapshot that some restore.
+   */
   constructor({ server, seed, clients, hasQueue, begun, load, date }) {
     this.#server = server;
     this.#make = writesOf({ hasQueue, load, known: { begun, date } });
     this.begun = begun;
     this.life = 0;
     this.inFlight = 0;
-    this.stats = { sent: 0, acknowledged: 0, retried: 0, replayed: 0, inDoubt: 0, operations: 0, ended: 0, refused: 0, repeated: 0, reads: 0 };
+    this.stats = {
+      sent: 0, acknowledged: 0, retried: 0, replayed: 0, inDoubt: 0, operations: 0, ended: 0, refused: 0, repeated: 0,
+      reads: 0,
+    };
     this.halt();
-    this.#clients = Array.from({ length: clients }, (_, index) => this.#client(index, `${seed}/${begun}/${index}`, randomFrom(seed + index * 7_919)));
+    this.#clients = Array.from({ length: clients }, (_, index) =>
+      this.#client(index, `${seed}/${begun}/${index}`, randomFrom(seed + index * 7_919)),
+    );
   }
 
   /** What was answered that never may be, each with how often. */
@@ -86,7 +94,9 @@ export class Load {
   }
 
   fault(what) {
-    if (this.#faults.size < FAULTS_TOLD_MAX || this.#faults.has(what)) this.#faults.set(what, (this.#faults.get(what) ?? 0) + 1);
+    if (this.#faults.size < FAULTS_TOLD_MAX || this.#faults.has(what)) {
+      this.#faults.set(what, (this.#faults.get(what) ?? 0) + 1);
+    }
   }
 
   #book(id) {
@@ -106,9 +116,13 @@ export class Load {
       await this.#gate;
       if (this.#ending) return;
       const what = random();
-      if (what < READ_SHARE) await this.#read(random, home);
-      else if (what < READ_SHARE + REPEAT_SHARE && this.#done.length > 0) await this.#repeat(random, oneOf(random, this.#done));
-      else await this.#write(random, home, this.#make(random, `${name}/${number}`, this.life));
+      if (what < READ_SHARE) {
+        await this.#read(random, home);
+      } else if (what < READ_SHARE + REPEAT_SHARE && this.#done.length > 0) {
+        await this.#repeat(random, oneOf(random, this.#done));
+      } else {
+        await this.#write(random, home, this.#make(random, `${name}/${number}`, this.life));
+      }
     }
   }
 
@@ -117,7 +131,9 @@ export class Load {
     for (;;) {
       await this.#gate;
       const url = oneOf(random, this.#server.urls);
-      const headers = { "content-type": "application/json", ...(key === undefined ? {} : { "idempotency-key": `"${key}"` }) };
+      const headers = {
+        "content-type": "application/json", ...(key === undefined ? {} : { "idempotency-key": `"${key}"` }),
+      };
       this.inFlight += 1;
       try {
         if (url !== undefined) return await send(url, method, path, { body, headers, colo });
@@ -164,8 +180,11 @@ export class Load {
         this.stats.acknowledged += 1;
         if (write.parts.length === 0) this.stats.operations += 1;
       }
-      // A restore that is sent again much later is another one; lines of an import count once however late they come again.
-      if (write.key !== undefined && (!write.isBulk || write.parts.length > 0)) this.#keep(random, { write, first: answer });
+      // A restore that is sent again much later is another one; lines of an import count once however late they come
+      // again.
+      if (write.key !== undefined && (!write.isBulk || write.parts.length > 0)) {
+        this.#keep(random, { write, first: answer });
+      }
       return undefined;
     }
   }
@@ -184,13 +203,19 @@ export class Load {
       // Under its key it is sent whole again.
       return refused.length > 0 || (cursor ?? null) !== null ? all : [];
     }
-    if (endingOf(write, answer) !== undefined || (write.parts.length === 0 && [200, 201].includes(answer.status))) return [];
+    if (endingOf(write, answer) !== undefined || (write.parts.length === 0 && [200, 201].includes(answer.status))) {
+      return [];
+    }
     if (answer.status !== 200 && !(answer.status === 202 && write.path === "/api/event")) {
       this.fault(`${write.method ?? "POST"} ${write.path} was answered ${answer.status} ${answer.text.slice(0, 300)}`);
       return all;
     }
     const errors = answer.json?.errors ?? [];
-    for (const { code, detail } of errors) if (!RETRIED_CODES.includes(code)) this.fault(`a line was refused: ${code} ${detail}`);
+    for (const { code, detail } of errors) {
+      if (!RETRIED_CODES.includes(code)) {
+        this.fault(`a line was refused: ${code} ${detail}`);
+      }
+    }
     return errors.map(({ line }) => line - 1);
   }
 
@@ -202,15 +227,24 @@ export class Load {
   /** Sends a write again that is known to be acknowledged: it must get the first answer, and count nothing. */
   async #repeat(random, { write, first }) {
     const answer = await this.#send(random, oneOf(random, COLOS), write);
-    if (answer === undefined || answer.status === 503 || answer.json?.errors?.some(({ code }) => RETRIED_CODES.includes(code))) return;
+    if (
+      answer === undefined ||
+      answer.status === 503 ||
+      answer.json?.errors?.some(({ code }) => RETRIED_CODES.includes(code))
+    ) {
+      return;
+    }
     this.stats.repeated += 1;
     if (endingOf(write, answer) !== undefined) return;
     if (answer.status !== first.status) return this.fault(`a repeated write was answered ${answer.status} ${answer.text.slice(0, 300)}`);
-    // A queued write is answered before its key is looked at, and an import looks at keys of its lines: totals alone tell that it counted once.
+    // A queued write is answered before its key is looked at, and an import looks at keys of its lines: totals alone
+    // tell that it counted once.
     if (isQueued(write) || write.isBulk) return undefined;
     if (answer.headers["idempotency-replayed"] !== "true") this.fault(`POST ${generic(write.path)}: a repeated write was not answered Idempotency-Replayed: true`);
     else this.stats.replayed += 1;
-    const other = REPEATED.find((name) => answer.json?.[name] !== first.json?.[name]) ?? (write.parts.length === 0 && answer.text !== first.text ? "state" : undefined);
+    const other =
+      REPEATED.find((name) => answer.json?.[name] !== first.json?.[name]) ??
+      (write.parts.length === 0 && answer.text !== first.text ? "state" : undefined);
     if (other !== undefined) this.fault(`POST ${generic(write.path)}: a repeated write was answered another ${other}`);
   }
 
@@ -224,7 +258,9 @@ export class Load {
       // Of a body with several lines each counter refuses its own.
       const lines = answer?.json?.errors ?? [];
       const isOver = answer !== undefined && endingOf(done.write, answer) !== undefined;
-      const isRefused = isOver || lines.length === done.write.parts.length && lines.every(({ code }) => code === "idempotency-key-reused");
+      const isRefused =
+        isOver ||
+        (lines.length === done.write.parts.length && lines.every(({ code }) => code === "idempotency-key-reused"));
       // A queued one becomes a dead letter.
       if (answer?.status !== 422 && !isRefused && !isQueued(done.write)) this.fault(`POST ${generic(done.write.path)}: another body under a used key was answered ${answer?.status} and not 422`);
     }

@@ -54,7 +54,11 @@ export class OperatedBook {
 
   /** The server was killed: what was in doubt was carried out by now, or never. */
   killed() {
-    for (const entry of [...this.#entries, ...this.#operations]) if (entry.isDoubted) entry.end = Math.min(entry.end, this.#now());
+    for (const entry of [...this.#entries, ...this.#operations]) {
+      if (entry.isDoubted) {
+        entry.end = Math.min(entry.end, this.#now());
+      }
+    }
   }
 
   /** Returns what a reader knows that asks now. */
@@ -62,7 +66,10 @@ export class OperatedBook {
     return this.#now();
   }
 
-  /** Returns the values that a reader may be told now that asked then: [{least, most}], one for each operation that may have been the last. */
+  /**
+   * Returns the values that a reader may be told now that asked then: [{least, most}], one for each operation that may
+   * have been the last.
+   */
   #ranges(asked) {
     const now = this.#now();
     const done = this.#operations.filter(({ isDone, end }) => isDone && end < asked);

@@ -61,7 +61,9 @@ async function knowsQueue(url) {
 /** Sets the counters that are restored later. */
 export async function setRestored(server) {
   for (const { id, base } of RESTORED) {
-    const { status, text } = await send(server.urls[0], "PUT", `/counters/${encodeURIComponent(id)}/value`, { body: `{"value":${base}}` });
+    const { status, text } = await send(server.urls[0], "PUT", `/counters/${encodeURIComponent(id)}/value`, {
+      body: `{"value":${base}}`,
+    });
     if (status !== 200 && status !== 201) throw new Error(`PUT ${id}: ${status} ${text}`);
   }
 }
@@ -78,8 +80,9 @@ async function live(load, random) {
 /**
  * Runs the load over `kills` kills, and resolves to {faults, stats, inFlight, hasQueue, counters, books}.
  *
- * server: start(), spawn(), kill() and urls. least: so many writes are acknowledged in all, however long that takes. load: which writes, see
- * writes.mjs. prepare: what is done before, which resolves to the date of a snapshot. Errors: the server does not start, or ends by itself.
+ * server: start(), spawn(), kill() and urls. least: so many writes are acknowledged in all, however long that takes.
+ * load: which writes, see writes.mjs. prepare: what is done before, which resolves to the date of a snapshot. Errors:
+ * the server does not start, or ends by itself.
  */
 export async function crash({ server, kills, clients, seed, least = 0, load: writes, prepare }) {
   const random = randomFrom(seed);
@@ -120,9 +123,14 @@ export async function crash({ server, kills, clients, seed, least = 0, load: wri
   const faults = [...load.faults, ...(await compare(server, load))];
   // Kills that broke nothing off and lives that counted nothing would prove nothing.
   const { stats } = load;
-  if (stats.acknowledged < kills) faults.push(`only ${stats.acknowledged} writes were acknowledged in ${kills} kills: the load did not run`);
-  if (kills > 0 && inFlight.every((requests) => requests === 0)) faults.push("no kill broke off a request: the load did not run");
-  return { faults, stats, inFlight, hasQueue: isMixed ? hasQueue : undefined, counters: load.books.length, books: load.books };
+  if (stats.acknowledged < kills)
+    faults.push(`only ${stats.acknowledged} writes were acknowledged in ${kills} kills: the load did not run`);
+  if (kills > 0 && inFlight.every((requests) => requests === 0)) {
+    faults.push("no kill broke off a request: the load did not run");
+  }
+  return {
+    faults, stats, inFlight, hasQueue: isMixed ? hasQueue : undefined, counters: load.books.length, books: load.books,
+  };
 }
 
 /** Tells how a run went; `again`: how it is asked for again. */
@@ -140,7 +148,9 @@ export function tell({ faults, stats, inFlight, hasQueue, counters }, seconds, a
 
 async function main() {
   const fresh = Math.floor(Date.now() % 2 ** 32);
-  const { KILLS: kills, CLIENTS: clients, SEED: seed } = settings({ KILLS: 20, CLIENTS: 24, SEED: fresh }, process.argv.slice(2), process.env);
+  const {
+    KILLS: kills, CLIENTS: clients, SEED: seed,
+  } = settings({ KILLS: 20, CLIENTS: 24, SEED: fresh }, process.argv.slice(2), process.env);
   console.log(`crash: ${kills} kills, ${clients} clients, SEED=${seed}`);
   const folder = mkdtempSync(join(tmpdir(), "tally-crash-"));
   const server = new Server({ folder, edges: EDGES, variables: VARIABLES });

@@ -63,7 +63,9 @@ export class Server {
         build,
         objects: join(folder, "objects"),
         snapshots: join(folder, "snapshots"),
-        compatibilityDate: readFileSync(join(ROOT, "wrangler.toml"), "utf8").match(/^compatibility_date = "([\d-]+)"/m)[1],
+        compatibilityDate: readFileSync(join(ROOT, "wrangler.toml"), "utf8").match(
+          /^compatibility_date = "([\d-]+)"/m,
+        )[1],
         environment: Object.keys(this.#variables).sort(),
         networks: networksOf(this.#variables.TALLY_ALERTS_ALLOW),
         cfBlobHeader: CF_HEADER,

@@ -98,7 +98,9 @@ async function goThrough(name, way, seed) {
   const faults = [];
   try {
     await server.start();
-    const load = new Load({ server, seed, clients: CLIENTS, hasQueue: false, begun: Math.floor(Date.now() / 1000) - 60 });
+    const load = new Load({
+      server, seed, clients: CLIENTS, hasQueue: false, begun: Math.floor(Date.now() / 1000) - 60,
+    });
     const { stats } = load;
     const more = async (acknowledged, when) => {
       const before = stats.acknowledged;
@@ -135,7 +137,10 @@ async function goThrough(name, way, seed) {
 }
 
 async function main() {
-  if (!process.env.CRASH_MOUNTS && works("unshare", "--user", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "tmpfs", tmpdir())) {
+  if (
+    !process.env.CRASH_MOUNTS &&
+    works("unshare", "--user", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "tmpfs", tmpdir())
+  ) {
     const inside = ["--user", "--map-root-user", "--mount", process.execPath, ...process.argv.slice(1)];
     return spawnSync("unshare", inside, { stdio: "inherit", env: { ...process.env, CRASH_MOUNTS: "1" } }).status ?? 1;
   }

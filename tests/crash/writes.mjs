@@ -33,7 +33,9 @@ const COLOS = ["FRA", "IAD", "SYD"];
 const IMPORTED = Array.from({ length: 24 }, (_, number) => `imported/${number}`);
 const IMPORTED_LEAST = 4;
 /** Counters that are set, deleted, and restored from a snapshot of what they are here. */
-export const RESTORED = Array.from({ length: 12 }, (_, number) => ({ id: `restored/${number}`, base: 1_000_000n * BigInt(number + 1) }));
+export const RESTORED = Array.from({ length: 12 }, (_, number) => ({
+  id: `restored/${number}`, base: 1_000_000n * BigInt(number + 1),
+}));
 const RESTORED_IDS = RESTORED.map(({ id }) => id);
 
 /** Whether the value of a counter is what operations have made of it. */
@@ -63,11 +65,15 @@ function lines(random, ids, keys) {
 
 const queued = (random, id) => {
   const increment = amount(random);
-  return { path: "/api/event", body: JSON.stringify({ key: id, increment }), parts: [{ id, added: BigInt(increment) }] };
+  return {
+    path: "/api/event", body: JSON.stringify({ key: id, increment }), parts: [{ id, added: BigInt(increment) }],
+  };
 };
 
 const pathOf = (id) => `/counters/${encodeURIComponent(id)}`;
-const operation = (method, id, path, body, base) => ({ method, path: pathOf(id) + path, body, parts: [], operates: [{ id, base }] });
+const operation = (method, id, path, body, base) => ({
+  method, path: pathOf(id) + path, body, parts: [], operates: [{ id, base }],
+});
 const set = (random, id) => {
   const value = amount(random);
   return operation("PUT", id, "/value", JSON.stringify({ value }), BigInt(value));
@@ -84,9 +90,13 @@ function imported(random, key, { begun }) {
   const minute = begun - (begun % 60);
   const from = between(random, 0, IMPORTED.length - IMPORTED_LEAST);
   const ids = IMPORTED.slice(from, from + between(random, IMPORTED_LEAST, IMPORTED.length));
-  const lines = ids.map((id) => ({ id, added: amount(random), removed: amount(random), datacenter: oneOf(random, COLOS) }));
+  const lines = ids.map((id) => ({
+    id, added: amount(random), removed: amount(random), datacenter: oneOf(random, COLOS),
+  }));
   const text = ({ id, added, removed, datacenter }) =>
-    JSON.stringify({ id, value: added - removed, datacenters: [{ id: datacenter, added, removed, minutes: [[minute, added]] }] });
+    JSON.stringify({
+      id, value: added - removed, datacenters: [{ id: datacenter, added, removed, minutes: [[minute, added]] }],
+    });
   const parts = lines.map(({ id, added, removed }) => ({ id, added: BigInt(added), removed: BigInt(removed) }));
   return { path: "/import?mode=add", body: lines.map(text).join("\n"), parts, key, isBulk: true };
 }
@@ -151,7 +161,10 @@ const RESTORES = [
 /** What loads there are, by their names. */
 const LOADS = { mixed: KINDS, imports: IMPORTS, restores: RESTORES };
 
-/** Returns a maker of writes: (random, name, life) → write. name: unique, its key is made of it. load: one of LOADS. known: of its writes. */
+/**
+ * Returns a maker of writes: (random, name, life) → write. name: unique, its key is made of it. load: one of LOADS.
+ * known: of its writes.
+ */
 export function writesOf({ hasQueue, load = "mixed", known }) {
   const kinds = hasQueue && load === "mixed" ? [...KINDS, ...QUEUED] : LOADS[load];
   const all = kinds.flatMap(([weight, make]) => Array.from({ length: weight }, () => make));
@@ -160,6 +173,14 @@ export function writesOf({ hasQueue, load = "mixed", known }) {
 
 /** Returns a write of the same key as another that asks for something else. */
 export const altered = (write) =>
-  write.operates === undefined && !write.isSetting ? alteredCount(write) : { ...write, method: "PUT", path: write.path.replace(/(\/counters\/[^/]+).*/, "$1/value"), body: '{"value":1000000}' };
+  write.operates === undefined && !write.isSetting
+    ? alteredCount(write)
+    : {
+        ...write, method: "PUT", path: write.path.replace(/(\/counters\/[^/]+).*/, "$1/value"),
+        body: '{"value":1000000}',
+      };
 
-const alteredCount = (write) => ({ ...write, body: write.body.replace(/"(delta|increment)":(\d+)/, (_, name, digits) => `"${name}":${Number(digits) + 1}`) });
+const alteredCount = (write) => ({
+  ...write,
+  body: write.body.replace(/"(delta|increment)":(\d+)/, (_, name, digits) => `"${name}":${Number(digits) + 1}`),
+});

@@ -1,7 +1,9 @@
 // What came from where: where rows lead, of which time they are, and what is not shown.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { breakdownRows, exportRows, restWords, shownDimensions, unshownWords, whereWords } from "../../dashboard/breakdowns.js";
+import {
+  breakdownRows, exportRows, restWords, shownDimensions, unshownWords, whereWords,
+} from "../../dashboard/breakdowns.js";
 import { csvOf, jsonOf, pointRows } from "../../dashboard/export.js";
 import { rangeOf } from "../../dashboard/ranges.js";
 
@@ -44,7 +46,16 @@ test("values of the range itself say nothing", () => {
 });
 
 test("an export tells of each row of which time it is", () => {
-  const rows = [...exportRows(new Map([["referrer", answer({ from: 0, to: DAY - 1 })]])), ...pointRows([[3_600, 2], [7_200, null]], 3_600), { section: "top", name: "=a", count: 1 }];
+  const rows = [
+    ...exportRows(new Map([["referrer", answer({ from: 0, to: DAY - 1 })]])),
+    ...pointRows(
+      [
+        [3_600, 2], [7_200, null],
+      ],
+      3_600,
+    ),
+    { section: "top", name: "=a", count: 1 },
+  ];
   const whole = { what: {}, from: 3_600, to: 7_200, rows };
   assert.equal(
     csvOf(whole),
@@ -56,7 +67,9 @@ test("an export tells of each row of which time it is", () => {
       "",
     ].join("\r\n"),
   );
-  assert.deepEqual(JSON.parse(jsonOf(whole)).rows[0], { section: "referrer", name: "a.example", count: 3, from: 0, to: DAY });
+  assert.deepEqual(JSON.parse(jsonOf(whole)).rows[0], {
+    section: "referrer", name: "a.example", count: 3, from: 0, to: DAY,
+  });
 });
 
 test("dimensions without a panel are named", () => {

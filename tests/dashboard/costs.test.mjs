@@ -6,13 +6,23 @@ import { CHECK, PLAN, PRICES, WAYS, costsOf } from "../../dashboard/costs.js";
 import { MONTH_S, monthOf, usageBetween, usageOf } from "../../dashboard/usage.js";
 
 const page = readFileSync(new URL("../../docs/operate/costs.md", import.meta.url), "utf8");
-const rows = [...page.matchAll(/^\| (.+?) \|(.*)\|$/gm)].map(([, name, cells]) => [name, cells.split("|").map((cell) => Number.parseFloat(cell.replaceAll(",", "")))]);
+const rows = [...page.matchAll(/^\| (.+?) \|(.*)\|$/gm)].map(([, name, cells]) => [
+  name, cells.split("|").map((cell) => Number.parseFloat(cell.replaceAll(",", ""))),
+]);
 const row = (begins) => rows.find(([name]) => name.startsWith(begins))[1];
 
 test("prices and what each request takes are those of the page", () => {
-  assert.deepEqual([row("requests of a Worker")[0], row("requests of a Durable Object")[0], row("rows written")[0]], [PRICES.requests, PRICES.calls, PRICES.rows].map(({ dollars }) => dollars));
-  const told = { alone: "a blog", tablets: "100,000 pages", plain: "the same, views that name nothing", bodies: "the same, views with all" };
-  for (const [way, begins] of Object.entries(told)) assert.deepEqual([WAYS[way].calls, WAYS[way].rows], row(begins).slice(0, 2), way);
+  assert.deepEqual(
+    [row("requests of a Worker")[0], row("requests of a Durable Object")[0], row("rows written")[0]],
+    [PRICES.requests, PRICES.calls, PRICES.rows].map(({ dollars }) => dollars),
+  );
+  const told = {
+    alone: "a blog", tablets: "100,000 pages", plain: "the same, views that name nothing",
+    bodies: "the same, views with all",
+  };
+  for (const [way, begins] of Object.entries(told)) {
+    assert.deepEqual([WAYS[way].calls, WAYS[way].rows], row(begins).slice(0, 2), way);
+  }
   assert.deepEqual([CHECK.calls, CHECK.rows], row("checks of a limit").slice(0, 2));
   const [requests, calls, written] = row("increments of a hot counter, one isolate");
   assert.deepEqual([WAYS.hot.calls, WAYS.hot.rows], [calls / requests, written / requests]);
@@ -20,10 +30,14 @@ test("prices and what each request takes are those of the page", () => {
 
 test("a month of a blog is the plan; ten million views a day are what the page works out, less what the plan includes", () => {
   assert.equal(costsOf({ writes: 60_000, reads: 0, checks: 0, way: "alone" }).dollars, PLAN);
-  const included = Object.values(PRICES).reduce((sum, { dollars, included: amount }) => sum + (dollars * amount) / 1e6, 0);
+  const included = Object.values(PRICES).reduce(
+    (sum, { dollars, included: amount }) => sum + (dollars * amount) / 1e6, 0,
+  );
   const month = costsOf({ writes: 300_000_000, reads: 0, checks: 0, way: "tablets" });
   assert.equal(Math.round(month.dollars), Math.round(300 * 13.072 + PLAN - included));
-  assert.deepEqual(costsOf({ writes: 0, reads: 0, checks: 1e9, way: "alone" }).rows.map(({ amount }) => amount), [1e9, 4.5e8, 1.1e7]);
+  assert.deepEqual(
+    costsOf({ writes: 0, reads: 0, checks: 1e9, way: "alone" }).rows.map(({ amount }) => amount), [1e9, 4.5e8, 1.1e7],
+  );
 });
 
 const METRICS = `# HELP tally_fleet_acknowledged_total Writes.
@@ -50,7 +64,10 @@ tally_fleet_counters 7
 
 test("what a month has is the sums of the whole deployment over their time, by what requests are", () => {
   const usage = usageOf(METRICS);
-  assert.deepEqual(usage, { begun_s: 1763683196.25, counters: 7, sums: { requests: 720, writes: 1000, lines: 400, reads: 59, checks: 100, flushes: 500, joined: 600 } });
+  assert.deepEqual(usage, {
+    begun_s: 1763683196.25, counters: 7,
+    sums: { requests: 720, writes: 1000, lines: 400, reads: 59, checks: 100, flushes: 500, joined: 600 },
+  });
   const day = monthOf(usage, MONTH_S / 30);
   assert.deepEqual(day, { writes: 30_000, reads: 1770, checks: 3000, requests: 21_600, way: "alone" });
   // Requests that were counted are those that are paid for: a body has many writes, and a request many checks.
@@ -62,7 +79,9 @@ test("what a month has is the sums of the whole deployment over their time, by w
 
 test("how writes come is told by what they were joined in", () => {
   const way = (sums, counters = 7) => monthOf({ sums: { ...usageOf(METRICS).sums, ...sums }, counters }, 1).way;
-  assert.deepEqual([way({}), way({ lines: 501 }), way({ joined: 4000 }), way({}, 10_000)], ["alone", "bodies", "hot", "tablets"]);
+  assert.deepEqual(
+    [way({}), way({ lines: 501 }), way({ joined: 4000 }), way({}, 10_000)], ["alone", "bodies", "hot", "tablets"],
+  );
 });
 
 test("between two looks are their differences, and nothing where a sum fell", () => {

@@ -16,8 +16,11 @@ test("whatever a file asks for is among the files", () => {
     for (const path of asked) assert.ok(files.has(path), `${name} asks for ${path}`);
   }
   const used = [...files.values()].join("\n");
-  for (const name of files.keys())
-    assert.ok(name === "index.html" || used.includes(`"${name}"`) || used.includes(`"./${name}"`), `nothing asks for ${name}`);
+  for (const name of files.keys()) {
+    assert.ok(
+      name === "index.html" || used.includes(`"${name}"`) || used.includes(`"./${name}"`), `nothing asks for ${name}`,
+    );
+  }
 });
 
 test("no markup is made from text, and no script or style stands in the page", () => {

@@ -7,7 +7,9 @@ const LARGEST = (2n ** 128n - 1n).toString();
 
 test("no digit of a count is lost between an answer and the page", () => {
   assert.equal(count(parseExact(`{"value":${LARGEST}}`).value), "340,282,366,920,938,463,463,374,607,431,768,211,455");
-  assert.equal(count(parseExact(`{"value":"${LARGEST}"}`).value), "340,282,366,920,938,463,463,374,607,431,768,211,455");
+  assert.equal(
+    count(parseExact(`{"value":"${LARGEST}"}`).value), "340,282,366,920,938,463,463,374,607,431,768,211,455",
+  );
   assert.equal(count(parseExact('{"value":9007199254740993}').value), "9,007,199,254,740,993");
   assert.equal(count(-9_007_199_254_740_993n), "−9,007,199,254,740,993");
   assert.equal(parseExact('{"rate":0.25,"none":null}').rate, 0.25);
@@ -60,5 +62,7 @@ test("shares and measured numbers", () => {
     [share(1, 3), share(0, 0), share(1, 1000), share(3, 100_000), share(0, 9), share(-1, -2), share(LARGEST, LARGEST)],
     ["33 %", "–", "< 1 %", "< 1 %", "0 %", "50 %", "100 %"],
   );
-  assert.deepEqual([0, 12.3456, 123.4, 0.00123, 1e22, Number.NaN].map(measured), ["0", "12.3", "123", "0.00123", "1.0e22", "–"]);
+  assert.deepEqual([0, 12.3456, 123.4, 0.00123, 1e22, Number.NaN].map(measured), [
+    "0", "12.3", "123", "0.00123", "1.0e22", "–",
+  ]);
 });

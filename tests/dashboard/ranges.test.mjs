@@ -18,9 +18,15 @@ test("a day begins at midnight of this place, and what is under way is compared 
   assert.deepEqual([text(today.from), text(today.to), today.step], ["2026-11-22T05:00Z", "2026-11-23T05:00Z", "1m"]);
   assert.equal(today.until, seconds("2026-11-22T15:20Z") + 1);
   const { previous } = today;
-  assert.deepEqual([text(previous.from), text(previous.to), text(previous.compared_to)], ["2026-11-21T05:00Z", "2026-11-21T15:00Z", "2026-11-22T15:00Z"]);
+  assert.deepEqual(
+    [text(previous.from), text(previous.to), text(previous.compared_to)],
+    ["2026-11-21T05:00Z", "2026-11-21T15:00Z", "2026-11-22T15:00Z"],
+  );
   const yesterday = rangeOf("yesterday", seconds("2026-11-22T15:20Z"));
-  assert.deepEqual([text(yesterday.from), text(yesterday.to), text(yesterday.previous.to)], ["2026-11-21T05:00Z", "2026-11-22T05:00Z", "2026-11-21T05:00Z"]);
+  assert.deepEqual(
+    [text(yesterday.from), text(yesterday.to), text(yesterday.previous.to)],
+    ["2026-11-21T05:00Z", "2026-11-22T05:00Z", "2026-11-21T05:00Z"],
+  );
   // The first hour of a day has nothing to compare yet.
   assert.equal(rangeOf("today", seconds("2026-11-22T05:20Z")).previous, undefined);
 });
@@ -43,7 +49,10 @@ test("days, months and years are those of the calendar", () => {
   assert.equal(rangeOf("2015-05-17..2015-05-20", now).words, "17 May 2015 to 20 May 2015");
   assert.deepEqual(datesOf("week", now), ["2026-03-23", "2026-03-29"]);
   const days = byDays(rangeOf("2015-05-17..2015-05-20", now));
-  assert.deepEqual([text(days.from), text(days.to), text(days.previous.from)], ["2015-05-17T00:00Z", "2015-05-21T00:00Z", "2015-05-13T00:00Z"]);
+  assert.deepEqual(
+    [text(days.from), text(days.to), text(days.previous.from)],
+    ["2015-05-17T00:00Z", "2015-05-21T00:00Z", "2015-05-13T00:00Z"],
+  );
   const { from, to, step } = rangeOf("all", now);
   assert.deepEqual([(to - from) / 86_400, step], [10_000 - 1, "1d"]);
 });
@@ -55,7 +64,9 @@ test("a view opens on a range in which something was counted", () => {
   assert.equal(openingRange(counted("2026-11-22"), now), "today");
   assert.equal(openingRange(counted("2026-11-10", "2026-11-20"), now), "week");
   assert.equal(openingRange(counted("2015-05-17", "2026-11-01"), now), "days");
-  assert.equal(openingRange(counted("2015-01-01", "2015-05-17", "2015-05-18", "2015-05-20"), now), "2015-05-17..2015-05-20");
+  assert.equal(
+    openingRange(counted("2015-01-01", "2015-05-17", "2015-05-18", "2015-05-20"), now), "2015-05-17..2015-05-20",
+  );
   const year = Array.from({ length: 200 }, (_, index) => [seconds("2015-01-01T00:00Z") + index * 86_400, 1]);
   assert.equal(openingRange(year, now), "2015-06-19..2015-07-19");
 });
@@ -64,7 +75,9 @@ test("the headline is the range's number, and its change is of what can be compa
   const range = rangeOf("today", seconds("2026-11-22T02:30Z"));
   const at = (hour, value) => [range.from + hour * 3_600, value];
   const before = (hour, value) => [range.previous.from + hour * 3_600, value];
-  const told = compared(range, [at(0, 3), at(1, "9007199254740993"), at(2, 100)], [before(0, 4), before(1, 4), before(2, 7)]);
+  const told = compared(
+    range, [at(0, 3), at(1, "9007199254740993"), at(2, 100)], [before(0, 4), before(1, 4), before(2, 7)],
+  );
   assert.deepEqual(told.count, 9007199254741096n);
   assert.deepEqual([told.now, told.before], [9007199254740996n, 8n]);
   assert.deepEqual(compared(range, [at(0, 6)], [before(0, 4), before(1, 4)]).part, -0.25);

@@ -78,7 +78,9 @@ test("every id survives its address, and nothing else is taken for one", () => {
 });
 
 test("lengths are known as people write them, and what is not known is said", () => {
-  const lengths = { "15m": "minutes", "1h": "hour", "24h": "today", "1d": "today", "7d": "week", "30d": "days", month: "month" };
+  const lengths = {
+    "15m": "minutes", "1h": "hour", "24h": "today", "1d": "today", "7d": "week", "30d": "days", month: "month",
+  };
   for (const [asked, range] of Object.entries(lengths)) {
     const route = parseRoute(`#/counter/a?range=${asked}`);
     assert.deepEqual([route.range, route.unknown], [range, undefined], asked);
@@ -90,11 +92,15 @@ test("lengths are known as people write them, and what is not known is said", ()
     assert.deepEqual([route.id, route.range], ["a", undefined]);
     assert.match(route.unknown, /^There is no range .*\. Known: minutes, hour, today, .*2025-01-31\.\.2025-02-28\.$/);
   }
-  assert.equal(parseRoute("#/?range=2930-01-01..2930-01-02").unknown, "The range 2930-01-01..2930-01-02 has not begun.");
+  assert.equal(
+    parseRoute("#/?range=2930-01-01..2930-01-02").unknown, "The range 2930-01-01..2930-01-02 has not begun.",
+  );
   const long = parseRoute("#/counter/a?range=1980-01-01..2015-01-01");
   assert.deepEqual([long.range, long.unknown], [undefined, "The range 1980-01-01..2015-01-01 has 12,785 days: 9,999 are shown at most."]);
   assert.match(parseRoute("#/?order=toString").unknown, /^There is no order toString/);
-  for (const hash of ["#/counter/", "#/counter/%", "#/nothing", "#main"]) assert.match(parseRoute(hash).unknown, /^There is no view #/);
+  for (const hash of ["#/counter/", "#/counter/%", "#/nothing", "#main"]) {
+    assert.match(parseRoute(hash).unknown, /^There is no view #/);
+  }
   for (const hash of ["", "#", "#/", "#/?prefix=a"]) assert.equal(parseRoute(hash).unknown, undefined);
 });
 

@@ -34,10 +34,14 @@ test("land and sea are where they are", () => {
 });
 
 test("datacenters and regions are known, on the map, and near land", () => {
-  for (const id of ["FRA", "IAD", "SYD", "NRT", "GRU", "JNB", "WNAM", "ENAM", "SAM", "WEUR", "EEUR", "APAC", "OC", "AFR", "ME"]) {
+  for (const id of [
+    "FRA", "IAD", "SYD", "NRT", "GRU", "JNB", "WNAM", "ENAM", "SAM", "WEUR", "EEUR", "APAC", "OC", "AFR", "ME",
+  ]) {
     const { x, y } = project(placeOf(id));
     assert.ok(x >= 0 && x <= 360 / LAND.step && y >= 0 && y <= LAND.rows.length, id);
-    const near = [-1, 0, 1].some((dx) => [-1, 0, 1].some((dy) => cells.has(`${Math.floor(x) + dx},${Math.floor(y) + dy}`)));
+    const near = [-1, 0, 1].some((dx) =>
+      [-1, 0, 1].some((dy) => cells.has(`${Math.floor(x) + dx},${Math.floor(y) + dy}`)),
+    );
     assert.ok(near, `${id} is near land`);
   }
   for (const id of ["LOCAL", "", "constructor", "fra"]) assert.equal(placeOf(id), undefined);

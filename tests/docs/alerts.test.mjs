@@ -40,7 +40,9 @@ test("the program in JavaScript", async () => {
   const path = join(folder, "check.mjs");
   writeFileSync(path, program("js"));
   const { isFromTally } = await import(pathToFileURL(path));
-  for (const [how, secret, headers, body, now, expected] of CASES) assert.equal(isFromTally(secret, headers, body, now), expected, how);
+  for (const [how, secret, headers, body, now, expected] of CASES) {
+    assert.equal(isFromTally(secret, headers, body, now), expected, how);
+  }
 });
 
 test("the program in Python", () => {

@@ -6,8 +6,8 @@
 //   <!-- needs: program -->    it is run only where the program is installed
 //   <!-- until answered -->    it does not end by itself, and is ended when it has printed what follows
 //   <!-- file: path -->        the block is an excerpt of that file
-// A `# 409` in a command announces that status; without one no answer may be a refusal. `make serve` with settings starts a
-// server of its own for the rest of the page.
+// A `# 409` in a command announces that status; without one no answer may be a refusal. `make serve` with settings
+// starts a server of its own for the rest of the page.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { after, before, test } from "node:test";
@@ -33,7 +33,10 @@ after(() => place?.end());
 
 const has = (program) => spawnSync("sh", ["-c", `command -v ${program}`]).status === 0;
 
-/** Returns the text of the block that shows what the block at `index` prints: the next one, with nothing but blank lines between. */
+/**
+ * Returns the text of the block that shows what the block at `index` prints: the next one, with nothing but blank lines
+ * between.
+ */
 function answerOf(path, blocks, index) {
   const next = blocks[index + 1];
   if (next === undefined || !isAnswer(next) || next.directive !== undefined) return undefined;

@@ -22,8 +22,11 @@ test("links lead to files, and their anchors to headings", () => {
     for (const { target, line } of links) {
       const to = within(from, target);
       if (to === undefined) continue;
-      if (!existsSync(join(ROOT, to.path))) wrong.push(`${from}:${line}: ${target} is not there`);
-      else if (to.anchor && !pages.get(to.path)?.headings.includes(to.anchor)) wrong.push(`${from}:${line}: ${target} has no such heading`);
+      if (!existsSync(join(ROOT, to.path))) {
+        wrong.push(`${from}:${line}: ${target} is not there`);
+      } else if (to.anchor && !pages.get(to.path)?.headings.includes(to.anchor)) {
+        wrong.push(`${from}:${line}: ${target} has no such heading`);
+      }
     }
   }
   assert.deepEqual(wrong, []);
@@ -33,8 +36,12 @@ test("links lead to files, and their anchors to headings", () => {
 const SOURCES = ["src", "crates", "simulation", "tests"];
 
 test("the source files that pages name are there", () => {
-  const files = SOURCES.flatMap((folder) => readdirSync(join(ROOT, folder), { recursive: true }).map((file) => `/${folder}/${file}`));
-  const known = files.filter((file) => file.endsWith(".rs")).flatMap((file) => [file, file.replace("/src/", "/"), file.replace("/crates/tally-", "/").replace("/src/", "/")]);
+  const files = SOURCES.flatMap((folder) =>
+    readdirSync(join(ROOT, folder), { recursive: true }).map((file) => `/${folder}/${file}`),
+  );
+  const known = files
+    .filter((file) => file.endsWith(".rs"))
+    .flatMap((file) => [file, file.replace("/src/", "/"), file.replace("/crates/tally-", "/").replace("/src/", "/")]);
   const wrong = [];
   // The CHANGELOG tells of files that are gone.
   for (const path of documents().filter((path) => path !== "CHANGELOG.md")) {

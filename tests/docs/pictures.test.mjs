@@ -37,7 +37,9 @@ test("speeds that the README compares are those of BENCHMARKS.md", () => {
 
 test("costs are worked out from calls and rows, and those of hot counters are the ones that were counted", () => {
   const recorded = read("BENCHMARKS.md");
-  const rows = parse(read("docs/operate/costs.md")).rows.filter(({ cells }) => cells.length === 5 && /^\d+\.\d\d$/.test(cells[4]));
+  const rows = parse(read("docs/operate/costs.md")).rows.filter(
+    ({ cells }) => cells.length === 5 && /^\d+\.\d\d$/.test(cells[4]),
+  );
   assert.ok(rows.length >= 6);
   for (const { cells, line } of rows) {
     const [requests, calls, written] = cells.slice(1, 4).map((cell) => Number(cell.replaceAll(",", "")));
@@ -48,7 +50,9 @@ test("costs are worked out from calls and rows, and those of hot counters are th
     }
     if (!/hot counter|two clients/.test(cells[0])) continue;
     for (const number of [calls, written]) {
-      assert.ok(recorded.includes(`**${(number / 1000).toFixed(1)}**`), `${where}: BENCHMARKS.md has no ${number / 1000}`);
+      assert.ok(
+        recorded.includes(`**${(number / 1000).toFixed(1)}**`), `${where}: BENCHMARKS.md has no ${number / 1000}`,
+      );
     }
   }
 });

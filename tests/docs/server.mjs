@@ -98,7 +98,10 @@ export function workplace() {
       };
     },
 
-    /** Runs a block against the server at `address`. Resolves to what is wrong, as sentences. `answer`: what is shown after it. */
+    /**
+     * Runs a block against the server at `address`. Resolves to what is wrong, as sentences. `answer`: what is shown
+     * after it.
+     */
     async run(block, address, answer) {
       const told = bash(`set -eu\n${block.text.replaceAll(ADDRESS, address)}`, { TALLY_URL: `http://${address}` });
       const isStream = block.directive === "until answered";
@@ -114,7 +117,9 @@ export function workplace() {
         wrong.push(`refused with ${refused.join(", ") || "nothing"}, the page says ${announced.join(", ") || "nothing"}`);
       }
       if (!isStream && code !== 0) wrong.push(`it ended with ${code}`);
-      return wrong.length === 0 ? [] : [...wrong, `stdout: ${output.slice(0, 4_000)}`, `stderr: ${told.stderr.slice(0, 2_000)}`];
+      return wrong.length === 0
+        ? []
+        : [...wrong, `stdout: ${output.slice(0, 4_000)}`, `stderr: ${told.stderr.slice(0, 2_000)}`];
     },
 
     async end() {

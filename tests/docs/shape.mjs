@@ -1,8 +1,8 @@
 // Compares what a command printed with the answer that a page shows, in shape.
 //
 // Same: the fields of JSON and the types of their values, texts and lines but for digits. Not compared: numbers, true
-// and false, order of fields. A page writes `…` for what it leaves out: at the end of an object, a list or a line, or as a
-// line of its own for any number of lines.
+// and false, order of fields. A page writes `…` for what it leaves out: at the end of an object, a list or a line, or
+// as a line of its own for any number of lines.
 
 const ELLIPSIS = "…";
 // Fields whose text differs from run to run.
@@ -115,7 +115,9 @@ function values(wanted, found, where) {
   return [
     ...extra.map((name) => `${where}.${name} was printed and is not on the page`),
     ...names.flatMap((name) =>
-      name in found ? values(wanted[name], found[name], `${where}.${name}`) : [`${where}.${name} is on the page and was not printed`],
+      name in found
+        ? values(wanted[name], found[name], `${where}.${name}`)
+        : [`${where}.${name} is on the page and was not printed`],
     ),
   ];
 }

@@ -26,7 +26,13 @@ function numberOf(cell, constant) {
   const found = cell.match(/^([\d,]+(?:\.\d+)?)(?: (\w+))?/);
   assert.ok(found, `${JSON.stringify(cell)} does not begin with a number`);
   const number = Number(found[1].replaceAll(",", ""));
-  const kind = /(^|_)BYTES(_|$)/.test(constant) ? "bytes" : /_MS(_|$)|_KEPT_MS/.test(constant) ? "ms" : /SECONDS|_KEPT$/.test(constant) ? "seconds" : undefined;
+  const kind = /(^|_)BYTES(_|$)/.test(constant)
+    ? "bytes"
+    : /_MS(_|$)|_KEPT_MS/.test(constant)
+      ? "ms"
+      : /SECONDS|_KEPT$/.test(constant)
+        ? "seconds"
+        : undefined;
   return number * ((kind && UNITS[kind][found[2]]) ?? 1);
 }
 
@@ -57,14 +63,20 @@ function variablesOf(folder, pattern, extension) {
   const files = readdirSync(join(ROOT, folder), { recursive: true, withFileTypes: true }).filter(
     (entry) => entry.isFile() && entry.name.endsWith(extension) && !entry.name.endsWith(".test.mjs"),
   );
-  const texts = files.map((entry) => readFileSync(join(entry.parentPath, entry.name), "utf8").replace(/^\s*\/\/.*$/gm, ""));
+  const texts = files.map((entry) =>
+    readFileSync(join(entry.parentPath, entry.name), "utf8").replace(/^\s*\/\/.*$/gm, ""),
+  );
   return texts.flatMap((text) => [...text.matchAll(pattern)].map(([, name]) => name));
 }
 
 test("the table of variables has each that is read, and no other", () => {
-  const inWorkers = ["src", "crates"].flatMap((folder) => variablesOf(folder, /const [A-Z_]+: &str = "(TALLY_[A-Z_]+)"/g, ".rs"));
+  const inWorkers = ["src", "crates"].flatMap((folder) =>
+    variablesOf(folder, /const [A-Z_]+: &str = "(TALLY_[A-Z_]+)"/g, ".rs"),
+  );
   const serve = ["scripts/server.mjs", "scripts/serve-settings.mjs"].map(read).join("\n");
-  const inServe = [...serve.matchAll(/\benv\.([A-Z][A-Z_]+)/g)].map(([, name]) => name).filter((name) => name !== "PATH");
+  const inServe = [...serve.matchAll(/\benv\.([A-Z][A-Z_]+)/g)]
+    .map(([, name]) => name)
+    .filter((name) => name !== "PATH");
   const told = parse(read(VARIABLES)).rows.flatMap(({ cells }) => cells[0].match(/^`([A-Z_]+)`$/)?.[1] ?? []);
   assert.deepEqual([...new Set(told)].sort(), [...new Set([...inWorkers, ...inServe])].sort());
   assert.equal(new Set(told).size, told.length, "a variable stands twice");
@@ -85,7 +97,9 @@ test("the README's table of calls has every call of the API", () => {
 
 test("the table of errors has each code with its status, and no other", () => {
   const source = read("crates/tally-protocol/src/problem.rs");
-  const codes = [...source.matchAll(/^ {4}[A-Z]\w+ "([a-z-]+)" (\d{3}) "/gm)].map(([, code, status]) => `${code} ${status}`);
+  const codes = [...source.matchAll(/^ {4}[A-Z]\w+ "([a-z-]+)" (\d{3}) "/gm)].map(
+    ([, code, status]) => `${code} ${status}`,
+  );
   const told = parse(read("docs/guide/errors.md")).rows.flatMap(({ cells }) => {
     const code = cells[0].match(/^`([a-z-]+)`$/)?.[1];
     return code ? [`${code} ${cells[1]}`] : [];

@@ -53,7 +53,9 @@ describe("nothing is configured", () => {
         expect(json.detail).toContain("TALLY_KEYS");
         expect(headers.get("retry-after")).toBeNull();
         await world.refused(503, "not-configured", "POST", "/counters/a/increment");
-        await world.refused(503, "not-configured", "POST", "/events", { body: '{"key":"a"}', headers: bearer("0123456789abcdef") });
+        await world.refused(503, "not-configured", "POST", "/events", {
+          body: '{"key":"a"}', headers: bearer("0123456789abcdef"),
+        });
         if (isUnreadable) await world.refused(503, "not-configured", "GET", "/healthz");
         else await world.well("GET", "/healthz");
         await world.well("GET", "/openapi.json");
@@ -93,7 +95,9 @@ describe("keys", () => {
   const valueOf = async (id) => (await world.strong(id, "", { headers: bearer(KEYS.admin) })).value;
 
   test("liveness and the description are open", async () => {
-    expect(await world.well("GET", "/healthz")).toMatchObject({ status: "ok", build: expect.stringMatching(/^\d+\.\d+\.\d+$/), formats: { schema: 6, body: 1 } });
+    expect(await world.well("GET", "/healthz")).toMatchObject({
+      status: "ok", build: expect.stringMatching(/^\d+\.\d+\.\d+$/), formats: { schema: 6, body: 1 },
+    });
     expect((await world.well("GET", "/openapi.json")).openapi).toMatch(/^3\.1/);
   });
 
@@ -111,7 +115,10 @@ describe("keys", () => {
   test("a key with a prefix may nothing beyond it", async () => {
     const headers = bearer(KEYS.blog);
     await world.add("shop/a", undefined, { headers: bearer(KEYS.admin) });
-    const outside = ["/counters/shop%2Fa", "/counters/blog", "/counters?prefix=", "/counters?prefix=b", "/counters/*/aggregate", "/uniques?id=blog%2Fa&id=shop%2Fa"];
+    const outside = [
+      "/counters/shop%2Fa", "/counters/blog", "/counters?prefix=", "/counters?prefix=b", "/counters/*/aggregate",
+      "/uniques?id=blog%2Fa&id=shop%2Fa",
+    ];
     for (const path of outside) await world.refused(403, "forbidden", "GET", path, { headers });
     await world.refused(403, "forbidden", "POST", "/counters/shop%2Fa/increment", { headers });
     await world.refused(403, "forbidden", "POST", "/counters/BLOG%2Fa/increment", { headers });
@@ -149,14 +156,20 @@ describe("keys", () => {
     expect(answer.headers.get("vary")).toMatch(/origin/i);
     await world.refused(401, "unauthorized", "GET", "/counters/blog%2Fa", { headers });
     await world.refused(401, "unauthorized", "POST", "/counters/shop%2Fa/increment", { headers });
-    for (const origin of ["https://evil.example", "http://blog.example", `${SITE}.evil.example`, `${SITE}:8443`, "null"]) {
+    for (const origin of [
+      "https://evil.example",
+      "http://blog.example",
+      `${SITE}.evil.example`, `${SITE}:8443`, "null",
+    ]) {
       const refused = await world.refused(401, "unauthorized", "POST", path, { headers: { origin } });
       expect(refused.headers.get("access-control-allow-origin")).toBeNull();
     }
   });
 
   test("a browser's preflight is answered without a key", async () => {
-    const ask = (origin) => ({ origin, "access-control-request-method": "POST", "access-control-request-headers": "authorization, content-type" });
+    const ask = (origin) => ({
+      origin, "access-control-request-method": "POST", "access-control-request-headers": "authorization, content-type",
+    });
     const answer = await world.call("OPTIONS", "/counters/blog%2Fa/increment", { headers: ask(SITE) });
     expect(answer.status).toBe(204);
     expect(answer.headers.get("access-control-allow-origin")).toBe(SITE);
@@ -188,7 +201,9 @@ describe("keys", () => {
 
   test("a wrong key spoils the whole batch, though its lines are public", async () => {
     const [, body] = BATCHES[0];
-    await world.refused(401, "unauthorized", "POST", "/events", { body, headers: { ...bearer("wrong-key-0123456789"), origin: SITE } });
+    await world.refused(401, "unauthorized", "POST", "/events", {
+      body, headers: { ...bearer("wrong-key-0123456789"), origin: SITE },
+    });
   });
 });
 
@@ -211,7 +226,9 @@ describe("without a key", () => {
   });
   afterAll(() => world.close());
   const state = (id) => world.strong(id, "", admin);
-  const post = (id, call, body, headers) => ["POST", `/counters/${encodeURIComponent(id)}/${call}`, { body: body && JSON.stringify(body), headers }];
+  const post = (id, call, body, headers) => [
+    "POST", `/counters/${encodeURIComponent(id)}/${call}`, { body: body && JSON.stringify(body), headers },
+  ];
   // What is an increment of one and of now is not among them.
   const beyond = async (id) => {
     const { version } = await state(id);
@@ -237,7 +254,10 @@ describe("without a key", () => {
     await world.well(...post("page/b", "increment", undefined, { "idempotency-key": "1" }));
     expect((await world.call("GET", "/pixel/page%2Fb.gif?unique=bob")).status).toBe(200);
     expect((await world.call("POST", "/api/event", { body: '{"key":"page/b"}' })).status).toBe(202);
-    const lines = [{ key: "page/b", unique: "cy" }, { key: "page/b", increment: 2 }, { key: "page/b", at: world.now() }, { key: "page/b", id: "x" }];
+    const lines = [
+      { key: "page/b", unique: "cy" }, { key: "page/b", increment: 2 }, { key: "page/b", at: world.now() },
+      { key: "page/b", id: "x" },
+    ];
     const report = await world.well("POST", "/events", { body: JSON.stringify(lines) });
     expect(report.errors.map(({ line, code }) => [line, code])).toEqual([[2, "unauthorized"], [3, "unauthorized"]]);
     expect(await state("page/b")).toMatchObject({ value: 7, uniques: { estimate: 3 } });
@@ -256,7 +276,11 @@ describe("without a key", () => {
     }
     const after = await state("page/a");
     expect([after.value, after.version, after.uniques]).toEqual([before.value, before.version, before.uniques]);
-    expect((await world.history("page/a", "&step=1d&from=1714500000&to=1714700000", admin)).points.every(([, count]) => count === 0)).toBe(true);
+    expect(
+      (await world.history("page/a", "&step=1d&from=1714500000&to=1714700000", admin)).points.every(
+        ([, count]) => count === 0,
+      ),
+    ).toBe(true);
   });
 
   test("an entry that names it allows it, up to its delta_max", async () => {
@@ -269,7 +293,9 @@ describe("without a key", () => {
 
   test("limits are reached by a prefix that begins with limits/ alone, and refunds by their own scope", async () => {
     for (const name of ["login", "open", "more"]) {
-      await world.well("PUT", `/limits/${name}`, { body: JSON.stringify({ limit: 10, window_seconds: 3_600 }), ...admin });
+      await world.well("PUT", `/limits/${name}`, {
+        body: JSON.stringify({ limit: 10, window_seconds: 3_600 }), ...admin,
+      });
     }
     for (const path of ["/limits/login/bob", "/limits/login/bob/refund", "/limits/open/bob/refund"]) {
       await world.refused(401, "unauthorized", "POST", path);
@@ -278,7 +304,9 @@ describe("without a key", () => {
     await world.refused(401, "unauthorized", "POST", "/limits", { body: two });
     expect(await world.well("POST", "/limits/open/bob")).toMatchObject({ allowed: true, remaining: 9 });
     await world.refused(401, "unauthorized", "POST", "/limits/open/bob", { body: '{"cost":2}' });
-    await world.refused(401, "unauthorized", "POST", "/limits/open/bob", { body: '{"limit":1000000,"window_seconds":1}' });
+    await world.refused(401, "unauthorized", "POST", "/limits/open/bob", {
+      body: '{"limit":1000000,"window_seconds":1}',
+    });
     expect(await world.well("POST", "/limits/more/bob", { body: '{"cost":5}' })).toMatchObject({ remaining: 5 });
     await world.well("POST", "/limits/more/bob", { body: '{"limit":1000000,"window_seconds":1}' });
     expect(await world.well("GET", "/limits/login/bob", admin)).toMatchObject({ remaining: 10 });
@@ -292,7 +320,8 @@ test("a policy that a visitor brings neither lifts nor uses up the limits of you
     public: [{ origins: ["*"], scopes: ["write"], prefix: "limits/site/", allow: ["policy"] }],
   };
   const world = await openWorld({ vars: { TALLY_KEYS: JSON.stringify(config) } });
-  const check = async (policy, more) => (await world.call("POST", "/limits/site/bob", { body: JSON.stringify(policy), ...more })).json;
+  const check = async (policy, more) =>
+    (await world.call("POST", "/limits/site/bob", { body: JSON.stringify(policy), ...more })).json;
   const bucket = (limit) => ({ algorithm: "token-bucket", window_seconds: 2_000_000, limit, burst: 3 });
   const key = { headers: bearer(KEYS.admin) };
   try {
@@ -301,7 +330,8 @@ test("a policy that a visitor brings neither lifts nor uses up the limits of you
     expect(await check(bucket(1_000_000_000))).toMatchObject({ allowed: true });
     expect(await check(bucket(1_000_000_000))).toMatchObject({ allowed: true });
     expect(await check(bucket(3), key)).toMatchObject({ code: "quota-exceeded" });
-    const other = async (policy, more) => (await world.call("POST", "/limits/site/ann", { body: JSON.stringify(policy), ...more })).json;
+    const other = async (policy, more) =>
+      (await world.call("POST", "/limits/site/ann", { body: JSON.stringify(policy), ...more })).json;
     const minute = (limit) => ({ window_seconds: 60, limit });
     for (let round = 0; round < 5; round++) expect(await other(minute(100))).toMatchObject({ allowed: true });
     expect(await other(minute(5), key)).toMatchObject({ allowed: true, remaining: 4 });
@@ -311,7 +341,9 @@ test("a policy that a visitor brings neither lifts nor uses up the limits of you
 });
 
 test("a key checks and refunds limits only where its prefix says limits/", async () => {
-  const entry = (name, scopes, prefix) => ({ key: `${name}-key-0123456789`, scopes, ...(prefix === undefined ? {} : { prefix }) });
+  const entry = (name, scopes, prefix) => ({
+    key: `${name}-key-0123456789`, scopes, ...(prefix === undefined ? {} : { prefix }),
+  });
   const keys = [
     entry("backend", ["read", "write"]),
     entry("ops", ["admin"]),
@@ -324,7 +356,10 @@ test("a key checks and refunds limits only where its prefix says limits/", async
   try {
     await world.well("PUT", "/limits/login", as("limits", { body: '{"limit":10,"window_seconds":3600}' }));
     for (const name of ["backend", "ops"]) {
-      for (const [method, path] of [["POST", "/limits/login/bob"], ["POST", "/limits/login/bob/refund"], ["GET", "/limits/login/bob"], ["GET", "/limits"]]) {
+      for (const [method, path] of [
+        ["POST", "/limits/login/bob"], ["POST", "/limits/login/bob/refund"], ["GET", "/limits/login/bob"],
+        ["GET", "/limits"],
+      ]) {
         const { json } = await world.refused(403, "forbidden", method, path, as(name));
         expect(json.detail).toContain("prefix begins with `limits/`");
       }
@@ -346,11 +381,16 @@ describe("an open deployment", () => {
     await world.add("a");
   });
   afterAll(() => world.close());
-  const paths = [["GET", "/counters/a"], ["POST", "/counters/a/increment"], ["GET", "/pixel/a.gif"], ["GET", "/live?id=a"], ["GET", "/healthz"], ["OPTIONS", "/counters/a"]];
+  const paths = [
+    ["GET", "/counters/a"], ["POST", "/counters/a/increment"], ["GET", "/pixel/a.gif"], ["GET", "/live?id=a"],
+    ["GET", "/healthz"], ["OPTIONS", "/counters/a"],
+  ];
 
   test("answers to names of this machine alone: a page's own name may lead here", async () => {
     for (const origin of ["http://evil.example", "http://localhost.evil.example:8788", "http://10.0.0.1"]) {
-      for (const [method, path] of paths) expect((await world.call(method, path, { origin })).status, `${origin}${path}`).toBe(403);
+      for (const [method, path] of paths) {
+        expect((await world.call(method, path, { origin })).status, `${origin}${path}`).toBe(403);
+      }
     }
     for (const origin of ["http://localhost:8788", "http://127.0.0.1", "http://[::1]:8788"]) {
       expect((await world.call("GET", "/counters/a", { origin })).status, origin).toBe(200);
@@ -359,7 +399,12 @@ describe("an open deployment", () => {
   });
 
   test("counts no image that another site's page shows, also where the page hides itself", async () => {
-    for (const headers of [{}, { referer: "https://evil.example/" }, { origin: "https://evil.example" }, { origin: "null" }]) {
+    for (const headers of [
+      {},
+      { referer: "https://evil.example/" },
+      { origin: "https://evil.example" },
+      { origin: "null" },
+    ]) {
       for (const [method, path] of paths) {
         const answer = await world.call(method, path, { headers: { "sec-fetch-site": "cross-site", ...headers } });
         expect(answer.status, `${path} ${JSON.stringify(headers)}`).toBe(403);
@@ -367,7 +412,9 @@ describe("an open deployment", () => {
     }
     expect((await world.strong("a")).value).toBe(1);
     const local = { "sec-fetch-site": "cross-site", referer: "http://127.0.0.1:3000/page" };
-    for (const headers of [local, { "sec-fetch-site": "same-site" }, { "sec-fetch-site": "none" }, { "sec-fetch-site": "same-origin" }]) {
+    for (const headers of [
+      local, { "sec-fetch-site": "same-site" }, { "sec-fetch-site": "none" }, { "sec-fetch-site": "same-origin" },
+    ]) {
       expect((await world.call("GET", "/pixel/a.gif", { headers })).status).toBe(200);
     }
     expect((await world.strong("a")).value).toBe(5);

@@ -29,12 +29,20 @@ async function unchanged(work) {
 
 test("a byte order mark before a body is no part of it, and too large is told as too large", async () => {
   const mark = "\ufeff";
-  expect(await world.well("POST", "/events", { body: `${mark}{"key":"marked"}\n{"key":"marked"}` })).toMatchObject({ accepted: 2, rejected: 0 });
-  expect(await world.well("POST", "/events", { body: gzipSync(`${mark}[{"key":"marked"}]`) })).toMatchObject({ accepted: 1 });
-  expect(await world.well("POST", "/counters/marked/increment", { body: `${mark}{"delta":2}` })).toMatchObject({ delta: 2 });
+  expect(await world.well("POST", "/events", { body: `${mark}{"key":"marked"}\n{"key":"marked"}` })).toMatchObject({
+    accepted: 2, rejected: 0,
+  });
+  expect(await world.well("POST", "/events", { body: gzipSync(`${mark}[{"key":"marked"}]`) })).toMatchObject({
+    accepted: 1,
+  });
+  expect(await world.well("POST", "/counters/marked/increment", { body: `${mark}{"delta":2}` })).toMatchObject({
+    delta: 2,
+  });
   expect(await world.well("POST", "/counters/marked/increment", { body: mark })).toMatchObject({ delta: 1 });
   expect((await world.strong("marked")).value).toBe(6);
-  const { json } = await world.refused(400, "invalid-delta", "POST", "/counters/marked/increment", { body: '{"delta":1e400}' });
+  const { json } = await world.refused(400, "invalid-delta", "POST", "/counters/marked/increment", {
+    body: '{"delta":1e400}',
+  });
   expect(json.detail).toContain("1e400 is too large");
 });
 
@@ -175,16 +183,23 @@ describe("ids", () => {
 describe("routes and methods", () => {
   test("unknown routes", () =>
     unchanged(async () => {
-      for (const path of ["//", "/counter", "/counters/bad/reset-all", "/counters/bad/increment/", "/counters/bad/increment/x", "/events/", "/Counters", "/counters/bad/aggregate"]) {
+      for (const path of [
+        "//",
+        "/counter", "/counters/bad/reset-all", "/counters/bad/increment/", "/counters/bad/increment/x", "/events/",
+        "/Counters", "/counters/bad/aggregate",
+      ]) {
         for (const method of ["GET", "POST", "PUT", "DELETE"]) await world.refused(404, "not-found", method, path);
       }
     }));
 
   // Redis's words are refused in Redis's words, see redis.spec; other methods of these are of the key of that name.
-  const isOther = (path) => path.startsWith("/redis") || ["/limits/{policy}/history", "/limits/{policy}/refused"].includes(path);
+  const isOther = (path) =>
+    path.startsWith("/redis") || ["/limits/{policy}/history", "/limits/{policy}/refused"].includes(path);
   for (const [template, methods] of Object.entries(API.paths).filter(([path]) => !isOther(path))) {
     const path = template.replace("{id}", "bad").replace("{prefix}", "bad");
-    const known = ["GET", "POST", "PUT", "DELETE", "PATCH"].filter((method) => Object.hasOwn(methods, method.toLowerCase()));
+    const known = ["GET", "POST", "PUT", "DELETE", "PATCH"].filter((method) =>
+      Object.hasOwn(methods, method.toLowerCase()),
+    );
     test(`${template} refuses methods other than ${known}`, () =>
       unchanged(async () => {
         const others = ["GET", "POST", "PUT", "DELETE", "PATCH"].filter((method) => !known.includes(method));

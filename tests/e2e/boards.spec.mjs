@@ -1,4 +1,5 @@
-// Boards as clients see them: each way to read agrees with a sorted list, bad input is refused by name, and keys reach what they may.
+// Boards as clients see them: each way to read agrees with a sorted list, bad input is refused by name, and keys reach
+// what they may.
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { connect, liveMetrics, watch } from "./live-client.mjs";
 import { openWorld, randomFrom, until } from "./world.mjs";
@@ -11,14 +12,17 @@ beforeAll(async () => {
 });
 afterAll(() => world.close());
 
-const post = (path, body, options) => world.well("POST", path, { body: typeof body === "string" ? body : JSON.stringify(body), ...options });
+const post = (path, body, options) =>
+  world.well("POST", path, { body: typeof body === "string" ? body : JSON.stringify(body), ...options });
 const get = (path) => world.well("GET", path);
 const names = ({ rows }) => rows.map(({ member, rank }) => `${rank} ${member}`);
 
 test("a thousand members are ranked, paged, counted and exported as a sorted list has them", async () => {
   const members = Array.from({ length: 1_500 }, (_, index) => ({ member: `m${index}`, score: (index * 7919) % 1_000 }));
   const lines = members.map((member) => JSON.stringify(member)).join("\n");
-  expect(await post("/boards/many/members", lines)).toMatchObject({ accepted: 1_500, rejected: 0, changed: 1_500, total: 1_500 });
+  expect(await post("/boards/many/members", lines)).toMatchObject({
+    accepted: 1_500, rejected: 0, changed: 1_500, total: 1_500,
+  });
   const sorted = [...members].sort((one, other) => other.score - one.score || (one.member < other.member ? 1 : -1));
   const rows = sorted.map(({ member }, place) => `${place + 1} ${member}`);
   expect(names(await get("/boards/many/top?limit=1000"))).toEqual(rows.slice(0, 1_000));
@@ -28,12 +32,16 @@ test("a thousand members are ranked, paged, counted and exported as a sorted lis
     const one = await get(`/boards/many/members/${member}`);
     expect(one).toMatchObject({ member, score, rank: place + 1, total: 1_500, exact: true });
     expect(one.percentile).toBeCloseTo((100 * (1_499 - place)) / 1_499, 2);
-    expect(names(await get(`/boards/many/members/${member}/around?limit=3`))).toEqual(rows.slice(Math.max(0, place - 3), place + 4));
+    expect(names(await get(`/boards/many/members/${member}/around?limit=3`))).toEqual(
+      rows.slice(Math.max(0, place - 3), place + 4),
+    );
     expect(await get(`/boards/many/rank/${place + 1}`)).toMatchObject({ member, score });
   }
   const between = sorted.filter(({ score }) => score >= 100 && score <= 200);
   expect(await get("/boards/many/count?min=100&max=200")).toMatchObject({ count: between.length });
-  expect(await get("/boards/many/range?min=100&max=200&limit=5")).toMatchObject({ count: between.length, rows: between.slice(0, 5) });
+  expect(await get("/boards/many/range?min=100&max=200&limit=5")).toMatchObject({
+    count: between.length, rows: between.slice(0, 5),
+  });
   const exported = [];
   for (let cursor = ""; cursor !== null; ) {
     const { text, headers } = await world.call("GET", `/boards/many/export?limit=700${cursor && `&cursor=${cursor}`}`);
@@ -44,7 +52,11 @@ test("a thousand members are ranked, paged, counted and exported as a sorted lis
 });
 
 test("a cursor stands for a place: who moves away does not take the next page along", async () => {
-  for (const [member, score] of [["a", 5], ["b", 4], ["c", 3], ["d", 2]]) await post(`/boards/moves/members/${member}`, { score });
+  for (const [member, score] of [
+    ["a", 5], ["b", 4], ["c", 3], ["d", 2],
+  ]) {
+    await post(`/boards/moves/members/${member}`, { score });
+  }
   const first = await get("/boards/moves/members?limit=2");
   expect(names(first)).toEqual(["1 a", "2 b"]);
   await post("/boards/moves/members/b", { score: 9 });
@@ -54,20 +66,33 @@ test("a cursor stands for a place: who moves away does not take the next page al
 
 test("members are changed under a condition, hidden, removed, and found by name", async () => {
   const at = "/boards/friends/members/ann";
-  expect(await post(at, { score: 3, metadata: { car: "red" } })).toMatchObject({ score: 3, previous: null, rank: 1, total: 1 });
+  expect(await post(at, { score: 3, metadata: { car: "red" } })).toMatchObject({
+    score: 3, previous: null, rank: 1, total: 1,
+  });
   const tag = (await world.call("GET", at)).headers.get("etag");
   expect(await post(at, { delta: 2.5 }, { headers: { "If-Match": tag } })).toMatchObject({ score: 5.5, previous: 3 });
   await world.refused(412, "precondition-failed", "POST", at, { body: '{"delta":1}', headers: { "If-Match": tag } });
-  await world.refused(412, "precondition-failed", "POST", "/boards/friends/members/eve", { body: '{"delta":1}', headers: { "If-Match": "*" } });
+  await world.refused(412, "precondition-failed", "POST", "/boards/friends/members/eve", {
+    body: '{"delta":1}', headers: { "If-Match": "*" },
+  });
   await post("/boards/friends/members/bob", { score: 9 });
-  expect(await world.well("PUT", "/boards/friends/members/bob/hidden", { body: '{"hidden":true}' })).toMatchObject({ score: 9, rank: null, total: 1 });
+  expect(await world.well("PUT", "/boards/friends/members/bob/hidden", { body: '{"hidden":true}' })).toMatchObject({
+    score: 9, rank: null, total: 1,
+  });
   expect(await get("/boards/friends/members?id=bob&id=ann&id=eve")).toMatchObject({
-    rows: [{ member: "bob", score: 9, rank: null, hidden: true }, { member: "ann", score: 5.5, rank: 1, metadata: { car: "red" } }],
+    rows: [
+      { member: "bob", score: 9, rank: null, hidden: true },
+      { member: "ann", score: 5.5, rank: 1, metadata: { car: "red" } },
+    ],
     absent: ["eve"],
   });
   await world.refused(404, "member-not-found", "GET", "/boards/friends/members/bob/around");
-  expect(await world.well("PUT", "/boards/friends/members/bob/hidden", { body: '{"hidden":false}' })).toMatchObject({ rank: 1, total: 2 });
-  expect(await world.well("DELETE", "/boards/friends/members/bob")).toMatchObject({ score: null, previous: 9, total: 1 });
+  expect(await world.well("PUT", "/boards/friends/members/bob/hidden", { body: '{"hidden":false}' })).toMatchObject({
+    rank: 1, total: 2,
+  });
+  expect(await world.well("DELETE", "/boards/friends/members/bob")).toMatchObject({
+    score: null, previous: 9, total: 1,
+  });
   await world.refused(404, "member-not-found", "GET", "/boards/friends/members/bob");
 });
 
@@ -77,7 +102,9 @@ test("a key writes once, a line that is refused costs that line, and a version i
   const options = { headers: { "Idempotency-Key": "once" } };
   const first = await post("/boards/sums/members", body, options);
   expect(first).toMatchObject({ accepted: 1, rejected: 3, changed: 1, total: 1 });
-  expect(first.errors.map(({ line, code }) => `${line} ${code}`)).toEqual(["2 invalid-body", "3 invalid-json", "4 invalid-score"]);
+  expect(first.errors.map(({ line, code }) => `${line} ${code}`)).toEqual([
+    "2 invalid-body", "3 invalid-json", "4 invalid-score",
+  ]);
   const again = await world.call("POST", "/boards/sums/members", { body, ...options });
   expect([again.status, again.headers.get("idempotency-replayed")]).toEqual([200, "true"]);
   expect(await get(`/boards/sums/members/ann?at_least=${first.version}`)).toMatchObject({ score: 1 });
@@ -91,9 +118,14 @@ test("settings are refused that would change the order of members, and a full bo
   await post("/boards/small/members/ann", { score: 1 });
   await world.refused(409, "board-full", "POST", "/boards/small/members/bob", { body: '{"score":1}' });
   await world.refused(409, "board-settings-fixed", "PUT", "/boards/small", { body: '{"order":"desc"}' });
-  expect((await world.well("PUT", "/boards/small", { body: '{"members_max":2,"order":"asc"}' })).settings).toMatchObject({ members_max: 2 });
+  expect(
+    (await world.well("PUT", "/boards/small", { body: '{"members_max":2,"order":"asc"}' })).settings,
+  ).toMatchObject({ members_max: 2 });
   expect(await post("/boards/small/members/bob", { score: 0 })).toMatchObject({ rank: 1 });
-  for (const [field, value] of [["keep", "last"], ["zone", "Europe/Atlantis"], ["members_max", 0], ["archive", 101], ["period", "year"], ["shards", 17], ["home", "a b"]]) {
+  for (const [field, value] of [
+    ["keep", "last"], ["zone", "Europe/Atlantis"], ["members_max", 0], ["archive", 101], ["period", "year"],
+    ["shards", 17], ["home", "a b"],
+  ]) {
     await world.refused(400, "invalid-body", "PUT", "/boards/other", { body: JSON.stringify({ [field]: value }) });
   }
   for (const score of ['"7"', "null", "1e999"]) {
@@ -121,8 +153,12 @@ test("keys reach boards by the prefix of their names, and who has none writes on
     await closed.refused(403, "forbidden", "DELETE", "/boards/game%2Frace", key);
     expect((await closed.well("GET", "/boards?prefix=game/", key)).boards).toEqual(["game/race"]);
     await closed.well("POST", "/boards/open%2Frace/members/ann", { ...score, clientIp: "203.0.113.9" });
-    await closed.refused(401, "unauthorized", "POST", "/boards/shop%2Frace/members/ann", { ...score, clientIp: "203.0.113.9" });
-    await closed.refused(401, "unauthorized", "PUT", "/boards/open%2Frace/members/ann/hidden", { body: '{"hidden":true}', clientIp: "203.0.113.9" });
+    await closed.refused(401, "unauthorized", "POST", "/boards/shop%2Frace/members/ann", {
+      ...score, clientIp: "203.0.113.9",
+    });
+    await closed.refused(401, "unauthorized", "PUT", "/boards/open%2Frace/members/ann/hidden", {
+      body: '{"hidden":true}', clientIp: "203.0.113.9",
+    });
   } finally {
     await closed.close();
   }
@@ -133,7 +169,9 @@ test("lines of /events write to boards, besides those that count", async () => {
   const options = { body: lines.join("\n"), headers: { "Idempotency-Key": "of-race" } };
   const report = await world.well("POST", "/events", options);
   expect(report).toMatchObject({ accepted: 4, rejected: 3 });
-  expect(report.errors.map(({ line, code }) => `${line} ${code}`)).toEqual(["4 invalid-body", "6 invalid-id", "7 unknown-field"]);
+  expect(report.errors.map(({ line, code }) => `${line} ${code}`)).toEqual([
+    "4 invalid-body", "6 invalid-id", "7 unknown-field",
+  ]);
   const top = await get("/boards/race/top");
   expect(names(top)).toEqual(["1 ann", "2 bob"]);
   expect(top.rows).toMatchObject([{ score: 11 }, { score: 9, metadata: { car: "red" } }]);
@@ -152,19 +190,37 @@ test("what is asked or written wrongly is refused by its name, and nothing has c
   const before = await get("/boards/wrong/members/ann");
   const many = Array.from({ length: 101 }, (_, index) => `id=m${index}`).join("&");
   const reads = [
-    ...["top?limit=0", "top?limit=1001", "top?limit=x", "top?rank=1", "top?period=x", "top?exact=2", "top?at_least=x", "top?limit=1&limit=2"],
-    ...["members?rank=0", "members?rank=x", "members?cursor=x", "members?rank=1&cursor=x", `members?${many}`, "members/ann/around?limit=101", "members/ann/around?limit=-1"],
-    ...["range?min=x", "range?max=nan", "count?min=1e", "count?limit=1", "rank/0", "rank/x", "export?limit=10001", "export?cursor=x", "periods?limit=1"],
+    ...[
+      "top?limit=0", "top?limit=1001", "top?limit=x", "top?rank=1", "top?period=x", "top?exact=2", "top?at_least=x",
+      "top?limit=1&limit=2",
+    ],
+    ...[
+      "members?rank=0", "members?rank=x", "members?cursor=x", "members?rank=1&cursor=x", `members?${many}`,
+      "members/ann/around?limit=101", "members/ann/around?limit=-1",
+    ],
+    ...[
+      "range?min=x", "range?max=nan", "count?min=1e", "count?limit=1", "rank/0", "rank/x", "export?limit=10001",
+      "export?cursor=x", "periods?limit=1",
+    ],
   ];
   for (const path of reads) await world.refused(400, "invalid-query", "GET", `/boards/wrong/${path}`);
   await world.refused(404, "period-not-found", "GET", "/boards/wrong/top?period=1");
-  for (const path of ["", "/top", "/members", "/members/ann", "/members/ann/around", "/members?id=ann", "/range", "/count", "/rank/1", "/periods", "/export"]) {
+  for (const path of [
+    "", "/top", "/members", "/members/ann", "/members/ann/around", "/members?id=ann", "/range", "/count", "/rank/1",
+    "/periods", "/export",
+  ]) {
     await world.refused(404, "board-not-found", "GET", `/boards/none${path}`);
   }
   await world.refused(404, "board-not-found", "DELETE", "/boards/none");
   await world.refused(404, "member-not-found", "GET", "/boards/wrong/members/bob");
-  const write = (code, body, headers = {}) => world.refused(code === "precondition-failed" ? 412 : 400, code, "POST", "/boards/wrong/members/ann", { body, headers });
-  for (const body of ['{"score":1,"delta":1}', "{}", '{"metadata":1}', '{"score":1,"expires_in":0}', '{"score":1,"expires_in":1.5}', '{"score":1,"expires_in":1e12}', '{"score":1,"member":"ann"}', '{"score":1,"board":"b"}']) {
+  const write = (code, body, headers = {}) =>
+    world.refused(code === "precondition-failed" ? 412 : 400, code, "POST", "/boards/wrong/members/ann", {
+      body, headers,
+    });
+  for (const body of [
+    '{"score":1,"delta":1}', "{}", '{"metadata":1}', '{"score":1,"expires_in":0}', '{"score":1,"expires_in":1.5}',
+    '{"score":1,"expires_in":1e12}', '{"score":1,"member":"ann"}', '{"score":1,"board":"b"}',
+  ]) {
     await write("invalid-body", body);
   }
   for (const body of ['{"score":"1"}', '{"score":true}', '{"delta":[]}']) await write("invalid-score", body);
@@ -172,18 +228,32 @@ test("what is asked or written wrongly is refused by its name, and nothing has c
   for (const body of ["", "{", '{"score":01}']) await write("invalid-json", body);
   await write("invalid-precondition", '{"score":2}', { "If-Match": "x" });
   await write("precondition-failed", '{"score":2}', { "If-Match": '"0000000000000000"' });
-  const { json: wrong } = await world.refused(400, "invalid-id", "POST", `/boards/wrong/members/${"x".repeat(513)}`, { body: '{"score":1}' });
-  expect([wrong.title, wrong.detail]).toEqual(["An id or a name is not valid", "`member` has at most 512 bytes of UTF-8, this one has 513"]);
+  const { json: wrong } = await world.refused(400, "invalid-id", "POST", `/boards/wrong/members/${"x".repeat(513)}`, {
+    body: '{"score":1}',
+  });
+  expect([wrong.title, wrong.detail]).toEqual([
+    "An id or a name is not valid", "`member` has at most 512 bytes of UTF-8, this one has 513",
+  ]);
   await world.refused(400, "invalid-body", "POST", "/boards/wrong/members", { body: "\n\n" });
-  await world.refused(413, "body-too-large", "POST", "/boards/wrong/members", { body: '{"member":"a","score":1}\n'.repeat(10_001) });
-  for (const body of ["{}", '{"hidden":1}']) await world.refused(400, "invalid-body", "PUT", "/boards/wrong/members/ann/hidden", { body });
-  expect(await post("/boards/wrong/members", '{"member":"bob","score":"x"}\n{"member":"cat","score":3}\n{"score":4}\nx')).toMatchObject({ accepted: 1, rejected: 3 });
-  expect(await get("/boards/wrong/members/ann")).toMatchObject({ score: before.score, metadata: { kept: true }, rank: 2, total: 2 });
+  await world.refused(413, "body-too-large", "POST", "/boards/wrong/members", {
+    body: '{"member":"a","score":1}\n'.repeat(10_001),
+  });
+  for (const body of ["{}", '{"hidden":1}']) {
+    await world.refused(400, "invalid-body", "PUT", "/boards/wrong/members/ann/hidden", { body });
+  }
+  expect(
+    await post("/boards/wrong/members", '{"member":"bob","score":"x"}\n{"member":"cat","score":3}\n{"score":4}\nx'),
+  ).toMatchObject({ accepted: 1, rejected: 3 });
+  expect(await get("/boards/wrong/members/ann")).toMatchObject({
+    score: before.score, metadata: { kept: true }, rank: 2, total: 2,
+  });
 });
 
 const bytesOrder = (one, other) => Buffer.compare(Buffer.from(one), Buffer.from(other));
 
-for (const [order, ties, shards] of ["desc", "asc"].flatMap((order) => ["member", "first", "shared"].flatMap((ties) => [1, 3].map((shards) => [order, ties, shards])))) {
+for (const [order, ties, shards] of ["desc", "asc"].flatMap((order) =>
+  ["member", "first", "shared"].flatMap((ties) => [1, 3].map((shards) => [order, ties, shards])),
+)) {
   test(`a board of ${shards} with order ${order} and ties ${ties} is read alike in every way, at both ends`, async () => {
     const at = `/boards/${order}-${ties}-${shards}`;
     await world.well("PUT", at, { body: JSON.stringify({ order, ties, shards }) });
@@ -200,23 +270,34 @@ for (const [order, ties, shards] of ["desc", "asc"].flatMap((order) => ["member"
     }
     const sign = order === "desc" ? -1 : 1;
     const better = (one, other) => sign * (one.score - other.score);
-    const tied = (one, other) => (ties === "first" ? one.write - other.write : sign * bytesOrder(one.member, other.member));
+    const tied = (one, other) =>
+      ties === "first" ? one.write - other.write : sign * bytesOrder(one.member, other.member);
     const sorted = [...known.values()].sort((one, other) => better(one, other) || tied(one, other));
-    const rank = (row, place) => (ties === "shared" ? 1 + sorted.filter((other) => better(other, row) < 0).length : place + 1);
+    const rank = (row, place) =>
+      ties === "shared" ? 1 + sorted.filter((other) => better(other, row) < 0).length : place + 1;
     const rows = sorted.map((row, place) => ({ member: row.member, score: row.score, rank: rank(row, place) }));
     const total = rows.length;
     expect(await get(`${at}/top?limit=${total}`)).toMatchObject({ rows, total, exact: true, cursor: null });
     expect((await get(`${at}/top?limit=1`)).rows).toEqual(rows.slice(0, 1));
     for (const [place, row] of rows.entries()) {
       expect(await get(`${at}/members/${row.member}`)).toMatchObject({ ...row, total });
-      expect((await get(`${at}/members/${row.member}/around?limit=2`)).rows, row.member).toEqual(rows.slice(Math.max(0, place - 2), place + 3));
+      expect((await get(`${at}/members/${row.member}/around?limit=2`)).rows, row.member).toEqual(
+        rows.slice(Math.max(0, place - 2), place + 3),
+      );
       expect(await get(`${at}/rank/${place + 1}`)).toMatchObject(row);
       expect((await get(`${at}/members?rank=${place + 1}&limit=2`)).rows).toEqual(rows.slice(place, place + 2));
     }
     await world.refused(404, "member-not-found", "GET", `${at}/rank/${total + 1}`);
     expect((await get(`${at}/members?rank=${total + 1}`)).rows).toEqual([]);
     const names = rows.map(({ member }) => member);
-    expect(await get(`${at}/members?${names.toReversed().map((member) => `id=${member}`).join("&")}&id=none`)).toMatchObject({ rows: rows.toReversed(), absent: ["none"] });
+    expect(
+      await get(
+        `${at}/members?${names
+          .toReversed()
+          .map((member) => `id=${member}`)
+          .join("&")}&id=none`,
+      ),
+    ).toMatchObject({ rows: rows.toReversed(), absent: ["none"] });
     const within = rows.filter(({ score }) => score >= 0.5 && score <= 1.5);
     expect(await get(`${at}/range?min=0.5&max=1.5`)).toMatchObject({ rows: within, count: within.length });
     expect((await get(`${at}/count?max=0.5`)).count).toBe(rows.filter(({ score }) => score <= 0.5).length);
@@ -249,7 +330,9 @@ test("a board has a zone with summer time, a home and shards", async () => {
   expect(names(await get("/boards/far/members?rank=101&limit=50&exact=1"))).toEqual(rows.slice(100, 150));
   const one = await post(`/boards/far/members/${sorted[200].member}`, { score: 1_000 });
   expect(one).toMatchObject({ rank: 1, total: 400, exact: true });
-  expect((await get(`/boards/far/top?limit=1&at_least=${one.version}`)).rows).toMatchObject([{ member: sorted[200].member, rank: 1 }]);
+  expect((await get(`/boards/far/top?limit=1&at_least=${one.version}`)).rows).toMatchObject([
+    { member: sorted[200].member, rank: 1 },
+  ]);
 });
 
 test("a stream tells the first members of a board and one of them", async () => {
@@ -257,7 +340,10 @@ test("a stream tells the first members of a board and one of them", async () => 
   await post("/boards/seen/members/bob", { score: 7 });
   const watcher = await watch(world, "/live?board=seen&top=1&member=ann&id=a");
   await until(() => watcher.boards.seen, "the board");
-  expect(watcher.boards.seen).toMatchObject({ top: [{ member: "bob", score: 7, rank: 1 }], member: { member: "ann", rank: 2, percentile: 0 }, total: 2, exact: true, reachable: true });
+  expect(watcher.boards.seen).toMatchObject({
+    top: [{ member: "bob", score: 7, rank: 1 }], member: { member: "ann", rank: 2, percentile: 0 }, total: 2,
+    exact: true, reachable: true,
+  });
   expect(watcher.counters).toEqual({ a: null });
   await post("/boards/seen/members/ann", { score: 9 });
   await until(() => watcher.boards.seen.member.rank === 1, "ann before bob");
@@ -277,7 +363,10 @@ test("many who watch a member of one board each are one read a second", async ()
   await post("/boards/crowd/members", players.map((member, score) => JSON.stringify({ member, score })).join("\n"));
   const watchers = [];
   for (const member of players) watchers.push(await watch(world, `/live?board=crowd&top=3&member=${member}`));
-  const seen = () => watchers.every(({ boards }, index) => boards.crowd?.member?.member === players[index] && boards.crowd.top.length === 3);
+  const seen = () =>
+    watchers.every(
+      ({ boards }, index) => boards.crowd?.member?.member === players[index] && boards.crowd.top.length === 3,
+    );
   await until(seen, "all members");
   const before = await liveMetrics(world);
   for (let second = 0; second < 10; second += 1) {

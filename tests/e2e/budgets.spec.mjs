@@ -1,4 +1,5 @@
-// What an address may have done without a key, over all counters: its budgets hold for it, whatever it sends, and for nobody else.
+// What an address may have done without a key, over all counters: its budgets hold for it, whatever it sends, and for
+// nobody else.
 import { gzipSync } from "node:zlib";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { connect, watch } from "./live-client.mjs";
@@ -35,11 +36,15 @@ const refusals = (report) => [...new Set(report.errors.map(({ code }) => code))]
 
 test("a body creates as many counters as an address may, and one of 20,000 keys limits nobody else", async () => {
   const one = from("192.0.2.1");
-  const some = await world.well("POST", "/events", { body: lines(numbers(3_000).map((index) => `new/${index}`)), ...one });
+  const some = await world.well("POST", "/events", {
+    body: lines(numbers(3_000).map((index) => `new/${index}`)), ...one,
+  });
   expect([some.accepted, refusals(some)]).toEqual([NEW_COUNTERS, ["quota-exceeded"]]);
   expect((await world.well("GET", "/counters/new*/aggregate", ADMIN)).counters).toBe(NEW_COUNTERS);
   const body = gzipSync(lines(numbers(20_000).map((index) => `fill/${index}`)));
-  const more = await world.well("POST", "/events", { body, headers: { ...from("192.0.2.2").headers, "content-encoding": "gzip" } });
+  const more = await world.well("POST", "/events", {
+    body, headers: { ...from("192.0.2.2").headers, "content-encoding": "gzip" },
+  });
   expect(more.accepted).toBe(NEW_COUNTERS);
   // The limit of one counter is still there, for whom it was and for others.
   for (const address of ["192.0.2.2", "192.0.2.3"]) {
@@ -62,7 +67,10 @@ test("counters that others have made cost an address nothing of its own", async 
 
 test("lines and writes that are refused for another reason use nothing", async () => {
   const one = from("192.0.2.5");
-  const bad = [...Array(800).fill('{"key":"valid","increment":0}'), ...Array(800).fill('{"key":"valid","increment":2}'), ...Array(400).fill('{"key":""}')];
+  const bad = [
+    ...Array(800).fill('{"key":"valid","increment":0}'), ...Array(800).fill('{"key":"valid","increment":2}'),
+    ...Array(400).fill('{"key":""}'),
+  ];
   const report = await world.well("POST", "/events", { body: bad.join("\n"), ...one });
   expect([report.accepted, report.rejected]).toEqual([0, 2_000]);
   for (let count = 0; count < 2 * COUNTER_WRITES; count += 1) {
@@ -111,7 +119,9 @@ test("reads are paid for by the calls that they need", async () => {
 test("an address has streams of so many counters, however it spreads them, and gets them back when it closes one", async () => {
   const path = (stream, count) => `/live?${numbers(count).map((index) => `id=stream/${stream}/${index}`).join("&")}`;
   const sockets = [];
-  for (let stream = 0; stream < VISITOR_COUNTERS_MAX / 100; stream += 1) sockets.push(await connect(world, path(stream, 100)));
+  for (let stream = 0; stream < VISITOR_COUNTERS_MAX / 100; stream += 1) {
+    sockets.push(await connect(world, path(stream, 100)));
+  }
   const one = () => watch(world, path("one more", 1));
   expect((await one()).status).toBe(429);
   sockets.pop().close();

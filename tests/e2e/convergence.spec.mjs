@@ -10,7 +10,8 @@ const ROUNDS = 5;
 const AGREE_MS_MAX = 1_000;
 // Longer than a heartbeat of 2 s.
 const LATE_MS = 3_000;
-// How long a lead may take to answer, how much earlier that may seem here, and how much later on a busy machine: far from a call's own 5 s.
+// How long a lead may take to answer, how much earlier that may seem here, and how much later on a busy machine: far
+// from a call's own 5 s.
 const LEAD_MS_MAX = 3_000;
 const EARLY_MS_MAX = 900;
 const LATE_BY_MS_MAX = 1_800;
@@ -49,7 +50,8 @@ async function sendEvents(key, colo, count = 1) {
 
 async function pushes() {
   const { text } = await world.call("GET", "/metrics");
-  const count = (name, reason) => Number(new RegExp(`^tally_${name}_total\\{reason="${reason}"\\} (\\d+)$`, "m").exec(text)[1]);
+  const count = (name, reason) =>
+    Number(new RegExp(`^tally_${name}_total\\{reason="${reason}"\\} (\\d+)$`, "m").exec(text)[1]);
   return {
     watched: count("pushes", "watched"),
     checkpoint: count("pushes", "checkpoint"),

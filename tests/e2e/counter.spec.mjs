@@ -163,7 +163,9 @@ test("one increment cannot keep a counter from counting", async () => {
   await world.add("attacked", { delta: 7 });
   const others = Array.from({ length: 9 }, () => world.well("POST", "/counters/attacked/increment"));
   const refused = [U128_MAX - 7n, U128_MAX, DELTA_MAX + 1n].map((delta) =>
-    world.refused(400, "invalid-delta", "POST", "/counters/attacked/increment", { body: JSON.stringify({ delta: String(delta) }) }),
+    world.refused(400, "invalid-delta", "POST", "/counters/attacked/increment", {
+      body: JSON.stringify({ delta: String(delta) }),
+    }),
   );
   await Promise.all([...others, ...refused]);
   expect((await world.add("attacked", { delta: String(DELTA_MAX) })).value).toBe(DELTA_MAX + 16n);

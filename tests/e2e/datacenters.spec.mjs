@@ -57,12 +57,17 @@ test("a deployment in one place is LOCAL, whatever the platform says", async () 
 });
 
 test("settings that are null, as plain workerd gives those that its environment lacks, are not set", async () => {
-  const names = ["TALLY_DATACENTERS", "TALLY_KEYS", "TALLY_LIMITERS", "TALLY_IDEMPOTENCY", "TALLY_HASH_KEY", "TALLY_UNIQUES_ROUNDING"];
+  const names = [
+    "TALLY_DATACENTERS", "TALLY_KEYS", "TALLY_LIMITERS", "TALLY_IDEMPOTENCY", "TALLY_HASH_KEY",
+    "TALLY_UNIQUES_ROUNDING",
+  ];
   const bare = await openWorld({ vars: Object.fromEntries(names.map((name) => [name, null])) });
   try {
     expect((await bare.add("bare", undefined, { colo: "FRA" })).datacenter).toBe("FRA");
     await bare.well("POST", "/limits/p/k", { body: '{"limit":2,"window_seconds":60}' });
-    await bare.well("POST", "/counters/bare/increment", { body: '{"delta":1,"unique":"a"}', headers: { "idempotency-key": "k" } });
+    await bare.well("POST", "/counters/bare/increment", {
+      body: '{"delta":1,"unique":"a"}', headers: { "idempotency-key": "k" },
+    });
     expect((await bare.strong("bare")).value).toBe(2);
   } finally {
     await bare.close();
@@ -79,7 +84,9 @@ test("only a write makes a datacenter appear", async () => {
   await world.well("GET", "/counters/app*/aggregate", elsewhere);
   await world.put("appear", { shards: 2 }, elsewhere);
   await world.put("appear", {}, elsewhere);
-  await world.refused(400, "invalid-delta", "POST", "/counters/appear/increment", { ...elsewhere, body: '{"delta":0}' });
+  await world.refused(400, "invalid-delta", "POST", "/counters/appear/increment", {
+    ...elsewhere, body: '{"delta":0}',
+  });
   const skewed = JSON.stringify([{ key: "appear", at: 1 }]);
   expect((await world.well("POST", "/events", { ...elsewhere, body: skewed })).rejected).toBe(1);
   expect(namesOf(await world.strong("appear"))).toEqual(["FRA"]);

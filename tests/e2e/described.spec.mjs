@@ -1,4 +1,5 @@
-// The description says exactly what is taken: requests that are made out of it, valid ones and ones that break it in one place.
+// The description says exactly what is taken: requests that are made out of it, valid ones and ones that break it in
+// one place.
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { between, oneOf } from "../crash/random.mjs";
 import { API, faults } from "./openapi.mjs";
@@ -34,8 +35,9 @@ const DEPENDS = new Set([
   "webhook-not-allowed",
 ]);
 const METHODS = ["get", "put", "post", "delete"];
-// What they are about must be there: see shares.spec and keys.spec. A test of an alert would call who is outside: see alerts.spec.
-// The rest say what no schema does: a day that has been, one of two fields, bytes for characters. See snapshots.spec and repair.rs.
+// What they are about must be there: see shares.spec and keys.spec. A test of an alert would call who is outside: see
+// alerts.spec. The rest say what no schema does: a day that has been, one of two fields, bytes for characters. See
+// snapshots.spec and repair.rs.
 const OF_WHAT_IS_THERE = new Set([
   ...["revokeShare", "createShare", "makeKey", "getKey", "revokeKey", "rotateKey", "testAlert", "deleteAlert"],
   ...["makeSnapshot", "readSnapshot", "restoreSnapshot", "repair"],
@@ -43,7 +45,10 @@ const OF_WHAT_IS_THERE = new Set([
 // Which words are a command no schema says: see redis.spec.
 const isWords = ({ tags }) => tags.includes("redis");
 const operations = Object.entries(API.paths).flatMap(([path, item]) =>
-  METHODS.filter((method) => item[method]?.security.length > 0 && !OF_WHAT_IS_THERE.has(item[method].operationId) && !isWords(item[method])).map((method) => [path, method, item, item[method]]),
+  METHODS.filter(
+    (method) =>
+      item[method]?.security.length > 0 && !OF_WHAT_IS_THERE.has(item[method].operationId) && !isWords(item[method]),
+  ).map((method) => [path, method, item, item[method]]),
 );
 
 let world, known, hyll;
@@ -78,7 +83,8 @@ async function send(operation, { method, path, headers, body }) {
   const asked = operation.operationId === "watchCounters" ? "HEAD" : method;
   const answer = await world.call(asked, path, { headers, body, clientIp: "203.0.113.9" });
   // The lines of logs are no JSON, or not ours to describe.
-  const rejected = operation.operationId === "sendEvents" && answer.json?.rejected > 0 ? answer.json.errors[0].code : undefined;
+  const rejected =
+    operation.operationId === "sendEvents" && answer.json?.rejected > 0 ? answer.json.errors[0].code : undefined;
   const code = answer.status < 400 ? rejected : (answer.json?.code ?? "refused");
   return { status: answer.status, code, text: answer.text };
 }
@@ -126,20 +132,28 @@ async function invalid(requests, [path, method, item, operation]) {
     return made();
   }
   if (how === 2 && one) {
-    for (const both of [one, other]) given[both] = requests.value(parameters.find((parameter) => parameter.name === both).schema);
+    for (const both of [one, other]) {
+      given[both] = requests.value(parameters.find((parameter) => parameter.name === both).schema);
+    }
     return made();
   }
-  if (how === 3 && schema) return { ...made(), body: oneOf(requests.random, ["{", '{"a":1}x', "[1]", '"x"', "\u0000"]) };
+  if (how === 3 && schema) {
+    return { ...made(), body: oneOf(requests.random, ["{", '{"a":1}x', "[1]", '"x"', "\u0000"]) };
+  }
   if (how > 3 && schema) {
     const broken = requests.broken(schema);
     return broken === undefined ? undefined : { ...made(), body: jsonOf(broken) };
   }
-  const parameter = oneOf(requests.random, parameters.filter(({ name }) => name !== "Content-Encoding" && name !== "Last-Event-ID"));
+  const parameter = oneOf(
+    requests.random, parameters.filter(({ name }) => name !== "Content-Encoding" && name !== "Last-Event-ID"),
+  );
   if (parameter === undefined) return undefined;
   const broken = requests.broken(parameter.schema);
   // A text is what a URL and a header carry, or several.
   const isList = parameter.schema.type === "array";
-  if (broken === undefined || (typeof broken === "object" && broken !== null && !(isList && broken.length > 0))) return undefined;
+  if (broken === undefined || (typeof broken === "object" && broken !== null && !(isList && broken.length > 0))) {
+    return undefined;
+  }
   if (isList && !Array.isArray(broken)) return undefined;
   const carried = isList ? broken.map(String) : String(broken);
   const read = !isList && /^-?\d+$/.test(carried) ? BigInt(carried) : carried;

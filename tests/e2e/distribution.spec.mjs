@@ -28,12 +28,16 @@ const latencies = (length, random) => numbers(length).map(() => Math.round(2_000
 // What is told of these samples, by brute force: the smallest that so many do not exceed.
 function expectOf(seen, samples) {
   const sorted = [...samples].sort((one, other) => one - other);
-  expect(seen).toMatchObject({ count: sorted.length, min: sorted[0], max: sorted.at(-1), max_relative_error: MAX_RELATIVE_ERROR });
+  expect(seen).toMatchObject({
+    count: sorted.length, min: sorted[0], max: sorted.at(-1), max_relative_error: MAX_RELATIVE_ERROR,
+  });
   const mean = sorted.reduce((sum, sample) => sum + sample, 0) / sorted.length;
   expect(Math.abs(seen.mean - mean)).toBeLessThanOrEqual(1e-9 * mean);
   for (const [name, part] of Object.entries(PERCENTILES)) {
     const truth = sorted[Math.ceil(part * sorted.length) - 1];
-    expect(Math.abs(seen[name] - truth), `${name}: ${seen[name]} for ${truth}`).toBeLessThanOrEqual(MAX_RELATIVE_ERROR * truth);
+    expect(Math.abs(seen[name] - truth), `${name}: ${seen[name]} for ${truth}`).toBeLessThanOrEqual(
+      MAX_RELATIVE_ERROR * truth,
+    );
   }
 }
 
@@ -46,9 +50,13 @@ describe("without faults", () => {
     const random = randomFrom(SEED);
     const [single, many] = [latencies(60, random), latencies(400, random)];
     await world.put("latency", { shards: 4 });
-    await each(single, 6, (sample, index) => world.add("latency", { sample }, { colo: COLOS[index % 3], edge: index % 2 }));
+    await each(single, 6, (sample, index) =>
+      world.add("latency", { sample }, { colo: COLOS[index % 3], edge: index % 2 }),
+    );
     await each(COLOS, 3, (colo, index) => {
-      const lines = many.filter((_, place) => place % 3 === index).map((sample) => JSON.stringify({ key: "latency", sample }));
+      const lines = many
+        .filter((_, place) => place % 3 === index)
+        .map((sample) => JSON.stringify({ key: "latency", sample }));
       return world.well("POST", "/events", { body: lines.join("\n"), colo, edge: index % 2 });
     });
     // Writes without samples are in no distribution.
@@ -69,7 +77,9 @@ describe("without faults", () => {
 
   test("a key counts its sample once, from wherever it is sent again", async () => {
     const add = (sample, options) =>
-      world.call("POST", "/counters/a/increment", { body: JSON.stringify({ sample }), headers: { "idempotency-key": "k" }, ...options });
+      world.call("POST", "/counters/a/increment", {
+        body: JSON.stringify({ sample }), headers: { "idempotency-key": "k" }, ...options,
+      });
     const first = await add(12.3);
     for (const options of [{}, { colo: "IAD" }, { edge: 1 }]) expect((await add(12.3, options)).text).toBe(first.text);
     // Another sample is another write.
@@ -77,7 +87,9 @@ describe("without faults", () => {
     const lines = JSON.stringify([{ key: "a", sample: 1, id: "e" }, { key: "a", sample: 2 }]);
     const headers = { "idempotency-key": "batch" };
     for (const colo of ["FRA", "IAD"]) {
-      expect(await world.well("POST", "/events", { body: lines, headers, colo })).toMatchObject({ accepted: 2, rejected: 0 });
+      expect(await world.well("POST", "/events", { body: lines, headers, colo })).toMatchObject({
+        accepted: 2, rejected: 0,
+      });
     }
     const misused = await world.well("POST", "/events", { body: '[{"key":"a","sample":3,"id":"e"}]' });
     expect(misused).toMatchObject({ rejected: 1, errors: [{ code: "idempotency-key-reused" }] });
@@ -128,10 +140,14 @@ describe("without faults", () => {
     const long = await look("a", "&window=7775999");
     expect(long).toMatchObject({ count: 1, p50: 7, exact: true, window: { seconds: 7_775_999 } });
     expect(long.window.from % 3_600).toBe(0);
-    // A window ends now at the latest: one that begins then is the same, and one that would look through years is refused.
+    // A window ends now at the latest: one that begins then is the same, and one that would look through years is
+    // refused.
     const begins = async (more) => (await look("a", `&window=3600${more}`)).window.from;
     expect((await begins("&at=253402300799")) - (await begins(""))).toBeOneOf([0, -60]);
-    for (const query of ["window=157766400&at=253402300799", "window=0", "window=7776001", "window=x", "window=3600&at=1", "step=1m", "consistency=weak"]) {
+    for (const query of [
+      "window=157766400&at=253402300799", "window=0", "window=7776001", "window=x", "window=3600&at=1", "step=1m",
+      "consistency=weak",
+    ]) {
       await world.refused(400, "invalid-query", "GET", `/counters/a/distribution?${query}`);
     }
     await world.refused(405, "method-not-allowed", "POST", "/counters/a/distribution");
@@ -209,9 +225,11 @@ describe("with a disk and a past", () => {
     }
   }
   const starts = (kind) =>
-    withRows((rows) => rows.prepare("SELECT start FROM rows WHERE kind = ? ORDER BY start").all(kind)).map(({ start }) => start);
+    withRows((rows) => rows.prepare("SELECT start FROM rows WHERE kind = ? ORDER BY start").all(kind)).map(
+      ({ start }) => start,
+    );
 
-  test.skipIf(TABLETS)("minutes that are old become an hour with the next new minute, and are told as before", async () => {
+  test.skipIf(TABLETS)("old minutes become an hour with the next new minute, and are told as before", async () => {
     await world.add("a");
     await world.close();
     expect([starts(MINUTES), starts(HOURS)], "nothing is paid without samples").toEqual([[], []]);

@@ -71,7 +71,9 @@ test("a bad line costs that line alone, and is named", async () => {
   const body = BAD.flatMap(([, bad]) => ['{"key":"mixed","unique":"ann"}', bad]).join("\n");
   const report = await post(body);
   expect([report.accepted, report.rejected]).toEqual([BAD.length, BAD.length]);
-  expect(report.errors.map(({ line, code }) => [line, code])).toEqual(BAD.map(([code], index) => [2 * index + 2, code]));
+  expect(report.errors.map(({ line, code }) => [line, code])).toEqual(
+    BAD.map(([code], index) => [2 * index + 2, code]),
+  );
   expect(report.errors[8].detail).toContain("incremnt");
   const seen = await world.strong("mixed", "&window=300");
   expect(seen).toMatchObject({ value: BAD.length, window: { count: BAD.length } });
@@ -82,7 +84,9 @@ test("a bad element of an array costs that element alone", async () => {
   const good = BAD.filter(([code]) => code !== "invalid-json");
   const body = `[${good.map(([, bad]) => `{"key":"mixed-array"},${bad}`).join(",")}]`;
   const report = await post(body);
-  expect(report.errors.map(({ line, code }) => [line, code])).toEqual(good.map(([code], index) => [2 * index + 2, code]));
+  expect(report.errors.map(({ line, code }) => [line, code])).toEqual(
+    good.map(([code], index) => [2 * index + 2, code]),
+  );
   expect(await valueOf("mixed-array")).toBe(good.length);
 });
 
@@ -117,7 +121,9 @@ test("an event's own time is taken near the clock and refused beyond", async () 
 test("a batch goes to all shards, and adds up", async () => {
   await world.put("batch-shards", { shards: 8 });
   await world.add("batch-shards");
-  const events = Array.from({ length: 400 }, (_, index) => ({ key: "batch-shards", increment: 2, unique: `u${index % 160}` }));
+  const events = Array.from({ length: 400 }, (_, index) => ({
+    key: "batch-shards", increment: 2, unique: `u${index % 160}`,
+  }));
   expect(await post(lines(events))).toMatchObject({ accepted: 400 });
   const seen = await world.strong("batch-shards", "&window=300");
   expect(seen).toMatchObject({ value: 801, exact: true, window: { count: 801 } });
@@ -126,9 +132,13 @@ test("a batch goes to all shards, and adds up", async () => {
 
 test("batches at once lose and repeat nothing", async () => {
   const body = lines(Array.from({ length: 300 }, (_, index) => ({ key: `at-once/${index % 7}`, increment: 2 })));
-  const reports = await Promise.all(Array.from({ length: 12 }, (_, index) => post(body, { colo: index % 2 ? "FRA" : "IAD" })));
+  const reports = await Promise.all(
+    Array.from({ length: 12 }, (_, index) => post(body, { colo: index % 2 ? "FRA" : "IAD" })),
+  );
   expect(reports.every(({ accepted, rejected }) => accepted === 300 && rejected === 0)).toBe(true);
-  expect(await world.well("GET", "/counters/at-once%2F*/aggregate")).toMatchObject({ counters: 7, value: 7_200, exact: true });
+  expect(await world.well("GET", "/counters/at-once%2F*/aggregate")).toMatchObject({
+    counters: 7, value: 7_200, exact: true,
+  });
 });
 
 describe("a body that cannot be read counts nothing", () => {
@@ -158,7 +168,9 @@ describe("a body that cannot be read counts nothing", () => {
     const whole = gzipSync(good.repeat(5_000));
     const damaged = Buffer.from(whole);
     damaged[damaged.length - 6] ^= 0xff;
-    for (const body of [whole.subarray(0, whole.length - 20), whole.subarray(0, whole.length - 4), damaged, Buffer.from(good)]) {
+    for (const body of [
+      whole.subarray(0, whole.length - 20), whole.subarray(0, whole.length - 4), damaged, Buffer.from(good),
+    ]) {
       await world.refused(400, "invalid-gzip", "POST", "/events", { body, headers: gzip });
     }
     await nothingOf("whole-body");

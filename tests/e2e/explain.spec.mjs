@@ -14,7 +14,9 @@ const sumOf = (explain) =>
 test("a strong read is explained cell by cell, and the cells sum up to it", async () => {
   world = await openWorld();
   await world.put("tree", { shards: 4 });
-  await each(Array.from({ length: 100 }, (_, index) => index), 8, (index) => world.add("tree", { unique: `u${index}` }));
+  await each(
+    Array.from({ length: 100 }, (_, index) => index), 8, (index) => world.add("tree", { unique: `u${index}` }),
+  );
   await world.add("tree", { delta: 60 }, { colo: "IAD" });
   await world.subtract("tree", { delta: 5 }, { colo: "IAD" });
   const { explain, ...plain } = await world.strong("tree", "&explain=1");
@@ -45,7 +47,9 @@ test("a strong read is explained cell by cell, and the cells sum up to it", asyn
 test("sealed shards and inboxes are told", async () => {
   world = await openWorld();
   await world.put("sealed", { shards: 2 });
-  await each(Array.from({ length: 20 }, (_, index) => index), 4, (index) => world.add("sealed", { unique: `u${index}` }));
+  await each(
+    Array.from({ length: 20 }, (_, index) => index), 4, (index) => world.add("sealed", { unique: `u${index}` }),
+  );
   await world.put("sealed", { shards: 1 });
   const shards = await until(async () => {
     // A flush makes the lead seal what is left.
@@ -96,6 +100,8 @@ test("explain is 1 or left out, and does not wait for versions", async () => {
   await world.refused(400, "invalid-query", "GET", "/counters/strict?explain=yes");
   await world.refused(400, "invalid-query", "GET", `/counters/strict?explain=1&at_least=${version}`);
   await world.refused(400, "invalid-query", "GET", "/counters/strict/history?explain=1");
-  expect(await world.read("strict", "?explain=1&datacenter=FRA&window=60")).toMatchObject({ value: 1, window: { count: 1 } });
+  expect(await world.read("strict", "?explain=1&datacenter=FRA&window=60")).toMatchObject({
+    value: 1, window: { count: 1 },
+  });
   expect(await world.read("strict")).not.toHaveProperty("explain");
 });

@@ -24,8 +24,12 @@ test("a decrement that would go below is refused and changes nothing", async () 
   expect(await world.subtract("a", { delta: 4 })).toMatchObject({ value: 6, exact: true });
   await below("POST", DECREMENT, { body: '{"delta":4}' });
   await below("POST", DECREMENT, { body: '{"delta":4,"unique":"x"}', colo: "IAD", edge: 1 });
-  expect(await world.strong("a", "&window=60")).toMatchObject({ value: 6, exact: true, uniques: null, window: { count: 10 } });
-  expect(await world.subtract("a", { delta: 3, unique: "x" }, { colo: "IAD", edge: 1 })).toMatchObject({ value: 3, exact: true });
+  expect(await world.strong("a", "&window=60")).toMatchObject({
+    value: 6, exact: true, uniques: null, window: { count: 10 },
+  });
+  expect(await world.subtract("a", { delta: 3, unique: "x" }, { colo: "IAD", edge: 1 })).toMatchObject({
+    value: 3, exact: true,
+  });
   await below("POST", DECREMENT);
   expect(await world.add("a", { delta: 1 }, { colo: "SYD" })).toMatchObject({ value: 4, exact: true });
   expect(await world.strong("a")).toMatchObject({ value: 4, uniques: { estimate: 1 } });
@@ -35,9 +39,12 @@ test("a decrement that would go below is refused and changes nothing", async () 
 
 test("a keyed decrement that was refused is refused for good, and another key counts once there is room", async () => {
   await world.put("a", { floor: 0, home: "IAD" });
-  const send = (key, options) => world.call("POST", DECREMENT, keyed(key, { body: '{"delta":4,"unique":"x"}', ...options }));
+  const send = (key, options) =>
+    world.call("POST", DECREMENT, keyed(key, { body: '{"delta":4,"unique":"x"}', ...options }));
   const refused = await send("k");
-  expect([refused.status, refused.json.code, refused.headers.get("idempotency-replayed")]).toEqual([409, "below-floor", null]);
+  expect([refused.status, refused.json.code, refused.headers.get("idempotency-replayed")]).toEqual([
+    409, "below-floor", null,
+  ]);
   await world.add("a", { delta: 5 }, { colo: "SYD" });
   await world.evict();
   for (const colo of COLOS) {
@@ -163,7 +170,9 @@ test("the floor goes with the home, and with its counter", async () => {
   for (const home of ["IAD", "SYD", "FRA"]) {
     await world.put("a", { floor: 0, home });
     await below("POST", DECREMENT, { body: '{"delta":3}', colo: "IAD" });
-    expect(await world.subtract("a", { delta: 2 }, { colo: "SYD", edge: 1 })).toMatchObject({ value: 0, datacenter: home });
+    expect(await world.subtract("a", { delta: 2 }, { colo: "SYD", edge: 1 })).toMatchObject({
+      value: 0, datacenter: home,
+    });
     await world.add("a", { delta: 2 }, { colo: "IAD", edge: 1 });
   }
   await world.well("DELETE", "/counters/a");

@@ -5,8 +5,8 @@ import { openWorld, randomFrom } from "./world.mjs";
 
 const SEED = 20_150_517;
 const COLOS = ["FRA", "IAD", "SYD"];
-// While a counter is written its leads push every 250 ms, or 100 ms later where a push is lost; a view lives for 500 ms. What was
-// pushed is taken for 3 s, on a machine that stood still meanwhile.
+// While a counter is written its leads push every 250 ms, or 100 ms later where a push is lost; a view lives for 500
+// ms. What was pushed is taken for 3 s, on a machine that stood still meanwhile.
 const USUALLY_STALE_MS_MAX = 1_000;
 const STALE_MS_MAX = 4_000;
 // A Worker's clock stands still between its awaits, so its moments may be a little early.
@@ -95,7 +95,9 @@ async function underLoad(id, shards) {
     }
   };
 
-  const readers = [readStrong("FRA", 0), readStrong("NRT", 1), readDefault("FRA", 0), readDefault("IAD", 0), readDefault("SYD", 1)];
+  const readers = [
+    readStrong("FRA", 0), readStrong("NRT", 1), readDefault("FRA", 0), readDefault("IAD", 0), readDefault("SYD", 1),
+  ];
   const reading = Promise.all(readers);
   const writers = COLOS.flatMap((colo) => [0, 1, 0, 1].map((edge) => write(colo, edge)));
   try {

@@ -78,7 +78,10 @@ test("windows equal the events, exactly up to 900 s and within max_error beyond"
   await bringIn("windows", events.slice(0, 200), { colo: "FRA" });
   await bringIn("windows", events.slice(200), { colo: "IAD" });
   const look = async (seconds, at) => (await world.strong("windows", `&window=${seconds}&at=${at}`)).window;
-  for (const [seconds, at] of [[1, now - 3], [1, now - 4], [60, now], [60, now - 33], [300, now], [300, now - 111], [599, now - 280], [900, now], [899, now]]) {
+  for (const [seconds, at] of [
+    [1, now - 3], [1, now - 4], [60, now], [60, now - 33], [300, now], [300, now - 111], [599, now - 280], [900, now],
+    [899, now],
+  ]) {
     const seen = await look(seconds, at);
     expect(seen, `${seconds} s`).toMatchObject({ seconds, count: count(events, at - seconds + 1, at), max_error: 0 });
   }
@@ -111,7 +114,9 @@ test("ranges are refused by their size, not cut", async () => {
 test("a union counts an element of several counters once", async () => {
   const visit = (id, from, to, colo) =>
     world.well("POST", "/events", {
-      body: JSON.stringify(Array.from({ length: to - from }, (_, index) => ({ key: id, unique: `visitor-${from + index}` }))),
+      body: JSON.stringify(
+        Array.from({ length: to - from }, (_, index) => ({ key: id, unique: `visitor-${from + index}` })),
+      ),
       colo,
     });
   await visit("union/a", 0, 600, "FRA");
@@ -139,7 +144,9 @@ test("a listing is in order, page by page, over all partitions", async () => {
   const pages = [];
   let cursor = "";
   do {
-    const page = await world.well("GET", `/counters?prefix=list%2F&limit=48${cursor && `&cursor=${encodeURIComponent(cursor)}`}`);
+    const page = await world.well(
+      "GET", `/counters?prefix=list%2F&limit=48${cursor && `&cursor=${encodeURIComponent(cursor)}`}`,
+    );
     pages.push(page.counters.map(({ id }) => id));
     cursor = page.cursor;
   } while (cursor !== null && pages.length < 10);
@@ -171,9 +178,13 @@ test("an aggregate sums all that begins so", async () => {
   expect(seen).toMatchObject({ prefix: "agg/", counters: 3, value: 9007199254741016n, exact: true });
   const text = await world.well("GET", "/counters/agg%2F*/aggregate?consistency=strong&numbers=string");
   expect(text.value).toBe("9007199254741016");
-  expect(await world.well("GET", "/counters/nobody*/aggregate?consistency=strong")).toMatchObject({ counters: 0, value: 0 });
+  expect(await world.well("GET", "/counters/nobody*/aggregate?consistency=strong")).toMatchObject({
+    counters: 0, value: 0,
+  });
   await world.well("DELETE", "/counters/agg%2Fthree");
-  expect(await world.well("GET", "/counters/agg%2F*/aggregate?consistency=strong")).toMatchObject({ counters: 2, value: 23 });
+  expect(await world.well("GET", "/counters/agg%2F*/aggregate?consistency=strong")).toMatchObject({
+    counters: 2, value: 23,
+  });
   const all = await world.well("GET", "/counters?limit=1000");
   expect((await world.well("GET", "/counters/*/aggregate?consistency=strong")).counters).toBe(all.counters.length);
 });

@@ -1,4 +1,5 @@
-// A home: all writes are counted by one cell, wherever they enter, so answers are exact; it can be set, moved and given up.
+// A home: all writes are counted by one cell, wherever they enter, so answers are exact; it can be set, moved and given
+// up.
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { each, openWorld, randomFrom, until } from "./world.mjs";
 
@@ -23,8 +24,12 @@ describe("without faults", () => {
     expect([created.status, created.json.settings.home]).toEqual([201, "IAD"]);
     const answers = await each(numbers(60), 12, (index) => world.add("a", { delta: 1 }, anywhere(index)));
     for (const answer of answers) expect(answer).toMatchObject({ exact: true, datacenter: "IAD" });
-    expect(answers.map(({ value }) => value).sort((one, other) => one - other)).toEqual(numbers(60).map((index) => index + 1));
-    expect(await world.subtract("a", { delta: 10 }, { colo: "NRT" })).toMatchObject({ value: 50, exact: true, datacenter: "IAD" });
+    expect(answers.map(({ value }) => value).sort((one, other) => one - other)).toEqual(
+      numbers(60).map((index) => index + 1),
+    );
+    expect(await world.subtract("a", { delta: 10 }, { colo: "NRT" })).toMatchObject({
+      value: 50, exact: true, datacenter: "IAD",
+    });
     const seen = await world.strong("a");
     expect(seen).toMatchObject({ value: 50, exact: true });
     expect(partsOf(seen)).toEqual({ IAD: 50 });
@@ -35,10 +40,18 @@ describe("without faults", () => {
     const line = (address) => `${address} - - [17/May/2015:10:05:03 +0000] "GET /a HTTP/1.1" 200 1 "-" "-"\n`;
     await each(COLOS, COLOS.length, async (colo, index) => {
       const options = { colo, edge: index % 2 };
-      const events = numbers(50).map(() => '{"key":"/a","increment":2}').join("\n");
-      expect(await world.well("POST", "/events", { body: events, ...options })).toMatchObject({ accepted: 50, rejected: 0 });
-      const keys = numbers(5).map((number) => JSON.stringify({ key: "/a", id: `${colo}-${number}` })).join("\n");
-      expect(await world.well("POST", "/events", { body: keys, ...options })).toMatchObject({ accepted: 5, rejected: 0 });
+      const events = numbers(50)
+        .map(() => '{"key":"/a","increment":2}')
+        .join("\n");
+      expect(await world.well("POST", "/events", { body: events, ...options })).toMatchObject({
+        accepted: 50, rejected: 0,
+      });
+      const keys = numbers(5)
+        .map((number) => JSON.stringify({ key: "/a", id: `${colo}-${number}` }))
+        .join("\n");
+      expect(await world.well("POST", "/events", { body: keys, ...options })).toMatchObject({
+        accepted: 5, rejected: 0,
+      });
       const log = line("10.0.0.1") + line(`10.0.1.${index}`);
       const read = await world.well("POST", "/ingest?format=clf&unique=ip", { body: log, ...options });
       expect(read).toMatchObject({ accepted: 2, rejected: 0 });
@@ -54,9 +67,13 @@ describe("without faults", () => {
 
   test("where several counted, what they hold stays and home counts on from the sum", async () => {
     await world.put("a", { shards: 4 });
-    await each(numbers(90), 10, (index) => world.add("a", { unique: `u${index}` }, { colo: COLOS[index % 3], edge: index % 2 }));
+    await each(numbers(90), 10, (index) =>
+      world.add("a", { unique: `u${index}` }, { colo: COLOS[index % 3], edge: index % 2 }),
+    );
     const answer = await world.put("a", { home: "FRA" }, { colo: "GRU" });
-    expect(answer).toMatchObject({ value: 90, exact: true, settings: { home: "FRA", shards: "auto" }, pending_datacenters: [] });
+    expect(answer).toMatchObject({
+      value: 90, exact: true, settings: { home: "FRA", shards: "auto" }, pending_datacenters: [],
+    });
     // Its own shards are sealed first.
     let value = 90;
     await until(async () => {
@@ -72,7 +89,9 @@ describe("without faults", () => {
     expect(partsOf(seen)).toEqual({ FRA: value - 60, IAD: 30, SYD: 30 });
     await world.evict();
     value += 1;
-    expect(await world.add("a", { delta: 1 }, { colo: "IAD" })).toMatchObject({ value, exact: true, datacenter: "FRA" });
+    expect(await world.add("a", { delta: 1 }, { colo: "IAD" })).toMatchObject({
+      value, exact: true, datacenter: "FRA",
+    });
   });
 
   test("a home moves, and is given up", async () => {
@@ -84,7 +103,9 @@ describe("without faults", () => {
       for (const edge of [0, 1]) {
         value += 1;
         // What an edge remembers of the home before costs one hop.
-        expect(await world.add("a", undefined, { colo: "IAD", edge })).toMatchObject({ value, exact: true, datacenter: home });
+        expect(await world.add("a", undefined, { colo: "IAD", edge })).toMatchObject({
+          value, exact: true, datacenter: home,
+        });
       }
     }
     expect((await world.put("a", {})).settings.home).toBeNull();
@@ -104,7 +125,9 @@ describe("without faults", () => {
       if (bit % 3 === 0) {
         const body = JSON.stringify({ delta });
         const first = await world.call("POST", "/counters/a/increment", keyed(`k${bit}`, { body, ...options }));
-        const again = await world.call("POST", "/counters/a/increment", keyed(`k${bit}`, { body, ...anywhere(bit + 1) }));
+        const again = await world.call(
+          "POST", "/counters/a/increment", keyed(`k${bit}`, { body, ...anywhere(bit + 1) }),
+        );
         expect([first.status, again.status, again.text], first.text).toEqual([200, 200, first.text]);
         expect(isReplay(again)).toBe(true);
       } else {
@@ -114,7 +137,9 @@ describe("without faults", () => {
     };
     await world.add("a", { delta: 1 }, { colo: "IAD" });
     const move = async () => {
-      const all = [{ home: "FRA" }, { home: "IAD" }, {}, { home: "SYD" }, { home: "FRA", floor: 0 }, {}, { home: "IAD" }, {}];
+      const all = [
+        { home: "FRA" }, { home: "IAD" }, {}, { home: "SYD" }, { home: "FRA", floor: 0 }, {}, { home: "IAD" }, {},
+      ];
       for (const [number, settings] of all.entries()) {
         await until(() => counted.length > 12 * (number + 1), "some writes");
         await world.put("a", settings, anywhere(number));
@@ -128,7 +153,8 @@ describe("without faults", () => {
   });
 
   test("a key is found wherever its counter's home is, and counts once", async () => {
-    const write = (key, options) => world.call("POST", "/counters/a/increment", keyed(key, { body: '{"delta":5}', ...options }));
+    const write = (key, options) =>
+      world.call("POST", "/counters/a/increment", keyed(key, { body: '{"delta":5}', ...options }));
     const firsts = { before: await write("before", { colo: "IAD" }) };
     let value = 5;
     for (const home of ["FRA", "SYD"]) {
@@ -145,8 +171,12 @@ describe("without faults", () => {
     }
     await world.put("a", {});
     await world.evict();
-    for (const [key, first] of Object.entries(firsts)) expect((await write(key, { colo: "NRT" })).text).toBe(first.text);
-    await world.refused(422, "idempotency-key-reused", "POST", "/counters/a/increment", keyed("FRA", { body: '{"delta":6}' }));
+    for (const [key, first] of Object.entries(firsts)) {
+      expect((await write(key, { colo: "NRT" })).text).toBe(first.text);
+    }
+    await world.refused(
+      422, "idempotency-key-reused", "POST", "/counters/a/increment", keyed("FRA", { body: '{"delta":6}' }),
+    );
     expect(await world.strong("a")).toMatchObject({ value, exact: true });
   });
 
@@ -159,7 +189,9 @@ describe("without faults", () => {
     expect(answer).toMatchObject({ value: 500, base: 500, exact: true, pending_datacenters: [] });
     expect(await world.add("a", { delta: 1 }, { colo: "IAD" })).toMatchObject({ value: 501, exact: true });
     await world.put("a", { home: "IAD" });
-    expect(await world.add("a", { delta: 1 }, { colo: "SYD" })).toMatchObject({ value: 502, exact: true, datacenter: "IAD" });
+    expect(await world.add("a", { delta: 1 }, { colo: "SYD" })).toMatchObject({
+      value: 502, exact: true, datacenter: "IAD",
+    });
     expect(await world.well("POST", "/counters/a/reset")).toMatchObject({ value: 0, exact: true });
     expect(await world.add("a", { delta: 1 })).toMatchObject({ value: 1, exact: true });
     await world.put("a", {});
@@ -194,7 +226,9 @@ describe("without faults", () => {
     await world.put("a", { home: "FRA" });
     await world.add("a", undefined, { colo: "IAD", edge: 1 });
     await world.well("DELETE", "/counters/a");
-    await until(async () => (await world.add("a", undefined, { colo: "IAD" })).datacenter === "IAD", "a write that stays");
+    await until(
+      async () => (await world.add("a", undefined, { colo: "IAD" })).datacenter === "IAD", "a write that stays",
+    );
     expect((await world.put("a", {})).settings.home).toBeNull();
   });
 });
@@ -205,7 +239,8 @@ describe("with parts that do not answer", () => {
   });
   afterEach(() => world.close());
 
-  const away = (colo) => world.fail(({ kind, name }) => (kind === "cell" && name.includes(`/${colo}/`) ? "before" : undefined));
+  const away = (colo) =>
+    world.fail(({ kind, name }) => (kind === "cell" && name.includes(`/${colo}/`) ? "before" : undefined));
   const mended = () => world.fail(() => undefined);
   const unavailable = (method, path, options) => world.refused(503, "unavailable", method, path, options);
 
@@ -228,7 +263,9 @@ describe("with parts that do not answer", () => {
     const retried = await world.call("POST", "/counters/a/increment", keyed("k", { colo: "SYD", body: '{"delta":2}' }));
     expect(retried.json).toMatchObject({ delta: 2, value: 10, exact: true, datacenter: "FRA" });
     expect((await world.put("a", { home: "IAD" })).settings.home).toBe("IAD");
-    expect(await world.add("a", undefined, { colo: "SYD" })).toMatchObject({ value: 11, exact: true, datacenter: "IAD" });
+    expect(await world.add("a", undefined, { colo: "SYD" })).toMatchObject({
+      value: 11, exact: true, datacenter: "IAD",
+    });
   });
 
   test("no home is set while a datacenter that counts cannot be stopped", async () => {
@@ -242,7 +279,9 @@ describe("with parts that do not answer", () => {
     expect(await world.strong("a")).toMatchObject({ value: 10, exact: true });
     expect((await world.put("a", {})).settings.home).toBeNull();
     expect((await world.put("a", { home: "FRA" })).settings.home).toBe("FRA");
-    expect(await world.add("a", undefined, { colo: "IAD" })).toMatchObject({ value: 11, exact: true, datacenter: "FRA" });
+    expect(await world.add("a", undefined, { colo: "IAD" })).toMatchObject({
+      value: 11, exact: true, datacenter: "FRA",
+    });
   });
 
   test("no home is set before all datacenters are part of the value", async () => {
@@ -255,12 +294,15 @@ describe("with parts that do not answer", () => {
     await unavailable("PUT", "/counters/a", { body: '{"home":"FRA"}' });
     mended();
     expect(await world.put("a", { home: "FRA" })).toMatchObject({ value: 0, exact: true });
-    expect(await world.add("a", { delta: 2 }, { colo: "IAD" })).toMatchObject({ value: 2, exact: true, datacenter: "FRA" });
+    expect(await world.add("a", { delta: 2 }, { colo: "IAD" })).toMatchObject({
+      value: 2, exact: true, datacenter: "FRA",
+    });
     expect(await world.strong("a")).toMatchObject({ value: 2, exact: true });
   });
 
   test("a key that was tried in vain at each home counts once one of them has it again", async () => {
-    const send = (options) => world.call("POST", "/counters/a/increment", keyed("k", { body: '{"delta":2}', ...options }));
+    const send = (options) =>
+      world.call("POST", "/counters/a/increment", keyed("k", { body: '{"delta":2}', ...options }));
     for (const home of ["FRA", "IAD", "SYD", "IAD"]) {
       await world.put("a", { home });
       world.fail(({ path, name }) => (path === "/count" && name.includes(`/${home}/`) ? "before" : undefined));
@@ -287,7 +329,9 @@ describe("with parts that do not answer", () => {
     const write = async (index) => {
       for (let attempt = 0; ; attempt += 1) {
         const body = `{"delta":${index + 1}}`;
-        const answer = await world.call("POST", "/counters/a/increment", keyed(`k${index}`, { body, ...anywhere(index + attempt) }));
+        const answer = await world.call(
+          "POST", "/counters/a/increment", keyed(`k${index}`, { body, ...anywhere(index + attempt) }),
+        );
         if (answer.status === 200) return;
         expect([answer.status, answer.json.code]).toEqual([503, "unavailable"]);
         expect(attempt, `k${index} is never acknowledged: ${answer.text}`).toBeLessThan(40);

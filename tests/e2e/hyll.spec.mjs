@@ -1,5 +1,5 @@
-// Unique elements to and from a real Redis: the same bytes, and the same counts to the digit. Without one only what needs
-// none is looked at.
+// Unique elements to and from a real Redis: the same bytes, and the same counts to the digit. Without one only what
+// needs none is looked at.
 import { expect, test } from "vitest";
 import { MISSING, openRedis } from "./redis.mjs";
 import { each, openWorld, until } from "./world.mjs";
@@ -27,7 +27,8 @@ async function exported(world, id, more = "") {
 
 async function count(world, id, elements, colo) {
   const body = elements.map((unique) => JSON.stringify({ key: id, unique })).join("\n");
-  // Whoever does not know of the counter's hash yet learns of it by a refusal: nothing was counted, and it is sent again.
+  // Whoever does not know of the counter's hash yet learns of it by a refusal: nothing was counted, and it is sent
+  // again.
   await until(async () => {
     const { accepted, rejected } = await world.well("POST", "/events", { body, colo });
     expect([0, elements.length]).toContain(accepted);
@@ -101,7 +102,9 @@ test.skipIf(MISSING)(`thousands of elements go to Redis and come from it${MISSIN
     await world.evict();
     isSame(await exported(world, "many"), before);
     // A default read has it soon, by what datacenters push.
-    await until(async () => (await world.call("GET", path("many"))).bytes.equals(before), "the read of all datacenters");
+    await until(
+      async () => (await world.call("GET", path("many"))).bytes.equals(before), "the read of all datacenters",
+    );
   } finally {
     await redis.close();
     await world.close();

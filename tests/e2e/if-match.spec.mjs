@@ -119,8 +119,12 @@ test("what is no precondition is refused, and a weak tag never fits", async () =
 
 test("the only datacenter becomes home; of several one must be named", async () => {
   const { version } = await world.add("a", { delta: 5 }, { colo: "IAD" });
-  expect(await world.add("a", { delta: 1 }, matching(version, { colo: "FRA" }))).toMatchObject({ value: 6, datacenter: "IAD" });
-  expect(await world.add("a", { delta: 1 }, { colo: "SYD" })).toMatchObject({ value: 7, exact: true, datacenter: "IAD" });
+  expect(await world.add("a", { delta: 1 }, matching(version, { colo: "FRA" }))).toMatchObject({
+    value: 6, datacenter: "IAD",
+  });
+  expect(await world.add("a", { delta: 1 }, { colo: "SYD" })).toMatchObject({
+    value: 7, exact: true, datacenter: "IAD",
+  });
 
   let last;
   for (const colo of COLOS) last = await world.add("b", { delta: 5 }, { colo });
@@ -132,7 +136,9 @@ test("the only datacenter becomes home; of several one must be named", async () 
 
   // A counter that nobody has written gets the client's.
   const made = await world.put("c", {});
-  expect(await world.add("c", { delta: 1 }, matching(made.version, { colo: "SYD" }))).toMatchObject({ value: 1, datacenter: "SYD" });
+  expect(await world.add("c", { delta: 1 }, matching(made.version, { colo: "SYD" }))).toMatchObject({
+    value: 1, datacenter: "SYD",
+  });
 });
 
 test("where the only datacenter has several shards they are sealed first", async () => {
@@ -144,7 +150,9 @@ test("where the only datacenter has several shards they are sealed first", async
     return answer.status === 200 && answer.json;
   }, "a write that fits");
   expect(written).toMatchObject({ value: 41, exact: true });
-  expect(await world.add("a", { delta: 1 }, matching(written.version, { colo: "IAD" }))).toMatchObject({ value: 42, exact: true });
+  expect(await world.add("a", { delta: 1 }, matching(written.version, { colo: "IAD" }))).toMatchObject({
+    value: 42, exact: true,
+  });
 });
 
 test("what was seen before home went elsewhere and came back does not fit", async () => {
@@ -157,7 +165,9 @@ test("what was seen before home went elsewhere and came back does not fit", asyn
   }
   // The same where it was given up, and others counted.
   await world.put("a", {});
-  await until(async () => (await world.add("a", { delta: 1 }, { colo: "SYD" })).datacenter === "SYD", "a write elsewhere");
+  await until(
+    async () => (await world.add("a", { delta: 1 }, { colo: "SYD" })).datacenter === "SYD", "a write elsewhere",
+  );
   const { version: shared } = await world.strong("a");
   await world.add("a", { delta: 1 }, { colo: "SYD" });
   await world.put("a", { home: "FRA" });
@@ -183,7 +193,8 @@ test("a keyed write with a condition is done once, and repeated whatever came af
 
 test("a keyed write with a condition gets its answer again where it could not be decided any more", async () => {
   const { version } = await world.add("a", { delta: 5 });
-  const send = (key, more) => world.call("POST", INCREMENT, { ...more, headers: { "idempotency-key": key, "if-match": `"${version}"` } });
+  const send = (key, more) =>
+    world.call("POST", INCREMENT, { ...more, headers: { "idempotency-key": key, "if-match": `"${version}"` } });
   const first = await send("k");
   expect(first.status).toBe(200);
   await world.put("a", {});
@@ -213,18 +224,24 @@ test("clients that read, and write what they read plus something if nobody was f
   let refusals = 0;
   await each(numbers(clients), clients, async (client) => {
     for (let round = 0; round < rounds; round += 1) {
-      await until(async () => {
-        const { value, version } = await world.strong("a", "", anywhere(client));
-        // As many kinds of writes as there are, each worth one more.
-        const answer =
-          round % 2
-            ? await world.call("POST", INCREMENT, matching(version, anywhere(client + round)))
-            : await world.call("PUT", "/counters/a/value", matching(version, { body: `{"value":${value + 1}}`, ...anywhere(client) }));
-        if (answer.status === 200) return true;
-        expect([answer.status, answer.json.code], answer.text).toEqual([412, "precondition-failed"]);
-        refusals += 1;
-        return false;
-      }, "a round", ROUND_MS_MAX);
+      await until(
+        async () => {
+          const { value, version } = await world.strong("a", "", anywhere(client));
+          // As many kinds of writes as there are, each worth one more.
+          const answer =
+            round % 2
+              ? await world.call("POST", INCREMENT, matching(version, anywhere(client + round)))
+              : await world.call(
+                  "PUT", "/counters/a/value",
+                  matching(version, { body: `{"value":${value + 1}}`, ...anywhere(client) }),
+                );
+          if (answer.status === 200) return true;
+          expect([answer.status, answer.json.code], answer.text).toEqual([412, "precondition-failed"]);
+          refusals += 1;
+          return false;
+        },
+        "a round", ROUND_MS_MAX,
+      );
     }
   });
   expect(await world.strong("a")).toMatchObject({ value: 1 + clients * rounds, exact: true });

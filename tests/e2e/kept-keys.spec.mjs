@@ -1,4 +1,5 @@
-// What is kept of keys: those of callers who show no API key take no room from anybody else, and queued writes no claims.
+// What is kept of keys: those of callers who show no API key take no room from anybody else, and queued writes no
+// claims.
 import { mkdtempSync, readdirSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -55,7 +56,9 @@ const varint = (number) => {
 function databases(className) {
   const objects = objectFolder(folder, className);
   const files = readdirSync(objects).filter((name) => /^[0-9a-f]{64}\.sqlite$/.test(name));
-  return files.filter((name) => statSync(join(objects, name)).size > 0).map((name) => new DatabaseSync(join(objects, name)));
+  return files
+    .filter((name) => statSync(join(objects, name)).size > 0)
+    .map((name) => new DatabaseSync(join(objects, name)));
 }
 
 /** Ends the world, has the only slot of each ledger that a class has rows of count many records, and opens it again. */
@@ -115,7 +118,9 @@ test("queued writes that go home from elsewhere leave no claims at the root, and
   for (const [index, home] of homes.entries()) {
     await world.put("a", { home }, admin);
     for (let event = 1; event <= 4; event += 1) {
-      const queued = await world.call("POST", "/api/event", { body: '{"key":"a"}', colo: ["FRA", "IAD"][event % 2], ...admin });
+      const queued = await world.call("POST", "/api/event", {
+        body: '{"key":"a"}', colo: ["FRA", "IAD"][event % 2], ...admin,
+      });
       expect(queued.status).toBe(202);
       // A batch for each of them.
       await counted(4 * index + event);

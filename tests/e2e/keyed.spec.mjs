@@ -39,8 +39,12 @@ describe("without faults", () => {
     await add("a", "k", 5);
     await add("b", "k", 5);
     await world.refused(422, "idempotency-key-reused", "POST", increment("a"), keyed("k", { body: '{"delta":6}' }));
-    await world.refused(422, "idempotency-key-reused", "POST", increment("a"), keyed("k", { body: '{"delta":5,"unique":"u"}' }));
-    await world.refused(422, "idempotency-key-reused", "POST", "/counters/a/decrement", keyed("k", { body: '{"delta":5}' }));
+    await world.refused(
+      422, "idempotency-key-reused", "POST", increment("a"), keyed("k", { body: '{"delta":5,"unique":"u"}' }),
+    );
+    await world.refused(
+      422, "idempotency-key-reused", "POST", "/counters/a/decrement", keyed("k", { body: '{"delta":5}' }),
+    );
     await world.well("POST", "/events", keyed("k", { body: '{"key":"a","increment":2}\n' }));
     expect(await world.strong("a")).toMatchObject({ value: 7, uniques: null });
     expect((await world.strong("b")).value).toBe(5);
@@ -141,7 +145,9 @@ describe("without faults", () => {
     for (const options of [{}, { colo: "IAD" }]) {
       const again = await world.call("POST", increment("a"), keyed("k", { ...write, ...options }));
       expect([again.text, isReplay(again)]).toEqual([first.text, true]);
-      expect(await world.well("POST", "/events", { ...events, ...options })).toMatchObject({ accepted: 1, rejected: 0 });
+      expect(await world.well("POST", "/events", { ...events, ...options })).toMatchObject({
+        accepted: 1, rejected: 0,
+      });
     }
     const body = JSON.stringify({ delta: 6, at });
     await world.refused(422, "idempotency-key-reused", "POST", increment("a"), keyed("k", { body }));
@@ -177,7 +183,9 @@ describe("without faults", () => {
     const event = (id, increment = 1, key = "a") => JSON.stringify({ key, increment, id });
     const body = [event("1"), event("2"), event("1"), event("1", 1, "b"), JSON.stringify({ key: "a" })].join("\n");
     expect(await world.well("POST", "/events", { body })).toMatchObject({ accepted: 5, rejected: 0 });
-    expect(await world.well("POST", "/events", { body: `${event("2")}\n${event("3")}`, colo: "IAD" })).toMatchObject({ accepted: 2 });
+    expect(await world.well("POST", "/events", { body: `${event("2")}\n${event("3")}`, colo: "IAD" })).toMatchObject({
+      accepted: 2,
+    });
     expect(await world.well("POST", "/events", { body: event("3", 8) })).toMatchObject({
       accepted: 0,
       rejected: 1,
@@ -208,7 +216,9 @@ test("retries through lost calls and lost answers, from any datacenter, count ea
   const writes = numbers(120).map((index) => ({ id: `c${index % 5}`, key: `k${index}`, delta: 1 + (index % 7) }));
   await each(writes, 12, async ({ id, key, delta }) => {
     for (let attempt = 0; ; attempt += 1) {
-      const options = { body: JSON.stringify({ delta }), colo: ["FRA", "IAD", "SYD"][Math.floor(random() * 3)], edge: attempt % 2 };
+      const options = {
+        body: JSON.stringify({ delta }), colo: ["FRA", "IAD", "SYD"][Math.floor(random() * 3)], edge: attempt % 2,
+      };
       const answer = await world.call("POST", increment(id), keyed(key, options));
       if (answer.status === 200) return;
       expect([answer.status, answer.json.code]).toEqual([503, "unavailable"]);

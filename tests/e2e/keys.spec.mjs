@@ -32,7 +32,9 @@ test("a key is made, changed, rotated and revoked, and each is noted", async () 
   expect(changed).toMatchObject({ id: made.id, prefixes: ["blog/", "news/"] });
   await world.well("POST", "/counters/news%2Fa/increment", bearer(made.key));
   const { key } = await world.well("POST", `/keys/${made.id}/rotate`, { ...admin, body: "{}" });
-  for (const one of [key, made.key]) expect(await world.well("GET", "/counters/news%2Fa", bearer(one))).toMatchObject({ value: 1 });
+  for (const one of [key, made.key]) {
+    expect(await world.well("GET", "/counters/news%2Fa", bearer(one))).toMatchObject({ value: 1 });
+  }
   const listed = await world.well("GET", "/keys", admin);
   expect(listed.keys.map(({ id, key }) => [id, key])).toEqual([[made.id, undefined]]);
   expect(await world.well("DELETE", `/keys/${made.id}`, admin)).toEqual({ id: made.id, status: "revoked" });
@@ -40,7 +42,9 @@ test("a key is made, changed, rotated and revoked, and each is noted", async () 
   await world.refused(404, "key-not-found", "GET", `/keys/${made.id}`, admin);
   const { acts } = await world.well("GET", "/audit?limit=4", admin);
   expect(acts.map(({ by, call, target, outcome }) => [by, call, target, outcome])).toEqual(
-    ["DELETE /keys/{id}", "POST /keys/{id}/rotate", "PATCH /keys/{id}", "POST /keys"].map((call) => ["admin", call, made.id, "done"]),
+    ["DELETE /keys/{id}", "POST /keys/{id}/rotate", "PATCH /keys/{id}", "POST /keys"].map((call) => [
+      "admin", call, made.id, "done",
+    ]),
   );
 });
 

@@ -5,8 +5,11 @@ export const numbers = (length) => Array.from({ length }, (_, index) => index);
 export const body = (value, more = {}) => ({ body: JSON.stringify(value), ...more });
 export const put = (world, name, policy) => world.well("PUT", `/limits/${name}`, body(policy));
 export const check = (world, name, key, value, options) =>
-  world.call("POST", `/limits/${name}/${encodeURIComponent(key)}`, value === undefined ? options : body(value, options));
-export const peek = (world, name, key, options) => world.well("GET", `/limits/${name}/${encodeURIComponent(key)}`, options);
+  world.call(
+    "POST", `/limits/${name}/${encodeURIComponent(key)}`, value === undefined ? options : body(value, options),
+  );
+export const peek = (world, name, key, options) =>
+  world.well("GET", `/limits/${name}/${encodeURIComponent(key)}`, options);
 
 /** A header of the rate-limit draft: its names, and the parameters of each. */
 export function items(answer, header) {

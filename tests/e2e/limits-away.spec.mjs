@@ -19,10 +19,14 @@ test("the policy's on_error decides, and a header says so", async () => {
   expect(open.json).toMatchObject({ allowed: true, degraded: true, remaining: null });
   expect(items(open, "ratelimit-policy")).toEqual([["open", { q: 5, w: 60 }]]);
   const closed = await check(world, "closed", "a");
-  expect([closed.status, closed.json.code, closed.headers.get("tally-on-error")]).toEqual([503, "limiter-unavailable", "closed"]);
+  expect([closed.status, closed.json.code, closed.headers.get("tally-on-error")]).toEqual([
+    503, "limiter-unavailable", "closed",
+  ]);
   expect(closed.headers.get("retry-after")).toBe("1");
   // One that only watches refuses nobody, whatever it says.
-  const watched = await check(world, "watched", "a", { limit: 5, window_seconds: 60, on_error: "closed", shadow: true });
+  const watched = await check(world, "watched", "a", {
+    limit: 5, window_seconds: 60, on_error: "closed", shadow: true,
+  });
   expect([watched.status, watched.headers.get("tally-on-error")]).toEqual([200, "open"]);
   for (const method of ["GET", "DELETE"]) await world.refused(503, "limiter-unavailable", method, "/limits/open/a");
   const two = { checks: [{ policy: "open", key: "a" }, { policy: "closed", key: "b" }] };
@@ -48,7 +52,9 @@ test("a key that was refused is refused from memory, without a call, for a secon
   if (world.now() - begun < 500) expect([refused.status, calls]).toEqual([429, 0]);
   expect((await check(world, "p", "b", policy)).headers.get("tally-on-error"), "another key").toBe("open");
   // Then the limiter is asked again, and is not there.
-  await until(async () => (await check(world, "p", "a", policy)).headers.get("tally-on-error") === "open", "the end of it");
+  await until(
+    async () => (await check(world, "p", "a", policy)).headers.get("tally-on-error") === "open", "the end of it",
+  );
   expect(world.now() - begun).toBeLessThan(10_000);
 });
 
@@ -58,7 +64,8 @@ test("what was reserved elsewhere is given back", async () => {
   // Keys of several limiters.
   const keys = numbers(16).map((index) => `k${index}`);
   const checks = keys.map((key) => ({ policy: "p", key }));
-  const lost = ({ kind, name, path }) => (kind === "limiter" && name.endsWith("/3") && path === "/limit-reserve" ? "after" : undefined);
+  const lost = ({ kind, name, path }) =>
+    kind === "limiter" && name.endsWith("/3") && path === "/limit-reserve" ? "after" : undefined;
   world.fail(lost);
   await world.refused(503, "limiter-unavailable", "POST", "/limits", body({ checks }));
   world.fail(() => undefined);
@@ -77,7 +84,9 @@ test("a datacenter that is cut off from the world admits what it holds, and refu
       if (answer.status === 200) admitted += 1;
       return answer.status === 200 ? undefined : answer;
     }, "the end of what it holds");
-    expect([refused.status, refused.json.remaining, refused.headers.get("tally-on-error")]).toEqual([429, refused.json.remaining, null]);
+    expect([refused.status, refused.json.remaining, refused.headers.get("tally-on-error")]).toEqual([
+      429, refused.json.remaining, null,
+    ]);
     expect([refused.json.retry_after_ms > 0, refused.json.retry_after_ms <= 1_000], refused.text).toEqual([true, true]);
     expect(admitted, "a small part").toBeLessThan(200);
     // Where nothing was ever lent nobody can tell.

@@ -8,8 +8,8 @@ afterEach(() => world.close());
 
 const sum = async (name) => (await world.metric(name, { edge: 0 })) + (await world.metric(name, { edge: 1 }));
 
-// Where the machine stands still for longer than a lease is renewed ahead, what was held counts as spent. So each round holds the
-// laws, and one of several must see all come back.
+// Where the machine stands still for longer than a lease is renewed ahead, what was held counts as spent. So each round
+// holds the laws, and one of several must see all come back.
 const ROUNDS = 4;
 const BACK_MS_MAX = 10_000;
 async function inOneOf(round) {
@@ -133,7 +133,8 @@ test("a request that is known again is not another's, and not known once its pol
   };
   world = await openWorld({ vars: { TALLY_KEYS: JSON.stringify(keys), TALLY_ACCESS: undefined } });
   const as = (key, more = {}) => ({ headers: { authorization: `Bearer ${key}-0123456789abcdef` }, ...more });
-  const made = (limit) => world.well("PUT", "/limits/ample", as("admin", { body: JSON.stringify({ limit, window_seconds: 3_600 }) }));
+  const made = (limit) =>
+    world.well("PUT", "/limits/ample", as("admin", { body: JSON.stringify({ limit, window_seconds: 3_600 }) }));
   const lent = () => world.metric("tally_limit_lent_total", as("admin"));
   await made(1_000_000);
   const left = [];

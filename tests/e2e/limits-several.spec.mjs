@@ -1,4 +1,5 @@
-// Several policies at once: of one key, of several checks with one verdict, of callers and of the deployment; and limits of the world.
+// Several policies at once: of one key, of several checks with one verdict, of callers and of the deployment; and
+// limits of the world.
 import { afterEach, expect, test } from "vitest";
 import { body, check, items, numbers, peek, put } from "./limiting.mjs";
 import { each, openWorld, until } from "./world.mjs";
@@ -17,7 +18,9 @@ test("a burst and an hourly limit of one key, both in the caller's code, hold to
     const statuses = [];
     for (const _ of numbers(30)) statuses.push((await many(order.map((one) => ({ ...one, key })))).status);
     expect(statuses.filter((status) => status === 200).length).toBe(10);
-    expect((await check(world, "api", key, { limit: 15, window_seconds: 3_600 })).json).toMatchObject({ remaining: 4, policy: "api" });
+    expect((await check(world, "api", key, { limit: 15, window_seconds: 3_600 })).json).toMatchObject({
+      remaining: 4, policy: "api",
+    });
   }
 });
 
@@ -53,7 +56,9 @@ test("a refused call tells of each check how it stands without it", async () => 
     const left = refused.json.checks.map(({ remaining }) => remaining);
     expect(left, JSON.stringify(checks)).toEqual([...checks.slice(0, -1).map(() => 10), 0]);
     expect(items(refused, "ratelimit").map(([, { r }]) => r)).toEqual(left);
-    expect(items(refused, "ratelimit-policy").map(([, { q, w }]) => [q, w])).toEqual(checks.map((each) => [each.limit, 3_600]));
+    expect(items(refused, "ratelimit-policy").map(([, { q, w }]) => [q, w])).toEqual(
+      checks.map((each) => [each.limit, 3_600]),
+    );
     const wait = Number(refused.headers.get("retry-after"));
     expect([wait > 3_500, wait <= 3_661], `${wait}`).toEqual([true, true]);
   }
@@ -125,7 +130,9 @@ test("looks, refunds and resets have the headers of a check", async () => {
   world = await openWorld();
   await put(world, "p", { limit: 4, window_seconds: 3_600 });
   await check(world, "p", "a", { cost: 3 });
-  for (const [method, path, left] of [["GET", "/limits/p/a", 1], ["POST", "/limits/p/a/refund", 2], ["DELETE", "/limits/p/a", 4]]) {
+  for (const [method, path, left] of [
+    ["GET", "/limits/p/a", 1], ["POST", "/limits/p/a/refund", 2], ["DELETE", "/limits/p/a", 4],
+  ]) {
     const answer = await world.call(method, path);
     expect([method, answer.status]).toEqual([method, 200]);
     expect(items(answer, "ratelimit-policy")).toEqual([["p", { q: 4, w: 3_600 }]]);

@@ -51,7 +51,9 @@ describe("without faults", () => {
     for (const left of [2, 1, 0]) {
       const answer = await check(world, "login", "a/b c");
       expect(answer.status, answer.text).toBe(200);
-      expect(answer.json).toMatchObject({ allowed: true, limit: 3, remaining: left, retry_after_ms: 0, policy: "login", datacenter: "FRA" });
+      expect(answer.json).toMatchObject({
+        allowed: true, limit: 3, remaining: left, retry_after_ms: 0, policy: "login", datacenter: "FRA",
+      });
       expect(items(answer, "ratelimit-policy")).toEqual([["login", { q: 3, w: 60 }]]);
       expect(items(answer, "ratelimit")).toEqual([["login", { r: left, t: Math.ceil(answer.json.reset_ms / 1_000) }]]);
       expect([answer.json.reset_ms > 50_000, answer.json.reset_ms <= 61_000]).toEqual([true, true]);
@@ -77,7 +79,9 @@ describe("without faults", () => {
     expect(await peek(world, "login", "a/b c")).toMatchObject({ allowed: false, remaining: 0 });
     expect(await peek(world, "login", "another")).toMatchObject({ allowed: true, remaining: 3, reset_ms: 0 });
     // Each datacenter for itself.
-    expect((await check(world, "login", "a/b c", undefined, { colo: "SYD" })).json).toMatchObject({ remaining: 2, datacenter: "SYD" });
+    expect((await check(world, "login", "a/b c", undefined, { colo: "SYD" })).json).toMatchObject({
+      remaining: 2, datacenter: "SYD",
+    });
   });
 
   test("quota returns when the answer said it would", async () => {
@@ -135,14 +139,18 @@ describe("without faults", () => {
 
   test("a token bucket has a burst, a precise window no sixtieth, a shadow refuses nobody", async () => {
     const bucket = { limit: 1, window_seconds: 60, algorithm: "token-bucket", burst: 3 };
-    for (const left of [2, 1, 0]) expect((await check(world, "bucket", "a", bucket)).json).toMatchObject({ remaining: left });
+    for (const left of [2, 1, 0]) {
+      expect((await check(world, "bucket", "a", bucket)).json).toMatchObject({ remaining: left });
+    }
     const refused = await check(world, "bucket", "a", bucket);
     expect(refused.status).toBe(429);
     expect([refused.json.retry_after_ms > 55_000, refused.json.retry_after_ms <= 60_000]).toEqual([true, true]);
     const precise = { limit: 1, window_seconds: 60, precise: true };
     expect((await check(world, "precise", "a", precise)).json.reset_ms).toBe(60_000);
     const shadow = { limit: 1, window_seconds: 60, shadow: true };
-    expect((await check(world, "shadow", "a", shadow)).json).toMatchObject({ allowed: true, shadow: { would_allow: true } });
+    expect((await check(world, "shadow", "a", shadow)).json).toMatchObject({
+      allowed: true, shadow: { would_allow: true },
+    });
     for (const _ of numbers(2)) {
       const watched = await check(world, "shadow", "a", shadow);
       expect([watched.status, watched.json.allowed, watched.json.shadow.would_allow]).toEqual([200, true, false]);
@@ -177,14 +185,18 @@ describe("without faults", () => {
       const answer = await ask("u");
       expect(answer.status, answer.text).toBe(200);
       expect(answer.json.allowed).toBe(true);
-      expect(answer.json.checks.map(({ policy, key }) => [policy, key])).toEqual(checks("u").map(({ policy, key }) => [policy, key]));
+      expect(answer.json.checks.map(({ policy, key }) => [policy, key])).toEqual(
+        checks("u").map(({ policy, key }) => [policy, key]),
+      );
       expect(answer.json.checks[3].remaining).toBe(left);
       expect(items(answer, "ratelimit").map(([name]) => name)).toEqual(["user", "tenant", "world", "user"]);
     }
     for (const user of ["u", "v", "v"]) {
       const refused = await ask(user);
       expect(refused.status, refused.text).toBe(429);
-      expect(new Set(refused.json["violated-policies"])).toEqual(new Set(user === "u" ? ["user", "tenant"] : ["tenant"]));
+      expect(new Set(refused.json["violated-policies"])).toEqual(
+        new Set(user === "u" ? ["user", "tenant"] : ["tenant"]),
+      );
       expect(Number(refused.headers.get("retry-after"))).toBeGreaterThan(0);
     }
     expect(await peek(world, "user", "u")).toMatchObject({ remaining: 1 });
@@ -205,7 +217,9 @@ describe("without faults", () => {
   test("a limit of the world holds over datacenters, with few calls", async () => {
     await put(world, "world", { limit: 60, window_seconds: 60, scope: "global" });
     const colos = ["FRA", "IAD", "SYD", "NRT"];
-    const answers = await each(numbers(200), 20, (index) => check(world, "world", "k", undefined, { colo: colos[index % 4], edge: index % 2 }));
+    const answers = await each(numbers(200), 20, (index) =>
+      check(world, "world", "k", undefined, { colo: colos[index % 4], edge: index % 2 }),
+    );
     const admitted = answers.filter(({ status }) => status === 200);
     expect(admitted.length).toBeLessThanOrEqual(60);
     // What one datacenter holds and does not need comes back, and then all of it can be had.
@@ -220,13 +234,18 @@ describe("without faults", () => {
 
   test("what limiters hold is there again after a restart", async () => {
     const policy = { limit: 5, window_seconds: 600, durability: "commit" };
-    for (const left of [4, 3]) expect((await check(world, "kept", "a", policy)).json).toMatchObject({ remaining: left });
+    for (const left of [4, 3]) {
+      expect((await check(world, "kept", "a", policy)).json).toMatchObject({ remaining: left });
+    }
     await world.evict();
     expect((await check(world, "kept", "a", policy)).json).toMatchObject({ remaining: 2 });
   });
 
   test("pages of other origins may read the headers", async () => {
-    const answer = await check(world, "x", "a", { limit: 1, window_seconds: 1 }, { headers: { origin: "http://localhost:1" } });
+    const answer = await check(
+      world, "x", "a", { limit: 1, window_seconds: 1 },
+      { headers: { origin: "http://localhost:1" } },
+    );
     expect(answer.headers.get("access-control-expose-headers")).toMatch(/ratelimit-policy, ratelimit/);
   });
 });
@@ -265,7 +284,9 @@ test("where the number of limiters changes, keys keep what was used, and edges t
   const kept = { limit: 10, window_seconds: 3_600, durability: "commit" };
   const global = { ...kept, scope: "global" };
   const ask = async (cost, more = {}) => {
-    const lefts = await each(keys, 8, async (key) => (await check(world, "p", key, { ...kept, cost }, more)).json.remaining);
+    const lefts = await each(
+      keys, 8, async (key) => (await check(world, "p", key, { ...kept, cost }, more)).json.remaining,
+    );
     expect(lefts, "each key has as much left").toEqual(keys.map(() => lefts[0]));
     return lefts[0];
   };
@@ -349,7 +370,9 @@ test("what was refused is told again alike, and no longer once it was given back
     expect(headers.get("ratelimit")).toBe(`"p";r=0;t=${Math.ceil(json.reset_ms / 1_000)}`);
   }
   // Another datacenter has quota of its own, also for one that asks at the same moment.
-  const places = await each(numbers(300), 30, (index) => check(world, "p", "c", undefined, { colo: ["FRA", "JFK", "SIN"][index % 3] }));
+  const places = await each(numbers(300), 30, (index) =>
+    check(world, "p", "c", undefined, { colo: ["FRA", "JFK", "SIN"][index % 3] }),
+  );
   for (const colo of ["FRA", "JFK", "SIN"]) {
     const there = places.filter(({ json }) => json.datacenter === colo);
     expect([colo, there.length, there.filter(({ status }) => status === 200).length]).toEqual([colo, 100, 2]);

@@ -16,9 +16,11 @@ class Listener {
     if (line.startsWith(":")) this.pings += 1;
     if (!line.startsWith("data: ")) return;
     const [kind, ...words] = line.slice("data: ".length).split(",");
-    if (kind === "message") this.messages.push({ channel: words[0], text: words.slice(1).join(",") });
-    else if (kind === "pmessage") this.messages.push({ pattern: words[0], channel: words[1], text: words.slice(2).join(",") });
-    else if (kind === "error") this.errors.push(words.slice(1).join(","));
+    if (kind === "message") {
+      this.messages.push({ channel: words[0], text: words.slice(1).join(",") });
+    } else if (kind === "pmessage") {
+      this.messages.push({ pattern: words[0], channel: words[1], text: words.slice(2).join(",") });
+    } else if (kind === "error") this.errors.push(words.slice(1).join(","));
     else this.begun.push([kind, ...words]);
   }
 }
@@ -36,7 +38,9 @@ export async function listen(world, path, { method, headers = {}, body } = {}) {
     rest = lines.pop();
     for (const line of lines) listener.take(line);
   };
-  const { status, headers: told, body: bytes, live, say } = await world.host.open(ORIGIN + path, { method, headers, body, colo: "FRA" }, take);
+  const {
+    status, headers: told, body: bytes, live, say,
+  } = await world.host.open(ORIGIN + path, { method, headers, body, colo: "FRA" }, take);
   Object.assign(listener, { status, headers: Object.fromEntries(told), isClosed: !live });
   const text = Buffer.from(bytes, "base64").toString();
   if (!live && text !== "") listener.json = JSON.parse(text);

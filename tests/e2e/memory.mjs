@@ -1,5 +1,5 @@
-// Where the worlds of tests keep their files: in memory, where there is plenty. Each commit waits for the disk, and each object is a
-// file: on a busy disk tests take ten times as long, and fail at the times that calls may take.
+// Where the worlds of tests keep their files: in memory, where there is plenty. Each commit waits for the disk, and
+// each object is a file: on a busy disk tests take ten times as long, and fail at the times that calls may take.
 import { accessSync, constants, statfsSync } from "node:fs";
 
 const FOLDER = "/dev/shm";

@@ -25,7 +25,9 @@ async function scrape(options) {
   expect(status, text).toBe(200);
   expect(headers.get("content-type")).toBe("text/plain; version=0.0.4; charset=utf-8");
   const samples = text.split("\n").filter((line) => line !== "" && !line.startsWith("#"));
-  return Object.fromEntries(samples.map((line) => [line.slice(0, line.lastIndexOf(" ")), Number(line.slice(line.lastIndexOf(" ")))]));
+  return Object.fromEntries(
+    samples.map((line) => [line.slice(0, line.lastIndexOf(" ")), Number(line.slice(line.lastIndexOf(" ")))]),
+  );
 }
 
 /** What a piece of work moves, without latencies in detail and moments. */
@@ -33,7 +35,8 @@ async function moved(work, options) {
   const before = await scrape(options);
   await work();
   const after = await scrape(options);
-  const isShown = (name) => !/^tally_fleet_|_bucket|_duration_seconds_sum|_start_time_/.test(name) && !name.includes('route="metrics"');
+  const isShown = (name) =>
+    !/^tally_fleet_|_bucket|_duration_seconds_sum|_start_time_/.test(name) && !name.includes('route="metrics"');
   const names = Object.keys({ ...before, ...after }).filter(isShown);
   const steps = names.map((name) => [name, (after[name] ?? 0) - (before[name] ?? 0)]);
   return Object.fromEntries(steps.filter(([, step]) => step !== 0));
@@ -164,7 +167,9 @@ test("buckets are cumulative and their last is every request", async () => {
   world = await openWorld();
   for (let round = 0; round < 10; round++) await world.add(`counter ${round}`);
   const samples = Object.entries(await scrape());
-  const buckets = samples.filter(([name]) => !name.startsWith("tally_fleet_") && name.includes('_bucket{route="increment"')).map(([, count]) => count);
+  const buckets = samples
+    .filter(([name]) => !name.startsWith("tally_fleet_") && name.includes('_bucket{route="increment"'))
+    .map(([, count]) => count);
   expect(buckets).toHaveLength(13);
   expect(buckets).toEqual(buckets.toSorted((one, other) => one - other));
   expect(buckets.at(-1)).toBe(10);
@@ -175,7 +180,9 @@ test("splits and seals of cells are seen", async () => {
   world = await openWorld({ vars: { TALLY_SPLIT_FLUSHES_PER_SECOND: "10", TALLY_QUIET_MS: "1000" } });
   await world.put("fixed", { shards: 4 });
   // 100 elements miss one of four shards once in 10^12 times.
-  await each(Array.from({ length: 100 }, (_, index) => index), 8, (index) => world.add("fixed", { unique: `u${index}` }));
+  await each(
+    Array.from({ length: 100 }, (_, index) => index), 8, (index) => world.add("fixed", { unique: `u${index}` }),
+  );
   await world.put("fixed", { shards: 1 });
   const seals = await until(async () => {
     // The lead seals at its next flush; the first may go to another shard.
@@ -291,14 +298,18 @@ test("a replay is counted as one, and not as acknowledged again", async () => {
   world = await openWorld();
   const headers = { "idempotency-key": "an-order-17" };
   const once = await moved(() => world.add("a", { delta: 3 }, { headers }));
-  expect(once).toMatchObject({ 'tally_acknowledged_total{operation="increment"}': 1, [`${COUNT}{route="increment"}`]: 1 });
+  expect(once).toMatchObject({
+    'tally_acknowledged_total{operation="increment"}': 1, [`${COUNT}{route="increment"}`]: 1,
+  });
   expect(once).not.toHaveProperty("tally_replayed_total");
   const again = async () => {
     for (let round = 0; round < 3; round++) await world.add("a", { delta: 3 }, { headers });
   };
   expect(await moved(again)).toEqual({ tally_replayed_total: 3, [`${COUNT}{route="increment"}`]: 3 });
   const body = () => world.well("POST", "/events", { body: '{"key":"b"}\n{"key":"c"}\nbad', headers });
-  expect(await moved(body)).toMatchObject({ 'tally_acknowledged_total{operation="event"}': 2, [`${LINES}{code="invalid-json"}`]: 1 });
+  expect(await moved(body)).toMatchObject({
+    'tally_acknowledged_total{operation="event"}': 2, [`${LINES}{code="invalid-json"}`]: 1,
+  });
   expect(await moved(body)).toMatchObject({ tally_replayed_total: 2, [`${LINES}{code="invalid-json"}`]: 1 });
   await world.refused(422, "idempotency-key-reused", "POST", INCREMENT, { body: '{"delta":4}', headers });
 });

@@ -1,7 +1,7 @@
 // The service in memory and in virtual time: deployments of the program `deployments` of the crate `simulation`.
 //
-// Invariant: nothing happens there between two lines, so time stands still while a test computes. A deployment runs while a test waits for
-// something there, and only then.
+// Invariant: nothing happens there between two lines, so time stands still while a test computes. A deployment runs
+// while a test waits for something there, and only then.
 import { execFileSync, spawn } from "node:child_process";
 import { closeSync, existsSync, mkdtempSync, openSync, readSync, rmSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -75,7 +75,10 @@ function forget() {
   }
 }
 
-const KINDS = { ...Object.fromEntries(Object.entries(CLASSES).map(([binding, name]) => [binding, name.toLowerCase()])), TABLETS: "cell", AGGREGATOR: "aggregator", QUEUE: "queue" };
+const KINDS = {
+  ...Object.fromEntries(Object.entries(CLASSES).map(([binding, name]) => [binding, name.toLowerCase()])),
+  TABLETS: "cell", AGGREGATOR: "aggregator", QUEUE: "queue",
+};
 const bindingOf = (className) => Object.keys(CLASSES).find((binding) => CLASSES[binding] === className);
 
 // TABLETS=64 runs every spec with the leads in so many tablets.
@@ -83,8 +86,15 @@ const TABLETS = process.env.TABLETS ? { TALLY_TABLETS: process.env.TABLETS } : {
 
 function settingsOf({ vars, edgeVars }, before = {}) {
   const taken = Object.fromEntries(Object.keys({ ...before.edge, ...before.others }).map((name) => [name, null]));
-  const set = (values) => Object.fromEntries(Object.entries(values).map(([name, value]) => [name, value === undefined || value === null ? null : String(value)]));
-  return { edge: { ...taken, ...set({ ...TABLETS, ...edgeVars }) }, others: { ...taken, ...set({ ...TABLETS, ...vars }) } };
+  const set = (values) =>
+    Object.fromEntries(
+      Object.entries(values).map(([name, value]) => [
+        name, value === undefined || value === null ? null : String(value),
+      ]),
+    );
+  return {
+    edge: { ...taken, ...set({ ...TABLETS, ...edgeVars }) }, others: { ...taken, ...set({ ...TABLETS, ...vars }) },
+  };
 }
 
 async function bytesOf(body) {
@@ -124,7 +134,10 @@ export class Deployment {
       wait_ms: (queue.maxBatchTimeout ?? 5) * 1000,
       retries: queue.maxRetries,
     };
-    const asked = { seed: Number(process.env.SEED ?? 1), begins_ms: this.#now_ms, edges: Math.max(edges, 1), folder, judged: faults, settings: this.#settings, queue: consumer };
+    const asked = {
+      seed: Number(process.env.SEED ?? 1), begins_ms: this.#now_ms, edges: Math.max(edges, 1), folder, judged: faults,
+      settings: this.#settings, queue: consumer,
+    };
     this.#number = exchange({ open: asked }).world;
     if (folder) kept.set(folder, this);
   }
@@ -235,7 +248,9 @@ export class Deployment {
     if (!list.has("user-agent")) list.set("user-agent", "node");
     if (!list.has("accept")) list.set("accept", "*/*");
     const bytes = await bytesOf(body);
-    const fetch = { method, url: new URL(url).href, headers: [...list], length: bytes?.length, colo, country, address: clientIp, edge };
+    const fetch = {
+      method, url: new URL(url).href, headers: [...list], length: bytes?.length, colo, country, address: clientIp, edge,
+    };
     const id = ++this.#ids;
     if (take) this.#streams.set(id, take);
     if (bytes) this.#bodies.push(bytes);
@@ -250,8 +265,8 @@ export class Deployment {
   }
 
   /**
-   * Opens a stream. Resolves with its answer; `take({ text, at_ms })` and `take({ closed, reason })` are called as it goes, and `say` sends
-   * what the client does: `{ says }`, `{ pauses }`, `{ code, reason }`, `{ hangs_up }`.
+   * Opens a stream. Resolves with its answer; `take({ text, at_ms })` and `take({ closed, reason })` are called as it
+   * goes, and `say` sends what the client does: `{ says }`, `{ pauses }`, `{ code, reason }`, `{ hangs_up }`.
    */
   async open(url, { method = "GET", headers, body, colo, clientIp, edge }, take) {
     const told = await this.#fetch(url, { method, headers, body, colo, clientIp, edge, take });

@@ -11,7 +11,9 @@ export const API = JSON.parse(
 );
 
 // Words that say nothing about what is valid.
-const ANNOTATIONS = new Set(["description", "default", "example", "examples", "format", "title", "then", "else", "x-opaque"]);
+const ANNOTATIONS = new Set([
+  "description", "default", "example", "examples", "format", "title", "then", "else", "x-opaque",
+]);
 
 const TYPES = {
   string: (value) => typeof value === "string",
@@ -75,7 +77,9 @@ const NESTED = {
           .flatMap((name) => faults(schemas[name], value[name], `${at}.${name}`))
       : [],
   propertyNames: (schema, value, at) =>
-    TYPES.object(value) ? Object.keys(value).flatMap((name) => faults(schema, name, `${at}, the name ${shown(name)}`)) : [],
+    TYPES.object(value)
+      ? Object.keys(value).flatMap((name) => faults(schema, name, `${at}, the name ${shown(name)}`))
+      : [],
   items: (schema, value, at) =>
     Array.isArray(value) ? value.flatMap((item, index) => faults(schema, item, `${at}[${index}]`)) : [],
   prefixItems: (schemas, value, at) =>
@@ -94,7 +98,9 @@ export function faults(schema, value, at = "$") {
       return others.map((name) => `${at}: has ${name}, which is not described`);
     }
     if (keyword === "additionalProperties") {
-      const others = TYPES.object(value) ? Object.keys(value).filter((name) => !(name in (schema.properties ?? {}))) : [];
+      const others = TYPES.object(value)
+        ? Object.keys(value).filter((name) => !(name in (schema.properties ?? {})))
+        : [];
       return others.flatMap((name) => faults(wanted, value[name], `${at}.${name}`));
     }
     if (keyword === "if") return faults(schema[faults(wanted, value).length === 0 ? "then" : "else"] ?? {}, value, at);
@@ -157,7 +163,8 @@ export function answerFaults(method, path, status, contentType, json, text) {
   if (!operation) return [`${method} ${path} is answered ${status} and not described`];
   const response = operation.responses[String(status)];
   if (status === 304) return [];
-  const schema = (response?.content?.[type] ?? (type === "text/plain" ? response?.["x-text-plain"] : undefined))?.schema;
+  const schema = (response?.content?.[type] ?? (type === "text/plain" ? response?.["x-text-plain"] : undefined))
+    ?.schema;
   if (!schema) return [`${method} ${path} is answered ${status} ${type}, which is not described`];
   const value = type === "application/json" ? json : text;
   return [...faults(schema, value), ...undescribed(schema, value)];

@@ -9,7 +9,8 @@ const keyed = (key, more = {}) => ({ ...more, headers: { "idempotency-key": key,
 const partOf = (seen, colo) => seen.datacenters.find(({ id }) => id === colo);
 
 let world;
-const setting = (id, value, options) => world.call("PUT", `/counters/${id}/value`, { body: `{"value":${value}}`, ...options });
+const setting = (id, value, options) =>
+  world.call("PUT", `/counters/${id}/value`, { body: `{"value":${value}}`, ...options });
 const set = async (id, value, options) => {
   const answer = await setting(id, value, options);
   expect(answer.status, answer.text).toBeOneOf([200, 201]);
@@ -26,7 +27,9 @@ afterEach(() => world.close());
 const isOf = (name, colo) => name.includes(`/${colo}/`);
 /** Nobody but the writers of a datacenter reaches it. */
 const cutOff = (colo) =>
-  world.fail(({ kind, name, path }) => (kind === "cell" && isOf(name, colo) && path !== "/flush" ? "before" : undefined));
+  world.fail(({ kind, name, path }) =>
+    kind === "cell" && isOf(name, colo) && path !== "/flush" ? "before" : undefined,
+  );
 const mended = () => world.fail(() => undefined);
 const second = () => Math.floor(world.now() / 1_000);
 const nextSecond = () => {
@@ -138,7 +141,9 @@ test("keyed operations and writes through lost calls and lost answers are each d
       const drawn = random();
       if (step === 0 || drawn < 0.6) {
         const delta = 1 + Math.floor(random() * 9);
-        await insist((options) => world.call("POST", `/counters/${id}/increment`, keyed(key, { body: `{"delta":${delta}}`, ...options })));
+        await insist((options) =>
+          world.call("POST", `/counters/${id}/increment`, keyed(key, { body: `{"delta":${delta}}`, ...options })),
+        );
         value += delta;
       } else if (drawn < 0.8) {
         const aim = Math.floor(random() * 1_000);

@@ -9,7 +9,8 @@ const isReplay = (answer) => answer.headers.get("idempotency-replayed") === "tru
 const partOf = (seen, colo) => seen.datacenters.find(({ id }) => id === colo);
 
 let world;
-const setting = (id, value, options) => world.call("PUT", `/counters/${id}/value`, { body: `{"value":${value}}`, ...options });
+const setting = (id, value, options) =>
+  world.call("PUT", `/counters/${id}/value`, { body: `{"value":${value}}`, ...options });
 const set = async (id, value, options) => {
   const answer = await setting(id, value, options);
   expect(answer.status, answer.text).toBeOneOf([200, 201]);
@@ -45,8 +46,12 @@ test("a value is set, and counted on from", async () => {
   expect(partOf(seen, "FRA").value).toBe(2);
   expect(seen).not.toHaveProperty("settings");
   expect(seen).not.toHaveProperty("pending_datacenters");
-  expect(await world.well("GET", "/counters/a*/aggregate?consistency=strong")).toMatchObject({ value: -5, exact: true });
-  expect((await world.call("GET", "/counters/a?consistency=strong", { headers: { accept: "text/plain" } })).text).toBe("-5");
+  expect(await world.well("GET", "/counters/a*/aggregate?consistency=strong")).toMatchObject({
+    value: -5, exact: true,
+  });
+  expect((await world.call("GET", "/counters/a?consistency=strong", { headers: { accept: "text/plain" } })).text).toBe(
+    "-5",
+  );
 });
 
 test("a reset is a set to nothing, of a counter that there is", async () => {
@@ -106,9 +111,13 @@ test("what is no value is refused and changes nothing", async () => {
 
 test("of several datacenters and shards the sum is what was set and what came after", async () => {
   await world.put("a", { shards: 4 });
-  await each(numbers(60), 10, (index) => world.add("a", { unique: `u${index}` }, { colo: COLOS[index % 3], edge: index % 2 }));
+  await each(numbers(60), 10, (index) =>
+    world.add("a", { unique: `u${index}` }, { colo: COLOS[index % 3], edge: index % 2 }),
+  );
   expect(await set("a", 1_000, { colo: "NRT" })).toMatchObject({ value: 1_000, exact: true, pending_datacenters: [] });
-  await each(numbers(30), 10, (index) => world.add("a", { unique: `v${index}` }, { colo: COLOS[index % 3], edge: index % 2 }));
+  await each(numbers(30), 10, (index) =>
+    world.add("a", { unique: `v${index}` }, { colo: COLOS[index % 3], edge: index % 2 }),
+  );
   await world.subtract("a", { delta: 5 }, { colo: "SYD" });
   await world.add("a", { delta: 100 }, { colo: "GRU" });
   const seen = await world.strong("a");
@@ -214,7 +223,8 @@ test("many at once under one key are one", async () => {
 });
 
 test("a key names one thing", async () => {
-  const reused = (method, path, body) => world.refused(422, "idempotency-key-reused", method, path, keyed("k", { body }));
+  const reused = (method, path, body) =>
+    world.refused(422, "idempotency-key-reused", method, path, keyed("k", { body }));
   await set("a", 5, keyed("k"));
   await reused("PUT", "/counters/a/value", '{"value":6}');
   await reused("PUT", "/counters/a/value?numbers=string", '{"value":5}');

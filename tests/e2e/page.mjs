@@ -2,17 +2,23 @@
 import { createContext, runInContext } from "node:vm";
 
 /**
- * Opens `html` at `url`, with the script's `source` where the page loads tally.js. `fetch` answers what it asks for; a stream
- * (`EventSource`) is refused at once, so numbers come by `fetch` too. Returns `{ warnings, texts }`: what is in the console, and
- * what the elements marked data-tally show, by what they are marked with.
+ * Opens `html` at `url`, with the script's `source` where the page loads tally.js. `fetch` answers what it asks for; a
+ * stream (`EventSource`) is refused at once, so numbers come by `fetch` too. Returns `{ warnings, texts }`: what is in
+ * the console, and what the elements marked data-tally show, by what they are marked with.
  */
 export function openPage(html, { url, source, fetch, referrer = "" }) {
   const tags = [...html.matchAll(/<(\w+)([^>]*\sdata-tally[^>]*|[^>]*tally\.js[^>]*)>/g)];
   const dataset = (attributes) =>
-    Object.fromEntries([...attributes.matchAll(/data-([\w-]+)="([^"]*)"/g)].map(([, name, value]) => [name.replace(/-(\w)/g, (_, letter) => letter.toUpperCase()), value]));
+    Object.fromEntries(
+      [...attributes.matchAll(/data-([\w-]+)="([^"]*)"/g)].map(([, name, value]) => [
+        name.replace(/-(\w)/g, (_, letter) => letter.toUpperCase()), value,
+      ]),
+    );
   const script = tags.find(([, name]) => name === "script");
   const currentScript = { src: script[2].match(/src="([^"]*)"/)[1], dataset: dataset(script[2]) };
-  const elements = tags.filter(([, name]) => name !== "script").map(([, , attributes]) => ({ dataset: dataset(attributes), textContent: "" }));
+  const elements = tags
+    .filter(([, name]) => name !== "script")
+    .map(([, , attributes]) => ({ dataset: dataset(attributes), textContent: "" }));
   const warnings = [];
   const location = new URL(url);
   const window = {
@@ -51,5 +57,8 @@ export function openPage(html, { url, source, fetch, referrer = "" }) {
   };
   window.window = window;
   runInContext(source, createContext(window));
-  return { warnings, texts: () => Object.fromEntries(elements.map(({ dataset: { tally }, textContent }) => [tally, textContent])) };
+  return {
+    warnings,
+    texts: () => Object.fromEntries(elements.map(({ dataset: { tally }, textContent }) => [tally, textContent])),
+  };
 }

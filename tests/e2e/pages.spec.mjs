@@ -1,4 +1,5 @@
-// What pages embed: the script, the pixel and the badge; under which entries they work; what visitors without a key may write.
+// What pages embed: the script, the pixel and the badge; under which entries they work; what visitors without a key may
+// write.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openWorld } from "./world.mjs";
 
@@ -82,11 +83,15 @@ describe("in an open deployment", () => {
     expect(headers.get("cache-control")).toMatch(/max-age=60$/);
     expect(headers.get("content-security-policy")).toContain("default-src 'none'");
     expect(headers.get("tally-as-of")).toMatch(/^\d+$/);
-    const again = await world.call("GET", "/badge/badged.svg?label=views", { headers: { "if-none-match": headers.get("etag") } });
+    const again = await world.call("GET", "/badge/badged.svg?label=views", {
+      headers: { "if-none-match": headers.get("etag") },
+    });
     expect(again.status).toBe(304);
     expect(valueOf((await world.call("GET", "/badge/badged.svg?numbers=full&show=today")).text)).toBe("12345");
     // Logs of another day are in the total, and not in today's.
-    await world.well("POST", "/ingest?format=ndjson", { body: `{"key":"old","at":${Date.parse("2024-05-01T12:00:00Z")}}` });
+    await world.well("POST", "/ingest?format=ndjson", {
+      body: `{"key":"old","at":${Date.parse("2024-05-01T12:00:00Z")}}`,
+    });
     await world.add("old");
     await world.strong("old");
     expect(valueOf((await world.call("GET", "/badge/old.svg?show=today")).text)).toBe("1");
@@ -159,7 +164,8 @@ describe("under public entries", () => {
   });
 
   test("a visitor without a key writes so often, and others go on", async () => {
-    const write = (headers, id = "blog/limited") => world.call("POST", `/counters/${encodeURIComponent(id)}/increment`, { headers });
+    const write = (headers, id = "blog/limited") =>
+      world.call("POST", `/counters/${encodeURIComponent(id)}/increment`, { headers });
     const one = visitor("2001:db8:1:2::1");
     for (let n = 0; n < WRITES_PER_MINUTE; n++) expect((await write(one)).status).toBe(200);
     // Time passes meanwhile, and gives back one a second.

@@ -55,7 +55,9 @@ function insert(database, sql, count, values) {
 
 /** Keeps an inbox from gathering: batches of nothing, due in the far future. */
 const block = (database) =>
-  insert(database, "INSERT INTO batches VALUES (?, 0, ?, ?)", BATCHES_MAX, (number) => [number, LATER_MS, new Uint8Array([0])]);
+  insert(database, "INSERT INTO batches VALUES (?, 0, ?, ?)", BATCHES_MAX, (number) => [
+    number, LATER_MS, new Uint8Array([0]),
+  ]);
 const unblock = (database) => database.exec("DELETE FROM batches");
 
 const post = (key, increment = 1, headers = {}) =>
@@ -98,7 +100,10 @@ test("a counter that cannot be reached holds up only itself, however many of its
   const key = (number) => [...Array(15).fill(7), number];
   const due = (number) => [1, 1, 115, 0, ...key(number), 0, 1, 1, 0, 0, 1, 0, 1, 1, 0, 0, 0, 0, 0, 0];
   await reopen(
-    (database) => insert(database, "INSERT INTO batches VALUES (?, 1, 0, ?)", 2 * BATCHES_MAX, (number) => [number, Uint8Array.from(due(number))]),
+    (database) =>
+      insert(database, "INSERT INTO batches VALUES (?, 1, 0, ?)", 2 * BATCHES_MAX, (number) => [
+        number, Uint8Array.from(due(number)),
+      ]),
     { faults: true },
   );
   world.fail(({ path }) => (path === "/look-up" ? "before" : undefined));

@@ -229,7 +229,8 @@ test("an event whose key cannot be looked at is queued under it: it counts once,
   const { dead_letters } = await world.well("GET", "/api/dead-letters");
   expect(dead_letters).toMatchObject([{ key: "a", increment: 5, code: "idempotency-key-reused" }]);
   // What takes long to look up is taken without.
-  const isReplayed = async () => (await post(world, "a", 7, keyed("k2", {}))).headers.get("idempotency-replayed") === "true";
+  const isReplayed = async () =>
+    (await post(world, "a", 7, keyed("k2", {}))).headers.get("idempotency-replayed") === "true";
   await until(isReplayed, "a replay");
   await world.close();
 }, 60_000);

@@ -29,13 +29,21 @@ function databases(className) {
 function edit(file, work) {
   const database = new DatabaseSync(file);
   try {
-    work(database, database.prepare("SELECT name FROM sqlite_master WHERE type = 'table'").all().map(({ name }) => name));
+    work(
+      database,
+      database
+        .prepare("SELECT name FROM sqlite_master WHERE type = 'table'")
+        .all()
+        .map(({ name }) => name),
+    );
   } finally {
     database.close();
   }
 }
 
-/** Ends the world, with the checkpoints that its leads have still to send: one that came early would bring a root back. */
+/**
+ * Ends the world, with the checkpoints that its leads have still to send: one that came early would bring a root back.
+ */
 async function closeSilently() {
   await world.close({ silently: true });
   for (const file of databases("Cell")) {
@@ -52,7 +60,9 @@ async function loseRoots() {
   let lost = 0;
   for (const file of databases("Directory")) {
     edit(file, (database, tables) => {
-      for (const table of ["roots", "views", "duties", "claims", "operations"].filter((name) => tables.includes(name))) {
+      for (const table of ["roots", "views", "duties", "claims", "operations"].filter((name) =>
+        tables.includes(name),
+      )) {
         lost += Number(database.prepare(`DELETE FROM ${table}`).run().changes);
       }
     });
@@ -132,10 +142,14 @@ test("the shards of a counter come back with its lead, where the directory is a 
   await loseDirectory();
   await world.refused(404, "counter-not-found", "GET", "/counters/wide?consistency=strong");
   // A shard writes first: it counts on, though nobody can read it yet.
-  for (let index = 0; index < 8; index++) expect((await world.add("wide", { delta: 1, unique: `visitor-${index}` })).status).toBe("ok");
+  for (let index = 0; index < 8; index++) {
+    expect((await world.add("wide", { delta: 1, unique: `visitor-${index}` })).status).toBe("ok");
+  }
   await world.add("wide", { delta: 3 }, keyed("k1"));
   const seen = await world.strong("wide", "&window=300");
-  expect(seen).toMatchObject({ value: 131, exact: true, window: { count: 131 }, datacenters: [{ id: "FRA", shards: 4 }] });
+  expect(seen).toMatchObject({
+    value: 131, exact: true, window: { count: 131 }, datacenters: [{ id: "FRA", shards: 4 }],
+  });
 });
 
 test.skipIf(TABLETS)("a plain write brings a lost root back with its datacenter's next checkpoint", async () => {
@@ -143,7 +157,9 @@ test.skipIf(TABLETS)("a plain write brings a lost root back with its datacenter'
   await world.add("plain", { delta: 40 });
   await loseRoots();
   expect((await world.add("plain", { delta: 2 })).status).toBe("ok");
-  await until(async () => (await world.call("GET", "/counters/plain?consistency=strong")).status === 200, "the checkpoint");
+  await until(
+    async () => (await world.call("GET", "/counters/plain?consistency=strong")).status === 200, "the checkpoint",
+  );
   expect(await world.strong("plain")).toMatchObject({ value: 42, exact: true });
 });
 

@@ -24,7 +24,9 @@ beforeEach(async () => {
   // The clients know `fetch` alone; the world's own time is theirs.
   vi.stubGlobal("fetch", async (url, { method, headers, body } = {}) => {
     const [to, target] = url.startsWith(OTHER) ? [second, url.replace(OTHER, ORIGIN)] : [world, url];
-    const { status, headers: told, bytes } = await to.host.fetch(target, { method, headers: { ...headers }, body, colo: "FRA" });
+    const {
+      status, headers: told, bytes,
+    } = await to.host.fetch(target, { method, headers: { ...headers }, body, colo: "FRA" });
     return new Response(bytes, { status, headers: told });
   });
   vi.spyOn(Date, "now").mockImplementation(() => world.now());
@@ -88,7 +90,9 @@ for (const [name, limiter] of Object.entries(limiters)) {
 }
 
 test("@upstash/ratelimit takes another limit from a key, and knows who is denied", async () => {
-  const limits = new Ratelimit({ redis, limiter: Ratelimit.fixedWindow(1, "10 s"), dynamicLimits: true, ephemeralCache: false });
+  const limits = new Ratelimit({
+    redis, limiter: Ratelimit.fixedWindow(1, "10 s"), dynamicLimits: true, ephemeralCache: false,
+  });
   await limits.setDynamicLimit({ limit: 3 });
   const verdicts = await each(Array.from({ length: 5 }), 5, () => limits.limit("somebody"));
   expect(verdicts.filter(({ success }) => success).length).toBe(3);
@@ -100,7 +104,11 @@ test("@upstash/ratelimit takes another limit from a key, and knows who is denied
 });
 
 test("@upstash/redis keeps boards", async () => {
-  expect(await redis.zadd("race", { score: 2, member: "ann" }, { score: 1.5, member: "bob" }, { score: 2, member: { deep: 1 } })).toBe(3);
+  expect(
+    await redis.zadd(
+      "race", { score: 2, member: "ann" }, { score: 1.5, member: "bob" }, { score: 2, member: { deep: 1 } },
+    ),
+  ).toBe(3);
   expect(await redis.zrange("race", 0, -1, { withScores: true })).toEqual(["bob", 1.5, "ann", 2, { deep: 1 }, 2]);
   expect(await redis.zrange("race", 0, 7, { rev: true, offset: 1, count: 1 })).toEqual(["ann"]);
   expect(await redis.zrange("race", "(1.5", "+inf", { byScore: true })).toEqual(["ann", { deep: 1 }]);
@@ -116,24 +124,38 @@ test("@upstash/redis keeps boards", async () => {
 });
 
 test("analytics of @upstash/ratelimit are kept and read", async () => {
-  const limits = new Ratelimit({ redis, limiter: Ratelimit.fixedWindow(2, "10 s"), analytics: true, ephemeralCache: false });
+  const limits = new Ratelimit({
+    redis, limiter: Ratelimit.fixedWindow(2, "10 s"), analytics: true, ephemeralCache: false,
+  });
   for (const identifier of ["ann", "ann", "ann", "bob"]) {
     const { pending } = await limits.limit(identifier);
     await pending;
   }
   const analytics = new Analytics({ redis, prefix: "@upstash/ratelimit", window: "1h" });
-  expect(await analytics.aggregateBucket("events", "success", world.now())).toMatchObject({ success: { true: 3, false: 1 } });
-  expect(await analytics.getAllowedBlocked("events", 24, world.now())).toEqual({ ann: { success: 2, blocked: 1 }, bob: { success: 1, blocked: 0 } });
+  expect(await analytics.aggregateBucket("events", "success", world.now())).toMatchObject({
+    success: { true: 3, false: 1 },
+  });
+  expect(await analytics.getAllowedBlocked("events", 24, world.now())).toEqual({
+    ann: { success: 2, blocked: 1 }, bob: { success: 1, blocked: 0 },
+  });
   const tops = await analytics.getMostAllowedBlocked("events", 24, 5, world.now());
-  expect(tops).toEqual({ allowed: [{ identifier: "ann", count: 2 }, { identifier: "bob", count: 1 }], ratelimited: [{ identifier: "ann", count: 1 }], denied: [] });
+  expect(tops).toEqual({
+    allowed: [
+      { identifier: "ann", count: 2 }, { identifier: "bob", count: 1 },
+    ],
+    ratelimited: [{ identifier: "ann", count: 1 }], denied: [],
+  });
 });
 
 test("@upstash/ratelimit joins several regions", async () => {
-  // Each region is a deployment of its own: the client sums what it finds in both, and tells each what the other had first.
+  // Each region is a deployment of its own: the client sums what it finds in both, and tells each what the other had
+  // first.
   second = await openWorld({});
   const other = new Redis({ url: `${OTHER}/redis`, token: "any", enableTelemetry: false, retry: false });
   for (const limiter of [MultiRegionRatelimit.fixedWindow(3, "10 s"), MultiRegionRatelimit.slidingWindow(3, "10 s")]) {
-    const limits = new MultiRegionRatelimit({ redis: [redis, other], limiter, prefix: "regions", ephemeralCache: false });
+    const limits = new MultiRegionRatelimit({
+      redis: [redis, other], limiter, prefix: "regions", ephemeralCache: false,
+    });
     const verdicts = [];
     for (let call = 0; call < 5; call += 1) {
       const { success, pending } = await limits.limit("me");
@@ -167,7 +189,9 @@ test.skipIf(WITHOUT_PYTHON)(`the Python clients${WITHOUT_PYTHON ? `: ${WITHOUT_P
 
 test("every script of the installed versions is known", () => {
   const { resolve } = createRequire(import.meta.url);
-  const entries = [resolve("@upstash/ratelimit"), createRequire(resolve("@upstash/ratelimit")).resolve("@upstash/core-analytics")];
+  const entries = [
+    resolve("@upstash/ratelimit"), createRequire(resolve("@upstash/ratelimit")).resolve("@upstash/core-analytics"),
+  ];
   expect(entries.every((entry) => existsSync(entry))).toBe(true);
   expect(unknownScripts(entries.map((entry) => readFileSync(entry, "utf8")))).toEqual([]);
 });

@@ -13,7 +13,9 @@ async function inWorld(options, work) {
 }
 
 async function run(world, ...commands) {
-  const { bytes } = await world.host.fetch(`${ORIGIN}/redis/pipeline`, { method: "POST", body: JSON.stringify(commands), colo: "FRA" });
+  const { bytes } = await world.host.fetch(`${ORIGIN}/redis/pipeline`, {
+    method: "POST", body: JSON.stringify(commands), colo: "FRA",
+  });
   return JSON.parse(bytes.toString());
 }
 
@@ -23,14 +25,26 @@ test("a listener is told of its keys alone, by the key and by the event, in the 
   inWorld({}, async (world) => {
     // The clients send an empty command along.
     const one = await listen(world, "/redis/subscribe/__keyspace@0__:a", { method: "POST", body: "[]" });
-    expect([one.status, one.headers["content-type"], one.begun]).toEqual([200, "text/event-stream", [["subscribe", "__keyspace@0__:a", "1"]]]);
+    expect([one.status, one.headers["content-type"], one.begun]).toEqual([
+      200, "text/event-stream", [["subscribe", "__keyspace@0__:a", "1"]],
+    ]);
     const several = await listen(world, "/redis/subscribe/__keyspace@0__:blog/post/__keyevent@0__:del");
-    expect(several.begun.map(([, channel, count]) => [channel, count])).toEqual([["__keyspace@0__:blog/post", "1"], ["__keyevent@0__:del", "2"]]);
+    expect(several.begun.map(([, channel, count]) => [channel, count])).toEqual([
+      ["__keyspace@0__:blog/post", "1"], ["__keyevent@0__:del", "2"],
+    ]);
     const pattern = await listen(world, "/redis/psubscribe/__keyspace@0__:a*");
-    await run(world, ["INCR", "a"], ["INCRBY", "a", 4], ["INCR", "other"], ["SET", "ab", "x", "EX", 100], ["GET", "a"], ["ZADD", "blog/post", 1, "m"], ["DEL", "a", "none"]);
-    await until(() => [one, several, pattern].every(({ messages }, index) => messages.length === [3, 2, 5][index]), "all messages");
+    await run(
+      world, ["INCR", "a"], ["INCRBY", "a", 4], ["INCR", "other"], ["SET", "ab", "x", "EX", 100], ["GET", "a"],
+      ["ZADD", "blog/post", 1, "m"], ["DEL", "a", "none"],
+    );
+    await until(
+      () => [one, several, pattern].every(({ messages }, index) => messages.length === [3, 2, 5][index]),
+      "all messages",
+    );
     expect(one.messages).toEqual(["incrby", "incrby", "del"].map((text) => ({ channel: "__keyspace@0__:a", text })));
-    expect(several.messages).toEqual([{ channel: "__keyspace@0__:blog/post", text: "zadd" }, { channel: "__keyevent@0__:del", text: "a" }]);
+    expect(several.messages).toEqual([
+      { channel: "__keyspace@0__:blog/post", text: "zadd" }, { channel: "__keyevent@0__:del", text: "a" },
+    ]);
     expect(pattern.messages.map(({ channel, text }) => `${channel} ${text}`)).toEqual([
       "__keyspace@0__:a incrby",
       "__keyspace@0__:a incrby",
@@ -54,10 +68,15 @@ test("a listener is told of its keys alone, by the key and by the event, in the 
 test("keys that end by themselves are told of, and a silent stream is kept open", () =>
   inWorld({}, async (world) => {
     const listener = await listen(world, "/redis/psubscribe/__keyevent@0__:expire*");
-    await run(world, ["SET", "text", "x", "PX", 2_000], ["INCR", "n"], ["PEXPIRE", "n", 3_000], ["ZADD", "z", 1, "m"], ["PEXPIRE", "z", 4_000]);
+    await run(
+      world, ["SET", "text", "x", "PX", 2_000], ["INCR", "n"], ["PEXPIRE", "n", 3_000], ["ZADD", "z", 1, "m"],
+      ["PEXPIRE", "z", 4_000],
+    );
     await until(() => listener.messages.length === 6, "the ends");
     const ended = ["n", "text", "z"].map((key) => `__keyevent@0__:expired ${key}`);
-    expect(listener.messages.map(({ channel, text }) => `${channel} ${text}`).toSorted()).toEqual([...["n", "text", "z"].map((key) => `__keyevent@0__:expire ${key}`), ...ended]);
+    expect(listener.messages.map(({ channel, text }) => `${channel} ${text}`).toSorted()).toEqual([
+      ...["n", "text", "z"].map((key) => `__keyevent@0__:expire ${key}`), ...ended,
+    ]);
     await world.advance(60_000);
     expect(listener.pings).toBeGreaterThanOrEqual(3);
     expect([listener.isClosed, listener.errors]).toEqual([false, []]);
@@ -105,7 +124,9 @@ test("a key listens to what it may read, has so many streams, and channels of me
   const vars = { TALLY_KEYS: JSON.stringify({ keys }), TALLY_ACCESS: "closed" };
   return inWorld({ vars, edgeVars: vars }, async (world) => {
     const told = async (key, path, method) => {
-      const listener = await listen(world, `/redis/${path}`, { method, headers: key ? { authorization: `Bearer ${key}` } : {} });
+      const listener = await listen(world, `/redis/${path}`, {
+        method, headers: key ? { authorization: `Bearer ${key}` } : {},
+      });
       listener.close();
       return [listener.status, listener.json?.error ?? "a stream"];
     };
@@ -113,23 +134,34 @@ test("a key listens to what it may read, has so many streams, and channels of me
     expect(await told(own, "subscribe/__keyspace@0__:abc")).toEqual([200, "a stream"]);
     expect(await told(own, "psubscribe/__keyspace@0__:a*")).toEqual([200, "a stream"]);
     expect(await told(all, "psubscribe/__key*")).toEqual([200, "a stream"]);
-    for (const path of ["subscribe/__keyspace@0__:b", "psubscribe/__keyspace@0__:*", "subscribe/__keyevent@0__:set", "psubscribe/__key*", "subscribe/__keyspace@0__:a/__keyspace@0__:b"]) {
+    for (const path of [
+      "subscribe/__keyspace@0__:b", "psubscribe/__keyspace@0__:*", "subscribe/__keyevent@0__:set", "psubscribe/__key*",
+      "subscribe/__keyspace@0__:a/__keyspace@0__:b",
+    ]) {
       expect(await told(own, path), path).toEqual([400, expect.stringMatching(/^NOPERM /)]);
     }
-    expect(await told("writer-writer-writer", "subscribe/__keyspace@0__:a")).toEqual([400, expect.stringMatching(/^NOPERM /)]);
+    expect(await told("writer-writer-writer", "subscribe/__keyspace@0__:a")).toEqual([
+      400, expect.stringMatching(/^NOPERM /),
+    ]);
     expect((await told(undefined, "subscribe/__keyspace@0__:a"))[0]).toBe(401);
     for (const path of ["subscribe/news", "psubscribe/news.*", "subscribe/__keyspace@1__:a", `subscribe/${Array(101).fill("__keyspace@0__:a").join("/")}`]) {
       expect(await told(all, path), path).toEqual([400, expect.stringMatching(/^ERR /)]);
     }
     expect(await told(all, "subscribe/__keyspace@0__:a", "DELETE")).toEqual([405, expect.stringMatching(/^ERR /)]);
-    const { bytes } = await world.host.fetch(`${ORIGIN}/redis`, { method: "POST", body: '["SUBSCRIBE","news"]', headers: { authorization: `Bearer ${all}` }, colo: "FRA" });
+    const { bytes } = await world.host.fetch(`${ORIGIN}/redis`, {
+      method: "POST", body: '["SUBSCRIBE","news"]', headers: { authorization: `Bearer ${all}` }, colo: "FRA",
+    });
     expect(JSON.parse(bytes.toString()).error).toMatch(/GET \/redis\/subscribe\/__keyspace@0__:<key>/);
     const headers = { authorization: `Bearer ${own}` };
     await world.advance(1_000);
     const open = [];
-    for (let stream = 0; stream < 100; stream += 1) open.push(await listen(world, "/redis/subscribe/__keyspace@0__:a", { headers }));
+    for (let stream = 0; stream < 100; stream += 1) {
+      open.push(await listen(world, "/redis/subscribe/__keyspace@0__:a", { headers }));
+    }
     expect(open.map(({ status }) => status)).toEqual(Array(100).fill(200));
-    expect(await told(own, "subscribe/__keyspace@0__:a")).toEqual([429, expect.stringMatching(/^ERR this key has as many/)]);
+    expect(await told(own, "subscribe/__keyspace@0__:a")).toEqual([
+      429, expect.stringMatching(/^ERR this key has as many/),
+    ]);
     expect(await told(all, "subscribe/__keyspace@0__:a")).toEqual([200, "a stream"]);
     for (const listener of open.splice(0, 1)) listener.close();
     await world.advance(1_000);

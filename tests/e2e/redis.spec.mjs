@@ -10,7 +10,9 @@ const STRIDE = 10;
 
 async function asked(world, path, { method = "POST", body, ...options } = {}) {
   const text = body === undefined ? undefined : JSON.stringify(body);
-  const { status, headers, bytes } = await world.host.fetch(ORIGIN + path, { method, body: text, colo: "FRA", ...options });
+  const { status, headers, bytes } = await world.host.fetch(ORIGIN + path, {
+    method, body: text, colo: "FRA", ...options,
+  });
   return { status, headers, json: JSON.parse(bytes.toString()) };
 }
 
@@ -37,7 +39,9 @@ test("a counter is the same by both interfaces, and has a home", () =>
     expect(await result(world, "incrby", "a", 41)).toBe(42);
     expect(await world.strong("a")).toMatchObject({ value: 42, exact: true });
     // Others count it too, from elsewhere.
-    expect(await world.add("a", { delta: 8 }, { colo: "SYD" })).toMatchObject({ value: 50, exact: true, datacenter: "FRA" });
+    expect(await world.add("a", { delta: 8 }, { colo: "SYD" })).toMatchObject({
+      value: 50, exact: true, datacenter: "FRA",
+    });
     expect(await result(world, "GET", "a")).toBe("50");
     expect(await result(world, "DECRBY", "a", "60")).toBe(-10);
     expect(await result(world, "SET", "a", "7", "GET")).toBe("-10");
@@ -73,7 +77,9 @@ test("a counter is the same by both interfaces, and has a home", () =>
 test("additions of many clients at once are replied each number once, and what replaces a value is one step", () =>
   inWorld({}, async (world) => {
     const clients = Array.from({ length: 20 }, (_, index) => index);
-    const replies = await each(clients, 20, () => pipeline(world, ...Array.from({ length: 25 }, () => ["INCR", "hot"])));
+    const replies = await each(clients, 20, () =>
+      pipeline(world, ...Array.from({ length: 25 }, () => ["INCR", "hot"])),
+    );
     const numbers = replies.flat().map(({ result }) => result);
     expect(numbers.toSorted((one, other) => one - other)).toEqual(Array.from({ length: 500 }, (_, index) => index + 1));
     for (const one of replies) {
@@ -83,11 +89,15 @@ test("additions of many clients at once are replied each number once, and what r
     // Each takes what was there, and nothing between two of them is lost.
     const taken = await each(clients, 10, async (client) => {
       const adds = client % 2 === 0;
-      return adds ? { added: await result(world, "INCRBY", "moved", 5) } : { took: await result(world, "GETSET", "moved", "0") };
+      return adds
+        ? { added: await result(world, "INCRBY", "moved", 5) }
+        : { took: await result(world, "GETSET", "moved", "0") };
     });
     const took = taken.reduce((sum, { took }) => sum + Number(took ?? 0), 0);
     expect(took + Number(await result(world, "GET", "moved"))).toBe(50);
-    expect(await each(clients, 20, () => result(world, "SETNX", "once", "1"))).toSatisfy((flags) => flags.filter((flag) => flag === 1).length === 1);
+    expect(await each(clients, 20, () => result(world, "SETNX", "once", "1"))).toSatisfy(
+      (flags) => flags.filter((flag) => flag === 1).length === 1,
+    );
   }));
 
 test("a key ends when it is told to, a counter too", () =>
@@ -125,7 +135,9 @@ test("requests have three forms, strings go in base64 where that is asked for, a
     const set = await asked(world, "/redis", { body: ["set", "k", 5], headers: base64 });
     expect([set.status, set.json]).toEqual([200, { result: encoded("OK") }]);
     expect(set.headers.get("upstash-sync-token")).not.toBe("");
-    const several = await asked(world, "/redis/pipeline", { body: [["get", "k"], ["nope"], ["incr", "k"], ["mget", "k", "no"]], headers: base64 });
+    const several = await asked(world, "/redis/pipeline", {
+      body: [["get", "k"], ["nope"], ["incr", "k"], ["mget", "k", "no"]], headers: base64,
+    });
     expect(several.status).toBe(200);
     expect(several.json).toEqual([
       { result: encoded("5") },
@@ -133,12 +145,14 @@ test("requests have three forms, strings go in base64 where that is asked for, a
       { result: 6 },
       { result: [encoded("6"), null] },
     ]);
-    const by = (path, options) => asked(world, `/redis/${path}`, { method: "GET", ...options }).then(({ status, json }) => [status, json]);
+    const by = (path, options) =>
+      asked(world, `/redis/${path}`, { method: "GET", ...options }).then(({ status, json }) => [status, json]);
     expect(await by("set/path%2Fkey/v?EX=100")).toEqual([200, { result: "OK" }]);
     expect(await by("ttl/path%2Fkey")).toEqual([200, { result: 100 }]);
     expect(await by("get")).toEqual([400, { error: "ERR wrong number of arguments for 'get' command" }]);
     expect(await by("ping", { method: "DELETE" })).toEqual([405, { error: "ERR send GET, HEAD, POST or PUT" }]);
-    const transaction = (...body) => asked(world, "/redis/multi-exec", { body }).then(({ status, json }) => [status, json]);
+    const transaction = (...body) =>
+      asked(world, "/redis/multi-exec", { body }).then(({ status, json }) => [status, json]);
     expect(await transaction(["set", "t", "x"], ["incr", "t"], ["get", "t"])).toEqual([
       200,
       [{ result: "OK" }, { error: "ERR value is not an integer or out of range" }, { result: "x" }],
@@ -146,12 +160,26 @@ test("requests have three forms, strings go in base64 where that is asked for, a
     expect(await transaction(["incr", "t2"], ["incr"])).toEqual([400, { error: "EXECABORT Transaction discarded because of previous errors." }]);
     expect(await result(world, "GET", "t2")).toBe(null);
     expect((await run(world, "LPUSH", "list", "x")).error).toBe("ERR LPUSH is not what Tally is for");
-    for (const name of ["multi", "EXEC", "discard", "watch", "UNWATCH"]) expect((await run(world, name, "t")).error).toMatch(new RegExp(`^ERR ${name.toUpperCase()} .*/multi-exec$`));
-    expect((await asked(world, "/redis/pipeline", { body: Array.from({ length: 1_001 }, () => ["ping"]) })).status).toBe(400);
+    for (const name of ["multi", "EXEC", "discard", "watch", "UNWATCH"]) {
+      expect((await run(world, name, "t")).error).toMatch(new RegExp(`^ERR ${name.toUpperCase()} .*/multi-exec$`));
+    }
+    expect(
+      (await asked(world, "/redis/pipeline", { body: Array.from({ length: 1_001 }, () => ["ping"]) })).status,
+    ).toBe(400);
     // 1 MiB a command: several have more together.
     const text = "x".repeat(600_000);
-    expect((await asked(world, "/redis/pipeline", { body: [["echo", text], ["echo", text]] })).json).toEqual([{ result: text }, { result: text }]);
-    expect((await asked(world, "/redis/pipeline", { body: [["echo", text, text]] })).json.error).toBe("ERR a command has at most 1048576 bytes of JSON; nothing was done");
+    expect(
+      (
+        await asked(world, "/redis/pipeline", {
+          body: [
+            ["echo", text], ["echo", text],
+          ],
+        })
+      ).json,
+    ).toEqual([{ result: text }, { result: text }]);
+    expect((await asked(world, "/redis/pipeline", { body: [["echo", text, text]] })).json.error).toBe(
+      "ERR a command has at most 1048576 bytes of JSON; nothing was done",
+    );
     const large = await asked(world, "/redis", { body: ["echo", text + text] });
     expect([large.status, large.json.error.slice(0, 4)]).toEqual([413, "ERR "]);
     // 2^53 and more go as strings, which keep their digits.
@@ -161,10 +189,16 @@ test("requests have three forms, strings go in base64 where that is asked for, a
     expect(await result(world, "GET", "large")).toBe("9223372036854775807");
   }));
 
+const OWN_HOST = { TALLY_REDIS: "redis.example.com" };
+
 test("browsers may ask with all headers of the clients, and a host may be the dialect's own", () =>
-  inWorld({ vars: { TALLY_REDIS: "redis.example.com" }, edgeVars: { TALLY_REDIS: "redis.example.com" } }, async (world) => {
+  inWorld({ vars: OWN_HOST, edgeVars: OWN_HOST }, async (world) => {
     for (const path of ["/redis", "/redis/pipeline", "/redis/get/k"]) {
-      const { status, headers } = await world.host.fetch(ORIGIN + path, { method: "OPTIONS", headers: { origin: "https://a.example" }, colo: "FRA" });
+      const { status, headers } = await world.host.fetch(ORIGIN + path, {
+        method: "OPTIONS",
+        headers: { origin: "https://a.example" },
+        colo: "FRA",
+      });
       expect([status, headers.get("access-control-allow-methods")]).toEqual([204, expect.stringContaining("POST")]);
       expect(headers.get("access-control-allow-headers")).toMatch(/upstash-encoding.*upstash-sync-token.*upstash-telemetry-retry/);
     }
@@ -226,9 +260,13 @@ test("a try with a name counts once as a command, in a pipeline and in a transac
     ];
     for (const [path, body, wanted] of forms) {
       const headers = { "idempotency-key": `try of ${path}` };
-      for (let again = 0; again < 3; again += 1) expect((await asked(world, path, { body, headers })).json, path).toEqual(wanted);
+      for (let again = 0; again < 3; again += 1) {
+        expect((await asked(world, path, { body, headers })).json, path).toEqual(wanted);
+      }
     }
-    expect(await pipeline(world, ["MGET", "one", "two", "three"], ["ZSCORE", "z", "m"])).toEqual([{ result: ["5", "3", "1"] }, { result: "2" }]);
+    expect(await pipeline(world, ["MGET", "one", "two", "three"], ["ZSCORE", "z", "m"])).toEqual([
+      { result: ["5", "3", "1"] }, { result: "2" },
+    ]);
     const headers = { "upstash-telemetry-retry": "1" };
     expect((await asked(world, "/redis", { body: ["INCRBY", "one", 5], headers })).json).toEqual({ result: 10 });
   }));
@@ -270,7 +308,9 @@ test("a board is the same by both interfaces: a sorted set here", () =>
     expect(await result(world, "SCAN", 0, "TYPE", "zset")).toEqual(["0", ["race"]]);
     // A name is one thing at a time for those who speak so.
     const wrong = "WRONGTYPE Operation against a key holding the wrong kind of value";
-    expect((await pipeline(world, ["INCR", "race"], ["GET", "race"], ["SADD", "race", "x"])).map(({ error }) => error)).toEqual([wrong, wrong, wrong]);
+    expect(
+      (await pipeline(world, ["INCR", "race"], ["GET", "race"], ["SADD", "race", "x"])).map(({ error }) => error),
+    ).toEqual([wrong, wrong, wrong]);
     await world.add("counted", { delta: 3 });
     expect((await run(world, "ZADD", "counted", 1, "x")).error).toBe(wrong);
     expect((await run(world, "ZSCORE", "counted", "x")).error).toBe(wrong);
@@ -281,8 +321,12 @@ test("a board is the same by both interfaces: a sorted set here", () =>
     await board("PUT", "laps", '{"keep":"best","order":"asc","scores":"integer"}');
     expect(await result(world, "ZADD", "laps", "70", "ann")).toBe(1);
     expect(await result(world, "ZADD", "laps", "CH", "80", "ann")).toBe(0);
-    expect((await run(world, "ZADD", "laps", "1", "bob", "70.5", "ann")).error).toBe("ERR this board holds whole numbers from -(2^53 - 1) to 2^53 - 1");
-    expect((await run(world, "ZINCRBY", "laps", "1", "ann")).error).toBe("ERR this board keeps the best score: send ZADD");
+    expect((await run(world, "ZADD", "laps", "1", "bob", "70.5", "ann")).error).toBe(
+      "ERR this board holds whole numbers from -(2^53 - 1) to 2^53 - 1",
+    );
+    expect((await run(world, "ZINCRBY", "laps", "1", "ann")).error).toBe(
+      "ERR this board keeps the best score: send ZADD",
+    );
     expect(await result(world, "ZRANGE", "laps", 0, -1)).toEqual(["ann"]);
     expect(await result(world, "ZREM", "laps", "ann")).toBe(1);
     expect(await board("GET", "laps")).toMatchObject({ total: 0, settings: { keep: "best" } });
@@ -291,7 +335,9 @@ test("a board is the same by both interfaces: a sorted set here", () =>
     expect(await result(world, "PEXPIRE", "brief", 5_000)).toBe(1);
     await world.advance(8_000);
     expect((await world.call("GET", "/boards/brief")).status).toBe(404);
-    await pipeline(world, ["ZADD", "brief", 1, "x"], ["EXPIRE", "brief", 100], ["ZREM", "brief", "x"], ["ZADD", "brief", 1, "y"]);
+    await pipeline(
+      world, ["ZADD", "brief", 1, "x"], ["EXPIRE", "brief", 100], ["ZREM", "brief", "x"], ["ZADD", "brief", 1, "y"],
+    );
     expect(await result(world, "TTL", "brief")).toBe(-1);
     expect(await result(world, "FLUSHDB")).toBe("OK");
     expect((await world.call("GET", "/boards")).json.boards).toEqual([]);
@@ -329,7 +375,9 @@ test("a set of any size is read page by page, and replies have a bound", () =>
     await result(world, "ZADD", "long", ...long.flatMap((name) => [5, name]));
     const first = (await world.call("GET", "/boards/long/members?limit=2")).json;
     const { status, json } = await world.call("GET", `/boards/long/members?limit=2&cursor=${first.cursor}`);
-    expect([status, [...first.rows, ...(json.rows ?? [])].map(({ member }) => member)]).toEqual([200, long.toReversed()]);
+    expect([status, [...first.rows, ...(json.rows ?? [])].map(({ member }) => member)]).toEqual([
+      200, long.toReversed(),
+    ]);
   }));
 
 test("commands of sorted sets count once under a key, also where their set has ended meanwhile", () =>
@@ -350,9 +398,12 @@ test("unique elements are the same by both interfaces: a HyperLogLog here", () =
     await world.call("PUT", "/counters/readers", { body: '{"unique_hash":"redis"}' });
     await world.add("readers", { delta: 1, unique: "ann" });
     await world.add("readers", { delta: 1, unique: "bob" }, { colo: "SYD" });
-    expect(await pipeline(world, ["PFCOUNT", "readers"], ["PFADD", "readers", "ann"], ["PFADD", "readers", "cat"], ["PFADD", "new", "dan"])).toEqual(
-      [2, 0, 1, 1].map((result) => ({ result })),
-    );
+    expect(
+      await pipeline(
+        world, ["PFCOUNT", "readers"], ["PFADD", "readers", "ann"], ["PFADD", "readers", "cat"],
+        ["PFADD", "new", "dan"],
+      ),
+    ).toEqual([2, 0, 1, 1].map((result) => ({ result })));
     expect(await world.strong("readers")).toMatchObject({ value: 2, uniques: { estimate: 3 } });
     expect(await world.strong("new")).toMatchObject({ value: 0, uniques: { estimate: 1 } });
     expect(await result(world, "PFMERGE", "all", "readers", "new")).toBe("OK");
@@ -360,7 +411,9 @@ test("unique elements are the same by both interfaces: a HyperLogLog here", () =
     expect((await world.strong("all")).uniques.estimate).toBe(4);
     // What goes through the secret hash is none.
     await world.add("secret", { delta: 1, unique: "ann" });
-    expect((await run(world, "PFADD", "secret", "x")).error).toBe("WRONGTYPE Key is not a valid HyperLogLog string value.");
+    expect((await run(world, "PFADD", "secret", "x")).error).toBe(
+      "WRONGTYPE Key is not a valid HyperLogLog string value.",
+    );
     await result(world, "PEXPIRE", "all", 3_000);
     await world.advance(5_000);
     expect((await world.call("GET", "/counters/all?consistency=strong")).status).toBe(404);
@@ -376,7 +429,9 @@ test("scripts of rate limits are known by their names, and no others", () =>
     expect(await result(world, "EVALSHA", fixed, 1, "rl:1", 3, 60_000, 1)).toEqual([1, 3]);
     expect(await result(world, "EVALSHA", fixed, 1, "rl:1", 3, 60_000, 2)).toEqual([3, 3]);
     expect(await result(world, "PTTL", "rl:1")).toBeGreaterThan(59_000);
-    expect((await run(world, "EVALSHA", "0".repeat(40), 1, "k")).error).toBe("NOSCRIPT No matching script. Please use EVAL.");
+    expect((await run(world, "EVALSHA", "0".repeat(40), 1, "k")).error).toBe(
+      "NOSCRIPT No matching script. Please use EVAL.",
+    );
     expect((await run(world, "EVAL", FIXED, 1, "k", 1, 1)).error).toMatch(/^ERR Tally runs the scripts of/);
     expect(await result(world, "SCRIPT", "LOAD", "return 1")).toBe("e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
     expect(await result(world, "SCRIPT", "EXISTS", fixed, "0".repeat(40))).toEqual([1, 0]);
@@ -395,7 +450,9 @@ function commandFrom(random) {
   const end = () => pick([[], [], ["ex", pick(ENDS)], ["PX", "100000"], ["keepttl"], ["EXAT", "4000000000"]]);
   const makers = [
     () => ["get", key],
-    () => ["set", key, text, ...end(), ...pick([[], [], ["nx"], ["xx"], ["NX", "XX"], ["bad"]]), ...pick([[], ["get"]])],
+    () => [
+      "set", key, text, ...end(), ...pick([[], [], ["nx"], ["xx"], ["NX", "XX"], ["bad"]]), ...pick([[], ["get"]]),
+    ],
     () => [pick(["incr", "decr"]), key],
     () => [pick(["incrby", "decrby"]), key, pick(AMOUNTS)],
     () => ["mset", key, text, pick(KEYS), pick(TEXTS)],
@@ -407,7 +464,10 @@ function commandFrom(random) {
     () => ["setnx", key, text],
     () => ["del", key, pick(KEYS)],
     () => ["exists", key, pick(KEYS)],
-    () => [pick(["expire", "pexpire"]), key, pick(["100000", "900000", "x", "-1"]), ...pick([[], ["nx"], ["xx"], ["gt"], ["lt"], ["nx", "gt"]])],
+    () => [
+      pick(["expire", "pexpire"]), key, pick(["100000", "900000", "x", "-1"]),
+      ...pick([[], ["nx"], ["xx"], ["gt"], ["lt"], ["nx", "gt"]]),
+    ],
     () => ["persist", key],
     () => ["type", key],
     () => ["hset", key, pick(["f", "g"]), text],
@@ -416,7 +476,13 @@ function commandFrom(random) {
     () => ["sadd", key, pick(["f", "g"])],
     () => ["scard", key],
     () => ["incrby", key],
-    () => ["script", ...pick([["exists"], ["load"], ["load", "x", "y"], ["flush", "bad"], ["flush", "async", "x"], ["flush", "Sync"], ["nonsense"]])],
+    () => [
+      "script",
+      ...pick([
+        ["exists"], ["load"], ["load", "x", "y"], ["flush", "bad"], ["flush", "async", "x"], ["flush", "Sync"],
+        ["nonsense"],
+      ]),
+    ],
   ];
   return pick(makers)();
 }
@@ -432,12 +498,22 @@ const SORTED = ["z1", "z2", "z3"];
 function sortedCommandFrom(random) {
   const pick = (items) => items[Math.floor(random() * items.length)];
   const [key, member] = [pick([...SORTED, ...SORTED, ...SORTED, "a"]), pick(MEMBERS)];
-  const options = () => pick([[], [], [], ["nx"], ["XX"], ["gt"], ["LT"], ["ch"], ["xx", "ch"], ["gt", "ch"], ["nx", "gt"], ["nx", "xx"], ["incr"], ["xx", "incr"], ["gt", "incr"]]);
-  const limit = () => pick([[], [], ["limit", pick(["0", "1", "-1"]), pick(["2", "-1", "0"])], ["LIMIT", "x", "1"], ["limit", "1"]]);
+  const options = () =>
+    pick([
+      [], [], [], ["nx"], ["XX"], ["gt"], ["LT"], ["ch"], ["xx", "ch"], ["gt", "ch"], ["nx", "gt"], ["nx", "xx"],
+      ["incr"], ["xx", "incr"], ["gt", "incr"],
+    ]);
+  const limit = () =>
+    pick([[], [], ["limit", pick(["0", "1", "-1"]), pick(["2", "-1", "0"])], ["LIMIT", "x", "1"], ["limit", "1"]]);
   const scores = () => pick([[], ["withscores"], ["bad"]]);
-  const weights = (count) => pick([[], [], ["weights", ...Array.from({ length: count }, () => pick(["2", "-1", "0.5"]))], ["weights", "x"]]);
+  const weights = (count) =>
+    pick([[], [], ["weights", ...Array.from({ length: count }, () => pick(["2", "-1", "0.5"]))], ["weights", "x"]]);
   const aggregate = () => pick([[], [], ["aggregate", pick(["sum", "MIN", "max", "avg"])]]);
-  const several = () => pick([["1", pick(SORTED)], ["2", pick(SORTED), pick(SORTED)], ["2", pick(SORTED), "set"], ["3", ...SORTED], ["0", key], ["5", key], ["2", key, "a"]]);
+  const several = () =>
+    pick([
+      ["1", pick(SORTED)], ["2", pick(SORTED), pick(SORTED)], ["2", pick(SORTED), "set"], ["3", ...SORTED], ["0", key],
+      ["5", key], ["2", key, "a"],
+    ]);
   const joined = () => {
     const keys = several();
     return [...keys, ...weights(keys.length - 1), ...aggregate()];
@@ -486,7 +562,8 @@ const SKETCHES = ["h1", "h2", "h3"];
 function elementsCommandFrom(random) {
   const pick = (items) => items[Math.floor(random() * items.length)];
   const key = pick([...SKETCHES, ...SKETCHES, "a", "z", "set"]);
-  const elements = () => Array.from({ length: Math.floor(random() * random() * 400) }, () => `user:${Math.floor(random() * 3_000)}`);
+  const elements = () =>
+    Array.from({ length: Math.floor(random() * random() * 400) }, () => `user:${Math.floor(random() * 3_000)}`);
   const makers = [
     () => ["pfadd", key, ...elements()],
     () => ["pfadd", key, ...elements()],
@@ -520,18 +597,22 @@ const exact = (reply) => {
   return reply;
 };
 
+const lacking = MISSING ? `: ${MISSING}` : "";
+
 for (const [what, makes, told, steps] of [
   ["strings, hashes and sets", commandFrom, exact, 600],
   ["sorted sets", sortedCommandFrom, plain, 600],
   ["HyperLogLogs", elementsCommandFrom, plain, 300],
 ]) {
-  test.skipIf(MISSING)(`random commands of ${what} are replied and told of as by a real Redis${MISSING ? `: ${MISSING}` : ""}`, () =>
+  test.skipIf(MISSING)(`random commands of ${what} are replied and told of as by a real Redis${lacking}`, () =>
     inWorld({}, async (world) => {
       const redis = await openRedis();
       try {
         const random = randomFrom(SEED);
         const commands = [];
-        const [wantedEvents, listener] = [await redis.listen(), await listen(world, "/redis/psubscribe/__keyevent@0__:*")];
+        const [wantedEvents, listener] = [
+          await redis.listen(), await listen(world, "/redis/psubscribe/__keyevent@0__:*"),
+        ];
         for (let step = 0; step < steps; step += 1) {
           const command = makes(random);
           commands.push(command.join(" "));
@@ -542,7 +623,9 @@ for (const [what, makes, told, steps] of [
           if (command[0] === "ttl" && Math.abs(own - wanted) <= 2) own = wanted;
           expect(own, `seed ${SEED}, step ${step}: ${command.join(" ")}`).toEqual(wanted);
           // What was told of these stands before this.
-          if (step % STRIDE === STRIDE - 1) await Promise.all([redis.call("set", "stride", "over"), run(world, "set", "stride", "over")]);
+          if (step % STRIDE === STRIDE - 1) {
+            await Promise.all([redis.call("set", "stride", "over"), run(world, "set", "stride", "over")]);
+          }
         }
         const strides = steps / STRIDE;
         const overs = (events) => events.filter((event) => event === "set stride").length;
@@ -567,9 +650,12 @@ const NAMES_OF_COMMANDS = `get mget set setex psetex setnx mset msetnx getset ge
   sdiffstore zadd zincrby zscore zmscore zcard zrank zrevrank zcount zlexcount zrange zrevrange zrangebyscore zrevrangebyscore zrangebylex zrevrangebylex zrandmember
   zscan zrem zremrangebyrank zremrangebyscore zremrangebylex zpopmin zpopmax zrangestore zunion zinter zdiff zintercard zunionstore zinterstore zdiffstore pfadd
   pfcount pfmerge ping echo keys scan dbsize nonsense`.split(/\s+/);
-const WORDS = ["x", "1", "2", "-1", "1.5", "nx", "xx", "ex", "px", "get", "keepttl", "withscores", "withscore", "weights", "aggregate", "byscore", "bylex", "rev", "match", "count", "(1", "[a", "-", "+", "9223372036854775808"];
+const WORDS = [
+  "x", "1", "2", "-1", "1.5", "nx", "xx", "ex", "px", "get", "keepttl", "withscores", "withscore", "weights",
+  "aggregate", "byscore", "bylex", "rev", "match", "count", "(1", "[a", "-", "+", "9223372036854775808",
+];
 
-test.skipIf(MISSING)(`wrong commands are refused with the words of a real Redis${MISSING ? `: ${MISSING}` : ""}`, () =>
+test.skipIf(MISSING)(`wrong commands are refused with the words of a real Redis${lacking}`, () =>
   inWorld({}, async (world) => {
     const redis = await openRedis();
     try {
@@ -577,17 +663,26 @@ test.skipIf(MISSING)(`wrong commands are refused with the words of a real Redis$
       const pick = (items) => items[Math.floor(random() * items.length)];
       let refused = 0;
       for (let step = 0; step < 1_500; step += 1) {
-        const [name, rest] = [pick(NAMES_OF_COMMANDS), Array.from({ length: Math.floor(random() * 6) }, () => pick(WORDS))];
+        const [name, rest] = [
+          pick(NAMES_OF_COMMANDS), Array.from({ length: Math.floor(random() * 6) }, () => pick(WORDS)),
+        ];
         // A key of its own, so that nothing ends meanwhile; these begin with a count.
         if (rest.length > 0 && !/^z(union|inter|diff|intercard)$/.test(name)) rest[0] = `key:${step}`;
         // Counters hold whole numbers, and WITHSCORE came with Redis 7.2.
-        if ((name === "incrbyfloat" && ["1.5", "9223372036854775808"].includes(rest[1])) || (/^z(rev)?rank$/.test(name) && rest.length > 2)) continue;
+        if (
+          (name === "incrbyfloat" && ["1.5", "9223372036854775808"].includes(rest[1])) ||
+          (/^z(rev)?rank$/.test(name) && rest.length > 2)
+        ) {
+          continue;
+        }
         // Redis takes -1 for the largest cursor.
         if (name === "zscan" && rest[1] === "-1") continue;
         const command = [name, ...rest];
         const wanted = await redis.call(...command).catch((error) => error);
         const { error } = await run(world, ...command);
-        expect(error, `seed ${SEED}, step ${step}: ${JSON.stringify(command)}`).toBe(wanted instanceof Error ? wanted.message : undefined);
+        expect(error, `seed ${SEED}, step ${step}: ${JSON.stringify(command)}`).toBe(
+          wanted instanceof Error ? wanted.message : undefined,
+        );
         refused += wanted instanceof Error;
       }
       expect(refused).toBeGreaterThan(500);

@@ -1,7 +1,7 @@
 // Requests out of the API's description: valid ones, and ones that break it in one place.
 //
-// Invariants: a seed decides all of them; what is called valid fits the description by `faults`, and what is called invalid
-// does not.
+// Invariants: a seed decides all of them; what is called valid fits the description by `faults`, and what is called
+// invalid does not.
 import { between, oneOf } from "../crash/random.mjs";
 import { API, faults } from "./openapi.mjs";
 
@@ -11,7 +11,15 @@ const ADDRESSES = ["203.0.113.9", "2001:db8::1"];
 const NO_ADDRESSES = ["", "nowhere", "999.1.1.1", "1.2.3"];
 const YEAR_SECONDS = 31_536_000;
 
-const resolved = (schema) => (schema?.$ref ? resolved(schema.$ref.slice(2).split("/").reduce((part, name) => part[name], API)) : schema);
+const resolved = (schema) =>
+  schema?.$ref
+    ? resolved(
+        schema.$ref
+          .slice(2)
+          .split("/")
+          .reduce((part, name) => part[name], API),
+      )
+    : schema;
 const typesOf = (schema) => [schema.type ?? []].flat();
 
 /** Makes values and requests from a source of numbers in [0, 1). `known`: a version, as answers have it. */
@@ -51,7 +59,9 @@ export class Requests {
     if (schema.const !== undefined) return schema.const;
     if (schema.enum) return oneOf(this.random, schema.enum);
     if (schema["x-opaque"] && schema.example) return schema.example;
-    if (schema["x-opaque"]) return schema.pattern.includes("[*]") ? oneOf(this.random, ["*", `"${this.known}"`]) : this.known;
+    if (schema["x-opaque"]) {
+      return schema.pattern.includes("[*]") ? oneOf(this.random, ["*", `"${this.known}"`]) : this.known;
+    }
     if (schema["x-address"]) return oneOf(this.random, ADDRESSES);
     if (schema["x-bytes-max"] === 1024 && this.often(0.2)) return "auto";
     const type = oneOf(this.random, typesOf(schema));
@@ -65,8 +75,13 @@ export class Requests {
     }
     if (type === "object") return this.object(schema);
     if (schema["x-decimal"]) return String(this.whole(schema.minimum, schema.maximum));
-    const shaped = ["FRA", "login", "1a2b3c", "#fff", "green", '"a key"', "order-1", "country,device", "campaign:spring", "referrer,browser", "today", "90d", "3600", String(this.whole(0, 99))];
-    return schema.pattern && this.often(0.7) ? oneOf(this.random, shaped) : this.text(schema.minLength ?? 0, schema.maxLength ?? 40);
+    const shaped = [
+      "FRA", "login", "1a2b3c", "#fff", "green", '"a key"', "order-1", "country,device", "campaign:spring",
+      "referrer,browser", "today", "90d", "3600", String(this.whole(0, 99)),
+    ];
+    return schema.pattern && this.often(0.7)
+      ? oneOf(this.random, shaped)
+      : this.text(schema.minLength ?? 0, schema.maxLength ?? 40);
   }
 
   object(schema) {
@@ -74,7 +89,13 @@ export class Requests {
     const entries = Object.entries(schema.properties ?? {})
       .filter(([name]) => required.includes(name) || this.often(0.35))
       .map(([name, property]) => [name, this.value(property)]);
-    if (schema.propertyNames) entries.push(...["page", "utm-1_x"].filter(() => this.often(0.6)).map((name) => [name, this.value(schema.additionalProperties)]));
+    if (schema.propertyNames) {
+      entries.push(
+        ...["page", "utm-1_x"]
+          .filter(() => this.often(0.6))
+          .map((name) => [name, this.value(schema.additionalProperties)]),
+      );
+    }
     return Object.fromEntries(entries);
   }
 
@@ -95,7 +116,9 @@ export class Requests {
       const name = oneOf(this.random, Object.keys(properties));
       const how = between(this.random, 0, 3);
       if (how === 0) return { ...value, unknown: 1 };
-      if (how === 1 && schema.required) return Object.fromEntries(Object.entries(value).filter(([known]) => known !== schema.required[0]));
+      if (how === 1 && schema.required) {
+        return Object.fromEntries(Object.entries(value).filter(([known]) => known !== schema.required[0]));
+      }
       if (how === 2) return { ...value, [name]: this.value(properties[name]) };
       const broken = this.broken(properties[name]);
       return broken === undefined ? undefined : { ...value, [name]: broken };
@@ -104,8 +127,13 @@ export class Requests {
       const broken = this.broken(schema.items);
       return broken === undefined ? undefined : [this.value(schema.items), broken];
     }
-    const numbers = [schema.minimum, schema.maximum].filter((bound) => bound !== undefined).flatMap((bound) => [BigInt(Math.trunc(Number(bound))) - 1n, BigInt(Math.trunc(Number(bound))) + 1n]);
-    const texts = ["", ".", "..", "x".repeat((schema.maxLength ?? 40) + 1), "ü".repeat(schema.maxLength ?? 40), oneOf(this.random, CONTROLS), oneOf(this.random, NO_ADDRESSES), "1.0", "-5", " 5", "strnog"];
+    const numbers = [schema.minimum, schema.maximum]
+      .filter((bound) => bound !== undefined)
+      .flatMap((bound) => [BigInt(Math.trunc(Number(bound))) - 1n, BigInt(Math.trunc(Number(bound))) + 1n]);
+    const texts = [
+      "", ".", "..", "x".repeat((schema.maxLength ?? 40) + 1), "ü".repeat(schema.maxLength ?? 40),
+      oneOf(this.random, CONTROLS), oneOf(this.random, NO_ADDRESSES), "1.0", "-5", " 5", "strnog",
+    ];
     return oneOf(this.random, [null, true, 1.5, [], {}, 0, -1, ...numbers, ...texts, ...numbers.map(String)]);
   }
 

@@ -1,4 +1,5 @@
-// Bodies that are summed and counted section by section: what they hold is counted once, and what of a broken one was counted is told.
+// Bodies that are summed and counted section by section: what they hold is counted once, and what of a broken one was
+// counted is told.
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { openWorld } from "./world.mjs";
 
@@ -40,7 +41,9 @@ test("a body that cannot be read to its end says up to which line it was counted
   const line = Number(json.detail.match(/the lines before line (\d+) were counted/)[1]);
   expect(line).toBeGreaterThan(10_000);
   const rest = lines.slice(line - 1);
-  expect(await world.well("POST", "/events", { body: rest.join("\n") })).toMatchObject({ accepted: rest.length, rejected: 0 });
+  expect(await world.well("POST", "/events", { body: rest.join("\n") })).toMatchObject({
+    accepted: rest.length, rejected: 0,
+  });
   for (const number of [1, line - 2, line - 1, line, lines.length - 1]) {
     expect((await world.strong(`cut/${number}`)).value, `counter ${number}`).toBe(1);
   }

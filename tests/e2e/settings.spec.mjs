@@ -29,7 +29,9 @@ async function expectNew(id, value, unique) {
 test("a setting creates a counter once", async () => {
   const created = await world.call("PUT", "/counters/set", { body: '{"shards":2,"ttl_seconds":3600}' });
   expect(created.status).toBe(201);
-  expect(created.json).toMatchObject({ id: "set", value: 0, settings: { shards: 2, ttl_seconds: 3600, ttl_mode: "fixed" } });
+  expect(created.json).toMatchObject({
+    id: "set", value: 0, settings: { shards: 2, ttl_seconds: 3600, ttl_mode: "fixed" },
+  });
   const left_ms = created.json.expires_at - world.now();
   expect(left_ms).toBeGreaterThan(3_500_000);
   expect(left_ms).toBeLessThanOrEqual(3_600_000);
@@ -55,7 +57,9 @@ test.skipIf(TABLETS)("shards take the writes, and lowering them loses nothing", 
   const visit = async (count, tag) => {
     const visits = Array.from({ length: count }, (_, index) => index);
     await each(visits, 20, (index) =>
-      world.add(id, { delta: 2, unique: `${tag}-${index}` }, { colo: index % 2 ? "FRA" : "IAD", edge: index % 3 === 0 ? 1 : 0 }),
+      world.add(
+        id, { delta: 2, unique: `${tag}-${index}` }, { colo: index % 2 ? "FRA" : "IAD", edge: index % 3 === 0 ? 1 : 0 },
+      ),
     );
     total += count * 2;
   };
@@ -159,10 +163,14 @@ describe("time to live", () => {
     await world.add("listed-ends", { delta: 5 });
     await world.add("listed-stays", { delta: 7 });
     await world.put("listed-ends", { ttl_seconds: 4 });
-    expect(await world.well("GET", "/counters/listed-*/aggregate?consistency=strong")).toMatchObject({ counters: 2, value: 12 });
+    expect(await world.well("GET", "/counters/listed-*/aggregate?consistency=strong")).toMatchObject({
+      counters: 2, value: 12,
+    });
     await until(() => isGone("listed-ends"), "the end");
     expect((await world.well("GET", "/counters?prefix=listed-")).counters).toEqual([{ id: "listed-stays" }]);
-    expect(await world.well("GET", "/counters/listed-*/aggregate?consistency=strong")).toMatchObject({ counters: 1, value: 7 });
+    expect(await world.well("GET", "/counters/listed-*/aggregate?consistency=strong")).toMatchObject({
+      counters: 1, value: 7,
+    });
   });
 
   test("a setting without it lets the counter live", async () => {
@@ -179,7 +187,9 @@ describe("deletion", () => {
     await world.add("gone", { delta: 9, unique: "ann" });
     await world.add("gone", { delta: 9, unique: "bob" }, { colo: "IAD" });
     await world.read("gone");
-    expect(await world.well("DELETE", "/counters/gone")).toEqual({ id: "gone", status: "deleted", pending_datacenters: [] });
+    expect(await world.well("DELETE", "/counters/gone")).toEqual({
+      id: "gone", status: "deleted", pending_datacenters: [],
+    });
     await world.refused(404, "counter-not-found", "GET", "/counters/gone");
     await world.refused(404, "counter-not-found", "GET", "/counters/gone?consistency=strong", { colo: "IAD", edge: 1 });
     await world.refused(404, "counter-not-found", "GET", "/counters/gone/history?step=1d");

@@ -61,14 +61,20 @@ test("load doubles the shards, rest seals them, and the total is exact all the t
 test("an edge that missed the sealing is sent on, and its write counts once", async () => {
   await world.put("a", { shards: 8 });
   // Every edge learns of eight shards and stays with one of them.
-  await each(Array.from({ length: 3 * EDGES }, (_, index) => index), 4, (index) => world.add("a", undefined, { edge: index % EDGES }));
+  await each(
+    Array.from({ length: 3 * EDGES }, (_, index) => index), 4,
+    (index) => world.add("a", undefined, { edge: index % EDGES }),
+  );
   await world.put("a", { shards: 1 });
   await until(async () => (await shardsOf("a")) === 1, "one shard");
   for (let edge = 0; edge < EDGES; edge += 1) await world.add("a", { delta: 10 }, { edge });
   expect(await world.strong("a")).toMatchObject({ value: 3 * EDGES + 10 * EDGES, exact: true });
   // And back: sealed shards are let count again.
   await world.put("a", { shards: 8 });
-  await each(Array.from({ length: 40 }, (_, index) => index), 8, (index) => world.add("a", { unique: `u${index}` }, { edge: index % EDGES }));
+  await each(
+    Array.from({ length: 40 }, (_, index) => index), 8,
+    (index) => world.add("a", { unique: `u${index}` }, { edge: index % EDGES }),
+  );
   expect(await world.strong("a")).toMatchObject({ value: 13 * EDGES + 40, exact: true, uniques: { estimate: 40 } });
 });
 

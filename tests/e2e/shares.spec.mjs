@@ -19,7 +19,11 @@ const bearer = (key) => ({ headers: { authorization: `Bearer ${key}` } });
 let world;
 beforeAll(async () => {
   world = await openWorld({ vars: { TALLY_ACCESS: undefined, TALLY_KEYS: JSON.stringify(CONFIG) }, edges: 2 });
-  for (const id of ["blog/a", "blog/b", "shop/a"]) await world.well("POST", `/counters/${encodeURIComponent(id)}/increment`, { ...bearer(ADMIN), body: '{"delta":3}' });
+  for (const id of ["blog/a", "blog/b", "shop/a"]) {
+    await world.well("POST", `/counters/${encodeURIComponent(id)}/increment`, {
+      ...bearer(ADMIN), body: '{"delta":3}',
+    });
+  }
 });
 afterAll(() => world.close());
 
@@ -60,7 +64,10 @@ test("a share reads what begins with its prefix, and nothing else", async () => 
 
 test("a token that is changed, or of another deployment, is refused", async () => {
   const { token } = await share({ prefix: "" });
-  for (const other of [`${token.slice(0, -1)}${token.endsWith("0") ? "1" : "0"}`, token.slice(0, -1), "share_0000000000000000_00000000000000000000000000000000"])
+  for (const other of [
+    `${token.slice(0, -1)}${token.endsWith("0") ? "1" : "0"}`, token.slice(0, -1),
+    "share_0000000000000000_00000000000000000000000000000000",
+  ])
     await world.refused(401, "unauthorized", "GET", "/counters/blog%2Fa", bearer(other));
 });
 

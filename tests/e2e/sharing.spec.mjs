@@ -1,4 +1,5 @@
-// What requests share: one fetch for many readers, one flush for many writers, and never more calls than the platform allows.
+// What requests share: one fetch for many readers, one flush for many writers, and never more calls than the platform
+// allows.
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { each, openWorld, until } from "./world.mjs";
 
@@ -37,7 +38,9 @@ test("a cold key that everybody reads at once is fetched once", async () => {
 
 test("a counter that does not exist is not fetched by each of its readers either", async () => {
   holdReads();
-  const refused = await Promise.all(numbers(40).map(() => world.refused(404, "counter-not-found", "GET", "/counters/none")));
+  const refused = await Promise.all(
+    numbers(40).map(() => world.refused(404, "counter-not-found", "GET", "/counters/none")),
+  );
   expect(refused.length).toBe(40);
   expect(counted("/read")).toBe(1);
 });
@@ -103,7 +106,9 @@ test("a bulk body sends each cell one message", async () => {
   await each(numbers(counters), 6, (index) => world.put(`many/${index}`, { shards }));
   // The isolate learns of the shards from its first write.
   await each(numbers(counters), 6, (index) => world.add(`many/${index}`));
-  const lines = numbers(counters * 200).map((index) => ({ key: `many/${index % counters}`, unique: `visitor ${index}` }));
+  const lines = numbers(counters * 200).map((index) => ({
+    key: `many/${index % counters}`, unique: `visitor ${index}`,
+  }));
   const body = lines.map((line) => JSON.stringify(line)).join("\n");
   // Cells are opened by the first, which may take so long that a message is sent again.
   await world.well("POST", "/events", { body });

@@ -1,4 +1,5 @@
-// Snapshots on plain workerd, whose disk service is their folder: made, read, restored, with a damaged file, and in an empty deployment. tests/crash/data.mjs kills.
+// Snapshots on plain workerd, whose disk service is their folder: made, read, restored, with a damaged file, and in an
+// empty deployment. tests/crash/data.mjs kills.
 import { cpSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -25,7 +26,9 @@ async function open(name, variables = { TALLY_DATACENTERS: "one", TALLY_TABLETS:
 }
 
 async function call(server, method, path, body, headers = {}) {
-  const answer = await fetch(`${server.urls[0]}${path}`, { method, headers, ...(body === undefined ? {} : { body: JSON.stringify(body) }) });
+  const answer = await fetch(`${server.urls[0]}${path}`, {
+    method, headers, ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  });
   return { status: answer.status, json: await answer.json() };
 }
 
@@ -37,13 +40,18 @@ async function well(...asked) {
 
 const filesOf = (name, kind) => {
   const all = readdirSync(join(folder, name, "snapshots"), { recursive: true, withFileTypes: true });
-  return all.filter((entry) => entry.isFile() && entry.parentPath.endsWith(kind)).map((entry) => join(entry.parentPath, entry.name));
+  return all
+    .filter((entry) => entry.isFile() && entry.parentPath.endsWith(kind))
+    .map((entry) => join(entry.parentPath, entry.name));
 };
-const value = async (server, id) => (await well(server, "GET", `/counters/${encodeURIComponent(id)}?consistency=strong`)).value;
+const value = async (server, id) =>
+  (await well(server, "GET", `/counters/${encodeURIComponent(id)}?consistency=strong`)).value;
 
 test("a snapshot tells the day, and comes back here and in an empty deployment", { timeout: 120_000 }, async () => {
   const server = await open("one");
-  for (let number = 0; number < 40; number++) await well(server, "PUT", `/counters/page%2F${number}/value`, { value: number });
+  for (let number = 0; number < 40; number++) {
+    await well(server, "PUT", `/counters/page%2F${number}/value`, { value: number });
+  }
   await well(server, "PUT", "/counters/other/value", { value: 5 });
   const made = await well(server, "POST", "/snapshots");
   expect([made.whole, made.full, made.counters, made.partitions]).toEqual([true, true, 41, 16]);
@@ -100,7 +108,9 @@ test("a damaged file is refused and named, and a wrong setting is said", { timeo
   const wrong = new Server({ folder: join(folder, "four"), variables: { TALLY_SNAPSHOTS: '{"hour":24}' } });
   servers.push(wrong);
   wrong.spawn();
-  const health = await until(() => wrong.urls[0] && call(wrong, "GET", "/healthz").catch(() => undefined), "it does not answer", 20_000);
+  const health = await until(
+    () => wrong.urls[0] && call(wrong, "GET", "/healthz").catch(() => undefined), "it does not answer", 20_000,
+  );
   expect(health.json.code).toBe("not-configured");
   expect(health.json.detail).toMatch(/TALLY_SNAPSHOTS must be `off`, or JSON such as .*, not `\{"hour":24\}`/);
 });

@@ -106,8 +106,8 @@ test("a counter that expires while nothing runs is gone after a restart, storage
   await until(isFree, "an empty storage");
 });
 
-// Everything that can be read of a counter at a time in seconds, without what says when it was read. The time is given, since the
-// pieces that a window consists of change with the minute.
+// Everything that can be read of a counter at a time in seconds, without what says when it was read. The time is given,
+// since the pieces that a window consists of change with the minute.
 async function everything(id, at) {
   const seen = await world.strong(id, `&window=3600&at=${at}`);
   const { value, updated_at, expires_at, version, uniques, window } = seen;

@@ -1,5 +1,5 @@
-// One batch that names thousands of counters: all of it is counted, part by part, or the lines are named that are not; and others are
-// served meanwhile.
+// One batch that names thousands of counters: all of it is counted, part by part, or the lines are named that are not;
+// and others are served meanwhile.
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { each, openWorld } from "./world.mjs";
 
@@ -20,7 +20,9 @@ let hosted;
 beforeAll(async () => {
   world = await openWorld({ vars: OWN, edgeVars: { TALLY_OPEN_OBJECTS_MAX: OPEN_OBJECTS_MAX } });
   narrow = await openWorld({ vars: OWN, edgeVars: { TALLY_SUBREQUESTS: SUBREQUESTS } });
-  hosted = await openWorld({ vars: { TALLY_TABLETS: "8" }, edgeVars: { TALLY_SUBREQUESTS: SUBREQUESTS, TALLY_OPEN_OBJECTS_MAX: "40" } });
+  hosted = await openWorld({
+    vars: { TALLY_TABLETS: "8" }, edgeVars: { TALLY_SUBREQUESTS: SUBREQUESTS, TALLY_OPEN_OBJECTS_MAX: "40" },
+  });
 });
 afterAll(() => Promise.all([world.close(), narrow.close(), hosted.close()]));
 
@@ -49,7 +51,9 @@ test("a batch counts thousands of counters, and others are answered meanwhile", 
 }, BATCH_MS_MAX);
 
 // The lines whose counters come last by name: 98 and 99 of 402.
-const REFUSED = { accepted: 400, rejected: 2, rejected_lines: [{ code: "too-many-counters", count: 2, lines: "99-100" }] };
+const REFUSED = {
+  accepted: 400, rejected: 2, rejected_lines: [{ code: "too-many-counters", count: 2, lines: "99-100" }],
+};
 
 test("of a batch of more counters than there are calls the lines are named that are not counted, and a batch of those is counted", async () => {
   const events = eventsOf(402, "many");
@@ -57,7 +61,9 @@ test("of a batch of more counters than there are calls the lines are named that 
   expect(told).toMatchObject(REFUSED);
   expect(told.errors[0].detail).toContain("nothing of this line was counted, send it in another body");
   await narrow.refused(404, "counter-not-found", "GET", "/counters/many%2F98");
-  expect(await narrow.well("POST", "/events", { body: bodyOf(events.slice(98, 100)) })).toMatchObject({ accepted: 2, rejected: 0 });
+  expect(await narrow.well("POST", "/events", { body: bodyOf(events.slice(98, 100)) })).toMatchObject({
+    accepted: 2, rejected: 0,
+  });
   const seen = await narrow.well("GET", "/counters/many%2F*/aggregate");
   expect(seen).toMatchObject({ counters: 402, value: sumOf(events), exact: true });
 });
@@ -68,7 +74,9 @@ test("so it is under a key, where what is counted is counted once, however often
   const events = eventsOf(134, "keyed").map((event) => ({ ...event, unique: "ann" }));
   for (let round = 0; round < 2; round += 1) {
     const told = await narrow.well("POST", "/events", { body: bodyOf(events), headers });
-    expect(told).toMatchObject({ accepted: 133, rejected: 1, rejected_lines: [{ code: "too-many-counters", count: 1, lines: "100" }] });
+    expect(told).toMatchObject({
+      accepted: 133, rejected: 1, rejected_lines: [{ code: "too-many-counters", count: 1, lines: "100" }],
+    });
   }
   const seen = await narrow.well("GET", "/counters/keyed%2F*/aggregate");
   expect(seen).toMatchObject({ counters: 133, value: sumOf(events) - events[99].increment, exact: true });
@@ -77,7 +85,9 @@ test("so it is under a key, where what is counted is counted once, however often
 test("where tablets host counters a body names as many as it likes, with few calls and few objects", async () => {
   const events = eventsOf(1_000, "hosted").map((event) => ({ ...event, unique: "ann" }));
   for (const headers of [{}, { "idempotency-key": "body" }, { "idempotency-key": "body" }]) {
-    expect(await hosted.well("POST", "/events", { body: bodyOf(events), headers })).toMatchObject({ accepted: 1_000, rejected: 0 });
+    expect(await hosted.well("POST", "/events", { body: bodyOf(events), headers })).toMatchObject({
+      accepted: 1_000, rejected: 0,
+    });
   }
   const seen = await hosted.well("GET", "/counters/hosted%2F*/aggregate");
   expect(seen).toMatchObject({ counters: 1_000, value: 2 * sumOf(events), exact: true });
@@ -85,7 +95,9 @@ test("where tablets host counters a body names as many as it likes, with few cal
 });
 
 test("no more counters are opened to be read than may be open: the others are told as of what their datacenter has said last", async () => {
-  const small = await openWorld({ vars: { ...OWN, TALLY_OPEN_OBJECTS_MAX: "8" }, edgeVars: { TALLY_OPEN_OBJECTS_MAX: OPEN_OBJECTS_MAX } });
+  const small = await openWorld({
+    vars: { ...OWN, TALLY_OPEN_OBJECTS_MAX: "8" }, edgeVars: { TALLY_OPEN_OBJECTS_MAX: OPEN_OBJECTS_MAX },
+  });
   try {
     const ids = Array.from({ length: 40 }, (_, index) => `read/${index}`);
     for (const id of ids) await small.add(id);
@@ -107,10 +119,15 @@ test("no more counters are opened to be read than may be open: the others are to
 });
 
 test("no more shards are opened to be read, and no more counters to be changed, than may be open", async () => {
-  const small = await openWorld({ vars: { ...OWN, TALLY_OPEN_OBJECTS_MAX: "8" }, edgeVars: { TALLY_OPEN_OBJECTS_MAX: OPEN_OBJECTS_MAX } });
+  const small = await openWorld({
+    vars: { ...OWN, TALLY_OPEN_OBJECTS_MAX: "8" }, edgeVars: { TALLY_OPEN_OBJECTS_MAX: OPEN_OBJECTS_MAX },
+  });
   try {
     await small.put("wide", { shards: 64 });
-    await each(Array.from({ length: 400 }, (_, index) => index), 20, (index) => small.add("wide", { unique: `visitor ${index}` }));
+    await each(
+      Array.from({ length: 400 }, (_, index) => index), 20,
+      (index) => small.add("wide", { unique: `visitor ${index}` }),
+    );
     const seen = await small.strong("wide");
     expect(seen.exact).toBe(false);
     expect(seen.value).toBeLessThanOrEqual(400);

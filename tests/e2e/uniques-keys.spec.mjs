@@ -57,15 +57,22 @@ test("an intersection of dense sketches errs by a part of the union", async () =
 test("an intersection of any other number of counters, and another op, are refused", async () => {
   world = await openWorld();
   for (const id of ["a", "b", "c"]) await world.add(id, { unique: "x" });
-  for (const query of ["id=a&op=intersection", "id=a&id=a&op=intersection", "id=a&id=b&id=c&op=intersection", "id=a&id=b&op=difference", "id=a&id=b&op="]) {
+  for (const query of [
+    "id=a&op=intersection", "id=a&id=a&op=intersection", "id=a&id=b&id=c&op=intersection", "id=a&id=b&op=difference",
+    "id=a&id=b&op=",
+  ]) {
     await world.refused(400, "invalid-query", "GET", `/uniques?${query}`);
   }
 });
 
 test("readers without a key see rounded uniques, others exact ones, also when both ask at once", async () => {
-  world = await openWorld({ vars: { TALLY_ACCESS: undefined, TALLY_KEYS: KEYS }, edgeVars: { TALLY_UNIQUES_ROUNDING: "1" } });
+  world = await openWorld({
+    vars: { TALLY_ACCESS: undefined, TALLY_KEYS: KEYS }, edgeVars: { TALLY_UNIQUES_ROUNDING: "1" },
+  });
   // Without a key a visitor may not write so much at once.
-  await world.well("POST", "/events", { body: `${visitors("a", 0, 347)}\n${visitors("b", 100, 347)}`, ...bearer(ADMIN) });
+  await world.well("POST", "/events", {
+    body: `${visitors("a", 0, 347)}\n${visitors("b", 100, 347)}`, ...bearer(ADMIN),
+  });
   const read = async (options) => {
     const [counter, union, common] = await Promise.all([
       world.read("a", "?window=300", options),
@@ -75,15 +82,21 @@ test("readers without a key see rounded uniques, others exact ones, also when bo
     return [counter.uniques, counter.window.uniques, union, common];
   };
   const [exact, rounded] = await Promise.all([read(bearer(ADMIN)), read()]);
-  for (const [index, number] of [347, 347, 447, 247].entries()) expect(Math.abs(exact[index].estimate - number)).toBeLessThanOrEqual(2);
+  for (const [index, number] of [347, 347, 447, 247].entries()) {
+    expect(Math.abs(exact[index].estimate - number)).toBeLessThanOrEqual(2);
+  }
   expect(rounded.map(({ estimate }) => estimate)).toEqual([300, 300, 400, 200]);
   for (const [index, { standard_error }] of rounded.entries()) {
     expect(standard_error).toBeGreaterThan(28);
     expect(exact[index].standard_error).toBeLessThan(2);
   }
   // What one was told within a millisecond is not handed to the other.
-  const both = await Promise.all(Array.from({ length: 40 }, (_, index) => world.read("a", "", index % 2 ? bearer(ADMIN) : undefined)));
-  expect(both.map(({ uniques }, index) => uniques.estimate === (index % 2 ? exact[0].estimate : 300))).not.toContain(false);
+  const both = await Promise.all(
+    Array.from({ length: 40 }, (_, index) => world.read("a", "", index % 2 ? bearer(ADMIN) : undefined)),
+  );
+  expect(both.map(({ uniques }, index) => uniques.estimate === (index % 2 ? exact[0].estimate : 300))).not.toContain(
+    false,
+  );
   const told = await world.well("GET", "/counters/a?explain=1");
   expect(told.uniques).toEqual(rounded[0]);
 });

@@ -11,8 +11,10 @@ const PFCOUNT = 9_988;
 const FRA = { colo: "FRA" };
 const IAD = { colo: "IAD" };
 
-const visitors = (key, from, to) =>
-  Array.from({ length: to - from }, (_, index) => JSON.stringify({ key, unique: `visitor ${from + index}` })).join("\n");
+const visitors = (key, from, to) => {
+  const line = (_, index) => JSON.stringify({ key, unique: `visitor ${from + index}` });
+  return Array.from({ length: to - from }, line).join("\n");
+};
 
 async function visit(world, key, from, to, options) {
   const accepted = await world.well("POST", "/events", { body: visitors(key, from, to), ...options });
@@ -81,7 +83,9 @@ test("a counter by Redis's hash estimates as Redis does, and never holds element
     expect(value).toBe(10_002);
     // PFCOUNT of a real Redis after PFADD of the same 10,000.
     expect(uniques.estimate).toBe(PFCOUNT);
-    const refused = await world.refused(409, "hash-mismatch", "PUT", "/counters/r", { body: '{"unique_hash":"keyed"}' });
+    const refused = await world.refused(409, "hash-mismatch", "PUT", "/counters/r", {
+      body: '{"unique_hash":"keyed"}',
+    });
     expect(refused.json.detail).toContain("of another hash");
     // Left out it stays.
     expect((await world.put("r", { shards: 2 })).settings.unique_hash).toBe("redis");
@@ -138,7 +142,9 @@ test("windows of minutes, hours and days hold who came in them, also of a log th
     const stamp = (ago) => (now - ago) * 1_000;
     const agos = [5 * 60, 3 * 3_600, 3 * day, 20 * day, 300 * day, 450 * day];
     const lines = agos.flatMap((ago, index) =>
-      [`visitor ${index}`, "who always comes"].map((name) => JSON.stringify({ key: "w", unique: name, at: stamp(ago) })),
+      [`visitor ${index}`, "who always comes"].map((name) =>
+        JSON.stringify({ key: "w", unique: name, at: stamp(ago) }),
+      ),
     );
     const accepted = await world.well("POST", "/ingest?format=ndjson", { body: lines.join("\n") });
     expect(accepted).toMatchObject({ accepted: lines.length, rejected: 0 });

@@ -66,7 +66,9 @@ test("while answers are lost, what was refused may count and what was acknowledg
   await world.add("a");
   let calls = 0;
   // Of every five calls of a cell two lose their answer and one does not arrive.
-  world.fail(({ kind }) => (kind === "cell" ? ["after", undefined, "before", "after", undefined][calls++ % 5] : undefined));
+  world.fail(({ kind }) =>
+    kind === "cell" ? ["after", undefined, "before", "after", undefined][calls++ % 5] : undefined,
+  );
   const answers = await each(Array(60).fill("POST"), 6, (method, index) =>
     world.call(method, INCREMENT, { body: `{"delta":${index + 1}}`, colo: index % 3 ? "FRA" : "IAD", edge: index % 2 }),
   );
@@ -177,6 +179,8 @@ test("settings that cannot reach a datacenter are set, and reach it later", asyn
   failing(ofDatacenter("IAD"), "before");
   expect(await world.put("a", { shards: 4 })).toMatchObject({ exact: false, settings: { shards: 4 } });
   mended();
-  await until(async () => (await world.strong("a")).datacenters.every(({ shards }) => shards === 4), "settings everywhere");
+  await until(
+    async () => (await world.strong("a")).datacenters.every(({ shards }) => shards === 4), "settings everywhere",
+  );
   expect(await world.strong("a")).toMatchObject({ value: 2, exact: true });
 });

@@ -131,7 +131,9 @@ describe("where all answer", () => {
     const before = await world.read("again", at(old.version), { edge: 1 });
     expect(before.value).toBe(9);
     await world.well("DELETE", "/counters/again");
-    await until(async () => (await world.call("GET", "/counters/again", { edge: 1 })).status === 404, "no view of it is left");
+    await until(
+      async () => (await world.call("GET", "/counters/again", { edge: 1 })).status === 404, "no view of it is left",
+    );
     await world.refused(404, "counter-not-found", "GET", `/counters/again${at(old.version)}`);
     await world.refused(404, "counter-not-found", "GET", `/counters/again${at(before.version)}`, { edge: 1 });
 

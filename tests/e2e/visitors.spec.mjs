@@ -63,7 +63,9 @@ test("on plain workerd the address is the connection's, whatever headers say, un
   await world.add("a", auto, connected("127.0.0.1:46405"));
   expect(await uniques("a")).toBe(2);
   const behind = connected("127.0.0.1:46406", { "x-forwarded-for": "203.0.113.10" });
-  const { json } = await world.refused(400, "no-client-address", "POST", "/counters/a/increment", { body: JSON.stringify(auto), ...behind });
+  const { json } = await world.refused(400, "no-client-address", "POST", "/counters/a/increment", {
+    body: JSON.stringify(auto), ...behind,
+  });
   expect(json.detail).toContain("x-forwarded-for");
 });
 
@@ -76,7 +78,9 @@ test("the header of one's own proxy is trusted once it is named, and then no oth
   await world.add("a", auto, behind("203.0.113.9", { "cf-connecting-ip": "7.7.7.7" }));
   expect(await uniques("a")).toBe(1);
   for (const options of [from("203.0.113.9"), behind("unknown")]) {
-    const { json } = await world.refused(400, "no-client-address", "POST", "/counters/a/increment", { body: JSON.stringify(auto), ...options });
+    const { json } = await world.refused(400, "no-client-address", "POST", "/counters/a/increment", {
+      body: JSON.stringify(auto), ...options,
+    });
     expect(json.detail).toContain("X-Forwarded-For");
   }
 });
@@ -88,7 +92,10 @@ test("a server says who its visitors are, in increments and in lines, both addre
   await world.add("a", visitor, { headers: { "user-agent": "python-requests/2.32" } });
   await world.add("a", auto, from("203.0.113.9"));
   const line = (more) => ({ key: "a", ...visitor, ...more });
-  const lines = [line(), line({ ip: "203.0.113.10" }), line({ id: "1", ip: "203.0.113.11" }), line({ user_agent: BOT }), line({ user_agent: BOT, bots: "count" })];
+  const lines = [
+    line(), line({ ip: "203.0.113.10" }), line({ id: "1", ip: "203.0.113.11" }), line({ user_agent: BOT }),
+    line({ user_agent: BOT, bots: "count" }),
+  ];
   const report = await world.well("POST", "/events", { body: JSON.stringify(lines) });
   expect(report).toEqual({ accepted: 4, rejected: 0, bots_ignored: 1, errors: [] });
   expect(await world.strong("a")).toMatchObject({ value: 6, uniques: { estimate: 4 } });
@@ -114,8 +121,13 @@ test("a line that lacks what it needs costs that line only", async () => {
   ]);
   const log = '{"path":"/","unique":"auto"}';
   expect((await world.well("POST", "/ingest?format=ndjson", { body: log })).errors[0].detail).toContain("/events");
-  for (const wrong of [{ bots: "never" }, { unique: "auto", ip: "203.0.113.9" }, { ip: "203.0.113.9" }, { user_agent: "x" }, { unique: "auto", ip: "x", user_agent: "x" }]) {
-    await world.refused(400, "invalid-body", "POST", "/counters/a/increment", { body: JSON.stringify(wrong), ...from("203.0.113.9") });
+  for (const wrong of [
+    { bots: "never" }, { unique: "auto", ip: "203.0.113.9" }, { ip: "203.0.113.9" }, { user_agent: "x" },
+    { unique: "auto", ip: "x", user_agent: "x" },
+  ]) {
+    await world.refused(400, "invalid-body", "POST", "/counters/a/increment", {
+      body: JSON.stringify(wrong), ...from("203.0.113.9"),
+    });
   }
   expect(await world.strong("a")).toMatchObject({ value: 1, uniques: null });
 });
@@ -125,12 +137,18 @@ test("a bot's write changes nothing, is answered well and counted apart, unless 
   await world.add("a", auto, from("203.0.113.9"));
   const before = await world.strong("a");
   expect(await world.add("a", auto, from("203.0.113.9", BOT))).toEqual({ id: "a", delta: 0, status: "bot-ignored" });
-  expect(await world.add("a", { delta: 5, bots: "ignore" }, from("203.0.113.9", "curl/8.7.1"))).toMatchObject({ status: "bot-ignored" });
-  expect(await world.subtract("a", { bots: "ignore" }, from("203.0.113.9", BOT))).toMatchObject({ status: "bot-ignored" });
+  expect(await world.add("a", { delta: 5, bots: "ignore" }, from("203.0.113.9", "curl/8.7.1"))).toMatchObject({
+    status: "bot-ignored",
+  });
+  expect(await world.subtract("a", { bots: "ignore" }, from("203.0.113.9", BOT))).toMatchObject({
+    status: "bot-ignored",
+  });
   // Browsers name themselves.
   expect(await world.add("a", auto, from("203.0.113.9", ""))).toMatchObject({ status: "bot-ignored" });
   const { value, version, uniques } = await world.strong("a");
-  expect({ value, version, uniques }).toEqual({ value: before.value, version: before.version, uniques: before.uniques });
+  expect({ value, version, uniques }).toEqual({
+    value: before.value, version: before.version, uniques: before.uniques,
+  });
   expect(await world.metric("tally_bots_ignored_total")).toBe(4);
   expect(await world.metric('tally_acknowledged_total{operation="increment"}')).toBe(1);
   // Without `auto` a bot counts, as it always has.
@@ -208,9 +226,17 @@ test("no address, no user agent and no element is on disk, in metrics or in an a
   for (const address of addresses) {
     const { headers } = from(address, agent);
     answers.push(await world.call("POST", "/counters/kept-id/increment", { body: JSON.stringify(auto), headers }));
-    answers.push(await world.call("POST", "/counters/kept-id/increment", { body: JSON.stringify(auto), headers: { ...headers, "idempotency-key": address } }));
+    answers.push(
+      await world.call("POST", "/counters/kept-id/increment", {
+        body: JSON.stringify(auto), headers: { ...headers, "idempotency-key": address },
+      }),
+    );
     const line = { key: "kept-id", unique: "auto", ip: address, user_agent: agent, id: `line ${address}` };
-    answers.push(await world.call("POST", "/events", { body: JSON.stringify(line), headers: { "idempotency-key": `body ${address}` } }));
+    answers.push(
+      await world.call("POST", "/events", {
+        body: JSON.stringify(line), headers: { "idempotency-key": `body ${address}` },
+      }),
+    );
     answers.push(await world.call("POST", "/counters/kept-id/increment", { body: '{"unique":"element-77"}' }));
   }
   answers.push(await world.call("GET", "/counters/kept-id?consistency=strong&explain=1"));

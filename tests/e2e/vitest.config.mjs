@@ -17,7 +17,8 @@ export default defineConfig({
     // This machine's smallest kin has 2 cores.
     maxWorkers: 2,
     projects: [
-      // Files share a process, and so the program that runs the service. PLATFORM=miniflare runs them as they are deployed.
+      // Files share a process, and so the program that runs the service. PLATFORM=miniflare runs them as they are
+      // deployed.
       { test: { ...shared, name: "native", env: environment(), include: ["*.spec.mjs"], pool: "threads", isolate: false } },
       // The same again where the leads of all counters lie in tablets.
       { test: { ...shared, name: "tablets", env: { ...environment(), TABLETS: "64" }, include: ["*.spec.mjs"], pool: "threads", isolate: false } },

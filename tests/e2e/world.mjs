@@ -1,5 +1,5 @@
-// Worlds: a whole deployment for a test. The service runs natively, in memory and in virtual time (native.mjs), or both Workers run as they
-// are deployed, under Miniflare (miniflare.mjs).
+// Worlds: a whole deployment for a test. The service runs natively, in memory and in virtual time (native.mjs), or both
+// Workers run as they are deployed, under Miniflare (miniflare.mjs).
 //
 // Invariants: worlds share nothing; every answer a test asks for is checked against the API's
 // description; a world in which an error is logged fails the test that closes it, unless faults
@@ -16,7 +16,9 @@ export { randomFrom } from "../crash/random.mjs";
 /** Whether the leads of counters lie in tablets here: then no counter has an object of its own to look into. */
 export const TABLETS = process.env.TABLETS !== undefined;
 
-/** Scheme and host of all requests, which nothing resolves: an open deployment answers to this machine's names alone. */
+/**
+ * Scheme and host of all requests, which nothing resolves: an open deployment answers to this machine's names alone.
+ */
 export const ORIGIN = "http://localhost";
 const DEADLINE_MS = 20_000;
 const POLL_MS = 10;
@@ -117,14 +119,18 @@ class World {
     return this.#host.advance(milliseconds);
   }
 
-  /** In a world with faults: `rule({ kind, name, path })` returns what becomes of a call, see faulty.mjs, or nothing, or a promise of it. */
+  /**
+   * In a world with faults: `rule({ kind, name, path })` returns what becomes of a call, see faulty.mjs, or nothing, or
+   * a promise of it.
+   */
   fail(rule) {
     this.#host.fail(rule);
   }
 
   /**
-   * Sends a request; `colo: null` is a platform that names no datacenter, `country` what it says of the client's; `clientIp` what plain workerd says of the
-   * connection; `origin`: by which name it is called; `signal`: a client that hangs up. Checks the answer's form.
+   * Sends a request; `colo: null` is a platform that names no datacenter, `country` what it says of the client's;
+   * `clientIp` what plain workerd says of the connection; `origin`: by which name it is called; `signal`: a client that
+   * hangs up. Checks the answer's form.
    */
   async call(method, path, { body, headers, colo = "FRA", country, clientIp, edge = 0, origin = ORIGIN, signal } = {}) {
     const asked = { method, headers, body, colo, country, clientIp, edge, signal };
@@ -221,15 +227,24 @@ class World {
 }
 
 /**
- * Opens a world. `platform`: "miniflare" where only the platform itself can show it; a project of vitest.config.mjs says which. `vars`: variables (the edge's `TALLY_ACCESS` is "open"
- * unless set to undefined). `edgeVars`: those of the edge alone. `folder`: where objects are kept, in memory without. `edges`: how many edge
- * isolates. `later_ms`: how long nothing ran, where the folder was used before. `faults`: whether `fail` works. `logs`: whether errors may be logged. `queue`: the consumer's settings, where a queue is bound; without, none is. `front`: a Worker in
- * front of an origin, under Miniflare: its `file`, its `vars`, and the `origin`, a function from a request to a response. `bucket`: whether a bucket for
- * snapshots is bound, under Miniflare.
+ * Opens a world. `platform`: "miniflare" where only the platform itself can show it; a project of vitest.config.mjs
+ * says which. `vars`: variables (the edge's `TALLY_ACCESS` is "open" unless set to undefined). `edgeVars`: those of the
+ * edge alone. `folder`: where objects are kept, in memory without. `edges`: how many edge isolates. `later_ms`: how
+ * long nothing ran, where the folder was used before. `faults`: whether `fail` works. `logs`: whether errors may be
+ * logged. `queue`: the consumer's settings, where a queue is bound; without, none is. `front`: a Worker in front of an
+ * origin, under Miniflare: its `file`, its `vars`, and the `origin`, a function from a request to a response. `bucket`:
+ * whether a bucket for snapshots is bound, under Miniflare.
  */
-export async function openWorld({ platform = process.env.PLATFORM ?? "native", vars = {}, edgeVars = {}, folder, edges = 1, faults = false, queue, front, bucket = false, later_ms = 0, logs = faults } = {}) {
-  const options = { vars, edgeVars: { TALLY_ACCESS: "open", ...vars, ...edgeVars }, folder, edges, faults, queue, front, bucket, later_ms };
-  const host = platform === "native" ? new Deployment(options) : new (await import("./platform/miniflare.mjs")).Workers(options);
+export async function openWorld({
+  platform = process.env.PLATFORM ?? "native", vars = {}, edgeVars = {}, folder, edges = 1, faults = false, queue,
+  front, bucket = false, later_ms = 0, logs = faults,
+} = {}) {
+  const options = {
+    vars, edgeVars: { TALLY_ACCESS: "open", ...vars, ...edgeVars }, folder, edges, faults, queue, front, bucket,
+    later_ms,
+  };
+  const host =
+    platform === "native" ? new Deployment(options) : new (await import("./platform/miniflare.mjs")).Workers(options);
   await host.ready();
   const world = new World(host, logs);
   open.push(world);

@@ -1,5 +1,6 @@
 //! Law: a configuration that is wrong is refused with the place and the reason, and no key is repeated.
 
+use crate::common::config;
 use proptest::prelude::*;
 use tally::protocol::access::{
     Access, CONFIG_BYTES_MAX, KEYS_COUNT_MAX, ORIGINS_COUNT_MAX, PUBLIC_ENTRIES_COUNT_MAX, Scope,
@@ -19,118 +20,120 @@ fn detail(text: &str) -> String {
     problem.detail().to_owned()
 }
 
+/// Texts of `TALLY_KEYS` that cannot be used, and what is said of each.
+const WRONG: &[(&str, &str)] = &[
+    (
+        r#"not json"#,
+        "it is not JSON: expected ident (line 1, column 2)",
+    ),
+    (
+        r#"{"keys":["#,
+        "it is not JSON: EOF while parsing a list (line 1, column 9)",
+    ),
+    (
+        r#"{"keys":[],}"#,
+        "it is not JSON: trailing comma (line 1, column 12)",
+    ),
+    (
+        r#"7"#,
+        "a value has the wrong type, expected an object with `keys` and `public` (line 1",
+    ),
+    (
+        r#"{"key":[]}"#,
+        "unknown field `key`, expected `keys` or `public`",
+    ),
+    (r#"{"keys":[],"keys":[]}"#, "duplicate field `keys`"),
+    (
+        r#"{"keys":{}}"#,
+        "a value has the wrong type, expected a sequence",
+    ),
+    (
+        r#"{"keys":["S3cr3t-k3y-mat3rial"]}"#,
+        "a value has the wrong type, expected an object with `key` and `scopes`",
+    ),
+    (
+        r#"{"keys":[{"key":"S3cr3t-k3y-mat3rial"}]}"#,
+        "missing field `scopes`",
+    ),
+    (r#"{"keys":[{"scopes":[]}]}"#, "missing field `key`"),
+    (
+        r#"{"keys":[{"S3cr3t-k3y-mat3rial":["read"]}]}"#,
+        "unknown field, expected one of `name`, `key`",
+    ),
+    (
+        r#"{"keys":[{"key":"S3cr3t-k3y-mat3rial","scope":"read"}]}"#,
+        "unknown field `scope`",
+    ),
+    (
+        r#"{"keys":[{"key":"S3cr3t-k3y-mat3rial","scopes":"S3cr3t-k3y-mat3rial"}]}"#,
+        "expected a sequence",
+    ),
+    (
+        r#"{"keys":[{"key":"S3cr3t","scopes":["read"]}]}"#,
+        "keys[0].key is too short: a key has at least 16 bytes",
+    ),
+    (
+        r#"{"keys":[{"key":"S3cr3t k3y mat3rial","scopes":[]}]}"#,
+        "keys[0].key may hold only visible ASCII",
+    ),
+    (
+        r#"{"keys":[{"key":"0123456789abcdef","scopes":[]},{"key":"S3cr3t-k3y-mat3rial","scopes":["read","delete"]}]}"#,
+        "keys[1].scopes[1] `delete` is not a scope: the scopes here are `read`, `write`, `limits`, `refund`, `admin`",
+    ),
+    (
+        r#"{"keys":[{"key":"S3cr3t-k3y-mat3rial","scopes":["S3cr3t-k3y-mat3rial"]}]}"#,
+        "keys[0].scopes[0] is not a scope",
+    ),
+    (
+        r#"{"keys":[{"key":"S3cr3t-k3y-mat3rial","scopes":["Read"]}]}"#,
+        "keys[0].scopes[0] `Read` is not a scope",
+    ),
+    (
+        r#"{"public":[{"origins":["*"],"scopes":["admin"]}]}"#,
+        "public[0].scopes[0] `admin` needs a key: the scopes here are `read`, `write`",
+    ),
+    (
+        r#"{"public":[{"origins":["*"],"scopes":[],"delta_max":0}]}"#,
+        "public[0].delta_max is 0: it is 1 or more",
+    ),
+    (
+        r#"{"public":[{"origins":["*"],"scopes":[],"delta_max":"S3cr3t-k3y-mat3rial"}]}"#,
+        "a value has the wrong type, expected u64",
+    ),
+    (
+        r#"{"public":[{"origins":["*"],"scopes":[],"allow":["at","set"]}]}"#,
+        "public[0].allow[1] `set` is not known: it may name `at`, `board`, `decrement`, `hyll`, `if-match`, `ingest`, `policy`",
+    ),
+    (
+        r#"{"keys":[{"key":"S3cr3t-k3y-mat3rial","scopes":[],"allow":[]}]}"#,
+        "unknown field `allow`",
+    ),
+    ("[]", "expected an object with `keys` and `public`"),
+    (
+        r#"{"keys":[["ops","S3cr3t-k3y-mat3rial",["read"]]]}"#,
+        "expected an object with `key` and `scopes`",
+    ),
+    (
+        r#"{"public":[["",["*"],["read"]]]}"#,
+        "expected an object with `prefix`, `origins` and `scopes`",
+    ),
+    (
+        r#"{"public":[{"scopes":["read"]}]}"#,
+        "missing field `origins`",
+    ),
+    (
+        r#"{"public":[{"origins":["S3cr3t-k3y-mat3rial"],"scopes":[]}]}"#,
+        "public[0].origins[0] is not scheme://host[:port]",
+    ),
+    (
+        r#"{"public":[{"prefix":"a\nb","origins":[],"scopes":[]}]}"#,
+        "public[0].prefix begins no counter id",
+    ),
+];
+
 #[test]
 fn what_is_wrong_is_said_with_its_place() {
-    let table = [
-        (
-            r#"not json"#,
-            "it is not JSON: expected ident (line 1, column 2)",
-        ),
-        (
-            r#"{"keys":["#,
-            "it is not JSON: EOF while parsing a list (line 1, column 9)",
-        ),
-        (
-            r#"{"keys":[],}"#,
-            "it is not JSON: trailing comma (line 1, column 12)",
-        ),
-        (
-            r#"7"#,
-            "a value has the wrong type, expected an object with `keys` and `public` (line 1",
-        ),
-        (
-            r#"{"key":[]}"#,
-            "unknown field `key`, expected `keys` or `public`",
-        ),
-        (r#"{"keys":[],"keys":[]}"#, "duplicate field `keys`"),
-        (
-            r#"{"keys":{}}"#,
-            "a value has the wrong type, expected a sequence",
-        ),
-        (
-            r#"{"keys":["S3cr3t-k3y-mat3rial"]}"#,
-            "a value has the wrong type, expected an object with `key` and `scopes`",
-        ),
-        (
-            r#"{"keys":[{"key":"S3cr3t-k3y-mat3rial"}]}"#,
-            "missing field `scopes`",
-        ),
-        (r#"{"keys":[{"scopes":[]}]}"#, "missing field `key`"),
-        (
-            r#"{"keys":[{"S3cr3t-k3y-mat3rial":["read"]}]}"#,
-            "unknown field, expected one of `name`, `key`",
-        ),
-        (
-            r#"{"keys":[{"key":"S3cr3t-k3y-mat3rial","scope":"read"}]}"#,
-            "unknown field `scope`",
-        ),
-        (
-            r#"{"keys":[{"key":"S3cr3t-k3y-mat3rial","scopes":"S3cr3t-k3y-mat3rial"}]}"#,
-            "expected a sequence",
-        ),
-        (
-            r#"{"keys":[{"key":"S3cr3t","scopes":["read"]}]}"#,
-            "keys[0].key is too short: a key has at least 16 bytes",
-        ),
-        (
-            r#"{"keys":[{"key":"S3cr3t k3y mat3rial","scopes":[]}]}"#,
-            "keys[0].key may hold only visible ASCII",
-        ),
-        (
-            r#"{"keys":[{"key":"0123456789abcdef","scopes":[]},{"key":"S3cr3t-k3y-mat3rial","scopes":["read","delete"]}]}"#,
-            "keys[1].scopes[1] `delete` is not a scope: the scopes here are `read`, `write`, `limits`, `refund`, `admin`",
-        ),
-        (
-            r#"{"keys":[{"key":"S3cr3t-k3y-mat3rial","scopes":["S3cr3t-k3y-mat3rial"]}]}"#,
-            "keys[0].scopes[0] is not a scope",
-        ),
-        (
-            r#"{"keys":[{"key":"S3cr3t-k3y-mat3rial","scopes":["Read"]}]}"#,
-            "keys[0].scopes[0] `Read` is not a scope",
-        ),
-        (
-            r#"{"public":[{"origins":["*"],"scopes":["admin"]}]}"#,
-            "public[0].scopes[0] `admin` needs a key: the scopes here are `read`, `write`",
-        ),
-        (
-            r#"{"public":[{"origins":["*"],"scopes":[],"delta_max":0}]}"#,
-            "public[0].delta_max is 0: it is 1 or more",
-        ),
-        (
-            r#"{"public":[{"origins":["*"],"scopes":[],"delta_max":"S3cr3t-k3y-mat3rial"}]}"#,
-            "a value has the wrong type, expected u64",
-        ),
-        (
-            r#"{"public":[{"origins":["*"],"scopes":[],"allow":["at","set"]}]}"#,
-            "public[0].allow[1] `set` is not known: it may name `at`, `board`, `decrement`, `hyll`, `if-match`, `ingest`, `policy`",
-        ),
-        (
-            r#"{"keys":[{"key":"S3cr3t-k3y-mat3rial","scopes":[],"allow":[]}]}"#,
-            "unknown field `allow`",
-        ),
-        ("[]", "expected an object with `keys` and `public`"),
-        (
-            r#"{"keys":[["ops","S3cr3t-k3y-mat3rial",["read"]]]}"#,
-            "expected an object with `key` and `scopes`",
-        ),
-        (
-            r#"{"public":[["",["*"],["read"]]]}"#,
-            "expected an object with `prefix`, `origins` and `scopes`",
-        ),
-        (
-            r#"{"public":[{"scopes":["read"]}]}"#,
-            "missing field `origins`",
-        ),
-        (
-            r#"{"public":[{"origins":["S3cr3t-k3y-mat3rial"],"scopes":[]}]}"#,
-            "public[0].origins[0] is not scheme://host[:port]",
-        ),
-        (
-            r#"{"public":[{"prefix":"a\nb","origins":[],"scopes":[]}]}"#,
-            "public[0].prefix begins no counter id",
-        ),
-    ];
-    for (text, expected) in table {
+    for (text, expected) in WRONG {
         let detail = detail(text);
         assert!(
             detail.starts_with("TALLY_KEYS cannot be used: "),
@@ -278,7 +281,7 @@ fn debug_output_shows_no_key() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { rng_seed: proptest::test_runner::RngSeed::Fixed(0x7a11), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(config(0x7a11, 256))]
 
     /// Whatever is damaged and wherever the key stands, the refusal does not repeat it.
     #[test]

@@ -1,5 +1,5 @@
-//! Laws of what a caller without a key may do, and of who reaches limits: nothing beyond an increment of now unless its entry
-//! names it, no limit without a prefix that says `limits/`, and no open instance from elsewhere.
+//! Laws of what a caller without a key may do, and of who reaches limits: nothing beyond an increment of now unless its
+//! entry names it, no limit without a prefix that says `limits/`, and no open instance from elsewhere.
 
 use serde_json::{Value, json};
 use tally::protocol::access::{Access, Caller, DELTA_MAX_DEFAULT, Permission, Scope};

@@ -1,6 +1,8 @@
-//! Least rights: whoever has a key may make a call of the table if, and only if, one of its scopes and one of its prefixes say so, and
-//! the key has not ended. Said here once more, plainly, and compared for generated keys and all calls.
+//! Least rights: whoever has a key may make a call of the table if, and only if, one of its scopes and one of its
+//! prefixes say so, and the key has not ended. Said here once more, plainly, and compared for generated keys and all
+//! calls.
 
+use crate::common::config;
 use proptest::prelude::*;
 use serde_json::json;
 use tally::protocol::access::{Access, Caller, Right, Scope};
@@ -10,15 +12,6 @@ use tally::protocol::routes::{ROUTES, resolve};
 
 const SECRET: &str = "a-key-of-the-test-0123456789";
 const NOW_MS: i64 = 1_000_000;
-
-fn settings() -> ProptestConfig {
-    ProptestConfig {
-        rng_seed: proptest::test_runner::RngSeed::Fixed(0x7a11),
-        failure_persistence: None,
-        cases: 300,
-        ..ProptestConfig::default()
-    }
-}
 
 fn prefix() -> impl Strategy<Value = String> {
     prop_oneof![
@@ -74,7 +67,7 @@ fn made(scopes: &[Scope], prefixes: &[String]) -> Caller {
 }
 
 proptest! {
-    #![proptest_config(settings())]
+    #![proptest_config(config(0x7a11, 300))]
 
     #[test]
     fn a_key_may_what_its_scopes_and_prefixes_say_and_nothing_else(
@@ -96,7 +89,8 @@ proptest! {
         let callers = [configured.expect("a known key"), made(&scopes, &prefixes)];
         let mut seen = 0;
         for row in ROUTES {
-            let mut path = row.template.replace("{id}", "6d1f0c9f0b7a4c21").replace("{/file}", "").replace("{date}", "2026-01-01");
+            let mut path = row.template.replace("{id}", "6d1f0c9f0b7a4c21");
+            path = path.replace("{/file}", "").replace("{date}", "2026-01-01");
             for parameter in ["{prefix}", "{policy}", "{key}", "{board}", "{member}", "{rank}", "{name}", "{alert}"] {
                 path = path.replace(parameter, &name);
             }

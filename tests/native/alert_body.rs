@@ -71,112 +71,105 @@ fn everything_that_can_be_watched_is_read() {
     }
 }
 
+/// What makes an alert invalid where it is changed by it, and the code of its refusal.
+const WRONG: &[(&str, Code)] = &[
+    (r#"{"counter":null}"#, Code::InvalidBody),
+    (r#"{"prefix":"a"}"#, Code::InvalidBody),
+    (r#"{"policy":"a"}"#, Code::InvalidBody),
+    (r#"{"counter":".."}"#, Code::InvalidId),
+    (r#"{"when":{}}"#, Code::InvalidBody),
+    (r#"{"when":{"value":{}}}"#, Code::InvalidBody),
+    (r#"{"when":{"value":{"above":1.5}}}"#, Code::InvalidBody),
+    (r#"{"when":{"value":{"above":null}}}"#, Code::InvalidBody),
+    (
+        r#"{"when":{"value":{"above":9007199254740992}}}"#,
+        Code::InvalidBody,
+    ),
+    (
+        r#"{"when":{"value":{"above":1,"seconds":60}}}"#,
+        Code::InvalidBody,
+    ),
+    (r#"{"when":{"value":{"over":1}}}"#, Code::UnknownField),
+    (r#"{"when":{"mean":{"above":1}}}"#, Code::UnknownField),
+    (
+        r#"{"when":{"value":{"above":1},"count_in":{"seconds":60,"above":1}}}"#,
+        Code::InvalidBody,
+    ),
+    (r#"{"when":{"count_in":{"above":1}}}"#, Code::InvalidBody),
+    (
+        r#"{"when":{"count_in":{"seconds":59,"above":1}}}"#,
+        Code::InvalidBody,
+    ),
+    (
+        r#"{"when":{"count_in":{"seconds":2592001,"above":1}}}"#,
+        Code::InvalidBody,
+    ),
+    (
+        r#"{"when":{"silent_for":{"seconds":60,"above":1}}}"#,
+        Code::InvalidBody,
+    ),
+    (r#"{"when":{"silent_for":{}}}"#, Code::InvalidBody),
+    (
+        r#"{"when":{"refused_in":{"seconds":60,"above":1}}}"#,
+        Code::InvalidBody,
+    ),
+    (r#"{"for_seconds":86401}"#, Code::InvalidBody),
+    (r#"{"for_seconds":-1}"#, Code::InvalidBody),
+    (
+        r#"{"webhook":"http://hooks.example.com/"}"#,
+        Code::WebhookNotAllowed,
+    ),
+    (
+        r#"{"webhook":"https://127.0.0.1/"}"#,
+        Code::WebhookNotAllowed,
+    ),
+    (r#"{"secret":"abc"}"#, Code::InvalidBody),
+    (r#"{"secret":"whsec_AAAA"}"#, Code::InvalidBody),
+    (
+        r#"{"secret":"whsec_!fKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}"#,
+        Code::InvalidBody,
+    ),
+    (r#"{"colour":1}"#, Code::UnknownField),
+];
+
 #[test]
 fn what_is_no_alert_is_refused() {
-    let table = [
-        (json!({"counter": null}), Code::InvalidBody),
-        (json!({"prefix": "a"}), Code::InvalidBody),
-        (json!({"policy": "a"}), Code::InvalidBody),
-        (json!({"counter": ".."}), Code::InvalidId),
-        (json!({"when": {}}), Code::InvalidBody),
-        (json!({"when": {"value": {}}}), Code::InvalidBody),
-        (
-            json!({"when": {"value": {"above": 1.5}}}),
-            Code::InvalidBody,
-        ),
-        (
-            json!({"when": {"value": {"above": null}}}),
-            Code::InvalidBody,
-        ),
-        (
-            json!({"when": {"value": {"above": 9_007_199_254_740_992_i64}}}),
-            Code::InvalidBody,
-        ),
-        (
-            json!({"when": {"value": {"above": 1, "seconds": 60}}}),
-            Code::InvalidBody,
-        ),
-        (json!({"when": {"value": {"over": 1}}}), Code::UnknownField),
-        (json!({"when": {"mean": {"above": 1}}}), Code::UnknownField),
-        (
-            json!({"when": {"value": {"above": 1}, "count_in": {"seconds": 60, "above": 1}}}),
-            Code::InvalidBody,
-        ),
-        (
-            json!({"when": {"count_in": {"above": 1}}}),
-            Code::InvalidBody,
-        ),
-        (
-            json!({"when": {"count_in": {"seconds": 59, "above": 1}}}),
-            Code::InvalidBody,
-        ),
-        (
-            json!({"when": {"count_in": {"seconds": 2_592_001, "above": 1}}}),
-            Code::InvalidBody,
-        ),
-        (
-            json!({"when": {"silent_for": {"seconds": 60, "above": 1}}}),
-            Code::InvalidBody,
-        ),
-        (json!({"when": {"silent_for": {}}}), Code::InvalidBody),
-        (
-            json!({"when": {"refused_in": {"seconds": 60, "above": 1}}}),
-            Code::InvalidBody,
-        ),
-        (json!({"for_seconds": 86_401}), Code::InvalidBody),
-        (json!({"for_seconds": -1}), Code::InvalidBody),
-        (
-            json!({"webhook": "http://hooks.example.com/"}),
-            Code::WebhookNotAllowed,
-        ),
-        (
-            json!({"webhook": "https://127.0.0.1/"}),
-            Code::WebhookNotAllowed,
-        ),
-        (json!({"secret": "abc"}), Code::InvalidBody),
-        (json!({"secret": "whsec_AAAA"}), Code::InvalidBody),
-        (
-            json!({"secret": "whsec_!fKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}),
-            Code::InvalidBody,
-        ),
-        (json!({"colour": 1}), Code::UnknownField),
-    ];
-    for (change, code) in table {
+    for (change, code) in WRONG {
+        let change: Value = serde_json::from_str(change).expect("JSON");
         let mut body = whole();
         for (name, value) in change.as_object().expect("an object") {
             body[name] = value.clone();
         }
         let refused = parse(&body).expect_err(&body.to_string());
-        assert_eq!(refused.code(), code, "{body}: {refused}");
+        assert_eq!(refused.code(), *code, "{body}: {refused}");
         assert!(!refused.detail().contains("whsec_M"), "{refused}");
     }
-    let of = |watched: &str, when: Value| {
+    for (watched, when) in [
+        ("prefix", json!({"uniques_in": {"seconds": 60, "above": 1}})),
+        (
+            "prefix",
+            json!({"count_in": {"seconds": 5_000, "above": 1}}),
+        ),
+        (
+            "prefix",
+            json!({"count_in": {"seconds": 90_000, "above": 1}}),
+        ),
+        ("policy", json!({"value": {"above": 1}})),
+        ("policy", json!({"uniques_in": {"seconds": 60, "above": 1}})),
+    ] {
         let webhook = "https://hooks.example.com/";
-        parse(&json!({watched: "x", "when": when, "webhook": webhook, "secret": SECRET})).is_err()
-    };
-    assert!(of(
-        "prefix",
-        json!({"uniques_in": {"seconds": 60, "above": 1}})
-    ));
-    assert!(of(
-        "prefix",
-        json!({"count_in": {"seconds": 5_000, "above": 1}})
-    ));
-    assert!(of(
-        "prefix",
-        json!({"count_in": {"seconds": 90_000, "above": 1}})
-    ));
-    assert!(of("policy", json!({"value": {"above": 1}})));
-    assert!(of(
-        "policy",
-        json!({"uniques_in": {"seconds": 60, "above": 1}})
-    ));
+        let body = json!({watched: "x", "when": when, "webhook": webhook, "secret": SECRET});
+        assert!(parse(&body).is_err(), "{body}");
+    }
+}
+
+#[test]
+fn a_refusal_says_what_to_send_and_names_no_type_of_the_source() {
     let why = |when: Value| {
         let mut body = whole();
         body["when"] = when;
         parse(&body).expect_err("no alert").detail().to_owned()
     };
-    // It says what to send, and names no type of the source.
     for (when, says) in [
         (json!({"value": 10}), r#"such as {"above":1000}"#),
         (json!("value"), r#"such as {"value":{"above":1000}}"#),
@@ -192,6 +185,10 @@ fn what_is_no_alert_is_refused() {
         let detail = why(when.clone());
         assert!(detail.contains(says), "{when}: {detail}");
     }
+}
+
+#[test]
+fn a_silence_has_its_length_and_is_30_days_at_most() {
     let refused = parse_silence(b"").expect_err("nothing");
     assert_eq!(refused.detail(), "there is none: send an object: `{…}`");
     assert!(parse_silence(br#"{"for_seconds":2592001}"#).is_err());

@@ -159,8 +159,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Firing comes before resolved, each once, of one incident at a time; nothing while it is silenced; and once it is not, what was
-    /// told is what is so.
+    /// Firing comes before resolved, each once, of one incident at a time; nothing while it is silenced; and once it is
+    /// not, what was told is what is so.
     #[test]
     fn a_receiver_is_told_what_is_so(steps in prop::collection::vec(step(), 1..80), for_ms in 0_i64..200_000) {
         let condition = condition(Some(10), None);

@@ -1,13 +1,17 @@
 //! Log lines are read exactly where their time and request can be, and the fixture's counts equal
 //! those of a plain count.
 
+use crate::common::config;
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
+use tally::core::counter::id::CounterId;
 use tally::protocol::batch::clf::LogLine;
-use tally::protocol::batch::gather::{BatchLimits, CLOCK_SKEW_MS, Gatherer, Times};
+use tally::protocol::batch::gather::{
+    BatchLimits, CLOCK_SKEW_MS, GatheredCounter, Gatherer, Times,
+};
 use tally::protocol::batch::ingest::{Format, Ingest, KeyField, UniqueField};
+use tally::protocol::batch::report::BatchReport;
 use tally::protocol::problem::Code;
 
 const TIME: &str = "[17/May/2015:10:05:03 +0000]";
@@ -165,7 +169,7 @@ fn an_unknown_address_is_not_a_visitor() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, rng_seed: RngSeed::Fixed(2), ..ProptestConfig::default() })]
+    #![proptest_config(config(2, 500))]
 
     #[test]
     fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..100), cut in 0usize..100) {
@@ -228,9 +232,37 @@ fn only_known_queries_are_taken() {
     }
 }
 
-#[test]
-fn the_fixture_counts_as_a_plain_count_does() {
-    let log = include_str!("../fixtures/access.log");
+const LOG: &str = include_str!("../fixtures/access.log");
+
+/// The plain count: no calendar, only the text of the hour.
+#[derive(Default)]
+struct PlainCount<'a> {
+    paths: BTreeMap<&'a str, u128>,
+    hours: BTreeMap<&'a str, u128>,
+    path_hours: BTreeMap<(&'a str, &'a str), u128>,
+    visitors: BTreeMap<&'a str, Vec<&'a str>>,
+}
+
+fn plain_count(log: &str) -> PlainCount<'_> {
+    let mut plain = PlainCount::default();
+    for line in log.lines() {
+        let target = line.split('"').nth(1).unwrap().split(' ').nth(1).unwrap();
+        let path = target.split('?').next().unwrap();
+        let hour = &line.split('[').nth(1).unwrap()[..14];
+        *plain.paths.entry(path).or_default() += 1;
+        *plain.hours.entry(hour).or_default() += 1;
+        *plain.path_hours.entry((path, hour)).or_default() += 1;
+        plain
+            .visitors
+            .entry(path)
+            .or_default()
+            .push(line.split(' ').next().unwrap());
+    }
+    plain
+}
+
+/// What the shell gathers of a log that comes in chunks.
+fn gathered(log: &str) -> (Vec<(CounterId, GatheredCounter)>, BatchReport) {
     let now_ms = 1_800_000_000_000;
     let limits = BatchLimits {
         times: Times::Past,
@@ -255,31 +287,19 @@ fn the_fixture_counts_as_a_plain_count_does() {
         splitter.push(chunk, &mut take).unwrap();
     }
     splitter.finish(&mut take).unwrap();
-    let (counters, report) = gather.finish();
-    assert_eq!((report.accepted, report.rejected), (2000, 0));
+    gather.finish()
+}
 
-    // The plain count: no calendar, only the text of the hour.
-    let mut paths: BTreeMap<&str, u128> = BTreeMap::new();
-    let mut hours: BTreeMap<&str, u128> = BTreeMap::new();
-    let mut path_hours: BTreeMap<(&str, &str), u128> = BTreeMap::new();
-    let mut visitors: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for line in log.lines() {
-        let target = line.split('"').nth(1).unwrap().split(' ').nth(1).unwrap();
-        let path = target.split('?').next().unwrap();
-        let hour = &line.split('[').nth(1).unwrap()[..14];
-        *paths.entry(path).or_default() += 1;
-        *hours.entry(hour).or_default() += 1;
-        *path_hours.entry((path, hour)).or_default() += 1;
-        visitors
-            .entry(path)
-            .or_default()
-            .push(line.split(' ').next().unwrap());
-    }
+#[test]
+fn the_fixture_counts_as_a_plain_count_does() {
+    let (counters, report) = gathered(LOG);
+    assert_eq!((report.accepted, report.rejected), (2000, 0));
+    let plain = plain_count(LOG);
     let counted: BTreeMap<&str, u128> = counters
         .iter()
         .map(|(id, sum)| (id.as_str(), sum.added))
         .collect();
-    assert_eq!(counted, paths);
+    assert_eq!(counted, plain.paths);
 
     // The log begins at 10 h on 17 May 2015, which is 1431856800.
     let text = |stamp: i64| {
@@ -293,11 +313,11 @@ fn the_fixture_counts_as_a_plain_count_does() {
         for (&stamp, &count) in &sum.buckets {
             *counted_hours.entry(text(stamp)).or_default() += count;
             assert_eq!(
-                path_hours.get(&(id.as_str(), text(stamp).as_str())),
+                plain.path_hours.get(&(id.as_str(), text(stamp).as_str())),
                 Some(&count)
             );
         }
-        let mut expected = visitors[id.as_str()].clone();
+        let mut expected = plain.visitors[id.as_str()].clone();
         expected.sort_unstable();
         expected.dedup();
         let mut hashes: Vec<u64> = sum.tokens.iter().map(|&(_, hash)| hash.keyed).collect();
@@ -309,5 +329,5 @@ fn the_fixture_counts_as_a_plain_count_does() {
         .iter()
         .map(|(hour, count)| (hour.as_str(), *count))
         .collect();
-    assert_eq!(counted_hours, hours);
+    assert_eq!(counted_hours, plain.hours);
 }

@@ -1,10 +1,10 @@
 //! Gathering sums what was sent, and a rejected record changes nothing.
 
+use crate::common::config;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 use tally::core::counter::id::{CounterId, Datacenter};
 use tally::core::sketch::redis_hash;
 use tally::protocol::batch::BulkRecord;
@@ -70,7 +70,7 @@ fn codes(report: &BatchReport) -> Vec<(u64, Code)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, rng_seed: RngSeed::Fixed(2), ..ProptestConfig::default() })]
+    #![proptest_config(config(2, 200))]
 
     #[test]
     fn sums_equal_a_plain_list(
@@ -108,7 +108,10 @@ proptest! {
     }
 
     #[test]
-    fn a_coarse_stamp_stays_in_its_hour_and_keeps_what_cells_keep(age in 0i64..1_000_000, now in 2_000_000i64..3_000_000) {
+    fn a_coarse_stamp_stays_in_its_hour_and_keeps_what_cells_keep(
+        age in 0i64..1_000_000,
+        now in 2_000_000i64..3_000_000,
+    ) {
         let stamp = now - age;
         let coarse = coarsen(stamp, now);
         prop_assert!(coarse <= stamp && coarse / 3600 == stamp / 3600);

@@ -1,10 +1,10 @@
 //! Inflation is exact for any chunking, and bounded whatever comes in.
 
+use crate::common::config;
 use std::io::Write;
 
 use flate2::{Compression, write::GzEncoder};
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 use tally::protocol::batch::inflate::{Inflate, PIECE_BYTES};
 use tally::protocol::problem::{Code, Problem};
 
@@ -39,7 +39,7 @@ fn inflate(compressed: &[u8], chunk_bytes: usize, bytes_max: u64) -> Result<Vec<
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, rng_seed: RngSeed::Fixed(2), ..ProptestConfig::default() })]
+    #![proptest_config(config(2, 64))]
 
     #[test]
     fn members_come_out_in_order_for_any_chunking(

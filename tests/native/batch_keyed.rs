@@ -16,8 +16,10 @@ use tally::core::counter::flush::Element;
 use tally::core::counter::id::{CounterId, Datacenter};
 use tally::core::counter::ledger::WriteKey;
 use tally::protocol::batch::BulkRecord;
-use tally::protocol::batch::gather::{BatchLimits, CLOCK_SKEW_MS, CountingMode, Gatherer, Times};
-use tally::protocol::batch::keyed::{BodyKey, KeyedElements};
+use tally::protocol::batch::gather::{
+    BatchLimits, CLOCK_SKEW_MS, CountingMode, GatheredCounter, Gatherer, Times,
+};
+use tally::protocol::batch::keyed::{BodyKey, KeyedElements, KeyedWrites};
 use tally::protocol::batch::plan::{Addressed, Plan};
 use tally::protocol::batch::report::{BatchReport, ERRORS_MAX};
 use tally::protocol::problem::{Code, Problem};
@@ -63,6 +65,40 @@ fn at<T: Clone>(list: &[T], number: usize) -> T {
     list[number % list.len()].clone()
 }
 
+/// What is gathered of a body, and the report on it.
+fn gathered(
+    lines: &[Line],
+    times: Times,
+    now_ms: i64,
+) -> (Vec<(CounterId, GatheredCounter)>, BatchReport) {
+    let limits = BatchLimits {
+        times,
+        clock_skew_ms: CLOCK_SKEW_MS,
+    };
+    let mut gather = Gatherer::new(limits, 1);
+    for (number, line) in (1..).zip(lines) {
+        match line {
+            Some(sent) => {
+                let unique = sent
+                    .unique
+                    .map(|element| Cow::Borrowed(ELEMENTS[element].as_bytes()));
+                let record = BulkRecord {
+                    key: Cow::Borrowed(COUNTERS[sent.counter]),
+                    delta: sent.delta.into(),
+                    unique,
+                    at_ms: None,
+                    id: sent.id.map(|id| Cow::Borrowed(IDS[id])),
+                    sample: None,
+                    dimensions: Default::default(),
+                };
+                gather.add(number, &record, now_ms, &hash);
+            }
+            None => gather.reject(number, &Problem::new(Code::InvalidJson, "no")),
+        }
+    }
+    gather.finish()
+}
+
 impl World {
     fn add(&mut self, counter: &CounterId, amount: u128, times: &[(i64, u128)]) {
         *self.totals.entry(counter.as_str().to_owned()).or_default() += amount;
@@ -95,6 +131,36 @@ impl World {
         }
     }
 
+    /// Counts the keyed writes of one counter, where the call does not fail, or though it does. Returns for each
+    /// whether it was counted.
+    fn count_keyed(
+        &mut self,
+        some: &KeyedWrites,
+        (fails, is_counted): (bool, bool),
+        report: &mut BatchReport,
+    ) -> Vec<Option<i64>> {
+        let away = Problem::new(Code::Unavailable, "away");
+        let reused = Problem::new(Code::IdempotencyKeyReused, "another write");
+        let mut counted = Vec::new();
+        for (place, write) in some.writes.iter().enumerate() {
+            let name = (some.counter.as_str().to_owned(), write.key);
+            let known = self.records.get(&name).copied();
+            let is_other = known.is_some_and(|known| known != write.fingerprint);
+            if known.is_none() && (!fails || is_counted) {
+                self.records.insert(name, write.fingerprint);
+                let times = [write.live.clone(), write.past.clone()].concat();
+                self.add(&some.counter, write.added, &times);
+            }
+            if fails {
+                some.fail(place, &away, report);
+            } else if is_other {
+                some.fail(place, &reused, report);
+            }
+            counted.push((!fails && !is_other).then_some(i64::MAX));
+        }
+        counted
+    }
+
     /// Sends a body, as the shell does.
     fn send(
         &mut self,
@@ -104,32 +170,7 @@ impl World {
         weather: &Weather,
         now_ms: i64,
     ) -> BatchReport {
-        let limits = BatchLimits {
-            times,
-            clock_skew_ms: CLOCK_SKEW_MS,
-        };
-        let mut gather = Gatherer::new(limits, 1);
-        for (number, line) in (1..).zip(lines) {
-            match line {
-                Some(sent) => {
-                    let unique = sent
-                        .unique
-                        .map(|element| Cow::Borrowed(ELEMENTS[element].as_bytes()));
-                    let record = BulkRecord {
-                        key: Cow::Borrowed(COUNTERS[sent.counter]),
-                        delta: sent.delta.into(),
-                        unique,
-                        at_ms: None,
-                        id: sent.id.map(|id| Cow::Borrowed(IDS[id])),
-                        sample: None,
-                        dimensions: Default::default(),
-                    };
-                    gather.add(number, &record, now_ms, &hash);
-                }
-                None => gather.reject(number, &Problem::new(Code::InvalidJson, "no")),
-            }
-        }
-        let (sums, mut report) = gather.finish();
+        let (sums, mut report) = gathered(lines, times, now_ms);
         let here = Datacenter::local();
         let mut plan = Plan::new(sums, manner(times), &here, |_| SHARDS, |_| OWN, key);
         let away = Problem::new(Code::Unavailable, "away");
@@ -149,27 +190,9 @@ impl World {
             }
         }
         let mut late = KeyedElements::default();
-        let reused = Problem::new(Code::IdempotencyKeyReused, "another write");
         for (number, some) in keyed.into_iter().enumerate() {
             assert!(!some.writes.is_empty(), "a call for nothing");
-            let (fails, is_counted) = at(&weather.keyed_fail, number);
-            let mut counted = Vec::new();
-            for (place, write) in some.writes.iter().enumerate() {
-                let name = (some.counter.as_str().to_owned(), write.key);
-                let known = self.records.get(&name).copied();
-                let is_other = known.is_some_and(|known| known != write.fingerprint);
-                if known.is_none() && (!fails || is_counted) {
-                    self.records.insert(name, write.fingerprint);
-                    let times = [write.live.clone(), write.past.clone()].concat();
-                    self.add(&some.counter, write.added, &times);
-                }
-                if fails {
-                    some.fail(place, &away, &mut report);
-                } else if is_other {
-                    some.fail(place, &reused, &mut report);
-                }
-                counted.push((!fails && !is_other).then_some(i64::MAX));
-            }
+            let counted = self.count_keyed(&some, at(&weather.keyed_fail, number), &mut report);
             late.add(some, &here, &counted);
         }
         for (number, one) in late.loads().into_iter().enumerate() {

@@ -1,9 +1,10 @@
-//! Where a body with a key is cut: by its bytes alone, however it arrives; and no section sums to much more than it may.
+//! Where a body with a key is cut: by its bytes alone, however it arrives; and no section sums to much more than it
+//! may.
 
+use crate::common::config;
 use std::borrow::Cow;
 
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 use tally::core::counter::ledger::WriteKey;
 use tally::core::sketch::{HashKey, Sample};
 use tally::protocol::batch::BulkRecord;
@@ -58,11 +59,20 @@ fn cut(lines: &[Line], bytes_max: u64) -> (Vec<usize>, Vec<BodyKey>, u64) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, rng_seed: RngSeed::Fixed(3), ..ProptestConfig::default() })]
+    #![proptest_config(config(3, 60))]
 
     #[test]
     fn sections_hold_what_they_may_and_each_has_a_key_of_its_own(
-        lines in prop::collection::vec((0..400_u16, prop::option::of(0..900_u32), prop::bool::weighted(0.1), prop::bool::weighted(0.1), prop::option::of(0..9_000_000_u32)), 1..800),
+        lines in prop::collection::vec(
+            (
+                0..400_u16,
+                prop::option::of(0..900_u32),
+                prop::bool::weighted(0.1),
+                prop::bool::weighted(0.1),
+                prop::option::of(0..9_000_000_u32),
+            ),
+            1..800,
+        ),
         other in any::<prop::sample::Index>(),
     ) {
         const BYTES_MAX: u64 = 40_000;

@@ -1,7 +1,7 @@
 //! The records of a body do not depend on how it was cut into chunks.
 
+use crate::common::config;
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 use tally::protocol::batch::split::{RECORD_BYTES_MAX, Splitter};
 use tally::protocol::problem::Code;
 
@@ -83,7 +83,7 @@ fn body() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, rng_seed: RngSeed::Fixed(2), ..ProptestConfig::default() })]
+    #![proptest_config(config(2, 2_000))]
 
     #[test]
     fn chunking_changes_nothing(body in body(), sizes in prop::collection::vec(1usize..9, 1..6)) {

@@ -1,5 +1,5 @@
-//! Laws of boards: ranks, pages and members at a rank agree with a sorted list, whatever was added and removed before; and so do
-//! those of a directory that was stored and read again.
+//! Laws of boards: ranks, pages and members at a rank agree with a sorted list, whatever was added and removed before;
+//! and so do those of a directory that was stored and read again.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;

@@ -1,4 +1,5 @@
-//! Many calls of one request: each gets its own answer, or is unavailable; batches, and how many are under way, are bounded.
+//! Many calls of one request: each gets its own answer, or is unavailable; batches, and how many are under way, are
+//! bounded.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

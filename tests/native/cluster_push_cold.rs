@@ -1,6 +1,6 @@
 //! Law: while nobody watches a counter its lead pushes what was written within seconds of the last write, while its
-//! object is open still, and within a minute where it is never quiet; while it is written every few seconds, at most once
-//! a minute; and not at all where nothing changed, whatever is lost.
+//! object is open still, and within a minute where it is never quiet; while it is written every few seconds, at most
+//! once a minute; and not at all where nothing changed, whatever is lost.
 
 use crate::common;
 
@@ -135,9 +135,10 @@ proptest! {
                     prop_assert!(now_ms - since_ms <= CHECKPOINT_MS, "a write waited for {} ms", now_ms - since_ms);
                 }
                 if let Some(last_ms) = pushed_ms.last() {
-                    prop_assert!(now_ms - last_ms >= QUIET_MS.1, "{} ms after the last", now_ms - last_ms);
+                    let since_ms = now_ms - last_ms;
+                    prop_assert!(since_ms >= QUIET_MS.1, "{since_ms} ms after the last");
                     let is_quiet = now_ms - written_ms >= QUIET_MS.0;
-                    prop_assert!(is_quiet || now_ms - last_ms >= CHECKPOINT_MS, "{} ms after the last", now_ms - last_ms);
+                    prop_assert!(is_quiet || since_ms >= CHECKPOINT_MS, "{since_ms} ms after the last");
                 }
                 pushed_ms.push(now_ms);
                 // At the end everything gets through.
@@ -240,7 +241,8 @@ fn messages_per_minute(counters: i64, every_ms: i64) -> usize {
 
 #[test]
 fn ten_million_counters_in_64_partitions_take_few_messages_of_each() {
-    // A fortieth of what one partition has, in one tablet; messages grow with it, so 200 a second of all are 300 a minute.
+    // A fortieth of what one partition has, in one tablet; messages grow with it, so 200 a second of all are 300 a
+    // minute.
     const SCALE: i64 = 40;
     let counters = 10_000_000 / 64 / SCALE;
     let always = messages_per_minute(counters, 4_000);

@@ -1,4 +1,5 @@
-//! Laws: epochs of the directory's numbers rise; each number is remembered once, until all roots have moved; what says more is known by it.
+//! Laws: epochs of the directory's numbers rise; each number is remembered once, until all roots have moved; what says
+//! more is known by it.
 
 use tally::core::cluster::ring::Ring;
 use tally::core::cluster::sizes::{BEFORE_MAX, Sizes};

@@ -1,5 +1,6 @@
-//! Laws of a cell's breakdowns: each value is counted as often as its write, however often that comes, and through crashes; in the hour and
-//! day of the bucket that counts it; sums of a window are the cell's count of that window; without dimensions there is no row.
+//! Laws of a cell's breakdowns: each value is counted as often as its write, however often that comes, and through
+//! crashes; in the hour and day of the bucket that counts it; sums of a window are the cell's count of that window;
+//! without dimensions there is no row.
 
 use std::collections::{BTreeMap, BTreeSet};
 

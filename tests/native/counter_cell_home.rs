@@ -1,5 +1,5 @@
-//! Law: a cell decides by the counter's value only where it is home and knows the whole, and then no decrement takes the
-//! value below the floor; what is granted later holds.
+//! Law: a cell decides by the counter's value only where it is home and knows the whole, and then no decrement takes
+//! the value below the floor; what is granted later holds.
 
 use crate::common;
 use crate::common::home;

@@ -45,7 +45,11 @@ proptest! {
         let answers = recall(&again, &known);
         let first = again.iter().map(|write| KeyedOutcome::Replayed(shell.model.answers[&write.key]));
         prop_assert_eq!(answers, first.collect::<Vec<_>>());
-        let others: Vec<KeyedWrite> = again.iter().map(|write| KeyedWrite { fingerprint: !write.fingerprint, ..write.clone() }).collect();
+        let others = again.iter().map(|write| {
+            let fingerprint = !write.fingerprint;
+            KeyedWrite { fingerprint, ..write.clone() }
+        });
+        let others: Vec<KeyedWrite> = others.collect();
         prop_assert!(recall(&others, &known).iter().all(|outcome| *outcome == KeyedOutcome::Reused));
         let nobody = |_| None;
         prop_assert!(recall(&again, &nobody).iter().all(|outcome| *outcome == KeyedOutcome::Unknown));

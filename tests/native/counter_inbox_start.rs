@@ -1,4 +1,5 @@
-//! Laws of an inbox's start: what is read of the log is bounded, however long it is, and no append is logged twice for it.
+//! Laws of an inbox's start: what is read of the log is bounded, however long it is, and no append is logged twice for
+//! it.
 
 use crate::common;
 

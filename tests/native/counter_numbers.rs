@@ -115,6 +115,14 @@ impl Shell {
     }
 }
 
+fn decision() -> impl Strategy<Value = Decision> {
+    prop_oneof![
+        3 => Just(Decision::Counted),
+        1 => (0..3_u32).prop_map(Decision::Struck),
+        1 => (0..3_u32).prop_map(|moves| Decision::Sent((None, moves))),
+    ]
+}
+
 proptest! {
     #![proptest_config(config(161, 256))]
 
@@ -165,7 +173,7 @@ proptest! {
 
     #[test]
     fn spans_say_what_was_noted_and_are_as_few_as_can_be(
-        puts in vec((1..40_u64, prop_oneof![3 => Just(Decision::Counted), 1 => (0..3_u32).prop_map(Decision::Struck), 1 => (0..3_u32).prop_map(|moves| Decision::Sent((None, moves)))]), 0..120),
+        puts in vec((1..40_u64, decision()), 0..120),
     ) {
         let mut numbers = Numbers::default();
         let mut model: BTreeMap<u64, Decision> = BTreeMap::new();

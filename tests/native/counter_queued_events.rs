@@ -168,7 +168,10 @@ proptest! {
 
     #[test]
     fn messages_that_come_twice_and_in_any_order_count_once(
-        events in prop::collection::vec((0_usize..4, 1_u128..100, 0_usize..4, prop::option::weighted(0.3, 0_u8..4)), 1..60),
+        events in prop::collection::vec(
+            (0_usize..4, 1_u128..100, 0_usize..4, prop::option::weighted(0.3, 0_u8..4)),
+            1..60,
+        ),
         order in prop::collection::vec(any::<prop::sample::Index>(), 1..40),
     ) {
         let mut lane = Events::new(7);

@@ -1,5 +1,5 @@
-//! Law: while a write that a queue of the platform has accepted may still be counted, the root of its counter knows that; and
-//! soon after all of them were counted it knows that, too. Whatever is lost, late or comes twice.
+//! Law: while a write that a queue of the platform has accepted may still be counted, the root of its counter knows
+//! that; and soon after all of them were counted it knows that, too. Whatever is lost, late or comes twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 

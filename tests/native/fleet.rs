@@ -1,5 +1,5 @@
-//! Laws of what a deployment counted: each count is in the sums once, whatever becomes of reports; rates lie within their bounds; and
-//! what is told is text that Prometheus reads.
+//! Laws of what a deployment counted: each count is in the sums once, whatever becomes of reports; rates lie within
+//! their bounds; and what is told is text that Prometheus reads.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -222,7 +222,8 @@ fn part(now_ms: i64, clocks: &[(&str, i64, i64)]) -> FleetPart {
 
 #[test]
 fn clocks_are_compared_with_the_middle_one_of_the_partitions() {
-    // Asked at 1,000 and answered at 1,020 by the asker's clock. One partition is five seconds ahead, and FRA beside it by its own word right.
+    // Asked at 1,000 and answered at 1,020 by the asker's clock. One partition is five seconds ahead, and FRA beside it
+    // by its own word right.
     let parts = vec![
         (part(1_010, &[("SYD", -10, 10)]), 1_000, 1_020),
         (part(6_010, &[("FRA", -5, 5)]), 1_000, 1_020),

@@ -1,4 +1,5 @@
-//! A page of many partitions is the first names of all, however these lie, though no partition is asked for a full page at first.
+//! A page of many partitions is the first names of all, however these lie, though no partition is asked for a full page
+//! at first.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;

@@ -1,4 +1,5 @@
-//! Laws of what watchers say and are told: messages, frames, rates, and the bytes of what hubs and lookouts say to each other.
+//! Laws of what watchers say and are told: messages, frames, rates, and the bytes of what hubs and lookouts say to each
+//! other.
 
 use crate::common::sums;
 
@@ -6,7 +7,7 @@ use sums::{CACHED, FRESH, NOW_MS, id, part, sketch, sum};
 use tally::core::counter::id::CounterId;
 use tally::protocol::live::client_message::{self, ClientMessage, SocketNotes};
 use tally::protocol::live::pace::{Pace, WINDOW_MS, thousandths_json};
-use tally::protocol::live::snapshot::{CounterSnapshot, Shown};
+use tally::protocol::live::snapshot::{CounterSnapshot, ReadCounter, Shown};
 use tally::protocol::live::subscriptions::Update;
 use tally::protocol::live::topic::{Topic, WatchedBoard};
 use tally::protocol::live::{
@@ -351,33 +352,28 @@ fn a_counter_is_told_with_its_truth_and_its_tag_knows_no_times() {
     tags.sort_unstable();
     tags.dedup();
     assert_eq!(tags.len(), count);
-    // Whether it is exact and could be read is in the tag of the sight.
-    let shown = |exact, is_read| CounterSnapshot {
-        shown: Shown::Counter(tally::protocol::live::snapshot::ReadCounter {
+}
+
+#[test]
+fn a_tag_knows_whether_a_counter_is_exact_and_could_be_read() {
+    let counter = id("a");
+    let whole = sum(vec![("FRA", Some(part(20, 5)))]);
+    let told = SummedCounter::new(&counter, &whole, FRESH).live(Some(1_500));
+    let tag_of = |shown, is_read| CounterSnapshot { shown, is_read }.tag();
+    let counter_tag = |exact, is_read| {
+        let told = ReadCounter {
             exact,
             ..told.clone()
-        }),
-        is_read,
+        };
+        tag_of(Shown::Counter(told), is_read)
     };
     let mut tags = [
-        shown(true, true).tag(),
-        shown(true, false).tag(),
-        shown(false, true).tag(),
-        CounterSnapshot {
-            shown: Shown::Missing,
-            is_read: true,
-        }
-        .tag(),
-        CounterSnapshot {
-            shown: Shown::Missing,
-            is_read: false,
-        }
-        .tag(),
-        CounterSnapshot {
-            shown: Shown::Unknown,
-            is_read: false,
-        }
-        .tag(),
+        counter_tag(true, true),
+        counter_tag(true, false),
+        counter_tag(false, true),
+        tag_of(Shown::Missing, true),
+        tag_of(Shown::Missing, false),
+        tag_of(Shown::Unknown, false),
     ];
     tags.sort_unstable();
     assert!(tags.windows(2).all(|pair| pair[0] != pair[1]));

@@ -1,4 +1,5 @@
-//! Law: a visitor without a key has so many streams of so many counters, however they are opened and changed, and others have theirs.
+//! Law: a visitor without a key has so many streams of so many counters, however they are opened and changed, and
+//! others have theirs.
 
 use tally::core::counter::id::CounterId;
 use tally::protocol::live::subscriptions::{Board, JoinRefusal, WatcherId};

@@ -159,7 +159,7 @@ fn every_reference_resolves_and_every_component_is_used() {
 }
 
 #[test]
-fn every_operation_says_what_it_is_what_it_takes_and_what_it_answers() {
+fn every_operation_says_what_it_is_and_what_it_answers() {
     let document = document();
     let tags: BTreeSet<&str> = document["tags"]
         .as_array()
@@ -168,7 +168,7 @@ fn every_operation_says_what_it_is_what_it_takes_and_what_it_answers() {
         .filter_map(|tag| tag["name"].as_str())
         .collect();
     let mut ids = BTreeSet::new();
-    for (call, (operation, shared)) in operations(&document) {
+    for (call, (operation, _)) in operations(&document) {
         let id = operation["operationId"].as_str().unwrap_or_default();
         assert!(
             !id.is_empty() && ids.insert(id.to_owned()),
@@ -212,7 +212,13 @@ fn every_operation_says_what_it_is_what_it_takes_and_what_it_answers() {
                 "{call}: scope {scope}"
             );
         }
+    }
+}
 
+#[test]
+fn every_operation_says_what_it_takes() {
+    let document = document();
+    for (call, (operation, shared)) in operations(&document) {
         let path = call.split(' ').nth(1).unwrap_or_default();
         let in_path: BTreeSet<&str> = path
             .split('{')

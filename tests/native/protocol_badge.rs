@@ -1,5 +1,5 @@
-//! Laws of badges: whatever a query says, the markup is that of the file around escaped text; a number is never shown larger than
-//! it is; today is the day of UTC.
+//! Laws of badges: whatever a query says, the markup is that of the file around escaped text; a number is never shown
+//! larger than it is; today is the day of UTC.
 
 use crate::common;
 
@@ -62,7 +62,10 @@ proptest! {
     #![proptest_config(config(0x1, 512))]
 
     #[test]
-    fn no_label_breaks_out_of_its_place(label in "[^\\x00-\\x1f\\x7f-\\x9f\u{fffe}\u{ffff}]{1,64}", style in "flat|flat-square") {
+    fn no_label_breaks_out_of_its_place(
+        label in "[^\\x00-\\x1f\\x7f-\\x9f\u{fffe}\u{ffff}]{1,64}",
+        style in "flat|flat-square",
+    ) {
         let plain = badge(&format!("label=x&style={style}")).draw("7");
         let svg = badge(&format!("label={}&style={style}", encoded(&label))).draw("7");
         prop_assert_eq!(structure(&svg), structure(&plain));

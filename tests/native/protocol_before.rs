@@ -1,5 +1,5 @@
-//! Golden: the forms of messages in the protocol before, as its builds write and read them. A message of today is read by both, and what
-//! the protocol before lacks at the end is read as nothing.
+//! Golden: the forms of messages in the protocol before, as its builds write and read them. A message of today is read
+//! by both, and what the protocol before lacks at the end is read as nothing.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -31,8 +31,8 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The bytes of a form of before, which is the beginning of the form of now. Each end reads the other's; a message that lacks more than
-/// the protocol before does is no message.
+/// The bytes of a form of before, which is the beginning of the form of now. Each end reads the other's; a message that
+/// lacks more than the protocol before does is no message.
 fn golden<Now, Before>(now: &Now, before: &Before, read: &Now, lacks: usize) -> String
 where
     Now: Serialize + DeserializeOwned + PartialEq + Debug,

@@ -124,103 +124,105 @@ fn a_policy_that_is_told_can_be_sent_again() {
     assert_eq!(again, policy);
 }
 
+/// Bodies that are no policy, the code of their refusal, and what it names.
+const WRONG: &[(&str, Code, &str)] = &[
+    ("", Code::InvalidPolicy, "limit"),
+    ("{}", Code::InvalidPolicy, "limit"),
+    (r#"{"limit":1}"#, Code::InvalidPolicy, "window_seconds"),
+    (
+        r#"{"limit":0,"window_seconds":1}"#,
+        Code::InvalidPolicy,
+        "limit",
+    ),
+    (
+        r#"{"limit":1000000001,"window_seconds":1}"#,
+        Code::InvalidPolicy,
+        "1000000000",
+    ),
+    (
+        r#"{"limit":1,"window_seconds":0}"#,
+        Code::InvalidPolicy,
+        "window_seconds",
+    ),
+    (
+        r#"{"limit":1,"window_seconds":2592001}"#,
+        Code::InvalidPolicy,
+        "2592000",
+    ),
+    (
+        r#"{"limit":1,"window_seconds":18446744073709551615}"#,
+        Code::InvalidPolicy,
+        "2592000",
+    ),
+    (
+        r#"{"limit":-1,"window_seconds":1}"#,
+        Code::InvalidBody,
+        "-1",
+    ),
+    (
+        r#"{"limit":1.5,"window_seconds":1}"#,
+        Code::InvalidBody,
+        "1.5",
+    ),
+    (
+        r#"{"limit":"1","window_seconds":1}"#,
+        Code::InvalidBody,
+        "string",
+    ),
+    (
+        r#"{"limit":1,"window_seconds":1,"burst":2}"#,
+        Code::InvalidPolicy,
+        "token-bucket",
+    ),
+    (
+        r#"{"limit":1,"window_seconds":1,"algorithm":"token-bucket","burst":0}"#,
+        Code::InvalidPolicy,
+        "burst",
+    ),
+    (
+        r#"{"limit":1001,"window_seconds":1,"precise":true}"#,
+        Code::InvalidPolicy,
+        "1000",
+    ),
+    (
+        r#"{"limit":1,"window_seconds":1,"precise":true,"algorithm":"fixed-window"}"#,
+        Code::InvalidPolicy,
+        "precise",
+    ),
+    (
+        r#"{"limit":1,"window_seconds":1,"algorithm":"leaky"}"#,
+        Code::InvalidPolicy,
+        "sliding-window",
+    ),
+    (
+        r#"{"limit":1,"window_seconds":1,"scope":"world"}"#,
+        Code::InvalidPolicy,
+        "global",
+    ),
+    (
+        r#"{"limit":1,"window_seconds":1,"cost":1}"#,
+        Code::UnknownField,
+        "cost",
+    ),
+    (
+        r#"{"limit":1,"window_seconds":1,"key":"a"}"#,
+        Code::UnknownField,
+        "key",
+    ),
+    (
+        r#"{"limit":1,"window_seconds":1,"windw":1}"#,
+        Code::UnknownField,
+        "windw",
+    ),
+    (r#"{"limit":1,"#, Code::InvalidJson, "EOF"),
+    ("[]", Code::InvalidBody, "object"),
+];
+
 #[test]
 fn what_is_wrong_with_a_policy_is_named() {
-    let cases = [
-        ("", Code::InvalidPolicy, "limit"),
-        ("{}", Code::InvalidPolicy, "limit"),
-        (r#"{"limit":1}"#, Code::InvalidPolicy, "window_seconds"),
-        (
-            r#"{"limit":0,"window_seconds":1}"#,
-            Code::InvalidPolicy,
-            "limit",
-        ),
-        (
-            r#"{"limit":1000000001,"window_seconds":1}"#,
-            Code::InvalidPolicy,
-            "1000000000",
-        ),
-        (
-            r#"{"limit":1,"window_seconds":0}"#,
-            Code::InvalidPolicy,
-            "window_seconds",
-        ),
-        (
-            r#"{"limit":1,"window_seconds":2592001}"#,
-            Code::InvalidPolicy,
-            "2592000",
-        ),
-        (
-            r#"{"limit":1,"window_seconds":18446744073709551615}"#,
-            Code::InvalidPolicy,
-            "2592000",
-        ),
-        (
-            r#"{"limit":-1,"window_seconds":1}"#,
-            Code::InvalidBody,
-            "-1",
-        ),
-        (
-            r#"{"limit":1.5,"window_seconds":1}"#,
-            Code::InvalidBody,
-            "1.5",
-        ),
-        (
-            r#"{"limit":"1","window_seconds":1}"#,
-            Code::InvalidBody,
-            "string",
-        ),
-        (
-            r#"{"limit":1,"window_seconds":1,"burst":2}"#,
-            Code::InvalidPolicy,
-            "token-bucket",
-        ),
-        (
-            r#"{"limit":1,"window_seconds":1,"algorithm":"token-bucket","burst":0}"#,
-            Code::InvalidPolicy,
-            "burst",
-        ),
-        (
-            r#"{"limit":1001,"window_seconds":1,"precise":true}"#,
-            Code::InvalidPolicy,
-            "1000",
-        ),
-        (
-            r#"{"limit":1,"window_seconds":1,"precise":true,"algorithm":"fixed-window"}"#,
-            Code::InvalidPolicy,
-            "precise",
-        ),
-        (
-            r#"{"limit":1,"window_seconds":1,"algorithm":"leaky"}"#,
-            Code::InvalidPolicy,
-            "sliding-window",
-        ),
-        (
-            r#"{"limit":1,"window_seconds":1,"scope":"world"}"#,
-            Code::InvalidPolicy,
-            "global",
-        ),
-        (
-            r#"{"limit":1,"window_seconds":1,"cost":1}"#,
-            Code::UnknownField,
-            "cost",
-        ),
-        (
-            r#"{"limit":1,"window_seconds":1,"key":"a"}"#,
-            Code::UnknownField,
-            "key",
-        ),
-        (
-            r#"{"limit":1,"window_seconds":1,"windw":1}"#,
-            Code::UnknownField,
-            "windw",
-        ),
-        (r#"{"limit":1,"#, Code::InvalidJson, "EOF"),
-        ("[]", Code::InvalidBody, "object"),
-    ];
-    for (sent, code, said) in cases {
+    for (sent, code, said) in WRONG {
         let problem = parse_policy(sent.as_bytes()).expect_err(sent);
-        assert_eq!(problem.code(), code, "{sent}: {problem}");
+        assert_eq!(problem.code(), *code, "{sent}: {problem}");
         assert!(problem.detail().contains(said), "{sent}: {problem}");
     }
 }

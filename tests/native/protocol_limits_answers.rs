@@ -1,4 +1,5 @@
-//! Law: what a verdict says in JSON it says in headers; checks that share a message get their own verdicts, in order of arrival.
+//! Law: what a verdict says in JSON it says in headers; checks that share a message get their own verdicts, in order of
+//! arrival.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -34,18 +35,37 @@ fn verdict(is_allowed: bool) -> Verdict {
     }
 }
 
+/// A check of one key.
+struct Call {
+    login: PolicyName,
+    user: CounterId,
+    here: Datacenter,
+}
+
+impl Call {
+    fn new() -> Self {
+        Self {
+            login: name("login"),
+            user: key("u"),
+            here: Datacenter::local(),
+        }
+    }
+
+    fn judged<'a>(&'a self, policy: &'a Policy, verdict: Option<Verdict>) -> CheckResult<'a> {
+        CheckResult {
+            name: &self.login,
+            key: &self.user,
+            policy,
+            datacenter: &self.here,
+            verdict,
+        }
+    }
+}
+
 #[test]
 fn json_and_headers_say_the_same() {
-    let (login, user, here) = (name("login"), key("u"), Datacenter::local());
-    let policy = Policy::sliding(100, 60);
-    let judgement = |policy, verdict| CheckResult {
-        name: &login,
-        key: &user,
-        policy,
-        datacenter: &here,
-        verdict,
-    };
-    let admitted = judgement(&policy, Some(verdict(true)));
+    let (call, policy) = (Call::new(), Policy::sliding(100, 60));
+    let admitted = call.judged(&policy, Some(verdict(true)));
     assert!(admitted.is_allowed());
     assert_eq!(admitted.policy_item(), r#""login";q=100;w=60"#);
     assert_eq!(
@@ -59,7 +79,7 @@ fn json_and_headers_say_the_same() {
     });
     assert_eq!(parsed(&admitted.to_json()), said);
 
-    let refused = judgement(&policy, Some(verdict(false)));
+    let refused = call.judged(&policy, Some(verdict(false)));
     assert_eq!(refused.retry_after_seconds(), Some(31));
     let problem = parsed(&refused.refused_json());
     assert_eq!(
@@ -76,11 +96,21 @@ fn json_and_headers_say_the_same() {
         (&json!(429), &json!("quota-exceeded"), &json!(30500))
     );
 
+    let both = [admitted, refused];
+    assert_eq!(parsed(&many_json(&both))["allowed"], json!(false));
+    let problem = parsed(&refused_many_json(&both));
+    assert_eq!(problem["violated-policies"], json!(["login"]));
+    assert_eq!(problem["checks"][1]["key"], "u");
+}
+
+#[test]
+fn a_policy_in_shadow_or_without_a_verdict_says_so() {
+    let (call, policy) = (Call::new(), Policy::sliding(100, 60));
     let shadow = Policy {
         is_shadow: true,
         ..policy.clone()
     };
-    let watched = judgement(&shadow, Some(verdict(false)));
+    let watched = call.judged(&shadow, Some(verdict(false)));
     assert!(watched.is_allowed());
     assert_eq!(watched.retry_after_seconds(), None);
     assert_eq!(
@@ -92,8 +122,8 @@ fn json_and_headers_say_the_same() {
         on_error: OnError::Closed,
         ..policy.clone()
     };
-    assert!(!judgement(&closed, None).is_allowed());
-    let open = judgement(&policy, None);
+    assert!(!call.judged(&closed, None).is_allowed());
+    let open = call.judged(&policy, None);
     assert!(open.is_allowed());
     assert_eq!(open.limit_item(), None);
     let told = parsed(&open.to_json());
@@ -101,12 +131,6 @@ fn json_and_headers_say_the_same() {
         (&told["degraded"], &told["remaining"]),
         (&json!(true), &Value::Null)
     );
-
-    let both = [admitted, refused];
-    assert_eq!(parsed(&many_json(&both))["allowed"], json!(false));
-    let problem = parsed(&refused_many_json(&both));
-    assert_eq!(problem["violated-policies"], json!(["login"]));
-    assert_eq!(problem["checks"][1]["key"], "u");
 }
 
 #[test]
@@ -168,7 +192,8 @@ proptest! {
         let mut batch: Option<CheckBatch> = None;
         let mut places = Vec::new();
         for (number, cost) in &sent {
-            let one = CheckBatch::of(&name("p"), &policy, KeyDemand::of(&key(&number.to_string()), *cost, DemandKind::Consume));
+            let demand = KeyDemand::of(&key(&number.to_string()), *cost, DemandKind::Consume);
+            let one = CheckBatch::of(&name("p"), &policy, demand);
             match batch.as_mut() {
                 Some(batch) => prop_assert!(batch.absorb(&one)),
                 None => batch = Some(one),

@@ -90,7 +90,7 @@ fn a_record_and_the_ledgers_counts_have_these_bytes() {
 }
 
 #[test]
-fn keyed_writes_and_claims_have_these_bytes() {
+fn keyed_writes_have_these_bytes() {
     let keyed = KeyedWrite {
         key: WriteKey([7; 16]),
         fingerprint: 300,
@@ -145,6 +145,10 @@ fn keyed_writes_and_claims_have_these_bytes() {
         golden(&count),
         "07706167652fc3bc03465241050107070707070707070707070707070707ac0207ad020201bcb49f9f0dac020180e8bed50a010100ac02000101010346524107ac020101ac02000000"
     );
+}
+
+#[test]
+fn outcomes_of_keyed_writes_have_these_bytes() {
     let counted = Counted {
         outcomes: vec![
             KeyedOutcome::Counted(recorded()),
@@ -171,6 +175,10 @@ fn keyed_writes_and_claims_have_these_bytes() {
         golden(&counted),
         "0f00ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670201ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670202030405060708090a0b0c0d0e08010346524101"
     );
+}
+
+#[test]
+fn claims_and_recalls_have_these_bytes() {
     let claim = Claim {
         counter: address().counter,
         datacenter: address().datacenter,

@@ -8,136 +8,150 @@ use tally::protocol::user_agent::{browser, device};
 
 const KHTML: &str = "(KHTML, like Gecko)";
 
+/// User agents with WebKit's form: the system, the version of WebKit and what follows; then browser and device.
+const OF_WEBKIT: &[(&str, &str, &str, &str, &str)] = &[
+    (
+        "Windows NT 10.0; Win64; x64",
+        "537.36",
+        "Chrome/126.0.0.0 Safari/537.36",
+        "Chrome",
+        "desktop",
+    ),
+    (
+        "Windows NT 10.0; Win64; x64",
+        "537.36",
+        "Chrome/126.0.0.0 Safari/537.36 Edg/126.0.0.0",
+        "Edge",
+        "desktop",
+    ),
+    (
+        "Windows NT 10.0; Win64; x64",
+        "537.36",
+        "Chrome/124.0.0.0 Safari/537.36 OPR/110.0.0.0",
+        "Opera",
+        "desktop",
+    ),
+    (
+        "Macintosh; Intel Mac OS X 10_15_7",
+        "605.1.15",
+        "Version/17.5 Safari/605.1.15",
+        "Safari",
+        "desktop",
+    ),
+    (
+        "iPhone; CPU iPhone OS 17_5 like Mac OS X",
+        "605.1.15",
+        "Version/17.5 Mobile/15E148 Safari/604.1",
+        "Safari",
+        "phone",
+    ),
+    (
+        "iPhone; CPU iPhone OS 17_5 like Mac OS X",
+        "605.1.15",
+        "CriOS/126.0.6478.54 Mobile/15E148 Safari/604.1",
+        "Chrome",
+        "phone",
+    ),
+    (
+        "iPhone; CPU iPhone OS 17_5 like Mac OS X",
+        "605.1.15",
+        "FxiOS/127.0 Mobile/15E148 Safari/605.1.15",
+        "Firefox",
+        "phone",
+    ),
+    (
+        "iPad; CPU OS 16_6 like Mac OS X",
+        "605.1.15",
+        "Version/16.6 Mobile/15E148 Safari/604.1",
+        "Safari",
+        "tablet",
+    ),
+    (
+        "Linux; Android 10; K",
+        "537.36",
+        "Chrome/126.0.0.0 Mobile Safari/537.36",
+        "Chrome",
+        "phone",
+    ),
+    (
+        "Linux; Android 13; SM-X200",
+        "537.36",
+        "Chrome/126.0.0.0 Safari/537.36",
+        "Chrome",
+        "tablet",
+    ),
+    (
+        "Linux; Android 14; SAMSUNG SM-S918B",
+        "537.36",
+        "SamsungBrowser/25.0 Chrome/121.0.0.0 Mobile Safari/537.36",
+        "Samsung Internet",
+        "phone",
+    ),
+    (
+        "X11; CrOS x86_64 14541.0.0",
+        "537.36",
+        "Chrome/126.0.0.0 Safari/537.36",
+        "Chrome",
+        "desktop",
+    ),
+    (
+        "iPhone; CPU iPhone OS 17_5 like Mac OS X",
+        "605.1.15",
+        "Mobile/15E148",
+        "Web view",
+        "phone",
+    ),
+    (
+        "Macintosh; Intel Mac OS X 10_15_7",
+        "605.1.15",
+        "Version/17.4 Safari/605.1.15 Ddg/17.4",
+        "DuckDuckGo",
+        "desktop",
+    ),
+];
+
+/// Other user agents, with browser and device.
+const OF_OTHERS: &[(&str, &str, &str)] = &[
+    (
+        "Mozilla/5.0 (Android 14; Mobile; rv:127.0) Gecko/127.0 Firefox/127.0",
+        "Firefox",
+        "phone",
+    ),
+    (
+        "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0",
+        "Firefox",
+        "desktop",
+    ),
+    (
+        "Mozilla/5.0 (Windows NT 6.1; WOW64; Trident/7.0; rv:11.0) like Gecko",
+        "Internet Explorer",
+        "desktop",
+    ),
+    (
+        "Opera/9.80 (Windows NT 6.1; WOW64) Presto/2.12.388 Version/12.16",
+        "Opera",
+        "desktop",
+    ),
+    (
+        "Opera/9.80 (J2ME/MIDP; Opera Mini/9.80) Presto/2.5.25",
+        "Opera",
+        "phone",
+    ),
+];
+
 #[test]
 fn real_user_agents_are_told_as_they_are() {
-    let table = [
-        (
-            format!(
-                "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 {KHTML} Chrome/126.0.0.0 Safari/537.36"
-            ),
-            "Chrome",
-            "desktop",
-        ),
-        (
-            format!(
-                "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 {KHTML} Chrome/126.0.0.0 Safari/537.36 Edg/126.0.0.0"
-            ),
-            "Edge",
-            "desktop",
-        ),
-        (
-            format!(
-                "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 {KHTML} Chrome/124.0.0.0 Safari/537.36 OPR/110.0.0.0"
-            ),
-            "Opera",
-            "desktop",
-        ),
-        (
-            format!(
-                "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 {KHTML} Version/17.5 Safari/605.1.15"
-            ),
-            "Safari",
-            "desktop",
-        ),
-        (
-            format!(
-                "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 {KHTML} Version/17.5 Mobile/15E148 Safari/604.1"
-            ),
-            "Safari",
-            "phone",
-        ),
-        (
-            format!(
-                "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 {KHTML} CriOS/126.0.6478.54 Mobile/15E148 Safari/604.1"
-            ),
-            "Chrome",
-            "phone",
-        ),
-        (
-            format!(
-                "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 {KHTML} FxiOS/127.0 Mobile/15E148 Safari/605.1.15"
-            ),
-            "Firefox",
-            "phone",
-        ),
-        (
-            format!(
-                "Mozilla/5.0 (iPad; CPU OS 16_6 like Mac OS X) AppleWebKit/605.1.15 {KHTML} Version/16.6 Mobile/15E148 Safari/604.1"
-            ),
-            "Safari",
-            "tablet",
-        ),
-        (
-            format!(
-                "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 {KHTML} Chrome/126.0.0.0 Mobile Safari/537.36"
-            ),
-            "Chrome",
-            "phone",
-        ),
-        (
-            format!(
-                "Mozilla/5.0 (Linux; Android 13; SM-X200) AppleWebKit/537.36 {KHTML} Chrome/126.0.0.0 Safari/537.36"
-            ),
-            "Chrome",
-            "tablet",
-        ),
-        (
-            format!(
-                "Mozilla/5.0 (Linux; Android 14; SAMSUNG SM-S918B) AppleWebKit/537.36 {KHTML} SamsungBrowser/25.0 Chrome/121.0.0.0 Mobile Safari/537.36"
-            ),
-            "Samsung Internet",
-            "phone",
-        ),
-        (
-            "Mozilla/5.0 (Android 14; Mobile; rv:127.0) Gecko/127.0 Firefox/127.0".to_owned(),
-            "Firefox",
-            "phone",
-        ),
-        (
-            "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0".to_owned(),
-            "Firefox",
-            "desktop",
-        ),
-        (
-            format!(
-                "Mozilla/5.0 (X11; CrOS x86_64 14541.0.0) AppleWebKit/537.36 {KHTML} Chrome/126.0.0.0 Safari/537.36"
-            ),
-            "Chrome",
-            "desktop",
-        ),
-        (
-            format!(
-                "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 {KHTML} Mobile/15E148"
-            ),
-            "Web view",
-            "phone",
-        ),
-        (
-            "Mozilla/5.0 (Windows NT 6.1; WOW64; Trident/7.0; rv:11.0) like Gecko".to_owned(),
-            "Internet Explorer",
-            "desktop",
-        ),
-        (
-            "Opera/9.80 (Windows NT 6.1; WOW64) Presto/2.12.388 Version/12.16".to_owned(),
-            "Opera",
-            "desktop",
-        ),
-        (
-            "Opera/9.80 (J2ME/MIDP; Opera Mini/9.80) Presto/2.5.25".to_owned(),
-            "Opera",
-            "phone",
-        ),
-        (
-            format!(
-                "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 {KHTML} Version/17.4 Safari/605.1.15 Ddg/17.4"
-            ),
-            "DuckDuckGo",
-            "desktop",
-        ),
-    ];
-    for (user_agent, family, kind) in table {
-        assert_eq!(browser(&user_agent), Some(family), "{user_agent}");
-        assert_eq!(device(&user_agent), Some(kind), "{user_agent}");
+    let of_webkit = OF_WEBKIT
+        .iter()
+        .map(|(system, version, rest, family, kind)| {
+            let agent = format!("Mozilla/5.0 ({system}) AppleWebKit/{version} {KHTML} {rest}");
+            (agent, family, kind)
+        });
+    let others = OF_OTHERS.iter();
+    let others = others.map(|(agent, family, kind)| ((*agent).to_owned(), family, kind));
+    for (user_agent, family, kind) in of_webkit.chain(others) {
+        assert_eq!(browser(&user_agent), Some(*family), "{user_agent}");
+        assert_eq!(device(&user_agent), Some(*kind), "{user_agent}");
     }
     let crawler = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)";
     assert_eq!((browser(crawler), device(crawler)), (Some("Bot"), None));

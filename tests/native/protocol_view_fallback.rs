@@ -253,7 +253,8 @@ proptest! {
         const NAMES: [&str; 3] = ["FRA", "IAD", "SYD"];
         let mut view = View::new(GENERATION);
         for (name, (cells, _, _, age_ms)) in NAMES.iter().zip(&places) {
-            let known: Vec<(u8, u64)> = cells.iter().filter_map(|(shard, (_, heard))| Some((*shard, (*heard)?))).collect();
+            let known = cells.iter().filter_map(|(shard, (_, heard))| Some((*shard, (*heard)?)));
+            let known: Vec<(u8, u64)> = known.collect();
             if !known.is_empty() {
                 view.merge(&heard(name, &known, NOW_MS - age_ms));
             }

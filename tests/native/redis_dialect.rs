@@ -1,4 +1,5 @@
-//! Laws of Redis's dialect: forms of requests, texts of errors, how strings go in base64, what commands do, and which scripts are known.
+//! Laws of Redis's dialect: forms of requests, texts of errors, how strings go in base64, what commands do, and which
+//! scripts are known.
 
 use tally::protocol::access::Scope;
 use tally::protocol::redis::command::{COMMANDS, Command, KeyPositions, run};
@@ -106,100 +107,94 @@ fn strings_go_in_base64_at_every_depth_and_nothing_else_does() {
     );
 }
 
+/// Commands, and the error of the last.
+const ERRORS: &[(&[&str], &str)] = &[
+    (&["get"], "ERR wrong number of arguments for 'get' command"),
+    (
+        &["GeT a b"],
+        "ERR wrong number of arguments for 'get' command",
+    ),
+    (
+        &["nope a b"],
+        "ERR unknown command 'nope', with args beginning with: 'a' 'b' ",
+    ),
+    (&["lpush a b"], "ERR LPUSH is not what Tally is for"),
+    (&["rpoplpush a b"], "ERR RPOPLPUSH is not what Tally is for"),
+    (
+        &["georadius_ro a"],
+        "ERR GEORADIUS_RO is not what Tally is for",
+    ),
+    (&["ssubscribe a"], "ERR SSUBSCRIBE is not what Tally is for"),
+    (
+        &["multi"],
+        "ERR MULTI needs a connection that stays: POST the commands of a transaction together to /multi-exec",
+    ),
+    (
+        &["watch a"],
+        "ERR WATCH needs a connection that stays: POST the commands of a transaction together to /multi-exec",
+    ),
+    (&["set a b nx xx"], "ERR syntax error"),
+    (
+        &["set a b ex 0"],
+        "ERR invalid expire time in 'set' command",
+    ),
+    (
+        &["set a b ex x"],
+        "ERR value is not an integer or out of range",
+    ),
+    (
+        &["set a b", "incr a"],
+        "ERR value is not an integer or out of range",
+    ),
+    (
+        &["set a 9223372036854775807", "incr a"],
+        "ERR increment or decrement would overflow",
+    ),
+    (
+        &["decrby a -9223372036854775808"],
+        "ERR decrement would overflow",
+    ),
+    (
+        &["incrbyfloat a 0.5"],
+        "ERR counters hold whole numbers: send INCRBYFLOAT a whole number, or scale the amount",
+    ),
+    (&["incrbyfloat a x"], "ERR value is not a valid float"),
+    (
+        &["incrbyfloat a 1e19"],
+        "ERR increment or decrement would overflow",
+    ),
+    (
+        &["hset a f v", "get a"],
+        "WRONGTYPE Operation against a key holding the wrong kind of value",
+    ),
+    (
+        &["evalsha 0000 0"],
+        "NOSCRIPT No matching script. Please use EVAL.",
+    ),
+    (
+        &["evalsha b2efc02798c8e9b471a10f9b1d5745db89923ff3 2 a"],
+        "ERR Number of keys can't be greater than number of args",
+    ),
+    (
+        &["evalsha b2efc02798c8e9b471a10f9b1d5745db89923ff3 4294967297 a"],
+        "ERR Number of keys can't be greater than number of args",
+    ),
+    (
+        &["evalsha b2efc02798c8e9b471a10f9b1d5745db89923ff3 -1 a"],
+        "ERR Number of keys can't be negative",
+    ),
+    (
+        &["evalsha_ro b2efc02798c8e9b471a10f9b1d5745db89923ff3 1 a 3 1000 2"],
+        "ERR Write commands are not allowed from read-only scripts.",
+    ),
+];
+
 #[test]
 fn errors_have_the_texts_of_redis() {
-    for (commands, text) in [
-        (
-            vec!["get"],
-            "ERR wrong number of arguments for 'get' command",
-        ),
-        (
-            vec!["GeT a b"],
-            "ERR wrong number of arguments for 'get' command",
-        ),
-        (
-            vec!["nope a b"],
-            "ERR unknown command 'nope', with args beginning with: 'a' 'b' ",
-        ),
-        (vec!["lpush a b"], "ERR LPUSH is not what Tally is for"),
-        (
-            vec!["rpoplpush a b"],
-            "ERR RPOPLPUSH is not what Tally is for",
-        ),
-        (
-            vec!["georadius_ro a"],
-            "ERR GEORADIUS_RO is not what Tally is for",
-        ),
-        (
-            vec!["ssubscribe a"],
-            "ERR SSUBSCRIBE is not what Tally is for",
-        ),
-        (
-            vec!["multi"],
-            "ERR MULTI needs a connection that stays: POST the commands of a transaction together to /multi-exec",
-        ),
-        (
-            vec!["watch a"],
-            "ERR WATCH needs a connection that stays: POST the commands of a transaction together to /multi-exec",
-        ),
-        (vec!["set a b nx xx"], "ERR syntax error"),
-        (
-            vec!["set a b ex 0"],
-            "ERR invalid expire time in 'set' command",
-        ),
-        (
-            vec!["set a b ex x"],
-            "ERR value is not an integer or out of range",
-        ),
-        (
-            vec!["set a b", "incr a"],
-            "ERR value is not an integer or out of range",
-        ),
-        (
-            vec!["set a 9223372036854775807", "incr a"],
-            "ERR increment or decrement would overflow",
-        ),
-        (
-            vec!["decrby a -9223372036854775808"],
-            "ERR decrement would overflow",
-        ),
-        (
-            vec!["incrbyfloat a 0.5"],
-            "ERR counters hold whole numbers: send INCRBYFLOAT a whole number, or scale the amount",
-        ),
-        (vec!["incrbyfloat a x"], "ERR value is not a valid float"),
-        (
-            vec!["incrbyfloat a 1e19"],
-            "ERR increment or decrement would overflow",
-        ),
-        (
-            vec!["hset a f v", "get a"],
-            "WRONGTYPE Operation against a key holding the wrong kind of value",
-        ),
-        (
-            vec!["evalsha 0000 0"],
-            "NOSCRIPT No matching script. Please use EVAL.",
-        ),
-        (
-            vec!["evalsha b2efc02798c8e9b471a10f9b1d5745db89923ff3 2 a"],
-            "ERR Number of keys can't be greater than number of args",
-        ),
-        (
-            vec!["evalsha b2efc02798c8e9b471a10f9b1d5745db89923ff3 4294967297 a"],
-            "ERR Number of keys can't be greater than number of args",
-        ),
-        (
-            vec!["evalsha b2efc02798c8e9b471a10f9b1d5745db89923ff3 -1 a"],
-            "ERR Number of keys can't be negative",
-        ),
-        (
-            vec!["evalsha_ro b2efc02798c8e9b471a10f9b1d5745db89923ff3 1 a 3 1000 2"],
-            "ERR Write commands are not allowed from read-only scripts.",
-        ),
-    ] {
+    for (commands, text) in ERRORS {
         assert_eq!(
-            last(&commands),
-            Reply::Error(text.to_owned()).to_json(Encoding::Plain),
+            last(commands),
+            Reply::Error((*text).to_owned()).to_json(Encoding::Plain),
             "{commands:?}"
         );
     }
@@ -351,89 +346,91 @@ fn scripts_are_known_by_the_names_that_redis_gives_them() {
     );
 }
 
+/// Commands, and the reply to the last.
+const SCRIPTED: &[(&[&str], &str)] = &[
+    (
+        &[
+            "evalsha b2efc02798c8e9b471a10f9b1d5745db89923ff3 1 k 3 1000 2",
+            "pttl k",
+        ],
+        r#"{"result":1000}"#,
+    ),
+    // 1.x compares a number with a text, so the window never ends.
+    (
+        &[
+            "evalsha 1861a700bafe96c833a483af6b1c28a8897cfdb0 1 k 1000 1",
+            "pttl k",
+        ],
+        r#"{"result":-1}"#,
+    ),
+    (
+        &[
+            "set dyn 9 ex 100",
+            "evalsha b2efc02798c8e9b471a10f9b1d5745db89923ff3 2 k dyn 3 1000 1",
+        ],
+        r#"{"result":[1,9]}"#,
+    ),
+    (
+        &[
+            "evalsha 74740bb3d7792848093cdef586b6b6037c455fd6 2 c p 1 500 1000 1",
+            "evalsha 74740bb3d7792848093cdef586b6b6037c455fd6 2 c p 1 500 1000 1",
+        ],
+        r#"{"result":[-1,1]}"#,
+    ),
+    // What is given back is never refused.
+    (
+        &[
+            "evalsha 74740bb3d7792848093cdef586b6b6037c455fd6 2 c p 1 500 1000 1",
+            "evalsha 74740bb3d7792848093cdef586b6b6037c455fd6 2 c p 1 500 1000 -1",
+        ],
+        r#"{"result":[1,1]}"#,
+    ),
+    (
+        &["evalsha d60be5bd3d83482ae229309f1f7425424f891204 1 b 5 1000 2 10000 6"],
+        r#"{"result":[-1,11000,5]}"#,
+    ),
+    (
+        &[
+            "evalsha d60be5bd3d83482ae229309f1f7425424f891204 1 b 5 1000 2 10000 4",
+            "evalsha d60be5bd3d83482ae229309f1f7425424f891204 1 b 5 1000 2 11500 0",
+        ],
+        r#"{"result":[3,12000,5]}"#,
+    ),
+    (
+        &["evalsha 40daf4a441df736f5c99f8b77bbe176c909e5de4 1 b 5"],
+        r#"{"result":[5,-1,5]}"#,
+    ),
+    (
+        &["evalsha e04b753a75909b7f99aae4c04cf8869a8de02a9e 1 m r1 1000 2"],
+        r#"{"result":["r1","2"]}"#,
+    ),
+    (
+        &[
+            "evalsha aeb4d8f381e8dafc8e69041baae1324d254ded44 2 c p 3 0 1000 r1 2",
+            "evalsha aeb4d8f381e8dafc8e69041baae1324d254ded44 2 c p 3 0 1000 r2 2",
+        ],
+        r#"{"result":[["r1","2"],[],null]}"#,
+    ),
+    (
+        &[
+            "sadd deny 1.2.3.4",
+            "evalsha e8062088fe7e67994f617766e5d766490de1afb8 2 deny s 1.2.3.4 me",
+        ],
+        r#"{"result":[[1,0],-2]}"#,
+    ),
+    (
+        &[
+            "evalsha e8062088fe7e67994f617766e5d766490de1afb8 2 deny s me",
+            "get s",
+        ],
+        r#"{"result":"pending"}"#,
+    ),
+];
+
 #[test]
 fn scripts_reply_as_their_versions_do() {
-    // (commands, last reply)
-    for (commands, wanted) in [
-        (
-            vec![
-                "evalsha b2efc02798c8e9b471a10f9b1d5745db89923ff3 1 k 3 1000 2",
-                "pttl k",
-            ],
-            r#"{"result":1000}"#,
-        ),
-        // 1.x compares a number with a text, so the window never ends.
-        (
-            vec![
-                "evalsha 1861a700bafe96c833a483af6b1c28a8897cfdb0 1 k 1000 1",
-                "pttl k",
-            ],
-            r#"{"result":-1}"#,
-        ),
-        (
-            vec![
-                "set dyn 9 ex 100",
-                "evalsha b2efc02798c8e9b471a10f9b1d5745db89923ff3 2 k dyn 3 1000 1",
-            ],
-            r#"{"result":[1,9]}"#,
-        ),
-        (
-            vec![
-                "evalsha 74740bb3d7792848093cdef586b6b6037c455fd6 2 c p 1 500 1000 1",
-                "evalsha 74740bb3d7792848093cdef586b6b6037c455fd6 2 c p 1 500 1000 1",
-            ],
-            r#"{"result":[-1,1]}"#,
-        ),
-        // What is given back is never refused.
-        (
-            vec![
-                "evalsha 74740bb3d7792848093cdef586b6b6037c455fd6 2 c p 1 500 1000 1",
-                "evalsha 74740bb3d7792848093cdef586b6b6037c455fd6 2 c p 1 500 1000 -1",
-            ],
-            r#"{"result":[1,1]}"#,
-        ),
-        (
-            vec!["evalsha d60be5bd3d83482ae229309f1f7425424f891204 1 b 5 1000 2 10000 6"],
-            r#"{"result":[-1,11000,5]}"#,
-        ),
-        (
-            vec![
-                "evalsha d60be5bd3d83482ae229309f1f7425424f891204 1 b 5 1000 2 10000 4",
-                "evalsha d60be5bd3d83482ae229309f1f7425424f891204 1 b 5 1000 2 11500 0",
-            ],
-            r#"{"result":[3,12000,5]}"#,
-        ),
-        (
-            vec!["evalsha 40daf4a441df736f5c99f8b77bbe176c909e5de4 1 b 5"],
-            r#"{"result":[5,-1,5]}"#,
-        ),
-        (
-            vec!["evalsha e04b753a75909b7f99aae4c04cf8869a8de02a9e 1 m r1 1000 2"],
-            r#"{"result":["r1","2"]}"#,
-        ),
-        (
-            vec![
-                "evalsha aeb4d8f381e8dafc8e69041baae1324d254ded44 2 c p 3 0 1000 r1 2",
-                "evalsha aeb4d8f381e8dafc8e69041baae1324d254ded44 2 c p 3 0 1000 r2 2",
-            ],
-            r#"{"result":[["r1","2"],[],null]}"#,
-        ),
-        (
-            vec![
-                "sadd deny 1.2.3.4",
-                "evalsha e8062088fe7e67994f617766e5d766490de1afb8 2 deny s 1.2.3.4 me",
-            ],
-            r#"{"result":[[1,0],-2]}"#,
-        ),
-        (
-            vec![
-                "evalsha e8062088fe7e67994f617766e5d766490de1afb8 2 deny s me",
-                "get s",
-            ],
-            r#"{"result":"pending"}"#,
-        ),
-    ] {
-        assert_eq!(last(&commands), wanted, "{commands:?}");
+    for (commands, wanted) in SCRIPTED {
+        assert_eq!(last(commands), *wanted, "{commands:?}");
     }
 }
 

@@ -80,7 +80,9 @@ proptest! {
     }
 
     #[test]
-    fn while_it_does_not_it_is_asked_seldom_and_what_is_known_is_used(steps in prop::collection::vec(0..2_000i64, 1..200)) {
+    fn while_it_does_not_it_is_asked_seldom_and_what_is_known_is_used(
+        steps in prop::collection::vec(0..2_000i64, 1..200),
+    ) {
         let mut refresh = Refresh::default();
         prop_assert!(refresh.learn(BEGIN_MS));
         let (mut now_ms, mut asked_ms) = (BEGIN_MS + KEY_MS_MAX, None);

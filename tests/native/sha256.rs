@@ -1,4 +1,5 @@
-//! SHA-256 and HMAC against the vectors of FIPS 180-4 and RFC 4231, and against another implementation at the edges of blocks.
+//! SHA-256 and HMAC against the vectors of FIPS 180-4 and RFC 4231, and against another implementation at the edges of
+//! blocks.
 
 use tally::core::sha256::{digest, hmac};
 

@@ -223,14 +223,19 @@ proptest! {
     #![proptest_config(config(72, 200))]
 
     #[test]
-    fn what_was_written_is_read(entries in proptest::collection::btree_map("[a-c/é]{1,6}", proptest::option::of(any_kept()), 0..20)) {
+    fn what_was_written_is_read(
+        entries in proptest::collection::btree_map("[a-c/é]{1,6}", proptest::option::of(any_kept()), 0..20),
+    ) {
         let entries: Vec<PartEntry> = entries.into_iter().map(|(name, kept)| (id(&name), kept)).collect();
         let file = file_of(&entries);
         prop_assert_eq!(read_part(&file), Ok(entries));
     }
 
     #[test]
-    fn a_changed_bit_and_a_cut_file_are_refused(bit in any::<prop::sample::Index>(), cut in any::<prop::sample::Index>()) {
+    fn a_changed_bit_and_a_cut_file_are_refused(
+        bit in any::<prop::sample::Index>(),
+        cut in any::<prop::sample::Index>(),
+    ) {
         let file = file_of(&golden());
         let mut changed = file.clone();
         let bit = bit.index(8 * file.len());

@@ -1,5 +1,5 @@
-//! Laws of bodies at rest: what was written is read, a changed bit never becomes another value, and what earlier builds wrote is read
-//! as it is.
+//! Laws of bodies at rest: what was written is read, a changed bit never becomes another value, and what earlier builds
+//! wrote is read as it is.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -74,7 +74,8 @@ proptest! {
         }
     }
 
-    /// Nothing that postcard writes first begins like a frame: numbers, lengths and names of variants are numbers as short as can be.
+    /// Nothing that postcard writes first begins like a frame: numbers, lengths and names of variants are numbers as
+    /// short as can be.
     #[test]
     fn no_number_of_postcard_begins_like_a_frame(number: u128, bits in 0_u32..128, rest in vec(any::<u8>(), 0..9)) {
         let mut bare = postcard::to_allocvec(&(number >> bits)).expect("a number");

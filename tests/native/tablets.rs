@@ -1,4 +1,5 @@
-//! Which tablet hosts a counter: leads of one tablet have their roots in few partitions, and added tablets take counters, never swap them.
+//! Which tablet hosts a counter: leads of one tablet have their roots in few partitions, and added tablets take
+//! counters, never swap them.
 
 use std::collections::{BTreeMap, BTreeSet};
 

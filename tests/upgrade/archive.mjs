@@ -1,4 +1,5 @@
-// A folder as one file: a tar archive (ustar), compressed by brotli, which Node has both ways. `brotli -d | tar x` reads it too.
+// A folder as one file: a tar archive (ustar), compressed by brotli, which Node has both ways. `brotli -d | tar x`
+// reads it too.
 //
 // Invariant: the same files make the same archive: names are sorted, and neither times nor owners are kept.
 import { mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";

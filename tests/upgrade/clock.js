@@ -1,7 +1,8 @@
-// Runs inside a Worker, before its own module: its clock is ahead of the machine's by SHIFT_MS, which the bundler puts in.
+// Runs inside a Worker, before its own module: its clock is ahead of the machine's by SHIFT_MS, which the bundler puts
+// in.
 //
-// Invariant: only what the Worker sees is shifted. Alarms are kept by the platform in the machine's time, so they ring after
-// as long as the Worker asked for. Timers are lengths of time, and stay as they are.
+// Invariant: only what the Worker sees is shifted. Alarms are kept by the platform in the machine's time, so they ring
+// after as long as the Worker asked for. Timers are lengths of time, and stay as they are.
 
 const shift_ms = SHIFT_MS;
 const MachineDate = Date;

@@ -8,8 +8,8 @@ import { UNIQUE_KEYS } from "../../scripts/workerd-config.mjs";
 const HERE = fileURLToPath(new URL(".", import.meta.url));
 
 /**
- * Writes a build into `folder` that is the one in `build` with its clock at `now_ms` (unix milliseconds) when this returns,
- * from where it runs on. Returns the folder.
+ * Writes a build into `folder` that is the one in `build` with its clock at `now_ms` (unix milliseconds) when this
+ * returns, from where it runs on. Returns the folder.
  */
 export function clocked({ build, folder, now_ms }) {
   mkdirSync(folder, { recursive: true });

@@ -1,5 +1,5 @@
-// A bit that changes in a file of a cell, a root, a board or a tablet, on plain workerd: what needs it is refused and named, never told
-// wrongly, and all else goes on; cells and roots are put back by `POST /repair`.
+// A bit that changes in a file of a cell, a root, a board or a tablet, on plain workerd: what needs it is refused and
+// named, never told wrongly, and all else goes on; cells and roots are put back by `POST /repair`.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -43,7 +43,9 @@ function found(objects, kind, statement, name) {
 const ofCell = (objects, id, colo) => {
   const isOf = ({ body }) => Buffer.from(body).includes(id) && Buffer.from(body).includes(colo);
   for (const { path } of databases(objects).filter(({ kind }) => kind === "tally-cell-v1")) {
-    if (rows(path, "SELECT body FROM rows WHERE kind = 0").some(isOf)) return { path, body: rows(path, "SELECT body FROM rows WHERE kind = 1")[0].body };
+    if (rows(path, "SELECT body FROM rows WHERE kind = 0").some(isOf)) {
+      return { path, body: rows(path, "SELECT body FROM rows WHERE kind = 1")[0].body };
+    }
   }
   throw new Error(`no cell is of ${id} in ${colo}`);
 };
@@ -90,7 +92,9 @@ async function refuses(scene, { reads, writes }) {
 async function repair(scene, { damaged, from }) {
   for (const dry_run of [true, false]) {
     const { json: said } = await scene.call("POST", "/repair", json({ prefix: "", dry_run }));
-    assert.deepEqual([said.checked, said.damaged, said.repaired, said.failed], [COUNTERS.length, 1, dry_run ? 0 : 1, []]);
+    assert.deepEqual(
+      [said.checked, said.damaged, said.repaired, said.failed], [COUNTERS.length, 1, dry_run ? 0 : 1, []],
+    );
     const [{ id, root, cells }] = said.counters;
     assert.equal(id, "two");
     assert.deepEqual([...(root?.damaged ?? []), ...cells.flatMap((cell) => cell.damaged)], damaged);

@@ -1,9 +1,9 @@
-// What this build has only read stays as 0.1.0 can read it: no row of 0.1.0 changes and no schema rises, and one write raises the schema
-// of the objects alone that it touches.
+// What this build has only read stays as 0.1.0 can read it: no row of 0.1.0 changes and no schema rises, and one write
+// raises the schema of the objects alone that it touches.
 //
-// The fixture was killed: events wait in it, acknowledged and not yet counted, and leads have not told their roots all. That is finished
-// first, as any start of 0.1.0 would, and what it has touched is left out: nearly all partitions. Partitions that were at rest are read in
-// simulation/tests/stored.rs.
+// The fixture was killed: events wait in it, acknowledged and not yet counted, and leads have not told their roots all.
+// That is finished first, as any start of 0.1.0 would, and what it has touched is left out: nearly all partitions.
+// Partitions that were at rest are read in simulation/tests/stored.rs.
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -60,12 +60,15 @@ function stored(objects) {
 }
 
 const isOpen = ({ version }) => version < REFUSED_FROM;
-const raised = (before, after) => [...after].filter(([path, { version }]) => version >= REFUSED_FROM && isOpen(before.get(path) ?? { version: 0 }));
+const raised = (before, after) =>
+  [...after].filter(([path, { version }]) => version >= REFUSED_FROM && isOpen(before.get(path) ?? { version: 0 }));
 
 // Tables that 0.1.0 has not are none of its business.
 function isAsItWas(before, after) {
   for (const [path, one] of before) {
-    for (const [table, held] of Object.entries(one.tables)) assert.deepEqual(after.get(path).tables[table], held, `${one.kind} ${path}: ${table}`);
+    for (const [table, held] of Object.entries(one.tables)) {
+      assert.deepEqual(after.get(path).tables[table], held, `${one.kind} ${path}: ${table}`);
+    }
   }
 }
 
@@ -85,7 +88,10 @@ async function pushes({ ask }) {
   return Number(/^tally_pushes_total\{reason="watched"\} (\d+)/m.exec(bytes.toString())?.[1] ?? 0);
 }
 
-const BY_DEFAULT = ["/counters/world", "/counters/home", "/counters/shards", "/counters?prefix=&values=1", "/top?by=count", "/top?by=uniques"];
+const BY_DEFAULT = [
+  "/counters/world", "/counters/home", "/counters/shards", "/counters?prefix=&values=1", "/top?by=count",
+  "/top?by=uniques",
+];
 
 async function readAll(scene) {
   for (const colo of ["FRA", "IAD"]) for (const [path] of READS) await scene.ask("GET", path, { colo });
@@ -99,7 +105,8 @@ async function readAll(scene) {
 async function countOnce({ call, ask }) {
   const before = (await call("GET", "/counters/negative?consistency=strong")).json.value;
   await call("POST", "/counters/negative/increment", { body: '{"delta":5}' });
-  const isTold = async () => (await ask("GET", "/counters?prefix=negative&values=1")).json.counters[0]?.value === before + 5;
+  const isTold = async () =>
+    (await ask("GET", "/counters?prefix=negative&values=1")).json.counters[0]?.value === before + 5;
   await until(isTold, "the root has been told", WITHIN_MS);
 }
 

@@ -10,7 +10,9 @@ const FRAME_BYTES = 6;
 
 /** The databases below a folder of objects, as {kind, path}. What lay in a write-ahead log is moved into the file. */
 export function databases(objects) {
-  const files = readdirSync(objects, { recursive: true, withFileTypes: true }).filter(({ name }) => name.endsWith(".sqlite"));
+  const files = readdirSync(objects, { recursive: true, withFileTypes: true }).filter(({ name }) =>
+    name.endsWith(".sqlite"),
+  );
   return files.map(({ parentPath, name }) => {
     const path = join(parentPath, name);
     const database = new DatabaseSync(path);

@@ -2,12 +2,12 @@
 //
 //   make build && node_modules/.bin/node tests/upgrade/make.mjs 0.2.0
 //
-// makes tests/fixtures/data/0.2.0.tar.br and 0.2.0.json. Do this once for each release, at the release's own commit (from
-// another build: BUILD_DIR=<folder>), and commit both files: every later build must open them (upgrade.test.mjs). What a
-// release stores besides is added to story.mjs and reads.mjs first; fixtures of before stay as they are.
+// makes tests/fixtures/data/0.2.0.tar.br and 0.2.0.json. Do this once for each release, at the release's own commit
+// (from another build: BUILD_DIR=<folder>), and commit both files: every later build must open them (upgrade.test.mjs).
+// What a release stores besides is added to story.mjs and reads.mjs first; fixtures of before stay as they are.
 //
-// Life: five acts, each with the server started anew at its own time; the reads; events that are acknowledged and not yet
-// counted; SIGKILL. What SQLite had not moved into its files by then is moved, so that a fixture is small.
+// Life: five acts, each with the server started anew at its own time; the reads; events that are acknowledged and not
+// yet counted; SIGKILL. What SQLite had not moved into its files by then is moved, so that a fixture is small.
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -25,8 +25,8 @@ const FIXTURES = fileURLToPath(new URL("../fixtures/data/", import.meta.url));
 // A root writes down what it knows of a counter that is watched every 10 s, a limiter what it judged every second.
 const WATCHED_MS = 11_000;
 const WATCHED_EVERY_MS = 250;
-// What lies there only while a part of the service cannot be reached, for a moment, or where a queue of the platform is bound; and what
-// moved from objects of their own into tablets.
+// What lies there only while a part of the service cannot be reached, for a moment, or where a queue of the platform is
+// bound; and what moved from objects of their own into tablets.
 const FLEETING = [
   ...["tally-directory-v1.duties", "tally-inbox-v1.batches", "tally-board-v1.changed", "tally-directory-v1.senders"],
   ...["tally-tablet-v1.alarms", "tally-cell-v1.ledger"],
@@ -36,7 +36,8 @@ const FOLDED_MS = 66_000;
 const VARIABLES = { TALLY_LIMITERS: "2" };
 const variablesOf = (tablets) => ({ ...VARIABLES, ...(tablets && { TALLY_TABLETS: String(tablets) }) });
 
-// Starts the server at a time, does something, and ends it. Returns what that gave, and when it was over by the server's clock.
+// Starts the server at a time, does something, and ends it. Returns what that gave, and when it was over by the
+// server's clock.
 async function at({ begins_ms, tablets }, folder, name, deed) {
   const began_ms = Date.now();
   const build = clocked({ build: BUILD, folder: join(folder, name), now_ms: begins_ms });
@@ -70,14 +71,18 @@ async function readAll(scene) {
 // Moves what lies in write-ahead logs into the files, and returns how many rows each kind of object has in each table.
 function tidied(objects) {
   const rows = {};
-  const files = readdirSync(objects, { recursive: true, withFileTypes: true }).filter(({ name }) => name.endsWith(".sqlite"));
+  const files = readdirSync(objects, { recursive: true, withFileTypes: true }).filter(({ name }) =>
+    name.endsWith(".sqlite"),
+  );
   for (const { parentPath, name } of files) {
     const database = new DatabaseSync(join(parentPath, name));
     database.exec("PRAGMA wal_checkpoint(TRUNCATE)");
     for (const { name: table } of database.prepare("SELECT name FROM sqlite_master WHERE type = 'table'").all()) {
       const { count } = database.prepare(`SELECT count(*) AS count FROM "${table}"`).get();
       const kind = parentPath.slice(objects.length + 1);
-      if (!table.startsWith("_cf_") && !table.startsWith("sqlite_")) rows[`${kind}.${table}`] = (rows[`${kind}.${table}`] ?? 0) + count;
+      if (!table.startsWith("_cf_") && !table.startsWith("sqlite_")) {
+        rows[`${kind}.${table}`] = (rows[`${kind}.${table}`] ?? 0) + count;
+      }
     }
     database.close();
   }
@@ -98,7 +103,9 @@ async function make(name) {
         if (!isLast) return undefined;
         await watch(scene);
         const reads = await readAll(scene);
-        for (const [key, increment, colo] of WAITING) await scene.call("POST", "/api/event", json({ key, increment }, { colo }));
+        for (const [key, increment, colo] of WAITING) {
+          await scene.call("POST", "/api/event", json({ key, increment }, { colo }));
+        }
         await server.kill();
         return reads;
       });

@@ -1,8 +1,8 @@
 // What is read of the fixture, and for how long each read must be answered as it was recorded.
 //
-// Invariants: what must hold longest has no time in it: sums, settings, sketches of all time, windows and histories of days
-// that are over. What is let go by age says after how many days, by the promise in the README. Moments of the read itself are
-// never compared. `exact: false` promises nothing, so a build may know better; `exact: true` must stay true.
+// Invariants: what must hold longest has no time in it: sums, settings, sketches of all time, windows and histories of
+// days that are over. What is let go by age says after how many days, by the promise in the README. Moments of the read
+// itself are never compared. `exact: false` promises nothing, so a build may know better; `exact: true` must stay true.
 import assert from "node:assert/strict";
 
 /** No build may ever answer otherwise. */
@@ -31,8 +31,14 @@ const TODAY = second("2026-11-20T00:00:00Z");
 const NOON = second("2026-11-20T12:00:00Z");
 
 const IDS = [
-  ...["plain", "world", "shards", "sealed", "samples", "uniques/keyed", "uniques/dense", "uniques/redis", "uniques/imported"],
-  ...["visitors", "/log/a", "/log/b", "large", "negative", "deleted", "again", "set", "reset", "home", "floor", "match", "keys"],
+  ...[
+    "plain", "world", "shards", "sealed", "samples", "uniques/keyed", "uniques/dense", "uniques/redis",
+    "uniques/imported",
+  ],
+  ...[
+    "visitors", "/log/a", "/log/b", "large", "negative", "deleted", "again", "set", "reset", "home", "floor", "match",
+    "keys",
+  ],
   ...["ended", "operations", "ttl/over", "queued/full", "none"],
 ];
 
@@ -43,9 +49,10 @@ const history = (id, step, from, to) => `${counter(id, "/history")}?step=${step}
 const day = (first, days = 1) => `&window=${days * DAY_SECONDS}&at=${first + days * DAY_SECONDS - 1}`;
 
 const BOARDS = [
-  ...["/top?limit=20", "/members/m3", "/members/m3/around?limit=2", "/members/m1", "/members/m2", "/rank/2", "/range?min=5&max=20", ""].map(
-    (call) => [`/boards/race${call}`, ALWAYS, "FRA"],
-  ),
+  ...[
+    "/top?limit=20", "/members/m3", "/members/m3/around?limit=2", "/members/m1", "/members/m2", "/rank/2",
+    "/range?min=5&max=20", "",
+  ].map((call) => [`/boards/race${call}`, ALWAYS, "FRA"]),
   ["/boards/spread/top?limit=20", ALWAYS, "IAD"],
   ["/boards/spread/members/m7?exact=1", ALWAYS, "IAD"],
   ["/boards/laps/periods", BOARDS_OF_A_DAY],
@@ -95,7 +102,9 @@ export const READS = [
   ["/counters/%2Flog%2F*/aggregate?numbers=string", ALWAYS],
   ["/api/dead-letters?numbers=string", ALWAYS],
   ["/limits", ALWAYS],
-  ...["sliding", "precise", "fixed", "bucket", "world", "committed", "shadow", "gone"].map((name) => [`/limits/${name}`, ALWAYS]),
+  ...["sliding", "precise", "fixed", "bucket", "world", "committed", "shadow", "gone"].map((name) => [
+    `/limits/${name}`, ALWAYS,
+  ]),
   ...["sliding", "precise", "committed"].map((name) => [`/limits/${name}/bob`, LIMITS_KEPT]),
   // A window of the clock ends on 3 December. A bucket refills: one in 43 minutes.
   ["/limits/fixed/bob", 12],
@@ -105,10 +114,13 @@ export const READS = [
   ["/limits/sliding/ann", LIMITS_KEPT, "SYD"],
   ["/limits/precise/used-up", LIMITS_KEPT],
   ...BOARDS,
-  ...["GET/redis:text", "GET/redis:passing", "HGETALL/redis:hash", "SMEMBERS/redis:set", "GET/redis:number", "GET/redis:ended"].map(
-    (command) => [`/redis/${command}`, command.includes("passing") ? 3_600 : ALWAYS],
-  ),
-  ...["ZRANGE/redis:sorted/0/-1/WITHSCORES", "PFCOUNT/redis:hll", "GET/redis:orders"].map((command) => [`/redis/${command}`, ALWAYS]),
+  ...[
+    "GET/redis:text", "GET/redis:passing", "HGETALL/redis:hash", "SMEMBERS/redis:set", "GET/redis:number",
+    "GET/redis:ended",
+  ].map((command) => [`/redis/${command}`, command.includes("passing") ? 3_600 : ALWAYS]),
+  ...["ZRANGE/redis:sorted/0/-1/WITHSCORES", "PFCOUNT/redis:hll", "GET/redis:orders"].map((command) => [
+    `/redis/${command}`, ALWAYS,
+  ]),
   [counter("site", `/breakdown?consistency=strong&by=referrer&from=${OCTOBER}&to=${TODAY}`), UNIQUES_BY_DAYS_KEPT],
   [counter("site", `/breakdown?consistency=strong&by=site&from=${TODAY}&to=${NOON - 1}`), BREAKDOWN_HOURS_KEPT],
   ["/shares", SHARE_KEPT],
@@ -117,7 +129,9 @@ export const READS = [
 ];
 
 // What is of the moment of the read, and what follows from it.
-const OF_THE_MOMENT = new Set(["as_of", "staleness_ms", "reset_ms", "retry_after_ms", "detail", "title", "type", "instance"]);
+const OF_THE_MOMENT = new Set([
+  "as_of", "staleness_ms", "reset_ms", "retry_after_ms", "detail", "title", "type", "instance",
+]);
 
 /** Returns of an answer what must hold: its status, and its JSON without what is of the moment, or its bytes. */
 export function lasting({ status, json, bytes }) {
@@ -125,7 +139,8 @@ export function lasting({ status, json, bytes }) {
   if (status >= 400) return { status, json: { code: json.code } };
   // A board's version rises when a period ends.
   const isOfBoard = (name, value) => name === "version" && String(value).startsWith("b1.");
-  const isMoving = (name, value) => OF_THE_MOMENT.has(name) || (name === "kept_from" && value !== null) || isOfBoard(name, value);
+  const isMoving = (name, value) =>
+    OF_THE_MOMENT.has(name) || (name === "kept_from" && value !== null) || isOfBoard(name, value);
   const text = JSON.stringify(json, (name, value) => (isMoving(name, value) ? undefined : value));
   return { status, json: JSON.parse(text) };
 }
@@ -133,7 +148,8 @@ export function lasting({ status, json, bytes }) {
 /** Fails where an answer is not what was recorded. A build may add fields. */
 export function agrees(now, recorded, at) {
   if (at.endsWith(".exact") && recorded === false) return;
-  // Builds before 0.2 never told the directory of more than 128 elements that nobody watched: their lists said that they do not know.
+  // Builds before 0.2 never told the directory of more than 128 elements that nobody watched: their lists said that
+  // they do not know.
   if (at.endsWith(".uniques") && recorded === null && now !== null) {
     assert.ok(Number.isSafeInteger(now.estimate) && now.standard_error > 0, at);
     return;

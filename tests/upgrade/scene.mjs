@@ -10,7 +10,10 @@ export const json = (value, more = {}) => ({ body: JSON.stringify(value), ...mor
 /** The same request under a key. */
 export const keyed = (key, more = {}) => ({ ...more, headers: { "idempotency-key": key, ...more.headers } });
 
-/** One server, and the requests that are sent to it. Each must be answered with the `status` that is told, else with success. */
+/**
+ * One server, and the requests that are sent to it. Each must be answered with the `status` that is told, else with
+ * success.
+ */
 export class Scene {
   #url;
   /** What was sent by `keep`, with the answers. */

@@ -1,8 +1,8 @@
-// What is written into the fixture: some of everything that is stored, in five acts of a clock of its own, so that minutes,
-// hours and days are over between them as they are where a service runs.
+// What is written into the fixture: some of everything that is stored, in five acts of a clock of its own, so that
+// minutes, hours and days are over between them as they are where a service runs.
 //
-// Invariant: each act tells what it sends through `scene`, which fails where an answer is not the one that is told here.
-// What a scene keeps (`scene.keep`) is sent again by the test, and gets the same answer.
+// Invariant: each act tells what it sends through `scene`, which fails where an answer is not the one that is told
+// here. What a scene keeps (`scene.keep`) is sent again by the test, and gets the same answer.
 import { BOT_FREE, OCTETS, json, keyed } from "./scene.mjs";
 
 const COLOS = ["FRA", "IAD", "SYD"];
@@ -30,7 +30,9 @@ const samples = async (scene, values) => {
 };
 
 const sharded = async (scene, id, first) => {
-  for (const index of numbers(30, first)) await scene.add(id, { delta: 2, unique: `u${index}` }, { colo: COLOS[index % 2] });
+  for (const index of numbers(30, first)) {
+    await scene.add(id, { delta: 2, unique: `u${index}` }, { colo: COLOS[index % 2] });
+  }
 };
 
 async function settings(scene) {
@@ -70,21 +72,29 @@ const by = (scene, site, referrer, options) =>
   scene.add("site", { delta: 2, unique: referrer, by: { site, referrer, country: "DE" } }, options);
 
 async function breakdowns(scene, first) {
-  for (const index of numbers(12, first)) await by(scene, `site-${index % 4}`, `from-${index}`, { colo: COLOS[index % 2] });
+  for (const index of numbers(12, first)) {
+    await by(scene, `site-${index % 4}`, `from-${index}`, { colo: COLOS[index % 2] });
+  }
 }
 
-const score = (scene, board, member, body, options) => scene.call("POST", `/boards/${board}/members/${member}`, json(body, options));
+const score = (scene, board, member, body, options) =>
+  scene.call("POST", `/boards/${board}/members/${member}`, json(body, options));
 
 async function boards(scene, first) {
   for (const index of numbers(9, first)) {
-    await score(scene, "race", `m${index % 12}`, { score: (index * 7) % 31, metadata: { car: index } }, { colo: COLOS[index % 2] });
+    await score(
+      scene, "race", `m${index % 12}`, { score: (index * 7) % 31, metadata: { car: index } },
+      { colo: COLOS[index % 2] },
+    );
     await score(scene, "spread", `m${index}`, { delta: index + 1 });
     await score(scene, "laps", `m${index % 5}`, { score: 100 - index });
   }
 }
 
 async function makeBoards(scene) {
-  await scene.call("PUT", "/boards/laps", json({ order: "asc", keep: "best", ties: "shared", period: "day", archive: 50 }));
+  await scene.call(
+    "PUT", "/boards/laps", json({ order: "asc", keep: "best", ties: "shared", period: "day", archive: 50 }),
+  );
   await scene.call("PUT", "/boards/spread", json({ keep: "sum", scores: "integer", shards: 3, home: "IAD" }));
   await scene.call("PUT", "/boards/empty", json({ members_max: 10 }));
 }
@@ -155,7 +165,9 @@ async function fourth(scene) {
   const { bytes } = await scene.call("GET", "/counters/uniques%2Fredis/uniques/hyll?consistency=strong");
   await scene.put("uniques/imported", { unique_hash: "redis" });
   await scene.call("PUT", "/counters/uniques%2Fimported/uniques/hyll", { body: bytes, headers: OCTETS });
-  for (const ip of ["203.0.113.9", "203.0.113.10"]) await scene.add("visitors", { unique: "auto", ip, user_agent: BOT_FREE });
+  for (const ip of ["203.0.113.9", "203.0.113.10"]) {
+    await scene.add("visitors", { unique: "auto", ip, user_agent: BOT_FREE });
+  }
   await scene.put("home", {});
   await increments(scene, "home", 3, "before");
   await scene.put("home", { home: "FRA" });
@@ -204,7 +216,9 @@ async function limits(scene) {
   };
   for (const [name, policy] of Object.entries(policies)) {
     await scene.call("PUT", `/limits/${name}`, json(policy));
-    for (const cost of name === "shadow" ? [1, 2] : [3, 4, 5]) await scene.call("POST", `/limits/${name}/bob`, json({ cost }));
+    for (const cost of name === "shadow" ? [1, 2] : [3, 4, 5]) {
+      await scene.call("POST", `/limits/${name}/bob`, json({ cost }));
+    }
   }
   await scene.call("POST", "/limits/sliding/bob/refund", json({ cost: 2 }));
   await scene.call("POST", "/limits/sliding/ann", json({ cost: 9 }, { colo: "IAD" }));
@@ -216,7 +230,8 @@ async function limits(scene) {
 }
 
 async function queue(scene) {
-  const event = (key, increment, more) => scene.call("POST", "/api/event", json({ key, increment }, { status: 202, ...more }));
+  const event = (key, increment, more) =>
+    scene.call("POST", "/api/event", json({ key, increment }, { status: 202, ...more }));
   for (const colo of COLOS) await event("queued/a", 4, { colo });
   await scene.call("GET", "/api/counter?key=queued%2Fa&consistency=strong");
   // An event of before a deletion is a dead letter.
@@ -246,8 +261,9 @@ async function last(scene) {
 }
 
 /**
- * The acts: what is done, what time it is when each begins, and how many tablets there are; whether their logs are folded. The server is started anew for each. Leads of
- * the first acts have objects of their own, and move into tablets when they are next needed.
+ * The acts: what is done, what time it is when each begins, and how many tablets there are; whether their logs are
+ * folded. The server is started anew for each. Leads of the first acts have objects of their own, and move into tablets
+ * when they are next needed.
  */
 export const ACTS = [
   { begins_ms: moment("2026-10-01T10:58:30Z"), act: first },
@@ -257,7 +273,10 @@ export const ACTS = [
   { begins_ms: moment("2026-11-20T12:00:05Z"), act: last, tablets: 3 },
 ];
 
-/** Events that are acknowledged last: most lie in their inboxes when the server is killed. [counter, amount, datacenter] each. */
+/**
+ * Events that are acknowledged last: most lie in their inboxes when the server is killed. [counter, amount, datacenter]
+ * each.
+ */
 export const WAITING = numbers(12).flatMap((index) => [
   ["queued/a", 5 + index, COLOS[index % 3]],
   ["queued/new", 7, "SYD"],

@@ -1,7 +1,8 @@
-// Data of every release opens in the build at hand: reads are as they were recorded, and all that there is can be written to.
+// Data of every release opens in the build at hand: reads are as they were recorded, and all that there is can be
+// written to.
 //
-// Each fixture is opened at three times: a second after it was recorded, two days and three years later. The Workers' clock is
-// set for that (clocked.mjs), so nothing depends on the day on which this runs.
+// Each fixture is opened at three times: a second after it was recorded, two days and three years later. The Workers'
+// clock is set for that (clocked.mjs), so nothing depends on the day on which this runs.
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -47,7 +48,9 @@ async function opened({ name, variables }, now_ms, deed) {
 
 async function compare(scene, reads, days) {
   const lasts = reads.filter((read) => read.days === null || read.days > days);
-  for (const { path, colo, days: _, ...recorded } of lasts) agrees(lasting(await scene.ask("GET", path, { colo })), recorded, path);
+  for (const { path, colo, days: _, ...recorded } of lasts) {
+    agrees(lasting(await scene.ask("GET", path, { colo })), recorded, path);
+  }
   return lasts.length;
 }
 

@@ -40,7 +40,9 @@ async function sums(opened) {
   assert.deepEqual([value, exact], [opened.recorded("plain").value + 3, true]);
   await scene.subtract("plain", { delta: 3 });
   for (const colo of ["FRA", "IAD", "SYD", "GRU"]) {
-    for (const id of ["plain", "world", "large", "set", "reset", "shards", "sealed"]) await scene.add(id, { delta: 3 }, { colo });
+    for (const id of ["plain", "world", "large", "set", "reset", "shards", "sealed"]) {
+      await scene.add(id, { delta: 3 }, { colo });
+    }
   }
   for (const id of ["plain", "world", "large", "set", "reset", "shards", "sealed"]) await opened.grew(id, 12);
   for (const shards of [8, 2]) {
@@ -68,14 +70,17 @@ async function elements(opened) {
   await scene.call("PUT", counter("uniques/imported", "/uniques/hyll"), { body: bytes, headers: OCTETS });
   assert.deepEqual(await opened.grew("uniques/imported", 0), opened.recorded("uniques/imported").uniques);
   await scene.add("uniques/imported", { unique: "gus" });
-  assert.equal((await opened.grew("uniques/imported", 1)).estimate, opened.recorded("uniques/imported").uniques.estimate + 1);
+  assert.equal(
+    (await opened.grew("uniques/imported", 1)).estimate, opened.recorded("uniques/imported").uniques.estimate + 1,
+  );
   await scene.call("POST", "/uniques/rotate");
   await scene.add("uniques/keyed", { unique: "fay" });
   assert.equal((await opened.grew("uniques/keyed", 4)).epochs, 3);
 }
 
 async function samples(opened) {
-  const read = async () => (await opened.scene.call("GET", counter("samples", "/distribution?consistency=strong&window=60"))).json.count;
+  const read = async () =>
+    (await opened.scene.call("GET", counter("samples", "/distribution?consistency=strong&window=60"))).json.count;
   const before = await read();
   for (const colo of ["FRA", "SYD"]) await opened.scene.add("samples", { sample: 6 }, { colo });
   assert.equal(await read(), before + 2);
@@ -101,7 +106,9 @@ async function operations({ scene, ...opened }) {
 async function homes(opened) {
   const { scene } = opened;
   const add = async (colo) => (await scene.add("home", { delta: 2 }, { colo })).json;
-  for (const colo of ["FRA", "IAD", "SYD"]) assert.deepEqual([(await add(colo)).datacenter, (await add(colo)).exact], ["IAD", true]);
+  for (const colo of ["FRA", "IAD", "SYD"]) {
+    assert.deepEqual([(await add(colo)).datacenter, (await add(colo)).exact], ["IAD", true]);
+  }
   await scene.put("home", { home: "SYD" });
   const { datacenter, exact, value } = await add("FRA");
   assert.deepEqual([datacenter, exact, value], ["SYD", true, opened.recorded("home").value + 14]);
@@ -129,7 +136,8 @@ async function keys(opened) {
 }
 
 async function limits({ scene }) {
-  const check = async (name, cost, colo) => (await scene.call("POST", `/limits/${name}/bob`, json({ cost }, { colo }))).json;
+  const check = async (name, cost, colo) =>
+    (await scene.call("POST", `/limits/${name}/bob`, json({ cost }, { colo }))).json;
   for (const name of ["sliding", "precise", "fixed", "bucket", "committed"]) {
     const { remaining } = (await scene.call("GET", `/limits/${name}/bob`)).json;
     assert.equal((await check(name, 6)).remaining, remaining - 6, name);
@@ -148,7 +156,9 @@ async function queue({ scene, ...opened }) {
   const count = async (key) => (await scene.call("GET", `/api/counter?key=${encodeURIComponent(key)}&consistency=strong`)).json.count;
   assert.equal(await count("queued/a"), opened.queued + waiting("queued/a"));
   assert.equal(await count("queued/new"), waiting("queued/new"));
-  for (const colo of ["SYD", "GRU"]) await scene.call("POST", "/api/event", json({ key: "queued/new", increment: 3 }, { colo }));
+  for (const colo of ["SYD", "GRU"]) {
+    await scene.call("POST", "/api/event", json({ key: "queued/new", increment: 3 }, { colo }));
+  }
   assert.equal(await count("queued/new"), waiting("queued/new") + 6);
 }
 
@@ -157,11 +167,16 @@ async function boards({ scene, ...opened }) {
   const { rank } = (await scene.call("POST", "/boards/race/members/new", json({ score: 1_000 }))).json;
   assert.equal(rank, 1);
   const top = (await scene.call("GET", "/boards/race/top?limit=20&exact=1", { colo: "IAD" })).json;
-  assert.deepEqual([top.total, top.rows[0].member, top.rows[1].member], [total + 1, "new", opened.told("/boards/race/top?limit=20").rows[0].member]);
+  assert.deepEqual(
+    [top.total, top.rows[0].member, top.rows[1].member],
+    [total + 1, "new", opened.told("/boards/race/top?limit=20").rows[0].member],
+  );
   await scene.call("PUT", "/boards/race/members/m1/hidden", json({ hidden: false }));
   assert.equal((await scene.call("GET", "/boards/race/top")).json.total, total + 2);
   const before = opened.told("/boards/spread/members/m7?exact=1").score;
-  assert.equal((await scene.call("POST", "/boards/spread/members/m7", json({ delta: 5 }, { colo: "SYD" }))).json.score, before + 5);
+  assert.equal(
+    (await scene.call("POST", "/boards/spread/members/m7", json({ delta: 5 }, { colo: "SYD" }))).json.score, before + 5,
+  );
   await scene.call("PUT", "/boards/spread", json({ keep: "sum", scores: "integer", shards: 1, home: "FRA" }));
   assert.equal((await scene.call("POST", "/boards/spread/members/m7", json({ delta: 1 }))).json.score, before + 6);
   await scene.call("POST", "/boards/laps/members/m0", json({ score: 1 }));
@@ -186,8 +201,11 @@ async function dialect({ scene }) {
 async function breakdowns({ scene }) {
   const add = (value) => scene.add("site", { delta: 3, by: { referrer: value, country: "DE" } }, { colo: "IAD" });
   for (const value of ["from-1", "from-new"]) await add(value);
-  const { rows } = (await scene.call("GET", "/counters/site/breakdown?consistency=strong&by=referrer&window=3600")).json;
-  for (const value of ["from-1", "from-new"]) assert.equal(rows.find((row) => row.value === value).count >= 3, true, value);
+  const { rows } = (await scene.call("GET", "/counters/site/breakdown?consistency=strong&by=referrer&window=3600"))
+    .json;
+  for (const value of ["from-1", "from-new"]) {
+    assert.equal(rows.find((row) => row.value === value).count >= 3, true, value);
+  }
 }
 
 async function shares({ scene, ...opened }) {
@@ -202,12 +220,21 @@ export async function writeAll(scene, recorded) {
   opened.queued = 12;
   const isThere = (part) => [...recorded.keys()].some((path) => path.includes(part));
   // What releases store since.
-  const since = [["/boards/", boards], ["/redis/", dialect], ["/breakdown", breakdowns]].filter(([part]) => isThere(part)).map(([, law]) => law);
+  const since = [
+    ["/boards/", boards], ["/redis/", dialect], ["/breakdown", breakdowns],
+  ]
+    .filter(([part]) => isThere(part))
+    .map(([, law]) => law);
   if (recorded.get("/shares")?.shares.length > 0) since.push(shares);
-  for (const law of [...since, queue, keys, conditions, sums, elements, samples, homes, operations, limits]) await law(opened);
+  for (const law of [...since, queue, keys, conditions, sums, elements, samples, homes, operations, limits]) {
+    await law(opened);
+  }
 }
 
-/** What only holds soon after the recording: what was sent under a key is known, and today's visitors and used-up limits are. */
+/**
+ * What only holds soon after the recording: what was sent under a key is known, and today's visitors and used-up limits
+ * are.
+ */
 export async function writeSoon(scene, recorded, kept, agrees) {
   const opened = new Opened(scene, recorded);
   for (const { method, path, colo, body, headers, status, answer } of kept) {
@@ -221,8 +248,12 @@ export async function writeSoon(scene, recorded, kept, agrees) {
     assert.equal(again.json.result, 1);
   }
   await opened.refused(409, "counter-ended", "POST", counter("ended", "/increment"), keyed("k", json({ delta: 5 })));
-  await opened.refused(422, "idempotency-key-reused", "POST", counter("keys", "/increment"), keyed("k1", json({ delta: 6 })));
-  await scene.call("POST", "/events", { body: '{"key":"keys","increment":3,"id":"line-1"}\n{"key":"keys","id":"line-2"}' });
+  await opened.refused(
+    422, "idempotency-key-reused", "POST", counter("keys", "/increment"), keyed("k1", json({ delta: 6 })),
+  );
+  await scene.call("POST", "/events", {
+    body: '{"key":"keys","increment":3,"id":"line-1"}\n{"key":"keys","id":"line-2"}',
+  });
   await scene.call("POST", "/events", keyed("body", { body: '{"key":"keys","increment":30}' }));
   await scene.call("POST", "/api/event", keyed("event", json({ key: "keys", increment: 100 })));
   await opened.grew("keys", 0);

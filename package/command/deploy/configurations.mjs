@@ -4,7 +4,10 @@ import { join } from "node:path";
 
 const SECTION = /^\[build\]\n(?:[^[\n].*\n)*/m;
 
-/** Returns `{ edge, aggregator }`, the texts of wrangler.toml and wrangler.aggregator.toml. `build`: the folder of the built Worker, from theirs. */
+/**
+ * Returns `{ edge, aggregator }`, the texts of wrangler.toml and wrangler.aggregator.toml. `build`: the folder of the
+ * built Worker, from theirs.
+ */
 export function configurations(root, { name, domain, datacenters, tablets, queue, snapshots, analytics, build }) {
   const own = (file) =>
     readFileSync(join(root, file), "utf8")
@@ -14,11 +17,15 @@ export function configurations(root, { name, domain, datacenters, tablets, queue
       .replaceAll("tally-edge", `${name}-edge`)
       .replace(/^main = .*$/m, `main = ${JSON.stringify(join(build, "index.js"))}`);
   const variables = (text, values) => {
-    const lines = Object.entries(values).filter(([, value]) => value !== undefined).map(([variable, value]) => `${variable} = ${JSON.stringify(String(value))}\n`);
+    const lines = Object.entries(values)
+      .filter(([, value]) => value !== undefined)
+      .map(([variable, value]) => `${variable} = ${JSON.stringify(String(value))}\n`);
     return text.replace(/^TALLY_ROLE = .*\n/m, (role) => role + lines.join(""));
   };
   const shared = { TALLY_TABLETS: tablets };
-  let edge = variables(own("wrangler.toml"), { TALLY_DATACENTERS: datacenters === "colos" ? undefined : datacenters, ...shared });
+  let edge = variables(own("wrangler.toml"), {
+    TALLY_DATACENTERS: datacenters === "colos" ? undefined : datacenters, ...shared,
+  });
   let aggregator = variables(own("wrangler.aggregator.toml"), shared);
   if (domain !== undefined) {
     edge = edge.replace(/^workers_dev = true$/m, `workers_dev = false\nroutes = [{ pattern = ${JSON.stringify(domain)}, custom_domain = true }]`);

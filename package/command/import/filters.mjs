@@ -56,13 +56,17 @@ export function filter({ status, method, bots, statics }) {
 const SLASHES = {
   keep: (path) => path,
   strip: (path) => path.replace(/\/(?:index\.html?)?$/, "") || "/",
-  add: (path) => path.replace(/\/index\.html?$/, "/").replace(/(\/[^/.]*)$/, (last) => (last.endsWith("/") ? last : `${last}/`)),
+  add: (path) =>
+    path.replace(/\/index\.html?$/, "/").replace(/(\/[^/.]*)$/, (last) => (last.endsWith("/") ? last : `${last}/`)),
 };
 
 /** The rules of `--paths`. */
 export const PATH_RULES = Object.keys(SLASHES);
 
-/** Returns a function from a hit to `{ id, page, query }`: the counter, the path by which it is filtered, and the query with its mark. */
+/**
+ * Returns a function from a hit to `{ id, page, query }`: the counter, the path by which it is filtered, and the query
+ * with its mark.
+ */
 export function pathOf({ paths, rewrites, stripQuery, prefix }) {
   const slashes = SLASHES[paths];
   return (hit) => {

@@ -1,9 +1,10 @@
 // Access logs of many servers, line by line, as one thing: a hit.
 //
-// A hit: `{ target, path, at_ms, address, method, status, referrer, user_agent, country }`; what a line does not say is undefined.
-// `parse(line)` returns a hit, `null` for a line that is none (a comment, a header), or `undefined` for one that cannot be read.
-// Sources: nginx, "ngx_http_log_module"; Apache, "Log Files"; Caddy, "Log format"; AWS, "CloudFront standard logging" and "Access logs for
-// your Application Load Balancer"; Cloudflare, "Logpush: HTTP requests dataset"; GoatCounter, "CSV export".
+// A hit: `{ target, path, at_ms, address, method, status, referrer, user_agent, country }`; what a line does not say is
+// undefined. `parse(line)` returns a hit, `null` for a line that is none (a comment, a header), or `undefined` for one
+// that cannot be read. Sources: nginx, "ngx_http_log_module"; Apache, "Log Files"; Caddy, "Log format"; AWS,
+// "CloudFront standard logging" and "Access logs for your Application Load Balancer"; Cloudflare, "Logpush: HTTP
+// requests dataset"; GoatCounter, "CSV export".
 
 const MONTHS = { Jan: 0, Feb: 1, Mar: 2, Apr: 3, May: 4, Jun: 5, Jul: 6, Aug: 7, Sep: 8, Oct: 9, Nov: 10, Dec: 11 };
 const CLF_TIME = /^(\d{2})\/([A-Z][a-z]{2})\/(\d{4}):(\d{2}):(\d{2}):(\d{2}) ([+-])(\d{2})(\d{2})$/;
@@ -52,7 +53,9 @@ function clf() {
     if (at_ms === undefined || target === undefined) return undefined;
     // Apache's vhost_combined begins with the host and its port.
     const address = /:\d{2,5}$/.test(first) && /^\S+ \S+ \S+ $/.test(between) ? between.split(" ")[0] : first;
-    return { target, at_ms, address: said(address), method, status, referrer: said(referrer), user_agent: agent(user_agent) };
+    return {
+      target, at_ms, address: said(address), method, status, referrer: said(referrer), user_agent: agent(user_agent),
+    };
   };
 }
 
@@ -106,7 +109,8 @@ function logpush() {
     return {
       target, at_ms, path: said(json.ClientRequestPath), address: said(json.ClientIP), method: json.ClientRequestMethod,
       status: json.EdgeResponseStatus === undefined ? undefined : String(json.EdgeResponseStatus),
-      referrer: said(json.ClientRequestReferer), user_agent: agent(json.ClientRequestUserAgent), country: said(json.ClientCountry),
+      referrer: said(json.ClientRequestReferer), user_agent: agent(json.ClientRequestUserAgent),
+      country: said(json.ClientCountry),
     };
   };
 }
@@ -115,11 +119,15 @@ function logpush() {
 function nginxJson() {
   return (line) => {
     const json = object(line);
-    const [method, target] = json?.request_uri === undefined ? Object.values(requestOf(String(json?.request ?? ""))) : [json.request_method, json.request_uri];
+    const [method, target] =
+      json?.request_uri === undefined
+        ? Object.values(requestOf(String(json?.request ?? "")))
+        : [json.request_method, json.request_uri];
     const at_ms = timeOf(json?.time_iso8601 ?? json?.msec ?? json?.time ?? json?.["@timestamp"] ?? null);
     if (typeof target !== "string" || at_ms === undefined) return undefined;
     return {
-      target, at_ms, method, address: said(json.remote_addr), status: json.status === undefined ? undefined : String(json.status),
+      target, at_ms, method, address: said(json.remote_addr),
+      status: json.status === undefined ? undefined : String(json.status),
       referrer: said(json.http_referer ?? json.http_referrer), user_agent: agent(json.http_user_agent),
     };
   };
@@ -131,11 +139,15 @@ function alb() {
     const { method, target: url } = requestOf(request ?? "");
     const target = url?.replace(/^[a-z]+:\/\/[^/?]*/, "");
     if (target === undefined || method === "-") return undefined;
-    return { target: target || "/", at_ms: Date.parse(when), address: client.replace(/:\d+$/, ""), method, status, user_agent: agent(user_agent) };
+    return {
+      target: target || "/", at_ms: Date.parse(when), address: client.replace(/:\d+$/, ""), method, status,
+      user_agent: agent(user_agent),
+    };
   };
 }
 
-// CloudFront writes its names with tabs, others of the W3C's format with spaces. User agents are percent-encoded, or have `+` for spaces.
+// CloudFront writes its names with tabs, others of the W3C's format with spaces. User agents are percent-encoded, or
+// have `+` for spaces.
 function w3c() {
   let fields = CLOUDFRONT_FIELDS;
   const decoded = (text) => {
@@ -160,8 +172,9 @@ function w3c() {
     if (stem === undefined || Number.isNaN(at_ms)) return undefined;
     const query = cell("cs-uri-query");
     return {
-      target: query === undefined ? stem : `${stem}?${query}`, at_ms, address: cell("c-ip"), method: cell("cs-method"), status: cell("sc-status"),
-      referrer: cell("cs(Referer)"), user_agent: decoded(agent(cells[fields.indexOf("cs(User-Agent)")])), country: cell("c-country"),
+      target: query === undefined ? stem : `${stem}?${query}`, at_ms, address: cell("c-ip"), method: cell("cs-method"),
+      status: cell("sc-status"), referrer: cell("cs(Referer)"),
+      user_agent: decoded(agent(cells[fields.indexOf("cs(User-Agent)")])), country: cell("c-country"),
     };
   };
 }
@@ -169,11 +182,14 @@ function w3c() {
 /** Returns the cells of a line of CSV (RFC 4180, without line breaks inside quotes). */
 export function csv(line) {
   const cells = [];
-  for (const [, quoted, plain] of line.matchAll(/(?:^|,)(?:"((?:[^"]|"")*)"|([^,]*))/g)) cells.push(quoted?.replaceAll('""', '"') ?? plain);
+  for (const [, quoted, plain] of line.matchAll(/(?:^|,)(?:"((?:[^"]|"")*)"|([^,]*))/g)) {
+    cells.push(quoted?.replaceAll('""', '"') ?? plain);
+  }
   return cells;
 }
 
-// Each row is a visit, of a session that takes the place of the address. The first name carries the version of the format: `2Path`.
+// Each row is a visit, of a session that takes the place of the address. The first name carries the version of the
+// format: `2Path`.
 function goatcounter() {
   let names;
   return (line) => {
@@ -191,7 +207,8 @@ function goatcounter() {
     const isBot = !["0", "", undefined].includes(cell("Bot"));
     return {
       target: path, path, at_ms, address: cell("Session"), method: "GET", status: "200", referrer: cell("Referrer"),
-      user_agent: isBot ? "bot" : (cell("UserAgent") ?? cell("Browser") ?? "browser"), country: cell("Location")?.slice(0, 2),
+      user_agent: isBot ? "bot" : (cell("UserAgent") ?? cell("Browser") ?? "browser"),
+      country: cell("Location")?.slice(0, 2),
     };
   };
 }
@@ -200,7 +217,9 @@ function goatcounter() {
 export const FORMATS = { logpush, caddy, "nginx-json": nginxJson, alb, goatcounter, cloudfront: w3c, clf };
 
 /** Other names of formats: what people have is called after their server. */
-export const ALIASES = { nginx: "clf", apache: "clf", common: "clf", combined: "clf", elb: "alb", w3c: "cloudfront", iis: "cloudfront" };
+export const ALIASES = {
+  nginx: "clf", apache: "clf", common: "clf", combined: "clf", elb: "alb", w3c: "cloudfront", iis: "cloudfront",
+};
 
 /** Returns the name of the format that most of these lines have; undefined where none of them can be read. */
 export function formatOf(lines) {

@@ -1,7 +1,7 @@
 // What a Redis holds, as counters and boards: whole numbers, HyperLogLogs, sorted sets.
 //
-// Keys are read by SCAN, a page at a time: Redis goes on serving others, and memory is bounded. A key that changes meanwhile is read as it
-// is then. Source: Redis, "RESP protocol specification" and "SCAN".
+// Keys are read by SCAN, a page at a time: Redis goes on serving others, and memory is bounded. A key that changes
+// meanwhile is read as it is then. Source: Redis, "RESP protocol specification" and "SCAN".
 import { connect as connectPlain } from "node:net";
 import { connect as connectTls } from "node:tls";
 import { EXIT, Failure } from "../outcome.mjs";
@@ -37,7 +37,10 @@ export class Redis {
   call(...words) {
     if (this.#failure !== undefined) return Promise.reject(this.#failure);
     const parts = words.map((word) => (Buffer.isBuffer(word) ? word : Buffer.from(String(word))));
-    const bytes = [Buffer.from(`*${parts.length}\r\n`), ...parts.flatMap((part) => [Buffer.from(`$${part.length}\r\n`), part, Buffer.from("\r\n")])];
+    const bytes = [
+      Buffer.from(`*${parts.length}\r\n`),
+      ...parts.flatMap((part) => [Buffer.from(`$${part.length}\r\n`), part, Buffer.from("\r\n")]),
+    ];
     return new Promise((done, failed) => {
       this.#waiting.push({ done, failed });
       this.#socket.write(Buffer.concat(bytes));
@@ -103,20 +106,24 @@ function reply(bytes, at) {
 }
 
 /**
- * Yields what the keys hold: `{ kind: "value", id, value }`, `{ kind: "uniques", id, hyll }`, `{ kind: "board", id, size, members }`, where members is an
- * iterator of pages of `[member, score]`; and `{ kind: "other", id, why }` for what has no place in Tally. `match`: a pattern of SCAN.
+ * Yields what the keys hold: `{ kind: "value", id, value }`, `{ kind: "uniques", id, hyll }`, `{ kind: "board", id,
+ * size, members }`, where members is an iterator of pages of `[member, score]`; and `{ kind: "other", id, why }` for
+ * what has no place in Tally. `match`: a pattern of SCAN.
  */
 export async function* entries(redis, match) {
   let cursor = "0";
   do {
-    const [next, keys] = await redis.call("SCAN", cursor, ...(match === undefined ? [] : ["MATCH", match]), "COUNT", PAGE);
+    const [next, keys] = await redis.call(
+      "SCAN", cursor, ...(match === undefined ? [] : ["MATCH", match]), "COUNT", PAGE,
+    );
     cursor = next.toString();
     const types = await Promise.all(keys.map((key) => redis.call("TYPE", key)));
     for (const [index, key] of keys.entries()) {
       const id = key.toString("utf8");
       const type = types[index].toString();
-      if (type === "zset") yield { kind: "board", id, size: await redis.call("ZCARD", key), members: pages(redis, key) };
-      else if (type === "string") yield textOf(id, await redis.call("GET", key));
+      if (type === "zset") {
+        yield { kind: "board", id, size: await redis.call("ZCARD", key), members: pages(redis, key) };
+      } else if (type === "string") yield textOf(id, await redis.call("GET", key));
       else if (type !== "none") yield { kind: "other", id, why: `a ${type}` };
     }
   } while (cursor !== "0");
@@ -126,7 +133,9 @@ function textOf(id, bytes) {
   if (bytes === null) return { kind: "other", id, why: "gone meanwhile" };
   if (bytes.subarray(0, 4).equals(HYLL)) return { kind: "uniques", id, hyll: bytes };
   const text = bytes.toString("latin1");
-  return /^-?\d{1,39}$/.test(text) ? { kind: "value", id, value: BigInt(text) } : { kind: "other", id, why: "a text that is no whole number" };
+  return /^-?\d{1,39}$/.test(text)
+    ? { kind: "value", id, value: BigInt(text) }
+    : { kind: "other", id, why: "a text that is no whole number" };
 }
 
 // Pages of a sorted set by ZSCAN, which may name a member twice: each time with its score.
@@ -136,7 +145,9 @@ async function* pages(redis, key) {
     const [next, flat] = await redis.call("ZSCAN", key, cursor, "COUNT", PAGE);
     cursor = next.toString();
     const members = [];
-    for (let at = 0; at < flat.length; at += 2) members.push([flat[at].toString("utf8"), Number(flat[at + 1].toString())]);
+    for (let at = 0; at < flat.length; at += 2) {
+      members.push([flat[at].toString("utf8"), Number(flat[at + 1].toString())]);
+    }
     yield members;
   } while (cursor !== "0");
 }

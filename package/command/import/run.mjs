@@ -1,7 +1,7 @@
 // `tally import`: logs in, page views out, each line once.
 //
-// Life of a line: chunk → part → hit → left out, or a line of a body → /ingest, under the key of its part → noted as counted.
-// Invariant: at most IN_FLIGHT_MAX bodies wait for their answers, so memory is bounded however large a log is.
+// Life of a line: chunk → part → hit → left out, or a line of a body → /ingest, under the key of its part → noted as
+// counted. Invariant: at most IN_FLIGHT_MAX bodies wait for their answers, so memory is bounded however large a log is.
 import { gzipSync } from "node:zlib";
 import { EXIT, Failure } from "../outcome.mjs";
 import { FORMATS, formatOf } from "./formats.mjs";
@@ -21,8 +21,9 @@ const AGAIN_MAX = 50;
 const AGAIN_PAUSE_MS = 500;
 const UNREAD_SHOWN_MAX = 5;
 const TOP = 10;
-// Counters of which the summary knows how often they were counted. Where there are more the smaller half is forgotten: one that comes again
-// after that begins anew, so a top of a log with more names than this may name a counter lower than it is.
+// Counters of which the summary knows how often they were counted. Where there are more the smaller half is forgotten:
+// one that comes again after that begins anew, so a top of a log with more names than this may name a counter lower
+// than it is.
 const COUNTERS_KEPT_MAX = 200_000;
 
 /** Returns the lines that `"3,5-7"` names. */
@@ -35,8 +36,8 @@ export function linesOf(text) {
 
 export class Import {
   /**
-   * client: a Tally. options: `{ format, filter, pathOf, site, by, unique, again, isLocal }`, `filter` and `pathOf` being functions.
-   * onProgress is called after each part.
+   * client: a Tally. options: `{ format, filter, pathOf, site, by, unique, again, isLocal }`, `filter` and `pathOf`
+   * being functions. onProgress is called after each part.
    */
   constructor(client, options, onProgress = () => {}) {
     this.client = client;
@@ -152,7 +153,9 @@ export class Import {
     this.formats[format] = (this.formats[format] ?? 0) + 1;
     // Names of columns stand in the first lines, which a resumed run does not read again.
     for (const line of whole) if (format === "goatcounter" || line[0] === "#") parse(line.replace(/\r$/, ""));
-    const found = this.options.again ? { ...this.state.find(head.subarray(0, HEAD_BYTES_MAX)), done: 0, ends: [], ids: [] } : this.state.find(head.subarray(0, HEAD_BYTES_MAX));
+    const found = this.options.again
+      ? { ...this.state.find(head.subarray(0, HEAD_BYTES_MAX)), done: 0, ends: [], ids: [] }
+      : this.state.find(head.subarray(0, HEAD_BYTES_MAX));
     const note = { ends: [], ids: [], ...found };
     if (note.done > 0 && !(await this.isSameDeployment(note.ids))) Object.assign(note, { done: 0, ends: [], ids: [] });
     return { parse, note };
@@ -236,7 +239,10 @@ export class Import {
   async count(part, { body, ids }, note) {
     if (body.length === 0) return;
     const { format: _, site, by, unique, salt } = this.options;
-    const query = { format: "logpush", key: site === undefined ? "path" : "site", site, by: by.length === 0 ? undefined : by.join(","), unique };
+    const query = {
+      format: "logpush", key: site === undefined ? "path" : "site", site,
+      by: by.length === 0 ? undefined : by.join(","), unique,
+    };
     // One key for all bodies of a part: it belongs to each counter, and all lines of a counter are in one body.
     const idempotencyKey = keyOf(note.file, part, salt);
     let at = body.map((_, index) => index);
@@ -267,7 +273,11 @@ export class Import {
   // Notes what became of the lines, and returns those to send again.
   async settle(report, at, ids, isRepeat, note, tries) {
     const refused = new Map();
-    for (const { code, lines } of report.rejected_lines ?? []) for (const line of linesOf(lines)) refused.set(line - 1, code);
+    for (const { code, lines } of report.rejected_lines ?? []) {
+      for (const line of linesOf(lines)) {
+        refused.set(line - 1, code);
+      }
+    }
     const again = [];
     at.forEach((index, place) => {
       const code = refused.get(place);

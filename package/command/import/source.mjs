@@ -105,8 +105,9 @@ function fromOldStream(stream) {
 }
 
 /**
- * Opens a file, or standard input for `-`. Resolves to `{ name, bytes, kind, read, chunks(), close() }`: its size as it lies there
- * (undefined where nobody knows), how it is packed, how much of that was read so far, and its unpacked bytes.
+ * Opens a file, or standard input for `-`. Resolves to `{ name, bytes, kind, read, chunks(), close() }`: its size as it
+ * lies there (undefined where nobody knows), how it is packed, how much of that was read so far, and its unpacked
+ * bytes.
  */
 export async function open(name) {
   if (name === STDIN) {
@@ -125,7 +126,9 @@ export async function open(name) {
   const source = { name, bytes: size, kind: packing(buffer), read: 0, ino, handle, close: () => handle.close() };
   source.chunks = (from = 0) => {
     const start = source.kind === undefined ? from : 0;
-    return counted(createReadStream(name, { fd: handle, autoClose: false, start, highWaterMark: READ_BYTES }), source, start);
+    return counted(
+      createReadStream(name, { fd: handle, autoClose: false, start, highWaterMark: READ_BYTES }), source, start,
+    );
   };
   return source;
 }
@@ -149,8 +152,9 @@ async function* counted(stream, source, start = 0) {
 }
 
 /**
- * Yields what is appended to an unpacked file, from an offset on, until the signal. Between two pieces it yields `undefined` whenever all is
- * read for now. It returns once the file has been replaced (it was renamed, or became shorter) and all of the old one is read.
+ * Yields what is appended to an unpacked file, from an offset on, until the signal. Between two pieces it yields
+ * `undefined` whenever all is read for now. It returns once the file has been replaced (it was renamed, or became
+ * shorter) and all of the old one is read.
  */
 export async function* appended(source, from, signal) {
   let offset = from;

@@ -1,7 +1,8 @@
 // What earlier runs have imported, so that a run goes on where the last one ended, days later too.
 //
-// Invariant: a part is noted before it is sent, and as counted only after it was acknowledged. What was noted and not acknowledged is
-// sent again as the same part under the same key. Keys are forgotten by the server after a day: this note is not.
+// Invariant: a part is noted before it is sent, and as counted only after it was acknowledged. What was noted and not
+// acknowledged is sent again as the same part under the same key. Keys are forgotten by the server after a day: this
+// note is not.
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readFileSync, readdirSync, renameSync, writeFileSync } from "node:fs";
 import { homedir } from "node:os";
@@ -25,7 +26,9 @@ export class State {
   find(head) {
     // Notes of files that were shorter than a head are under as many bytes as those had.
     const names = existsSync(this.folder) ? readdirSync(this.folder) : [];
-    const lengths = [...new Set(names.map((name) => Number(name.split("-", 1)[0])))].filter((length) => length > 0 && length <= head.length);
+    const lengths = [...new Set(names.map((name) => Number(name.split("-", 1)[0])))].filter(
+      (length) => length > 0 && length <= head.length,
+    );
     for (const length of lengths.sort((one, other) => other - one)) {
       const path = join(this.folder, `${length}-${fingerprint(head.subarray(0, length))}.json`);
       if (existsSync(path)) return { path, ...JSON.parse(readFileSync(path, "utf8")) };

@@ -1,9 +1,10 @@
-// What other counters hold, as lines of `POST /import`: from Redis, from lists of CountAPI and Abacus, and from exports of Tally itself.
+// What other counters hold, as lines of `POST /import`: from Redis, from lists of CountAPI and Abacus, and from exports
+// of Tally itself.
 //
-// Invariant: each line is brought in once: what is there already stays (`create`), or becomes the same once more (`replace`).
-// With `add` a repeat is told by the key of its body, for as long as keys are kept. A board of more members than a body has lines
-// goes on in bodies of its own, behind its line once more: they add to what the first of them has begun. That one begins with its
-// line, so that no other board's refusal is taken for its own.
+// Invariant: each line is brought in once: what is there already stays (`create`), or becomes the same once more
+// (`replace`). With `add` a repeat is told by the key of its body, for as long as keys are kept. A board of more
+// members than a body has lines goes on in bodies of its own, behind its line once more: they add to what the first of
+// them has begun. That one begins with its line, so that no other board's refusal is taken for its own.
 import { createHash, randomUUID } from "node:crypto";
 import { gzipSync } from "node:zlib";
 import { EXIT, Failure } from "../outcome.mjs";
@@ -20,18 +21,28 @@ const BODY_LINES_MAX = 1_000;
 const REFUSED_SHOWN_MAX = 20;
 
 /**
- * Returns the entries of a list: of CountAPI's and Abacus's `namespace/key`, with values: JSON (`{"site/visits": 12}`, or an array of objects
- * with `namespace`, `key`, `value`), CSV, or a line each: `site/visits 12`.
+ * Returns the entries of a list: of CountAPI's and Abacus's `namespace/key`, with values: JSON (`{"site/visits": 12}`,
+ * or an array of objects with `namespace`, `key`, `value`), CSV, or a line each: `site/visits 12`.
  */
 export function listed(text) {
   const entry = (id, value) => {
-    if (!/^-?\d+$/.test(String(value).trim())) throw new Failure(EXIT.failed, `${JSON.stringify(id)}: ${JSON.stringify(value)} is no whole number`);
-    return { kind: "value", id: id.replace(/^https?:\/\/[^/]+\/(?:hit|get|info)\//, ""), value: BigInt(String(value).trim()) };
+    if (!/^-?\d+$/.test(String(value).trim()))
+      throw new Failure(EXIT.failed, `${JSON.stringify(id)}: ${JSON.stringify(value)} is no whole number`);
+    return {
+      kind: "value",
+      id: id.replace(/^https?:\/\/[^/]+\/(?:hit|get|info)\//, ""),
+      value: BigInt(String(value).trim()),
+    };
   };
-  const named = ({ namespace, key, id, name, value, count }) => entry(id ?? name ?? (namespace === undefined ? key : `${namespace}/${key}`), value ?? count);
+  const named = ({ namespace, key, id, name, value, count }) =>
+    entry(id ?? name ?? (namespace === undefined ? key : `${namespace}/${key}`), value ?? count);
   if (/^\s*[[{]/.test(text)) {
     const json = JSON.parse(text);
-    return Array.isArray(json) ? json.map(named) : Object.entries(json).map(([id, value]) => (typeof value === "object" ? named({ key: id, ...value }) : entry(id, value)));
+    return Array.isArray(json)
+      ? json.map(named)
+      : Object.entries(json).map(([id, value]) =>
+          typeof value === "object" ? named({ key: id, ...value }) : entry(id, value),
+        );
   }
   return text
     .split(/\r?\n/)
@@ -77,7 +88,8 @@ function damage({ sum, counters, end, hasMore }, name) {
 export class Values {
   #lines = [];
   #bytes = 0;
-  // The board whose line came last: its name and its line; whether that was sent in an earlier body, and was refused there.
+  // The board whose line came last: its name and its line; whether that was sent in an earlier body, and was refused
+  // there.
   #board;
   // Whether the present body goes on with it.
   #goesOn = false;
@@ -108,7 +120,10 @@ export class Values {
   summary() {
     const { counters, policies, boards, members, present, rejected, refused, whole, why, left } = this;
     const seconds = Number(((performance.now() - this.began_ms) / 1000).toFixed(2));
-    return { counters, policies, boards, members, present, rejected, refused, whole, ...(why.length > 0 ? { why } : {}), left_out: left.length, left_out_keys: left.slice(0, REFUSED_SHOWN_MAX), seconds };
+    return {
+      counters, policies, boards, members, present, rejected, refused, whole, ...(why.length > 0 ? { why } : {}),
+      left_out: left.length, left_out_keys: left.slice(0, REFUSED_SHOWN_MAX), seconds,
+    };
   }
 
   async redis(address, match) {
@@ -167,7 +182,9 @@ export class Values {
       if (this.#goesOn) await this.flush();
       this.#board = { name: board, line, isSent: false, isRefused: false };
     } else if (board !== undefined && board === this.#board?.name) {
-      if (this.#board.isRefused) return this.#refuse({ id: board, code: "invalid-line", detail: "its board was refused" });
+      if (this.#board.isRefused) {
+        return this.#refuse({ id: board, code: "invalid-line", detail: "its board was refused" });
+      }
       if (this.#board.isSent && this.#lines.length === 0) this.#begin(this.#board.line, true);
     } else if (this.#goesOn) await this.flush();
     this.#begin(line, this.#goesOn);
@@ -212,13 +229,19 @@ export class Values {
       isWrite: true,
     });
     // The line of a board that goes on was counted before.
-    for (const name of ["counters", "policies", "boards", "members"]) this[name] += name === "boards" && goesOn ? 0 : said[name];
+    for (const name of ["counters", "policies", "boards", "members"]) {
+      this[name] += name === "boards" && goesOn ? 0 : said[name];
+    }
     const present = said.refused.filter(({ code }) => code === "counter-exists").length;
     // Of more than a hundred refused lines the others are not named: they are like these.
     const unnamed = said.rejected - said.refused.length;
     this.present += present + (present === said.refused.length ? unnamed : 0);
     this.rejected += said.rejected - present - (present === said.refused.length ? unnamed : 0);
-    for (const line of said.refused) if (line.code !== "counter-exists" && this.refused.length < REFUSED_SHOWN_MAX) this.refused.push(line);
+    for (const line of said.refused) {
+      if (line.code !== "counter-exists" && this.refused.length < REFUSED_SHOWN_MAX) {
+        this.refused.push(line);
+      }
+    }
     this.onProgress(this);
     return said;
   }

@@ -138,7 +138,7 @@ fn keep_adding(world: &World, client: &Client, counter: &str, seconds: u64, delt
     }
 }
 
-fn cases() -> Vec<Case> {
+fn cases_of_counters() -> Vec<Case> {
     vec![
         Case {
             name: "rate",
@@ -198,6 +198,12 @@ fn cases() -> Vec<Case> {
             },
             value: 300..=330,
         },
+    ]
+}
+
+/// Cases of prefixes and of policies.
+fn cases_of_many() -> Vec<Case> {
+    vec![
         Case {
             name: "prefix",
             watched: ("prefix", "shop/"),
@@ -278,7 +284,7 @@ fn check_often(world: &World, client: &Client) {
 
 #[test]
 fn everything_that_can_be_watched_fires_and_ends() {
-    for (number, case) in (10..).zip(cases()) {
+    for (number, case) in (10..).zip(cases_of_counters().into_iter().chain(cases_of_many())) {
         let (world, _, client, receiver) = service(number);
         let name = case.name;
         let (watched, of) = case.watched;

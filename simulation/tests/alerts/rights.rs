@@ -3,54 +3,75 @@
 use super::*;
 use tally::protocol::names::KEYS;
 
+/// A service with the alert `first`, about `a/1`, and keys of all sorts.
+struct Guarded {
+    world: World,
+    site: Site,
+    first: Value,
+}
+
+impl Guarded {
+    fn new() -> Self {
+        let (world, site, client, _) = service(50);
+        let first = alert("counter", "a/1", &json!({"value": {"above": 10}}));
+        put(&world, &client, "first", &first);
+        let key = |name: &str, scope: &str, prefix: &str| {
+            let key = format!("key-of-{name}-that-is-long-enough");
+            json!({"name": name, "key": key, "scopes": [scope], "prefix": prefix})
+        };
+        let keys = json!({"keys": [
+            key("all", "admin", ""), key("limits", "admin", "limits/"), key("a", "admin", "a/"),
+            key("b", "admin", "b/"), key("reads", "read", ""), key("writes", "write", ""),
+        ]});
+        world.set(KEYS, Some(&keys.to_string()));
+        world.crash_isolates(tally_simulation::Role::Edge, site);
+        Self { world, site, first }
+    }
+
+    fn client(&self, name: &str) -> Client {
+        let key = format!("key-of-{name}-that-is-long-enough");
+        self.world.client(self.site).with_key(&key)
+    }
+
+    fn ask(&self, name: &str, method: &str, path: &str, body: &Value) -> Answer {
+        ask(&self.world, &self.client(name), method, path, body)
+    }
+
+    fn put(&self, name: &str, path: &str, body: &Value) -> u16 {
+        self.ask(name, "PUT", path, body).status
+    }
+
+    /// All that can be done with the alert, the last of which ends it.
+    fn calls(&self) -> [(&'static str, &'static str, Value); 6] {
+        [
+            ("GET", "/alerts/first", Value::Null),
+            ("PUT", "/alerts/first", self.first.clone()),
+            ("POST", "/alerts/first/silence", silence()),
+            ("POST", "/alerts/first/test", Value::Null),
+            ("GET", "/alerts/first/deliveries", Value::Null),
+            ("DELETE", "/alerts/first", Value::Null),
+        ]
+    }
+}
+
+fn silence() -> Value {
+    json!({"for_seconds": 60})
+}
+
 #[test]
-fn who_administers_what_is_watched_may_do_all_with_it_and_nobody_else() {
-    let (world, site, client, _) = service(50);
-    let key = |name: &str, scope: &str, prefix: &str| json!({"name": name, "key": format!("key-of-{name}-that-is-long-enough"), "scopes": [scope], "prefix": prefix});
-    let keys = json!({"keys": [
-        key("all", "admin", ""), key("limits", "admin", "limits/"), key("a", "admin", "a/"), key("b", "admin", "b/"),
-        key("reads", "read", ""), key("writes", "write", ""),
-    ]});
-    let one = alert("counter", "a/1", &json!({"value": {"above": 10}}));
-    put(&world, &client, "first", &one);
-    world.set(KEYS, Some(&keys.to_string()));
-    world.crash_isolates(tally_simulation::Role::Edge, site);
-    let of = |name: &str| {
-        world
-            .client(site)
-            .with_key(&format!("key-of-{name}-that-is-long-enough"))
-    };
-    let silence = json!({"for_seconds": 60});
-    let calls: [(&str, &str, &Value); 6] = [
-        ("GET", "/alerts/first", &Value::Null),
-        ("PUT", "/alerts/first", &one),
-        ("POST", "/alerts/first/silence", &silence),
-        ("POST", "/alerts/first/test", &Value::Null),
-        ("GET", "/alerts/first/deliveries", &Value::Null),
-        ("DELETE", "/alerts/first", &Value::Null),
-    ];
+fn nobody_else_may_do_anything_with_an_alert_or_watch_what_is_not_theirs() {
+    let all = Guarded::new();
     for name in ["b", "limits", "reads", "writes"] {
-        for (method, path, body) in calls {
-            let answer = ask(&world, &of(name), method, path, body);
-            assert_eq!(
-                answer.status,
-                403,
-                "{name}: {method} {path}: {}",
-                answer.text()
-            );
-            assert!(!answer.text().contains("hooks.example.com"));
+        for (method, path, body) in all.calls() {
+            let answer = all.ask(name, method, path, &body);
+            let told = answer.text();
+            assert_eq!(answer.status, 403, "{name}: {method} {path}: {told}");
+            assert!(!told.contains("hooks.example.com"));
         }
     }
     // Nor may an alert be taken over, or be about what its maker does not administer.
     let own = alert("counter", "b/1", &json!({"value": {"above": 10}}));
-    assert_eq!(
-        ask(&world, &of("b"), "PUT", "/alerts/first", &own).status,
-        403
-    );
-    assert_eq!(
-        ask(&world, &of("b"), "PUT", "/alerts/second", &own).status,
-        201
-    );
+    assert_eq!(all.put("b", "/alerts/first", &own), 403);
     for (watched, what) in [
         ("prefix", ""),
         ("prefix", "b"),
@@ -61,70 +82,48 @@ fn who_administers_what_is_watched_may_do_all_with_it_and_nobody_else() {
             "policy" => json!({"refused_in": {"seconds": 60, "above": 1}}),
             _ => json!({"value": {"above": 1}}),
         };
-        let wanted = alert(watched, what, &when);
-        assert_eq!(
-            ask(&world, &of("b"), "PUT", "/alerts/third", &wanted).status,
-            403,
-            "{watched} {what}"
-        );
+        let status = all.put("b", "/alerts/third", &alert(watched, what, &when));
+        assert_eq!(status, 403, "{watched} {what}");
     }
-    let policy = alert(
-        "policy",
-        "api",
-        &json!({"refused_in": {"seconds": 60, "above": 1}}),
-    );
-    assert_eq!(
-        ask(&world, &of("limits"), "PUT", "/alerts/fourth", &policy).status,
-        201
-    );
-    let names = |name: &str| {
-        let told = get(&world, &of(name), "/alerts");
-        let alerts = told["alerts"].as_array().expect("alerts").clone();
-        alerts
-            .iter()
-            .map(|alert| alert["name"].as_str().expect("a name").to_owned())
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(
-        (names("a"), names("b"), names("limits")),
-        (
-            vec!["first".to_owned()],
-            vec!["second".to_owned()],
-            vec!["fourth".to_owned()]
-        )
-    );
+}
+
+#[test]
+fn who_administers_what_is_watched_may_do_all_with_it_and_sees_no_other() {
+    let all = Guarded::new();
+    let own = alert("counter", "b/1", &json!({"value": {"above": 10}}));
+    assert_eq!(all.put("b", "/alerts/second", &own), 201);
+    let when = json!({"refused_in": {"seconds": 60, "above": 1}});
+    let policy = alert("policy", "api", &when);
+    assert_eq!(all.put("limits", "/alerts/fourth", &policy), 201);
+    for (name, alert) in [("a", "first"), ("b", "second"), ("limits", "fourth")] {
+        let told = get(&all.world, &all.client(name), "/alerts");
+        let alerts = told["alerts"].as_array().expect("alerts").iter();
+        let names: Vec<&Value> = alerts.map(|alert| &alert["name"]).collect();
+        assert_eq!(names, [alert], "{name}");
+    }
     for name in ["reads", "writes"] {
         for path in ["/alerts", "/alert-deliveries"] {
-            assert_eq!(
-                ask(&world, &of(name), "GET", path, &Value::Null).status,
-                403
-            );
+            assert_eq!(all.ask(name, "GET", path, &Value::Null).status, 403);
         }
     }
-    done(&world, &of("a"), "POST", "/alerts/first/test", &Value::Null);
-    let told = |name: &str| {
-        get(&world, &of(name), "/alert-deliveries")["deliveries"]
-            .as_array()
-            .expect("a list")
-            .len()
-    };
-    assert_eq!((told("a"), told("b")), (1, 0));
-    for (method, path, body) in calls {
-        let answer = ask(&world, &of("a"), method, path, body);
+    let test = "/alerts/first/test";
+    done(&all.world, &all.client("a"), "POST", test, &Value::Null);
+    for (name, count) in [("a", 1), ("b", 0)] {
+        let told = get(&all.world, &all.client(name), "/alert-deliveries");
+        let deliveries = told["deliveries"].as_array().expect("a list");
+        assert_eq!(deliveries.len(), count, "{name}");
+    }
+    for (method, path, body) in all.calls() {
+        let answer = all.ask("a", method, path, &body);
         assert!(answer.status < 300, "{method} {path}: {}", answer.text());
     }
-    assert_eq!(
-        ask(&world, &of("a"), "GET", "/alerts/first", &Value::Null).status,
-        404
-    );
-    assert_eq!(
-        ask(&world, &of("a"), "DELETE", "/alerts/first", &Value::Null).status,
-        404
-    );
-    assert_eq!(
-        ask(&world, &of("a"), "POST", "/alerts/first/silence", &silence).status,
-        404
-    );
+    for (method, path, body) in [
+        ("GET", "/alerts/first", Value::Null),
+        ("DELETE", "/alerts/first", Value::Null),
+        ("POST", "/alerts/first/silence", silence()),
+    ] {
+        assert_eq!(all.ask("a", method, path, &body).status, 404);
+    }
 }
 
 #[test]

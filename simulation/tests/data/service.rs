@@ -99,63 +99,23 @@ impl Service {
 
     /// Everything that a counter can hold, as chance has it.
     pub fn fill(&self, counters: u64, faults: Faults) {
-        let chance = self.world.chance();
         self.world.set_faults(faults);
-        let put = |id: &str, settings: Value| {
-            self.well(0, "PUT", &format!("/counters/{id}"), &settings.to_string());
-        };
-        put("set%2Ffloor", json!({"floor": -5}));
-        put("set%2Fhome", json!({"home": "SYD"}));
-        put("set%2Fttl", json!({"ttl_seconds": 8_640_000}));
-        put(
-            "set%2Fsliding",
-            json!({"ttl_seconds": 9_000_000, "ttl_mode": "sliding"}),
-        );
-        put("set%2Fshards", json!({"shards": 4}));
-        put("set%2Fredis", json!({"unique_hash": "redis"}));
+        for (id, settings) in [
+            ("floor", json!({"floor": -5})),
+            ("home", json!({"home": "SYD"})),
+            ("ttl", json!({"ttl_seconds": 8_640_000})),
+            (
+                "sliding",
+                json!({"ttl_seconds": 9_000_000, "ttl_mode": "sliding"}),
+            ),
+            ("shards", json!({"shards": 4})),
+            ("redis", json!({"unique_hash": "redis"})),
+        ] {
+            let path = format!("/counters/set%2F{id}");
+            self.well(0, "PUT", &path, &settings.to_string());
+        }
         for number in 0..counters {
-            let id = format!("page%2F{number}");
-            for write in 0..chance.between(1, 5) {
-                let site = chance.pick(2);
-                let mut body = json!({"delta": chance.between(1, 9_000)});
-                if chance.once_in(2) {
-                    body["unique"] = json!(format!("visitor-{}", chance.below(50)));
-                }
-                if chance.once_in(3) {
-                    body["sample"] = json!(chance.between(1, 500));
-                }
-                if chance.once_in(3) {
-                    body["by"] = json!({"country": format!("C{}", chance.below(4))});
-                }
-                let path = format!("/counters/{id}/increment");
-                let answer = self.ask(
-                    site,
-                    "POST",
-                    &path,
-                    &body.to_string(),
-                    Some(&format!("{id}{write}")),
-                );
-                assert_eq!(answer.status, 200, "{}", answer.text());
-                if chance.once_in(4) {
-                    self.well(
-                        site,
-                        "POST",
-                        &format!("/counters/{id}/decrement"),
-                        r#"{"delta":3}"#,
-                    );
-                }
-                if chance.once_in(6) {
-                    self.world.run_for_ms(chance.between(1, 4_000_000));
-                }
-                if chance.once_in(12) {
-                    self.well(
-                        site,
-                        "PUT",
-                        &format!("/counters/{id}/value"),
-                        r#"{"value":77}"#,
-                    );
-                }
-            }
+            self.fill_counter(&format!("page%2F{number}"));
         }
         for id in ["set%2Fhome", "set%2Ffloor", "set%2Fttl", "set%2Fshards"] {
             for site in 0..2 {
@@ -164,55 +124,77 @@ impl Service {
                 self.ask(site, "POST", &path, r#"{"delta":7}"#, Some(&key));
             }
         }
-        self.well(
-            1,
-            "POST",
-            "/counters/set%2Fredis/increment",
-            r#"{"delta":1,"unique":"me"}"#,
-        );
-        self.well(
-            0,
-            "PUT",
-            "/limits/login",
-            r#"{"limit":5,"window_seconds":60}"#,
-        );
-        for (name, watched) in [
-            (
-                "busy",
-                r#""counter":"page/0","when":{"value":{"above":9000000000000000}},"for_seconds":60"#,
-            ),
-            (
-                "refused",
-                r#""policy":"login","when":{"refused_in":{"seconds":3600,"above":1000000}}"#,
-            ),
-        ] {
-            let secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
-            let body = format!(
-                r#"{{{watched},"webhook":"https://hooks.example.com/tally","secret":"{secret}"}}"#
-            );
-            self.well(0, "PUT", &format!("/alerts/{name}"), &body);
-        }
-        self.well(
-            0,
-            "PUT",
-            "/boards/game",
-            r#"{"order":"asc","ties":"first"}"#,
-        );
-        for member in ["ann", "bob", "cleo", "dora"] {
-            let score = chance.below(3);
-            let body = json!({"score": score, "metadata": {"of": member}}).to_string();
-            self.well(0, "POST", &format!("/boards/game/members/{member}"), &body);
-        }
-        let hidden = "/boards/game/members/bob/hidden";
-        self.well(0, "PUT", hidden, r#"{"hidden":true}"#);
+        let path = "/counters/set%2Fredis/increment";
+        self.well(1, "POST", path, r#"{"delta":1,"unique":"me"}"#);
+        self.fill_alerts();
         self.fill_boards();
         self.world.set_faults(Faults::NONE);
         self.world.heal();
         self.world.run_for_ms(30_000);
     }
 
-    /// Boards of each kind, and members that Redis's commands wrote.
+    fn fill_counter(&self, id: &str) {
+        let chance = self.world.chance();
+        for write in 0..chance.between(1, 5) {
+            let site = chance.pick(2);
+            let mut body = json!({"delta": chance.between(1, 9_000)});
+            if chance.once_in(2) {
+                body["unique"] = json!(format!("visitor-{}", chance.below(50)));
+            }
+            if chance.once_in(3) {
+                body["sample"] = json!(chance.between(1, 500));
+            }
+            if chance.once_in(3) {
+                body["by"] = json!({"country": format!("C{}", chance.below(4))});
+            }
+            let path = format!("/counters/{id}/increment");
+            let key = format!("{id}{write}");
+            let answer = self.ask(site, "POST", &path, &body.to_string(), Some(&key));
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            if chance.once_in(4) {
+                let path = format!("/counters/{id}/decrement");
+                self.well(site, "POST", &path, r#"{"delta":3}"#);
+            }
+            if chance.once_in(6) {
+                self.world.run_for_ms(chance.between(1, 4_000_000));
+            }
+            if chance.once_in(12) {
+                let path = format!("/counters/{id}/value");
+                self.well(site, "PUT", &path, r#"{"value":77}"#);
+            }
+        }
+    }
+
+    /// A policy, and alerts about a counter and about it.
+    fn fill_alerts(&self) {
+        let policy = r#"{"limit":5,"window_seconds":60}"#;
+        self.well(0, "PUT", "/limits/login", policy);
+        let busy = json!({"value": {"above": 9_000_000_000_000_000_i64}});
+        let refused = json!({"refused_in": {"seconds": 3_600, "above": 1_000_000}});
+        for (name, mut alert) in [
+            (
+                "busy",
+                json!({"counter": "page/0", "when": busy, "for_seconds": 60}),
+            ),
+            ("refused", json!({"policy": "login", "when": refused})),
+        ] {
+            alert["webhook"] = json!("https://hooks.example.com/tally");
+            alert["secret"] = json!("whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=");
+            self.well(0, "PUT", &format!("/alerts/{name}"), &alert.to_string());
+        }
+    }
+
+    /// Boards of each kind, a member who is hidden, and members that Redis's commands wrote.
     fn fill_boards(&self) {
+        let settings = r#"{"order":"asc","ties":"first"}"#;
+        self.well(0, "PUT", "/boards/game", settings);
+        for member in ["ann", "bob", "cleo", "dora"] {
+            let score = self.world.chance().below(3);
+            let body = json!({"score": score, "metadata": {"of": member}}).to_string();
+            self.well(0, "POST", &format!("/boards/game/members/{member}"), &body);
+        }
+        let hidden = "/boards/game/members/bob/hidden";
+        self.well(0, "PUT", hidden, r#"{"hidden":true}"#);
         for (board, settings, field) in [
             ("sums", r#"{"keep":"sum"}"#, "delta"),
             ("times", r#"{"keep":"best","order":"asc"}"#, "score"),

@@ -109,6 +109,30 @@ fn calm(service: &Service) {
     service.world.run_for_ms(180_000);
 }
 
+/// The values of the newest snapshot, and its day.
+fn newest(service: &Service) -> (String, BTreeMap<String, Value>) {
+    let date = service.well(0, "GET", "/snapshots", "")["snapshots"][0]["date"].clone();
+    let date = date.as_str().expect("a day").to_owned();
+    let list = service.well(0, "GET", &format!("/counters?on={date}&limit=1000"), "");
+    let rows = list["counters"].as_array().expect("counters").iter();
+    let row = |row: &Value| {
+        let id = row["id"].as_str().expect("a name").to_owned();
+        (id, row["value"].clone())
+    };
+    (date, rows.map(row).collect())
+}
+
+/// Each counter that a snapshot has is as it was then, and this much more.
+fn check_restored(seed: u64, service: &Service, then: &BTreeMap<String, Value>, more: i64) {
+    for counter in 0..COUNTERS {
+        let id = format!("page/{counter}");
+        if let Some(value) = then.get(&id) {
+            let value = json!(value.as_i64().expect("a number") + more);
+            assert_eq!(strong(service, counter), value, "seed {seed}: {id}");
+        }
+    }
+}
+
 fn run(seed: u64) {
     let service = Service::with_bucket(seed, (seed % 2 == 1).then_some(3));
     let world = &service.world;
@@ -132,20 +156,7 @@ fn run(seed: u64) {
     );
 
     // A restore of the newest day, after which more was counted.
-    let date = service.well(0, "GET", "/snapshots", "")["snapshots"][0]["date"].clone();
-    let date = date.as_str().expect("a day");
-    let list = service.well(0, "GET", &format!("/counters?on={date}&limit=1000"), "");
-    let then: BTreeMap<String, Value> = list["counters"]
-        .as_array()
-        .expect("counters")
-        .iter()
-        .map(|row| {
-            (
-                row["id"].as_str().expect("a name").to_owned(),
-                row["value"].clone(),
-            )
-        })
-        .collect();
+    let (date, then) = newest(&service);
     for write in 0..10 {
         increment(&service, &mut log, 1_000 + write);
     }
@@ -158,20 +169,11 @@ fn run(seed: u64) {
         ask_and_crash(&service, &path, &body, "once");
     }
     // Those that were refused meanwhile are brought back by a repeated call.
-    loop {
-        let did = service.ask(0, "POST", &path, &body, Some("once")).json();
-        if did["rejected"] == 0 {
-            break;
-        }
+    while service.ask(0, "POST", &path, &body, Some("once")).json()["rejected"] != 0 {
         world.run_for_ms(1_000);
     }
     calm(&service);
-    for counter in 0..COUNTERS {
-        let id = format!("page/{counter}");
-        if let Some(value) = then.get(&id) {
-            assert_eq!(strong(&service, counter), *value, "seed {seed}: {id}");
-        }
-    }
+    check_restored(seed, &service, &then, 0);
     let read = service.well(0, "GET", "/counters/page%2Fnew?consistency=strong", "");
     assert_eq!(
         read["value"], 3,
@@ -180,24 +182,11 @@ fn run(seed: u64) {
 
     // Twice is once: what was counted since stays.
     for counter in 0..COUNTERS {
-        service.well(
-            0,
-            "POST",
-            &format!("/counters/page%2F{counter}/increment"),
-            r#"{"delta":5}"#,
-        );
+        let path = format!("/counters/page%2F{counter}/increment");
+        service.well(0, "POST", &path, r#"{"delta":5}"#);
     }
     service.ask(0, "POST", &path, &body, Some("once"));
-    for counter in 0..COUNTERS {
-        if let Some(value) = then.get(&format!("page/{counter}")) {
-            let more = json!(value.as_i64().expect("a number") + 5);
-            assert_eq!(
-                strong(&service, counter),
-                more,
-                "seed {seed}: page/{counter}"
-            );
-        }
-    }
+    check_restored(seed, &service, &then, 5);
 }
 
 #[test]

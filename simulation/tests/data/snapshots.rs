@@ -1,7 +1,7 @@
 //! Laws of snapshots: what they tell, and what a restore does.
 
 use serde_json::{Value, json};
-use tally_simulation::Faults;
+use tally_simulation::{ClientRequest, Faults};
 
 use super::service::Service;
 
@@ -54,8 +54,9 @@ fn strong(service: &Service, id: &str) -> Value {
     service.ask(1, "GET", &path, "", None).json()["value"].clone()
 }
 
-#[test]
-fn a_snapshot_is_made_each_day_and_tells_what_was_so() {
+/// A service with snapshots of three days. `likes` is 5, 6 and 100 in them, `idle` is 3, and `gone` is in the first
+/// alone.
+fn three_days() -> Service {
     let service = Service::with_bucket(1, None);
     let world = &service.world;
     world.run_for_ms(HOUR_MS);
@@ -69,24 +70,30 @@ fn a_snapshot_is_made_each_day_and_tells_what_was_so() {
     world.run_for_ms(DAY_MS);
     service.well(0, "PUT", "/counters/likes/value", r#"{"value":100}"#);
     world.run_for_ms(DAY_MS);
+    service
+}
 
+/// The field of each row.
+fn each<'a>(rows: &'a Value, name: &str) -> Vec<&'a Value> {
+    let rows = rows.as_array().expect("rows");
+    rows.iter().map(|row| &row[name]).collect()
+}
+
+#[test]
+fn a_snapshot_is_made_each_day_and_tells_what_was_so() {
+    let service = three_days();
     for (day, likes) in [("2026-01-02", 5), ("2026-01-03", 6), ("2026-01-04", 100)] {
         assert_eq!(value_on(&service, "likes", day), likes, "{day}");
         assert_eq!(value_on(&service, "idle", day), 3, "{day}");
     }
     assert_eq!(value_on(&service, "gone", "2026-01-02"), 4);
-    let (status, none) = on(&service, "gone", "2026-01-03");
-    assert_eq!(
-        (status, &none["code"]),
-        (404, &json!("counter-not-found")),
-        "{none}"
-    );
-    let (status, none) = on(&service, "likes", "2025-12-31");
-    assert_eq!(
-        (status, &none["code"]),
-        (404, &json!("snapshot-not-found")),
-        "{none}"
-    );
+    for (id, day, code) in [
+        ("gone", "2026-01-03", "counter-not-found"),
+        ("likes", "2025-12-31", "snapshot-not-found"),
+    ] {
+        let (status, none) = on(&service, id, day);
+        assert_eq!((status, &none["code"]), (404, &json!(code)), "{none}");
+    }
 
     // Between which writes it lies.
     let (_, told) = on(&service, "likes", "2026-01-02");
@@ -119,45 +126,36 @@ fn a_snapshot_is_made_each_day_and_tells_what_was_so() {
         [("2026-01-02", 5), ("2026-01-03", 6), ("2026-01-04", 100)],
         "{days}"
     );
+}
 
-    // Lists, page by page.
+#[test]
+fn counters_of_a_day_and_snapshots_are_listed() {
+    let service = three_days();
     let list = |query: &str| service.well(0, "GET", &format!("/counters?{query}"), "");
-    let page = list("on=2026-01-03&limit=1");
-    assert_eq!(
-        (&page["counters"][0]["id"], &page["counters"][0]["value"]),
-        (&json!("idle"), &json!(3)),
-        "{page}"
-    );
-    let page = list("on=2026-01-03&limit=1&cursor=idle");
-    assert_eq!(
-        (&page["counters"][0]["id"], &page["counters"][0]["value"]),
-        (&json!("likes"), &json!(6)),
-        "{page}"
-    );
-    assert_eq!(page["cursor"], Value::Null, "{page}");
+    for (query, id, value) in [
+        ("on=2026-01-03&limit=1", "idle", 3),
+        ("on=2026-01-03&limit=1&cursor=idle", "likes", 6),
+    ] {
+        let page = list(query);
+        let row = &page["counters"][0];
+        assert_eq!(
+            (&row["id"], &row["value"]),
+            (&json!(id), &json!(value)),
+            "{page}"
+        );
+        assert_eq!(page["cursor"].is_null(), id == "likes", "{page}");
+    }
     let page = list("on=2026-01-02&prefix=g");
     assert_eq!(page["counters"].as_array().map(Vec::len), Some(1), "{page}");
 
     let all = service.well(0, "GET", "/snapshots", "");
-    let dates: Vec<&str> = all["snapshots"]
-        .as_array()
-        .expect("some")
-        .iter()
-        .filter_map(|one| one["date"].as_str())
-        .collect();
     assert_eq!(
-        dates[..3],
+        each(&all["snapshots"], "date")[..3],
         ["2026-01-04", "2026-01-03", "2026-01-02"],
         "{all}"
     );
-    assert!(
-        all["snapshots"]
-            .as_array()
-            .expect("some")
-            .iter()
-            .all(|one| one["whole"] == true),
-        "{all}"
-    );
+    let are_whole = each(&all["snapshots"], "whole");
+    assert!(are_whole.iter().all(|whole| **whole == true), "{all}");
     let one = service.well(0, "GET", "/snapshots/2026-01-03", "");
     assert_eq!(
         (&one["changed"], &one["counters"]),
@@ -303,8 +301,8 @@ fn runs_are_full_each_week_small_between_and_old_ones_go() {
     assert_eq!(runs, 16 * some.len());
 }
 
-#[test]
-fn a_restore_does_what_it_says_once_and_keeps_what_is_counted_meanwhile() {
+/// A service with a snapshot of four counters, in which everything went wrong afterwards.
+fn gone_wrong() -> Service {
     let service = Service::with_bucket(3, None);
     for (id, delta) in [
         ("page%2Fa", 5),
@@ -316,14 +314,18 @@ fn a_restore_does_what_it_says_once_and_keeps_what_is_counted_meanwhile() {
     }
     service.well(0, "PUT", "/counters/page%2Fb", r#"{"floor":2}"#);
     rest_and_make(&service);
-    // Everything goes wrong.
     add(&service, "page%2Fa", 1_000);
     service.well(0, "PUT", "/counters/page%2Fb", r#"{"floor":-5}"#);
     service.well(0, "PUT", "/counters/page%2Fb/value", r#"{"value":-4}"#);
     service.well(0, "DELETE", "/counters/page%2Fc", "");
     add(&service, "other", 50);
     add(&service, "page%2Fnew", 3);
+    service
+}
 
+#[test]
+fn a_restore_does_what_it_says_once_and_keeps_what_is_counted_meanwhile() {
+    let service = gone_wrong();
     let body = json!({"prefix": "page/", "mode": "replace", "dry_run": true});
     let would = restore(&service, "2026-01-01", body, None);
     assert_eq!(
@@ -372,59 +374,58 @@ fn a_restore_does_what_it_says_once_and_keeps_what_is_counted_meanwhile() {
         (strong(&service, "page%2Fa"), strong(&service, "page%2Fc")),
         (json!(7), json!(11))
     );
+}
 
-    // The other modes.
-    let body = json!({"mode": "create"});
-    let left = restore(&service, "2026-01-01", body, Some("create"));
+#[test]
+fn a_restore_may_create_only_what_is_gone_or_add() {
+    let service = gone_wrong();
+    let restored = |mode: &str, prefix: &str, key: &str| {
+        let body = json!({"mode": mode, "prefix": prefix});
+        restore(&service, "2026-01-01", body, Some(key))
+    };
+    restored("replace", "page/", "once");
+    let left = restored("create", "", "create");
     assert_eq!(
         (&left["left"], &left["created"]),
         (&json!(4), &json!(0)),
         "{left}"
     );
-    let body = json!({"prefix": "other", "mode": "add"});
     for _ in 0..2 {
-        restore(&service, "2026-01-01", body.clone(), Some("add"));
+        restored("add", "other", "add");
     }
     assert_eq!(strong(&service, "other"), 52);
     // Also where the first of two creates it.
     service.well(0, "DELETE", "/counters/other", "");
     for _ in 0..2 {
-        restore(&service, "2026-01-01", body.clone(), Some("anew"));
+        restored("add", "other", "anew");
     }
     assert_eq!(strong(&service, "other"), 1);
-    for (body, status) in [
-        (r#"{"mode":"undo"}"#, 400),
-        (r#"{"dry":true}"#, 400),
-        (r#"{"limit":0}"#, 400),
+}
+
+#[test]
+fn a_restore_goes_page_by_page_and_what_it_cannot_do_is_refused() {
+    let service = gone_wrong();
+    for (body, cursor, counters) in [
+        (json!({"dry_run": true, "limit": 3}), json!("page/b"), 3),
+        (json!({"dry_run": true, "cursor": "page/b"}), Value::Null, 1),
     ] {
-        let answer = service.ask(0, "POST", "/snapshots/2026-01-01/restore", body, None);
+        let page = restore(&service, "2026-01-01", body, None);
+        assert_eq!(
+            (&page["counters"], &page["cursor"]),
+            (&json!(counters), &cursor),
+            "{page}"
+        );
+    }
+    for (day, body, status) in [
+        ("2026-01-01", r#"{"mode":"undo"}"#, 400),
+        ("2026-01-01", r#"{"dry":true}"#, 400),
+        ("2026-01-01", r#"{"limit":0}"#, 400),
+        ("2025-01-01", "", 404),
+    ] {
+        let path = format!("/snapshots/{day}/restore");
+        let answer = service.ask(0, "POST", &path, body, None);
         assert_eq!(answer.status, status, "{body}: {}", answer.text());
     }
-    let answer = service.ask(0, "POST", "/snapshots/2025-01-01/restore", "", None);
-    assert_eq!(answer.status, 404, "{}", answer.text());
-    // A page at a time.
-    let page = restore(
-        &service,
-        "2026-01-01",
-        json!({"dry_run": true, "limit": 3}),
-        None,
-    );
-    assert_eq!(
-        (&page["counters"], &page["cursor"]),
-        (&json!(3), &json!("page/b")),
-        "{page}"
-    );
-    let page = restore(
-        &service,
-        "2026-01-01",
-        json!({"dry_run": true, "cursor": "page/b"}),
-        None,
-    );
-    assert_eq!(
-        (&page["counters"], &page["cursor"]),
-        (&json!(1), &Value::Null),
-        "{page}"
-    );
 }
 
 #[test]
@@ -492,60 +493,33 @@ fn a_damaged_or_missing_file_is_named_and_refused() {
         panic!("{parts:?}")
     };
     let whole = service.world.file(part).expect("a file");
+    let once = |method: &str, path: &str| {
+        let request = ClientRequest::new(method, path);
+        let answer = service.world.run(service.clients[0].ask(request));
+        let answer = answer.expect("an answer");
+        (answer.status, answer.text())
+    };
     for bit in [0, 8 * 3, 8 * (whole.len() - 1)] {
         let mut changed = whole.clone();
         changed[bit / 8] ^= 1 << (bit % 8);
         service.world.put_file(part, Some(changed));
         for path in ["/counters/likes?on=2026-01-01", "/counters?on=2026-01-01"] {
-            let answer = service
-                .world
-                .run(service.clients[0].clone().get(path))
-                .expect("an answer");
-            assert_eq!(answer.status, 503, "{path}: {}", answer.text());
+            let (status, said) = once("GET", path);
+            assert_eq!(status, 503, "{path}: {said}");
             assert!(
-                answer.text().contains("damaged") && answer.text().contains(part.as_str()),
-                "{}",
-                answer.text()
+                said.contains("damaged") && said.contains(part.as_str()),
+                "{said}"
             );
         }
     }
     service.world.put_file(part, None);
-    let answer = service
-        .world
-        .run(
-            service.clients[0]
-                .clone()
-                .get("/counters/likes?on=2026-01-01"),
-        )
-        .expect("an answer");
-    assert!(
-        answer.status == 503 && answer.text().contains("missing"),
-        "{}",
-        answer.text()
-    );
-    let answer = service
-        .world
-        .run(
-            service.clients[0]
-                .clone()
-                .post("/snapshots/2026-01-01/restore", "{}"),
-        )
-        .expect("an answer");
-    assert_eq!(answer.status, 503, "{}", answer.text());
-    let health = service
-        .world
-        .run(service.clients[0].clone().get("/healthz"))
-        .expect("an answer");
-    assert!(
-        health.status == 503 && health.text().contains(part.as_str()),
-        "{}",
-        health.text()
-    );
-    let metrics = service
-        .world
-        .run(service.clients[0].clone().get("/metrics"))
-        .expect("an answer")
-        .text();
+    let (status, said) = once("GET", "/counters/likes?on=2026-01-01");
+    assert!(status == 503 && said.contains("missing"), "{said}");
+    let (status, said) = once("POST", "/snapshots/2026-01-01/restore");
+    assert_eq!(status, 503, "{said}");
+    let (status, said) = once("GET", "/healthz");
+    assert!(status == 503 && said.contains(part.as_str()), "{said}");
+    let (_, metrics) = once("GET", "/metrics");
     assert!(
         !metrics.contains("\ntally_unreadable_total 0\n")
             || !metrics.contains("\ntally_objects_unreadable_total 0\n")

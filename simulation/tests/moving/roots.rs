@@ -261,98 +261,106 @@ fn lists_tell_each_counter_once_while_roots_move_and_calls_are_slow() {
     }
 }
 
+const STORM_COUNTERS: usize = 6;
+
+fn storm_name(counter: usize) -> String {
+    format!("hits-{counter}")
+}
+
+/// Writes the counters of a storm, some of them twice under one key, and counts them.
+async fn write_often(all: &Deployment, chance: &Chance, client: usize, written: &[Cell<u64>]) {
+    for number in 0..12 {
+        let counter = chance.pick(STORM_COUNTERS);
+        written[counter].set(written[counter].get() + 1);
+        let (name, key) = (storm_name(counter), format!("key-{client}-{number}"));
+        all.write(client % 2, &name, &key).await;
+        if chance.once_in(3) {
+            all.write(chance.pick(2), &name, &key).await;
+        }
+        all.world.sleep_ms(chance.below(2_000)).await;
+    }
+}
+
+async fn change_numbers(all: &Deployment, chance: &Chance) {
+    for _ in 0..6 {
+        all.world.sleep_ms(chance.below(8_000)).await;
+        let roles: [&[Role]; 3] = [&[], &[Role::Edge], &[Role::Edge, Role::Aggregator]];
+        let roles = roles[chance.pick(3)];
+        if chance.once_in(3) {
+            all.world
+                .set(TABLET_COUNT, [None, Some("4")][chance.pick(2)]);
+        }
+        all.change(NUMBERS[chance.pick(NUMBERS.len())], roles);
+    }
+}
+
+/// Lists until it is over. Returns how many lists were whole.
+async fn list_often(seed: u64, all: &Deployment, chance: &Chance, is_over: &Cell<bool>) -> u32 {
+    let mut whole = 0;
+    while !is_over.get() {
+        all.world.sleep_ms(chance.below(500)).await;
+        let path = ["/counters?limit=100", "/top?by=value&limit=100"][chance.pick(2)];
+        let Ok(answer) = all.client(chance.pick(2)).get(path).await else {
+            continue;
+        };
+        let json = answer.json();
+        let is_whole = json["missing_partitions"]
+            .as_array()
+            .is_none_or(Vec::is_empty);
+        if answer.status != 200 || !is_whole {
+            continue;
+        }
+        whole += 1;
+        let rows = json["counters"].as_array().map(Vec::len);
+        let told = rows.unwrap_or_else(|| {
+            usize::try_from(json["counters"].as_u64().expect("a number")).expect("it is small")
+        });
+        assert_eq!(told, STORM_COUNTERS, "{path}, seed {seed}: {json}");
+    }
+    whole
+}
+
 /// Returns how many lists were whole.
 fn storm(seed: u64, faults: Faults) -> u32 {
     let all = Deployment::new(seed, DIRECTORY_COUNT, None);
     let chance = Chance::new(seed.wrapping_add(2_000));
-    let counters = 6_usize;
-    let name = |number: usize| format!("hits-{number}");
-    for number in 0..counters {
-        all.world.run(all.write(number % 2, &name(number), "first"));
+    for counter in 0..STORM_COUNTERS {
+        let name = storm_name(counter);
+        all.world.run(all.write(counter % 2, &name, "first"));
     }
     all.world.set_faults(Faults {
         slow_ms_max: 1_000,
         ..faults
     });
-    let written: Vec<Cell<u64>> = (0..counters).map(|_| Cell::new(1)).collect();
+    let written: [Cell<u64>; STORM_COUNTERS] = std::array::from_fn(|_| Cell::new(1));
     let is_over = Cell::new(false);
-    let clients = join_all((0..4).map(|client: usize| {
-        let (all, chance, written) = (&all, &chance, &written);
-        async move {
-            for number in 0..12 {
-                let counter = chance.pick(counters);
-                written[counter].set(written[counter].get() + 1);
-                let key = format!("key-{client}-{number}");
-                all.write(client % 2, &name(counter), &key).await;
-                if chance.once_in(3) {
-                    all.write(chance.pick(2), &name(counter), &key).await;
-                }
-                all.world.sleep_ms(chance.below(2_000)).await;
-            }
-        }
-    }));
-    let changes = async {
-        for _ in 0..6 {
-            all.world.sleep_ms(chance.below(8_000)).await;
-            let roles: [&[Role]; 3] = [&[], &[Role::Edge], &[Role::Edge, Role::Aggregator]];
-            let roles = roles[chance.pick(3)];
-            if chance.once_in(3) {
-                all.world
-                    .set(TABLET_COUNT, [None, Some("4")][chance.pick(2)]);
-            }
-            all.change(NUMBERS[chance.pick(NUMBERS.len())], roles);
-        }
-    };
-    let whole = Cell::new(0);
-    let lists = async {
-        while !is_over.get() {
-            all.world.sleep_ms(chance.below(500)).await;
-            let path = ["/counters?limit=100", "/top?by=value&limit=100"][chance.pick(2)];
-            let Ok(answer) = all.client(chance.pick(2)).get(path).await else {
-                continue;
-            };
-            let json = answer.json();
-            let is_whole = json["missing_partitions"]
-                .as_array()
-                .is_none_or(Vec::is_empty);
-            if answer.status != 200 || !is_whole {
-                continue;
-            }
-            whole.set(whole.get() + 1);
-            let rows = json["counters"].as_array().map(Vec::len);
-            let told = rows.unwrap_or_else(|| {
-                usize::try_from(json["counters"].as_u64().expect("a number")).expect("it is small")
-            });
-            assert_eq!(told, counters, "{path}, seed {seed}: {json}");
-        }
-    };
+    let clients = join_all((0..4).map(|client| write_often(&all, &chance, client, &written)));
     let works = async {
-        join(clients, changes).await;
+        join(clients, change_numbers(&all, &chance)).await;
         is_over.set(true);
     };
-    all.world.run(join(works, lists));
+    let lists = list_often(seed, &all, &chance, &is_over);
+    let ((), whole) = all.world.run(join(works, lists));
     all.world.set_faults(Faults::NONE);
     all.world.run_for_ms(60_000);
     let mut total = 0;
-    for (number, written) in written.iter().enumerate() {
+    for (counter, written) in written.iter().enumerate() {
         total += written.get();
-        assert_eq!(
-            all.value(&name(number)),
-            Some(written.get()),
-            "{}, seed {seed}",
-            name(number)
-        );
+        let name = storm_name(counter);
+        let value = all.value(&name);
+        assert_eq!(value, Some(written.get()), "{name}, seed {seed}");
     }
-    assert_eq!(all.names(100).len(), counters, "seed {seed}");
+    assert_eq!(all.names(100).len(), STORM_COUNTERS, "seed {seed}");
     // A lead that moved and crashed tells its root of what it had with the next write.
-    for number in 0..counters {
+    for counter in 0..STORM_COUNTERS {
         for site in 0..2 {
+            let name = storm_name(counter);
             all.world
-                .run(all.write(site, &name(number), &format!("last-{site}")));
+                .run(all.write(site, &name, &format!("last-{site}")));
             total += 1;
         }
     }
     all.world.run_for_ms(TOLD_AGAIN_MS);
     assert_eq!(all.sums().1, Value::from(total), "seed {seed}");
-    whole.get()
+    whole
 }

@@ -45,3 +45,13 @@ fn forget_totals(world: &World, partition: u32) {
             .expect("a table");
     }
 }
+
+/// What rows say by this name, and the count of each.
+fn rows_of(told: &serde_json::Value, name: &str) -> Vec<(String, i64)> {
+    let rows = told["rows"].as_array().expect("rows").iter();
+    rows.map(|row| {
+        let said = row[name].as_str().expect("a text").to_owned();
+        (said, row["count"].as_i64().expect("a number"))
+    })
+    .collect()
+}

@@ -1,10 +1,10 @@
 //! Sums and histories of prefixes.
 
-use super::{TOLD_MS, client, get, service};
-use tally_simulation::{Faults, Options, Verdict, deployed};
+use super::{TOLD_MS, client, get, rows_of, service};
+use tally_simulation::{Client, Faults, Options, Verdict, World, deployed};
 
-#[test]
-fn the_history_of_a_prefix_is_the_sum_of_the_histories_of_its_counters() {
+/// A service of which six counters of `a/` and others were counted for an hour.
+fn counted() -> (World, Client) {
     let (world, sites) = service(5, Options::default());
     let clients = sites.map(|site| client(&world, site));
     let chance = world.chance();
@@ -16,13 +16,19 @@ fn the_history_of_a_prefix_is_the_sum_of_the_histories_of_its_counters() {
         world.run(client.post(&path, &delta)).expect("no fault");
         world.run_for_ms(chance.below(60_000));
     }
-    let first = &clients[0];
+    let [first, _] = clients;
+    (world, first)
+}
+
+#[test]
+fn the_history_of_a_prefix_is_the_sum_of_the_histories_of_its_counters() {
+    let (world, first) = counted();
     for rest in ["", "&datacenter=SYD", "&step=1h", "&step=1m&numbers=string"] {
         // All are asked within one minute: the last point is that of now.
         let second_ms = u64::try_from(world.now_ms() % 60_000).expect("after 1970");
         world.run_for_ms(60_000 - second_ms);
         let query = format!("history?consistency=strong{rest}");
-        let all = get(&world, first, &format!("/counters/a%2F*/{query}"));
+        let all = get(&world, &first, &format!("/counters/a%2F*/{query}"));
         assert_eq!(
             (&all["prefix"], &all["exact"]),
             (&"a/".into(), &true.into()),
@@ -31,7 +37,7 @@ fn the_history_of_a_prefix_is_the_sum_of_the_histories_of_its_counters() {
         assert_eq!(all["counters"], 6, "{all}");
         let mut sum = Vec::new();
         for counter in 0..6 {
-            let one = get(&world, first, &format!("/counters/a%2F{counter}/{query}"));
+            let one = get(&world, &first, &format!("/counters/a%2F{counter}/{query}"));
             assert_eq!(one["step"], all["step"], "{all}");
             for (index, point) in one["points"].as_array().expect("points").iter().enumerate() {
                 let (start, count) = (
@@ -46,9 +52,14 @@ fn the_history_of_a_prefix_is_the_sum_of_the_histories_of_its_counters() {
         assert!(sum.iter().any(|(_, count)| *count > 0));
         assert_eq!(all["points"], serde_json::json!(sum), "{rest}");
     }
-    let shared = get(&world, first, "/counters/a%2F*/history");
+}
+
+#[test]
+fn the_history_of_a_prefix_may_leave_out_zeros_and_refuses_what_it_does_not_know() {
+    let (world, first) = counted();
+    let shared = get(&world, &first, "/counters/a%2F*/history");
     assert_eq!(shared["points"].as_array().map(Vec::len), Some(60));
-    let sparse = get(&world, first, "/counters/a%2F*/history?zeros=0");
+    let sparse = get(&world, &first, "/counters/a%2F*/history?zeros=0");
     let points = sparse["points"].as_array().expect("points");
     assert!(points.iter().all(|point| point[1] != 0), "{sparse}");
     let zeros = |point: &&serde_json::Value| point[1] != 0;
@@ -216,38 +227,52 @@ fn sums_and_histories_name_the_partitions_that_are_missing() {
     }
 }
 
-#[test]
-fn of_more_counters_than_are_asked_for_partitions_tell_what_they_were_told_and_when() {
-    const COUNTERS: u64 = 5_200;
+fn one_site() -> (World, Client) {
     let world = deployed(9, Options::default());
     world.set_faults(Faults::NONE);
     world.set("TALLY_TABLETS", Some("16"));
     let client = client(&world, world.site("FRA", 1));
-    let body: String = (0..COUNTERS)
-        .map(|number| format!("{{\"key\":\"many/{number}\"}}\n"))
-        .collect();
-    let sum = |query: &str| {
-        let path = format!("/counters/many%2F*/aggregate{query}");
-        let sum = get(&world, &client, &path);
-        assert_eq!(sum["counters"], COUNTERS, "{sum}");
-        (
-            sum["value"].as_u64().expect("a number"),
-            sum["as_of"].as_i64().expect("a time"),
-            sum["exact"].as_bool().expect("whether it is exact"),
-        )
-    };
+    (world, client)
+}
+
+const MANY: u64 = 5_200;
+
+/// Adds 1 to each of these counters.
+fn add_to(world: &World, client: &Client, numbers: impl Iterator<Item = u64>) {
+    let line = |number| format!("{{\"key\":\"many/{number}\"}}\n");
+    let body: String = numbers.map(line).collect();
+    let lines = body.lines().count();
+    let answer = world.run(client.post("/events", &body)).expect("no fault");
+    assert_eq!(answer.json()["accepted"], lines);
+}
+
+/// The value of the many counters, as of when it is, and whether it is exact.
+fn sum_of_many(world: &World, client: &Client, query: &str) -> (u64, i64, bool) {
+    let path = format!("/counters/many%2F*/aggregate{query}");
+    let sum = get(world, client, &path);
+    assert_eq!(sum["counters"], MANY, "{sum}");
+    (
+        sum["value"].as_u64().expect("a number"),
+        sum["as_of"].as_i64().expect("a time"),
+        sum["exact"].as_bool().expect("whether it is exact"),
+    )
+}
+
+#[test]
+fn of_more_counters_than_are_asked_for_partitions_tell_what_they_were_told_and_when() {
+    let (world, client) = one_site();
+    let sum = |query: &str| sum_of_many(&world, &client, query);
     let begun_ms = world.now_ms();
     for written in 1..=2 {
-        let answer = world.run(client.post("/events", &body)).expect("no fault");
-        assert_eq!(answer.json()["accepted"], COUNTERS);
+        add_to(&world, &client, 0..MANY);
         let counted_ms = world.now_ms();
-        let value = written * COUNTERS;
+        let value = written * MANY;
         // Nothing was told of the new counters, or all but the newest writes: so it is not as of now.
         let (known, as_of_ms, is_exact) = sum("");
         assert!(known < value && !is_exact, "{known} of {value}");
         assert!(as_of_ms < counted_ms, "as of {as_of_ms}");
         if written == 2 {
-            assert_eq!(known, COUNTERS);
+            assert_eq!(known, MANY);
         }
         // Leads are asked, however many there are.
         let (asked, as_of_ms, is_exact) = sum("?consistency=strong");
@@ -258,13 +283,19 @@ fn of_more_counters_than_are_asked_for_partitions_tell_what_they_were_told_and_w
         assert!(!is_exact && (begun_ms..world.now_ms()).contains(&as_of_ms));
         assert_eq!(known, value);
     }
-    // Each counts one more time, some a second time: they are those that are asked first.
-    let more: String = (0..300)
-        .map(|number| format!("{{\"key\":\"many/{}\"}}\n", number * 7))
-        .collect();
-    world.run(client.post("/events", &more)).expect("no fault");
+}
+
+#[test]
+fn of_more_counters_than_are_asked_for_those_that_count_most_are_asked() {
+    let (world, client) = one_site();
+    for _ in 0..2 {
+        add_to(&world, &client, 0..MANY);
+        world.run_for_ms(TOLD_MS);
+    }
+    // Some count a third time: they are those that are asked first.
+    add_to(&world, &client, (0..300).map(|number| number * 7));
     world.run_for_ms(TOLD_MS);
-    let counted = 2 * COUNTERS + 300;
+    let counted = 2 * MANY + 300;
     let sum = |told: &serde_json::Value| -> u64 {
         let points = told["points"].as_array().expect("points").iter();
         points
@@ -278,7 +309,7 @@ fn of_more_counters_than_are_asked_for_partitions_tell_what_they_were_told_and_w
     );
     assert_eq!(
         (sum(&all), &all["counters"]),
-        (counted, &COUNTERS.into()),
+        (counted, &MANY.into()),
         "{all}"
     );
     assert_eq!((&all["exact"], all.get("unasked")), (&true.into(), None));
@@ -319,9 +350,10 @@ fn the_counters_that_have_a_value_are_told_and_how_much_of_it() {
     let clients = sites.map(|site| client(&world, site));
     let chance = world.chance();
     let values = ["hn", "lobsters", "mail"];
-    let mut plain = std::collections::BTreeMap::<(usize, usize), u64>::new();
+    let mut plain = std::collections::BTreeMap::<(usize, usize), i64>::new();
     for _ in 0..120 {
-        let (page, value, delta) = (chance.pick(7), chance.pick(4), chance.below(9) + 1);
+        let (page, value, delta) = (chance.pick(7), chance.pick(4), chance.below(9));
+        let delta = 1 + i64::try_from(delta).expect("it is small");
         let by = match values.get(value) {
             Some(value) => format!(r#","by":{{"referrer":"{value}"}}"#),
             None => String::new(),
@@ -336,11 +368,11 @@ fn the_counters_that_have_a_value_are_told_and_how_much_of_it() {
     world.run_for_ms(TOLD_MS);
     for (number, value) in values.iter().enumerate() {
         let own = plain.iter().filter(|((value, _), _)| *value == number);
-        let mut rows: Vec<(String, u64)> = own
+        let mut rows: Vec<(String, i64)> = own
             .map(|((_, page), count)| (format!("/page-{page}"), *count))
             .collect();
         rows.sort_by(|one, other| other.1.cmp(&one.1).then(one.0.cmp(&other.0)));
-        let total: u64 = rows.iter().map(|(_, count)| count).sum();
+        let total: i64 = rows.iter().map(|(_, count)| count).sum();
         for (query, shown) in [
             ("", 20),
             ("&window=today&limit=2", 2),
@@ -348,23 +380,14 @@ fn the_counters_that_have_a_value_are_told_and_how_much_of_it() {
         ] {
             let path = format!("/counters/%2F*/breakdown?by=referrer&value={value}{query}");
             let told = get(&world, &clients[0], &path);
-            let said: Vec<(String, u64)> = told["rows"]
-                .as_array()
-                .expect("rows")
-                .iter()
-                .map(|row| {
-                    let id = row["id"].as_str().expect("a text").to_owned();
-                    (id, row["count"].as_u64().expect("a number"))
-                })
-                .collect();
-            let first: Vec<(String, u64)> = rows.iter().take(shown).cloned().collect();
-            assert_eq!(said, first, "{told}");
+            let first: Vec<(String, i64)> = rows.iter().take(shown).cloned().collect();
+            assert_eq!(rows_of(&told, "id"), first, "{told}");
             assert_eq!(
                 (&told["total"], &told["error"]),
                 (&total.into(), &0.into()),
                 "{told}"
             );
-            let shown: u64 = first.iter().map(|(_, count)| count).sum();
+            let shown: i64 = first.iter().map(|(_, count)| count).sum();
             assert_eq!(told["other"], total - shown, "{told}");
             assert_eq!(told["value"], *value);
         }

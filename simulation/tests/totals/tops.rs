@@ -1,6 +1,6 @@
 //! Tops against plain sorting.
 
-use super::{TOLD_MS, ask, client, forget_totals, get, service};
+use super::{TOLD_MS, ask, client, forget_totals, get, rows_of, service};
 use tally::core::cluster::ring::Ring;
 use tally::protocol::names::{DIRECTORY_COUNT, DIRECTORY_PARTITIONS, directory};
 use tally_simulation::{Client, Faults, Options, Verdict, World, deployed};
@@ -138,6 +138,35 @@ fn check_tops(world: &World, client: &Client, counters: &[Plain], what: &str) {
     }
 }
 
+/// Sets a counter, takes from it or adds to it, as chance has it.
+fn write_one(world: &World, clients: &[Client; 2], id: &str, counter: &mut Plain, unique: &str) {
+    let chance = world.chance();
+    let path = format!("/counters/{}", id.replace('/', "%2F"));
+    let amount = i64::try_from(chance.below(20)).expect("it is small") + 1;
+    let client = &clients[chance.pick(2)];
+    let (method, what, body) = match chance.below(8) {
+        0 => {
+            counter.value = amount - 10;
+            ("PUT", "value", format!(r#"{{"value":{}}}"#, amount - 10))
+        }
+        1 => {
+            counter.value -= amount;
+            ("POST", "decrement", format!(r#"{{"delta":{amount}}}"#))
+        }
+        _ => {
+            counter.value += amount;
+            counter.uniques += 1;
+            let body = format!(r#"{{"delta":{amount},"unique":"{unique}"}}"#);
+            ("POST", "increment", body)
+        }
+    };
+    let done = world.run(ask(client, method, &format!("{path}/{what}"), &body));
+    done.unwrap_or_else(|| panic!("{path}/{what} is done"));
+    if what == "increment" {
+        counter.counts.push((world.now_ms(), amount));
+    }
+}
+
 #[test]
 fn a_top_is_a_sort_of_the_values_of_its_counters() {
     for seed in 0..2 {
@@ -158,36 +187,8 @@ fn a_top_is_a_sort_of_the_values_of_its_counters() {
             for _ in 0..25 {
                 let number = chance.below(24).min(chance.below(24));
                 let counter = &mut counters[usize::try_from(number).expect("it is small")];
-                let path = format!("/counters/{}", name(number).replace('/', "%2F"));
-                let amount = i64::try_from(chance.below(20)).expect("it is small") + 1;
-                let client = &clients[chance.pick(2)];
-                match chance.below(8) {
-                    0 => {
-                        let body = format!(r#"{{"value":{}}}"#, amount - 10);
-                        let done = world.run(ask(client, "PUT", &format!("{path}/value"), &body));
-                        done.expect("it is set");
-                        counter.value = amount - 10;
-                    }
-                    1 => {
-                        let body = format!(r#"{{"delta":{amount}}}"#);
-                        let done =
-                            world.run(ask(client, "POST", &format!("{path}/decrement"), &body));
-                        done.expect("it is taken");
-                        counter.value -= amount;
-                    }
-                    _ => {
-                        let body = format!(
-                            r#"{{"delta":{amount},"unique":"{}-{round}-{}"}}"#,
-                            counter.uniques, seed
-                        );
-                        let done =
-                            world.run(ask(client, "POST", &format!("{path}/increment"), &body));
-                        done.expect("it is added");
-                        counter.value += amount;
-                        counter.uniques += 1;
-                        counter.counts.push((world.now_ms(), amount));
-                    }
-                }
+                let unique = format!("{}-{round}-{seed}", counter.uniques);
+                write_one(&world, &clients, &name(number), counter, &unique);
             }
             world.run_for_ms(TOLD_MS);
             check_tops(
@@ -327,14 +328,18 @@ fn what_is_imported_of_old_times_is_in_no_window_of_today() {
     world.run_for_ms(TOLD_MS);
     for window in ["3600", "today"] {
         let top = get(&world, &client, &format!("/top?window={window}"));
-        assert_eq!((rows_of(&top), &top["total"]), (vec![], &0.into()), "{top}");
+        assert_eq!(
+            (rows_of(&top, "id"), &top["total"]),
+            (vec![], &0.into()),
+            "{top}"
+        );
     }
     let all = get(&world, &client, "/top?by=count");
     let counted = [("old".to_owned(), 10_104), ("new".to_owned(), 103)];
-    assert_eq!(rows_of(&all), counted, "{all}");
+    assert_eq!(rows_of(&all, "id"), counted, "{all}");
     let range = get(&world, &client, "/top?window=31d");
     let counted = [("old".to_owned(), 5), ("new".to_owned(), 3)];
-    assert_eq!(rows_of(&range), counted, "{range}");
+    assert_eq!(rows_of(&range, "id"), counted, "{range}");
 }
 
 #[test]
@@ -465,15 +470,6 @@ fn counted_within(days: &[Vec<(i64, i64)>], first: i64, last: i64) -> Vec<(Strin
     rows
 }
 
-fn rows_of(top: &serde_json::Value) -> Vec<(String, i64)> {
-    let rows = top["rows"].as_array().expect("rows").iter();
-    rows.map(|row| {
-        let id = row["id"].as_str().expect("a text").to_owned();
-        (id, row["count"].as_i64().expect("a number"))
-    })
-    .collect()
-}
-
 #[test]
 fn a_top_of_a_year_is_a_sort_of_what_days_hold_whatever_values_are() {
     let (world, sites) = service(21, Options::default());
@@ -507,7 +503,7 @@ fn a_top_of_a_year_is_a_sort_of_what_days_hold_whatever_values_are() {
     ] {
         let top = get(&world, &client, &format!("/top?{query}&limit=1000"));
         let plain = counted_within(&days, first, last);
-        assert_eq!(rows_of(&top), plain, "{query}: {top}");
+        assert_eq!(rows_of(&top, "id"), plain, "{query}: {top}");
         let total: i64 = plain.iter().map(|(_, count)| count).sum();
         assert_eq!(
             (&top["total"], &top["counters"], &top["from"]),
@@ -522,17 +518,11 @@ fn a_top_of_a_year_is_a_sort_of_what_days_hold_whatever_values_are() {
         let to = query.contains("to=").then(|| day_at(last) + 86_399);
         let is_open = query.starts_with("from") && to.is_none();
         assert!(is_open || top["to"].as_i64() == to, "{top}");
-        let few = get(
-            &world,
-            &client,
-            &format!("/top?{query}&limit=3&prefix=a%2F"),
-        );
-        let of_a: Vec<_> = plain
-            .iter()
-            .filter(|(id, _)| id.starts_with("a/"))
-            .collect();
-        let first: Vec<_> = of_a.into_iter().take(3).cloned().collect();
-        assert_eq!(rows_of(&few), first, "{few}");
+        let path = format!("/top?{query}&limit=3&prefix=a%2F");
+        let few = get(&world, &client, &path);
+        let of_a = plain.iter().filter(|(id, _)| id.starts_with("a/"));
+        let first: Vec<_> = of_a.take(3).cloned().collect();
+        assert_eq!(rows_of(&few, "id"), first, "{few}");
         let (id, count) = &plain[plain.len() / 2];
         let rank = 1 + plain.iter().filter(|(_, other)| other > count).count();
         let path = format!("/counters/{}/rank?{query}", id.replace('/', "%2F"));
@@ -603,18 +593,11 @@ fn counters_that_cannot_be_among_the_first_are_not_asked_and_that_is_said() {
     assert_eq!(report.expect("an answer").json()["rejected"], 0);
     world.run_for_ms(TOLD_MS);
     let top = get(&world, &client, "/top?window=90d&limit=10&prefix=of%2F");
-    let first: Vec<u64> = (COUNTERS - 9..=COUNTERS)
-        .rev()
-        .map(|number| number.div_ceil(2))
-        .collect();
-    let counts: Vec<i64> = rows_of(&top).iter().map(|(_, count)| *count).collect();
-    assert_eq!(
-        counts,
-        first
-            .iter()
-            .map(|count| i64::try_from(*count).expect("it is small"))
-            .collect::<Vec<_>>()
-    );
+    let first = (COUNTERS - 9..=COUNTERS).rev();
+    let first: Vec<u64> = first.map(|number| number.div_ceil(2)).collect();
+    let rows = top["rows"].as_array().expect("rows").iter();
+    let counts: Vec<Option<u64>> = rows.map(|row| row["count"].as_u64()).collect();
+    assert_eq!(counts, first.iter().copied().map(Some).collect::<Vec<_>>());
     let unasked = &top["unasked"];
     let left = unasked["counters"].as_u64().expect("a number");
     assert!((500..=COUNTERS - 1_000).contains(&left), "{top}");
@@ -649,7 +632,14 @@ fn counters_that_cannot_be_among_the_first_are_not_asked_and_that_is_said() {
     );
     let left_of_all = last["unasked"]["counters"].as_u64();
     assert!(left_of_all < Some(left), "{last}");
-    // Of few all are asked, also where it is known before who is first.
+}
+
+#[test]
+fn of_few_counters_all_are_asked_also_where_it_is_known_before_who_is_first() {
+    let world = deployed(23, Options::default());
+    world.set_faults(Faults::NONE);
+    world.set("TALLY_TABLETS", Some("64"));
+    let client = client(&world, world.site("FRA", 1));
     for (id, delta) in [("a", 7), ("b", 2)] {
         let path = format!("/counters/some%2F{id}/increment");
         let body = format!(r#"{{"delta":{delta}}}"#);
@@ -667,58 +657,85 @@ fn counters_that_cannot_be_among_the_first_are_not_asked_and_that_is_said() {
     assert_eq!(first.get("unasked"), None, "{first}");
 }
 
-#[test]
-fn a_partition_does_not_look_again_while_nothing_changes() {
+/// 1,200 counters of one partition, each of which has counted 2.
+struct OnePartition {
+    world: World,
+    client: Client,
+    ids: Vec<String>,
+}
+
+impl OnePartition {
     const COUNTERS: usize = 1_200;
-    let world = deployed(24, Options::default());
-    world.set_faults(Faults::NONE);
-    world.set("TALLY_TABLETS", Some("16"));
-    let client = client(&world, world.site("FRA", 1));
-    let ring = Ring::new(DIRECTORY_PARTITIONS);
-    let ids = (0..).map(|number| format!("page-{number:06}"));
-    let ids: Vec<String> = ids
-        .filter(|id| ring.partition_of(id) == 0)
-        .take(COUNTERS)
-        .collect();
-    let line = |id: &String| format!("{{\"key\":\"{id}\",\"increment\":2}}\n");
-    let body: String = ids.iter().map(line).collect();
-    world.run(client.post("/events", &body)).expect("no fault");
-    world.run_for_ms(TOLD_MS);
-    let statements = || {
-        let objects = world.objects();
+    const TOTAL: usize = 2 * Self::COUNTERS;
+
+    fn new() -> Self {
+        let world = deployed(24, Options::default());
+        world.set_faults(Faults::NONE);
+        world.set("TALLY_TABLETS", Some("16"));
+        let client = client(&world, world.site("FRA", 1));
+        let ring = Ring::new(DIRECTORY_PARTITIONS);
+        let ids = (0..).map(|number| format!("page-{number:06}"));
+        let ids: Vec<String> = ids
+            .filter(|id| ring.partition_of(id) == 0)
+            .take(Self::COUNTERS)
+            .collect();
+        let line = |id: &String| format!("{{\"key\":\"{id}\",\"increment\":2}}\n");
+        let body: String = ids.iter().map(line).collect();
+        world.run(client.post("/events", &body)).expect("no fault");
+        world.run_for_ms(TOLD_MS);
+        Self { world, client, ids }
+    }
+
+    fn statements(&self) -> u64 {
+        let objects = self.world.objects();
         let of = |name: &str| name == directory(0).name;
         let own = objects.iter().find(|(_, name, ..)| of(name));
         own.expect("a partition").2
-    };
-    let read = || {
+    }
+
+    /// The top of today, that of all time, and how many statements both took.
+    fn read(&self) -> (serde_json::Value, serde_json::Value, u64) {
         // No edge tells it again.
-        world.run_for_ms(2_000);
-        let before = statements();
-        let top = get(&world, &client, "/top?limit=3&window=today");
-        let all = get(&world, &client, "/top?limit=3");
-        (top, all, statements() - before)
-    };
-    let (top, all, first) = read();
-    let total = 2 * COUNTERS;
+        self.world.run_for_ms(2_000);
+        let before = self.statements();
+        let top = get(&self.world, &self.client, "/top?limit=3&window=today");
+        let all = get(&self.world, &self.client, "/top?limit=3");
+        (top, all, self.statements() - before)
+    }
+}
+
+#[test]
+fn a_partition_does_not_look_again_while_nothing_changes() {
+    let own = OnePartition::new();
+    let (top, all, first) = own.read();
+    let total = OnePartition::TOTAL;
     assert_eq!(
         (&top["total"], &all["total"]),
         (&total.into(), &total.into()),
         "{top} {all}"
     );
-    let (again, all_again, second) = read();
+    let (again, all_again, second) = own.read();
     assert_eq!(
         (&again["rows"], &all_again["rows"]),
         (&top["rows"], &all["rows"])
     );
     assert_eq!(
         (&again["total"], &all_again["counters"]),
-        (&total.into(), &COUNTERS.into())
+        (&total.into(), &OnePartition::COUNTERS.into())
     );
     assert!(
         first >= 6 && second <= 2,
         "{first} statements, then {second}"
     );
-    // What changes is seen: numbers that a plain sum would not hold, too.
+}
+
+#[test]
+fn a_partition_sees_what_changes_after_it_has_looked() {
+    let own = OnePartition::new();
+    own.read();
+    own.read();
+    let OnePartition { world, client, ids } = &own;
+    // Numbers that a plain sum would not hold, too.
     for (delta, sum) in [
         (5_u128, 5),
         (1 << 40, (1 << 40) + 5),
@@ -728,21 +745,21 @@ fn a_partition_does_not_look_again_while_nothing_changes() {
         let done = world.run(client.post(&path, &format!(r#"{{"delta":{delta}}}"#)));
         assert_eq!(done.expect("no fault").status, 200);
         world.run_for_ms(TOLD_MS);
-        let top = get(&world, &client, "/top?limit=1&numbers=string");
+        let top = get(world, client, "/top?limit=1&numbers=string");
         let of_it = sum + 2;
         let text = |number: &serde_json::Value| number.to_string().replace('"', "");
         assert_eq!(text(&top["rows"][0]["value"]), of_it.to_string(), "{top}");
-        let total = sum + u128::try_from(total).expect("it is small");
+        let total = sum + u128::try_from(OnePartition::TOTAL).expect("it is small");
         assert_eq!(text(&top["total"]), total.to_string(), "{top}");
     }
-    let gone = world.run(ask(&client, "DELETE", &format!("/counters/{}", ids[0]), ""));
+    let gone = world.run(ask(client, "DELETE", &format!("/counters/{}", ids[0]), ""));
     gone.expect("it is deleted");
     world.run_for_ms(2_000);
-    let less = get(&world, &client, "/top?limit=3");
-    assert_eq!(less["counters"], COUNTERS - 1, "{less}");
+    let less = get(world, client, "/top?limit=3");
+    assert_eq!(less["counters"], OnePartition::COUNTERS - 1, "{less}");
     // A day later none of today is left.
     world.run_for_ms(86_400_000);
-    let (today, ..) = read();
+    let (today, ..) = own.read();
     assert_eq!(
         (&today["total"], &today["rows"]),
         (&0.into(), &serde_json::json!([]))

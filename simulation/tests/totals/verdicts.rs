@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{TOLD_MS, client, get, service};
+use super::{TOLD_MS, client, get, rows_of, service};
 use serde_json::{Value, json};
 use tally::core::counter::id::Datacenter;
 use tally::host::object::SqlValue;
@@ -35,25 +35,32 @@ fn sums(told: &Value) -> (u64, u64, u64) {
     (of("allowed"), of("refused"), of("error"))
 }
 
+/// The minutes in which a history of a policy has verdicts: allowed and refused.
+fn minutes_of(told: &Value) -> BTreeMap<i64, (u64, u64)> {
+    let mut points = BTreeMap::new();
+    for point in told["points"].as_array().expect("points") {
+        let of = |place: usize| point[place].as_u64().expect("a number");
+        assert_eq!(of(3), 0, "{told}");
+        if of(1) + of(2) > 0 {
+            points.insert(of(0).cast_signed(), (of(1), of(2)));
+        }
+    }
+    points
+}
+
 #[test]
 fn the_minutes_of_a_policy_hold_the_verdicts_that_were_given() {
     let (world, sites) = service(31, Options::default());
     let clients = sites.map(|site| client(&world, site));
-    put(
-        &world,
-        &clients[0],
-        "few",
-        r#"{"limit":3,"window_seconds":5}"#,
-    );
-    put(
-        &world,
-        &clients[0],
-        "hot",
-        r#"{"limit":1000,"window_seconds":60}"#,
-    );
+    for (policy, limit) in [
+        ("few", r#"{"limit":3,"window_seconds":5}"#),
+        ("hot", r#"{"limit":1000,"window_seconds":60}"#),
+    ] {
+        put(&world, &clients[0], policy, limit);
+    }
     let begin_ms = world.now_ms();
     let mut given: BTreeMap<(&str, i64), (u64, u64)> = BTreeMap::new();
-    let mut refused: BTreeMap<String, u64> = BTreeMap::new();
+    let mut refused: BTreeMap<String, i64> = BTreeMap::new();
     let chance = world.chance();
     for _ in 0..400 {
         // Not where a minute ends: a check takes a moment.
@@ -80,14 +87,7 @@ fn the_minutes_of_a_policy_hold_the_verdicts_that_were_given() {
     for policy in ["few", "hot"] {
         let path = format!("/limits/{policy}/history?from={from}&step=1m&consistency=strong");
         let told = get(&world, &clients[0], &path);
-        let mut points = BTreeMap::new();
-        for point in told["points"].as_array().expect("points") {
-            let of = |place: usize| point[place].as_u64().expect("a number");
-            assert_eq!(of(3), 0, "{told}");
-            if of(1) + of(2) > 0 {
-                points.insert(of(0).cast_signed(), (of(1), of(2)));
-            }
-        }
+        let points = minutes_of(&told);
         let plain = given.iter().filter(|((name, _), _)| *name == policy);
         let plain: BTreeMap<i64, (u64, u64)> = plain
             .map(|((_, minute), counts)| (*minute, *counts))
@@ -107,19 +107,10 @@ fn the_minutes_of_a_policy_hold_the_verdicts_that_were_given() {
         &clients[1],
         "/limits/few/refused?consistency=strong",
     );
-    let mut rows: Vec<(String, u64)> = refused.into_iter().collect();
+    let mut rows: Vec<(String, i64)> = refused.into_iter().collect();
     rows.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let said: Vec<(String, u64)> = told["rows"]
-        .as_array()
-        .expect("rows")
-        .iter()
-        .map(|row| {
-            let key = row["key"].as_str().expect("a text");
-            (key.to_owned(), row["count"].as_u64().expect("a number"))
-        })
-        .collect();
-    assert_eq!(said, rows, "{told}");
-    let sum: u64 = rows.iter().map(|(_, count)| count).sum();
+    assert_eq!(rows_of(&told, "key"), rows, "{told}");
+    let sum: i64 = rows.iter().map(|(_, count)| count).sum();
     assert_eq!(
         (&told["total"], &told["none"]),
         (&json!(sum), &json!(0)),

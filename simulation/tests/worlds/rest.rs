@@ -50,6 +50,20 @@ fn check_breakdown(
     assert!(all.is_superset(least) && all.is_subset(most), "{told}");
 }
 
+/// A history has these increments.
+fn check_slots(counted: &BTreeSet<usize>, least: &BTreeSet<usize>, most: &BTreeSet<usize>) {
+    assert!(
+        counted.is_superset(least),
+        "history lacks {:?}",
+        least.difference(counted)
+    );
+    assert!(
+        counted.is_subset(most),
+        "history has {:?}",
+        counted.difference(most)
+    );
+}
+
 impl Service {
     /// Lets nothing go wrong any more.
     pub fn heal(&self) {
@@ -109,6 +123,13 @@ impl Service {
         self.plan.options.has_queue && may_end
     }
 
+    /// The history of a counter, as far back as a world goes.
+    async fn history(&self, path: &str) -> serde_json::Value {
+        let now = self.world.now_ms() / 1_000;
+        let range = format!("from={}&to={now}", now - HISTORY_SECONDS);
+        self.tell(&format!("{path}/history?step=1m&{range}")).await
+    }
+
     /// What is told of a counter besides its value agrees with it.
     async fn check_parts(&self, counter: usize, value: i128) {
         let known = self.counters[counter].borrow();
@@ -155,23 +176,11 @@ impl Service {
             samples.contains(&count),
             "{count} samples, not {samples:?}: {told}"
         );
-        let now = self.world.now_ms() / 1_000;
-        let range = format!("from={}&to={now}", now - HISTORY_SECONDS);
-        let told = self.tell(&format!("{path}/history?step=1m&{range}")).await;
+        let told = self.history(&path).await;
         let points = told["points"].as_array().expect("points");
         let sum = points.iter().filter_map(|point| whole(&point[1])).sum();
         let counted = digits::decode(sum, &signs).unwrap_or_else(|error| panic!("{error}: {told}"));
-        let counted = counted.slots;
-        assert!(
-            counted.is_superset(&least),
-            "history lacks {:?}",
-            least.difference(&counted)
-        );
-        assert!(
-            counted.is_subset(&most),
-            "history has {:?}",
-            counted.difference(&most)
-        );
+        check_slots(&counted.slots, &least, &most);
         if self.plan.has_dimensions {
             for window in ["", "&window=86400", "&window=7d"] {
                 let path = format!("{path}/breakdown?by=third&numbers=string{window}");

@@ -5,7 +5,9 @@
 (() => {
   const script = document.currentScript;
   if (!script) return;
-  const { id, prefix = "", unique, by = "", respect = "", routes, count, origin = new URL(script.src).origin } = script.dataset;
+  const {
+    id, prefix = "", unique, by = "", respect = "", routes, count, origin = new URL(script.src).origin,
+  } = script.dataset;
   const pageId = () => id || prefix + location.pathname;
   const counter = (name) => `${origin}/counters/${encodeURIComponent(name)}`;
 
@@ -24,7 +26,8 @@
   // What the console was told.
   const told = new Set();
 
-  // What a view says of itself, by the names in data-by. Where it came from is said once, and not of this site; no address, no query.
+  // What a view says of itself, by the names in data-by. Where it came from is said once, and not of this site; no
+  // address, no query.
   function said() {
     const host = (url) => url.hostname.replace(/^www\./, "");
     const from = path === undefined && document.referrer ? host(new URL(document.referrer)) : "";
@@ -43,7 +46,9 @@
       told.add(unknown);
       console.warn(`tally.js: data-by has no ${unknown}: it knows ${Object.keys(known).join(", ")}`);
     }
-    const named = names.map((name) => [name, [...(known[name] || "").replace(/\p{Cc}/gu, " ")].slice(0, name === "page" ? 256 : 64).join("")]);
+    const named = names.map((name) => [
+      name, [...(known[name] || "").replace(/\p{Cc}/gu, " ")].slice(0, name === "page" ? 256 : 64).join(""),
+    ]);
     return Object.fromEntries(named.filter(([, value]) => value));
   }
 
@@ -56,7 +61,8 @@
     ask(url, { method: "POST", body, keepalive: true });
   }
 
-  // Fetches, and says once in the console why that was refused and what to do: in Tally's words, where the browser lets them be read.
+  // Fetches, and says once in the console why that was refused and what to do: in Tally's words, where the browser lets
+  // them be read.
   async function ask(url, options) {
     const answer = await fetch(url, options).catch(() => ({ status: "no answer" }));
     const refusal = `tally.js: ${url}: ${answer.status}`;

@@ -1,5 +1,5 @@
-// Alerts on plain workerd, as `make serve` runs it: what a receiver gets over HTTP, that its signature is right, and that nobody is led
-// elsewhere by a redirect.
+// Alerts on plain workerd, as `make serve` runs it: what a receiver gets over HTTP, that its signature is right, and
+// that nobody is led elsewhere by a redirect.
 import { createHmac } from "node:crypto";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -23,7 +23,9 @@ async function listen() {
     const parts = [];
     request.on("data", (part) => parts.push(part));
     request.on("end", () => {
-      got.push({ method: request.method, path: request.url, headers: request.headers, body: Buffer.concat(parts).toString() });
+      got.push({
+        method: request.method, path: request.url, headers: request.headers, body: Buffer.concat(parts).toString(),
+      });
       if (request.url === "/away") return response.writeHead(302, { location: "/elsewhere" }).end("go there");
       if (request.url === "/away-for-good") return response.writeHead(308, { location: "/elsewhere" }).end();
       if (request.url === "/broken") return response.writeHead(500).end("not now");
@@ -81,9 +83,13 @@ test("a receiver is told that it fires and that it is over, signed", async () =>
   await expect.poll(() => got.length, WAIT).toBe(1);
   expect(got[0]).toMatchObject({ method: "POST", path: "/hook?key=1" });
   const firing = checked(got[0]);
-  expect(firing).toMatchObject({ alert: "sold", state: "firing", counter: "sold", value: 11, threshold: 10, exact: true });
+  expect(firing).toMatchObject({
+    alert: "sold", state: "firing", counter: "sold", value: 11, threshold: 10, exact: true,
+  });
   await expect.poll(async () => (await well("GET", "/alerts/sold")).last_delivery?.outcome, WAIT).toBe("delivered");
-  expect(await well("GET", "/alerts/sold")).toMatchObject({ state: "firing", value: 11, last_delivery: { status: 200, attempts: 1 } });
+  expect(await well("GET", "/alerts/sold")).toMatchObject({
+    state: "firing", value: 11, last_delivery: { status: 200, attempts: 1 },
+  });
   // It is near: the next look is within 10 s.
   await well("POST", "/counters/sold/decrement", { delta: 1 });
   await expect.poll(() => got.length, WAIT).toBe(2);
@@ -97,7 +103,9 @@ test("a redirect is not followed, and said", async () => {
     await put("led", path);
     got.splice(0);
     const told = await well("POST", "/alerts/led/test");
-    expect(told).toMatchObject({ state: "test", outcome: "given_up", status, why: expect.stringContaining("not followed") });
+    expect(told).toMatchObject({
+      state: "test", outcome: "given_up", status, why: expect.stringContaining("not followed"),
+    });
     expect(got.map((one) => one.path)).toEqual([path]);
   }
 });
@@ -107,12 +115,17 @@ test("a test tells what the receiver answered, or that nobody is there", async (
   expect(await well("POST", "/alerts/tried/test")).toMatchObject({ outcome: "delivered", status: 200 });
   expect(checked(got[0])).toMatchObject({ state: "test", alert: "tried" });
   await put("tried", "/broken");
-  expect(await well("POST", "/alerts/tried/test")).toMatchObject({ outcome: "given_up", status: 500, why: "the receiver answered 500" });
+  expect(await well("POST", "/alerts/tried/test")).toMatchObject({
+    outcome: "given_up", status: 500, why: "the receiver answered 500",
+  });
   const nobody = createServer().listen(0, "127.0.0.1");
   await once(nobody, "listening");
   const { port } = nobody.address();
   nobody.close();
-  await well("PUT", "/alerts/tried", { counter: "tried", when: { value: { above: 10 } }, webhook: `http://127.0.0.1:${port}/` });
+  await well("PUT", "/alerts/tried", {
+    counter: "tried", when: { value: { above: 10 } },
+    webhook: `http://127.0.0.1:${port}/`,
+  });
   const told = await well("POST", "/alerts/tried/test");
   expect(told).toMatchObject({ outcome: "given_up", status: null, why: expect.stringContaining("cannot be reached") });
   const { deliveries } = await well("GET", "/alerts/tried/deliveries");
@@ -135,8 +148,16 @@ test("it is tried again with one id, also after workerd was killed", async () =>
 });
 
 test("inner addresses that are not allowed are refused", async () => {
-  for (const webhook of ["http://localhost/", "https://10.0.0.1/", "https://127.1/", "http://127.0.0.2/", "https://[::1]/"]) {
-    const { status, json } = await call("PUT", "/alerts/inner", { counter: "a", when: { value: { above: 1 } }, webhook, secret: SECRET });
+  for (const webhook of [
+    "http://localhost/",
+    "https://10.0.0.1/",
+    "https://127.1/",
+    "http://127.0.0.2/",
+    "https://[::1]/",
+  ]) {
+    const { status, json } = await call("PUT", "/alerts/inner", {
+      counter: "a", when: { value: { above: 1 } }, webhook, secret: SECRET,
+    });
     expect([webhook, status, json.code]).toEqual([webhook, 400, "webhook-not-allowed"]);
   }
 });

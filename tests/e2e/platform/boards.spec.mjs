@@ -18,7 +18,9 @@ test("members are ranked across segments", async () => {
   const check = async () => {
     for (const place of [0, 3, 1_249, 2_498, 2_499]) {
       const { member, score } = all[place];
-      expect(await world.well("GET", `/boards/b/members/${member}`)).toMatchObject({ score, rank: place + 1, total: 2_500 });
+      expect(await world.well("GET", `/boards/b/members/${member}`)).toMatchObject({
+        score, rank: place + 1, total: 2_500,
+      });
       const page = await world.well("GET", `/boards/b/members?rank=${place + 1}&limit=4`);
       expect(page.rows.map((row) => row.member)).toEqual(all.slice(place, place + 4).map((row) => row.member));
     }
@@ -35,5 +37,7 @@ test("a member goes when its time is over, and a deleted board begins anew", asy
   await until(async () => (await world.well("GET", "/boards/c/top")).total === 1, "ann is gone");
   await world.well("DELETE", "/boards/c");
   await world.refused(404, "board-not-found", "GET", "/boards/c/top");
-  expect(await world.well("POST", "/boards/c/members/bob", { body: '{"delta":2}' })).toMatchObject({ score: 2, rank: 1, total: 1 });
+  expect(await world.well("POST", "/boards/c/members/bob", { body: '{"delta":2}' })).toMatchObject({
+    score: 2, rank: 1, total: 1,
+  });
 });

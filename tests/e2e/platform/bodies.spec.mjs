@@ -59,10 +59,15 @@ test("uploads that stall leave room for others", async () => {
   // 160 bytes each: 6 MiB of the 48.
   const held = lines(40_000, (index) => `{"key":"held","id":"${index}"}`);
   const stalls = Array.from({ length: 12 }, () => stalled(held));
-  const answers = stalls.map(({ body }) => slow.call("POST", "/events", { body, ...from("203.0.113.1") }).catch(() => undefined));
+  const answers = stalls.map(({ body }) =>
+    slow.call("POST", "/events", { body, ...from("203.0.113.1") }).catch(() => undefined),
+  );
   try {
     // What does not fit in memory is counted before the end of its body.
-    await until(async () => (await slow.call("GET", "/counters/held?consistency=strong")).status === 200, "a part that is counted");
+    await until(
+      async () => (await slow.call("GET", "/counters/held?consistency=strong")).status === 200,
+      "a part that is counted",
+    );
     const body = lines(300_000, (index) => `{"key":"served","unique":"${index}"}`);
     expect(await slow.well("POST", "/events", { body, ...from("203.0.113.2") })).toMatchObject({ accepted: 300_000 });
   } finally {

@@ -1,5 +1,5 @@
-// Cuts that last longer than keys are kept: 90 s where the deployment keeps them for 60. What nobody but Tally sends again counts once
-// all the same.
+// Cuts that last longer than keys are kept: 90 s where the deployment keeps them for 60. What nobody but Tally sends
+// again counts once all the same.
 import { afterEach, expect, test } from "vitest";
 import { openWorld, until } from "../world.mjs";
 
@@ -8,7 +8,10 @@ const VARS = { TALLY_IDEMPOTENCY_SECONDS: "60" };
 let world;
 let isOver;
 let calls;
-/** Opens a world where the calls that are chosen meet these faults, one after the other, and the last of them until the cut is over. */
+/**
+ * Opens a world where the calls that are chosen meet these faults, one after the other, and the last of them until the
+ * cut is over.
+ */
 async function open(chosen, faults, options = {}) {
   isOver = false;
   calls = 0;

@@ -44,7 +44,9 @@ test("the folder leads to the page, and what is no file is a problem", async () 
 });
 
 test("the front leads a browser to the dashboard, and tells others where things are", async () => {
-  const browser = await fetch(`${url}/`, { redirect: "manual", headers: { accept: "text/html,application/xhtml+xml,*/*;q=0.8" } });
+  const browser = await fetch(`${url}/`, {
+    redirect: "manual", headers: { accept: "text/html,application/xhtml+xml,*/*;q=0.8" },
+  });
   expect([browser.status, browser.headers.get("location")]).toEqual([303, "/dashboard/"]);
   const other = await fetch(`${url}/`);
   expect([other.status, other.headers.get("content-type")]).toEqual([200, "application/json"]);

@@ -1,7 +1,7 @@
 // The aggregator's module with faults: before each call the test is asked what is to happen.
-// "before": the call fails unseen. "after": it is carried out and its answer is lost. "hang": no answer. "unkept": nothing can be
-// kept of the sockets that it accepts. "cut": its answer is lost, and a copy of it comes when the cut is over. "over <ms>": the clock is
-// so long on, and the copies that this object was to get come before the call.
+// "before": the call fails unseen. "after": it is carried out and its answer is lost. "hang": no answer. "unkept":
+// nothing can be kept of the sockets that it accepts. "cut": its answer is lost, and a copy of it comes when the cut is
+// over. "over <ms>": the clock is so long on, and the copies that this object was to get come before the call.
 // A batch of a queue is a call too: one that fails comes again, whatever was acknowledged of it.
 import { DurableObject, WorkerEntrypoint } from "cloudflare:workers";
 import Aggregator, {
@@ -31,7 +31,9 @@ async function copyOf(request) {
 }
 
 async function perhaps(env, kind, name, request, answer, copies = []) {
-  const asked = JSON.stringify({ kind, name, path: request === null ? "" : new URL(request.url).pathname.replace(/^\/\d+(?=\/)/, "") });
+  const asked = JSON.stringify({
+    kind, name, path: request === null ? "" : new URL(request.url).pathname.replace(/^\/\d+(?=\/)/, ""),
+  });
   const fault = await (await env.FAULTS.fetch("http://faults", { method: "POST", body: asked })).text();
   if (fault === "before") throw new Error("fault: unreachable");
   if (fault === "hang") return new Promise(() => {});

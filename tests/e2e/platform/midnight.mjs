@@ -1,4 +1,5 @@
-// Visitors, salts and what is "today" change at midnight UTC: a test that begins shortly before it waits until it has passed.
+// Visitors, salts and what is "today" change at midnight UTC: a test that begins shortly before it waits until it has
+// passed.
 import { beforeEach } from "vitest";
 import { until } from "../world.mjs";
 

@@ -1,6 +1,7 @@
 // The platform itself: both Workers as they are deployed, from the built module, under Miniflare.
 //
-// Invariant: it offers what `Deployment` in native.mjs does, and what only a real socket, queue or Worker in front can show.
+// Invariant: it offers what `Deployment` in native.mjs does, and what only a real socket, queue or Worker in front can
+// show.
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import miniflare from "miniflare";
@@ -37,12 +38,16 @@ const texts = (values) =>
       .map(([name, value]) => [name, { type: value === null ? "json" : "text", value }]),
   );
 const objects = Object.fromEntries(
-  Object.entries(CLASSES).map(([name, exportName]) => [name, { type: "durable-object", worker: AGGREGATOR, exportName }]),
+  Object.entries(CLASSES).map(([name, exportName]) => [
+    name, { type: "durable-object", worker: AGGREGATOR, exportName },
+  ]),
 );
 
 function worker(name, mainModule, modules, env, exports = {}, triggers = []) {
   const manifest = { mainModule, modulesRoot: fileURLToPath(BUILD), modules };
-  return { config: { name, compatibilityDate, manifest, env, exports, triggers }, dev: { rootPath: fileURLToPath(ROOT) } };
+  return {
+    config: { name, compatibilityDate, manifest, env, exports, triggers }, dev: { rootPath: fileURLToPath(ROOT) },
+  };
 }
 
 // A Worker in front of an origin, bound to the edge as TALLY.
@@ -124,7 +129,9 @@ export class Workers {
 
   async fetch(url, { method, headers, body, colo, country, clientIp, edge }) {
     const init = { method, headers };
-    if (colo !== null) init.cf = { colo, ...(country !== undefined && { country }), ...(clientIp !== undefined && { clientIp }) };
+    if (colo !== null) {
+      init.cf = { colo, ...(country !== undefined && { country }), ...(clientIp !== undefined && { clientIp }) };
+    }
     if (body !== undefined) init.body = body;
     if (body instanceof ReadableStream) init.duplex = "half";
     const response =
@@ -166,7 +173,10 @@ export class Workers {
     }
   }
 
-  /** Lets one object go. One that is busy, as with the attempts of an inbox, is asked again: workerd waits a moment each time for its calls to end. */
+  /**
+   * Lets one object go. One that is busy, as with the attempts of an inbox, is asked again: workerd waits a moment each
+   * time for its calls to end.
+   */
   async #evict(className, id, attempts = 30) {
     try {
       await this.#miniflare.unsafeEvictDurableObject(AGGREGATOR, className, { id });

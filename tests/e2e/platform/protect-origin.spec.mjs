@@ -34,9 +34,14 @@ test("an address is let through up to the policy, and the origin sees no more", 
     // An IPv4 address is the same one however it is written; of IPv6 the first 64 bits are one client.
     expect(await left("::ffff:203.0.113.8")).toBe("98");
     expect(await left("::ffff:cb00:7108")).toBe("97");
-    const clients = [["2001:db8:1:2::1", "2001:DB8:0001:2:ffff:ffff:ffff:ffff", "2001:db8:1:2:0:0:0:0"], ["2001:db8:1:3::1"], ["2001:db8::1:2:3", "2001:db8::"], ["::1"]];
+    const clients = [
+      ["2001:db8:1:2::1", "2001:DB8:0001:2:ffff:ffff:ffff:ffff", "2001:db8:1:2:0:0:0:0"], ["2001:db8:1:3::1"],
+      ["2001:db8::1:2:3", "2001:db8::"], ["::1"],
+    ];
     for (const addresses of clients) {
-      for (const [index, address] of addresses.entries()) expect([address, await left(address)]).toEqual([address, String(99 - index)]);
+      for (const [index, address] of addresses.entries()) {
+        expect([address, await left(address)]).toEqual([address, String(99 - index)]);
+      }
     }
   } finally {
     await world.close();

@@ -26,8 +26,14 @@ test("@upstash/redis subscribes to a key and to a pattern of keys", async () => 
   await redis.zadd("house", { score: 1, member: "a" });
   await redis.del("home");
   await until(() => heard.length === 2 && heardAll.length === 3, "what happened");
-  expect(heard).toEqual([["__keyspace@0__:home", "incrby"], ["__keyspace@0__:home", "del"]]);
-  expect(heardAll).toEqual([["home", "incrby"], ["house", "zadd"], ["home", "del"]].map(([key, event]) => ["__keyspace@0__:ho*", `__keyspace@0__:${key}`, event]));
+  expect(heard).toEqual([
+    ["__keyspace@0__:home", "incrby"], ["__keyspace@0__:home", "del"],
+  ]);
+  expect(heardAll).toEqual(
+    [
+      ["home", "incrby"], ["house", "zadd"], ["home", "del"],
+    ].map(([key, event]) => ["__keyspace@0__:ho*", `__keyspace@0__:${key}`, event]),
+  );
   await Promise.all([one.unsubscribe(), all.unsubscribe()]);
   expect(failed).toEqual([]);
 });

@@ -1,4 +1,5 @@
-// Salts of visitors on disk: made when one is needed, and deleted by a question or an alarm of the platform's, from the file too.
+// Salts of visitors on disk: made when one is needed, and deleted by a question or an alarm of the platform's, from the
+// file too.
 import { mkdtempSync, readFileSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -48,7 +49,8 @@ function age({ file, day }, days, letter) {
   });
 }
 
-// When the directory's alarms ring, unix milliseconds; with a time, they are set to that. The platform keeps nanoseconds.
+// When the directory's alarms ring, unix milliseconds; with a time, they are set to that. The platform keeps
+// nanoseconds.
 const alarms = (at_ms) =>
   databases().flatMap((file) =>
     withDatabase(file, (database, tables) => {
@@ -98,7 +100,9 @@ test("a salt is made when a visitor needs it, kept through restarts, and deleted
   expect(salts()[1].body.equals(made.body)).toBe(true);
   // Nor does the file hold what was deleted.
   const bytes = readFileSync(join(directories(), made.file));
-  expect([bytes.includes("K".repeat(16)), bytes.includes("G".repeat(16)), bytes.includes("O".repeat(16))]).toEqual([true, false, false]);
+  expect([bytes.includes("K".repeat(16)), bytes.includes("G".repeat(16)), bytes.includes("O".repeat(16))]).toEqual([
+    true, false, false,
+  ]);
 });
 
 test("where nobody asks, an alarm deletes it 48 hours after its day", async () => {

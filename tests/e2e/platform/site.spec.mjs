@@ -1,4 +1,5 @@
-// The example of a site, as it is written: its keys and its page fit each other, and the page is told what to do where they do not.
+// The example of a site, as it is written: its keys and its page fit each other, and the page is told what to do where
+// they do not.
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { openPage } from "../page.mjs";
@@ -13,7 +14,8 @@ const BLOG = "fedcba9876543210".repeat(3);
 const KEYS = example("keys.json").replaceAll("<ops key>", OPS).replaceAll("<blog key>", BLOG);
 const as = (key) => ({ headers: { authorization: `Bearer ${key}` } });
 
-// Opens the page, and has its calls answered by a world as a browser would show the answers: without CORS they are no answers.
+// Opens the page, and has its calls answered by a world as a browser would show the answers: without CORS they are no
+// answers.
 async function visit(world, url) {
   const source = (await world.call("GET", "/tally.js")).text;
   const fetch = async (target, { method = "GET", body, headers, origin }) => {
@@ -33,7 +35,9 @@ test("the example's page counts and shows what the example's keys let it", async
     await world.add("/blog/home/", { delta: 41 }, as(BLOG));
     const page = await visit(world, URL_OF_PAGE);
     await until(async () => (await world.strong("/blog/home/", "", as(BLOG))).value === 42, "the view is counted");
-    await until(() => page.texts()["/blog/likes"] === "1,234" && /^4[12]$/.test(page.texts()[""]), "the numbers are shown");
+    await until(
+      () => page.texts()["/blog/likes"] === "1,234" && /^4[12]$/.test(page.texts()[""]), "the numbers are shown",
+    );
     expect(page.warnings).toEqual([]);
     // What the button does.
     const like = PAGE.match(/fetch\('https:\/\/tally\.example\.com([^']*)'/)[1];

@@ -63,7 +63,10 @@ test("a snapshot goes to the bucket, tells the day, and brings counters back", a
 
   await set(world, "page/3", 9);
   await world.well("DELETE", pathOf("page/5"));
-  const restore = (body) => world.well("POST", `/snapshots/${date}/restore`, { body: JSON.stringify({ prefix: "page/", mode: "replace", ...body }), headers: { "idempotency-key": "once" } });
+  const restore = (body) =>
+    world.well("POST", `/snapshots/${date}/restore`, {
+      body: JSON.stringify({ prefix: "page/", mode: "replace", ...body }), headers: { "idempotency-key": "once" },
+    });
   const changes = [
     { id: "page/3", action: "set", now: 9, then: 1_003 },
     { id: "page/5", action: "create", now: null, then: 5 },
@@ -80,7 +83,9 @@ test("a snapshot goes to the bucket, tells the day, and brings counters back", a
   const answers = await each(listed.counters, 8, ({ id }) => world.call("GET", `${pathOf(id)}?on=${date}`));
   const refused = answers.filter(({ status }) => status !== 200);
   expect(refused.length).toBeGreaterThan(0);
-  for (const { status, json } of refused) expect([status, json.detail]).toEqual([503, expect.stringContaining(`s1/${partition}/parts/`)]);
+  for (const { status, json } of refused) {
+    expect([status, json.detail]).toEqual([503, expect.stringContaining(`s1/${partition}/parts/`)]);
+  }
   expect(world.errors.length).toBeGreaterThan(0);
 });
 
@@ -92,13 +97,17 @@ function xxh32(bytes, seed) {
   let [hash, at] = [seed + P5, 0];
   if (bytes.length >= 16) {
     const lanes = [seed + P1 + P2, seed + P2, seed, seed - P1].map((lane) => lane | 0);
-    for (; at + 16 <= bytes.length; ) {
-      for (let lane = 0; lane < 4; lane++, at += 4) lanes[lane] = Math.imul(rotated((lanes[lane] + Math.imul(bytes.readUInt32LE(at), P2)) | 0, 13), P1);
+    for (; at + 16 <= bytes.length;) {
+      for (let lane = 0; lane < 4; lane++, at += 4) {
+        lanes[lane] = Math.imul(rotated((lanes[lane] + Math.imul(bytes.readUInt32LE(at), P2)) | 0, 13), P1);
+      }
     }
     hash = [1, 7, 12, 18].reduce((sum, bits, lane) => sum + rotated(lanes[lane], bits), 0);
   }
   hash = (hash + bytes.length) | 0;
-  for (; at + 4 <= bytes.length; at += 4) hash = Math.imul(rotated((hash + Math.imul(bytes.readUInt32LE(at), P3)) | 0, 17), P4);
+  for (; at + 4 <= bytes.length; at += 4) {
+    hash = Math.imul(rotated((hash + Math.imul(bytes.readUInt32LE(at), P3)) | 0, 17), P4);
+  }
   for (; at < bytes.length; at++) hash = Math.imul(rotated((hash + Math.imul(bytes[at], P5)) | 0, 11), P1);
   hash = Math.imul(hash ^ (hash >>> 15), P2);
   hash = Math.imul(hash ^ (hash >>> 13), P3);
@@ -153,7 +162,10 @@ test("an empty deployment takes a bucket over, also of more files than are liste
   expect([next.full, next.counters]).toEqual([true, COUNTERS]);
   const isGone = async () => {
     const left = await namesOf(empty.bucket, `${folder}parts/0000000`);
-    return left.every((name) => !name.includes("/parts/00000002-")) && (await empty.bucket.head(`${folder}runs/00000002`)) === null;
+    return (
+      left.every((name) => !name.includes("/parts/00000002-")) &&
+      (await empty.bucket.head(`${folder}runs/00000002`)) === null
+    );
   };
   await until(isGone, "the run that is too old goes");
   expect(await empty.bucket.head(`${folder}runs/00000001`)).not.toBeNull();

@@ -363,7 +363,8 @@ pub fn event() -> impl Strategy<Value = Event> {
             seen,
         });
     prop_oneof![
-        8 => (vec(sent, 1..6), prop::bool::weighted(0.2)).prop_map(|(writes, is_lost)| Event::Count { writes, is_lost }),
+        8 => (vec(sent, 1..6), prop::bool::weighted(0.2))
+            .prop_map(|(writes, is_lost)| Event::Count { writes, is_lost }),
         3 => wish().prop_map(Event::Flush),
         2 => Just(Event::Crash),
         1 => Just(Event::Company),

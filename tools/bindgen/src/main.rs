@@ -1,7 +1,8 @@
-//! `bindgen <module.wasm> <folder>`: writes `index.js` and `index_bg.wasm` into the folder, made from a module that cargo compiled.
+//! `bindgen <module.wasm> <folder>`: writes `index.js` and `index_bg.wasm` into the folder, made from a module that
+//! cargo compiled.
 //!
-//! It does what the command line of wasm-bindgen does for a Worker: a module whose instance can be replaced after a trap
-//! (`src/recovery.js`), and nothing else, so that only one crate and what that needs is compiled.
+//! It does what the command line of wasm-bindgen does for a Worker: a module whose instance can be replaced after a
+//! trap (`src/recovery.js`), and nothing else, so that only one crate and what that needs is compiled.
 
 use std::process::ExitCode;
 

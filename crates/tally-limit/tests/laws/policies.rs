@@ -6,77 +6,48 @@ use tally_limit::policy::{Algorithm, LIMIT_MAX, Policy, PolicyFault, WINDOW_SECO
 
 use crate::policy_kinds::{BEGIN_MS, Chance, drawn, policy, precise, step_ms};
 
+/// The check of a good policy after a change.
+fn checked(change: impl FnOnce(&mut Policy)) -> Result<(), PolicyFault> {
+    let mut policy = Policy::sliding(100, 60);
+    change(&mut policy);
+    policy.check()
+}
+
 #[test]
 fn a_policy_out_of_range_is_told_its_field_and_range() {
-    let good = Policy::sliding(100, 60);
-    assert_eq!(good.check(), Ok(()));
-    let fault = |changed: Policy| changed.check().unwrap_err();
+    assert_eq!(checked(|_| ()), Ok(()));
     let limit = PolicyFault {
         field: "limit",
         min: 1,
         max: LIMIT_MAX,
     };
-    assert_eq!(
-        fault(Policy {
-            limit: 0,
-            ..good.clone()
-        }),
-        limit
-    );
-    assert_eq!(
-        fault(Policy {
-            limit: LIMIT_MAX + 1,
-            ..good.clone()
-        }),
-        limit
-    );
+    for wrong in [0, LIMIT_MAX + 1] {
+        assert_eq!(checked(|policy| policy.limit = wrong), Err(limit));
+    }
     let window = PolicyFault {
         field: "window_seconds",
         min: 1,
         max: WINDOW_SECONDS_MAX,
     };
-    for window_ms in [0, -1_000, 999, 1_500, 2_592_001_000, i64::MAX] {
-        assert_eq!(
-            fault(Policy {
-                window_ms,
-                ..good.clone()
-            }),
-            window
-        );
+    for wrong_ms in [0, -1_000, 999, 1_500, 2_592_001_000, i64::MAX] {
+        assert_eq!(checked(|policy| policy.window_ms = wrong_ms), Err(window));
     }
-    assert_eq!(fault(Policy::sliding(1, u64::MAX)), window);
-    let bucket = Policy {
-        algorithm: Algorithm::TokenBucket,
-        ..good.clone()
-    };
+    assert_eq!(Policy::sliding(1, u64::MAX).check(), Err(window));
     for burst in [0, LIMIT_MAX + 1] {
-        assert_eq!(
-            fault(Policy {
-                burst,
-                ..bucket.clone()
-            })
-            .field,
-            "burst"
-        );
-        assert_eq!(
-            Policy {
-                burst,
-                ..good.clone()
-            }
-            .check(),
-            Ok(()),
-            "not looked at"
-        );
+        let fault = checked(|policy| {
+            policy.algorithm = Algorithm::TokenBucket;
+            policy.burst = burst;
+        });
+        assert_eq!(fault.unwrap_err().field, "burst");
+        let unread = checked(|policy| policy.burst = burst);
+        assert_eq!(unread, Ok(()), "only a bucket's burst is looked at");
     }
-    assert_eq!(
-        fault(Policy {
-            is_precise: true,
-            ..bucket
-        })
-        .field,
-        "precise"
-    );
-    assert_eq!(fault(precise(1_001, 60)).max, 1_000);
+    let fault = checked(|policy| {
+        policy.algorithm = Algorithm::TokenBucket;
+        policy.is_precise = true;
+    });
+    assert_eq!(fault.unwrap_err().field, "precise");
+    assert_eq!(precise(1_001, 60).check().unwrap_err().max, 1_000);
     assert_eq!(precise(1_000, 60).check(), Ok(()));
     assert_eq!(
         Policy::sliding(LIMIT_MAX, WINDOW_SECONDS_MAX).check(),

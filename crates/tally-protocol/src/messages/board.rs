@@ -17,7 +17,8 @@ calls! {
     WriteBoard => BoardWritten, "/board-write", |it| Address::Board(&it.board, it.at, it.home.as_ref());
     WriteBoards => Vec<BoardWritten>, "/board-writes", |it| Address::Board(&it.board, it.at, it.home.as_ref());
     AskBoard => BoardAnswer, "/board-ask", |it| Address::Board(&it.board, it.at, it.home.as_ref());
-    ConfigureBoard => BoardConfigured, "/board-configure", |it| Address::Board(&it.board, ShardAt::default(), it.placing.home.as_ref());
+    ConfigureBoard => BoardConfigured, "/board-configure",
+        |it| Address::Board(&it.board, ShardAt::default(), it.placing.home.as_ref());
     EndBoard => bool, "/board-end", |it| Address::Board(&it.board, ShardAt::default(), None), lacks (1, 0);
     ReportShard => (), "/board-report", |it| Address::Board(&it.board, ShardAt::default(), None);
     CommandShard => ShardReply, "/board-shard", |it| Address::Board(&it.board, it.at, it.home.as_ref());

@@ -14,7 +14,8 @@ use tally_core::limit::owner::Owner;
 
 calls! {
     RunCommands => Vec<Reply>, "/run-commands", |_| Address::Keyspace;
-    RunSorted => SortedRan, "/run-sorted", |it| Address::Board(&it.board, ShardAt::default(), it.home.as_ref()), lacks (1, 1);
+    RunSorted => SortedRan, "/run-sorted",
+        |it| Address::Board(&it.board, ShardAt::default(), it.home.as_ref()), lacks (1, 1);
     Subscribe => (), "/subscribe", |_| Address::Keyspace;
     FindKey => KeyFound, "/find-key", |it| Address::Root(&it.key);
 }

@@ -208,13 +208,15 @@ macro_rules! route_table {
             WriteMember(board: CounterId, member: CounterId) "POST" "/boards/{board}/members/{member}" "member_write"
                 Right::Write(board.as_str(), Permission::Board) => boards::write(context, board, member).await;
             #[cfg(feature = "boards")]
-            RemoveMember(board: CounterId, member: CounterId) "DELETE" "/boards/{board}/members/{member}" "member_remove"
+            RemoveMember(board: CounterId, member: CounterId) "DELETE" "/boards/{board}/members/{member}"
+                "member_remove"
                 Right::Counter(Scope::Admin, board.as_str()) => boards::remove(context, board, member).await;
             #[cfg(feature = "boards")]
             Around(board: CounterId, member: CounterId) "GET" "/boards/{board}/members/{member}/around" "member_around"
                 Right::Counter(Scope::Read, board.as_str()) => boards::around(context, board, member).await;
             #[cfg(feature = "boards")]
-            HideMember(board: CounterId, member: CounterId) "PUT" "/boards/{board}/members/{member}/hidden" "member_hide"
+            HideMember(board: CounterId, member: CounterId) "PUT" "/boards/{board}/members/{member}/hidden"
+                "member_hide"
                 Right::Counter(Scope::Admin, board.as_str()) => boards::hide(context, board, member).await;
             #[cfg(feature = "pages")]
             Pixel(id: CounterId) "GET" "/pixel/{id}.gif" "pixel"

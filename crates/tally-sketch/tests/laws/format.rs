@@ -2,8 +2,8 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 use tally_sketch::{HashKey, Sketch, Token, hash};
+use tally_testing::config;
 
 const DENSE_BYTES: usize = 12_290;
 
@@ -169,18 +169,8 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-fn config() -> ProptestConfig {
-    ProptestConfig {
-        cases: 256,
-        rng_seed: RngSeed::Fixed(3),
-        // The seed is fixed: a failure comes back by itself.
-        failure_persistence: None,
-        ..Default::default()
-    }
-}
-
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(config(3, 256))]
 
     #[test]
     fn any_bytes_are_refused_or_are_those_of_a_sound_sketch(bytes in bytes()) {

@@ -3,9 +3,9 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 use std::collections::BTreeSet;
 use tally_sketch::{HashKey, STANDARD_ERROR, Sketch, Token, hash};
+use tally_testing::config;
 
 const TOKENS_MAX: usize = 3_072;
 const REGISTERS: usize = 16_384;
@@ -115,15 +115,6 @@ fn step() -> impl Strategy<Value = Step> {
         (tokens(), tokens()).prop_map(|(a, b)| Step::MergeTwice(a, b)),
         Just(Step::Store),
     ]
-}
-
-fn config(seed: u64, cases: u32) -> ProptestConfig {
-    ProptestConfig {
-        cases,
-        rng_seed: RngSeed::Fixed(seed),
-        failure_persistence: None,
-        ..Default::default()
-    }
 }
 
 proptest! {

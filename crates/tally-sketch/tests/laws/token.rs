@@ -1,8 +1,8 @@
 //! A token says of its element what the full 64-bit hash says.
 
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 use tally_sketch::Token;
+use tally_testing::config;
 
 /// Register and rank as the full hash gives them.
 fn of_full_hash(hash: u64) -> (u64, u32) {
@@ -22,18 +22,8 @@ fn any_hash() -> impl Strategy<Value = u64> {
     })
 }
 
-fn config() -> ProptestConfig {
-    ProptestConfig {
-        cases: 4_000,
-        rng_seed: RngSeed::Fixed(1),
-        // The seed is fixed: a failure comes back by itself.
-        failure_persistence: None,
-        ..Default::default()
-    }
-}
-
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(config(1, 4_000))]
 
     #[test]
     fn register_and_rank_are_those_of_the_full_hash(hash in any_hash()) {

@@ -276,44 +276,14 @@ impl World {
 
     fn happen(&mut self, event: Event) {
         match event {
-            Event::Call { at } => {
-                self.next_call(at);
-                let most = self.plan.policy.capacity().min(3);
-                let is_dear = self.plan.failures == Failures::All && self.chance.below(10) == 0;
-                let cost = if is_dear {
-                    1 + self.chance.below(most)
-                } else {
-                    1
-                };
-                self.judge.checks += 1;
-                match self.plan.policy.scope {
-                    Scope::Global => self.attempt(
-                        at,
-                        Waiting {
-                            cost,
-                            since_ms: None,
-                        },
-                    ),
-                    Scope::Datacenter => self.take(at, cost),
-                }
-            }
+            Event::Call { at } => self.called(at),
             Event::Checked { from, cost } => self.checked(from, cost),
             Event::Asked {
                 from,
                 life,
                 request,
             } => self.asked(from, life, &request),
-            Event::Answered { to, life, answer } => {
-                let is_heard = self.now_ms >= self.datacenters[to].cut_until_ms;
-                if is_heard && self.datacenters[to].life == life {
-                    self.datacenters[to].heard = answer.sequence;
-                    let clock_ms = self.clock_ms(to);
-                    self.datacenters[to]
-                        .borrowers
-                        .answered(POLICY, KEY, &answer, clock_ms);
-                    self.wake(to);
-                }
-            }
+            Event::Answered { to, life, answer } => self.answered(to, life, &answer),
             Event::Recall {
                 at,
                 lease,
@@ -326,48 +296,89 @@ impl World {
                 number,
             } => self.heard(from, report.as_ref(), number),
             Event::RecallLate { number } => self.recall_ends(number),
-            Event::Late { at, life, sequence } => {
-                let one = &self.datacenters[at];
-                if one.life == life && one.heard < sequence {
-                    let clock_ms = self.clock_ms(at);
-                    self.datacenters[at]
-                        .borrowers
-                        .lost(POLICY, KEY, sequence, clock_ms);
-                    self.wake(at);
-                }
-            }
-            Event::Tick { at } => {
-                let every_ms = match self.plan.policy.scope {
-                    Scope::Global => 1_000,
-                    Scope::Datacenter => 100,
-                };
-                self.after(every_ms, Event::Tick { at });
-                let clock_ms = self.clock_ms(at);
-                for due in self.datacenters[at].borrowers.all_due(10, clock_ms) {
-                    self.send(at, due.request);
-                }
-            }
-            Event::Restart { at } => {
-                let one = &mut self.datacenters[at];
-                one.life += 1;
-                one.borrowers = Borrowers::new(&at.to_string(), one.life);
-                // Its callers get an error.
-                one.waiting.clear();
-                self.next_failure(at);
-            }
+            Event::Late { at, life, sequence } => self.lost(at, life, sequence),
+            Event::Tick { at } => self.tick(at),
+            Event::Restart { at } => self.restart(at),
             Event::Cut { at, length_ms } => {
                 self.datacenters[at].cut_until_ms = self.now_ms + length_ms;
                 self.next_failure(at);
             }
-            Event::Crash => {
-                self.recalling = None;
-                self.lender = Table::stored();
-                for (row, body) in &self.rows {
-                    self.lender.load(*row, body, self.now_ms).expect("a row");
-                }
-                self.down_until_ms = self.now_ms + between_ms(&mut self.chance, 0, 2_000);
-                self.next_crash();
-            }
+            Event::Crash => self.crash(),
         }
+    }
+
+    fn called(&mut self, at: usize) {
+        self.next_call(at);
+        let most = self.plan.policy.capacity().min(3);
+        let is_dear = self.plan.failures == Failures::All && self.chance.below(10) == 0;
+        let cost = if is_dear {
+            1 + self.chance.below(most)
+        } else {
+            1
+        };
+        self.judge.checks += 1;
+        let call = Waiting {
+            cost,
+            since_ms: None,
+        };
+        match self.plan.policy.scope {
+            Scope::Global => self.attempt(at, call),
+            Scope::Datacenter => self.take(at, cost),
+        }
+    }
+
+    fn answered(&mut self, to: usize, life: u64, answer: &Answer) {
+        let is_heard = self.now_ms >= self.datacenters[to].cut_until_ms;
+        if is_heard && self.datacenters[to].life == life {
+            self.datacenters[to].heard = answer.sequence;
+            let clock_ms = self.clock_ms(to);
+            self.datacenters[to]
+                .borrowers
+                .answered(POLICY, KEY, answer, clock_ms);
+            self.wake(to);
+        }
+    }
+
+    /// No answer came in time.
+    fn lost(&mut self, at: usize, life: u64, sequence: u64) {
+        let one = &self.datacenters[at];
+        if one.life == life && one.heard < sequence {
+            let clock_ms = self.clock_ms(at);
+            self.datacenters[at]
+                .borrowers
+                .lost(POLICY, KEY, sequence, clock_ms);
+            self.wake(at);
+        }
+    }
+
+    fn tick(&mut self, at: usize) {
+        let every_ms = match self.plan.policy.scope {
+            Scope::Global => 1_000,
+            Scope::Datacenter => 100,
+        };
+        self.after(every_ms, Event::Tick { at });
+        let clock_ms = self.clock_ms(at);
+        for due in self.datacenters[at].borrowers.all_due(10, clock_ms) {
+            self.send(at, due.request);
+        }
+    }
+
+    fn restart(&mut self, at: usize) {
+        let one = &mut self.datacenters[at];
+        one.life += 1;
+        one.borrowers = Borrowers::new(&at.to_string(), one.life);
+        // Its callers get an error.
+        one.waiting.clear();
+        self.next_failure(at);
+    }
+
+    fn crash(&mut self) {
+        self.recalling = None;
+        self.lender = Table::stored();
+        for (row, body) in &self.rows {
+            self.lender.load(*row, body, self.now_ms).expect("a row");
+        }
+        self.down_until_ms = self.now_ms + between_ms(&mut self.chance, 0, 2_000);
+        self.next_crash();
     }
 }
