@@ -12,10 +12,10 @@ use tally::core::cluster::apart::LeadsApart;
 use tally::core::cluster::tablets::Spreads;
 use tally::host::object::{IncomingCall, Reply};
 use tally::protocol::messages::{
-    AskBoard, Batch, BatchedCall, BoardQuestion, Call, CellRepaired, CountKeyed, Fault, Flush,
-    GiveRoot, LocateLead, PROTOCOL, PROTOCOL_BEFORE, PlaceLead, ReadOwnPastStates, Recall,
-    RepairCell, RepairObject, RepairRoot, RootHandover, RootRepaired, RunSorted, SortedRan,
-    Subscribe, decode, encode,
+    AskBoard, AskHidden, Batch, BatchedCall, BoardQuestion, Call, CellRepaired, CountKeyed, Fault,
+    Flush, GiveRoot, LocateLead, PROTOCOL, PROTOCOL_BEFORE, PlaceLead, PutAlert, PutPolicy,
+    ReadOwnPastStates, Recall, RepairCell, RepairObject, RepairRoot, RootHandover, RootRepaired,
+    RunSorted, SortedRan, Subscribe, decode, encode,
 };
 
 use crate::chance::Chance;
@@ -78,6 +78,7 @@ impl Build {
     /// Whether it has a message of this name.
     pub(crate) fn knows(self, path: &str) -> bool {
         let since = [
+            AskHidden::PATH,
             PlaceLead::PATH,
             ReadOwnPastStates::PATH,
             RepairObject::PATH,
@@ -102,16 +103,11 @@ impl Build {
     }
 }
 
-/// Whether a board is asked what it had no question for: about more than one member that is watched, or about hidden
-/// ones.
+/// Whether a board is asked what it had no question for: about more than one member that is watched.
 fn is_of_several(arrived: &IncomingCall) -> bool {
     let asked = (arrived.path == AskBoard::PATH).then(|| decode::<AskBoard>(&arrived.message));
     let question = asked.and_then(Result::ok).map(|asked| asked.question);
-    match question {
-        Some(BoardQuestion::Live(_, names)) => names.len() > 1,
-        Some(BoardQuestion::Hidden(..)) => true,
-        _ => false,
-    }
+    matches!(question, Some(BoardQuestion::Live(_, names)) if names.len() > 1)
 }
 
 /// The form of the protocol before of a message that had another.
@@ -123,6 +119,14 @@ fn cut(path: &str, message: &[u8]) -> Option<Vec<u8>> {
     if path == RepairRoot::PATH {
         let it: RepairRoot = decode(message).ok()?;
         return encode(&(it.counter, it.datacenters, it.is_dry)).ok();
+    }
+    if path == PutPolicy::PATH {
+        let it: PutPolicy = decode(message).ok()?;
+        return encode(&(it.name, it.policy)).ok();
+    }
+    if path == PutAlert::PATH {
+        let it: PutAlert = decode(message).ok()?;
+        return encode(&(it.name, it.put, it.over)).ok();
     }
     if path == Batch::PATH {
         let mut batch: Batch = decode(message).ok()?;

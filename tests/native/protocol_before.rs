@@ -11,17 +11,22 @@ use tally::core::cluster::push;
 use tally::core::cluster::root::Root;
 use tally::core::cluster::view::ViewAtRest;
 use tally::core::counter::id::{CounterId, Datacenter};
-use tally::core::counter::ledger::KeyedOutcome;
+use tally::core::counter::ledger::{KeyedOutcome, WriteKey};
 use tally::core::counter::merge::CellTotals;
 use tally::core::counter::nonces::FlushEffect;
 use tally::core::counter::total::Sum;
+use tally::core::limit::policy::Policy;
 use tally::host::object::{IncomingCall, Reply as CallReply};
+use tally::protocol::alerts::body::parse_alert;
+use tally::protocol::alerts::webhook::Allowed;
+use tally::protocol::alerts::{Alert, AlertName};
+use tally::protocol::limits::PolicyName;
 use tally::protocol::messages::{
     AskTop, BoardQuestion, Call, CellPart, CellRepaired, CountKeyed, Counted, EndBoard, Fault,
     Flush, Flushed, ListPastStates, ListRuns, LocateLead, OrderBy, PROTOCOL, PROTOCOL_BEFORE,
-    PartitionRuns, PastStatePage, PastStateRow, PushView, Recall, RepairCell, RepairRoot, RootPart,
-    RootRepaired, RunSorted, RunUnderWay, SortedRan, Sums, Top, TopOrder, TopRow, TotalsFrom,
-    UnreadCounters, decode, decode_padded, encode, later, path_in, protocol_of,
+    PartitionRuns, PastStatePage, PastStateRow, PushView, PutAlert, PutPolicy, Recall, RepairCell,
+    RepairRoot, RootPart, RootRepaired, RunSorted, RunUnderWay, SortedRan, Sums, Top, TopOrder,
+    TopRow, TotalsFrom, UnreadCounters, decode, decode_padded, encode, later, path_in, protocol_of,
 };
 use tally::protocol::redis::notifications::SetChange;
 use tally::protocol::redis::reply::Reply;
@@ -284,6 +289,42 @@ fn a_board_of_the_build_before_is_ended_whichever_it_is() {
     };
     let bytes = golden(&now, &counter(), &read, EndBoard::LACKS.0);
     assert_eq!(bytes, "0470616765");
+}
+
+#[test]
+fn what_the_build_before_puts_is_no_step_of_an_import() {
+    let once = Some(WriteKey([7; 16]));
+    let policy = Policy::sliding(100, 60);
+    let name = PolicyName::parse("api").expect("a name");
+    let read = PutPolicy {
+        name: name.clone(),
+        policy: policy.clone(),
+        once: None,
+    };
+    let now = PutPolicy {
+        once,
+        ..read.clone()
+    };
+    let bytes = golden(&now, &(name, policy), &read, PutPolicy::LACKS.0);
+    assert_eq!(bytes, "0361706964c0a90700640000000000");
+
+    let body =
+        r#"{"counter":"page","when":{"value":{"above":1}},"webhook":"https://hooks.example.com/"}"#;
+    let put = parse_alert(body.as_bytes(), &Allowed::of(None)).expect("an alert");
+    let name = AlertName::parse("a").expect("a name");
+    let read = PutAlert {
+        name: name.clone(),
+        put: put.clone(),
+        over: None,
+        once: None,
+    };
+    let now = PutAlert {
+        once,
+        ..read.clone()
+    };
+    let over: Option<Alert> = None;
+    let bytes = golden(&now, &(name, put, over), &read, PutAlert::LACKS.0);
+    assert!(bytes.starts_with("0161"), "{bytes}");
 }
 
 #[test]

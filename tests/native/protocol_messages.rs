@@ -28,18 +28,18 @@ use tally::core::counter::total::Value;
 use tally::core::sketch::{HashKey, Histogram, Sample, Token, Uniques};
 use tally::protocol::messages::{
     AddAuditEntry, AllAlerts, AllDeliveries, AmountOf, AnnounceSizes, Append, Ask, AskBoard,
-    AskGrant, AskInbox, AskTop, BoardAnswer, BoardQuestion, BoardWritten, Call, CallAudited,
-    CallLead, CallPartition, CallRoot, CellPart, CellRepaired, CheckKeys, CheckStorage, Claim,
-    Close, CloseSession, CommandShard, Configure, ConfigureBoard, CountKeyed, DamagedTable,
-    DeleteAlert, DeletePolicy, DeleteShare, DeliveriesOf, Drain, EndBoard, EndReservation, Explain,
-    ExportPage, Fault, FindApiKey, FindClaims, FindKey, Flush, Flushed, ForgetBoard, ForwardCheck,
-    GetAlert, GetPolicy, GetSecrets, GetShare, GiveKey, GiveLead, GiveRoot, Hello, Install,
-    LeadHandover, LeadLocation, LeadPresence, LeadTaken, LeaseReport, LetInboxesGo, List,
-    ListAlerts, ListAll, ListAllBoards, ListAuditEntries, ListBoards, ListDatacenters,
-    ListDeliveries, ListKeys, ListNames, ListPolicies, ListRows, ListShares, LoadReport,
-    LocateLead, LookUp, MakeKey, MemberAction, MemberRange, MemberWrite, OpenSession, Operate,
-    PlaceLead, PushView, PutAlert, PutPolicy, PutShare, Read, ReadContents, ReadDead, ReadDrained,
-    ReadEach, ReadMetrics, ReadNumbers, Recall, RecallLease, Register, RegisterBoard,
+    AskGrant, AskHidden, AskInbox, AskTop, BoardAnswer, BoardQuestion, BoardWritten, Call,
+    CallAudited, CallLead, CallPartition, CallRoot, CellPart, CellRepaired, CheckKeys,
+    CheckStorage, Claim, Close, CloseSession, CommandShard, Configure, ConfigureBoard, CountKeyed,
+    DamagedTable, DeleteAlert, DeletePolicy, DeleteShare, DeliveriesOf, Drain, EndBoard,
+    EndReservation, Explain, ExportPage, Fault, FindApiKey, FindClaims, FindKey, Flush, Flushed,
+    ForgetBoard, ForwardCheck, GetAlert, GetPolicy, GetSecrets, GetShare, GiveKey, GiveLead,
+    GiveRoot, Hello, Install, LeadHandover, LeadLocation, LeadPresence, LeadTaken, LeaseReport,
+    LetInboxesGo, List, ListAlerts, ListAll, ListAllBoards, ListAuditEntries, ListBoards,
+    ListDatacenters, ListDeliveries, ListKeys, ListNames, ListPolicies, ListRows, ListShares,
+    LoadReport, LocateLead, LookUp, MakeKey, MemberAction, MemberRange, MemberWrite, OpenSession,
+    Operate, PlaceLead, PushView, PutAlert, PutPolicy, PutShare, Read, ReadContents, ReadDead,
+    ReadDrained, ReadEach, ReadMetrics, ReadNumbers, Recall, RecallLease, Register, RegisterBoard,
     RegisterInbox, ReleaseInbox, RememberedCell, RepairCell, RepairObject, RepairRoot, ReplaceKey,
     ReportShard, Reserve, RevokeKey, RootPart, RootRepaired, RootTaken, RotateKey, RunCommands,
     RunSorted, Seal, Settle, ShardCommand, SilenceAlert, SizesOf, StoreAnswer, Subscribe,
@@ -393,6 +393,7 @@ const PATHS: &[(&str, &str)] = &[
     (ListPolicies::PATH, "/policy-list"),
     (WriteBoard::PATH, "/board-write"),
     (AskBoard::PATH, "/board-ask"),
+    (AskHidden::PATH, "/board-hidden"),
     (ConfigureBoard::PATH, "/board-configure"),
     (EndBoard::PATH, "/board-end"),
     (WriteBoards::PATH, "/board-writes"),
@@ -634,8 +635,18 @@ fn boards_are_asked_and_told_by_these_bytes() {
         golden(&ask),
         "0162000000000105070100000000".to_owned() + "0a"
     );
-    let hidden = AskBoard::new(&board, BoardQuestion::Hidden(b"m".to_vec(), 10));
-    assert_eq!(golden(&hidden), "0162000000000009016d0a");
+    let hidden = AskHidden {
+        shard: AskBoard::new(&board, BoardQuestion::About),
+        after: b"m".to_vec(),
+        limit: 10,
+    };
+    assert_eq!(golden(&hidden), "0162000000000000016d0a");
+    // That question is no part of the message that builds of the protocol before read.
+    let asked = AskBoard::from(hidden);
+    assert_eq!(asked.question, BoardQuestion::Hidden(b"m".to_vec(), 10));
+    assert!(encode(&asked).is_err());
+    let beyond = [b"\x01b\0\0\0\0\0\x09", &b"\x01m\x0a"[..]].concat();
+    assert!(decode::<AskBoard>(&beyond).is_err());
     let layout = Layout {
         number: 2,
         shards: 4,

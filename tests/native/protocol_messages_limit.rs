@@ -122,8 +122,9 @@ fn policies_have_these_bytes() {
     let put = PutPolicy {
         name: name(),
         policy: Policy::sliding(100, 60),
+        once: None,
     };
-    assert_eq!(golden(&put), "0361706964c0a90700640000000000");
+    assert_eq!(golden(&put), "0361706964c0a9070064000000000000");
     assert_eq!(golden(&GetPolicy { name: name() }), "03617069");
     let puts = [PolicyPut::Created, PolicyPut::Replaced, PolicyPut::Full];
     assert_eq!(puts.map(|put| golden(&put)), ["00", "01", "02"]);

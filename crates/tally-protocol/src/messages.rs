@@ -117,11 +117,11 @@ pub use api_key::{
 };
 pub use batch::{Batch, BatchedCall, Receiver};
 pub use board::{
-    AskBoard, BoardAnswer, BoardConfigured, BoardPlace, BoardQuestion, BoardSeen, BoardWritten,
-    BoardsListed, CommandShard, ConfigureBoard, EndBoard, ForgetBoard, ListAllBoards, ListBoards,
-    MemberAction, MemberCondition, MemberOutcome, MemberRange, MemberStanding, MemberWrite,
-    MovedMember, MovedRecord, OnceKey, PeriodOf, Ranked, RegisterBoard, ReportShard, ShardCommand,
-    ShardMeasure, ShardReply, ShardState, WriteBoard, WriteBoards,
+    AskBoard, AskHidden, BoardAnswer, BoardConfigured, BoardPlace, BoardQuestion, BoardSeen,
+    BoardWritten, BoardsListed, CommandShard, ConfigureBoard, EndBoard, ForgetBoard, ListAllBoards,
+    ListBoards, MemberAction, MemberCondition, MemberOutcome, MemberRange, MemberStanding,
+    MemberWrite, MovedMember, MovedRecord, OnceKey, PeriodOf, Ranked, RegisterBoard, ReportShard,
+    ShardCommand, ShardMeasure, ShardReply, ShardState, WriteBoard, WriteBoards,
 };
 pub use converge::{AskGrant, PushView, ViewAnswer, ViewOf, WatchLead};
 pub use explain::{Explain, Explained, InboxAsked, LeadAsked, ReadTrace, ShardAsked, SumExplained};

@@ -10,7 +10,7 @@ pub use top::TopQuery;
 
 use super::messages::ReadParts;
 use super::problem::{Code, Problem};
-use super::routes::escaped;
+use super::routes::percent_decoded;
 use super::version::Version;
 use tally_core::counter::history::Resolution;
 use tally_core::counter::id::Datacenter;
@@ -70,17 +70,7 @@ fn refuse<T>(detail: String) -> Result<T, Problem> {
 
 /// Whether the bytes of a query are UTF-8 once they are percent-decoded.
 fn is_utf8(query: &str) -> bool {
-    let mut rest = query.as_bytes();
-    let mut bytes = Vec::new();
-    while let Some((&byte, after)) = rest.split_first() {
-        let decoded = if byte == b'%' { escaped(after) } else { None };
-        bytes.push(decoded.unwrap_or(byte));
-        rest = match decoded {
-            Some(_) => after.get(2..).unwrap_or_default(),
-            None => after,
-        };
-    }
-    std::str::from_utf8(&bytes).is_ok()
+    !query.contains('%') || std::str::from_utf8(&percent_decoded(query).0).is_ok()
 }
 
 impl Query {

@@ -4,7 +4,7 @@ mod segment;
 mod table;
 
 pub use segment::decode_segment;
-pub(crate) use segment::escaped;
+pub(crate) use segment::percent_decoded;
 pub use table::route_table;
 
 use std::array;

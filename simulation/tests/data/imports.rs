@@ -11,6 +11,9 @@ use super::service::Service;
 const BOARD: &str = "{\"board\":\"game\",\"settings\":{\"keep\":\"sum\"}}\n";
 const POLICY: &str = "{\"policy\":\"p\",\"body\":{\"limit\":5,\"window_seconds\":60}}\n";
 
+/// What deliveries of alerts are signed with.
+const SECRET: &str = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+
 fn member(name: &str, score: u32) -> String {
     format!("{{\"board\":\"game\",\"member\":\"{name}\",\"score\":{score}}}\n")
 }
@@ -507,6 +510,44 @@ fn a_repeat_brings_no_deleted_counter_back() {
         assert_eq!(refusal(&told), "counter-ended", "{told}");
         let file = service.export("?format=csv");
         assert!(!file.contains("gone"), "{file}");
+    }
+}
+
+#[test]
+fn a_repeat_puts_no_policy_and_no_alert_again() {
+    let alert = |above: u64| {
+        format!(
+            r#"{{"counter":"page","when":{{"value":{{"above":{above}}}}},"webhook":"https://hooks.example.com/","secret":"{SECRET}"}}"#
+        )
+    };
+    let file = format!("{POLICY}{{\"alert\":\"a\",\"body\":{}}}\n", alert(1_000));
+    for mode in ["", "?mode=replace", "?mode=add"] {
+        let service = Service::new(17, None);
+        let import = |key| {
+            let told = service.import(mode, &file, Some(key));
+            (told["policies"].clone(), told["alerts"].clone())
+        };
+        let limit = || service.ask(0, "GET", "/limits/p", "", None);
+        let watched = || service.ask(0, "GET", "/alerts/a", "", None);
+        assert_eq!(import("once"), (1.into(), 1.into()), "{mode}");
+        assert_eq!(limit().json()["limit"], 5);
+        // Somebody changes both by hand.
+        let other = r#"{"limit":7,"window_seconds":60}"#;
+        service.well(0, "PUT", "/limits/p", other);
+        service.well(0, "PUT", "/alerts/a", &alert(2_000));
+        import("once");
+        assert_eq!(limit().json()["limit"], 7, "{mode}");
+        let above = &watched().json()["when"]["value"]["above"];
+        assert_eq!(above, 2_000, "{mode}");
+        // And deletes them.
+        service.well(0, "DELETE", "/limits/p", "");
+        service.well(0, "DELETE", "/alerts/a", "");
+        assert_eq!(import("once"), (1.into(), 1.into()), "{mode}");
+        assert_eq!((limit().status, watched().status), (404, 404), "{mode}");
+        // Another import puts them.
+        assert_eq!(import("other"), (1.into(), 1.into()), "{mode}");
+        assert_eq!((limit().status, watched().status), (200, 200), "{mode}");
+        assert_eq!(limit().json()["limit"], 5, "{mode}");
     }
 }
 

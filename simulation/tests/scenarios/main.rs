@@ -10,6 +10,7 @@ mod elements;
 mod endings;
 mod flushes;
 mod homes;
+mod key_ends;
 mod key_values;
 mod keys;
 mod listeners;

@@ -119,12 +119,21 @@ pub async fn read_watched(
     read_view(host, Ok(asked), notes).await
 }
 
-/// Sums a counter now, by asking all its datacenters.
+/// Sums a counter now, by asking all its datacenters, with the count of the window, if any.
 ///
 /// # Errors
 /// `Unavailable` where its root does not answer.
-pub async fn read_now(host: &Host, counter: &CounterId) -> Result<Option<GlobalSum>, Fault> {
-    ask_now(host, counter, true).await
+pub async fn read_now(
+    host: &Host,
+    counter: &CounterId,
+    window: Option<(i64, i64)>,
+) -> Result<Option<GlobalSum>, Fault> {
+    let wanted = ReadParts {
+        window,
+        totals_only: true,
+        ..ReadParts::default()
+    };
+    ask_now(host, counter, wanted).await
 }
 
 /// As [`read_now`], with its unique elements.
@@ -132,22 +141,21 @@ pub async fn read_now(host: &Host, counter: &CounterId) -> Result<Option<GlobalS
 /// # Errors
 /// As there.
 pub async fn read_sketches(host: &Host, counter: &CounterId) -> Result<Option<GlobalSum>, Fault> {
-    ask_now(host, counter, false).await
+    ask_now(host, counter, ReadParts::default()).await
 }
 
 async fn ask_now(
     host: &Host,
     counter: &CounterId,
-    totals_only: bool,
+    wanted: ReadParts,
 ) -> Result<Option<GlobalSum>, Fault> {
     let asked = Read {
         counter: counter.clone(),
         datacenter: None,
         wanted: ReadParts {
-            totals_only,
             asks_all: true,
             is_passing: true,
-            ..ReadParts::default()
+            ..wanted
         },
     };
     read_drained(host, Ok(ReadDrained { read: asked }), Notes::default()).await

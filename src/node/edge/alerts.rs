@@ -92,7 +92,12 @@ pub async fn put(
     let put = parse_alert(&body, &allowed)?;
     may(caller, &put.alert)?;
     let over = seen(context, caller, &name).await?.map(|seen| seen.alert);
-    let put = PutAlert { name, put, over };
+    let put = PutAlert {
+        name,
+        put,
+        over,
+        once: None,
+    };
     match call(&context.host, &put).await? {
         AlertPutOutcome::Created(seen) => Ok(answer(context, &seen).with_status(201)),
         AlertPutOutcome::Replaced(seen) => Ok(answer(context, &seen)),

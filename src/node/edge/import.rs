@@ -21,7 +21,7 @@ use crate::core::board::settings::ScoreRule;
 use crate::core::counter::contents::Contents;
 use crate::core::counter::flush::Refusal;
 use crate::core::counter::id::{CounterId, Datacenter};
-use crate::core::counter::ledger::KeySource;
+use crate::core::counter::ledger::{KeySource, WriteKey};
 use crate::core::counter::total::Sum;
 use crate::core::sketch::{HashKey, Uniques, hash};
 use crate::host::Host;
@@ -564,14 +564,14 @@ impl Import<'_> {
         }
         let outcome = match line {
             Line::Counter(_) | Line::End(_) => return,
-            Line::Policy(name, body) => match self.policy(&name, &body).await {
+            Line::Policy(name, body) => match self.policy(number, &name, &body).await {
                 Ok(()) => {
                     self.report.policies += 1;
                     Ok(())
                 }
                 Err(problem) => Err((Some(name), problem)),
             },
-            Line::Alert(name, body) => match self.alert(&name, &body).await {
+            Line::Alert(name, body) => match self.alert(number, &name, &body).await {
                 Ok(()) => {
                     self.report.alerts += 1;
                     Ok(())
@@ -601,32 +601,42 @@ impl Import<'_> {
         }
     }
 
-    async fn policy(&self, name: &str, body: &str) -> Result<(), Problem> {
+    /// The name of a line that is put once; `None` without a key.
+    fn put_key(&self, number: u64, name: &str, body: &str) -> Option<WriteKey> {
+        self.key.as_ref()?;
+        let step = format!("{number}/put/{body}");
+        Some(self.step_key(name, &step, &[]).key)
+    }
+
+    async fn policy(&self, number: u64, name: &str, body: &str) -> Result<(), Problem> {
+        let once = self.put_key(number, name, body);
         let name = PolicyName::parse(name)?;
         let policy = parse_policy(body.as_bytes())?;
         let host = &self.context.host;
         if self.mode == ImportMode::Create {
             let known = call(host, &GetPolicy { name: name.clone() }).await?;
-            match known {
-                None => {}
-                Some(known) if known == policy => return Ok(()),
-                Some(_) => return Err(exists("policy")),
+            if known.is_some_and(|known| known != policy) {
+                return Err(exists("policy"));
             }
         }
         let put = PutPolicy {
             name: name.clone(),
             policy: policy.clone(),
+            once,
         };
         if call(host, &put).await? == PolicyPut::Full {
             let detail = "delete a policy that is not used";
             return Err(Problem::new(Code::TooManyPolicies, detail));
         }
-        learn_policy(host, &name, Some(Rc::new(policy)));
+        // After a repeat there may be another one.
+        let known = once.is_none().then(|| Rc::new(policy));
+        learn_policy(host, &name, known);
         Ok(())
     }
 
     /// Stores an alert. One whose line has no secret keeps its own, or gets a random one; it is named in the answer.
-    async fn alert(&mut self, name: &str, body: &str) -> Result<(), Problem> {
+    async fn alert(&mut self, number: u64, name: &str, body: &str) -> Result<(), Problem> {
+        let once = self.put_key(number, name, body);
         let host = &self.context.host;
         let alert = AlertName::parse(name)?;
         let allowed = Allowed::of(host.setting(ALERTS_ALLOW).as_deref());
@@ -646,13 +656,14 @@ impl Import<'_> {
                 put.secret = Some(Secret::random(|| host.random()));
             }
         }
-        if over.as_ref() == Some(&put.alert) && put.secret.is_none() {
+        if once.is_none() && over.as_ref() == Some(&put.alert) && put.secret.is_none() {
             return Ok(());
         }
         let put = PutAlert {
             name: get.name,
             put,
             over,
+            once,
         };
         match call(host, &put).await? {
             AlertPutOutcome::Created(_) | AlertPutOutcome::Replaced(_) => Ok(()),

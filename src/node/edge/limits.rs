@@ -322,6 +322,7 @@ pub async fn put_policy(context: &RequestContext, name: PolicyName) -> Result<An
     let put = PutPolicy {
         name: name.clone(),
         policy: policy.clone(),
+        once: None,
     };
     let _waiting = context.waiting();
     let status = match audit::carry(context, &put).await? {

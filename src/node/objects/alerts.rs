@@ -14,6 +14,7 @@ use std::rc::Rc;
 
 use super::alarm::Alarm;
 use super::alert_store::{AlertStore, StoredAlert};
+use super::import_steps::ImportSteps;
 use crate::core::alert::backoff::{ANSWER_MS_MAX, GIVEN_UP_AFTER_MS, wait_ms};
 use crate::core::alert::condition::Reading;
 use crate::core::alert::record::{AlertRecord, EVERY_MS, Notice};
@@ -46,6 +47,7 @@ pub(super) struct Alerts {
     host: Host,
     object: Object,
     store: AlertStore,
+    steps: ImportSteps,
     alarm: Rc<Alarm>,
     measured: RefCell<HashSet<AlertName>>,
     sent: RefCell<HashSet<i64>>,
@@ -69,24 +71,43 @@ impl<T: Eq + std::hash::Hash> Drop for Turn<'_, T> {
 
 impl Alerts {
     /// The alerts of a partition.
-    pub(super) fn new(host: &Host, object: Object, store: &AlertStore, alarm: Rc<Alarm>) -> Self {
+    pub(super) fn new(
+        host: &Host,
+        object: Object,
+        (store, steps): (&AlertStore, ImportSteps),
+        alarm: Rc<Alarm>,
+    ) -> Self {
         Self {
             host: host.clone(),
             object,
             store: store.clone(),
+            steps,
             alarm,
             measured: RefCell::default(),
             sent: RefCell::default(),
         }
     }
 
-    /// Stores an alert. It is measured at once.
+    /// Stores an alert, unless the same step of an import has stored it before. It is measured at once.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses; as for all methods below.
     pub(super) async fn put(self: &Rc<Self>, put: PutAlert) -> Result<AlertPutOutcome, Fault> {
-        let PutAlert { name, put, over } = put;
+        let PutAlert {
+            name,
+            put,
+            over,
+            once,
+        } = put;
         let now_ms = self.host.now_ms();
+        if self.steps.is_done(once)? {
+            return Ok(AlertPutOutcome::Replaced(Box::new(AlertDetails {
+                name,
+                alert: put.alert,
+                standing: AlertRecord::new(now_ms),
+                last: None,
+            })));
+        }
         let before = self.store.get(&name)?;
         let alert = before.as_ref().map(|before| &before.alert);
         // The same put may come twice.
@@ -111,7 +132,10 @@ impl Alerts {
             standing,
             revision: self.host.random(),
         };
-        self.store.put(&name, &stored, now_ms)?;
+        self.store.atomically(|| {
+            self.store.put(&name, &stored, now_ms)?;
+            self.steps.note(once)
+        })?;
         self.alarm.arm(now_ms).await?;
         let seen = Box::new(self.store.seen(name, stored)?);
         Ok(match before {

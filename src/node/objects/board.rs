@@ -28,10 +28,10 @@ use crate::host::Host;
 use crate::host::object::{IncomingCall, Object, Reply, Shell, dispatch};
 use crate::node::shared::call;
 use crate::protocol::messages::{
-    AskBoard, BoardAnswer, BoardConfigured, BoardQuestion, BoardSeen, BoardWritten, CommandShard,
-    ConfigureBoard, EndBoard, Fault, ForgetBoard, MemberAction, MemberOutcome, MemberStanding,
-    MemberWrite, OnceKey, PeriodOf, RegisterBoard, ReportShard, RunSorted, ShardCommand,
-    WriteBoard, WriteBoards,
+    AskBoard, AskHidden, BoardAnswer, BoardConfigured, BoardQuestion, BoardSeen, BoardWritten,
+    CommandShard, ConfigureBoard, EndBoard, Fault, ForgetBoard, MemberAction, MemberOutcome,
+    MemberStanding, MemberWrite, OnceKey, PeriodOf, RegisterBoard, ReportShard, RunSorted,
+    ShardCommand, WriteBoard, WriteBoards,
 };
 
 /// How often the creation of a board is tried while it is deleted repeatedly.
@@ -98,6 +98,7 @@ impl Shell for Board {
             WriteBoard => core.on_write(asked).await,
             WriteBoards => core.on_write_many(asked).await,
             AskBoard => core.on_ask(asked).await,
+            AskHidden => core.on_ask(asked.map(AskBoard::from)).await,
             ConfigureBoard => core.on_configure(asked).await,
             EndBoard => core.on_end(asked).await,
             RunSorted => core.on_run(asked).await,

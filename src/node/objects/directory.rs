@@ -23,6 +23,7 @@ use super::directory_totals;
 use super::directory_totals::DirectoryTotals;
 use super::duty_store::DUTIES_SCHEMA;
 use super::fleet_store::FleetStore;
+use super::import_steps::ImportSteps;
 use super::inbox_registry::InboxRegistry;
 use super::inboxes::Inboxes;
 use super::listings::Listings;
@@ -261,14 +262,16 @@ impl Partition {
             alarm: alarm.clone(),
             sweep: ground.sweep,
         });
-        let alerts = Alerts::new(&host, object.clone(), &ground.alert_store, alarm.clone());
+        let steps = ImportSteps::new(&host, &store);
+        let alert_rows = (&ground.alert_store, steps.clone());
+        let alerts = Alerts::new(&host, object.clone(), alert_rows, alarm.clone());
         Self {
             storage: ground.storage,
             operations: Operations::new(&host, &store, roots.clone()),
             claims: Claims::new(&host, &store, roots.clone(), alarm.clone()),
             registry: InboxRegistry::new(&host, &store, roots.clone(), inboxes.clone()),
             listings: Listings::new(&host, &store, roots.clone(), views.clone(), totals),
-            policies: PolicyStore::new(&store),
+            policies: PolicyStore::new(&store, steps),
             boards: BoardRegistry::new(&store),
             secrets: SecretStore::new(&host, &store),
             shares: ShareStore::new(&host, &store),

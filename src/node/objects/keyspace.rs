@@ -13,6 +13,7 @@ use std::rc::Rc;
 use super::keyed_writes::kept_ms;
 use super::keyspace_boards::Boards;
 use super::keyspace_counters::{Counters, UpdateOutcome, kept_end};
+use super::keyspace_ends::PostponedEnds;
 use super::keyspace_lanes::AddLanes;
 use super::keyspace_listeners::Listeners;
 use super::keyspace_loads::KeysRead;
@@ -57,6 +58,7 @@ pub(super) struct KeyspaceCore {
     pub(super) elements: ElementLine,
     pub(super) locks: Locks,
     pub(super) listeners: Rc<Listeners>,
+    pub(super) ends: PostponedEnds,
     storage: StorageGuard,
 }
 
@@ -72,6 +74,7 @@ impl Shell for Keyspace {
             listeners: Rc::new(Listeners::new(object, host.clone())),
             host,
             locks: Locks::default(),
+            ends: PostponedEnds::default(),
             storage: StorageGuard::default(),
         };
         core.storage.note(core.rows.open());
@@ -316,8 +319,7 @@ impl KeyspaceCore {
                 return Ok(reply);
             }
         }
-        let busy = "others count this key all the time; nothing was done, try again";
-        Err(ReplyError::Reply(Reply::err(busy)))
+        Err(busy())
     }
 
     /// Stores the changes of a command: counters by their roots and cells, one after the other, then all rows at once.
@@ -340,7 +342,7 @@ impl KeyspaceCore {
                 && is_sorted(before)
                 && !is_sorted(after)
             {
-                self.boards.end(&id).await?;
+                self.boards.end(&id, None).await?;
             }
             let counted =
                 |entry: Option<&KeyspaceEntry>| entry.filter(|entry| entry.is_counter).cloned();
@@ -409,6 +411,12 @@ impl KeyspaceCore {
             until_ms: self.host.now_ms().saturating_add(kept_ms(&self.host)),
         })
     }
+}
+
+/// The refusal of a command whose keys do not stay as they were read.
+pub(super) fn busy() -> ReplyError {
+    let text = "others count this key all the time; nothing was done, try again";
+    ReplyError::Reply(Reply::err(text))
 }
 
 /// The reply to a command of unknown outcome.

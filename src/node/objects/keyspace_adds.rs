@@ -36,13 +36,14 @@ impl KeyspaceCore {
             drop(held);
             let _alone = self.locks.hold(&self.host, lapsed.clone(), true).await?;
             for key in &lapsed {
-                if let Err(ReplyError::Fault(fault)) = self.living_row(key, here).await {
-                    return Err(fault);
+                match self.living_row(key, here).await {
+                    Ok(_) => {}
+                    Err(ReplyError::Fault(fault)) => return Err(fault),
+                    Err(ReplyError::Reply(_)) => return Err(cannot_end()),
                 }
             }
         }
-        let busy = "this key ends again and again; nothing was done, try again";
-        Err(Fault::Unavailable(busy.to_owned()))
+        Err(cannot_end())
     }
 
     /// Runs one increment.
@@ -182,6 +183,11 @@ impl KeyspaceCore {
         });
         Ok(Some(replies.collect()))
     }
+}
+
+fn cannot_end() -> Fault {
+    let what = "this key has expired and cannot be ended; nothing was done, try again";
+    Fault::Unavailable(what.to_owned())
 }
 
 /// The name of the step that reverts an attempt of that name.

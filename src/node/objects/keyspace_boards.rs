@@ -116,11 +116,12 @@ impl Boards {
         Ok(ran)
     }
 
-    pub(super) async fn end(&self, id: &CounterId) -> Result<(), Fault> {
+    /// Ends a board: of this generation alone, if there is one.
+    pub(super) async fn end(&self, id: &CounterId, generation: Option<u64>) -> Result<(), Fault> {
         self.known.borrow_mut().remove(id);
         let end = EndBoard {
             board: id.clone(),
-            generation: None,
+            generation,
         };
         call(&self.host, &end).await?;
         Ok(())

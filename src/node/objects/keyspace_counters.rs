@@ -31,6 +31,9 @@ const HOMES_MAX: usize = 10_000;
 /// How often an increment is sent: a home may have to be set first.
 const ROUNDS_MAX: usize = 3;
 
+/// How far clocks of cells may be ahead, seconds: as much is read as newer than now.
+const AHEAD_SECONDS: i64 = 60;
+
 /// The counters of a keyspace.
 pub(super) struct Counters {
     host: Host,
@@ -39,15 +42,19 @@ pub(super) struct Counters {
 
 /// A counter that was read.
 pub(super) struct CounterRead {
-    /// Its value, in digits.
-    pub(super) text: String,
+    /// Its value.
+    pub(super) value: Value,
+    /// How much of it is newer than a time.
+    pub(super) since: Value,
+    /// Whether it was set since then.
+    pub(super) was_set: bool,
     /// Its generation: one that is created anew has a higher one.
     pub(super) generation: u64,
     /// When it ends whatever is counted until then, unix milliseconds.
     pub(super) ends_ms: Option<i64>,
-    floor: Option<Value>,
+    pub(super) floor: Option<Value>,
     version: Version,
-    has_home: bool,
+    pub(super) has_home: bool,
 }
 
 /// The result of a change.
@@ -77,29 +84,43 @@ impl Counters {
     /// # Errors
     /// `Unavailable` where not all of it can be read: a part of a value is no value.
     pub(super) async fn read(&self, id: &CounterId) -> Result<Option<CounterRead>, Fault> {
-        let Some(sum) = aggregator::read_now(&self.host, id).await? else {
+        self.read_since(id, None).await
+    }
+
+    /// As [`Counters::read`], with what is newer than a time, unix milliseconds: of increments by whole seconds.
+    ///
+    /// # Errors
+    /// As there.
+    pub(super) async fn read_since(
+        &self,
+        id: &CounterId,
+        at_ms: Option<i64>,
+    ) -> Result<Option<CounterRead>, Fault> {
+        let last = self.host.now_ms().div_euclid(1_000) + AHEAD_SECONDS;
+        let window = at_ms.map(|at_ms| (at_ms.div_euclid(1_000) + 1, last));
+        let Some(sum) = aggregator::read_now(&self.host, id, window).await? else {
             return Ok(None);
         };
         Self::whole(&sum)?;
+        let value = sum.value();
+        let was_set = at_ms.is_some_and(|at_ms| sum.root.operations.at_ms() > at_ms);
+        let counted: u128 = sum.parts().map(|part| part.summary.window.count).sum();
         let ttl = sum.root.settings.ttl;
         let fixed = ttl.filter(|ttl| ttl.mode == TtlMode::Fixed);
         Ok(Some(CounterRead {
-            text: sum.value().to_string(),
+            value,
+            since: if was_set {
+                value
+            } else {
+                Value::new(counted, 0)
+            },
+            was_set,
             generation: sum.root.generation,
             ends_ms: fixed.map(|ttl| ttl.expires_at_ms(0)),
             floor: sum.root.settings.floor,
             version: Version::of_sum(&sum),
             has_home: sum.root.home.is_some(),
         }))
-    }
-
-    /// The generation of a counter; `None` where there is none.
-    ///
-    /// # Errors
-    /// `Unavailable`.
-    pub(super) async fn generation(&self, id: &CounterId) -> Result<Option<u64>, Fault> {
-        let sum = aggregator::read_now(&self.host, id).await?;
-        Ok(sum.map(|sum| sum.root.generation))
     }
 
     /// Fails where a counter that was read cannot be set to this value. Sets its home if it has none.
@@ -260,15 +281,29 @@ impl Counters {
         }
     }
 
-    /// Sets a counter, or ends it where there is no value. With `seen`, nothing may have been counted since that read.
+    /// As [`Counters::put`], of a number.
     ///
     /// # Errors
-    /// As [`Counters::add`].
+    /// As there.
     pub(super) async fn replace(
         &self,
         id: &CounterId,
         here: &Datacenter,
         value: Option<i64>,
+        seen: Option<&CounterRead>,
+    ) -> Result<UpdateOutcome, ReplyError> {
+        self.put(id, here, value.map(value_of), seen).await
+    }
+
+    /// Sets a counter, or ends it where there is no value. With `seen`, nothing may have been counted since that read.
+    ///
+    /// # Errors
+    /// As [`Counters::add`].
+    pub(super) async fn put(
+        &self,
+        id: &CounterId,
+        here: &Datacenter,
+        value: Option<Value>,
         seen: Option<&CounterRead>,
     ) -> Result<UpdateOutcome, ReplyError> {
         if let Some(seen) = seen
@@ -278,7 +313,7 @@ impl Counters {
             // Its version shows that from now on.
             return Ok(UpdateOutcome::Conflict);
         }
-        let operation = value.map_or(Operation::Delete, |value| Operation::Set(value_of(value)));
+        let operation = value.map_or(Operation::Delete, Operation::Set);
         let condition = seen.map(|seen| OperationCondition::Unchanged(seen.version.clone()));
         let operate = self.operation(id, here, operation, condition);
         self.forget(id);

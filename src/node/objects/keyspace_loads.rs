@@ -107,7 +107,7 @@ impl KeyspaceCore {
             };
             let counter = read.counters.get(&key);
             let is_counter = counter.is_some();
-            let text = counter.map(|seen| StoredValue::Text(seen.text.clone()));
+            let text = counter.map(|seen| StoredValue::Text(seen.value.to_string()));
             let elsewhere = text.or_else(|| is_board.then_some(StoredValue::Sorted));
             if let Some(value) = elsewhere.or_else(|| row.and_then(|row| row.value)) {
                 let entry = KeyspaceEntry {
@@ -169,7 +169,7 @@ impl KeyspaceCore {
         let mut value = row.and_then(|row| row.value);
         if let (None, Ok(id)) = (&value, CounterId::parse(key)) {
             let seen = self.counters.read(&id).await?;
-            value = seen.map(|seen| StoredValue::Text(seen.text));
+            value = seen.map(|seen| StoredValue::Text(seen.value.to_string()));
         }
         if let Some(value) = value {
             let entry = KeyspaceEntry {
@@ -195,7 +195,7 @@ impl KeyspaceCore {
         if row.expires_ms.is_none_or(|at_ms| at_ms > now_ms) {
             return Ok(Some(row));
         }
-        let has_ended = row.value.is_some() || self.end_target(key, row.target, here).await?;
+        let has_ended = row.value.is_some() || self.end_target(key, &row, here).await?;
         self.rows.write(&[(key.to_owned(), None)], None)?;
         if has_ended {
             self.listeners.tell(|| vec![KeyEvent::new("expired", key)]);
@@ -208,30 +208,27 @@ impl KeyspaceCore {
     async fn end_target(
         &self,
         key: &str,
-        target: Option<ExpiryTarget>,
+        row: &Row,
         here: &Datacenter,
     ) -> Result<bool, ReplyError> {
         let Ok(id) = CounterId::parse(key) else {
             return Ok(false);
         };
-        let is_there = match target {
+        let is_there = match row.target {
             None => {
                 self.end(key, here).await?;
                 return Ok(true);
             }
             Some(ExpiryTarget::Counter(generation)) => {
-                let is_there = self.counters.generation(&id).await? == Some(generation);
-                if is_there {
-                    self.counters.replace(&id, here, None, None).await?;
-                }
-                is_there
+                let ended = (generation, row.expires_ms.unwrap_or(i64::MAX));
+                self.end_counter(&id, here, ended).await?
             }
             Some(ExpiryTarget::Board(generation)) => {
                 let found = self.boards.look(&id).await?;
-                let is_there =
-                    found.is_some_and(|board| board.generation.is_none_or(|now| now == generation));
+                let now = found.as_ref().and_then(|board| board.generation);
+                let is_there = found.is_some() && now.is_none_or(|now| now == generation);
                 if is_there {
-                    self.boards.end(&id).await?;
+                    self.boards.end(&id, now).await?;
                 }
                 is_there
             }
@@ -260,7 +257,7 @@ impl KeyspaceCore {
             self.counters.replace(&id, here, None, None).await?;
         }
         if found.is_board {
-            self.boards.end(&id).await?;
+            self.boards.end(&id, None).await?;
         }
         Ok(())
     }

@@ -295,8 +295,9 @@ impl KeyspaceStore {
         Ok(names)
     }
 
-    /// Expired keys.
-    pub(super) fn lapsed(&self, now_ms: i64, most: i64) -> Result<Vec<String>, Fault> {
+    /// Expired keys, those first that expired first.
+    pub(super) fn lapsed(&self, now_ms: i64, most: usize) -> Result<Vec<String>, Fault> {
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
         let query = "SELECT key FROM keys WHERE expires_ms <= ? ORDER BY expires_ms LIMIT ?";
         let rows = self.store.run(query, vec![now_ms.into(), most.into()])?;
         let keys = rows.iter().filter_map(|row| row.first().and_then(text));
@@ -315,11 +316,11 @@ impl KeyspaceStore {
         self.store.run("DELETE FROM keys", vec![]).map(|_| ())
     }
 
-    /// When the next key expires or the next attempt may be deleted, unix milliseconds.
-    pub(super) fn next_due_ms(&self) -> Result<Option<i64>, Fault> {
-        let query = "SELECT MIN(due) FROM (SELECT MIN(expires_ms) AS due FROM keys WHERE expires_ms IS NOT NULL \
+    /// When the next key expires after a time, or the next attempt may be deleted, unix milliseconds.
+    pub(super) fn next_due_ms(&self, after_ms: i64) -> Result<Option<i64>, Fault> {
+        let query = "SELECT MIN(due) FROM (SELECT MIN(expires_ms) AS due FROM keys WHERE expires_ms > ? \
             UNION ALL SELECT MIN(until_ms) FROM tries)";
-        let rows = self.store.run(query, vec![])?;
+        let rows = self.store.run(query, vec![after_ms.into()])?;
         Ok(rows.first().and_then(|row| row.first()).and_then(integer))
     }
 

@@ -37,6 +37,7 @@
 //! | [`leases`] | how a limiter decides global limits |
 //! | [`api_keys`], [`acts`] | keys made by calls, and the audit log, at one partition of the directory |
 //! | [`policies`] | the deployment's policies, at one partition of the directory |
+//! | [`import_steps`] | which policies and alerts an import has put under a key |
 //! | [`watcher`] | the objects of live views: a hub or a lookout |
 //! | [`hub`], [`live_streams`], [`second_alarm`] | the streams of watchers, their connections, and the alarm of their updates |
 //! | [`live_reader`] | reads of watched counters, once for all watchers |
@@ -87,6 +88,7 @@ mod fleet_store;
 mod group_commit;
 mod hosted_rows;
 mod hub;
+mod import_steps;
 mod inbox;
 mod inbox_backlog;
 mod inbox_consumer;

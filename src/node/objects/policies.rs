@@ -2,6 +2,7 @@
 //!
 //! Invariant: a policy that is stored has passed [`Policy::check`].
 
+use super::import_steps::ImportSteps;
 use super::store::{Store, integer, text};
 use crate::core::limit::policy::Policy;
 use crate::host::object::SqlValue;
@@ -18,33 +19,41 @@ pub(super) const POLICIES_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS policies (n
 /// The policies of the deployment.
 pub(super) struct PolicyStore {
     store: Store,
+    steps: ImportSteps,
 }
 
 impl PolicyStore {
     /// The policies in an object's database.
-    pub(super) fn new(store: &Store) -> Self {
+    pub(super) fn new(store: &Store, steps: ImportSteps) -> Self {
         Self {
             store: store.clone(),
+            steps,
         }
     }
 
-    /// Stores a policy.
+    /// Stores a policy, unless the same step of an import has stored it before.
     ///
     /// # Errors
     /// `Broken` for an invalid one, `Unavailable` where SQLite refuses.
     pub(super) fn put(&self, put: &PutPolicy) -> Result<PolicyPut, Fault> {
-        let PutPolicy { name, policy } = put;
+        let PutPolicy { name, policy, once } = put;
         if policy.check().is_err() {
             return Err(Fault::Broken("a policy that is not valid".to_owned()));
+        }
+        if self.steps.is_done(*once)? {
+            return Ok(PolicyPut::Replaced);
         }
         let is_there = self.get(name)?.is_some();
         if !is_there && self.count()? >= POLICIES_MAX {
             return Ok(PolicyPut::Full);
         }
-        self.store.run(
-            "INSERT INTO policies VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET body = excluded.body",
-            vec![name.as_str().into(), self.store.put(policy)?],
-        )?;
+        self.store.atomically(|| {
+            self.store.run(
+                "INSERT INTO policies VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET body = excluded.body",
+                vec![name.as_str().into(), self.store.put(policy)?],
+            )?;
+            self.steps.note(*once)
+        })?;
         Ok(if is_there {
             PolicyPut::Replaced
         } else {

@@ -23,8 +23,8 @@ use crate::core::counter::id::{CounterId, Datacenter};
 use crate::host::{Host, State};
 use crate::protocol::boards::BoardVersion;
 use crate::protocol::messages::{
-    AskBoard, BoardAnswer, BoardPlace, BoardQuestion, BoardSeen, BoardWritten, Fault, FindKey,
-    MemberOutcome, MemberRange, MemberWrite, OnceKey, PeriodOf, Ranked, WriteBoard,
+    AskBoard, AskHidden, BoardAnswer, BoardPlace, BoardQuestion, BoardSeen, BoardWritten, Fault,
+    FindKey, MemberOutcome, MemberRange, MemberWrite, OnceKey, PeriodOf, Ranked, WriteBoard,
 };
 
 /// The boards whose layout an isolate remembers; about 600 bytes each. A forgotten one costs a call or two.
@@ -211,9 +211,20 @@ impl<'a> BoardReader<'a> {
             home: home_of(self.host, self.board),
             period: self.period,
             at_least,
-            ..AskBoard::new(self.board, question)
+            ..AskBoard::new(self.board, BoardQuestion::About)
         };
-        call(self.host, &ask).await
+        match question {
+            BoardQuestion::Hidden(after, limit) => {
+                let shard = ask;
+                let hidden = AskHidden {
+                    shard,
+                    after,
+                    limit,
+                };
+                call(self.host, &hidden).await
+            }
+            question => call(self.host, &AskBoard { question, ..ask }).await,
+        }
     }
 }
 

@@ -7,9 +7,10 @@ use crate::alerts::answer::ScheduledDelivery;
 use crate::alerts::{Alert, AlertName, AlertPut, Delivery};
 use crate::names::Address;
 use tally_core::alert::record::AlertRecord;
+use tally_core::counter::ledger::WriteKey;
 
 calls! {
-    PutAlert => AlertPutOutcome, "/alert-put", |it| Address::Alert(&it.name);
+    PutAlert => AlertPutOutcome, "/alert-put", |it| Address::Alert(&it.name), lacks (1, 0);
     GetAlert => Option<AlertDetails>, "/alert-get", |it| Address::Alert(&it.name);
     DeleteAlert => bool, "/alert-delete", |it| Address::Alert(&it.name);
     SilenceAlert => Option<AlertDetails>, "/alert-silence", |it| Address::Alert(&it.name);
@@ -46,6 +47,8 @@ pub struct PutAlert {
     pub put: AlertPut,
     /// The stored alert as the sender has read it, if there was one: only that one may be replaced.
     pub over: Option<Alert>,
+    /// The name of this step of an import: it is done once. The protocol before lacks this field.
+    pub once: Option<WriteKey>,
 }
 
 /// The result of a put.

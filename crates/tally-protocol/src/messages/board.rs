@@ -17,6 +17,7 @@ calls! {
     WriteBoard => BoardWritten, "/board-write", |it| Address::Board(&it.board, it.at, it.home.as_ref());
     WriteBoards => Vec<BoardWritten>, "/board-writes", |it| Address::Board(&it.board, it.at, it.home.as_ref());
     AskBoard => BoardAnswer, "/board-ask", |it| Address::Board(&it.board, it.at, it.home.as_ref());
+    AskHidden => BoardAnswer, "/board-hidden", |it| it.shard.to();
     ConfigureBoard => BoardConfigured, "/board-configure",
         |it| Address::Board(&it.board, ShardAt::default(), it.placing.home.as_ref());
     EndBoard => bool, "/board-end", |it| Address::Board(&it.board, ShardAt::default(), None), lacks (1, 0);
@@ -247,7 +248,9 @@ pub enum BoardQuestion {
     Near(Key, u32),
     /// A summary of this shard: its first members, and how many are before some of the others.
     Summary,
-    /// Hidden members in the order of their names, after one: so many.
+    /// Hidden members in the order of their names, after one: so many. It is sent as [`AskHidden`]: builds of the
+    /// protocol before know no such question.
+    #[serde(skip)]
     Hidden(Vec<u8>, u32),
 }
 
@@ -278,6 +281,26 @@ impl AskBoard {
             period: None,
             at_least: None,
             question,
+        }
+    }
+}
+
+/// Edge → board: asks for hidden members.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskHidden {
+    /// The object that is asked, and what its answer must include: a question about nothing more.
+    pub shard: AskBoard,
+    /// Only those whose names are behind this one.
+    pub after: Vec<u8>,
+    /// At most so many.
+    pub limit: u32,
+}
+
+impl From<AskHidden> for AskBoard {
+    fn from(asked: AskHidden) -> Self {
+        Self {
+            question: BoardQuestion::Hidden(asked.after, asked.limit),
+            ..asked.shard
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::limits::PolicyName;
 use crate::names::{Address, LimiterAddress};
 use tally_core::cluster::spread::LimiterCounts;
 use tally_core::counter::id::CounterId;
+use tally_core::counter::ledger::WriteKey;
 use tally_core::limit::lease;
 use tally_core::limit::meter::Verdict;
 use tally_core::limit::owner::Owner;
@@ -21,7 +22,7 @@ calls! {
     EndReservation => (), "/limit-end-reservation", |it| Address::Limiter(&it.to);
     LeaseReport => lease::Answer, "/limit-lease", |it| Address::Limiter(&it.to);
     RecallLease => Option<lease::Request>, "/limit-recall", |it| Address::Limiter(&it.to);
-    PutPolicy => PolicyPut, "/policy-put", |_| Address::Directory(0);
+    PutPolicy => PolicyPut, "/policy-put", |_| Address::Directory(0), lacks (1, 0);
     GetPolicy => Option<Policy>, "/policy-get", |_| Address::Directory(0);
     DeletePolicy => bool, "/policy-delete", |_| Address::Directory(0);
     ListPolicies => Vec<(PolicyName, Policy)>, "/policy-list", |_| Address::Directory(0);
@@ -258,6 +259,8 @@ pub struct PutPolicy {
     pub name: PolicyName,
     /// The policy.
     pub policy: Policy,
+    /// The name of this step of an import: it is done once. The protocol before lacks this field.
+    pub once: Option<WriteKey>,
 }
 
 /// The answer to a stored policy.
