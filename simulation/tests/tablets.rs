@@ -93,6 +93,65 @@ fn many_counters_are_begun_told_of_and_found_again_by_few_statements() {
     assert!(again <= 10, "{again} statements for 100 known counters");
 }
 
+/// Rows that all tablets have written, and all partitions.
+fn rows(world: &World) -> [u64; 2] {
+    ["TABLETS", "DIRECTORY"].map(|of| {
+        let objects = world.objects();
+        let own = objects.iter().filter(|(binding, ..)| *binding == of);
+        own.map(|(.., rows)| rows).sum()
+    })
+}
+
+#[test]
+fn an_increment_of_a_cold_counter_by_itself_is_one_row_and_two_once_it_is_told() {
+    const COUNTERS: u64 = 200;
+    let (world, site) = service(11, &[("TALLY_TABLETS", "16")]);
+    world.set_faults(Faults::NONE);
+    let client = client(&world, site);
+    let increment = |number| {
+        let path = format!("/counters/c{number}/increment");
+        assert_eq!(
+            world.run(client.post(&path, "")).expect("no fault").status,
+            200
+        );
+    };
+    (0..COUNTERS).for_each(increment);
+    // They are told, and the logs are folded.
+    world.run_for_ms(130_000);
+    let mut before = rows(&world);
+    let mut since = || {
+        let now = rows(&world);
+        let [tablets, partitions] = std::mem::replace(&mut before, now);
+        [now[0] - tablets, now[1] - partitions]
+    };
+    (0..COUNTERS).for_each(increment);
+    let [counted, told] = since();
+    eprintln!("{counted} rows of tablets and {told} of partitions for {COUNTERS} increments");
+    assert_eq!(told, 0);
+    assert!(
+        counted <= COUNTERS,
+        "{counted} rows of tablets for {COUNTERS} increments"
+    );
+    world.run_for_ms(10_000);
+    let [rung, told] = since();
+    eprintln!("{rung} and {told} once they are told");
+    // Alarms that ring together, and set the next, are a row of each tablet.
+    assert!(rung <= 16 * 4, "{rung} rows of tablets for alarms");
+    // What leads push, and the total of it; besides, what isolates report of themselves.
+    assert!(
+        told <= 2 * COUNTERS + 40,
+        "{told} rows of partitions for {COUNTERS} pushes"
+    );
+    world.run_for_ms(120_000);
+    let [folded, _] = since();
+    eprintln!("{folded} once they are folded");
+    // The totals and three pages of each counter. The log costs none.
+    assert!(
+        folded <= 4 * COUNTERS,
+        "{folded} rows for a fold of {COUNTERS} counters"
+    );
+}
+
 const MANY: usize = 160;
 
 /// So many counters with one visitor each, in four tablets, and how many messages something to them takes.

@@ -883,3 +883,50 @@ fn change_one(world: &World, client: &Client, id: &str, chance: &tally_simulatio
     };
     drop(world.run(ask(client, method, &format!("{path}{what}"), &body)));
 }
+
+#[test]
+fn an_order_costs_a_push_nothing_before_it_is_asked_for_and_where_it_stays_as_it_is() {
+    const COUNTERS: u64 = 1_100;
+    let (world, [site, _]) = service(77, Options::default());
+    world.set(DIRECTORY_COUNT, Some("1"));
+    world.set_faults(Faults::NONE);
+    let client = client(&world, site);
+    let count = |each: u64| {
+        let line = |number| format!("{{\"key\":\"c{number}\",\"increment\":{each}}}\n");
+        let body: String = (0..COUNTERS).map(line).collect();
+        let counted = world.run(client.post("/events", &body)).expect("no fault");
+        assert_eq!(counted.json()["accepted"], COUNTERS);
+        world.run_for_ms(TOLD_MS);
+    };
+    let look = |statement: &str| world.look(&directory(0), statement).expect("SQL");
+    let indexes = || {
+        let named = "SELECT name FROM sqlite_master WHERE type = 'index' AND name LIKE 'totals_%'";
+        look(named).len()
+    };
+    count(1_000);
+    assert_eq!(indexes(), 0);
+    for (asked, made) in [
+        ("", 1),
+        ("&by=count", 2),
+        ("&by=uniques", 3),
+        ("&by=count&window=7d", 4),
+    ] {
+        get(&world, &client, &format!("/top?prefix=c{asked}"));
+        assert_eq!(indexes(), made, "{asked}");
+    }
+    // SQLite writes an index wherever a statement sets its column; so does a trigger ring.
+    look("CREATE TABLE rung (id TEXT)");
+    look(
+        "CREATE TRIGGER ring AFTER UPDATE OF hour, value_size, counted_size, uniques_size ON totals \
+         BEGIN INSERT INTO rung VALUES (NEW.id); END",
+    );
+    let rung = || look("SELECT id FROM rung").len();
+    // It is within the hour, and within an eighth of a power of two.
+    count(1);
+    assert_eq!(rung(), 0);
+    count(1_000);
+    assert_eq!(rung(), 1_100);
+    look("DROP TRIGGER ring");
+    let top = get(&world, &client, "/top?prefix=c");
+    assert_eq!(top["total"], COUNTERS * 2_001, "{top}");
+}

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::directory_totals::{DAY_HOURS, DAYS_KEPT, DirectoryTotals, HOURS_KEPT};
+use super::directory_totals::{DAY_HOURS, DAYS_KEPT, DirectoryTotals, HOURS_KEPT, INDEXES};
 use super::kept_tops::{KeptTop, OLDEST_MAX, ROWS_MAX, Untold, WITHIN_MAX};
 use super::store::{Store, integer, text};
 use crate::core::cluster::root::{RootEntry, prefix_end};
@@ -175,6 +175,10 @@ impl DirectoryTotals {
             }
         }
         let (counters, named) = (unsigned(counters), unsigned(named));
+        if named > FEW {
+            // Without it the first counters are found too, but more slowly.
+            let _ = self.store.run(index_of(order), vec![]);
+        }
         let standings = Standings::new((counters, named), total, integer(as_of), OLDEST_MAX);
         let untold = Untold::among(named, self.untold(order, named)?, now_ms);
         Ok(KeptTop::new(order.clone(), standings, beyond, untold))
@@ -310,7 +314,18 @@ impl DirectoryTotals {
     }
 }
 
-/// The index of an order of all time.
+/// Makes the index of an order, unless it is there.
+fn index_of(order: &TopOrder) -> &'static str {
+    let [hour, value, counted, uniques] = INDEXES;
+    match order.by {
+        _ if order.since.is_some_and(WindowStart::is_kept) => hour,
+        OrderBy::Value => value,
+        OrderBy::Count => counted,
+        OrderBy::Uniques => uniques,
+    }
+}
+
+/// The column of the sizes of an order of all time.
 fn size_sql(by: OrderBy) -> &'static str {
     match by {
         OrderBy::Value => "value_size",

@@ -12,7 +12,7 @@
 
 use std::cell::Cell;
 
-use super::kept_tops::{KeptTops, Written, hour_before};
+use super::kept_tops::{Before, KeptTops, Written};
 use super::push_receiver::Views;
 use super::root_store::RootStore;
 use super::row_prefetch::RowPrefetch;
@@ -45,8 +45,10 @@ const COLUMNS: &str = "id TEXT PRIMARY KEY, as_of INTEGER NOT NULL, hour INTEGER
     value INTEGER NOT NULL, counted INTEGER NOT NULL, uniques INTEGER NOT NULL, \
     value_size INTEGER NOT NULL, counted_size INTEGER NOT NULL, uniques_size INTEGER NOT NULL, body BLOB NOT NULL";
 
-/// Orders use sizes, which rarely change: so most writes of a row write no index.
-const INDEXES: [&str; 4] = [
+/// Orders use sizes, which rarely change where numbers are large: a push then writes no index, since it sets no column
+/// of one that stays as it is. Each index is made when an order is first asked for, see [`index_of`]: until then it
+/// costs no row. Builds before made all of them with the table.
+pub(super) const INDEXES: [&str; 4] = [
     "CREATE INDEX IF NOT EXISTS totals_hour ON totals (hour)",
     "CREATE INDEX IF NOT EXISTS totals_value ON totals (value_size)",
     "CREATE INDEX IF NOT EXISTS totals_counted ON totals (counted_size)",
@@ -178,9 +180,6 @@ impl DirectoryTotals {
         let table = format!("CREATE TABLE IF NOT EXISTS totals ({COLUMNS}{slots}) WITHOUT ROWID");
         self.store.atomically(|| {
             self.store.run(&table, vec![])?;
-            for index in INDEXES {
-                self.store.run(index, vec![])?;
-            }
             self.store.run(PROGRESS, vec![])?;
             let (after, kept_from_ms) = if is_new {
                 (None, 0)
@@ -212,31 +211,34 @@ impl DirectoryTotals {
             None => self.row_now(counter)?,
         };
         self.ahead.forget(counter);
-        let before = row.as_ref().and_then(hour_before);
+        let row = row.as_ref().map(Before::read);
+        let before = row.as_ref().map(|row| row.hour);
         let hour = newest_hour(root, &known, before, newest_ms, now_ms);
         let uniques = known.uniques.map_or(0, |uniques| uniques.estimate);
         let uniques = Value::new(u128::from(uniques), 0);
+        let sizes = [known.total.value, count, uniques].map(|number| i64::from(number.size()));
+        let [value_size, counted_size, uniques_size] = sizes;
         let values: Vec<SqlValue> = vec![
             known.total.as_of_ms.into(),
             hour.into(),
             known.total.value.within_62_bits().to_string().into(),
             count.within_62_bits().to_string().into(),
             uniques.within_62_bits().to_string().into(),
-            known.total.value.size().into(),
-            count.size().into(),
-            uniques.size().into(),
+            value_size.into(),
+            counted_size.into(),
+            uniques_size.into(),
             self.store.put_unread(&known)?,
             counter.as_str().into(),
         ];
+        let indexed = changed_columns(row.as_ref(), hour, sizes);
         let begun = before.map_or_else(String::new, |before| begun_between(before, hour));
-        let told = "ON CONFLICT (id) DO UPDATE SET as_of = excluded.as_of, hour = excluded.hour, value = excluded.value, \
-             counted = excluded.counted, uniques = excluded.uniques, value_size = excluded.value_size, \
-             counted_size = excluded.counted_size, uniques_size = excluded.uniques_size, body = excluded.body";
+        let told = "ON CONFLICT (id) DO UPDATE SET as_of = excluded.as_of, value = excluded.value, \
+             counted = excluded.counted, uniques = excluded.uniques, body = excluded.body";
         self.store.insert(
             &Insert {
                 into: "INSERT INTO totals (as_of, hour, value, counted, uniques, value_size, counted_size, uniques_size, body, id) VALUES",
                 places: "(?, ?, CAST(? AS INTEGER), CAST(? AS INTEGER), CAST(? AS INTEGER), ?, ?, ?, ?, ?)",
-                conflict: &[told, &begun].concat(),
+                conflict: &[told, &indexed, &begun].concat(),
             },
             values,
         )?;
@@ -383,6 +385,25 @@ fn newest_hour(
     };
     let hour = newest_ms.div_euclid(HOUR_MS);
     before.map_or(hour, |before| before.max(hour))
+}
+
+/// The SQL that sets the columns of the indexes that change; those of a row that is not known all.
+fn changed_columns(before: Option<&Before>, hour: i64, sizes: [i64; 3]) -> String {
+    let same = |before: &Before| {
+        let [value, counted, uniques] = before.sizes;
+        [before.hour, value, counted, uniques]
+    };
+    let before = before.map(same);
+    let [value, counted, uniques] = sizes;
+    let now = [hour, value, counted, uniques];
+    let columns = ["hour", "value_size", "counted_size", "uniques_size"];
+    let mut set = String::new();
+    for (place, column) in columns.into_iter().enumerate() {
+        if before.is_none_or(|before| before.get(place) != now.get(place)) {
+            set.push_str(&format!(", {column} = excluded.{column}"));
+        }
+    }
+    set
 }
 
 /// The SQL that stores the count at the beginnings of the hours and days between two hours.

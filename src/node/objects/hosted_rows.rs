@@ -13,7 +13,7 @@ use super::tablet_wakes::WakeRows;
 use crate::core::cluster::push::TOGETHER;
 use crate::core::counter::id::CounterId;
 use crate::core::counter::ledger::WriteKey;
-use crate::protocol::messages::{Fault, encode};
+use crate::protocol::messages::Fault;
 
 /// Name of the row with the lead's place: kind 0, start 1.
 pub(super) const STAY: [u8; 9] = [0, 0x80, 0, 0, 0, 0, 0, 0, 1];
@@ -23,7 +23,8 @@ pub(super) const STAY: [u8; 9] = [0, 0x80, 0, 0, 0, 0, 0, 0, 1];
 pub(super) struct TenantAlarm {
     /// When it rings, unix milliseconds.
     pub(super) set_ms: Cell<Option<i64>>,
-    /// While it rings: the time for which it was set. It is then not set any more.
+    /// While it rings: the time for which it was set. It is then not set any more, but still stored: the tablet writes
+    /// the next one in its place, if any, once it has rung.
     pub(super) rings_ms: Cell<Option<i64>>,
 }
 
@@ -64,7 +65,9 @@ impl HostedRows {
         let waking = self.tablet.waking(&self.counter)?;
         let holds = waking.holds();
         self.may_hold.set(holds);
-        self.alarm.set_ms.set(waking.alarm_ms);
+        if self.alarm.rings_ms.get().is_none() {
+            self.alarm.set_ms.set(waking.alarm_ms);
+        }
         let folds = self.tablet.folds.get();
         let not_in_table = (!waking.is_in_table).then_some(folds);
         self.not_in_table.set(not_in_table);
@@ -139,8 +142,9 @@ impl HostedRows {
         self.may_hold.set(false);
         self.tablet.turn(&mut || {
             self.clear()?;
-            self.change(row_key(ALARM, 0), None)?;
+            self.tablet.put_alarm(&self.counter, None)?;
             self.alarm.set_ms.set(None);
+            self.alarm.rings_ms.set(None);
             Ok(())
         })
     }
@@ -226,7 +230,9 @@ impl HostedRows {
         }
         let set = set_ms.get().filter(|_| set_ms.get() != rings_ms.get());
         if set.is_none_or(|set_ms| set_ms > at_ms) {
-            self.change(row_key(ALARM, 0), Some(encode(&at_ms)?))?;
+            if rings_ms.get().is_none() {
+                self.tablet.put_alarm(&self.counter, Some(at_ms))?;
+            }
             set_ms.set(Some(at_ms));
         }
         Ok(at_ms)

@@ -169,7 +169,9 @@ fn amount_of(by: OrderBy, known: &KnownTotal) -> Value {
 
 /// A row before it is written, by [`KeptTops::columns`].
 pub(super) struct Before {
-    hour: i64,
+    pub(super) hour: i64,
+    /// Of its value, its count and its unique elements.
+    pub(super) sizes: [i64; 3],
     as_of_ms: i64,
     counted: i64,
     /// In each kept order.
@@ -178,24 +180,17 @@ pub(super) struct Before {
 
 impl Before {
     /// Reads the column. What is not of its form has no amounts: no top can be changed by it.
-    fn read(column: &SqlValue) -> Self {
+    pub(super) fn read(column: &SqlValue) -> Self {
         let numbers = text(column).unwrap_or_default().split(' ');
         let mut numbers = numbers.map_while(|number| number.parse().ok());
         let mut next = || numbers.next().unwrap_or_default();
         Self {
             hour: next(),
+            sizes: [next(), next(), next()],
             as_of_ms: next(),
             counted: next(),
             amounts: numbers.collect(),
         }
-    }
-}
-
-/// The hour of a row that was read by [`KeptTops::columns`].
-pub(super) fn hour_before(column: &SqlValue) -> Option<i64> {
-    match column {
-        SqlValue::Integer(hour) => Some(*hour),
-        column => text(column)?.split(' ').next()?.parse().ok(),
     }
 }
 
@@ -268,28 +263,27 @@ impl KeptTops {
         }
     }
 
-    /// What is read of a row before it is written, as SQL: its hour, and what it is in each kept order.
+    /// What is read of a row before it is written, as SQL: what has an index, and what it is in each kept order.
     pub(super) fn columns(&self) -> String {
         let tops = self.tops.borrow();
-        if tops.is_empty() {
-            return "hour".to_owned();
-        }
         let amounts = tops.iter().map(|top| amount_sql(&top.order));
         let amounts: String = amounts
             .map(|amount| format!(" || ' ' || {amount}"))
             .collect();
-        format!("hour || ' ' || as_of || ' ' || counted{amounts}")
+        format!(
+            "hour || ' ' || value_size || ' ' || counted_size || ' ' || uniques_size || ' ' || as_of || ' ' || \
+             counted{amounts}"
+        )
     }
 
-    /// A row was written. `column`: what it was before; `None` for a new row.
-    pub(super) fn written(&self, counter: &CounterId, column: Option<&SqlValue>, row: &Written) {
+    /// A row was written; `None` before for a new row.
+    pub(super) fn written(&self, counter: &CounterId, before: Option<&Before>, row: &Written) {
         if self.is_empty() {
             return;
         }
-        let before = column.map(Before::read);
         let as_of_ms = row.known.total.as_of_ms;
-        self.change(counter, before.as_ref(), |place, top| {
-            let before = match &before {
+        self.change(counter, before, |place, top| {
+            let before = match before {
                 Some(then) => Some((then, *then.amounts.get(place)?)),
                 None => None,
             };

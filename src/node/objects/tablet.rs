@@ -8,6 +8,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::task::Poll;
 
@@ -128,6 +129,9 @@ impl Shell for Tablet {
             reply::<Batch>(&answers)
         } else {
             match core.tenant_of(&arrived.message) {
+                Ok(tenant) if counts_before_it_sends(&arrived.path) => {
+                    core.count_alone(&tenant, arrived).await
+                }
                 Ok(tenant) => tenant.answer_call(arrived).await,
                 Err(fault) => refusal(&fault),
             }
@@ -153,7 +157,7 @@ impl Shell for Tablet {
         };
         core.host.fail(&format!("a tablet's alarm: {fault}"));
         // The platform repeats a failing alarm a few times only; this matters only where this one fails too.
-        core.rows.disarmed();
+        core.rows.rung();
         core.rows.arm(core.host.now_ms() + ALARM_AGAIN_MS).await
     }
 }
@@ -330,6 +334,24 @@ impl Core {
         answers.told()
     }
 
+    /// Answers a call that counts: as in a batch, what it writes between two awaits is one row of the log.
+    async fn count_alone(&self, tenant: &Rc<Tenant>, arrived: IncomingCall) -> Reply {
+        let mut answer = pin!(tenant.answer_call(arrived));
+        poll_fn(|context| {
+            let mut reply = Poll::Pending;
+            let turned = self.rows.turn(&mut || {
+                reply = answer.as_mut().poll(context);
+                Ok(())
+            });
+            let Err(fault) = turned else {
+                return reply;
+            };
+            tenant.reload();
+            reply.map(|_| refusal(&fault))
+        })
+        .await
+    }
+
     /// Continues calls that are under way. Those that one answer of the directory resumes together are one turn.
     async fn go_on(&self, tenants: Vec<Rc<Tenant>>, mut calls: FuturesUnordered<Rest>) {
         poll_fn(|context| {
@@ -378,7 +400,7 @@ impl Core {
     /// Handles the alarm: rings the due alarms of tenants, folds the log if it is time, and sets the alarm again.
     async fn on_alarm(self: &Rc<Self>) -> Result<(), Fault> {
         self.readable()?;
-        self.rows.disarmed();
+        self.rows.rings();
         let _turn = alarm_turns::turn(&self.host).await;
         self.readable()?;
         let now_ms = self.host.now_ms();
@@ -392,7 +414,12 @@ impl Core {
             self.fold_at_ms.set(None);
         }
         let next = later.first().map(|(_, at_ms)| *at_ms);
-        match next.into_iter().chain(self.fold_at_ms.get()).min() {
+        let set_ms = self.rows.rung();
+        match [next, set_ms, self.fold_at_ms.get()]
+            .into_iter()
+            .flatten()
+            .min()
+        {
             Some(at_ms) => self.rows.arm(at_ms.max(now_ms + 1)).await,
             None => Ok(()),
         }
@@ -417,26 +444,26 @@ impl Core {
             (counter, at_ms, tenant)
         };
         let rung = all_settled(due.into_iter().map(ring), RING_AT_ONCE).await;
-        let alarm_of = |tenant: &Rc<Tenant>| Some(tenant.tenancy.as_ref()?.alarm.clone());
-        // An alarm that a tenant has set meanwhile is another one.
-        let is_over = |(_, at_ms, tenant): &&(CounterId, i64, Rc<Tenant>)| {
-            alarm_of(tenant).is_some_and(|alarm| alarm.set_ms.get() == Some(*at_ms))
+        let alarms = || {
+            rung.iter()
+                .filter_map(|(counter, at_ms, tenant)| {
+                    Some((counter, *at_ms, tenant.tenancy.as_ref()?))
+                })
+                .map(|(counter, at_ms, tenancy)| (counter, at_ms, &tenancy.alarm))
         };
-        let over: Vec<_> = rung.iter().filter(is_over).collect();
+        // All of them are one row: an alarm that a tenant has set meanwhile in place of the one that has rung.
         let noted = self.rows.turn(&mut || {
-            let mut over = over.iter();
-            over.try_for_each(|(counter, ..)| self.rows.delete_alarm(counter))
+            let mut rung = alarms().filter(|(.., alarm)| alarm.rings_ms.get().is_some());
+            rung.try_for_each(|(counter, at_ms, alarm)| {
+                let next = alarm.set_ms.get().filter(|set_ms| *set_ms != at_ms);
+                self.rows.put_alarm(counter, next)
+            })
         });
-        for tenant in over
-            .iter()
-            .map(|(.., tenant)| tenant)
-            .filter(|_| noted.is_ok())
-        {
-            alarm_of(tenant).inspect(|alarm| alarm.set_ms.set(None));
-        }
-        // Not before: an alarm that a tenant sets in between is another one.
-        for (.., tenant) in &rung {
-            alarm_of(tenant).inspect(|alarm| alarm.rings_ms.set(None));
+        for (_, at_ms, alarm) in alarms() {
+            if noted.is_ok() && alarm.set_ms.get() == Some(at_ms) {
+                alarm.set_ms.set(None);
+            }
+            alarm.rings_ms.set(None);
         }
         noted
     }

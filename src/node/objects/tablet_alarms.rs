@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::store::{integer, text};
 use super::tablet_rows::{ALARM, TabletRows, row_key};
 use crate::core::counter::id::CounterId;
-use crate::protocol::messages::{Fault, decode};
+use crate::protocol::messages::{Fault, decode, encode};
 
 impl TabletRows {
     /// The tenants whose alarms ring next, at most so many, with their times; the earliest first.
@@ -48,21 +48,23 @@ impl TabletRows {
         Ok(next)
     }
 
-    /// Deletes the alarm of a tenant.
+    /// Writes when the alarm of a tenant rings, unix milliseconds, or deletes it.
     ///
     /// # Errors
     /// `Unavailable`.
-    pub(super) fn delete_alarm(&self, counter: &CounterId) -> Result<(), Fault> {
-        self.change((counter.clone(), row_key(ALARM, 0)), None)
+    pub(super) fn put_alarm(&self, counter: &CounterId, at_ms: Option<i64>) -> Result<(), Fault> {
+        let body = at_ms.map(|at_ms| encode(&at_ms)).transpose()?;
+        self.change((counter.clone(), row_key(ALARM, 0)), body)
     }
 
     /// Whether the object's alarm must be set to ring by then, because it does not yet. It counts as set from now on.
+    /// While it rings it is not set: whoever handles it does that once, at the end.
     pub(super) fn must_arm(&self, at_ms: i64) -> bool {
         let must = at_ms < self.armed_ms.get();
         if must {
             self.armed_ms.set(at_ms);
         }
-        must
+        must && !self.is_ringing.get()
     }
 
     /// Sets the object's alarm, unless it rings before.
@@ -88,8 +90,16 @@ impl TabletRows {
         set
     }
 
-    /// The object's alarm has rung: it is not set any more.
-    pub(super) fn disarmed(&self) {
+    /// The object's alarm rings: it is not set any more.
+    pub(super) fn rings(&self) {
+        self.is_ringing.set(true);
         self.armed_ms.set(i64::MAX);
+    }
+
+    /// The object's alarm has been handled. Returns the time by which it was to be set meanwhile, if any.
+    pub(super) fn rung(&self) -> Option<i64> {
+        self.is_ringing.set(false);
+        let at_ms = self.armed_ms.replace(i64::MAX);
+        (at_ms < i64::MAX).then_some(at_ms)
     }
 }

@@ -22,10 +22,14 @@ use crate::protocol::messages::Fault;
 const SCHEMA: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS rows (counter TEXT NOT NULL, key BLOB NOT NULL, body BLOB NOT NULL, \
     PRIMARY KEY (counter, key)) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS log (number INTEGER PRIMARY KEY, body BLOB NOT NULL)",
+    LOG_SCHEMA,
     "CREATE TABLE IF NOT EXISTS alarms (counter TEXT PRIMARY KEY, at_ms INTEGER NOT NULL) WITHOUT ROWID",
     "CREATE INDEX IF NOT EXISTS alarms_by_time ON alarms (at_ms)",
 ];
+
+/// A fold creates it anew.
+pub(super) const LOG_SCHEMA: &str =
+    "CREATE TABLE IF NOT EXISTS log (number INTEGER PRIMARY KEY, body BLOB NOT NULL)";
 
 /// The number of rows after which the log is folded: a restart reads them again.
 const LOG_ROWS_MAX: u64 = 512;
@@ -67,6 +71,8 @@ pub(super) struct TabletRows {
     pub(super) ahead: RefCell<HashMap<CounterId, WakeRows>>,
     /// When the object's alarm rings, unix milliseconds.
     pub(super) armed_ms: Cell<i64>,
+    /// Whether it is ringing.
+    pub(super) is_ringing: Cell<bool>,
 }
 
 /// The changes of the turn under way.
@@ -103,6 +109,7 @@ impl TabletRows {
             folds: Cell::new(0),
             ahead: RefCell::default(),
             armed_ms: Cell::new(i64::MAX),
+            is_ringing: Cell::new(false),
         });
         let read = rows.read_log();
         (rows, read)
