@@ -24,11 +24,11 @@ pub trait MemberRows {
     /// Why they cannot be read.
     type Fault;
 
-    /// How many there are from one key on and before another.
+    /// How many there are from one key on and before another, for each of these pairs.
     ///
     /// # Errors
     /// Where rows cannot be read; so below.
-    fn count(&self, from: &Key, before: &Key) -> Result<u64, Self::Fault>;
+    fn counts(&self, ranges: &[(&Key, &Key)]) -> Result<Vec<u64>, Self::Fault>;
 
     /// The key that stands so many places behind `from`, which is place 0.
     ///
@@ -93,16 +93,23 @@ impl SegmentDirectory {
         std::mem::take(&mut self.changes)
     }
 
-    /// How many members stand before a key.
+    /// How many members stand before each of these keys.
     ///
     /// # Errors
     /// As [`MemberRows`]; so below.
-    pub fn before<R: MemberRows>(&self, key: &Key, rows: &R) -> Result<u64, R::Fault> {
-        let at = self.segment_of(key);
-        let Some(segment) = self.segments.get(at) else {
-            return Ok(0);
-        };
-        Ok(self.sum_before(at) + rows.count(&segment.first, key)?)
+    pub fn before<R: MemberRows>(&self, keys: &[Key], rows: &R) -> Result<Vec<u64>, R::Fault> {
+        let (mut sums, mut ranges) = (Vec::new(), Vec::new());
+        for key in keys {
+            let at = self.segment_of(key);
+            sums.push(self.sum_before(at));
+            ranges.push((self.segments.get(at).map_or(key, |it| &it.first), key));
+        }
+        let counts = rows.counts(&ranges)?;
+        Ok(sums
+            .iter()
+            .zip(counts)
+            .map(|(sum, count)| sum + count)
+            .collect())
     }
 
     /// Where the member at a place, from 0, is found: the first key of its segment, and how many to skip.
