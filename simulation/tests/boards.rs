@@ -421,7 +421,7 @@ fn elsewhere_the_first_are_told_at_once_and_a_rank_lies_between_two() {
         );
     }
     assert!(
-        ranges > 30 && widest <= 2 * 1_024,
+        ranges > 30 && widest <= 3 * 256,
         "{ranges} ranges, the widest {widest}"
     );
     let far = get(&world, &clients[1], "/boards/b/top?limit=50");

@@ -5,8 +5,8 @@
 //! first key up to that of the next. Whoever changes a row tells it, within the transaction that writes
 //! [`SegmentDirectory::changes`].
 //!
-//! Cost: about 130 bytes a segment of 256 to 1,024 members, so at most half a byte a member. A segment that is split
-//! or joined costs O(segments), every 512 changes at most.
+//! Cost: about 130 bytes a segment of 64 to 256 members, so at most two bytes a member. A segment that is split
+//! or joined costs O(segments), every 128 changes at most.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::key::Key;
 use super::summary::Summary;
 
 /// The most members of a segment; one more and it is split in two.
-pub const SEGMENT_MEMBERS_MAX: u64 = 1_024;
+pub const SEGMENT_MEMBERS_MAX: u64 = 256;
 
 /// Two neighbours that have fewer together become one.
 const JOINED_MEMBERS_MAX: u64 = SEGMENT_MEMBERS_MAX / 2;
