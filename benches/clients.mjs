@@ -58,7 +58,11 @@ async function rate(url, begin) {
   let done = 0;
   const flight = async () => {
     const ask = begin(clients(url));
-    while (performance.now() - begun < SECONDS * 1_000) done += await ask();
+    while (performance.now() - begun < SECONDS * 1_000) {
+      // Not `done += await …`, which reads `done` before the wait and so loses what the other flights have done meanwhile.
+      const more = await ask();
+      done += more;
+    }
   };
   await Promise.all(Array.from({ length: FLIGHTS }, flight));
   return done / ((performance.now() - begun) / 1_000);

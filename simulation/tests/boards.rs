@@ -465,7 +465,7 @@ fn elsewhere_a_rank_lies_between_two() {
         );
     }
     assert!(
-        ranges > 30 && widest <= 2 * 1_024,
+        ranges > 30 && widest <= 3 * 256,
         "{ranges} ranges, the widest {widest}"
     );
 }

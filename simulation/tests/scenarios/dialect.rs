@@ -1,7 +1,9 @@
 //! Where Redis's dialect is answered, and what a key may do by it.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
-use tally_simulation::{ADMIN_KEY, ClientRequest, Options, Site, World, admin, deployed};
+use tally_simulation::{ADMIN_KEY, Chance, ClientRequest, Options, Site, World, admin, deployed};
 
 use super::scene::Scene;
 
@@ -58,6 +60,22 @@ impl Service {
         } else {
             error
         }
+    }
+
+    /// The results of commands of one request, their words separated by spaces.
+    fn run_all(&self, commands: &[String]) -> Vec<Value> {
+        let commands: Vec<Vec<&str>> = commands.iter().map(|it| it.split(' ').collect()).collect();
+        let (status, replies) = self.admin("POST", "/redis/pipeline", &json!(commands));
+        assert_eq!(status, 200, "{replies}");
+        let replies = replies.as_array().expect("a list").iter();
+        replies.map(|reply| reply["result"].clone()).collect()
+    }
+
+    /// How many statements boards have run.
+    fn board_statements(&self) -> u64 {
+        let objects = self.world.objects().into_iter();
+        let boards = objects.filter(|(kind, ..)| *kind == tally::protocol::names::BOARDS);
+        boards.map(|(_, _, statements, _)| statements).sum()
     }
 
     fn is_refused(&self, key: &str, words: &[&str]) -> bool {
@@ -239,11 +257,7 @@ fn boards_whose_equal_scores_stand_by_who_was_first_have_no_order_of_redis() {
 #[test]
 fn members_of_one_command_are_read_together() {
     let service = Service::new("1");
-    let statements = || -> u64 {
-        let objects = service.world.objects().into_iter();
-        let boards = objects.filter(|(kind, ..)| *kind == tally::protocol::names::BOARDS);
-        boards.map(|(_, _, statements, _)| statements).sum()
-    };
+    let statements = || service.board_statements();
     let zadd = |first: u32| {
         let mut words = vec!["ZADD".to_owned(), "many".to_owned(), "CH".to_owned()];
         for number in 0..1_000 {
@@ -264,4 +278,118 @@ fn members_of_one_command_are_read_together() {
     assert_eq!(service.run(ADMIN_KEY, &["ZCARD", "many"]), 1_000);
     assert_eq!(service.run(ADMIN_KEY, &["ZSCORE", "many", "m3"]), "8");
     assert_eq!(service.run(ADMIN_KEY, &["ZRANK", "many", "m999"]), 999);
+}
+
+#[test]
+fn members_that_commands_of_one_request_name_are_read_together() {
+    let service = Service::new("1");
+    let name = |number: usize| format!("m{number}");
+    let filled: Vec<String> = (0..500)
+        .map(|number| format!("ZADD many {number} {}", name(number)))
+        .collect();
+    service.run_all(&filled);
+    let scores: Vec<String> = (0..100)
+        .map(|at| format!("ZSCORE many {}", name(5 * at)))
+        .collect();
+    let before = service.board_statements();
+    let told = service.run_all(&scores);
+    let ran = service.board_statements() - before;
+    let wanted = (0..100).map(|at| json!((5 * at).to_string()));
+    assert_eq!(told, wanted.collect::<Vec<_>>());
+    assert!(ran < 10, "{ran} statements for 100 scores");
+    // Ranks count the rows before their members besides.
+    let ranks: Vec<String> = (0..100)
+        .map(|at| format!("ZREVRANK many {}", name(5 * at)))
+        .collect();
+    let before = service.board_statements();
+    let told = service.run_all(&ranks);
+    let ran = service.board_statements() - before;
+    assert_eq!(
+        told,
+        (0..100).map(|at| json!(499 - 5 * at)).collect::<Vec<_>>()
+    );
+    assert!(ran < 15, "{ran} statements for 100 ranks");
+}
+
+/// A sorted set as Redis has it, with whole scores.
+#[derive(Default)]
+struct Model(BTreeMap<String, i64>);
+
+impl Model {
+    fn rank(&self, member: &str) -> Option<usize> {
+        let own = (self.0.get(member)?, member);
+        let others = self
+            .0
+            .iter()
+            .map(|(member, score)| (score, member.as_str()));
+        Some(others.filter(|other| *other < own).count())
+    }
+
+    /// The reply to one of the commands of the law below.
+    fn run(&mut self, command: &str) -> Value {
+        let words: Vec<&str> = command.split(' ').collect();
+        let score = |set: &Self, member: &str| json!(set.0.get(member).map(i64::to_string));
+        match (words[0], &words[2..]) {
+            ("ZADD", pairs) => {
+                let before = self.0.len();
+                for pair in pairs.chunks(2) {
+                    let score = pair[0].parse().expect("a number");
+                    self.0.insert(pair[1].to_owned(), score);
+                }
+                json!(self.0.len() - before)
+            }
+            ("ZINCRBY", [more, member]) => {
+                *self.0.entry((*member).to_owned()).or_default() +=
+                    more.parse::<i64>().expect("a number");
+                score(self, member)
+            }
+            ("ZREM", members) => {
+                let is_there = |member: &&&str| self.0.remove(**member).is_some();
+                json!(members.iter().filter(is_there).count())
+            }
+            ("ZREVRANK", [member]) => json!(self.rank(member).map(|rank| self.0.len() - 1 - rank)),
+            ("ZRANK", [member]) => json!(self.rank(member)),
+            ("ZMSCORE", members) => {
+                json!(members.iter().map(|it| score(self, it)).collect::<Vec<_>>())
+            }
+            (_, members) => score(self, members[0]),
+        }
+    }
+}
+
+#[test]
+fn commands_of_one_request_see_what_those_before_them_wrote() {
+    for seed in 1..=3 {
+        let chance = Chance::new(seed);
+        let service = Service::new("1");
+        let mut model = Model::default();
+        let begin: Vec<String> = (0..400)
+            .map(|at| format!("ZADD law {} m{at}", at % 40))
+            .collect();
+        let told = service.run_all(&begin);
+        assert_eq!(
+            told,
+            begin.iter().map(|it| model.run(it)).collect::<Vec<_>>()
+        );
+        for _ in 0..20 {
+            let drawn = || {
+                let (one, other) = (chance.below(500), chance.below(500));
+                let (score, more) = (chance.below(40), chance.below(40));
+                match chance.below(7) {
+                    0 => format!("ZADD law {score} m{one} {more} m{other}"),
+                    1 => format!("ZINCRBY law {score} m{one}"),
+                    2 => format!("ZREM law m{one} m{other}"),
+                    3 => format!("ZRANK law m{one}"),
+                    4 => format!("ZREVRANK law m{one}"),
+                    5 => format!("ZMSCORE law m{one} m{other}"),
+                    _ => format!("ZSCORE law m{one}"),
+                }
+            };
+            let commands: Vec<String> = (0..60).map(|_| drawn()).collect();
+            let told = service.run_all(&commands);
+            for (command, told) in commands.iter().zip(told) {
+                assert_eq!(told, model.run(command), "seed {seed}: {command}");
+            }
+        }
+    }
 }

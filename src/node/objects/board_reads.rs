@@ -3,6 +3,8 @@
 //! Positions count upwards from 0 at the lowest score; a board whose highest score is the best is read from its other
 //! end.
 
+use std::slice;
+
 use super::board_rows::{BoardRows, EpochRows};
 use crate::core::board::directory::SegmentDirectory;
 use crate::core::board::key::Key;
@@ -53,18 +55,14 @@ impl Reader<'_> {
                     ..MemberRange::default()
                 };
                 self.stretch_into(seen, &first)?;
-                for name in names {
-                    seen.members.extend(self.member(name)?);
-                }
+                seen.members = self.members(names)?;
             }
             BoardQuestion::Better(places) => {
-                for place in places {
-                    seen.better.push(self.better(place)?);
-                }
+                seen.better = self.better(places)?;
             }
             BoardQuestion::Near(key, limit) => {
                 seen.rows = self.near(key, *limit)?;
-                seen.better = vec![self.better(&BoardPlace::Key(key.clone()))?];
+                seen.better = self.better(&[BoardPlace::Key(key.clone())])?;
             }
             BoardQuestion::Summary => {
                 let first = MemberRange {
@@ -75,11 +73,7 @@ impl Reader<'_> {
                 let shards = usize::try_from(seen.layout.shards).unwrap_or(1).max(1);
                 seen.summaries = vec![self.directory.summary(SUMMARY_KEYS_MAX / shards)];
             }
-            BoardQuestion::Members(names) => {
-                for name in names {
-                    seen.rows.extend(self.member(name)?);
-                }
-            }
+            BoardQuestion::Members(names) => seen.rows = self.members(names)?,
             BoardQuestion::Hidden(after, limit) => {
                 let limit = usize::try_from(*limit).unwrap_or(usize::MAX);
                 seen.rows = self.hidden(after, limit)?;
@@ -93,38 +87,58 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn before(&self, key: &Key) -> Result<u64, Fault> {
-        self.directory
-            .before(key, &EpochRows(self.rows, self.epoch))
+    /// How many members stand before each of these keys.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses; as for all methods below.
+    pub(super) fn before(&self, keys: &[Key]) -> Result<Vec<u64>, Fault> {
+        let rows = EpochRows(self.rows, self.epoch);
+        self.directory.before(keys, &rows)
+    }
+
+    /// How many members stand before a key.
+    pub(super) fn before_one(&self, key: &Key) -> Result<u64, Fault> {
+        let counts = self.before(slice::from_ref(key))?;
+        Ok(counts.first().copied().unwrap_or(0))
     }
 
     fn is_desc(&self) -> bool {
         self.settings.order == Order::Desc
     }
 
-    /// How many members are before a position.
-    fn better(&self, place: &BoardPlace) -> Result<u64, Fault> {
-        let lower = self.before(&place.edge(self.is_desc()))?;
-        Ok(if self.is_desc() {
-            self.directory.total().saturating_sub(lower)
-        } else {
-            lower
-        })
+    /// How many members are before each of these positions.
+    fn better(&self, places: &[BoardPlace]) -> Result<Vec<u64>, Fault> {
+        let is_desc = self.is_desc();
+        let edges: Vec<Key> = places.iter().map(|place| place.edge(is_desc)).collect();
+        let mut counts = self.before(&edges)?;
+        if is_desc {
+            for lower in &mut counts {
+                *lower = self.directory.total().saturating_sub(*lower);
+            }
+        }
+        Ok(counts)
     }
 
-    /// The rank of a member in the order, from 1.
-    ///
-    /// # Errors
-    /// `Unavailable` where SQLite refuses; as for all methods below.
-    pub(super) fn rank(&self, name: &[u8], member: &Member) -> Result<Option<u64>, Fault> {
-        if member.is_hidden {
-            return Ok(None);
-        }
-        let place = match self.settings.ties {
+    /// The ranks of members in the order, from 1; of those that are not hidden.
+    fn ranks(&self, members: &[(Vec<u8>, Member)]) -> Result<Vec<Option<u64>>, Fault> {
+        let place = |(name, member): &(Vec<u8>, Member)| match self.settings.ties {
             Ties::Shared => BoardPlace::Score(member.score),
             _ => BoardPlace::Key(member.key(name)),
         };
-        Ok(Some(self.better(&place)? + 1))
+        let seen = members.iter().filter(|(_, member)| !member.is_hidden);
+        let places: Vec<BoardPlace> = seen.map(place).collect();
+        let mut ranks = self.better(&places)?.into_iter().map(|better| better + 1);
+        let rank = |(_, member): &(Vec<u8>, Member)| match member.is_hidden {
+            true => None,
+            false => ranks.next(),
+        };
+        Ok(members.iter().map(rank).collect())
+    }
+
+    /// The rank of a member in the order, from 1.
+    pub(super) fn rank(&self, name: &[u8], member: &Member) -> Result<Option<u64>, Fault> {
+        let ranks = self.ranks(&[(name.to_vec(), member.clone())])?;
+        Ok(ranks.first().copied().flatten())
     }
 
     fn ranked(&self, name: Vec<u8>, member: Member, rank: Option<u64>) -> Result<Ranked, Fault> {
@@ -139,13 +153,16 @@ impl Reader<'_> {
         })
     }
 
-    /// One member.
-    pub(super) fn member(&self, name: &[u8]) -> Result<Option<Ranked>, Fault> {
-        let Some(member) = self.rows.member(self.epoch, name)? else {
-            return Ok(None);
-        };
-        let rank = self.rank(name, &member)?;
-        self.ranked(name.to_vec(), member, rank).map(Some)
+    /// Those of these members that exist, in this order.
+    fn members(&self, names: &[Vec<u8>]) -> Result<Vec<Ranked>, Fault> {
+        let asked: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
+        let read = self.rows.members(self.epoch, &asked)?;
+        let known = |name: &Vec<u8>| Some((name.clone(), read.get(name)?.member.clone()?));
+        let known: Vec<(Vec<u8>, Member)> = names.iter().filter_map(known).collect();
+        let ranks = self.ranks(&known)?;
+        let ranked = known.into_iter().zip(ranks);
+        let ranked = ranked.map(|((name, member), rank)| self.ranked(name, member, rank));
+        ranked.collect()
     }
 
     /// The members at these positions, the best first.
@@ -180,16 +197,16 @@ impl Reader<'_> {
     /// are more.
     fn stretch_into(&self, seen: &mut BoardSeen, asked: &MemberRange) -> Result<(), Fault> {
         let at = |score: Option<Score>, key: fn(Score) -> Key| {
-            score.map(|score| self.before(&key(score))).transpose()
+            score.map(|score| self.before_one(&key(score))).transpose()
         };
         let mut low = at(asked.min, Key::first_of)?.unwrap_or(0);
         let mut high = at(asked.max, Key::behind)?.unwrap_or(self.directory.total());
         let count = high.saturating_sub(low);
         if let Some(after) = &asked.after {
             if self.is_desc() {
-                high = high.min(self.before(after)?);
+                high = high.min(self.before_one(after)?);
             } else {
-                low = low.max(self.before(&after.clone().next())?);
+                low = low.max(self.before_one(&after.clone().next())?);
             }
         }
         let limit = u64::from(asked.limit);
@@ -223,7 +240,7 @@ impl Reader<'_> {
 
     /// The members next to a position, without one that is there.
     fn near(&self, key: &Key, limit: u32) -> Result<Vec<Ranked>, Fault> {
-        let (low, behind) = (self.before(key)?, self.before(&key.clone().next())?);
+        let (low, behind) = (self.before_one(key)?, self.before_one(&key.clone().next())?);
         let limit = u64::from(limit);
         let above = (
             behind,
@@ -241,7 +258,7 @@ impl Reader<'_> {
         let Some(member) = member.filter(|member| !member.is_hidden) else {
             return Ok(None);
         };
-        let place = self.before(&member.key(name))?;
+        let place = self.before_one(&member.key(name))?;
         let limit = u64::from(limit);
         let high = place.saturating_add(limit + 1).min(self.directory.total());
         self.places((place.saturating_sub(limit), high)).map(Some)

@@ -39,6 +39,9 @@ const SCHEMA: &[&str] = &[
 /// How many members one statement reads by their names: it may bind 100 values.
 const MEMBERS_AT_ONCE: usize = 96;
 
+/// How many ranges one statement counts, of four values each.
+const RANGES_AT_ONCE: usize = 24;
+
 /// A board's row besides its members. Stored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Head {
@@ -131,6 +134,23 @@ impl Head {
     pub(super) fn set_ledgers(&mut self, ledgers: &Ledgers) {
         self.clients = ledgers.of(KeySource::Clients).clone();
         self.public = ledgers.of(KeySource::Public).clone();
+    }
+}
+
+/// A member that was read with others, by its name.
+#[derive(Default)]
+pub(super) struct NamedMember {
+    /// The member, if it exists.
+    pub(super) member: Option<Member>,
+    /// How many members stand before it, where that was read too.
+    pub(super) before: u64,
+}
+
+impl NamedMember {
+    /// Its key, if it has a place in the order.
+    pub(super) fn key(&self, name: &[u8]) -> Option<Key> {
+        let ranked = self.member.as_ref().filter(|member| !member.is_hidden);
+        ranked.map(|member| member.key(name))
     }
 }
 
@@ -287,22 +307,24 @@ impl BoardRows {
         &self,
         epoch: i64,
         names: &[&[u8]],
-    ) -> Result<BTreeMap<Vec<u8>, Option<Member>>, Fault> {
-        let mut members: BTreeMap<Vec<u8>, Option<Member>> =
-            names.iter().map(|name| (name.to_vec(), None)).collect();
+    ) -> Result<BTreeMap<Vec<u8>, NamedMember>, Fault> {
+        let unknown = |name: &&[u8]| (name.to_vec(), NamedMember::default());
+        let mut members: BTreeMap<_, _> = names.iter().map(unknown).collect();
+        let names: Vec<Vec<u8>> = members.keys().cloned().collect();
         for some in names.chunks(MEMBERS_AT_ONCE) {
-            // A single statement, so that it is prepared once; no member has an empty name.
-            let mut values: Vec<SqlValue> = vec![Vec::new().into(); MEMBERS_AT_ONCE];
-            for (value, name) in values.iter_mut().zip(some) {
-                *value = name.to_vec().into();
-            }
-            values.insert(0, epoch.into());
-            let places = vec!["?"; MEMBERS_AT_ONCE].join(", ");
+            // Few different statements, so that each is prepared once; no member has an empty name.
+            let at_once = some.len().next_power_of_two().min(MEMBERS_AT_ONCE);
+            let mut values: Vec<SqlValue> = vec![epoch.into()];
+            values.extend(some.iter().cloned().map(SqlValue::from));
+            values.resize(1 + at_once, Vec::new().into());
+            let places = vec!["?"; at_once].join(", ");
             let statement = format!(
                 "SELECT place, hidden, expires_ms, metadata, member FROM members WHERE epoch = ? AND member IN ({places})"
             );
             for row in self.store.run(&statement, values)? {
-                members.insert(bytes_at(&row, 4)?, Some(member_at(&row, 0)?));
+                if let Some(known) = members.get_mut(&bytes_at(&row, 4)?) {
+                    known.member = Some(member_at(&row, 0)?);
+                }
             }
         }
         Ok(members)
@@ -461,19 +483,6 @@ impl BoardRows {
             Ok(Key { place, member })
         };
         rows.iter().map(key).collect()
-    }
-
-    /// The key of a member that is not hidden.
-    pub(super) fn key_of(&self, epoch: i64, name: &[u8]) -> Result<Option<Key>, Fault> {
-        let statement = "SELECT place FROM members WHERE epoch = ? AND member = ?";
-        let rows = self
-            .store
-            .run(statement, vec![epoch.into(), name.to_vec().into()])?;
-        let place = rows.first().and_then(|row| row.first()).and_then(blob);
-        Ok(place.map(|place| Key {
-            place: place.to_vec(),
-            member: name.to_vec(),
-        }))
     }
 
     /// Ranked members in the order of their names, after one.
@@ -637,19 +646,34 @@ pub(super) struct EpochRows<'a>(pub(super) &'a BoardRows, pub(super) i64);
 impl MemberRows for EpochRows<'_> {
     type Fault = Fault;
 
-    fn count(&self, from: &Key, before: &Key) -> Result<u64, Fault> {
-        let statement = "SELECT COUNT(*) FROM members INDEXED BY places \
-            WHERE epoch = ? AND (place, member) >= (COALESCE(?, x''), COALESCE(?, x'')) AND (place, member) < (COALESCE(?, x''), COALESCE(?, x''))";
-        let (from, before) = (from.clone(), before.clone());
-        let values = vec![
-            self.1.into(),
-            from.place.into(),
-            from.member.into(),
-            before.place.into(),
-            before.member.into(),
-        ];
-        let rows = self.0.store.run(statement, values)?;
-        count_at(rows.first().map_or(&[], Vec::as_slice), 0)
+    fn counts(&self, ranges: &[(&Key, &Key)]) -> Result<Vec<u64>, Fault> {
+        let mut counts = Vec::with_capacity(ranges.len());
+        for some in ranges.chunks(RANGES_AT_ONCE) {
+            // Few different statements, so that each is prepared once; nothing lies between two empty keys.
+            let at_once = some.len().next_power_of_two().min(RANGES_AT_ONCE);
+            let mut values: Vec<SqlValue> = Vec::new();
+            for (from, before) in some {
+                let parts = [&from.place, &from.member, &before.place, &before.member];
+                values.extend(parts.map(|part| SqlValue::from(part.clone())));
+            }
+            values.resize(4 * at_once, Vec::new().into());
+            values.push(self.1.into());
+            let asked: Vec<String> = (0..at_once)
+                .map(|at| format!("({at}, ?, ?, ?, ?)"))
+                .collect();
+            let asked = asked.join(", ");
+            let statement = format!(
+                "WITH asked(at, p, m, q, n) AS (VALUES {asked}) \
+                 SELECT (SELECT COUNT(*) FROM members INDEXED BY places WHERE epoch = ? \
+                 AND (place, member) >= (COALESCE(p, x''), COALESCE(m, x'')) \
+                 AND (place, member) < (COALESCE(q, x''), COALESCE(n, x''))) FROM asked ORDER BY at"
+            );
+            let rows = self.0.store.run(&statement, values)?;
+            for (row, _) in rows.iter().zip(some) {
+                counts.push(count_at(row, 0)?);
+            }
+        }
+        Ok(counts)
     }
 
     fn key_at(&self, from: &Key, skip: u64) -> Result<Option<Key>, Fault> {

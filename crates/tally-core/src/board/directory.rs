@@ -5,8 +5,8 @@
 //! first key up to that of the next. Whoever changes a row tells it, within the transaction that writes
 //! [`SegmentDirectory::changes`].
 //!
-//! Cost: about 130 bytes a segment of 256 to 1,024 members, so at most half a byte a member. A segment that is split
-//! or joined costs O(segments), every 512 changes at most.
+//! Cost: about 130 bytes a segment of 64 to 256 members, so at most two bytes a member. A segment that is split
+//! or joined costs O(segments), every 128 changes at most.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::key::Key;
 use super::summary::Summary;
 
 /// The most members of a segment; one more and it is split in two.
-pub const SEGMENT_MEMBERS_MAX: u64 = 1_024;
+pub const SEGMENT_MEMBERS_MAX: u64 = 256;
 
 /// Two neighbours that have fewer together become one.
 const JOINED_MEMBERS_MAX: u64 = SEGMENT_MEMBERS_MAX / 2;
@@ -24,11 +24,11 @@ pub trait MemberRows {
     /// Why they cannot be read.
     type Fault;
 
-    /// How many there are from one key on and before another.
+    /// How many there are from one key on and before another, for each of these pairs.
     ///
     /// # Errors
     /// Where rows cannot be read; so below.
-    fn count(&self, from: &Key, before: &Key) -> Result<u64, Self::Fault>;
+    fn counts(&self, ranges: &[(&Key, &Key)]) -> Result<Vec<u64>, Self::Fault>;
 
     /// The key that stands so many places behind `from`, which is place 0.
     ///
@@ -93,16 +93,23 @@ impl SegmentDirectory {
         std::mem::take(&mut self.changes)
     }
 
-    /// How many members stand before a key.
+    /// How many members stand before each of these keys.
     ///
     /// # Errors
     /// As [`MemberRows`]; so below.
-    pub fn before<R: MemberRows>(&self, key: &Key, rows: &R) -> Result<u64, R::Fault> {
-        let at = self.segment_of(key);
-        let Some(segment) = self.segments.get(at) else {
-            return Ok(0);
-        };
-        Ok(self.sum_before(at) + rows.count(&segment.first, key)?)
+    pub fn before<R: MemberRows>(&self, keys: &[Key], rows: &R) -> Result<Vec<u64>, R::Fault> {
+        let (mut sums, mut ranges) = (Vec::new(), Vec::new());
+        for key in keys {
+            let at = self.segment_of(key);
+            sums.push(self.sum_before(at));
+            ranges.push((self.segments.get(at).map_or(key, |it| &it.first), key));
+        }
+        let counts = rows.counts(&ranges)?;
+        Ok(sums
+            .iter()
+            .zip(counts)
+            .map(|(sum, count)| sum + count)
+            .collect())
     }
 
     /// Where the member at a place, from 0, is found: the first key of its segment, and how many to skip.

@@ -64,11 +64,6 @@ pub trait SortedSet {
     /// The next members after one, in the order of their names.
     fn named_after(&self, member: &[u8], limit: u64) -> Result<Members, Fault>;
 
-    /// Reads the members that a command is about to write.
-    fn read_together(&mut self, _: &[&[u8]]) -> Result<(), Fault> {
-        Ok(())
-    }
-
     /// The effect of a write, or why it is refused; it is done unless `is_trial`.
     fn write(
         &mut self,
@@ -134,6 +129,31 @@ pub fn wrong_type(args: &[String]) -> Reply {
         Err(ReplyError::Reply(refusal)) => refusal,
         _ => error::wrong_type(),
     }
+}
+
+/// Why a command names members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Naming {
+    /// It writes them.
+    Written,
+    /// It reads their scores.
+    Scored,
+    /// It reads their ranks.
+    Ranked,
+}
+
+/// The members that a command names, so that those of several commands can be read together. Words of another meaning
+/// may be among them.
+pub fn named_members(args: &[String]) -> Option<(Naming, impl Iterator<Item = &[u8]>)> {
+    let (naming, step) = match args[0].to_ascii_uppercase().as_str() {
+        "ZADD" | "ZINCRBY" => (Naming::Written, 2),
+        "ZREM" => (Naming::Written, 1),
+        "ZSCORE" | "ZMSCORE" => (Naming::Scored, 1),
+        "ZRANK" | "ZREVRANK" => (Naming::Ranked, 1),
+        _ => return None,
+    };
+    let words = args.get(2..).unwrap_or_default().iter().rev();
+    Some((naming, words.step_by(step).map(String::as_bytes)))
 }
 
 /// Runs a command. `seed` is random.
@@ -349,10 +369,6 @@ fn zadd(set: &mut dyn SortedSet, args: &[String]) -> SortedResult {
     for pair in pairs {
         let write = options.write(Amount::Score(valid_score(&pair[0])?));
         writes.push((writable(&pair[1])?, write));
-    }
-    if writes.len() > 1 {
-        let members: Vec<&[u8]> = writes.iter().map(|(member, _)| *member).collect();
-        set.read_together(&members)?;
     }
     // All or nothing, except for lack of room.
     for (member, write) in &writes {

@@ -12,12 +12,14 @@ use crate::core::board::placing::{Placing, ShardAt, Shards};
 use crate::core::board::score::Score;
 use crate::core::board::settings::{Settings, Ties};
 use crate::core::counter::ledger::{KeySource, WriteKey};
-use crate::node::objects::board_rows::{BoardRows, EpochRows};
+use crate::node::objects::board_reads::Reader;
+use crate::node::objects::board_rows::{BoardRows, NamedMember};
 use crate::node::shared::call;
 use crate::protocol::messages::{Fault, ForgetBoard, RunSorted, SortedRan};
 use crate::protocol::redis::notifications::SetChange;
 use crate::protocol::redis::reply::{Reply, ReplyError};
-use crate::protocol::redis::sorted::{Members, SortedSet, run};
+use crate::protocol::redis::request::Arguments;
+use crate::protocol::redis::sorted::{Members, Naming, SortedSet, named_members, run};
 
 /// The reply to a command whose attempt has a name. Stored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -31,8 +33,60 @@ struct Ranking<'a> {
     loaded: &'a mut Loaded,
     rows: &'a BoardRows,
     has_changed: bool,
-    /// Members that were read together, as they are now.
-    read: BTreeMap<Vec<u8>, Option<Member>>,
+    read: &'a mut ReadTogether,
+}
+
+/// What was read for several commands of a message, as it is now.
+struct ReadTogether {
+    /// The members that they name.
+    members: BTreeMap<Vec<u8>, NamedMember>,
+    /// Whether it is known how many stand before the members whose ranks are asked for, up to the next command that may
+    /// write.
+    has_counts: bool,
+}
+
+impl ReadTogether {
+    /// Reads the members that commands name.
+    fn of(commands: &[Arguments], rows: &BoardRows, epoch: i64) -> Result<Self, Fault> {
+        let named = commands.iter().filter_map(|args| named_members(args));
+        let names: Vec<&[u8]> = named.flat_map(|(_, names)| names).collect();
+        Ok(Self {
+            members: rows.members(epoch, &names)?,
+            has_counts: false,
+        })
+    }
+
+    /// Reads what the first of these commands needs of the order, and those behind it as far as none writes.
+    fn look_ahead(&mut self, reader: &Reader<'_>, commands: &[Arguments]) -> Result<(), Fault> {
+        match commands
+            .first()
+            .and_then(|args| Some(named_members(args)?.0))
+        {
+            Some(Naming::Ranked) if !self.has_counts => self.has_counts = true,
+            Some(Naming::Ranked | Naming::Scored) => return Ok(()),
+            _ => {
+                self.has_counts = false;
+                return Ok(());
+            }
+        }
+        let mut keys = Vec::new();
+        for args in commands {
+            match named_members(args) {
+                Some((Naming::Ranked, names)) => {
+                    keys.extend(names.filter_map(|name| self.members.get(name)?.key(name)));
+                }
+                Some((Naming::Scored, _)) => {}
+                _ => break,
+            }
+        }
+        let counts = reader.before(&keys)?;
+        for (key, before) in keys.into_iter().zip(counts) {
+            if let Some(known) = self.members.get_mut(&key.member) {
+                known.before = before;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Ranking<'_> {
@@ -45,9 +99,17 @@ impl Ranking<'_> {
         }
     }
 
+    /// A member was written.
+    fn note(&mut self, name: &[u8], now: Option<&Member>) {
+        if let Some(known) = self.read.members.get_mut(name) {
+            known.member = now.cloned();
+        }
+        self.has_changed = true;
+    }
+
     fn member(&self, name: &[u8]) -> Result<Option<Member>, Fault> {
-        match self.read.get(name) {
-            Some(known) => Ok(known.clone()),
+        match self.read.members.get(name) {
+            Some(known) => Ok(known.member.clone()),
             None => self.rows.member(self.loaded.head.epoch, name),
         }
     }
@@ -64,13 +126,17 @@ impl SortedSet for Ranking<'_> {
     }
 
     fn find(&self, member: &[u8]) -> Result<Option<(Score, Key)>, Fault> {
-        let key = self.rows.key_of(self.loaded.head.epoch, member)?;
-        key.map(|key| Ok((score_of(&key)?, key))).transpose()
+        let known = self.member(member)?.filter(|known| !known.is_hidden);
+        Ok(known.map(|known| (known.score, known.key(member))))
     }
 
     fn before(&self, key: &Key) -> Result<u64, Fault> {
-        let rows = EpochRows(self.rows, self.loaded.head.epoch);
-        self.loaded.directory.before(key, &rows)
+        match self.read.members.get(&key.member) {
+            Some(known) if self.read.has_counts && known.key(&key.member).as_ref() == Some(key) => {
+                Ok(known.before)
+            }
+            _ => self.loaded.reader(self.rows).before_one(key),
+        }
     }
 
     fn stretch(&self, low: u64, high: u64) -> Result<Members, Fault> {
@@ -91,12 +157,6 @@ impl SortedSet for Ranking<'_> {
         self.rows.named_after(self.loaded.head.epoch, member, limit)
     }
 
-    fn read_together(&mut self, members: &[&[u8]]) -> Result<(), Fault> {
-        let epoch = self.loaded.head.epoch;
-        self.read = self.rows.members(epoch, members)?;
-        Ok(())
-    }
-
     fn write(
         &mut self,
         member: &[u8],
@@ -115,19 +175,16 @@ impl SortedSet for Ranking<'_> {
             }
             self.loaded
                 .put(self.rows, member, before.as_ref(), Some(after))?;
-            if let Some(known) = self.read.get_mut(member) {
-                *known = Some(after.clone());
-            }
-            self.has_changed = true;
+            self.note(member, Some(after));
         }
         Ok(Ok(change))
     }
 
     fn remove(&mut self, member: &[u8]) -> Result<bool, Fault> {
-        let before = self.rows.member(self.loaded.head.epoch, member)?;
+        let before = self.member(member)?;
         if before.is_some() {
             self.loaded.put(self.rows, member, before.as_ref(), None)?;
-            self.has_changed = true;
+            self.note(member, None);
         }
         Ok(before.is_some())
     }
@@ -245,6 +302,7 @@ impl BoardCore {
             loaded.begin_epoch();
             loaded.keep_periods(&self.rows, archive)?;
         }
+        let mut read = ReadTogether::of(&asked.commands, &self.rows, loaded.head.epoch)?;
         let mut replies = Vec::with_capacity(asked.commands.len());
         let mut changes = vec![SetChange::Same; asked.commands.len()];
         for (place, args) in asked.commands.iter().enumerate() {
@@ -266,11 +324,12 @@ impl BoardCore {
                 continue;
             }
             loaded.head.set_ledgers(&ledgers);
+            read.look_ahead(&loaded.reader(&self.rows), &asked.commands[place..])?;
             let mut ranking = Ranking {
                 loaded,
                 rows: &self.rows,
                 has_changed: false,
-                read: BTreeMap::new(),
+                read: &mut read,
             };
             let done = match is_ordered_otherwise(ranking.loaded, args) {
                 true => Err(ReplyError::Reply(ordered_otherwise())),
