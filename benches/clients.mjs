@@ -59,7 +59,8 @@ async function rate(url, begin) {
   const flight = async () => {
     const ask = begin(clients(url));
     while (performance.now() - begun < SECONDS * 1_000) {
-      // Not `done += await …`, which reads `done` before the wait and so loses what the other flights have done meanwhile.
+      // Not `done += await …`, which reads `done` before the wait and so loses what the other flights have done
+      // meanwhile.
       const more = await ask();
       done += more;
     }

@@ -5,8 +5,9 @@ import { count, drawn, share, short, whole } from "./numbers.js";
 const DIGITS_MAX = 12;
 
 /**
- * A panel with a list. Each row is `{ key, name, count, href, title, mark, filter, change }`: `name` is text, or the name of a counter
- * where `isId`; `href` leads on; `mark` stands before it; `filter` is `{ href, label }`; `change` is `{ words, tone, title }`.
+ * A panel with a list. Each row is `{ key, name, count, href, title, mark, filter, change }`: `name` is text, or the
+ * name of a counter where `isId`; `href` leads on; `mark` stands before it; `filter` is `{ href, label }`; `change` is
+ * `{ words, tone, title }`.
  */
 export class Bars {
   #list = el("ul", { class: "bars ranked" });
@@ -49,7 +50,9 @@ export class Bars {
       return node;
     });
     const isSame = nodes.length === before.size && nodes.every((node, index) => this.#list.children[index] === node);
-    if (!isSame && (focused === undefined || !this.#list.contains(document.activeElement))) this.#list.replaceChildren(...nodes);
+    if (!isSame && (focused === undefined || !this.#list.contains(document.activeElement))) {
+      this.#list.replaceChildren(...nodes);
+    }
     this.#list.hidden = rows.length === 0;
     this.#list.classList.toggle("compared", rows.some((row) => row.change !== undefined));
     this.#told.replaceChildren();
@@ -81,7 +84,10 @@ function rowOf({ key, name, isId, href, title, mark, filter }) {
     "li",
     { "data-key": key },
     bar,
-    el("span", { class: "place" }, mark === undefined ? undefined : el("span", { class: "mark", "aria-hidden": "true" }, mark), shown),
+    el(
+      "span", { class: "place" },
+      mark === undefined ? undefined : el("span", { class: "mark", "aria-hidden": "true" }, mark), shown,
+    ),
     filter === undefined
       ? el("span", {})
       : el("a", { class: "only", href: filter.href, title: filter.label, "aria-label": filter.label }, filter.text),

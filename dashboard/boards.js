@@ -21,12 +21,18 @@ const TIES = { member: "by name", first: "first come", shared: "shared" };
 
 const boardPath = (board) => `/boards/${encodeURIComponent(board)}`;
 // All of its digits: two members may differ in the last one.
-const scoreOf = (score) => (typeof score === "number" ? score.toLocaleString("en", { maximumFractionDigits: 20 }) : String(score));
+const scoreOf = (score) =>
+  typeof score === "number" ? score.toLocaleString("en", { maximumFractionDigits: 20 }) : String(score);
 /** Returns a rank in words: far from the board's home it may be known as the lowest and the highest that it may be. */
-export const rankOf = (rank) => (rank === null ? "hidden" : Array.isArray(rank) ? rank.map(count).join(" to ") : count(rank));
-const clock = (second) => new Date(second * 1000).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short", timeZone: "UTC" });
+export const rankOf = (rank) =>
+  rank === null ? "hidden" : Array.isArray(rank) ? rank.map(count).join(" to ") : count(rank);
+const clock = (second) =>
+  new Date(second * 1000).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short", timeZone: "UTC" });
 
-/** Shows the boards in `main`, or the one that `id` names; `status` is the chip of the page. Returns a function that ends it. */
+/**
+ * Shows the boards in `main`, or the one that `id` names; `status` is the chip of the page. Returns a function that
+ * ends it.
+ */
 export function showBoards(main, route, status) {
   const stopped = new AbortController();
   const show = route.id === undefined ? showList : showBoard;
@@ -43,7 +49,9 @@ function tellFailure(error, body, status, signal) {
   if (!(error instanceof Failure)) throw error;
   if (error.isOffline || error.status >= 500) return status(standing({ connection: "offline" }));
   status({ tone: "none", text: error.wantsKey ? "key needed" : "not shown" });
-  const title = { "board-not-found": "There is no such board", "period-not-found": "There is no such period" }[error.code] ?? "Not shown";
+  const title =
+    { "board-not-found": "There is no such board", "period-not-found": "There is no such period" }[error.code] ??
+    "Not shown";
   body.replaceChildren(error.wantsKey ? refusalOf(error, "") : notice(title, `${error.message}.`));
 }
 
@@ -52,26 +60,40 @@ function tableOf(name, heads, rows) {
   return el("table", { class: name }, el("thead", {}, head), el("tbody", {}, rows));
 }
 
-const panel = (id, title, ...nodes) => el("section", { class: "panel wide", "aria-labelledby": `${id}-title` }, el("h2", { id: `${id}-title`, class: "label" }, title), ...nodes);
+const panel = (id, title, ...nodes) =>
+  el(
+    "section", { class: "panel wide", "aria-labelledby": `${id}-title` },
+    el("h2", { id: `${id}-title`, class: "label" }, title), ...nodes,
+  );
 // The rows of an export; none while nothing is shown.
 const exported = (file, what, rows) => (rows.length === 0 ? undefined : { file, what, rows });
 
 function showList(main, { prefix }, status, signal) {
-  const field = el("input", { id: "prefix", type: "search", value: prefix, autocomplete: "off", autocapitalize: "off", spellcheck: "false" });
+  const field = el("input", {
+    id: "prefix", type: "search", value: prefix, autocomplete: "off", autocapitalize: "off", spellcheck: "false",
+  });
   const onPrefix = (event) => {
     event.preventDefault();
     location.hash = boardsHash({ prefix: field.value });
   };
-  const form = el("form", { class: "prefix", on: { submit: onPrefix } }, el("label", { for: "prefix" }, "Names that begin with"), field, el("button", { type: "submit", class: "quiet" }, "Show"));
+  const form = el(
+    "form", { class: "prefix", on: { submit: onPrefix } }, el("label", { for: "prefix" }, "Names that begin with"),
+    field, el("button", { type: "submit", class: "quiet" }, "Show"),
+  );
   const body = el("div", { class: "panels" });
-  main.replaceChildren(el("div", { class: "title" }, el("h1", { tabindex: "-1" }, "Boards")), el("div", { class: "filters" }, form), body);
+  main.replaceChildren(
+    el("div", { class: "title" }, el("h1", { tabindex: "-1" }, "Boards")), el("div", { class: "filters" }, form), body,
+  );
 
   const totals = [];
   const { promise: first, resolve: arrive } = Promise.withResolvers();
   const describe = async (row) => {
     const { total, settings } = await json(boardPath(row.dataset.board), signal);
     totals.push({ section: "members", name: row.dataset.board, count: total });
-    const facts = [count(total), settings.order === "asc" ? "lowest first" : "highest first", settings.keep, settings.period === "none" ? "–" : settings.period];
+    const facts = [
+      count(total), settings.order === "asc" ? "lowest first" : "highest first", settings.keep,
+      settings.period === "none" ? "–" : settings.period,
+    ];
     [...row.querySelectorAll("td")].forEach((cell, at) => setText(cell, facts[at]));
   };
   const list = async () => {
@@ -79,14 +101,31 @@ function showList(main, { prefix }, status, signal) {
       const page = await json(`/boards?limit=${BOARDS_MAX}&prefix=${encodeURIComponent(prefix)}`, signal);
       status({ tone: "good", text: `${page.boards.length}${page.cursor === null ? "" : "+"} ${page.boards.length === 1 ? "board" : "boards"}` });
       if (page.boards.length === 0) {
-        const first = el("pre", {}, el("code", {}, `curl -X POST -d '{"score":83}' ${location.origin}/boards/race/members/bob`));
-        return body.replaceChildren(notice(prefix === "" ? "There are no boards" : "No board has a name that begins so", "The first score makes one:", first));
+        const first = el(
+          "pre", {}, el("code", {}, `curl -X POST -d '{"score":83}' ${location.origin}/boards/race/members/bob`),
+        );
+        return body.replaceChildren(
+          notice(
+            prefix === "" ? "There are no boards" : "No board has a name that begins so", "The first score makes one:",
+            first,
+          ),
+        );
       }
       const heads = ["Board", "Members", "Order", "Keeps", "Period"];
       const row = (board) =>
-        el("tr", { "data-board": board }, el("th", { scope: "row" }, el("a", { href: boardHash(board) }, el("bdi", {}, board))), heads.slice(1).map((head) => el("td", { "data-label": head }, "–")));
-      const more = page.cursor === null ? undefined : el("p", { class: "sub" }, `The first ${page.boards.length} by name.`);
-      body.replaceChildren(panel("boards", "Boards", tableOf("policies", heads, page.boards.map(row)), more, exportButtons(first, () => exported("tally-boards", { prefix }, totals))));
+        el(
+          "tr", { "data-board": board },
+          el("th", { scope: "row" }, el("a", { href: boardHash(board) }, el("bdi", {}, board))),
+          heads.slice(1).map((head) => el("td", { "data-label": head }, "–")),
+        );
+      const more =
+        page.cursor === null ? undefined : el("p", { class: "sub" }, `The first ${page.boards.length} by name.`);
+      body.replaceChildren(
+        panel(
+          "boards", "Boards", tableOf("policies", heads, page.boards.map(row)), more,
+          exportButtons(first, () => exported("tally-boards", { prefix }, totals)),
+        ),
+      );
       for (const one of [...body.querySelectorAll("tr[data-board]")].slice(0, DESCRIBED_MAX)) await describe(one);
     } catch (error) {
       tellFailure(error, body, status, signal);
@@ -106,16 +145,25 @@ function memberRows(rows, board, { period, member }) {
       "tr",
       { "data-member": one.member, "aria-current": one.member === member ? "true" : undefined },
       el("td", { class: "number" }, rankOf(one.rank)),
-      el("th", { scope: "row" }, el("a", { href: boardHash(board, { period, member: one.member }) }, el("bdi", {}, one.member))),
+      el(
+        "th", { scope: "row" },
+        el("a", { href: boardHash(board, { period, member: one.member }) }, el("bdi", {}, one.member)),
+      ),
       el("td", { class: "number" }, scoreOf(one.score)),
-      el("td", { class: "sub metadata" }, metadata.length > METADATA_CHARS ? `${metadata.slice(0, METADATA_CHARS)}…` : metadata),
+      el(
+        "td", { class: "sub metadata" },
+        metadata.length > METADATA_CHARS ? `${metadata.slice(0, METADATA_CHARS)}…` : metadata,
+      ),
     );
   };
   return tableOf("members", heads, rows.map(row));
 }
 
 function settingsWords({ order, keep, ties, scores, period, zone }) {
-  const parts = [order === "asc" ? "lowest first" : "highest first", `keeps ${keep}`, `ties ${TIES[ties] ?? ties}`, `${scores} scores`];
+  const parts = [
+    order === "asc" ? "lowest first" : "highest first", `keeps ${keep}`, `ties ${TIES[ties] ?? ties}`,
+    `${scores} scores`,
+  ];
   if (period !== "none") parts.push(`begins anew each ${period}, ${zone}`);
   return parts.join(" · ");
 }
@@ -127,35 +175,61 @@ function showBoard(main, route, status, signal) {
   const top = el("div", {});
   const told = el("p", { class: "sub" });
   const found = el("div", { role: "status" });
-  const field = el("input", { id: "member", name: "member", type: "search", value: member ?? "", required: true, autocomplete: "off", autocapitalize: "off", spellcheck: "false" });
+  const field = el("input", {
+    id: "member", name: "member", type: "search", value: member ?? "", required: true, autocomplete: "off",
+    autocapitalize: "off", spellcheck: "false",
+  });
   const onFind = (event) => {
     event.preventDefault();
     location.hash = boardHash(board, { period, member: field.value });
   };
-  const form = el("form", { class: "prefix", on: { submit: onFind } }, el("label", { for: "member" }, "Member"), field, el("button", { type: "submit", class: "quiet" }, "Find"));
+  const form = el(
+    "form", { class: "prefix", on: { submit: onFind } }, el("label", { for: "member" }, "Member"), field,
+    el("button", { type: "submit", class: "quiet" }, "Find"),
+  );
   const periods = el("div", { class: "range-place" });
   let shown = [];
   const { promise: first, resolve: arrive } = Promise.withResolvers();
   const buttons = exportButtons(first, () => exported(`tally-board-${board}`, { board, period }, shown));
-  const body = el("div", { class: "panels" }, panel("member", "Where a member stands", form, found), panel("top", `The first ${ROWS}`, top, told, buttons));
-  main.replaceChildren(el("div", { class: "title" }, el("p", { class: "crumb" }, el("a", { href: boardsHash() }, "Boards")), el("h1", { tabindex: "-1" }, el("bdi", {}, board)), about), periods, body);
+  const body = el(
+    "div", { class: "panels" }, panel("member", "Where a member stands", form, found),
+    panel("top", `The first ${ROWS}`, top, told, buttons),
+  );
+  main.replaceChildren(
+    el(
+      "div", { class: "title" }, el("p", { class: "crumb" }, el("a", { href: boardsHash() }, "Boards")),
+      el("h1", { tabindex: "-1" }, el("bdi", {}, board)), about,
+    ),
+    periods, body,
+  );
 
   const find = async () => {
     try {
       const path = `${boardPath(board)}/members/${encodeURIComponent(member)}`;
       const own = await json(`${path}?${within.slice(1)}`, signal);
       const around = await json(`${path}/around?limit=${AROUND}${within}`, signal);
-      const rank = own.rank === null ? "Hidden: it has no rank." : `Rank ${rankOf(own.rank)} of ${count(own.total)}, not behind ${measured(own.percentile)} % of the others.`;
-      found.replaceChildren(el("p", { class: "fact", id: "stands" }, `${scoreOf(own.score)} points. ${rank}`), memberRows(around.rows, board, route));
+      const rank =
+        own.rank === null
+          ? "Hidden: it has no rank."
+          : `Rank ${rankOf(own.rank)} of ${count(own.total)}, not behind ${measured(own.percentile)} % of the others.`;
+      found.replaceChildren(
+        el("p", { class: "fact", id: "stands" }, `${scoreOf(own.score)} points. ${rank}`),
+        memberRows(around.rows, board, route),
+      );
     } catch (error) {
-      if (error instanceof Failure && error.code === "member-not-found") found.replaceChildren(el("p", { class: "fact" }, `${member} is not on this board.`));
-      else tellFailure(error, body, status, signal);
+      if (error instanceof Failure && error.code === "member-not-found") {
+        found.replaceChildren(el("p", { class: "fact" }, `${member} is not on this board.`));
+      } else {
+        tellFailure(error, body, status, signal);
+      }
     }
   };
   const look = async () => {
     try {
       const page = await json(`${boardPath(board)}/top?limit=${ROWS}${within}`, signal);
-      top.replaceChildren(page.rows.length === 0 ? el("p", {}, "Nobody has a score here.") : memberRows(page.rows, board, route));
+      top.replaceChildren(
+        page.rows.length === 0 ? el("p", {}, "Nobody has a score here.") : memberRows(page.rows, board, route),
+      );
       shown = page.rows.map((row) => ({ section: `rank ${rankOf(row.rank)}`, name: row.member, count: row.score }));
       arrive();
       setText(told, page.total > page.rows.length ? `${count(page.total)} members in all.` : "");
@@ -171,8 +245,18 @@ function showBoard(main, route, status, signal) {
       setText(about, `${count(total)} members · ${settingsWords(settings)}`);
       if (settings.period === "none") return;
       const ended = await json(`${boardPath(board)}/periods`, signal);
-      const link = (start, text) => el("a", { href: boardHash(board, { period: start, member }), "aria-current": String(start ?? "") === (period ?? "") ? "true" : undefined, "data-keep": "" }, text);
-      const links = ended.periods.map(({ start, total: members }) => link(start, `${clock(start)} (${count(members)})`));
+      const link = (start, text) =>
+        el(
+          "a",
+          {
+            href: boardHash(board, { period: start, member }),
+            "aria-current": String(start ?? "") === (period ?? "") ? "true" : undefined, "data-keep": "",
+          },
+          text,
+        );
+      const links = ended.periods.map(({ start, total: members }) =>
+        link(start, `${clock(start)} (${count(members)})`),
+      );
       periods.replaceChildren(el("nav", { class: "tabs", "aria-label": "Period" }, link(undefined, "Now"), links));
     } catch (error) {
       tellFailure(error, body, status, signal);

@@ -58,7 +58,10 @@ export function unshownWords(names) {
   return `${names.length} more ${names.length === 1 ? "dimension has" : "dimensions have"} no panel here: ${names.join(", ")}. GET /counters/{id}/breakdown?by= tells them.`;
 }
 
-/** Returns of which time the values of an answer are, in a sentence; "" where that is the range. Values are kept by the hour, and by the day of UTC once they are older than a week. */
+/**
+ * Returns of which time the values of an answer are, in a sentence; "" where that is the range. Values are kept by
+ * the hour, and by the day of UTC once they are older than a week.
+ */
 export function windowWords(range, window) {
   if (range.name === "all" || !window || window.from === null) return "";
   if (window.from >= range.from && window.to < range.to) return "";
@@ -77,7 +80,10 @@ export function exportRows(told) {
   });
 }
 
-/** Returns the rows of an answer as `Bars` shows them; `leads(by, value)` returns where a row leads, `changeOf(value)` how it changed. */
+/**
+ * Returns the rows of an answer as `Bars` shows them; `leads(by, value)` returns where a row leads, `changeOf(value)`
+ * how it changed.
+ */
 export function breakdownRows(by, told, leads = () => undefined, changeOf = () => undefined) {
   return told.rows.map(({ value, count: least, error }) => ({
     key: value,
@@ -133,7 +139,10 @@ export class Breakdowns {
     return this.#told;
   }
 
-  /** Asks again, for one dimension after the other, and shows each as it comes. A service without breakdowns is asked once. */
+  /**
+   * Asks again, for one dimension after the other, and shows each as it comes. A service without breakdowns is asked
+   * once.
+   */
   async refresh(range) {
     if (this.#isMissing) return;
     const ask = (by) => json(breakdownPath(this.#path, by, range), this.#signal);
@@ -157,7 +166,9 @@ export class Breakdowns {
         return this.node.replaceChildren();
       }
       // What was shown stays; that the service is away is said elsewhere.
-      for (const told of this.node.querySelectorAll("[role=status]")) setText(told, `Could not be read: ${error.message}.`);
+      for (const told of this.node.querySelectorAll("[role=status]")) {
+        setText(told, `Could not be read: ${error.message}.`);
+      }
     }
   }
 
@@ -165,7 +176,9 @@ export class Breakdowns {
   async compare(range) {
     const times = comparedValueTimes(range);
     for (const [by, told] of this.#told) {
-      const compared = await this.#comparison.between(times, (time, rows) => breakdownPath(this.#path, by, time, rows), told);
+      const compared = await this.#comparison.between(
+        times, (time, rows) => breakdownPath(this.#path, by, time, rows), told,
+      );
       this.#changes.set(by, compared?.of);
       this.#show(by, told, range);
     }
@@ -181,7 +194,8 @@ export class Breakdowns {
       this.#panels.set(by, panel);
     }
     const nodes = [...shown.map((by) => this.#panels.get(by).node), this.#unshown, this.#compared];
-    const isSame = nodes.length === this.node.children.length && nodes.every((node, at) => this.node.children[at] === node);
+    const isSame =
+      nodes.length === this.node.children.length && nodes.every((node, at) => this.node.children[at] === node);
     if (!isSame) this.node.replaceChildren(...nodes);
   }
 
@@ -196,7 +210,9 @@ export class Breakdowns {
   /** Says something in place of all panels. */
   #say(...nodes) {
     const title = el("h2", { id: "breakdowns-title", class: "label" }, "Referrers, countries, devices, browsers");
-    this.node.replaceChildren(el("section", { class: "panel wide", "aria-labelledby": "breakdowns-title" }, title, ...nodes));
+    this.node.replaceChildren(
+      el("section", { class: "panel wide", "aria-labelledby": "breakdowns-title" }, title, ...nodes),
+    );
   }
 
   #empty() {

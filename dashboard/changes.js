@@ -1,7 +1,7 @@
 // How the rows of a list compare with what they were in the range before.
 //
-// Invariants: a change is told where both times were counted as they were asked for, and no part is missing; where a count is known between
-// bounds, so is its change.
+// Invariants: a change is told where both times were counted as they were asked for, and no part is missing; where a
+// count is known between bounds, so is its change.
 import { Failure, json } from "./api.js";
 import { changeWords } from "./headline.js";
 import { partOf } from "./history.js";
@@ -18,11 +18,16 @@ const ROWS_COMPARED = 100;
 const KEPT_MS = 300_000;
 const FRESH_MS = 3_000;
 
-/** Returns the two times by which rows of a range are compared, `{ now, before }`, each `{ from, until, step }`; undefined where nothing is. */
+/**
+ * Returns the two times by which rows of a range are compared, `{ now, before }`, each `{ from, until, step }`;
+ * undefined where nothing is.
+ */
 export function comparedTimes({ from, previous }) {
   if (previous === undefined) return undefined;
   const { step } = previous;
-  return { now: { from, until: previous.compared_to, step }, before: { from: previous.from, until: previous.to, step } };
+  return {
+    now: { from, until: previous.compared_to, step }, before: { from: previous.from, until: previous.to, step },
+  };
 }
 
 /** Returns the same for what is kept by the hour for a week, and by the day of UTC after that. */
@@ -45,14 +50,17 @@ export function timesWords(range, { now, before }) {
 const larger = (one, other) => (one > other ? one : other);
 
 /**
- * Returns what an answer knows of rows, as a function from key to `[least, most]`; undefined where it does not say all of the time from `from` until
- * before `until`. It is the answer of a breakdown, of one value of it, or of a history with a top.
+ * Returns what an answer knows of rows, as a function from key to `[least, most]`; undefined where it does not say all
+ * of the time from `from` until before `until`. It is the answer of a breakdown, of one value of it, or of a history
+ * with a top.
  */
 export function countsIn(told, { from, until }) {
   const { window, unasked } = told;
   const isOther = window !== undefined && (window.from !== from || window.to !== until - 1);
   const isStale = !told.exact && !unasked && told.staleness_ms >= FRESH_MS;
-  if (isOther || isStale || (told.kept_from !== null && told.kept_from > from) || told.missing_partitions?.length > 0) return undefined;
+  if (isOther || isStale || (told.kept_from !== null && told.kept_from > from) || told.missing_partitions?.length > 0) {
+    return undefined;
+  }
   const rows = told.rows ?? told.top;
   const known = new Map(rows.map((row) => [row.value ?? row.id, [whole(row.count), whole(row.error ?? 0)]]));
   // Counters that were not asked may have any value of a dimension, but are in no row themselves.
@@ -75,7 +83,10 @@ function absentMost({ other, error, unasked }, rows) {
 const shortWords = (part) => changeWords(part).replace("as many as", "0 %");
 const between = ([least, most]) => (least === most ? count(least) : `${count(least)} to ${count(most)}`);
 
-/** Returns how a count changed, `{ words, tone, title }`, where both are known as `[least, most]`; undefined where that says nothing. */
+/**
+ * Returns how a count changed, `{ words, tone, title }`, where both are known as `[least, most]`; undefined where
+ * that says nothing.
+ */
 export function changeOf(now, before, times) {
   const title = times === undefined ? "" : `${hoursWords(times.now.from, times.now.until)}: ${between(now)}. ${hoursWords(times.before.from, times.before.until)}: ${between(before)}.`;
   if (before[1] === 0n) return now[0] === 0n ? undefined : { words: "new", tone: "up", title };
@@ -104,8 +115,9 @@ export class Comparison {
   }
 
   /**
-   * Returns `{ of, now, before }`: the change of a row by its key, and both answers; undefined where nothing is compared. `pathOf(time, rows)` is the path of
-   * that many rows of a time; `own` is what is shown, which need not be asked for again where it is of the same time.
+   * Returns `{ of, now, before }`: the change of a row by its key, and both answers; undefined where nothing is
+   * compared. `pathOf(time, rows)` is the path of that many rows of a time; `own` is what is shown, which need not be
+   * asked for again where it is of the same time.
    */
   async between(times, pathOf, own) {
     if (times === undefined) return undefined;

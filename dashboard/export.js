@@ -5,15 +5,20 @@ import { el, setText } from "./dom.js";
 const FORMULA = /^[=+\-@\t\r]/;
 
 function cell(value) {
-  const text = typeof value === "bigint" || typeof value === "number" ? String(value) : FORMULA.test(value) ? `'${value}` : String(value ?? "");
+  const text =
+    typeof value === "bigint" || typeof value === "number"
+      ? String(value)
+      : FORMULA.test(value)
+        ? `'${value}`
+        : String(value ?? "");
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
 const iso = (second) => (second === undefined ? "" : new Date(second * 1000).toISOString());
 
 /**
- * Returns rows `{ section, name, count, from, to }` as CSV; one without a time of its own, unix seconds from `from` until before `to`, is of that of
- * the whole. Source: RFC 4180.
+ * Returns rows `{ section, name, count, from, to }` as CSV; one without a time of its own, unix seconds from `from`
+ * until before `to`, is of that of the whole. Source: RFC 4180.
  */
 export function csvOf({ from, to, rows }) {
   const time = (row) => [row.from ?? from, row.to ?? to].map(iso);
@@ -66,5 +71,7 @@ export function exportButtons(first, shown) {
 export function pointRows(points, step_seconds) {
   return points
     .filter(([, value]) => value !== null)
-    .map(([second, value, section = "history"]) => ({ section, name: iso(second), count: value, from: second, to: second + step_seconds }));
+    .map(([second, value, section = "history"]) => ({
+      section, name: iso(second), count: value, from: second, to: second + step_seconds,
+    }));
 }

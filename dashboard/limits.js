@@ -1,7 +1,8 @@
 // The view of rate limits: the policies, and what was allowed and refused.
 //
-// Invariant: what a policy did is told by the service, over all isolates. The tiles above the list are those of all isolates, or, where
-// a part of the deployment does not answer, of the one that did; of all policies and of those that checks bring.
+// Invariant: what a policy did is told by the service, over all isolates. The tiles above the list are those of all
+// isolates, or, where a part of the deployment does not answer, of the one that did; of all policies and of those that
+// checks bring.
 import { Failure, json, send, text } from "./api.js";
 import { refusalOf } from "./counter.js";
 import { el, notice, svg } from "./dom.js";
@@ -25,7 +26,10 @@ const FORM_TITLE = "Change it";
 const LOOKS_MAX = 120;
 const BOX = { width: 480, height: 48 };
 
-/** Shows the limits in `main`, or of the policies the one that `id` names; `status` is the chip of the page. Returns a function that ends it. */
+/**
+ * Shows the limits in `main`, or of the policies the one that `id` names; `status` is the chip of the page. Returns a
+ * function that ends it.
+ */
 export function showLimits(main, route, status) {
   const { id } = route;
   const range = route.range ?? RANGE;
@@ -50,7 +54,11 @@ export function showLimits(main, route, status) {
       el(
         "section",
         { class: "panel wide", "aria-labelledby": "policies-title" },
-        el("div", { class: "head" }, el("h2", { id: "policies-title", class: "label" }, id === undefined ? "Policies" : "Policy"), id === undefined ? exportButtons(listed, () => shown) : undefined),
+        el(
+          "div", { class: "head" },
+          el("h2", { id: "policies-title", class: "label" }, id === undefined ? "Policies" : "Policy"),
+          id === undefined ? exportButtons(listed, () => shown) : undefined,
+        ),
         policies,
       ),
     ),
@@ -64,8 +72,9 @@ export function showLimits(main, route, status) {
     try {
       const after = { at_ms: Date.now(), verdicts: verdictsOf(await text("/metrics", signal)) };
       heard_ms = Date.now();
-      if (after.verdicts === undefined) verdicts.replaceChildren(el("p", { class: "sub" }, "This service reports no verdicts."));
-      else {
+      if (after.verdicts === undefined) {
+        verdicts.replaceChildren(el("p", { class: "sub" }, "This service reports no verdicts."));
+      } else {
         const rates = ratesBetween(before, after);
         looks = withLook(looks, rates, LOOKS_MAX);
         verdicts.replaceChildren(...verdictNodes(after, rates), ...trendNodes(looks));
@@ -120,7 +129,9 @@ export function showLimits(main, route, status) {
       await list();
     };
     const title = el("h2", { id: "form-title", class: "label" }, FORM_TITLE);
-    policies.closest(".panel").after(el("section", { class: "panel wide", "aria-labelledby": "form-title" }, title, policyForm(policy, save)));
+    policies
+      .closest(".panel")
+      .after(el("section", { class: "panel wide", "aria-labelledby": "form-title" }, title, policyForm(policy, save)));
   };
   list();
   const watching = did ?? repeat(look, () => LOOK_MS);
@@ -208,12 +219,18 @@ function trendNodes(looks) {
 }
 
 function tableOf(page) {
-  const heads = ["Policy", "Limit", "Window", "Algorithm", "Scope", "If the limiter is unreachable", "Allowed, 24 h", "Refused, 24 h"];
+  const heads = [
+    "Policy", "Limit", "Window", "Algorithm", "Scope", "If the limiter is unreachable", "Allowed, 24 h",
+    "Refused, 24 h",
+  ];
   const row = (policy) =>
     el(
       "tr",
       { "data-policy": policy.policy },
-      el("th", { scope: "row" }, el("a", { href: limitHash(policy.policy) }, el("bdi", {}, policy.policy)), policy.shadow ? " (shadow: refuses nobody)" : ""),
+      el(
+        "th", { scope: "row" }, el("a", { href: limitHash(policy.policy) }, el("bdi", {}, policy.policy)),
+        policy.shadow ? " (shadow: refuses nobody)" : "",
+      ),
       el("td", { class: "number", "data-label": heads[1] }, count(policy.limit)),
       el("td", { "data-label": heads[2] }, lasting(policy.window_seconds * 1000).replace(/\.0 /, " ")),
       el("td", { "data-label": heads[3] }, policy.algorithm),
@@ -222,7 +239,8 @@ function tableOf(page) {
       el("td", { class: "number", "data-label": heads[6], "data-count": "allowed" }, "–"),
       el("td", { class: "number", "data-label": heads[7], "data-count": "refused" }, "–"),
     );
-  const more = page.cursor === null ? undefined : el("p", { class: "sub" }, `The first ${page.policies.length} by name.`);
+  const more =
+    page.cursor === null ? undefined : el("p", { class: "sub" }, `The first ${page.policies.length} by name.`);
   return el(
     "div",
     {},

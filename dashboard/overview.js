@@ -1,4 +1,5 @@
-// The overview: what was counted in a range, of all counters or of those of a prefix: how much, when, which have most, from where.
+// The overview: what was counted in a range, of all counters or of those of a prefix: how much, when, which have most,
+// from where.
 //
 // Invariant: all numbers are of one range, and those of counters of one answer, so that they add up.
 import { Failure, json } from "./api.js";
@@ -28,7 +29,9 @@ const SLOW = 4;
 
 const nowSeconds = () => Math.floor(Date.now() / 1000);
 
-/** Returns the prefix of the next folder of an id below a prefix: "/blog/" of "/blog/a"; undefined where it has none. */
+/**
+ * Returns the prefix of the next folder of an id below a prefix: "/blog/" of "/blog/a"; undefined where it has none.
+ */
 export function folderOf(id, prefix) {
   const end = id.indexOf("/", Math.max(prefix.length, 1));
   return end === -1 || end + 1 === id.length ? undefined : id.slice(0, end + 1);
@@ -70,7 +73,10 @@ export function showOverview(main, route, status) {
 function overviewFrame(main, route, signal) {
   const { prefix } = route;
   const only = sharedPrefix();
-  const field = el("input", { id: "prefix", type: "search", value: prefix, autocomplete: "off", autocapitalize: "off", spellcheck: "false", placeholder: "/blog/" });
+  const field = el("input", {
+    id: "prefix", type: "search", value: prefix, autocomplete: "off", autocapitalize: "off", spellcheck: "false",
+    placeholder: "/blog/",
+  });
   const onPrefix = (event) => {
     event.preventDefault();
     location.hash = overviewHash({ prefix: field.value, range: route.range });
@@ -81,7 +87,12 @@ function overviewFrame(main, route, signal) {
     el("label", { for: "prefix" }, "Only names that begin with"),
     field,
     el("button", { type: "submit", class: "quiet" }, "Show"),
-    prefix === (only ?? "") ? undefined : el("a", { href: overviewHash({ prefix: only, range: route.range }) }, only === undefined ? "All" : `All of ${only}`),
+    prefix === (only ?? "")
+      ? undefined
+      : el(
+          "a", { href: overviewHash({ prefix: only, range: route.range }) },
+          only === undefined ? "All" : `All of ${only}`,
+        ),
   );
   const counters = el("p", { class: "fact" }, "–");
   const { promise: first, resolve: arrive } = Promise.withResolvers();
@@ -96,7 +107,9 @@ function overviewFrame(main, route, signal) {
     arrive,
     comparison: new Comparison(signal),
     body: el("div", {}),
-    breakdowns: new Breakdowns(prefixPath(prefix), "site", signal, (range, by, value) => overviewHash({ prefix, range: range.name, where: { by, value } })),
+    breakdowns: new Breakdowns(prefixPath(prefix), "site", signal, (range, by, value) =>
+      overviewHash({ prefix, range: range.name, where: { by, value } }),
+    ),
     placeRanges: (bar) => ranges.replaceChildren(bar),
   };
   const ranges = el("div", { class: "range-place" });
@@ -107,11 +120,19 @@ function overviewFrame(main, route, signal) {
   const history = el(
     "section",
     { class: "panel wide", "aria-labelledby": "history-title" },
-    el("div", { class: "head" }, el("h2", { id: "history-title", class: "label" }, "Over time"), route.where === undefined ? exported : undefined),
+    el(
+      "div", { class: "head" }, el("h2", { id: "history-title", class: "label" }, "Over time"),
+      route.where === undefined ? exported : undefined,
+    ),
     frame.trouble,
     frame.chart.node,
   );
-  const filter = route.where && el("p", { class: "where" }, el("bdi", {}, whereWords(route.where)), " ", el("a", { href: overviewHash({ prefix, range: route.range }), "data-keep": "" }, "Show all"));
+  const filter =
+    route.where &&
+    el(
+      "p", { class: "where" }, el("bdi", {}, whereWords(route.where)), " ",
+      el("a", { href: overviewHash({ prefix, range: route.range }), "data-keep": "" }, "Show all"),
+    );
   frame.panels = el("div", { class: "panels" }, frame.headline.node, history, frame.top.node, frame.breakdowns.node);
   frame.history = history;
   frame.headline.node.append(told);
@@ -166,8 +187,12 @@ function follow(frame, route, status, signal) {
         status({ tone: "none", text: error.wantsKey ? "key needed" : "not shown" });
         return frame.body.replaceChildren(refusalOf(error, ""));
       }
-      status(standing({ connection: "offline", reading: looks > 0 ? {} : undefined, silent_ms: Date.now() - heard_ms }));
-      if (looks === 0) frame.body.replaceChildren(notice("The service cannot be reached", "This page tries again every few seconds."));
+      status(
+        standing({ connection: "offline", reading: looks > 0 ? {} : undefined, silent_ms: Date.now() - heard_ms }),
+      );
+      if (looks === 0) {
+        frame.body.replaceChildren(notice("The service cannot be reached", "This page tries again every few seconds."));
+      }
     }
   };
   return repeat(look, () => (isEmpty || looks === 0 ? EMPTY_MS : PAUSE_MS)).stop;
@@ -183,7 +208,11 @@ function tellTruth(frame, told, status) {
   const truth = truthOf({ connection: "polling", reading, clock });
   frame.told.dataset.tone = truth.tone;
   setText(frame.told, truth.text);
-  setText(frame.trouble, unaskedWords(told.unasked) ?? (told.exact || told.staleness_ms < 3_000 ? "" : "Some parts did not answer. Their counts are missing here."));
+  setText(
+    frame.trouble,
+    unaskedWords(told.unasked) ??
+      (told.exact || told.staleness_ms < 3_000 ? "" : "Some parts did not answer. Their counts are missing here."),
+  );
 }
 
 /** Returns what is said of counters that were too many to ask; undefined where all were asked. */
@@ -206,7 +235,8 @@ function show(frame, route, range, told, before) {
 /** Asks for what the top is compared with, and shows how each row changed. */
 async function compareTop(frame, route, path, range, told) {
   const times = comparedTimes(range);
-  const topOf = ({ step, from, until }, rows) => `${path}/${historyQuery({ step, from, to: until }, `&zeros=0&top=${rows}`)}`;
+  const topOf = ({ step, from, until }, rows) =>
+    `${path}/${historyQuery({ step, from, to: until }, `&zeros=0&top=${rows}`)}`;
   const own = times?.now.until === range.until ? told : undefined;
   frame.changes = (await frame.comparison.between(times, topOf, own))?.of;
   showTop(frame, route);
@@ -216,20 +246,39 @@ function showTop(frame, route) {
   const { range, top: rows, total } = frame.shown;
   const { words } = range;
   frame.top.entitle(topTitle(rows));
-  if (rows.length === 0) return frame.top.tell(el("p", {}, `Nothing was counted ${during(words)}. `, el("a", { href: overviewHash({ prefix: route.prefix, range: "all" }) }, "Show all time")));
+  if (rows.length === 0) {
+    return frame.top.tell(
+      el(
+        "p", {}, `Nothing was counted ${during(words)}. `,
+        el("a", { href: overviewHash({ prefix: route.prefix, range: "all" }) }, "Show all time"),
+      ),
+    );
+  }
   const rest = whole(total) - rows.reduce((sum, row) => sum + whole(row.count), 0n);
   frame.top.show(
     rows.map(({ id, count: amount }) => {
       const folder = folderOf(id, route.prefix);
-      const filter = folder === undefined ? undefined : { href: overviewHash({ prefix: folder, range: route.range }), text: "only", label: `Only names that begin with ${folder}` };
-      return { key: id, name: id, isId: true, count: amount, href: counterHash(id, route.range), filter, change: frame.changes?.(id) };
+      const filter =
+        folder === undefined
+          ? undefined
+          : {
+              href: overviewHash({ prefix: folder, range: route.range }), text: "only",
+              label: `Only names that begin with ${folder}`,
+            };
+      return {
+        key: id, name: id, isId: true, count: amount, href: counterHash(id, route.range), filter,
+        change: frame.changes?.(id),
+      };
     }),
     total,
     [rest > 0n ? `${count(rest)} in other counters.` : "", frame.compared].filter(Boolean).join(" "),
   );
 }
 
-/** One value of a dimension: how much of it was counted, and by which counters. Values have no history, and no other dimensions. */
+/**
+ * One value of a dimension: how much of it was counted, and by which counters. Values have no history, and no other
+ * dimensions.
+ */
 async function showValue(frame, route, range, status, signal) {
   const told = await json(valuePath(route, range, TOP), signal);
   if (frame.body.firstChild !== frame.panels) frame.body.replaceChildren(frame.panels);
@@ -269,8 +318,14 @@ function empty(frame, { prefix }, status) {
   const log = el("pre", {}, el("code", {}, `curl --data-binary @access.log '${location.origin}/ingest?format=clf&key=path&unique=ip'`));
   frame.body.replaceChildren(
     prefix === ""
-      ? notice("Nothing has been counted yet", "The first write creates a counter. It then appears here:", first, "Or import an access log, however old:", log)
-      : notice("No counter has a name that begins so", "Upper and lower case differ.", el("p", {}, el("a", { href: overviewHash({ prefix: sharedPrefix() }) }, "All counters"))),
+      ? notice(
+          "Nothing has been counted yet", "The first write creates a counter. It then appears here:", first,
+          "Or import an access log, however old:", log,
+        )
+      : notice(
+          "No counter has a name that begins so", "Upper and lower case differ.",
+          el("p", {}, el("a", { href: overviewHash({ prefix: sharedPrefix() }) }, "All counters")),
+        ),
   );
 }
 
@@ -282,6 +337,9 @@ function exportOf(frame, { prefix, where }) {
     what: { prefix, where },
     from: window?.from ?? range.from,
     to: window?.from == null ? range.until : window.to + 1,
-    rows: [...top.map((row) => ({ section: "top", name: row.id, count: whole(row.count) })), ...breakdowns, ...pointRows(points, range.step_seconds)],
+    rows: [
+      ...top.map((row) => ({ section: "top", name: row.id, count: whole(row.count) })), ...breakdowns,
+      ...pointRows(points, range.step_seconds),
+    ],
   };
 }

@@ -25,7 +25,10 @@ export const policyPath = (id) => `/limits/${encodeURIComponent(id)}`;
 
 /** Returns a tile of a verdict with its number and a line about it. */
 export function tileOf(name, label, number, line) {
-  return el("div", { class: "tile", "data-verdict": name }, el("h3", { class: "label" }, label), el("p", { class: "value small" }, number), el("p", { class: "sub" }, line));
+  return el(
+    "div", { class: "tile", "data-verdict": name }, el("h3", { class: "label" }, label),
+    el("p", { class: "value small" }, number), el("p", { class: "sub" }, line),
+  );
 }
 
 /** Returns what no row of refused keys holds, in a sentence. */
@@ -47,8 +50,13 @@ export function policyHistory(id, range_name, status, signal) {
   const title = el("h2", { id: "verdicts-title", class: "label" }, "Allowed and refused");
   let shown;
   const { promise: first, resolve: arrive } = Promise.withResolvers();
-  const head = el("div", { class: "head" }, title, exportButtons(first, () => shown));
-  const node = el("section", { class: "panel wide", "aria-labelledby": "verdicts-title" }, head, tiles, chart.node, el("p", { class: "sub" }, SENT));
+  const head = el(
+    "div", { class: "head" }, title, exportButtons(first, () => shown),
+  );
+  const node = el(
+    "section", { class: "panel wide", "aria-labelledby": "verdicts-title" }, head, tiles, chart.node,
+    el("p", { class: "sub" }, SENT),
+  );
 
   const look = async () => {
     try {
@@ -56,23 +64,45 @@ export function policyHistory(id, range_name, status, signal) {
       const { told, range } = await historyOf(policyPath(id), asked, signal);
       const all = TILES.reduce((sum, [name]) => sum + whole(told[name]), 0n);
       setText(title, `Allowed and refused ${during(range.words)}`);
-      tiles.replaceChildren(...TILES.map(([name, label]) => tileOf(name, label, count(told[name]), share(told[name], all))));
+      tiles.replaceChildren(
+        ...TILES.map(([name, label]) => tileOf(name, label, count(told[name]), share(told[name], all))),
+      );
       chart.show(told.points, range);
       const time = range.name === "all" ? `from=${range.from}` : `from=${range.from}&to=${range.until - 1}`;
       const refused = await json(`${policyPath(id)}/refused?${time}&limit=${KEYS}&numbers=string`, signal);
       const rest = [otherKeys(refused), windowWords(range, refused.window)].filter(Boolean).join(" ");
-      const points = told.points.flatMap(([second, ...counts]) => pointRows(TILES.map(([name], at) => [second, counts[at], name]), range.step_seconds));
+      const points = told.points.flatMap(([second, ...counts]) =>
+        pointRows(
+          TILES.map(([name], at) => [second, counts[at], name]), range.step_seconds,
+        ),
+      );
       const sums = TILES.map(([name]) => ({ section: "checks", name, count: whole(told[name]) }));
-      const keyRows = exportRows(new Map([["refused key", { ...refused, rows: refused.rows.map((row) => ({ value: row.key, ...row })) }]]));
-      shown = { file: `tally-limit-${id}-${range.name}`, what: { policy: id }, from: range.from, to: range.until, rows: [...sums, ...keyRows, ...points] };
+      const keyRows = exportRows(
+        new Map([["refused key", { ...refused, rows: refused.rows.map((row) => ({ value: row.key, ...row })) }]]),
+      );
+      shown = {
+        file: `tally-limit-${id}-${range.name}`, what: { policy: id }, from: range.from, to: range.until,
+        rows: [...sums, ...keyRows, ...points],
+      };
       arrive();
-      if (refused.rows.length === 0) keys.tell(el("p", {}, whole(refused.total) === 0n ? `Nothing was refused ${during(range.words)}.` : otherKeys(refused)));
-      else keys.show(refused.rows.map((row) => ({ key: row.key, name: row.key, count: row.count })), refused.total, rest);
+      if (refused.rows.length === 0) {
+        keys.tell(
+          el("p", {}, whole(refused.total) === 0n ? `Nothing was refused ${during(range.words)}.` : otherKeys(refused)),
+        );
+      } else {
+        keys.show(
+          refused.rows.map((row) => ({ key: row.key, name: row.key, count: row.count })), refused.total, rest,
+        );
+      }
       status({ tone: "good", text: "polling" });
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof Failure)) throw error;
-      status(error.isOffline || error.status >= 500 ? { tone: "bad", text: "offline" } : { tone: "none", text: error.wantsKey ? "key needed" : "not shown" });
+      status(
+        error.isOffline || error.status >= 500
+          ? { tone: "bad", text: "offline" }
+          : { tone: "none", text: error.wantsKey ? "key needed" : "not shown" },
+      );
       if (!error.isOffline) tiles.replaceChildren(el("p", { class: "sub" }, `${error.message}.`));
     }
   };

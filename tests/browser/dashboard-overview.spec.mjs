@@ -209,7 +209,10 @@ test("each row says how it changed since the range before, or that it is new", a
 test("rows of old days are compared with the days before them", async () => {
   const at = (date) => Date.parse(`${date}T12:00:00Z`);
   const of = (page) => ({ page });
-  const lines = [line("old/a", at("2016-03-02"), 6, of("/x")), line("old/a", at("2016-03-03"), 6, of("/y")), line("old/a", at("2016-03-01"), 4, of("/x"))];
+  const lines = [
+    line("old/a", at("2016-03-02"), 6, of("/x")), line("old/a", at("2016-03-03"), 6, of("/y")),
+    line("old/a", at("2016-03-01"), 4, of("/x")),
+  ];
   await world.well("POST", "/ingest?format=ndjson", { body: lines.join("\n") });
   const page = await dashboard.open("#/?prefix=old/&range=2016-03-02..2016-03-03");
   await says(page, "#headline", /^12$/);

@@ -1,4 +1,5 @@
-// How rows compare with the range before: of which times they are, and what is said where counts are known by bounds alone.
+// How rows compare with the range before: of which times they are, and what is said where counts are known by bounds
+// alone.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { breakdownRows, restWords } from "../../dashboard/breakdowns.js";
@@ -31,9 +32,13 @@ test("what is under way is compared with as much of the range before", () => {
 });
 
 test("values of more than a week ago are compared by whole days of UTC, and those of minutes are not", () => {
-  assert.deepEqual(spans(comparedValueTimes(rangeOf("week", NOW))), ["2026-11-21T00:00Z", "2026-11-27T00:00Z", "2026-11-14T00:00Z", "2026-11-20T00:00Z"]);
+  assert.deepEqual(spans(comparedValueTimes(rangeOf("week", NOW))), [
+    "2026-11-21T00:00Z", "2026-11-27T00:00Z", "2026-11-14T00:00Z", "2026-11-20T00:00Z",
+  ]);
   assert.deepEqual(spans(comparedTimes(rangeOf("week", NOW))).slice(0, 2), ["2026-11-20T23:00Z", "2026-11-27T06:00Z"]);
-  assert.deepEqual(spans(comparedValueTimes(rangeOf("2015-05-17..2015-05-18", NOW))), ["2015-05-17T00:00Z", "2015-05-19T00:00Z", "2015-05-15T00:00Z", "2015-05-17T00:00Z"]);
+  assert.deepEqual(spans(comparedValueTimes(rangeOf("2015-05-17..2015-05-18", NOW))), [
+    "2015-05-17T00:00Z", "2015-05-19T00:00Z", "2015-05-15T00:00Z", "2015-05-17T00:00Z",
+  ]);
   assert.equal(comparedValueTimes(rangeOf("hour", NOW)), undefined);
   const told = (name) => timesWords(rangeOf(name, NOW), comparedValueTimes(rangeOf(name, NOW)));
   assert.match(told("week"), /^Changes compare 21 Nov 2026 to 26 Nov 2026, by UTC, with 14 Nov 2026 to 19 Nov 2026, by UTC: /);
@@ -45,7 +50,12 @@ test("an answer bounds what was counted of each row, listed or not", () => {
   assert.deepEqual(["/a", "/b", "/c"].map(counts), [[5n, 5n], [3n, 5n], [0n, 4n]]);
   // What counters have that were not asked may be of any value.
   const unasked = { counters: 2, count_max: 10, each_max: 6 };
-  assert.deepEqual(["/a", "/c"].map(countsIn(breakdown({ unasked, exact: false, staleness_ms: 9_000 }), times.before)), [[5n, 15n], [0n, 14n]]);
+  assert.deepEqual(
+    ["/a", "/c"].map(countsIn(breakdown({ unasked, exact: false, staleness_ms: 9_000 }), times.before)),
+    [
+      [5n, 15n], [0n, 14n],
+    ],
+  );
   const history = { kept_from: null, top: [{ id: "a", count: "9007199254740993" }], exact: true, staleness_ms: 0 };
   assert.deepEqual(["a", "b"].map(countsIn(history, times.before)), [[9007199254740993n, 9007199254740993n], [0n, 0n]]);
   assert.deepEqual(countsIn({ ...history, unasked }, times.before)("b"), [0n, 6n]);

@@ -56,7 +56,9 @@ describe("without faults", () => {
     for (const query of ["", "&window=3600", "&window=30d", `&from=${Math.floor(world.now() / 1_000) - HOUR_S}`]) {
       const seen = await look("site", "referrer", query);
       expect(counts(seen)).toEqual(truth);
-      expect(seen).toMatchObject({ id: "site", by: "referrer", total: 460, none: 100, other: { count: 0, error: 0, each_max: 0 }, exact: true });
+      expect(seen).toMatchObject({
+        id: "site", by: "referrer", total: 460, none: 100, other: { count: 0, error: 0, each_max: 0 }, exact: true,
+      });
       expect(seen.dimensions).toEqual(["country", "referrer"]);
       expect(seen.rows.map(({ count }) => count)).toEqual(Object.values(truth).sort((one, other) => other - one));
       expect(seen.rows[0].share).toBeCloseTo(seen.rows[0].count / 460, 6);
@@ -71,18 +73,27 @@ describe("without faults", () => {
     expect(here.datacenters).toMatchObject([{ id: "IAD", count: here.total, reachable: true }]);
     expect(await look("site", "nothing")).toMatchObject({ rows: [], none: 460, total: 460 });
     // A default read is shared.
-    expect((await world.well("GET", "/counters/site/breakdown?by=country")).rows).toEqual([{ value: "DE", count: 360, share: expect.any(Number) }]);
+    expect((await world.well("GET", "/counters/site/breakdown?by=country")).rows).toEqual([
+      { value: "DE", count: 360, share: expect.any(Number) },
+    ]);
   });
 
   test("a key counts its values once, from wherever it is sent again; another value is another write", async () => {
-    const add = (by, options) => world.call("POST", "/counters/a/increment", { body: JSON.stringify({ by }), headers: { "idempotency-key": "k" }, ...options });
+    const add = (by, options) =>
+      world.call("POST", "/counters/a/increment", {
+        body: JSON.stringify({ by }), headers: { "idempotency-key": "k" }, ...options,
+      });
     const first = await add({ page: "/x" });
-    for (const options of [{}, { colo: "IAD" }, { edge: 1 }]) expect((await add({ page: "/x" }, options)).text).toBe(first.text);
+    for (const options of [{}, { colo: "IAD" }, { edge: 1 }]) {
+      expect((await add({ page: "/x" }, options)).text).toBe(first.text);
+    }
     expect((await add({ page: "/y" })).json.code).toBe("idempotency-key-reused");
     const lines = JSON.stringify([{ key: "a", by: { page: "/x" }, id: "e" }, { key: "a", by: { page: "/z" } }]);
     for (const colo of ["FRA", "IAD"]) {
       const headers = { "idempotency-key": "batch" };
-      expect(await world.well("POST", "/events", { body: lines, headers, colo })).toMatchObject({ accepted: 2, rejected: 0 });
+      expect(await world.well("POST", "/events", { body: lines, headers, colo })).toMatchObject({
+        accepted: 2, rejected: 0,
+      });
     }
     const misused = await world.well("POST", "/events", { body: '[{"key":"a","by":{"page":"/q"},"id":"e"}]' });
     expect(misused).toMatchObject({ rejected: 1, errors: [{ code: "idempotency-key-reused" }] });
@@ -120,7 +131,12 @@ describe("without faults", () => {
     await hit("a", { by }, { "user-agent": IPHONE });
     const pixel = "/pixel/a.gif?by=country,browser,campaign:spring";
     expect((await world.call("GET", pixel, { headers: { "user-agent": FIREFOX }, country: "DE" })).status).toBe(200);
-    expect(await look("a", "country")).toMatchObject({ rows: [{ value: "DE", count: 2 }, { value: "US", count: 1 }], none: 1 });
+    expect(await look("a", "country")).toMatchObject({
+      rows: [
+        { value: "DE", count: 2 }, { value: "US", count: 1 },
+      ],
+      none: 1,
+    });
     expect(counts(await look("a", "device"))).toEqual({ desktop: 1, phone: 2 });
     expect(counts(await look("a", "browser"))).toEqual({ Firefox: 2, Safari: 2 });
     expect(counts(await look("a", "word"))).toEqual({ auto: 3 });
@@ -139,27 +155,44 @@ describe("without faults", () => {
       [{ page: "a\u0007b" }, /control/],
     ];
     for (const [by, why] of bad) {
-      const { json } = await world.refused(400, "invalid-body", "POST", "/counters/a/increment", { body: JSON.stringify({ by }) });
+      const { json } = await world.refused(400, "invalid-body", "POST", "/counters/a/increment", {
+        body: JSON.stringify({ by }),
+      });
       expect(json.detail).toMatch(why);
     }
-    const raw = ['{"by":{"page":7}}', '{"by":{"page":null}}', '{"by":{"page":["x"]}}', '{"by":"page"}', '{"by":null}', '{"by":{"a":"1","a":"2"}}'];
+    const raw = [
+      '{"by":{"page":7}}', '{"by":{"page":null}}', '{"by":{"page":["x"]}}', '{"by":"page"}', '{"by":null}',
+      '{"by":{"a":"1","a":"2"}}',
+    ];
     for (const body of raw) await world.refused(400, "invalid-body", "POST", "/counters/a/increment", { body });
     await world.refused(400, "invalid-body", "POST", "/counters/a/decrement", { body: '{"by":{"page":"/"}}' });
     await world.refused(400, "unknown-field", "POST", "/api/event", { body: '{"key":"a","by":{"page":"/"}}' });
-    for (const by of ["page", "country,page", "Page:x", "page:"]) await world.refused(400, "invalid-query", "GET", `/pixel/a.gif?by=${by}`);
-    const lines = ['{"key":"a","by":{"page":1}}', '{"key":"a","by":{"country":"auto"}}', JSON.stringify({ key: "a", by: nine })];
+    for (const by of ["page", "country,page", "Page:x", "page:"]) {
+      await world.refused(400, "invalid-query", "GET", `/pixel/a.gif?by=${by}`);
+    }
+    const lines = [
+      '{"key":"a","by":{"page":1}}', '{"key":"a","by":{"country":"auto"}}', JSON.stringify({ key: "a", by: nine }),
+    ];
     expect(await world.well("POST", "/events", { body: lines.join("\n") })).toMatchObject({ accepted: 0, rejected: 3 });
     await world.refused(404, "counter-not-found", "GET", "/counters/a");
     await world.add("a");
-    const queries = ["", "?by=", "?by=A", "?by=page&window=5", "?by=page&window=1h", "?by=page&limit=0", "?by=page&limit=1001", "?by=page&from=9&to=8", "?by=page&to=8", "?by=page&window=7d&from=1", "?by=page&from=x", "?by=page&to=99999999999999&from=1", "?by=page&foo=1"];
+    const queries = [
+      "", "?by=", "?by=A", "?by=page&window=5", "?by=page&window=1h", "?by=page&limit=0", "?by=page&limit=1001",
+      "?by=page&from=9&to=8", "?by=page&to=8", "?by=page&window=7d&from=1", "?by=page&from=x",
+      "?by=page&to=99999999999999&from=1", "?by=page&foo=1",
+    ];
     for (const query of queries) await world.refused(400, "invalid-query", "GET", `/counters/a/breakdown${query}`);
   });
 
   test("old lines are in the days that they are of, and windows are whole hours and days", async () => {
     const now_s = Math.floor(world.now() / 1_000);
     const day = (ago) => now_s - ago * 24 * HOUR_S;
-    const lines = [0, 3, 20, 4_000].map((ago) => JSON.stringify({ path: "/a", at: day(ago) * 1_000, by: { age: `${ago}` } }));
-    expect(await world.well("POST", "/ingest?format=ndjson", { body: lines.join("\n") })).toMatchObject({ accepted: 4 });
+    const lines = [0, 3, 20, 4_000].map((ago) =>
+      JSON.stringify({ path: "/a", at: day(ago) * 1_000, by: { age: `${ago}` } }),
+    );
+    expect(await world.well("POST", "/ingest?format=ndjson", { body: lines.join("\n") })).toMatchObject({
+      accepted: 4,
+    });
     const seen = async (query) => counts(await look("/a", "age", query));
     expect(await seen("")).toEqual({ 0: 1, 3: 1, 20: 1, 4000: 1 });
     expect(await seen("&window=3600")).toEqual({ 0: 1 });
@@ -180,7 +213,9 @@ test("a datacenter that does not answer is named, and what it counted is missing
   world.fail(({ name, path }) => (name.includes("SYD") && path.endsWith("/sum") ? "before" : undefined));
   const seen = await look("a", "page");
   expect(seen).toMatchObject({ total: 2, rows: [{ value: "/", count: 2 }], none: 0, exact: false });
-  expect(seen.datacenters.map(({ id, count, reachable }) => [id, count, reachable])).toEqual([["FRA", 1, true], ["IAD", 1, true], ["SYD", 0, false]]);
+  expect(seen.datacenters.map(({ id, count, reachable }) => [id, count, reachable])).toEqual([
+    ["FRA", 1, true], ["IAD", 1, true], ["SYD", 0, false],
+  ]);
 });
 
 test("a log of a site is one counter with its pages, referrers and browsers, and a page of it another with its own", async () => {
@@ -207,7 +242,9 @@ test("a log of a site is one counter with its pages, referrers and browsers, and
   }
   const browsers = await look("semicomplete.com", "browser");
   expect(browsers.rows.map(({ value }) => value)).toEqual(expect.arrayContaining(["Chrome", "Firefox", "Bot"]));
-  expect(await world.well("POST", "/ingest?format=clf&by=referrer", { body: log })).toMatchObject({ accepted: lines.length });
+  expect(await world.well("POST", "/ingest?format=clf&by=referrer", { body: log })).toMatchObject({
+    accepted: lines.length,
+  });
   const page = await look("/", "referrer");
   expect(page.total).toBe(truth.page["/"]);
   expectSums(page);
@@ -215,7 +252,8 @@ test("a log of a site is one counter with its pages, referrers and browsers, and
     await world.refused(400, "invalid-query", "POST", `/ingest?format=clf&${query}`, { body: log });
   }
   // The same body under a key, asked otherwise, is another.
-  const keyed = (query) => world.call("POST", `/ingest?format=clf${query}`, { body: lines[0], headers: { "idempotency-key": "k" } });
+  const keyed = (query) =>
+    world.call("POST", `/ingest?format=clf${query}`, { body: lines[0], headers: { "idempotency-key": "k" } });
   expect((await keyed("&by=page")).json).toMatchObject({ accepted: 1 });
   expect((await keyed("&by=status")).json).toMatchObject({ rejected: 1, errors: [{ code: "idempotency-key-reused" }] });
 });
@@ -242,7 +280,10 @@ test("the script for pages says what data-by names, and where a visitor came fro
   open(`data-id="site" ${by}`, "https://site.test/other");
   open("", "https://www.news.test/");
   await Promise.all(sends);
-  expect(asked.map(({ path }) => path)).toEqual(["/counters/site/increment", "/counters/site/increment", "/counters//blog//increment"]);
+  expect(asked.map(({ path }) => path)).toEqual([
+    "/counters/site/increment", "/counters/site/increment",
+    "/counters//blog//increment",
+  ]);
   expect(asked[2].body).toBe("");
   expect(JSON.stringify(asked)).not.toContain("secret");
   const rows = async (name) => counts(await look("site", name));

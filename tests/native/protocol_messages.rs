@@ -635,18 +635,6 @@ fn boards_are_asked_and_told_by_these_bytes() {
         golden(&ask),
         "0162000000000105070100000000".to_owned() + "0a"
     );
-    let hidden = AskHidden {
-        shard: AskBoard::new(&board, BoardQuestion::About),
-        after: b"m".to_vec(),
-        limit: 10,
-    };
-    assert_eq!(golden(&hidden), "0162000000000000016d0a");
-    // That question is no part of the message that builds of the protocol before read.
-    let asked = AskBoard::from(hidden);
-    assert_eq!(asked.question, BoardQuestion::Hidden(b"m".to_vec(), 10));
-    assert!(encode(&asked).is_err());
-    let beyond = [b"\x01b\0\0\0\0\0\x09", &b"\x01m\x0a"[..]].concat();
-    assert!(decode::<AskBoard>(&beyond).is_err());
     let layout = Layout {
         number: 2,
         shards: 4,
@@ -669,6 +657,23 @@ fn boards_are_asked_and_told_by_these_bytes() {
     assert_eq!(golden(&tell(take)), format!("{head}0a03010100016d00"));
     let board = board.clone();
     assert_eq!(golden(&ReportShard { board, at }), "01620301");
+}
+
+#[test]
+fn hidden_members_are_asked_for_by_a_message_of_its_own() {
+    let board = CounterId::parse("b").expect("an id");
+    let hidden = AskHidden {
+        shard: AskBoard::new(&board, BoardQuestion::About),
+        after: b"m".to_vec(),
+        limit: 10,
+    };
+    assert_eq!(golden(&hidden), "0162000000000000016d0a");
+    // That question is no part of the message that builds of the protocol before read.
+    let asked = AskBoard::from(hidden);
+    assert_eq!(asked.question, BoardQuestion::Hidden(b"m".to_vec(), 10));
+    assert!(encode(&asked).is_err());
+    let beyond = [b"\x01b\0\0\0\0\0\x09", &b"\x01m\x0a"[..]].concat();
+    assert!(decode::<AskBoard>(&beyond).is_err());
 }
 
 #[test]
