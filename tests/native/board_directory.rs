@@ -16,16 +16,16 @@ struct Sorted(BTreeSet<Key>);
 impl MemberRows for Sorted {
     type Fault = Infallible;
 
-    fn count(&self, from: &Key, before: &Key) -> Result<u64, Infallible> {
-        if from >= before {
-            return Ok(0);
-        }
-        let count = self.0.range(from..before).count();
-        assert!(
-            count as u64 <= SEGMENT_MEMBERS_MAX,
-            "{count} rows were read"
-        );
-        Ok(count as u64)
+    fn counts(&self, ranges: &[(&Key, &Key)]) -> Result<Vec<u64>, Infallible> {
+        let count = |(from, before): &(&Key, &Key)| {
+            if from >= before {
+                return 0;
+            }
+            let count = self.0.range::<Key, _>(*from..*before).count() as u64;
+            assert!(count <= SEGMENT_MEMBERS_MAX, "{count} rows were read");
+            count
+        };
+        Ok(ranges.iter().map(count).collect())
     }
 
     fn key_at(&self, from: &Key, skip: u64) -> Result<Option<Key>, Infallible> {
@@ -74,8 +74,10 @@ impl Board {
     }
 
     fn before(&self, key: &Key) -> u64 {
-        let Ok(before) = self.directory.before(key, &self.rows);
-        before
+        // Together with another one, which changes nothing.
+        let keys = [key.clone(), key.clone().next()];
+        let Ok(before) = self.directory.before(&keys, &self.rows);
+        before[0]
     }
 
     fn at(&self, place: u64) -> Option<Key> {

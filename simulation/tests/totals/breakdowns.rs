@@ -57,7 +57,7 @@ fn write(world: &World, clients: &[Client; 2], lines: &[Line]) {
             })
             .collect();
         let sent = ClientRequest::new("POST", "/ingest?format=ndjson").at(number / 2 % 2);
-        let sent = sent.json(&body.join("\n"));
+        let sent = sent.json(body.join("\n"));
         let report = world.run(clients[number % 2].ask(sent)).expect("no fault");
         assert_eq!(report.json()["accepted"], body.len(), "{}", report.text());
     }
