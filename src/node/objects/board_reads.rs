@@ -125,14 +125,12 @@ impl Reader<'_> {
             Ties::Shared => BoardPlace::Score(member.score),
             _ => BoardPlace::Key(member.key(name)),
         };
-        let seen = members.iter().filter(|(_, member)| !member.is_hidden);
-        let places: Vec<BoardPlace> = seen.map(place).collect();
-        let mut ranks = self.better(&places)?.into_iter().map(|better| better + 1);
-        let rank = |(_, member): &(Vec<u8>, Member)| match member.is_hidden {
-            true => None,
-            false => ranks.next(),
-        };
-        Ok(members.iter().map(rank).collect())
+        let places: Vec<BoardPlace> = members.iter().map(place).collect();
+        let mut ranks = Vec::with_capacity(members.len());
+        for ((_, member), better) in members.iter().zip(self.better(&places)?) {
+            ranks.push((!member.is_hidden).then_some(better + 1));
+        }
+        Ok(ranks)
     }
 
     /// The rank of a member in the order, from 1.
@@ -157,12 +155,18 @@ impl Reader<'_> {
     fn members(&self, names: &[Vec<u8>]) -> Result<Vec<Ranked>, Fault> {
         let asked: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
         let read = self.rows.members(self.epoch, &asked)?;
-        let known = |name: &Vec<u8>| Some((name.clone(), read.get(name)?.member.clone()?));
-        let known: Vec<(Vec<u8>, Member)> = names.iter().filter_map(known).collect();
+        let mut known = Vec::new();
+        for name in names {
+            if let Some(member) = read.get(name).and_then(|read| read.member.clone()) {
+                known.push((name.clone(), member));
+            }
+        }
         let ranks = self.ranks(&known)?;
-        let ranked = known.into_iter().zip(ranks);
-        let ranked = ranked.map(|((name, member), rank)| self.ranked(name, member, rank));
-        ranked.collect()
+        let mut rows = Vec::with_capacity(known.len());
+        for ((name, member), rank) in known.into_iter().zip(ranks) {
+            rows.push(self.ranked(name, member, rank)?);
+        }
+        Ok(rows)
     }
 
     /// The members at these positions, the best first.

@@ -308,8 +308,11 @@ impl BoardRows {
         epoch: i64,
         names: &[&[u8]],
     ) -> Result<BTreeMap<Vec<u8>, NamedMember>, Fault> {
-        let unknown = |name: &&[u8]| (name.to_vec(), NamedMember::default());
-        let mut members: BTreeMap<_, _> = names.iter().map(unknown).collect();
+        // Not collected, which would sort them first.
+        let mut members = BTreeMap::<Vec<u8>, NamedMember>::new();
+        for name in names {
+            members.entry(name.to_vec()).or_default();
+        }
         let names: Vec<Vec<u8>> = members.keys().cloned().collect();
         for some in names.chunks(MEMBERS_AT_ONCE) {
             // Few different statements, so that each is prepared once; no member has an empty name.
@@ -658,10 +661,11 @@ impl MemberRows for EpochRows<'_> {
             }
             values.resize(4 * at_once, Vec::new().into());
             values.push(self.1.into());
-            let asked: Vec<String> = (0..at_once)
-                .map(|at| format!("({at}, ?, ?, ?, ?)"))
-                .collect();
-            let asked = asked.join(", ");
+            let mut asked = String::new();
+            for at in 0..at_once {
+                let before = if at > 0 { ", " } else { "" };
+                asked += &format!("{before}({at}, ?, ?, ?, ?)");
+            }
             let statement = format!(
                 "WITH asked(at, p, m, q, n) AS (VALUES {asked}) \
                  SELECT (SELECT COUNT(*) FROM members INDEXED BY places WHERE epoch = ? \

@@ -144,7 +144,7 @@ pub enum Naming {
 
 /// The members that a command names, so that those of several commands can be read together. Words of another meaning
 /// may be among them.
-pub fn named_members(args: &[String]) -> Option<(Naming, impl Iterator<Item = &[u8]>)> {
+pub fn named_members(args: &[String]) -> Option<(Naming, Vec<&[u8]>)> {
     let (naming, step) = match args[0].to_ascii_uppercase().as_str() {
         "ZADD" | "ZINCRBY" => (Naming::Written, 2),
         "ZREM" => (Naming::Written, 1),
@@ -153,7 +153,7 @@ pub fn named_members(args: &[String]) -> Option<(Naming, impl Iterator<Item = &[
         _ => return None,
     };
     let words = args.get(2..).unwrap_or_default().iter().rev();
-    Some((naming, words.step_by(step).map(String::as_bytes)))
+    Some((naming, words.step_by(step).map(String::as_bytes).collect()))
 }
 
 /// Runs a command. `seed` is random.

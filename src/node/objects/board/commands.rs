@@ -48,8 +48,10 @@ struct ReadTogether {
 impl ReadTogether {
     /// Reads the members that commands name.
     fn of(commands: &[Arguments], rows: &BoardRows, epoch: i64) -> Result<Self, Fault> {
-        let named = commands.iter().filter_map(|args| named_members(args));
-        let names: Vec<&[u8]> = named.flat_map(|(_, names)| names).collect();
+        let mut names = Vec::new();
+        for (_, named) in commands.iter().filter_map(|args| named_members(args)) {
+            names.extend(named);
+        }
         Ok(Self {
             members: rows.members(epoch, &names)?,
             has_counts: false,
@@ -69,11 +71,13 @@ impl ReadTogether {
                 return Ok(());
             }
         }
-        let mut keys = Vec::new();
+        let mut keys: Vec<Key> = Vec::new();
         for args in commands {
             match named_members(args) {
                 Some((Naming::Ranked, names)) => {
-                    keys.extend(names.filter_map(|name| self.members.get(name)?.key(name)));
+                    for name in names {
+                        keys.extend(self.members.get(name).and_then(|known| known.key(name)));
+                    }
                 }
                 Some((Naming::Scored, _)) => {}
                 _ => break,
