@@ -1,7 +1,10 @@
 // Each rule of tidy finds what it forbids, at its line, and leaves alone what looks like it.
 import assert from "node:assert/strict";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
 import { test } from "node:test";
-import { codeOnly, forbiddenCalls, layering, longFunctions, longLines, namesakes, versions } from "./tidy.mjs";
+import { codeOnly, forbiddenCalls, layering, longFunctions, longLines, namesakes, tidy, versions } from "./tidy.mjs";
 
 test("blanking keeps every line and every column of the code", () => {
   const source = "a // worker::x\nb \"crate::edge \\\" \" c 'x' '\\'' 'life r#\"q\" q\"# /* crate::edge\n */ d";
@@ -40,7 +43,9 @@ test("what only looks like a layer is left alone", () => {
 });
 
 test("a finding names its line", () => {
-  assert.match(layering("src/node/edge/mod.rs", "use a;\n\nuse crate::node::objects::Cell;")[0], /^src\/node\/edge\/mod\.rs:3: /);
+  assert.match(
+    layering("src/node/edge/mod.rs", "use a;\n\nuse crate::node::objects::Cell;")[0], /^src\/node\/edge\/mod\.rs:3: /,
+  );
 });
 
 test("edge and objects do not import each other, and what they share imports neither", () => {
@@ -102,21 +107,55 @@ test("tools must have the versions of their crates, and the dates must agree", (
   }
 });
 
-test("a line has 120 columns at most, but for literals and rows of tables", () => {
+test("a line has 120 columns at most, but for rows of tables and where a long literal fills it", () => {
   const long = "x".repeat(121);
-  assert.equal(longLines("a.rs", `// ${long}`).length, 1);
-  assert.equal(longLines("a.rs", `    ${long};`).length, 1);
+  const literal = "x".repeat(58);
   assert.match(longLines("a.rs", `ok\n//! ${long}`)[0], /^a\.rs:2: /);
-  for (const line of [`let a = "${long}";`, `"a \\\n ${long} \\\n b";`, `//! | ${long} |`, "x".repeat(120)]) {
-    assert.deepEqual(longLines("a.rs", line), [], line);
+  for (const line of [`// ${long}`, `    ${long};`, `"short" ${long}`, `"${literal.slice(1)}" ${long}`]) {
+    for (const path of ["a.rs", "a.mjs"]) assert.equal(longLines(path, line).length, 1, line);
   }
+  for (const line of [
+    `let a = "${long}";`, `"${literal}" ${long}`,
+    `// | ${long} |`,
+    `  { a: ${long} },`, "x".repeat(120),
+  ]) {
+    for (const path of ["a.rs", "a.mjs"]) assert.deepEqual(longLines(path, line), [], line);
+  }
+  assert.deepEqual(longLines("a.rs", `"a \\\n ${long} \\\n b";`), []);
+  assert.deepEqual(longLines("a.mjs", `f(\`a\n${long}\nb\`, '"', /["'\`]/, '${literal}', ${long});`), []);
+  assert.equal(longLines("a.mjs", `f('"', /["'\`]/, ${long});`).length, 1);
+});
+
+test("tests, benches and scripts are held to the same lines as what ships", (t) => {
+  const root = mkdtempSync(join(tmpdir(), "tally-tidy-"));
+  t.after(() => rmSync(root, { recursive: true }));
+  const write = (path, text) => {
+    mkdirSync(dirname(join(root, path)), { recursive: true });
+    writeFileSync(join(root, path), text);
+  };
+  write("Cargo.lock", 'name = "wasm-bindgen"\nversion = "0.2.1"\n');
+  write("tools/bindgen/Cargo.lock", 'name = "wasm-bindgen-cli-support"\nversion = "0.2.1"\n');
+  for (const path of ["wrangler.toml", "wrangler.aggregator.toml"]) write(path, 'compatibility_date = "2026-11-17"\n');
+  assert.deepEqual(tidy(root, "2026-11-17"), []);
+  const places = ["crates/a/tests/a.rs", "simulation/tests/a.rs", "tests/native/a.rs", "benches/native/a.rs"];
+  for (const path of places) write(path, `fn f() {\n${"    x();\n".repeat(70)}}\n`);
+  const scripts = ["scripts/a.mjs", "tests/e2e/a.mjs", "benches/a.js", "dashboard/a.js", "package/client/a.ts"];
+  for (const path of scripts) write(path, `f(${"x".repeat(120)});\n`);
+  for (const path of ["tests/fixtures/a.mjs", "package/client/api.ts"]) write(path, `f(${"x".repeat(120)});\n`);
+  const found = tidy(root, "2026-11-17").map((finding) => finding.split(":")[0]);
+  assert.deepEqual(found.sort(), [...places, ...scripts].sort());
 });
 
 test("a name stands for two public types at most, of different folders", () => {
   const of = (...paths) => namesakes(paths.map((path) => [path, "/// Doc.\npub struct Batch {}\nstruct Own;\nfn f() { struct Batch; }\n"]));
   assert.deepEqual(of("crates/tally-core/src/counter/a.rs", "crates/tally-protocol/src/limits/b.rs"), []);
-  assert.match(of("crates/tally-core/src/counter/a.rs", "crates/tally-core/src/counter/cell/b.rs")[0], /^crates\/tally-core\/src\/counter\/a\.rs:2: Batch /);
-  assert.equal(of("crates/tally-core/src/counter/a.rs", "crates/tally-protocol/src/limits/b.rs", "src/node/edge/c.rs").length, 1);
+  assert.match(
+    of("crates/tally-core/src/counter/a.rs", "crates/tally-core/src/counter/cell/b.rs")[0],
+    /^crates\/tally-core\/src\/counter\/a\.rs:2: Batch /,
+  );
+  assert.equal(
+    of("crates/tally-core/src/counter/a.rs", "crates/tally-protocol/src/limits/b.rs", "src/node/edge/c.rs").length, 1,
+  );
   assert.equal(of("crates/tally-protocol/src/a.rs", "crates/tally-protocol/src/b.rs").length, 1);
   assert.deepEqual(of("crates/tally-core/src/counter/a.rs", "src/node/objects/mod.rs"), []);
   assert.deepEqual(namesakes([["a/b/c.rs", "pub(super) enum A {}"], ["a/d/c.rs", "// pub enum A {}"]]), []);
