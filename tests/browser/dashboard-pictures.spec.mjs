@@ -33,7 +33,9 @@ const VIEWS = [
   ["overview", "#/?range=week", "docs/dashboard"],
   ["counter", "#/counter/%2Fshop%2Fcheckout?range=week", "build/dashboard-counter"],
 ];
-const PICTURES = VIEWS.flatMap((view) => SIZES.flatMap((size) => ["light", "dark"].map((scheme) => [...view, ...size, scheme])));
+const PICTURES = VIEWS.flatMap((view) =>
+  SIZES.flatMap((size) => ["light", "dark"].map((scheme) => [...view, ...size, scheme])),
+);
 
 /** One of a list, the first ones more often. */
 const likely = (chance, list) => list[Math.floor(chance() ** 2.2 * list.length)];
@@ -76,7 +78,9 @@ for (const [view, hash, path, width, last, colorScheme] of PICTURES) {
     // What is asked for last.
     await says(page, "#by-browser .change", /%$/);
     await page.waitForFunction(() => document.querySelector("#by-country circle") !== null);
-    const bottom = await page.evaluate((selector) => document.querySelector(selector).getBoundingClientRect().bottom + scrollY, last);
+    const bottom = await page.evaluate(
+      (selector) => document.querySelector(selector).getBoundingClientRect().bottom + scrollY, last,
+    );
     await page.setViewportSize({ width, height: Math.ceil(bottom) + MARGIN });
     const picture = await screenshot(page, `${path}-${width}-${colorScheme}.png`);
     expect(picture.readUInt32BE(16)).toBe(width);
