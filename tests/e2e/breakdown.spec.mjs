@@ -56,7 +56,7 @@ describe("without faults", () => {
     for (const query of ["", "&window=3600", "&window=30d", `&from=${Math.floor(world.now() / 1_000) - HOUR_S}`]) {
       const seen = await look("site", "referrer", query);
       expect(counts(seen)).toEqual(truth);
-      expect(seen).toMatchObject({ id: "site", by: "referrer", total: 460, none: 100, other: { count: 0, error: 0 }, exact: true });
+      expect(seen).toMatchObject({ id: "site", by: "referrer", total: 460, none: 100, other: { count: 0, error: 0, each_max: 0 }, exact: true });
       expect(seen.dimensions).toEqual(["country", "referrer"]);
       expect(seen.rows.map(({ count }) => count)).toEqual(Object.values(truth).sort((one, other) => other - one));
       expect(seen.rows[0].share).toBeCloseTo(seen.rows[0].count / 460, 6);
@@ -65,6 +65,7 @@ describe("without faults", () => {
     const few = await look("site", "referrer", "&limit=2");
     expect(few.rows).toHaveLength(2);
     expect(few.values).toBe(Object.keys(truth).length);
+    expect(few.other.each_max).toBe(Object.values(truth).sort((one, other) => other - one)[2]);
     expectSums(few);
     const here = await look("site", "country", "&datacenter=IAD");
     expect(here.datacenters).toMatchObject([{ id: "IAD", count: here.total, reachable: true }]);

@@ -1,7 +1,7 @@
 //! The counts of a dimension's values, in answers.
 //!
 //! Invariant: the counts of all rows, of the other values and of writes without a value add up to the counter's count
-//! of that time.
+//! of that time; of a value that is in no row at most `other.each_max` was counted, and in all at most `other.count`.
 
 use serde::Serialize;
 
@@ -53,6 +53,8 @@ struct RowView<'a> {
 struct OtherView {
     count: Exact,
     error: Exact,
+    /// At most so much was counted of any one value that is not in the rows.
+    each_max: Exact,
 }
 
 #[derive(Serialize)]
@@ -149,7 +151,9 @@ impl BreakdownView<'_> {
         let other = sum(&hidden, |row| row.count).saturating_add(rest);
         let of_shown = sum(&rows, |row| row.error).min(rest);
         let has_values = subject.policy.is_none();
-        let is_bounded = breakdown.values.absent_max() > 0;
+        let absent_max = breakdown.values.absent_max();
+        let hidden_max = hidden.iter().map(|(_, row)| row.at_most()).max();
+        let each_max = absent_max.max(hidden_max.unwrap_or(0)).min(other);
         to_json(&BreakdownView {
             id: subject.id,
             prefix: subject.prefix,
@@ -173,10 +177,11 @@ impl BreakdownView<'_> {
             other: OtherView {
                 count: exact(of(other)),
                 error: exact(of(of_shown)),
+                each_max: exact(of(each_max)),
             },
             none: exact(total.plus(Value::new(0, breakdown.values.sum()))),
             dimensions: has_values.then_some(&breakdown.names),
-            exact: subject.is_exact && !is_bounded,
+            exact: subject.is_exact && absent_max == 0,
             as_of: subject.as_of_ms,
             staleness_ms: subject.staleness_ms,
             missing_partitions: subject.missing_partitions,
