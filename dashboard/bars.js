@@ -5,8 +5,8 @@ import { count, drawn, share, short, whole } from "./numbers.js";
 const DIGITS_MAX = 12;
 
 /**
- * A panel with a list. Each row is `{ key, name, count, href, title, mark, filter }`: `name` is text, or the name of a counter
- * where `isId`; `href` leads on; `mark` stands before it; `filter` is `{ href, label }`.
+ * A panel with a list. Each row is `{ key, name, count, href, title, mark, filter, change }`: `name` is text, or the name of a counter
+ * where `isId`; `href` leads on; `mark` stands before it; `filter` is `{ href, label }`; `change` is `{ words, tone, title }`.
  */
 export class Bars {
   #list = el("ul", { class: "bars ranked" });
@@ -45,11 +45,13 @@ export class Bars {
       const shown = node.querySelector(".place > :last-child");
       if (row.title === undefined) shown.removeAttribute("title");
       else shown.setAttribute("title", row.title);
+      showChange(node.querySelector(".change"), row.change);
       return node;
     });
     const isSame = nodes.length === before.size && nodes.every((node, index) => this.#list.children[index] === node);
     if (!isSame && (focused === undefined || !this.#list.contains(document.activeElement))) this.#list.replaceChildren(...nodes);
     this.#list.hidden = rows.length === 0;
+    this.#list.classList.toggle("compared", rows.some((row) => row.change !== undefined));
     this.#told.replaceChildren();
     setText(this.#more, more);
   }
@@ -65,6 +67,12 @@ export class Bars {
 
 const numberOf = (value) => (count(value).length > DIGITS_MAX ? short(value) : count(value));
 
+function showChange(node, { words = "", tone = "none", title = "" } = {}) {
+  setText(node, words);
+  node.dataset.tone = tone;
+  node.title = title;
+}
+
 function rowOf({ key, name, isId, href, title, mark, filter }) {
   const label = isId ? nameOf(name) : el("bdi", {}, name);
   const shown = href === undefined ? el("span", { title }, label) : el("a", { href, title }, label);
@@ -79,5 +87,6 @@ function rowOf({ key, name, isId, href, title, mark, filter }) {
       : el("a", { class: "only", href: filter.href, title: filter.label, "aria-label": filter.label }, filter.text),
     el("span", { class: "number" }),
     el("span", { class: "share" }),
+    el("span", { class: "change" }),
   );
 }

@@ -67,6 +67,7 @@ function showList(main, { prefix }, status, signal) {
   main.replaceChildren(el("div", { class: "title" }, el("h1", { tabindex: "-1" }, "Boards")), el("div", { class: "filters" }, form), body);
 
   const totals = [];
+  const { promise: first, resolve: arrive } = Promise.withResolvers();
   const describe = async (row) => {
     const { total, settings } = await json(boardPath(row.dataset.board), signal);
     totals.push({ section: "members", name: row.dataset.board, count: total });
@@ -85,10 +86,12 @@ function showList(main, { prefix }, status, signal) {
       const row = (board) =>
         el("tr", { "data-board": board }, el("th", { scope: "row" }, el("a", { href: boardHash(board) }, el("bdi", {}, board))), heads.slice(1).map((head) => el("td", { "data-label": head }, "–")));
       const more = page.cursor === null ? undefined : el("p", { class: "sub" }, `The first ${page.boards.length} by name.`);
-      body.replaceChildren(panel("boards", "Boards", tableOf("policies", heads, page.boards.map(row)), more, exportButtons(() => exported("tally-boards", { prefix }, totals))));
+      body.replaceChildren(panel("boards", "Boards", tableOf("policies", heads, page.boards.map(row)), more, exportButtons(first, () => exported("tally-boards", { prefix }, totals))));
       for (const one of [...body.querySelectorAll("tr[data-board]")].slice(0, DESCRIBED_MAX)) await describe(one);
     } catch (error) {
       tellFailure(error, body, status, signal);
+    } finally {
+      arrive();
     }
   };
   list();
@@ -132,7 +135,8 @@ function showBoard(main, route, status, signal) {
   const form = el("form", { class: "prefix", on: { submit: onFind } }, el("label", { for: "member" }, "Member"), field, el("button", { type: "submit", class: "quiet" }, "Find"));
   const periods = el("div", { class: "range-place" });
   let shown = [];
-  const buttons = exportButtons(() => exported(`tally-board-${board}`, { board, period }, shown));
+  const { promise: first, resolve: arrive } = Promise.withResolvers();
+  const buttons = exportButtons(first, () => exported(`tally-board-${board}`, { board, period }, shown));
   const body = el("div", { class: "panels" }, panel("member", "Where a member stands", form, found), panel("top", `The first ${ROWS}`, top, told, buttons));
   main.replaceChildren(el("div", { class: "title" }, el("p", { class: "crumb" }, el("a", { href: boardsHash() }, "Boards")), el("h1", { tabindex: "-1" }, el("bdi", {}, board)), about), periods, body);
 
@@ -150,11 +154,12 @@ function showBoard(main, route, status, signal) {
   };
   const look = async () => {
     try {
-      const first = await json(`${boardPath(board)}/top?limit=${ROWS}${within}`, signal);
-      top.replaceChildren(first.rows.length === 0 ? el("p", {}, "Nobody has a score here.") : memberRows(first.rows, board, route));
-      shown = first.rows.map((row) => ({ section: `rank ${rankOf(row.rank)}`, name: row.member, count: row.score }));
-      setText(told, first.total > first.rows.length ? `${count(first.total)} members in all.` : "");
-      status(standing({ connection: "polling", reading: first }));
+      const page = await json(`${boardPath(board)}/top?limit=${ROWS}${within}`, signal);
+      top.replaceChildren(page.rows.length === 0 ? el("p", {}, "Nobody has a score here.") : memberRows(page.rows, board, route));
+      shown = page.rows.map((row) => ({ section: `rank ${rankOf(row.rank)}`, name: row.member, count: row.score }));
+      arrive();
+      setText(told, page.total > page.rows.length ? `${count(page.total)} members in all.` : "");
+      status(standing({ connection: "polling", reading: page }));
       if (member !== undefined) await find();
     } catch (error) {
       tellFailure(error, body, status, signal);

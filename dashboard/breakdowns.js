@@ -3,6 +3,7 @@
 // Invariant: a number is shown with what bounds it; what is in no row is said beside the rows.
 import { Failure, json } from "./api.js";
 import { Bars } from "./bars.js";
+import { Comparison, comparedValueTimes, timesWords } from "./changes.js";
 import { CountryMap, countryName } from "./countries.js";
 import { el, setText } from "./dom.js";
 import { count, whole } from "./numbers.js";
@@ -76,8 +77,8 @@ export function exportRows(told) {
   });
 }
 
-/** Returns the rows of an answer as `Bars` shows them; `leads(by, value)` returns where a row leads. */
-export function breakdownRows(by, told, leads = () => undefined) {
+/** Returns the rows of an answer as `Bars` shows them; `leads(by, value)` returns where a row leads, `changeOf(value)` how it changed. */
+export function breakdownRows(by, told, leads = () => undefined, changeOf = () => undefined) {
   return told.rows.map(({ value, count: least, error }) => ({
     key: value,
     name: valueWords(by, value),
@@ -86,6 +87,7 @@ export function breakdownRows(by, told, leads = () => undefined) {
     count: least,
     title: error === undefined || error === 0 ? undefined : `${count(least)} to ${count(whole(least) + whole(error))}`,
     href: leads(by, value),
+    change: changeOf(value),
   }));
 }
 
@@ -93,7 +95,7 @@ export function breakdownRows(by, told, leads = () => undefined) {
 export function restWords(by, told, range) {
   const error = told.rows.reduce((most, row) => (whole(row.error ?? 0) > most ? whole(row.error) : most), 0n);
   const parts = [
-    whole(told.other.count) > 0n ? `${count(told.other.count)} with other values` : "",
+    whole(told.other.count) > 0n ? `${count(told.other.count)} with other values, at most ${count(told.other.each_max)} of any` : "",
     whole(told.none) > 0n ? `${count(told.none)} ${NONE[by] ?? "without it"}` : "",
     error > 0n ? `each may be up to ${count(error)} more` : "",
   ].filter(Boolean);
@@ -109,7 +111,10 @@ export class Breakdowns {
   #map = new CountryMap();
   #isMissing = false;
   #told = new Map();
+  #changes = new Map();
+  #comparison;
   #unshown = el("p", { class: "sub unshown" });
+  #compared = el("p", { class: "sub unshown" });
   #leads;
   node = el("div", { class: "breakdowns" });
 
@@ -119,6 +124,7 @@ export class Breakdowns {
     this.#path = path;
     this.#id = id;
     this.#signal = signal;
+    this.#comparison = new Comparison(signal);
     this.#say(el("p", { class: "sub", role: "status" }, "Loading …"));
   }
 
@@ -155,6 +161,17 @@ export class Breakdowns {
     }
   }
 
+  /** Asks for what the rows are compared with, and shows how each changed. */
+  async compare(range) {
+    const times = comparedValueTimes(range);
+    for (const [by, told] of this.#told) {
+      const compared = await this.#comparison.between(times, (time, rows) => breakdownPath(this.#path, by, time, rows), told);
+      this.#changes.set(by, compared?.of);
+      this.#show(by, told, range);
+    }
+    setText(this.#compared, [...this.#changes.values()].some(Boolean) ? timesWords(range, times) : "");
+  }
+
   /** Puts the panels of dimensions on the page, in order. */
   #place(shown) {
     for (const by of shown) {
@@ -163,14 +180,14 @@ export class Breakdowns {
       panel.tell(el("p", { role: "status" }, "Loading …"));
       this.#panels.set(by, panel);
     }
-    const nodes = [...shown.map((by) => this.#panels.get(by).node), this.#unshown];
+    const nodes = [...shown.map((by) => this.#panels.get(by).node), this.#unshown, this.#compared];
     const isSame = nodes.length === this.node.children.length && nodes.every((node, at) => this.node.children[at] === node);
     if (!isSame) this.node.replaceChildren(...nodes);
   }
 
   #show(by, told, range) {
     const panel = this.#panels.get(by);
-    const rows = breakdownRows(by, told, (...row) => this.#leads?.(range, ...row));
+    const rows = breakdownRows(by, told, (...row) => this.#leads?.(range, ...row), this.#changes.get(by));
     if (rows.length === 0) panel.tell(el("p", {}, `None ${during(range.words)}.`));
     else panel.show(rows, told.total, restWords(by, told, range));
     if (by === "country") this.#map.showIn(panel.node, told.rows);

@@ -65,7 +65,8 @@ function counterParts(main, { id, prefix }, signal) {
   const updated = el("p", { class: "fact" }, "–");
   const truth = el("p", { class: "sub truth" });
   const trouble = el("div", { class: "trouble" });
-  const parts = { value, perSecond, updated, truth, trouble, reading: undefined, shown: {}, onSoon: () => {} };
+  const { promise: first, resolve: arrive } = Promise.withResolvers();
+  const parts = { value, perSecond, updated, truth, trouble, reading: undefined, arrive, onSoon: () => {} };
   parts.headline = new Headline(fact("Value", value), fact("Rate", perSecond), fact("Last write", updated));
   parts.headline.node.append(truth);
   parts.ranges = el("div", { class: "range-place" });
@@ -75,7 +76,7 @@ function counterParts(main, { id, prefix }, signal) {
   parts.spread = new Spread(id, signal);
   parts.breakdowns = new Breakdowns(counterPath(id), id, signal);
   parts.days = new Days(id, signal);
-  const exported = exportButtons(() => exportOf(parts, id));
+  const exported = exportButtons(first, () => exportOf(parts, id));
   parts.panels = el(
     "div",
     { class: "panels" },
@@ -172,12 +173,7 @@ function followRange(parts, route, signal) {
   let slow_ms = 0;
   let looks = 0;
   let before = [];
-  const look = () => {
-    const looked = lookOnce();
-    parts.first ??= looked;
-    return looked;
-  };
-  const lookOnce = async () => {
+  const look = async () => {
     if (parts.isRefused) return parts.ranges.replaceChildren();
     // The first answers may come from a cache: the second look asks for all of it again.
     looks += 1;
@@ -195,7 +191,9 @@ function followRange(parts, route, signal) {
       await windowOf(parts, route.id, range, signal);
       await parts.spread.refresh(range);
       await parts.breakdowns.refresh(range);
+      parts.arrive();
       await parts.days.show();
+      await parts.breakdowns.compare(range);
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof Failure)) throw error;
@@ -232,11 +230,8 @@ async function windowOf(parts, id, range, signal) {
   else parts.reading = { ...parts.reading, updated_at: told.updated_at };
 }
 
-async function exportOf(parts, id) {
-  // What came from where comes after the rest.
-  await parts.first;
+function exportOf(parts, id) {
   const { range, points } = parts.shown;
-  if (range === undefined) return undefined;
   const breakdowns = exportRows(parts.breakdowns.told);
   return { file: `tally-${id}-${range.name}`, what: { id }, from: range.from, to: range.until, rows: [...breakdowns, ...pointRows(points, range.step_seconds)] };
 }

@@ -48,6 +48,7 @@ export function showCounters(main, route, status) {
     ),
   );
   const told = el("p", { class: "sub", role: "status" }, "Loading …");
+  const { promise: first, resolve: arrive } = Promise.withResolvers();
   const list = el("ul", { class: "counters" });
   // For eyes only: each row says what its parts are by their units.
   const heads = ["Counter", "Last hour", "Rate", "Value"].map((head) => el("span", {}, head));
@@ -66,7 +67,7 @@ export function showCounters(main, route, status) {
         el("button", { type: "submit", class: "quiet" }, "Show"),
       ),
       el("nav", { class: "tabs", "aria-label": "Order" }, orders),
-      exportButtons(() => exportOf()),
+      exportButtons(first, () => exportOf()),
     ),
     body,
   );
@@ -80,6 +81,12 @@ export function showCounters(main, route, status) {
   let isRanked = true;
   let unwatch = () => {};
   let watched = "";
+
+  const ended = new Set();
+  // Values come one by one: an export waits for all.
+  const arriveWithLast = () => {
+    if ([...rows.keys()].every((id) => ended.has(id) || counters.get(id)?.value !== undefined)) arrive();
+  };
 
   const exportOf = () => {
     const told = [...rows.keys()].map((id) => ({ section: "value", name: id, count: counters.get(id)?.value }));
@@ -155,6 +162,7 @@ export function showCounters(main, route, status) {
     );
     connection = "polling";
     refresh();
+    arrive();
   };
 
   const arrange = (shown) => {
@@ -185,10 +193,13 @@ export function showCounters(main, route, status) {
         counters.set(id, counter);
         rows.get(id)?.show(counter);
         refresh();
+        arriveWithLast();
       },
       onFailure: (failure, id) => {
-        if (failure.wantsKey) refuse(failure);
-        else if (failure.code === "counter-not-found") rows.get(id)?.end();
+        if (failure.wantsKey) return refuse(failure);
+        if (failure.code === "counter-not-found") rows.get(id)?.end();
+        ended.add(id);
+        arriveWithLast();
       },
       onHeard: () => (heard_ms = Date.now()),
       onState: (name) => {
@@ -215,6 +226,7 @@ export function showCounters(main, route, status) {
     setText(told, "");
     status({ tone: "none", text: failure.wantsKey ? "key needed" : "not shown" });
     body.replaceChildren(refusalOf(failure, ""));
+    arrive();
   };
 
   const rank = async () => {

@@ -1,5 +1,5 @@
 // What is shown, as a file: CSV for tables, JSON for programs. It is made in the browser.
-import { el } from "./dom.js";
+import { el, setText } from "./dom.js";
 
 // A spreadsheet runs a text that begins so.
 const FORMULA = /^[=+\-@\t\r]/;
@@ -27,10 +27,6 @@ export function jsonOf({ what, from, to, rows }) {
   return JSON.stringify({ ...what, from, to, rows }, wide, 2);
 }
 
-// How long a button waits for the first answer, and how often it looks, milliseconds.
-const WAIT_MS_MAX = 10_000;
-const LOOK_MS = 100;
-
 function save(name, type, text) {
   const url = URL.createObjectURL(new Blob([text], { type }));
   el("a", { href: url, download: name }).click();
@@ -38,26 +34,22 @@ function save(name, type, text) {
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
-/** Returns two buttons; `shown` returns `{ file, what, from, to, rows }` once all of it has come, or undefined where there is nothing. */
-export function exportButtons(shown) {
+/** Returns two buttons. `first` resolves once the page shows its first answer: until then they wait. `shown` returns `{ file, what, from, to, rows }`, or undefined where there is nothing. */
+export function exportButtons(first, shown) {
+  const told = el("span", { class: "sub", role: "status" });
   const button = (kind, type, write) => {
     const act = async ({ target }) => {
       // A button that waits says so.
       target.disabled = true;
       target.setAttribute("aria-busy", "true");
-      let told;
-      try {
-        // What was clicked before the first answer is there waits for it.
-        for (let waited_ms = 0; waited_ms < WAIT_MS_MAX; waited_ms += LOOK_MS) {
-          told = await shown();
-          if (told !== undefined || !target.isConnected) break;
-          await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
-        }
-      } finally {
-        target.disabled = false;
-        target.removeAttribute("aria-busy");
-      }
-      if (told !== undefined) save(`${told.file.replaceAll(/[^A-Za-z0-9.]+/g, "-")}.${kind}`, type, write(told));
+      await first;
+      target.disabled = false;
+      target.removeAttribute("aria-busy");
+      // Who has left the page since wants no file of it.
+      if (!target.isConnected) return;
+      const saved = shown();
+      setText(told, saved === undefined ? "Nothing to save" : "");
+      if (saved !== undefined) save(`${saved.file.replaceAll(/[^A-Za-z0-9.]+/g, "-")}.${kind}`, type, write(saved));
     };
     return el("button", { type: "button", class: "quiet small", title: `What is shown, as ${kind.toUpperCase()}`, on: { click: act } }, kind.toUpperCase());
   };
@@ -66,6 +58,7 @@ export function exportButtons(shown) {
     { class: "export", role: "group", "aria-label": "Export" },
     button("csv", "text/csv", csvOf),
     button("json", "application/json", jsonOf),
+    told,
   );
 }
 

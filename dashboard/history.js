@@ -67,6 +67,11 @@ export async function pointsBefore(path, range, signal) {
   }
 }
 
+/** Returns a change as a part of what was before; undefined where that was nothing. */
+export function partOf(now, before) {
+  return before === 0n ? undefined : Number(((now - before) * 10_000n) / before) / 10_000;
+}
+
 /**
  * Returns how a range compares with the one before: `{ count, now, before, part }`; `count` is its sum, `now` and `before` are what is compared,
  * `part` is the change as a part of what was before. Those are undefined where nothing is compared.
@@ -78,6 +83,5 @@ export function compared(range, points, before) {
   if (was === null) return { count };
   const now = sumOf(points, range.from, previous.compared_to);
   if (now === null) return { count };
-  const part = was === 0n ? undefined : Number(((now - was) * 10_000n) / was) / 10_000;
-  return { count, now, before: was, part };
+  return { count, now, before: was, part: partOf(now, was) };
 }

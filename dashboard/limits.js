@@ -33,6 +33,7 @@ export function showLimits(main, route, status) {
   const { signal } = stopped;
   const verdicts = el("div", {});
   const policies = el("div", {});
+  const { promise: listed, resolve: arrive } = Promise.withResolvers();
   const did = id === undefined ? undefined : policyHistory(id, range, status, signal);
   main.replaceChildren(
     el("div", { class: "title" }, el("h1", { tabindex: "-1" }, id === undefined ? "Rate limits" : el("bdi", {}, id))),
@@ -49,7 +50,7 @@ export function showLimits(main, route, status) {
       el(
         "section",
         { class: "panel wide", "aria-labelledby": "policies-title" },
-        el("div", { class: "head" }, el("h2", { id: "policies-title", class: "label" }, id === undefined ? "Policies" : "Policy"), id === undefined ? exportButtons(() => shown) : undefined),
+        el("div", { class: "head" }, el("h2", { id: "policies-title", class: "label" }, id === undefined ? "Policies" : "Policy"), id === undefined ? exportButtons(listed, () => shown) : undefined),
         policies,
       ),
     ),
@@ -108,6 +109,8 @@ export function showLimits(main, route, status) {
       const isMissing = error.status === 404 && id !== undefined;
       const what = isMissing ? `There is no stored policy ${id}.` : `The policies could not be read: ${error.message}.`;
       policies.replaceChildren(el("p", { class: "sub" }, what));
+    } finally {
+      arrive();
     }
   };
   const showForm = (policy) => {

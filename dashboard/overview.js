@@ -4,16 +4,17 @@
 import { Failure, json } from "./api.js";
 import { Bars } from "./bars.js";
 import { Breakdowns, breakdownPath, exportRows, whereWords, windowWords } from "./breakdowns.js";
+import { Comparison, comparedTimes, comparedValueTimes, timesWords } from "./changes.js";
 import { Chart } from "./chart.js";
 import { refusalOf } from "./counter.js";
 import { el, notice, setText } from "./dom.js";
 import { exportButtons, pointRows } from "./export.js";
 import { Headline, fact } from "./headline.js";
-import { compared, countedDays, historyOf, pointsBefore, prefixPath } from "./history.js";
+import { compared, countedDays, historyOf, partOf, pointsBefore, prefixPath } from "./history.js";
 import { repeat } from "./idle.js";
 import { count, whole } from "./numbers.js";
 import { rangeBar } from "./range-bar.js";
-import { during, openingRange, rangeOf } from "./ranges.js";
+import { during, historyQuery, openingRange, rangeOf } from "./ranges.js";
 import { counterHash, countersHash, overviewHash } from "./routes.js";
 import { sharedPrefix } from "./share.js";
 import { standing, truthOf } from "./standing.js";
@@ -83,6 +84,7 @@ function overviewFrame(main, route, signal) {
     prefix === (only ?? "") ? undefined : el("a", { href: overviewHash({ prefix: only, range: route.range }) }, only === undefined ? "All" : `All of ${only}`),
   );
   const counters = el("p", { class: "fact" }, "–");
+  const { promise: first, resolve: arrive } = Promise.withResolvers();
   const told = el("p", { class: "sub truth" });
   const frame = {
     chart: new Chart(),
@@ -90,14 +92,16 @@ function overviewFrame(main, route, signal) {
     counters,
     told,
     trouble: el("div", { class: "trouble" }),
-    shown: {},
+    shown: undefined,
+    arrive,
+    comparison: new Comparison(signal),
     body: el("div", {}),
     breakdowns: new Breakdowns(prefixPath(prefix), "site", signal, (range, by, value) => overviewHash({ prefix, range: range.name, where: { by, value } })),
     placeRanges: (bar) => ranges.replaceChildren(bar),
   };
   const ranges = el("div", { class: "range-place" });
   const all = el("a", { class: "sub", href: countersHash({ prefix, order: "value" }) }, "All");
-  const exported = exportButtons(() => exportOf(frame, route));
+  const exported = exportButtons(first, () => exportOf(frame, route));
   // One value has no history at whose head they could stand.
   frame.top = new Bars("top", "Top counters", { head: route.where === undefined ? all : [all, exported] });
   const history = el(
@@ -129,19 +133,16 @@ function follow(frame, route, status, signal) {
   let before = [];
   let isEmpty = false;
   let heard_ms = Date.now();
-  const look = () => {
-    const looked = lookOnce();
-    frame.first ??= looked;
-    return looked;
-  };
-  const lookOnce = async () => {
+  const look = async () => {
     const asked = rangeOf(route.range, nowSeconds());
     const isSlow = looks % SLOW === 0;
     try {
       if (route.where !== undefined) {
-        await showValue(frame, route, asked, status, signal);
+        const told = await showValue(frame, route, asked, status, signal);
         heard_ms = Date.now();
         looks += 1;
+        frame.arrive();
+        if (isSlow) await compareValue(frame, route, asked, told);
         return;
       }
       const { told, range } = await historyOf(path, asked, signal, `&top=${TOP}`);
@@ -153,7 +154,11 @@ function follow(frame, route, status, signal) {
       show(frame, route, range, told, before);
       tellTruth(frame, told, status);
       looks += 1;
-      if (isSlow) await frame.breakdowns.refresh(range);
+      if (!isSlow) return;
+      await frame.breakdowns.refresh(range);
+      frame.arrive();
+      await compareTop(frame, route, path, range, told);
+      await frame.breakdowns.compare(range);
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof Failure)) throw error;
@@ -189,16 +194,27 @@ function unaskedWords(unasked) {
 }
 
 function show(frame, route, range, told, before) {
-  const comparison = compared(range, told.points, before);
-  frame.headline.show(range, comparison);
+  const totals = compared(range, told.points, before);
+  frame.headline.show(range, totals);
   frame.history.hidden = false;
   setText(frame.counters, count(told.counters));
   frame.chart.show(told.points, range, before);
-  showTop(frame, route, told.top, comparison.count, range.words);
-  frame.shown = { range, points: told.points, top: told.top };
+  frame.shown = { range, points: told.points, top: told.top, total: totals.count };
+  showTop(frame, route);
 }
 
-function showTop(frame, route, rows, total, words) {
+/** Asks for what the top is compared with, and shows how each row changed. */
+async function compareTop(frame, route, path, range, told) {
+  const times = comparedTimes(range);
+  const topOf = ({ step, from, until }, rows) => `${path}/${historyQuery({ step, from, to: until }, `&zeros=0&top=${rows}`)}`;
+  const own = times?.now.until === range.until ? told : undefined;
+  frame.changes = (await frame.comparison.between(times, topOf, own))?.of;
+  showTop(frame, route);
+}
+
+function showTop(frame, route) {
+  const { range, top: rows, total } = frame.shown;
+  const { words } = range;
   frame.top.entitle(topTitle(rows));
   if (rows.length === 0) return frame.top.tell(el("p", {}, `Nothing was counted ${during(words)}. `, el("a", { href: overviewHash({ prefix: route.prefix, range: "all" }) }, "Show all time")));
   const rest = whole(total) - rows.reduce((sum, row) => sum + whole(row.count), 0n);
@@ -206,31 +222,45 @@ function showTop(frame, route, rows, total, words) {
     rows.map(({ id, count: amount }) => {
       const folder = folderOf(id, route.prefix);
       const filter = folder === undefined ? undefined : { href: overviewHash({ prefix: folder, range: route.range }), text: "only", label: `Only names that begin with ${folder}` };
-      return { key: id, name: id, isId: true, count: amount, href: counterHash(id, route.range), filter };
+      return { key: id, name: id, isId: true, count: amount, href: counterHash(id, route.range), filter, change: frame.changes?.(id) };
     }),
     total,
-    rest > 0n ? `${count(rest)} in other counters.` : "",
+    [rest > 0n ? `${count(rest)} in other counters.` : "", frame.compared].filter(Boolean).join(" "),
   );
 }
 
 /** One value of a dimension: how much of it was counted, and by which counters. Values have no history, and no other dimensions. */
 async function showValue(frame, route, range, status, signal) {
-  const { by, value } = route.where;
-  const path = `${breakdownPath(prefixPath(route.prefix), by, range, TOP)}&value=${encodeURIComponent(value)}`;
-  const told = await json(path, signal);
+  const told = await json(valuePath(route, range, TOP), signal);
   if (frame.body.firstChild !== frame.panels) frame.body.replaceChildren(frame.panels);
   frame.history.hidden = true;
   frame.breakdowns.node.replaceChildren();
-  frame.headline.show(range, { count: whole(told.total) });
+  frame.headline.show(range, { count: whole(told.total), ...frame.totals });
   // The answer says how many were asked, not how many have the value.
   const hasMore = told.unasked || whole(told.other) > 0n;
   setText(frame.counters, `${told.rows.length}${hasMore ? " or more" : ""}`);
-  showTop(frame, route, told.rows, told.total, range.words);
-  frame.shown = { range, window: told.window, points: [], top: told.rows };
+  frame.shown = { range, window: told.window, points: [], top: told.rows, total: told.total };
+  showTop(frame, route);
   tellTruth(frame, told, status);
   const error = whole(told.error) > 0n ? ` It may be up to ${count(told.error)} more: a counter knows 1,000 values by name.` : "";
   setText(frame.trouble, "");
   setText(frame.told, `${frame.told.textContent} ${windowWords(range, told.window)} Each dimension is counted by itself, by the hour and day: the pages of one value are known where pages are counters, its chart and its other dimensions are not.${error}`);
+  return told;
+}
+
+const valuePath = ({ prefix, where }, range, rows) => `${breakdownPath(prefixPath(prefix), where.by, range, rows)}&value=${encodeURIComponent(where.value)}`;
+
+/** Asks for what one value is compared with, and shows how it and each row changed. */
+async function compareValue(frame, route, range, told) {
+  const times = comparedValueTimes(range);
+  const found = await frame.comparison.between(times, (time, rows) => valuePath(route, time, rows), told);
+  frame.changes = found?.of;
+  frame.compared = found === undefined ? "" : timesWords(range, times);
+  showTop(frame, route);
+  const isSure = (answer) => answer !== undefined && whole(answer.error) === 0n && !answer.unasked;
+  const [now, before] = [whole(found?.now.total), whole(found?.before.total)];
+  frame.totals = isSure(found?.now) && isSure(found.before) ? { now, before, part: partOf(now, before) } : undefined;
+  frame.headline.show(range, { count: whole(told.total), ...frame.totals });
 }
 
 function empty(frame, { prefix }, status) {
@@ -244,11 +274,8 @@ function empty(frame, { prefix }, status) {
   );
 }
 
-async function exportOf(frame, { prefix, where }) {
-  // What came from where comes after the rest.
-  await frame.first;
+function exportOf(frame, { prefix, where }) {
   const { range, window, points, top } = frame.shown;
-  if (range === undefined) return undefined;
   const breakdowns = exportRows(frame.breakdowns.told);
   return {
     file: `tally-${prefix || "all"}-${range.name}`,

@@ -46,7 +46,8 @@ export function policyHistory(id, range_name, status, signal) {
   keys.node.append(el("p", { class: "sub" }, "In the place of an address its network is kept, and keys for 7 days."));
   const title = el("h2", { id: "verdicts-title", class: "label" }, "Allowed and refused");
   let shown;
-  const head = el("div", { class: "head" }, title, exportButtons(() => shown));
+  const { promise: first, resolve: arrive } = Promise.withResolvers();
+  const head = el("div", { class: "head" }, title, exportButtons(first, () => shown));
   const node = el("section", { class: "panel wide", "aria-labelledby": "verdicts-title" }, head, tiles, chart.node, el("p", { class: "sub" }, SENT));
 
   const look = async () => {
@@ -64,6 +65,7 @@ export function policyHistory(id, range_name, status, signal) {
       const sums = TILES.map(([name]) => ({ section: "checks", name, count: whole(told[name]) }));
       const keyRows = exportRows(new Map([["refused key", { ...refused, rows: refused.rows.map((row) => ({ value: row.key, ...row })) }]]));
       shown = { file: `tally-limit-${id}-${range.name}`, what: { policy: id }, from: range.from, to: range.until, rows: [...sums, ...keyRows, ...points] };
+      arrive();
       if (refused.rows.length === 0) keys.tell(el("p", {}, whole(refused.total) === 0n ? `Nothing was refused ${during(range.words)}.` : otherKeys(refused)));
       else keys.show(refused.rows.map((row) => ({ key: row.key, name: row.key, count: row.count })), refused.total, rest);
       status({ tone: "good", text: "polling" });

@@ -170,6 +170,51 @@ test("today is compared with yesterday until the same hour", async () => {
   await says(page, ".compare", /\+50 % than (by this time of )?yesterday/);
 });
 
+const line = (key, at, increment, by) => JSON.stringify({ key, at, increment, by });
+const changes = (page, list) => page.locator(`${list} li .change`).allTextContents();
+
+test("each row says how it changed since the range before, or that it is new", async () => {
+  const day = 24 * 3_600_000;
+  const noon = Date.now() - (Date.now() % day) - day / 2;
+  const of = (referrer) => ({ referrer });
+  const lines = [
+    [line("rows/a", noon, 30, of("one")), line("rows/b", noon, 10, of("two")), line("rows/c", noon, 5, of("three"))],
+    [line("rows/a", noon - day, 20, of("one")), line("rows/b", noon - day, 20, of("two")), line("rows/d", noon - day, 7, of("four"))],
+  ].flat();
+  await world.well("POST", "/ingest?format=ndjson", { body: lines.join("\n") });
+  const page = await dashboard.open("#/?prefix=rows/&range=yesterday");
+  await says(page, "#headline", /^45$/);
+  await says(page, "#by-referrer .change", /^new$/);
+  expect(await changes(page, "#top")).toEqual(["+50 %", "−50 %", "new"]);
+  expect(await changes(page, "#by-referrer")).toEqual(["+50 %", "−50 %", "new"]);
+  expect(await page.locator("#top .change").first().getAttribute("title")).toMatch(/: 30\. .*: 20\.$/);
+  expect(await page.locator("#top .change").nth(1).getAttribute("data-tone")).toBe("down");
+  // The same of one referrer.
+  await page.click("#by-referrer li a >> text=one");
+  await says(page, ".where", "Referrers: one");
+  await says(page, "#top .change", /^\+50 %$/);
+  await says(page, ".compare", /^\+50 % than the day before \(20\)$/);
+  const own = await dashboard.open("#/counter/rows%2Fb?range=yesterday");
+  await says(own, "#by-referrer .change", /^−50 %$/);
+  // What has no range before has no changes.
+  await own.click(".tabs >> text=All time");
+  await says(own, "#headline", /^30$/);
+  await says(own, "#by-referrer li", /two30/);
+  expect(await changes(own, "#by-referrer")).toEqual([""]);
+});
+
+test("rows of old days are compared with the days before them", async () => {
+  const at = (date) => Date.parse(`${date}T12:00:00Z`);
+  const of = (page) => ({ page });
+  const lines = [line("old/a", at("2016-03-02"), 6, of("/x")), line("old/a", at("2016-03-03"), 6, of("/y")), line("old/a", at("2016-03-01"), 4, of("/x"))];
+  await world.well("POST", "/ingest?format=ndjson", { body: lines.join("\n") });
+  const page = await dashboard.open("#/?prefix=old/&range=2016-03-02..2016-03-03");
+  await says(page, "#headline", /^12$/);
+  await says(page, "#by-page .change", /^new$/);
+  expect(await changes(page, "#top")).toEqual(["+200 %"]);
+  expect(await changes(page, "#by-page")).toEqual(["+50 %", "new"]);
+});
+
 test("a page that nobody touches asks at most ten times a minute, and a hidden one not at all", async () => {
   for (const hash of ["#/?range=hour", "#/counters", "#/counter/%2F?range=minutes", "#/limits"]) {
     const page = await dashboard.browser.page();
@@ -214,6 +259,35 @@ test("what is shown can be had as CSV and JSON", async () => {
   expect(prefix).toBe("/");
   const sum = rows.filter(({ section }) => section === "history").reduce((all, { count }) => all + count, 0);
   expect(sum).toBe(LINES);
+});
+
+test("an export that is clicked before the answers have come waits for all of them", async () => {
+  await world.well("PUT", "/limits/waits", { body: '{"limit":2,"window_seconds":60}' });
+  await world.add("waits", { by: { referrer: "late.example" } });
+  const cases = [
+    ["#/counter/waits?range=today", "**/breakdown?*", "\r\nreferrer,late.example,1,"],
+    ["#/?prefix=waits&range=today", "**/breakdown?*", "\r\nreferrer,late.example,1,"],
+    ["#/counters?prefix=waits", "**/live?*", "\r\nvalue,waits,1,"],
+    ["#/limits/waits?range=today", "**/refused?*", "\r\nchecks,allowed,0,"],
+    ["#/limits", "**/limits?*", "\r\nlimit,waits,2,"],
+  ];
+  for (const [hash, path, row] of cases) {
+    const page = await dashboard.browser.page();
+    const { promise: released, resolve: release } = Promise.withResolvers();
+    await page.route(path, async (route) => {
+      await released;
+      await route.continue();
+    });
+    await page.goto(`${dashboard.gate.url}/dashboard/${hash}`);
+    const button = page.locator(".export >> text=CSV");
+    await button.click();
+    expect(await button.getAttribute("aria-busy"), hash).toBe("true");
+    const download = page.waitForEvent("download");
+    release();
+    expect(readFileSync(await (await download).path(), "utf8"), hash).toContain(row);
+    expect(await button.isEnabled()).toBe(true);
+    await page.close();
+  }
 });
 
 test("one box finds counters, policies and pages", async () => {

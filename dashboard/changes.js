@@ -1,0 +1,125 @@
+// How the rows of a list compare with what they were in the range before.
+//
+// Invariants: a change is told where both times were counted as they were asked for, and no part is missing; where a count is known between
+// bounds, so is its change.
+import { Failure, json } from "./api.js";
+import { changeWords } from "./headline.js";
+import { partOf } from "./history.js";
+import { count, whole } from "./numbers.js";
+import { byDays, hoursWords } from "./ranges.js";
+
+const HOUR = 3_600;
+const DAY = 86_400;
+// What was counted of values is kept by the hour for so long, by the day of UTC after that.
+const HOURS_KEPT = 7 * DAY;
+// The rows that are asked for of each of both times: what is in none of them had at most what the last one had.
+const ROWS_COMPARED = 100;
+// Times that are over change only where a log is imported.
+const KEPT_MS = 300_000;
+const FRESH_MS = 3_000;
+
+/** Returns the two times by which rows of a range are compared, `{ now, before }`, each `{ from, until, step }`; undefined where nothing is. */
+export function comparedTimes({ from, previous }) {
+  if (previous === undefined) return undefined;
+  const { step } = previous;
+  return { now: { from, until: previous.compared_to, step }, before: { from: previous.from, until: previous.to, step } };
+}
+
+/** Returns the same for what is kept by the hour for a week, and by the day of UTC after that. */
+export function comparedValueTimes(range) {
+  const isOld = range.previous !== undefined && range.previous.from < range.now - HOURS_KEPT && range.step !== "1d";
+  const times = comparedTimes(isOld ? byDays(range) : range);
+  const width = isOld || range.step === "1d" ? DAY : HOUR;
+  const isWhole = ({ from, until }) => from % width === 0 && until % width === 0;
+  return times !== undefined && isWhole(times.now) && isWhole(times.before) ? times : undefined;
+}
+
+/** Returns which times the changes of values are of, in a sentence; "" where they are those of the range. */
+export function timesWords(range, { now, before }) {
+  const whole = comparedTimes(range);
+  if (now.from === whole.now.from && now.until === whole.now.until) return "";
+  const words = ({ from, until }) => hoursWords(from, until);
+  return `Changes compare ${words(now)}, with ${words(before)}: values that are older than a week are kept by the day of UTC.`;
+}
+
+const larger = (one, other) => (one > other ? one : other);
+
+/**
+ * Returns what an answer knows of rows, as a function from key to `[least, most]`; undefined where it does not say all of the time from `from` until
+ * before `until`. It is the answer of a breakdown, of one value of it, or of a history with a top.
+ */
+export function countsIn(told, { from, until }) {
+  const { window, unasked } = told;
+  const isOther = window !== undefined && (window.from !== from || window.to !== until - 1);
+  const isStale = !told.exact && !unasked && told.staleness_ms >= FRESH_MS;
+  if (isOther || isStale || (told.kept_from !== null && told.kept_from > from) || told.missing_partitions?.length > 0) return undefined;
+  const rows = told.rows ?? told.top;
+  const known = new Map(rows.map((row) => [row.value ?? row.id, [whole(row.count), whole(row.error ?? 0)]]));
+  // Counters that were not asked may have any value of a dimension, but are in no row themselves.
+  const hidden = whole((told.by !== undefined && told.value === undefined ? unasked?.count_max : 0) ?? 0);
+  const absent = absentMost(told, rows);
+  return (key) => {
+    const [least, error] = known.get(key) ?? [0n, absent];
+    return [least, least + error + hidden];
+  };
+}
+
+/** The most that was counted of what is in no row. */
+function absentMost({ other, error, unasked }, rows) {
+  if (other?.each_max !== undefined) return whole(other.each_max);
+  const of_unasked = whole(unasked?.each_max ?? 0);
+  if (other !== undefined) return larger(whole(other) + whole(error), of_unasked);
+  return rows.length < ROWS_COMPARED ? of_unasked : larger(whole(rows.at(-1).count), of_unasked);
+}
+
+const shortWords = (part) => changeWords(part).replace("as many as", "0 %");
+const between = ([least, most]) => (least === most ? count(least) : `${count(least)} to ${count(most)}`);
+
+/** Returns how a count changed, `{ words, tone, title }`, where both are known as `[least, most]`; undefined where that says nothing. */
+export function changeOf(now, before, times) {
+  const title = times === undefined ? "" : `${hoursWords(times.now.from, times.now.until)}: ${between(now)}. ${hoursWords(times.before.from, times.before.until)}: ${between(before)}.`;
+  if (before[1] === 0n) return now[0] === 0n ? undefined : { words: "new", tone: "up", title };
+  const low = partOf(now[0], before[1]);
+  const high = partOf(now[1], before[0]);
+  const tone = low > 0 ? "up" : high < 0 ? "down" : "none";
+  if (high !== undefined && shortWords(low) === shortWords(high)) return { words: shortWords(low), tone, title };
+  if (tone === "up") return { words: `≥ ${shortWords(low)}`, tone, title };
+  return tone === "down" ? { words: `≤ ${shortWords(high)}`, tone, title } : undefined;
+}
+
+/** What is asked for to compare with, and asked for again rarely. */
+export class Comparison {
+  #signal;
+  #held = new Map();
+
+  constructor(signal) {
+    this.#signal = signal;
+  }
+
+  async #ask(path) {
+    const now_ms = performance.now();
+    for (const [other, { at_ms }] of this.#held) if (now_ms - at_ms >= KEPT_MS) this.#held.delete(other);
+    if (!this.#held.has(path)) this.#held.set(path, { at_ms: now_ms, told: await json(path, this.#signal) });
+    return this.#held.get(path).told;
+  }
+
+  /**
+   * Returns `{ of, now, before }`: the change of a row by its key, and both answers; undefined where nothing is compared. `pathOf(time, rows)` is the path of
+   * that many rows of a time; `own` is what is shown, which need not be asked for again where it is of the same time.
+   */
+  async between(times, pathOf, own) {
+    if (times === undefined) return undefined;
+    try {
+      const isOwn = own !== undefined && countsIn(own, times.now) !== undefined;
+      const now = isOwn ? own : await this.#ask(pathOf(times.now, ROWS_COMPARED));
+      const before = await this.#ask(pathOf(times.before, ROWS_COMPARED));
+      const [after, was] = [countsIn(now, times.now), countsIn(before, times.before)];
+      if (after === undefined || was === undefined) return undefined;
+      return { of: (key) => changeOf(after(key), was(key), times), now, before };
+    } catch (error) {
+      // What it is compared with is told where it can be had.
+      if (error instanceof Failure) return undefined;
+      throw error;
+    }
+  }
+}
