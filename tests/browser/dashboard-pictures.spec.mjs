@@ -17,13 +17,19 @@ const BY = {
 };
 const VISITORS = 40_000;
 const SAMPLES = 60;
-// Two of them are kept in docs.
-const PICTURES = [
-  [1280, 1720, "light", "#/?range=week", "docs/dashboard-1280.png"],
-  [390, 1400, "dark", "#/?range=week", "docs/dashboard-390.png"],
-  [1280, 1500, "dark", "#/counter/%2Fshop%2Fcheckout?range=week", undefined],
-  [390, 1400, "light", "#/counter/%2Fshop%2Fcheckout?range=week", undefined],
+// Less than what lies between panels.
+const MARGIN = 10;
+// How wide, and with which panel a picture ends.
+const SIZES = [
+  [1280, "#by-browser"],
+  [390, "#by-referrer"],
 ];
+// Those of the overview are kept in docs.
+const VIEWS = [
+  ["overview", "#/?range=week", "docs/dashboard"],
+  ["counter", "#/counter/%2Fshop%2Fcheckout?range=week", "build/dashboard-counter"],
+];
+const PICTURES = VIEWS.flatMap((view) => SIZES.flatMap((size) => ["light", "dark"].map((scheme) => [...view, ...size, scheme])));
 
 /** One of a list, the first ones more often. */
 const likely = (chance, list) => list[Math.floor(chance() ** 2.2 * list.length)];
@@ -51,15 +57,17 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => dashboard?.close());
 
-for (const [width, height, colorScheme, hash, path] of PICTURES) {
-  test(`a picture of ${hash.slice(1, 10)} ${width} pixels wide, ${colorScheme}`, async () => {
-    const page = await dashboard.open(hash, { viewport: { width, height }, colorScheme });
+for (const [view, hash, path, width, last, colorScheme] of PICTURES) {
+  test(`a picture of the ${view}, ${width} pixels wide, ${colorScheme}`, async () => {
+    const page = await dashboard.open(hash, { viewport: { width, height: 1_000 }, colorScheme });
     await says(page, "#headline", /^[1-9]/);
     await says(page, ".compare", / than .* the 7 days before/);
     // What is asked for last.
-    await says(page, "#by-browser li", "Chrome");
+    await says(page, "#by-browser .change", /%$/);
     await page.waitForFunction(() => document.querySelector("#by-country circle") !== null);
-    const picture = await screenshot(page, path ?? `build/dashboard-counter-${width}.png`);
+    const bottom = await page.evaluate((selector) => document.querySelector(selector).getBoundingClientRect().bottom + scrollY, last);
+    await page.setViewportSize({ width, height: Math.ceil(bottom) + MARGIN });
+    const picture = await screenshot(page, `${path}-${width}-${colorScheme}.png`);
     expect(picture.readUInt32BE(16)).toBe(width);
   });
 }

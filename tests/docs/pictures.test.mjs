@@ -8,7 +8,7 @@ import { documents, parse, read } from "./pages.mjs";
 const MAKERS = [
   [/^architecture\.svg$/, "scripts/plot-architecture.mjs"],
   [/^converge-\d+\.svg$/, "scripts/plot-converge.mjs"],
-  [/^dashboard-\d+\.png$/, "tests/browser/dashboard-pictures.spec.mjs"],
+  [/^dashboard-\d+-(light|dark)\.png$/, "tests/browser/dashboard-pictures.spec.mjs"],
   [/^badges\.png$/, "tests/browser/pages.spec.mjs"],
 ];
 
