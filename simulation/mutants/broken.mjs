@@ -698,4 +698,11 @@ export const MUTATIONS = [
     "(None, _) => Ok(None),",
     "boards::a_cursor_stays_in_the_period_of_its_answer",
   ],
+  [
+    "an alarm that rings before its time is set again as it was",
+    "src/host/object.rs",
+    "if early_ms <= EARLY_MS_MAX {",
+    "if early_ms <= i64::MAX {",
+    "endings::alarms_that_ring_before_their_time_by_the_clock_of_objects_are_put_off",
+  ],
 ];
