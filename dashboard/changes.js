@@ -127,7 +127,10 @@ export class Comparison {
       const before = await this.#ask(pathOf(times.before, ROWS_COMPARED));
       const [after, was] = [countsIn(now, times.now), countsIn(before, times.before)];
       if (after === undefined || was === undefined) return undefined;
-      return { of: (key) => changeOf(after(key), was(key), times), now, before };
+      // What is shown has few rows: of one that came in since, nothing is known yet.
+      const shown = isOwn ? new Set((own.rows ?? own.top).map((row) => row.value ?? row.id)) : undefined;
+      const of = (key) => (shown?.has(key) === false ? undefined : changeOf(after(key), was(key), times));
+      return { of, now, before };
     } catch (error) {
       // What it is compared with is told where it can be had.
       if (error instanceof Failure) return undefined;

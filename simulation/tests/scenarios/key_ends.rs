@@ -82,6 +82,38 @@ fn what_is_counted_while_a_key_ends_stays() {
 }
 
 #[test]
+fn a_key_that_others_count_all_the_time_ends_all_the_same() {
+    let scene = Scene::new(&["FRA"]);
+    mortal(&scene, "c", 2_000);
+    // As often as it is ended as it was read.
+    for _ in 0..3 {
+        let end = scene.hold("/operate", "");
+        scene.wait_for(&end);
+        count(&scene, "c", 7);
+        end.let_go();
+    }
+    assert_eq!(one(&scene, "GET c"), "21");
+    assert_eq!(one(&scene, "TTL c"), -1);
+    scene.settle();
+    assert_eq!(value(&scene, "c"), 21);
+}
+
+#[test]
+fn a_counter_that_is_set_slowly_ends() {
+    let scene = Scene::new(&["FRA"]);
+    ran(&scene, &["SET c 1".to_owned()]);
+    let set = scene.hold("/operate", "");
+    let request = ClientRequest::new("POST", "/redis").at(0);
+    let asked = scene.begin(0, request.json(r#"["SET","c","5","PX","100"]"#));
+    scene.wait_for(&set);
+    scene.world.run_for_ms(300);
+    set.let_go();
+    assert_eq!(scene.end(asked).json()["result"], "OK");
+    scene.world.run_for_ms(5_000);
+    assert_eq!(value(&scene, "c"), 404);
+}
+
+#[test]
 fn what_was_counted_before_a_key_ends_ends_with_it() {
     let scene = Scene::new(&["FRA"]);
     mortal(&scene, "c", 2_000);

@@ -98,7 +98,9 @@ fn every_seed_keeps_the_laws_while_a_deployment_changes_over_from_the_build_befo
 /// - A copy of a flush was counted by a shard that had refused the flush.
 /// - A copy of a decrement was counted once there was room above the floor. Its client had been refused.
 /// - Two places sent a lead to each other, since it was to be again where it had just left.
-const FOUND_SINCE: [u64; 7] = [
+/// - A copy of an addition of Redis's dialect came after 70 seconds to an object whose clock was two minutes ahead, and
+///   had forgotten the key.
+const FOUND_SINCE: [u64; 8] = [
     772,
     2_034,
     1_795_454_607_000_383,
@@ -106,6 +108,7 @@ const FOUND_SINCE: [u64; 7] = [
     1_795_500_000_000_210,
     1_795_600_000_009_314,
     1_795_600_000_009_634,
+    1_795_801_752_007_441,
 ];
 
 /// Worlds that saw faults: reads that named an `as_of` later than what they had (282, 419), and the value of a

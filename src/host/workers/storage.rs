@@ -77,19 +77,20 @@ fn given(value: &SqlValue) -> JsValue {
     clippy::as_conversions,
     reason = "the number is whole and within the range of the integers"
 )]
-fn taken(value: &JsValue) -> SqlValue {
+fn taken(value: &JsValue) -> Result<SqlValue, String> {
     if let Some(number) = value.as_f64() {
-        return match number.fract() == 0.0 && number.abs() <= WHOLE_MAX {
+        return Ok(match number.fract() == 0.0 && number.abs() <= WHOLE_MAX {
             true => SqlValue::Integer(number as i64),
             false => SqlValue::Real(number),
-        };
+        });
     }
     if let Some(text) = value.as_string() {
-        return SqlValue::Text(text);
+        return Ok(SqlValue::Text(text));
     }
     match value.dyn_ref::<ArrayBuffer>() {
-        Some(bytes) => SqlValue::Blob(Uint8Array::new(bytes).to_vec()),
-        None => SqlValue::Null,
+        Some(bytes) => Ok(SqlValue::Blob(Uint8Array::new(bytes).to_vec())),
+        None if value.is_null() => Ok(SqlValue::Null),
+        None => Err("a column has a value of an unknown kind".to_owned()),
     }
 }
 
@@ -122,7 +123,7 @@ impl ObjectPlatform for Stored {
                 .map(|it| taken(&it))
                 .collect()
         };
-        Ok(rows.iter().map(taken).collect())
+        rows.iter().map(taken).collect()
     }
 
     fn database_bytes(&self) -> u64 {

@@ -70,7 +70,8 @@ impl AlertStore {
         Ok(exists)
     }
 
-    fn prepare(&self) -> Result<(), Fault> {
+    /// Makes the tables, if there are none.
+    pub(super) fn prepare(&self) -> Result<(), Fault> {
         if !self.exists()? {
             for statement in SCHEMA {
                 self.store.run(statement, vec![])?;

@@ -101,6 +101,8 @@ impl Alerts {
         } = put;
         let now_ms = self.host.now_ms();
         if self.steps.is_done(once)? {
+            // The step that stored it may have ended before it was armed.
+            self.alarm.arm(now_ms).await?;
             return Ok(AlertPutOutcome::Replaced(Box::new(AlertDetails {
                 name,
                 alert: put.alert,
@@ -132,6 +134,7 @@ impl Alerts {
             standing,
             revision: self.host.random(),
         };
+        self.store.prepare()?;
         self.store.atomically(|| {
             self.store.put(&name, &stored, now_ms)?;
             self.steps.note(once)

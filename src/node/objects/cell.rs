@@ -185,6 +185,9 @@ impl Core {
 
     /// Reads the cell from its rows again, because memory holds changes that were not written.
     pub(super) fn reload(&self) {
+        // An alarm that was set with them was not written either.
+        self.pushing.borrow_mut().unarm();
+        self.keys_due_ms.set(0);
         self.adopt(self.rows.load());
     }
 

@@ -144,8 +144,8 @@ impl DirectoryTotals {
             _ => format!("SUM({amount} > 0)"),
         };
         let sum = format!("CASE WHEN abs({amount}) < {WITHIN_MAX} THEN {amount} ELSE 0 END");
-        // The sums of halves take twice as long, and few numbers need them.
-        let parts = match self.are_narrow(order.by)? {
+        // The sums of halves take twice as long, and few numbers need them. To see that takes longer for a few.
+        let parts = match order.prefix.is_empty() && self.are_narrow(order.by)? {
             true => format!("'0', CAST(SUM({amount}) AS TEXT), MIN(as_of), COUNT(*), 0"),
             false => format!(
                 "CAST(SUM(({sum}) >> 32) AS TEXT), CAST(SUM(({sum}) & 4294967295) AS TEXT), \
@@ -175,10 +175,6 @@ impl DirectoryTotals {
             }
         }
         let (counters, named) = (unsigned(counters), unsigned(named));
-        if named > FEW {
-            // Without it the first counters are found too, but more slowly.
-            let _ = self.store.run(index_of(order), vec![]);
-        }
         let standings = Standings::new((counters, named), total, integer(as_of), OLDEST_MAX);
         let untold = Untold::among(named, self.untold(order, named)?, now_ms);
         Ok(KeptTop::new(order.clone(), standings, beyond, untold))
@@ -238,6 +234,10 @@ impl DirectoryTotals {
     pub(super) fn above(&self, order: &TopOrder, than: Value, now_ms: i64) -> Result<u64, Fault> {
         self.prepare(now_ms)?;
         let amount = amount_sql(order);
+        // Without it they are counted too, but more slowly.
+        let [hour, ..] = INDEXES;
+        let index = order.since.map_or_else(|| index_of(order), |_| hour);
+        let _ = self.store.run(index, vec![]);
         let (within, ids) = within_sql(order, "+");
         let first = match order.since {
             Some(since) => format!("hour >= {}", hour_of(since)),
@@ -261,6 +261,10 @@ impl DirectoryTotals {
         // The index of hours is worth its cost if few have counted since.
         let is_by_size = !order.since.is_some_and(WindowStart::is_kept);
         let is_by_order = named > FEW && (is_by_size || counters < named / 4);
+        if is_by_order {
+            // Without it they are found too, but more slowly.
+            let _ = self.store.run(index_of(order), vec![]);
+        }
         let (by_name, by_order) = if is_by_order { ("+", "") } else { ("", "+") };
         let (within, mut values) = within_sql(order, by_name);
         let size = size_sql(order.by);

@@ -367,7 +367,12 @@ impl KeyspaceCore {
             if before.is_some() && after.is_none() && !is_sorted(before) && !is_script {
                 gone.push((key, was.is_some()));
             }
-            let row = after.and_then(|entry| row_of(entry, writes.read.target(key)));
+            let mut row = after.and_then(|entry| row_of(entry, writes.read.target(key)));
+            if let Some(expires_ms) = row.as_mut().and_then(|row| row.expires_ms.as_mut()) {
+                // What was set just now is not of after its end, however long setting it took.
+                *expires_ms = (*expires_ms).max(self.host.now_ms());
+                self.ends.note(*expires_ms);
+            }
             rows.push((key.clone(), row));
         }
         // The other calls may have a counter and a board of the same name: a key that is deleted is none of them.

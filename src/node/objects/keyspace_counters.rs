@@ -169,6 +169,21 @@ impl Counters {
         delta: i64,
         named: Option<(WriteKey, u64)>,
     ) -> Result<(Value, bool), ReplyError> {
+        self.add_to(id, here, delta, named, 0).await
+    }
+
+    /// As [`Counters::add`], to a counter of this generation alone; 0 is any.
+    ///
+    /// # Errors
+    /// As there, and where it has ended.
+    pub(super) async fn add_to(
+        &self,
+        id: &CounterId,
+        here: &Datacenter,
+        delta: i64,
+        named: Option<(WriteKey, u64)>,
+        generation: u64,
+    ) -> Result<(Value, bool), ReplyError> {
         let second = self.host.now_ms().div_euclid(1_000);
         let amount = u128::from(delta.unsigned_abs());
         let (added, removed) = if delta < 0 { (0, amount) } else { (amount, 0) };
@@ -176,7 +191,7 @@ impl Counters {
         let write = KeyedWrite {
             key,
             fingerprint,
-            generation: 0,
+            generation,
             added,
             removed,
             live: if delta > 0 {

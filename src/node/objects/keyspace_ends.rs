@@ -6,10 +6,11 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
-use super::keyspace::{COUNTERS_AT_ONCE, KeyspaceCore, ROUNDS_MAX, busy};
+use super::keyspace::{COUNTERS_AT_ONCE, KeyspaceCore, busy};
 use super::keyspace_counters::UpdateOutcome;
 use crate::core::counter::bounded_map::BoundedMap;
 use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::counter::ledger::WriteKey;
 use crate::core::counter::total::{Sum, Value};
 use crate::node::shared::concurrency::all_settled;
 use crate::protocol::messages::Fault;
@@ -21,6 +22,9 @@ const LAPSED_AT_ONCE: usize = 500;
 
 /// How long the end of a key may take, milliseconds.
 pub const END_MS_MAX: u64 = 3_000;
+
+/// How often a counter is ended as it was read; each stops its lead for a moment.
+const END_ROUNDS_MAX: usize = 3;
 
 /// The most ends that are postponed, about 150 bytes each; others that fail are tried again by each alarm.
 pub const ENDS_POSTPONED_MAX: usize = 10_000;
@@ -52,14 +56,22 @@ impl PostponedEnds {
         for key in lapsed {
             match keys.get(&key) {
                 None => due.push(key),
-                Some((due_ms, _)) if *due_ms <= now_ms => again.push(key),
+                Some((due_ms, _)) if *due_ms <= now_ms => again.push((*due_ms, key)),
                 Some(_) => {}
             }
         }
         due.truncate(LAPSED_AT_ONCE);
+        // Those that wait longest: the ends that fail each time come behind the others.
+        again.sort_unstable();
         again.truncate(COUNTERS_AT_ONCE);
-        due.extend(again);
+        due.extend(again.into_iter().map(|(_, key)| key));
         due
+    }
+
+    /// A key is stored that expires at a time, unix milliseconds: an alarm must ring for it, whatever was ended before.
+    pub(super) fn note(&self, expires_ms: i64) {
+        let before_ms = expires_ms.saturating_sub(1);
+        self.swept_ms.set(self.swept_ms.get().min(before_ms));
     }
 
     fn postpone(&self, key: String, now_ms: i64) {
@@ -134,6 +146,10 @@ impl KeyspaceCore {
                 keys.remove(key);
             }
         }
+        let first = (lapsed.iter())
+            .filter(|key| !self.ends.keys.borrow().contains_key(*key))
+            .count();
+        let is_all = is_all && first <= LAPSED_AT_ONCE;
         let end = |key: String| async move {
             let ended = self.host.within_ms(END_MS_MAX, self.end_lapsed(&key)).await;
             (key, ended)
@@ -172,7 +188,7 @@ impl KeyspaceCore {
         (generation, at_ms): (u64, i64),
     ) -> Result<bool, ReplyError> {
         let mut ended: Option<Value> = None;
-        for _ in 0..ROUNDS_MAX {
+        for _ in 0..END_ROUNDS_MAX {
             let seen = self.counters.read_since(id, Some(at_ms)).await?;
             let Some(seen) = seen.filter(|seen| seen.generation == generation) else {
                 return Ok(false);
@@ -196,6 +212,26 @@ impl KeyspaceCore {
                 Err(error) => return Err(error),
             }
         }
-        Err(busy())
+        self.take_off(id, here, (generation, at_ms), ended).await
+    }
+
+    /// Takes off what a counter had that has expired, where others count it all the time: no condition can fail. What
+    /// was counted besides numbers stays.
+    async fn take_off(
+        &self,
+        id: &CounterId,
+        here: &Datacenter,
+        (generation, at_ms): (u64, i64),
+        ended: Option<Value>,
+    ) -> Result<bool, ReplyError> {
+        let taken = ended.and_then(|ended| ended.negated().to_string().parse().ok());
+        let Some(taken) = taken else {
+            return Err(busy());
+        };
+        // The same each time: what was taken off once is not taken off again.
+        let name = (u128::from(generation) << 64) | u128::from(at_ms.unsigned_abs());
+        let named = Some((WriteKey(name.to_le_bytes()), 0));
+        let added = self.counters.add_to(id, here, taken, named, generation);
+        added.await.map(|_| true)
     }
 }

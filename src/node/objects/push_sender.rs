@@ -41,6 +41,11 @@ impl PushState {
         self.pusher = None;
     }
 
+    /// The alarm for pushes is not set any more.
+    pub(super) fn unarm(&mut self) {
+        self.armed_ms = 0;
+    }
+
     fn of(&mut self, host: &Host, generation: u64) -> &mut Pusher {
         if self
             .pusher

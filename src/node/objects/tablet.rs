@@ -45,6 +45,9 @@ const WOKEN_AT_ONCE: usize = 96;
 /// How long after a failed alarm it rings again, milliseconds: storage may be readable then.
 const ALARM_AGAIN_MS: i64 = 60_000;
 
+/// The least of that, milliseconds, where something was due meanwhile.
+const ALARM_SOONEST_MS: i64 = 1_000;
+
 /// The longest time that rows stay in the log before it is folded, milliseconds.
 const FOLDED_WITHIN_MS: i64 = 60_000;
 
@@ -157,8 +160,11 @@ impl Shell for Tablet {
         };
         core.host.fail(&format!("a tablet's alarm: {fault}"));
         // The platform repeats a failing alarm a few times only; this matters only where this one fails too.
-        core.rows.rung();
-        core.rows.arm(core.host.now_ms() + ALARM_AGAIN_MS).await
+        let now_ms = core.host.now_ms();
+        // What has become due meanwhile does not wait as long.
+        let due_ms = core.rows.rung().unwrap_or(i64::MAX);
+        let again_ms = due_ms.clamp(now_ms + ALARM_SOONEST_MS, now_ms + ALARM_AGAIN_MS);
+        core.rows.arm(again_ms).await
     }
 }
 

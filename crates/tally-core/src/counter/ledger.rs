@@ -18,9 +18,9 @@ use super::total::{Sum, Value};
 /// The most records of one cell: about 100 bytes each on disk, 200 MB of the 10 GB that an object may hold.
 pub const RECORDS_MAX: u64 = 2_000_000;
 
-/// How long records of drawn keys are kept, seconds. Nobody but the call that drew a key sends it, for a few seconds; a
-/// copy that the network holds back for two minutes is more than lanes of flushes are safe from, too.
-pub const DRAWN_KEPT_SECONDS: u64 = 120;
+/// How long records of drawn keys are kept, seconds. Nobody but the call that drew a key sends it, for a few seconds. A
+/// copy may be held back for 90 seconds, and meet the cell where it has moved to, whose clock is two minutes ahead.
+pub const DRAWN_KEPT_SECONDS: u64 = 240;
 
 /// Writes with drawn keys that one cell decides each second, for as long as they come: what is decided by a floor or a
 /// condition.
@@ -28,7 +28,7 @@ pub const DRAWN_PER_SECOND: u64 = 1_000;
 
 /// The most records of drawn keys of one cell. They have a budget of their own, so that they take no room from clients'
 /// keys. It is three times what that rate needs: a clock that stepped back keeps them for longer.
-pub const DRAWN_RECORDS_MAX: u64 = 500_000;
+pub const DRAWN_RECORDS_MAX: u64 = 1_000_000;
 
 // A record is kept for up to a quarter longer.
 const _: () = assert!(

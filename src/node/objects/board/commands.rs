@@ -315,6 +315,7 @@ impl BoardCore {
                 && let Some(reply) = self.known_reply(loaded, named)?
             {
                 replies.push(reply);
+                read.has_counts = false;
                 continue;
             }
             let mut ledgers = loaded.head.ledgers();
@@ -325,6 +326,7 @@ impl BoardCore {
             if slot == Some(None) {
                 let full = "too many idempotency keys are remembered; nothing was done";
                 replies.push(Reply::err(full));
+                read.has_counts = false;
                 continue;
             }
             loaded.head.set_ledgers(&ledgers);
