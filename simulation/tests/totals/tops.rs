@@ -909,7 +909,8 @@ fn an_order_costs_a_push_nothing_before_it_is_asked_for_and_where_it_stays_as_it
         ("", 1),
         ("&by=count", 2),
         ("&by=uniques", 3),
-        ("&by=count&window=7d", 4),
+        // All have counted in it, so its index would not be used.
+        ("&by=count&window=7d", 3),
     ] {
         get(&world, &client, &format!("/top?prefix=c{asked}"));
         assert_eq!(indexes(), made, "{asked}");
