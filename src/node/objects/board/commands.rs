@@ -46,6 +46,12 @@ struct ReadTogether {
 }
 
 impl ReadTogether {
+    /// The reply of a command that is not run. What was counted for those behind it was counted up to it alone.
+    fn skip(&mut self, reply: Reply) -> Reply {
+        self.has_counts = false;
+        reply
+    }
+
     /// Reads the members that commands name.
     fn of(commands: &[Arguments], rows: &BoardRows, epoch: i64) -> Result<Self, Fault> {
         let mut names = Vec::new();
@@ -314,8 +320,7 @@ impl BoardCore {
             if let Some(named) = named
                 && let Some(reply) = self.known_reply(loaded, named)?
             {
-                replies.push(reply);
-                read.has_counts = false;
+                replies.push(read.skip(reply));
                 continue;
             }
             let mut ledgers = loaded.head.ledgers();
@@ -325,8 +330,7 @@ impl BoardCore {
             let slot = named.map(|_| ledgers.admit(self.limits_of(KeySource::Clients), now_ms));
             if slot == Some(None) {
                 let full = "too many idempotency keys are remembered; nothing was done";
-                replies.push(Reply::err(full));
-                read.has_counts = false;
+                replies.push(read.skip(Reply::err(full)));
                 continue;
             }
             loaded.head.set_ledgers(&ledgers);
