@@ -46,8 +46,8 @@ const COLUMNS: &str = "id TEXT PRIMARY KEY, as_of INTEGER NOT NULL, hour INTEGER
     value_size INTEGER NOT NULL, counted_size INTEGER NOT NULL, uniques_size INTEGER NOT NULL, body BLOB NOT NULL";
 
 /// Orders use sizes, which rarely change where numbers are large: a push then writes no index, since it sets no column
-/// of one that stays as it is. Each index is made when an order is first asked for, see [`index_of`]: until then it
-/// costs no row. Builds before made all of them with the table.
+/// of one that stays as it is. Each index is made where an order is first read by it, see `index_of` of tops: until
+/// then it costs no row. Builds before made all of them with the table.
 pub(super) const INDEXES: [&str; 4] = [
     "CREATE INDEX IF NOT EXISTS totals_hour ON totals (hour)",
     "CREATE INDEX IF NOT EXISTS totals_value ON totals (value_size)",
