@@ -116,8 +116,8 @@ const SITES: [&str; 3] = ["FRA", "SYD", "LHR"];
 const REGIONS: [&str; 3] = ["WEUR", "OC", "WEUR"];
 
 /// What is not sent again where its outcome is open: operations without a key, policies, what limits consume and give
-/// back, and commands of Redis's dialect; and what carries any of these along with its entry of the log. Sent again late
-/// it would undo what was acknowledged meanwhile, or be done twice.
+/// back, and commands of Redis's dialect; and what carries any of these along with its entry of the log. Sent again
+/// late it would undo what was acknowledged meanwhile, or be done twice.
 const ONCE: &[&str] = &[
     "/operate",
     "/act-do",
