@@ -12,6 +12,7 @@ use tally_simulation::{Chance, ClientRequest};
 
 use super::oracle::Moment;
 use super::service::{Service, Told};
+use super::writes::TRIES_MAX;
 
 /// Keys of a world that are limited.
 const KEYS: [&str; 2] = ["bob", "eve"];
@@ -133,8 +134,20 @@ impl Service {
     /// Makes the policy, before anything goes wrong.
     pub async fn prepare_limits(&self) {
         let limit = self.limit_plan().limit;
-        self.put_limit(0, limit).await;
-        assert!(self.limits.puts.borrow()[0].done.is_some());
+        let is_done = || {
+            self.limits
+                .puts
+                .borrow()
+                .iter()
+                .any(|put| put.done.is_some())
+        };
+        // A client may hang up even then.
+        for _ in 0..TRIES_MAX {
+            if !is_done() {
+                self.put_limit(0, limit).await;
+            }
+        }
+        assert!(is_done());
     }
 
     async fn put_limit(&self, site: usize, limit: u64) {
