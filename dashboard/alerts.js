@@ -1,7 +1,7 @@
 // The view of alerts: their states, what was delivered, and what can be done with each.
 import { Failure, json, send } from "./api.js";
 import { refusalOf } from "./counter.js";
-import { el, notice, setText } from "./dom.js";
+import { el, notice, panel, setText } from "./dom.js";
 
 // An alert is looked at once a minute; a page that nobody touches asks no more often than other views.
 const REFRESH_MS = 30_000;
@@ -40,14 +40,8 @@ export function showAlerts(main, _, status) {
   const body = el(
     "div",
     { class: "panels" },
-    el(
-      "section", { class: "panel wide", "aria-labelledby": "alerts-title" },
-      el("h2", { id: "alerts-title", class: "label" }, "Alerts"), alerts, told,
-    ),
-    el(
-      "section", { class: "panel wide", "aria-labelledby": "deliveries-title" },
-      el("h2", { id: "deliveries-title", class: "label" }, "Last 100 deliveries"), deliveries,
-    ),
+    panel("alerts", "Alerts", alerts, told),
+    panel("deliveries", "Last 100 deliveries", deliveries),
   );
   main.replaceChildren(
     el("div", { class: "title" }, el("h1", { tabindex: "-1" }, "Alerts"), el("p", { class: "sub" }, "A webhook is told when a number is over its threshold. They are put by PUT /alerts/{alert}.")),

@@ -3,7 +3,7 @@
 // Invariant: a rank is shown as the answer tells it; what is hidden has none.
 import { Failure, json } from "./api.js";
 import { refusalOf } from "./counter.js";
-import { el, notice, setText } from "./dom.js";
+import { el, notice, panel, setText } from "./dom.js";
 import { exportButtons } from "./export.js";
 import { repeat } from "./idle.js";
 import { count, measured } from "./numbers.js";
@@ -60,11 +60,6 @@ function tableOf(name, heads, rows) {
   return el("table", { class: name }, el("thead", {}, head), el("tbody", {}, rows));
 }
 
-const panel = (id, title, ...nodes) =>
-  el(
-    "section", { class: "panel wide", "aria-labelledby": `${id}-title` },
-    el("h2", { id: `${id}-title`, class: "label" }, title), ...nodes,
-  );
 // The rows of an export; none while nothing is shown.
 const exported = (file, what, rows) => (rows.length === 0 ? undefined : { file, what, rows });
 

@@ -39,6 +39,14 @@ export function setChip(node, { tone, text }) {
   setText(node, text);
 }
 
+/** Returns a panel under a heading, whose id is `id`-title. */
+export function panel(id, title, ...nodes) {
+  return el(
+    "section", { class: "panel wide", "aria-labelledby": `${id}-title` },
+    el("h2", { id: `${id}-title`, class: "label" }, title), ...nodes,
+  );
+}
+
 /** Returns what to tell instead of numbers: a heading, a sentence, and what to do. */
 export function notice(title, ...more) {
   return el(

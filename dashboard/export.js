@@ -39,7 +39,10 @@ function save(name, type, text) {
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
-/** Returns two buttons. `first` resolves once the page shows its first answer: until then they wait. `shown` returns `{ file, what, from, to, rows }`, or undefined where there is nothing. */
+/**
+ * Returns two buttons. `first` resolves once the page shows its first answer: until then they wait. `shown` returns
+ * `{ file, what, from, to, rows }`, or undefined where there is nothing.
+ */
 export function exportButtons(first, shown) {
   const told = el("span", { class: "sub", role: "status" });
   const button = (kind, type, write) => {

@@ -3,7 +3,7 @@
 // Invariant: a key is shown once, when it is made or has got another secret, and is nowhere after the view has ended.
 import { Failure, json, send } from "./api.js";
 import { refusalOf } from "./counter.js";
-import { el, notice, setText } from "./dom.js";
+import { el, notice, panel, setText } from "./dom.js";
 
 const SCOPES = ["read", "write", "limits", "refund", "admin"];
 const DAY_SECONDS = 86_400;
@@ -56,11 +56,9 @@ export function showKeys(main, _route, status) {
       await send("DELETE", `/keys/${key.id}`, undefined, signal);
       setText(told, `The key ${key.name} is revoked. It ends everywhere within 30 seconds.`);
     });
-  const panel = (id, title, ...content) =>
-    el("section", { class: "panel wide", "aria-labelledby": id }, el("h2", { id, class: "label" }, title), ...content);
   const body = el(
-    "div", { class: "panels" }, panel("new-key-title", "New key", form, told, once), panel("keys-title", "Keys", list),
-    panel("acts-title", "What admins did", acts),
+    "div", { class: "panels" }, panel("new-key", "New key", form, told, once), panel("keys", "Keys", list),
+    panel("acts", "What admins did", acts),
   );
   main.replaceChildren(
     el("div", { class: "title" }, el("h1", { tabindex: "-1" }, "Keys"), el("p", { class: "sub" }, "Who may do what, without a deploy. Keys of TALLY_KEYS are not among them.")),

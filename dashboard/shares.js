@@ -1,7 +1,7 @@
 // The view of share links: who may read what, until when; new ones, and an end of old ones.
 import { Failure, json, send } from "./api.js";
 import { refusalOf } from "./counter.js";
-import { el, notice, setText } from "./dom.js";
+import { el, notice, panel, setText } from "./dom.js";
 
 const DAY_SECONDS = 86_400;
 const LENGTHS = [
@@ -31,14 +31,8 @@ export function showShares(main, { prefix }, status) {
   const body = el(
     "div",
     { class: "panels" },
-    el(
-      "section", { class: "panel wide", "aria-labelledby": "new-title" },
-      el("h2", { id: "new-title", class: "label" }, "New link"), form, told,
-    ),
-    el(
-      "section", { class: "panel wide", "aria-labelledby": "shares-title" },
-      el("h2", { id: "shares-title", class: "label" }, "Links"), list,
-    ),
+    panel("new", "New link", form, told),
+    panel("shares", "Links", list),
   );
   main.replaceChildren(
     el("div", { class: "title" }, el("h1", { tabindex: "-1" }, "Share links"), el("p", { class: "sub" }, "Whoever has a link reads what begins with its prefix, and nothing else.")),
