@@ -215,8 +215,8 @@ impl Object {
     }
 
     /// Puts off an alarm that rings too early, and returns whether it did. The clock by which alarms ring may be ahead
-    /// of this isolate's: what rang before anything is due, and was set again for when that is, would ring at once,
-    /// again and again, until this clock gets there.
+    /// of this isolate's. Then an alarm rings before anything is due. Set again as it was, it would ring at once, and
+    /// so on until this clock gets there.
     ///
     /// # Errors
     /// Where the platform refuses.

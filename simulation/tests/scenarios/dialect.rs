@@ -288,22 +288,18 @@ fn members_that_commands_of_one_request_name_are_read_together() {
         .map(|number| format!("ZADD many {number} {}", name(number)))
         .collect();
     service.run_all(&filled);
-    let scores: Vec<String> = (0..100)
-        .map(|at| format!("ZSCORE many {}", name(5 * at)))
-        .collect();
-    let before = service.board_statements();
-    let told = service.run_all(&scores);
-    let ran = service.board_statements() - before;
+    let ask = |command: &str| {
+        let asked = (0..100).map(|at| format!("{command} many {}", name(5 * at)));
+        let before = service.board_statements();
+        let told = service.run_all(&asked.collect::<Vec<_>>());
+        (told, service.board_statements() - before)
+    };
+    let (told, ran) = ask("ZSCORE");
     let wanted = (0..100).map(|at| json!((5 * at).to_string()));
     assert_eq!(told, wanted.collect::<Vec<_>>());
     assert!(ran < 10, "{ran} statements for 100 scores");
     // Ranks count the rows before their members besides.
-    let ranks: Vec<String> = (0..100)
-        .map(|at| format!("ZREVRANK many {}", name(5 * at)))
-        .collect();
-    let before = service.board_statements();
-    let told = service.run_all(&ranks);
-    let ran = service.board_statements() - before;
+    let (told, ran) = ask("ZREVRANK");
     assert_eq!(
         told,
         (0..100).map(|at| json!(499 - 5 * at)).collect::<Vec<_>>()

@@ -234,10 +234,8 @@ impl DirectoryTotals {
     pub(super) fn above(&self, order: &TopOrder, than: Value, now_ms: i64) -> Result<u64, Fault> {
         self.prepare(now_ms)?;
         let amount = amount_sql(order);
-        // Without it they are counted too, but more slowly.
         let [hour, ..] = INDEXES;
-        let index = order.since.map_or_else(|| index_of(order), |_| hour);
-        let _ = self.store.run(index, vec![]);
+        self.make_index(order.since.map_or_else(|| index_of(order), |_| hour));
         let (within, ids) = within_sql(order, "+");
         let first = match order.since {
             Some(since) => format!("hour >= {}", hour_of(since)),
@@ -248,6 +246,11 @@ impl DirectoryTotals {
             format!("SELECT COUNT(*) FROM totals WHERE {first} AND {amount} > {than} AND {within}");
         let rows = self.store.run(&sql, ids)?;
         Ok(rows.first().and_then(|row| row.first()).map_or(0, unsigned))
+    }
+
+    /// Makes an index, unless it is there. Where it cannot be made all is found too, but more slowly.
+    fn make_index(&self, statement: &str) {
+        let _ = self.store.run(statement, vec![]);
     }
 
     /// The first counters of an order: of so many that are in it, and so many that have the prefix.
@@ -262,8 +265,7 @@ impl DirectoryTotals {
         let is_by_size = !order.since.is_some_and(WindowStart::is_kept);
         let is_by_order = named > FEW && (is_by_size || counters < named / 4);
         if is_by_order {
-            // Without it they are found too, but more slowly.
-            let _ = self.store.run(index_of(order), vec![]);
+            self.make_index(index_of(order));
         }
         let (by_name, by_order) = if is_by_order { ("+", "") } else { ("", "+") };
         let (within, mut values) = within_sql(order, by_name);
@@ -318,7 +320,7 @@ impl DirectoryTotals {
     }
 }
 
-/// Makes the index of an order, unless it is there.
+/// The statement that makes the index of an order.
 fn index_of(order: &TopOrder) -> &'static str {
     let [hour, value, counted, uniques] = INDEXES;
     match order.by {

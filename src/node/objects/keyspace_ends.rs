@@ -49,8 +49,9 @@ pub(super) struct PostponedEnds {
 }
 
 impl PostponedEnds {
-    /// The keys that are ended now: those whose end is tried first, and some of the others that are due.
-    fn due(&self, lapsed: Vec<String>, now_ms: i64) -> Vec<String> {
+    /// The keys that are ended now: those whose end is tried first, and some of the others that are due. And whether
+    /// all of the first are among them.
+    fn due(&self, lapsed: Vec<String>, now_ms: i64) -> (Vec<String>, bool) {
         let keys = self.keys.borrow();
         let (mut due, mut again) = (Vec::new(), Vec::new());
         for key in lapsed {
@@ -60,12 +61,13 @@ impl PostponedEnds {
                 Some(_) => {}
             }
         }
+        let has_first = due.len() <= LAPSED_AT_ONCE;
         due.truncate(LAPSED_AT_ONCE);
         // Those that wait longest: the ends that fail each time come behind the others.
         again.sort_unstable();
         again.truncate(COUNTERS_AT_ONCE);
         due.extend(again.into_iter().map(|(_, key)| key));
-        due
+        (due, has_first)
     }
 
     /// A key is stored that expires at a time, unix milliseconds: an alarm must ring for it, whatever was ended before.
@@ -146,15 +148,13 @@ impl KeyspaceCore {
                 keys.remove(key);
             }
         }
-        let first = (lapsed.iter())
-            .filter(|key| !self.ends.keys.borrow().contains_key(*key))
-            .count();
-        let is_all = is_all && first <= LAPSED_AT_ONCE;
+        let (due, has_first) = self.ends.due(lapsed, now_ms);
+        let is_all = is_all && has_first;
         let end = |key: String| async move {
             let ended = self.host.within_ms(END_MS_MAX, self.end_lapsed(&key)).await;
             (key, ended)
         };
-        let due = self.ends.due(lapsed, now_ms).into_iter().map(end);
+        let due = due.into_iter().map(end);
         let mut has_failed = false;
         for (key, ended) in all_settled(due, COUNTERS_AT_ONCE).await {
             if let Some(Ok(())) = ended {

@@ -142,18 +142,25 @@ pub enum Naming {
     Ranked,
 }
 
+/// Why a command names members, and of how many words one is a member; `None` for a command that names none.
+pub fn naming_of(args: &[String]) -> Option<(Naming, usize)> {
+    match args[0].to_ascii_uppercase().as_str() {
+        "ZADD" | "ZINCRBY" => Some((Naming::Written, 2)),
+        "ZREM" => Some((Naming::Written, 1)),
+        "ZSCORE" | "ZMSCORE" => Some((Naming::Scored, 1)),
+        "ZRANK" | "ZREVRANK" => Some((Naming::Ranked, 1)),
+        _ => None,
+    }
+}
+
 /// The members that a command names, so that those of several commands can be read together. Words of another meaning
 /// may be among them.
-pub fn named_members(args: &[String]) -> Option<(Naming, Vec<&[u8]>)> {
-    let (naming, step) = match args[0].to_ascii_uppercase().as_str() {
-        "ZADD" | "ZINCRBY" => (Naming::Written, 2),
-        "ZREM" => (Naming::Written, 1),
-        "ZSCORE" | "ZMSCORE" => (Naming::Scored, 1),
-        "ZRANK" | "ZREVRANK" => (Naming::Ranked, 1),
-        _ => return None,
+pub fn named_members(args: &[String]) -> Vec<&[u8]> {
+    let Some((_, step)) = naming_of(args) else {
+        return Vec::new();
     };
     let words = args.get(2..).unwrap_or_default().iter().rev();
-    Some((naming, words.step_by(step).map(String::as_bytes).collect()))
+    words.step_by(step).map(String::as_bytes).collect()
 }
 
 /// Runs a command. `seed` is random.

@@ -19,7 +19,7 @@ use crate::protocol::messages::{Fault, ForgetBoard, RunSorted, SortedRan};
 use crate::protocol::redis::notifications::SetChange;
 use crate::protocol::redis::reply::{Reply, ReplyError};
 use crate::protocol::redis::request::Arguments;
-use crate::protocol::redis::sorted::{Members, Naming, SortedSet, named_members, run};
+use crate::protocol::redis::sorted::{Members, Naming, SortedSet, named_members, naming_of, run};
 
 /// The reply to a command whose attempt has a name. Stored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -55,8 +55,8 @@ impl ReadTogether {
     /// Reads the members that commands name.
     fn of(commands: &[Arguments], rows: &BoardRows, epoch: i64) -> Result<Self, Fault> {
         let mut names = Vec::new();
-        for (_, named) in commands.iter().filter_map(|args| named_members(args)) {
-            names.extend(named);
+        for args in commands {
+            names.extend(named_members(args));
         }
         Ok(Self {
             members: rows.members(epoch, &names)?,
@@ -66,12 +66,9 @@ impl ReadTogether {
 
     /// Reads what the first of these commands needs of the order, and those behind it as far as none writes.
     fn look_ahead(&mut self, reader: &Reader<'_>, commands: &[Arguments]) -> Result<(), Fault> {
-        match commands
-            .first()
-            .and_then(|args| Some(named_members(args)?.0))
-        {
-            Some(Naming::Ranked) if !self.has_counts => self.has_counts = true,
-            Some(Naming::Ranked | Naming::Scored) => return Ok(()),
+        match commands.first().and_then(|args| naming_of(args)) {
+            Some((Naming::Ranked, _)) if !self.has_counts => self.has_counts = true,
+            Some((Naming::Ranked | Naming::Scored, _)) => return Ok(()),
             _ => {
                 self.has_counts = false;
                 return Ok(());
@@ -79,9 +76,9 @@ impl ReadTogether {
         }
         let mut keys: Vec<Key> = Vec::new();
         for args in commands {
-            match named_members(args) {
-                Some((Naming::Ranked, names)) => {
-                    for name in names {
+            match naming_of(args) {
+                Some((Naming::Ranked, _)) => {
+                    for name in named_members(args) {
                         keys.extend(self.members.get(name).and_then(|known| known.key(name)));
                     }
                 }
