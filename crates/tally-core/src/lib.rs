@@ -8,6 +8,7 @@
 //! | [`sketch`] | the crate `tally-sketch`: HyperLogLog and the keyed hash |
 //! | [`limit`] | the crate `tally-limit`: policies, meters, leases |
 //! | [`cluster`] | the ring, roots, regions |
+//! | [`order`] | sorted lists |
 //! | [`sha256`], [`sha_blocks`] | SHA-256 and HMAC; the blocks of all SHA |
 
 #![allow(
@@ -19,6 +20,7 @@ pub mod alert;
 pub mod board;
 pub mod cluster;
 pub mod counter;
+pub mod order;
 pub mod sha256;
 pub mod sha_blocks;
 

@@ -34,7 +34,7 @@
 //! | [`refresh`] | when an isolate asks again for a value that may change |
 //! | [`queued`] | messages of a queue of the platform |
 //! | [`open_slots`] | the objects in use, where one process runs all of them |
-//! | [`order`], [`joined_pages`] | sorted lists, and a page from many partitions |
+//! | [`joined_pages`] | a page from many partitions |
 
 #![allow(
     rustdoc::private_intra_doc_links,
@@ -77,7 +77,6 @@ pub mod messages;
 pub mod metrics;
 pub mod names;
 pub mod open_slots;
-pub mod order;
 pub mod problem;
 pub mod public;
 pub mod query;

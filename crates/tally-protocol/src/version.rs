@@ -9,10 +9,10 @@
 
 use std::cmp::Ordering;
 
-use crate::order::in_order;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
+use tally_core::order::in_order;
 
 use super::messages::{Flushed, GlobalSum};
 use super::names::CellAddress;

@@ -100,7 +100,8 @@ fn every_seed_keeps_the_laws_while_a_deployment_changes_over_from_the_build_befo
 /// - Two places sent a lead to each other, since it was to be again where it had just left.
 /// - A copy of an addition of Redis's dialect came after 70 seconds to an object whose clock was two minutes ahead, and
 ///   had forgotten the key.
-/// - A copy of a decrement was counted once there was room. Its client had been refused, and its tablet was evicted since.
+/// - A copy of a decrement was counted once there was room. Its client had been refused, and its tablet was evicted
+///   since.
 const FOUND_SINCE: [u64; 9] = [
     772,
     2_034,

@@ -8,6 +8,7 @@ use crate::core::alert::condition::{Bound, Measure, Reading};
 use crate::core::alert::samples::RateSamples;
 use crate::core::counter::id::CounterId;
 use crate::core::counter::total::Value;
+use crate::core::order::in_order;
 use crate::host::Host;
 use crate::node::shared::partitions::ask_some;
 use crate::protocol::alerts::{Alert, DELIVERIES_MAX, Watched};
@@ -16,7 +17,6 @@ use crate::protocol::messages::{
     ListDeliveries, OrderBy, Read, ReadParts, TopOrder, WindowStart,
 };
 use crate::protocol::names::{DIRECTORY_PARTITIONS, VerdictKind, verdicts};
-use crate::protocol::order::in_order;
 use crate::protocol::public::{Freshness, SummedCounter};
 use crate::protocol::query::Window;
 

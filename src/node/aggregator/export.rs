@@ -11,6 +11,7 @@ use super::{DRAIN_MS_MAX, LEAD_MS_MAX, LEADS_AT_ONCE};
 use crate::core::cluster::root::Root;
 use crate::core::counter::contents::{Contents, ContentsWanted};
 use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::order::in_order;
 use crate::host::Host;
 use crate::node::shared::call;
 use crate::node::shared::call_batcher::Batcher;
@@ -95,8 +96,8 @@ pub(super) async fn export_page(
     };
     let read = all_settled(roots.into_iter().map(read), at_once);
     let counters = pages.batcher.run(read).await;
-    let mut counters: Vec<ExportedCounter> = counters.into_iter().flatten().collect();
-    counters.sort_unstable_by(|one, other| one.counter.cmp(&other.counter));
+    let counters: Vec<ExportedCounter> = counters.into_iter().flatten().collect();
+    let counters = in_order(counters, |one, other| one.counter.cmp(&other.counter));
     Ok(ExportReply {
         counters,
         after,

@@ -1,5 +1,6 @@
 //! The deployment's data from all partitions of the directory.
 
+use crate::core::order::in_order;
 use crate::host::Host;
 use crate::node::shared::call_within;
 use crate::node::shared::concurrency::all_settled;
@@ -7,7 +8,6 @@ use crate::node::shared::partitions::{self, PARTITION_MS_MAX};
 use crate::protocol::fleet::Fleet;
 use crate::protocol::messages::{AskFleet, Fault, FleetOf};
 use crate::protocol::names::DIRECTORY_PARTITIONS;
-use crate::protocol::order::in_order;
 
 /// All partitions at once.
 const PARTITIONS_AT_ONCE: usize = 16;

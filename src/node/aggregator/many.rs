@@ -13,6 +13,7 @@ use crate::core::cluster::root::Root;
 use crate::core::counter::history::HOURS_KEPT;
 use crate::core::counter::id::CounterId;
 use crate::core::counter::merge::Range;
+use crate::core::order::in_order;
 use crate::host::Host;
 use crate::node::shared::call;
 use crate::node::shared::call_batcher::Batcher;
@@ -25,7 +26,6 @@ use crate::protocol::messages::{
     ListRows, OrderBy, Read, ReadDrained, ReadEach, ReadParts, SumMany, Sums, TopOrder,
 };
 use crate::protocol::names::DIRECTORY_PARTITIONS;
-use crate::protocol::order::in_order;
 use crate::protocol::public::Aggregate;
 use crate::protocol::shell_limits::AGGREGATE_MAX;
 

@@ -20,6 +20,7 @@ use crate::core::cluster::root::Root;
 use crate::core::cluster::view::View;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::queue::InboxId;
+use crate::core::order::in_order;
 use crate::core::sketch::Uniques;
 use crate::host::Host;
 use crate::host::http::Context;
@@ -34,7 +35,6 @@ use crate::protocol::messages::{
     ReadEach, ReadMetrics, ReadParts, Settle, SumDatacenter, SumMany, ViewAnswer, ViewOf,
 };
 use crate::protocol::names::CellAddress;
-use crate::protocol::order::in_order;
 use crate::protocol::view_fallback;
 
 /// How long a lead may take before its datacenter counts as unreachable.

@@ -14,6 +14,7 @@ use super::many::sum_roots;
 use super::top::{ask_top, compare};
 use crate::core::counter::id::CounterId;
 use crate::core::counter::total::Value;
+use crate::core::order::in_order;
 use crate::host::Host;
 use crate::node::shared::call;
 use crate::node::shared::call::CALL_MS_MAX;
@@ -22,7 +23,6 @@ use crate::node::shared::partitions;
 use crate::protocol::messages::{
     Fault, LookUp, OrderBy, SumMany, Sums, TopOrder, TopRow, UnreadCounters, WindowStart,
 };
-use crate::protocol::order::in_order;
 use crate::protocol::public::Aggregate;
 use crate::protocol::shell_limits::AGGREGATE_MAX;
 

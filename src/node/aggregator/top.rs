@@ -7,13 +7,13 @@ use super::explain::Notes;
 use super::most::sum_most;
 use super::read;
 use crate::core::counter::total::Value;
+use crate::core::order::in_order;
 use crate::host::Host;
 use crate::node::shared::call;
 use crate::node::shared::partitions::ask_all;
 use crate::protocol::messages::{
     AmountOf, AskTop, Fault, PartitionTop, Read, ReadParts, SumMany, Top, TopOf, TopOrder, TopRow,
 };
-use crate::protocol::order::in_order;
 use crate::protocol::public::Aggregate;
 use crate::protocol::query::kept_only;
 use crate::protocol::shell_limits::AGGREGATE_MAX;

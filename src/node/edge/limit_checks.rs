@@ -135,11 +135,11 @@ async fn decide(context: &RequestContext, checks: &[ResolvedCheck]) -> Vec<Optio
         join_all(checks.map(|resolved| ask_alone(context, resolved, DemandKind::Consume)))
     };
     // A shadow check that came first would take quota that the enforced checks of its key need.
-    alone.sort_by_key(|place| only_watches_another(checks, *place));
-    let late = alone.partition_point(|place| !only_watches_another(checks, *place));
-    let (first, last) = alone.split_at(late);
-    let (reserved, mut consumed) = join(reserving, consume(first)).await;
-    consumed.extend(consume(last).await);
+    let is_late = |place: &usize| only_watches_another(checks, *place);
+    let (late, mut alone): (Vec<usize>, Vec<usize>) = alone.into_iter().partition(is_late);
+    let (reserved, mut consumed) = join(reserving, consume(&alone)).await;
+    consumed.extend(consume(&late).await);
+    alone.extend(late);
 
     let mut verdicts: Vec<Option<Verdict>> = vec![None; checks.len()];
     for (group, reserved) in groups.iter().zip(&reserved) {

@@ -18,6 +18,7 @@ use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::merge::CellTotals;
 use crate::core::counter::settings::SHARDS_MAX;
 use crate::core::counter::total::Sum;
+use crate::core::order::put_in_order;
 use crate::host::Host;
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::partitions::{ask_all, ask_ever};
@@ -73,7 +74,7 @@ pub async fn repair(context: &RequestContext) -> Result<Answer, Problem> {
     );
     let mut counters = looked.await;
     counters.retain(|counter| !counter.is_whole());
-    counters.sort_unstable_by(|one, other| one.id.cmp(&other.id));
+    put_in_order(&mut counters, |one, other| one.id.cmp(&other.id));
     let found = Found {
         checked: names.len(),
         counters,
@@ -297,7 +298,7 @@ impl Repair<'_> {
         for (repair, answer) in all_settled(put_back, CELLS_AT_ONCE).await {
             note(report, looked, answer, repair);
         }
-        report.cells.sort_unstable_by(|one, other| {
+        put_in_order(&mut report.cells, |one, other| {
             (&one.datacenter, one.shard).cmp(&(&other.datacenter, other.shard))
         });
     }

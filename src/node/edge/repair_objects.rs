@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use crate::core::board::placing::{Layout, ShardAt};
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::queue::{INBOXES_PER_DATACENTER, InboxId};
+use crate::core::order::put_in_order;
 use crate::host::Host;
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::{call, partitions};
@@ -90,7 +91,9 @@ pub(super) async fn find(
             Err(fault) => found.failed.push(format!("{object}: {fault}")),
         }
     }
-    reports.sort_unstable_by_key(|report| report.object.to_string());
+    put_in_order(&mut reports, |one, other| {
+        one.object.to_string().cmp(&other.object.to_string())
+    });
     found.failed.sort_unstable();
     found.objects = Some(reports);
     Ok(found)

@@ -13,6 +13,7 @@ use super::respond::Answer;
 use super::{audit, body, snapshots};
 use crate::core::counter::contents::Contents;
 use crate::core::counter::id::CounterId;
+use crate::core::order::in_order;
 use crate::core::sketch::HashKey;
 use crate::node::shared::call_within;
 use crate::node::shared::concurrency::all_settled;
@@ -23,7 +24,6 @@ use crate::protocol::messages::{
     GlobalSum, IfExists, ListAllPastStates, PastStateRow, Put, Read, ReadEach, ReadParts,
     RestoreSource, encode,
 };
-use crate::protocol::order::in_order;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::Query;
 use crate::protocol::snapshot::{

@@ -11,6 +11,7 @@ use super::hash_keys::name_key;
 use super::request_context::RequestContext;
 use super::respond::Answer;
 use crate::core::counter::bounded_map::BoundedMap;
+use crate::core::order::put_in_order;
 use crate::host::{Host, State};
 use crate::node::shared::{call, call_within};
 use crate::protocol::access::{Caller, Scope};
@@ -127,7 +128,9 @@ pub async fn list(context: &RequestContext, caller: &Caller) -> Result<Answer, P
     let names = name_key(&context.host).await?;
     let mut shares = call(&context.host, &ListShares).await?;
     shares.retain(|(_, share)| caller.may(Scope::Admin, &share.prefix).is_ok());
-    shares.sort_by_key(|(_, share)| share.created_ms);
+    put_in_order(&mut shares, |(_, one), (_, other)| {
+        one.created_ms.cmp(&other.created_ms)
+    });
     Ok(Answer::json(shares_json(&names, &shares)))
 }
 

@@ -6,9 +6,9 @@ use super::cell_store::{CellStore, Kind};
 use crate::core::counter::flush::Changes;
 use crate::core::counter::history::Resolution;
 use crate::core::counter::uniques_retention::{RowSpan, kept_seconds, rows_of};
+use crate::core::order::in_order;
 use crate::core::sketch::Uniques;
 use crate::protocol::messages::Fault;
-use crate::protocol::order::in_order;
 
 impl CellStore {
     /// Writes the unique elements that a commit changed, except those of all time.

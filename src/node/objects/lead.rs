@@ -13,6 +13,7 @@ use crate::core::counter::grant::Grant;
 use crate::core::counter::merge::{Part, Question};
 use crate::core::counter::samples::join_samples;
 use crate::core::counter::settings::SHARDS_MAX;
+use crate::core::order::in_order;
 use crate::core::sketch::Uniques;
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::open_objects;
@@ -22,7 +23,6 @@ use crate::protocol::messages::{
 };
 use crate::protocol::names::CellAddress;
 use crate::protocol::open_slots::ObjectUser;
-use crate::protocol::order::in_order;
 
 /// How long a shard may take to answer: less than the 3 s that its lead has, so that one shard does not remove its
 /// whole datacenter from a read.

@@ -17,6 +17,7 @@ use crate::core::cluster::subscription::Watch;
 use crate::core::cluster::view::{View, ViewAtRest};
 use crate::core::counter::id::CounterId;
 use crate::core::counter::memory::{Share, VIEWS_BYTES_MAX};
+use crate::core::order::in_order;
 use crate::host::Host;
 use crate::host::object::Object;
 use crate::node::shared::memory::{self, MemoryKind};
@@ -25,7 +26,6 @@ use crate::node::shared::open_objects;
 use crate::protocol::messages::{Fault, PushView, WatchLead};
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::CellAddress;
-use crate::protocol::order::in_order;
 use crate::protocol::view_fallback::PUSHED_MS_MAX;
 
 pub(super) const VIEWS_SCHEMA: &str =

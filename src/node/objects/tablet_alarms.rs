@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use super::store::{integer, text};
 use super::tablet_rows::{ALARM, TabletRows, row_key};
 use crate::core::counter::id::CounterId;
+use crate::core::order::in_order;
 use crate::protocol::messages::{Fault, decode, encode};
 
 impl TabletRows {
@@ -42,8 +43,10 @@ impl TabletRows {
                 None => drop(next.remove(counter)),
             }
         }
-        let mut next: Vec<(CounterId, i64)> = next.into_iter().collect();
-        next.sort_unstable_by_key(|(_, at_ms)| *at_ms);
+        let next = next.into_iter().collect();
+        let mut next = in_order(next, |(_, one): &(CounterId, i64), (_, other)| {
+            one.cmp(other)
+        });
         next.truncate(most);
         Ok(next)
     }

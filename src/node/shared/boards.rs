@@ -20,6 +20,7 @@ use crate::core::board::settings::{Order, Ties};
 use crate::core::board::summary::SUMMARY_TOP;
 use crate::core::counter::bounded_map::BoundedMap;
 use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::order::{in_order, put_in_order};
 use crate::host::{Host, State};
 use crate::protocol::boards::BoardVersion;
 use crate::protocol::messages::{
@@ -357,12 +358,12 @@ impl Shards<'_> {
     /// Merges the rows of all parts in the board's order.
     fn merged(parts: &mut [BoardSeen]) -> Vec<Ranked> {
         let is_desc = is_desc(parts);
-        let mut rows: Vec<(Key, Ranked)> = parts
+        let rows: Vec<(Key, Ranked)> = parts
             .iter_mut()
             .flat_map(|part| std::mem::take(&mut part.rows))
             .map(|row| (key_of(&row), row))
             .collect();
-        rows.sort_by(|(one, _), (other, _)| match is_desc {
+        let rows = in_order(rows, |(one, _), (other, _)| match is_desc {
             true => other.cmp(one),
             false => one.cmp(other),
         });
@@ -542,8 +543,7 @@ impl Shards<'_> {
         seen.rows = rows
             .flat_map(|part| std::mem::take(&mut part.rows))
             .collect();
-        seen.rows
-            .sort_by(|one, other| one.member.cmp(&other.member));
+        put_in_order(&mut seen.rows, |one, other| one.member.cmp(&other.member));
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         seen.has_more |= seen.rows.len() > limit;
         seen.rows.truncate(limit);
@@ -682,7 +682,7 @@ pub async fn write(
             learn(host, board, |route| route.layout = layout);
             return made.finish();
         };
-        left.sort_by_key(|(place, _)| *place);
+        put_in_order(&mut left, |(one, _), (other, _)| one.cmp(other));
         // The owner is asked at once, and again after a while.
         if next.number == 0 && std::mem::replace(&mut missed, true) {
             host.sleep_ms(AGAIN_MS).await;

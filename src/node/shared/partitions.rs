@@ -13,10 +13,10 @@ use super::call::{answer_of, call_within};
 use super::concurrency::all_settled;
 use crate::core::cluster::ring::{PARTITIONS_MAX, Ring};
 use crate::core::counter::id::CounterId;
+use crate::core::order::in_order;
 use crate::host::{Host, State};
 use crate::protocol::messages::{Call, CallPartition, Fault, PartitionAnswer, encode};
 use crate::protocol::names::{DIRECTORY_COUNT, DIRECTORY_PARTITIONS};
-use crate::protocol::order::in_order;
 
 /// The most partitions.
 pub const COUNT_MAX: u32 = PARTITIONS_MAX;

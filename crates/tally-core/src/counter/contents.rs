@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::samples::join_samples;
 use super::total::Sum;
+use crate::order::put_in_order;
 use crate::sketch::{TopValues, Uniques, VALUES_MAX};
 
 /// Buckets: first second, and what was counted.
@@ -103,7 +104,7 @@ impl Contents {
                 None => self.samples.push((hour, samples)),
             }
         }
-        self.samples.sort_unstable_by_key(|(hour, _)| *hour);
+        put_in_order(&mut self.samples, |(one, _), (other, _)| one.cmp(other));
         for (name, values) in other.breakdowns {
             match self.breakdowns.iter_mut().find(|(known, _)| *known == name) {
                 Some((_, held)) => {
@@ -113,8 +114,7 @@ impl Contents {
                 None => self.breakdowns.push((name, values)),
             }
         }
-        self.breakdowns
-            .sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        put_in_order(&mut self.breakdowns, |(one, _), (other, _)| one.cmp(other));
     }
 
     /// Whether they hold nothing that a cell could be told.

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::id::{CounterId, Datacenter};
 use super::ledger::WriteKey;
+use crate::order::in_order;
 
 /// The fingerprint of a numbered write; other keys that were drawn for one have 0.
 pub const NUMBERED: u64 = 1;
@@ -206,8 +207,7 @@ impl Numbers {
     pub fn add_all(&mut self, others: &Self) {
         let mut spans = std::mem::take(&mut self.spans);
         spans.extend(others.spans.iter().cloned());
-        spans.sort_by_key(|(first, _, _)| *first);
-        for span in spans {
+        for span in in_order(spans, |(one, _, _), (other, _, _)| one.cmp(other)) {
             let is_full = self.spans.len() >= SPANS_MAX;
             match self.spans.last_mut() {
                 Some((_, last, _)) if is_full || span.0 <= last.saturating_add(1) => {

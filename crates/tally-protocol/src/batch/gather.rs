@@ -3,9 +3,9 @@
 //!
 //! Time and the hashes are arguments; elements themselves are not kept.
 
-use super::super::order::in_order;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, DefaultHasher, Hasher};
+use tally_core::order::in_order;
 
 use super::super::keys::{KeyKind, fingerprint, write_key};
 use super::super::problem::{Code, Problem};

@@ -1,9 +1,9 @@
 //! The result of a batch: every record is either accepted or rejected. The first [`ERRORS_MAX`] rejected records are
 //! reported with a sentence each, in the order of their numbers, and all of them by code and number.
 
-use super::super::order::in_order;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
+use tally_core::order::in_order;
 
 use super::super::problem::{Code, Problem};
 use super::lines::{LineNumbers, LineSet};

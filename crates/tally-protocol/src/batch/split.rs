@@ -94,8 +94,8 @@ impl Partial {
     }
 }
 
-/// Splits a body at `\n` or `\r\n`. Lines are numbered from 1. Blank lines are numbered but not handed out. The last line
-/// needs no newline.
+/// Splits a body at `\n` or `\r\n`. Lines are numbered from 1. Blank lines are numbered but not handed out. The last
+/// line needs no newline.
 #[derive(Debug, Default)]
 pub struct Lines {
     partial: Partial,

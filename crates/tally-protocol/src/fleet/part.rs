@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::hot::{Hot, RECENT_MS, ROWS_MAX};
 use super::{CLOCK_OFF_MS, GAUGE_MS_MAX, Gauge, GaugeKind, IncarnationCounts, PRESENT_MS, Role};
 use crate::names::DIRECTORY_PARTITIONS;
-use crate::order::in_order;
 use tally_core::counter::id::Datacenter;
+use tally_core::order::in_order;
 
 /// The most datacenters and inboxes of which a number is shown: more than the platform has locations.
 const NAMES_MAX: usize = 1_000;

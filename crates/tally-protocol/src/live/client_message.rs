@@ -75,7 +75,7 @@ fn asked_board(query: &Query) -> Result<Option<Topic>, Problem> {
 /// # Errors
 /// `too-many-counters`.
 pub fn bounded(ids: Vec<Topic>) -> Result<Vec<Topic>, Problem> {
-    let mut ids = crate::order::in_order(ids, Ord::cmp);
+    let mut ids = tally_core::order::in_order(ids, Ord::cmp);
     ids.dedup();
     let bytes: usize = ids.iter().map(Topic::len).sum();
     if ids.len() > IDS_MAX || bytes > IDS_BYTES_MAX {

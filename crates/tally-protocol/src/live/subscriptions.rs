@@ -12,7 +12,7 @@ use std::rc::Rc;
 use super::snapshot::{CounterSnapshot, Shown, Tag, UNKNOWN, UNKNOWN_BOARD};
 use super::topic::Topic;
 use super::{COUNTERS_MAX, LOST_MS, PING_MS};
-use crate::order::in_order;
+use tally_core::order::in_order;
 
 /// A watcher, by a number that the hub gives it.
 pub type WatcherId = u64;

@@ -12,6 +12,7 @@ use tally_core::board::settings::Settings;
 use tally_core::board::summary::Summary;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::{KeySource, WriteKey};
+use tally_core::order::put_in_order;
 
 calls! {
     WriteBoard => BoardWritten, "/board-write", |it| Address::Board(&it.board, it.at, it.home.as_ref());
@@ -152,7 +153,7 @@ impl MemberOutcome {
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.refused.extend(other.refused);
-        self.refused.sort_by_key(|(place, _)| *place);
+        put_in_order(&mut self.refused, |(one, _), (other, _)| one.cmp(other));
         Self {
             generation: self.generation.max(other.generation),
             sequence: self.sequence.max(other.sequence),

@@ -11,12 +11,12 @@ use super::number::Exact;
 use super::to_json;
 use super::top::{UnaskedView, share};
 use crate::messages::{GlobalSum, Sums, Top, TopRow, UnreadCounters};
-use crate::order::in_order;
 use crate::query::{BreakdownQuery, HistoryFormat};
 use tally_core::counter::breakdown::Breakdown;
 use tally_core::counter::id::CounterId;
 use tally_core::counter::merge::{Range, Summary};
 use tally_core::counter::total::Value;
+use tally_core::order::in_order;
 use tally_core::sketch::ValueCount;
 
 /// The sum of all counters with a common prefix.

@@ -11,12 +11,12 @@ use super::to_json;
 use super::top::{UnaskedView, share};
 use crate::limits::PolicyName;
 use crate::messages::{DatacenterSum, UnreadCounters};
-use crate::order::in_order;
 use crate::query::BreakdownQuery;
 use tally_core::counter::breakdown::Breakdown;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::merge::Summary;
 use tally_core::counter::total::Value;
+use tally_core::order::in_order;
 use tally_core::sketch::ValueCount;
 
 #[derive(Serialize)]

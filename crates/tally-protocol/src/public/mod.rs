@@ -22,13 +22,13 @@ use serde::Serialize;
 
 use super::messages::{DeadLetters, Flushed};
 use super::names::CellAddress;
-use super::order::in_order;
 use super::problem::Code;
 use super::shell_limits::KEY_MS_MAX;
 use super::version::Version;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::queue::DeadLetterReason;
 use tally_core::counter::total::Value;
+use tally_core::order::in_order;
 use tally_core::sketch::HashId;
 
 mod aggregate;

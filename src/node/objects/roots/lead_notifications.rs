@@ -9,10 +9,10 @@ use super::super::operation_store::Operation;
 use super::Roots;
 use crate::core::cluster::root::{Root, RootEntry};
 use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::order::in_order;
 use crate::node::shared::concurrency::all_settled;
 use crate::protocol::messages::{Close, Configure, Fault, ReadParts, Settle};
 use crate::protocol::names::CellAddress;
-use crate::protocol::order::in_order;
 
 impl Roots {
     /// The living root; or what is known of the ended one. An expired counter is ended here. `for_write`: where some

@@ -12,6 +12,7 @@ use crate::core::cluster::view::View;
 use crate::core::counter::grant::Grant;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::settings::Settings;
+use crate::core::order::in_order;
 use crate::node::shared::concurrency::all_settled;
 use crate::protocol::messages::{AskGrant, Fault, RepairRoot, RootPart, RootRepaired};
 use crate::protocol::names::CellAddress;
@@ -155,8 +156,8 @@ impl Roots {
             (datacenter, held.await)
         };
         let datacenters = datacenters.into_iter().take(DATACENTERS_MAX);
-        let mut told = all_settled(datacenters.map(ask), LEADS_AT_ONCE).await;
-        told.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        let told = all_settled(datacenters.map(ask), LEADS_AT_ONCE).await;
+        let told = in_order(told, |(one, _), (other, _)| one.cmp(other));
         let mut known = Asked::default();
         for (datacenter, held) in told {
             match held {

@@ -19,6 +19,11 @@ pub fn in_order<T>(items: Vec<T>, compare: impl Fn(&T, &T) -> Ordering) -> Vec<T
         .collect()
 }
 
+/// Puts items in order, see [`in_order`].
+pub fn put_in_order<T>(items: &mut Vec<T>, compare: impl Fn(&T, &T) -> Ordering) {
+    *items = in_order(std::mem::take(items), compare);
+}
+
 fn places_in_order(count: usize, compare: &dyn Fn(usize, usize) -> Ordering) -> Vec<usize> {
     let mut places: Vec<usize> = (0..count).collect();
     places.sort_unstable_by(|one, other| compare(*one, *other).then(one.cmp(other)));
