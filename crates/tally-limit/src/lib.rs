@@ -1,7 +1,7 @@
 //! Rate limits, pure: no clock, no randomness, no I/O; time is an argument, in milliseconds.
 //!
-//! One limit for one caller is [`RateLimiter::direct`]; one limit for many keys is `RateLimiter::keyed`, and many limits
-//! of many keys are a [`table::Table`], both bounded in memory.
+//! One limit for one caller is [`RateLimiter::direct`]; one limit for many keys is `RateLimiter::keyed`, and many
+//! limits of many keys are a [`table::Table`], both bounded in memory.
 //!
 //! ```
 //! use core::num::NonZeroU32;

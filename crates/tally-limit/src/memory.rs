@@ -1,8 +1,8 @@
 //! Memory that several owners in one process hold together. A Worker's platform puts many objects into one isolate of
 //! 128 MB, so a bound for each object is no bound for the isolate.
 //!
-//! Invariant: [`SharedMemory::bytes`] is the sum of what the shares of it hold that still exist. It is counted by atomics in
-//! any order: threads that hold shares at once may pass a bound by what each adds at a time.
+//! Invariant: [`SharedMemory::bytes`] is the sum of what the shares of it hold that still exist. It is counted by
+//! atomics: threads that hold shares at once may pass a bound by what each adds at a time.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};

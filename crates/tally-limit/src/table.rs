@@ -1,9 +1,9 @@
 //! The keys of one partition. Times are wall times: the table keeps a clock that never goes back.
 //!
-//! Invariants: at most [`KEYS_MAX`] keys and about [`BYTES_MAX`] bytes are held, see [`MemoryShare::room`]; a key for which
-//! there is no room shares a meter with others of its policy, so it never gets more than its limit, and may get less;
-//! a key is only dropped once nothing of it counts; checks of one call are all admitted or consume nothing; what was
-//! consumed by a reservation is given back at most once.
+//! Invariants: at most [`KEYS_MAX`] keys and about [`BYTES_MAX`] bytes are held, see [`MemoryShare::room`]; a key for
+//! which there is no room shares a meter with others of its policy, so it never gets more than its limit, and may get
+//! less; a key is only dropped once nothing of it counts; checks of one call are all admitted or consume nothing; what
+//! was consumed by a reservation is given back at most once.
 
 use super::clock::Monotone;
 use super::lease::{LeaseAnswer, LeaseRequest};
@@ -283,10 +283,10 @@ impl Table {
         Ok(())
     }
 
-    /// Answers a borrower of leases for a key of a global limit. [`LeaseAnswer::must_commit`] says whether the table must be
-    /// committed before the answer is sent. A request for which no call waits changes no policy, since its borrower
-    /// may not have heard of a newer one, and is granted nothing under another. Where there is no room for the key,
-    /// or for another lease, nothing is lent: see [`Full::answer`].
+    /// Answers a borrower of leases for a key of a global limit. [`LeaseAnswer::must_commit`] says whether the table
+    /// must be committed before the answer is sent. A request for which no call waits changes no policy, since its
+    /// borrower may not have heard of a newer one, and is granted nothing under another. Where there is no room for
+    /// the key, or for another lease, nothing is lent: see [`Full::answer`].
     pub fn ask(&mut self, check: &Check<'_>, request: &LeaseRequest, wall_ms: i64) -> LeaseAnswer {
         let now_ms = self.clock.read(wall_ms);
         self.make_room(&[*check], now_ms);

@@ -117,7 +117,8 @@ fn read_tokens(bytes: &[u8]) -> Result<Vec<Token>, SketchError> {
     Ok(tokens)
 }
 
-/// Why bytes are not a sketch, or a number is no token or no class: stored or sent state is broken, or newer than this program.
+/// Why bytes are not a sketch, or a number is no token or no class: stored or sent state is broken, or newer than this
+/// program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SketchError(Kind);
 

@@ -34,7 +34,7 @@ use crate::protocol::snapshot::{
     CHAIN_MAX, DAY_MS, Manifest, PartOf, PartWriter, RunOf, SNAPSHOTS_OFF, SnapshotCounter,
     SnapshotPlan, chain_of, day_of_ms, digest_of, thinned,
 };
-use crate::protocol::stored::{self, Body};
+use crate::protocol::stored::{self, StoredBody};
 
 /// How many counters one step reads: the object does nothing else meanwhile.
 const PAGE: i64 = 256;
@@ -285,7 +285,7 @@ impl Snapshots {
                 "the file {name} of the snapshots is damaged ({why}): put it back from a copy"
             ))
         };
-        let body = Body::read(bytes, stored::FIRST, false);
+        let body = StoredBody::read(bytes, stored::FIRST, false);
         let body = body.map_err(|damage| damaged(&damage.to_string()))?;
         decode(body.bytes).map_err(|fault| damaged(&fault.to_string()))
     }

@@ -1,8 +1,8 @@
 //! What is known of a shard elsewhere: how many members it has, and how many stand before some of them. So a rank is
 //! known within what lies between two of these, without a call to the shard.
 //!
-//! Invariant: the number of members before a key lies within what [`BoardSummary::before`] says, at the moment when this
-//! was made.
+//! Invariant: the number of members before a key lies within what [`BoardSummary::before`] says, at the moment when
+//! this was made.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,5 @@
-//! How much memory the parts of an isolate may hold together: [`SharedMemory`] and [`MemoryShare`] are those of `tally-limit`.
+//! How much memory the parts of an isolate may hold together: [`SharedMemory`] and [`MemoryShare`] are those of
+//! `tally-limit`.
 
 pub use tally_limit::memory::{LIMITERS_BYTES_MAX, MemoryShare, OWNERS_MIN, SharedMemory};
 
