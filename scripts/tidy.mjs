@@ -17,8 +17,11 @@ const GENERATED = "package/client/api.ts";
 const LITERAL_COLUMNS_MIN = 60;
 // So many public types may share a name, where their folders tell them apart.
 const NAMESAKES_MAX = 2;
-// Names that still stand for more.
-const NAMESAKES_LEFT = new Set(["Entry", "Refused", "Request", "Value"]);
+// What is public, be it to a part of a crate, and what is public to all.
+const PUBLIC = /^pub(?:\([^)]*\))? (?:struct|enum|trait|type|union) (\w+)/;
+const PUBLIC_TO_ALL = /^pub (?:struct|enum|trait|type|union) (\w+)/;
+// Gives each object the name of the type that it is the shell of.
+const SHELLS = "src/node/objects/mod.rs";
 // Files that measure how long the machine takes: they may look at its clock.
 const MEASURES = [
   "simulation/src/bin/board_figures.rs", "simulation/src/bin/top_figures.rs", "simulation/tests/worlds/soak.rs",
@@ -207,12 +210,12 @@ export function longLines(path, source) {
   });
 }
 
-/** Returns the public types that a Rust file defines outside of functions: [[name, line]…]. */
-export function publicTypes(source) {
+/** Returns the types that a Rust file defines outside of functions and that are public so: [[name, line]…]. */
+export function publicTypes(source, visibility = PUBLIC) {
   return codeOnly(source)
     .split("\n")
     .flatMap((line, index) => {
-      const [, name] = line.match(/^pub(?:\([^)]*\))? (?:struct|enum|trait|type|union) (\w+)/) ?? [];
+      const [, name] = line.match(visibility) ?? [];
       return name === undefined ? [] : [[name, index + 1]];
     });
 }
@@ -222,16 +225,43 @@ export function namesakes(files) {
   const places = new Map();
   for (const [path, source] of files) {
     // What answers in the place of a feature that was left out has its name.
-    if (path === "src/node/objects/mod.rs") continue;
+    if (path === SHELLS) continue;
     for (const [name, line] of publicTypes(source)) places.set(name, [...(places.get(name) ?? []), { path, line }]);
   }
   const folder = ({ path }) => path.replace("/src/", "/").split("/").slice(0, -1).slice(0, 3).join("/");
   return [...places].flatMap(([name, all]) => {
     const folders = new Set(all.map(folder));
-    if (NAMESAKES_LEFT.has(name) || (all.length <= NAMESAKES_MAX && folders.size === all.length)) return [];
+    if (all.length <= NAMESAKES_MAX && folders.size === all.length) return [];
     const [{ path, line }, ...others] = all;
     return [`${path}:${line}: ${name} is a type of ${others.map((one) => `${one.path}:${one.line}`).join(" and ")} too: give each a name of its own`];
   });
+}
+
+/**
+ * Returns a finding for each two types that share a name and are public to all, unless the comment that one of their
+ * modules opens with tells of the other, as `module::Name`. files: [path, source] of each.
+ */
+export function untoldNamesakes(files) {
+  const places = new Map();
+  for (const [path, source] of files) {
+    if (path === SHELLS) continue;
+    const module = path.replace(/(\/mod|\/lib)?\.rs$/, "").split("/").at(-1);
+    const [opening] = source.match(/^(?:\/\/!.*\n)*/);
+    for (const [name, line] of publicTypes(source, PUBLIC_TO_ALL)) {
+      places.set(name, [...(places.get(name) ?? []), { path, line, module, opening }]);
+    }
+  }
+  const tells = (one, other, name) => one.opening.includes(`${other.module}::${name}`);
+  return [...places].flatMap(([name, all]) =>
+    all.flatMap((one, at) =>
+      all
+        .slice(at + 1)
+        .filter((other) => !tells(one, other, name) && !tells(other, one, name))
+        .map(({ path, line, module }) =>
+          `${path}:${line}: ${name} is a type of ${one.path}:${one.line} too: give it a name of its own, or let that module's opening comment tell of ${module}::${name}`,
+        ),
+    ),
+  );
 }
 
 // Returns the version of a crate in the text of Cargo.lock.
@@ -282,7 +312,8 @@ export function tidy(root, workerdDate) {
   const shipped = paths
     .map((path) => relative(root, path))
     .filter((path) => /^(src|crates\/[\w-]+\/src)\/.*\.rs$/.test(path));
-  findings.push(...namesakes(shipped.map((path) => [path, read(path)])));
+  const sources = shipped.map((path) => [path, read(path)]);
+  findings.push(...namesakes(sources), ...untoldNamesakes(sources));
   const locks = { lock: read("Cargo.lock"), bindgenLock: read("tools/bindgen/Cargo.lock") };
   const texts = { ...locks, edge: read("wrangler.toml"), aggregator: read("wrangler.aggregator.toml") };
   return [...findings, ...versions({ ...texts, workerdDate })];

@@ -4,7 +4,9 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
-import { codeOnly, forbiddenCalls, layering, longFunctions, longLines, namesakes, tidy, versions } from "./tidy.mjs";
+import {
+  codeOnly, forbiddenCalls, layering, longFunctions, longLines, namesakes, tidy, untoldNamesakes, versions,
+} from "./tidy.mjs";
 
 test("blanking keeps every line and every column of the code", () => {
   const source = "a // worker::x\nb \"crate::edge \\\" \" c 'x' '\\'' 'life r#\"q\" q\"# /* crate::edge\n */ d";
@@ -198,4 +200,16 @@ test("a name stands for two public types at most, of different folders", () => {
   assert.equal(of("crates/tally-protocol/src/a.rs", "crates/tally-protocol/src/b.rs").length, 1);
   assert.deepEqual(of("crates/tally-core/src/counter/a.rs", "src/node/objects/mod.rs"), []);
   assert.deepEqual(namesakes([["a/b/c.rs", "pub(super) enum A {}"], ["a/d/c.rs", "// pub enum A {}"]]), []);
+});
+
+test("two types that are public to all share a name only where a module tells of the other", () => {
+  const type = "pub struct Settings {}\n";
+  const [here, there] = ["crates/a/src/board/settings.rs", "crates/b/src/plan/mod.rs"];
+  const of = (one, other) => untoldNamesakes([[here, one], [there, other]]);
+  assert.match(of(type, type)[0], /^crates\/b\/src\/plan\/mod\.rs:1: Settings .*plan::Settings$/);
+  assert.deepEqual(of(`//! Not \`crate::plan::Settings\`.\n\n${type}`, type), []);
+  assert.deepEqual(of(type, `//! Others are \`settings::Settings\`.\n${type}`), []);
+  assert.equal(of(`${type}// Not plan::Settings.\n`, type).length, 1, "the opening comment tells");
+  assert.deepEqual(of(type, "pub(crate) struct Settings {}\nstruct Own;\n"), []);
+  assert.deepEqual(untoldNamesakes([["src/node/objects/mod.rs", type], ["src/node/objects/settings.rs", type]]), []);
 });

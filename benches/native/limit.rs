@@ -1,8 +1,11 @@
 //! Rate limits: what a verdict costs.
 
 use divan::{Bencher, black_box};
+use std::num::NonZeroU32;
+use tally::core::limit::budgets::{Budget, Budgets};
 use tally::core::limit::policy::{Algorithm, Policy};
 use tally::core::limit::table::{Check, Table};
+use tally::core::limit::{Quota, RateLimiter};
 
 use crate::{BEGIN_MS, Chance, THOUSAND};
 
@@ -64,6 +67,45 @@ fn thousand_verdicts_of_10_000_keys(bencher: Bencher, kind: &str) {
             allowed += u64::from(verdict.unwrap().is_allowed);
         }
         assert_eq!(allowed, THOUSAND);
+        allowed
+    });
+}
+
+/// A thousand calls of one caller, of which as many are refused as the speed makes of it.
+#[divan::bench(args = ["sliding", "fixed", "token bucket"])]
+fn thousand_calls_of_one_caller(bencher: Bencher, kind: &str) {
+    let thousand = NonZeroU32::new(1_000).unwrap();
+    let quota = Quota::per_minute(thousand);
+    let quota = match kind {
+        "fixed" => quota.fixed(),
+        "token bucket" => quota.allow_burst(thousand),
+        _ => quota,
+    };
+    let mut limiter = RateLimiter::direct(quota);
+    let mut now_ms = BEGIN_MS;
+    bencher.bench_local(|| {
+        now_ms += 30_000;
+        let allowed = (0..THOUSAND).filter(|_| limiter.check_at(black_box(now_ms)).is_ok());
+        allowed.count()
+    });
+}
+
+/// A thousand calls of ever other callers, by their hashes, in fixed memory.
+#[divan::bench]
+fn thousand_calls_in_fixed_memory(bencher: Bencher) {
+    let budget = Budget {
+        burst: 1_000,
+        interval_ms: 60,
+    };
+    let mut budgets = Budgets::new(budget, 14);
+    let mut callers = Chance(1);
+    let mut now_ms = BEGIN_MS;
+    bencher.bench_local(|| {
+        now_ms += 1_000;
+        let mut next = || callers.next().unwrap();
+        let allowed = (0..THOUSAND).filter(|_| budgets.check(black_box(next()), 1, now_ms).is_ok());
+        let allowed = allowed.count();
+        assert_eq!(allowed, 1_000);
         allowed
     });
 }

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use tally::host::object::SqlValue;
 use tally::protocol::names::Placement;
-use tally::protocol::stored::{Body, FIRST, framed};
+use tally::protocol::stored::{FIRST, StoredBody, framed};
 use tally_simulation::{Client, ClientRequest, Options, World, admin, deployed};
 
 /// Rows of one table and kind whose bits are changed: the others are read by the same code.
@@ -411,7 +411,7 @@ fn a_changed_bit_of_a_tablets_log_is_found() {
 fn make_bare(world: &World) -> usize {
     let bodies = bodies(world);
     for body in &bodies {
-        let bare = Body::read(&body.bytes, FIRST, false).expect("a whole body");
+        let bare = StoredBody::read(&body.bytes, FIRST, false).expect("a whole body");
         let bare = bare.bytes.to_vec();
         body.replace(world, &body.bytes, &bare);
     }
@@ -598,7 +598,7 @@ fn only_reads_leave_no_trace(tablets: Option<&str>) {
     }
     world.run_for_ms(5_000);
     assert_eq!(schemas(&world), old, "something was written");
-    let is_bare = |body: &Stored| Body::read(&body.bytes, FIRST, false).is_err();
+    let is_bare = |body: &Stored| StoredBody::read(&body.bytes, FIRST, false).is_err();
     let mut read_before = bodies(&world);
     read_before.retain(|body| !SINCE.contains(&body.table.as_str()));
     assert!(read_before.iter().all(is_bare));

@@ -5,7 +5,7 @@ use tally::core::alert::condition::{Bound, Measure, Reading};
 use tally::protocol::alerts::body::{parse_alert, parse_silence};
 use tally::protocol::alerts::delivery::refusal_of;
 use tally::protocol::alerts::webhook::Allowed;
-use tally::protocol::alerts::{AlertName, AlertPut, Delivery, Event, EventKind, Secret};
+use tally::protocol::alerts::{AlertEvent, AlertName, AlertPut, Delivery, EventKind, Secret};
 use tally::protocol::problem::{Code, Problem};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
@@ -57,7 +57,7 @@ fn everything_that_can_be_watched_is_read() {
         body["when"] = when.clone();
         let read = parse(&body).unwrap_or_else(|problem| panic!("{body}: {problem}"));
         // As it is told, so it was.
-        let event = Event {
+        let event = AlertEvent {
             kind: EventKind::Test,
             incident: 1,
             since_ms: 2,
@@ -211,7 +211,7 @@ fn deliveries_are_signed_as_standard_webhooks_says() {
     let put = parse(&whole()).expect("an alert");
     let secret = Secret::parse(SECRET).expect("a secret");
     assert_eq!(format!("{secret:?} {put:?}").matches("MfKQ").count(), 0);
-    let event = Event {
+    let event = AlertEvent {
         kind: EventKind::Firing,
         incident: 255,
         since_ms: 1_000,

@@ -51,7 +51,7 @@ fn imported(elements: &[u16]) -> Load {
     let string = hyll_of(elements).to_bytes();
     Load {
         hash: HashId::REDIS,
-        imported: Uniques::from_hyll(&Hyll::parse(&string).expect("a string")),
+        imported: Uniques::from_hyll(&Hyll::from_bytes(&string).expect("a string")),
         ..Load::default()
     }
 }

@@ -1,14 +1,14 @@
 //! Laws of memory that several objects of one isolate hold together.
 
 use tally::core::counter::memory::{
-    CELLS_BYTES_MAX, INBOXES_BYTES_MAX, LIMITERS_BYTES_MAX, Memory, Share, VIEWS_BYTES_MAX,
-    least_recent,
+    CELLS_BYTES_MAX, INBOXES_BYTES_MAX, LIMITERS_BYTES_MAX, MemoryShare, SharedMemory,
+    VIEWS_BYTES_MAX, least_recent,
 };
 use tally::protocol::shell_limits::ISOLATE_BYTES_MAX;
 
 #[test]
 fn what_is_held_together_is_the_sum_of_the_shares_that_exist() {
-    let memory = Memory::default();
+    let memory = SharedMemory::default();
     let (mut one, mut other) = (memory.share(), memory.share());
     one.hold(10);
     other.hold(5);
@@ -19,20 +19,20 @@ fn what_is_held_together_is_the_sum_of_the_shares_that_exist() {
     drop(copy);
     drop(one);
     assert_eq!(memory.bytes(), 5);
-    assert_eq!(Share::default().together(), 0, "a memory of its own");
+    assert_eq!(MemoryShare::default().together(), 0, "a memory of its own");
 }
 
 #[test]
 fn no_owner_keeps_another_from_its_even_part_and_all_hold_at_most_twice_the_bound() {
     const BYTES_MAX: u64 = 1_600;
-    let memory = Memory::default();
-    let mut shares: Vec<Share> = (0..8).map(|_| memory.share()).collect();
+    let memory = SharedMemory::default();
+    let mut shares: Vec<MemoryShare> = (0..8).map(|_| memory.share()).collect();
     for share in &mut shares {
         while share.has_room(BYTES_MAX) {
             share.hold(share.bytes() + 1);
         }
     }
-    let held: Vec<u64> = shares.iter().map(Share::bytes).collect();
+    let held: Vec<u64> = shares.iter().map(MemoryShare::bytes).collect();
     assert_eq!(held, [1_600, 100, 100, 100, 100, 100, 100, 100]);
     assert!(memory.bytes() < 2 * BYTES_MAX);
     shares.truncate(1);

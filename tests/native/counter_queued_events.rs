@@ -10,8 +10,8 @@ use tally::core::counter::lane::{BATCHES_MAX, Lane, Ticket};
 use tally::core::counter::ledger::WriteKey;
 use tally::core::counter::queue::SUMMED_MAX;
 use tally::core::counter::queued_events::{
-    BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, BatchLimits, EventBatch, INBOX_LIMITS, MESSAGE_BYTES_MAX,
-    QUEUE_LIMITS, QueuedEvents,
+    BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, EventBatch, EventBatchLimits, INBOX_LIMITS,
+    MESSAGE_BYTES_MAX, QUEUE_LIMITS, QueuedEvents,
 };
 use tally::protocol::queued::{Message, group};
 
@@ -47,7 +47,7 @@ const MESSAGES_MAX: usize = QUEUE_LIMITS.messages_max * QUEUE_LIMITS.sends_max;
 fn join_named(
     lane: &mut Events,
     event: QueuedEvents,
-    limits: BatchLimits,
+    limits: EventBatchLimits,
     name: impl Fn(&mut QueuedEvents) + 'static,
 ) -> Option<Ticket<usize>> {
     lane.join(EventBatch::new(event, limits, Rc::new(name)), NOW_MS, None)

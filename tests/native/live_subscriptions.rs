@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 use tally::core::counter::id::CounterId;
 use tally::protocol::live::snapshot::{CounterSnapshot, ReadCounter, Shown, is_outdated};
-use tally::protocol::live::subscriptions::{Board, JoinRefusal, Update, UpdatesMade};
+use tally::protocol::live::subscriptions::{HubState, JoinRefusal, Update, UpdatesMade};
 use tally::protocol::live::topic::Topic;
 use tally::protocol::live::{COUNTERS_MAX, IDS_MAX, LOST_MS, PING_MS, SECOND_MS, second_of};
 
@@ -46,7 +46,7 @@ fn missing() -> CounterSnapshot {
     }
 }
 
-fn due(board: &mut Board, watcher: u64, now_ms: i64) -> Option<Update> {
+fn due(board: &mut HubState, watcher: u64, now_ms: i64) -> Option<Update> {
     board.due(
         watcher,
         now_ms,
@@ -56,7 +56,7 @@ fn due(board: &mut Board, watcher: u64, now_ms: i64) -> Option<Update> {
 }
 
 /// Sends what is due; the counters of the update.
-fn send(board: &mut Board, watcher: u64, now_ms: i64) -> Option<Value> {
+fn send(board: &mut HubState, watcher: u64, now_ms: i64) -> Option<Value> {
     let update = due(board, watcher, now_ms)?;
     board.sent(watcher, now_ms, second_of(now_ms));
     let json: Value = serde_json::from_str(&update.text).expect("JSON");
@@ -68,8 +68,8 @@ fn send(board: &mut Board, watcher: u64, now_ms: i64) -> Option<Value> {
 }
 
 /// A board on which one watches `a` and `b`, of which both are known.
-fn watched() -> (Board, u64) {
-    let mut board = Board::new(10);
+fn watched() -> (HubState, u64) {
+    let mut board = HubState::new(10);
     let watcher = board
         .join(NOW_MS, ids(&["b", "a"]), false, None)
         .expect("there is room");
@@ -80,7 +80,7 @@ fn watched() -> (Board, u64) {
 
 #[test]
 fn the_first_update_waits_for_all_counters_and_has_them_all() {
-    let mut board = Board::new(10);
+    let mut board = HubState::new(10);
     let watcher = board
         .join(NOW_MS, ids(&["a", "b"]), false, None)
         .expect("there is room");
@@ -157,7 +157,7 @@ fn those_who_lack_the_same_share_one_text() {
 
 #[test]
 fn those_who_want_strings_get_a_text_of_their_own() {
-    let mut board = Board::new(10);
+    let mut board = HubState::new(10);
     let watchers = [false, true].map(|as_strings| {
         let joined = board.join(NOW_MS, ids(&["a"]), as_strings, None);
         joined.expect("there is room")
@@ -183,7 +183,7 @@ fn a_stream_that_goes_on_is_told_nothing_unless_something_changed() {
     let (mut board, watcher) = watched();
     let last = due(&mut board, watcher, NOW_MS).expect("an update").id;
     // On another hub, which learnt the same in another order.
-    let mut other = Board::new(10);
+    let mut other = HubState::new(10);
     let again = other
         .join(NOW_MS, ids(&["a", "b"]), false, Some(last))
         .expect("there is room");
@@ -238,7 +238,7 @@ fn what_nobody_watches_any_more_is_forgotten() {
 
 #[test]
 fn a_full_hub_takes_nobody_and_one_that_leaves_makes_room() {
-    let mut board = Board::new(2);
+    let mut board = HubState::new(2);
     let first = board.join(NOW_MS, ids(&["a"]), false, None).expect("room");
     board.join(NOW_MS, ids(&["a"]), false, None).expect("room");
     assert_eq!(
@@ -248,7 +248,7 @@ fn a_full_hub_takes_nobody_and_one_that_leaves_makes_room() {
     board.leave(first);
     assert!(board.join(NOW_MS, ids(&["a"]), false, None).is_ok());
 
-    let mut board = Board::new(1_000);
+    let mut board = HubState::new(1_000);
     let names: Vec<Topic> = (0..COUNTERS_MAX)
         .map(|number| id(&number.to_string()))
         .collect();
@@ -303,7 +303,7 @@ fn a_counter_that_cannot_be_read_stays_as_it_was_and_says_so() {
 
 #[test]
 fn a_counter_that_was_never_read_is_waited_for_and_then_said_to_be_unknown() {
-    let mut board = Board::new(10);
+    let mut board = HubState::new(10);
     let watcher = board.join(NOW_MS, ids(&["a"]), false, None).expect("room");
     board.learn(&id("a"), CounterSnapshot::default(), NOW_MS + LOST_MS - 1);
     assert_eq!(board.unheard(), ids(&["a"]));
@@ -341,7 +341,7 @@ fn a_ping_is_due_where_nothing_was_sent_for_long() {
 
 #[test]
 fn sockets_that_a_hub_takes_back_keep_their_numbers_and_are_told_all() {
-    let mut board = Board::new(10);
+    let mut board = HubState::new(10);
     for number in [7, 3] {
         let restored = board.restore(number, NOW_MS, ids(&["a"]), false);
         assert_eq!(restored, Ok(()));
@@ -362,7 +362,7 @@ proptest! {
         steps in vec((0..3usize, 0..4u64, any::<bool>(), any::<bool>()), 1..60),
     ) {
         let names = ["a", "b", "c"];
-        let mut board = Board::new(10);
+        let mut board = HubState::new(10);
         let watchers = [
             board.join(NOW_MS, ids(&names), false, None).expect("room"),
             board.join(NOW_MS, ids(&["b", "a"]), false, None).expect("room"),
@@ -372,7 +372,7 @@ proptest! {
         for name in names {
             board.learn(&id(name), missing(), now_ms);
         }
-        let take = |board: &mut Board, has: &mut BTreeMap<String, Value>, watcher, now_ms| {
+        let take = |board: &mut HubState, has: &mut BTreeMap<String, Value>, watcher, now_ms| {
             let Some(seen) = send(board, watcher, now_ms) else { return };
             for (name, state) in seen.as_object().expect("an object") {
                 has.insert(name.clone(), state["value"].clone());

@@ -2,7 +2,7 @@
 //! others have theirs.
 
 use tally::core::counter::id::CounterId;
-use tally::protocol::live::subscriptions::{Board, JoinRefusal, WatcherId};
+use tally::protocol::live::subscriptions::{HubState, JoinRefusal, WatcherId};
 use tally::protocol::live::topic::Topic;
 use tally::protocol::live::{VISITOR_COUNTERS_MAX, VISITOR_STREAMS_MAX};
 
@@ -13,7 +13,7 @@ fn ids(count: usize) -> Vec<Topic> {
     (0..count).map(id).collect()
 }
 
-fn join(board: &mut Board, visitor: u64, count: usize) -> Option<WatcherId> {
+fn join(board: &mut HubState, visitor: u64, count: usize) -> Option<WatcherId> {
     let has_room = board.has_room(visitor, count, None);
     has_room.then(|| {
         let id = board.join(NOW_MS, ids(count), false, None).expect("room");
@@ -24,7 +24,7 @@ fn join(board: &mut Board, visitor: u64, count: usize) -> Option<WatcherId> {
 
 #[test]
 fn a_visitor_has_so_many_streams() {
-    let mut board = Board::new(1_000);
+    let mut board = HubState::new(1_000);
     let first = join(&mut board, 1, 1).expect("the first");
     for _ in 1..VISITOR_STREAMS_MAX {
         assert!(join(&mut board, 1, 1).is_some());
@@ -38,7 +38,7 @@ fn a_visitor_has_so_many_streams() {
 
 #[test]
 fn its_streams_name_so_many_counters_together_also_once_they_change() {
-    let mut board = Board::new(1_000);
+    let mut board = HubState::new(1_000);
     let half = VISITOR_COUNTERS_MAX / 2;
     let one = join(&mut board, 1, half).expect("half");
     join(&mut board, 1, half).expect("the other half");

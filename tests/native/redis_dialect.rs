@@ -5,7 +5,7 @@ use tally::protocol::access::Scope;
 use tally::protocol::redis::command::{COMMANDS, Command, KeyPositions, run};
 use tally::protocol::redis::notifications::{self, KeyEvent, SetChange, Subscription};
 use tally::protocol::redis::reply::{Encoding, Reply};
-use tally::protocol::redis::request::{COMMANDS_MAX, Request, token_of};
+use tally::protocol::redis::request::{COMMANDS_MAX, RedisRequest, token_of};
 use tally::protocol::redis::script_table::KNOWN;
 use tally::protocol::redis::space::{Space, StoredValue, whole};
 use tally::protocol::redis::{VALUE_BYTES_MAX, float, glob, scripts, sha1};
@@ -34,9 +34,10 @@ fn last(commands: &[&str]) -> String {
 
 #[test]
 fn requests_are_read_in_all_their_forms_and_numbers_keep_their_text() {
-    let one = |path: &str, query: &str, body: &str| Request::parse(path, query, body.as_bytes());
+    let one =
+        |path: &str, query: &str, body: &str| RedisRequest::parse(path, query, body.as_bytes());
     let args = |words: &[&str]| {
-        Ok(Request::One(
+        Ok(RedisRequest::One(
             words.iter().map(|word| (*word).to_owned()).collect(),
         ))
     };
@@ -56,13 +57,13 @@ fn requests_are_read_in_all_their_forms_and_numbers_keep_their_text() {
     );
     assert_eq!(one("/get/k/", "_token=secret", ""), args(&["get", "k"]));
     assert_eq!(token_of("a=b&_token=se%20cret"), Some("se cret".to_owned()));
-    let several = Request::parse("/pipeline", "", br#"[["ping"],["get","k"]]"#);
+    let several = RedisRequest::parse("/pipeline", "", br#"[["ping"],["get","k"]]"#);
     assert_eq!(
         several,
-        Ok(Request::Pipeline(vec![words("ping"), words("get k")]))
+        Ok(RedisRequest::Pipeline(vec![words("ping"), words("get k")]))
     );
-    let together = Request::parse("/multi-exec", "", br#"[["ping"]]"#);
-    assert_eq!(together, Ok(Request::Transaction(vec![words("ping")])));
+    let together = RedisRequest::parse("/multi-exec", "", br#"[["ping"]]"#);
+    assert_eq!(together, Ok(RedisRequest::Transaction(vec![words("ping")])));
     let many = format!("[{}]", vec![r#"["ping"]"#; COMMANDS_MAX + 1].join(","));
     for (path, body) in [
         ("", "{}"),
@@ -73,7 +74,7 @@ fn requests_are_read_in_all_their_forms_and_numbers_keep_their_text() {
         ("pipeline", "[1]"),
         ("pipeline", &many),
     ] {
-        let refused = Request::parse(path, "", body.as_bytes());
+        let refused = RedisRequest::parse(path, "", body.as_bytes());
         assert!(
             refused.is_err_and(|text| text.starts_with("ERR ")),
             "{path} {body}"

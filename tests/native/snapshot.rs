@@ -13,9 +13,9 @@ use tally::protocol::export::counter_line;
 use tally::protocol::messages::{AllRuns, ExportedCounter, PartitionRuns};
 use tally::protocol::settings;
 use tally::protocol::snapshot::{
-    DAY_MS, Days, PART_ENTRIES_MAX, PartEntry, PartWriter, Plan, RunOf, SnapshotCounter,
-    SnapshotDatacenter, chain_of, date_of, day_of_ms, digest_of, lacking, parse_date, read_part,
-    thinned,
+    DAY_MS, Days, PART_ENTRIES_MAX, PartEntry, PartWriter, RunOf, SnapshotCounter,
+    SnapshotDatacenter, SnapshotPlan, chain_of, date_of, day_of_ms, digest_of, lacking, parse_date,
+    read_part, thinned,
 };
 
 use crate::common::config;
@@ -281,7 +281,7 @@ fn dates_are_days_that_there_are() {
 
 #[test]
 fn partitions_share_the_hour() {
-    let plan = Plan::parse(r#"{"hour":3}"#).expect("a plan");
+    let plan = SnapshotPlan::parse(r#"{"hour":3}"#).expect("a plan");
     assert_eq!((plan.full_every_days, plan.keep_days), (7, 400));
     let of_day = |partition: u32| plan.next_ms(partition, NOW_MS) - NOW_MS;
     assert_eq!(

@@ -3,7 +3,9 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::protocol::stored::{Body, Damage, FIRST, FRAME_BYTES, begin, checksum, finish, framed};
+use tally::protocol::stored::{
+    Damage, FIRST, FRAME_BYTES, StoredBody, begin, checksum, finish, framed,
+};
 
 use crate::common::config;
 
@@ -40,9 +42,9 @@ fn a_body_of_a_newer_build_is_refused_by_its_name() {
     let newer = framed(b"a form of tomorrow", FIRST + 1);
     for may_be_bare in [false, true] {
         let refused = Err(Damage::Newer(FIRST + 1, FIRST));
-        assert_eq!(Body::read(&newer, FIRST, may_be_bare), refused);
+        assert_eq!(StoredBody::read(&newer, FIRST, may_be_bare), refused);
     }
-    let read = Body::read(&newer, FIRST + 1, false).expect("that build reads it");
+    let read = StoredBody::read(&newer, FIRST + 1, false).expect("that build reads it");
     assert_eq!(
         (read.version, read.bytes),
         (FIRST + 1, &b"a form of tomorrow"[..])
@@ -56,8 +58,8 @@ proptest! {
     fn what_was_written_is_read(body in vec(any::<u8>(), 0..300), version in 1_u8..=127) {
         let framed = framed(&body, version);
         prop_assert_eq!(framed.len(), body.len() + FRAME_BYTES);
-        let read = Body::read(&framed, version, false);
-        prop_assert_eq!(read, Ok(Body { version, bytes: &body }));
+        let read = StoredBody::read(&framed, version, false);
+        prop_assert_eq!(read, Ok(StoredBody { version, bytes: &body }));
     }
 
     #[test]
@@ -66,10 +68,10 @@ proptest! {
         for bit in 0..framed.len() * 8 {
             let mut changed = framed.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
-            prop_assert!(Body::read(&changed, 3, may_be_bare).is_err(), "bit {}", bit);
+            prop_assert!(StoredBody::read(&changed, 3, may_be_bare).is_err(), "bit {}", bit);
         }
         for length in 0..framed.len() {
-            let read = Body::read(&framed[..length], 3, false);
+            let read = StoredBody::read(&framed[..length], 3, false);
             prop_assert!(read.is_err(), "{} bytes", length);
         }
     }
@@ -82,7 +84,7 @@ proptest! {
         bare.extend(rest);
         let is_frame = bare[0] >= 0x80 && bare.get(1) == Some(&0);
         prop_assert!(!is_frame, "{:?}", bare);
-        prop_assert_eq!(Body::read(&bare, FIRST, true), Ok(Body { version: 0, bytes: &bare }));
-        prop_assert_eq!(Body::read(&bare, FIRST, false), Err(Damage::Changed));
+        prop_assert_eq!(StoredBody::read(&bare, FIRST, true), Ok(StoredBody { version: 0, bytes: &bare }));
+        prop_assert_eq!(StoredBody::read(&bare, FIRST, false), Err(Damage::Changed));
     }
 }

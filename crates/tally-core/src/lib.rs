@@ -3,6 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`alert`] | when a number is over its threshold, and who is told |
+//! | [`callers`] | who calls, as limits know callers |
 //! | [`board`] | members with scores, and their ranks |
 //! | [`counter`] | cells, totals, windows, settings |
 //! | [`sketch`] | the crate `tally-sketch`: HyperLogLog and the keyed hash |
@@ -18,6 +19,7 @@
 
 pub mod alert;
 pub mod board;
+pub mod callers;
 pub mod cluster;
 pub mod counter;
 pub mod order;

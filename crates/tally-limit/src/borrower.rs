@@ -10,7 +10,7 @@
 //! begins another.
 
 use super::demand::Demand;
-use super::lease::{Admission, Answer, LeaseId};
+use super::lease::{Admission, LeaseAnswer, LeaseId};
 use super::lender::{drift_ms, lease_ms};
 use super::meter::{NEVER_MS, Verdict};
 use super::policy::Policy;
@@ -243,7 +243,7 @@ impl Borrower {
     }
 
     /// Takes in an answer; one to another than the newest request changes nothing.
-    pub fn answered(&mut self, answer: &Answer, now_ms: i64) {
+    pub fn answered(&mut self, answer: &LeaseAnswer, now_ms: i64) {
         let Some(pending) = self
             .pending
             .filter(|pending| pending.sequence == answer.sequence)

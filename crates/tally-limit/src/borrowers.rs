@@ -10,8 +10,8 @@
 use std::collections::HashMap;
 
 use super::borrower::Borrower;
-use super::lease::{Admission, Answer, LeaseId, Request};
-use super::memory::{LIMITERS_BYTES_MAX, Share};
+use super::lease::{Admission, LeaseAnswer, LeaseId, LeaseRequest};
+use super::memory::{LIMITERS_BYTES_MAX, MemoryShare};
 use super::meter::Verdict;
 use super::owner::Owner;
 use super::policy::Policy;
@@ -32,7 +32,7 @@ const NUMBERS_EACH: u64 = 1 << 32;
 
 /// A request that is to be sent for a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Due {
+pub struct DueRequest {
     /// The policy's name.
     pub name: String,
     /// The policy that the borrower has.
@@ -42,7 +42,7 @@ pub struct Due {
     /// Who sent the policy along.
     pub owner: Owner,
     /// What to send.
-    pub request: Request,
+    pub request: LeaseRequest,
 }
 
 #[derive(Clone, Debug)]
@@ -66,8 +66,8 @@ impl BorrowedKey {
         self.policy = policy.clone();
     }
 
-    fn due(&mut self, name: &str, key: &str, now_ms: i64) -> Option<Due> {
-        Some(Due {
+    fn due(&mut self, name: &str, key: &str, now_ms: i64) -> Option<DueRequest> {
+        Some(DueRequest {
             request: self.borrower.due(&self.policy, now_ms)?,
             name: name.to_owned(),
             policy: self.policy.clone(),
@@ -88,7 +88,7 @@ pub struct Borrowers {
     /// Borrowers that ever were.
     begun: u64,
     /// What they take, beside others of the isolate.
-    memory: Share,
+    memory: MemoryShare,
     scratch: String,
 }
 
@@ -103,14 +103,14 @@ impl Borrowers {
             swept_ms: i64::MIN,
             held: HashMap::new(),
             begun: 0,
-            memory: Share::default(),
+            memory: MemoryShare::default(),
             scratch: String::new(),
         }
     }
 
     /// The same, where what they take is counted with what others of the same memory do.
     #[must_use]
-    pub fn sharing(self, memory: Share) -> Self {
+    pub fn sharing(self, memory: MemoryShare) -> Self {
         Self { memory, ..self }
     }
 
@@ -181,7 +181,11 @@ impl Borrowers {
     /// Admits a call of this cost from what is held of a key, see [`Borrower::take`], and gives the request to send
     /// now, if there is one. Neither where the key was never begun. What is held under a policy that allowed more, or
     /// counted otherwise, is returned.
-    pub fn take(&mut self, check: &Check<'_>, wall_ms: i64) -> (Option<Verdict>, Option<Due>) {
+    pub fn take(
+        &mut self,
+        check: &Check<'_>,
+        wall_ms: i64,
+    ) -> (Option<Verdict>, Option<DueRequest>) {
         let now_ms = self.read(wall_ms);
         let Check {
             name,
@@ -243,7 +247,7 @@ impl Borrowers {
         lease: &LeaseId,
         takes_all: bool,
         wall_ms: i64,
-    ) -> Option<Request> {
+    ) -> Option<LeaseRequest> {
         let now_ms = self.read(wall_ms);
         let BorrowedKey {
             policy, borrower, ..
@@ -259,7 +263,7 @@ impl Borrowers {
     }
 
     /// The request to send now for this key, if there is one; ask after each check of it.
-    pub fn due(&mut self, name: &str, key: &str, wall_ms: i64) -> Option<Due> {
+    pub fn due(&mut self, name: &str, key: &str, wall_ms: i64) -> Option<DueRequest> {
         let now_ms = self.read(wall_ms);
         self.find(name, key)?.due(name, key, now_ms)
     }
@@ -267,7 +271,7 @@ impl Borrowers {
     /// Requests of keys whose lease nears its end though nobody checks them, or of which something was given back, at
     /// most so many; keys without a lease are dropped. Ask by a timer, about once a second while [`Self::is_empty`]
     /// is false. Cost: O(keys).
-    pub fn all_due(&mut self, most: usize, wall_ms: i64) -> Vec<Due> {
+    pub fn all_due(&mut self, most: usize, wall_ms: i64) -> Vec<DueRequest> {
         let now_ms = self.read(wall_ms);
         self.sweep(now_ms);
         let mut all = Vec::new();
@@ -291,7 +295,7 @@ impl Borrowers {
     }
 
     /// Takes in the answer to a request.
-    pub fn answered(&mut self, name: &str, key: &str, answer: &Answer, wall_ms: i64) {
+    pub fn answered(&mut self, name: &str, key: &str, answer: &LeaseAnswer, wall_ms: i64) {
         let now_ms = self.read(wall_ms);
         if let Some(held) = self.find(name, key) {
             held.borrower.answered(answer, now_ms);
@@ -304,8 +308,8 @@ impl Borrowers {
     /// That of the outcome.
     pub fn heard<E>(
         &mut self,
-        due: &Due,
-        outcome: Result<Answer, E>,
+        due: &DueRequest,
+        outcome: Result<LeaseAnswer, E>,
         wall_ms: i64,
     ) -> Result<(), E> {
         match outcome {

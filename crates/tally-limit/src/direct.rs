@@ -5,10 +5,11 @@
 
 use core::fmt;
 use core::num::{NonZeroU32, NonZeroU64};
+use core::time::Duration;
 
 use super::clock::Monotone;
 use super::meter::{Meter, NEVER_MS, Verdict};
-use super::policy::{Algorithm, Policy};
+use super::policy::{Algorithm, Policy, PolicyFault, WINDOW_SECONDS_MAX};
 
 /// How much may be consumed, and in which time. Sliding windows unless [`Quota::allow_burst`] or [`Quota::fixed`]
 /// says otherwise.
@@ -29,6 +30,25 @@ impl Quota {
     /// At most so many in any hour.
     pub fn per_hour(limit: NonZeroU32) -> Self {
         Self::sliding(limit, 3_600)
+    }
+
+    /// At most so many in any interval of this length.
+    ///
+    /// # Errors
+    /// Where it is not a whole number of seconds from 1 to [`WINDOW_SECONDS_MAX`]; parts of seconds are 0.
+    pub fn per(limit: NonZeroU32, window: Duration) -> Result<Self, PolicyFault> {
+        let seconds = match window.subsec_nanos() {
+            0 => window.as_secs(),
+            _ => 0,
+        };
+        if !(1..=WINDOW_SECONDS_MAX).contains(&seconds) {
+            return Err(PolicyFault {
+                field: "window_seconds",
+                min: 1,
+                max: WINDOW_SECONDS_MAX,
+            });
+        }
+        Ok(Self::sliding(limit, seconds))
     }
 
     fn sliding(limit: NonZeroU32, seconds: u64) -> Self {
@@ -65,6 +85,21 @@ impl Quota {
 pub struct Refused {
     /// Milliseconds until the same call would be admitted, at least 1; [`NEVER_MS`] where it costs more than the quota.
     pub retry_after_ms: u64,
+}
+
+impl Refused {
+    /// How long until the same call would be admitted; `None` where it costs more than the quota.
+    pub fn retry_after(&self) -> Option<Duration> {
+        (self.retry_after_ms != NEVER_MS).then_some(Duration::from_millis(self.retry_after_ms))
+    }
+
+    pub(super) fn unless_allowed(verdict: Verdict) -> Result<Verdict, Self> {
+        let retry_after_ms = verdict.retry_after_ms;
+        match verdict.is_allowed {
+            true => Ok(verdict),
+            false => Err(Self { retry_after_ms }),
+        }
+    }
 }
 
 impl fmt::Display for Refused {
@@ -114,12 +149,7 @@ impl RateLimiter {
     /// As [`Self::check_at`].
     pub fn check_n_at(&mut self, wall_ms: i64, cost: NonZeroU64) -> Result<Verdict, Refused> {
         let now_ms = self.clock.read(wall_ms);
-        let verdict = self.meter.check(self.quota.policy(), now_ms, cost.get());
-        if verdict.is_allowed {
-            return Ok(verdict);
-        }
-        let retry_after_ms = verdict.retry_after_ms;
-        Err(Refused { retry_after_ms })
+        Refused::unless_allowed(self.meter.check(self.quota.policy(), now_ms, cost.get()))
     }
 
     /// What [`Self::check_at`] would say; nothing changes.

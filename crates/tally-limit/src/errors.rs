@@ -19,7 +19,6 @@ mod of_tables {
     use super::{Error, fmt};
     use crate::log::Broken;
     use crate::table::{Full, ReservationRefusal};
-    use crate::visitors::BudgetSpent;
 
     impl fmt::Display for Broken {
         fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -58,16 +57,4 @@ mod of_tables {
     }
 
     impl Error for ReservationRefusal {}
-
-    impl fmt::Display for BudgetSpent {
-        fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-            let wait_ms = self.wait_ms;
-            write!(
-                formatter,
-                "the visitor's budget is used: try again in {wait_ms} ms"
-            )
-        }
-    }
-
-    impl Error for BudgetSpent {}
 }

@@ -15,13 +15,13 @@ const HOT_SAMPLES: usize = 4;
 
 /// The newest calls, a sample of them.
 #[derive(Clone, Debug, Default)]
-pub struct Hot {
+pub struct HotKeys {
     calls: u32,
     newest: usize,
     samples: [Option<(u64, i64)>; SAMPLES],
 }
 
-impl Hot {
+impl HotKeys {
     /// Whether the next call is to be noted; `hash` is costly, and most calls are not.
     pub fn is_due(&mut self) -> bool {
         self.calls = self.calls.wrapping_add(1);

@@ -29,7 +29,7 @@ pub struct Spent {
 
 /// What a borrower tells and asks. Totals are of the whole lease, so lost, repeated and reordered requests do no harm.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Request {
+pub struct LeaseRequest {
     /// Of which lease.
     pub lease: LeaseId,
     /// Rises with each request of a borrower, from the number of its first lease.
@@ -54,7 +54,7 @@ pub struct Request {
 
 /// What the lender answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answer {
+pub struct LeaseAnswer {
     /// Of which request.
     pub sequence: u64,
     /// Tokens granted in the whole lease.
@@ -72,10 +72,10 @@ pub struct Answer {
     pub must_commit: bool,
 }
 
-impl Answer {
+impl LeaseAnswer {
     /// Whether calls go on waiting that others' tokens could serve: what they hold is to be recalled, and the request
     /// answered again.
-    pub fn is_short(&self, request: &Request) -> bool {
+    pub fn is_short(&self, request: &LeaseRequest) -> bool {
         let got = self.granted.saturating_sub(request.known_granted);
         self.valid_ms > 0 && got < request.waiting
     }

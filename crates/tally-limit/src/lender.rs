@@ -25,7 +25,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::lease::{Answer, LeaseId, Request};
+use super::lease::{LeaseAnswer, LeaseId, LeaseRequest};
 use super::meter::{Meter, Verdict};
 use super::policy::{Durability, Policy, Scope};
 use super::recall::HEARD_MS;
@@ -209,7 +209,7 @@ impl Lender {
 
     /// Answers a borrower. The newest request may be answered again, once others have given back what it needs. Cost:
     /// O(leases + the request's `recent`).
-    pub fn ask(&mut self, policy: &Policy, request: &Request, now_ms: i64) -> Answer {
+    pub fn ask(&mut self, policy: &Policy, request: &LeaseRequest, now_ms: i64) -> LeaseAnswer {
         self.settle(policy, now_ms);
         let known = self
             .leases
@@ -232,7 +232,7 @@ impl Lender {
         }
         let got = lease.granted.saturating_sub(request.known_granted);
         if is_new || request.sequence == lease.sequence && got < request.waiting {
-            let rest = Request {
+            let rest = LeaseRequest {
                 want: request.want.saturating_sub(got),
                 need: request.need.saturating_sub(got),
                 waiting: request.waiting.saturating_sub(got),
@@ -255,13 +255,13 @@ impl Lender {
     }
 
     /// Whether a request begins a lease.
-    pub(super) fn begins(&self, request: &Request) -> bool {
+    pub(super) fn begins(&self, request: &LeaseRequest) -> bool {
         let is_known = |lease: &Lease| lease.id == request.lease;
         request.known_granted == 0 && !self.leases.iter().any(is_known)
     }
 
     /// A place for a lease that begins; none where it began before and has ended, or there are too many.
-    fn admit(&mut self, request: &Request) -> Option<usize> {
+    fn admit(&mut self, request: &LeaseRequest) -> Option<usize> {
         if request.known_granted > 0 || self.leases.len() >= LEASES_MAX {
             return None;
         }
@@ -284,7 +284,7 @@ impl Lender {
     pub(super) fn take_report(
         &mut self,
         policy: &Policy,
-        request: &Request,
+        request: &LeaseRequest,
         lease: &mut Lease,
         now_ms: i64,
     ) {
@@ -303,7 +303,7 @@ impl Lender {
     }
 
     /// Charges the newest `spent` tokens of a request, at times that are never before their true ones.
-    fn charge_recent(&mut self, policy: &Policy, request: &Request, spent: u64, now_ms: i64) {
+    fn charge_recent(&mut self, policy: &Policy, request: &LeaseRequest, spent: u64, now_ms: i64) {
         let mut left = spent;
         for recent in request.recent.iter().rev() {
             let amount = recent.amount.min(left);
@@ -317,7 +317,7 @@ impl Lender {
     }
 
     /// How much more a request gets: what it needs at once, and up to its borrower's share of what is not used.
-    fn grant(&self, policy: &Policy, request: &Request, lease: &Lease, now_ms: i64) -> u64 {
+    fn grant(&self, policy: &Policy, request: &LeaseRequest, lease: &Lease, now_ms: i64) -> u64 {
         let free = self.free(policy, now_ms);
         if request.need > free {
             return 0;
@@ -353,10 +353,10 @@ impl Lender {
     fn answer(
         &self,
         policy: &Policy,
-        request: &Request,
+        request: &LeaseRequest,
         lease: Option<&Lease>,
         now_ms: i64,
-    ) -> Answer {
+    ) -> LeaseAnswer {
         let needs = lease
             .is_none_or(|lease| lease.granted < request.known_granted.saturating_add(request.need));
         let cost = if needs { request.need.max(1) } else { 0 };
@@ -366,7 +366,7 @@ impl Lender {
         // What a datacenter's limiter grants is admitted as far as its policy goes: with the next commit, if that is
         // what it says.
         let is_kept = policy.scope == Scope::Global || policy.durability == Durability::Commit;
-        Answer {
+        LeaseAnswer {
             sequence: request.sequence,
             granted: lease.map_or(0, |lease| lease.granted),
             valid_ms: lease.map_or(0, |lease| lease.valid_ms),

@@ -1,6 +1,7 @@
 //! Rate limits, pure: no clock, no randomness, no I/O; time is an argument, in milliseconds.
 //!
-//! One limit for one caller is a [`RateLimiter`]; many keys, bounded in memory, are a [`table::Table`].
+//! One limit for one caller is [`RateLimiter::direct`]; one limit for many keys is `RateLimiter::keyed`, and many
+//! limits of many keys are a [`table::Table`], both bounded in memory.
 //!
 //! ```
 //! use core::num::NonZeroU32;
@@ -24,7 +25,9 @@
 //! | [`clock`] | a clock that never goes back |
 //! | `errors` | what errors say |
 //! | [`table`] | the keys of one partition: bounded, atomic over several keys, with reservations |
-//! | [`owner`] | who has a part of a table |
+//! | [`keyed`] | one limit for many keys |
+//! | [`owner`] | who has a part of a table, so that nobody takes what others need |
+//! | [`memory`] | what several tables hold together |
 //! | `sharing` | what becomes of keys for which a table has no room |
 //! | [`log`] | how a table is stored: rows of changes, the oldest dropped once nothing in them counts |
 //! | [`lender`] | the lender's side of a limit of which others hold parts |
@@ -34,7 +37,7 @@
 //! | `recall` | how a lender has back what borrowers do not use |
 //! | [`borrowers`] | the leases of one partition, or of one isolate |
 //! | [`hot`] | which keys are worth a lease |
-//! | [`visitors`] | what visitors without a key may write |
+//! | [`budgets`] | budgets of any number of callers in fixed memory |
 //!
 //! A call passes [`table::Table::check`] into a meter's `check`, which answers a [`meter::Verdict`]. Where the scope is
 //! global it passes a [`borrower::Borrower`], and only the borrower's requests reach the table of the lender. A key
@@ -66,6 +69,7 @@ pub mod borrower;
 #[cfg(feature = "std")]
 pub mod borrowers;
 mod buckets;
+pub mod budgets;
 pub mod clock;
 #[cfg(feature = "std")]
 mod commits;
@@ -76,6 +80,8 @@ mod errors;
 mod gcra;
 #[cfg(feature = "std")]
 pub mod hot;
+#[cfg(feature = "std")]
+pub mod keyed;
 #[cfg(feature = "std")]
 pub mod lease;
 #[cfg(feature = "std")]
@@ -102,10 +108,14 @@ mod slots;
 mod spending;
 #[cfg(feature = "std")]
 pub mod table;
-#[cfg(feature = "std")]
-pub mod visitors;
 
 pub use direct::{Quota, RateLimiter, Refused};
+#[cfg(feature = "std")]
+pub use keyed::KeyedRateLimiter;
+pub use meter::{NEVER_MS, Verdict};
+pub use policy::Policy;
+#[cfg(feature = "std")]
+pub use table::{Check, Table};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

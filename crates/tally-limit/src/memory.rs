@@ -1,13 +1,14 @@
-//! Memory that several owners in one isolate hold together. The platform puts many objects into one isolate of 128
-//! MB, so a bound for each object is no bound for the isolate.
+//! Memory that several owners in one process hold together. A Worker's platform puts many objects into one isolate of
+//! 128 MB, so a bound for each object is no bound for the isolate.
 //!
-//! Invariant: [`Memory::bytes`] is the sum of what the shares of it hold that still exist.
+//! Invariant: [`SharedMemory::bytes`] is the sum of what the shares of it hold that still exist. It is counted by
+//! atomics: threads that hold shares at once may pass a bound by what each adds at a time.
 
-use alloc::rc::Rc;
-use core::cell::Cell;
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 /// The most bytes that the tables of all limiters of an isolate, and the leases that they hold, take together, before
-/// those that hold less than an even part take more: see [`Share::has_room`]. At most twice that in all.
+/// those that hold less than an even part take more: see [`MemoryShare::has_room`]. At most twice that in all.
 pub const LIMITERS_BYTES_MAX: u64 = 24 << 20;
 
 /// An even part is one of so many, also while there are fewer owners: eight limiters with a table and leases each, or
@@ -17,24 +18,24 @@ pub const OWNERS_MIN: u64 = 16;
 
 #[derive(Debug, Default)]
 struct Sum {
-    bytes: Cell<u64>,
-    shares: Cell<u64>,
+    bytes: AtomicU64,
+    shares: AtomicU64,
 }
 
 /// What all shares of one kind hold. Clones are the same memory.
 #[derive(Clone, Debug, Default)]
-pub struct Memory(Rc<Sum>);
+pub struct SharedMemory(Arc<Sum>);
 
-impl Memory {
+impl SharedMemory {
     /// Bytes that all shares hold.
     pub fn bytes(&self) -> u64 {
-        self.0.bytes.get()
+        self.0.bytes.load(Ordering::Relaxed)
     }
 
     /// A share that holds nothing yet.
-    pub fn share(&self) -> Share {
-        self.0.shares.set(self.0.shares.get().saturating_add(1));
-        Share {
+    pub fn share(&self) -> MemoryShare {
+        self.0.shares.fetch_add(1, Ordering::Relaxed);
+        MemoryShare {
             memory: self.clone(),
             bytes: 0,
         }
@@ -43,12 +44,12 @@ impl Memory {
 
 /// What one owner holds. What it held is free again when it is dropped.
 #[derive(Debug)]
-pub struct Share {
-    memory: Memory,
+pub struct MemoryShare {
+    memory: SharedMemory,
     bytes: u64,
 }
 
-impl Share {
+impl MemoryShare {
     /// Bytes that this owner holds.
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -61,20 +62,26 @@ impl Share {
 
     /// Says how many bytes this owner holds now. Nothing is refused: ask [`Self::has_room`] before.
     pub fn hold(&mut self, bytes: u64) {
-        let sum = &self.memory.0.bytes;
-        let others = sum.get().saturating_sub(self.bytes);
-        sum.set(others.saturating_add(bytes));
-        self.bytes = bytes;
+        // Most calls change nothing, and an atomic sum takes 5 ns natively.
+        if bytes != self.bytes {
+            let more = bytes.wrapping_sub(self.bytes);
+            self.memory.0.bytes.fetch_add(more, Ordering::Relaxed);
+            self.bytes = bytes;
+        }
     }
 
     /// How many bytes more this owner may hold, where all may hold so many together: what is left of that, or of an
     /// even part of it. So no owner keeps another of [`OWNERS_MIN`] from its part, and all hold at most twice as
     /// much, however many come one after the other.
     pub fn room(&self, bytes_max: u64) -> u64 {
-        let part = bytes_max / self.memory.0.shares.get().max(OWNERS_MIN);
+        let part = bytes_max / self.shares().max(OWNERS_MIN);
         let left = |most: u64| most.saturating_sub(self.together());
         let of_part = part.saturating_sub(self.bytes);
         left(bytes_max).max(of_part.min(left(bytes_max.saturating_mul(2))))
+    }
+
+    fn shares(&self) -> u64 {
+        self.memory.0.shares.load(Ordering::Relaxed)
     }
 
     /// Whether this owner may hold more, see [`Self::room`].
@@ -83,14 +90,14 @@ impl Share {
     }
 }
 
-impl Default for Share {
+impl Default for MemoryShare {
     /// A share of a memory of its own.
     fn default() -> Self {
-        Memory::default().share()
+        SharedMemory::default().share()
     }
 }
 
-impl Clone for Share {
+impl Clone for MemoryShare {
     fn clone(&self) -> Self {
         let mut share = self.memory.share();
         share.hold(self.bytes);
@@ -98,10 +105,9 @@ impl Clone for Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for MemoryShare {
     fn drop(&mut self) {
         self.hold(0);
-        let shares = &self.memory.0.shares;
-        shares.set(shares.get().saturating_sub(1));
+        self.memory.0.shares.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -5,7 +5,7 @@
 //! nothing.
 
 use super::borrower::Borrower;
-use super::lease::{LeaseId, Request};
+use super::lease::{LeaseId, LeaseRequest};
 use super::lender::Lender;
 use super::meter::{NEVER_MS, Verdict};
 use super::policy::{Policy, Scope};
@@ -78,7 +78,7 @@ impl Lender {
 
     /// Takes in what a borrower told when its lease was recalled: what it has spent, and what it gives back. Answers
     /// to requests up to the one that is named are void there; one that is named by no number may still be taken in.
-    pub fn hear(&mut self, policy: &Policy, report: &Request, now_ms: i64) {
+    pub fn hear(&mut self, policy: &Policy, report: &LeaseRequest, now_ms: i64) {
         self.settle(policy, now_ms);
         let mut leases = self.leases.iter();
         let Some(place) = leases.position(|lease| lease.id == report.lease) else {
@@ -113,7 +113,7 @@ impl Borrower {
         lease: &LeaseId,
         takes_all: bool,
         now_ms: i64,
-    ) -> Option<Request> {
+    ) -> Option<LeaseRequest> {
         if *lease != self.lease || now_ms >= self.until_ms {
             return None;
         }
@@ -135,7 +135,7 @@ impl Borrower {
             self.is_untold |= pending.tells;
             self.rest(now_ms);
         }
-        Some(Request {
+        Some(LeaseRequest {
             sequence: self.pending.map_or(self.sequence, |_| 0),
             ..self.told(now_ms, 0, 0)
         })
@@ -159,7 +159,7 @@ impl Table {
     }
 
     /// Takes in what a borrower told when its lease was recalled.
-    pub fn hear(&mut self, name: &str, key: &str, report: &Request, wall_ms: i64) {
+    pub fn hear(&mut self, name: &str, key: &str, report: &LeaseRequest, wall_ms: i64) {
         let now_ms = self.clock.read(wall_ms);
         if let Some(place) = self.place(name, key) {
             if let Some(entry) = self.slots.get_mut(place) {

@@ -3,7 +3,7 @@
 //! Invariant: at most one request is on its way.
 
 use super::borrower::{Borrower, PendingRequest};
-use super::lease::Request;
+use super::lease::LeaseRequest;
 use super::lender::lease_ms;
 use super::policy::{Policy, Scope};
 
@@ -20,7 +20,7 @@ impl Borrower {
     /// The request to send now, if there is one: tokens are asked for before they run out, reported before the lease
     /// ends, and given back when they are not used. At most one is on its way; it ends by [`Self::answered`] or
     /// [`Self::lost`].
-    pub fn due(&mut self, policy: &Policy, now_ms: i64) -> Option<Request> {
+    pub fn due(&mut self, policy: &Policy, now_ms: i64) -> Option<LeaseRequest> {
         if self.is_asking(now_ms) {
             return None;
         }
@@ -90,7 +90,7 @@ impl Borrower {
             .saturating_sub(margin_ms.min(self.valid_ms / 2))
     }
 
-    fn request(&mut self, now_ms: i64, need: u64, want: u64) -> Request {
+    fn request(&mut self, now_ms: i64, need: u64, want: u64) -> LeaseRequest {
         self.sequence = self.sequence.saturating_add(1);
         self.pending = Some(PendingRequest {
             sequence: self.sequence,
@@ -106,8 +106,8 @@ impl Borrower {
     }
 
     /// What a request tells.
-    pub(super) fn told(&self, now_ms: i64, need: u64, want: u64) -> Request {
-        Request {
+    pub(super) fn told(&self, now_ms: i64, need: u64, want: u64) -> LeaseRequest {
+        LeaseRequest {
             lease: self.lease.clone(),
             sequence: self.sequence,
             spent: self.spent,

@@ -8,8 +8,8 @@ use alloc::sync::Arc;
 use std::collections::HashMap;
 
 use super::lender::Lender;
-use super::memory::Share;
-use super::owner::{Group, Owner, groups, hash_of};
+use super::memory::MemoryShare;
+use super::owner::{GroupingOfTable, KeyGroup, Owner, hash_of};
 use super::policy::Policy;
 use super::table::{BYTES_MAX, Full, KEYS_MAX, LEASES_BYTES_MIN};
 
@@ -108,13 +108,13 @@ pub(super) struct Slots {
     entries: Vec<Option<Entry>>,
     empty: Vec<usize>,
     /// What all keys take, beside the other tables of the isolate.
-    memory: Share,
+    memory: MemoryShare,
     /// What the leases of all keys take of it.
     lease_bytes: u64,
     hand: usize,
-    /// How many keys each group has, and how many meters that are shared: 40 bytes for each of at most 10,000
-    /// policies, 4,096 addresses and the keys of the deployment, 0.6 MB.
-    held: HashMap<(Group, bool), u64>,
+    grouping: GroupingOfTable,
+    /// How many keys each group has, and how many meters that are shared: 40 bytes for each.
+    held: HashMap<(KeyGroup, bool), u64>,
     shared: u64,
 }
 
@@ -140,10 +140,22 @@ impl Slots {
     }
 
     /// Counts what it holds with what others of the same memory do.
-    pub(super) fn sharing(mut self, mut memory: Share) -> Self {
+    pub(super) fn sharing(mut self, mut memory: MemoryShare) -> Self {
         memory.hold(self.bytes());
         self.memory = memory;
         self
+    }
+
+    /// Shares out room by these groups of keys, of which there are none yet.
+    pub(super) fn grouped_by(mut self, grouping: GroupingOfTable) -> Self {
+        self.grouping = grouping;
+        self
+    }
+
+    /// The groups of a key, each within the one before.
+    fn groups(&self, subject: &str, owner: Owner) -> impl Iterator<Item = KeyGroup> + use<> {
+        let GroupingOfTable(grouping) = self.grouping;
+        grouping(name_of(subject), owner).into_iter().flatten()
     }
 
     /// Whether there is no room for another key.
@@ -170,7 +182,7 @@ impl Slots {
         let room = u64::from(KEYS_MAX)
             .saturating_sub(keys)
             .min(bytes / KEY_BYTES);
-        !self.is_full() && self.has_part(groups(name_of(subject), owner), false, room, ROOM_TIMES)
+        !self.is_full() && self.has_part(self.groups(subject, owner), false, room, ROOM_TIMES)
     }
 
     /// Whether each of these nested groups, the outermost first, holds less than `times` times what it could still
@@ -178,7 +190,7 @@ impl Slots {
     /// `held + x = times · (room - x)`.
     fn has_part(
         &self,
-        mut groups: impl Iterator<Item = Group>,
+        mut groups: impl Iterator<Item = KeyGroup>,
         is_shared: bool,
         mut room: u64,
         times: u64,
@@ -202,7 +214,7 @@ impl Slots {
         policy: &Policy,
     ) -> Result<usize, Full> {
         let room = SHARED_MAX.saturating_sub(self.shared);
-        let groups = groups(name_of(subject), owner);
+        let groups = self.groups(subject, owner);
         if !self.has_part(groups, true, room, SHARED_ROOM_TIMES) {
             return Err(Full);
         }
@@ -211,7 +223,7 @@ impl Slots {
 
     /// Counts a key in, or out.
     fn count(&mut self, subject: &str, owner: Owner, is_shared: bool, comes: bool) {
-        for group in groups(name_of(subject), owner) {
+        for group in self.groups(subject, owner) {
             let held = self.held.entry((group, is_shared)).or_default();
             *held = if comes {
                 held.saturating_add(1)

@@ -1,17 +1,17 @@
 //! The keys of one partition. Times are wall times: the table keeps a clock that never goes back.
 //!
-//! Invariants: at most [`KEYS_MAX`] keys and about [`BYTES_MAX`] bytes are held, see [`Share::room`]; a key for which
-//! there is no room shares a meter with others of its policy, so it never gets more than its limit, and may get less;
-//! a key is only dropped once nothing of it counts; checks of one call are all admitted or consume nothing; what was
-//! consumed by a reservation is given back at most once.
+//! Invariants: at most [`KEYS_MAX`] keys and about [`BYTES_MAX`] bytes are held, see [`MemoryShare::room`]; a key for
+//! which there is no room shares a meter with others of its policy, so it never gets more than its limit, and may get
+//! less; a key is only dropped once nothing of it counts; checks of one call are all admitted or consume nothing; what
+//! was consumed by a reservation is given back at most once.
 
 use super::clock::Monotone;
-use super::lease::{Answer, Request};
+use super::lease::{LeaseAnswer, LeaseRequest};
 use super::lender::Lender;
 use super::log::Log;
-use super::memory::{LIMITERS_BYTES_MAX, Share};
+use super::memory::{LIMITERS_BYTES_MAX, MemoryShare};
 use super::meter::Verdict;
-use super::owner::Owner;
+use super::owner::{Grouping, GroupingOfTable, Owner};
 use super::policy::Policy;
 use super::reservations::Reservations;
 use super::slots::Slots;
@@ -30,23 +30,25 @@ pub const BYTES_MAX: u64 = LIMITERS_BYTES_MAX;
 /// [`super::lender::LEASES_MAX`] is reached.
 pub const LEASES_BYTES_MIN: u64 = 512 << 10;
 
-/// One check of a call.
+/// One check of a call. Neither names nor keys are looked at, only compared.
 #[derive(Clone, Copy, Debug)]
 pub struct Check<'a> {
-    /// The policy's name, without control characters.
+    /// The policy's name, not empty and without control characters: a name with a zero in it would stand for the keys
+    /// of another, and a stored table with an empty one may not be read again.
     pub name: &'a str,
     /// The policy as it is now.
     pub policy: &'a Policy,
-    /// The key, without control characters.
+    /// The key, without control characters at its beginning: one that begins with U+0001 may be judged by a meter that
+    /// others share.
     pub key: &'a str,
     /// What the call costs, 1 to the policy's capacity.
     pub cost: u64,
-    /// Who sends the policy along; the default for one that is stored.
+    /// For whom the key is checked; the default is nobody in particular. It tells who has a part of the table.
     pub owner: Owner,
 }
 
 impl<'a> Check<'a> {
-    /// A check by a stored policy.
+    /// A check for nobody in particular.
     pub fn of(name: &'a str, policy: &'a Policy, key: &'a str, cost: u64) -> Self {
         Self {
             name,
@@ -78,8 +80,8 @@ impl Full {
     }
 
     /// What the borrower of a lease is told then: nothing is lent, and its calls are refused.
-    pub fn answer(request: &Request) -> Answer {
-        Answer {
+    pub fn answer(request: &LeaseRequest) -> LeaseAnswer {
+        LeaseAnswer {
             sequence: request.sequence,
             granted: 0,
             valid_ms: 0,
@@ -121,7 +123,7 @@ pub struct Commit {
 
 /// What the table holds, for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size {
+pub struct TableSize {
     /// Keys.
     pub keys: u64,
     /// Bytes, estimated from above.
@@ -169,9 +171,18 @@ impl Table {
         }
     }
 
+    /// The same, still empty, where room is shared out by these groups of keys.
+    #[must_use]
+    pub fn grouped_by(self, grouping: Grouping) -> Self {
+        Self {
+            slots: self.slots.grouped_by(GroupingOfTable(grouping)),
+            ..self
+        }
+    }
+
     /// The same, where what it holds is counted with what others of the same memory do.
     #[must_use]
-    pub fn sharing(self, memory: Share) -> Self {
+    pub fn sharing(self, memory: MemoryShare) -> Self {
         Self {
             slots: self.slots.sharing(memory),
             ..self
@@ -272,11 +283,11 @@ impl Table {
         Ok(())
     }
 
-    /// Answers a borrower of leases for a key of a global limit. [`Answer::must_commit`] says whether the table must be
-    /// committed before the answer is sent. A request for which no call waits changes no policy, since its borrower
-    /// may not have heard of a newer one, and is granted nothing under another. Where there is no room for the key,
-    /// or for another lease, nothing is lent: see [`Full::answer`].
-    pub fn ask(&mut self, check: &Check<'_>, request: &Request, wall_ms: i64) -> Answer {
+    /// Answers a borrower of leases for a key of a global limit. [`LeaseAnswer::must_commit`] says whether the table
+    /// must be committed before the answer is sent. A request for which no call waits changes no policy, since its
+    /// borrower may not have heard of a newer one, and is granted nothing under another. Where there is no room for
+    /// the key, or for another lease, nothing is lent: see [`Full::answer`].
+    pub fn ask(&mut self, check: &Check<'_>, request: &LeaseRequest, wall_ms: i64) -> LeaseAnswer {
         let now_ms = self.clock.read(wall_ms);
         self.make_room(&[*check], now_ms);
         let known = self.place(check.name, check.key);
@@ -292,7 +303,7 @@ impl Table {
         if !has_room && entry.lender.begins(request) {
             return Full::answer(request);
         }
-        let report = (entry.policy != *check.policy).then(|| Request {
+        let report = (entry.policy != *check.policy).then(|| LeaseRequest {
             want: 0,
             ..request.clone()
         });
@@ -303,8 +314,8 @@ impl Table {
     }
 
     /// How much it holds.
-    pub fn size(&self) -> Size {
-        Size {
+    pub fn size(&self) -> TableSize {
+        TableSize {
             keys: u64::try_from(self.slots.len()).unwrap_or(u64::MAX),
             bytes: self.slots.bytes(),
         }

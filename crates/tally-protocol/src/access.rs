@@ -27,7 +27,7 @@ use self::config::Config;
 use self::key::FixedKey;
 use self::local::{OPEN_IS_LOCAL, is_loopback_origin};
 use super::problem::{Code, Problem};
-use tally_core::limit::owner::Owner;
+use tally_core::callers::owner;
 
 pub use self::caller::Caller;
 pub use self::config::{
@@ -159,7 +159,7 @@ impl Access {
         };
         Ok(Caller::new(CallerKind::KeyHolder {
             grants: held.grants,
-            owner: Owner::of_key(held.place),
+            owner: owner::of_key(held.place),
             holder: Arc::new(held.holder),
         }))
     }

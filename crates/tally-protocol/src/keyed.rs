@@ -19,7 +19,7 @@ use tally_core::counter::ledger::{KeyedOutcome, KeyedWrite, WriteKey};
 pub const MOVES_MAX: usize = 3;
 
 /// The result of a keyed write, and its lead.
-pub type FlushOutcomes = (Datacenter, Result<KeyedOutcome, Fault>);
+pub type LeadOutcome = (Datacenter, Result<KeyedOutcome, Fault>);
 
 /// Sends messages about keyed writes of one counter. Each message may be repeated without harm.
 pub trait Carrier {
@@ -84,7 +84,7 @@ pub async fn count_claimed(
     carrier: &impl Carrier,
     here: &Datacenter,
     writes: &[KeyedWrite],
-) -> Vec<FlushOutcomes> {
+) -> Vec<LeadOutcome> {
     let mut outcomes = Vec::with_capacity(writes.len());
     for some in writes.chunks(KEYED_AT_ONCE_MAX) {
         let mut way = Routing::new(carrier, here, some);
@@ -100,8 +100,8 @@ pub async fn count_unclaimed(
     carrier: &impl Carrier,
     lead: &Datacenter,
     writes: &[KeyedWrite],
-) -> Vec<FlushOutcomes> {
-    let mut outcomes: Vec<FlushOutcomes> = Vec::with_capacity(writes.len());
+) -> Vec<LeadOutcome> {
+    let mut outcomes: Vec<LeadOutcome> = Vec::with_capacity(writes.len());
     for some in writes.chunks(KEYED_AT_ONCE_MAX) {
         let mut way = Routing::new(carrier, lead, some);
         let places = std::mem::take(&mut way.left);
@@ -118,7 +118,7 @@ struct Routing<'a, C> {
     carrier: &'a C,
     here: &'a Datacenter,
     writes: &'a [KeyedWrite],
-    outcomes: Vec<FlushOutcomes>,
+    outcomes: Vec<LeadOutcome>,
     /// The indexes of those that have no lead yet.
     left: Vec<usize>,
     /// The lead that has struck those out.
@@ -224,7 +224,7 @@ fn sort_out(
     claimed: &ClaimAnswer,
     here: &Datacenter,
     places: &[usize],
-    outcomes: &mut [FlushOutcomes],
+    outcomes: &mut [LeadOutcome],
 ) -> BTreeMap<ClaimHolder, Vec<usize>> {
     let mut by_holder: BTreeMap<ClaimHolder, Vec<usize>> = BTreeMap::new();
     for (owner, place) in claimed.owners.iter().zip(places) {
@@ -244,7 +244,7 @@ fn sort_out(
 }
 
 fn put_all(
-    outcomes: &mut [FlushOutcomes],
+    outcomes: &mut [LeadOutcome],
     places: &[usize],
     lead: &Datacenter,
     outcome: &Result<KeyedOutcome, Fault>,
@@ -258,7 +258,7 @@ fn put_all(
 
 /// Notes the answer of a lead. Returns the indexes of those that it has struck out.
 fn put_counted(
-    outcomes: &mut [FlushOutcomes],
+    outcomes: &mut [LeadOutcome],
     places: &[usize],
     lead: &Datacenter,
     counted: Result<Counted, Fault>,

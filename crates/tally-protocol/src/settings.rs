@@ -17,7 +17,7 @@ use super::names::{
     SPLIT_FLUSHES_PER_SECOND, SUBREQUESTS, TABLET_COUNT, UNIQUES_ROUNDING,
 };
 use super::problem::{Code, Problem};
-use super::snapshot::{Plan, SNAPSHOTS_OFF};
+use super::snapshot::{SNAPSHOTS_OFF, SnapshotPlan};
 
 /// The most limiters of a datacenter: about 4,096,000 messages a second.
 pub const LIMITERS_MAX: u64 = 4_096;
@@ -102,7 +102,7 @@ impl AllowedValues {
             Self::Header => text
                 .bytes()
                 .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)),
-            Self::Snapshots => text == SNAPSHOTS_OFF || Plan::parse(text).is_some(),
+            Self::Snapshots => text == SNAPSHOTS_OFF || SnapshotPlan::parse(text).is_some(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Stored bodies: the bytes of a column, with the version of their form and a checksum.
 //!
 //! Invariant: bytes are read only if the version of their form is known, and a changed bit never yields another value:
-//! [`Body::read`] refuses it.
+//! [`StoredBody::read`] refuses it.
 //!
 //! | bytes | hold |
 //! |---|---|
@@ -51,7 +51,7 @@ impl std::fmt::Display for Damage {
 
 /// A body that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Body<'a> {
+pub struct StoredBody<'a> {
     /// The version of its form; 0 for those of builds before 0.2.
     pub version: u8,
     /// The body.
@@ -92,7 +92,7 @@ fn version_of(bytes: &[u8]) -> Option<u8> {
     }
 }
 
-impl<'a> Body<'a> {
+impl<'a> StoredBody<'a> {
     /// Reads a body whose form has at most the version `newest`. `may_be_bare` where a build before 0.2 may have
     /// written it.
     ///

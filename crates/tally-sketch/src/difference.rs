@@ -13,6 +13,9 @@
 //! differ have the same digest with probability 2^-64; nobody who lacks the key of the hash can choose
 //! items. 64 digests take 512 bytes, a twenty-fourth of all registers.
 
+use alloc::vec;
+use alloc::vec::Vec;
+
 use super::hyperloglog::{Form, Sketch};
 use super::registers::Registers;
 use super::rice;

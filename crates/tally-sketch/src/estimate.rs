@@ -5,6 +5,7 @@
 //! in one way.
 
 use super::registers::{RANKS, REGISTERS};
+use super::square_root::square_root;
 
 /// The registers as a number to compute with.
 const COUNT: f64 = 16_384.0;
@@ -87,7 +88,7 @@ fn tau(x: f64) -> f64 {
     }
     let (mut root, mut weight, mut rest) = (x, 1.0, 1.0 - x);
     for _ in 0..TERMS_MAX {
-        root = root.sqrt();
+        root = square_root(root);
         weight *= 0.5;
         let next = rest - (1.0 - root) * (1.0 - root) * weight;
         if next >= rest {

@@ -34,8 +34,11 @@
 //! the error of one sketch for good: 16 shards that have seen all but 2 % of it state 0.26 %.
 
 use super::estimate::STANDARD_ERROR;
+use super::format::SketchError;
 use super::hyperloglog::Sketch;
+use super::square_root::square_root;
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 /// The most shards that a class can be of; 2 · 64 − 1 = 127 classes.
@@ -106,11 +109,12 @@ impl From<Class> for u8 {
 }
 
 impl TryFrom<u8> for Class {
-    type Error = &'static str;
+    type Error = SketchError;
+
     fn try_from(number: u8) -> Result<Self, Self::Error> {
         let row = number.checked_ilog2().map(|row| 1 << row);
         row.and_then(|shards| Self::of_shard(number - shards, shards))
-            .ok_or("no class of elements has this number")
+            .ok_or(SketchError::of_class(number))
     }
 }
 
@@ -180,7 +184,7 @@ pub(super) fn estimate(parts: &[(Class, &Sketch)]) -> UniqueEstimate {
     let seen = Joint::of(parts);
     UniqueEstimate {
         estimate: seen.estimate,
-        standard_error: seen.variance.sqrt(),
+        standard_error: square_root(seen.variance),
     }
 }
 

@@ -16,10 +16,13 @@
 //! Sizes: 2 + 4 · 10 = 42 bytes for 10 elements, 402 for 100, 4,002 for 1,000, never more than
 //! 2 + 12,288 = 12,290.
 
+use super::at_rest;
 use super::hyperloglog::{Form, Sketch, TOKEN_BYTES, TOKENS_MAX};
 use super::registers::{PACKED_BYTES, Registers};
 use super::token::Token;
+use alloc::vec::Vec;
 use core::fmt;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 const VERSION: u8 = 1;
 const FORM_SPARSE: u8 = 0;
@@ -84,6 +87,19 @@ impl Sketch {
     }
 }
 
+/// Travels in messages as it is at rest.
+impl Serialize for Sketch {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(&self.to_bytes())
+    }
+}
+
+impl<'de> Deserialize<'de> for Sketch {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        at_rest::deserialize(deserializer, "a sketch at rest", Self::from_bytes)
+    }
+}
+
 fn read_tokens(bytes: &[u8]) -> Result<Vec<Token>, SketchError> {
     let (words, rest) = bytes.as_chunks::<TOKEN_BYTES>();
     if !rest.is_empty() || words.len() > TOKENS_MAX {
@@ -92,7 +108,7 @@ fn read_tokens(bytes: &[u8]) -> Result<Vec<Token>, SketchError> {
     let mut tokens = Vec::with_capacity(words.len());
     for word in words {
         let bits = u32::from_le_bytes(*word);
-        let token = Token::from_bits(bits).ok_or(SketchError(Kind::Token(bits)))?;
+        let token = Token::try_from(bits)?;
         if tokens.last().is_some_and(|last| *last >= token) {
             return Err(SketchError(Kind::Order));
         }
@@ -101,7 +117,8 @@ fn read_tokens(bytes: &[u8]) -> Result<Vec<Token>, SketchError> {
     Ok(tokens)
 }
 
-/// Why bytes are not a sketch: stored or sent state is broken, or newer than this program.
+/// Why bytes are not a sketch, or a number is no token or no class: stored or sent state is broken, or newer than this
+/// program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SketchError(Kind);
 
@@ -111,6 +128,7 @@ enum Kind {
     Form(u8),
     Length(usize),
     Token(u32),
+    Class(u8),
     Order,
     Rank,
     Blank,
@@ -124,6 +142,14 @@ impl SketchError {
 
     pub(super) const fn of_length(bytes: usize) -> Self {
         Self(Kind::Length(bytes))
+    }
+
+    pub(super) const fn of_token(bits: u32) -> Self {
+        Self(Kind::Token(bits))
+    }
+
+    pub(super) const fn of_class(number: u8) -> Self {
+        Self(Kind::Class(number))
     }
 
     pub(super) const fn of_parts() -> Self {
@@ -148,6 +174,9 @@ impl fmt::Display for SketchError {
             Kind::Form(form) => write!(formatter, "a sketch has no form {form}"),
             Kind::Length(bytes) => write!(formatter, "no sketch of this form has {bytes} bytes"),
             Kind::Token(bits) => write!(formatter, "no hash has the token {bits:#010x}"),
+            Kind::Class(number) => {
+                write!(formatter, "no class of elements has the number {number}")
+            }
             Kind::Order => formatter.write_str("the tokens of a sparse sketch must ascend"),
             Kind::Rank => formatter.write_str("a register of a dense sketch is above 51"),
             Kind::Blank => formatter.write_str("a dense sketch has no register above 0"),

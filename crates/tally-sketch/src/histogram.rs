@@ -14,12 +14,15 @@
 //! **Source**: HdrHistogram (Tene) for buckets of one width within an octave; Masson, Rim and Lee, "DDSketch: a
 //! fast and fully-mergeable quantile sketch with relative-error guarantees" (2019) for what the bound promises.
 
+use alloc::vec;
+use core::fmt;
+
 mod buckets;
 mod format;
 mod sample;
 
 pub use format::HistogramError;
-pub use sample::{NoSample, SAMPLE_LIMIT, SAMPLE_MIN, Sample};
+pub use sample::{SAMPLE_LIMIT, SAMPLE_MIN, Sample, SampleError};
 
 use buckets::Buckets;
 use sample::BUCKETS;
@@ -34,15 +37,39 @@ pub const MAX_RELATIVE_ERROR: f64 = 1.0 / 128.0;
 
 /// Samples of one stretch of time, as counts of buckets.
 ///
+/// ```
+/// use tally_sketch::{Histogram, Sample};
+///
+/// let mut latencies = Histogram::new();
+/// for ms in 1..=1_000 {
+///     latencies.insert(Sample::new(ms.into())?);
+/// }
+/// assert_eq!(latencies.quantile_per_mille(990), Some(988.0));
+/// assert_eq!((latencies.count(), latencies.mean()), (1_000, Some(500.5)));
+/// # Ok::<(), tally_sketch::SampleError>(())
+/// ```
+///
 /// Memory: up to 64 buckets with samples 16 bytes for each, beyond 8 bytes for each from the first to the last: at most
 /// 4,737 · 8 = 38 KB. Latencies that spread over a factor of ten fill 213.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Histogram {
     buckets: Buckets,
     /// The least and the greatest sample.
     extent: Option<(Sample, Sample)>,
     /// Sum of the samples, each rounded to a whole number of 2^-44.
     sum: u128,
+}
+
+impl fmt::Debug for Histogram {
+    /// Names how many samples and their ends only: thousands of counts help nobody who reads a log.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Histogram({} samples", self.count())?;
+        if let Some((least, greatest)) = self.extent {
+            let (least, greatest) = (least.value(), greatest.value());
+            write!(formatter, " from {least:?} to {greatest:?}")?;
+        }
+        formatter.write_str(")")
+    }
 }
 
 impl Histogram {
@@ -129,7 +156,7 @@ impl Histogram {
     /// Returns the sample that `per_mille` of 1,000 samples do not exceed (the nearest rank: 500 is the median, 999
     /// the 99.9th percentile), off by at most [`MAX_RELATIVE_ERROR`] of it; `None` where there is none. The first
     /// and the last rank are exact. Cost: linear in the buckets.
-    pub fn quantile(&self, per_mille: u16) -> Option<f64> {
+    pub fn quantile_per_mille(&self, per_mille: u16) -> Option<f64> {
         let (least, greatest) = self.extent?;
         let count = self.count();
         let rank = (u128::from(count) * u128::from(per_mille.min(1_000))).div_ceil(1_000);

@@ -14,6 +14,7 @@
 use super::estimate;
 use super::registers::{PACKED_BYTES, Registers};
 use super::token::Token;
+use alloc::vec::Vec;
 use core::fmt;
 
 /// Bytes of a token at rest.

@@ -18,9 +18,12 @@
 //! variance was 0.94 to 1.10 of it at 10^9 elements, and no more than that plus what the number of elements
 //! itself strayed by below. While both sets are sparse, the tokens that they have in common are counted.
 
+use alloc::vec::Vec;
+
 use super::estimate::{self, STANDARD_ERROR};
 use super::family::{Class, Families, UniqueEstimate};
 use super::hyperloglog::Sketch;
+use super::square_root::square_root;
 
 impl Families {
     /// Returns the estimated number of elements that are in both, from 0 to the smaller of the two, with
@@ -35,7 +38,7 @@ impl Families {
         let least = common.mine.min(common.theirs);
         UniqueEstimate {
             estimate: common.estimate.clamp(0.0, least),
-            standard_error: common.variance.sqrt(),
+            standard_error: square_root(common.variance),
         }
     }
 }

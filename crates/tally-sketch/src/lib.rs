@@ -35,11 +35,13 @@
 //! | `token` | 32 bits of a hash: all that any form of the sketch needs |
 //! | `hyperloglog` | the sketch: its two forms, insert, merge |
 //! | `format` | the sketch at rest, and why bytes are refused |
+//! | `at_rest` | how what has bytes at rest travels in messages |
 //! | `difference` | what one sketch has that another lacks: for messages |
 //! | `rice` | ascending numbers in few bits |
 //! | `registers` | the dense form: 16,384 registers |
 //! | `vectors` | registers several at a time |
 //! | `estimate` | from registers or tokens to a number of elements |
+//! | `square_root` | square roots, with and without the standard library |
 //! | `family` | the sketches of many shards: which of them add, which merge |
 //! | `uniques` | all sketches of a counter, by hash and class: what cells, leads and roots hold |
 //! | `intersection` | what two of them have in common |
@@ -47,8 +49,13 @@
 //! | `top_values` | which values were counted most often, with bounds: no sketch of elements, and not idempotent |
 //! | `redis` | the hash and the string of Redis, for sketches that Redis is to read or has written |
 
-extern crate alloc;
+#![no_std]
 
+extern crate alloc;
+#[cfg(any(feature = "std", test))]
+extern crate std;
+
+mod at_rest;
 mod difference;
 mod estimate;
 mod family;
@@ -62,6 +69,7 @@ mod redis;
 mod registers;
 mod rice;
 mod sip;
+mod square_root;
 mod token;
 mod top_values;
 mod uniques;
@@ -73,12 +81,12 @@ pub use family::{Class, Families, UniqueEstimate};
 pub use format::SketchError;
 pub use hash_id::HashId;
 pub use histogram::{
-    BUCKETS_PER_OCTAVE, Histogram, HistogramError, MAX_RELATIVE_ERROR, NoSample, SAMPLE_LIMIT,
-    SAMPLE_MIN, Sample,
+    BUCKETS_PER_OCTAVE, Histogram, HistogramError, MAX_RELATIVE_ERROR, SAMPLE_LIMIT, SAMPLE_MIN,
+    Sample, SampleError,
 };
 pub use hyperloglog::Sketch;
 #[cfg(feature = "redis")]
-pub use redis::{Hyll, HyllFault, redis_hash, redis_token, redis_token_of};
+pub use redis::{Hyll, HyllError, redis_hash, redis_token, redis_token_of};
 pub use sip::{HashKey, hash};
 pub use token::Token;
 pub use top_values::{TopValues, VALUES_MAX, ValueCount};

@@ -11,7 +11,7 @@
 //!
 //! ```text
 //! element ── redis_token ──► Token ── Sketch::insert ──► Sketch ── Hyll::from ──► to_bytes ──► Redis
-//! Redis ──► Hyll::parse ── Sketch::from ──► Sketch ── merge ──► Sketch ── Hyll::from ──► estimate
+//! Redis ──► Hyll::from_bytes ── Sketch::from ──► Sketch ── merge ──► Sketch ── Hyll::from ──► estimate
 //! ```
 //!
 //! The hash has no key: whoever chooses elements can set the estimate at will.
@@ -20,7 +20,7 @@
 
 mod string;
 
-pub use string::HyllFault;
+pub use string::HyllError;
 
 use super::estimate;
 use super::hyperloglog::{Form, Sketch};
@@ -76,6 +76,19 @@ pub fn redis_token_of(hash: u64) -> Token {
 /// The registers of a Redis HyperLogLog, of elements by [`redis_token`].
 ///
 /// Equal ones have the same registers, and so the same estimate; their strings may differ in form.
+///
+/// ```
+/// use tally_sketch::{Hyll, redis_token};
+///
+/// let mut visitors = Hyll::new();
+/// for visitor in ["ada", "bob", "ada"] {
+///     visitors.insert(redis_token(visitor.as_bytes()));
+/// }
+/// // What `GET` of the key answers, and `SET` takes.
+/// let string = visitors.to_bytes();
+/// assert_eq!(Hyll::from_bytes(&string)?.estimate(), 2);
+/// # Ok::<(), tally_sketch::HyllError>(())
+/// ```
 #[derive(Clone)]
 pub struct Hyll {
     registers: Registers,
@@ -132,10 +145,13 @@ impl Hyll {
     /// same operations in the same order as [`super::Sketch::estimate`] does.
     #[expect(
         clippy::as_conversions,
-        reason = "estimates are finite and not negative; `as` saturates at 2^64 − 1"
+        clippy::cast_precision_loss,
+        reason = "estimates are finite and not negative; `as` saturates at 2^64 − 1, and from 2^53 on all are whole"
     )]
     pub fn estimate(&self) -> u64 {
-        estimate::from_histogram(&self.registers.histogram()).round() as u64
+        let estimate = estimate::from_histogram(&self.registers.histogram());
+        let whole = estimate as u64;
+        whole.saturating_add(u64::from(estimate - whole as f64 >= 0.5))
     }
 
     /// Returns whether no element was seen; then the estimate is 0.

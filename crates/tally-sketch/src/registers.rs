@@ -6,6 +6,9 @@
 //! In memory a register takes a byte, so that merging is a plain maximum over bytes, which vector
 //! instructions do by sixteen. At rest it takes 6 bits.
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
 use super::token::{PRECISION, RANK_MAX, Token};
 use super::vectors;
 

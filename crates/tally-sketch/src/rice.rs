@@ -12,6 +12,8 @@
 //! **Source**: Rice, "Some practical universal noiseless coding techniques" (1979); the parameter:
 //! Kiely, "Selecting the Golomb parameter in Rice coding" (2004).
 
+use alloc::vec::Vec;
+
 /// Bits of a count or a first number in whole bytes of seven bits.
 const SEVEN: u32 = 7;
 

@@ -7,6 +7,8 @@
 
 use core::fmt;
 
+use super::token::Token;
+
 /// The secret of a deploy that hashes its elements: 16 bytes, never printed.
 ///
 /// Build it with `HashKey::from([u8; 16])`. Two halves, each read as little-endian.
@@ -29,6 +31,13 @@ impl From<[u8; 16]> for HashKey {
 impl fmt::Debug for HashKey {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("HashKey(secret)")
+    }
+}
+
+impl HashKey {
+    /// Returns the token of an element under this key: [`Token::from_hash`] of its [`hash`].
+    pub fn token(&self, element: &[u8]) -> Token {
+        Token::from_hash(hash(self, element))
     }
 }
 

@@ -13,6 +13,7 @@
 //!
 //! **Source**: hash tokens with v = 26: Ertl, "ExaLogLog" (2024), section on sparse mode.
 
+use super::format::SketchError;
 use serde::{Deserialize, Serialize};
 
 /// Bits of the hash that name the register: p = 14.
@@ -44,9 +45,10 @@ const EXTRA_MASK: u32 = ((1 << EXTRA_BITS) - 1) << ZEROS_BITS;
 pub struct Token(u32);
 
 impl TryFrom<u32> for Token {
-    type Error = &'static str;
+    type Error = SketchError;
+
     fn try_from(bits: u32) -> Result<Self, Self::Error> {
-        Self::from_bits(bits).ok_or("these bits are no token: no hash has that rank")
+        Self::from_bits(bits).ok_or(SketchError::of_token(bits))
     }
 }
 

@@ -10,8 +10,12 @@
 //! computation of frequent and top-k elements in data streams"; Agarwal et al. 2012, "Mergeable summaries", section
 //! 2.
 
+use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +39,20 @@ impl ValueCount {
 }
 
 /// Values with what was counted of each. A stored format.
+///
+/// ```
+/// use tally_sketch::TopValues;
+///
+/// let mut countries = TopValues::default();
+/// for country in ["NO", "SE", "DE", "NO", "SE", "NO"] {
+///     countries.add(country, 1);
+/// }
+/// countries.prune(2);
+/// let top = countries.top();
+/// assert_eq!((top[0].0, top[0].1.count), ("NO", 3));
+/// assert_eq!((top[1].0, top[1].1.count), ("SE", 2));
+/// assert_eq!((countries.rest(), countries.absent_max()), (1, 1));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TopValues {
     values: BTreeMap<String, ValueCount>,
@@ -135,6 +153,15 @@ impl TopValues {
     pub fn values(&self) -> impl Iterator<Item = (&str, ValueCount)> {
         let values = self.values.iter();
         values.map(|(value, counted)| (value.as_str(), *counted))
+    }
+
+    /// The values that are held, those with the largest count first, equal ones in order of their names. Cost:
+    /// O(n log n).
+    pub fn top(&self) -> Vec<(&str, ValueCount)> {
+        let mut top: Vec<(&str, ValueCount)> = self.values().collect();
+        // A stable sort: values come in order of their names.
+        top.sort_by_key(|(_, counted)| Reverse(counted.count));
+        top
     }
 
     /// How many values are held.

@@ -17,6 +17,7 @@
 //! among the largest of those that any part has seen, and was never folded there.
 
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use super::difference::{Digests, NewItems};
@@ -25,6 +26,7 @@ use super::hash_id::HashId;
 use super::hyperloglog::Sketch;
 #[cfg(feature = "redis")]
 use super::redis::Hyll;
+use super::square_root::square_root;
 use super::token::Token;
 
 mod format;
@@ -188,7 +190,7 @@ impl Uniques {
         }
         UniqueEstimate {
             estimate,
-            standard_error: variance.sqrt(),
+            standard_error: square_root(variance),
         }
     }
 

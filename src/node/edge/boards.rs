@@ -17,7 +17,7 @@ use crate::node::shared::boards::{self, BoardReader};
 use crate::node::shared::{call, partitions};
 use crate::protocol::access::Caller;
 use crate::protocol::boards::{
-    BoardQuery, BoardVersion, Lines, ReadBoard, WRITES_AT_ONCE, configured_json, count_json,
+    BoardQuery, BoardVersion, MemberLines, ReadBoard, WRITES_AT_ONCE, configured_json, count_json,
     cursor_of, deleted_json, list_json, members_json, not_found, one_json, parse_hidden,
     parse_if_match, parse_lines, parse_settings, parse_write, periods_json, problem_of, refusal_of,
     rows_json, rows_ndjson, tag_text, written_json,
@@ -598,7 +598,7 @@ pub async fn remove(
 pub async fn write_many(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
     Query::parse(context.query(), &[])?;
     let body = body::read_small(context).await?;
-    let mut lines: Lines = parse_lines(&body, context.host.now_ms())?;
+    let mut lines: MemberLines = parse_lines(&body, context.host.now_ms())?;
     let once = once_of(context, KeyKind::Batch, &[&body]).await?;
     context.visitor().admit(board.as_str())?;
     // The request itself has used one.

@@ -28,7 +28,7 @@ use crate::protocol::batch::plan::{
 };
 use crate::protocol::batch::report::BatchReport;
 use crate::protocol::batch::wave::{LOOK_EVERY_MS, Stage};
-use crate::protocol::keyed::FlushOutcomes;
+use crate::protocol::keyed::LeadOutcome;
 use crate::protocol::messages::Fault;
 use crate::protocol::names::{CellAddress, TABLET_COUNT};
 use crate::protocol::open_slots::ObjectUser;
@@ -262,7 +262,7 @@ async fn count_keyed(
     host: &Host,
     counting: &Counting,
     keyed: Vec<KeyedWrites>,
-) -> Vec<(KeyedWrites, Vec<FlushOutcomes>)> {
+) -> Vec<(KeyedWrites, Vec<LeadOutcome>)> {
     let Counting {
         datacenter,
         keys,

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use futures_channel::oneshot;
 
 use super::last_seen;
-use super::read_cache::{CacheLookup, FetchEnd, Question, RENEW_MS, with_reads};
+use super::read_cache::{CacheLookup, FetchEnd, RENEW_MS, ViewQuestion, with_reads};
 use super::request_context::RequestContext;
 use crate::host::Host;
 use crate::node::shared::call;
@@ -36,7 +36,7 @@ pub struct FetchedSum {
 /// `quota-exceeded`, `unavailable`.
 pub async fn fetch_now(
     context: &RequestContext,
-    question: &Question,
+    question: &ViewQuestion,
 ) -> Result<FetchedSum, Problem> {
     context.visitor().read(1)?;
     let as_of_ms = context.host.now_ms();
@@ -71,7 +71,7 @@ pub fn unread(fault: Fault) -> Problem {
 /// As [`fetch_now`].
 pub async fn fetch_shared(
     context: &RequestContext,
-    question: &Question,
+    question: &ViewQuestion,
     after_ms: i64,
 ) -> Result<FetchedSum, Problem> {
     let asked_ms = context.host.now_ms();
@@ -117,7 +117,7 @@ pub async fn fetch_shared(
 /// by then.
 pub async fn fetch_within(
     context: &RequestContext,
-    question: &Question,
+    question: &ViewQuestion,
     most_ms: u64,
 ) -> Option<FetchedSum> {
     let now_ms = context.host.now_ms();
@@ -150,7 +150,11 @@ fn seen(
 }
 
 /// Begins a fetch, which others may share. Returns a receiver that fires when it has ended.
-fn fetch(context: &RequestContext, question: &Question, begun_ms: i64) -> oneshot::Receiver<()> {
+fn fetch(
+    context: &RequestContext,
+    question: &ViewQuestion,
+    begun_ms: i64,
+) -> oneshot::Receiver<()> {
     let (done, ended) = oneshot::channel();
     with_reads(&context.host, |reads| reads.begin(question, begun_ms));
     let (host, asked) = (context.host.clone(), question.clone());
@@ -162,7 +166,12 @@ fn fetch(context: &RequestContext, question: &Question, begun_ms: i64) -> onesho
     ended
 }
 
-fn end(host: &Host, asked: &Question, begun_ms: i64, fetched: Result<Option<GlobalSum>, Fault>) {
+fn end(
+    host: &Host,
+    asked: &ViewQuestion,
+    begun_ms: i64,
+    fetched: Result<Option<GlobalSum>, Fault>,
+) {
     let fetched = fetched.map(|sum| sum.map(Rc::new));
     let now_ms = host.now_ms();
     let sum = fetched.as_ref().ok().cloned().flatten();
@@ -175,11 +184,11 @@ fn end(host: &Host, asked: &Question, begun_ms: i64, fetched: Result<Option<Glob
 /// Begins one fetch for those questions that nobody is fetching. Returns for each whether it is among them.
 fn fetch_together(
     context: &RequestContext,
-    questions: &[Question],
+    questions: &[ViewQuestion],
     begun_ms: i64,
 ) -> Result<Vec<bool>, Problem> {
     let host = &context.host;
-    let is_new = |question: &Question| {
+    let is_new = |question: &ViewQuestion| {
         last_seen::absence(host, question).is_none()
             && matches!(
                 with_reads(host, |reads| reads.look(question, i64::MIN, begun_ms)),
@@ -191,7 +200,7 @@ fn fetch_together(
         .iter()
         .zip(&are_new)
         .filter(|(_, is_new)| **is_new);
-    let reads: Vec<Question> = new.map(|(question, _)| question.clone()).collect();
+    let reads: Vec<ViewQuestion> = new.map(|(question, _)| question.clone()).collect();
     if reads.is_empty() {
         return Ok(are_new);
     }
@@ -226,7 +235,7 @@ fn fetch_together(
 /// Waits for a fetch that began at a moment, or for a later one: another begins if that one takes long.
 async fn wait(
     context: &RequestContext,
-    question: &Question,
+    question: &ViewQuestion,
     begun_ms: i64,
     fresh: bool,
 ) -> Result<FetchedSum, Problem> {
@@ -255,7 +264,7 @@ async fn wait(
 /// `unavailable`.
 pub async fn see(
     context: &RequestContext,
-    question: &Question,
+    question: &ViewQuestion,
     strong: bool,
 ) -> Result<FetchedSum, Problem> {
     if strong {
@@ -271,7 +280,7 @@ pub async fn see(
 /// The fetched sum; if its root does not answer, what is known without it.
 async fn remembered(
     context: &RequestContext,
-    question: &Question,
+    question: &ViewQuestion,
     seen: Result<FetchedSum, Problem>,
 ) -> Result<FetchedSum, Problem> {
     match seen {
@@ -295,7 +304,7 @@ async fn remembered(
 /// The first error of any of them.
 pub async fn see_each(
     context: &RequestContext,
-    questions: &[Question],
+    questions: &[ViewQuestion],
     strong: bool,
 ) -> Result<Vec<FetchedSum>, Problem> {
     let asked_ms = context.host.now_ms();
@@ -320,7 +329,7 @@ pub async fn see_each(
 
 async fn fetch_each_now(
     context: &RequestContext,
-    questions: &[Question],
+    questions: &[ViewQuestion],
     as_of_ms: i64,
 ) -> Result<Vec<FetchedSum>, Problem> {
     context

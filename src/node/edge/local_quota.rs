@@ -12,8 +12,8 @@ use super::limiters::with_limits;
 use super::request_context::RequestContext;
 use super::resolved_check::ResolvedCheck;
 use crate::core::counter::id::Datacenter;
-use crate::core::limit::borrowers::{Borrowers, Due};
-use crate::core::limit::hot::Hot;
+use crate::core::limit::borrowers::{Borrowers, DueRequest};
+use crate::core::limit::hot::HotKeys;
 use crate::core::limit::meter::Verdict;
 use crate::host::Host;
 use crate::node::shared::call;
@@ -39,7 +39,7 @@ const REPORTS_AT_ONCE: usize = 32;
 pub struct LocalQuota {
     /// Created with the first hot key, for its datacenter: an isolate is in one, except in tests that name another.
     held: Option<(Datacenter, Borrowers)>,
-    hot: Hot,
+    hot: HotKeys,
     is_ticking: bool,
 }
 
@@ -112,7 +112,7 @@ pub fn refund(host: &Host, resolved: &ResolvedCheck) -> u64 {
     })
 }
 
-fn send_soon(context: &RequestContext, due: Due) {
+fn send_soon(context: &RequestContext, due: DueRequest) {
     let host = context.host.clone();
     let is_first = with_limits(&context.host, |limits| {
         !std::mem::replace(&mut limits.lent.is_ticking, true)
@@ -127,7 +127,7 @@ fn send_soon(context: &RequestContext, due: Due) {
     });
 }
 
-async fn send(host: &Host, due: Due) {
+async fn send(host: &Host, due: DueRequest) {
     metrics::count(host, Metric::LimitMessage);
     let datacenter = with_limits(host, |limits| {
         limits.lent.held.as_ref().map(|held| held.0.clone())

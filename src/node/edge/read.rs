@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use super::fetch::{fetch_now, fetch_shared, fetch_within};
 use super::last_seen;
-use super::read_cache::{Question, with_reads};
+use super::read_cache::{ViewQuestion, with_reads};
 use super::request_context::RequestContext;
 use super::respond::Answer;
 use super::snapshots;
@@ -37,7 +37,7 @@ const PAUSE_MS: (u64, u64) = (25, 400);
 /// Reads until the sum covers the required version, if there is one.
 pub async fn see_version(
     context: &RequestContext,
-    question: &Question,
+    question: &ViewQuestion,
     strong: bool,
     asked: Option<&Version>,
 ) -> Result<FetchedSum, Problem> {

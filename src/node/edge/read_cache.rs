@@ -48,7 +48,7 @@ const ANSWERS_MAX: usize = 64;
 pub type FetchResult = Result<Option<Rc<GlobalSum>>, Fault>;
 
 /// The question that a view answers.
-pub type Question = Read;
+pub type ViewQuestion = Read;
 
 /// A fetch that has ended: when it began, unix milliseconds, and its result.
 pub type FetchEnd = (i64, FetchResult);
@@ -99,7 +99,7 @@ impl View {
 
     /// Whether another fetch should begin, since the view changes. What asks every lead, or is a word beside the answer
     /// to a write, is fetched once at a time.
-    fn is_due(&self, question: &Question, now_ms: i64) -> bool {
+    fn is_due(&self, question: &ViewQuestion, now_ms: i64) -> bool {
         let news_ms = self.news_ms;
         let is_changing = news_ms.is_some_and(|news_ms| is_within(news_ms, now_ms, NEWS_MS));
         let is_light = !question.asks_leads() && !question.wanted.is_passing;
@@ -183,7 +183,7 @@ pub enum CacheLookup {
 /// The views of an isolate.
 #[derive(Default)]
 pub struct ReadCache {
-    views: HashMap<CounterId, Vec<(Question, View)>>,
+    views: HashMap<CounterId, Vec<(ViewQuestion, View)>>,
     /// When views were last dropped.
     swept_ms: i64,
     bytes: usize,
@@ -207,7 +207,7 @@ pub fn with_reads<T>(host: &Host, work: impl FnOnce(&mut ReadCache) -> T) -> T {
 }
 
 impl ReadCache {
-    fn view(&self, question: &Question) -> Option<&View> {
+    fn view(&self, question: &ViewQuestion) -> Option<&View> {
         self.views
             .get(&question.counter)?
             .iter()
@@ -216,7 +216,7 @@ impl ReadCache {
     }
 
     /// What a reader must do now, for a sum whose fetch began after a moment.
-    pub fn look(&self, question: &Question, after_ms: i64, now_ms: i64) -> CacheLookup {
+    pub fn look(&self, question: &ViewQuestion, after_ms: i64, now_ms: i64) -> CacheLookup {
         let Some(view) = self.view(question) else {
             return CacheLookup::Fetch;
         };
@@ -234,7 +234,12 @@ impl ReadCache {
 
     /// The result for a reader that waits for a fetch which began at this moment or later. While there is none: `Err`,
     /// whose flag says whether another fetch should begin.
-    pub fn wait(&self, question: &Question, begun_ms: i64, now_ms: i64) -> Result<FetchEnd, bool> {
+    pub fn wait(
+        &self,
+        question: &ViewQuestion,
+        begun_ms: i64,
+        now_ms: i64,
+    ) -> Result<FetchEnd, bool> {
         let Some(view) = self.view(question) else {
             // It was dropped from the cache.
             return Err(true);
@@ -262,7 +267,7 @@ impl ReadCache {
     }
 
     /// Notes that a fetch begins.
-    pub fn begin(&mut self, question: &Question, begun_ms: i64) {
+    pub fn begin(&mut self, question: &ViewQuestion, begun_ms: i64) {
         self.sweep(begun_ms);
         let views = self.views.entry(question.counter.clone()).or_default();
         views.retain(|(known, view)| known == question || view.is_in_use(begun_ms));
@@ -282,7 +287,7 @@ impl ReadCache {
     /// may change with the next write. Returns whether the fetch was still known.
     pub fn end(
         &mut self,
-        question: &Question,
+        question: &ViewQuestion,
         begun_ms: i64,
         now_ms: i64,
         fetched: FetchResult,

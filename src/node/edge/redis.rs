@@ -26,7 +26,7 @@ use crate::protocol::redis::glob::literal_prefix;
 use crate::protocol::redis::notifications::Subscription;
 use crate::protocol::redis::reply::{Encoding, Reply, UNAVAILABLE};
 use crate::protocol::redis::request::{
-    Arguments, COMMAND_BYTES_MAX, PIPELINE_BYTES_MAX, Request, token_of,
+    Arguments, COMMAND_BYTES_MAX, PIPELINE_BYTES_MAX, RedisRequest, token_of,
 };
 use crate::protocol::redis::script_table::Script;
 use crate::protocol::redis::scripts;
@@ -229,13 +229,13 @@ async fn answer(context: &RequestContext, rest: &str) -> Result<Answer, Refusal>
             "ERR replies are JSON here: leave Upstash-Response-Format out".to_owned(),
         ));
     }
-    let request = Request::parse(rest, context.query(), &body).map_err(|text| (400, text))?;
+    let request = RedisRequest::parse(rest, context.query(), &body).map_err(|text| (400, text))?;
     let work = Work {
         context,
         caller: &caller,
     };
     match request {
-        Request::One(args) => {
+        RedisRequest::One(args) => {
             let replies = work.run(vec![args], false).await?;
             let reply = replies.first().cloned().unwrap_or(Reply::Nil);
             let status = match &reply {
@@ -245,11 +245,11 @@ async fn answer(context: &RequestContext, rest: &str) -> Result<Answer, Refusal>
             };
             Ok(Answer::json(reply.to_json(encoding)).with_status(status))
         }
-        Request::Pipeline(commands) => work
+        RedisRequest::Pipeline(commands) => work
             .run(commands, false)
             .await
             .map(|replies| several(&replies, encoding)),
-        Request::Transaction(commands) => {
+        RedisRequest::Transaction(commands) => {
             if commands.iter().any(|args| work.aborts(args)) {
                 let text = "EXECABORT Transaction discarded because of previous errors.";
                 return Err((400, text.to_owned()));

@@ -6,10 +6,12 @@
 use std::cell::{Cell, RefCell};
 
 use super::request_context::RequestContext;
-use crate::core::limit::owner::Owner;
-use crate::core::limit::visitors::{
-    Budget, BudgetSpent, COUNTER_WRITES, NEW_COUNTERS, READ_CALLS, VisitorWrite, Visitors, WRITES,
+use crate::core::callers::owner;
+use crate::core::callers::visitors::{
+    COUNTER_WRITES, NEW_COUNTERS, READ_CALLS, VisitorWrite, Visitors, WRITES,
 };
+use crate::core::limit::budgets::{Budget, BudgetSpent};
+use crate::core::limit::owner::Owner;
 use crate::core::sketch::{HashKey, hash};
 use crate::host::{Host, State};
 use crate::protocol::names::CLIENT_ADDRESS_HEADER;
@@ -75,7 +77,7 @@ impl Visitor {
             hash: Some(hashed(&host, &bytes)),
             host,
             has_address: !bytes.is_empty(),
-            owner: Owner::of_address(&bytes),
+            owner: owner::of_address(&bytes),
             was_new: Cell::new(false),
         }
     }

@@ -26,8 +26,8 @@ use crate::protocol::alerts::answer::ScheduledDelivery;
 use crate::protocol::alerts::delivery::refusal_of;
 use crate::protocol::alerts::webhook::{Allowed, check, host_name};
 use crate::protocol::alerts::{
-    ALERTS_MAX, Alert, AlertName, Attempt, DELIVERIES_MAX, Delivery, Event, EventKind, Outcome,
-    WAITING_MAX,
+    ALERTS_MAX, Alert, AlertEvent, AlertName, Attempt, DELIVERIES_MAX, Delivery, EventKind,
+    Outcome, WAITING_MAX,
 };
 use crate::protocol::messages::{
     AlertDetails, AlertPutOutcome, DeleteAlert, DeliveriesOf, Fault, GetAlert, PutAlert,
@@ -202,7 +202,7 @@ impl Alerts {
         let Some(stored) = self.store.get(&test.name)? else {
             return Ok(None);
         };
-        let event = Event {
+        let event = AlertEvent {
             kind: EventKind::Test,
             incident: self.host.random(),
             since_ms: now_ms,
@@ -392,7 +392,7 @@ fn delivery_of(name: &AlertName, stored: &StoredAlert, notice: Notice, now_ms: i
         Notice::Firing(incident) => (EventKind::Firing, incident),
         Notice::Resolved(incident) => (EventKind::Resolved, incident),
     };
-    let event = Event {
+    let event = AlertEvent {
         kind,
         incident: incident.id,
         since_ms: incident.since_ms,

@@ -9,7 +9,7 @@ use std::rc::{Rc, Weak};
 
 use super::cell::Core;
 use crate::core::counter::cell::Cell as CellState;
-use crate::core::counter::memory::{CELLS_BYTES_MAX, Share, least_recent};
+use crate::core::counter::memory::{CELLS_BYTES_MAX, MemoryShare, least_recent};
 use crate::host::{Host, State};
 use crate::node::shared::memory::{self, MemoryKind};
 use crate::protocol::messages::Fault;
@@ -55,7 +55,7 @@ impl State for Cells {
 /// The memory use of one cell, and whether it is idle.
 pub(super) struct CellUse {
     cells: Rc<Cells>,
-    share: RefCell<Share>,
+    share: RefCell<MemoryShare>,
     /// Calls that are under way.
     busy: Cell<u64>,
     calls: Cell<u64>,
@@ -118,7 +118,7 @@ impl Cells {
         all.push(Rc::downgrade(core));
     }
 
-    fn make_room(&self, share: Share, call: u64) {
+    fn make_room(&self, share: MemoryShare, call: u64) {
         if share.together() < CELLS_BYTES_MAX || call < self.next_try.get() {
             return;
         }

@@ -20,7 +20,7 @@ use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::metrics;
 use crate::protocol::live::client_message::{self, ClientMessage, SocketNotes};
 use crate::protocol::live::snapshot::CounterSnapshot;
-use crate::protocol::live::subscriptions::{Board, JoinRefusal, Update, UpdatesMade, WatcherId};
+use crate::protocol::live::subscriptions::{HubState, JoinRefusal, Update, UpdatesMade, WatcherId};
 use crate::protocol::live::topic::Topic;
 use crate::protocol::live::{
     HUB_MS_MAX, LATE_MS, LOOK_MAX, SECOND_MS, SIGHT_MS_MAX, WATCHERS_MAX, part_of,
@@ -40,7 +40,7 @@ const AGAIN_MS: u64 = 50;
 pub(super) struct Hub {
     host: Host,
     object: Object,
-    board: RefCell<Board>,
+    board: RefCell<HubState>,
     sinks: RefCell<BTreeMap<WatcherId, Sink>>,
     alarm: SecondAlarm,
     is_asking: Cell<bool>,
@@ -53,7 +53,7 @@ impl Hub {
             alarm: SecondAlarm::new(&host, Store::new(object.clone())),
             host,
             object,
-            board: RefCell::new(Board::new(most.unwrap_or(WATCHERS_MAX))),
+            board: RefCell::new(HubState::new(most.unwrap_or(WATCHERS_MAX))),
             sinks: RefCell::default(),
             is_asking: Cell::new(false),
         };

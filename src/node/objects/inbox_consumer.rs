@@ -12,7 +12,7 @@ use crate::core::counter::deferred_writes::DeferredWrites;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::inbox::{InboxBatch, begin};
 use crate::core::counter::ledger::WriteKey;
-use crate::core::counter::memory::{INBOXES_BYTES_MAX, Share};
+use crate::core::counter::memory::{INBOXES_BYTES_MAX, MemoryShare};
 use crate::core::counter::queue::{
     BATCH_ROWS_MAX, BATCH_SPACING_MS, BATCHES_MAX, BROKEN_TRIES_MAX, DeadLetterReason, Due,
     InboxId, PARKED_MAX, RETRY_MS, WriteOutcome, verdict,
@@ -44,7 +44,7 @@ impl Drop for BatchGuard<'_> {
 /// The batches in flight, and their part of the memory that all inboxes of this isolate share.
 pub(super) struct Sending {
     bytes: HashMap<i64, u64>,
-    memory: Share,
+    memory: MemoryShare,
 }
 
 impl Sending {

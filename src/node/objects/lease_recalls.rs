@@ -8,7 +8,7 @@ use std::rc::Rc;
 use super::limiter::{LimiterCore, NamedDemand};
 use super::limiter_growth::MovedUse;
 use crate::core::counter::id::Datacenter;
-use crate::core::limit::lease::{Answer, LeaseId, Request};
+use crate::core::limit::lease::{LeaseAnswer, LeaseId, LeaseRequest};
 use crate::core::limit::policy::Scope;
 use crate::core::limit::table::Full;
 use crate::node::shared::concurrency::all_settled;
@@ -35,7 +35,7 @@ impl LimiterCore {
     pub(super) async fn on_lease(
         self: &Rc<Self>,
         lease: Result<LeaseReport, Fault>,
-    ) -> Result<Answer, Fault> {
+    ) -> Result<LeaseAnswer, Fault> {
         let LeaseReport {
             to,
             name,
@@ -85,7 +85,7 @@ impl LimiterCore {
     }
 
     /// The table's answer to the request of a borrower.
-    fn answer(&self, asked: &NamedDemand<'_>, request: &Request) -> Answer {
+    fn answer(&self, asked: &NamedDemand<'_>, request: &LeaseRequest) -> LeaseAnswer {
         let mut table = self.table.borrow_mut();
         table.ask(&asked.check(), request, self.host.now_ms())
     }
@@ -95,8 +95,8 @@ impl LimiterCore {
         self: &Rc<Self>,
         to: &LimiterAddress,
         asked: &NamedDemand<'_>,
-        request: &Request,
-    ) -> Result<Answer, Fault> {
+        request: &LeaseRequest,
+    ) -> Result<LeaseAnswer, Fault> {
         let mut answer = self.answer(asked, request);
         if to.datacenter.is_some() || asked.policy.scope != Scope::Global {
             return Ok(answer);

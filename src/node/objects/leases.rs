@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use super::limiter::{LimiterCore, NamedDemand};
 use crate::core::cluster::spread::LimiterCounts;
-use crate::core::limit::borrowers::{Borrowers, Due};
+use crate::core::limit::borrowers::{Borrowers, DueRequest};
 use crate::core::limit::lease::{self, Admission};
 use crate::core::limit::table::Full;
 use crate::host::Host;
@@ -189,7 +189,7 @@ impl LimiterCore {
         }))
     }
 
-    fn due(&self, me: &LimiterAddress, asked: &NamedDemand<'_>) -> Option<Due> {
+    fn due(&self, me: &LimiterAddress, asked: &NamedDemand<'_>) -> Option<DueRequest> {
         let key = asked.demand.key.as_str();
         self.with_borrowers(me, |borrowers| {
             borrowers.due(asked.name.as_str(), key, self.host.now_ms())
@@ -209,7 +209,7 @@ impl LimiterCore {
         true
     }
 
-    async fn send(&self, due: Due) -> Result<(), Fault> {
+    async fn send(&self, due: DueRequest) -> Result<(), Fault> {
         let answer = lend(&self.host, None, &due, LEASE_MS_MAX).await;
         match self.borrowers.borrow_mut().as_mut() {
             Some(borrowers) => borrowers.heard(&due, answer, self.host.now_ms()),
@@ -226,7 +226,7 @@ impl LimiterCore {
             };
             borrowers.all_due(REPORTS_MAX, self.host.now_ms())
         };
-        let send = |due: Due| async move {
+        let send = |due: DueRequest| async move {
             // A lost report is repeated.
             let _ = self.send(due).await;
         };
@@ -263,7 +263,7 @@ impl LimiterCore {
     pub(super) fn on_recall(
         &self,
         recall: Result<RecallLease, Fault>,
-    ) -> Result<Option<lease::Request>, Fault> {
+    ) -> Result<Option<lease::LeaseRequest>, Fault> {
         let RecallLease {
             name,
             key,

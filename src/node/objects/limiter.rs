@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::rc::Rc;
 
 use super::limiter_growth::{DemandOptions, TAKEN_OVER_MAX};
-use super::limiter_store::LimiterStore;
+use super::limiter_store::{LimiterStore, empty_table};
 use super::storage_guard::StorageGuard;
 use super::store::Store;
 use crate::core::cluster::spread::{LimiterCounts, Spread};
@@ -72,7 +72,7 @@ impl Shell for Limiter {
             host,
             rows: LimiterStore::new(Store::new(object.clone())),
             object,
-            table: RefCell::new(Table::stored()),
+            table: RefCell::new(empty_table()),
             recalling: RefCell::default(),
             unwritten: RefCell::default(),
             borrowers: RefCell::default(),
@@ -85,7 +85,7 @@ impl Shell for Limiter {
         let id = core.object.platform().id();
         memory::start(&core.host, MemoryKind::Limiters, id, move || {
             if let Some(core) = former.upgrade() {
-                core.table.replace(Table::stored());
+                core.table.replace(empty_table());
                 core.borrowers.take();
             }
         });

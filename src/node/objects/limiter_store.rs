@@ -1,8 +1,9 @@
 //! The rows of a limiter: as its table hands them out.
 
 use super::store::{Store, integer};
+use crate::core::callers::owner;
 use crate::core::cluster::spread::LimiterCounts;
-use crate::core::counter::memory::Share;
+use crate::core::counter::memory::MemoryShare;
 use crate::core::limit::table::{Commit, Table};
 use crate::protocol::messages::Fault;
 use crate::protocol::stored::Damage;
@@ -16,6 +17,11 @@ const SCHEMA: &[&str] =
 /// Another limiter's knowledge of their number: one row. Created when the number is changed for the first time.
 const HEARD: &str = "CREATE TABLE IF NOT EXISTS heard \
     (id INTEGER PRIMARY KEY, now INTEGER NOT NULL, before INTEGER NOT NULL, at_ms INTEGER NOT NULL)";
+
+/// A table that is stored, without a key.
+pub(super) fn empty_table() -> Table {
+    Table::stored().grouped_by(owner::groups)
+}
 
 /// The rows of a limiter.
 pub(super) struct LimiterStore {
@@ -32,8 +38,8 @@ impl LimiterStore {
     ///
     /// # Errors
     /// `Unreadable` for a schema from the future and for rows that cannot be read, `Unavailable` where SQLite refuses.
-    pub(super) fn load(&self, memory: Share, now_ms: i64) -> Result<Table, Fault> {
-        let mut table = Table::stored().sharing(memory);
+    pub(super) fn load(&self, memory: MemoryShare, now_ms: i64) -> Result<Table, Fault> {
+        let mut table = empty_table().sharing(memory);
         if self.store.schema_version(SCHEMA_VERSION_MIN)?.is_none() {
             self.store
                 .create_schema_of_before(SCHEMA, SCHEMA_VERSION_MIN)?;

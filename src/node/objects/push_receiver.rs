@@ -16,7 +16,7 @@ use crate::core::cluster::root::Root;
 use crate::core::cluster::subscription::Watch;
 use crate::core::cluster::view::{View, ViewAtRest};
 use crate::core::counter::id::CounterId;
-use crate::core::counter::memory::{Share, VIEWS_BYTES_MAX};
+use crate::core::counter::memory::{MemoryShare, VIEWS_BYTES_MAX};
 use crate::core::order::in_order;
 use crate::host::Host;
 use crate::host::object::Object;
@@ -61,7 +61,7 @@ struct CachedView {
 /// The views in a partition's memory.
 struct ViewMemory {
     views: HashMap<CounterId, CachedView>,
-    memory: Share,
+    memory: MemoryShare,
 }
 
 impl ViewMemory {

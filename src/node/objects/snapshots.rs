@@ -31,10 +31,10 @@ use crate::node::shared::unreadable;
 use crate::protocol::messages::{Fault, ListRuns, PartitionRuns, RunUnderWay, decode, encode};
 use crate::protocol::names::SNAPSHOTS;
 use crate::protocol::snapshot::{
-    CHAIN_MAX, DAY_MS, Manifest, PartOf, PartWriter, Plan, RunOf, SNAPSHOTS_OFF, SnapshotCounter,
-    chain_of, day_of_ms, digest_of, thinned,
+    CHAIN_MAX, DAY_MS, Manifest, PartOf, PartWriter, RunOf, SNAPSHOTS_OFF, SnapshotCounter,
+    SnapshotPlan, chain_of, day_of_ms, digest_of, thinned,
 };
-use crate::protocol::stored::{self, Body};
+use crate::protocol::stored::{self, StoredBody};
 
 /// How many counters one step reads: the object does nothing else meanwhile.
 const PAGE: i64 = 256;
@@ -114,7 +114,7 @@ pub(super) struct Snapshots {
     pub(super) values: DeploymentValues,
     pub(super) places: Rc<RootPlaces>,
     files: Option<Rc<dyn Files>>,
-    plan: Option<Plan>,
+    plan: Option<SnapshotPlan>,
     started_ms: i64,
     writing: RefCell<Option<OpenPart>>,
     known: RefCell<Option<Rc<BTreeMap<u64, RunOf>>>>,
@@ -148,8 +148,8 @@ impl Snapshots {
     pub(super) fn new(host: &Host, store: &Store, places: Rc<RootPlaces>) -> Self {
         let plan = match host.setting(SNAPSHOTS) {
             Some(text) if text == SNAPSHOTS_OFF => None,
-            Some(text) => Some(Plan::parse(&text).unwrap_or_default()),
-            None => Some(Plan::default()),
+            Some(text) => Some(SnapshotPlan::parse(&text).unwrap_or_default()),
+            None => Some(SnapshotPlan::default()),
         };
         Self {
             host: host.clone(),
@@ -285,7 +285,7 @@ impl Snapshots {
                 "the file {name} of the snapshots is damaged ({why}): put it back from a copy"
             ))
         };
-        let body = Body::read(bytes, stored::FIRST, false);
+        let body = StoredBody::read(bytes, stored::FIRST, false);
         let body = body.map_err(|damage| damaged(&damage.to_string()))?;
         decode(body.bytes).map_err(|fault| damaged(&fault.to_string()))
     }

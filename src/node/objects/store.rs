@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 
 use crate::host::object::{Object, Rows, SqlValue};
 use crate::protocol::messages::Fault;
-use crate::protocol::stored::{self, Body, Damage, SCHEMA_VERSION};
+use crate::protocol::stored::{self, Damage, SCHEMA_VERSION, StoredBody};
 
 /// The largest whole number that a JavaScript number holds exactly: 2^53 − 1. No time and no number of a row is larger.
 pub const WHOLE_MAX: i64 = 9_007_199_254_740_991;
@@ -411,7 +411,7 @@ impl Store {
             SqlValue::Null => &[],
             _ => return Err(self.damaged(Damage::Changed)),
         };
-        let read = Body::read(bytes, stored::FIRST, self.may_be_bare());
+        let read = StoredBody::read(bytes, stored::FIRST, self.may_be_bare());
         read.map(|body| body.bytes)
             .map_err(|damage| self.damaged(damage))
     }
@@ -435,7 +435,7 @@ impl Store {
     /// Whether the body of a column is damaged; a body of a newer build is not.
     pub fn is_damaged(&self, value: &SqlValue) -> bool {
         let bytes = blob(value).unwrap_or_default();
-        let read = Body::read(bytes, stored::FIRST, self.may_be_bare());
+        let read = StoredBody::read(bytes, stored::FIRST, self.may_be_bare());
         read == Err(Damage::Changed)
     }
 

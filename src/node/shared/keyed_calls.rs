@@ -9,7 +9,7 @@ use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::{KeySource, KeyedWrite, WriteKey};
 use crate::host::Host;
 use crate::protocol::batch::keyed::CallBudget;
-use crate::protocol::keyed::{self, Bounded, Carrier, FlushOutcomes};
+use crate::protocol::keyed::{self, Bounded, Carrier, LeadOutcome};
 use crate::protocol::messages::{
     Call, Claim, ClaimAnswer, ClaimHolder, CountKeyed, Counted, Fault, FindClaims, KeyOwner, Recall,
 };
@@ -120,7 +120,7 @@ pub async fn count_keyed(
     here: &Datacenter,
     writes: &[KeyedWrite],
     keys: KeySource,
-) -> Vec<FlushOutcomes> {
+) -> Vec<LeadOutcome> {
     let caller = Caller::new(host, counter, keys);
     keyed::count_claimed(&caller, here, writes).await
 }
@@ -143,7 +143,7 @@ pub async fn count_bounded(
     many: &KeyedRequest<'_>,
     writes: &[KeyedWrite],
     keys: Option<KeySource>,
-) -> Vec<FlushOutcomes> {
+) -> Vec<LeadOutcome> {
     let mut carrier = keys.map_or_else(
         || Caller::asking(host, counter),
         |keys| Caller::new(host, counter, keys),
@@ -161,7 +161,7 @@ pub async fn recall_keyed(
     counter: &CounterId,
     here: &Datacenter,
     writes: &[KeyedWrite],
-) -> Vec<FlushOutcomes> {
+) -> Vec<LeadOutcome> {
     let caller = Caller::asking(host, counter);
     keyed::count_claimed(&caller, here, writes).await
 }
@@ -174,7 +174,7 @@ pub async fn count_unclaimed(
     lead: &Datacenter,
     writes: &[KeyedWrite],
     keys: KeySource,
-) -> Vec<FlushOutcomes> {
+) -> Vec<LeadOutcome> {
     let caller = Caller::new(host, counter, keys);
     keyed::count_unclaimed(&caller, lead, writes).await
 }

@@ -2,8 +2,8 @@
 
 use super::{call, call_within};
 use crate::core::counter::id::{CounterId, Datacenter};
-use crate::core::limit::borrowers::Due;
-use crate::core::limit::lease::Answer;
+use crate::core::limit::borrowers::DueRequest;
+use crate::core::limit::lease::LeaseAnswer;
 use crate::host::Host;
 use crate::protocol::limits::PolicyName;
 use crate::protocol::messages::{Fault, LeaseReport};
@@ -15,9 +15,9 @@ use crate::protocol::messages::{Fault, LeaseReport};
 pub async fn lend(
     host: &Host,
     datacenter: Option<&Datacenter>,
-    due: &Due,
+    due: &DueRequest,
     milliseconds: u64,
-) -> Result<Answer, Fault> {
+) -> Result<LeaseAnswer, Fault> {
     let broken = || Fault::Broken("a lease of no valid name or key".to_owned());
     let name = PolicyName::try_from(due.name.clone()).map_err(|_| broken())?;
     let key = CounterId::parse(&due.key).map_err(|_| broken())?;

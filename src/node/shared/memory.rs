@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 
 use crate::core::counter::bounded_map::BoundedMap;
-use crate::core::counter::memory::{Memory, Share};
+use crate::core::counter::memory::{MemoryShare, SharedMemory};
 use crate::host::{Host, State};
 
 /// The kind of an object that holds memory.
@@ -32,10 +32,10 @@ type Free = Box<dyn Fn()>;
 /// The bytes that all objects of each kind hold in an isolate.
 #[derive(Default)]
 struct KindBytes {
-    limiters: Memory,
-    inboxes: Memory,
-    cells: Memory,
-    views: Memory,
+    limiters: SharedMemory,
+    inboxes: SharedMemory,
+    cells: SharedMemory,
+    views: SharedMemory,
     living: RefCell<BoundedMap<(MemoryKind, String), Free, OBJECTS_MAX>>,
 }
 
@@ -46,7 +46,7 @@ impl State for KindBytes {
 }
 
 /// A share in the memory of all objects of this kind in this isolate.
-pub fn share(host: &Host, kind: MemoryKind) -> Share {
+pub fn share(host: &Host, kind: MemoryKind) -> MemoryShare {
     let held = host.state::<KindBytes>();
     match kind {
         MemoryKind::Limiters => held.limiters.share(),

@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 
 use super::key::Key;
-use super::summary::Summary;
+use super::summary::BoardSummary;
 
 /// The most members of a segment; one more and it is split in two.
 pub const SEGMENT_MEMBERS_MAX: u64 = 256;
@@ -138,7 +138,7 @@ impl SegmentDirectory {
     }
 
     /// How many members have a lower key than the first of some segments: of so many at most, at equal distances.
-    pub fn summary(&self, keys_max: usize) -> Summary {
+    pub fn summary(&self, keys_max: usize) -> BoardSummary {
         let step = self.segments.len().div_ceil(keys_max.max(1)).max(1);
         let mut before = 0;
         let mut keys = Vec::new();
@@ -148,7 +148,7 @@ impl SegmentDirectory {
             }
             before += segment.count;
         }
-        Summary {
+        BoardSummary {
             total: self.total,
             keys,
         }

@@ -1,4 +1,6 @@
 //! How a board ranks, and what it keeps.
+//!
+//! Boards and counters each have settings: those of counters are [`crate::counter::settings::Settings`].
 
 use serde::{Deserialize, Serialize};
 

@@ -1,8 +1,8 @@
 //! What is known of a shard elsewhere: how many members it has, and how many stand before some of them. So a rank is
 //! known within what lies between two of these, without a call to the shard.
 //!
-//! Invariant: the number of members before a key lies within what [`Summary::before`] says, at the moment when this
-//! was made.
+//! Invariant: the number of members before a key lies within what [`BoardSummary::before`] says, at the moment when
+//! this was made.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,14 +16,14 @@ pub const SUMMARY_TOP: u32 = 1_000;
 
 /// A summary of a shard.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Summary {
+pub struct BoardSummary {
     /// How many members are ranked.
     pub total: u64,
     /// Keys in order, with how many members have a lower one.
     pub keys: Vec<(Key, u64)>,
 }
 
-impl Summary {
+impl BoardSummary {
     /// At least and at most how many members have a lower key.
     pub fn before(&self, key: &Key) -> (u64, u64) {
         let behind = self.keys.partition_point(|(known, _)| known <= key);

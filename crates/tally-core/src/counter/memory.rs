@@ -1,6 +1,7 @@
-//! How much memory the parts of an isolate may hold together: [`Memory`] and [`Share`] are those of `tally-limit`.
+//! How much memory the parts of an isolate may hold together: [`SharedMemory`] and [`MemoryShare`] are those of
+//! `tally-limit`.
 
-pub use tally_limit::memory::{LIMITERS_BYTES_MAX, Memory, OWNERS_MIN, Share};
+pub use tally_limit::memory::{LIMITERS_BYTES_MAX, MemoryShare, OWNERS_MIN, SharedMemory};
 
 /// The most bytes of batches that the inboxes of an isolate send at once, as [`LIMITERS_BYTES_MAX`]. A batch is a row
 /// of at most 2 MB, and four times as much while it is sent; one of each inbox is always sent: 4 of a datacenter are

@@ -35,7 +35,7 @@ const _: () = assert!(BATCH_MESSAGES_MAX * (MESSAGE_BYTES_MAX + METADATA_BYTES) 
 
 /// What batches are bound by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BatchLimits {
+pub struct EventBatchLimits {
     /// The most messages of one send.
     pub messages_max: usize,
     /// The most sends of a batch, at the same time.
@@ -46,14 +46,14 @@ pub struct BatchLimits {
 }
 
 /// Those to a queue. The platform opens six connections for one request.
-pub const QUEUE_LIMITS: BatchLimits = BatchLimits {
+pub const QUEUE_LIMITS: EventBatchLimits = EventBatchLimits {
     messages_max: BATCH_MESSAGES_MAX,
     sends_max: 4,
     joins: true,
 };
 
 /// Those to an inbox.
-pub const INBOX_LIMITS: BatchLimits = BatchLimits {
+pub const INBOX_LIMITS: EventBatchLimits = EventBatchLimits {
     messages_max: APPEND_ENTRIES_MAX,
     sends_max: 1,
     joins: false,
@@ -138,7 +138,7 @@ pub type NameEvent = Rc<dyn Fn(&mut QueuedEvents)>;
 /// The messages of one batch.
 #[derive(Clone)]
 pub struct EventBatch {
-    limits: BatchLimits,
+    limits: EventBatchLimits,
     name: NameEvent,
     messages: Vec<QueuedEvents>,
     /// The message that the last event is in.
@@ -153,7 +153,7 @@ impl fmt::Debug for EventBatch {
 
 impl EventBatch {
     /// An event that has not joined others yet. It has its key by `name` once it begins a message.
-    pub fn new(event: QueuedEvents, limits: BatchLimits, name: NameEvent) -> Self {
+    pub fn new(event: QueuedEvents, limits: EventBatchLimits, name: NameEvent) -> Self {
         Self {
             limits,
             name,
@@ -168,7 +168,7 @@ impl EventBatch {
     }
 }
 
-impl BatchLimits {
+impl EventBatchLimits {
     /// In which send of its batch a message is.
     pub fn send_of(&self, message: usize) -> usize {
         message / self.messages_max

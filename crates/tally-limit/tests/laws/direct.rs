@@ -2,13 +2,17 @@
 
 use std::error::Error;
 use std::num::{NonZeroU32, NonZeroU64};
+use std::time::Duration;
 
+use tally_limit::budgets::{Budget, BudgetSpent};
+use tally_limit::clock::Monotone;
 use tally_limit::log::Broken;
 use tally_limit::meter::NEVER_MS;
-use tally_limit::policy::Policy;
+use tally_limit::policy::{Algorithm, Policy};
 use tally_limit::table::{Full, ReservationRefusal};
-use tally_limit::visitors::{BudgetSpent, READ_CALLS};
 use tally_limit::{Quota, RateLimiter};
+
+use crate::policy_kinds::Chance;
 
 fn many(number: u32) -> NonZeroU32 {
     NonZeroU32::new(number).unwrap()
@@ -72,6 +76,60 @@ fn the_first_and_the_last_millisecond_are_times_as_any_other() {
     }
 }
 
+/// Whatever the clock of the caller does: the bounds hold by the clock that never goes back, at both ends of time too.
+#[test]
+fn no_more_is_admitted_than_promised_at_the_edges_of_time_and_when_it_goes_back() {
+    let quotas = [
+        Quota::per_second(many(3)),
+        Quota::per(many(5), Duration::from_secs(7)).unwrap(),
+        Quota::per_second(many(3)).fixed(),
+        Quota::per_second(many(10)).allow_burst(many(4)),
+        Quota::per_hour(NonZeroU32::MAX).allow_burst(many(2)),
+    ];
+    let begins = [i64::MIN, -2_000, 0, 1_767_225_600_000, i64::MAX - 30_000];
+    for (quota, begin_ms) in quotas.iter().flat_map(|quota| begins.map(|at| (quota, at))) {
+        let chance = &mut Chance(7);
+        let (mut limiter, mut clock) = (RateLimiter::direct(quota.clone()), Monotone::default());
+        let mut wall_ms = begin_ms;
+        let mut admitted: Vec<i128> = Vec::new();
+        for _ in 0..1_000 {
+            let step_ms = i64::try_from(chance.below(400)).unwrap();
+            wall_ms = match chance.below(20) {
+                0 => wall_ms.saturating_sub(step_ms * 10),
+                _ => wall_ms.saturating_add(step_ms),
+            };
+            let now_ms = clock.read(wall_ms);
+            if limiter.check_at(wall_ms).is_ok() {
+                admitted.push(now_ms.into());
+                let policy = quota.policy();
+                assert!(
+                    keeps_its_promise(policy, &admitted),
+                    "{quota:?} from {begin_ms}"
+                );
+            }
+        }
+        assert!(!admitted.is_empty(), "{quota:?} from {begin_ms}");
+    }
+}
+
+/// Whether the last of these calls may have been admitted after the others.
+fn keeps_its_promise(policy: &Policy, admitted: &[i128]) -> bool {
+    let window_ms = i128::from(policy.window_ms);
+    let last_ms = admitted.last().copied().unwrap_or_default();
+    let since = |first_ms: i128| {
+        let calls = admitted.iter().filter(|at_ms| **at_ms >= first_ms).count();
+        i128::try_from(calls).unwrap()
+    };
+    let (limit, burst) = (i128::from(policy.limit), i128::from(policy.burst));
+    match policy.algorithm {
+        Algorithm::SlidingWindow => since(last_ms - window_ms) <= limit,
+        Algorithm::FixedWindow => since(last_ms.div_euclid(window_ms) * window_ms) <= limit,
+        Algorithm::TokenBucket => admitted.iter().all(|first_ms| {
+            since(*first_ms) * window_ms <= burst * window_ms + limit * (last_ms - first_ms)
+        }),
+    }
+}
+
 #[test]
 fn errors_say_who_must_act() {
     let policy = Policy {
@@ -97,11 +155,14 @@ fn errors_say_who_must_act() {
         ),
         (
             BudgetSpent {
-                budget: READ_CALLS,
+                budget: Budget {
+                    burst: 1,
+                    interval_ms: 7,
+                },
                 wait_ms: 7,
             }
             .into(),
-            "the visitor's budget is used: try again in 7 ms",
+            "the budget is used: try again in 7 ms",
         ),
     ];
     for (error, expected) in errors {

@@ -4,10 +4,9 @@
 use std::collections::HashMap;
 
 use tally_limit::borrowers::{BORROWERS_MAX, Borrowers, HELD_BYTES};
-use tally_limit::lease::Admission;
-use tally_limit::memory::{LIMITERS_BYTES_MAX, Memory, Share};
-use tally_limit::owner::Owner;
-use tally_limit::policy::{OnError, Policy, Scope};
+use tally_limit::memory::{LIMITERS_BYTES_MAX, MemoryShare, SharedMemory};
+use tally_limit::owner::{KeyGroup, Owner};
+use tally_limit::policy::{Policy, Scope};
 use tally_limit::table::{BYTES_MAX, Check, Full, KEYS_MAX, Table};
 
 use crate::checks::{check, left};
@@ -85,43 +84,6 @@ fn a_key_that_gets_room_has_used_what_it_used_of_the_meter_that_it_shared() {
 }
 
 #[test]
-fn policies_that_callers_bring_leave_room_for_others_whatever_their_names() {
-    let month = Policy::sliding(10, 2_592_000);
-    let mut table = Table::in_memory();
-    for number in 0..62_000_u64 {
-        let (name, key) = (format!("x{}~s2592000", number % 1_000), number.to_string());
-        let brought = Check {
-            name: &name,
-            ..check(&month, &key, 1)
-        };
-        // Where even the shared meters are out the policy decides; that is theirs alone.
-        let _ = table.check(&brought, BEGIN_MS);
-    }
-    let before = table.size().keys;
-    for number in 0..5_000_u64 {
-        let key = format!("visitor's {number}");
-        let visitors = Check {
-            name: "website~S2592000",
-            ..check(&month, &key, 1)
-        };
-        assert!(table.check(&visitors, BEGIN_MS).unwrap().is_allowed);
-    }
-    let before_others = table.size().keys;
-    assert_eq!(before_others, before + 5_000, "visitors' are apart");
-    let before = before_others;
-    for number in 0..5_000_u64 {
-        let key = format!("user {number}");
-        assert!(
-            table
-                .check(&check(&month, &key, 1), BEGIN_MS)
-                .unwrap()
-                .is_allowed
-        );
-    }
-    assert_eq!(table.size().keys, before + 5_000, "each has its own");
-}
-
-#[test]
 fn nothing_of_a_meter_that_keys_share_is_given_back_until_a_key_has_its_own() {
     let month = Policy::sliding(3, 2_592_000);
     let short = Policy::sliding(3, 10);
@@ -161,10 +123,10 @@ fn nothing_of_a_meter_that_keys_share_is_given_back_until_a_key_has_its_own() {
     assert_eq!(table.refund(&unused, later_ms).unwrap().remaining, 3);
 }
 
-/// So many new keys of a caller under one of its policies; how many of them have a place of their own then.
+/// So many new keys of an owner under a policy; how many of them have a place of their own then.
 fn bring(table: &mut Table, owner: Owner, name: &str, keys: std::ops::Range<u64>) -> usize {
     let month = Policy::sliding(10, 2_592_000);
-    let key = |number: u64| format!("{name} {number}");
+    let key = |number: u64| format!("{} {number}", owner.number());
     for number in keys.clone() {
         let key = key(number);
         let brought = Check {
@@ -179,106 +141,33 @@ fn bring(table: &mut Table, owner: Owner, name: &str, keys: std::ops::Range<u64>
 }
 
 #[test]
-fn a_caller_that_fills_its_quota_leaves_room_for_other_callers() {
-    let [busy, other] = [0, 1].map(Owner::of_key);
+fn an_owner_that_fills_its_part_of_a_policy_leaves_room_for_other_owners_and_policies() {
+    let [busy, other] = [1, 2].map(Owner::of_number);
     let mut table = Table::in_memory();
-    let held = bring(&mut table, busy, "busy~s2592000", 0..46_000);
+    let held = bring(&mut table, busy, "p", 0..46_000);
     let most = usize::try_from(KEYS_MAX).unwrap() * 9 / 16;
     assert!((most..most + 10).contains(&held), "{held}");
-    // The names of policies are the callers': they are no way around.
-    for number in 0..20 {
-        let name = format!("busy{number}~s2592000");
-        assert_eq!(bring(&mut table, busy, &name, 0..100), 0, "{name}");
-    }
-    assert_eq!(bring(&mut table, other, "other~s2592000", 0..3_000), 3_000);
-    assert_eq!(
-        bring(&mut table, Owner::default(), "stored", 0..3_000),
-        3_000
-    );
-    // All callers without a key together leave as much to those with one, however many addresses they have.
-    for number in 0..40_u16 {
-        let address = Owner::of_address(&number.to_be_bytes().repeat(4));
-        bring(&mut table, address, &format!("n{number}~S2592000"), 0..400);
-    }
-    assert_eq!(
-        bring(&mut table, other, "other~s2592000", 3_000..3_500),
-        500
-    );
-    assert_eq!(
-        bring(&mut table, Owner::of_key(2), "third~s60", 0..500),
-        500
-    );
-    // A caller that has filled its own has meters that it shares with nobody else.
-    let full = bring(&mut table, other, "other~s2592000", 3_500..14_000);
-    assert!(full < 10_500, "{full}");
-    let month = Policy::sliding(10, 2_592_000);
-    let asked = Check {
-        owner: other,
-        ..Check::of("other~s2592000", &month, "k", 1)
-    };
-    assert!(table.check(&asked, BEGIN_MS).is_ok());
+    assert_eq!(bring(&mut table, other, "p", 0..3_000), 3_000);
+    assert_eq!(bring(&mut table, busy, "other", 0..3_000), 3_000);
+    assert_eq!(bring(&mut table, Owner::default(), "q", 0..3_000), 3_000);
 }
 
 #[test]
-fn addresses_are_told_apart_by_twelve_bits() {
-    let of = |number: u64| Owner::of_address(&number.to_be_bytes());
-    assert_eq!(of(7), of(7));
-    let owners: std::collections::HashSet<Owner> = (0..100_000).map(of).collect();
-    assert_eq!(owners.len(), 4_096, "and nobody is taken for one of them");
-    assert!(!owners.contains(&Owner::default()));
-    assert!(!owners.contains(&Owner::of_key(0)));
-    assert_eq!(Owner::of_address(&[]), Owner::default());
-}
-
-/// A table in which nothing is left for policies that callers bring, shared meters included.
-fn full_of_brought() -> Table {
-    let month = Policy::sliding(10, 2_592_000);
-    let mut table = Table::in_memory();
-    for number in 0..60_000_u64 {
-        let (name, key) = (format!("x{}~s2592000", number % 1_000), number.to_string());
-        let brought = Check {
-            name: &name,
-            ..check(&month, &key, 1)
-        };
-        let _ = table.check(&brought, BEGIN_MS);
-    }
-    table
-}
-
-#[test]
-fn a_lender_without_room_refuses_whatever_on_error_says() {
-    let policy = Policy {
-        scope: Scope::Global,
-        on_error: OnError::Open,
-        ..Policy::sliding(1_000, 60)
-    };
-    let mut table = full_of_brought();
-    let mut borrowers = Borrowers::new("FRA", 1);
-    let asked = Check::of("w~s60", &policy, "k", 1);
-    for step in 0..50 {
-        let now_ms = BEGIN_MS + 1_000 + step * 100;
-        let mut admission = borrowers.check(&asked, now_ms);
-        if admission == Ok(Admission::Ask) {
-            let due = borrowers.due("w~s60", "k", now_ms).unwrap();
-            let answer = table.ask(&asked, &due.request, now_ms);
-            borrowers.answered(&due.name, &due.key, &answer, now_ms);
-            borrowers.leave("w~s60", "k", 1);
-            admission = borrowers.check(&asked, now_ms);
-        }
-        let Ok(Admission::Decided(verdict)) = admission else {
-            panic!("nobody can tell, so on_error lets it in: {admission:?} in step {step}");
-        };
-        assert!(!verdict.is_allowed, "step {step}");
-        assert!((1..=1_000).contains(&verdict.retry_after_ms), "{verdict:?}");
-    }
+fn room_is_shared_out_by_the_groups_that_a_table_is_told() {
+    let all_alike = |_: &str, _: Owner| [Some(KeyGroup::new(0, 0)), None, None];
+    let mut table = Table::in_memory().grouped_by(all_alike);
+    let held = bring(&mut table, Owner::default(), "p", 0..60_000);
+    let most = usize::try_from(KEYS_MAX).unwrap() * 3 / 4;
+    assert!((most..most + 10).contains(&held), "{held}");
+    assert_eq!(bring(&mut table, Owner::of_number(1), "other", 0..100), 0);
 }
 
 #[test]
 fn keys_that_grow_are_bounded_and_judged_all_the_same() {
     let policy = precise(1_000, 60);
     // The others of the isolate have taken what there was: it has an even part.
-    let memory = Memory::default();
-    let mut others: Vec<Share> = (0..7).map(|_| memory.share()).collect();
+    let memory = SharedMemory::default();
+    let mut others: Vec<MemoryShare> = (0..7).map(|_| memory.share()).collect();
     others[0].hold(LIMITERS_BYTES_MAX);
     let mut table = Table::in_memory().sharing(memory.share());
     for round in 0..300_i64 {
@@ -296,7 +185,7 @@ fn keys_that_grow_are_bounded_and_judged_all_the_same() {
 
 #[test]
 fn leases_of_all_limiters_of_an_isolate_share_its_memory_and_each_has_its_part() {
-    let memory = Memory::default();
+    let memory = SharedMemory::default();
     let policy = Policy {
         scope: Scope::Global,
         ..Policy::sliding(1_000, 60)
@@ -330,7 +219,7 @@ fn leases_of_all_limiters_of_an_isolate_share_its_memory_and_each_has_its_part()
 
 #[test]
 fn tables_of_one_isolate_share_its_memory_and_each_has_its_part() {
-    let memory = Memory::default();
+    let memory = SharedMemory::default();
     let policy = Policy::sliding(10, 60);
     let mut tables: Vec<Table> = (0..4)
         .map(|_| Table::in_memory().sharing(memory.share()))

@@ -3,7 +3,7 @@
 
 use tally_limit::borrower::Borrower;
 use tally_limit::borrowers::Borrowers;
-use tally_limit::lease::{Admission, Answer, LeaseId, Request, Spent};
+use tally_limit::lease::{Admission, LeaseAnswer, LeaseId, LeaseRequest, Spent};
 use tally_limit::lender::{LEASE_MS_MAX, LEASE_MS_MIN, LEASES_MAX, Lender, lease_ms};
 use tally_limit::policy::{Algorithm, Policy, Scope};
 use tally_limit::table::Check;
@@ -115,7 +115,7 @@ fn what_is_reported_counts_from_when_it_was_spent_and_never_from_earlier() {
         assert_eq!(second.spent, 10);
         lender.ask(
             &policy,
-            &Request {
+            &LeaseRequest {
                 want: 0,
                 need: 0,
                 ..second
@@ -157,7 +157,7 @@ fn a_lease_that_has_ended_gets_nothing_more() {
     let policy = precise(100, 60);
     let mut lender = Lender::new(&policy);
     lender.ask(&policy, &request("FRA", 1, 40), BEGIN_MS);
-    let later = Request {
+    let later = LeaseRequest {
         known_granted: 40,
         ..request("FRA", 2, 10)
     };
@@ -270,7 +270,7 @@ fn messages_and_stored_lenders_keep_their_bytes() {
         amount: 2,
     });
     let mut lender = Lender::new(&policy);
-    let answer: Answer = lender.ask(&policy, &asked, BEGIN_MS);
+    let answer: LeaseAnswer = lender.ask(&policy, &asked, BEGIN_MS);
     let hex = |bytes: Vec<u8>| {
         bytes
             .iter()

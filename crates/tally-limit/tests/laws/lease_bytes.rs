@@ -1,6 +1,6 @@
 //! What the lists of leases of a lender may take in memory.
 
-use tally_limit::memory::{LIMITERS_BYTES_MAX, Memory};
+use tally_limit::memory::{LIMITERS_BYTES_MAX, SharedMemory};
 use tally_limit::policy::{Policy, Scope};
 use tally_limit::table::{LEASES_BYTES_MIN, Table};
 
@@ -15,7 +15,7 @@ fn lists_of_leases_are_bounded_by_their_bytes_and_keys_leave_room_for_some() {
     };
     // Each lender gets an even part of the memory; the keys of one have filled it before.
     for keys_first in [0, 5_000_u32] {
-        let memory = Memory::default();
+        let memory = SharedMemory::default();
         let mut others = memory.share();
         others.hold(LIMITERS_BYTES_MAX);
         let mut table = Table::in_memory().sharing(memory.share());

@@ -3,9 +3,9 @@
 
 use std::ops::Range;
 
-use tally_limit::borrowers::{Borrowers, Due};
-use tally_limit::hot::Hot;
-use tally_limit::lease::Answer;
+use tally_limit::borrowers::{Borrowers, DueRequest};
+use tally_limit::hot::HotKeys;
+use tally_limit::lease::LeaseAnswer;
 use tally_limit::lender::ISOLATE_LEASE_MS;
 use tally_limit::policy::{
     Algorithm, Durability, LENT_CAPACITY_MIN, LENT_WINDOW_MS_MIN, Policy, Scope,
@@ -22,7 +22,7 @@ struct Pair {
     borrowers: Borrowers,
     table: Table,
     /// What the last call made due.
-    due: Option<Due>,
+    due: Option<DueRequest>,
 }
 
 impl Pair {
@@ -48,7 +48,7 @@ impl Pair {
     }
 
     /// Sends what is due; whether anything was.
-    fn lend(&mut self, now_ms: i64) -> Option<Answer> {
+    fn lend(&mut self, now_ms: i64) -> Option<LeaseAnswer> {
         let due = self.due.take()?;
         let answer = self
             .table
@@ -87,7 +87,7 @@ impl Pair {
 
 #[test]
 fn a_key_is_hot_once_it_stands_four_times_among_the_newest_sixteen_of_a_second() {
-    let mut hot = Hot::default();
+    let mut hot = HotKeys::default();
     assert_eq!((0..40).filter(|_| hot.is_due()).count(), 10, "one in four");
     for _ in 0..3 {
         assert!(!hot.note(7, BEGIN_MS));
@@ -99,11 +99,11 @@ fn a_key_is_hot_once_it_stands_four_times_among_the_newest_sixteen_of_a_second()
         !hot.note(7, BEGIN_MS + 1_001),
         "a second later it has cooled"
     );
-    let mut hot = Hot::default();
+    let mut hot = HotKeys::default();
     for hash in 0..100_000_u64 {
         assert!(!hot.note(hash % 10_000, BEGIN_MS), "none of 10,000 is hot");
     }
-    let mut hot = Hot::default();
+    let mut hot = HotKeys::default();
     let notes = (0..1_000_u64).map(|number| if number % 3 == 0 { 7 } else { 100 + number });
     let hot_at = notes
         .enumerate()
@@ -202,7 +202,7 @@ fn an_isolate_that_gets_little_or_nothing_does_not_ask_at_each_call() {
     for now_ms in BEGIN_MS..BEGIN_MS + 1_000 {
         lost.take(1, now_ms);
         if let Some(due) = lost.due.take() {
-            let silence: Result<Answer, ()> = Err(());
+            let silence: Result<LeaseAnswer, ()> = Err(());
             assert_eq!(lost.borrowers.heard(&due, silence, now_ms), Err(()));
             asked += 1;
         }

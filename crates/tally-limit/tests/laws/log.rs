@@ -212,7 +212,7 @@ fn a_stored_row_keeps_its_bytes() {
 #[test]
 fn what_callers_have_brought_stays_theirs_when_it_is_loaded() {
     let month = Policy::sliding(10, 2_592_000);
-    let [busy, other] = [0, 1].map(Owner::of_key);
+    let [busy, other] = [65_536, 65_537].map(Owner::of_number);
     let bring = |table: &mut Table, owner: Owner, key: u64| {
         let key = key.to_string();
         let brought = Check {
@@ -244,7 +244,7 @@ fn what_callers_have_brought_stays_theirs_when_it_is_loaded() {
 fn a_row_of_several_owners_keeps_its_bytes() {
     let policy = Policy::sliding(1_000, 60);
     let mut table = Table::stored();
-    for (key, owner) in [("a", Owner::default()), ("b", Owner::of_key(2))] {
+    for (key, owner) in [("a", Owner::default()), ("b", Owner::of_number(65_538))] {
         let brought = Check {
             owner,
             ..Check::of("p~s60", &policy, key, 300)

@@ -7,10 +7,12 @@
     reason = "a test fails by panicking"
 )]
 
+mod budgets;
 mod change;
 mod checks;
 mod direct;
 mod full;
+mod keyed;
 mod lease;
 mod lease_bytes;
 mod lent;
@@ -19,5 +21,4 @@ mod meter;
 mod policies;
 mod policy_kinds;
 mod table;
-mod visitors;
 mod world;

@@ -1,6 +1,6 @@
 //! What tests of rate limits share: policies of all kinds, and when calls come.
 
-use tally_limit::lease::{LeaseId, Request};
+use tally_limit::lease::{LeaseId, LeaseRequest};
 use tally_limit::policy::{Algorithm, Policy};
 
 /// Any time, not the beginning of a window.
@@ -49,8 +49,8 @@ pub fn drawn(kind: u64, chance: &mut Chance) -> Policy {
 }
 
 /// What a borrower asks for its first lease: so much, now.
-pub fn request(name: &str, sequence: u64, want: u64) -> Request {
-    Request {
+pub fn request(name: &str, sequence: u64, want: u64) -> LeaseRequest {
+    LeaseRequest {
         lease: LeaseId {
             borrower: name.to_owned(),
             incarnation: 1,

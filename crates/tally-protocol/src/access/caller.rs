@@ -7,6 +7,7 @@ use super::holder::Holder;
 use crate::api_key::{ApiKey, KeyId};
 use crate::names::LIMIT_RIGHTS;
 use crate::problem::{Code, Problem};
+use tally_core::callers::owner;
 use tally_core::limit::owner::Owner;
 
 /// How many characters of an id or an origin a refusal repeats.
@@ -68,7 +69,7 @@ impl Caller {
         };
         Self(CallerKind::KeyHolder {
             grants: key.prefixes.iter().map(grant).collect(),
-            owner: Owner::of_made_key(id.0),
+            owner: owner::of_made_key(id.0),
             holder: Arc::new(Holder::of_key(id, key)),
         })
     }

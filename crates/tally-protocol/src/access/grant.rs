@@ -3,6 +3,9 @@
 //! Invariant: a grant covers the ids that begin with its prefix, byte by byte. It covers limits only where the prefix
 //! itself begins with `limits/`, or where there is no prefix and a scope is `limits`. So no grant on counters gives
 //! access to limits.
+//!
+//! Rights and limits both have a scope, as both are called so in public JSON: where a limit holds is a
+//! [`tally_core::limit::policy::Scope`].
 
 use serde::{Deserialize, Serialize};
 

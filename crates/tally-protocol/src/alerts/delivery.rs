@@ -47,7 +47,7 @@ impl EventKind {
 
 /// What is delivered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Event {
+pub struct AlertEvent {
     /// What it reports.
     pub kind: EventKind,
     /// The number of the incident; a test has a number of its own.
@@ -88,7 +88,7 @@ pub struct Delivery {
     /// Its alert.
     pub name: AlertName,
     /// What is delivered.
-    pub event: Event,
+    pub event: AlertEvent,
     /// When it was made, unix milliseconds.
     pub created_ms: i64,
     /// The number of attempts so far.
@@ -124,7 +124,7 @@ pub fn incident_text(incident: u64) -> String {
 
 impl Delivery {
     /// A new delivery, before its first attempt.
-    pub fn new(name: AlertName, event: Event, now_ms: i64) -> Self {
+    pub fn new(name: AlertName, event: AlertEvent, now_ms: i64) -> Self {
         Self {
             name,
             event,
@@ -137,7 +137,7 @@ impl Delivery {
 
     /// Its id: the same in each attempt.
     pub fn id(&self) -> String {
-        let Event { kind, incident, .. } = &self.event;
+        let AlertEvent { kind, incident, .. } = &self.event;
         format!("alert_{}_{}", incident_text(*incident), kind.as_str())
     }
 

@@ -15,7 +15,7 @@ pub mod name;
 pub mod webhook;
 
 pub use body::{Alert, AlertPut, Secret, Watched};
-pub use delivery::{Attempt, Delivery, Event, EventKind, Outcome, Outgoing};
+pub use delivery::{AlertEvent, Attempt, Delivery, EventKind, Outcome, Outgoing};
 pub use name::AlertName;
 
 /// The most alerts of one partition of the directory: 2,048 in the deployment, and 128 measurements a minute of an

@@ -152,7 +152,7 @@ enum Place {
 /// Splits a body that is one JSON array into its elements, numbered from 1. It finds where elements end and leaves
 /// their content to the caller, so that a bad element costs that element only.
 #[derive(Debug, Default)]
-pub struct Elements {
+pub struct ArrayElements {
     partial: Partial,
     number: u64,
     place: Place,
@@ -161,7 +161,7 @@ pub struct Elements {
     escaped: bool,
 }
 
-impl Elements {
+impl ArrayElements {
     /// Hands the elements that end in this chunk to `each`, with their numbers.
     ///
     /// # Errors
@@ -296,7 +296,7 @@ pub struct Splitter {
 enum Form {
     Undecided(Lines),
     Lines(Lines),
-    Elements(Elements),
+    Elements(ArrayElements),
 }
 
 impl Splitter {
@@ -318,7 +318,7 @@ impl Splitter {
     /// Hands the records that end in this chunk to `each`, with their numbers.
     ///
     /// # Errors
-    /// As [`Elements::push`]; lines never fail.
+    /// As [`ArrayElements::push`]; lines never fail.
     pub fn push(
         &mut self,
         chunk: &[u8],
@@ -352,7 +352,7 @@ impl Splitter {
             match trim_start(chunk).first() {
                 // Only blank lines so far; they are numbered in case the body turns out to be lines.
                 None => {}
-                Some(b'[') => self.form = Form::Elements(Elements::default()),
+                Some(b'[') => self.form = Form::Elements(ArrayElements::default()),
                 Some(_) => self.form = Form::Lines(std::mem::take(lines)),
             }
         }
@@ -368,7 +368,7 @@ impl Splitter {
     /// Ends the body and hands out a last line without newline.
     ///
     /// # Errors
-    /// As [`Elements::finish`]; lines never fail, and a body of white space has no records.
+    /// As [`ArrayElements::finish`]; lines never fail, and a body of white space has no records.
     pub fn finish(
         mut self,
         mut each: impl FnMut(u64, Result<&[u8], Problem>),

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use super::body::Lines;
+use super::body::MemberLines;
 use super::metadata::compact;
 use super::token::{BoardVersion, cursor_of};
 use crate::live::snapshot as live;
@@ -480,7 +480,7 @@ pub fn written_json(
     board: &CounterId,
     member: Option<&CounterId>,
     (written, version): (&MemberOutcome, &BoardVersion),
-    lines: Option<&Lines>,
+    lines: Option<&MemberLines>,
     exact: bool,
 ) -> String {
     let stand = written.stand.filter(|_| member.is_some());

@@ -264,7 +264,7 @@ pub fn parse_hidden(body: &[u8]) -> Result<bool, Problem> {
 
 /// The writes of a body of lines, and the lines that are refused.
 #[derive(Debug, Default)]
-pub struct Lines {
+pub struct MemberLines {
     /// The writes, with the numbers of their lines.
     pub writes: Vec<(u32, MemberWrite)>,
     /// How many lines are refused.
@@ -273,7 +273,7 @@ pub struct Lines {
     pub errors: Vec<(u32, Problem)>,
 }
 
-impl Lines {
+impl MemberLines {
     /// Notes a refused line.
     pub fn reject(&mut self, line: u32, why: Problem) {
         self.rejected += 1;
@@ -287,8 +287,8 @@ impl Lines {
 ///
 /// # Errors
 /// `body-too-large` above [`LINES_MAX`] lines.
-pub fn parse_lines(body: &[u8], now_ms: i64) -> Result<Lines, Problem> {
-    let mut lines = Lines::default();
+pub fn parse_lines(body: &[u8], now_ms: i64) -> Result<MemberLines, Problem> {
+    let mut lines = MemberLines::default();
     for (line, number) in body.split(|byte| *byte == b'\n').zip(1..) {
         if line.trim_ascii().is_empty() {
             continue;

@@ -20,7 +20,7 @@ pub use answer::{
     rows_json, rows_ndjson, written_json,
 };
 pub use body::{
-    EXPIRES_SECONDS_MAX, LINES_MAX, Lines, WRITES_AT_ONCE, parse_board_line, parse_hidden,
+    EXPIRES_SECONDS_MAX, LINES_MAX, MemberLines, WRITES_AT_ONCE, parse_board_line, parse_hidden,
     parse_lines, parse_member_line, parse_settings, parse_write,
 };
 pub use metadata::{compact, parse_metadata};

@@ -395,7 +395,7 @@ fn uniques_and_hyll(sketches: Option<&str>, hyll: Option<&str>) -> Result<Unique
     let mut uniques = uniques_of(sketches)?;
     if let Some(text) = hyll {
         let bytes = bytes_of("hyll", text)?;
-        match Hyll::parse(&bytes) {
+        match Hyll::from_bytes(&bytes) {
             Ok(hyll) => {
                 uniques.merge(&Uniques::from_hyll(&hyll));
             }

@@ -66,7 +66,7 @@ pub struct JoinRefusal;
 
 /// The state of a hub.
 #[derive(Debug)]
-pub struct Board {
+pub struct HubState {
     watchers_max: usize,
     counters: BTreeMap<Topic, Counter>,
     watchers: BTreeMap<WatcherId, Watcher>,
@@ -78,7 +78,7 @@ pub struct Board {
     last_watcher: WatcherId,
 }
 
-impl Board {
+impl HubState {
     /// A hub without watchers, for at most so many.
     pub fn new(watchers_max: usize) -> Self {
         Self {

@@ -9,7 +9,7 @@ use tally_core::board::member::{Member, MemberRefusal, ScoreWrite};
 use tally_core::board::placing::{Layout, Placing, ShardAt};
 use tally_core::board::score::Score;
 use tally_core::board::settings::Settings;
-use tally_core::board::summary::Summary;
+use tally_core::board::summary::BoardSummary;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::{KeySource, WriteKey};
 use tally_core::order::put_in_order;
@@ -370,7 +370,7 @@ pub struct BoardSeen {
     /// The sequence of each of its shards, where there are several.
     pub sequences: Vec<u64>,
     /// The summary of each shard, where asked for.
-    pub summaries: Vec<Summary>,
+    pub summaries: Vec<BoardSummary>,
     /// For each row, how much higher its rank may be, where ranks are not exact.
     pub slack: Vec<u64>,
 }

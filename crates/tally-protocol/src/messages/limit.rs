@@ -20,8 +20,8 @@ calls! {
     GiveKey => Verdict, "/limit-hand-over", |it| Address::Limiter(&it.to);
     Reserve => Reserved, "/limit-reserve", |it| Address::Limiter(&it.to);
     EndReservation => (), "/limit-end-reservation", |it| Address::Limiter(&it.to);
-    LeaseReport => lease::Answer, "/limit-lease", |it| Address::Limiter(&it.to);
-    RecallLease => Option<lease::Request>, "/limit-recall", |it| Address::Limiter(&it.to);
+    LeaseReport => lease::LeaseAnswer, "/limit-lease", |it| Address::Limiter(&it.to);
+    RecallLease => Option<lease::LeaseRequest>, "/limit-recall", |it| Address::Limiter(&it.to);
     PutPolicy => PolicyPut, "/policy-put", |_| Address::Directory(0), lacks (1, 0);
     GetPolicy => Option<Policy>, "/policy-get", |_| Address::Directory(0);
     DeletePolicy => bool, "/policy-delete", |_| Address::Directory(0);
@@ -229,7 +229,7 @@ pub struct LeaseReport {
     /// The key.
     pub key: CounterId,
     /// The borrower's report and request.
-    pub request: lease::Request,
+    pub request: lease::LeaseRequest,
     /// Set where a limiter forwards it to the one that lends the key: the number of limiters as it knows it.
     pub sent_on: Option<LimiterCounts>,
     /// Who sends the policy along.

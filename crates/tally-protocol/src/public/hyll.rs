@@ -35,10 +35,10 @@ pub fn not_of_redis(id: &CounterId) -> Problem {
 /// # Errors
 /// `invalid-hyll` with the reason, and with the remedy for the line feed that `redis-cli` adds.
 pub fn parse_hyll(bytes: &[u8]) -> Result<Hyll, Problem> {
-    Hyll::parse(bytes).map_err(|fault| {
+    Hyll::from_bytes(bytes).map_err(|fault| {
         let has_line_feed = bytes
             .strip_suffix(b"\n")
-            .is_some_and(|string| Hyll::parse(string).is_ok());
+            .is_some_and(|string| Hyll::from_bytes(string).is_ok());
         let what_to_do = if has_line_feed {
             "without the line feed at its end it is one: redis-cli adds that unless it is told -D ''"
         } else {

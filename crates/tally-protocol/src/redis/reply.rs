@@ -1,4 +1,6 @@
 //! Replies of commands, and their JSON.
+//!
+//! They are called as in Redis. What an object answers to a call is a `host::object::Reply`.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -18,7 +18,7 @@ pub type Arguments = Vec<String>;
 
 /// The content of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Request {
+pub enum RedisRequest {
     /// One command; its answer is an object.
     One(Arguments),
     /// Several, each by itself.
@@ -27,7 +27,7 @@ pub enum Request {
     Transaction(Vec<Arguments>),
 }
 
-impl Request {
+impl RedisRequest {
     /// Reads a request from its path after the mount point, its query and its body.
     ///
     /// # Errors

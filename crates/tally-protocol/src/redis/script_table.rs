@@ -3,7 +3,7 @@
 
 /// When the expiry of a window is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ttl {
+pub enum WindowTtl {
     /// Each call adds 1, and the first call sets it.
     One,
     /// When the value equals the added amount.
@@ -22,7 +22,7 @@ pub struct Sliding {
     /// The reply of a refusal.
     pub refused: f64,
     /// The added amount, and when the expiry is set.
-    pub ttl: Ttl,
+    pub ttl: WindowTtl,
     /// Whether an amount of zero or less is never refused.
     pub lets_refunds: bool,
     /// Whether a key may hold the limit; the limit is then part of the reply.
@@ -48,7 +48,7 @@ pub struct Bucket {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Script {
     /// Adds to a window.
-    Fixed(Ttl),
+    Fixed(WindowTtl),
     /// Adds to a window, and replies with the limit too.
     FixedLimit,
     /// Reads the rest of a window.
@@ -149,7 +149,7 @@ const SLIDING: Sliding = Sliding {
     floors: true,
     absent: 0.0,
     refused: -1.0,
-    ttl: Ttl::First,
+    ttl: WindowTtl::First,
     lets_refunds: false,
     has_limit: false,
 };
@@ -211,7 +211,7 @@ pub const KNOWN: &[(&str, Script)] = &[
     ),
     (
         "1861a700bafe96c833a483af6b1c28a8897cfdb0",
-        Script::Fixed(Ttl::Never),
+        Script::Fixed(WindowTtl::Never),
     ),
     ("eb82f0e853d2fc9a236fa9bfbe704fda6ac2fc36", Script::Value),
     (
@@ -292,7 +292,7 @@ pub const KNOWN: &[(&str, Script)] = &[
     ("54bd274ddc59fb3be0f42deee2f64322a10e2b50", Script::Reset),
     (
         "b13943e359636db027ad280f1def143f02158c13",
-        Script::Fixed(Ttl::First),
+        Script::Fixed(WindowTtl::First),
     ),
     ("8c4c341934502aee132643ffbe58ead3450e5208", Script::Value),
     (
@@ -319,12 +319,12 @@ pub const KNOWN: &[(&str, Script)] = &[
     ),
     (
         "375e8c55641c07e85ce7154463000f11d3abe109",
-        Script::Fixed(Ttl::Never),
+        Script::Fixed(WindowTtl::Never),
     ),
     (
         "ae4802a9916a31174ad87bee0251593305dfc24b",
         Script::Sliding(Sliding {
-            ttl: Ttl::Never,
+            ttl: WindowTtl::Never,
             ..SLIDING
         }),
     ),
@@ -334,7 +334,7 @@ pub const KNOWN: &[(&str, Script)] = &[
     ),
     (
         "c26b12703dd137939b9a69a3a9b18e906a2d940f",
-        Script::Fixed(Ttl::Never),
+        Script::Fixed(WindowTtl::Never),
     ),
     // 1.0.0
     (
@@ -352,7 +352,7 @@ pub const KNOWN: &[(&str, Script)] = &[
     (
         "44b366ac3ebd2eed87395e10481fc8a177f4dbd3",
         Script::Sliding(Sliding {
-            ttl: Ttl::One,
+            ttl: WindowTtl::One,
             ..SLIDING
         }),
     ),
@@ -364,7 +364,7 @@ pub const KNOWN: &[(&str, Script)] = &[
     (
         "eeac075a8bb2b541def992c8c5b915aad104443f",
         Script::Sliding(Sliding {
-            ttl: Ttl::One,
+            ttl: WindowTtl::One,
             floors: false,
             absent: -1.0,
             ..SLIDING
@@ -373,7 +373,7 @@ pub const KNOWN: &[(&str, Script)] = &[
     // 0.2.0
     (
         "5e209e83cb1af7b9ec0b9c3e76b5cd51768adaf6",
-        Script::Fixed(Ttl::One),
+        Script::Fixed(WindowTtl::One),
     ),
     // 0.1.3
     (
@@ -392,12 +392,12 @@ pub const KNOWN: &[(&str, Script)] = &[
     ),
     (
         "0fa9c90dc1d0dad21151e74386e59530a377c65d",
-        Script::Fixed(Ttl::One),
+        Script::Fixed(WindowTtl::One),
     ),
     (
         "b6156871abd5c5219fdfd1508be6d986863eae46",
         Script::Sliding(Sliding {
-            ttl: Ttl::One,
+            ttl: WindowTtl::One,
             floors: false,
             refused: 0.0,
             ..SLIDING
@@ -413,7 +413,7 @@ pub const KNOWN: &[(&str, Script)] = &[
     // Python, 1.2.0
     (
         "c12c2b62113f308e4ec9102e9f49c4bc5de1dbc2",
-        Script::Fixed(Ttl::First),
+        Script::Fixed(WindowTtl::First),
     ),
     (
         "f8c78d62cf9f06601d3d4f605595603fd6a7a860",

@@ -7,7 +7,7 @@
 use super::collections::{field, flat, put_fields};
 use super::command::script_words;
 use super::reply::{CommandResult, Reply};
-use super::script_table::{Bucket, KNOWN, Script, Sliding, Ttl};
+use super::script_table::{Bucket, KNOWN, Script, Sliding, WindowTtl};
 use super::scripts_of_regions::{
     deny_list, fixed_fields, fixed_members, sliding_fields, sliding_fields_left, sliding_members,
 };
@@ -76,7 +76,7 @@ pub fn run(space: &mut Space, args: &[String]) -> CommandResult {
         Script::Fixed(ttl) => fixed(space, &call, ttl, None),
         Script::FixedLimit => {
             let limit = call.limit(space, 1)?;
-            fixed(space, &call, Ttl::First, Some(limit))
+            fixed(space, &call, WindowTtl::First, Some(limit))
         }
         Script::FixedLeft => {
             let limit = call.limit(space, 1)?;
@@ -195,15 +195,20 @@ pub(super) fn float(number: i64) -> f64 {
 }
 
 /// Runs a fixed window: the window's number and the amount are arguments.
-fn fixed(space: &mut Space, call: &ScriptCall<'_>, ttl: Ttl, limit: Option<f64>) -> CommandResult {
+fn fixed(
+    space: &mut Space,
+    call: &ScriptCall<'_>,
+    ttl: WindowTtl,
+    limit: Option<f64>,
+) -> CommandResult {
     let (key, first) = (call.key(0)?, usize::from(limit.is_some()));
     let window = call.number(first)?;
     let by = match ttl {
-        Ttl::One => "1",
-        Ttl::First | Ttl::Never => call.word(first + 1)?,
+        WindowTtl::One => "1",
+        WindowTtl::First | WindowTtl::Never => call.word(first + 1)?,
     };
     let value = increase(space, key, by)?;
-    if ttl != Ttl::Never && whole(by) == Some(value) {
+    if ttl != WindowTtl::Never && whole(by) == Some(value) {
         end_in(space, key, window);
     }
     Ok(match limit {
@@ -226,7 +231,7 @@ fn sliding(space: &mut Space, call: &ScriptCall<'_>, form: Sliding) -> CommandRe
     if form.floors {
         before = before.floor();
     }
-    let by = if form.ttl == Ttl::One {
+    let by = if form.ttl == WindowTtl::One {
         "1"
     } else {
         call.word(3)?
@@ -240,7 +245,7 @@ fn sliding(space: &mut Space, call: &ScriptCall<'_>, form: Sliding) -> CommandRe
         return Ok(answer(form.refused));
     }
     let value = increase(space, current, by)?;
-    if form.ttl != Ttl::Never && whole(by) == Some(value) {
+    if form.ttl != WindowTtl::Never && whole(by) == Some(value) {
         end_in(space, current, window * 2.0 + 1_000.0);
     }
     let before = if form.floors { before } else { 0.0 };

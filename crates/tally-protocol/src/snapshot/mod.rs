@@ -31,7 +31,7 @@ pub use date::{DAY_MS, Days, date_of, day_of_ms, parse_date};
 pub use kept::{SnapshotCounter, SnapshotDatacenter};
 pub use manifest::{CHAIN_MAX, Manifest, PartOf, RunOf, chain_of, thinned};
 pub use part::{PART_BYTES_MAX, PART_ENTRIES_MAX, PartEntry, PartWriter, digest_of, read_part};
-pub use plan::{Plan, SNAPSHOTS_OFF};
+pub use plan::{SNAPSHOTS_OFF, SnapshotPlan};
 pub use put_back::LastSnapshot;
 pub use restore::{
     Restore, RestoreAction, RestoreResult, action_of, has_settings, has_value, refusal_of,

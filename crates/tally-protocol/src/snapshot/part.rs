@@ -36,7 +36,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::kept::{SnapshotCounter, SnapshotDatacenter};
-use crate::stored::{self, Body, Damage};
+use crate::stored::{self, Damage, StoredBody};
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::settings::Settings;
 use tally_core::counter::total::{CellTotal, Value};
@@ -312,7 +312,7 @@ impl<'a> Reader<'a> {
 /// # Errors
 /// The damage of the file.
 pub fn read_part(file: &[u8]) -> Result<Vec<PartEntry>, Damage> {
-    let body = Body::read(file, stored::FIRST, false)?.bytes;
+    let body = StoredBody::read(file, stored::FIRST, false)?.bytes;
     let (length, deflated) = body.split_at_checked(LENGTH_BYTES).ok_or(Damage::Changed)?;
     let length = length.try_into().map_or(0, u32::from_le_bytes);
     let length = usize::try_from(length).map_err(|_| Damage::Changed)?;

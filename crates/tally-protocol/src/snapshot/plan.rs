@@ -17,7 +17,7 @@ const HOUR_MS: i64 = 3_600_000;
 /// The setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Plan {
+pub struct SnapshotPlan {
     /// The hour of the day in which runs begin, of UTC.
     pub hour: i64,
     /// Days from one full run to the next.
@@ -26,7 +26,7 @@ pub struct Plan {
     pub keep_days: i64,
 }
 
-impl Default for Plan {
+impl Default for SnapshotPlan {
     fn default() -> Self {
         Self {
             hour: 0,
@@ -36,7 +36,7 @@ impl Default for Plan {
     }
 }
 
-impl Plan {
+impl SnapshotPlan {
     /// Reads the setting; `None` for values that are not allowed, and for [`SNAPSHOTS_OFF`].
     pub fn parse(text: &str) -> Option<Self> {
         let plan: Self = serde_json::from_str(text).ok()?;

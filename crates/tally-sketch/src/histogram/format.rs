@@ -17,9 +17,12 @@
 //! Sizes: 27 to 33 bytes for one sample; about 2 for each bucket more, 450 for latencies over a factor of ten;
 //! never more than 1 + 2 + 4,737 · (2 + 10) + 16 + 19 = 56,882, below the 2 MB of a row.
 
+use alloc::vec::Vec;
 use core::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::at_rest;
 
 use super::{BUCKETS, Histogram, Sample};
 
@@ -149,15 +152,14 @@ impl Histogram {
 
 /// Travels in messages as it is at rest.
 impl Serialize for Histogram {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.to_bytes().serialize(serializer)
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(&self.to_bytes())
     }
 }
 
 impl<'de> Deserialize<'de> for Histogram {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let bytes = Vec::<u8>::deserialize(deserializer)?;
-        Self::from_bytes(&bytes).map_err(serde::de::Error::custom)
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        at_rest::deserialize(deserializer, "a histogram at rest", Self::from_bytes)
     }
 }
 

@@ -23,14 +23,20 @@ const WITHIN_BITS: u32 = 52 - BUCKETS_PER_OCTAVE.ilog2();
 const LEAD_MIN: u64 = SAMPLE_MIN.to_bits() >> WITHIN_BITS;
 
 /// A number that can be a sample: 0, or from [`SAMPLE_MIN`] to below [`SAMPLE_LIMIT`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Sample(u64);
+
+impl fmt::Debug for Sample {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Sample({:?})", self.value())
+    }
+}
 
 /// Why a number is no sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct NoSample(f64);
+pub struct SampleError(f64);
 
-impl fmt::Display for NoSample {
+impl fmt::Display for SampleError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let why = match self.0 {
             number if number.is_nan() => "this is none",
@@ -45,21 +51,21 @@ impl fmt::Display for NoSample {
     }
 }
 
-impl core::error::Error for NoSample {}
+impl core::error::Error for SampleError {}
 
 impl Sample {
     /// Returns the sample of this value; -0 is 0.
     ///
     /// # Errors
-    /// [`NoSample`] for numbers that are negative, not finite, below [`SAMPLE_MIN`] and not 0, or not below
+    /// [`SampleError`] for numbers that are negative, not finite, below [`SAMPLE_MIN`] and not 0, or not below
     /// [`SAMPLE_LIMIT`].
-    pub fn new(value: f64) -> Result<Self, NoSample> {
+    pub fn new(value: f64) -> Result<Self, SampleError> {
         if value == 0.0 {
             Ok(Self(0))
         } else if (SAMPLE_MIN..SAMPLE_LIMIT).contains(&value) {
             Ok(Self(value.to_bits()))
         } else {
-            Err(NoSample(value))
+            Err(SampleError(value))
         }
     }
 

@@ -1,7 +1,7 @@
 //! The string that Redis keeps a HyperLogLog in, "HYLL".
 //!
 //! Invariant: [`Hyll::to_bytes`] depends on the registers and on whether something dense was read, and
-//! [`Hyll::parse`] reads from it the same registers.
+//! [`Hyll::from_bytes`] reads from it the same registers.
 //!
 //! | bytes | hold |
 //! |---|---|
@@ -29,6 +29,7 @@
 
 use super::Hyll;
 use crate::registers::{PACKED_BYTES, REGISTERS, Registers};
+use alloc::vec::Vec;
 use core::fmt;
 
 const MAGIC: &[u8; 4] = b"HYLL";
@@ -83,19 +84,19 @@ impl Hyll {
     ///
     /// # Errors
     /// Where it is no such string. Whoever sent it must send another.
-    pub fn parse(bytes: &[u8]) -> Result<Self, HyllFault> {
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, HyllError> {
         let magic = bytes.first_chunk();
         if magic != Some(MAGIC) {
-            return Err(HyllFault(Kind::Magic));
+            return Err(HyllError(Kind::Magic));
         }
         let Some((header, body)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
-            return Err(HyllFault(Kind::Header(bytes.len())));
+            return Err(HyllError(Kind::Header(bytes.len())));
         };
         match header[MAGIC.len()] {
             ENCODING_DENSE => {
-                let length = HyllFault(Kind::Length(bytes.len()));
+                let length = HyllError(Kind::Length(bytes.len()));
                 let packed = body.try_into().map_err(|_| length)?;
-                let registers = Registers::unpack(packed).ok_or(HyllFault(Kind::Rank))?;
+                let registers = Registers::unpack(packed).ok_or(HyllError(Kind::Rank))?;
                 Ok(Self {
                     registers,
                     is_dense: true,
@@ -105,7 +106,7 @@ impl Hyll {
                 registers: read_sparse(body)?,
                 is_dense: false,
             }),
-            encoding => Err(HyllFault(Kind::Encoding(encoding))),
+            encoding => Err(HyllError(Kind::Encoding(encoding))),
         }
     }
 }
@@ -196,7 +197,7 @@ fn zeros(registers: u16) -> Zeros {
     }
 }
 
-fn read_sparse(mut opcodes: &[u8]) -> Result<Registers, HyllFault> {
+fn read_sparse(mut opcodes: &[u8]) -> Result<Registers, HyllError> {
     let mut registers = Registers::blank();
     let mut next: u16 = 0;
     while let Some((first, rest)) = opcodes.split_first() {
@@ -207,7 +208,7 @@ fn read_sparse(mut opcodes: &[u8]) -> Result<Registers, HyllFault> {
             u16::from(first & (RUN_MAX - 1))
         } else if first & LONG_ZEROS != 0 {
             let Some((second, rest)) = opcodes.split_first() else {
-                return Err(HyllFault(Kind::Cut));
+                return Err(HyllError(Kind::Cut));
             };
             opcodes = rest;
             u16::from_be_bytes([first & !LONG_ZEROS, *second])
@@ -217,7 +218,7 @@ fn read_sparse(mut opcodes: &[u8]) -> Result<Registers, HyllFault> {
         // Both are at most 16,384: the sum fits.
         let end = next + less_one + 1;
         if end > ALL {
-            return Err(HyllFault(Kind::Beyond));
+            return Err(HyllError(Kind::Beyond));
         }
         if rank > 0 {
             for register in next..end {
@@ -227,14 +228,14 @@ fn read_sparse(mut opcodes: &[u8]) -> Result<Registers, HyllFault> {
         next = end;
     }
     if next < ALL {
-        return Err(HyllFault(Kind::Short(next)));
+        return Err(HyllError(Kind::Short(next)));
     }
     Ok(registers)
 }
 
 /// Why a string is no HyperLogLog of Redis: the fault of whoever sent it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HyllFault(Kind);
+pub struct HyllError(Kind);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -248,9 +249,9 @@ enum Kind {
     Short(u16),
 }
 
-impl core::error::Error for HyllFault {}
+impl core::error::Error for HyllError {}
 
-impl fmt::Display for HyllFault {
+impl fmt::Display for HyllError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Kind::Magic => formatter.write_str("the string does not begin with HYLL"),

@@ -11,11 +11,12 @@
 //! Numbers are little-endian; sketches are in the order of hash and class. Sizes of one sketch: 8 + 42 = 50 bytes for
 //! 10 elements, 410 for 100, 4,010 for 1,000, never more than 8 + 12,290 = 12,298.
 
-use core::fmt;
-use serde::de::{Error, Visitor};
+use alloc::vec::Vec;
+
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{Source, Uniques};
+use crate::at_rest;
 use crate::family::Class;
 use crate::format::SketchError;
 use crate::hash_id::HashId;
@@ -72,7 +73,7 @@ impl Uniques {
             let [a, b, c, d, class, low, high] = *header;
             let number = u32::from_le_bytes([a, b, c, d]);
             let length = usize::from(u16::from_le_bytes([low, high]));
-            let class = Class::try_from(class).map_err(|_| SketchError::of_parts())?;
+            let class = Class::try_from(class)?;
             let source = Source {
                 hash: HashId::from_number(number),
                 class,
@@ -103,20 +104,6 @@ impl Serialize for Uniques {
 
 impl<'de> Deserialize<'de> for Uniques {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_bytes(AtRest)
-    }
-}
-
-struct AtRest;
-
-impl Visitor<'_> for AtRest {
-    type Value = Uniques;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("unique elements at rest")
-    }
-
-    fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Uniques, E> {
-        Uniques::from_bytes(bytes).map_err(E::custom)
+        at_rest::deserialize(deserializer, "unique elements at rest", Self::from_bytes)
     }
 }

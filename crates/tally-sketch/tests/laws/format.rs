@@ -2,7 +2,9 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally_sketch::{HashKey, Sketch, Token, hash};
+use tally_sketch::{
+    Class, HashKey, Histogram, Sample, Sketch, SketchError, Source, Token, Uniques, hash,
+};
 use tally_testing::config;
 
 const DENSE_BYTES: usize = 12_290;
@@ -187,4 +189,54 @@ proptest! {
         let sketch = sketch_of(elements);
         prop_assert_eq!(Sketch::from_bytes(&sketch.to_bytes()), Ok(sketch));
     }
+}
+
+/// As bytes where a format has them, and as numbers where it has none.
+#[test]
+fn sketches_uniques_and_histograms_travel_as_their_bytes_at_rest() {
+    fn travels<T>(sent: &T, at_rest: &[u8])
+    where
+        T: serde::Serialize + serde::de::DeserializeOwned + PartialEq + std::fmt::Debug,
+    {
+        let json = serde_json::to_string(sent).unwrap();
+        assert_eq!(serde_json::from_str::<Vec<u8>>(&json).unwrap(), at_rest);
+        assert_eq!(serde_json::from_str::<T>(&json).unwrap(), *sent);
+        let packed = postcard::to_allocvec(sent).unwrap();
+        assert_eq!(postcard::from_bytes::<T>(&packed).unwrap(), *sent);
+        assert!(serde_json::from_str::<T>("[7,7,7]").is_err());
+    }
+    let key = HashKey::from([7; 16]);
+    for elements in [0_u32, 3, 5_000] {
+        let tokens = (0..elements).map(|element| key.token(&element.to_be_bytes()));
+        let sketch: Sketch = tokens.collect();
+        travels(&sketch, &sketch.to_bytes());
+        let uniques = Uniques::of(Source::of_all(key.id()), sketch);
+        travels(&uniques, &uniques.to_bytes());
+        let mut histogram = Histogram::new();
+        for sample in 0..elements {
+            histogram.insert(Sample::new(sample.into()).unwrap());
+        }
+        travels(&histogram, &histogram.to_bytes());
+    }
+}
+
+#[test]
+fn the_token_of_an_element_is_that_of_its_hash_under_the_key() {
+    let key = HashKey::from(*b"a key of sixteen");
+    for element in [&b""[..], b"ada", &[0; 100]] {
+        assert_eq!(key.token(element), Token::from_hash(hash(&key, element)));
+    }
+}
+
+#[test]
+fn numbers_that_stand_for_nothing_are_refused_with_an_error_that_says_so() {
+    let refused = |error: SketchError| Box::<dyn std::error::Error>::from(error).to_string();
+    assert_eq!(
+        refused(Token::try_from(39).unwrap_err()),
+        "no hash has the token 0x00000027"
+    );
+    assert_eq!(
+        refused(Class::try_from(128).unwrap_err()),
+        "no class of elements has the number 128"
+    );
 }

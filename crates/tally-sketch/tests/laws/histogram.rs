@@ -73,7 +73,7 @@ proptest! {
         let mut sorted = values.clone();
         sorted.sort_by(f64::total_cmp);
         for asked in [per_mille, 500, 900, 990, 999] {
-            let Some(told) = histogram.quantile(asked) else {
+            let Some(told) = histogram.quantile_per_mille(asked) else {
                 prop_assert!(values.is_empty());
                 continue;
             };
@@ -146,7 +146,7 @@ proptest! {
 fn the_bound_is_met_and_not_beaten() {
     // The worst samples: at the lower end of the widest bucket of an octave, with others on either side.
     let histogram = histogram(&[0.5, 1.0, 1.0, 4.0]);
-    assert_eq!(histogram.quantile(500), Some(1.0 + 1.0 / 128.0));
+    assert_eq!(histogram.quantile_per_mille(500), Some(1.0 + 1.0 / 128.0));
     assert_eq!(MAX_RELATIVE_ERROR, 0.007_812_5);
 }
 
@@ -155,19 +155,19 @@ fn an_empty_histogram_tells_nothing() {
     let empty = Histogram::new();
     assert_eq!((empty.count(), empty.is_empty()), (0, true));
     assert_eq!((empty.min(), empty.max(), empty.mean()), (None, None, None));
-    assert_eq!(empty.quantile(500), None);
+    assert_eq!(empty.quantile_per_mille(500), None);
 }
 
 #[test]
 fn few_samples_are_told_exactly() {
     let one = histogram(&[12.3]);
     for per_mille in [0, 500, 999, 1_000] {
-        assert_eq!(one.quantile(per_mille), Some(12.3));
+        assert_eq!(one.quantile_per_mille(per_mille), Some(12.3));
     }
     assert_eq!(one.mean(), Some(12.3));
     let two = histogram(&[0.0, 100.0]);
     assert_eq!(
-        (two.quantile(500), two.quantile(501)),
+        (two.quantile_per_mille(500), two.quantile_per_mille(501)),
         (Some(0.0), Some(100.0))
     );
     assert_eq!(two.mean(), Some(50.0));
@@ -283,4 +283,15 @@ fn malformed_bytes_are_refused() {
         "{}",
         refusal(&less)
     );
+}
+
+#[test]
+fn debug_output_tells_samples_and_no_buckets() {
+    assert_eq!(format!("{:?}", Histogram::new()), "Histogram(0 samples)");
+    let of_three = histogram(&[2.5, 1.0, 2_000.0]);
+    assert_eq!(
+        format!("{of_three:?}"),
+        "Histogram(3 samples from 1.0 to 2000.0)"
+    );
+    assert_eq!(format!("{:?}", sample(2.5)), "Sample(2.5)");
 }

@@ -28,7 +28,7 @@ fn merged(left: &Hyll, right: &Hyll) -> Hyll {
 }
 
 fn refusal(bytes: &[u8]) -> String {
-    match Hyll::parse(bytes) {
+    match Hyll::from_bytes(bytes) {
         Ok(hyll) => format!("accepted as {hyll:?}"),
         Err(fault) => fault.to_string(),
     }
@@ -157,19 +157,22 @@ fn bytes_that_are_no_string_are_refused_with_the_reason() {
     ] {
         assert_eq!(refusal(&bytes), reason);
     }
-    assert!(Hyll::parse(&with(dense, 16, 51)).is_ok());
+    assert!(Hyll::from_bytes(&with(dense, 16, 51)).is_ok());
     // Redis looks neither at the reserved bytes nor, here, anyone at its count.
     let mut counted = empty;
     counted[5..16].copy_from_slice(&[7; 11]);
-    assert_eq!(Hyll::parse(&counted).as_ref(), Ok(&Hyll::new()));
-    assert_eq!(Hyll::parse(&counted).map(|hyll| hyll.estimate()), Ok(0));
+    assert_eq!(Hyll::from_bytes(&counted).as_ref(), Ok(&Hyll::new()));
+    assert_eq!(
+        Hyll::from_bytes(&counted).map(|hyll| hyll.estimate()),
+        Ok(0)
+    );
 }
 
 #[test]
 fn a_dense_string_of_nothing_is_the_empty_one() {
     let mut bytes = vec![0; DENSE_BYTES];
     bytes[..4].copy_from_slice(b"HYLL");
-    let hyll = Hyll::parse(&bytes).unwrap();
+    let hyll = Hyll::from_bytes(&bytes).unwrap();
     assert!(hyll.is_empty());
     assert_eq!(Sketch::from(&hyll), Sketch::new());
     assert_eq!(hyll.to_bytes().len(), DENSE_BYTES);
@@ -300,12 +303,13 @@ fn changed(mut bytes: Vec<u8>, changes: &[Change]) -> Vec<u8> {
 
 /// Whatever parses is sound: it has the same registers as its own string, counts, merges and grows.
 fn is_sound_or_refused(bytes: &[u8]) -> Result<bool, TestCaseError> {
-    let Ok(hyll) = Hyll::parse(bytes) else {
+    let Ok(hyll) = Hyll::from_bytes(bytes) else {
         return Ok(false);
     };
     let written = hyll.to_bytes();
     prop_assert!(written.len() == DENSE_BYTES || (18..=3_000).contains(&written.len()));
-    let again = Hyll::parse(&written).map_err(|fault| TestCaseError::fail(fault.to_string()))?;
+    let again =
+        Hyll::from_bytes(&written).map_err(|fault| TestCaseError::fail(fault.to_string()))?;
     prop_assert_eq!(&again, &hyll);
     prop_assert_eq!(again.estimate(), hyll.estimate());
     prop_assert!(
@@ -349,13 +353,13 @@ proptest! {
 
     #[test]
     fn strings_in_any_cut_are_read(bytes in opcodes()) {
-        let hyll = Hyll::parse(&bytes);
+        let hyll = Hyll::from_bytes(&bytes);
         prop_assert!(hyll.is_ok() && is_sound_or_refused(&bytes)?);
         let mut single = sparse(&[]);
         for rank in slow_registers(&bytes) {
             single.push(if rank == 0 { 0 } else { 0x80 | ((rank - 1) << 2) });
         }
-        prop_assert_eq!(Hyll::parse(&single), hyll);
+        prop_assert_eq!(Hyll::from_bytes(&single), hyll);
     }
 
     #[test]
@@ -369,7 +373,7 @@ proptest! {
 
     #[test]
     fn merging_is_a_join(a in string(), b in string(), c in string()) {
-        let read = |bytes: &[u8]| Hyll::parse(bytes).map_err(|fault| TestCaseError::fail(fault.to_string()));
+        let read = |bytes: &[u8]| Hyll::from_bytes(bytes).map_err(|fault| TestCaseError::fail(fault.to_string()));
         let (a, b, c) = (read(&a)?, read(&b)?, read(&c)?);
         prop_assert!(merged(&a, &b).to_bytes() == merged(&b, &a).to_bytes());
         prop_assert!(merged(&merged(&a, &b), &c).to_bytes() == merged(&a, &merged(&b, &c)).to_bytes());

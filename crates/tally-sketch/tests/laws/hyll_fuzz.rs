@@ -157,7 +157,7 @@ fn split_zeros(bytes: &mut Vec<u8>, chance: &mut Chance) {
 /// Whether the string was taken.
 fn check(string: &[u8], case: u64) -> bool {
     let slow = read_slowly(string);
-    let hyll = match (Hyll::parse(string), &slow) {
+    let hyll = match (Hyll::from_bytes(string), &slow) {
         (Err(fault), None) => {
             assert!(!fault.to_string().is_empty(), "case {case}");
             return false;

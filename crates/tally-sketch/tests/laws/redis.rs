@@ -88,12 +88,12 @@ fn the_same_elements_leave_the_same_bytes_and_the_same_count() {
         add(&mut redis, "theirs", &elements);
         let theirs = get(&mut redis, "theirs");
         assert_same(&hyll.to_bytes(), &theirs, &format!("{size} elements"));
-        assert_eq!(Hyll::parse(&theirs).as_ref(), Ok(&hyll));
+        assert_eq!(Hyll::from_bytes(&theirs).as_ref(), Ok(&hyll));
         let counted = count(&mut redis, "theirs");
         assert_eq!(hyll.estimate(), counted, "{size} elements");
         // Now the string holds a count that is not stale; it is not looked at.
         let counted = get(&mut redis, "theirs");
-        assert_eq!(Hyll::parse(&counted).as_ref(), Ok(&hyll));
+        assert_eq!(Hyll::from_bytes(&counted).as_ref(), Ok(&hyll));
         // Gathered as tokens first, as cells do.
         let mut sketch = Sketch::new();
         sketch.insert_many(
@@ -126,7 +126,7 @@ fn redis_counts_merges_and_goes_on_with_what_is_written_here() {
         assert_eq!(count(&mut redis, "ours"), hyll.estimate());
         add(&mut redis, "others", &others);
         let bytes = get(&mut redis, "others");
-        hyll.merge(&Hyll::parse(&bytes).unwrap());
+        hyll.merge(&Hyll::from_bytes(&bytes).unwrap());
         let what = format!("{mine} and {theirs}");
         let merged = merged_by(&mut redis, &["ours", "others"]);
         assert_same(&hyll.to_bytes(), &merged, &what);
@@ -231,7 +231,7 @@ fn a_string_turns_dense_where_that_of_redis_does() {
 fn compare_merged(redis: &mut Redis, ranks: &BTreeMap<u16, u8>, what: &str) -> usize {
     let hyll = hyll_of_ranks(ranks);
     let single = single_opcodes(ranks);
-    assert_eq!(Hyll::parse(&single).as_ref(), Ok(&hyll), "{what}");
+    assert_eq!(Hyll::from_bytes(&single).as_ref(), Ok(&hyll), "{what}");
     set(redis, "single", &single);
     let theirs = merged_by(redis, &["single"]);
     assert_same(&hyll.to_bytes(), &theirs, what);
@@ -257,7 +257,7 @@ fn high_ranks_and_dense_strings_stay_dense_as_in_redis() {
     redis.call(&[b"CONFIG", b"SET", b"hll-sparse-max-bytes", b"0"]);
     add(&mut redis, "few", &elements("v", 2));
     redis.call(&[b"CONFIG", b"SET", b"hll-sparse-max-bytes", b"3000"]);
-    let few = Hyll::parse(&get(&mut redis, "few")).unwrap();
+    let few = Hyll::from_bytes(&get(&mut redis, "few")).unwrap();
     assert_same(&few.to_bytes(), &get(&mut redis, "few"), "few but dense");
     let mut hyll = hyll_of(&elements("w", 5));
     set(&mut redis, "sparse", &hyll.to_bytes());
@@ -292,6 +292,6 @@ fn strings_that_redis_refuses_are_refused() {
         set(&mut redis, "broken", &bytes);
         let answer = redis.call(&[b"PFCOUNT", b"broken"]);
         assert!(matches!(answer, Reply::Error(_)), "Redis: {answer:?}");
-        assert!(Hyll::parse(&bytes).is_err(), "{} bytes", bytes.len());
+        assert!(Hyll::from_bytes(&bytes).is_err(), "{} bytes", bytes.len());
     }
 }

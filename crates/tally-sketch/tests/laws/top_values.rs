@@ -172,3 +172,13 @@ fn the_first_twenty_of_many_values_in_16_shards_are_the_true_ones() {
         }
     }
 }
+
+#[test]
+fn the_top_are_those_with_the_largest_counts_and_equal_ones_go_by_name() {
+    let mut top = TopValues::default();
+    for (value, amount) in [("c", 2), ("d", 9), ("a", 2), ("b", 3)] {
+        top.add(value, amount);
+    }
+    let names: Vec<&str> = top.top().iter().map(|(value, _)| *value).collect();
+    assert_eq!(names, ["d", "b", "a", "c"]);
+}

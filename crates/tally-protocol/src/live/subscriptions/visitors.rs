@@ -1,9 +1,9 @@
 //! How much of a hub one visitor without a key may use.
 
-use super::{Board, WatcherId};
+use super::{HubState, WatcherId};
 use crate::live::{VISITOR_COUNTERS_MAX, VISITOR_STREAMS_MAX};
 
-impl Board {
+impl HubState {
     /// Whether a visitor may have a stream of so many counters besides its other streams, not counting `except`.
     pub fn has_room(&self, visitor: u64, counters: usize, except: Option<WatcherId>) -> bool {
         let own = self

@@ -1,6 +1,6 @@
 //! Calls of datacenters, and the messages that they cause.
 
-use tally_limit::lease::{Admission, Request};
+use tally_limit::lease::{Admission, LeaseRequest};
 use tally_limit::policy::Scope;
 use tally_limit::table::Check;
 
@@ -59,7 +59,7 @@ impl World {
         }
     }
 
-    pub(super) fn send(&mut self, from: usize, request: Request) {
+    pub(super) fn send(&mut self, from: usize, request: LeaseRequest) {
         self.judge.requests += 1;
         let life = self.datacenters[from].life;
         let sequence = request.sequence;

@@ -1,6 +1,6 @@
 //! The one that lends, and what it stores.
 
-use tally_limit::lease::{Answer, LeaseId, Request};
+use tally_limit::lease::{LeaseAnswer, LeaseId, LeaseRequest};
 use tally_limit::policy::Scope;
 use tally_limit::table::Check;
 
@@ -13,7 +13,7 @@ const RECALL_MS_MAX: i64 = 600;
 pub struct Asker {
     from: usize,
     life: u64,
-    request: Request,
+    request: LeaseRequest,
 }
 
 /// What was asked of borrowers, and for whom.
@@ -32,7 +32,7 @@ impl World {
         is_cut || self.now_ms < self.down_until_ms
     }
 
-    pub(super) fn asked(&mut self, from: usize, life: u64, request: &Request) {
+    pub(super) fn asked(&mut self, from: usize, life: u64, request: &LeaseRequest) {
         if self.is_unheard(from) {
             return;
         }
@@ -59,12 +59,12 @@ impl World {
         );
     }
 
-    fn ask(&mut self, request: &Request) -> Answer {
+    fn ask(&mut self, request: &LeaseRequest) -> LeaseAnswer {
         let check = Check::of(POLICY, &self.plan.policy, KEY, 1);
         self.lender.ask(&check, request, self.now_ms)
     }
 
-    fn tell(&mut self, asker: &Asker, answer: Answer) {
+    fn tell(&mut self, asker: &Asker, answer: LeaseAnswer) {
         if answer.must_commit || self.chance.below(10) == 0 {
             self.commit();
         }
@@ -149,7 +149,7 @@ impl World {
         }
     }
 
-    pub(super) fn heard(&mut self, from: usize, report: Option<&Request>, number: u64) {
+    pub(super) fn heard(&mut self, from: usize, report: Option<&LeaseRequest>, number: u64) {
         if self.is_unheard(from) {
             return;
         }

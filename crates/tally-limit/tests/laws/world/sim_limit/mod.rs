@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use tally_limit::borrowers::Borrowers;
-use tally_limit::lease::{Answer, LeaseId, Request};
+use tally_limit::lease::{LeaseAnswer, LeaseId, LeaseRequest};
 use tally_limit::policy::{Policy, Scope};
 use tally_limit::table::Table;
 
@@ -72,13 +72,13 @@ enum Event {
     Asked {
         from: usize,
         life: u64,
-        request: Request,
+        request: LeaseRequest,
     },
     /// An answer reaches a datacenter.
     Answered {
         to: usize,
         life: u64,
-        answer: Answer,
+        answer: LeaseAnswer,
     },
     /// A borrower is asked for what it does not need, and tells.
     Recall {
@@ -89,7 +89,7 @@ enum Event {
     },
     Heard {
         from: usize,
-        report: Option<Request>,
+        report: Option<LeaseRequest>,
         number: u64,
     },
     /// Nobody waits any more for those that were asked.
@@ -327,7 +327,7 @@ impl World {
         }
     }
 
-    fn answered(&mut self, to: usize, life: u64, answer: &Answer) {
+    fn answered(&mut self, to: usize, life: u64, answer: &LeaseAnswer) {
         let is_heard = self.now_ms >= self.datacenters[to].cut_until_ms;
         if is_heard && self.datacenters[to].life == life {
             self.datacenters[to].heard = answer.sequence;

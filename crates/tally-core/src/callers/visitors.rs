@@ -1,0 +1,138 @@
+//! What visitors without a key may have done: budgets of an address, in one isolate's memory.
+//!
+//! Invariants: memory is fixed, whatever is sent; nobody gets more than a budget says, however many others there are.
+//! A visitor is a hash by a key that never leaves the isolate, so no address is held or can be found from what is. How
+//! both is done says [`Budgets`].
+//!
+//! Isolates do not ask each other: a visitor whose requests reach n of them has n times as much.
+
+use tally_limit::budgets::{Budget, BudgetSpent, Budgets};
+
+/// Writes to one counter: 60 at once and one a second.
+pub const COUNTER_WRITES: Budget = Budget {
+    burst: 60,
+    interval_ms: 1_000,
+};
+
+/// Writes to all counters: 1,200 at once and 20 a second, since many people may share an address. A line of a body is
+/// one.
+pub const WRITES: Budget = Budget {
+    burst: 1_200,
+    interval_ms: 50,
+};
+
+/// Counters that are written for the first time: 60 at once and 360 an hour. Each takes storage until somebody
+/// deletes it.
+pub const NEW_COUNTERS: Budget = Budget {
+    burst: 60,
+    interval_ms: 10_000,
+};
+
+/// Calls to objects that reads need: 6,000 at once and 100 a second. A read from memory needs none, a read of a
+/// counter of one datacenter two, an aggregate of 5,000 counters 5,016.
+pub const READ_CALLS: Budget = Budget {
+    burst: 6_000,
+    interval_ms: 10,
+};
+
+/// 2^14 cells a row, of 8 bytes: 512 KB. 2,000 visitors who use all they have make a fifth visitor in 6,000 share all
+/// four cells with them: (1 - e^(-2,000 / 16,384))^4 = 0.00017.
+const CELLS_BITS_OF_COUNTERS: u32 = 14;
+
+/// 2^12 cells a row for budgets of an address alone: 128 KB each.
+const CELLS_BITS: u32 = 12;
+
+/// Counters that are known not to be new: 8 bytes each, 128 KB. Whose place another one has taken is new once more.
+const KNOWN_BITS: u32 = 14;
+
+/// A write of a visitor, by hashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VisitorWrite {
+    /// Of the visitor.
+    pub visitor: u64,
+    /// Of the counter.
+    pub counter: u64,
+    /// Of both together.
+    pub both: u64,
+}
+
+/// The budgets of all visitors.
+#[derive(Clone, Debug)]
+pub struct Visitors {
+    counter_writes: Budgets,
+    writes: Budgets,
+    new_counters: Budgets,
+    read_calls: Budgets,
+    /// Counters that are not new, each in the place that its hash names.
+    known: Vec<u64>,
+}
+
+impl Default for Visitors {
+    fn default() -> Self {
+        Self {
+            counter_writes: Budgets::new(COUNTER_WRITES, CELLS_BITS_OF_COUNTERS),
+            writes: Budgets::new(WRITES, CELLS_BITS),
+            new_counters: Budgets::new(NEW_COUNTERS, CELLS_BITS),
+            read_calls: Budgets::new(READ_CALLS, CELLS_BITS),
+            known: Vec::new(),
+        }
+    }
+}
+
+impl Visitors {
+    /// Whether the counter was taken for a new one, where this visitor may write to it now; all that the write needs
+    /// is then used.
+    ///
+    /// # Errors
+    /// [`BudgetSpent`]; then nothing was used.
+    pub fn write(&mut self, write: VisitorWrite, now_ms: i64) -> Result<bool, BudgetSpent> {
+        let VisitorWrite {
+            visitor,
+            counter,
+            both,
+        } = write;
+        let place = counter & ((1 << KNOWN_BITS) - 1);
+        let place = usize::try_from(place).unwrap_or(0);
+        let is_new = self.known.get(place) != Some(&counter);
+        let mut used = vec![
+            (&mut self.counter_writes, both),
+            (&mut self.writes, visitor),
+        ];
+        if is_new {
+            used.push((&mut self.new_counters, visitor));
+        }
+        for (budgets, subject) in &used {
+            budgets.peek(*subject, 1, now_ms)?;
+        }
+        for (budgets, subject) in used {
+            budgets.charge(subject, 1, now_ms);
+        }
+        if is_new {
+            if self.known.is_empty() {
+                self.known = vec![0; 1 << KNOWN_BITS];
+            }
+            if let Some(known) = self.known.get_mut(place) {
+                *known = counter;
+            }
+        }
+        Ok(is_new)
+    }
+
+    /// Gives back what a visitor has used for a counter that was there before.
+    pub fn was_there(&mut self, visitor: u64, now_ms: i64) {
+        self.new_counters.refund(visitor, 1, now_ms);
+    }
+
+    /// Nothing where a visitor's read may make so many calls now, which are then used.
+    ///
+    /// # Errors
+    /// [`BudgetSpent`]; then nothing was used.
+    pub fn read(&mut self, visitor: u64, calls: u64, now_ms: i64) -> Result<(), BudgetSpent> {
+        self.read_calls.check(visitor, calls, now_ms)
+    }
+
+    /// Notes calls that a read has made which nobody could foresee: they are made up for before the next.
+    pub fn note_calls(&mut self, visitor: u64, calls: u64, now_ms: i64) {
+        self.read_calls.charge(visitor, calls, now_ms);
+    }
+}
