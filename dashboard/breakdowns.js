@@ -72,11 +72,17 @@ export function windowWords(range, window) {
   return `Of ${hoursWords(window.from, end)}: ${kept}.`;
 }
 
-/** Returns the rows of dimensions for an export, each with the time that it is of; `told` is dimension → answer. */
-export function exportRows(told) {
+/**
+ * Returns the rows of dimensions for an export, each with the time that it is of, and how it changed; `told` is
+ * dimension → answer, `changes` dimension → how a value changed.
+ */
+export function exportRows(told, changes = new Map()) {
   return [...told].flatMap(([by, { window, rows }]) => {
     const time = window?.from == null ? {} : { from: window.from, to: window.to + 1 };
-    return rows.map((row) => ({ section: by, name: row.value, count: whole(row.count), ...time }));
+    const changeOf = changes.get(by);
+    return rows.map(({ value, count: least }) => ({
+      section: by, name: value, count: whole(least), ...time, ...changeOf?.(value)?.columns,
+    }));
   });
 }
 
@@ -134,9 +140,9 @@ export class Breakdowns {
     this.#say(el("p", { class: "sub", role: "status" }, "Loading …"));
   }
 
-  /** What is shown: dimension → answer. */
-  get told() {
-    return this.#told;
+  /** What is shown, as rows of an export. */
+  get rows() {
+    return exportRows(this.#told, this.#changes);
   }
 
   /**

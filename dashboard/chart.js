@@ -151,7 +151,8 @@ export class Chart {
     const to = before.length > 0 && range.step !== "1s" ? range.to : until;
     this.#range = { ...range, from, to, isUtc: step === "1d", seconds: to - from };
     this.#points = filled(points, from - (from % step_seconds), until, step_seconds);
-    this.#before = before.map(([second, value]) => [second + previous.shift, value]);
+    // What was asked for before midnight may be compared with nothing after it.
+    this.#before = previous === undefined ? [] : before.map(([second, value]) => [second + previous.shift, value]);
     this.#draw();
   }
 

@@ -4,12 +4,12 @@
 // Invariant: all numbers are of one range, and those of counters of one answer, so that they add up.
 import { Failure, json } from "./api.js";
 import { Bars } from "./bars.js";
-import { Breakdowns, breakdownPath, exportRows, whereWords, windowWords } from "./breakdowns.js";
-import { Comparison, comparedTimes, comparedValueTimes, timesWords } from "./changes.js";
+import { Breakdowns, breakdownPath, whereWords, windowWords } from "./breakdowns.js";
+import { Comparison, comparedTimes, comparedValueTimes, timesWords, totalRow } from "./changes.js";
 import { Chart } from "./chart.js";
 import { refusalOf } from "./counter.js";
 import { el, notice, setText } from "./dom.js";
-import { exportButtons, pointRows } from "./export.js";
+import { beforeRows, exportButtons, pointRows } from "./export.js";
 import { Headline, fact } from "./headline.js";
 import { compared, countedDays, historyOf, partOf, pointsBefore, prefixPath } from "./history.js";
 import { repeat } from "./idle.js";
@@ -162,8 +162,8 @@ function follow(frame, route, status, signal) {
         const told = await showValue(frame, route, asked, status, signal);
         heard_ms = Date.now();
         looks += 1;
-        frame.arrive();
         if (isSlow) await compareValue(frame, route, asked, told);
+        frame.arrive();
         return;
       }
       const { told, range } = await historyOf(path, asked, signal, `&top=${TOP}`);
@@ -177,9 +177,9 @@ function follow(frame, route, status, signal) {
       looks += 1;
       if (!isSlow) return;
       await frame.breakdowns.refresh(range);
-      frame.arrive();
       await compareTop(frame, route, path, range, told);
       await frame.breakdowns.compare(range);
+      frame.arrive();
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof Failure)) throw error;
@@ -228,7 +228,8 @@ function show(frame, route, range, told, before) {
   frame.history.hidden = false;
   setText(frame.counters, count(told.counters));
   frame.chart.show(told.points, range, before);
-  frame.shown = { range, points: told.points, top: told.top, total: totals.count };
+  frame.totals = totals;
+  frame.shown = { range, points: told.points, before, top: told.top, total: totals.count };
   showTop(frame, route);
 }
 
@@ -284,11 +285,12 @@ async function showValue(frame, route, range, status, signal) {
   if (frame.body.firstChild !== frame.panels) frame.body.replaceChildren(frame.panels);
   frame.history.hidden = true;
   frame.breakdowns.node.replaceChildren();
-  frame.headline.show(range, { count: whole(told.total), ...frame.totals });
+  frame.totals = { ...frame.totals, count: whole(told.total) };
+  frame.headline.show(range, frame.totals);
   // The answer says how many were asked, not how many have the value.
   const hasMore = told.unasked || whole(told.other) > 0n;
   setText(frame.counters, `${told.rows.length}${hasMore ? " or more" : ""}`);
-  frame.shown = { range, window: told.window, points: [], top: told.rows, total: told.total };
+  frame.shown = { range, window: told.window, points: [], before: [], top: told.rows, total: told.total };
   showTop(frame, route);
   tellTruth(frame, told, status);
   const error = whole(told.error) > 0n ? ` It may be up to ${count(told.error)} more: a counter knows 1,000 values by name.` : "";
@@ -308,8 +310,9 @@ async function compareValue(frame, route, range, told) {
   showTop(frame, route);
   const isSure = (answer) => answer !== undefined && whole(answer.error) === 0n && !answer.unasked;
   const [now, before] = [whole(found?.now.total), whole(found?.before.total)];
-  frame.totals = isSure(found?.now) && isSure(found.before) ? { now, before, part: partOf(now, before) } : undefined;
-  frame.headline.show(range, { count: whole(told.total), ...frame.totals });
+  const isBoth = isSure(found?.now) && isSure(found.before);
+  frame.totals = { count: whole(told.total), ...(isBoth ? { now, before, part: partOf(now, before) } : {}) };
+  frame.headline.show(range, frame.totals);
 }
 
 function empty(frame, { prefix }, status) {
@@ -330,16 +333,19 @@ function empty(frame, { prefix }, status) {
 }
 
 function exportOf(frame, { prefix, where }) {
-  const { range, window, points, top } = frame.shown;
-  const breakdowns = exportRows(frame.breakdowns.told);
+  const { range, window, points, before, top } = frame.shown;
+  const times = where === undefined ? comparedTimes(range) : comparedValueTimes(range);
   return {
     file: `tally-${prefix || "all"}-${range.name}`,
     what: { prefix, where },
     from: window?.from ?? range.from,
     to: window?.from == null ? range.until : window.to + 1,
     rows: [
-      ...top.map((row) => ({ section: "top", name: row.id, count: whole(row.count) })), ...breakdowns,
-      ...pointRows(points, range.step_seconds),
+      totalRow(frame.totals, times),
+      ...top.map(({ id, count: amount }) => ({
+        section: "top", name: id, count: whole(amount), ...frame.changes?.(id)?.columns,
+      })),
+      ...frame.breakdowns.rows, ...pointRows(points, range.step_seconds), ...beforeRows(range, before),
     ],
   };
 }
