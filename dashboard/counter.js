@@ -75,7 +75,11 @@ function counterParts(main, { id, prefix }, signal) {
   parts.places = new Places();
   parts.bands = new Bands();
   parts.spread = new Spread(id, signal);
-  parts.breakdowns = new Breakdowns(counterPath(id), id, signal);
+  const up = prefix === "" ? sharedPrefix() : prefix;
+  // To the counters that have a value: this one and others.
+  parts.breakdowns = new Breakdowns(counterPath(id), id, signal, (range, by, value) =>
+    overviewHash({ prefix: up, range: range.name, where: { by, value } }),
+  );
   parts.days = new Days(id, signal);
   const exported = exportButtons(first, () => exportOf(parts, id));
   parts.panels = el(
@@ -96,7 +100,6 @@ function counterParts(main, { id, prefix }, signal) {
     parts.days.node,
   );
   parts.body = el("div", {}, parts.panels);
-  const up = prefix === "" ? sharedPrefix() : prefix;
   main.replaceChildren(
     el(
       "div",
