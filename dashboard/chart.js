@@ -349,7 +349,7 @@ export class Chart {
 
   #words() {
     const { sum, peak, peak_at, known } = summary(this.#drawnPoints);
-    if (known === 0) return "nothing is known of this time";
+    if (known === 0) return "nothing is kept of this time";
     if (sum === 0n) return "nothing was counted in this time";
     return `${count(sum)} counted, at most ${count(peak)} in ${each(this.#width_seconds)}, ${this.#width_seconds >= DAY ? "on" : "from"} ${moment(peak_at, this.#width_seconds, this.#range.isUtc)}${this.#range.isUtc ? "; days are of UTC" : ""}`;
   }

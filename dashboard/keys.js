@@ -3,7 +3,7 @@
 // Invariant: a key is shown once, when it is made or has got another secret, and is nowhere after the view has ended.
 import { Failure, json, send } from "./api.js";
 import { refusalOf } from "./counter.js";
-import { el, notice, panel, setText } from "./dom.js";
+import { el, markRow, notice, panel, setText } from "./dom.js";
 
 const SCOPES = ["read", "write", "limits", "refund", "admin"];
 const DAY_SECONDS = 86_400;
@@ -19,7 +19,7 @@ const dateOf = (ms) => new Date(ms).toLocaleDateString("en-GB", { dateStyle: "me
 const timeOf = (ms) => new Date(ms).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" });
 
 /** Shows the keys in `main`; `status` is the chip of the page. Returns a function that ends it. */
-export function showKeys(main, _route, status) {
+export function showKeys(main, { id }, status) {
   const stopped = new AbortController();
   const { signal } = stopped;
   const told = el("p", { class: "sub", role: "status" });
@@ -61,7 +61,7 @@ export function showKeys(main, _route, status) {
     panel("acts", "What admins did", acts),
   );
   main.replaceChildren(
-    el("div", { class: "title" }, el("h1", { tabindex: "-1" }, "Keys"), el("p", { class: "sub" }, "Who may do what, without a deploy. Keys of TALLY_KEYS are not among them.")),
+    el("div", { class: "title" }, el("h1", { tabindex: "-1" }, "Keys"), el("p", { class: "sub" }, "Keys that calls have made. Keys of TALLY_KEYS are not listed here.")),
     body,
   );
   const refresh = async () => {
@@ -70,6 +70,7 @@ export function showKeys(main, _route, status) {
     list.replaceChildren(
       keys.length === 0 ? el("p", { class: "sub" }, "There are none.") : tableOf(keys, rotate, revoke),
     );
+    markRow(list, id);
   };
   const remember = async () => {
     try {
@@ -87,7 +88,7 @@ export function showKeys(main, _route, status) {
     status({ tone: "none", text: error.wantsKey ? "key needed" : "not shown" });
     body.replaceChildren(
       error.status === 403
-        ? notice("This key makes no keys", "Keys are made by a key with the scope admin.")
+        ? notice("This key may not see keys", "Keys need a key with the scope admin.")
         : refusalOf(error, "keys"),
     );
   });
@@ -123,7 +124,7 @@ function keyForm(make) {
   );
   const box = (scope) => {
     const attributes = scope === "read" || scope === "write" ? { checked: "" } : {};
-    return el("label", {}, el("input", { type: "checkbox", name: "scope", value: scope, ...attributes }), ` ${scope}`);
+    return el("label", {}, el("input", { type: "checkbox", name: "scope", value: scope, ...attributes }), scope);
   };
   const onSubmit = (event) => {
     event.preventDefault();

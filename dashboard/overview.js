@@ -16,11 +16,13 @@ import { repeat } from "./idle.js";
 import { count, whole } from "./numbers.js";
 import { rangeBar } from "./range-bar.js";
 import { during, historyQuery, openingRange, rangeOf } from "./ranges.js";
-import { counterHash, countersHash, overviewHash } from "./routes.js";
+import { counterHash, countersHash, overviewHash, sharesHash } from "./routes.js";
 import { sharedPrefix } from "./share.js";
 import { standing, truthOf } from "./standing.js";
 
 const TOP = 10;
+// Where more are asked for: what one answer holds.
+const TOP_OPEN = 100;
 const PAUSE_MS = 30_000;
 // A first count should show soon.
 const EMPTY_MS = 2_000;
@@ -93,6 +95,7 @@ function overviewFrame(main, route, signal) {
           "a", { href: overviewHash({ prefix: only, range: route.range }) },
           only === undefined ? "All" : `All of ${only}`,
         ),
+    only === undefined ? el("a", { href: sharesHash({ prefix }) }, "Share") : undefined,
   );
   const counters = el("p", { class: "fact" }, "–");
   const { promise: first, resolve: arrive } = Promise.withResolvers();
@@ -104,6 +107,7 @@ function overviewFrame(main, route, signal) {
     told,
     trouble: el("div", { class: "trouble" }),
     shown: undefined,
+    rows: TOP,
     arrive,
     comparison: new Comparison(signal),
     body: el("div", {}),
@@ -152,11 +156,14 @@ function follow(frame, route, status, signal) {
   const path = prefixPath(route.prefix);
   let looks = 0;
   let before = [];
+  let asked_rows;
   let isEmpty = false;
   let heard_ms = Date.now();
   const look = async () => {
     const asked = rangeOf(route.range, nowSeconds());
-    const isSlow = looks % SLOW === 0;
+    // Rows that were just asked for are compared too.
+    const isSlow = looks % SLOW === 0 || asked_rows !== frame.rows;
+    asked_rows = frame.rows;
     try {
       if (route.where !== undefined) {
         const told = await showValue(frame, route, asked, status, signal);
@@ -166,7 +173,7 @@ function follow(frame, route, status, signal) {
         frame.arrive();
         return;
       }
-      const { told, range } = await historyOf(path, asked, signal, `&top=${TOP}`);
+      const { told, range } = await historyOf(path, asked, signal, `&top=${frame.rows}`);
       heard_ms = Date.now();
       isEmpty = told.counters === 0 && !told.missing_partitions;
       if (isEmpty) return empty(frame, route, status);
@@ -195,7 +202,12 @@ function follow(frame, route, status, signal) {
       }
     }
   };
-  return repeat(look, () => (isEmpty || looks === 0 ? EMPTY_MS : PAUSE_MS)).stop;
+  const loop = repeat(look, () => (isEmpty || looks === 0 ? EMPTY_MS : PAUSE_MS));
+  frame.open = () => {
+    frame.rows = TOP_OPEN;
+    loop.again();
+  };
+  return loop.stop;
 }
 
 function tellTruth(frame, told, status) {
@@ -273,6 +285,7 @@ function showTop(frame, route) {
     }),
     total,
     [rest > 0n ? `${count(rest)} in other counters.` : "", frame.compared].filter(Boolean).join(" "),
+    rest > 0n && rows.length === TOP ? frame.open : undefined,
   );
 }
 
@@ -281,7 +294,7 @@ function showTop(frame, route) {
  * dimensions.
  */
 async function showValue(frame, route, range, status, signal) {
-  const told = await json(valuePath(route, range, TOP), signal);
+  const told = await json(valuePath(route, range, frame.rows), signal);
   if (frame.body.firstChild !== frame.panels) frame.body.replaceChildren(frame.panels);
   frame.history.hidden = true;
   frame.breakdowns.node.replaceChildren();
@@ -295,7 +308,7 @@ async function showValue(frame, route, range, status, signal) {
   tellTruth(frame, told, status);
   const error = whole(told.error) > 0n ? ` It may be up to ${count(told.error)} more: a counter knows 1,000 values by name.` : "";
   setText(frame.trouble, "");
-  setText(frame.told, `${frame.told.textContent} ${windowWords(range, told.window)} Each dimension is counted by itself, by the hour and day: the pages of one value are known where pages are counters, its chart and its other dimensions are not.${error}`);
+  setText(frame.told, `${frame.told.textContent} ${windowWords(range, told.window)} It has no chart and no other dimensions here: each dimension is counted by itself, by the hour and day.${error}`);
   return told;
 }
 

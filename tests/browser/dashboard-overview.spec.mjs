@@ -2,6 +2,7 @@
 // README is the scene.
 import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { until } from "../e2e/world.mjs";
 import { openDashboard, says } from "./dashboard.mjs";
 
 const LOG = readFileSync(new URL("../fixtures/access.log", import.meta.url));
@@ -323,8 +324,54 @@ test("an export that is clicked before the answers have come waits for all of th
   }
 });
 
-test("one box finds counters, policies and pages", async () => {
+test("more rows of a list are shown where there are more, each with its change", async () => {
+  const at = Date.parse("2017-01-10T12:00:00Z");
+  const lines = Array.from({ length: 30 }, (_, number) =>
+    line(`more/${number}`, at, 100 - number, { referrer: `r${number}.example` }),
+  );
+  await world.well("POST", "/ingest?format=ndjson", { body: lines.join("\n") });
+  const page = await dashboard.open("#/?prefix=more/&range=2017-01-10..2017-01-10");
+  await says(page, "#by-referrer", /with other values \(at most 90 each\)/);
+  expect(await page.locator("#top li, #by-referrer li").count()).toBe(20);
+  await page.click("#by-referrer >> text=Show more");
+  await says(page, "#by-referrer li", /r29\.example71.*new/);
+  await page.click("#top >> text=Show more");
+  await says(page, "#top li", /more\/2971.*new/);
+  expect(await page.locator("#top li, #by-referrer li").count()).toBe(60);
+  expect(await page.locator("#top button:visible, #by-referrer button:visible").count()).toBe(0);
+  expect((await saved(page)).match(/\r\n(top|referrer),.*,new(?=\r\n)/g)).toHaveLength(60);
+});
+
+test("dimensions without a value in the range are named in one line", async () => {
+  await world.add("sparse", { by: { referrer: "a.example" } });
+  await world.well("POST", "/ingest?format=ndjson", {
+    body: line("sparse", Date.parse("2017-02-01T12:00:00Z"), 1, { page: "/old", status: "200" }),
+  });
+  const page = await dashboard.open("#/counter/sparse?range=today");
+  await says(page, ".unshown", /^None today: Pages, Status codes\.$/);
+  await says(page, "#by-referrer li", "a.example");
+  expect(await page.locator("#by-page").isHidden()).toBe(true);
+});
+
+test("where nothing is busy the list of counters shows the largest and says so", async () => {
+  const page = await dashboard.open("#/counters?prefix=/");
+  await says(page, ".title .sub", /^Nothing was counted in the last hour\. The 20 largest of /);
+  const [[path, times]] = frequent();
+  await says(page, ".row >> nth=0", new RegExp(`${path}.*${times}`));
+});
+
+test("an overview leads to a new share link for its prefix", async () => {
+  const page = await dashboard.open("#/?prefix=led/&range=today");
+  await page.click(".prefix >> text=Share");
+  await says(page, "h1", "Share links");
+  expect(await page.inputValue("#share-prefix")).toBe("led/");
+});
+
+test("one box finds counters, policies, keys and pages", async () => {
   await world.well("PUT", "/limits/login", { body: '{"limit":2,"window_seconds":60}' });
+  // The directory hears of totals within seconds.
+  await until(async () => (await world.well("GET", "/top?prefix=%2Ffav&limit=1")).rows.length === 1);
+  const { id: key } = await world.well("POST", "/keys", { body: '{"name":"for-ann","scopes":["read"],"prefixes":["led/"]}' });
   const page = await dashboard.open("");
   await says(page, "#headline", /^\d/);
   const field = page.locator("#find-id");
@@ -341,6 +388,14 @@ test("one box finds counters, policies and pages", async () => {
   expect(page.url()).toContain("#/limits/login");
   const [download] = await Promise.all([page.waitForEvent("download"), page.click(".export >> text=CSV")]);
   expect(readFileSync(await download.path(), "utf8")).toContain("\r\nchecks,allowed,0,");
+  // Anywhere in the name.
+  await field.fill("con.ic");
+  await says(page, "#find-list li", /\/favicon\.ico.*counter/);
+  await field.fill("R-ann");
+  await says(page, "#find-list li", /for-ann.*key/);
+  await page.keyboard.press("Enter");
+  await says(page, "tr[aria-current=true]", /for-ann/);
+  expect(page.url()).toContain(`#/keys/${key}`);
   await field.fill("lim");
   await says(page, "#find-list li", /Rate limits.*page/);
   await page.keyboard.press("Escape");

@@ -7,6 +7,7 @@ import {
   changeOf, comparedTimes, comparedValueTimes, countsIn, timesWords, totalRow,
 } from "../../dashboard/changes.js";
 import { beforeRows, csvOf, jsonOf } from "../../dashboard/export.js";
+import { verdictChanges } from "../../dashboard/policy-history.js";
 import { rangeOf } from "../../dashboard/ranges.js";
 
 process.env.TZ = "Europe/Berlin";
@@ -105,7 +106,7 @@ test("a row has its change, and other values their bound", () => {
   const rows = breakdownRows("page", breakdown(), undefined, (value) => ({ words: value }));
   assert.deepEqual(rows.map(({ change }) => change.words), ["/a", "/b"]);
   const range = { ...rangeOf("all", NOW) };
-  assert.equal(restWords("page", { ...breakdown(), none: 0 }, range), "9 with other values, at most 4 of any; each may be up to 2 more.");
+  assert.equal(restWords("page", { ...breakdown(), none: 0 }, range), "9 with other values (at most 4 each); a row may be up to 2 more.");
 });
 
 test("an export has what the rows are compared with: both counts, their times and the change in percent", () => {
@@ -143,4 +144,13 @@ test("an export has what the rows are compared with: both counts, their times an
 test("an export without a range before has no columns of it", () => {
   const rows = [totalRow({ count: 50n }, undefined), ...beforeRows({}, [[3_600, 7]])];
   assert.match(csvOf({ from: 0, to: 3_600, rows }), /^section,name,count,from,to\r\ntotal,counted,50,[^,]+,[^,]+\r\n$/);
+});
+
+test("verdicts of a policy are compared kind by kind", () => {
+  const range = rangeOf("2026-11-25..2026-11-25", NOW);
+  const points = [[range.from, 30, 5, 0]];
+  const [allowed, refused, none] = verdictChanges(range, points, [[range.previous.from, 20, 10, 0]]);
+  assert.deepEqual([allowed.words, refused.words, none], ["+50 %", "−50 %", undefined]);
+  assert.deepEqual([allowed.columns.count_before, allowed.columns.change_percent], [20n, 50]);
+  assert.deepEqual(verdictChanges(range, points, []), [undefined, undefined, undefined]);
 });
