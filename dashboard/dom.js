@@ -39,7 +39,9 @@ export function setChip(node, { tone, text }) {
   setText(node, text);
 }
 
-/** Returns a panel under a heading, whose id is `id`-title; `heading` is its text, or that and what stands beside it. */
+/**
+ * Returns a panel under a heading, whose id is `id`-title; `heading` is its text, or that and what stands beside it.
+ */
 export function panel(id, heading, ...nodes) {
   const [text, ...beside] = [heading].flat();
   const title = el("h2", { id: `${id}-title`, class: "label" }, text);

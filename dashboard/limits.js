@@ -168,7 +168,8 @@ function verdictNodes({ at_ms, verdicts }, rates) {
   const { allowed, refused, error, started_s, age_s } = verdicts;
   const isOfAll = "age_s" in verdicts;
   const all = allowed + refused + error;
-  const tile = (name, label, number) => tileOf(name, label, count(number), [share(number, all), rates === undefined ? "" : `${rate(rates[name])} now`].filter(Boolean).join(" · "));
+  const now = (name) => (rates === undefined ? "" : ` · ${rate(rates[name])} now`);
+  const tile = (name, label, number) => tileOf(name, label, count(number), share(number, all) + now(name));
   const bar = el("div", { class: "split", "aria-hidden": "true" });
   for (const [name, number] of [
     ["allowed", allowed],

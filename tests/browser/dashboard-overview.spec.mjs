@@ -210,7 +210,9 @@ test("each row says how it changed since the range before, or that it is new", a
   expect(await page.locator("#top .change").first().getAttribute("title")).toMatch(/: 30\. .*: 20\.$/);
   expect(await page.locator("#top .change").nth(1).getAttribute("data-tone")).toBe("down");
   const rows = (await saved(page)).split("\r\n").map((row) => row.split(","));
-  const told = rows.map(([section, name, amount, , , , , , before, , , change]) => [section, name, amount, before, change].join());
+  const told = rows.map(([section, name, amount, , , , , , before, , , change]) =>
+    [section, name, amount, before, change].join(),
+  );
   expect(told.slice(1, 8)).toEqual([
     "total,counted,45,47,-4.25", "top,rows/a,30,20,50", "top,rows/b,10,20,-50", "top,rows/c,5,0,new",
     "referrer,one,30,20,50", "referrer,two,10,20,-50", "referrer,three,5,0,new",
@@ -371,7 +373,9 @@ test("one box finds counters, policies, keys and pages", async () => {
   await world.well("PUT", "/limits/login", { body: '{"limit":2,"window_seconds":60}' });
   // The directory hears of totals within seconds.
   await until(async () => (await world.well("GET", "/top?prefix=%2Ffav&limit=1")).rows.length === 1);
-  const { id: key } = await world.well("POST", "/keys", { body: '{"name":"for-ann","scopes":["read"],"prefixes":["led/"]}' });
+  const { id: key } = await world.well("POST", "/keys", {
+    body: '{"name":"for-ann","scopes":["read"],"prefixes":["led/"]}',
+  });
   const page = await dashboard.open("");
   await says(page, "#headline", /^\d/);
   const field = page.locator("#find-id");

@@ -81,6 +81,7 @@ test("dimensions without a panel are named", () => {
 });
 
 test("dimensions that have nothing in the range are named together", () => {
-  assert.equal(noneWords(["page", "status", "own"], rangeOf("yesterday", NOW)), "None yesterday: Pages, Status codes, own.");
-  assert.equal(noneWords([], rangeOf("yesterday", NOW)), "");
+  const range = rangeOf("yesterday", NOW);
+  assert.equal(noneWords(["page", "status", "own"], range), "None yesterday: Pages, Status codes, own.");
+  assert.equal(noneWords([], range), "");
 });
