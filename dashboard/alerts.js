@@ -1,7 +1,7 @@
 // The view of alerts: their states, what was delivered, and what can be done with each.
 import { Failure, json, send } from "./api.js";
-import { refusalOf } from "./counter.js";
-import { el, markRow, notice, panel, setText } from "./dom.js";
+import { refuseView } from "./counter.js";
+import { el, markRow, panel, setText } from "./dom.js";
 
 // An alert is looked at once a minute; a page that nobody touches asks no more often than other views.
 const REFRESH_MS = 30_000;
@@ -58,49 +58,22 @@ export function showAlerts(main, { id }, status) {
     }
   };
   const acts = {
-    silence: ({ name }, seconds) =>
-      act(async () => {
-        await send("POST", `/alerts/${encodeURIComponent(name)}/silence`, { for_seconds: seconds }, signal);
-        return seconds === 0 ? `${name} is not silenced any more.` : `Nothing of ${name} is delivered for a time.`;
-      }),
-    test: ({ name }) =>
-      act(async () => {
-        const { outcome, why } = await send(
-          "POST", `/alerts/${encodeURIComponent(name)}/test`, undefined, signal, TEST_MS_MAX,
-        );
-        return outcome === "delivered"
-          ? `The receiver of ${name} has taken the test.`
-          : `The test of ${name} failed: ${why ?? "it is not known why"}.`;
-      }),
+    silence: (alert, seconds) => act(() => silence(alert, seconds, signal)),
+    test: (alert) => act(() => deliverTest(alert, signal)),
   };
   const refresh = async () => {
     const [all, last] = await Promise.all([json("/alerts", signal), json("/alert-deliveries", signal)]);
-    const firing = all.alerts.filter(({ condition }) => condition === "firing").length;
-    const missing = (all.missing_partitions ?? []).length > 0;
-    status(
-      missing
-        ? { tone: "fair", text: "some did not answer" }
-        : { tone: firing > 0 ? "bad" : "good", text: firing > 0 ? `${firing} firing` : `${all.alerts.length} ${all.alerts.length === 1 ? "alert" : "alerts"}` },
-    );
-    // Whoever uses the keyboard stays where they were.
-    const focused = alerts.contains(document.activeElement) ? document.activeElement.getAttribute("aria-label") : null;
-    alerts.replaceChildren(all.alerts.length === 0 ? noneYet() : alertTable(all.alerts, acts));
+    status(standingOf(all));
+    const table = all.alerts.length === 0 ? noneYet() : alertTable(all.alerts, acts);
+    keepFocus(alerts, () => alerts.replaceChildren(table));
     markRow(alerts, id);
-    const buttons = focused === null ? [] : [...alerts.querySelectorAll("button")];
-    buttons.find((one) => one.getAttribute("aria-label") === focused)?.focus({ preventScroll: true });
     deliveries.replaceChildren(
       last.deliveries.length === 0 ? el("p", { class: "sub" }, "There are none.") : deliveryTable(last.deliveries),
     );
   };
   const fail = (error) => {
-    if (signal.aborted) return;
-    if (!(error instanceof Failure)) throw error;
-    status({ tone: "none", text: error.wantsKey ? "key needed" : "not shown" });
-    body.replaceChildren(
-      error.status === 403
-        ? notice("This key may not see alerts", "Alerts need a key with the scope admin.")
-        : refusalOf(error, "alerts"),
-    );
+    const place = { body, status, signal };
+    refuseView(error, place, "This key may not see alerts", "Alerts need a key with the scope admin.");
   };
   refresh().catch(fail);
   const timer = setInterval(() => document.hidden || refresh().catch(fail), REFRESH_MS);
@@ -108,6 +81,37 @@ export function showAlerts(main, { id }, status) {
     clearInterval(timer);
     stopped.abort();
   };
+}
+
+/** Silences an alert for a time; none ends its silence. Returns what to tell. */
+async function silence({ name }, seconds, signal) {
+  await send("POST", `/alerts/${encodeURIComponent(name)}/silence`, { for_seconds: seconds }, signal);
+  return seconds === 0 ? `${name} is not silenced any more.` : `Nothing of ${name} is delivered for a time.`;
+}
+
+/** Lets the service deliver a test of an alert. Returns what to tell. */
+async function deliverTest({ name }, signal) {
+  const path = `/alerts/${encodeURIComponent(name)}/test`;
+  const { outcome, why } = await send("POST", path, undefined, signal, TEST_MS_MAX);
+  return outcome === "delivered"
+    ? `The receiver of ${name} has taken the test.`
+    : `The test of ${name} failed: ${why ?? "it is not known why"}.`;
+}
+
+/** Returns what the chip of the page says of all alerts. */
+function standingOf({ alerts, missing_partitions: missing }) {
+  if (missing?.length > 0) return { tone: "fair", text: "some did not answer" };
+  const firing = alerts.filter(({ condition }) => condition === "firing").length;
+  if (firing > 0) return { tone: "bad", text: `${firing} firing` };
+  return { tone: "good", text: `${alerts.length} ${alerts.length === 1 ? "alert" : "alerts"}` };
+}
+
+/** Replaces what stands in `node`. Whoever uses the keyboard stays at the button that has the same label. */
+function keepFocus(node, replace) {
+  const focused = node.contains(document.activeElement) ? document.activeElement.getAttribute("aria-label") : null;
+  replace();
+  const buttons = focused === null ? [] : [...node.querySelectorAll("button")];
+  buttons.find((one) => one.getAttribute("aria-label") === focused)?.focus({ preventScroll: true });
 }
 
 // What puts the first one.

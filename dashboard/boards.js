@@ -3,7 +3,7 @@
 // Invariant: a rank is shown as the answer tells it; what is hidden has none.
 import { Failure, json } from "./api.js";
 import { refusalOf } from "./counter.js";
-import { el, notice, panel, setText } from "./dom.js";
+import { el, nameForm, notice, panel, setText } from "./dom.js";
 import { exportButtons } from "./export.js";
 import { repeat } from "./idle.js";
 import { count, measured } from "./numbers.js";
@@ -167,100 +167,101 @@ function settingsWords({ order, keep, ties, scores, period, zone }) {
 }
 
 function showBoard(main, route, status, signal) {
-  const { id: board, period, member } = route;
-  const within = period === undefined ? "" : `&period=${encodeURIComponent(period)}`;
-  const about = el("p", { class: "sub" }, "Loading …");
-  const top = el("div", {});
-  const told = el("p", { class: "sub" });
-  const found = el("div", { role: "status" });
-  const field = el("input", {
-    id: "member", name: "member", type: "search", value: member ?? "", required: true, autocomplete: "off",
-    autocapitalize: "off", spellcheck: "false",
-  });
-  const onFind = (event) => {
-    event.preventDefault();
-    location.hash = boardHash(board, { period, member: field.value });
+  const frame = boardFrame(main, route);
+  const tell = (error) => tellFailure(error, frame.body, status, signal);
+  describeBoard(frame, route, signal).catch(tell);
+  const look = async () => {
+    try {
+      const page = await showTop(frame, route, signal);
+      status(standing({ connection: "polling", reading: page }));
+      if (route.member !== undefined) await showMember(frame.member, route, signal);
+    } catch (error) {
+      tell(error);
+    }
   };
-  const form = el(
-    "form", { class: "prefix", on: { submit: onFind } }, el("label", { for: "member" }, "Member"), field,
-    el("button", { type: "submit", class: "quiet" }, "Find"),
-  );
-  const periods = el("div", { class: "range-place" });
-  let shown = [];
+  // What is over does not change.
+  return repeat(look, () => (route.period === undefined ? TOP_MS : 12 * TOP_MS)).stop;
+}
+
+/** What stands on the page of a board: the parts that are filled later. */
+function boardFrame(main, { id: board, period, member }) {
+  const about = el("p", { class: "sub" }, "Loading …");
+  const form = nameForm({
+    id: "member", name: "member", label: "Member", value: member ?? "", required: true, button: "Find",
+    submit: (name) => (location.hash = boardHash(board, { period, member: name })),
+  });
   const { promise: first, resolve: arrive } = Promise.withResolvers();
-  const buttons = exportButtons(first, () => exported(`tally-board-${board}`, { board, period }, shown));
-  const body = el(
-    "div", { class: "panels" }, panel("member", "Where a member stands", form, found),
-    panel("top", [`The first ${ROWS}`, buttons], top, told),
+  const frame = {
+    about, arrive, shown: [], top: el("div", {}), told: el("p", { class: "sub" }),
+    member: el("div", { role: "status" }), periods: el("div", { class: "range-place" }),
+  };
+  const buttons = exportButtons(first, () => exported(`tally-board-${board}`, { board, period }, frame.shown));
+  frame.body = el(
+    "div", { class: "panels" }, panel("member", "Where a member stands", form, frame.member),
+    panel("top", [`The first ${ROWS}`, buttons], frame.top, frame.told),
   );
   main.replaceChildren(
     el(
       "div", { class: "title" }, el("p", { class: "crumb" }, el("a", { href: boardsHash() }, "Boards")),
       el("h1", { tabindex: "-1" }, el("bdi", {}, board)), about,
     ),
-    periods, body,
+    frame.periods, frame.body,
   );
+  return frame;
+}
 
-  const find = async () => {
-    try {
-      const path = `${boardPath(board)}/members/${encodeURIComponent(member)}`;
-      const own = await json(`${path}?${within.slice(1)}`, signal);
-      const around = await json(`${path}/around?limit=${AROUND}${within}`, signal);
-      const rank =
-        own.rank === null
-          ? "Hidden: it has no rank."
-          : `Rank ${rankOf(own.rank)} of ${count(own.total)}, at or above ${measured(own.percentile)} % of the others.`;
-      found.replaceChildren(
-        el("p", { class: "fact", id: "stands" }, `${scoreOf(own.score)} points. ${rank}`),
-        memberRows(around.rows, board, route),
-      );
-    } catch (error) {
-      if (error instanceof Failure && error.code === "member-not-found") {
-        found.replaceChildren(el("p", { class: "fact" }, `${member} is not on this board.`));
-      } else {
-        tellFailure(error, body, status, signal);
-      }
-    }
-  };
-  const look = async () => {
-    try {
-      const page = await json(`${boardPath(board)}/top?limit=${ROWS}${within}`, signal);
-      top.replaceChildren(
-        page.rows.length === 0 ? el("p", {}, "Nobody has a score here.") : memberRows(page.rows, board, route),
-      );
-      shown = page.rows.map((row) => ({ section: `rank ${rankOf(row.rank)}`, name: row.member, count: row.score }));
-      arrive();
-      setText(told, page.total > page.rows.length ? `${count(page.total)} members in all.` : "");
-      status(standing({ connection: "polling", reading: page }));
-      if (member !== undefined) await find();
-    } catch (error) {
-      tellFailure(error, body, status, signal);
-    }
-  };
-  const describe = async () => {
-    try {
-      const { settings, total } = await json(boardPath(board), signal);
-      setText(about, `${count(total)} ${total === 1 ? "member" : "members"} · ${settingsWords(settings)}`);
-      if (settings.period === "none") return;
-      const ended = await json(`${boardPath(board)}/periods`, signal);
-      const link = (start, text) =>
-        el(
-          "a",
-          {
-            href: boardHash(board, { period: start, member }),
-            "aria-current": String(start ?? "") === (period ?? "") ? "true" : undefined, "data-keep": "",
-          },
-          text,
-        );
-      const links = ended.periods.map(({ start, total: members }) =>
-        link(start, `${clock(start)} (${count(members)})`),
-      );
-      periods.replaceChildren(el("nav", { class: "tabs", "aria-label": "Period" }, link(undefined, "Now"), links));
-    } catch (error) {
-      tellFailure(error, body, status, signal);
-    }
-  };
-  describe();
-  // What is over does not change.
-  return repeat(look, () => (period === undefined ? TOP_MS : 12 * TOP_MS)).stop;
+// What a query says of the period; empty for the one that runs.
+const periodQuery = (period) => (period === undefined ? "" : `&period=${encodeURIComponent(period)}`);
+
+/** Shows the first members. Returns the answer. */
+async function showTop(frame, route, signal) {
+  const { id: board, period } = route;
+  const page = await json(`${boardPath(board)}/top?limit=${ROWS}${periodQuery(period)}`, signal);
+  frame.top.replaceChildren(
+    page.rows.length === 0 ? el("p", {}, "Nobody has a score here.") : memberRows(page.rows, board, route),
+  );
+  frame.shown = page.rows.map((row) => ({ section: `rank ${rankOf(row.rank)}`, name: row.member, count: row.score }));
+  frame.arrive();
+  setText(frame.told, page.total > page.rows.length ? `${count(page.total)} members in all.` : "");
+  return page;
+}
+
+/** Shows in `node` where the member of the route stands, among those around. */
+async function showMember(node, route, signal) {
+  const { id: board, period, member } = route;
+  const path = `${boardPath(board)}/members/${encodeURIComponent(member)}`;
+  try {
+    const own = await json(`${path}?${periodQuery(period).slice(1)}`, signal);
+    const around = await json(`${path}/around?limit=${AROUND}${periodQuery(period)}`, signal);
+    const rank =
+      own.rank === null
+        ? "Hidden: it has no rank."
+        : `Rank ${rankOf(own.rank)} of ${count(own.total)}, at or above ${measured(own.percentile)} % of the others.`;
+    node.replaceChildren(
+      el("p", { class: "fact", id: "stands" }, `${scoreOf(own.score)} points. ${rank}`),
+      memberRows(around.rows, board, route),
+    );
+  } catch (error) {
+    if (!(error instanceof Failure) || error.code !== "member-not-found") throw error;
+    node.replaceChildren(el("p", { class: "fact" }, `${member} is not on this board.`));
+  }
+}
+
+/** Shows the settings of a board, and its ended periods where it has some. */
+async function describeBoard(frame, { id: board, period, member }, signal) {
+  const { settings, total } = await json(boardPath(board), signal);
+  setText(frame.about, `${count(total)} ${total === 1 ? "member" : "members"} · ${settingsWords(settings)}`);
+  if (settings.period === "none") return;
+  const ended = await json(`${boardPath(board)}/periods`, signal);
+  const link = (start, text) =>
+    el(
+      "a",
+      {
+        href: boardHash(board, { period: start, member }),
+        "aria-current": String(start ?? "") === (period ?? "") ? "true" : undefined, "data-keep": "",
+      },
+      text,
+    );
+  const links = ended.periods.map(({ start, total: members }) => link(start, `${clock(start)} (${count(members)})`));
+  frame.periods.replaceChildren(el("nav", { class: "tabs", "aria-label": "Period" }, link(undefined, "Now"), links));
 }

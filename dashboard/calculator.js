@@ -22,73 +22,95 @@ const SOURCES = {
 const dollars = (value) => `$${value.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`;
 const dateOf = (seconds) => new Date(seconds * 1000).toLocaleDateString("en", { dateStyle: "medium" });
 
-/** Shows the calculator in `main`; `status` is the chip of the page. Returns a function that ends it. */
-export function showCosts(main, _, status) {
-  const stopped = new AbortController();
-  const { signal } = stopped;
-  const told = el("p", { class: "sub", role: "status" }, "Looking for what was counted …");
-  const refused = el("div", {});
-  const result = el("div", {});
-  const input = (id, label) =>
-    el(
-      "div", {}, el("label", { for: `cost-${id}` }, label),
-      el("input", { id: `cost-${id}`, inputmode: "numeric", autocomplete: "off", value: "0" }),
-    );
-  const select = (id, label, options, change) =>
-    el(
-      "div", {}, el("label", { for: `cost-${id}` }, label), el("select", { id: `cost-${id}`, on: { change } }, options),
-    );
-  const option = (value, name, disabled) => el("option", { value, disabled }, name);
+/** The form of the numbers of a month, and what they cost. */
+class Calculator {
   // What each source knows: `{ month, text, name, isEarly }`.
-  const known = { hand: { text: "These numbers are yours." } };
-  let isChosen = false;
-  const choose = () => {
-    isChosen = true;
-    feed();
-  };
-  const byHand = () => {
-    isChosen = true;
-    from.value = "hand";
-    feed();
-  };
-  const form = el(
-    "form",
-    {
-      class: "fields",
-      on: { input: ({ target }) => target !== from && byHand(), submit: (event) => event.preventDefault() },
-    },
-    select(
-      "from", "Counted", Object.entries(SOURCES).map(([value, name]) => option(value, name, value !== "hand")), choose,
-    ),
-    FIELDS.map(([id, label]) => input(id, label)),
-    select("way", "Writes come", Object.entries(WAYS).map(([value, { name }]) => option(value, name))),
+  #known = { hand: { text: "These numbers are yours." } };
+  #isChosen = false;
+  #told = el("p", { class: "sub", role: "status" }, "Looking for what was counted …");
+  #refused = el("div", {});
+  #result = el("div", {});
+  #form = this.#newForm();
+  #from = this.#field("from");
+  node = el(
+    "section", { class: "panel wide", "aria-label": "Calculator" }, this.#form, this.#told, this.#refused, this.#result,
   );
-  const field = (id) => form.querySelector(`#cost-${id}`);
-  const from = field("from");
-  const numberOf = (id) => Number(field(id).value.replaceAll(/[,\s]/g, "")) || 0;
 
-  /** Fills the fields from the source that is chosen, or is the best that is known. */
-  function feed() {
-    if (!isChosen) {
-      from.value = Object.keys(SOURCES).find((source) => source in known && known[source].isEarly !== true);
-    }
-    const { month = {}, text: source } = known[from.value];
-    for (const [id] of FIELDS) if (month[id] !== undefined) field(id).value = count(month[id]);
-    if (month.way !== undefined) field("way").value = month.way;
-    if (from.value !== "hand" || isChosen) setText(told, source);
-    work(month.requests);
+  constructor() {
+    this.#work();
   }
-  function learn(source, what) {
-    known[source] = what;
-    refused.replaceChildren();
-    const shown = from.querySelector(`[value=${source}]`);
+
+  /** Whether a source has told its numbers. */
+  knows(source) {
+    return source in this.#known;
+  }
+
+  /** Takes what a source knows, and shows it where it is chosen, or the best. */
+  learn(source, what) {
+    this.#known[source] = what;
+    this.#refused.replaceChildren();
+    const shown = this.#from.querySelector(`[value=${source}]`);
     shown.disabled = false;
     setText(shown, what.name ?? SOURCES[source]);
-    feed();
+    this.#feed();
   }
-  function work(requests) {
+
+  /** Says why nothing is known. Returns whether it does: not where something is. */
+  refuse(error) {
+    if (Object.keys(this.#known).length > 1) return false;
+    this.#refused.replaceChildren(refusalOf(error, "what was counted"));
+    return true;
+  }
+
+  #newForm() {
+    const labelled = (id, label, node) => el("div", {}, el("label", { for: `cost-${id}` }, label), node);
+    const input = ([id, label]) =>
+      labelled(
+        id, label, el("input", { id: `cost-${id}`, inputmode: "numeric", autocomplete: "off", value: "0" }),
+      );
+    const select = (id, label, options, change) =>
+      labelled(id, label, el("select", { id: `cost-${id}`, on: { change } }, options));
+    const option = (value, name, disabled) => el("option", { value, disabled }, name);
+    const sources = Object.entries(SOURCES).map(([value, name]) => option(value, name, value !== "hand"));
+    const ways = Object.entries(WAYS).map(([value, { name }]) => option(value, name));
+    const byHand = ({ target }) => target !== this.#from && this.#choose("hand");
+    return el(
+      "form",
+      { class: "fields", on: { input: byHand, submit: (event) => event.preventDefault() } },
+      select("from", "Counted", sources, () => this.#choose(this.#from.value)),
+      FIELDS.map(input),
+      select("way", "Writes come", ways),
+    );
+  }
+
+  #field(id) {
+    return this.#form.querySelector(`#cost-${id}`);
+  }
+
+  #choose(source) {
+    this.#isChosen = true;
+    this.#from.value = source;
+    this.#feed();
+  }
+
+  // Fills the fields from the source that is chosen, or is the best that is known.
+  #feed() {
+    const from = this.#from;
+    if (!this.#isChosen) {
+      from.value = Object.keys(SOURCES).find((source) => this.knows(source) && this.#known[source].isEarly !== true);
+    }
+    const { month = {}, text: source } = this.#known[from.value];
+    for (const [id] of FIELDS) if (month[id] !== undefined) this.#field(id).value = count(month[id]);
+    if (month.way !== undefined) this.#field("way").value = month.way;
+    if (from.value !== "hand" || this.#isChosen) setText(this.#told, source);
+    this.#work(month.requests);
+  }
+
+  // Shows what the numbers in the fields cost.
+  #work(requests) {
+    const numberOf = (id) => Number(this.#field(id).value.replaceAll(/[,\s]/g, "")) || 0;
     const asked = Object.fromEntries(FIELDS.map(([id]) => [id, numberOf(id)]));
-    const { rows, dollars: sum } = costsOf({ ...asked, requests, way: field("way").value });
+    const { rows, dollars: sum } = costsOf({ ...asked, requests, way: this.#field("way").value });
     const line = ({ name, amount, dollars: own }) =>
       el(
         "tr", {}, el("th", { scope: "row" }, name), el("td", { "data-label": "A month" }, count(amount)),
@@ -97,11 +119,18 @@ export function showCosts(main, _, status) {
     const head = el(
       "tr", {}, ["What", "A month", "Beyond the plan"].map((label) => el("th", { scope: "col" }, label)),
     );
-    result.replaceChildren(
+    this.#result.replaceChildren(
       el("table", { class: "policies" }, el("thead", {}, head), el("tbody", {}, rows.map(line))),
       el("p", {}, el("strong", { id: "cost-sum" }, dollars(sum)), ` a month, the plan's ${dollars(PLAN)} included. Memory time and storage come on top.`),
     );
   }
+}
+
+/** Shows the calculator in `main`; `status` is the chip of the page. Returns a function that ends it. */
+export function showCosts(main, _, status) {
+  const stopped = new AbortController();
+  const { signal } = stopped;
+  const calculator = new Calculator();
   main.replaceChildren(
     el(
       "div", { class: "title" }, el("h1", { tabindex: "-1" }, "Costs"),
@@ -110,35 +139,20 @@ export function showCosts(main, _, status) {
         "What a month of 30 days would cost on Cloudflare. Compare the prices with its current page.",
       ),
     ),
-    el(
-      "div", { class: "panels" },
-      el("section", { class: "panel wide", "aria-label": "Calculator" }, form, told, refused, result),
-    ),
+    el("div", { class: "panels" }, calculator.node),
   );
-  work();
-
+  // What it would cost can be worked out without numbers of its own.
+  const refuse = (error) => {
+    if (calculator.refuse(error)) status({ tone: "none", text: error.wantsKey ? "key needed" : "not known" });
+  };
   let first;
   const look = async () => {
     try {
       const usage = usageOf(await text("/metrics", signal));
       if (usage === undefined) return status({ tone: "none", text: "a part does not answer" });
-      const now_ms = Date.now();
-      const since_s = now_ms / 1000 - usage.begun_s;
-      if (since_s > 0) {
-        const name = `since ${dateOf(usage.begun_s)}`;
-        learn("begun", {
-          name, isEarly: since_s < DAY_S, month: monthOf(usage, since_s),
-          text: textOf(usage.sums, `In ${lasting(since_s * 1000)}, ${name},`),
-        });
-      }
-      const more = first === undefined ? undefined : usageBetween(first.usage, usage);
-      if (more === undefined) first = { usage, at_ms: now_ms };
-      else {
-        const open_ms = now_ms - first.at_ms;
-        learn("open", {
-          month: monthOf(more, open_ms / 1000), text: textOf(more.sums, `In the last ${lasting(open_ms)}`),
-        });
-      }
+      const now = { usage, at_ms: Date.now() };
+      learnSinceBegin(calculator, now);
+      if (!learnSinceFirst(calculator, first, now)) first = now;
       status({ tone: "good", text: "polling · all isolates" });
     } catch (error) {
       if (signal.aborted) return;
@@ -148,29 +162,46 @@ export function showCosts(main, _, status) {
       refuse(error);
     }
   };
-  // What it would cost can be worked out without numbers of its own.
-  const refuse = (error) => {
-    if (Object.keys(known).length > 1) return;
-    status({ tone: "none", text: error.wantsKey ? "key needed" : "not known" });
-    refused.replaceChildren(refusalOf(error, "what was counted"));
-  };
-  json("/top?window=30d&by=count&limit=1", signal).then(
-    ({ total, counters }) => {
-      const what = `In the last 30 days ${count(counters)} ${counters === 1 ? "counter" : "counters"} counted ${count(total)}.`;
-      if (known.begun === undefined) status({ tone: "good", text: "30 days" });
-      learn("days", { month: { writes: whole(total) }, text: `${what} Reads and checks are not known for this time: choose another one, or fill them in.` });
-    },
-    (error) => {
-      if (signal.aborted) return;
-      if (!(error instanceof Failure)) throw error;
-      refuse(error);
-    },
-  );
+  learnDays(calculator, status, signal).catch((error) => {
+    if (signal.aborted) return;
+    if (!(error instanceof Failure)) throw error;
+    refuse(error);
+  });
   const watching = repeat(look, () => LOOK_MS);
   return () => {
     stopped.abort();
     watching.stop();
   };
+}
+
+/** What the deployment has counted since the first report of an isolate. */
+function learnSinceBegin(calculator, { usage, at_ms }) {
+  const since_s = at_ms / 1000 - usage.begun_s;
+  if (since_s <= 0) return;
+  const name = `since ${dateOf(usage.begun_s)}`;
+  calculator.learn("begun", {
+    name, isEarly: since_s < DAY_S, month: monthOf(usage, since_s),
+    text: textOf(usage.sums, `In ${lasting(since_s * 1000)}, ${name},`),
+  });
+}
+
+/** What it has counted since the first look. Returns whether that is known. */
+function learnSinceFirst(calculator, first, { usage, at_ms }) {
+  const more = first === undefined ? undefined : usageBetween(first.usage, usage);
+  if (more === undefined) return false;
+  const open_ms = at_ms - first.at_ms;
+  calculator.learn("open", {
+    month: monthOf(more, open_ms / 1000), text: textOf(more.sums, `In the last ${lasting(open_ms)}`),
+  });
+  return true;
+}
+
+/** What its counters have counted in the last 30 days. */
+async function learnDays(calculator, status, signal) {
+  const { total, counters } = await json("/top?window=30d&by=count&limit=1", signal);
+  const what = `In the last 30 days ${count(counters)} ${counters === 1 ? "counter" : "counters"} counted ${count(total)}.`;
+  if (!calculator.knows("begun")) status({ tone: "good", text: "30 days" });
+  calculator.learn("days", { month: { writes: whole(total) }, text: `${what} Reads and checks are not known for this time: choose another one, or fill them in.` });
 }
 
 function textOf({ requests, writes, checks, reads }, when) {

@@ -286,3 +286,14 @@ export function refusalOf(failure, id) {
     return notice("This key may not read this counter", "Its scopes or its prefix do not cover it. Use another key.");
   return notice("The counter cannot be shown", `${failure.message}.`);
 }
+
+/**
+ * Shows in `body` why a view that needs the scope admin cannot be shown: `title` and `sentence` where the key has not
+ * that scope. Throws what is none of the service's refusals.
+ */
+export function refuseView(error, { body, status, signal }, title, sentence) {
+  if (signal.aborted) return;
+  if (!(error instanceof Failure)) throw error;
+  status({ tone: "none", text: error.wantsKey ? "key needed" : "not shown" });
+  body.replaceChildren(error.status === 403 ? notice(title, sentence) : refusalOf(error, ""));
+}

@@ -59,6 +59,24 @@ export function markRow(list, id) {
   row.scrollIntoView({ block: "nearest" });
 }
 
+/**
+ * Returns a form of one field for a name, in which nothing is completed or corrected, and a button; `submit` gets the
+ * name. What is left of the options are attributes of the field.
+ */
+export function nameForm({ id, label, button, submit, ...attributes }, ...more) {
+  const field = el("input", {
+    id, type: "search", autocomplete: "off", autocapitalize: "off", spellcheck: "false", ...attributes,
+  });
+  const onSubmit = (event) => {
+    event.preventDefault();
+    submit(field.value);
+  };
+  return el(
+    "form", { class: "prefix", on: { submit: onSubmit } }, el("label", { for: id }, label), field,
+    el("button", { type: "submit", class: "quiet" }, button), ...more,
+  );
+}
+
 /** Returns what to tell instead of numbers: a heading, a sentence, and what to do. */
 export function notice(title, ...more) {
   return el(

@@ -102,145 +102,198 @@ function seen(signal) {
   });
 }
 
-/**
- * Watches counters until the function that it returns is called. onReading(id, reading); onState(state), one of
- * "connecting", "live", "polling" and "offline"; onHeard() whenever the service said something; onFailure(failure, id)
- * for refusals.
- */
-export function watch(ids, { onReading, onState, onHeard, onFailure }) {
-  const stopped = new AbortController();
-  const { signal } = stopped;
-  let attempt = 0;
-  let refusals = 0;
-  // Until when nothing is streamed, by the clock of this machine.
-  let asksUntil_ms = 0;
-  let lastId = "";
-  const state = (name) => signal.aborted || onState(name);
-  const heard = () => {
-    attempt = 0;
-    if (!signal.aborted) onHeard();
-  };
+/** Parses the data of an event; undefined where it is no update. */
+function updateOf(data) {
+  try {
+    const told = parseExact(data);
+    return told?.type === "update" ? told : undefined;
+  } catch {
+    return undefined;
+  }
+}
 
-  const stream = async () => {
-    const broken = new AbortController();
-    let timer = setTimeout(() => broken.abort(), SILENCE_MS_MAX);
-    const alive = () => {
+/**
+ * Returns a `signal` that aborts when a stream is to be ended from here: nothing came for too long, the page is hidden,
+ * or the browser is offline. `alive()` says that something came, `end()` that the stream is over.
+ */
+function streamGuard() {
+  const broken = new AbortController();
+  const cut = () => broken.abort();
+  const hide = () => document.hidden && cut();
+  let timer = setTimeout(cut, SILENCE_MS_MAX);
+  document.addEventListener("visibilitychange", hide);
+  addEventListener("offline", cut);
+  return {
+    signal: broken.signal,
+    alive() {
       clearTimeout(timer);
-      timer = setTimeout(() => broken.abort(), SILENCE_MS_MAX);
-      heard();
+      timer = setTimeout(cut, SILENCE_MS_MAX);
+    },
+    end() {
+      clearTimeout(timer);
+      document.removeEventListener("visibilitychange", hide);
+      removeEventListener("offline", cut);
+    },
+  };
+}
+
+/** One feed of some counters: streams, or asks, until its signal aborts. */
+class Feed {
+  #ids;
+  #listener;
+  #signal;
+  // How often in a row the service was not reached.
+  #attempt = 0;
+  #refusals = 0;
+  // Until when nothing is streamed, by the clock of this machine.
+  #asksUntil_ms = 0;
+  #lastId = "";
+
+  constructor(ids, listener, signal) {
+    this.#ids = ids;
+    this.#listener = listener;
+    this.#signal = signal;
+  }
+
+  async run() {
+    this.#state("connecting");
+    let goesOn = this.#ids.length > 0;
+    while (goesOn && !this.#signal.aborted) {
+      await seen(this.#signal);
+      const isStreaming = this.#streams();
+      try {
+        await (isStreaming ? this.#stream() : this.#poll());
+      } catch (error) {
+        goesOn = await this.#recover(error, isStreaming);
+        continue;
+      }
+      // The service ended the stream in order, as it does when it is deployed anew.
+      if (isStreaming) await this.#comeBack("connecting");
+    }
+  }
+
+  #state(name) {
+    if (!this.#signal.aborted) this.#listener.onState(name);
+  }
+
+  #heard() {
+    this.#attempt = 0;
+    if (!this.#signal.aborted) this.#listener.onHeard();
+  }
+
+  #streams() {
+    return hasStream && Date.now() >= this.#asksUntil_ms;
+  }
+
+  // Waits before the next attempt, and says what it waits for.
+  async #comeBack(state, asked_seconds) {
+    if (this.#signal.aborted) return;
+    this.#state(state);
+    this.#attempt += 1;
+    await rest(pause(this.#attempt, Math.random(), asked_seconds), this.#signal);
+  }
+
+  // Does what an error asks for. Resolves to whether the feed goes on.
+  async #recover(error, isStreaming) {
+    if (this.#signal.aborted) return false;
+    const isFailure = error instanceof Failure;
+    if (isFailure && error.isNoCall) {
+      hasStream = false;
+      return true;
+    }
+    if (document.hidden) {
+      this.#state("connecting");
+      return true;
+    }
+    const isRefused = BAD_STREAM.includes(error.status);
+    if (isStreaming && isFailure && (isRefused || error.status >= 500)) {
+      this.#asksUntil_ms = isRefused ? Infinity : Date.now() + STREAM_AGAIN_MS;
+      return true;
+    }
+    if (!isFailure) {
+      console.error(error);
+    } else if (error.status >= 400 && error.status < 500 && error.status !== 429) {
+      // Asking again would be refused again.
+      this.#listener.onFailure(error, this.#ids[0]);
+      return false;
+    }
+    await this.#comeBack(!isFailure || error.isOffline ? "offline" : "connecting", error.retry_after_seconds);
+    return true;
+  }
+
+  async #stream() {
+    const guard = streamGuard();
+    const alive = () => {
+      guard.alive();
+      this.#heard();
     };
-    const hide = () => document.hidden && broken.abort();
-    const cut = () => broken.abort();
-    document.addEventListener("visibilitychange", hide);
-    addEventListener("offline", cut);
     try {
-      await turn(signal);
-      const query = new URLSearchParams(ids.map((id) => ["id", id]));
-      const headers = { accept: "text/event-stream", ...(lastId === "" ? {} : { "last-event-id": lastId }) };
-      const response = await open(`/live?${query}`, { headers, signal: AbortSignal.any([signal, broken.signal]) });
-      state("live");
+      await turn(this.#signal);
+      const query = new URLSearchParams(this.#ids.map((id) => ["id", id]));
+      const headers = {
+        accept: "text/event-stream", ...(this.#lastId === "" ? {} : { "last-event-id": this.#lastId }),
+      };
+      const signal = AbortSignal.any([this.#signal, guard.signal]);
+      const response = await open(`/live?${query}`, { headers, signal });
+      this.#state("live");
       alive();
       const parser = new EventParser();
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
       for (;;) {
         const { done, value } = await reader.read();
-        if (done || signal.aborted) return;
+        if (done || this.#signal.aborted) return;
         alive();
-        for (const event of parser.push(value)) take(event);
-        lastId = parser.lastId || lastId;
+        for (const { data } of parser.push(value)) this.#take(updateOf(data));
+        this.#lastId = parser.lastId || this.#lastId;
       }
     } catch (error) {
-      if (error instanceof Failure || signal.aborted || document.hidden) throw error;
+      if (error instanceof Failure || this.#signal.aborted || document.hidden) throw error;
       throw new Failure(0, "offline", "the stream broke");
     } finally {
-      clearTimeout(timer);
-      document.removeEventListener("visibilitychange", hide);
-      removeEventListener("offline", cut);
+      guard.end();
     }
-  };
+  }
 
-  const take = ({ data }) => {
-    let told;
-    try {
-      told = parseExact(data);
-    } catch {
-      return;
+  #take(update) {
+    for (const [id, counter] of Object.entries(update?.counters ?? {})) {
+      if (counter !== null) this.#listener.onReading(id, readingOf(counter, update.at));
+      else this.#listener.onFailure(new Failure(404, "counter-not-found", "there is no such counter"), id);
     }
-    if (told?.type !== "update") return;
-    for (const [id, counter] of Object.entries(told.counters ?? {})) {
-      if (counter === null) onFailure(new Failure(404, "counter-not-found", "there is no such counter"), id);
-      else onReading(id, readingOf(counter, told.at));
-    }
-  };
+  }
 
-  const ask = async (id) => {
+  // Asks for one counter after the other, until there may be a stream again.
+  async #poll() {
+    while (!this.#signal.aborted && !this.#streams()) {
+      await seen(this.#signal);
+      this.#refusals = 0;
+      await each(this.#ids, POLLS_AT_ONCE, (id) => this.#ask(id));
+      const own_ms = this.#ids.length > 1 ? POLL_MANY_MS : POLL_MS;
+      await rest(this.#refusals > 0 ? POLL_REFUSED_MS : own_ms, this.#signal);
+    }
+  }
+
+  async #ask(id) {
     try {
-      const told = await json(`${counterPath(id)}?window=${RATE_SECONDS}&numbers=string`, signal);
-      heard();
-      state("polling");
-      if (!signal.aborted) onReading(id, readingOf(told));
+      const told = await json(`${counterPath(id)}?window=${RATE_SECONDS}&numbers=string`, this.#signal);
+      this.#heard();
+      this.#state("polling");
+      if (!this.#signal.aborted) this.#listener.onReading(id, readingOf(told));
     } catch (error) {
       if (!(error instanceof Failure) || error.isOffline || error.status >= 500) throw error;
-      refusals += 1;
-      heard();
-      if (!signal.aborted) onFailure(error, id);
+      this.#refusals += 1;
+      this.#heard();
+      if (!this.#signal.aborted) this.#listener.onFailure(error, id);
     }
-  };
+  }
+}
 
-  const streams = () => hasStream && Date.now() >= asksUntil_ms;
-  const polls = async () => {
-    while (!signal.aborted && !streams()) {
-      await seen(signal);
-      refusals = 0;
-      await each(ids, POLLS_AT_ONCE, ask);
-      await rest(refusals > 0 ? POLL_REFUSED_MS : ids.length > 1 ? POLL_MANY_MS : POLL_MS, signal);
-    }
-  };
-
-  const run = async () => {
-    let isStreaming = false;
-    while (!signal.aborted) {
-      await seen(signal);
-      try {
-        isStreaming = streams();
-        await (isStreaming ? stream() : polls());
-        if (!isStreaming) continue;
-      } catch (error) {
-        if (signal.aborted) return;
-        if (error instanceof Failure && error.isNoCall) {
-          hasStream = false;
-          continue;
-        }
-        if (document.hidden) {
-          state("connecting");
-          continue;
-        }
-        const isRefused = BAD_STREAM.includes(error.status);
-        if (isStreaming && error instanceof Failure && (isRefused || error.status >= 500)) {
-          asksUntil_ms = isRefused ? Infinity : Date.now() + STREAM_AGAIN_MS;
-          continue;
-        }
-        if (!(error instanceof Failure)) {
-          console.error(error);
-        } else if (error.status >= 400 && error.status < 500 && error.status !== 429) {
-          // Asking again would be refused again.
-          onFailure(error, ids[0]);
-          return;
-        }
-        const isOffline = !(error instanceof Failure) || error.isOffline;
-        state(isOffline ? "offline" : "connecting");
-        attempt += 1;
-        await rest(pause(attempt, Math.random(), error.retry_after_seconds), signal);
-        continue;
-      }
-      if (signal.aborted) return;
-      // The service ended the stream in order, as it does when it is deployed anew.
-      state("connecting");
-      attempt += 1;
-      await rest(pause(attempt, Math.random()), signal);
-    }
-  };
-  state("connecting");
-  if (ids.length > 0) run();
+/**
+ * Watches counters until the function that it returns is called. onReading(id, reading); onState(state), one of
+ * "connecting", "live", "polling" and "offline"; onHeard() whenever the service said something; onFailure(failure, id)
+ * for refusals.
+ */
+export function watch(ids, listener) {
+  const stopped = new AbortController();
+  new Feed(ids, listener, stopped.signal).run();
   return () => stopped.abort();
 }

@@ -2,8 +2,8 @@
 //
 // Invariant: a key is shown once, when it is made or has got another secret, and is nowhere after the view has ended.
 import { Failure, json, send } from "./api.js";
-import { refusalOf } from "./counter.js";
-import { el, markRow, notice, panel, setText } from "./dom.js";
+import { refuseView } from "./counter.js";
+import { el, markRow, panel, setText } from "./dom.js";
 
 const SCOPES = ["read", "write", "limits", "refund", "admin"];
 const DAY_SECONDS = 86_400;
@@ -26,20 +26,16 @@ export function showKeys(main, { id }, status) {
   const once = el("div", {});
   const list = el("div", {});
   const acts = el("div", {});
-  const attempt = async (work) => {
+  const change = async (work) => {
     try {
       await work();
+      await Promise.all([refresh(), showActs(acts, signal)]);
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof Failure)) throw error;
       setText(told, `${error.message}.`);
     }
   };
-  const change = (work) =>
-    attempt(async () => {
-      await work();
-      await Promise.all([refresh(), remember()]);
-    });
   const shown = ({ key, name }, text) => {
     setText(told, text(name));
     once.replaceChildren(onceOf(key));
@@ -72,30 +68,26 @@ export function showKeys(main, { id }, status) {
     );
     markRow(list, id);
   };
-  const remember = async () => {
-    try {
-      const { acts: all } = await json(`/audit?limit=${ACTS_MAX}`, signal);
-      acts.replaceChildren(all.length === 0 ? el("p", { class: "sub" }, "Nothing yet.") : actsOf(all));
-    } catch (error) {
-      if (signal.aborted) return;
-      if (!(error instanceof Failure) || error.status !== 403) throw error;
-      acts.replaceChildren(el("p", { class: "sub" }, "A key with the scope admin on all counters sees this."));
-    }
-  };
-  Promise.all([refresh(), remember()]).catch((error) => {
-    if (signal.aborted) return;
-    if (!(error instanceof Failure)) throw error;
-    status({ tone: "none", text: error.wantsKey ? "key needed" : "not shown" });
-    body.replaceChildren(
-      error.status === 403
-        ? notice("This key may not see keys", "Keys need a key with the scope admin.")
-        : refusalOf(error, "keys"),
-    );
+  Promise.all([refresh(), showActs(acts, signal)]).catch((error) => {
+    const place = { body, status, signal };
+    refuseView(error, place, "This key may not see keys", "Keys need a key with the scope admin.");
   });
   return () => {
     stopped.abort();
     once.replaceChildren();
   };
+}
+
+/** Shows what admins did, to those who may see it. */
+async function showActs(node, signal) {
+  try {
+    const { acts } = await json(`/audit?limit=${ACTS_MAX}`, signal);
+    node.replaceChildren(acts.length === 0 ? el("p", { class: "sub" }, "Nothing yet.") : actsOf(acts));
+  } catch (error) {
+    if (signal.aborted) return;
+    if (!(error instanceof Failure) || error.status !== 403) throw error;
+    node.replaceChildren(el("p", { class: "sub" }, "A key with the scope admin on all counters sees this."));
+  }
 }
 
 function onceOf(key) {

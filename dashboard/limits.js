@@ -5,7 +5,7 @@
 // checks bring.
 import { Failure, json, send, text } from "./api.js";
 import { refusalOf } from "./counter.js";
-import { el, notice, svg } from "./dom.js";
+import { el, notice, panel, svg } from "./dom.js";
 import { exportButtons } from "./export.js";
 import { repeat } from "./idle.js";
 import { count, lasting, rate, share, whole } from "./numbers.js";
@@ -35,49 +35,53 @@ export function showLimits(main, route, status) {
   const range = route.range ?? RANGE;
   const stopped = new AbortController();
   const { signal } = stopped;
+  const did = id === undefined ? undefined : policyHistory(id, range, status, signal);
   const verdicts = el("div", {});
   const policies = el("div", {});
-  const { promise: listed, resolve: arrive } = Promise.withResolvers();
-  const did = id === undefined ? undefined : policyHistory(id, range, status, signal);
+  const listed = Promise.withResolvers();
+  let shown;
   main.replaceChildren(
     el("div", { class: "title" }, el("h1", { tabindex: "-1" }, id === undefined ? "Rate limits" : el("bdi", {}, id))),
     ...(id === undefined ? [] : [el("div", { class: "range-place" }, rangeBar(route, range))]),
     el(
-      "div",
-      { class: "panels" },
-      did?.nodes ?? [el(
-        "section",
-        { class: "panel wide", "aria-labelledby": "verdicts-title" },
-        el("h2", { id: "verdicts-title", class: "label" }, "Allowed and refused"),
-        verdicts,
-      )],
+      "div", { class: "panels" }, did?.nodes ?? panel("verdicts", "Allowed and refused", verdicts),
       el(
         "section",
         { class: "panel wide", "aria-labelledby": "policies-title" },
         el(
           "div", { class: "head" },
           el("h2", { id: "policies-title", class: "label" }, id === undefined ? "Policies" : "Policy"),
-          id === undefined ? exportButtons(listed, () => shown) : undefined,
+          id === undefined ? exportButtons(listed.promise, () => shown) : undefined,
         ),
         policies,
       ),
     ),
   );
-  let shown;
+  showPolicies(policies, id, signal)
+    .then((rows) => (shown = rows && { file: "tally-limits", what: {}, rows }))
+    .finally(listed.resolve);
+  const watching = did ?? repeat(verdictLook(verdicts, status, signal), () => LOOK_MS);
+  return () => {
+    stopped.abort();
+    watching.stop();
+  };
+}
+
+/** Returns a function that asks once for the verdicts of all policies, and shows them in `node`. */
+function verdictLook(node, status, signal) {
   let before;
   let looks = [];
   let heard_ms = Date.now();
-
-  const look = async () => {
+  return async () => {
     try {
       const after = { at_ms: Date.now(), verdicts: verdictsOf(await text("/metrics", signal)) };
       heard_ms = Date.now();
       if (after.verdicts === undefined) {
-        verdicts.replaceChildren(el("p", { class: "sub" }, "This service reports no verdicts."));
+        node.replaceChildren(el("p", { class: "sub" }, "This service reports no verdicts."));
       } else {
         const rates = ratesBetween(before, after);
         looks = withLook(looks, rates, LOOKS_MAX);
-        verdicts.replaceChildren(...verdictNodes(after, rates), ...trendNodes(looks));
+        node.replaceChildren(...verdictNodes(after, rates), ...trendNodes(looks));
       }
       before = after;
       status({ tone: "good", text: `polling · ${after.verdicts !== undefined && "age_s" in after.verdicts ? "all isolates" : "one isolate"}` });
@@ -87,58 +91,50 @@ export function showLimits(main, route, status) {
       if (error.isOffline || error.status >= 500)
         return status({ tone: "bad", text: `offline · last seen ${lasting(Date.now() - heard_ms)} ago` });
       status({ tone: "none", text: "key needed" });
-      verdicts.replaceChildren(
-        error.wantsKey
-          ? refusalOf(error, "")
-          : el(
-              "p",
-              { class: "sub" },
-              "Verdicts cover all keys. Reading them needs a key with the scope admin and no prefix.",
-            ),
-      );
+      node.replaceChildren(verdictRefusal(error));
     }
   };
+}
 
-  const list = async () => {
-    try {
-      const one = async () => ({ policies: [await json(policyPath(id), signal)], cursor: null });
-      const page = id === undefined ? await json(`/limits?limit=${POLICIES_MAX}`, signal) : await one();
-      policies.replaceChildren(
-        page.policies.length === 0
-          ? noneYet()
-          : tableOf(page),
-      );
-      if (id !== undefined && !policies.dataset.form) showForm(page.policies[0]);
-      const counts = await countEach(policies, signal);
-      const limits = page.policies.map(({ policy, limit }) => ({ section: "limit", name: policy, count: limit }));
-      shown = { file: "tally-limits", what: {}, rows: [...limits, ...counts] };
-    } catch (error) {
-      if (signal.aborted) return;
-      if (!(error instanceof Failure)) throw error;
-      const isMissing = error.status === 404 && id !== undefined;
-      const what = isMissing ? `There is no stored policy ${id}.` : `The policies could not be read: ${error.message}.`;
-      policies.replaceChildren(el("p", { class: "sub" }, what));
-    } finally {
-      arrive();
-    }
+function verdictRefusal(error) {
+  const sentence = "Verdicts cover all keys. Reading them needs a key with the scope admin and no prefix.";
+  return error.wantsKey ? refusalOf(error, "") : el("p", { class: "sub" }, sentence);
+}
+
+/**
+ * Shows the policies in `node`, or the one that `id` names, with a form that changes it. Resolves to what an export has
+ * of them; undefined where they could not be read.
+ */
+async function showPolicies(node, id, signal) {
+  try {
+    const one = async () => ({ policies: [await json(policyPath(id), signal)], cursor: null });
+    const page = id === undefined ? await json(`/limits?limit=${POLICIES_MAX}`, signal) : await one();
+    node.replaceChildren(
+      page.policies.length === 0 ? noneYet() : tableOf(page),
+    );
+    if (id !== undefined && !node.dataset.form) showForm(node, page.policies[0], signal);
+    const counts = await countEach(node, signal);
+    const limits = page.policies.map(({ policy, limit }) => ({ section: "limit", name: policy, count: limit }));
+    return [...limits, ...counts];
+  } catch (error) {
+    if (signal.aborted) return undefined;
+    if (!(error instanceof Failure)) throw error;
+    const isMissing = error.status === 404 && id !== undefined;
+    const what = isMissing ? `There is no stored policy ${id}.` : `The policies could not be read: ${error.message}.`;
+    node.replaceChildren(el("p", { class: "sub" }, what));
+    return undefined;
+  }
+}
+
+/** Puts the form of a policy below the panel of `node`, where the policy is shown. */
+function showForm(node, policy, signal) {
+  const { policy: id } = policy;
+  node.dataset.form = "shown";
+  const save = async (wanted) => {
+    await send("PUT", policyPath(id), wanted, signal);
+    await showPolicies(node, id, signal);
   };
-  const showForm = (policy) => {
-    policies.dataset.form = "shown";
-    const save = async (wanted) => {
-      await send("PUT", policyPath(id), wanted, signal);
-      await list();
-    };
-    const title = el("h2", { id: "form-title", class: "label" }, FORM_TITLE);
-    policies
-      .closest(".panel")
-      .after(el("section", { class: "panel wide", "aria-labelledby": "form-title" }, title, policyForm(policy, save)));
-  };
-  list();
-  const watching = did ?? repeat(look, () => LOOK_MS);
-  return () => {
-    stopped.abort();
-    watching.stop();
-  };
+  node.closest(".panel").after(panel("form", FORM_TITLE, policyForm(policy, save)));
 }
 
 // What stores the first one.

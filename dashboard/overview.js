@@ -8,7 +8,7 @@ import { Breakdowns, breakdownPath, whereWords, windowWords } from "./breakdowns
 import { Comparison, comparedTimes, comparedValueTimes, timesWords, totalRow } from "./changes.js";
 import { Chart } from "./chart.js";
 import { refusalOf } from "./counter.js";
-import { el, notice, setText } from "./dom.js";
+import { el, nameForm, notice, setText } from "./dom.js";
 import { beforeRows, exportButtons, pointRows } from "./export.js";
 import { Headline, fact } from "./headline.js";
 import { compared, countedDays, historyOf, partOf, pointsBefore, prefixPath } from "./history.js";
@@ -71,32 +71,23 @@ export function showOverview(main, route, status) {
   };
 }
 
+/** Returns the form that chooses a prefix, with a way back to all. */
+function prefixForm({ prefix, range }) {
+  const only = sharedPrefix();
+  const all = el("a", { href: overviewHash({ prefix: only, range }) }, only === undefined ? "All" : `All of ${only}`);
+  return nameForm(
+    {
+      id: "prefix", label: "Only names that begin with", value: prefix, placeholder: "/blog/", button: "Show",
+      submit: (name) => (location.hash = overviewHash({ prefix: name, range })),
+    },
+    prefix === (only ?? "") ? undefined : all,
+    only === undefined ? el("a", { href: sharesHash({ prefix }) }, "Share") : undefined,
+  );
+}
+
 /** What stands on the page: the parts that are filled later. */
 function overviewFrame(main, route, signal) {
   const { prefix } = route;
-  const only = sharedPrefix();
-  const field = el("input", {
-    id: "prefix", type: "search", value: prefix, autocomplete: "off", autocapitalize: "off", spellcheck: "false",
-    placeholder: "/blog/",
-  });
-  const onPrefix = (event) => {
-    event.preventDefault();
-    location.hash = overviewHash({ prefix: field.value, range: route.range });
-  };
-  const form = el(
-    "form",
-    { class: "prefix", on: { submit: onPrefix } },
-    el("label", { for: "prefix" }, "Only names that begin with"),
-    field,
-    el("button", { type: "submit", class: "quiet" }, "Show"),
-    prefix === (only ?? "")
-      ? undefined
-      : el(
-          "a", { href: overviewHash({ prefix: only, range: route.range }) },
-          only === undefined ? "All" : `All of ${only}`,
-        ),
-    only === undefined ? el("a", { href: sharesHash({ prefix }) }, "Share") : undefined,
-  );
   const counters = el("p", { class: "fact" }, "–");
   const { promise: first, resolve: arrive } = Promise.withResolvers();
   const told = el("p", { class: "sub truth" });
@@ -142,7 +133,7 @@ function overviewFrame(main, route, signal) {
   frame.headline.node.append(told);
   main.replaceChildren(
     el("div", { class: "title" }, el("h1", { tabindex: "-1" }, prefix === "" ? "Overview" : el("bdi", {}, prefix))),
-    el("div", { class: "filters" }, ranges, form),
+    el("div", { class: "filters" }, ranges, prefixForm(route)),
     ...(filter === undefined ? [] : [filter]),
     frame.body,
   );

@@ -119,94 +119,139 @@ export function wanted(found, text) {
   return found.find(({ name }) => name === text) ?? found.find(same) ?? (found.length === 1 ? found[0] : undefined);
 }
 
+async function countersFor(text, signal) {
+  const askFor = (prefix) =>
+    json(`/counters?limit=${COUNTERS_MAX}&prefix=${encodeURIComponent(prefix)}`, signal).catch(() => ({ counters: [] }));
+  const pagesOf = await Promise.all(prefixesOf(text, sharedPrefix()).map(askFor));
+  const found = pagesOf.flatMap(({ counters }) =>
+    counters.map(({ id }) => ({ kind: "counter", name: id, href: counterHash(id) })),
+  );
+  // Those that begin so are first.
+  const names = new Set(found.map(({ name }) => name));
+  const others = containing(await heldCounters(signal), text).filter(({ name }) => !names.has(name));
+  return [...found, ...others].slice(0, COUNTERS_MAX);
+}
+
+async function boardsFor(text, signal) {
+  if (sharedPrefix() !== undefined) return [];
+  const path = `/boards?limit=${BOARDS_MAX}&prefix=${encodeURIComponent(text)}`;
+  const page = await json(path, signal).catch(() => ({ boards: [] }));
+  return page.boards.map((board) => ({ kind: "board", name: board, href: boardHash(board) }));
+}
+
+/** Returns what has the text anywhere in its name, of policies, keys and alerts. */
+async function othersFor(text, signal) {
+  if (sharedPrefix() !== undefined) return [];
+  const lists = await Promise.all(heldOthers.map((list) => list(signal)));
+  return lists.flatMap((list) => containing(list, text).slice(0, OTHERS_MAX));
+}
+
+/** The list below a field, as ARIA has it. `open(href)` is called with where a click leads. */
+class Options {
+  #field;
+  #open;
+  #chosen = -1;
+  node = el("ul", { id: "find-list", role: "listbox", "aria-label": "What was found", hidden: true });
+
+  constructor(field, open) {
+    this.#field = field;
+    this.#open = open;
+    for (const [name, value] of Object.entries({
+      role: "combobox", "aria-expanded": "false", "aria-controls": "find-list", "aria-autocomplete": "list",
+    })) {
+      field.setAttribute(name, value);
+    }
+  }
+
+  get isOpen() {
+    return !this.node.hidden;
+  }
+
+  /** Where the one that is chosen leads; undefined where none is. */
+  get href() {
+    return this.node.querySelector("[aria-selected=true]")?.dataset.href;
+  }
+
+  show(found) {
+    this.#chosen = -1;
+    this.#field.removeAttribute("aria-activedescendant");
+    this.node.replaceChildren(...found.map((one, index) => this.#optionOf(one, index)));
+    this.node.hidden = found.length === 0;
+    this.#field.setAttribute("aria-expanded", String(found.length > 0));
+  }
+
+  /** Chooses the next one, or the one before; from none the first and the last. */
+  move(step) {
+    const options = [...this.node.querySelectorAll("[role=option]")];
+    if (options.length === 0) return;
+    const next = this.#chosen === -1 && step < 0 ? -1 : this.#chosen + step;
+    this.#chosen = (next + options.length) % options.length;
+    options.forEach((option, at) => option.setAttribute("aria-selected", String(at === this.#chosen)));
+    this.#field.setAttribute("aria-activedescendant", options[this.#chosen].id);
+    options[this.#chosen].scrollIntoView({ block: "nearest" });
+  }
+
+  #optionOf({ kind, name, href }, index) {
+    // The field keeps the focus.
+    const on = { pointerdown: (event) => event.preventDefault(), click: () => this.#open(href) };
+    return el(
+      "li", { role: "option", id: `find-${index}`, "aria-selected": "false", "data-href": href, on },
+      ["counter", "board"].includes(kind) ? nameOf(name) : el("bdi", {}, name),
+      el("span", { class: "sub" }, kind),
+    );
+  }
+}
+
+/** What is looked for: each search ends the one before. */
+class Search {
+  #show;
+  #asked = new AbortController();
+
+  /** `show(found)` is called with what is found: at once, and when the service has answered. */
+  constructor(show) {
+    this.#show = show;
+  }
+
+  end() {
+    this.#asked.abort();
+  }
+
+  /** Resolves to what is found; undefined where the search was ended. */
+  async find(text) {
+    this.end();
+    this.#asked = new AbortController();
+    const { signal } = this.#asked;
+    const own = matching(pages(), text).map((page) => ({ kind: "page", ...page })).slice(0, 4);
+    this.#show(own);
+    const [counters, boards, others] = await Promise.all([
+      countersFor(text, signal), boardsFor(text, signal), othersFor(text, signal),
+    ]);
+    if (signal.aborted) return undefined;
+    const found = [...counters, ...boards, ...others, ...own];
+    this.#show(found);
+    return found;
+  }
+}
+
 /** Completes what is typed into the field of a form. */
 export function completes(form, field) {
-  const list = el("ul", { id: "find-list", role: "listbox", "aria-label": "What was found", hidden: true });
-  form.append(list);
-  for (const [name, value] of Object.entries({
-    role: "combobox", "aria-expanded": "false", "aria-controls": "find-list", "aria-autocomplete": "list",
-  })) {
-    field.setAttribute(name, value);
-  }
-  let asked = new AbortController();
   let timer;
-  let chosen = -1;
-
-  const close = () => {
-    clearTimeout(timer);
-    asked.abort();
-    list.hidden = true;
-    list.replaceChildren();
-    chosen = -1;
-    field.setAttribute("aria-expanded", "false");
-    field.removeAttribute("aria-activedescendant");
-  };
-  const choose = (index) => {
-    const options = [...list.querySelectorAll("[role=option]")];
-    if (options.length === 0) return;
-    chosen = (index + options.length) % options.length;
-    options.forEach((option, at) => option.setAttribute("aria-selected", String(at === chosen)));
-    field.setAttribute("aria-activedescendant", options[chosen].id);
-    options[chosen].scrollIntoView({ block: "nearest" });
-  };
   const go = (href) => {
     form.reset();
     close();
     location.hash = href;
   };
-  const show = (found) => {
-    chosen = -1;
-    field.removeAttribute("aria-activedescendant");
-    list.replaceChildren(
-      ...found.map(({ kind, name, href }, index) =>
-        el(
-          "li",
-          { role: "option", id: `find-${index}`, "aria-selected": "false", "data-href": href, on: { pointerdown: (event) => event.preventDefault(), click: () => go(href) } },
-          ["counter", "board"].includes(kind) ? nameOf(name) : el("bdi", {}, name),
-          el("span", { class: "sub" }, kind),
-        ),
-      ),
-    );
-    list.hidden = found.length === 0;
-    field.setAttribute("aria-expanded", String(found.length > 0));
-    return found;
+  const options = new Options(field, go);
+  const search = new Search((found) => options.show(found));
+  form.append(options.node);
+  const close = () => {
+    clearTimeout(timer);
+    search.end();
+    options.show([]);
   };
-
-  const countersOf = async (text, signal) => {
-    const pagesOf = await Promise.all(
-      prefixesOf(text, sharedPrefix()).map((prefix) => json(`/counters?limit=${COUNTERS_MAX}&prefix=${encodeURIComponent(prefix)}`, signal).catch(() => ({ counters: [] }))),
-    );
-    const found = pagesOf.flatMap(({ counters }) =>
-      counters.map(({ id }) => ({ kind: "counter", name: id, href: counterHash(id) })),
-    );
-    // Those that begin so are first.
-    const names = new Set(found.map(({ name }) => name));
-    const others = containing(await heldCounters(signal), text).filter(({ name }) => !names.has(name));
-    return [...found, ...others].slice(0, COUNTERS_MAX);
-  };
-  const boardsOf = async (text, signal) => {
-    if (sharedPrefix() !== undefined) return [];
-    const page = await json(`/boards?limit=${BOARDS_MAX}&prefix=${encodeURIComponent(text)}`, signal).catch(() => ({ boards: [] }));
-    return page.boards.map((board) => ({ kind: "board", name: board, href: boardHash(board) }));
-  };
-  const othersOf = async (text, signal) => {
-    if (sharedPrefix() !== undefined) return [];
-    const lists = await Promise.all(heldOthers.map((list) => list(signal)));
-    return lists.flatMap((list) => containing(list, text).slice(0, OTHERS_MAX));
-  };
-  const find = async () => {
+  const find = () => {
     const text = field.value.trim();
-    asked.abort();
-    asked = new AbortController();
-    const { signal } = asked;
-    if (text === "") return close();
-    const own = matching(pages(), text).map((page) => ({ kind: "page", ...page })).slice(0, 4);
-    show(own);
-    const [counters, boards, others] = await Promise.all([
-      countersOf(text, signal), boardsOf(text, signal), othersOf(text, signal),
-    ]);
-    if (signal.aborted) return undefined;
-    return show([...counters, ...boards, ...others, ...own]);
+    return text === "" ? close() : search.find(text);
   };
 
   field.addEventListener("input", () => {
@@ -218,13 +263,12 @@ export function completes(form, field) {
     if (event.key === "Escape") return close();
     if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return undefined;
     event.preventDefault();
-    if (list.hidden) return find();
-    return choose(event.key === "ArrowDown" ? chosen + 1 : chosen === -1 ? -1 : chosen - 1);
+    if (!options.isOpen) return find();
+    return options.move(event.key === "ArrowDown" ? 1 : -1);
   });
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
-    const option = list.querySelector("[aria-selected=true]");
-    if (option !== null) return go(option.dataset.href);
+    if (options.href !== undefined) return go(options.href);
     const text = field.value;
     if (text === "") return undefined;
     clearTimeout(timer);

@@ -5,10 +5,11 @@
 // pure module may speak of the edge in its documentation, and line numbers stay true.
 import { existsSync, readFileSync, readdirSync } from "node:fs";
 import { join, relative } from "node:path";
+import ts from "typescript";
 
 const FUNCTION_LINES_MAX = 70;
-// Whose lines are counted.
-const OF_COLUMNS = /\.(rs|mjs|js|ts)$/;
+// Whose lines and functions are measured.
+const MEASURED = /\.(rs|mjs|js|ts)$/;
 const COLUMNS_MAX = 120;
 // What is made of openapi.json when the client is packed.
 const GENERATED = "package/client/api.ts";
@@ -132,18 +133,59 @@ export function forbiddenCalls(path, source) {
     );
 }
 
-/** Returns a finding for each function of a formatted Rust file that is longer than a screen. */
-export function longFunctions(path, source) {
+// Returns the functions of a formatted Rust file: { name, first, length } each, `first` a line from 1.
+function rustFunctions(source) {
   const lines = codeOnly(source).split("\n").map((line) => line.trimEnd());
   return lines.flatMap((line, first) => {
     const [, indent, name] = line.match(/^( *)(?:[a-z]+(?:\([\w: ]+\))? )*fn (\w+)/) ?? [];
     if (name === undefined) return [];
     const opens = lines.findIndex((one, at) => at >= first && /[{};]$/.test(one));
     if (!lines[opens]?.endsWith("{")) return [];
-    const length = lines.indexOf(`${indent}}`, opens) - first + 1;
-    if (length <= FUNCTION_LINES_MAX) return [];
-    return [`${path}:${first + 1}: ${name} has ${length} lines, ${FUNCTION_LINES_MAX} at most: split it by meaning`];
+    return [{ name, first: first + 1, length: lines.indexOf(`${indent}}`, opens) - first + 1 }];
   });
+}
+
+// Returns whether a function only holds functions: what describe() is given is a suite of tests, each of which is
+// measured by itself, and a function that is called where it stands, as a statement of its file, is that file's scope.
+function isScope(node) {
+  const outer = ts.isParenthesizedExpression(node.parent) ? node.parent : node;
+  const call = outer.parent;
+  if (!ts.isCallExpression(call)) return false;
+  if (call.expression === outer) return ts.isExpressionStatement(call.parent) && ts.isSourceFile(call.parent.parent);
+  // describe(), describe.skipIf(…)(), describe.each(…)().
+  let callee = call.expression;
+  while (!ts.isIdentifier(callee) && callee.expression !== undefined) callee = callee.expression;
+  return callee.text === "describe";
+}
+
+// Returns the functions of a file of JavaScript or TypeScript, likewise. One without a name that is an argument has the
+// name of what it is given to.
+function scriptFunctions(path, source) {
+  const file = ts.createSourceFile(path, source, ts.ScriptTarget.Latest, true);
+  const lineAt = (position) => file.getLineAndCharacterOfPosition(position).line + 1;
+  const nameOf = ({ name, parent }) =>
+    (name ?? parent.name ?? (ts.isCallExpression(parent) ? parent.expression : undefined))?.getText() ?? "a function";
+  const found = [];
+  const visit = (node) => {
+    if (ts.isFunctionLike(node) && node.body !== undefined && !isScope(node)) {
+      const first = lineAt(node.getStart());
+      found.push({ name: nameOf(node), first, length: lineAt(node.end) - first + 1 });
+    }
+    ts.forEachChild(node, visit);
+  };
+  visit(file);
+  return found;
+}
+
+/** Returns a finding for each function of a file that is longer than a screen. */
+export function longFunctions(path, source) {
+  const functions = path.endsWith(".rs") ? rustFunctions(source) : scriptFunctions(path, source);
+  return functions
+    .filter(({ length }) => length > FUNCTION_LINES_MAX)
+    .map(
+      ({ name, first, length }) =>
+        `${path}:${first}: ${name} has ${length} lines, ${FUNCTION_LINES_MAX} at most: split it by meaning`,
+    );
 }
 
 /**
@@ -233,8 +275,7 @@ export function tidy(root, workerdDate) {
       const source = read(path);
       return [
         ...(path.endsWith(".rs") ? forbiddenCalls(path, source) : []),
-        ...(path.endsWith(".rs") ? longFunctions(path, source) : []),
-        ...(OF_COLUMNS.test(path) ? longLines(path, source) : []),
+        ...(MEASURED.test(path) ? [...longFunctions(path, source), ...longLines(path, source)] : []),
         ...(path.startsWith("src/") ? layering(path, source) : []),
       ];
     });

@@ -87,6 +87,45 @@ test("a function fits a screen, wherever it stands and however it is declared", 
   assert.deepEqual(longFunctions("src/x.rs", `extern "C" {\n    fn f();\n${lines(80)}}\nmod x {\n    const X: [u8; 2] = fn_of();\n}\n`), []);
 });
 
+test("a function of a script fits a screen, however it is written", () => {
+  const written = ([opens, closes], count) => `\n${opens}\n${"  x();\n".repeat(count - 2)}${closes}\n`;
+  for (const [name, ...around] of [
+    ["f", "function f() {", "}"],
+    ["f", "export async function* f({ a }) {", "}"],
+    ["f", "const f = async (a) => {", "};"],
+    ["f", "class X { async f() {", "} }"],
+    ["f", "const x = { f() {", "} };"],
+    ["f", "const x = { f: () => {", "} };"],
+    ["it", 'it("describe", () => {', "});"],
+    ["test", 'test("x", { timeout: 1 }, async (t) => {', "});"],
+    ["test.skipIf(a)", 'test.skipIf(a)("x", function () {', "});"],
+    ["test", 'describe("x", () => { test("y", () => {', "}); });"],
+    ["a function", "const x = () => { (() => {", "})(); };"],
+    ["f", "(() => { function f() {", "} })();"],
+  ]) {
+    for (const path of ["tests/a.mjs", "benches/a.js", "package/client/a.ts"]) {
+      assert.deepEqual(longFunctions(path, written(around, 70)), [], around[0]);
+      const [found, ...outer] = longFunctions(path, written(around, 71)).reverse();
+      assert.ok(found.startsWith(`${path}:2: ${name} has 71 lines, `), found);
+      assert.equal(outer.length, around[0].startsWith("const x = () =>") ? 1 : 0, around[0]);
+    }
+  }
+  assert.equal(longFunctions("package/client/a.ts", written(["function f<T>(a: T): T {", "}"], 71)).length, 1);
+  assert.deepEqual(longFunctions("package/client/a.ts", `interface X {\n${"  f(): void;\n".repeat(80)}}\n`), []);
+});
+
+test("a suite and the scope of a file only hold functions: they may be long", () => {
+  for (const [opens, closes] of [
+    ['describe("x", () => {', "});"],
+    ['describe.skipIf(a)("x", () => {', "});"],
+    ['describe.each([1])("x %s", (a) => {', "});"],
+    ["(() => {", "})();"],
+    ["(async function () {", "})();"],
+  ]) {
+    assert.deepEqual(longFunctions("a.mjs", `${opens}\n${"  x();\n".repeat(80)}${closes}\n`), [], opens);
+  }
+});
+
 test("tools must have the versions of their crates, and the dates must agree", () => {
   const good = {
     lock: 'name = "wasm-bindgen"\nversion = "0.2.1"\n\nname = "worker"\nversion = "0.8.7"\n',
@@ -140,10 +179,10 @@ test("tests, benches and scripts are held to the same lines as what ships", (t) 
   const places = ["crates/a/tests/a.rs", "simulation/tests/a.rs", "tests/native/a.rs", "benches/native/a.rs"];
   for (const path of places) write(path, `fn f() {\n${"    x();\n".repeat(70)}}\n`);
   const scripts = ["scripts/a.mjs", "tests/e2e/a.mjs", "benches/a.js", "dashboard/a.js", "package/client/a.ts"];
-  for (const path of scripts) write(path, `f(${"x".repeat(120)});\n`);
-  for (const path of ["tests/fixtures/a.mjs", "package/client/api.ts"]) write(path, `f(${"x".repeat(120)});\n`);
+  const script = `f(${"x".repeat(120)});\nfunction g() {\n${"  x();\n".repeat(70)}}\n`;
+  for (const path of [...scripts, "tests/fixtures/a.mjs", "package/client/api.ts"]) write(path, script);
   const found = tidy(root, "2026-11-17").map((finding) => finding.split(":")[0]);
-  assert.deepEqual(found.sort(), [...places, ...scripts].sort());
+  assert.deepEqual(found.sort(), [...places, ...scripts, ...scripts].sort());
 });
 
 test("a name stands for two public types at most, of different folders", () => {

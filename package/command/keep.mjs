@@ -81,8 +81,6 @@ export async function exportAll({ args: [prefix], options, screen }) {
   return state.whole ? EXIT.done : EXIT.partly;
 }
 
-const text = (value) => (typeof value === "object" && value !== null ? JSON.stringify(value) : String(value ?? ""));
-
 const isWaited = (all) => all.under_way.length > 0 && all.under_way.every(({ why }) => why === undefined);
 const dayRow = ({ date, full, counters, changed, bytes, whole }) => [
   date, full ? "full" : "changes", number(counters), number(changed), number(bytes), whole ? "" : "not whole",

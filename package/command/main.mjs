@@ -51,7 +51,9 @@ Exit codes: 0 done, 1 failed, 2 wrong command line, 3 not found, 4 not allowed, 
   importing(tally);
   reading(tally);
   keeping(tally);
-  administering(tally);
+  keys(tally);
+  limiting(tally);
+  operating(tally);
   tally
     .command("completion")
     .description("print the completion of a shell")
@@ -210,12 +212,12 @@ function keeping(tally) {
     .action(run(() => import("./keep.mjs"), "repair"));
 }
 
-function administering(tally) {
-  const keys = tally
+function keys(tally) {
+  const all = tally
     .command("keys")
     .description("who may do what: in a deployment, or with --file in a file for TALLY_KEYS");
   const key = (name, text) =>
-    keys.command(name).description(text).option("--file <file>", "in this file, as TALLY_KEYS has it");
+    all.command(name).description(text).option("--file <file>", "in this file, as TALLY_KEYS has it");
   const rights = (command) =>
     command
       .option("--scopes <scopes>", "some of read, write, limits, refund, admin", "read,write")
@@ -243,7 +245,9 @@ function administering(tally) {
     .option("--keep <seconds>", "let the old one live so long; a day in a deployment, not at all in a file", whole)
     .addHelpText("after", examples("tally keys rotate blog", "tally keys rotate blog --keep 86400"))
     .action(run(() => import("./keys.mjs"), "rotate"));
+}
 
+function limiting(tally) {
   tally
     .command("limits")
     .description("list policies of rate limits; make, show, try and end one")
@@ -256,6 +260,9 @@ function administering(tally) {
     .option("--delete", "end the policy")
     .addHelpText("after", examples("tally limits", "tally limits login --set '{\"limit\":100,\"window_seconds\":60}'", "tally limits login bob --check && ./go.sh"))
     .action(run(() => import("./limits.mjs"), "limits"));
+}
+
+function operating(tally) {
   tally
     .command("deploy")
     .description("deploy to Cloudflare, step by step")

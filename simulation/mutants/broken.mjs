@@ -274,9 +274,16 @@ export const MUTATIONS = [
   [
     "a decrement that was refused is not recorded",
     "crates/tally-core/src/counter/cell/keyed.rs",
-    "if moves.is_some() && outcome == KeyedOutcome::BelowFloor {",
+    "if outcome == KeyedOutcome::BelowFloor {",
     "if moves.is_none() && outcome == KeyedOutcome::BelowFloor {",
     "homes::a_decrement_that_was_refused_is_not_counted_by_an_attempt_that_comes_late",
+  ],
+  [
+    "a decrement that was refused is recorded only under a client's key",
+    "crates/tally-core/src/counter/cell/keyed.rs",
+    "if outcome == KeyedOutcome::BelowFloor {",
+    "if moves.is_some() && outcome == KeyedOutcome::BelowFloor {",
+    "homes::a_decrement_without_a_key_that_was_refused_is_not_counted_by_an_attempt_that_comes_after_a_restart",
   ],
   [
     "a lead never counts what it has struck out",

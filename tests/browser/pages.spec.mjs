@@ -13,7 +13,6 @@ const opened = [];
 const html = (body, { lang = "en", head = "" } = {}) =>
   `<!doctype html><html lang="${lang}"><head><meta charset="utf-8"><title>A page</title>${head}</head><body><main><h1>A page</h1>${body}</main></body></html>`;
 const script = (attributes = "") => `<script defer src="${tally}/tally.js" ${attributes}></script>`;
-const strong = (id) => world.strong(id, "", ADMIN);
 const add = (id, delta) => world.add(id, { delta }, ADMIN);
 
 beforeAll(async () => {

@@ -34,7 +34,6 @@ exec "$@"`;
 
 /** One data folder and the workerd that lives on it, again and again. */
 export class Server {
-  #folder;
   #config;
   #variables;
   #edges;
@@ -48,7 +47,6 @@ export class Server {
    * build: folder of the build that is served.
    */
   constructor({ folder, edges = 1, variables = {}, before = [], build = BUILD }) {
-    this.#folder = folder;
     this.#edges = edges;
     this.#variables = workerVariables(variables, true);
     this.#before = before;

@@ -12,7 +12,7 @@ import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { after, before, test } from "node:test";
 import { documents, parse, read } from "./pages.mjs";
-import { startsServer, workplace } from "./server.mjs";
+import { Workplace, startsServer } from "./server.mjs";
 import { differences } from "./shape.mjs";
 
 // Deploying needs an account, set-up takes minutes: so many blocks cannot be run. Lower it when one more can.
@@ -26,7 +26,7 @@ const isAnswer = ({ language }) => ["json", "text", "", "http"].includes(languag
 let place;
 let shared;
 before(async () => {
-  place = workplace();
+  place = new Workplace();
   shared = await place.server();
 });
 after(() => place?.end());

@@ -17,10 +17,8 @@ const PATIENCE_MS = 120_000;
 // A status on stderr for each answer of curl.
 const CURLRC = 'silent\nshow-error\nwrite-out = "%{stderr}\\n@status %{http_code}\\n"\n';
 
-/** Returns a place to run commands in: `server(command)`, `run(block, base)` and `end()`. */
-export function workplace() {
-  if (!existsSync(join(ROOT, "build/index.js"))) throw new Error("build/index.js is missing: run make build first");
-  const folder = mkdtempSync(join(existsSync("/dev/shm") ? "/dev/shm" : tmpdir(), "tally-docs-"));
+// Fills a new folder with what commands of a page find: `desk`, where they run, `bin` and the settings of curl.
+function furnish(folder) {
   const desk = join(folder, "desk");
   mkdirSync(desk);
   // What commands of a page read is there by the same names; what they write stays here.
@@ -32,103 +30,118 @@ export function workplace() {
     const exec = script.replace('"$@"', `exec node "${join(ROOT, "package/command/tally.mjs")}" "$@"`);
     writeFileSync(join(folder, "bin", name), `#!/bin/sh\n${exec}\n`, { mode: 0o755 });
   }
-  const running = new Set();
-  const environment = {
-    PATH: `${join(folder, "bin")}:${join(ROOT, "node_modules/.bin")}:${process.env.PATH}`,
-    TALLY_STATE: join(folder, "state"),
-    HOME: process.env.HOME,
-    CURL_HOME: folder,
-    LANG: "C.UTF-8",
-  };
+}
 
-  const bash = (script, env = {}) => {
+function kill({ child }, signal) {
+  try {
+    process.kill(-child.pid, signal);
+  } catch (error) {
+    if (error.code !== "ESRCH") throw error;
+  }
+}
+
+// Waits until `done()` is true or the command has ended; resolves to its exit code, undefined while it runs.
+async function until(told, done) {
+  const late = performance.now() + PATIENCE_MS;
+  let code;
+  told.ended.then((ended) => (code = ended));
+  while (code === undefined && !done()) {
+    if (performance.now() > late) {
+      kill(told, "SIGKILL");
+      throw new Error(`no answer within ${PATIENCE_MS / 1000} s\n${told.stdout}${told.stderr}`);
+    }
+    await new Promise((next) => setTimeout(next, 10));
+  }
+  return code;
+}
+
+// Returns what differs between the statuses that curl was refused with and those that the block announces.
+function refusals(block, stderr) {
+  const refused = [...stderr.matchAll(/^@status ([45]\d\d)$/gm)].map(([, status]) => status);
+  const announced = [...block.text.matchAll(/#.*?\b([45]\d\d)\b/g)].map(([, status]) => status);
+  if (refused.join() === announced.join()) return [];
+  return [`refused with ${refused.join(", ") || "nothing"}, the page says ${announced.join(", ") || "nothing"}`];
+}
+
+/** A place to run commands in. */
+export class Workplace {
+  #folder;
+  #running = new Set();
+
+  constructor() {
+    if (!existsSync(join(ROOT, "build/index.js"))) throw new Error("build/index.js is missing: run make build first");
+    this.#folder = mkdtempSync(join(existsSync("/dev/shm") ? "/dev/shm" : tmpdir(), "tally-docs-"));
+    furnish(this.#folder);
+  }
+
+  // Starts a script. Returns { child, stdout, stderr, ended }, the texts as far as they came.
+  #bash(script, env) {
     // A group of its own, so that all it started can be ended.
     const child = spawn("bash", ["-c", script], {
-      cwd: desk,
-      env: { ...environment, ...env },
+      cwd: join(this.#folder, "desk"),
+      env: {
+        PATH: `${join(this.#folder, "bin")}:${join(ROOT, "node_modules/.bin")}:${process.env.PATH}`,
+        TALLY_STATE: join(this.#folder, "state"),
+        HOME: process.env.HOME,
+        CURL_HOME: this.#folder,
+        LANG: "C.UTF-8",
+        ...env,
+      },
       stdio: ["ignore", "pipe", "pipe"],
       detached: true,
     });
     const told = { child, stdout: "", stderr: "", ended: once(child, "close").then(([code]) => code) };
     child.stdout.setEncoding("utf8").on("data", (text) => (told.stdout += text));
     child.stderr.setEncoding("utf8").on("data", (text) => (told.stderr += text));
-    running.add(told);
-    told.ended.then(() => running.delete(told));
+    this.#running.add(told);
+    told.ended.then(() => this.#running.delete(told));
     return told;
-  };
-  const kill = ({ child }, signal) => {
-    try {
-      process.kill(-child.pid, signal);
-    } catch (error) {
-      if (error.code !== "ESRCH") throw error;
-    }
-  };
-  // Waits until `done()` is true or the command has ended; resolves to its exit code, undefined while it runs.
-  const until = async (told, done) => {
-    const late = performance.now() + PATIENCE_MS;
-    let code;
-    told.ended.then((ended) => (code = ended));
-    while (code === undefined && !done()) {
-      if (performance.now() > late) {
-        kill(told, "SIGKILL");
-        throw new Error(`no answer within ${PATIENCE_MS / 1000} s\n${told.stdout}${told.stderr}`);
-      }
-      await new Promise((next) => setTimeout(next, 10));
-    }
-    return code;
-  };
+  }
 
-  return {
-    /** Resolves to the address of the server that a command with `make serve` starts, and what it printed. */
-    async server(command = "make serve") {
-      const data = mkdtempSync(join(folder, "data-"));
-      // Any free port, whatever the page says: another server may have that one.
-      const script = command.replace(/\bPORT=\d+ /, "").replace(SERVE, `$1node "${join(ROOT, "scripts/serve.mjs")}"`);
-      const told = bash(script, { PORT: "0", DATA: data });
-      const ready = () => told.stdout.match(/http:\/\/(127\.0\.0\.1:\d+)/)?.[1];
-      await until(told, ready);
-      if (ready() === undefined) throw new Error(`the server did not start\n${told.stdout}${told.stderr}`);
-      return {
-        address: ready(),
-        stdout: told.stdout.replaceAll(ready(), ADDRESS),
-        end: async () => {
-          kill(told, "SIGTERM");
-          await told.ended;
-        },
-      };
-    },
+  /** Resolves to the address of the server that a command with `make serve` starts, and what it printed. */
+  async server(command = "make serve") {
+    const data = mkdtempSync(join(this.#folder, "data-"));
+    // Any free port, whatever the page says: another server may have that one.
+    const script = command.replace(/\bPORT=\d+ /, "").replace(SERVE, `$1node "${join(ROOT, "scripts/serve.mjs")}"`);
+    const told = this.#bash(script, { PORT: "0", DATA: data });
+    const ready = () => told.stdout.match(/http:\/\/(127\.0\.0\.1:\d+)/)?.[1];
+    await until(told, ready);
+    if (ready() === undefined) throw new Error(`the server did not start\n${told.stdout}${told.stderr}`);
+    return {
+      address: ready(),
+      stdout: told.stdout.replaceAll(ready(), ADDRESS),
+      end: async () => {
+        kill(told, "SIGTERM");
+        await told.ended;
+      },
+    };
+  }
 
-    /**
-     * Runs a block against the server at `address`. Resolves to what is wrong, as sentences. `answer`: what is shown
-     * after it.
-     */
-    async run(block, address, answer) {
-      const told = bash(`set -eu\n${block.text.replaceAll(ADDRESS, address)}`, { TALLY_URL: `http://${address}` });
-      const isStream = block.directive === "until answered";
-      const matches = () => answer !== undefined && differences(answer, told.stdout).length === 0;
-      const code = await until(told, () => isStream && matches());
-      kill(told, "SIGTERM");
-      await told.ended;
-      const output = told.stdout.replaceAll(address, ADDRESS);
-      const wrong = answer === undefined ? [] : differences(answer, output);
-      const refused = [...told.stderr.matchAll(/^@status ([45]\d\d)$/gm)].map(([, status]) => status);
-      const announced = [...block.text.matchAll(/#.*?\b([45]\d\d)\b/g)].map(([, status]) => status);
-      if (refused.join() !== announced.join()) {
-        wrong.push(`refused with ${refused.join(", ") || "nothing"}, the page says ${announced.join(", ") || "nothing"}`);
-      }
-      if (!isStream && code !== 0) wrong.push(`it ended with ${code}`);
-      return wrong.length === 0
-        ? []
-        : [...wrong, `stdout: ${output.slice(0, 4_000)}`, `stderr: ${told.stderr.slice(0, 2_000)}`];
-    },
+  /**
+   * Runs a block against the server at `address`. Resolves to what is wrong, as sentences. `answer`: what is shown
+   * after it.
+   */
+  async run(block, address, answer) {
+    const told = this.#bash(`set -eu\n${block.text.replaceAll(ADDRESS, address)}`, { TALLY_URL: `http://${address}` });
+    const isStream = block.directive === "until answered";
+    const matches = () => answer !== undefined && differences(answer, told.stdout).length === 0;
+    const code = await until(told, () => isStream && matches());
+    kill(told, "SIGTERM");
+    await told.ended;
+    const output = told.stdout.replaceAll(address, ADDRESS);
+    const wrong = [...(answer === undefined ? [] : differences(answer, output)), ...refusals(block, told.stderr)];
+    if (!isStream && code !== 0) wrong.push(`it ended with ${code}`);
+    return wrong.length === 0
+      ? []
+      : [...wrong, `stdout: ${output.slice(0, 4_000)}`, `stderr: ${told.stderr.slice(0, 2_000)}`];
+  }
 
-    async end() {
-      const left = [...running];
-      for (const told of left) kill(told, "SIGTERM");
-      await Promise.all(left.map(({ ended }) => ended));
-      rmSync(folder, { recursive: true, force: true });
-    },
-  };
+  async end() {
+    const left = [...this.#running];
+    for (const told of left) kill(told, "SIGTERM");
+    await Promise.all(left.map(({ ended }) => ended));
+    rmSync(this.#folder, { recursive: true, force: true });
+  }
 }
 
 /** Returns whether a block starts a server, and whether it is one with settings of its own. */

@@ -1,5 +1,6 @@
 // Who may do what: closed by default, keys with scopes and prefixes, public entries for browsers.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { bearer } from "./calls.mjs";
 import { openWorld } from "./world.mjs";
 
 const KEYS = {
@@ -36,7 +37,6 @@ const BATCHES = [
   ["/ingest?format=ndjson", '{"key":"blog/b"}\n{"key":"shop/b"}'],
 ];
 
-const bearer = (key) => ({ authorization: `Bearer ${key}` });
 
 describe("nothing is configured", () => {
   for (const [what, vars, isUnreadable] of [
@@ -54,7 +54,7 @@ describe("nothing is configured", () => {
         expect(headers.get("retry-after")).toBeNull();
         await world.refused(503, "not-configured", "POST", "/counters/a/increment");
         await world.refused(503, "not-configured", "POST", "/events", {
-          body: '{"key":"a"}', headers: bearer("0123456789abcdef"),
+          ...bearer("0123456789abcdef"), body: '{"key":"a"}',
         });
         if (isUnreadable) await world.refused(503, "not-configured", "GET", "/healthz");
         else await world.well("GET", "/healthz");
@@ -88,11 +88,11 @@ describe("keys", () => {
   let world;
   beforeAll(async () => {
     world = await openWorld({ vars: { TALLY_KEYS: JSON.stringify(CONFIG) } });
-    await world.add("blog/a", undefined, { headers: bearer(KEYS.admin) });
+    await world.add("blog/a", undefined, bearer(KEYS.admin));
   });
   afterAll(() => world.close());
 
-  const valueOf = async (id) => (await world.strong(id, "", { headers: bearer(KEYS.admin) })).value;
+  const valueOf = async (id) => (await world.strong(id, "", bearer(KEYS.admin))).value;
 
   test("liveness and the description are open", async () => {
     expect(await world.well("GET", "/healthz")).toMatchObject({
@@ -104,8 +104,8 @@ describe("keys", () => {
   for (const [name, scopes] of Object.entries(MAY)) {
     test(`the key of ${name} may ${scopes.join(", ")}`, async () => {
       for (const [scope, method, path] of CALLS) {
-        await world.add("blog/a", undefined, { headers: bearer(KEYS.admin) });
-        const answer = await world.call(method, path, { headers: bearer(KEYS[name]) });
+        await world.add("blog/a", undefined, bearer(KEYS.admin));
+        const answer = await world.call(method, path, bearer(KEYS[name]));
         const wanted = scopes.includes(scope) ? [200, undefined] : [403, "forbidden"];
         expect([answer.status, answer.json.code], `${method} ${path}`).toEqual(wanted);
       }
@@ -113,8 +113,8 @@ describe("keys", () => {
   }
 
   test("a key with a prefix may nothing beyond it", async () => {
-    const headers = bearer(KEYS.blog);
-    await world.add("shop/a", undefined, { headers: bearer(KEYS.admin) });
+    const { headers } = bearer(KEYS.blog);
+    await world.add("shop/a", undefined, bearer(KEYS.admin));
     const outside = [
       "/counters/shop%2Fa", "/counters/blog", "/counters?prefix=", "/counters?prefix=b", "/counters/*/aggregate",
       "/uniques?id=blog%2Fa&id=shop%2Fa",
@@ -126,13 +126,13 @@ describe("keys", () => {
   });
 
   test("no key, a wrong key and a wrong scheme are unauthorized", async () => {
-    await world.add("blog/a", undefined, { headers: bearer(KEYS.admin) });
+    await world.add("blog/a", undefined, bearer(KEYS.admin));
     const before = await valueOf("blog/a");
     const wrong = [
       {},
-      bearer("wrong-key-0123456789"),
-      bearer(KEYS.admin.slice(0, -1)),
-      bearer(`${KEYS.admin}0`),
+      bearer("wrong-key-0123456789").headers,
+      bearer(KEYS.admin.slice(0, -1)).headers,
+      bearer(`${KEYS.admin}0`).headers,
       { authorization: `Basic ${KEYS.admin}` },
       { authorization: KEYS.admin },
       { authorization: "Bearer" },
@@ -185,25 +185,24 @@ describe("keys", () => {
 
   test("a batch is refused line by line", async () => {
     for (const [path, body] of BATCHES) {
-      const limited = await world.well("POST", path, { body, headers: bearer(KEYS.blog) });
+      const limited = await world.well("POST", path, bearer(KEYS.blog, { body }));
       expect(limited).toMatchObject({ accepted: 1, rejected: 1, errors: [{ line: 2, code: "forbidden" }] });
       if (path === "/events") {
         const page = await world.well("POST", path, { body, headers: { origin: SITE } });
         expect(page).toMatchObject({ accepted: 1, rejected: 1, errors: [{ line: 2, code: "unauthorized" }] });
       }
       // Who may write nothing at all is told so before the body is read.
-      await world.refused(403, "forbidden", "POST", path, { body, headers: bearer(KEYS.reader) });
+      await world.refused(403, "forbidden", "POST", path, bearer(KEYS.reader, { body }));
       await world.refused(401, "unauthorized", "POST", path, { body });
     }
     expect(await valueOf("blog/b")).toBe(3);
-    await world.refused(404, "counter-not-found", "GET", "/counters/shop%2Fb", { headers: bearer(KEYS.admin) });
+    await world.refused(404, "counter-not-found", "GET", "/counters/shop%2Fb", bearer(KEYS.admin));
   });
 
   test("a wrong key spoils the whole batch, though its lines are public", async () => {
     const [, body] = BATCHES[0];
-    await world.refused(401, "unauthorized", "POST", "/events", {
-      body, headers: { ...bearer("wrong-key-0123456789"), origin: SITE },
-    });
+    const options = bearer("wrong-key-0123456789", { body, headers: { origin: SITE } });
+    await world.refused(401, "unauthorized", "POST", "/events", options);
   });
 });
 
@@ -219,7 +218,7 @@ describe("without a key", () => {
       { origins: ["*"], scopes: ["write"], prefix: "limits/more/", delta_max: 5, allow: ["policy"] },
     ],
   };
-  const admin = { headers: bearer(KEYS.admin) };
+  const admin = bearer(KEYS.admin);
   beforeAll(async () => {
     world = await openWorld({ vars: { TALLY_KEYS: JSON.stringify(config) } });
     for (const id of ["page/a", "more/a"]) await world.put(id, { unique_hash: "redis" }, admin);
@@ -323,7 +322,7 @@ test("a policy that a visitor brings neither lifts nor uses up the limits of you
   const check = async (policy, more) =>
     (await world.call("POST", "/limits/site/bob", { body: JSON.stringify(policy), ...more })).json;
   const bucket = (limit) => ({ algorithm: "token-bucket", window_seconds: 2_000_000, limit, burst: 3 });
-  const key = { headers: bearer(KEYS.admin) };
+  const key = bearer(KEYS.admin);
   try {
     for (const remaining of [2, 1, 0]) expect(await check(bucket(3), key)).toMatchObject({ allowed: true, remaining });
     // It refills 3 tokens within 6 ms.
@@ -352,7 +351,7 @@ test("a key checks and refunds limits only where its prefix says limits/", async
     entry("limits", ["admin"], "limits/"),
   ];
   const world = await openWorld({ vars: { TALLY_KEYS: JSON.stringify({ keys }) } });
-  const as = (name, more) => ({ headers: bearer(`${name}-key-0123456789`), ...more });
+  const as = (name, more) => bearer(`${name}-key-0123456789`, more);
   try {
     await world.well("PUT", "/limits/login", as("limits", { body: '{"limit":10,"window_seconds":3600}' }));
     for (const name of ["backend", "ops"]) {

@@ -1,6 +1,7 @@
 // Breakdowns: what was counted of each value of a dimension, over datacenters and shards, once with its write.
 import { readFileSync } from "node:fs";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { numbers } from "./calls.mjs";
 import { openPage } from "./page.mjs";
 import { each, openWorld, randomFrom } from "./world.mjs";
 
@@ -9,7 +10,6 @@ const HOUR_S = 3_600;
 const FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0";
 const IPHONE =
   "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.5 Mobile/15E148 Safari/604.1";
-const numbers = (length) => Array.from({ length }, (_, index) => index);
 
 let world;
 afterEach(async () => {

@@ -2,6 +2,7 @@
 // nobody else.
 import { gzipSync } from "node:zlib";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { numbers } from "./calls.mjs";
 import { connect, watch } from "./live-client.mjs";
 import { openWorld, until } from "./world.mjs";
 
@@ -29,7 +30,6 @@ beforeAll(async () => {
 afterAll(() => world.close());
 
 const from = (address, more = {}) => ({ headers: { "cf-connecting-ip": address, ...more } });
-const numbers = (length) => Array.from({ length }, (_, index) => index);
 const lines = (keys) => keys.map((key) => JSON.stringify({ key })).join("\n");
 const write = (id, options) => world.call("POST", `/counters/${encodeURIComponent(id)}/increment`, options);
 const refusals = (report) => [...new Set(report.errors.map(({ code }) => code))];

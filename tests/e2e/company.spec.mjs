@@ -1,5 +1,6 @@
 // Bodies that arrive together share flushes: each of them hears of one that failed, whoever flew it.
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { numbers } from "./calls.mjs";
 import { openWorld } from "./world.mjs";
 
 const BODIES = 6;
@@ -17,7 +18,6 @@ test("where the flush fails that bodies share, none of them is told that its lin
   await world.add("a");
   world.fail(({ path }) => (path === "/flush" ? "before" : undefined));
   const body = ["a", "a"].map((key) => JSON.stringify({ key })).join("\n");
-  const numbers = (length) => Array.from({ length }, (_, index) => index);
   for (let round = 0; round < ROUNDS; round += 1) {
     // Whoever flies an increment flies along what has joined meanwhile.
     const flown = numbers(INCREMENTS).map(() => world.refused(503, "unavailable", "POST", "/counters/a/increment"));
@@ -29,6 +29,6 @@ test("where the flush fails that bodies share, none of them is told that its lin
       expect(errors.map(({ line, code }) => [line, code])).toEqual([1, 2].map((line) => [line, "unavailable"]));
     }
   }
-  world.fail(() => undefined);
+  world.mend();
   expect(await world.strong("a")).toMatchObject({ value: 1, exact: true });
 });

@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, expect, test } from "vitest";
+import { partOf } from "./calls.mjs";
 import { TABLETS, each, openWorld, until } from "./world.mjs";
 
 const COLOS = ["FRA", "GRU", "IAD", "NRT", "SYD"];
@@ -22,11 +23,9 @@ afterEach(async () => {
   world = undefined;
 });
 
-const part = (seen, colo) => seen.datacenters.find(({ id }) => id === colo);
 const ofDatacenter = (colo) => ({ kind, name }) => kind === "cell" && name.includes(`/${colo}/`);
 const isPush = ({ kind, path }) => kind === "directory" && path === "/push";
 const failing = (...which) => world.fail((asked) => (which.some((fits) => fits(asked)) ? "before" : undefined));
-const mended = () => world.fail(() => undefined);
 
 /** Each datacenter counts another power of ten; returns the sum. */
 async function fill(id) {
@@ -38,7 +37,7 @@ async function fill(id) {
 function watched(id, colos = COLOS) {
   return until(async () => {
     const { explain } = await world.read(id, "?explain=1");
-    return colos.every((colo) => part(explain, colo).origin === "pushed");
+    return colos.every((colo) => partOf(explain, colo).origin === "pushed");
   }, "leads that push");
 }
 
@@ -153,10 +152,10 @@ test("a datacenter that is away adds what was last known of it, and says of when
   const check = (seen, more) => {
     expect(seen).toMatchObject({ value: value + more, exact: false, uniques: { estimate: COLOS.length } });
     for (const { id, reachable } of seen.datacenters) expect([id, reachable]).toEqual([id, id !== "IAD"]);
-    const iad = part(seen, "IAD");
+    const iad = partOf(seen, "IAD");
     expect(iad).toMatchObject({ value: 100, shards: 1 });
     expect(iad.as_of).toBeGreaterThanOrEqual(known_ms);
-    expect(iad.as_of).toBeLessThan(part(seen, "FRA").as_of);
+    expect(iad.as_of).toBeLessThan(partOf(seen, "FRA").as_of);
     expect([seen.as_of, seen.staleness_ms]).toEqual([iad.as_of, iad.staleness_ms]);
   };
   check(await world.strong("away"), 0);
@@ -165,11 +164,11 @@ test("a datacenter that is away adds what was last known of it, and says of when
   // A default read trusts what was pushed for a few seconds, then it asks, and finds out as well.
   const seen = await until(async () => {
     const seen = await world.read("away", "", { edge: 1 });
-    return !part(seen, "IAD").reachable && seen.value === value + 5 && seen;
+    return !partOf(seen, "IAD").reachable && seen.value === value + 5 && seen;
   }, "a default read that misses the datacenter");
   check(seen, 5);
   const { explain } = await world.read("away", "?explain=1");
-  expect(part(explain, "IAD").origin).toBe("known");
+  expect(partOf(explain, "IAD").origin).toBe("known");
   // One that takes the question and says nothing is waited for until its deadline, and no longer.
   world.fail((asked) => (ofDatacenter("IAD")(asked) ? "hang" : isPush(asked) ? "before" : undefined));
   const began_ms = world.now();
@@ -180,7 +179,7 @@ test("a datacenter that is away adds what was last known of it, and says of when
   failing(ofDatacenter("IAD"), isPush);
   // Alone it is what was last known too.
   expect(await world.strong("away", "&datacenter=IAD")).toMatchObject({ value: 100, exact: false });
-  mended();
+  world.mend();
   await world.add("away", { delta: 1 }, { colo: "IAD", edge: 1 });
   const back = await world.strong("away");
   expect(back).toMatchObject({ value: value + 6, exact: true, uniques: { estimate: COLOS.length } });
@@ -197,7 +196,7 @@ test("a version from a write in one datacenter holds in every other", async () =
       const { version } = await world.add("session", { delta: 3 }, { colo: writer });
       value += 3;
       const seen = await world.read("session", `?at_least=${version}`, { colo: reader, edge: 1 });
-      expect(seen.value, `${writer} to ${reader}`).toBeGreaterThanOrEqual(part(seen, writer).value);
+      expect(seen.value, `${writer} to ${reader}`).toBeGreaterThanOrEqual(partOf(seen, writer).value);
       expect(seen.value, `${writer} to ${reader}`).toBe(value);
       // And what was read can be handed on.
       expect((await world.read("session", `?at_least=${seen.version}`, { colo: writer })).value).toBe(value);
@@ -253,7 +252,7 @@ test("what a datacenter that was away pushes late does not bring back a counter 
     expect((await world.call("GET", `/counters/${id}`, { edge: 1 })).status).toBe(404);
   }
   console.log(`${(await pushes()).watched - before} pushes after the end`);
-  mended();
+  world.mend();
   await world.add(id, { delta: 2 }, { colo: "IAD", edge: 1 });
   expect(await world.strong(id)).toMatchObject({ value: 2, exact: true });
 });

@@ -1,5 +1,6 @@
 // The tree behind a read: every object that was asked, what it held, and that it sums up to the answer.
 import { afterEach, expect, test } from "vitest";
+import { numbers } from "./calls.mjs";
 import { each, openWorld, until } from "./world.mjs";
 
 let world;
@@ -14,9 +15,7 @@ const sumOf = (explain) =>
 test("a strong read is explained cell by cell, and the cells sum up to it", async () => {
   world = await openWorld();
   await world.put("tree", { shards: 4 });
-  await each(
-    Array.from({ length: 100 }, (_, index) => index), 8, (index) => world.add("tree", { unique: `u${index}` }),
-  );
+  await each(numbers(100), 8, (index) => world.add("tree", { unique: `u${index}` }));
   await world.add("tree", { delta: 60 }, { colo: "IAD" });
   await world.subtract("tree", { delta: 5 }, { colo: "IAD" });
   const { explain, ...plain } = await world.strong("tree", "&explain=1");
@@ -47,9 +46,7 @@ test("a strong read is explained cell by cell, and the cells sum up to it", asyn
 test("sealed shards and inboxes are told", async () => {
   world = await openWorld();
   await world.put("sealed", { shards: 2 });
-  await each(
-    Array.from({ length: 20 }, (_, index) => index), 4, (index) => world.add("sealed", { unique: `u${index}` }),
-  );
+  await each(numbers(20), 4, (index) => world.add("sealed", { unique: `u${index}` }));
   await world.put("sealed", { shards: 1 });
   const shards = await until(async () => {
     // A flush makes the lead seal what is left.

@@ -1,11 +1,10 @@
 // A floor: no decrement takes the value below it, however many come at once and wherever they enter.
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { keyed, numbers } from "./calls.mjs";
 import { each, openWorld } from "./world.mjs";
 
 const COLOS = ["FRA", "IAD", "SYD"];
 const DECREMENT = "/counters/a/decrement";
-const numbers = (length) => Array.from({ length }, (_, index) => index);
-const keyed = (key, more = {}) => ({ ...more, headers: { "idempotency-key": key, ...more.headers } });
 const anywhere = (index) => ({ colo: COLOS[index % COLOS.length], edge: index % 2 });
 const homeOf = (answer) => answer.settings.home;
 

@@ -1,13 +1,11 @@
 // A home: all writes are counted by one cell, wherever they enter, so answers are exact; it can be set, moved and given
 // up.
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { isReplay, keyed, numbers } from "./calls.mjs";
 import { each, openWorld, randomFrom, until } from "./world.mjs";
 
 const SEED = 5;
 const COLOS = ["FRA", "IAD", "SYD", "NRT", "GRU"];
-const numbers = (length) => Array.from({ length }, (_, index) => index);
-const keyed = (key, more = {}) => ({ ...more, headers: { "idempotency-key": key, ...more.headers } });
-const isReplay = (answer) => answer.headers.get("idempotency-replayed") === "true";
 const partsOf = (seen) => Object.fromEntries(seen.datacenters.map(({ id, value }) => [id, value]));
 const anywhere = (index) => ({ colo: COLOS[index % COLOS.length], edge: index % 2 });
 
@@ -241,7 +239,6 @@ describe("with parts that do not answer", () => {
 
   const away = (colo) =>
     world.fail(({ kind, name }) => (kind === "cell" && name.includes(`/${colo}/`) ? "before" : undefined));
-  const mended = () => world.fail(() => undefined);
   const unavailable = (method, path, options) => world.refused(503, "unavailable", method, path, options);
 
   test("while home is away writes are refused and reads go on", async () => {
@@ -259,7 +256,7 @@ describe("with parts that do not answer", () => {
     const seen = await world.strong("a", "", { colo: "IAD" });
     expect(seen).toMatchObject({ value: 4, exact: false });
     expect(seen.datacenters.find(({ id }) => id === "FRA").reachable).toBe(false);
-    mended();
+    world.mend();
     const retried = await world.call("POST", "/counters/a/increment", keyed("k", { colo: "SYD", body: '{"delta":2}' }));
     expect(retried.json).toMatchObject({ delta: 2, value: 10, exact: true, datacenter: "FRA" });
     expect((await world.put("a", { home: "IAD" })).settings.home).toBe("IAD");
@@ -274,7 +271,7 @@ describe("with parts that do not answer", () => {
     away("IAD");
     await unavailable("PUT", "/counters/a", { body: '{"home":"FRA"}' });
     await world.add("a", undefined, { colo: "FRA" });
-    mended();
+    world.mend();
     await world.add("a", undefined, { colo: "IAD", edge: 1 });
     expect(await world.strong("a")).toMatchObject({ value: 10, exact: true });
     expect((await world.put("a", {})).settings.home).toBeNull();
@@ -292,7 +289,7 @@ describe("with parts that do not answer", () => {
     away("FRA");
     expect((await world.well("POST", "/counters/a/reset")).pending_datacenters).toEqual(["FRA"]);
     await unavailable("PUT", "/counters/a", { body: '{"home":"FRA"}' });
-    mended();
+    world.mend();
     expect(await world.put("a", { home: "FRA" })).toMatchObject({ value: 0, exact: true });
     expect(await world.add("a", { delta: 2 }, { colo: "IAD" })).toMatchObject({
       value: 2, exact: true, datacenter: "FRA",
@@ -308,7 +305,7 @@ describe("with parts that do not answer", () => {
       world.fail(({ path, name }) => (path === "/count" && name.includes(`/${home}/`) ? "before" : undefined));
       const answer = await send({ colo: "NRT" });
       expect([answer.status, answer.json.code], answer.text).toEqual([503, "unavailable"]);
-      mended();
+      world.mend();
     }
     await world.put("a", { home: "FRA" });
     const first = await send();
@@ -354,7 +351,7 @@ describe("with parts that do not answer", () => {
       counted += 1;
     });
     await Promise.all([writing, move()]);
-    mended();
+    world.mend();
     expect(await world.strong("a")).toMatchObject({ value: (80 * 81) / 2, exact: true });
   });
 });

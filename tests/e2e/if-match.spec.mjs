@@ -1,10 +1,10 @@
 // If-Match: a write or an operation is done only while the counter is what its sender has seen.
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { numbers } from "./calls.mjs";
 import { each, openWorld, until } from "./world.mjs";
 
 const COLOS = ["FRA", "IAD", "SYD"];
 const INCREMENT = "/counters/a/increment";
-const numbers = (length) => Array.from({ length }, (_, index) => index);
 const anywhere = (index) => ({ colo: COLOS[index % COLOS.length], edge: index % 2 });
 const ifMatch = (tag, more = {}) => ({ ...more, headers: { "if-match": tag, ...more.headers } });
 const matching = (version, more) => ifMatch(`"${version}"`, more);

@@ -1,11 +1,12 @@
 // What is kept of keys: those of callers who show no API key take no room from anybody else, and queued writes no
 // claims.
-import { mkdtempSync, readdirSync, rmSync, statSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { TABLETS, objectFolder, openWorld, until } from "./world.mjs";
+import { bearer, isReplay } from "./calls.mjs";
+import { databasesOf, unframe, withDatabase } from "./databases.mjs";
+import { TABLETS, openWorld, until } from "./world.mjs";
 
 const KEY = "admin-key-0123456789";
 const CONFIG = {
@@ -41,7 +42,6 @@ const CALLS = [
   ["/events", '{"key":"a"}\n'],
   ["/api/event", '{"key":"a"}'],
 ];
-const isReplay = (answer) => answer.headers.get("idempotency-replayed") === "true";
 const value = async () => (await world.well("GET", "/counters/a?consistency=strong")).value;
 
 const varint = (number) => {
@@ -52,30 +52,21 @@ const varint = (number) => {
   }
 };
 
-/** The databases of all objects of a class. */
-function databases(className) {
-  const objects = objectFolder(folder, className);
-  const files = readdirSync(objects).filter((name) => /^[0-9a-f]{64}\.sqlite$/.test(name));
-  return files
-    .filter((name) => statSync(join(objects, name)).size > 0)
-    .map((name) => new DatabaseSync(join(objects, name)));
-}
-
 /** Ends the world, has the only slot of each ledger that a class has rows of count many records, and opens it again. */
 async function fill(className, select, update) {
   await world.close();
   let filled = 0;
-  for (const database of databases(className)) {
-    // As by a build from before bodies were framed: what is put in here has no frame.
-    database.exec("INSERT OR IGNORE INTO tally_schema VALUES (5)");
-    for (const row of database.prepare(select).all()) {
-      const body = row.body.slice(FRAME_BYTES);
-      // One slot, and how many records it has: fewer than 128.
-      expect(body[0], "one slot").toBe(1);
-      database.prepare(update).run(Uint8Array.from([...body.slice(0, -1), ...varint(MANY)]), row.name);
-      filled += 1;
-    }
-    database.close();
+  for (const path of databasesOf(folder, className)) {
+    withDatabase(path, (database) => {
+      unframe(database);
+      for (const row of database.prepare(select).all()) {
+        const body = row.body.slice(FRAME_BYTES);
+        // One slot, and how many records it has: fewer than 128.
+        expect(body[0], "one slot").toBe(1);
+        database.prepare(update).run(Uint8Array.from([...body.slice(0, -1), ...varint(MANY)]), row.name);
+        filled += 1;
+      }
+    });
   }
   expect(filled).toBe(1);
   world = await openWorld({ folder, vars: VARS });
@@ -112,7 +103,7 @@ test("a partition of the directory with too many public keys takes those of ever
 });
 
 test("queued writes that go home from elsewhere leave no claims at the root, and count once wherever home goes", async () => {
-  const admin = { headers: { authorization: `Bearer ${KEY}` } };
+  const admin = bearer(KEY);
   const counted = async (expected) => until(async () => (await value()) === expected, `a value of ${expected}`);
   const homes = ["IAD", "SYD", "FRA"];
   for (const [index, home] of homes.entries()) {
@@ -127,12 +118,10 @@ test("queued writes that go home from elsewhere leave no claims at the root, and
     }
   }
   await world.close();
-  const rows = databases("Directory").flatMap((database) => {
+  const claims = (database) => {
     const has = database.prepare("SELECT 1 FROM sqlite_master WHERE name = 'claims'").all().length > 0;
-    const found = has ? database.prepare("SELECT * FROM claims").all() : [];
-    database.close();
-    return found;
-  });
-  expect(rows).toEqual([]);
+    return has ? database.prepare("SELECT * FROM claims").all() : [];
+  };
+  expect(databasesOf(folder, "Directory").flatMap((path) => withDatabase(path, claims))).toEqual([]);
   world = undefined;
 });

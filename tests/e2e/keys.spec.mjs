@@ -1,5 +1,6 @@
 // Keys that calls make, on the real runtime: they are good at once everywhere, bounded by what they say, and end.
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { bearer } from "./calls.mjs";
 import { openWorld } from "./world.mjs";
 
 const ADMIN = "admin-key-0123456789";
@@ -12,7 +13,6 @@ const CONFIG = {
 };
 // What an isolate goes by what it knows.
 const REVOKED_MS = 30_000;
-const bearer = (key) => ({ headers: { authorization: `Bearer ${key}` } });
 const admin = bearer(ADMIN);
 
 let world;
@@ -50,7 +50,7 @@ test("a key is made, changed, rotated and revoked, and each is noted", async () 
 
 test("a revoked key ends in another isolate within the bound", async () => {
   const { id, key } = await make({ name: "short", scopes: ["write"] });
-  const elsewhere = { ...bearer(key), edge: 1 };
+  const elsewhere = bearer(key, { edge: 1 });
   await world.well("POST", "/counters/a/increment", elsewhere);
   await world.well("DELETE", `/keys/${id}`, admin);
   await world.advance(REVOKED_MS + 1);
@@ -69,6 +69,6 @@ test("a key of the configuration has its budget, and several prefixes", async ()
 test("a key is the token of Redis's clients, and opens streams", async () => {
   const { key } = await make({ name: "redis", scopes: ["read", "write"] });
   expect(await world.well("POST", `/redis?_token=${key}`, { body: '["INCR","cart"]' })).toEqual({ result: 1 });
-  expect(await world.well("POST", "/redis", { ...bearer(key), body: '["INCR","cart"]' })).toEqual({ result: 2 });
+  expect(await world.well("POST", "/redis", bearer(key, { body: '["INCR","cart"]' }))).toEqual({ result: 2 });
   expect((await world.call("HEAD", "/live?id=cart", bearer(key))).status).toBe(200);
 });

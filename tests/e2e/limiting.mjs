@@ -1,7 +1,6 @@
 // How the specs of rate limits ask.
 import { parseList } from "structured-headers";
 
-export const numbers = (length) => Array.from({ length }, (_, index) => index);
 export const body = (value, more = {}) => ({ body: JSON.stringify(value), ...more });
 export const put = (world, name, policy) => world.well("PUT", `/limits/${name}`, body(policy));
 export const check = (world, name, key, value, options) =>

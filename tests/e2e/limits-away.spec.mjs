@@ -1,6 +1,7 @@
 // What is answered where limiters, or the directory with the policies, cannot be reached.
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { body, check, items, numbers, peek, put } from "./limiting.mjs";
+import { numbers } from "./calls.mjs";
+import { body, check, items, peek, put } from "./limiting.mjs";
 import { openWorld, until } from "./world.mjs";
 
 let world;
@@ -32,7 +33,7 @@ test("the policy's on_error decides, and a header says so", async () => {
   const two = { checks: [{ policy: "open", key: "a" }, { policy: "closed", key: "b" }] };
   const both = await world.refused(503, "limiter-unavailable", "POST", "/limits", body(two));
   expect(both.headers.get("tally-on-error")).toBe("closed");
-  world.fail(() => undefined);
+  world.mend();
   expect(await peek(world, "open", "a")).toMatchObject({ remaining: 5 });
   expect((await check(world, "closed", "a")).json).toMatchObject({ remaining: 4 });
 });
@@ -68,7 +69,7 @@ test("what was reserved elsewhere is given back", async () => {
     kind === "limiter" && name.endsWith("/3") && path === "/limit-reserve" ? "after" : undefined;
   world.fail(lost);
   await world.refused(503, "limiter-unavailable", "POST", "/limits", body({ checks }));
-  world.fail(() => undefined);
+  world.mend();
   for (const key of keys) expect(await peek(world, "p", key), key).toMatchObject({ remaining: 5 });
 });
 
@@ -92,7 +93,7 @@ test("a datacenter that is cut off from the world admits what it holds, and refu
     // Where nothing was ever lent nobody can tell.
     const fresh = await check(world, key, "fresh");
     expect([fresh.status, fresh.headers.get("tally-on-error")]).toEqual([key === "open" ? 200 : 503, key]);
-    world.fail(() => undefined);
+    world.mend();
     await until(async () => (await check(world, key, "k")).status === 200, "the world");
   }
 });

@@ -1,6 +1,7 @@
 // A limiter whose table one caller fills: what other callers have room for, and what is given back.
 import { afterEach, expect, test } from "vitest";
-import { body, numbers } from "./limiting.mjs";
+import { numbers } from "./calls.mjs";
+import { body } from "./limiting.mjs";
 import { each, openWorld } from "./world.mjs";
 
 let world;

@@ -1,6 +1,7 @@
 // What isolates are lent of the limits of hot keys: fewer messages, and not one check more than the limit.
 import { afterEach, expect, test } from "vitest";
-import { body, check, numbers, peek, put } from "./limiting.mjs";
+import { numbers } from "./calls.mjs";
+import { body, check, peek, put } from "./limiting.mjs";
 import { each, eventually, openWorld, until } from "./world.mjs";
 
 let world;
@@ -110,7 +111,7 @@ test("while the limiter is away an isolate admits what it holds, and then does a
   // On a machine that took a second for these the lease is over.
   if ((await lent()) > before) expect(answers.filter(({ status }) => status === 200).length).toBeGreaterThan(0);
   await until(async () => (await ask()).status === 503, "the end of the lease");
-  world.fail(() => undefined);
+  world.mend();
   await until(async () => (await ask()).status === 200, "the limiter is back");
 });
 

@@ -1,7 +1,8 @@
 // Several policies at once: of one key, of several checks with one verdict, of callers and of the deployment; and
 // limits of the world.
 import { afterEach, expect, test } from "vitest";
-import { body, check, items, numbers, peek, put } from "./limiting.mjs";
+import { numbers } from "./calls.mjs";
+import { body, check, items, peek, put } from "./limiting.mjs";
 import { each, openWorld, until } from "./world.mjs";
 
 let world;

@@ -1,11 +1,12 @@
 // Rate limits as clients use them: policies, checks, headers, refunds, several checks with one verdict.
-import { mkdtempSync, readdirSync, rmSync, statSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { body, check, items, numbers, peek, put } from "./limiting.mjs";
-import { objectFolder, each, openWorld, unlessWritten, until } from "./world.mjs";
+import { numbers } from "./calls.mjs";
+import { databasesOf, unlessWritten, withDatabase } from "./databases.mjs";
+import { body, check, items, peek, put } from "./limiting.mjs";
+import { each, openWorld, until } from "./world.mjs";
 
 let world;
 afterEach(async () => {
@@ -256,18 +257,8 @@ test("what is not said to be committed is written soon, and survives a crash fro
     world = await openWorld({ folder });
     const policy = { limit: 10, window_seconds: 3_600 };
     expect((await check(world, "soon", "a", { ...policy, cost: 3 })).json).toMatchObject({ remaining: 7 });
-    const objects = objectFolder(folder, "Limiter");
-    const written = () =>
-      readdirSync(objects)
-        .filter((name) => /^[0-9a-f]{64}\.sqlite$/.test(name) && statSync(join(objects, name)).size > 0)
-        .some((name) => {
-          const database = new DatabaseSync(join(objects, name), { readOnly: true });
-          try {
-            return database.prepare("SELECT count(*) AS rows FROM limits").get().rows > 0;
-          } finally {
-            database.close();
-          }
-        });
+    const hasRow = (database) => database.prepare("SELECT count(*) AS rows FROM limits").get().rows > 0;
+    const written = () => databasesOf(folder, "Limiter").some((path) => withDatabase(path, hasRow, { readOnly: true }));
     await until(() => unlessWritten(written), "a row");
     await world.evict();
     expect((await check(world, "soon", "a", policy)).json).toMatchObject({ remaining: 6 });

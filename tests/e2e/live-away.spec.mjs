@@ -38,7 +38,7 @@ test("what cannot be reached is said to be so, and holds up nothing else", async
   console.log(`beside a datacenter that hangs, increments arrive after ${times_ms.join(", ")} ms`);
   // It is waited for 0.35 s, and not for 3 s with each read.
   expect(Math.min(...times_ms)).toBeLessThan(2_500);
-  world.fail(() => undefined);
+  world.mend();
   await watcher.sees("a", ({ datacenters }) => datacenters.IAD.reachable, "a datacenter that is back");
   // Its root away: what is known stays, and is not called exact.
   failing(({ kind }) => kind === "directory");
@@ -47,19 +47,19 @@ test("what cannot be reached is said to be so, and holds up nothing else", async
   const late = await connect(world, "/live?id=b");
   await late.sees("b", (b) => !b.reachable);
   expect(late.counters.b).toMatchObject({ value: null, uniques: null, as_of: null, staleness_ms: null });
-  world.fail(() => undefined);
+  world.mend();
   await watcher.sees("a", ({ reachable }) => reachable, "a counter that can be read again");
   await late.sees("b", (b) => b === null);
   // Its lookout away.
   failing(({ path }) => path === "/look");
   await watcher.sees("a", ({ reachable }) => !reachable, "a lookout that is silent");
-  world.fail(() => undefined);
+  world.mend();
   await watcher.sees("a", ({ reachable }) => reachable, "a lookout that answers");
   for (const one of [watcher, late]) one.close();
   // And the hub.
   world.fail(({ path }) => (path === "/live-join" ? "before" : undefined));
   await world.refused(503, "unavailable", "GET", "/live?id=a");
-  world.fail(() => undefined);
+  world.mend();
 });
 
 test("where nothing changes a ping is all that is sent, and who is slow gets the newest state", async () => {

@@ -1,24 +1,13 @@
 // Set and reset while parts do not answer: who was away is named, adds nothing, and is settled later.
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { keyed, numbers, partOf } from "./calls.mjs";
+import { reset, resetting, set, setting } from "./operating.mjs";
 import { each, openWorld, randomFrom, until } from "./world.mjs";
 
 const SEED = 44;
 const COLOS = ["FRA", "IAD", "SYD"];
-const numbers = (length) => Array.from({ length }, (_, index) => index);
-const keyed = (key, more = {}) => ({ ...more, headers: { "idempotency-key": key, ...more.headers } });
-const partOf = (seen, colo) => seen.datacenters.find(({ id }) => id === colo);
 
 let world;
-const setting = (id, value, options) =>
-  world.call("PUT", `/counters/${id}/value`, { body: `{"value":${value}}`, ...options });
-const set = async (id, value, options) => {
-  const answer = await setting(id, value, options);
-  expect(answer.status, answer.text).toBeOneOf([200, 201]);
-  return answer.json;
-};
-const resetting = (id, options) => world.call("POST", `/counters/${id}/reset`, options);
-const reset = (id, options) => world.well("POST", `/counters/${id}/reset`, options);
-
 beforeEach(async () => {
   world = await openWorld({ faults: true, edges: 2 });
 });
@@ -30,7 +19,6 @@ const cutOff = (colo) =>
   world.fail(({ kind, name, path }) =>
     kind === "cell" && isOf(name, colo) && path !== "/flush" ? "before" : undefined,
   );
-const mended = () => world.fail(() => undefined);
 const second = () => Math.floor(world.now() / 1_000);
 const nextSecond = () => {
   const now = second();
@@ -42,14 +30,14 @@ test("a datacenter that is away is named, adds nothing, and is settled later", a
   await world.add("a", { delta: 40 }, { colo: "IAD" });
   await nextSecond();
   cutOff("IAD");
-  const answer = await reset("a");
+  const answer = await reset(world, "a");
   expect(answer).toMatchObject({ value: 0, exact: false, pending_datacenters: ["IAD"] });
   expect(partOf(answer, "IAD")).toMatchObject({ value: 0, reachable: false });
   await world.add("a", { delta: 5 }, { colo: "FRA" });
   // It goes on counting for its own.
   await world.add("a", { delta: 7 }, { colo: "IAD" });
   expect(await world.strong("a")).toMatchObject({ value: 5, exact: false });
-  mended();
+  world.mend();
   const seen = await until(async () => {
     const seen = await world.strong("a");
     return seen.exact && seen;
@@ -58,7 +46,7 @@ test("a datacenter that is away is named, adds nothing, and is settled later", a
   expect(partOf(seen, "IAD").reachable).toBe(true);
   await world.add("a", { delta: 1 }, { colo: "IAD" });
   expect(await world.strong("a")).toMatchObject({ value: 13, exact: true });
-  expect(await reset("a")).toMatchObject({ value: 0, exact: true, pending_datacenters: [] });
+  expect(await reset(world, "a")).toMatchObject({ value: 0, exact: true, pending_datacenters: [] });
 });
 
 test("two sets while a datacenter is away leave of it what came after the second", async () => {
@@ -66,12 +54,12 @@ test("two sets while a datacenter is away leave of it what came after the second
   await world.add("a", { delta: 40 }, { colo: "IAD" });
   await nextSecond();
   cutOff("IAD");
-  await set("a", 100);
+  await set(world, "a", 100);
   await world.add("a", { delta: 5 }, { colo: "IAD" });
   await nextSecond();
-  expect(await set("a", 200)).toMatchObject({ value: 200, pending_datacenters: ["IAD"] });
+  expect(await set(world, "a", 200)).toMatchObject({ value: 200, pending_datacenters: ["IAD"] });
   await world.add("a", { delta: 6 }, { colo: "IAD" });
-  mended();
+  world.mend();
   await until(async () => (await world.strong("a")).exact, "an exact sum");
   expect(await world.strong("a")).toMatchObject({ value: 206, base: 206, exact: true });
 });
@@ -81,7 +69,7 @@ test("without anybody reading, the root settles by itself", async () => {
   await world.add("a", { delta: 40 }, { colo: "IAD" });
   await nextSecond();
   cutOff("IAD");
-  await reset("a");
+  await reset(world, "a");
   let settled = 0;
   world.fail(({ kind, name, path }) => {
     if (kind === "cell" && isOf(name, "IAD") && path === "/sum") settled += 1;
@@ -101,14 +89,14 @@ test("the only datacenter, and a home, must answer", async () => {
     await world.refused(503, "unavailable", "POST", `/counters/${id}/reset`);
   }
   // A shard of it must answer as well.
-  mended();
+  world.mend();
   await world.put("c", { shards: 4 });
   await each(numbers(40), 8, (index) => world.add("c", { unique: `u${index}` }));
   world.fail(({ kind, name, path }) =>
     kind === "cell" && name.startsWith("c1/FRA/2/") && path === "/ask" ? "before" : undefined,
   );
   await world.refused(503, "unavailable", "POST", "/counters/c/reset");
-  mended();
+  world.mend();
   for (const [id, value] of [["a", 3], ["b", 3], ["c", 40]]) {
     const seen = await world.strong(id);
     expect(seen).toMatchObject({ value, exact: true });
@@ -147,10 +135,10 @@ test("keyed operations and writes through lost calls and lost answers are each d
         value += delta;
       } else if (drawn < 0.8) {
         const aim = Math.floor(random() * 1_000);
-        await insist((options) => setting(id, aim, keyed(key, options)));
+        await insist((options) => setting(world, id, aim, keyed(key, options)));
         value = aim;
       } else {
-        await insist((options) => resetting(id, keyed(key, options)));
+        await insist((options) => resetting(world, id, keyed(key, options)));
         value = 0;
       }
     }
@@ -158,7 +146,7 @@ test("keyed operations and writes through lost calls and lost answers are each d
   };
   const ids = ["one", "two", "three", "four"];
   const values = await each(ids, ids.length, story);
-  mended();
+  world.mend();
   for (const [index, id] of ids.entries()) {
     expect(await world.strong(id), `seed ${SEED}`).toMatchObject({ value: values[index], exact: true });
   }

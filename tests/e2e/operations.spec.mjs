@@ -1,31 +1,19 @@
 // Set and reset, and keys on all operations: what raced is kept, and what is repeated is done once.
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { isReplay, keyed, numbers, partOf } from "./calls.mjs";
+import { reset, resetting, set, setting } from "./operating.mjs";
 import { each, openWorld, until } from "./world.mjs";
 
 const COLOS = ["FRA", "IAD", "SYD"];
-const numbers = (length) => Array.from({ length }, (_, index) => index);
-const keyed = (key, more = {}) => ({ ...more, headers: { "idempotency-key": key, ...more.headers } });
-const isReplay = (answer) => answer.headers.get("idempotency-replayed") === "true";
-const partOf = (seen, colo) => seen.datacenters.find(({ id }) => id === colo);
 
 let world;
-const setting = (id, value, options) =>
-  world.call("PUT", `/counters/${id}/value`, { body: `{"value":${value}}`, ...options });
-const set = async (id, value, options) => {
-  const answer = await setting(id, value, options);
-  expect(answer.status, answer.text).toBeOneOf([200, 201]);
-  return answer.json;
-};
-const resetting = (id, options) => world.call("POST", `/counters/${id}/reset`, options);
-const reset = (id, options) => world.well("POST", `/counters/${id}/reset`, options);
-
 beforeEach(async () => {
   world = await openWorld({ edges: 2 });
 });
 afterEach(() => world.close());
 
 test("a value is set, and counted on from", async () => {
-  const created = await setting("a", 40);
+  const created = await setting(world, "a", 40);
   expect(created.status).toBe(201);
   expect(created.json).toMatchObject({
     id: "a",
@@ -37,7 +25,7 @@ test("a value is set, and counted on from", async () => {
     pending_datacenters: [],
   });
   expect(await world.add("a", { delta: 2 })).toMatchObject({ value: 42, exact: true });
-  const again = await setting("a", -7, { colo: "IAD" });
+  const again = await setting(world, "a", -7, { colo: "IAD" });
   expect(again.status).toBe(200);
   expect(again.json).toMatchObject({ value: -7, base: -7, exact: true });
   expect(await world.add("a", { delta: 2 })).toMatchObject({ value: -5, exact: true });
@@ -62,7 +50,8 @@ test("a reset is a set to nothing, of a counter that there is", async () => {
   expect(await world.objects("Cell")).toEqual([]);
   await world.add("a", { delta: 9, unique: "ann" });
   for (const body of [undefined, "", "{}", " {} "]) {
-    expect(await reset("a", { body })).toMatchObject({ value: 0, base: 0, exact: true, pending_datacenters: [] });
+    const answer = await reset(world, "a", { body });
+    expect(answer).toMatchObject({ value: 0, base: 0, exact: true, pending_datacenters: [] });
     expect(await world.add("a", { delta: 9 })).toMatchObject({ value: 9, exact: true });
   }
   // What was counted stays in its history.
@@ -74,13 +63,13 @@ test("values have either sign and 128 bits, as numbers and as strings", async ()
   const most = 2n ** 128n - 1n;
   for (const value of [most, -most, 2n ** 53n + 1n]) {
     for (const text of [`${value}`, `"${value}"`]) {
-      expect((await set("a", text)).value).toBe(value);
+      expect((await set(world, "a", text)).value).toBe(value);
       expect((await world.strong("a")).base).toBe(value);
     }
   }
   expect((await world.strong("a", "&numbers=string")).value).toBe(String(2n ** 53n + 1n));
   expect((await world.add("a", { delta: 1 })).value).toBe(2n ** 53n + 2n);
-  expect(await set("a", '"-0"')).toMatchObject({ value: 0, base: 0 });
+  expect(await set(world, "a", '"-0"')).toMatchObject({ value: 0, base: 0 });
 });
 
 test("what is no value is refused and changes nothing", async () => {
@@ -114,7 +103,8 @@ test("of several datacenters and shards the sum is what was set and what came af
   await each(numbers(60), 10, (index) =>
     world.add("a", { unique: `u${index}` }, { colo: COLOS[index % 3], edge: index % 2 }),
   );
-  expect(await set("a", 1_000, { colo: "NRT" })).toMatchObject({ value: 1_000, exact: true, pending_datacenters: [] });
+  const answer = await set(world, "a", 1_000, { colo: "NRT" });
+  expect(answer).toMatchObject({ value: 1_000, exact: true, pending_datacenters: [] });
   await each(numbers(30), 10, (index) =>
     world.add("a", { unique: `v${index}` }, { colo: COLOS[index % 3], edge: index % 2 }),
   );
@@ -128,18 +118,18 @@ test("of several datacenters and shards the sum is what was set and what came af
   await world.put("a", { shards: 1 });
   await until(async () => (await world.add("a")).datacenter && (await world.strong("a")).exact, "an exact sum");
   await world.evict();
-  expect((await reset("a")).value).toBe(0);
+  expect((await reset(world, "a")).value).toBe(0);
   expect(await world.strong("a")).toMatchObject({ value: 0, exact: true });
 });
 
 test("resets at once and one after the other subtract once", async () => {
   for (const colo of COLOS) await world.add("a", { delta: 10 }, { colo });
-  await Promise.all(numbers(8).map((index) => reset("a", { colo: COLOS[index % 3], edge: index % 2 })));
+  await Promise.all(numbers(8).map((index) => reset(world, "a", { colo: COLOS[index % 3], edge: index % 2 })));
   expect(await world.strong("a")).toMatchObject({ value: 0, exact: true });
   await world.add("a", { delta: 3 }, { colo: "IAD" });
   expect(await world.strong("a")).toMatchObject({ value: 3, exact: true });
-  await reset("a");
-  await reset("a", { colo: "SYD" });
+  await reset(world, "a");
+  await reset(world, "a", { colo: "SYD" });
   expect(await world.strong("a")).toMatchObject({ value: 0, exact: true });
 });
 
@@ -168,7 +158,7 @@ for (const [what, colos, settings] of stories) {
       const writing = each(numbers(62), width, write);
       await until(() => writes.length > 10, "some writes");
       stage = "meanwhile";
-      const answer = await set("a", base, { colo: "NRT" });
+      const answer = await set(world, "a", base, { colo: "NRT" });
       stage = "after";
       expect(answer).toMatchObject({ pending_datacenters: [] });
       await writing;
@@ -188,26 +178,26 @@ for (const [what, colos, settings] of stories) {
 
 test("a repeated operation is the same one and gets the first answer", async () => {
   await world.add("a", { delta: 3 }, { colo: "IAD" });
-  const first = await setting("a", 5, keyed("k"));
+  const first = await setting(world, "a", 5, keyed("k"));
   expect(first.json).toMatchObject({ value: 5, base: 5 });
   expect(isReplay(first)).toBe(false);
   await world.add("a", { delta: 2 });
   for (const options of [{}, { colo: "SYD" }, { edge: 1 }]) {
-    const again = await setting("a", 5, keyed("k", options));
+    const again = await setting(world, "a", 5, keyed("k", options));
     expect(again.text).toBe(first.text);
     expect([again.status, isReplay(again)]).toEqual([first.status, true]);
   }
   expect(await world.strong("a")).toMatchObject({ value: 7, exact: true });
-  const made = await setting("new", 5, keyed("k"));
+  const made = await setting(world, "new", 5, keyed("k"));
   expect(made.status).toBe(201);
-  expect((await setting("new", 5, keyed("k"))).status).toBe(201);
+  expect((await setting(world, "new", 5, keyed("k"))).status).toBe(201);
   await world.evict();
-  const afterwards = await setting("a", 5, keyed("k"));
+  const afterwards = await setting(world, "a", 5, keyed("k"));
   expect([afterwards.text, isReplay(afterwards)]).toEqual([first.text, true]);
 
-  const down = await resetting("a", keyed("r"));
+  const down = await resetting(world, "a", keyed("r"));
   await world.add("a", { delta: 1 });
-  expect((await resetting("a", keyed("r", { body: "{}", colo: "SYD" }))).text).toBe(down.text);
+  expect((await resetting(world, "a", keyed("r", { body: "{}", colo: "SYD" }))).text).toBe(down.text);
   expect(await world.strong("a")).toMatchObject({ value: 1, exact: true });
   expect((await world.strong("a")).datacenters.map(({ id }) => id).sort()).toEqual(["FRA", "IAD"]);
 });
@@ -215,7 +205,7 @@ test("a repeated operation is the same one and gets the first answer", async () 
 test("many at once under one key are one", async () => {
   for (const colo of COLOS) await world.add("a", { delta: 10 }, { colo });
   const answers = await Promise.all(
-    numbers(20).map((index) => resetting("a", keyed("same", { colo: COLOS[index % 3], edge: index % 2 }))),
+    numbers(20).map((index) => resetting(world, "a", keyed("same", { colo: COLOS[index % 3], edge: index % 2 }))),
   );
   expect(new Set(answers.map(({ text }) => text)).size).toBe(1);
   expect(answers.filter((answer) => !isReplay(answer)).length).toBe(1);
@@ -225,7 +215,7 @@ test("many at once under one key are one", async () => {
 test("a key names one thing", async () => {
   const reused = (method, path, body) =>
     world.refused(422, "idempotency-key-reused", method, path, keyed("k", { body }));
-  await set("a", 5, keyed("k"));
+  await set(world, "a", 5, keyed("k"));
   await reused("PUT", "/counters/a/value", '{"value":6}');
   await reused("PUT", "/counters/a/value?numbers=string", '{"value":5}');
   await reused("POST", "/counters/a/reset");
@@ -266,14 +256,14 @@ test("settings and deletions take keys too", async () => {
   expect([late.status, late.text, isReplay(late)]).toEqual([200, gone.text, true]);
   expect(await world.strong("a")).toMatchObject({ value: 8, exact: true });
   // A set of the generation that ended is done, and answered, once.
-  await set("a", 1, keyed("v"));
+  await set(world, "a", 1, keyed("v"));
   await world.well("DELETE", "/counters/a");
-  expect(await set("a", 1, keyed("v"))).toMatchObject({ value: 1 });
+  expect(await set(world, "a", 1, keyed("v"))).toMatchObject({ value: 1 });
   await world.refused(404, "counter-not-found", "GET", "/counters/a?consistency=strong");
 });
 
 test("a set ends with its counter", async () => {
-  await set("a", 100);
+  await set(world, "a", 100);
   await world.add("a", { delta: 1 });
   await world.well("DELETE", "/counters/a");
   expect(await world.add("a", { delta: 1 })).toMatchObject({ value: 1, exact: true });
@@ -285,11 +275,11 @@ test("whoever sends the version of a set back sees it", async () => {
   for (const value of [5, 77, 12]) {
     // A view from before, in another isolate.
     await world.read("a", "", { edge: 1 });
-    const { version } = await set("a", value);
+    const { version } = await set(world, "a", value);
     const seen = await world.read("a", `?at_least=${version}`, { edge: 1, colo: "SYD" });
     expect(seen).toMatchObject({ value, base: value });
   }
-  const { version } = await reset("a");
+  const { version } = await reset(world, "a");
   expect((await world.read("a", `?at_least=${version}`, { edge: 1 })).value).toBe(0);
 });
 
@@ -297,15 +287,15 @@ test("queued events count after a set that they came after", async () => {
   const queue = (increment) => world.call("POST", "/api/event", { body: JSON.stringify({ key: "a", increment }) });
   await queue(5);
   expect(await world.strong("a")).toMatchObject({ value: 5, exact: true });
-  await set("a", 100);
+  await set(world, "a", 100);
   expect((await queue(7)).status).toBe(202);
   expect(await world.strong("a")).toMatchObject({ value: 107, exact: true });
 });
 
 test("operations are counted in the metrics", async () => {
-  await set("a", 1, keyed("k"));
-  await set("a", 1, keyed("k"));
-  await reset("a");
+  await set(world, "a", 1, keyed("k"));
+  await set(world, "a", 1, keyed("k"));
+  await reset(world, "a");
   const { text } = await world.call("GET", "/metrics");
   for (const line of [
     'tally_acknowledged_total{operation="set"} 1',

@@ -1,11 +1,10 @@
 // The queued path of a deployment that binds a queue of the platform: 202 once the queue has accepted an event.
 import { afterEach, describe, expect, test } from "vitest";
+import { keyed, numbers } from "./calls.mjs";
 import { QUEUE, letters, post, reaches, send, valueOf } from "./queueing.mjs";
 import { TABLETS, each, openWorld, randomFrom, until } from "./world.mjs";
 
 const SEED = 12;
-const numbers = (length) => Array.from({ length }, (_, index) => index);
-const keyed = (key, options) => ({ ...options, headers: { "idempotency-key": key } });
 
 describe("a queue", () => {
   let world;
@@ -54,13 +53,13 @@ describe("a queue", () => {
 
   test("is not needed for an event with a key, which is answered for at once", async () => {
     world = await openWorld({ queue: QUEUE, edges: 2 });
-    const first = await send(world, "a", 3, keyed("k", {}));
+    const first = await send(world, "a", 3, keyed("k"));
     expect(first.headers.get("idempotency-replayed")).toBe(null);
     for (const options of [{ edge: 1 }, { colo: "IAD" }]) {
       const again = await send(world, "a", 3, keyed("k", options));
       expect(again.headers.get("idempotency-replayed")).toBe("true");
     }
-    expect((await post(world, "a", 4, keyed("k", {}))).status).toBe(422);
+    expect((await post(world, "a", 4, keyed("k"))).status).toBe(422);
     expect(await world.strong("a")).toMatchObject({ value: 3, exact: true });
   });
 
@@ -121,7 +120,7 @@ describe("with faults,", () => {
       expected.set("c0", expected.get("c0") + 1);
       return false;
     }, "more batches");
-    world.fail(() => undefined);
+    world.mend();
     for (const [key, count] of expected) await reaches(world, key, count);
     // Whatever is still under way changes nothing: a last event of each counter comes after it.
     for (const key of expected.keys()) await send(world, key, 1);
@@ -143,7 +142,7 @@ describe("with faults,", () => {
     await reaches(world, "b", 2);
     await until(async () => (await world.objects("Inbox")).length > 0, "an inbox", 40_000);
     await world.evict();
-    world.fail(() => undefined);
+    world.mend();
     await send(world, "a", 1);
     await reaches(world, "a", 4);
     expect(await letters(world)).toEqual([]);
@@ -151,13 +150,13 @@ describe("with faults,", () => {
 
   test("an event whose key cannot be looked at goes through an inbox under it, once from any datacenter", async () => {
     await open();
-    await send(world, "a", 3, keyed("k", {}));
+    await send(world, "a", 3, keyed("k"));
     world.fail(({ path }) => (path === "/claim" ? "before" : undefined));
     const options = [{}, { edge: 1 }, { colo: "IAD" }];
     await Promise.all(options.map((some) => send(world, "a", 3, keyed("k", some))));
     await Promise.all(options.map((some) => send(world, "a", 5, keyed("k2", some))));
     await send(world, "a", 4, keyed("k", { colo: "IAD" }));
-    world.fail(() => undefined);
+    world.mend();
     await reaches(world, "a", 8);
     const dead = await until(async () => (await letters(world, "IAD"))[0], "a dead letter");
     expect(dead).toMatchObject({ key: "a", increment: 4, code: "idempotency-key-reused" });
@@ -170,7 +169,7 @@ describe("with faults,", () => {
     world.fail(({ path }) => (path === "/open-session" ? "before" : undefined));
     const refused = await post(world, "a", 1);
     expect([refused.status, refused.json.code]).toEqual([503, "unavailable"]);
-    world.fail(() => undefined);
+    world.mend();
     await send(world, "a", 2);
     await reaches(world, "a", 2);
   });

@@ -1,10 +1,10 @@
 // The bounds of an inbox, and rows that nobody can read: reached by writing into its database while nothing runs.
-import { mkdtempSync, readdirSync, rmSync, statSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { objectFolder, openWorld, until } from "./world.mjs";
+import { databasesOf, unframe, withDatabase } from "./databases.mjs";
+import { openWorld, until } from "./world.mjs";
 
 const LOG_ROWS_MAX = 20_000;
 const DEAD_LETTERS_MAX = 10_000;
@@ -34,16 +34,13 @@ async function reopen(change, options = {}) {
     await world.well("GET", "/api/dead-letters");
   }
   await world.close();
-  const objects = objectFolder(folder, "Inbox");
-  const files = readdirSync(objects).filter((name) => /^[0-9a-f]{64}\.sqlite$/.test(name));
-  for (const file of files.filter((name) => statSync(join(objects, name)).size > 0)) {
-    const database = new DatabaseSync(join(objects, file));
-    database.exec("BEGIN");
-    // As by a build from before bodies were framed: what is put in here has no frame.
-    database.exec("INSERT OR IGNORE INTO tally_schema VALUES (5)");
-    change(database);
-    database.exec("COMMIT");
-    database.close();
+  for (const path of databasesOf(folder, "Inbox")) {
+    withDatabase(path, (database) => {
+      database.exec("BEGIN");
+      unframe(database);
+      change(database);
+      database.exec("COMMIT");
+    });
   }
   world = await openWorld({ folder, ...options });
 }

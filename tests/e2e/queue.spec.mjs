@@ -3,20 +3,11 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { isReplay, keyed, numbers } from "./calls.mjs";
+import { event, post, send } from "./queueing.mjs";
 import { TABLETS, each, openWorld, randomFrom, until } from "./world.mjs";
 
 const SEED = 11;
-const numbers = (length) => Array.from({ length }, (_, index) => index);
-const event = (key, increment, more = {}) => ({ body: JSON.stringify({ key, increment }), ...more });
-const keyed = (key, options) => ({ ...options, headers: { "idempotency-key": key } });
-
-const post = (world, key, increment, options) => world.call("POST", "/api/event", event(key, increment, options));
-
-async function send(world, key, increment = 1, options = {}) {
-  const answer = await post(world, key, increment, options);
-  expect(answer.status, answer.text).toBe(202);
-  return answer.json;
-}
 
 const strong = async (world, key) =>
   (await world.well("GET", `/api/counter?key=${encodeURIComponent(key)}&consistency=strong`)).count;
@@ -29,7 +20,7 @@ describe("without faults", () => {
   afterEach(() => world.close());
 
   test("an event is acknowledged as queued, a strong read sees it at once, a default read soon", async () => {
-    expect(await send(world, "a", 5)).toEqual({ status: "queued", key: "a", increment: 5 });
+    expect((await send(world, "a", 5)).json).toEqual({ status: "queued", key: "a", increment: 5 });
     expect(await world.strong("a")).toMatchObject({ value: 5, exact: true });
     expect(await strong(world, "a")).toBe(5);
     await send(world, "a", 2);
@@ -83,7 +74,7 @@ describe("without faults", () => {
   });
 
   test("an event with a key counts once, from any datacenter: a repeat is told so, and another amount is refused", async () => {
-    const first = await post(world, "a", 3, keyed("k", {}));
+    const first = await post(world, "a", 3, keyed("k"));
     expect([first.status, first.headers.get("idempotency-replayed")]).toEqual([202, null]);
     for (const options of [{}, { edge: 1 }, { colo: "IAD" }]) {
       const again = await post(world, "a", 3, keyed("k", options));
@@ -94,15 +85,15 @@ describe("without faults", () => {
     for (const options of [{}, { colo: "SYD" }]) {
       await world.refused(422, "idempotency-key-reused", "POST", "/api/event", event("a", 4, keyed("k", options)));
     }
-    await send(world, "a", 1, keyed("k2", {}));
+    await send(world, "a", 1, keyed("k2"));
     // The same text is another key on another counter, and on another call.
-    await send(world, "b", 4, keyed("k", {}));
+    await send(world, "b", 4, keyed("k"));
     await world.well("POST", "/counters/a/increment", { body: '{"delta":2}', headers: { "idempotency-key": "k" } });
     expect(await world.strong("a")).toMatchObject({ value: 6, exact: true });
     expect(await strong(world, "b")).toBe(4);
     expect((await world.well("GET", "/api/dead-letters")).dead_letters).toEqual([]);
     await world.well("DELETE", "/counters/a");
-    await world.refused(409, "counter-ended", "POST", "/api/event", event("a", 3, keyed("k", {})));
+    await world.refused(409, "counter-ended", "POST", "/api/event", event("a", 3, keyed("k")));
   });
 
   test("a deleted counter begins again at nothing, and events after it count in the new one", async () => {
@@ -145,7 +136,7 @@ describe("without faults", () => {
     await world.refused(405, "method-not-allowed", "GET", "/api/event");
     await world.refused(400, "invalid-query", "GET", "/api/counter");
     await world.refused(404, "counter-not-found", "GET", "/api/counter?key=a");
-    expect(await send(world, "b", undefined)).toMatchObject({ increment: 1 });
+    expect((await send(world, "b", undefined)).json).toMatchObject({ increment: 1 });
   });
 });
 
@@ -186,7 +177,7 @@ test("lost calls and lost answers lose nothing and double nothing", async () => 
     const withKey = index % 4 === 0;
     for (let attempt = 0; ; attempt += 1) {
       const sent = withKey ? keyed(`k${index}`, options) : options;
-      const answer = await world.call("POST", "/api/event", event(key, delta, sent));
+      const answer = await post(world, key, delta, sent);
       if (answer.status === 202) {
         bump(low, key, delta);
         bump(high, key, delta);
@@ -198,7 +189,7 @@ test("lost calls and lost answers lose nothing and double nothing", async () => 
       expect(attempt).toBeLessThan(30);
     }
   });
-  world.fail(() => undefined);
+  world.mend();
   for (const key of low.keys()) {
     await until(async () => (await world.strong(key)).exact, `an exact read of ${key}`);
     const { value } = await world.strong(key);
@@ -211,26 +202,26 @@ test("lost calls and lost answers lose nothing and double nothing", async () => 
 
 test("an event whose key cannot be looked at is queued under it: it counts once, and its misuse is a dead letter", async () => {
   const world = await openWorld({ faults: true });
-  await send(world, "a", 3, keyed("k", {}));
+  await send(world, "a", 3, keyed("k"));
   let counted = 0;
   world.fail(({ path }) => {
     if (path === "/claim") return "before";
     // A second event is counted, and nobody hears of it.
     if (path === "/count") return (counted += 1) === 1 ? "after" : "before";
   });
-  const again = await post(world, "a", 3, keyed("k", {}));
+  const again = await post(world, "a", 3, keyed("k"));
   expect([again.status, again.headers.get("idempotency-replayed")]).toEqual([202, null]);
-  await send(world, "a", 5, keyed("k", {}));
-  await send(world, "a", 7, keyed("k2", {}));
+  await send(world, "a", 5, keyed("k"));
+  await send(world, "a", 7, keyed("k2"));
   await send(world, "a", 7, keyed("k2", { colo: "IAD" }));
-  world.fail(() => undefined);
+  world.mend();
   await until(async () => (await world.strong("a")).exact, "an exact read");
   expect(await world.strong("a")).toMatchObject({ value: 10, exact: true });
   const { dead_letters } = await world.well("GET", "/api/dead-letters");
   expect(dead_letters).toMatchObject([{ key: "a", increment: 5, code: "idempotency-key-reused" }]);
   // What takes long to look up is taken without.
   const isReplayed = async () =>
-    (await post(world, "a", 7, keyed("k2", {}))).headers.get("idempotency-replayed") === "true";
+    isReplay(await post(world, "a", 7, keyed("k2")));
   await until(isReplayed, "a replay");
   await world.close();
 }, 60_000);
@@ -245,7 +236,7 @@ test("a strong read says that it is not exact while a lead cannot be reached or 
   expect(await world.strong("a")).toMatchObject({ value: 3, exact: false });
   world.fail(({ path }) => (path === "/drain" ? "before" : undefined));
   expect(await world.strong("a")).toMatchObject({ exact: false });
-  world.fail(() => undefined);
+  world.mend();
   expect(await world.strong("a")).toMatchObject({ value: 7, exact: true });
   expect(await world.strong("b")).toMatchObject({ value: 2, exact: true });
   await world.close();

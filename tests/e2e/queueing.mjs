@@ -1,12 +1,13 @@
-// What specs of a deployment that binds a queue of the platform share: events, and what becomes of them.
+// How specs of queued events send them, and see what became of them.
 import { expect } from "vitest";
 import { until } from "./world.mjs";
 
-// As short as can be: a batch is delivered once the queue has waited for that many seconds.
+// The queue of a deployment that binds one of the platform. As short as can be: a batch is delivered once the queue has
+// waited for that many seconds.
 export const QUEUE = { maxBatchSize: 100, maxBatchTimeout: 0, maxRetries: 100 };
 
-export const post = (world, key, increment, options = {}) =>
-  world.call("POST", "/api/event", { ...options, body: JSON.stringify({ key, increment }) });
+export const event = (key, increment, options) => ({ ...options, body: JSON.stringify({ key, increment }) });
+export const post = (world, ...sent) => world.call("POST", "/api/event", event(...sent));
 
 export async function send(world, key, increment = 1, options = {}) {
   const answer = await post(world, key, increment, options);

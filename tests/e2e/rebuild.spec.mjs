@@ -1,10 +1,11 @@
 // Roots whose rows were lost: what cells hold is found again by whoever still writes, and nothing is counted twice.
-import { mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { TABLETS, each, objectFolder, openWorld, until } from "./world.mjs";
+import { keyed, numbers } from "./calls.mjs";
+import { databasesOf, withDatabase } from "./databases.mjs";
+import { TABLETS, each, openWorld, until } from "./world.mjs";
 
 let folder;
 let world;
@@ -19,50 +20,18 @@ afterEach(async () => {
 
 const open = async () => (world = await openWorld({ folder }));
 
-function databases(className) {
-  const objects = objectFolder(folder, className);
-  return readdirSync(objects)
-    .filter((name) => name.endsWith(".sqlite"))
-    .map((name) => join(objects, name));
-}
-
-function edit(file, work) {
-  const database = new DatabaseSync(file);
-  try {
-    work(
-      database,
-      database
-        .prepare("SELECT name FROM sqlite_master WHERE type = 'table'")
-        .all()
-        .map(({ name }) => name),
-    );
-  } finally {
-    database.close();
-  }
-}
-
 /**
  * Ends the world, with the checkpoints that its leads have still to send: one that came early would bring a root back.
  */
-async function closeSilently() {
-  await world.close({ silently: true });
-  for (const file of databases("Cell")) {
-    edit(file, (database, tables) => {
-      if (tables.includes("_cf_METADATA")) database.exec("DELETE FROM _cf_METADATA WHERE key = 1");
-      if (tables.includes("_cf_ALARM")) database.exec("DELETE FROM _cf_ALARM");
-    });
-  }
-}
+const closeSilently = () => world.close({ silently: true });
 
 /** Stops the world, takes all that the directory knows of counters away, and opens it again. */
 async function loseRoots() {
   await closeSilently();
   let lost = 0;
-  for (const file of databases("Directory")) {
-    edit(file, (database, tables) => {
-      for (const table of ["roots", "views", "duties", "claims", "operations"].filter((name) =>
-        tables.includes(name),
-      )) {
+  for (const path of databasesOf(folder, "Directory")) {
+    withDatabase(path, (database) => {
+      for (const table of ["roots", "views", "duties", "claims", "operations"]) {
         lost += Number(database.prepare(`DELETE FROM ${table}`).run().changes);
       }
     });
@@ -74,13 +43,11 @@ async function loseRoots() {
 /** Stops the world, deletes the directory with all that it holds, and opens the world again. */
 async function loseDirectory() {
   await closeSilently();
-  const files = databases("Directory").filter((file) => /[0-9a-f]{64}\.sqlite$/.test(file));
+  const files = databasesOf(folder, "Directory");
   expect(files.length).toBeGreaterThan(0);
   for (const file of files) for (const more of ["", "-wal", "-shm"]) rmSync(file + more, { force: true });
   await open();
 }
-
-const keyed = (name, colo) => ({ colo, headers: { "idempotency-key": name } });
 
 test.skipIf(TABLETS)("a counter of one datacenter is whole again with its next keyed write", async () => {
   await open();
@@ -116,27 +83,27 @@ test.skipIf(TABLETS)("datacenters of a lost root come back as they write, and un
   await world.add("many", { delta: 20 }, { colo: "IAD" });
   await world.add("many", { delta: 300 }, { colo: "SYD" });
   await loseRoots();
-  await world.add("many", { delta: 1 }, keyed("k1", "FRA"));
+  await world.add("many", { delta: 1 }, keyed("k1", { colo: "FRA" }));
   expect(await world.strong("many")).toMatchObject({ value: 2, exact: false });
-  await world.add("many", { delta: 1 }, keyed("k2", "IAD"));
+  await world.add("many", { delta: 1 }, keyed("k2", { colo: "IAD" }));
   expect(await world.strong("many")).toMatchObject({ value: 23, exact: false });
   expect((await world.add("many", { delta: 1 }, { colo: "FRA" })).exact).toBe(false);
-  await world.add("many", { delta: 1 }, keyed("k3", "SYD"));
+  await world.add("many", { delta: 1 }, keyed("k3", { colo: "SYD" }));
   const seen = await world.strong("many");
   expect(seen).toMatchObject({ value: 325, exact: false });
   expect(seen.datacenters.map(({ id, value }) => [id, value])).toEqual([["FRA", 3], ["IAD", 21], ["SYD", 301]]);
   // The same keys count nothing again, though their claims were lost too.
   await loseRoots();
-  await world.add("many", { delta: 1 }, keyed("k1", "FRA"));
-  await world.add("many", { delta: 1 }, keyed("k2", "IAD"));
-  await world.add("many", { delta: 1 }, keyed("k3", "SYD"));
+  await world.add("many", { delta: 1 }, keyed("k1", { colo: "FRA" }));
+  await world.add("many", { delta: 1 }, keyed("k2", { colo: "IAD" }));
+  await world.add("many", { delta: 1 }, keyed("k3", { colo: "SYD" }));
   expect((await world.strong("many")).value).toBe(325);
 });
 
 test("the shards of a counter come back with its lead, where the directory is a fresh one", async () => {
   await open();
   await world.put("wide", { shards: 4 });
-  const visitors = Array.from({ length: 60 }, (_, index) => index);
+  const visitors = numbers(60);
   await each(visitors, 10, (index) => world.add("wide", { delta: 2, unique: `visitor-${index}` }));
   expect((await world.strong("wide")).datacenters).toMatchObject([{ shards: 4 }]);
   await loseDirectory();
@@ -169,7 +136,7 @@ test.skipIf(TABLETS)("what was deleted is not found again", async () => {
   await world.add("gone", { delta: 40 }, { colo: "IAD" });
   expect(await world.well("DELETE", "/counters/gone")).toMatchObject({ pending_datacenters: [] });
   await loseRoots();
-  await world.add("gone", { delta: 2 }, keyed("k1", "FRA"));
-  await world.add("gone", { delta: 3 }, keyed("k2", "IAD"));
+  await world.add("gone", { delta: 2 }, keyed("k1", { colo: "FRA" }));
+  await world.add("gone", { delta: 3 }, keyed("k2", { colo: "IAD" }));
   expect(await world.strong("gone")).toMatchObject({ value: 5, exact: true, uniques: null });
 });

@@ -1,5 +1,6 @@
 // Redis's dialect: the same replies as a real Redis, and the same counters as by the other calls.
 import { expect, test } from "vitest";
+import { numbers } from "./calls.mjs";
 import { listen } from "./listeners.mjs";
 import { MISSING, openRedis } from "./redis.mjs";
 import { ORIGIN, each, openWorld, randomFrom, until } from "./world.mjs";
@@ -76,12 +77,10 @@ test("a counter is the same by both interfaces, and has a home", () =>
 
 test("additions of many clients at once are replied each number once, and what replaces a value is one step", () =>
   inWorld({}, async (world) => {
-    const clients = Array.from({ length: 20 }, (_, index) => index);
-    const replies = await each(clients, 20, () =>
-      pipeline(world, ...Array.from({ length: 25 }, () => ["INCR", "hot"])),
-    );
-    const numbers = replies.flat().map(({ result }) => result);
-    expect(numbers.toSorted((one, other) => one - other)).toEqual(Array.from({ length: 500 }, (_, index) => index + 1));
+    const clients = numbers(20);
+    const replies = await each(clients, 20, () => pipeline(world, ...numbers(25).map(() => ["INCR", "hot"])));
+    const replied = replies.flat().map(({ result }) => result);
+    expect(replied.toSorted((one, other) => one - other)).toEqual(numbers(500).map((number) => number + 1));
     for (const one of replies) {
       const own = one.map(({ result }) => result);
       expect(own).toEqual(own.toSorted((one, other) => one - other));

@@ -1,10 +1,10 @@
 // Rows of another build: nothing is read from them that they do not say.
-import { mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { objectFolder, openWorld } from "./world.mjs";
+import { databasesOf, withDatabase } from "./databases.mjs";
+import { openWorld } from "./world.mjs";
 
 let folder;
 let world;
@@ -24,15 +24,7 @@ const open = async (edgeVars) => (world = await openWorld({ folder, edgeVars, lo
 /** Stops the world, and does this to every partition of the directory that has roots. */
 async function edit(work, edgeVars) {
   await world.close();
-  const objects = objectFolder(folder, "Directory");
-  for (const name of readdirSync(objects).filter((file) => file.endsWith(".sqlite"))) {
-    const database = new DatabaseSync(join(objects, name));
-    try {
-      if (database.prepare("SELECT 1 FROM sqlite_master WHERE name = 'tally_schema'").get()) work(database);
-    } finally {
-      database.close();
-    }
-  }
+  for (const path of databasesOf(folder, "Directory")) withDatabase(path, work);
   await open(edgeVars);
 }
 

@@ -1,5 +1,6 @@
 // Shares: whoever has a link reads one prefix, and nothing else, until it is revoked or has ended.
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { bearer } from "./calls.mjs";
 import { openWorld } from "./world.mjs";
 
 const ADMIN = "admin-key-0123456789";
@@ -14,7 +15,6 @@ const CONFIG = {
 };
 // What an isolate goes by what it knows, and a little more.
 const REVOKED_MS = 60_000;
-const bearer = (key) => ({ headers: { authorization: `Bearer ${key}` } });
 
 let world;
 beforeAll(async () => {
@@ -27,7 +27,7 @@ beforeAll(async () => {
 });
 afterAll(() => world.close());
 
-const share = (body, key = ADMIN) => world.well("POST", "/shares", { ...bearer(key), body: JSON.stringify(body) });
+const share = (body, key = ADMIN) => world.well("POST", "/shares", bearer(key, { body: JSON.stringify(body) }));
 
 test("a share reads what begins with its prefix, and nothing else", async () => {
   const { token, url, prefix } = await share({ prefix: "blog/", name: "for Ann" });
@@ -73,12 +73,12 @@ test("a token that is changed, or of another deployment, is refused", async () =
 
 test("a revoked share ends at once here, and within a minute everywhere; it stays revoked", async () => {
   const { id, token } = await share({ prefix: "blog/" });
-  for (const edge of [0, 1]) await world.well("GET", "/counters/blog%2Fa", { ...bearer(token), edge });
+  for (const edge of [0, 1]) await world.well("GET", "/counters/blog%2Fa", bearer(token, { edge }));
   await world.refused(403, "forbidden", "DELETE", `/shares/${id}`, bearer(READER));
-  expect(await world.well("DELETE", `/shares/${id}`, { ...bearer(ADMIN), edge: 0 })).toEqual({ id, status: "revoked" });
-  await world.refused(401, "unauthorized", "GET", "/counters/blog%2Fa", { ...bearer(token), edge: 0 });
+  expect(await world.well("DELETE", `/shares/${id}`, bearer(ADMIN, { edge: 0 }))).toEqual({ id, status: "revoked" });
+  await world.refused(401, "unauthorized", "GET", "/counters/blog%2Fa", bearer(token, { edge: 0 }));
   await world.advance(REVOKED_MS);
-  await world.refused(401, "unauthorized", "GET", "/counters/blog%2Fa", { ...bearer(token), edge: 1 });
+  await world.refused(401, "unauthorized", "GET", "/counters/blog%2Fa", bearer(token, { edge: 1 }));
   await world.refused(404, "share-not-found", "DELETE", `/shares/${id}`, bearer(ADMIN));
   const { shares } = await world.well("GET", "/shares", bearer(ADMIN));
   expect(shares.map((one) => one.id)).not.toContain(id);
@@ -97,9 +97,9 @@ test("a share ends when it was to end", async () => {
 test("whoever administers a prefix shares what is below it, and sees those shares alone", async () => {
   const own = await share({ prefix: "blog/2026/" }, BLOG);
   const other = await share({ prefix: "shop/" });
-  await world.refused(403, "forbidden", "POST", "/shares", { ...bearer(BLOG), body: '{"prefix":"shop/"}' });
+  await world.refused(403, "forbidden", "POST", "/shares", bearer(BLOG, { body: '{"prefix":"shop/"}' }));
   await world.refused(403, "forbidden", "DELETE", `/shares/${other.id}`, bearer(BLOG));
-  await world.refused(403, "forbidden", "POST", "/shares", { ...bearer(READER), body: '{"prefix":"blog/"}' });
+  await world.refused(403, "forbidden", "POST", "/shares", bearer(READER, { body: '{"prefix":"blog/"}' }));
   await world.refused(403, "forbidden", "GET", "/shares", bearer(READER));
   await world.refused(401, "unauthorized", "GET", "/shares");
   const ids = (await world.well("GET", "/shares", bearer(BLOG))).shares.map(({ id }) => id);
@@ -115,6 +115,6 @@ test("what is no share is refused", async () => {
     ["unknown-field", '{"prefix":"a","scopes":["admin"]}'],
     ["invalid-json", "{"],
   ])
-    await world.refused(400, code, "POST", "/shares", { ...bearer(ADMIN), body });
+    await world.refused(400, code, "POST", "/shares", bearer(ADMIN, { body }));
   await world.refused(404, "share-not-found", "DELETE", "/shares/nothing", bearer(ADMIN));
 });

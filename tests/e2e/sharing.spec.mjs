@@ -1,6 +1,7 @@
 // What requests share: one fetch for many readers, one flush for many writers, and never more calls than the platform
 // allows.
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { numbers } from "./calls.mjs";
 import { each, openWorld, until } from "./world.mjs";
 
 let world;
@@ -21,7 +22,6 @@ const holdReads = () =>
   });
 
 const counted = (path) => calls.filter((call) => call.path === path).length;
-const numbers = (length) => Array.from({ length }, (_, index) => index);
 
 test("a cold key that everybody reads at once is fetched once", async () => {
   await world.add("a", { delta: 7 });
@@ -86,7 +86,7 @@ test("a flush that fails for good refuses all its writes, and counts none", asyn
       expect(Number(answer.headers.get("retry-after"))).toBeGreaterThanOrEqual(1);
     }),
   );
-  world.fail(() => undefined);
+  world.mend();
   expect(await world.strong("a")).toMatchObject({ value: 1, exact: true });
 });
 
@@ -95,7 +95,7 @@ test("a flush whose answer is lost is repeated and counts once", async () => {
   let lost = 0;
   world.fail(({ path }) => (path === "/flush" && lost++ % 2 === 0 ? "after" : undefined));
   await Promise.all(numbers(50).map(() => world.add("a", { delta: 2 })));
-  world.fail(() => undefined);
+  world.mend();
   expect(lost).toBeGreaterThan(1);
   expect(await world.strong("a")).toMatchObject({ value: 101, exact: true });
 });

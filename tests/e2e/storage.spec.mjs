@@ -1,11 +1,11 @@
 // What is on disk: nothing of a counter that ended, everything of one that lives, through evictions
 // and restarts.
-import { mkdtempSync, readdirSync, rmSync, statSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { objectFolder, each, openWorld, unlessWritten, until } from "./world.mjs";
+import { databasesOf, unlessWritten, withDatabase } from "./databases.mjs";
+import { each, openWorld, until } from "./world.mjs";
 
 // The Workers may be writing while a file is looked at.
 const BUSY_MS_MAX = 2_000;
@@ -33,25 +33,18 @@ async function reopen() {
 
 // The rows of every table of every object of a class, the platform's own tables left out.
 function rowsOnDisk(className) {
-  const objects = objectFolder(folder, className);
-  const files = readdirSync(objects).filter((name) => /^[0-9a-f]{64}\.sqlite$/.test(name));
-  return files.flatMap((file) => {
-    // It may be gone since the folder was read: that is what some of these tests wait for.
-    const size = statSync(join(objects, file), { throwIfNoEntry: false })?.size ?? 0;
-    if (size === 0) return [];
-    const database = new DatabaseSync(join(objects, file), { readOnly: true, timeout: BUSY_MS_MAX });
-    try {
-      const tables = database.prepare("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE '_cf_%'").all();
-      return tables.flatMap(({ name }) =>
-        database
-          .prepare(`SELECT * FROM "${name}"`)
-          .all()
-          .map((row) => ({ file, table: name, row })),
-      );
-    } finally {
-      database.close();
-    }
-  });
+  const rowsOf = (database) => {
+    const tables = database.prepare("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE '_cf_%'").all();
+    return tables.flatMap(({ name }) =>
+      database
+        .prepare(`SELECT * FROM "${name}"`)
+        .all()
+        .map((row) => ({ table: name, row })),
+    );
+  };
+  return databasesOf(folder, className).flatMap((path) =>
+    withDatabase(path, rowsOf, { readOnly: true, timeout: BUSY_MS_MAX }),
+  );
 }
 
 const isFree = () => unlessWritten(() => rowsOnDisk("Cell").length === 0) ?? false;

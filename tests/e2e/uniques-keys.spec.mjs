@@ -3,8 +3,9 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, expect, test } from "vitest";
+import { bearer } from "./calls.mjs";
 import { watch } from "./live-client.mjs";
-import { openWorld, until } from "./world.mjs";
+import { openWorld } from "./world.mjs";
 
 let world;
 let folder;
@@ -23,7 +24,6 @@ const KEYS = JSON.stringify({
   ],
   public: [{ prefix: "", origins: ["*"], scopes: ["read", "write"] }],
 });
-const bearer = (key) => ({ headers: { authorization: `Bearer ${key}` } });
 const visitors = (key, first, count) =>
   Array.from({ length: count }, (_, index) => JSON.stringify({ key, unique: `visitor ${first + index}` })).join("\n");
 const strong = (query, options) => world.well("GET", `/uniques?consistency=strong&${query}`, options);

@@ -12,7 +12,6 @@ afterEach(() => world.close());
 const INCREMENT = "/counters/a/increment";
 const is = (kind, fits = () => true) => (asked) => asked.kind === kind && fits(asked);
 const failing = (which, how) => world.fail((asked) => (which(asked) ? how : undefined));
-const mended = () => world.fail(() => undefined);
 const ofDatacenter = (colo) => is("cell", ({ name }) => name.includes(`/${colo}/`));
 
 async function unavailable(method, path, options) {
@@ -35,7 +34,7 @@ test("without the aggregator default reads tell what is known nearby, others are
   await unavailable("GET", "/counters/*/history");
   await unavailable("GET", "/top");
   expect(await world.add("a", { delta: 4 })).toMatchObject({ value: 7 });
-  mended();
+  world.mend();
   expect(await world.strong("a")).toMatchObject({ value: 7, exact: true });
 });
 
@@ -47,7 +46,7 @@ test("without its cell a write is refused and counts nothing", async () => {
   const report = await world.well("POST", "/events", { body: '{"key":"a"}\n{"key":"new"}\nbad' });
   expect(report).toMatchObject({ accepted: 0, rejected: 3 });
   expect(report.errors.map(({ code }) => code)).toEqual(["unavailable", "unavailable", "invalid-json"]);
-  mended();
+  world.mend();
   expect(await world.add("a")).toMatchObject({ value: 4, exact: true });
   expect(await world.strong("a", "&window=300")).toMatchObject({ value: 4, window: { count: 4 } });
 });
@@ -58,7 +57,7 @@ test("a lost answer is asked for again and counted once", async () => {
   world.fail(({ kind }) => (kind === "cell" && lost++ === 0 ? "after" : undefined));
   expect(await world.add("a", { delta: 5, unique: "ann" })).toMatchObject({ value: 8, exact: true });
   expect(lost).toBe(2);
-  mended();
+  world.mend();
   expect(await world.strong("a", "&window=300")).toMatchObject({ value: 8, window: { count: 8 } });
 });
 
@@ -72,7 +71,7 @@ test("while answers are lost, what was refused may count and what was acknowledg
   const answers = await each(Array(60).fill("POST"), 6, (method, index) =>
     world.call(method, INCREMENT, { body: `{"delta":${index + 1}}`, colo: index % 3 ? "FRA" : "IAD", edge: index % 2 }),
   );
-  mended();
+  world.mend();
   const sum = (some) => some.reduce((total, { index }) => total + index + 1, 1);
   const all = answers.map(({ status }, index) => ({ status, index }));
   const seen = await world.strong("a", "&window=300");
@@ -90,7 +89,7 @@ test("a cell that hangs is given up in time, and holds nobody up afterwards", as
   const began_ms = world.now();
   await unavailable("POST", INCREMENT);
   expect(world.now() - began_ms).toBeLessThan(10_000);
-  mended();
+  world.mend();
   const again = await until(async () => {
     const answer = await world.call("POST", INCREMENT);
     return answer.status === 200 && answer;
@@ -105,14 +104,14 @@ test("a first write is acknowledged only after the root knows its datacenter", a
   await unavailable("GET", "/counters/a");
   await unavailable("PUT", "/counters/a", { body: "{}" });
   await unavailable("DELETE", "/counters/a");
-  mended();
+  world.mend();
   await world.refused(404, "counter-not-found", "GET", "/counters/a?consistency=strong");
   expect(await world.add("a")).toMatchObject({ value: 1, exact: true });
   // From then on the root is not on the way of writes.
   failing(is("directory"), "before");
   expect(await world.add("a")).toMatchObject({ value: 2 });
   await unavailable("POST", INCREMENT, { colo: "IAD" });
-  mended();
+  world.mend();
   expect(await world.strong("a")).toMatchObject({ value: 2, exact: true });
 });
 
@@ -129,7 +128,7 @@ test("a datacenter that does not answer makes the sum inexact and is named", asy
   expect(await world.well("GET", "/counters/a*/aggregate")).toMatchObject({ exact: false });
   const written = await world.add("a", { delta: 2 }, { colo: "FRA" });
   expect(written.exact).toBe(false);
-  mended();
+  world.mend();
   expect(await world.strong("a")).toMatchObject({ value: 45, exact: true });
 });
 
@@ -141,7 +140,7 @@ test("a shard that does not answer makes the sum inexact", async () => {
   expect(seen.exact).toBe(false);
   expect(seen.value).toBeLessThan(100);
   expect(seen.datacenters).toMatchObject([{ id: "FRA", reachable: false }]);
-  mended();
+  world.mend();
   expect(await world.strong("a")).toMatchObject({ value: 100, exact: true });
 });
 
@@ -150,7 +149,7 @@ test("a deletion that cannot stop a datacenter changes nothing, and nothing writ
   await world.add("a", { delta: 1 }, { colo: "IAD" });
   failing(ofDatacenter("IAD"), "before");
   await unavailable("DELETE", "/counters/a");
-  mended();
+  world.mend();
   // FRA had been stopped for the deletion: it counts on.
   await world.add("a", { delta: 4 }, { colo: "FRA", edge: 1 });
   await world.add("a", { delta: 10 }, { colo: "IAD", edge: 1 });
@@ -167,7 +166,7 @@ test("a deletion whose answer gets lost on the way to a cell can be repeated", a
   await world.add("a", { delta: 1 }, { colo: "IAD" });
   failing(ofDatacenter("IAD"), "after");
   await unavailable("DELETE", "/counters/a");
-  mended();
+  world.mend();
   await world.well("DELETE", "/counters/a");
   await world.add("a", { delta: 5 }, { colo: "IAD", edge: 1 });
   expect(await world.strong("a")).toMatchObject({ value: 5, exact: true });
@@ -178,7 +177,7 @@ test("settings that cannot reach a datacenter are set, and reach it later", asyn
   await world.add("a", undefined, { colo: "IAD" });
   failing(ofDatacenter("IAD"), "before");
   expect(await world.put("a", { shards: 4 })).toMatchObject({ exact: false, settings: { shards: 4 } });
-  mended();
+  world.mend();
   await until(
     async () => (await world.strong("a")).datacenters.every(({ shards }) => shards === 4), "settings everywhere",
   );

@@ -4,10 +4,7 @@
 // Invariants: worlds share nothing; every answer a test asks for is checked against the API's
 // description; a world in which an error is logged fails the test that closes it, unless faults
 // were asked for.
-import { existsSync } from "node:fs";
-import { join } from "node:path";
 import { expect } from "vitest";
-import { CLASSES } from "./classes.mjs";
 import { Deployment } from "./native.mjs";
 import { answerFaults } from "./openapi.mjs";
 
@@ -22,13 +19,6 @@ export const TABLETS = process.env.TABLETS !== undefined;
 export const ORIGIN = "http://localhost";
 const DEADLINE_MS = 20_000;
 const POLL_MS = 10;
-
-/** Where the databases of a class are, of a world with a folder. */
-export function objectFolder(folder, className) {
-  const binding = Object.keys(CLASSES).find((name) => CLASSES[name] === className);
-  const platform = join(folder, "do");
-  return existsSync(platform) ? join(platform, `tally-aggregator-${className}`) : join(folder, binding);
-}
 
 /** Parses JSON so that whole numbers which a double would not hold become bigints. */
 export function parseExact(text) {
@@ -80,16 +70,6 @@ export async function each(items, width, work) {
   return results;
 }
 
-/** What `look` returns of databases that are in use, or undefined where one is being written just then. */
-export function unlessWritten(look) {
-  try {
-    return look();
-  } catch (error) {
-    if (error.code === "ERR_SQLITE_ERROR") return undefined;
-    throw error;
-  }
-}
-
 class World {
   #host;
   #isForgiving;
@@ -125,6 +105,11 @@ class World {
    */
   fail(rule) {
     this.#host.fail(rule);
+  }
+
+  /** Lets all calls through again. */
+  mend() {
+    this.fail(() => undefined);
   }
 
   /**

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use proptest::prelude::*;
+
 use tally::protocol::batch::event::{
     EVENT_ID_BYTES_MAX, UNIQUE_BYTES_MAX, parse_event, parse_increment, parse_line,
 };
@@ -297,5 +299,71 @@ fn a_bad_increment_is_refused() {
             code,
             "{body}"
         );
+    }
+}
+
+/// Values of fields: right ones, and such as are wrong, or right in one way of reading only.
+const VALUES: [&str; 24] = [
+    "1",
+    "12",
+    "0",
+    "01",
+    "-1",
+    "1.0",
+    "1e0",
+    "1 ",
+    "9223372036854775808",
+    "18446744073709551616",
+    "\"a\"",
+    "\"1\"",
+    "\"01\"",
+    "\"\"",
+    "\"auto\"",
+    "\"ö\"",
+    "\"\\u0061\"",
+    "\"a\u{1}\"",
+    "\"a\u{7f}\"",
+    "\"a",
+    "a\"",
+    "null",
+    "{}",
+    "",
+];
+
+/// A line that is an event more often than not: fields with values, and what may be wrong with them.
+fn lines() -> impl Strategy<Value = String> {
+    let one_of = |texts: &[&'static str]| prop::sample::select(texts.to_vec());
+    let names = ["key", "increment", "increment", "unique", "at", "id", "by"];
+    let field = (
+        one_of(&names),
+        one_of(&[":", ": ", " :", ":  ", ""]),
+        one_of(&VALUES),
+    )
+        .prop_map(|(name, colon, value)| format!("\"{name}\"{colon}{value}"));
+    let fields = prop::collection::vec(
+        (one_of(&[",", ",", ",", ", ", " ,", ",,", ""]), field),
+        0..4,
+    );
+    let ends = one_of(&["}", "}", "}", "} ", " }", ",}", "}x", "}}", ""]);
+    (one_of(&VALUES), fields, ends).prop_map(|(key, fields, end)| {
+        let fields = fields
+            .into_iter()
+            .map(|(comma, field)| comma.to_owned() + &field);
+        format!("{{\"key\":{key}{}{end}", fields.collect::<String>())
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
+
+    /// Both readers of a line: white space after the brace is left to the general one.
+    #[test]
+    fn a_line_says_the_same_with_white_space_after_its_brace(line in lines()) {
+        let spaced = format!("{{\t{}", &line[1..]);
+        match (parse_line(line.as_bytes()), parse_line(spaced.as_bytes())) {
+            (Ok(one), Ok(other)) => prop_assert_eq!(one, other),
+            (Err(one), Err(other)) => prop_assert_eq!(one.code(), other.code()),
+            (one, other) => prop_assert!(false, "{one:?} and {other:?}"),
+        }
     }
 }

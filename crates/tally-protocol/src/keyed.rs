@@ -198,15 +198,20 @@ pub fn element_second(times: Times, second: i64, counted: i64) -> i64 {
     second.min(counted)
 }
 
-/// The result of writes whose first attempt was not answered and whose second attempt got this answer. A refusal under
-/// a key that only its sender knows is recorded nowhere, and the first attempt may still be on its way: the result is
-/// unknown then too.
+/// The result of writes whose first attempt was not answered and whose second attempt got this answer. What became of
+/// writes whose keys only their sender knows is recorded where they were counted, struck out or below the floor. The
+/// first attempt may still be on its way: otherwise the result is unknown then too.
 ///
 /// # Errors
 /// `Unavailable`.
 pub fn after_unknown(moves: Option<u32>, counted: Counted) -> Result<Counted, Fault> {
-    let is_for_good =
-        |outcome: &KeyedOutcome| outcome.is_counted() || *outcome == KeyedOutcome::Struck;
+    let is_for_good = |outcome: &KeyedOutcome| {
+        let is_refused = matches!(
+            outcome,
+            KeyedOutcome::Struck | KeyedOutcome::BelowFloor | KeyedOutcome::BelowFloorBefore
+        );
+        outcome.is_counted() || is_refused
+    };
     if moves.is_some() || counted.outcomes.iter().all(is_for_good) {
         return Ok(counted);
     }

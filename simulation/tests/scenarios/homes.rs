@@ -93,6 +93,22 @@ fn a_decrement_that_was_refused_is_not_counted_by_an_attempt_that_comes_late() {
 }
 
 #[test]
+fn a_decrement_without_a_key_that_was_refused_is_not_counted_by_an_attempt_that_comes_after_a_restart()
+ {
+    let scene = Scene::new(&["FRA"]);
+    scene.done(0, put(r#"{"floor":0}"#));
+    scene.done(0, add(1));
+    let first = scene.hold("/count", "FRA/0/hits");
+    let refused = scene.ask(0, take(5));
+    assert_eq!(refused.json()["code"], "below-floor", "{}", refused.text());
+    assert!(refused.header("idempotency-replayed").is_none());
+    scene.done(0, add(200));
+    scene.world.crash_all_objects();
+    first.let_go();
+    assert_eq!(scene.value(), 201);
+}
+
+#[test]
 fn a_write_goes_home_from_a_datacenter_that_counted_before() {
     let scene = Scene::new(&["FRA", "SYD"]);
     scene.done(0, add(1));

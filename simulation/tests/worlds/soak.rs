@@ -100,7 +100,8 @@ fn every_seed_keeps_the_laws_while_a_deployment_changes_over_from_the_build_befo
 /// - Two places sent a lead to each other, since it was to be again where it had just left.
 /// - A copy of an addition of Redis's dialect came after 70 seconds to an object whose clock was two minutes ahead, and
 ///   had forgotten the key.
-const FOUND_SINCE: [u64; 8] = [
+/// - A copy of a decrement was counted once there was room. Its client had been refused, and its tablet was evicted since.
+const FOUND_SINCE: [u64; 9] = [
     772,
     2_034,
     1_795_454_607_000_383,
@@ -109,6 +110,7 @@ const FOUND_SINCE: [u64; 8] = [
     1_795_600_000_009_314,
     1_795_600_000_009_634,
     1_795_801_752_007_441,
+    1_795_900_000_001_312,
 ];
 
 /// Worlds that saw faults: reads that named an `as_of` later than what they had (282, 419), and the value of a

@@ -81,7 +81,7 @@ pub async fn count_one(
     let (recorded, is_replay) = match outcome.map_err(Problem::from)? {
         KeyedOutcome::Counted(recorded) => (recorded, false),
         KeyedOutcome::Replayed(recorded) => (recorded, true),
-        KeyedOutcome::BelowFloorBefore => {
+        KeyedOutcome::BelowFloorBefore if !matches!(how, KeyedRoute::Unclaimed(_)) => {
             let refusal = problem_of(KeyedOutcome::BelowFloorBefore);
             return Ok((Answer::from(refusal).replayed(), None));
         }

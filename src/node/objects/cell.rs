@@ -23,7 +23,6 @@ use super::tablet::Tenancy;
 use crate::core::counter::cell::Cell as CellState;
 use crate::core::counter::flush::Refusal;
 use crate::core::counter::grant::{Grant, GrantOutcome};
-use crate::core::counter::ledger::WriteKey;
 use crate::core::counter::ledgers::LedgerLimits;
 use crate::core::counter::merge::{Part, Question};
 use crate::core::counter::nonces::Nonce;
@@ -44,9 +43,9 @@ use crate::protocol::names::CellAddress;
 /// that came, while the first grant was on its way.
 pub(super) const GRANT_TRIES: usize = 4;
 
-/// The most refused flushes that a shard remembers, and the most refused drawn keys of a lead: 24 bytes each. A lane
-/// sends one at a time, and copies come within seconds.
-pub(super) const REFUSED_MAX: usize = 256;
+/// The most refused flushes that a shard remembers: 24 bytes each. A lane sends one at a time, and copies come within
+/// seconds.
+const REFUSED_MAX: usize = 256;
 
 /// One cell, as the platform sees it.
 pub struct Cell {
@@ -71,8 +70,6 @@ pub(super) struct Core {
     granting: Mutex<()>,
     /// The newest flushes that were refused since writes do not spread here, with the number of shards that was told.
     refused: RefCell<VecDeque<(Nonce, u8)>>,
-    /// The newest drawn keys whose write was refused, since the value would have been below the floor.
-    pub(super) refused_keys: RefCell<VecDeque<WriteKey>>,
     pub(super) commits: RefCell<Commits>,
     pub(super) pushing: RefCell<PushState>,
     /// When the alarm rings that deletes keys of refused checks, unix milliseconds; 0 before it is set.
@@ -122,7 +119,6 @@ impl Core {
             host,
             granting: Mutex::new(()),
             refused: RefCell::default(),
-            refused_keys: RefCell::default(),
             commits: RefCell::default(),
             pushing: RefCell::default(),
             keys_due_ms: std::cell::Cell::new(0),

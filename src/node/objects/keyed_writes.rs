@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::cell::{Core, GRANT_TRIES, REFUSED_MAX};
+use super::cell::{Core, GRANT_TRIES};
 use crate::core::counter::cell::{Cell, KnownNumbers, NumberedWrites, recall};
 use crate::core::counter::flush::{Changes, Refusal};
 use crate::core::counter::id::Datacenter;
@@ -124,9 +124,6 @@ impl Core {
         let now_ms = self.host.now_ms();
         let CountKeyed { writes, moves, .. } = count;
         let limits = self.limits_of(count.keys);
-        if self.has_refused(count) {
-            return Ok(self.counted(vec![KeyedOutcome::BelowFloor; writes.len()]));
-        }
         let (outcomes, changes) = self.decide(now_ms, count.keys, |state, known, changes| {
             let applied = match count.keys {
                 KeySource::Numbered => {
@@ -141,29 +138,7 @@ impl Core {
             metrics::committed(&self.host, 1);
             self.note_writes(&count.to, count.writes.len(), now_ms);
         }
-        self.note_refused(count, &outcomes);
         Ok(self.counted(outcomes))
-    }
-
-    /// Whether writes of drawn keys were refused here: their sender has its answer, and this is a late copy, which must
-    /// not be counted once there is room for it. Keys of clients have a record for that.
-    fn has_refused(&self, count: &CountKeyed) -> bool {
-        let refused = self.refused_keys.borrow();
-        let mut writes = count.writes.iter();
-        count.moves.is_none() && writes.any(|write| refused.contains(&write.key))
-    }
-
-    fn note_refused(&self, count: &CountKeyed, outcomes: &[KeyedOutcome]) {
-        if count.moves.is_some() {
-            return;
-        }
-        let mut refused = self.refused_keys.borrow_mut();
-        for (write, outcome) in count.writes.iter().zip(outcomes) {
-            if *outcome == KeyedOutcome::BelowFloor {
-                refused.truncate(REFUSED_MAX - 1);
-                refused.push_front(write.key);
-            }
-        }
     }
 
     fn counted(&self, outcomes: Vec<KeyedOutcome>) -> Counted {

@@ -3,9 +3,9 @@
 import { mkdtempSync, readFileSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { DatabaseSync } from "node:sqlite";
 import { afterEach, expect, test } from "vitest";
-import { objectFolder, openWorld, unlessWritten, until } from "../world.mjs";
+import { objectFolder, unframe, unlessWritten, withDatabase } from "../databases.mjs";
+import { openWorld, until } from "../world.mjs";
 
 let world;
 let folder;
@@ -19,20 +19,18 @@ const directories = () => objectFolder(folder, "Directory");
 const databases = () => readdirSync(directories()).filter((name) => name.endsWith(".sqlite"));
 
 // Does something with a database of the directory, and tells what tables it has.
-function withDatabase(file, work) {
-  const database = new DatabaseSync(join(directories(), file), { timeout: 2_000 });
-  try {
+function inDirectory(file, work) {
+  const look = (database) => {
     const tables = database.prepare("SELECT name FROM sqlite_master WHERE type = 'table'").all();
     return work(database, new Set(tables.map(({ name }) => name)));
-  } finally {
-    database.close();
-  }
+  };
+  return withDatabase(join(directories(), file), look, { timeout: 2_000 });
 }
 
 // The salts that are kept, with the file that they are in.
 const salts = () =>
   databases().flatMap((file) =>
-    withDatabase(file, (database, tables) => {
+    inDirectory(file, (database, tables) => {
       if (!tables.has("deployment")) return [];
       const rows = database.prepare("SELECT name, body FROM deployment WHERE name LIKE 'salt/%' ORDER BY name").all();
       return rows.map(({ name, body }) => ({ file, day: Number(name.slice("salt/".length)), body: Buffer.from(body) }));
@@ -42,9 +40,8 @@ const salts = () =>
 // As if a salt had been made so many days ago, of these letters.
 function age({ file, day }, days, letter) {
   const values = [`salt/${String(day - days).padStart(7, "0")}`, Buffer.from(letter.repeat(16))];
-  withDatabase(file, (database) => {
-    // As by a build from before bodies were framed.
-    database.exec("INSERT OR IGNORE INTO tally_schema VALUES (5)");
+  inDirectory(file, (database) => {
+    unframe(database);
     database.prepare("INSERT INTO deployment VALUES (?, ?)").run(...values);
   });
 }
@@ -53,7 +50,7 @@ function age({ file, day }, days, letter) {
 // nanoseconds.
 const alarms = (at_ms) =>
   databases().flatMap((file) =>
-    withDatabase(file, (database, tables) => {
+    inDirectory(file, (database, tables) => {
       if (at_ms && tables.has("_cf_METADATA")) database.exec(`UPDATE _cf_METADATA SET value = ${at_ms}000000 WHERE key = 1`);
       if (!tables.has("_cf_ALARM")) return [];
       if (at_ms) database.exec(`UPDATE _cf_ALARM SET scheduled_time = ${at_ms}000000`);

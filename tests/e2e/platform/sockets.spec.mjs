@@ -2,6 +2,7 @@
 import { once } from "node:events";
 import { connect } from "node:net";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { numbers } from "../calls.mjs";
 import { openWorld, until } from "../world.mjs";
 
 let world;
@@ -10,7 +11,6 @@ beforeAll(async () => {
 });
 afterAll(() => world.close());
 
-const numbers = (length) => Array.from({ length }, (_, index) => index);
 
 // URL parsers take `.` and `..` out of paths, so they are sent as they stand, by hand.
 for (const dots of [".", "..", "%2e", "%2E%2e"]) {

@@ -3,6 +3,8 @@
 //!
 //! An amount is read from its source text, so that it is exact beyond 2^53.
 
+use std::borrow::Cow;
+
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -11,9 +13,11 @@ use super::super::dimensions::{ByWire, refuse_auto};
 use super::super::features::left_out;
 use super::super::problem::{Code, Problem};
 use super::BulkRecord;
-use super::by::Actor;
+use super::by::{AUTO, Actor};
 use super::json::{Text, WholeNumber, bytes_of, present, read_object};
+use super::plain_event::PlainEvent;
 use tally_core::counter::dimensions::Dimensions;
+use tally_core::counter::total::DELTA_MAX;
 use tally_core::sketch::Sample;
 
 /// The longest element that uniques are counted by, in bytes of UTF-8.
@@ -57,6 +61,9 @@ struct EventWire<'a> {
 /// `invalid-json`, `unknown-field`, `invalid-body` (also for an element that is empty or has more than
 /// 1,024 bytes, and an id that is empty or has more than 255) and `invalid-delta`; those of [`Actor::of_line`].
 pub fn parse_line(json: &[u8]) -> Result<(BulkRecord<'_>, Actor<'_>), Problem> {
+    if let Some(record) = PlainEvent::read(json).and_then(plain_record) {
+        return Ok((record, Actor::default()));
+    }
     let wire: EventWire<'_> = read_object(json)?;
     let delta = delta_or_one(wire.increment)?;
     check_unique(wire.unique.as_ref())?;
@@ -74,6 +81,27 @@ pub fn parse_line(json: &[u8]) -> Result<(BulkRecord<'_>, Actor<'_>), Problem> {
         dimensions,
     };
     Ok((record, by.of_line()?))
+}
+
+/// Returns what an event in the common form counts; `None` where something is wrong with it, or its element is a
+/// visitor.
+fn plain_record(event: PlainEvent<'_>) -> Option<BulkRecord<'_>> {
+    let delta = u128::from(event.increment.unwrap_or(1));
+    let is_within =
+        |text: Option<&str>, most| text.is_none_or(|text| (1..=most).contains(&text.len()));
+    let is_right = (1..=DELTA_MAX).contains(&delta)
+        && is_within(event.unique, UNIQUE_BYTES_MAX)
+        && is_within(event.id, EVENT_ID_BYTES_MAX)
+        && event.unique != Some(AUTO);
+    is_right.then(|| BulkRecord {
+        key: event.key.into(),
+        delta,
+        unique: event.unique.map(|text| text.as_bytes().into()),
+        at_ms: event.at.map(milliseconds_of),
+        id: event.id.map(Cow::Borrowed),
+        sample: None,
+        dimensions: Dimensions::default(),
+    })
 }
 
 /// Returns the record of a line alone, see [`parse_line`].

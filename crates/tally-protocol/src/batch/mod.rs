@@ -12,6 +12,7 @@
 //! | [`split`] | bytes into records: lines, or the elements of one JSON array |
 //! | [`json`] | JSON objects into structs, and JSON's errors into problems |
 //! | [`event`] | records of `/events`, and the body of one increment |
+//! | `plain_event` | the most common form of a record of `/events`, in one pass |
 //! | [`by`] | who caused a write |
 //! | [`ingest`] | the queries of `/ingest`: which format, which fields |
 //! | [`log_fields`] | the dimensions of log lines |
@@ -51,6 +52,7 @@ pub mod keyed;
 pub mod lines;
 pub mod log_fields;
 pub mod logpush;
+mod plain_event;
 pub mod plan;
 pub mod report;
 pub mod sections;

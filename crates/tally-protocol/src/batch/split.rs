@@ -12,8 +12,8 @@ use super::super::problem::{Code, Problem};
 /// Log lines end near 3 * 8 KiB, since servers bound target, referer and agent at 8 KiB each.
 pub const RECORD_BYTES_MAX: usize = 64 * 1024;
 
-/// The most bytes of a record before white space is cut from its end: one more, for the `\r` of a `\r
-/// `. Further white space counts as part of the record.
+/// The most bytes of a record before white space is cut from its end: one more, for the `\r` of a `\r\n`. Further white
+/// space counts as part of the record.
 const RAW_BYTES_MAX: usize = RECORD_BYTES_MAX + 1;
 
 /// The byte order mark of UTF-8, which some programs write at the beginning of a file; it is not part of the body.
@@ -94,9 +94,8 @@ impl Partial {
     }
 }
 
-/// Splits a body at `
-/// ` or `\r
-/// `. Lines are numbered from 1. Blank lines are numbered but not handed out. The last line needs no newline.
+/// Splits a body at `\n` or `\r\n`. Lines are numbered from 1. Blank lines are numbered but not handed out. The last line
+/// needs no newline.
 #[derive(Debug, Default)]
 pub struct Lines {
     partial: Partial,

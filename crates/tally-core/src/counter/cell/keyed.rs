@@ -44,8 +44,8 @@ impl Cell {
     }
 
     /// Counts keyed writes, each once however often it comes, and adds to `changes` what must be written. Their
-    /// claims had moved `moves` times when they were sent; `None` stands for keys that only their sender knows, which
-    /// nobody sends again once it has an answer. `known` looks a key up in storage. Returns what became of each, in
+    /// claims had moved `moves` times when they were sent; `None` stands for keys that only their sender knows.
+    /// `known` looks a key up in storage. Returns what became of each, in
     /// their order.
     ///
     /// # Errors
@@ -68,7 +68,7 @@ impl Cell {
                 LedgerAnswer::Answered(outcome) => outcome,
                 LedgerAnswer::New(lifted) => {
                     let outcome = self.count_keyed(write, lifted, limits, now_ms, changes);
-                    if moves.is_some() && outcome == KeyedOutcome::BelowFloor {
+                    if outcome == KeyedOutcome::BelowFloor {
                         self.refuse(write, lifted, limits, now_ms, changes)
                     } else {
                         outcome
