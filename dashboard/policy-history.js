@@ -57,6 +57,18 @@ export function otherKeys({ other, none, kept_from }) {
   return parts.length === 0 ? "" : `${parts.join("; ")}.`;
 }
 
+/** Returns the sums, the refused keys and the points of a policy as rows of an export. */
+function rowsOf(told, range, changes, refused) {
+  const sums = TILES.map(([name], at) => ({
+    section: "checks", name, count: whole(told[name]), ...changes[at]?.columns,
+  }));
+  const keys = { ...refused, rows: refused.rows.map((row) => ({ value: row.key, ...row })) };
+  const points = told.points.flatMap(([second, ...counts]) =>
+    pointRows(TILES.map(([name], at) => [second, counts[at], name]), range.step_seconds),
+  );
+  return [...sums, ...exportRows(new Map([["refused key", keys]])), ...points];
+}
+
 /** Shows what a policy did. Returns `{ nodes, stop }`. */
 export function policyHistory(id, range_name, status, signal) {
   const tiles = el("div", { class: "tiles" });
@@ -95,20 +107,9 @@ export function policyHistory(id, range_name, status, signal) {
       const time = range.name === "all" ? `from=${range.from}` : `from=${range.from}&to=${range.until - 1}`;
       const refused = await json(`${policyPath(id)}/refused?${time}&limit=${KEYS}&numbers=string`, signal);
       const rest = [otherKeys(refused), windowWords(range, refused.window)].filter(Boolean).join(" ");
-      const points = told.points.flatMap(([second, ...counts]) =>
-        pointRows(
-          TILES.map(([name], at) => [second, counts[at], name]), range.step_seconds,
-        ),
-      );
-      const sums = TILES.map(([name], at) => ({
-        section: "checks", name, count: whole(told[name]), ...changes[at]?.columns,
-      }));
-      const keyRows = exportRows(
-        new Map([["refused key", { ...refused, rows: refused.rows.map((row) => ({ value: row.key, ...row })) }]]),
-      );
       shown = {
         file: `tally-limit-${id}-${range.name}`, what: { policy: id }, from: range.from, to: range.until,
-        rows: [...sums, ...keyRows, ...points],
+        rows: rowsOf(told, range, changes, refused),
       };
       arrive();
       if (refused.rows.length === 0) {
