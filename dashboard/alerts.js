@@ -1,7 +1,7 @@
 // The view of alerts: their states, what was delivered, and what can be done with each.
 import { Failure, json, send } from "./api.js";
 import { refuseView } from "./counter.js";
-import { el, panel, setText } from "./dom.js";
+import { el, markRow, panel, setText } from "./dom.js";
 
 // An alert is looked at once a minute; a page that nobody touches asks no more often than other views.
 const REFRESH_MS = 30_000;
@@ -31,7 +31,7 @@ export function wordsOf({ counter, prefix, policy, when }) {
 }
 
 /** Shows the alerts in `main`; `status` is the chip of the page. Returns a function that ends it. */
-export function showAlerts(main, _, status) {
+export function showAlerts(main, { id }, status) {
   const stopped = new AbortController();
   const { signal } = stopped;
   const told = el("p", { class: "sub", role: "status" });
@@ -44,7 +44,7 @@ export function showAlerts(main, _, status) {
     panel("deliveries", "Last 100 deliveries", deliveries),
   );
   main.replaceChildren(
-    el("div", { class: "title" }, el("h1", { tabindex: "-1" }, "Alerts"), el("p", { class: "sub" }, "A webhook is told when a number is over its threshold. They are put by PUT /alerts/{alert}.")),
+    el("div", { class: "title" }, el("h1", { tabindex: "-1" }, "Alerts"), el("p", { class: "sub" }, "A webhook is called when a number is over its threshold. PUT /alerts/{alert} makes an alert.")),
     body,
   );
   const act = async (work) => {
@@ -66,6 +66,7 @@ export function showAlerts(main, _, status) {
     status(standingOf(all));
     const table = all.alerts.length === 0 ? noneYet() : alertTable(all.alerts, acts);
     keepFocus(alerts, () => alerts.replaceChildren(table));
+    markRow(alerts, id);
     deliveries.replaceChildren(
       last.deliveries.length === 0 ? el("p", { class: "sub" }, "There are none.") : deliveryTable(last.deliveries),
     );
@@ -94,7 +95,7 @@ async function deliverTest({ name }, signal) {
   const { outcome, why } = await send("POST", path, undefined, signal, TEST_MS_MAX);
   return outcome === "delivered"
     ? `The receiver of ${name} has taken the test.`
-    : `The test of ${name} failed: ${why ?? "nobody knows why"}.`;
+    : `The test of ${name} failed: ${why ?? "it is not known why"}.`;
 }
 
 /** Returns what the chip of the page says of all alerts. */
@@ -158,7 +159,7 @@ function alertTable(alerts, acts) {
 }
 
 function deliveryTable(deliveries) {
-  const heads = ["When", "Alert", "Says", "Outcome", "Attempts"];
+  const heads = ["When", "Alert", "State", "Outcome", "Attempts"];
   const row = ({ id, alert, state, outcome, attempts, created_at: at, status, why }) => {
     const answered = why ?? (status === null ? "" : String(status));
     return el(

@@ -3,6 +3,8 @@ import { el, nameOf, setText, svg } from "./dom.js";
 import { count, drawn, share, short, whole } from "./numbers.js";
 
 const DIGITS_MAX = 12;
+// A longer list scrolls by itself.
+const ROWS_TALL = 20;
 
 /**
  * A panel with a list. Each row is `{ key, name, count, href, title, mark, filter, change }`: `name` is text, or the
@@ -13,6 +15,11 @@ export class Bars {
   #list = el("ul", { class: "bars ranked" });
   #told = el("div", { class: "sub told" });
   #more = el("p", { class: "sub" });
+  #open = el(
+    "button", { type: "button", class: "quiet small more", hidden: true, on: { click: () => this.#onOpen() } },
+    "Show more",
+  );
+  #onOpen = () => {};
   #title;
 
   constructor(id, title, { head } = {}) {
@@ -24,6 +31,7 @@ export class Bars {
       this.#list,
       this.#told,
       this.#more,
+      this.#open,
     );
   }
 
@@ -31,8 +39,10 @@ export class Bars {
     setText(this.#title, title);
   }
 
-  /** Shows rows, of `total` together; `more` says what is not among them. */
-  show(rows, total, more = "") {
+  /** Shows rows, of `total` together; `more` says what is not among them, `open` shows more of it, where it can be. */
+  show(rows, total, more = "", open = undefined) {
+    this.#onOpen = open ?? (() => {});
+    this.#open.hidden = open === undefined;
     const largest = rows.reduce((most, row) => (whole(row.count) > most ? whole(row.count) : most), 1n);
     const focused = document.activeElement?.closest?.("li")?.dataset.key;
     const before = new Map([...this.#list.children].map((node) => [node.dataset.key, node]));
@@ -54,6 +64,7 @@ export class Bars {
       this.#list.replaceChildren(...nodes);
     }
     this.#list.hidden = rows.length === 0;
+    this.#list.classList.toggle("tall", rows.length > ROWS_TALL);
     this.#list.classList.toggle("compared", rows.some((row) => row.change !== undefined));
     this.#told.replaceChildren();
     setText(this.#more, more);
@@ -65,6 +76,7 @@ export class Bars {
     this.#list.hidden = true;
     this.#told.replaceChildren(...nodes);
     setText(this.#more, "");
+    this.#open.hidden = true;
   }
 }
 

@@ -17,7 +17,10 @@ const ROWS = 20;
 const AROUND = 3;
 const TOP_MS = 5_000;
 const METADATA_CHARS = 80;
-const TIES = { member: "by name", first: "first come", shared: "shared" };
+const TIES = {
+  member: "equal scores by name", first: "equal scores by who came first", shared: "equal scores share a rank",
+};
+const KEEPS = { set: "last score", best: "best score", sum: "sum of scores" };
 
 const boardPath = (board) => `/boards/${encodeURIComponent(board)}`;
 // All of its digits: two members may differ in the last one.
@@ -86,7 +89,7 @@ function showList(main, { prefix }, status, signal) {
     const { total, settings } = await json(boardPath(row.dataset.board), signal);
     totals.push({ section: "members", name: row.dataset.board, count: total });
     const facts = [
-      count(total), settings.order === "asc" ? "lowest first" : "highest first", settings.keep,
+      count(total), settings.order === "asc" ? "lowest first" : "highest first", KEEPS[settings.keep] ?? settings.keep,
       settings.period === "none" ? "–" : settings.period,
     ];
     [...row.querySelectorAll("td")].forEach((cell, at) => setText(cell, facts[at]));
@@ -117,8 +120,8 @@ function showList(main, { prefix }, status, signal) {
         page.cursor === null ? undefined : el("p", { class: "sub" }, `The first ${page.boards.length} by name.`);
       body.replaceChildren(
         panel(
-          "boards", "Boards", tableOf("policies", heads, page.boards.map(row)), more,
-          exportButtons(first, () => exported("tally-boards", { prefix }, totals)),
+          "boards", ["Boards", exportButtons(first, () => exported("tally-boards", { prefix }, totals))],
+          tableOf("policies", heads, page.boards.map(row)), more,
         ),
       );
       for (const one of [...body.querySelectorAll("tr[data-board]")].slice(0, DESCRIBED_MAX)) await describe(one);
@@ -156,9 +159,9 @@ function memberRows(rows, board, { period, member }) {
 
 function settingsWords({ order, keep, ties, scores, period, zone }) {
   const parts = [
-    order === "asc" ? "lowest first" : "highest first", `keeps ${keep}`, `ties ${TIES[ties] ?? ties}`,
-    `${scores} scores`,
+    order === "asc" ? "lowest first" : "highest first", `keeps the ${KEEPS[keep] ?? keep}`, TIES[ties] ?? ties,
   ];
+  if (scores === "integer") parts.push("whole numbers");
   if (period !== "none") parts.push(`begins anew each ${period}, ${zone}`);
   return parts.join(" · ");
 }
@@ -195,7 +198,7 @@ function boardFrame(main, { id: board, period, member }) {
   const buttons = exportButtons(first, () => exported(`tally-board-${board}`, { board, period }, frame.shown));
   frame.body = el(
     "div", { class: "panels" }, panel("member", "Where a member stands", form, frame.member),
-    panel("top", `The first ${ROWS}`, frame.top, frame.told, buttons),
+    panel("top", [`The first ${ROWS}`, buttons], frame.top, frame.told),
   );
   main.replaceChildren(
     el(
@@ -233,7 +236,7 @@ async function showMember(node, route, signal) {
     const rank =
       own.rank === null
         ? "Hidden: it has no rank."
-        : `Rank ${rankOf(own.rank)} of ${count(own.total)}, not behind ${measured(own.percentile)} % of the others.`;
+        : `Rank ${rankOf(own.rank)} of ${count(own.total)}, at or above ${measured(own.percentile)} % of the others.`;
     node.replaceChildren(
       el("p", { class: "fact", id: "stands" }, `${scoreOf(own.score)} points. ${rank}`),
       memberRows(around.rows, board, route),
@@ -247,7 +250,7 @@ async function showMember(node, route, signal) {
 /** Shows the settings of a board, and its ended periods where it has some. */
 async function describeBoard(frame, { id: board, period, member }, signal) {
   const { settings, total } = await json(boardPath(board), signal);
-  setText(frame.about, `${count(total)} members · ${settingsWords(settings)}`);
+  setText(frame.about, `${count(total)} ${total === 1 ? "member" : "members"} · ${settingsWords(settings)}`);
   if (settings.period === "none") return;
   const ended = await json(`${boardPath(board)}/periods`, signal);
   const link = (start, text) =>

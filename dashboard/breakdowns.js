@@ -10,6 +10,8 @@ import { count, whole } from "./numbers.js";
 import { during, hoursWords } from "./ranges.js";
 
 const ROWS = 10;
+// Where more are asked for.
+const ROWS_OPEN = 100;
 const DAY = 86_400;
 // The panels that a site's owner looks for first; each of the others that a counter has comes after them.
 const KNOWN = {
@@ -58,6 +60,11 @@ export function unshownWords(names) {
   return `${names.length} more ${names.length === 1 ? "dimension has" : "dimensions have"} no panel here: ${names.join(", ")}. GET /counters/{id}/breakdown?by= tells them.`;
 }
 
+/** Returns what is said of dimensions that have no value in a range; "" where there are none. */
+export function noneWords(names, range) {
+  return names.length === 0 ? "" : `None ${during(range.words)}: ${names.map((by) => KNOWN[by] ?? by).join(", ")}.`;
+}
+
 /**
  * Returns of which time the values of an answer are, in a sentence; "" where that is the range. Values are kept by
  * the hour, and by the day of UTC once they are older than a week.
@@ -72,11 +79,17 @@ export function windowWords(range, window) {
   return `Of ${hoursWords(window.from, end)}: ${kept}.`;
 }
 
-/** Returns the rows of dimensions for an export, each with the time that it is of; `told` is dimension → answer. */
-export function exportRows(told) {
+/**
+ * Returns the rows of dimensions for an export, each with the time that it is of, and how it changed; `told` is
+ * dimension → answer, `changes` dimension → how a value changed.
+ */
+export function exportRows(told, changes = new Map()) {
   return [...told].flatMap(([by, { window, rows }]) => {
     const time = window?.from == null ? {} : { from: window.from, to: window.to + 1 };
-    return rows.map((row) => ({ section: by, name: row.value, count: whole(row.count), ...time }));
+    const changeOf = changes.get(by);
+    return rows.map(({ value, count: least }) => ({
+      section: by, name: value, count: whole(least), ...time, ...changeOf?.(value)?.columns,
+    }));
   });
 }
 
@@ -101,9 +114,9 @@ export function breakdownRows(by, told, leads = () => undefined, changeOf = () =
 export function restWords(by, told, range) {
   const error = told.rows.reduce((most, row) => (whole(row.error ?? 0) > most ? whole(row.error) : most), 0n);
   const parts = [
-    whole(told.other.count) > 0n ? `${count(told.other.count)} with other values, at most ${count(told.other.each_max)} of any` : "",
+    whole(told.other.count) > 0n ? `${count(told.other.count)} with other values (at most ${count(told.other.each_max)} each)` : "",
     whole(told.none) > 0n ? `${count(told.none)} ${NONE[by] ?? "without it"}` : "",
-    error > 0n ? `each may be up to ${count(error)} more` : "",
+    error > 0n ? `a row may be up to ${count(error)} more` : "",
   ].filter(Boolean);
   return [parts.length === 0 ? "" : `${parts.join("; ")}.`, windowWords(range, told.window)].filter(Boolean).join(" ");
 }
@@ -119,6 +132,8 @@ export class Breakdowns {
   #told = new Map();
   #changes = new Map();
   #comparison;
+  // Dimensions of which more rows were asked for.
+  #opened = new Set();
   #unshown = el("p", { class: "sub unshown" });
   #compared = el("p", { class: "sub unshown" });
   #leads;
@@ -134,9 +149,9 @@ export class Breakdowns {
     this.#say(el("p", { class: "sub", role: "status" }, "Loading …"));
   }
 
-  /** What is shown: dimension → answer. */
-  get told() {
-    return this.#told;
+  /** What is shown, as rows of an export. */
+  get rows() {
+    return exportRows(this.#told, this.#changes);
   }
 
   /**
@@ -145,19 +160,18 @@ export class Breakdowns {
    */
   async refresh(range) {
     if (this.#isMissing) return;
-    const ask = (by) => json(breakdownPath(this.#path, by, range), this.#signal);
     try {
-      const first = await ask("referrer");
+      const first = await this.#ask("referrer", range);
       const [shown, others] = shownDimensions(first.dimensions);
       this.#told = new Map(shown.filter((by) => this.#told.has(by)).map((by) => [by, this.#told.get(by)]));
       if (shown.length === 0) return this.#empty();
       this.#place(shown);
-      setText(this.#unshown, unshownWords(others));
       for (const by of shown) {
-        const told = by === "referrer" ? first : await ask(by);
-        this.#told.set(by, told);
-        this.#show(by, told, range);
+        this.#told.set(by, by === "referrer" ? first : await this.#ask(by, range));
+        this.#show(by, range);
       }
+      const none = shown.filter((by) => this.#told.get(by).rows.length === 0);
+      setText(this.#unshown, [noneWords(none, range), unshownWords(others)].filter(Boolean).join(" "));
     } catch (error) {
       if (this.#signal.aborted) return;
       if (!(error instanceof Failure)) throw error;
@@ -172,16 +186,34 @@ export class Breakdowns {
     }
   }
 
+  #ask(by, range) {
+    return json(breakdownPath(this.#path, by, range, this.#opened.has(by) ? ROWS_OPEN : ROWS), this.#signal);
+  }
+
+  /** Asks for more rows of a dimension, and shows them. */
+  async #open(by, range) {
+    this.#opened.add(by);
+    try {
+      this.#told.set(by, await this.#ask(by, range));
+      this.#show(by, range);
+      await this.#compareOne(by, range);
+    } catch (error) {
+      // What was shown stays, and its button; that the service is away is said elsewhere.
+      if (!(error instanceof Failure) && !this.#signal.aborted) throw error;
+    }
+  }
+
+  async #compareOne(by, range) {
+    const pathOf = (time, rows) => breakdownPath(this.#path, by, time, rows);
+    const compared = await this.#comparison.between(comparedValueTimes(range), pathOf, this.#told.get(by));
+    this.#changes.set(by, compared?.of);
+    this.#show(by, range);
+  }
+
   /** Asks for what the rows are compared with, and shows how each changed. */
   async compare(range) {
     const times = comparedValueTimes(range);
-    for (const [by, told] of this.#told) {
-      const compared = await this.#comparison.between(
-        times, (time, rows) => breakdownPath(this.#path, by, time, rows), told,
-      );
-      this.#changes.set(by, compared?.of);
-      this.#show(by, told, range);
-    }
+    for (const by of this.#told.keys()) await this.#compareOne(by, range);
     setText(this.#compared, [...this.#changes.values()].some(Boolean) ? timesWords(range, times) : "");
   }
 
@@ -199,11 +231,14 @@ export class Breakdowns {
     if (!isSame) this.node.replaceChildren(...nodes);
   }
 
-  #show(by, told, range) {
+  #show(by, range) {
     const panel = this.#panels.get(by);
-    const rows = breakdownRows(by, told, (...row) => this.#leads?.(range, ...row), this.#changes.get(by));
-    if (rows.length === 0) panel.tell(el("p", {}, `None ${during(range.words)}.`));
-    else panel.show(rows, told.total, restWords(by, told, range));
+    const told = this.#told.get(by);
+    const rows = breakdownRows(by, told, (...row) => this.#leads(range, ...row), this.#changes.get(by));
+    // Those without any are named together.
+    panel.node.hidden = rows.length === 0;
+    const hasMore = whole(told.other.count) > 0n && rows.length < ROWS_OPEN;
+    panel.show(rows, told.total, restWords(by, told, range), hasMore ? () => this.#open(by, range) : undefined);
     if (by === "country") this.#map.showIn(panel.node, told.rows);
   }
 
@@ -219,7 +254,7 @@ export class Breakdowns {
     const page = `<script src='${location.origin}/tally.js' data-id='${this.#id}' data-by='page referrer country device browser utm_source' defer></script>`;
     const log = `curl --data-binary @access.log '${location.origin}/ingest?format=clf&key=site&site=example.com&by=page,referrer,browser,device'`;
     this.#say(
-      el("p", { class: "sub" }, "Nothing was counted with them yet. A page sends them by the script for pages, an access log has them in its lines:"),
+      el("p", { class: "sub" }, "Nothing was counted with these dimensions yet. The script for pages sends them, and an access log has them:"),
       el("pre", {}, el("code", {}, page)),
       el("pre", {}, el("code", {}, log)),
     );

@@ -80,22 +80,52 @@ function absentMost({ other, error, unasked }, rows) {
   return rows.length < ROWS_COMPARED ? of_unasked : larger(whole(rows.at(-1).count), of_unasked);
 }
 
-const shortWords = (part) => changeWords(part).replace("as many as", "0 %");
+const percentOf = (part) => Math.round(part * 10_000) / 100;
+
+function percentBetween(now, before) {
+  if (before[1] === 0n) return now[1] === 0n ? 0 : "new";
+  const [low, high] = [partOf(now[0], before[1]), partOf(now[1], before[0])];
+  if (low === high) return percentOf(low);
+  return low > 0 ? `>= ${percentOf(low)}` : `<= ${percentOf(high)}`;
+}
+
+/**
+ * Returns how a count changed, as columns of an export: both counts, of which times they are, and the change in
+ * percent. A count that is known by bounds alone is "10 to 20", a change ">= 25"; one from nothing is "new".
+ */
+export function changeColumns(now, before, times) {
+  const number = ([least, most]) => (least === most ? least : `${least} to ${most}`);
+  return {
+    count_compared: number(now), compared_from: times.now.from, compared_to: times.now.until,
+    count_before: number(before), before_from: times.before.from, before_to: times.before.until,
+    change_percent: percentBetween(now, before),
+  };
+}
+
 const between = ([least, most]) => (least === most ? count(least) : `${count(least)} to ${count(most)}`);
 
 /**
- * Returns how a count changed, `{ words, tone, title }`, where both are known as `[least, most]`; undefined where
- * that says nothing.
+ * Returns how a count changed, `{ words, tone, title, columns }`, where both are known as `[least, most]`; undefined
+ * where that says nothing.
  */
 export function changeOf(now, before, times) {
-  const title = times === undefined ? "" : `${hoursWords(times.now.from, times.now.until)}: ${between(now)}. ${hoursWords(times.before.from, times.before.until)}: ${between(before)}.`;
-  if (before[1] === 0n) return now[0] === 0n ? undefined : { words: "new", tone: "up", title };
+  const columns = changeColumns(now, before, times);
+  const title = `${hoursWords(times.now.from, times.now.until)}: ${between(now)}. ${hoursWords(times.before.from, times.before.until)}: ${between(before)}.`;
+  if (before[1] === 0n) return now[0] === 0n ? undefined : { words: "new", tone: "up", title, columns };
   const low = partOf(now[0], before[1]);
   const high = partOf(now[1], before[0]);
   const tone = low > 0 ? "up" : high < 0 ? "down" : "none";
-  if (high !== undefined && shortWords(low) === shortWords(high)) return { words: shortWords(low), tone, title };
-  if (tone === "up") return { words: `≥ ${shortWords(low)}`, tone, title };
-  return tone === "down" ? { words: `≤ ${shortWords(high)}`, tone, title } : undefined;
+  if (high !== undefined && changeWords(low) === changeWords(high)) {
+    return { words: changeWords(low), tone, title, columns };
+  }
+  if (tone === "up") return { words: `≥ ${changeWords(low)}`, tone, title, columns };
+  return tone === "down" ? { words: `≤ ${changeWords(high)}`, tone, title, columns } : undefined;
+}
+
+/** Returns the number of a range, as `compared` returned it, as a row of an export. */
+export function totalRow({ count: all, now, before }, times) {
+  const columns = before === undefined ? {} : changeColumns([now, now], [before, before], times);
+  return { section: "total", name: "counted", count: all, ...columns };
 }
 
 /** What is asked for to compare with, and asked for again rarely. */

@@ -151,7 +151,8 @@ export class Chart {
     const to = before.length > 0 && range.step !== "1s" ? range.to : until;
     this.#range = { ...range, from, to, isUtc: step === "1d", seconds: to - from };
     this.#points = filled(points, from - (from % step_seconds), until, step_seconds);
-    this.#before = before.map(([second, value]) => [second + previous.shift, value]);
+    // What was asked for before midnight may be compared with nothing after it.
+    this.#before = previous === undefined ? [] : before.map(([second, value]) => [second + previous.shift, value]);
     this.#draw();
   }
 
@@ -348,7 +349,7 @@ export class Chart {
 
   #words() {
     const { sum, peak, peak_at, known } = summary(this.#drawnPoints);
-    if (known === 0) return "nothing is known of this time";
+    if (known === 0) return "nothing is kept of this time";
     if (sum === 0n) return "nothing was counted in this time";
     return `${count(sum)} counted, at most ${count(peak)} in ${each(this.#width_seconds)}, ${this.#width_seconds >= DAY ? "on" : "from"} ${moment(peak_at, this.#width_seconds, this.#range.isUtc)}${this.#range.isUtc ? "; days are of UTC" : ""}`;
   }

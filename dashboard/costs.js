@@ -18,8 +18,8 @@ export const PLAN = 5;
 export const WAYS = {
   alone: { name: "one at a time", requests: 1, calls: 2.13, rows: 9.55 },
   tablets: { name: "over many pages", requests: 1, calls: 2.08, rows: 12.46 },
-  plain: { name: "the same, unnamed", requests: 1, calls: 1.93, rows: 10.57 },
-  bodies: { name: "by /events", requests: 0, calls: 0.32, rows: 7.01 },
+  plain: { name: "over many pages, no visitors named", requests: 1, calls: 1.93, rows: 10.57 },
+  bodies: { name: "in bodies of /events", requests: 0, calls: 0.32, rows: 7.01 },
   hot: { name: "to hot counters", requests: 1, calls: 0.0194, rows: 0.0194 },
 };
 /** What a cached read and a check of a limit take. */

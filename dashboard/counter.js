@@ -1,11 +1,12 @@
 // The view of one counter: what was counted in a range, its value now, where it was counted, by how many.
 import { Failure, counterPath, json, key } from "./api.js";
 import { Bands } from "./bands.js";
-import { Breakdowns, exportRows } from "./breakdowns.js";
+import { Breakdowns } from "./breakdowns.js";
+import { comparedTimes, totalRow } from "./changes.js";
 import { Chart } from "./chart.js";
 import { Days } from "./days.js";
 import { el, nameOf, notice, setChip, setText } from "./dom.js";
-import { exportButtons, pointRows } from "./export.js";
+import { beforeRows, exportButtons, pointRows } from "./export.js";
 import { readingOf, watch } from "./feed.js";
 import { Headline, fact } from "./headline.js";
 import { compared, countedDays, historyOf, pointsBefore } from "./history.js";
@@ -74,7 +75,11 @@ function counterParts(main, { id, prefix }, signal) {
   parts.places = new Places();
   parts.bands = new Bands();
   parts.spread = new Spread(id, signal);
-  parts.breakdowns = new Breakdowns(counterPath(id), id, signal);
+  const up = prefix === "" ? sharedPrefix() : prefix;
+  // To the counters that have a value: this one and others.
+  parts.breakdowns = new Breakdowns(counterPath(id), id, signal, (range, by, value) =>
+    overviewHash({ prefix: up, range: range.name, where: { by, value } }),
+  );
   parts.days = new Days(id, signal);
   const exported = exportButtons(first, () => exportOf(parts, id));
   parts.panels = el(
@@ -95,7 +100,6 @@ function counterParts(main, { id, prefix }, signal) {
     parts.days.node,
   );
   parts.body = el("div", {}, parts.panels);
-  const up = prefix === "" ? sharedPrefix() : prefix;
   main.replaceChildren(
     el(
       "div",
@@ -184,18 +188,19 @@ function followRange(parts, route, signal) {
       const { told, range } = await historyOf(path, rangeOf(route.range, nowSeconds()), signal);
       parts.tell.onHeard();
       if (isSlow) before = await pointsBefore(path, range, signal);
-      parts.headline.show(range, compared(range, told.points, before));
+      const totals = compared(range, told.points, before);
+      parts.headline.show(range, totals);
       parts.chart.show(told.points, range, before);
-      parts.shown = { range, points: told.points };
+      parts.shown = { range, totals, points: told.points, before };
       setText(parts.trouble, told.exact || told.staleness_ms < 3_000 ? "" : "Some datacenters did not answer. Their counts are missing here.");
       if (!isSlow) return;
       slow_ms = Date.now();
       await windowOf(parts, route.id, range, signal);
       await parts.spread.refresh(range);
       await parts.breakdowns.refresh(range);
+      await parts.breakdowns.compare(range);
       parts.arrive();
       await parts.days.show();
-      await parts.breakdowns.compare(range);
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof Failure)) throw error;
@@ -233,11 +238,13 @@ async function windowOf(parts, id, range, signal) {
 }
 
 function exportOf(parts, id) {
-  const { range, points } = parts.shown;
-  const breakdowns = exportRows(parts.breakdowns.told);
+  const { range, totals, points, before } = parts.shown;
   return {
     file: `tally-${id}-${range.name}`, what: { id }, from: range.from, to: range.until,
-    rows: [...breakdowns, ...pointRows(points, range.step_seconds)],
+    rows: [
+      totalRow(totals, comparedTimes(range)), ...parts.breakdowns.rows, ...pointRows(points, range.step_seconds),
+      ...beforeRows(range, before),
+    ],
   };
 }
 

@@ -125,11 +125,12 @@ class CountersView {
   }
 
   async #rank() {
-    const { ids, among, isSoonKnown } = await shownCounters(this.#route, this.#stopped.signal);
-    this.#isRanked = !isSoonKnown;
+    const found = await shownCounters(this.#route, this.#stopped.signal);
+    const { ids } = found;
+    this.#isRanked = !found.isSoonKnown;
     this.#heard_ms = Date.now();
     if (ids.length === 0) return this.#empty();
-    setText(this.#frame.summary, lookedAt({ shown: ids.length, among, order: this.#route.order }));
+    setText(this.#frame.summary, lookedAt({ ...found, shown: ids.length }));
     this.#arrange(ids);
     this.refresh();
     const isNew = ids.filter((id) => !this.#drawn.has(id));
@@ -244,20 +245,24 @@ function leastTrue(readings) {
   };
 }
 
-/** Returns which counters are shown, and how many there are: undefined where nobody says. */
+/** Returns which counters are shown, in which order, and how many there are: undefined where nobody says. */
 async function shownCounters({ prefix, order }, signal) {
   const query = `prefix=${encodeURIComponent(prefix)}&limit=${SHOWN_MAX}`;
-  const listed = async () => {
-    const page = await json(`/counters?${query}`, signal);
-    return { ids: page.counters.map(({ id }) => id), among: page.cursor === null ? page.counters.length : undefined };
-  };
-  if (order === "name") return listed();
-  const by = order === "rate" ? `by=count&window=${BUSY_WINDOW}` : "by=value";
-  const top = await json(`/top?${query}&${by}&numbers=string`, signal);
+  const top = (by) => json(`/top?${query}&${by}&numbers=string`, signal);
+  const idsOf = (rows) => rows.map(({ id }) => id);
+  if (order === "rate") {
+    const { rows, counters: among } = await top(`by=count&window=${BUSY_WINDOW}`);
+    const busy = rows.filter((row) => whole(row.count) > 0n);
+    if (busy.length > 0) return { ids: idsOf(busy), among, order };
+  }
+  if (order !== "name") {
+    const { rows, counters: among } = await top("by=value");
+    if (rows.length > 0) return { ids: idsOf(rows), among, order: "value", isQuiet: order === "rate" };
+  }
+  const page = await json(`/counters?${query}`, signal);
+  const among = page.cursor === null ? page.counters.length : undefined;
   // The directory hears of a new counter within seconds; until then it is listed by name.
-  if (top.rows.length === 0) return { ...(await listed()), isSoonKnown: true };
-  const busy = top.rows.filter((row) => order !== "rate" || whole(row.count) > 0n);
-  return { ids: (busy.length > 0 ? busy : top.rows).map(({ id }) => id), among: top.counters };
+  return { ids: idsOf(page.counters), among, order: "name", isSoonKnown: order !== "name" };
 }
 
 /** Returns what to tell where no counter has a name that begins with a prefix. */
@@ -277,16 +282,19 @@ function noCounters(prefix) {
   );
 }
 
-/** Says which counters are shown, of how many. */
-function lookedAt({ shown, among, order }) {
+/** Says which counters are shown, of how many; `isQuiet` where the busiest were asked for and none was. */
+export function lookedAt({ shown, among, order, isQuiet }) {
+  const quiet = isQuiet ? "Nothing was counted in the last hour. " : "";
   const all = among === undefined ? "" : ` of ${count(among)}`;
   if (shown === among) {
-    return `${among === 1 ? "1 counter" : `${count(among)} counters`}${order === "name" ? ", by name" : ""}`;
+    const after = { name: ", by name", rate: " counted in the last hour", value: "" }[order];
+    return `${quiet}${among === 1 ? "1 counter" : `${count(among)} counters`}${after}`;
   }
-  return {
+  const words = {
     rate: `The ${shown} busiest in the last hour${all}`, value: `The ${shown} largest${all}`,
     name: `The first ${shown} by name${all}`,
-  }[order];
+  };
+  return quiet + words[order];
 }
 
 /** A row: a link with the name, the value, the rate, and the last hour as a line. */

@@ -39,12 +39,24 @@ export function setChip(node, { tone, text }) {
   setText(node, text);
 }
 
-/** Returns a panel under a heading, whose id is `id`-title. */
-export function panel(id, title, ...nodes) {
+/**
+ * Returns a panel under a heading, whose id is `id`-title; `heading` is its text, or that and what stands beside it.
+ */
+export function panel(id, heading, ...nodes) {
+  const [text, ...beside] = [heading].flat();
+  const title = el("h2", { id: `${id}-title`, class: "label" }, text);
   return el(
     "section", { class: "panel wide", "aria-labelledby": `${id}-title` },
-    el("h2", { id: `${id}-title`, class: "label" }, title), ...nodes,
+    beside.length === 0 ? title : el("div", { class: "head" }, title, beside), ...nodes,
   );
+}
+
+/** Marks the row that an address names, by its `data-id`, among the rows of a list. */
+export function markRow(list, id) {
+  const row = [...list.querySelectorAll("tr")].find((one) => one.dataset.id === id);
+  if (id === undefined || row === undefined) return;
+  row.setAttribute("aria-current", "true");
+  row.scrollIntoView({ block: "nearest" });
 }
 
 /**

@@ -1,5 +1,6 @@
 // What is shown, as a file: CSV for tables, JSON for programs. It is made in the browser.
 import { el, setText } from "./dom.js";
+import { STEPS } from "./ranges.js";
 
 // A spreadsheet runs a text that begins so.
 const FORMULA = /^[=+\-@\t\r]/;
@@ -16,14 +17,26 @@ function cell(value) {
 
 const iso = (second) => (second === undefined ? "" : new Date(second * 1000).toISOString());
 
+// How a row compares with the range before, as `changeColumns` returns it: its columns of a number or a text, and of
+// a time.
+const COMPARED = {
+  count_compared: false, compared_from: true, compared_to: true, count_before: false, before_from: true,
+  before_to: true, change_percent: false,
+};
+
 /**
  * Returns rows `{ section, name, count, from, to }` as CSV; one without a time of its own, unix seconds from `from`
- * until before `to`, is of that of the whole. Source: RFC 4180.
+ * until before `to`, is of that of the whole. Where a row is compared, each has the columns of that too. Source: RFC
+ * 4180.
  */
 export function csvOf({ from, to, rows }) {
-  const time = (row) => [row.from ?? from, row.to ?? to].map(iso);
-  const lines = rows.map((row) => [row.section, row.name, row.count, ...time(row)].map(cell).join(","));
-  return ["section,name,count,from,to", ...lines, ""].join("\r\n");
+  const compared = rows.some((row) => row.count_before !== undefined) ? Object.entries(COMPARED) : [];
+  const line = (row) => [
+    row.section, row.name, row.count, iso(row.from ?? from), iso(row.to ?? to),
+    ...compared.map(([name, isTime]) => (isTime ? iso(row[name]) : row[name])),
+  ];
+  const heads = ["section", "name", "count", "from", "to", ...compared.map(([name]) => name)];
+  return [heads, ...rows.map(line)].map((cells) => cells.map(cell).join(",")).concat("").join("\r\n");
 }
 
 /** Returns what is shown as JSON; counts beyond 2^53 are strings. A row has the time that it is of, where that is not that of the whole. */
@@ -68,6 +81,12 @@ export function exportButtons(first, shown) {
     button("json", "application/json", jsonOf),
     told,
   );
+}
+
+/** Returns the points of the range before as rows of an export, where there are any. */
+export function beforeRows({ previous }, points) {
+  if (previous === undefined) return [];
+  return pointRows(points.map(([second, value]) => [second, value, "history before"]), STEPS[previous.step]);
 }
 
 /** Returns the points `[second, count, section]` of a history as rows of an export, each of one step. */

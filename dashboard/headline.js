@@ -3,14 +3,32 @@ import { el, setText } from "./dom.js";
 import { count, isSafe, short } from "./numbers.js";
 import { during } from "./ranges.js";
 
-/** Returns a change in words: "+12 %", "−3 %", "12 times". */
+/** Returns a change in words: "+12 %", "−3 %", "0 %", "12 times". */
 export function changeWords(part) {
   const percent = part * 100;
-  if (Math.abs(percent) < 0.05) return "as many as";
+  if (Math.abs(percent) < 0.05) return "0 %";
   if (percent >= 1_000) return `${Math.round(part + 1).toLocaleString("en")} times`;
   const text =
     Math.abs(percent) < 10 ? Math.abs(percent).toFixed(1).replace(/\.0$/, "") : String(Math.round(Math.abs(percent)));
   return `${percent < 0 ? "−" : "+"}${text} %`;
+}
+
+/**
+ * Returns how a range compares with the one before, `[change, words]`: what `compared` returned, in a sentence whose
+ * first part is the change.
+ */
+export function comparedWords(range, { count: all, now, before, part }) {
+  // What is under way is compared with as much of the range before.
+  const isPart = range.until < range.to;
+  const then = isPart ? `the same part of ${range.before}` : range.before;
+  if (part === undefined) {
+    const nothing = `othing was counted ${isPart ? `in ${then}` : during(then)}`;
+    return now === 0n ? ["", `N${nothing}.`] : ["new:", `n${nothing}`];
+  }
+  const numbers = now === all ? count(before) : `${count(now)} against ${count(before)}`;
+  const change = changeWords(part);
+  if (change === "0 %") return ["as many as", `${then} (${numbers})`];
+  return [change, `${change.endsWith(" times") ? "as many as" : "against"} ${then} (${numbers})`];
 }
 
 /** The number of a range. `node` goes on the page. */
@@ -35,26 +53,20 @@ export class Headline {
 
   /** Shows what `compared` returned for a range. */
   show(range, told) {
-    setText(this.#title, range.name === "all" ? "Counted in all" : `Counted ${during(range.words)}`);
+    setText(this.#title, `Counted ${during(range.words)}`);
     const text = count(told.count);
     setText(this.#number, text);
     this.#number.classList.toggle("long", text.length > 15);
     const about = isSafe(told.count) ? "" : `about ${short(told.count)}`;
     if (told.before === undefined) {
+      this.#change.dataset.tone = "none";
       setText(this.#change, about);
       return setText(this.#words, "");
     }
-    const isPart = told.now !== told.count;
-    const what = `${isPart ? "than by this time of " : "than "}${range.before}`;
-    const numbers = isPart ? `${count(told.now)} against ${count(told.before)}` : count(told.before);
     this.#change.dataset.tone = told.part === undefined || told.part === 0 ? "none" : told.part > 0 ? "up" : "down";
-    if (told.part === undefined) {
-      setText(this.#change, told.now === 0n ? "" : "new");
-      return setText(this.#words, `Nothing was counted ${during(range.before)}.`);
-    }
-    const words = changeWords(told.part);
-    setText(this.#change, words);
-    return setText(this.#words, `${words === "as many as" ? what.replace(/^than /, "") : what} (${numbers})`);
+    const [change, words] = comparedWords(range, told);
+    setText(this.#change, change);
+    return setText(this.#words, words);
   }
 }
 

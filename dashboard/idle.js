@@ -48,22 +48,28 @@ export async function turn(signal) {
 
 /**
  * Runs `work` again and again while the page is seen, each time `pause_ms()` after it was done, and at once when it is
- * seen again. Returns `{ again, stop }`.
+ * seen again. Returns `{ again, stop }`; `again` runs it now, or right after the run that is under way.
  */
 export function repeat(work, pause_ms) {
   let timer;
   let isOver = false;
   let isRunning = false;
+  let isAsked = false;
   const run = async () => {
     clearTimeout(timer);
     if (isOver || isRunning || document.hidden) return;
     isRunning = true;
+    isAsked = false;
     try {
       await work();
     } finally {
       isRunning = false;
-      if (!isOver) timer = setTimeout(run, pause_ms());
+      if (!isOver) timer = setTimeout(run, isAsked ? 0 : pause_ms());
     }
+  };
+  const again = () => {
+    isAsked = true;
+    return run();
   };
   document.addEventListener("visibilitychange", run);
   run();
@@ -72,5 +78,5 @@ export function repeat(work, pause_ms) {
     clearTimeout(timer);
     document.removeEventListener("visibilitychange", run);
   };
-  return { again: run, stop };
+  return { again, stop };
 }

@@ -3,7 +3,7 @@
 // Invariant: a key is shown once, when it is made or has got another secret, and is nowhere after the view has ended.
 import { Failure, json, send } from "./api.js";
 import { refuseView } from "./counter.js";
-import { el, panel, setText } from "./dom.js";
+import { el, markRow, panel, setText } from "./dom.js";
 
 const SCOPES = ["read", "write", "limits", "refund", "admin"];
 const DAY_SECONDS = 86_400;
@@ -19,7 +19,7 @@ const dateOf = (ms) => new Date(ms).toLocaleDateString("en-GB", { dateStyle: "me
 const timeOf = (ms) => new Date(ms).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" });
 
 /** Shows the keys in `main`; `status` is the chip of the page. Returns a function that ends it. */
-export function showKeys(main, _route, status) {
+export function showKeys(main, { id }, status) {
   const stopped = new AbortController();
   const { signal } = stopped;
   const told = el("p", { class: "sub", role: "status" });
@@ -57,7 +57,7 @@ export function showKeys(main, _route, status) {
     panel("acts", "What admins did", acts),
   );
   main.replaceChildren(
-    el("div", { class: "title" }, el("h1", { tabindex: "-1" }, "Keys"), el("p", { class: "sub" }, "Who may do what, without a deploy. Keys of TALLY_KEYS are not among them.")),
+    el("div", { class: "title" }, el("h1", { tabindex: "-1" }, "Keys"), el("p", { class: "sub" }, "Keys that calls have made. Keys of TALLY_KEYS are not listed here.")),
     body,
   );
   const refresh = async () => {
@@ -66,10 +66,11 @@ export function showKeys(main, _route, status) {
     list.replaceChildren(
       keys.length === 0 ? el("p", { class: "sub" }, "There are none.") : tableOf(keys, rotate, revoke),
     );
+    markRow(list, id);
   };
   Promise.all([refresh(), showActs(acts, signal)]).catch((error) => {
     const place = { body, status, signal };
-    refuseView(error, place, "This key makes no keys", "Keys are made by a key with the scope admin.");
+    refuseView(error, place, "This key may not see keys", "Keys need a key with the scope admin.");
   });
   return () => {
     stopped.abort();
@@ -115,7 +116,7 @@ function keyForm(make) {
   );
   const box = (scope) => {
     const attributes = scope === "read" || scope === "write" ? { checked: "" } : {};
-    return el("label", {}, el("input", { type: "checkbox", name: "scope", value: scope, ...attributes }), ` ${scope}`);
+    return el("label", {}, el("input", { type: "checkbox", name: "scope", value: scope, ...attributes }), scope);
   };
   const onSubmit = (event) => {
     event.preventDefault();

@@ -110,9 +110,7 @@ async function showPolicies(node, id, signal) {
     const one = async () => ({ policies: [await json(policyPath(id), signal)], cursor: null });
     const page = id === undefined ? await json(`/limits?limit=${POLICIES_MAX}`, signal) : await one();
     node.replaceChildren(
-      page.policies.length === 0
-        ? notice("There are no stored policies", "Policies that callers send with their checks are not listed here.")
-        : tableOf(page),
+      page.policies.length === 0 ? noneYet() : tableOf(page),
     );
     if (id !== undefined && !node.dataset.form) showForm(node, page.policies[0], signal);
     const counts = await countEach(node, signal);
@@ -139,6 +137,15 @@ function showForm(node, policy, signal) {
   node.closest(".panel").after(panel("form", FORM_TITLE, policyForm(policy, save)));
 }
 
+// What stores the first one.
+function noneYet() {
+  const command = `curl -X PUT -d '{"limit":10,"window_seconds":60}' ${location.origin}/limits/login`;
+  return notice(
+    "There are no stored policies", "This stores one. Policies that callers send with their checks are not listed here.",
+    el("pre", {}, el("code", {}, command)),
+  );
+}
+
 /** Fills in what the first policies of the list did in the last 24 hours. Returns that as rows of an export. */
 async function countEach(policies, signal) {
   const rows = [];
@@ -157,7 +164,8 @@ function verdictNodes({ at_ms, verdicts }, rates) {
   const { allowed, refused, error, started_s, age_s } = verdicts;
   const isOfAll = "age_s" in verdicts;
   const all = allowed + refused + error;
-  const tile = (name, label, number) => tileOf(name, label, count(number), `${share(number, all)} · ${rate(rates === undefined ? null : rates[name])} now`);
+  const now = (name) => (rates === undefined ? "" : ` · ${rate(rates[name])} now`);
+  const tile = (name, label, number) => tileOf(name, label, count(number), share(number, all) + now(name));
   const bar = el("div", { class: "split", "aria-hidden": "true" });
   for (const [name, number] of [
     ["allowed", allowed],
@@ -172,7 +180,7 @@ function verdictNodes({ at_ms, verdicts }, rates) {
   const heard = age_s === undefined ? "" : ` The newest report came ${lasting(age_s * 1000)} ago.`;
   const whose = isOfAll
     ? `Checks of all isolates, as they reported them, every ten seconds.${heard}`
-    : `Checks of the isolate that answered, since it started${age}. A part of the deployment does not answer, so nothing is told of all isolates.`;
+    : `Checks of the isolate that answered, since it started${age}. A part of the deployment does not answer, so the checks of the other isolates are not known.`;
   return [
     el(
       "div",
@@ -211,7 +219,7 @@ function trendNodes(looks) {
     el(
       "p",
       { class: "sub" },
-      `Allowed (solid) and refused (dashed) since this view was opened, ten minutes at most. The top of the chart is ${rate(top)}. At a gap not all isolates were told of.`,
+      `Allowed (solid) and refused (dashed) since this view was opened, ten minutes at most. The top of the chart is ${rate(top)}. A gap is a time in which not all isolates had reported.`,
     ),
   ];
 }

@@ -4,23 +4,25 @@
 // Invariant: all numbers are of one range, and those of counters of one answer, so that they add up.
 import { Failure, json } from "./api.js";
 import { Bars } from "./bars.js";
-import { Breakdowns, breakdownPath, exportRows, whereWords, windowWords } from "./breakdowns.js";
-import { Comparison, comparedTimes, comparedValueTimes, timesWords } from "./changes.js";
+import { Breakdowns, breakdownPath, whereWords, windowWords } from "./breakdowns.js";
+import { Comparison, comparedTimes, comparedValueTimes, timesWords, totalRow } from "./changes.js";
 import { Chart } from "./chart.js";
 import { refusalOf } from "./counter.js";
 import { el, nameForm, notice, setText } from "./dom.js";
-import { exportButtons, pointRows } from "./export.js";
+import { beforeRows, exportButtons, pointRows } from "./export.js";
 import { Headline, fact } from "./headline.js";
 import { compared, countedDays, historyOf, partOf, pointsBefore, prefixPath } from "./history.js";
 import { repeat } from "./idle.js";
 import { count, whole } from "./numbers.js";
 import { rangeBar } from "./range-bar.js";
 import { during, historyQuery, openingRange, rangeOf } from "./ranges.js";
-import { counterHash, countersHash, overviewHash } from "./routes.js";
+import { counterHash, countersHash, overviewHash, sharesHash } from "./routes.js";
 import { sharedPrefix } from "./share.js";
 import { standing, truthOf } from "./standing.js";
 
 const TOP = 10;
+// Where more are asked for: what one answer holds.
+const TOP_OPEN = 100;
 const PAUSE_MS = 30_000;
 // A first count should show soon.
 const EMPTY_MS = 2_000;
@@ -79,6 +81,7 @@ function prefixForm({ prefix, range }) {
       submit: (name) => (location.hash = overviewHash({ prefix: name, range })),
     },
     prefix === (only ?? "") ? undefined : all,
+    only === undefined ? el("a", { href: sharesHash({ prefix }) }, "Share") : undefined,
   );
 }
 
@@ -95,6 +98,7 @@ function overviewFrame(main, route, signal) {
     told,
     trouble: el("div", { class: "trouble" }),
     shown: undefined,
+    rows: TOP,
     arrive,
     comparison: new Comparison(signal),
     body: el("div", {}),
@@ -143,21 +147,24 @@ function follow(frame, route, status, signal) {
   const path = prefixPath(route.prefix);
   let looks = 0;
   let before = [];
+  let asked_rows;
   let isEmpty = false;
   let heard_ms = Date.now();
   const look = async () => {
     const asked = rangeOf(route.range, nowSeconds());
-    const isSlow = looks % SLOW === 0;
+    // Rows that were just asked for are compared too.
+    const isSlow = looks % SLOW === 0 || asked_rows !== frame.rows;
+    asked_rows = frame.rows;
     try {
       if (route.where !== undefined) {
         const told = await showValue(frame, route, asked, status, signal);
         heard_ms = Date.now();
         looks += 1;
-        frame.arrive();
         if (isSlow) await compareValue(frame, route, asked, told);
+        frame.arrive();
         return;
       }
-      const { told, range } = await historyOf(path, asked, signal, `&top=${TOP}`);
+      const { told, range } = await historyOf(path, asked, signal, `&top=${frame.rows}`);
       heard_ms = Date.now();
       isEmpty = told.counters === 0 && !told.missing_partitions;
       if (isEmpty) return empty(frame, route, status);
@@ -168,9 +175,9 @@ function follow(frame, route, status, signal) {
       looks += 1;
       if (!isSlow) return;
       await frame.breakdowns.refresh(range);
-      frame.arrive();
       await compareTop(frame, route, path, range, told);
       await frame.breakdowns.compare(range);
+      frame.arrive();
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof Failure)) throw error;
@@ -186,7 +193,12 @@ function follow(frame, route, status, signal) {
       }
     }
   };
-  return repeat(look, () => (isEmpty || looks === 0 ? EMPTY_MS : PAUSE_MS)).stop;
+  const loop = repeat(look, () => (isEmpty || looks === 0 ? EMPTY_MS : PAUSE_MS));
+  frame.open = () => {
+    frame.rows = TOP_OPEN;
+    loop.again();
+  };
+  return loop.stop;
 }
 
 function tellTruth(frame, told, status) {
@@ -219,7 +231,8 @@ function show(frame, route, range, told, before) {
   frame.history.hidden = false;
   setText(frame.counters, count(told.counters));
   frame.chart.show(told.points, range, before);
-  frame.shown = { range, points: told.points, top: told.top, total: totals.count };
+  frame.totals = totals;
+  frame.shown = { range, points: told.points, before, top: told.top, total: totals.count };
   showTop(frame, route);
 }
 
@@ -263,6 +276,7 @@ function showTop(frame, route) {
     }),
     total,
     [rest > 0n ? `${count(rest)} in other counters.` : "", frame.compared].filter(Boolean).join(" "),
+    rest > 0n && rows.length === TOP ? frame.open : undefined,
   );
 }
 
@@ -271,20 +285,21 @@ function showTop(frame, route) {
  * dimensions.
  */
 async function showValue(frame, route, range, status, signal) {
-  const told = await json(valuePath(route, range, TOP), signal);
+  const told = await json(valuePath(route, range, frame.rows), signal);
   if (frame.body.firstChild !== frame.panels) frame.body.replaceChildren(frame.panels);
   frame.history.hidden = true;
   frame.breakdowns.node.replaceChildren();
-  frame.headline.show(range, { count: whole(told.total), ...frame.totals });
+  frame.totals = { ...frame.totals, count: whole(told.total) };
+  frame.headline.show(range, frame.totals);
   // The answer says how many were asked, not how many have the value.
   const hasMore = told.unasked || whole(told.other) > 0n;
   setText(frame.counters, `${told.rows.length}${hasMore ? " or more" : ""}`);
-  frame.shown = { range, window: told.window, points: [], top: told.rows, total: told.total };
+  frame.shown = { range, window: told.window, points: [], before: [], top: told.rows, total: told.total };
   showTop(frame, route);
   tellTruth(frame, told, status);
   const error = whole(told.error) > 0n ? ` It may be up to ${count(told.error)} more: a counter knows 1,000 values by name.` : "";
   setText(frame.trouble, "");
-  setText(frame.told, `${frame.told.textContent} ${windowWords(range, told.window)} Each dimension is counted by itself, by the hour and day: the pages of one value are known where pages are counters, its chart and its other dimensions are not.${error}`);
+  setText(frame.told, `${frame.told.textContent} ${windowWords(range, told.window)} It has no chart and no other dimensions here: each dimension is counted by itself, by the hour and day.${error}`);
   return told;
 }
 
@@ -299,8 +314,9 @@ async function compareValue(frame, route, range, told) {
   showTop(frame, route);
   const isSure = (answer) => answer !== undefined && whole(answer.error) === 0n && !answer.unasked;
   const [now, before] = [whole(found?.now.total), whole(found?.before.total)];
-  frame.totals = isSure(found?.now) && isSure(found.before) ? { now, before, part: partOf(now, before) } : undefined;
-  frame.headline.show(range, { count: whole(told.total), ...frame.totals });
+  const isBoth = isSure(found?.now) && isSure(found.before);
+  frame.totals = { count: whole(told.total), ...(isBoth ? { now, before, part: partOf(now, before) } : {}) };
+  frame.headline.show(range, frame.totals);
 }
 
 function empty(frame, { prefix }, status) {
@@ -321,16 +337,19 @@ function empty(frame, { prefix }, status) {
 }
 
 function exportOf(frame, { prefix, where }) {
-  const { range, window, points, top } = frame.shown;
-  const breakdowns = exportRows(frame.breakdowns.told);
+  const { range, window, points, before, top } = frame.shown;
+  const times = where === undefined ? comparedTimes(range) : comparedValueTimes(range);
   return {
     file: `tally-${prefix || "all"}-${range.name}`,
     what: { prefix, where },
     from: window?.from ?? range.from,
     to: window?.from == null ? range.until : window.to + 1,
     rows: [
-      ...top.map((row) => ({ section: "top", name: row.id, count: whole(row.count) })), ...breakdowns,
-      ...pointRows(points, range.step_seconds),
+      totalRow(frame.totals, times),
+      ...top.map(({ id, count: amount }) => ({
+        section: "top", name: id, count: whole(amount), ...frame.changes?.(id)?.columns,
+      })),
+      ...frame.breakdowns.rows, ...pointRows(points, range.step_seconds), ...beforeRows(range, before),
     ],
   };
 }

@@ -6,6 +6,7 @@ const CHOICES = {
   scope: ["datacenter", "global"],
   on_error: ["open", "closed"],
 };
+const WORDS = { datacenter: "each datacenter", open: "allow", closed: "refuse (503)" };
 const LABELS = {
   limit: "Limit",
   window_seconds: "Window, seconds",
@@ -27,7 +28,7 @@ export function policyForm(policy, save) {
     const known = [...new Set([policy[name], ...CHOICES[name]])];
     return el(
       "select", { id: `policy-${name}`, name },
-      known.map((value) => el("option", { value, selected: value === policy[name] }, value)),
+      known.map((value) => el("option", { value, selected: value === policy[name] }, WORDS[value] ?? value)),
     );
   };
   const shadow = el("input", { id: "policy-shadow", name: "shadow", type: "checkbox", checked: policy.shadow });

@@ -2,15 +2,18 @@
 import { Failure, json } from "./api.js";
 import { Bars } from "./bars.js";
 import { exportRows, windowWords } from "./breakdowns.js";
+import { changeOf, comparedTimes } from "./changes.js";
 import { el, setText } from "./dom.js";
 import { exportButtons, pointRows } from "./export.js";
-import { historyOf } from "./history.js";
+import { compared, historyOf, pointsBefore } from "./history.js";
 import { repeat } from "./idle.js";
 import { count, share, whole } from "./numbers.js";
 import { during, rangeOf } from "./ranges.js";
 import { VerdictChart } from "./verdict-chart.js";
 
 const PAUSE_MS = 15_000;
+// What came before is asked for with each eighth look.
+const SLOW = 8;
 const KEYS = 10;
 const TILES = [
   ["allowed", "Allowed"],
@@ -18,17 +21,31 @@ const TILES = [
   ["error", "No verdict"],
 ];
 const SENT =
-  "Isolates send what they have judged every 10 s; what one had not sent when it ended is missing. Checks that bring a policy of their own are not in it. A shadow policy counts what it would have answered.";
+  "Isolates report every 10 s; what one had not reported when it ended is missing. Checks that bring a policy of their own are not included. A shadow policy counts what it would have answered.";
 
 /** The path of a policy. */
 export const policyPath = (id) => `/limits/${encodeURIComponent(id)}`;
 
-/** Returns a tile of a verdict with its number and a line about it. */
-export function tileOf(name, label, number, line) {
+/** Returns a tile of a verdict with its number, a line about it, and how it changed, as `changeOf` tells it. */
+export function tileOf(name, label, number, line, change) {
+  const changed =
+    change && el("span", { class: "change", "data-tone": "none", title: change.title }, change.words);
   return el(
     "div", { class: "tile", "data-verdict": name }, el("h3", { class: "label" }, label),
-    el("p", { class: "value small" }, number), el("p", { class: "sub" }, line),
+    el("p", { class: "value small" }, number), el("p", { class: "sub" }, line, change && " · ", changed),
   );
+}
+
+/**
+ * Returns how each kind of verdict changed since the range before, as `changeOf` tells it, undefined where nothing is
+ * compared; points are `[start, allowed, refused, error]`.
+ */
+export function verdictChanges(range, points, before) {
+  const of = (all, at) => all.map((point) => [point[0], point[at + 1]]);
+  return TILES.map((_, at) => {
+    const { now, before: was } = compared(range, of(points, at), of(before, at));
+    return was === undefined ? undefined : changeOf([now, now], [was, was], comparedTimes(range));
+  });
 }
 
 /** Returns what no row of refused keys holds, in a sentence. */
@@ -40,15 +57,29 @@ export function otherKeys({ other, none, kept_from }) {
   return parts.length === 0 ? "" : `${parts.join("; ")}.`;
 }
 
+/** Returns the sums, the refused keys and the points of a policy as rows of an export. */
+function rowsOf(told, range, changes, refused) {
+  const sums = TILES.map(([name], at) => ({
+    section: "checks", name, count: whole(told[name]), ...changes[at]?.columns,
+  }));
+  const keys = { ...refused, rows: refused.rows.map((row) => ({ value: row.key, ...row })) };
+  const points = told.points.flatMap(([second, ...counts]) =>
+    pointRows(TILES.map(([name], at) => [second, counts[at], name]), range.step_seconds),
+  );
+  return [...sums, ...exportRows(new Map([["refused key", keys]])), ...points];
+}
+
 /** Shows what a policy did. Returns `{ nodes, stop }`. */
 export function policyHistory(id, range_name, status, signal) {
   const tiles = el("div", { class: "tiles" });
   const chart = new VerdictChart();
   const keys = new Bars("refused-keys", "Keys refused most");
   keys.node.classList.add("wide");
-  keys.node.append(el("p", { class: "sub" }, "In the place of an address its network is kept, and keys for 7 days."));
+  keys.node.append(el("p", { class: "sub" }, "Of an IP address only its network is kept. Keys are kept for 7 days."));
   const title = el("h2", { id: "verdicts-title", class: "label" }, "Allowed and refused");
   let shown;
+  let looks = 0;
+  let before = [];
   const { promise: first, resolve: arrive } = Promise.withResolvers();
   const head = el(
     "div", { class: "head" }, title, exportButtons(first, () => shown),
@@ -62,27 +93,23 @@ export function policyHistory(id, range_name, status, signal) {
     try {
       const asked = rangeOf(range_name, Math.floor(Date.now() / 1000));
       const { told, range } = await historyOf(policyPath(id), asked, signal);
+      if (looks % SLOW === 0) before = await pointsBefore(policyPath(id), range, signal);
+      looks += 1;
+      const changes = verdictChanges(range, told.points, before);
       const all = TILES.reduce((sum, [name]) => sum + whole(told[name]), 0n);
       setText(title, `Allowed and refused ${during(range.words)}`);
       tiles.replaceChildren(
-        ...TILES.map(([name, label]) => tileOf(name, label, count(told[name]), share(told[name], all))),
+        ...TILES.map(([name, label], at) =>
+          tileOf(name, label, count(told[name]), share(told[name], all), changes[at]),
+        ),
       );
       chart.show(told.points, range);
       const time = range.name === "all" ? `from=${range.from}` : `from=${range.from}&to=${range.until - 1}`;
       const refused = await json(`${policyPath(id)}/refused?${time}&limit=${KEYS}&numbers=string`, signal);
       const rest = [otherKeys(refused), windowWords(range, refused.window)].filter(Boolean).join(" ");
-      const points = told.points.flatMap(([second, ...counts]) =>
-        pointRows(
-          TILES.map(([name], at) => [second, counts[at], name]), range.step_seconds,
-        ),
-      );
-      const sums = TILES.map(([name]) => ({ section: "checks", name, count: whole(told[name]) }));
-      const keyRows = exportRows(
-        new Map([["refused key", { ...refused, rows: refused.rows.map((row) => ({ value: row.key, ...row })) }]]),
-      );
       shown = {
         file: `tally-limit-${id}-${range.name}`, what: { policy: id }, from: range.from, to: range.until,
-        rows: [...sums, ...keyRows, ...points],
+        rows: rowsOf(told, range, changes, refused),
       };
       arrive();
       if (refused.rows.length === 0) {

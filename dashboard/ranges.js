@@ -12,7 +12,8 @@ const DAYS_MAX = 9_999;
 // Hours are kept longer than this, days for years.
 const HOURS_DAYS_MAX = 62;
 
-const STEPS = { "1s": 1, "1m": MINUTE, "1h": HOUR, "1d": DAY };
+/** How many seconds a step has. */
+export const STEPS = { "1s": 1, "1m": MINUTE, "1h": HOUR, "1d": DAY };
 
 /** The ranges that have a name, in the order in which they are shown. */
 export const RANGES = {
@@ -215,8 +216,13 @@ export function hoursWords(from, to) {
   return `${at(from)} to ${at(to)}`;
 }
 
-/** Returns when something was counted, in words: "in the last hour", "today". */
-export const during = (words) => (words.startsWith("the ") ? `in ${words}` : words);
+/** Returns when something was counted, in words: "in the last hour", "today", "on 17 May 2015". */
+export function during(words) {
+  if (words === "all time") return "over all time";
+  if (/^(the day|\d+ \S+ \d+$)/.test(words)) return `on ${words}`;
+  if (/^\d/.test(words)) return `from ${words}`;
+  return words.startsWith("the ") ? `in ${words}` : words;
+}
 
 /** Returns the path and query of a history over a part of time. */
 export function historyQuery({ step, from, to }, more = "") {

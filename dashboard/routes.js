@@ -19,7 +19,7 @@ export function parseRoute(hash) {
   const range = asked === undefined ? undefined : rangeNamed(asked);
   const order = parameters.get("order") ?? ORDERS[0];
   const prefix = parameters.get("prefix") ?? "";
-  const [, view, name] = path.match(/^\/(counter|limits|boards|share)\/(.+)$/) ?? [];
+  const [, view, name] = path.match(/^\/(counter|limits|boards|share|keys|alerts)\/(.+)$/) ?? [];
   const id = name === undefined ? undefined : decoded(name);
   const [period, member, where] = ["period", "member", "where"].map((part) => parameters.get(part) ?? undefined);
   const route = {
@@ -72,6 +72,14 @@ export function overviewHash({ prefix, range, where } = {}) {
 export function countersHash({ prefix, order = ORDERS[0] } = {}) {
   return withQuery("#/counters", { prefix, order: order === ORDERS[0] ? undefined : order });
 }
+
+/** Returns the fragment of the share links, with the prefix of one that is to be made. */
+export function sharesHash({ prefix } = {}) {
+  return withQuery("#/shares", { prefix });
+}
+
+/** Returns the fragment of the list of keys or of alerts, with one of them marked. */
+export const rowHash = (view, id) => `#/${view}/${encodeURIComponent(id)}`;
 
 /** Returns the fragment of the list of boards. */
 export function boardsHash({ prefix } = {}) {

@@ -1,16 +1,22 @@
-// The search box: counters, boards, policies and pages of the dashboard, completed while one types.
+// The search box: counters, boards, policies, keys, alerts and pages of the dashboard, completed while one types.
 //
 // Invariant: it is a combobox as ARIA has it: the focus stays in the field, the arrows choose, Enter opens, Escape
 // closes.
-import { json } from "./api.js";
+import { Failure, json, key } from "./api.js";
 import { el, nameOf } from "./dom.js";
 import { RANGES } from "./ranges.js";
-import { boardHash, counterHash, limitHash, overviewHash } from "./routes.js";
+import { boardHash, counterHash, limitHash, overviewHash, rowHash } from "./routes.js";
 import { sharedPrefix } from "./share.js";
 
 const COUNTERS_MAX = 8;
 const BOARDS_MAX = 4;
+const OTHERS_MAX = 4;
 const POLICIES_MAX = 100;
+// What one answer holds.
+const TOP_MAX = 1000;
+const KEYS_MAX = 1000;
+// Lists that are asked for whole are kept for so long.
+const HELD_MS = 60_000;
 // Somebody who types is not asked for at each letter.
 const TYPING_MS = 150;
 
@@ -46,6 +52,57 @@ export function matching(entries, text) {
   );
 }
 
+/** Returns the entries whose names have a text anywhere, in any case. */
+export function containing(entries, text) {
+  const wanted = text.toLowerCase();
+  return entries.filter(({ name }) => name.toLowerCase().includes(wanted));
+}
+
+/**
+ * Returns a function that resolves to a list: asked for by `ask`, and again after a minute or with another key. What
+ * may not be read is empty.
+ */
+function held(ask) {
+  let list = [];
+  let asked_ms = -Infinity;
+  let of;
+  return async (signal) => {
+    const own = key();
+    if (own === of && performance.now() - asked_ms < HELD_MS) return list;
+    try {
+      list = await ask(signal);
+    } catch (error) {
+      if (!signal.aborted && !(error instanceof Failure)) throw error;
+      if (signal.aborted || error.isOffline) return [];
+      list = [];
+    }
+    [asked_ms, of] = [performance.now(), own];
+    return list;
+  };
+}
+
+// The counters that have most: names begin with something else than what is looked for.
+const heldCounters = held(async (signal) => {
+  const prefix = encodeURIComponent(sharedPrefix() ?? "");
+  const { rows } = await json(`/top?by=value&limit=${TOP_MAX}&prefix=${prefix}`, signal);
+  return rows.map(({ id }) => ({ kind: "counter", name: id, href: counterHash(id) }));
+});
+const heldOthers = [
+  held(async (signal) =>
+    (await json(`/limits?limit=${POLICIES_MAX}`, signal)).policies.map(({ policy }) => ({
+      kind: "policy", name: policy, href: limitHash(policy),
+    })),
+  ),
+  held(async (signal) =>
+    (await json(`/keys?limit=${KEYS_MAX}`, signal)).keys.map(({ id, name }) => ({
+      kind: "key", name, href: rowHash("keys", id),
+    })),
+  ),
+  held(async (signal) =>
+    (await json("/alerts", signal)).alerts.map(({ name }) => ({ kind: "alert", name, href: rowHash("alerts", name) })),
+  ),
+];
+
 /** Returns the prefixes under which a text may be found: what is typed, and the path that it may be. */
 export function prefixesOf(text, only = "") {
   const all = text.startsWith("/") ? [text] : [text, `/${text}`];
@@ -66,9 +123,13 @@ async function countersFor(text, signal) {
   const askFor = (prefix) =>
     json(`/counters?limit=${COUNTERS_MAX}&prefix=${encodeURIComponent(prefix)}`, signal).catch(() => ({ counters: [] }));
   const pagesOf = await Promise.all(prefixesOf(text, sharedPrefix()).map(askFor));
-  return pagesOf
-    .flatMap(({ counters }) => counters.map(({ id }) => ({ kind: "counter", name: id, href: counterHash(id) })))
-    .slice(0, COUNTERS_MAX);
+  const found = pagesOf.flatMap(({ counters }) =>
+    counters.map(({ id }) => ({ kind: "counter", name: id, href: counterHash(id) })),
+  );
+  // Those that begin so are first.
+  const names = new Set(found.map(({ name }) => name));
+  const others = containing(await heldCounters(signal), text).filter(({ name }) => !names.has(name));
+  return [...found, ...others].slice(0, COUNTERS_MAX);
 }
 
 async function boardsFor(text, signal) {
@@ -78,12 +139,11 @@ async function boardsFor(text, signal) {
   return page.boards.map((board) => ({ kind: "board", name: board, href: boardHash(board) }));
 }
 
-/** Returns all policies; undefined where they were not told. */
-function policies(signal) {
-  return json(`/limits?limit=${POLICIES_MAX}`, signal).then(
-    (page) => page.policies.map(({ policy }) => ({ kind: "policy", name: policy, href: limitHash(policy) })),
-    () => undefined,
-  );
+/** Returns what has the text anywhere in its name, of policies, keys and alerts. */
+async function othersFor(text, signal) {
+  if (sharedPrefix() !== undefined) return [];
+  const lists = await Promise.all(heldOthers.map((list) => list(signal)));
+  return lists.flatMap((list) => containing(list, text).slice(0, OTHERS_MAX));
 }
 
 /** The list below a field, as ARIA has it. `open(href)` is called with where a click leads. */
@@ -91,7 +151,7 @@ class Options {
   #field;
   #open;
   #chosen = -1;
-  node = el("ul", { id: "find-list", role: "listbox", "aria-label": "Found", hidden: true });
+  node = el("ul", { id: "find-list", role: "listbox", "aria-label": "What was found", hidden: true });
 
   constructor(field, open) {
     this.#field = field;
@@ -146,7 +206,6 @@ class Options {
 class Search {
   #show;
   #asked = new AbortController();
-  #policies;
 
   /** `show(found)` is called with what is found: at once, and when the service has answered. */
   constructor(show) {
@@ -164,20 +223,13 @@ class Search {
     const { signal } = this.#asked;
     const own = matching(pages(), text).map((page) => ({ kind: "page", ...page })).slice(0, 4);
     this.#show(own);
-    const [counters, boards, stored] = await Promise.all([
-      countersFor(text, signal), boardsFor(text, signal), this.#storedPolicies(signal),
+    const [counters, boards, others] = await Promise.all([
+      countersFor(text, signal), boardsFor(text, signal), othersFor(text, signal),
     ]);
     if (signal.aborted) return undefined;
-    const found = [...counters, ...boards, ...matching(stored, text).slice(0, 4), ...own];
+    const found = [...counters, ...boards, ...others, ...own];
     this.#show(found);
     return found;
-  }
-
-  // Policies are few: they are asked for once.
-  async #storedPolicies(signal) {
-    if (sharedPrefix() !== undefined) return [];
-    this.#policies ??= await policies(signal);
-    return this.#policies ?? [];
   }
 }
 

@@ -40,7 +40,7 @@ export class VerdictChart {
   #columns = [];
   #words = "";
   #moment = () => "";
-  #plot = svg("svg", { class: "columns", preserveAspectRatio: "none", role: "img" });
+  #plot = svg("svg", { class: "columns", preserveAspectRatio: "none", role: "img", "aria-label": "Checks over time" });
   #top = el("span", { class: "sub" });
   #ends = el("div", { class: "ends sub", "aria-hidden": "true" });
   #readout = el("p", { class: "readout" }, "\u00A0");

@@ -2,6 +2,7 @@
 // README is the scene.
 import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { until } from "../e2e/world.mjs";
 import { openDashboard, says } from "./dashboard.mjs";
 
 const LOG = readFileSync(new URL("../fixtures/access.log", import.meta.url));
@@ -123,6 +124,18 @@ test("a referrer leads to the pages that have it, and back", async () => {
   await says(page, "#headline", /^14$/);
 });
 
+test("a row of a counter's own page leads to the counters that have it", async () => {
+  for (const id of ["own/a", "own/b"]) await world.add(id, { delta: 2, by: { referrer: "own.example" } });
+  const page = await dashboard.open("#/counter/own%2Fa?range=today");
+  await page.click("#by-referrer li a >> text=own.example");
+  await says(page, ".where", "Referrers: own.example");
+  expect(page.url()).toContain("range=today");
+  await says(page, "#headline", /^4$/);
+  expect(await page.locator("#top li .id").allTextContents()).toEqual(["own/a", "own/b"]);
+  await page.goBack();
+  await says(page, "h1", "own/a");
+});
+
 test("long names of dimensions widen no page, rows of pages lead to no counter that is not there, and blanks are a word", async () => {
   const name = "d".repeat(64);
   await world.add("site/of", { by: { [name]: "v".repeat(256), page: "/none", campaign: " " } });
@@ -134,11 +147,9 @@ test("long names of dimensions widen no page, rows of pages lead to no counter t
   await says(page, ".where", "Pages: /none");
   await says(page, "#top li .id", "site/of");
   expect(await page.locator("#top li .id").allTextContents()).toEqual(["site/of"]);
-  const own = await dashboard.open("#/counter/site%2Fof?range=today");
-  await says(own, "#by-page li", "/none");
-  expect(await own.locator("#by-page li a").count()).toBe(0);
-  await own.goto(own.url().replace(/#.*/, `#/?prefix=site/&range=today&where=${name}:${"v".repeat(256)}`));
-  await own.setViewportSize({ width: 390, height: 800 });
+  const own = await dashboard.open(`#/?prefix=site/&range=today&where=${name}:${"v".repeat(256)}`, {
+    viewport: { width: 390, height: 800 },
+  });
   await says(own, ".where", /v{256}/);
   await says(own, "#headline", /^1$/);
   expect(await own.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(390);
@@ -170,10 +181,16 @@ test("today is compared with yesterday until the same hour", async () => {
   });
   const page = await dashboard.open("#/?prefix=compared/&range=today");
   await says(page, "#headline", /^30$/);
-  await says(page, ".compare", /\+50 % than (by this time of )?yesterday/);
+  await says(page, ".compare", /^\+50 % against the same part of yesterday/);
 });
 
 const line = (key, at, increment, by) => JSON.stringify({ key, at, increment, by });
+/** Returns what is shown as CSV. */
+async function saved(page) {
+  const [download] = await Promise.all([page.waitForEvent("download"), page.click(".export >> text=CSV")]);
+  return readFileSync(await download.path(), "utf8");
+}
+
 const changes = (page, list) => page.locator(`${list} li .change`).allTextContents();
 
 test("each row says how it changed since the range before, or that it is new", async () => {
@@ -192,13 +209,24 @@ test("each row says how it changed since the range before, or that it is new", a
   expect(await changes(page, "#by-referrer")).toEqual(["+50 %", "−50 %", "new"]);
   expect(await page.locator("#top .change").first().getAttribute("title")).toMatch(/: 30\. .*: 20\.$/);
   expect(await page.locator("#top .change").nth(1).getAttribute("data-tone")).toBe("down");
+  const rows = (await saved(page)).split("\r\n").map((row) => row.split(","));
+  const told = rows.map(([section, name, amount, , , , , , before, , , change]) =>
+    [section, name, amount, before, change].join(),
+  );
+  expect(told.slice(1, 8)).toEqual([
+    "total,counted,45,47,-4.25", "top,rows/a,30,20,50", "top,rows/b,10,20,-50", "top,rows/c,5,0,new",
+    "referrer,one,30,20,50", "referrer,two,10,20,-50", "referrer,three,5,0,new",
+  ]);
+  expect(told.filter((row) => row.startsWith("history before,") && row.includes(",47,"))).toHaveLength(1);
   // The same of one referrer.
   await page.click("#by-referrer li a >> text=one");
   await says(page, ".where", "Referrers: one");
   await says(page, "#top .change", /^\+50 %$/);
-  await says(page, ".compare", /^\+50 % than the day before \(20\)$/);
+  expect(await saved(page)).toMatch(/\r\ntotal,counted,30,.*,20,[^,]+,[^,]+,50\r\ntop,rows\/a,30,.*,20,[^,]+,[^,]+,50\r\n/);
+  await says(page, ".compare", /^\+50 % against the day before \(20\)$/);
   const own = await dashboard.open("#/counter/rows%2Fb?range=yesterday");
   await says(own, "#by-referrer .change", /^−50 %$/);
+  expect(await saved(own)).toMatch(/\r\ntotal,counted,10,.*,20,[^,]+,[^,]+,-50\r\nreferrer,two,10,.*,20,[^,]+,[^,]+,-50\r\n/);
   // What has no range before has no changes.
   await own.click(".tabs >> text=All time");
   await says(own, "#headline", /^30$/);
@@ -298,8 +326,56 @@ test("an export that is clicked before the answers have come waits for all of th
   }
 });
 
-test("one box finds counters, policies and pages", async () => {
+test("more rows of a list are shown where there are more, each with its change", async () => {
+  const at = Date.parse("2017-01-10T12:00:00Z");
+  const lines = Array.from({ length: 30 }, (_, number) =>
+    line(`more/${number}`, at, 100 - number, { referrer: `r${number}.example` }),
+  );
+  await world.well("POST", "/ingest?format=ndjson", { body: lines.join("\n") });
+  const page = await dashboard.open("#/?prefix=more/&range=2017-01-10..2017-01-10");
+  await says(page, "#by-referrer", /with other values \(at most 90 each\)/);
+  expect(await page.locator("#top li, #by-referrer li").count()).toBe(20);
+  await page.click("#by-referrer >> text=Show more");
+  await says(page, "#by-referrer li", /r29\.example71.*new/);
+  await page.click("#top >> text=Show more");
+  await says(page, "#top li", /more\/2971.*new/);
+  expect(await page.locator("#top li, #by-referrer li").count()).toBe(60);
+  expect(await page.locator("#top button:visible, #by-referrer button:visible").count()).toBe(0);
+  expect((await saved(page)).match(/\r\n(top|referrer),.*,new(?=\r\n)/g)).toHaveLength(60);
+});
+
+test("dimensions without a value in the range are named in one line", async () => {
+  await world.add("sparse", { by: { referrer: "a.example" } });
+  await world.well("POST", "/ingest?format=ndjson", {
+    body: line("sparse", Date.parse("2017-02-01T12:00:00Z"), 1, { page: "/old", status: "200" }),
+  });
+  const page = await dashboard.open("#/counter/sparse?range=today");
+  await says(page, ".unshown", /^None today: Pages, Status codes\.$/);
+  await says(page, "#by-referrer li", "a.example");
+  expect(await page.locator("#by-page").isHidden()).toBe(true);
+});
+
+test("where nothing is busy the list of counters shows the largest and says so", async () => {
+  const page = await dashboard.open("#/counters?prefix=/");
+  await says(page, ".title .sub", /^Nothing was counted in the last hour\. The 20 largest of /);
+  const [[path, times]] = frequent();
+  await says(page, ".row >> nth=0", new RegExp(`${path}.*${times}`));
+});
+
+test("an overview leads to a new share link for its prefix", async () => {
+  const page = await dashboard.open("#/?prefix=led/&range=today");
+  await page.click(".prefix >> text=Share");
+  await says(page, "h1", "Share links");
+  expect(await page.inputValue("#share-prefix")).toBe("led/");
+});
+
+test("one box finds counters, policies, keys and pages", async () => {
   await world.well("PUT", "/limits/login", { body: '{"limit":2,"window_seconds":60}' });
+  // The directory hears of totals within seconds.
+  await until(async () => (await world.well("GET", "/top?prefix=%2Ffav&limit=1")).rows.length === 1);
+  const { id: key } = await world.well("POST", "/keys", {
+    body: '{"name":"for-ann","scopes":["read"],"prefixes":["led/"]}',
+  });
   const page = await dashboard.open("");
   await says(page, "#headline", /^\d/);
   const field = page.locator("#find-id");
@@ -316,6 +392,14 @@ test("one box finds counters, policies and pages", async () => {
   expect(page.url()).toContain("#/limits/login");
   const [download] = await Promise.all([page.waitForEvent("download"), page.click(".export >> text=CSV")]);
   expect(readFileSync(await download.path(), "utf8")).toContain("\r\nchecks,allowed,0,");
+  // Anywhere in the name.
+  await field.fill("con.ic");
+  await says(page, "#find-list li", /\/favicon\.ico.*counter/);
+  await field.fill("R-ann");
+  await says(page, "#find-list li", /for-ann.*key/);
+  await page.keyboard.press("Enter");
+  await says(page, "tr[aria-current=true]", /for-ann/);
+  expect(page.url()).toContain(`#/keys/${key}`);
   await field.fill("lim");
   await says(page, "#find-list li", /Rate limits.*page/);
   await page.keyboard.press("Escape");

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
-  breakdownRows, exportRows, restWords, shownDimensions, unshownWords, whereWords,
+  breakdownRows, exportRows, noneWords, restWords, shownDimensions, unshownWords, whereWords,
 } from "../../dashboard/breakdowns.js";
 import { csvOf, jsonOf, pointRows } from "../../dashboard/export.js";
 import { rangeOf } from "../../dashboard/ranges.js";
@@ -78,4 +78,10 @@ test("dimensions without a panel are named", () => {
   assert.deepEqual(shown, ["referrer", ..."abcdefg"]);
   assert.match(unshownWords(others), /^2 more dimensions have no panel here: h, i\./);
   assert.equal(unshownWords([]), "");
+});
+
+test("dimensions that have nothing in the range are named together", () => {
+  const range = rangeOf("yesterday", NOW);
+  assert.equal(noneWords(["page", "status", "own"], range), "None yesterday: Pages, Status codes, own.");
+  assert.equal(noneWords([], range), "");
 });

@@ -2,8 +2,12 @@
 // alone.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { breakdownRows, restWords } from "../../dashboard/breakdowns.js";
-import { changeOf, comparedTimes, comparedValueTimes, countsIn, timesWords } from "../../dashboard/changes.js";
+import { breakdownRows, exportRows, restWords } from "../../dashboard/breakdowns.js";
+import {
+  changeOf, comparedTimes, comparedValueTimes, countsIn, timesWords, totalRow,
+} from "../../dashboard/changes.js";
+import { beforeRows, csvOf, jsonOf } from "../../dashboard/export.js";
+import { verdictChanges } from "../../dashboard/policy-history.js";
 import { rangeOf } from "../../dashboard/ranges.js";
 
 process.env.TZ = "Europe/Berlin";
@@ -102,5 +106,51 @@ test("a row has its change, and other values their bound", () => {
   const rows = breakdownRows("page", breakdown(), undefined, (value) => ({ words: value }));
   assert.deepEqual(rows.map(({ change }) => change.words), ["/a", "/b"]);
   const range = { ...rangeOf("all", NOW) };
-  assert.equal(restWords("page", { ...breakdown(), none: 0 }, range), "9 with other values, at most 4 of any; each may be up to 2 more.");
+  assert.equal(restWords("page", { ...breakdown(), none: 0 }, range), "9 with other values (at most 4 each); a row may be up to 2 more.");
+});
+
+test("an export has what the rows are compared with: both counts, their times and the change in percent", () => {
+  const changes = {
+    "/a": changeOf([12n, 12n], [9n, 9n], times), "/b": changeOf([12n, 14n], [10n, 10n], times),
+    "/c": changeOf([5n, 5n], [10n, 20n], times), "/d": changeOf([3n, 3n], [0n, 0n], times),
+  };
+  const told = { window: null, rows: Object.keys(changes).map((value) => ({ value, count: 12 })) };
+  const rows = [
+    totalRow({ count: 50n, now: 40n, before: 80n, part: -0.5 }, times),
+    ...exportRows(new Map([["page", told]]), new Map([["page", (value) => changes[value]]])),
+    ...beforeRows({ previous: { step: "1h" } }, [[3_600, 7]]),
+  ];
+  const whole = { what: {}, from: 7_200, to: 14_400, rows };
+  const [heads, ...lines] = csvOf(whole).trim().split("\r\n").map((line) => line.split(","));
+  assert.equal(
+    heads.join(), "section,name,count,from,to,count_compared,compared_from,compared_to,count_before,before_from,before_to,change_percent",
+  );
+  const column = (name) => lines.map((line) => line[heads.indexOf(name)]);
+  assert.deepEqual(column("section"), ["total", "page", "page", "page", "page", "history before"]);
+  assert.deepEqual(column("count"), ["50", "12", "12", "12", "12", "7"]);
+  assert.deepEqual(column("count_compared"), ["40", "12", "12 to 14", "5", "3", ""]);
+  assert.deepEqual(column("count_before"), ["80", "9", "10", "10 to 20", "0", ""]);
+  assert.deepEqual(column("change_percent"), ["-50", "33.33", ">= 20", "<= -50", "new", ""]);
+  assert.deepEqual(
+    ["compared_from", "compared_to", "before_from", "before_to"].map((name) => column(name)[0]),
+    [7_200, 10_800, 3_600, 7_200].map((second) => new Date(second * 1000).toISOString()),
+  );
+  assert.deepEqual(JSON.parse(jsonOf(whole)).rows[0], {
+    section: "total", name: "counted", count: 50, count_compared: 40, compared_from: 7_200, compared_to: 10_800,
+    count_before: 80, before_from: 3_600, before_to: 7_200, change_percent: -50,
+  });
+});
+
+test("an export without a range before has no columns of it", () => {
+  const rows = [totalRow({ count: 50n }, undefined), ...beforeRows({}, [[3_600, 7]])];
+  assert.match(csvOf({ from: 0, to: 3_600, rows }), /^section,name,count,from,to\r\ntotal,counted,50,[^,]+,[^,]+\r\n$/);
+});
+
+test("verdicts of a policy are compared kind by kind", () => {
+  const range = rangeOf("2026-11-25..2026-11-25", NOW);
+  const points = [[range.from, 30, 5, 0]];
+  const [allowed, refused, none] = verdictChanges(range, points, [[range.previous.from, 20, 10, 0]]);
+  assert.deepEqual([allowed.words, refused.words, none], ["+50 %", "−50 %", undefined]);
+  assert.deepEqual([allowed.columns.count_before, allowed.columns.change_percent], [20n, 50]);
+  assert.deepEqual(verdictChanges(range, points, []), [undefined, undefined, undefined]);
 });

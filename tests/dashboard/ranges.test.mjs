@@ -1,9 +1,9 @@
 // Ranges of the dashboard: which seconds they are, and what they are compared with.
 import assert from "node:assert/strict";
 import { afterEach, test } from "node:test";
-import { changeWords } from "../../dashboard/headline.js";
-import { compared, sumOf } from "../../dashboard/history.js";
-import { byDays, datesOf, openingRange, rangeOf } from "../../dashboard/ranges.js";
+import { changeWords, comparedWords } from "../../dashboard/headline.js";
+import { compared, partOf, sumOf } from "../../dashboard/history.js";
+import { byDays, datesOf, during, openingRange, rangeOf } from "../../dashboard/ranges.js";
 
 const seconds = (text) => Date.parse(text) / 1000;
 const text = (second) => new Date(second * 1000).toISOString().replace(":00.000Z", "Z");
@@ -89,5 +89,29 @@ test("the headline is the range's number, and its change is of what can be compa
 
 test("changes are told as people say them", () => {
   const told = [0, 0.123, 0.054, -0.5, 11, 0.0001].map(changeWords);
-  assert.deepEqual(told, ["as many as", "+12 %", "+5.4 %", "−50 %", "12 times", "as many as"]);
+  assert.deepEqual(told, ["0 %", "+12 %", "+5.4 %", "−50 %", "12 times", "0 %"]);
+});
+
+test("when something was counted is said in words", () => {
+  const told = ["today", "hour", "all", "2015-05-17..2015-05-17", "2015-05-17..2015-05-20"].map((name) =>
+    during(rangeOf(name, seconds("2026-11-27T06:10:00Z")).words),
+  );
+  assert.deepEqual(told, [
+    "today", "in the last hour", "over all time", "on 17 May 2015", "from 17 May 2015 to 20 May 2015",
+  ]);
+  assert.equal(during("the day before"), "on the day before");
+});
+
+test("a range is compared in a sentence that says with what", () => {
+  const sentence = (name, told) => comparedWords(rangeOf(name, seconds("2026-11-27T06:10:00Z")), told).join(" ").trim();
+  const told = (count, now, before) => ({ count, now, before, part: partOf(now, before) });
+  assert.equal(sentence("yesterday", told(30n, 30n, 20n)), "+50 % against the day before (20)");
+  assert.equal(sentence("yesterday", told(20n, 20n, 20n)), "as many as the day before (20)");
+  assert.equal(sentence("yesterday", told(240n, 240n, 20n)), "12 times as many as the day before (20)");
+  assert.equal(sentence("yesterday", told(2n, 2n, 0n)), "new: nothing was counted on the day before");
+  assert.equal(sentence("yesterday", told(0n, 0n, 0n)), "Nothing was counted on the day before.");
+  assert.equal(sentence("today", told(45n, 40n, 20n)), "+100 % against the same part of yesterday (40 against 20)");
+  // Also where nothing was counted since the last full hour.
+  assert.equal(sentence("today", told(40n, 40n, 20n)), "+100 % against the same part of yesterday (20)");
+  assert.equal(sentence("today", told(4n, 4n, 0n)), "new: nothing was counted in the same part of yesterday");
 });

@@ -1,7 +1,7 @@
-// The search box: what Enter opens.
+// The search box: what is found, and what Enter opens.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { wanted } from "../../dashboard/search.js";
+import { containing, wanted } from "../../dashboard/search.js";
 
 const found = ["/blog/", "login", "Counters", "Overview"].map((name) => ({ name, href: `#${name}` }));
 
@@ -13,4 +13,11 @@ test("Enter opens what has the name, or the only one that was found", () => {
   assert.equal(wanted([], "new"), undefined);
   const both = [{ name: "Login", href: "#1" }, { name: "login", href: "#2" }];
   assert.equal(wanted(both, "login").href, "#2");
+});
+
+test("a text is found anywhere in a name, in any case", () => {
+  const names = (text) => containing(found, text).map(({ name }) => name);
+  assert.deepEqual(names("LOG"), ["/blog/", "login"]);
+  assert.deepEqual(names("view"), ["Overview"]);
+  assert.deepEqual(names("*"), []);
 });

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { RANGES } from "../../dashboard/ranges.js";
-import { counterHash, countersHash, overviewHash, parseRoute } from "../../dashboard/routes.js";
+import { counterHash, countersHash, overviewHash, parseRoute, rowHash } from "../../dashboard/routes.js";
 import { datacenterList, standing, truthOf, unreachable } from "../../dashboard/standing.js";
 import { lookColumns, ratesBetween, verdictsOf, withLook } from "../../dashboard/verdicts.js";
 
@@ -71,6 +71,10 @@ test("every id survives its address, and nothing else is taken for one", () => {
   assert.equal(parseRoute("#/limits").id, undefined);
   const policy = parseRoute("#/limits/login");
   assert.deepEqual([policy.view, policy.id, policy.unknown], ["limits", "login", undefined]);
+  for (const view of ["keys", "alerts"]) {
+    const row = parseRoute(rowHash(view, "a/ü"));
+    assert.deepEqual([row.view, row.id, parseRoute(`#/${view}`).id, row.unknown], [view, "a/ü", undefined, undefined]);
+  }
   const route = parseRoute(countersHash({ prefix: "a&b=c/", order: "value" }));
   assert.deepEqual([route.view, route.prefix, route.order, route.unknown], ["counters", "a&b=c/", "value", undefined]);
   const overview = parseRoute(overviewHash({ prefix: "a&b=c/", range: "2015-05-17..2015-05-20" }));
