@@ -3,7 +3,8 @@
 //
 // Invariant: a rule looks at code only. Comments and literals are blanked first, line by line, so a
 // pure module may speak of the edge in its documentation, and line numbers stay true.
-import { existsSync, readFileSync, readdirSync } from "node:fs";
+import { spawnSync } from "node:child_process";
+import { existsSync, readFileSync, readdirSync, statSync } from "node:fs";
 import { join, relative } from "node:path";
 import ts from "typescript";
 
@@ -11,6 +12,8 @@ const FUNCTION_LINES_MAX = 70;
 // Whose lines and functions are measured.
 const MEASURED = /\.(rs|mjs|js|ts)$/;
 const COLUMNS_MAX = 120;
+// The largest file of the repository, bytes: pictures and a log have up to 465,000. More is a dump, or a build.
+const FILE_BYTES_MAX = 1_000_000;
 // What is made of openapi.json when the client is packed.
 const GENERATED = "package/client/api.ts";
 // A literal of so many columns may end its line wherever it ends.
@@ -292,6 +295,18 @@ function filesBelow(folder) {
     .map((entry) => join(entry.parentPath, entry.name));
 }
 
+/**
+ * Returns the files of the repository that are too large to be sources. root: the project's folder. A folder that is no
+ * repository has none.
+ */
+export function largeFiles(root) {
+  const { stdout } = spawnSync("git", ["ls-files", "-z"], { cwd: root, encoding: "utf8" });
+  return (stdout ?? "").split("\0").filter((path) => path !== "" && existsSync(join(root, path))).flatMap((path) => {
+    const { size } = statSync(join(root, path));
+    return size > FILE_BYTES_MAX ? [`${path}: ${size} bytes; a file has at most ${FILE_BYTES_MAX}`] : [];
+  });
+}
+
 /** Returns every finding in the project at `root`; empty when it is tidy. workerdDate: of the installed workerd. */
 export function tidy(root, workerdDate) {
   const read = (path) => readFileSync(join(root, path), "utf8");
@@ -316,5 +331,5 @@ export function tidy(root, workerdDate) {
   findings.push(...namesakes(sources), ...untoldNamesakes(sources));
   const locks = { lock: read("Cargo.lock"), bindgenLock: read("tools/bindgen/Cargo.lock") };
   const texts = { ...locks, edge: read("wrangler.toml"), aggregator: read("wrangler.aggregator.toml") };
-  return [...findings, ...versions({ ...texts, workerdDate })];
+  return [...findings, ...largeFiles(root), ...versions({ ...texts, workerdDate })];
 }

@@ -1,11 +1,12 @@
 // Each rule of tidy finds what it forbids, at its line, and leaves alone what looks like it.
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import {
-  codeOnly, forbiddenCalls, layering, longFunctions, longLines, namesakes, tidy, untoldNamesakes, versions,
+  codeOnly, forbiddenCalls, largeFiles, layering, longFunctions, longLines, namesakes, tidy, untoldNamesakes, versions,
 } from "./tidy.mjs";
 
 test("blanking keeps every line and every column of the code", () => {
@@ -212,4 +213,17 @@ test("two types that are public to all share a name only where a module tells of
   assert.equal(of(`${type}// Not plan::Settings.\n`, type).length, 1, "the opening comment tells");
   assert.deepEqual(of(type, "pub(crate) struct Settings {}\nstruct Own;\n"), []);
   assert.deepEqual(untoldNamesakes([["src/node/objects/mod.rs", type], ["src/node/objects/settings.rs", type]]), []);
+});
+
+test("a file that is too large to be a source is a finding once it is in the repository", (t) => {
+  const root = mkdtempSync(join(tmpdir(), "tidy-large-"));
+  t.after(() => rmSync(root, { recursive: true }));
+  const git = (...words) => assert.equal(spawnSync("git", words, { cwd: root }).status, 0, words.join(" "));
+  git("init", "-q");
+  writeFileSync(join(root, "source.rs"), "fn one() {}\n");
+  writeFileSync(join(root, "core"), Buffer.alloc(1_000_001));
+  git("add", "source.rs");
+  assert.deepEqual(largeFiles(root), []);
+  git("add", "core");
+  assert.deepEqual(largeFiles(root), ["core: 1000001 bytes; a file has at most 1000000"]);
 });
