@@ -1,5 +1,6 @@
 //! Laws of what a board keeps of a member, and of its periods.
 
+use proptest::prelude::*;
 use tally::core::board::member::{
     Amount, Change, Member, MemberRefusal, ScoreCondition, ScoreWrite, change,
 };
@@ -7,7 +8,7 @@ use tally::core::board::period::Period;
 use tally::core::board::score::Score;
 use tally::core::board::settings::{Order, ScoreRule, Scores, Settings, Ties};
 use tally::core::board::zone::{Zone, zone_names};
-use tally::protocol::boards::{BoardQuery, parse_member_line};
+use tally::protocol::boards::{BoardQuery, parse_member_line, parse_write};
 use tally::protocol::messages::MemberAction;
 use tally::protocol::problem::{Code, Problem};
 
@@ -369,5 +370,24 @@ fn an_import_reads_the_end_of_a_member_in_milliseconds_and_in_seconds_as_preview
     assert_eq!(ends(1_767_229_200), [Some(1_767_229_200_000)]);
     for gone in [now_ms, 1_763_683_196, 0, -1] {
         assert_eq!(ends(gone), [], "{gone}");
+    }
+}
+
+proptest! {
+    /// In all bodies, and in imports.
+    #[test]
+    fn a_score_is_the_double_that_is_written(bits: u64) {
+        let number = f64::from_bits(bits);
+        prop_assume!(number.is_finite());
+        let body = format!("{{\"score\":{number:e}}}");
+        let write = parse_write(body.as_bytes(), 0).unwrap();
+        prop_assert_eq!(write.amount, Amount::Score(score(number)));
+        let line = format!("{{\"board\":\"b\",\"member\":\"a\",\"score\":{number:e}}}");
+        let (writes, _) = parse_member_line(line.as_bytes(), 0).unwrap();
+        let puts = writes.into_iter().filter_map(|write| match write.action {
+            MemberAction::Put(put) => Some(put.amount),
+            _ => None,
+        });
+        prop_assert_eq!(puts.collect::<Vec<_>>(), [Amount::Score(score(number))]);
     }
 }
