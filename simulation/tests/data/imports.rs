@@ -347,6 +347,8 @@ fn a_line_is_refused_by_its_name_before_it_changes_anything() {
     let two = json!({"id": "k1", "settings": {"floor": 0}, "datacenters": [
         {"id": "FRA", "added": 1}, {"id": "SYD", "added": 2}]});
     let late = json!({"id": "k1", "datacenters": [{"id": "FRA", "added": 1, "hours": [[9_999_999_600_i64, 1]]}]});
+    let more = json!({"id": "k1", "datacenters": [{"id": "FRA", "added": 1,
+        "breakdowns": {"country": {"values": [["DE", 1, 0]], "rest": 1}}}]});
     for (line, code, name) in [
         (two, "needs-home", json!("k1")),
         (
@@ -355,6 +357,12 @@ fn a_line_is_refused_by_its_name_before_it_changes_anything() {
             json!("k1"),
         ),
         (late, "invalid-line", json!("k1")),
+        (
+            json!({"id": "k1", "created_at": -1}),
+            "invalid-body",
+            json!("k1"),
+        ),
+        (more, "invalid-line", json!("k1")),
         (
             json!({"policy": "p", "body": {"limit": 5, "window_seconds": 60}, "x": 1}),
             "unknown-field",
@@ -417,7 +425,7 @@ fn numbers_of_any_size_come_back_from_either_form() {
     let much = "340282366920938463463374607431768211455";
     let line = json!({"id": "wide", "datacenters": [{"id": "FRA", "added": much, "removed": 1,
         "hours": [[1_767_225_600, "9007199254740993"]],
-        "breakdowns": {"country": {"values": [["DE", much, "0"]], "rest": 3}}}]});
+        "breakdowns": {"country": {"values": [["DE", much, "0"]]}}}]});
     from.import("", &format!("{line}\n"), None);
     for _ in 0..3 {
         let more = format!("{{\"id\":\"wide\",\"value\":{much}}}\n");
@@ -480,6 +488,68 @@ fn times_that_have_not_come_are_times_of_now() {
         &line["datacenters"][0]["updated_at"],
     ] {
         assert!(time.as_i64().is_some_and(|time| time <= now), "{line}");
+    }
+}
+
+#[test]
+fn an_import_needs_a_body() {
+    let service = Service::new(12, None);
+    let answer = service.ask(0, "POST", "/import", "", None);
+    assert_eq!(answer.status, 400, "{}", answer.text());
+    assert_eq!(answer.json()["code"], "invalid-json");
+    // A body without a counter is one.
+    assert_eq!(service.import("", "\n", None)["lines"], 0);
+}
+
+#[test]
+fn what_was_imported_is_as_of_its_import() {
+    let service = Service::new(13, None);
+    let begun_ms = service.world.now_ms();
+    let line = json!({"id": "old", "value": 7, "created_at": 1_000});
+    service.import("", &format!("{line}\n"), None);
+    service.world.run_for_ms(30_000);
+    let top = service.well(0, "GET", "/top?prefix=old", "");
+    assert_eq!(top["rows"][0]["id"], "old", "{top}");
+    let as_of = top["as_of"].as_i64().expect("a time");
+    assert!(as_of >= begun_ms, "{begun_ms}: {top}");
+    // Where it says since when it counts, nothing changes.
+    assert!(service.export("").contains("\"created_at\":1000,"));
+}
+
+#[test]
+fn values_that_were_counted_before_a_set_come_with_their_count() {
+    let from = Service::new(14, None);
+    let increment = r#"{"delta":100,"by":{"country":"DE"}}"#;
+    from.well(0, "POST", "/counters/page/increment", increment);
+    from.well(0, "PUT", "/counters/page/value", r#"{"value":7}"#);
+    let file = from.export("?history=1");
+    for mode in ["create", "add"] {
+        let to = Service::new(114, None);
+        if mode == "add" {
+            to.well(0, "POST", "/counters/page/increment", r#"{"delta":5}"#);
+        }
+        let told = to.import(&format!("?mode={mode}"), &file, None);
+        assert_eq!(told["counters"], 1, "{mode}: {told}");
+        let path = "/counters/page/breakdown?by=country&consistency=strong";
+        let read = to.well(0, "GET", path, "");
+        let none = if mode == "add" { 5 } else { 0 };
+        assert_eq!(
+            (&read["total"], &read["none"], &read["rows"][0]["count"]),
+            (&json!(100 + none), &json!(none), &json!(100)),
+            "{mode}: {read}"
+        );
+        // What came so is exported, and is read again.
+        let again = to.export("?history=1");
+        let last = Service::new(214, None);
+        let told = last.import("", &again, None);
+        assert_eq!(
+            (&told["counters"], &told["rejected"]),
+            (&json!(1), &json!(0)),
+            "{mode}: {told}"
+        );
+        assert_eq!(last.export("?history=1"), again, "{mode}");
+        let value = last.well(0, "GET", "/counters/page?consistency=strong", "");
+        assert_eq!(value["value"], 7 + none, "{mode}: {value}");
     }
 }
 

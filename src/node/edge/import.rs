@@ -22,7 +22,7 @@ use crate::core::counter::contents::Contents;
 use crate::core::counter::flush::Refusal;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::{KeySource, WriteKey};
-use crate::core::counter::total::Sum;
+use crate::core::counter::total::{Sum, Value};
 use crate::core::sketch::{HashKey, Uniques, hash};
 use crate::host::Host;
 use crate::node::shared::boards::{self, BoardReader};
@@ -69,8 +69,8 @@ const CLAIM_WRITES: usize = 2;
 
 /// `POST /import`
 ///
-/// # Errors `invalid-query`, `body-too-large`, `body-too-slow`, `invalid-gzip`, `unsupported-encoding`,
-/// `invalid-idempotency-key`.
+/// # Errors `invalid-query`, `invalid-json` for an empty body, `body-too-large`, `body-too-slow`, `invalid-gzip`,
+/// `unsupported-encoding`, `invalid-idempotency-key`.
 pub async fn import(context: &RequestContext) -> Result<Answer, Problem> {
     let query = Query::parse(context.query(), &["mode"])?;
     let mode = import_mode(query.get("mode"))?;
@@ -107,6 +107,10 @@ pub async fn import(context: &RequestContext) -> Result<Answer, Problem> {
         return Err(import.cut_short(&lines, problem).await);
     }
     lines.finish();
+    if lines.number == 0 {
+        let detail = "there is none: send the lines of an export";
+        return Err(Problem::new(Code::InvalidJson, detail));
+    }
     import.bring_back_some(&mut lines, true).await;
     import.write_members().await;
     let answer = Answer::json(import.report.to_json());
@@ -444,12 +448,7 @@ impl Import<'_> {
         }
         // The value of an existing counter is not set: the set value in the line is added.
         if let Some(base) = base.filter(|_| !done.created && self.mode == ImportMode::Add) {
-            let more = base.not_negative().unwrap_or(Sum::ZERO);
-            let less = base.negated().not_negative().unwrap_or(Sum::ZERO);
-            add_to_first(&mut parts, &here, |first| {
-                first.added = first.added.plus(more);
-                first.removed = first.removed.plus(less);
-            });
+            add_base(&mut parts, &here, base);
         }
         for (datacenter, contents) in parts {
             let step = ["install/", datacenter.as_str()].concat();
@@ -971,6 +970,26 @@ fn add_to_first(
     }
     if let Some((_, first)) = parts.first_mut() {
         add(first);
+    }
+}
+
+/// Adds what a counter was set to, as increments and decrements of a datacenter.
+fn add_base(parts: &mut Vec<(Datacenter, Contents)>, here: &Datacenter, base: Value) {
+    let more = base.not_negative().unwrap_or(Sum::ZERO);
+    let less = base.negated().not_negative().unwrap_or(Sum::ZERO);
+    add_to_first(parts, here, |first| {
+        first.added = first.added.plus(more);
+        first.removed = first.removed.plus(less);
+    });
+    for (_, part) in parts {
+        // What its breakdowns hold beyond that was counted before the set, which took it away.
+        let sums = part
+            .breakdowns
+            .iter()
+            .map(|(_, values)| values.sum().into());
+        let held = sums.fold(part.added, Sum::max);
+        part.removed = part.removed.plus(held.minus(part.added));
+        part.added = held;
     }
 }
 

@@ -57,10 +57,12 @@ impl CounterTotal {
             };
             total.as_of_ms = total.as_of_ms.min(as_of_ms);
         }
-        // Nothing was acknowledged before it was created, and of no datacenter nothing is known since.
-        if total.as_of_ms == i64::MAX || total.as_of_ms < root.created_at_ms {
-            total.as_of_ms = root.created_at_ms;
+        if total.as_of_ms == i64::MAX {
+            // No datacenter counts: only an operation has changed it since it was created, or imported.
+            total.as_of_ms = root.operations.at_ms();
         }
+        // Nothing was acknowledged before it was created.
+        total.as_of_ms = total.as_of_ms.max(root.created_at_ms);
         total
     }
 }

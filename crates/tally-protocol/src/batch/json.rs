@@ -124,6 +124,17 @@ impl<'de> Deserialize<'de> for WholeNumber {
     }
 }
 
+/// A time of a line, in any form of [`WholeNumber`]; one that 63 bits do not hold is the last that they hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Moment(pub(crate) i64);
+
+impl<'de> Deserialize<'de> for Moment {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let WholeNumber(at) = WholeNumber::deserialize(deserializer)?;
+        Ok(Self(i64::try_from(at).unwrap_or(i64::MAX)))
+    }
+}
+
 /// Returns the string's bytes, borrowed where it is.
 pub(crate) fn bytes_of(text: Cow<'_, str>) -> Cow<'_, [u8]> {
     match text {

@@ -7,7 +7,7 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use super::metadata::parse_metadata;
-use crate::batch::json::{WholeNumber, read_object};
+use crate::batch::json::{Moment, WholeNumber, read_object};
 use crate::messages::{MemberAction, MemberWrite};
 use crate::problem::{Code, Problem};
 use crate::redis::sorted::SORTED_MEMBER_BYTES_MAX;
@@ -356,7 +356,7 @@ pub fn parse_member_line(line: &[u8], now_ms: i64) -> Result<(Vec<MemberWrite>, 
         #[serde(borrow, default)]
         metadata: Option<&'a RawValue>,
         #[serde(default)]
-        expires_at: Option<i64>,
+        expires_at: Option<Moment>,
         #[serde(default)]
         hidden: bool,
     }
@@ -376,7 +376,7 @@ pub fn parse_member_line(line: &[u8], now_ms: i64) -> Result<(Vec<MemberWrite>, 
     let score = infinite.map_or_else(|| number("score", wire.score), Ok)?;
     let metadata = wire.metadata.map(|text| parse_metadata(text.get()));
     let metadata = metadata.transpose()?;
-    let expires_ms = wire.expires_at.map(|at| match at {
+    let expires_ms = wire.expires_at.map(|Moment(at)| match at {
         ..SECONDS_BELOW => at.saturating_mul(1_000),
         at_ms => at_ms,
     });

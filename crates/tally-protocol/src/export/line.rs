@@ -7,9 +7,9 @@ use serde::de::{Error, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use crate::batch::json::read_object;
+use crate::batch::json::{Moment, WholeNumber, read_object};
 use crate::bodies::parse_settings;
-use crate::delta::parse_sum;
+use crate::delta::{parse_sum, parse_value};
 use crate::messages::Put;
 use crate::problem::{Code, Problem};
 use tally_core::cluster::root::DATACENTERS_MAX;
@@ -97,7 +97,7 @@ struct KindWire<'a> {
     #[serde(default)]
     end: Option<bool>,
     #[serde(default)]
-    counters: Option<u64>,
+    counters: Option<WholeNumber>,
     #[serde(default)]
     checksum: Option<String>,
     #[serde(default)]
@@ -158,7 +158,7 @@ pub fn parse_line(bytes: &[u8], now_ms: i64) -> Result<Line, Problem> {
     }
     if kind.end.is_some() {
         return Ok(Line::End(ExportEnd {
-            counters: kind.counters.unwrap_or(0),
+            counters: kind.counters.map_or(0, |WholeNumber(count)| count),
             checksum: kind.checksum,
             is_whole: kind.whole.unwrap_or(true),
         }));
@@ -184,11 +184,8 @@ struct Amount(u128);
 impl<'de> Deserialize<'de> for Amount {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = <&RawValue>::deserialize(deserializer)?.get();
-        let digits = text
-            .strip_prefix('"')
-            .and_then(|text| text.strip_suffix('"'));
-        let amount = digits.unwrap_or(text).parse().map(Self);
-        amount.map_err(|_| {
+        let amount = parse_value(text).and_then(Value::not_negative);
+        amount.map(|amount| Self(amount.low_bits())).ok_or_else(|| {
             D::Error::custom(
                 "an amount is a whole number from 0 to 2^128 - 1, or its decimal string",
             )
@@ -197,7 +194,7 @@ impl<'de> Deserialize<'de> for Amount {
 }
 
 /// Buckets of a line.
-type Buckets = Vec<(i64, Amount)>;
+type Buckets = Vec<(Moment, Amount)>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -208,21 +205,21 @@ struct DatacenterWire<'a> {
     #[serde(borrow, default)]
     removed: Option<&'a RawValue>,
     #[serde(default)]
-    updated_at: Option<i64>,
+    updated_at: Option<Moment>,
     #[serde(default)]
     minutes: Buckets,
     #[serde(default)]
     hours: Buckets,
     #[serde(default)]
-    hours_from: Option<i64>,
+    hours_from: Option<Moment>,
     #[serde(default)]
     days: Buckets,
     #[serde(default)]
-    days_from: Option<i64>,
+    days_from: Option<Moment>,
     #[serde(default)]
     uniques: Option<String>,
     #[serde(default)]
-    samples: Vec<(i64, String)>,
+    samples: Vec<(Moment, String)>,
     #[serde(default)]
     breakdowns: BTreeMap<String, BreakdownWire>,
 }
@@ -236,11 +233,11 @@ struct CounterWire<'a> {
     #[serde(borrow, default)]
     base: Option<&'a RawValue>,
     #[serde(default)]
-    created_at: Option<i64>,
+    created_at: Option<Moment>,
     #[serde(borrow, default)]
     settings: Option<&'a RawValue>,
     #[serde(default)]
-    ttl_set_at: Option<i64>,
+    ttl_set_at: Option<Moment>,
     /// A field of exports that imports ignore.
     #[serde(default, rename = "exact")]
     _exact: Option<bool>,
@@ -289,12 +286,27 @@ fn uniques_of(text: Option<&str>) -> Result<Uniques, Problem> {
     Uniques::from_bytes(&bytes).or_else(|error| refuse(format!("uniques: {error}")))
 }
 
-/// A time of a line; now where it has not come.
-fn no_later(at_ms: i64, now_ms: i64) -> i64 {
-    match at_ms > now_ms.saturating_add(AHEAD_MS_MAX) {
+/// Whether a time has not come, unix milliseconds.
+fn is_ahead(at_ms: i64, now_ms: i64) -> bool {
+    at_ms > now_ms.saturating_add(AHEAD_MS_MAX)
+}
+
+/// A time of a line, unix milliseconds; now where it has not come.
+fn no_later(Moment(at_ms): Moment, now_ms: i64) -> i64 {
+    match is_ahead(at_ms, now_ms) {
         true => now_ms,
         false => at_ms,
     }
+}
+
+/// From when buckets are complete, unix seconds: as [`no_later`]; always where the line does not say it.
+fn kept_from(at: Option<Moment>, now_ms: i64) -> i64 {
+    at.map_or(i64::MIN, |Moment(at)| {
+        match is_ahead(at.saturating_mul(1_000), now_ms) {
+            true => now_ms.div_euclid(1_000),
+            false => at,
+        }
+    })
 }
 
 /// Checks that buckets are in order, each at the beginning of its interval.
@@ -306,11 +318,10 @@ fn points(
 ) -> Result<Points, Problem> {
     let buckets = buckets.into_iter();
     let points: Points = buckets
-        .map(|(start, Amount(amount))| (start, amount))
+        .map(|(Moment(start), Amount(amount))| (start, amount))
         .collect();
-    let newest_ms = now_ms.saturating_add(AHEAD_MS_MAX);
     let last = points.last();
-    if last.is_some_and(|(start, _)| start.saturating_mul(1_000) > newest_ms) {
+    if last.is_some_and(|(start, _)| is_ahead(start.saturating_mul(1_000), now_ms)) {
         return refuse(format!("{name} must not be later than now"));
     }
     let is_start = points
@@ -341,34 +352,64 @@ fn breakdown(name: String, wire: BreakdownWire) -> Result<(String, TopValues), P
             "a breakdown has at most {VALUES_MAX} values of 1 to {DIMENSION_VALUE_BYTES_MAX} bytes"
         ));
     }
+    let named = wire.values.len();
     let values = wire.values.into_iter();
-    let values =
-        values.map(|(value, Amount(count), Amount(error))| (value, ValueCount { count, error }));
-    let values = TopValues::of(values.collect(), wire.rest.0, wire.absent_max.0);
+    let values: BTreeMap<String, ValueCount> = values
+        .map(|(value, Amount(count), Amount(error))| (value, ValueCount { count, error }))
+        .collect();
+    if values.len() < named {
+        return refuse(format!("the breakdown {name:?} names a value twice"));
+    }
+    let values = TopValues::of(values, wire.rest.0, wire.absent_max.0);
     Ok((name, values))
 }
 
-fn datacenter(wire: DatacenterWire<'_>, now_ms: i64) -> Result<(Datacenter, Contents), Problem> {
+/// Reads the breakdowns of what was added. After a set or a reset (`is_set`) they may hold more: what was counted
+/// before it is in them, and no longer in what was added.
+fn breakdowns(
+    wires: BTreeMap<String, BreakdownWire>,
+    added: Sum,
+    is_set: bool,
+) -> Result<Vec<(String, TopValues)>, Problem> {
+    let mut breakdowns = Vec::new();
+    for (name, wire) in wires {
+        let (name, values) = breakdown(name, wire)?;
+        if !is_set && Sum::from(values.sum()) > added {
+            return refuse(format!(
+                "the values and the `rest` of the breakdown {name:?} come to more than `added`"
+            ));
+        }
+        breakdowns.push((name, values));
+    }
+    Ok(breakdowns)
+}
+
+fn datacenter(
+    wire: DatacenterWire<'_>,
+    is_set: bool,
+    now_ms: i64,
+) -> Result<(Datacenter, Contents), Problem> {
     let Some(id) = Datacenter::parse(&wire.id) else {
         return refuse("a datacenter's id has 1 to 16 letters, digits or `-`");
     };
     let mut samples = Vec::new();
-    for (hour, text) in wire.samples {
+    for (Moment(hour), text) in wire.samples {
         let body = bytes_of("samples", &text)?;
-        if hour != Resolution::Hour.start_of(hour) || Histogram::from_bytes(&body).is_err() {
-            return refuse("samples must be pairs of an hour and a histogram in base64");
+        let is_hour = hour == Resolution::Hour.start_of(hour)
+            && !is_ahead(hour.saturating_mul(1_000), now_ms);
+        if !is_hour || Histogram::from_bytes(&body).is_err() {
+            return refuse(
+                "samples must be pairs of an hour, not later than now, and a histogram in base64",
+            );
         }
         samples.push((hour, body));
     }
     if wire.breakdowns.len() > DIMENSIONS_MAX || samples.len() > HOURS_KEPT + 48 {
         return refuse("a datacenter has too many breakdowns or samples");
     }
-    let mut breakdowns = Vec::new();
-    for (name, wire) in wire.breakdowns {
-        breakdowns.push(breakdown(name, wire)?);
-    }
+    let added = amount("added", wire.added)?;
     let contents = Contents {
-        added: amount("added", wire.added)?,
+        added,
         removed: amount("removed", wire.removed)?,
         last_write_ms: wire
             .updated_at
@@ -381,11 +422,11 @@ fn datacenter(wire: DatacenterWire<'_>, now_ms: i64) -> Result<(Datacenter, Cont
         )?,
         hours: points("hours", Resolution::Hour, (wire.hours, now_ms), HOURS_KEPT)?,
         days: points("days", Resolution::Day, (wire.days, now_ms), DAYS_KEPT)?,
-        hours_from: wire.hours_from.unwrap_or(i64::MIN),
-        days_from: wire.days_from.unwrap_or(i64::MIN),
+        hours_from: kept_from(wire.hours_from, now_ms),
+        days_from: kept_from(wire.days_from, now_ms),
         uniques: uniques_of(wire.uniques.as_deref())?,
         samples,
-        breakdowns,
+        breakdowns: breakdowns(wire.breakdowns, added, is_set)?,
     };
     Ok((id, contents))
 }
@@ -412,9 +453,9 @@ fn counter_of(bytes: &[u8], now_ms: i64) -> Result<CounterLine, Problem> {
     let settings = parse_settings(settings.as_bytes())?;
     let mut datacenters = Vec::new();
     let mut sum = Value::default();
-    let is_by_datacenter = wire.datacenters.is_some();
+    let (is_by_datacenter, is_set) = (wire.datacenters.is_some(), wire.base.is_some());
     for wire in wire.datacenters.unwrap_or_default() {
-        let (datacenter, contents) = datacenter(wire, now_ms)?;
+        let (datacenter, contents) = datacenter(wire, is_set, now_ms)?;
         if datacenters.iter().any(|(known, _)| *known == datacenter) {
             return refuse(format!("the datacenter {datacenter} stands twice"));
         }

@@ -140,7 +140,9 @@ impl BreakdownView<'_> {
         let breakdown = Breakdown::from_rest(&summed.breakdown);
         let exact = |value: Value| Exact::new(value, strings);
         let of = |count: u128| Value::new(count, 0);
-        let total = counted(summed, asked);
+        let sum_of_values = of(breakdown.values.sum());
+        // An import of a counter that was set brings values that were counted before the set, without their count.
+        let total = counted(summed, asked).or_more(sum_of_values);
         let mut rows = in_turn(&breakdown);
         let hidden = rows.split_off(rows.len().min(asked.limit));
         let sum = |rows: &[(&str, ValueCount)], part: fn(&ValueCount) -> u128| {
@@ -179,7 +181,7 @@ impl BreakdownView<'_> {
                 error: exact(of(of_shown)),
                 each_max: exact(of(each_max)),
             },
-            none: exact(total.plus(Value::new(0, breakdown.values.sum()))),
+            none: exact(total.plus(sum_of_values.negated())),
             dimensions: has_values.then_some(&breakdown.names),
             exact: subject.is_exact && absent_max == 0,
             as_of: subject.as_of_ms,
