@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 
-use tally::core::board::directory::{MemberRows, SEGMENT_MEMBERS_MAX, SegmentDirectory};
+use tally::core::board::directory::{MemberRows, SegmentDirectory, segment_members_max};
 use tally::core::board::key::Key;
 use tally::core::board::score::Score;
 use tally_testing::chance::Chance;
@@ -22,14 +22,15 @@ impl MemberRows for Sorted {
                 return 0;
             }
             let count = self.0.range::<Key, _>(*from..*before).count() as u64;
-            assert!(count <= SEGMENT_MEMBERS_MAX, "{count} rows were read");
+            let most = segment_members_max(self.0.len() as u64);
+            assert!(count <= most, "{count} rows were read");
             count
         };
         Ok(ranges.iter().map(count).collect())
     }
 
     fn key_at(&self, from: &Key, skip: u64) -> Result<Option<Key>, Infallible> {
-        assert!(skip <= SEGMENT_MEMBERS_MAX);
+        assert!(skip <= segment_members_max(self.0.len() as u64));
         Ok(self.0.range(from..).nth(skip as usize).cloned())
     }
 }
@@ -190,4 +191,17 @@ fn keys_are_in_the_order_of_their_scores_and_hold_them() {
         Score::new(0.0).map(Score::ordered)
     );
     assert_eq!(Score::new(f64::NAN), None);
+}
+
+#[test]
+fn segments_are_small_in_small_boards_and_few_in_large_ones() {
+    for (total, most) in [
+        (0, 256),
+        (2_560_000, 256),
+        (5_000_000, 500),
+        (10_000_000, 1_000),
+        (u64::MAX, 1_024),
+    ] {
+        assert_eq!(segment_members_max(total), most);
+    }
 }

@@ -1,5 +1,6 @@
 //! Laws of what a board keeps of a member, and of its periods.
 
+use proptest::prelude::*;
 use tally::core::board::member::{
     Amount, Change, Member, MemberRefusal, ScoreCondition, ScoreWrite, change,
 };
@@ -7,7 +8,7 @@ use tally::core::board::period::Period;
 use tally::core::board::score::Score;
 use tally::core::board::settings::{Order, ScoreRule, Scores, Settings, Ties};
 use tally::core::board::zone::{Zone, zone_names};
-use tally::protocol::boards::{BoardQuery, parse_member_line, parse_settings};
+use tally::protocol::boards::{BoardQuery, parse_member_line, parse_settings, parse_write};
 use tally::protocol::messages::MemberAction;
 use tally::protocol::problem::{Code, Problem};
 
@@ -382,5 +383,24 @@ fn shards_are_a_whole_number_in_any_form_that_json_allows_or_auto() {
     for wrong in ["2.5", "0", "17", "-1", "\"2\"", "[2]"] {
         let refused = read(wrong).map_err(|problem| problem.code());
         assert_eq!(refused, Err(Code::InvalidBody), "{wrong}");
+    }
+}
+
+proptest! {
+    /// In all bodies, and in imports.
+    #[test]
+    fn a_score_is_the_double_that_is_written(bits: u64) {
+        let number = f64::from_bits(bits);
+        prop_assume!(number.is_finite());
+        let body = format!("{{\"score\":{number:e}}}");
+        let write = parse_write(body.as_bytes(), 0).unwrap();
+        prop_assert_eq!(write.amount, Amount::Score(score(number)));
+        let line = format!("{{\"board\":\"b\",\"member\":\"a\",\"score\":{number:e}}}");
+        let (writes, _) = parse_member_line(line.as_bytes(), 0).unwrap();
+        let puts = writes.into_iter().filter_map(|write| match write.action {
+            MemberAction::Put(put) => Some(put.amount),
+            _ => None,
+        });
+        prop_assert_eq!(puts.collect::<Vec<_>>(), [Amount::Score(score(number))]);
     }
 }

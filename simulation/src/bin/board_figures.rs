@@ -11,14 +11,12 @@ use std::time::Instant;
 use peak_alloc::PeakAlloc;
 use rusqlite::Connection;
 use serde_json::Value;
+use tally::core::board::directory::segment_members_max;
 use tally::core::board::key::Key;
 use tally::core::board::score::Score;
 use tally_simulation::{Client, ClientRequest, Options, World, admin, deployed};
 
 const MEMBERS: u64 = 10_000_000;
-
-/// Members of a segment: half of what the board has at most, as after a split.
-const SEGMENT: u64 = 512;
 
 /// Questions of each kind, and of those that plain SQL answers slowly.
 const QUESTIONS: u64 = 400;
@@ -200,6 +198,8 @@ fn fill(file: &Path, members: u64) -> u64 {
         "CREATE INDEX places ON members (epoch, place, member); DELETE FROM segments;",
     )
     .expect("the index of the board");
+    // As after each was split.
+    let each = segment_members_max(members) / 2;
     let mut firsts = Vec::new();
     {
         let mut walk = all
@@ -208,7 +208,7 @@ fn fill(file: &Path, members: u64) -> u64 {
         let mut rows = walk.query([epoch]).expect("rows");
         let mut place = 0;
         while let Some(row) = rows.next().expect("a row") {
-            if place % SEGMENT == 0 {
+            if place % each == 0 {
                 let first: (Vec<u8>, Vec<u8>) =
                     (row.get(0).expect("a place"), row.get(1).expect("a name"));
                 firsts.push(if place == 0 {
@@ -221,7 +221,7 @@ fn fill(file: &Path, members: u64) -> u64 {
         }
     }
     for (number, (place, member)) in (0..).zip(&firsts) {
-        let count = SEGMENT.min(members - number * SEGMENT);
+        let count = each.min(members - number * each);
         let count = i64::try_from(count).expect("small");
         all.execute(
             "INSERT INTO segments VALUES (?, ?, ?, ?)",

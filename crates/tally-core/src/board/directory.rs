@@ -5,19 +5,29 @@
 //! first key up to that of the next. Whoever changes a row tells it, within the transaction that writes
 //! [`SegmentDirectory::changes`].
 //!
-//! Cost: about 130 bytes a segment of 64 to 256 members, so at most two bytes a member. A segment that is split
-//! or joined costs O(segments), every 128 changes at most.
+//! Cost: about 130 bytes a segment of 64 to 256 members, so at most two bytes a member; segments of millions have four
+//! times as many, so that a board that wakes reads some 20,000 of them. A segment that is split or joined costs
+//! O(segments), every 128 changes at most.
 
 use std::collections::BTreeMap;
 
 use super::key::Key;
 use super::summary::BoardSummary;
 
-/// The most members of a segment; one more and it is split in two.
+/// The most members of a segment of a board of up to 2.5 million: counting a segment's rows is most of what a rank costs.
 pub const SEGMENT_MEMBERS_MAX: u64 = 256;
 
-/// Two neighbours that have fewer together become one.
-const JOINED_MEMBERS_MAX: u64 = SEGMENT_MEMBERS_MAX / 2;
+/// The most members of a segment of the largest boards: reading the segments is most of what waking costs.
+pub const LARGE_SEGMENT_MEMBERS_MAX: u64 = 1_024;
+
+/// Segments may be larger where a board would have more full ones than so many.
+const SEGMENTS: u64 = 10_000;
+
+/// The most members of a segment of a board with so many members; one more and it is split in two. Two neighbours that
+/// have fewer than half of it together become one.
+pub fn segment_members_max(total: u64) -> u64 {
+    (total / SEGMENTS).clamp(SEGMENT_MEMBERS_MAX, LARGE_SEGMENT_MEMBERS_MAX)
+}
 
 /// The rows of a board: the keys of its members, in order.
 pub trait MemberRows {
@@ -162,7 +172,7 @@ impl SegmentDirectory {
         let at = self.segment_of(key);
         let count = self.count_at(at) + 1;
         self.set(at, count);
-        if count <= SEGMENT_MEMBERS_MAX {
+        if count <= segment_members_max(self.total) {
             return Ok(());
         }
         let half = count / 2;
@@ -191,7 +201,7 @@ impl SegmentDirectory {
                 continue;
             };
             let count = one.count + other.count;
-            if count < JOINED_MEMBERS_MAX {
+            if count < segment_members_max(self.total) / 2 {
                 self.changes.insert(other.first.clone(), None);
                 self.segments.remove(left + 1);
                 self.sum_up();
