@@ -107,7 +107,7 @@ describe("without faults", () => {
     await world.refused(400, "unknown-field", "POST", "/limits/api/a", body({ costs: 1 }));
     await world.refused(400, "invalid-policy", "PUT", "/limits/api", body({ limit: 0, window_seconds: 1 }));
     await world.refused(400, "invalid-policy", "PUT", "/limits/api", body({ limit: 1, window_seconds: 2_592_001 }));
-    await world.refused(400, "invalid-id", "PUT", "/limits/a%20b", body({ limit: 1, window_seconds: 1 }));
+    await world.refused(400, "invalid-policy", "PUT", "/limits/a%20b", body({ limit: 1, window_seconds: 1 }));
     await world.refused(400, "invalid-id", "POST", `/limits/api/${"x".repeat(513)}`);
     await world.refused(405, "method-not-allowed", "PATCH", "/limits/api");
   });

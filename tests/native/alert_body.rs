@@ -71,6 +71,28 @@ fn everything_that_can_be_watched_is_read() {
     }
 }
 
+#[test]
+fn whole_numbers_are_read_in_any_form_that_json_allows() {
+    let read = |when: &str, for_seconds: &str| {
+        let body = format!(
+            r#"{{"counter":"a","when":{when},"for_seconds":{for_seconds},"webhook":"https://hooks.example.com/","secret":"{SECRET}"}}"#
+        );
+        parse_alert(body.as_bytes(), &Allowed::default()).expect(&body)
+    };
+    let plain = read(
+        r#"{"count_in":{"seconds":60,"above":100,"below":-20}}"#,
+        "60",
+    );
+    let others = read(
+        r#"{"count_in":{"seconds":6e1,"above":1e2,"below":-20.0}}"#,
+        "60.0",
+    );
+    assert_eq!(others, plain);
+    let most = read(r#"{"value":{"above":9007199254740991}}"#, "0");
+    assert_eq!(most.alert.condition.above, Some(9_007_199_254_740_991));
+    assert_eq!(parse_silence(br#"{"for_seconds":6e1}"#), Ok(60));
+}
+
 /// What makes an alert invalid where it is changed by it, and the code of its refusal.
 const WRONG: &[(&str, Code)] = &[
     (r#"{"counter":null}"#, Code::InvalidBody),

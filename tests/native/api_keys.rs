@@ -129,6 +129,11 @@ fn what_no_key_can_be_is_refused() {
         code(r#"{"name":"a","scopes":["read"],"key":"x"}"#),
         Some(Code::UnknownField)
     );
+    // Also for a change, which needs neither.
+    for body in [r#"{"name":null}"#, r#"{"scopes":null}"#] {
+        let refused = parse_change(body.as_bytes(), NOW_MS).map_err(|problem| problem.code());
+        assert_eq!(refused, Err(Code::InvalidBody), "{body}");
+    }
     assert_eq!(parse_rotation(b"").ok(), Some(86_400_000));
     assert_eq!(parse_rotation(br#"{"keep_seconds":0}"#).ok(), Some(0));
     assert!(parse_rotation(br#"{"keep_seconds":99999999}"#).is_err());

@@ -8,7 +8,7 @@ use tally::core::board::period::Period;
 use tally::core::board::score::Score;
 use tally::core::board::settings::{Order, ScoreRule, Scores, Settings, Ties};
 use tally::core::board::zone::{Zone, zone_names};
-use tally::protocol::boards::{BoardQuery, parse_member_line, parse_write};
+use tally::protocol::boards::{BoardQuery, parse_member_line, parse_settings, parse_write};
 use tally::protocol::messages::MemberAction;
 use tally::protocol::problem::{Code, Problem};
 
@@ -380,6 +380,19 @@ fn an_import_reads_the_end_of_a_member_in_milliseconds_and_in_seconds_as_preview
     for at in ["-1", "0.5"] {
         let refused = line(at).map_err(|it| it.code());
         assert_eq!(refused, Err(Code::InvalidBody), "{at}");
+    }
+}
+
+#[test]
+fn shards_are_a_whole_number_in_any_form_that_json_allows_or_auto() {
+    let read = |shards: &str| parse_settings(format!(r#"{{"shards":{shards}}}"#).as_bytes());
+    let two = read("2").expect("settings");
+    assert_eq!(read("2.0"), Ok(two.clone()));
+    assert_eq!(read("2e0"), Ok(two));
+    assert!(read("\"auto\"").is_ok());
+    for wrong in ["2.5", "0", "17", "-1", "\"2\"", "[2]"] {
+        let refused = read(wrong).map_err(|problem| problem.code());
+        assert_eq!(refused, Err(Code::InvalidBody), "{wrong}");
     }
 }
 

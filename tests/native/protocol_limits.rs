@@ -284,7 +284,7 @@ fn several_checks_are_read_whole_or_refused_by_number() {
         ),
         (
             r#"{"checks":[{"policy":"a b","key":"a"}]}"#.to_owned(),
-            Code::InvalidId,
+            Code::InvalidPolicy,
             "check 1",
         ),
         (
@@ -322,6 +322,6 @@ fn a_policys_name_may_stand_in_a_path_and_in_a_header() {
         long.as_str(),
     ] {
         let problem = PolicyName::parse(bad).expect_err(bad);
-        assert_eq!(problem.code(), Code::InvalidId, "{bad:?}");
+        assert_eq!(problem.code(), Code::InvalidPolicy, "{bad:?}");
     }
 }

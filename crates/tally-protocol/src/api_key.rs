@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use subtle::{Choice, ConstantTimeEq};
 
 use super::access::{NAME_BYTES_MAX, PREFIX_BYTES_MAX, Scope};
-use super::batch::json::{WholeNumber, read_object};
+use super::batch::json::{WholeNumber, present, read_object};
 use super::problem::{Code, Problem};
 use super::public::to_json;
 use tally_core::sha256;
@@ -234,9 +234,9 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Field<T> {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wire {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "present")]
     name: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "present")]
     scopes: Option<Vec<String>>,
     #[serde(default)]
     prefixes: Field<Vec<String>>,

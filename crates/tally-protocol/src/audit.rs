@@ -124,8 +124,12 @@ pub fn parse_span(query: &str, now_ms: i64) -> Result<Span, Problem> {
         text.map(|text| read(text).ok_or_else(wrong)).transpose()
     };
     let oldest_ms = now_ms.saturating_sub(AUDIT_MS);
-    let from_ms = time("from")?.unwrap_or(0).max(oldest_ms);
-    let to_ms = time("to")?.unwrap_or(i64::MAX - 1);
+    let from_ms = time("from")?.unwrap_or(0);
+    let to_ms = time("to")?.unwrap_or(i64::MAX);
+    if from_ms > to_ms {
+        return Err(refuse("from must not be after to"));
+    }
+    let from_ms = from_ms.max(oldest_ms);
     let mut before = place_at(to_ms.saturating_add(1), 0);
     if let Some(cursor) = query.get("cursor") {
         let digits = |byte: u8| byte.is_ascii_hexdigit() || byte == b'/';

@@ -369,11 +369,21 @@ fn a_restore_does_what_it_says_once_and_keeps_what_is_counted_meanwhile() {
     // Twice is once, and what was counted since stays.
     add(&service, "page%2Fa", 2);
     add(&service, "page%2Fc", 2);
-    restore(&service, "2026-01-01", body, Some("once"));
+    let path = "/snapshots/2026-01-01/restore";
+    let again = service.ask(1, "POST", path, &body.to_string(), Some("once"));
     assert_eq!(
         (strong(&service, "page%2Fa"), strong(&service, "page%2Fc")),
         (json!(7), json!(11))
     );
+    // It tells what it changed: nothing.
+    let told = again.json();
+    assert_eq!(again.header("idempotency-replayed"), Some("true"), "{told}");
+    assert_eq!(
+        ["created", "set", "unchanged", "left"].map(|name| &told[name]),
+        [0, 0, 1, 2].map(|count| json!(count)).each_ref(),
+        "{told}"
+    );
+    assert_eq!(told["changes"], json!([]), "{told}");
 }
 
 #[test]

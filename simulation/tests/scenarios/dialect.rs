@@ -87,6 +87,39 @@ impl Service {
 }
 
 #[test]
+fn another_method_is_refused_with_those_that_are_taken() {
+    let service = Service::new("");
+    let client = service.world.client(service.site).with_key(ADMIN_KEY);
+    for path in [
+        "/redis",
+        "/redis/pipeline",
+        "/redis/subscribe/__keyspace@0__:a",
+    ] {
+        let ask = ClientRequest::new("DELETE", path);
+        let answer = service.world.run(client.ask(ask)).expect("an answer");
+        assert_eq!(answer.status, 405, "{path}");
+        assert_eq!(
+            answer.header("allow"),
+            Some("GET, HEAD, POST, PUT, OPTIONS"),
+            "{path}"
+        );
+    }
+    let put = service.admin("PUT", "/redis", &json!(["SET", "a", "b"]));
+    assert_eq!(put, (200, json!({"result": "OK"})));
+}
+
+#[test]
+fn a_key_and_its_value_are_bounded_together() {
+    let service = Service::new("");
+    let set = |bytes: usize| service.run(ADMIN_KEY, &["SET", "ab", &"x".repeat(bytes)]);
+    assert_eq!(set(65_534), "OK");
+    assert_eq!(
+        set(65_535),
+        "ERR a key and its value have at most 64 KiB together here"
+    );
+}
+
+#[test]
 fn calls_of_tally_s_own_come_before_commands_at_the_root() {
     let service = Service::new("root");
     let made = json!({"name": "blog", "scopes": ["write"]});

@@ -337,6 +337,65 @@ fn a_body_of_many_lines_uses_one_for_each_and_is_refused_whole() {
     assert_eq!(read.json()["value"], 30, "{}", read.text());
 }
 
+/// A body of so many writes, checks or commands, for each call whose bodies use one for each.
+const BODIES: [(&str, fn(usize) -> String); 6] = [
+    ("/events", |count| "{\"key\":\"blog/home\"}\n".repeat(count)),
+    ("/boards/game/members", |count| {
+        "{\"member\":\"a\",\"delta\":1}\n".repeat(count)
+    }),
+    ("/redis/pipeline", |count| {
+        json!(vec![["INCR", "sold"]; count]).to_string()
+    }),
+    ("/redis/multi-exec", |count| {
+        json!(vec![["INCR", "sold"]; count]).to_string()
+    }),
+    ("/limits", |count| {
+        json!({"checks": vec![json!({"policy": "login", "key": "bob"}); count]}).to_string()
+    }),
+    ("/ingest?format=ndjson", |count| {
+        "{\"key\":\"blog/home\"}\n".repeat(count)
+    }),
+];
+
+#[test]
+fn a_body_that_is_refused_for_its_budget_uses_none_of_it() {
+    let keys = Keys::new(12);
+    let policy = json!({"limit": 1_000, "window_seconds": 60});
+    assert_eq!(keys.ask("PUT", "/limits/login", &policy).status, 201);
+    assert_eq!(keys.ask("PUT", "/boards/game", &json!({})).status, 201);
+    for (path, body_of) in BODIES {
+        let made = keys.make(json!({
+            "name": "a", "scopes": ["write", "limits"], "rate_per_minute": 4
+        }));
+        let client = keys.client(0, &made);
+        let send = |count: usize| {
+            let ask = ClientRequest::new("POST", path).at(0).body(body_of(count));
+            keys.world.run(client.ask(ask)).expect("an answer")
+        };
+        for count in [5, 5, 5, 6, 5, 5] {
+            let never = send(count);
+            assert_eq!(never.status, 400, "{path} {count}: {}", never.text());
+            assert!(
+                never.text().contains(&format!("this needs {count} of")),
+                "{path}: {}",
+                never.text()
+            );
+            assert_eq!(never.header("ratelimit"), Some("\"key\";r=4;t=0"), "{path}");
+        }
+        assert_eq!(send(2).status, 200, "{path}");
+        for _ in 0..4 {
+            let over = send(3);
+            assert_eq!(over.status, 429, "{path}: {}", over.text());
+        }
+        let rest = send(2);
+        assert_eq!(rest.status, 200, "{path}: {}", rest.text());
+        assert_eq!(send(1).status, 429, "{path}");
+        keys.world.run_for_ms(120_000);
+        let whole = send(4);
+        assert_eq!(whole.status, 200, "{path}: {}", whole.text());
+    }
+}
+
 #[test]
 fn nobody_makes_a_key_that_may_do_more_than_their_own() {
     let keys = Keys::new(9);
@@ -461,6 +520,15 @@ fn what_admins_did_is_listed_by_pages_and_times_for_400_days() {
         Some(1),
         "{at_once}"
     );
+    for (span, status) in [
+        ("from=10&to=5", 400),
+        ("from=5&to=5", 200),
+        ("to=5", 200),
+        ("from=9999999999999", 200),
+    ] {
+        let answer = keys.ask("GET", &format!("/audit?{span}"), &Value::Null);
+        assert_eq!(answer.status, status, "{span}: {}", answer.text());
+    }
     keys.world.run_for_ms(399 * 86_400_000);
     assert_eq!(keys.acts().len(), 7);
     keys.world.run_for_ms(2 * 86_400_000);

@@ -601,9 +601,8 @@ pub async fn write_many(context: &RequestContext, board: CounterId) -> Result<An
     let mut lines: MemberLines = parse_lines(&body, context.host.now_ms())?;
     let once = once_of(context, KeyKind::Batch, &[&body]).await?;
     context.visitor().admit(board.as_str())?;
-    // The request itself has used one.
-    let more = u64::try_from(lines.writes.len()).unwrap_or(u64::MAX);
-    key_budget::spend(context, &context.caller()?, more.saturating_sub(1)).await?;
+    let count = u64::try_from(lines.writes.len()).unwrap_or(u64::MAX);
+    key_budget::spend_body(context, &context.caller()?, count).await?;
     let _waiting = context.waiting();
     let names = name_key(&context.host).await?;
     let writes = std::mem::take(&mut lines.writes);

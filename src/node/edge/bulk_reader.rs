@@ -119,8 +119,8 @@ pub struct BulkReader<'a> {
     boards_bytes: u64,
     /// Records of the section, for the budget of a key.
     records_taken: u64,
-    /// What the request has taken from that budget before any record.
-    prepaid: u64,
+    /// Whether the one that the request has taken from that budget is for the next record.
+    is_prepaid: bool,
     now_ms: i64,
     /// Sections that have ended and are not counted yet, oldest first.
     ended: Vec<Section>,
@@ -166,7 +166,7 @@ impl<'a> BulkReader<'a> {
             boards: BoardLines::new(),
             boards_bytes: 0,
             records_taken: 0,
-            prepaid: 1,
+            is_prepaid: true,
             context,
             caller,
             records,
@@ -341,10 +341,13 @@ impl<'a> BulkReader<'a> {
                 section.before,
                 section.sums.is_empty() && section.boards.is_empty(),
             );
-            let paid = section.records.min(self.prepaid);
-            self.prepaid -= paid;
-            let spent = key_budget::spend(self.context, self.caller, section.records - paid);
-            let spent = spent.await;
+            let spent = match self.is_prepaid && section.records > 0 {
+                true => {
+                    self.is_prepaid = false;
+                    key_budget::spend_body(self.context, self.caller, section.records).await
+                }
+                false => key_budget::spend(self.context, self.caller, section.records).await,
+            };
             spent.map_err(|problem| self.cut_short(problem))?;
             let report = std::mem::take(self.gather.report());
             let counting = counting.clone();

@@ -1,8 +1,8 @@
 //! The budget of a key: a global limit, decided as those of policies are.
 //!
-//! Invariant: a request that is refused for its budget has counted nothing.
+//! Invariant: a request that is refused for its budget has counted nothing, and has used nothing of the budget.
 
-use super::limiters::{denied, learn_denial};
+use super::limiters::{denied, forget_denial, learn_denial};
 use super::limits;
 use super::request_context::RequestContext;
 use super::resolved_check::ResolvedCheck;
@@ -12,6 +12,7 @@ use crate::core::limit::policy::{Policy, Scope};
 use crate::node::shared::call;
 use crate::protocol::access::{Caller, KeyBudget};
 use crate::protocol::limits::PolicyName;
+use crate::protocol::messages::DemandKind;
 use crate::protocol::problem::{Code, Problem};
 
 /// The window of a budget.
@@ -23,20 +24,66 @@ const TOLD: &str = "key";
 /// Its name in limiters: no client's policy can have it.
 const COUNTED: &str = "key~k60";
 
-/// Uses so much of the caller's budget, if it has one: one for a request, and of a body with many writes, checks or
-/// commands one for each. Where nobody can tell what is left it is let in.
+/// Uses so much of the caller's budget, if it has one: one for a request. Where nobody can tell what is left it is let
+/// in.
 ///
 /// # Errors
 /// `quota-exceeded`; `cost-exceeds-limit` for more than a minute's budget.
 pub async fn spend(context: &RequestContext, caller: &Caller, cost: u64) -> Result<(), Problem> {
-    let budget = caller.holder().and_then(|holder| holder.budget.as_ref());
-    let Some(budget) = budget.filter(|_| cost > 0) else {
+    match budget_of(caller) {
+        Some(budget) if cost > 0 => use_up(context, budget, cost, cost).await,
+        _ => Ok(()),
+    }
+}
+
+/// Uses what a body with so many writes, checks or commands needs: one for each. The request itself has used the first,
+/// which is given back where the body is refused.
+///
+/// # Errors
+/// As [`spend`].
+pub async fn spend_body(
+    context: &RequestContext,
+    caller: &Caller,
+    whole: u64,
+) -> Result<(), Problem> {
+    let Some(budget) = budget_of(caller).filter(|_| whole > 1) else {
         return Ok(());
     };
+    let spent = use_up(context, budget, whole - 1, whole).await;
+    if spent.is_err() {
+        give_back(context, budget, 1).await?;
+    }
+    spent
+}
+
+fn budget_of(caller: &Caller) -> Option<&KeyBudget> {
+    caller.holder().and_then(|holder| holder.budget.as_ref())
+}
+
+/// Gives back what a refused request has used.
+async fn give_back(context: &RequestContext, budget: &KeyBudget, cost: u64) -> Result<(), Problem> {
+    let resolved = check_of(context, budget, cost)?;
+    let verdict = limits::ask_alone(context, &resolved, DemandKind::Refund).await;
+    forget_denial(&context.host, &resolved.to, &resolved.name, &resolved.key);
+    if verdict.is_some() {
+        let here = context.datacenter();
+        let judgement = resolved.judgement(&here, verdict);
+        context.note_standing(judgement.policy_item(), judgement.limit_item());
+    }
+    Ok(())
+}
+
+/// Uses so much of a budget, for a request that needs `whole` of it.
+async fn use_up(
+    context: &RequestContext,
+    budget: &KeyBudget,
+    cost: u64,
+    whole: u64,
+) -> Result<(), Problem> {
     let rate = budget.rate_per_minute;
-    if cost > u64::from(rate) {
+    if whole > u64::from(rate) {
         let detail = format!(
-            "this needs {cost} of the key's budget of {rate} a minute, which it never has at once; nothing more was counted, send it in parts"
+            "this needs {whole} of the key's budget of {rate} a minute, which it never has at once; nothing more was counted, send it in parts"
         );
         return Err(Problem::new(Code::CostExceedsLimit, detail));
     }

@@ -51,9 +51,8 @@ pub async fn check_many(context: &RequestContext, caller: &Caller) -> Result<Ans
         checks.push(ResolvedCheck::new(context, &here, policy, key, asks).await?);
     }
     check_sums(&checks)?;
-    // The request itself has used one.
-    let more = u64::try_from(checks.len()).unwrap_or(u64::MAX);
-    key_budget::spend(context, caller, more.saturating_sub(1)).await?;
+    let count = u64::try_from(checks.len()).unwrap_or(u64::MAX);
+    key_budget::spend_body(context, caller, count).await?;
     for resolved in &checks {
         let right = names::limit_right(&resolved.client_name, Some(&resolved.key));
         context.visitor().admit(&right)?;

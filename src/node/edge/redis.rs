@@ -96,9 +96,12 @@ fn is_command(name: &str) -> bool {
         .any(|row| row.name.eq_ignore_ascii_case(name))
 }
 
+/// The methods of the dialect.
+const ALLOWED: &str = "GET, HEAD, POST, PUT, OPTIONS";
+
 /// The methods of the dialect, for a preflight of one of its paths.
 pub fn allow_of(context: &RequestContext) -> Option<String> {
-    rest_of(context).map(|_| "GET, HEAD, POST, PUT, OPTIONS".to_owned())
+    rest_of(context).map(|_| ALLOWED.to_owned())
 }
 
 /// Answers a request of the dialect; `None` for others.
@@ -117,9 +120,9 @@ pub async fn fetch(context: &RequestContext) -> Option<Response> {
     };
     let answer = match answer(context, rest).await {
         Ok(answer) => answer,
-        Err((status, text)) => {
+        Err(refusal) => {
             context.drain().await;
-            Answer::json(Reply::Error(text).to_json(Encoding::Plain)).with_status(status)
+            answer_of(refusal)
         }
     };
     // Clients send it back, as the position of the writes that they have seen.
@@ -131,17 +134,24 @@ pub async fn fetch(context: &RequestContext) -> Option<Response> {
 /// The refusal of a request of the dialect before it is read; `None` for others.
 pub fn refuse(context: &RequestContext, problem: &Problem) -> Option<Response> {
     rest_of(context)?;
-    let (status, text) = refusal_of(problem);
-    let mut answer = Answer::json(Reply::Error(text).to_json(Encoding::Plain)).with_status(status);
+    let mut answer = answer_of(refusal_of(problem));
     if let Some(seconds) = problem.retry_after_seconds() {
         answer = answer.with_header("retry-after", seconds.to_string());
     }
     Some(respond::respond(context, RouteName::Redis, answer))
 }
 
-fn refuse_as(context: &RequestContext, (status, text): Refusal) -> Response {
+fn refuse_as(context: &RequestContext, refusal: Refusal) -> Response {
+    respond::respond(context, RouteName::Redis, answer_of(refusal))
+}
+
+/// The answer of a refusal; of a method, with those that are taken.
+fn answer_of((status, text): Refusal) -> Answer {
     let answer = Answer::json(Reply::Error(text).to_json(Encoding::Plain)).with_status(status);
-    respond::respond(context, RouteName::Redis, answer)
+    match status {
+        405 => answer.with_header("allow", ALLOWED.to_owned()),
+        _ => answer,
+    }
 }
 
 /// The stream of a listener; `None` for `HEAD`.
@@ -361,9 +371,8 @@ impl Work<'_> {
         if sent.is_empty() {
             return Ok(replies);
         }
-        // The request itself has used one.
-        let more = u64::try_from(sent.len()).unwrap_or(u64::MAX) - 1;
-        let spent = key_budget::spend(self.context, self.caller, more).await;
+        let count = u64::try_from(sent.len()).unwrap_or(u64::MAX);
+        let spent = key_budget::spend_body(self.context, self.caller, count).await;
         spent.map_err(|problem| refusal_of(&problem))?;
         let message = RunCommands {
             datacenter: self.context.datacenter(),

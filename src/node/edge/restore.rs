@@ -21,7 +21,7 @@ use crate::protocol::access::{Caller, Scope};
 use crate::protocol::export::ImportMode;
 use crate::protocol::keys::parse_key;
 use crate::protocol::messages::{
-    GlobalSum, IfExists, ListAllPastStates, PastStateRow, Put, Read, ReadEach, ReadParts,
+    Done, GlobalSum, IfExists, ListAllPastStates, PastStateRow, Put, Read, ReadEach, ReadParts,
     RestoreSource, encode,
 };
 use crate::protocol::problem::{Code, Problem};
@@ -89,7 +89,11 @@ pub async fn restore(
         }
     }
     restored.cursor = after;
-    Ok(Answer::json(restored.to_json(date, &restore, strings)))
+    let answer = Answer::json(restored.to_json(date, &restore, strings));
+    Ok(match restored.is_replay {
+        Some(true) => answer.replayed(),
+        _ => answer,
+    })
 }
 
 struct Work<'a> {
@@ -112,7 +116,7 @@ impl Work<'_> {
             let now_ms = self.context.host.now_ms();
             let done = match refusal_of(action, &row.kept, now.as_ref(), now_ms) {
                 Some(problem) => Err(problem),
-                None if self.restore.is_dry => Ok(action),
+                None if self.restore.is_dry => Ok((action, None)),
                 None => self.carry_out(action, &row, now.as_ref()).await,
             };
             let now = now.map(|now| now.value());
@@ -123,7 +127,7 @@ impl Work<'_> {
         for (id, done, now, then) in in_order(worked, |one, other| one.0.cmp(&other.0)) {
             into.counters += 1;
             match done {
-                Ok(action) => into.note(&id, action, now, then),
+                Ok((action, was_done)) => into.note(&id, (action, was_done), now, then),
                 Err(problem) => into.refused.push((id, problem)),
             }
         }
@@ -152,44 +156,42 @@ impl Work<'_> {
         read.collect()
     }
 
-    /// Restores one counter. Returns what was done.
+    /// Restores one counter. Returns what is done, and whether that was done before under the key; `None` where nothing
+    /// had to be done.
     async fn carry_out(
         &self,
         action: RestoreAction,
         row: &PastStateRow,
         now: Option<&GlobalSum>,
-    ) -> Result<RestoreAction, Problem> {
+    ) -> Result<(RestoreAction, Option<bool>), Problem> {
         let PastStateRow { counter, kept, .. } = row;
-        if action == RestoreAction::Same {
-            // Under a key it counts as done, whatever happens to the counter before the call is repeated.
-            return match self.key {
-                Some(_) => self.set(counter, kept, now).await.map(|()| action),
-                None => Ok(action),
-            };
+        // Under a key it counts as done, whatever happens to the counter before the call is repeated.
+        if action == RestoreAction::Same && self.key.is_none() {
+            return Ok((action, None));
         }
         // Also where it is created: a repeat under the key finds it there, and must be the same.
         if self.restore.mode == ImportMode::Add {
-            return self
-                .import(ImportMode::Add, counter, kept)
-                .await
-                .map(|()| action);
+            let was_done = self.import(ImportMode::Add, counter, kept).await?;
+            return Ok((action, Some(was_done)));
         }
         // A counter that this call has begun under its key must be finished: so that is tried before an existing one is
         // set.
         if action == RestoreAction::Create || self.key.is_some() {
             match self.import(ImportMode::Create, counter, kept).await {
-                Ok(()) => return Ok(RestoreAction::Create),
+                Ok(was_done) => return Ok((RestoreAction::Create, Some(was_done))),
                 Err(problem) if problem.code() != Code::CounterExists => return Err(problem),
                 Err(_) => {}
             }
         }
-        match self.restore.mode {
-            ImportMode::Replace => self
-                .set(counter, kept, now)
-                .await
-                .map(|()| RestoreAction::Set),
-            _ => Ok(RestoreAction::Keep),
+        if self.restore.mode != ImportMode::Replace {
+            return Ok((RestoreAction::Keep, None));
         }
+        let was_done = self.set(counter, kept, now).await?;
+        let action = match action {
+            RestoreAction::Same => action,
+            _ => RestoreAction::Set,
+        };
+        Ok((action, Some(was_done)))
     }
 
     fn importer(&self, mode: ImportMode) -> Import<'_> {
@@ -202,19 +204,19 @@ impl Work<'_> {
         mode: ImportMode,
         id: &CounterId,
         kept: &SnapshotCounter,
-    ) -> Result<(), Problem> {
+    ) -> Result<bool, Problem> {
         let line = kept.line(id.clone());
-        let brought = self.importer(mode).counter(0, &encode(kept)?, line).await;
-        brought.map(|_| ())
+        self.importer(mode).counter(0, &encode(kept)?, line).await
     }
 
-    /// Sets an existing counter to its former settings and value; unique elements are joined.
+    /// Sets an existing counter to its former settings and value; unique elements are joined. Returns whether all of it
+    /// was done before under the key.
     async fn set(
         &self,
         id: &CounterId,
         kept: &SnapshotCounter,
         now: Option<&GlobalSum>,
-    ) -> Result<(), Problem> {
+    ) -> Result<bool, Problem> {
         let importer = self.importer(ImportMode::Replace);
         let line = encode(kept)?;
         let key = |step: &str| importer.step_key(id.as_str(), step, &line);
@@ -249,12 +251,14 @@ impl Work<'_> {
             ..kept.put()
         };
         let put = back(IfExists::PutSettings, unbound);
-        step("settings", changes_settings, put).await?;
+        let is_repeat = |done: &Option<Done>| done.as_ref().is_none_or(|done| done.is_repeat);
+        let mut was_done = is_repeat(&step("settings", changes_settings, put).await?);
         let set = back(IfExists::Set, kept.put());
         let done = step("value", changes_value, set).await?;
+        was_done &= is_repeat(&done);
         if kept.settings.floor.is_some() {
             let put = back(IfExists::PutSettings, kept.put());
-            step("floor", changes_settings, put).await?;
+            was_done &= is_repeat(&step("floor", changes_settings, put).await?);
         }
         let generation = done.map(|done| done.generation);
         let generation = generation
@@ -270,9 +274,9 @@ impl Work<'_> {
             };
             let key = key("uniques");
             let to = (id, generation);
-            importer.install(to, place, contents, key).await?;
+            was_done &= importer.install(to, place, contents, key).await?;
         }
         forget(&self.context.host, id);
-        Ok(())
+        Ok(was_done)
     }
 }

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
 use super::webhook::{Allowed, check};
-use crate::batch::json::{present, read_object};
+use crate::batch::json::{WholeNumber, present, read_object};
 use crate::limits::PolicyName;
 use crate::names::LIMIT_RIGHTS;
 use crate::problem::{Code, Problem};
@@ -106,8 +106,8 @@ struct Wire {
     #[serde(default, deserialize_with = "present")]
     policy: Option<String>,
     when: When,
-    #[serde(default)]
-    for_seconds: u32,
+    #[serde(default, deserialize_with = "present")]
+    for_seconds: Option<WholeNumber>,
     webhook: String,
     #[serde(default, deserialize_with = "present")]
     secret: Option<String>,
@@ -142,11 +142,11 @@ struct When {
 )]
 struct Thresholds {
     #[serde(default, deserialize_with = "present")]
-    above: Option<i64>,
+    above: Option<f64>,
     #[serde(default, deserialize_with = "present")]
-    below: Option<i64>,
+    below: Option<f64>,
     #[serde(default, deserialize_with = "present")]
-    seconds: Option<u32>,
+    seconds: Option<WholeNumber>,
 }
 
 fn refuse<T>(detail: impl Into<String>) -> Result<T, Problem> {
@@ -162,11 +162,14 @@ pub fn parse_alert(body: &[u8], allowed: &Allowed) -> Result<AlertPut, Problem> 
     let watched = watched_of(wire.counter, wire.prefix, wire.policy)?;
     let condition = condition_of(wire.when)?;
     fits(&watched, condition.measure)?;
-    if wire.for_seconds > FOR_SECONDS_MAX {
+    let for_seconds = wire
+        .for_seconds
+        .map_or(Ok(0), |WholeNumber(seconds)| u32::try_from(seconds));
+    let Some(for_seconds) = for_seconds.ok().filter(|most| *most <= FOR_SECONDS_MAX) else {
         return refuse(format!(
             "for_seconds must be whole seconds up to {FOR_SECONDS_MAX}"
         ));
-    }
+    };
     check(&wire.webhook, allowed)?;
     let secret = match wire.secret {
         None => None,
@@ -184,7 +187,7 @@ pub fn parse_alert(body: &[u8], allowed: &Allowed) -> Result<AlertPut, Problem> 
         alert: Alert {
             watched,
             condition,
-            for_seconds: wire.for_seconds,
+            for_seconds,
             webhook: wire.webhook,
         },
         secret,
@@ -252,9 +255,9 @@ fn condition_of(when: When) -> Result<Condition, Problem> {
         below,
         seconds,
     } = thresholds;
-    let is_window = |seconds: &u32| WINDOW_SECONDS.contains(seconds);
-    let seconds = match (has_seconds, seconds) {
-        (true, Some(seconds)) if is_window(&seconds) => seconds,
+    let window_of = |WholeNumber(seconds)| u32::try_from(seconds).unwrap_or(u32::MAX);
+    let seconds = match (has_seconds, seconds.map(window_of)) {
+        (true, Some(seconds)) if WINDOW_SECONDS.contains(&seconds) => seconds,
         (false, None) => 0,
         (false, Some(_)) => return refuse(format!("{name} takes no seconds")),
         (true, _) => {
@@ -271,18 +274,28 @@ fn condition_of(when: When) -> Result<Condition, Problem> {
             _ => refuse("silent_for takes seconds alone"),
         };
     }
-    let is_small = |threshold: &i64| threshold.abs() <= THRESHOLD_MAX;
-    if !above.iter().chain(&below).all(is_small) {
-        return refuse(format!("a threshold is at most {THRESHOLD_MAX}"));
-    }
     if above.is_none() && below.is_none() {
         return refuse(format!("{name} needs above, below or both"));
     }
     Ok(Condition {
         measure: make(seconds),
-        above,
-        below,
+        above: above.map(threshold_of).transpose()?,
+        below: below.map(threshold_of).transpose()?,
     })
+}
+
+fn threshold_of(number: f64) -> Result<i64, Problem> {
+    // Without a sign before 0. A whole number is written without a point.
+    let whole = format!("{}", number + 0.0).parse().ok();
+    let small = whole.filter(|whole: &i64| whole.abs() <= THRESHOLD_MAX);
+    small.map_or_else(
+        || {
+            refuse(format!(
+                "a threshold is a whole number of at most {THRESHOLD_MAX}"
+            ))
+        },
+        Ok,
+    )
 }
 
 /// Succeeds where this can be measured of that subject.
@@ -323,9 +336,11 @@ pub fn parse_silence(body: &[u8]) -> Result<u64, Problem> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct SilenceWire {
-        for_seconds: u64,
+        for_seconds: WholeNumber,
     }
-    let SilenceWire { for_seconds } = read_object(body)?;
+    let SilenceWire {
+        for_seconds: WholeNumber(for_seconds),
+    } = read_object(body)?;
     if for_seconds > super::SILENCE_SECONDS_MAX {
         return refuse(format!(
             "for_seconds must be whole seconds up to {}; 0 ends a silence",

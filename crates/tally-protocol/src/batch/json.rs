@@ -120,7 +120,8 @@ impl<'de> Deserialize<'de> for WholeNumber {
             }
         }
 
-        deserializer.deserialize_u64(Number)
+        // Of what an untagged enum has read, `deserialize_u64` takes no float.
+        deserializer.deserialize_f64(Number)
     }
 }
 

@@ -57,7 +57,7 @@ struct SettingsWire {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum ShardsWire {
-    Number(u64),
+    Number(WholeNumber),
     Word(String),
     Other(IgnoredAny),
 }
@@ -66,7 +66,9 @@ fn placing_of(shards: Option<ShardsWire>, home: Option<&str>) -> Result<Placing,
     let shards = match shards {
         None => Shards::Auto,
         Some(ShardsWire::Word(word)) if word == "auto" => Shards::Auto,
-        Some(ShardsWire::Number(number)) if (1..=BOARD_SHARDS_MAX.into()).contains(&number) => {
+        Some(ShardsWire::Number(WholeNumber(number)))
+            if (1..=BOARD_SHARDS_MAX.into()).contains(&number) =>
+        {
             Shards::Fixed(u32::try_from(number).unwrap_or(1))
         }
         Some(_) => {

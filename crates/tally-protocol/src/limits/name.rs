@@ -21,7 +21,7 @@ impl PolicyName {
     /// Returns the name, or why it is none.
     ///
     /// # Errors
-    /// `invalid-id`.
+    /// `invalid-policy`.
     pub fn parse(text: impl Into<String>) -> Result<Self, Problem> {
         let text = text.into();
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
@@ -35,7 +35,7 @@ impl PolicyName {
             let detail = format!(
                 "a policy's name has 1 to {POLICY_NAME_BYTES_MAX} letters, digits, `-`, `_`, `.` or `:`, and is neither `.` nor `..`"
             );
-            Err(Problem::new(Code::InvalidId, detail))
+            Err(Problem::new(Code::InvalidPolicy, detail))
         }
     }
 

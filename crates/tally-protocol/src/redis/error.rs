@@ -71,10 +71,12 @@ pub fn is_transaction(name: &str) -> Reply {
     ))
 }
 
-/// The value is too large.
+/// The key and its value are too large.
 pub fn too_large() -> Reply {
     let most = super::VALUE_BYTES_MAX / 1024;
-    Reply::err(format!("a value has at most {most} KiB here"))
+    Reply::err(format!(
+        "a key and its value have at most {most} KiB together here"
+    ))
 }
 
 /// The amount is a fraction.

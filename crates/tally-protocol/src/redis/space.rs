@@ -11,7 +11,7 @@ use super::error;
 use super::reply::Reply;
 use tally_core::counter::id::CounterId;
 
-/// The largest value of a key that is no counter, in bytes: the sum of keys, fields and members.
+/// The largest key that is no counter with its value, in bytes: the sum of keys, fields and members.
 pub const VALUE_BYTES_MAX: usize = 64 * 1024;
 
 /// A value. The fields of a hash keep the order in which they were added.

@@ -178,11 +178,28 @@ pub struct RestoreResult {
     pub missing_partitions: Vec<u32>,
     /// The counter after which the next call continues.
     pub cursor: Option<String>,
+    /// Whether all that had to be done was done before under the key; `None` where nothing had to be done.
+    pub is_replay: Option<bool>,
 }
 
 impl RestoreResult {
-    /// Notes what becomes of a counter.
-    pub fn note(&mut self, id: &CounterId, action: RestoreAction, now: Option<Value>, then: Value) {
+    /// Notes what becomes of a counter, and whether that was done before under the key of the call: then nothing is
+    /// changed now. `None` where nothing had to be done.
+    pub fn note(
+        &mut self,
+        id: &CounterId,
+        (action, was_done): (RestoreAction, Option<bool>),
+        now: Option<Value>,
+        then: Value,
+    ) {
+        if let Some(was_done) = was_done {
+            self.is_replay = Some(self.is_replay.unwrap_or(true) && was_done);
+        }
+        let action = match action {
+            RestoreAction::Same => action,
+            _ if was_done == Some(true) => RestoreAction::Keep,
+            _ => action,
+        };
         let place = match action {
             RestoreAction::Create => 0,
             RestoreAction::Set => 1,
