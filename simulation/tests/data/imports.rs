@@ -697,7 +697,8 @@ fn equal_scores_of_a_spread_board_are_brought_back_in_the_order_of_their_lines()
         // A body of lines of the board itself keeps their order too, and whoever comes last stands last.
         let line = |name: &String| format!("{{\"member\":\"{name}\",\"score\":2}}\n");
         let more: String = names[2_600..].iter().map(line).collect();
-        service.well(0, "POST", "/boards/game/members", &more);
+        let answer = service.ask(0, "POST", "/boards/game/members", &more, None);
+        assert_eq!(answer.status, 200, "{}", answer.text());
         for late in ["zoe", "ann"] {
             let path = format!("/boards/game/members/{late}");
             service.well(0, "POST", &path, r#"{"score":2}"#);
