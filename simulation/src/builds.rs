@@ -15,7 +15,7 @@ use tally::protocol::messages::{
     AskBoard, AskHidden, Batch, BatchedCall, BoardQuestion, Call, CellRepaired, CountKeyed, Fault,
     Flush, GiveRoot, LocateLead, PROTOCOL, PROTOCOL_BEFORE, PlaceLead, PutAlert, PutPolicy,
     ReadOwnPastStates, Recall, RepairCell, RepairObject, RepairRoot, RootHandover, RootRepaired,
-    RunSorted, SortedRan, Subscribe, decode, encode,
+    RunSorted, SortedRan, Subscribe, WriteBoard, decode, encode,
 };
 
 use crate::chance::Chance;
@@ -119,6 +119,10 @@ fn cut(path: &str, message: &[u8]) -> Option<Vec<u8>> {
     if path == RepairRoot::PATH {
         let it: RepairRoot = decode(message).ok()?;
         return encode(&(it.counter, it.datacenters, it.is_dry)).ok();
+    }
+    if path == WriteBoard::PATH {
+        let it: WriteBoard = decode(message).ok()?;
+        return encode(&(it.board, it.at, it.home, it.writes, it.once)).ok();
     }
     if path == PutPolicy::PATH {
         let it: PutPolicy = decode(message).ok()?;

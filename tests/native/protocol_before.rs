@@ -26,7 +26,8 @@ use tally::protocol::messages::{
     Flush, Flushed, ListPastStates, ListRuns, LocateLead, OrderBy, PROTOCOL, PROTOCOL_BEFORE,
     PartitionRuns, PastStatePage, PastStateRow, PushView, PutAlert, PutPolicy, Recall, RepairCell,
     RepairRoot, RootPart, RootRepaired, RunSorted, RunUnderWay, SortedRan, Sums, Top, TopOrder,
-    TopRow, TotalsFrom, UnreadCounters, decode, decode_padded, encode, later, path_in, protocol_of,
+    TopRow, TotalsFrom, UnreadCounters, WriteBoard, decode, decode_padded, encode, later, path_in,
+    protocol_of,
 };
 use tally::protocol::redis::notifications::SetChange;
 use tally::protocol::redis::reply::Reply;
@@ -90,6 +91,21 @@ fn a_lead_of_the_build_before_asks_where_it_lives_without_its_datacenter() {
     assert_eq!(bytes, "0470616765");
     let bytes = hex(&encode(&now).expect("a message"));
     assert_eq!(bytes, "04706167650103465241");
+}
+
+#[test]
+fn an_edge_of_the_build_before_writes_to_boards_without_sequences() {
+    let board = CounterId::parse("page").expect("an id");
+    let read = WriteBoard::new(&board, Vec::new(), None);
+    let now = WriteBoard {
+        sequences: vec![300],
+        ..read.clone()
+    };
+    let before = (&read.board, read.at, &read.home, &read.writes, read.once);
+    let bytes = golden(&now, &before, &read, WriteBoard::LACKS.0);
+    assert_eq!(bytes, "04706167650000000000");
+    let bytes = hex(&encode(&now).expect("a message"));
+    assert_eq!(bytes, "0470616765000000000001ac02");
 }
 
 #[test]

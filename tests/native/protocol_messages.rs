@@ -607,7 +607,7 @@ fn boards_are_asked_and_told_by_these_bytes() {
     };
     let one = "016d0001000000000000f03f0000000000";
     let writes = WriteBoard::new(&board, vec![write.clone()], None);
-    assert_eq!(golden(&writes), format!("016200000001{one}00"));
+    assert_eq!(golden(&writes), format!("016200000001{one}0000"));
     let writes = WriteBoards {
         board: board.clone(),
         at: ShardAt {

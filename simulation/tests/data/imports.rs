@@ -749,3 +749,51 @@ fn hidden_members_of_a_spread_board_come_back_hidden() {
     let read = to.well(0, "GET", "/boards/game", "");
     assert_eq!(read["total"], 12, "{read}");
 }
+
+#[test]
+fn equal_scores_of_a_spread_board_are_brought_back_in_the_order_of_their_lines() {
+    let names: Vec<String> = (0..3_000_u32)
+        .map(|number| format!("m{}", number * 7_919 % 3_000))
+        .collect();
+    let lines: Vec<String> = names.iter().map(|name| member(name, 2)).collect();
+    let orders = [("desc", None), ("asc", Some("again"))];
+    for (seed, (order, key)) in (20..).zip(orders) {
+        let service = Service::new(seed, None);
+        let settings = json!({"order": order, "ties": "first", "shards": 4});
+        let head = json!({"board": "game", "settings": settings}).to_string() + "\n";
+        service.import("", &(head + &lines[..1_200].concat()), key);
+        service.world.run_for_ms(60_000);
+        service.import("?mode=add", &lines[1_200..2_600].concat(), key);
+        // A body of lines of the board itself keeps their order too, and whoever comes last stands last.
+        let line = |name: &String| format!("{{\"member\":\"{name}\",\"score\":2}}\n");
+        let more: String = names[2_600..].iter().map(line).collect();
+        let answer = service.ask(0, "POST", "/boards/game/members", &more, None);
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        for late in ["zoe", "ann"] {
+            let path = format!("/boards/game/members/{late}");
+            service.well(0, "POST", &path, r#"{"score":2}"#);
+        }
+        let about = service.well(0, "GET", "/boards/game", "");
+        let shards = service.world.objects().into_iter();
+        let shards = shards.filter(|(_, name, ..)| name.contains("game"));
+        assert_eq!(shards.count(), 5, "{about}");
+        let file = service.export("?prefix=game");
+        let rows = file.lines().filter(|line| line.contains("\"member\""));
+        let there: Vec<String> = rows
+            .map(|line| serde_json::from_str::<Value>(line).expect("a line")["member"].to_string())
+            .collect();
+        let all = names.iter().map(String::as_str).chain(["zoe", "ann"]);
+        let all: Vec<String> = all.map(|name| format!("\"{name}\"")).collect();
+        assert!(there == all, "{order}");
+        let told = service.import("?mode=replace", &file, None);
+        assert_eq!(told["whole"], true, "{told}");
+        service.world.run_for_ms(60_000);
+        let again = service.export("?prefix=game");
+        assert!(
+            file.lines()
+                .zip(again.lines())
+                .all(|(one, other)| { !one.contains("\"member\"") || one == other })
+        );
+        assert_eq!(file.lines().count(), again.lines().count());
+    }
+}

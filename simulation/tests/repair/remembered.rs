@@ -197,6 +197,44 @@ fn a_damaged_root_is_put_back_from_its_leads() {
 }
 
 #[test]
+fn a_default_read_tells_no_part_of_a_counter_whose_root_is_damaged() {
+    let scene = Scene::new(8, None);
+    for id in ["set", "seen"] {
+        let value = format!("/counters/{id}/value");
+        let (status, set) = scene.ask(0, "PUT", &value, &json!({"value": 1000}));
+        assert_eq!(status, 201, "{set}");
+        assert_eq!(scene.add(0, id, 5), 200);
+    }
+    scene.world.run_for_ms(120_000);
+    scene.world.restart(1_000);
+    let read = |id: &str| scene.ask(0, "GET", &format!("/counters/{id}"), &Value::Null);
+    let (_, before) = read("seen");
+    assert_eq!(before["value"], 1005, "{before}");
+    for id in ["set", "seen"] {
+        let condition = format!("id = '{id}'");
+        assert_eq!(scene.damage(&partition(&scene, id), "roots", &condition), 1);
+    }
+    scene.world.evict_objects();
+    for _ in 0..3 {
+        scene.world.run_for_ms(2_000);
+        let (status, told) = read("set");
+        assert_eq!(
+            (status, &told["code"]),
+            (503, &json!("unavailable")),
+            "{told}"
+        );
+        // What this isolate has seen stands, as of then.
+        let (status, told) = read("seen");
+        assert_eq!(
+            (status, &told["value"], &told["exact"], &told["as_of"]),
+            (200, &json!(1005), &json!(false), &before["as_of"]),
+            "{told}"
+        );
+    }
+    scene.repair(&json!({"prefix": ""}));
+}
+
+#[test]
 fn a_root_that_no_lead_knows_stays_refused() {
     let scene = Scene::new(6, None);
     assert_eq!(scene.add(0, "hits", 5), 200);

@@ -104,6 +104,8 @@ pub async fn send(context: &RequestContext, write: WriteBoard) -> Result<BoardWr
         home,
         writes,
         once,
+        // Only one write comes this way.
+        sequences: _,
     } = write;
     let to = BoardTarget { board, at, home };
     let load = Requests(vec![(writes, once)]);

@@ -74,6 +74,16 @@ pub async fn fetch_shared(
     question: &ViewQuestion,
     after_ms: i64,
 ) -> Result<FetchedSum, Problem> {
+    let fetched = fetch_or_fault(context, question, after_ms).await?;
+    fetched.map_err(unread)
+}
+
+/// As [`fetch_shared`]; a failed fetch is told by its fault.
+async fn fetch_or_fault(
+    context: &RequestContext,
+    question: &ViewQuestion,
+    after_ms: i64,
+) -> Result<Result<FetchedSum, Fault>, Problem> {
     let asked_ms = context.host.now_ms();
     let look = with_reads(&context.host, |reads| {
         reads.look(question, after_ms, asked_ms)
@@ -93,9 +103,9 @@ pub async fn fetch_shared(
             if is_due && payer.is_none_or(|payer| payer.read(1).is_ok()) {
                 drop(fetch(context, question, asked_ms));
             }
-            seen(context, (begun_ms, Ok(Some(sum))), false)
+            Ok(seen(context, (begun_ms, Ok(Some(sum))), false))
         }
-        CacheLookup::Wait(begun_ms) => wait(context, question, begun_ms, false).await,
+        CacheLookup::Wait(begun_ms) => Ok(wait(context, question, begun_ms, false).await),
         CacheLookup::Fetch => {
             if let Some(payer) = payer {
                 payer.read(1)?;
@@ -104,9 +114,9 @@ pub async fn fetch_shared(
             // By then another fetch may have begun that ends earlier.
             let alone_ms = RENEW_MS.unsigned_abs();
             context.host.within_ms(alone_ms, ended).await;
-            let seen = wait(context, question, asked_ms, true).await?;
-            if payer.is_some() {
-                note_calls(context, &seen);
+            let seen = wait(context, question, asked_ms, true).await;
+            if let (Some(_), Ok(seen)) = (payer, &seen) {
+                note_calls(context, seen);
             }
             Ok(seen)
         }
@@ -137,14 +147,14 @@ fn seen(
     context: &RequestContext,
     (begun_ms, fetched): FetchEnd,
     fresh: bool,
-) -> Result<FetchedSum, Problem> {
+) -> Result<FetchedSum, Fault> {
     let freshness = Freshness {
         as_of_ms: begun_ms,
         now_ms: context.host.now_ms(),
         fresh,
     };
     Ok(FetchedSum {
-        sum: fetched.map_err(unread)?,
+        sum: fetched?,
         freshness,
     })
 }
@@ -238,7 +248,7 @@ async fn wait(
     question: &ViewQuestion,
     begun_ms: i64,
     fresh: bool,
-) -> Result<FetchedSum, Problem> {
+) -> Result<FetchedSum, Fault> {
     let asked_ms = context.host.now_ms();
     loop {
         let now_ms = context.host.now_ms();
@@ -250,15 +260,14 @@ async fn wait(
             Err(false) => {}
         }
         if now_ms.abs_diff(asked_ms) > CALL_MS_MAX {
-            let late = Fault::Unavailable("the read took too long".to_owned());
-            return Err(unread(late));
+            return Err(Fault::Unavailable("the read took too long".to_owned()));
         }
         context.host.sleep_ms(LOOK_EVERY_MS).await;
     }
 }
 
 /// Reads a sum now, or through the cache. If the root does not answer, a default read is answered from what is known
-/// without it.
+/// without it; if stored data cannot be read, only from what this isolate has seen.
 ///
 /// # Errors
 /// `unavailable`.
@@ -273,29 +282,36 @@ pub async fn see(
     if let Some(absence) = last_seen::absence(&context.host, question) {
         return Ok(absence);
     }
-    let seen = fetch_shared(context, question, i64::MIN).await;
+    let seen = fetch_or_fault(context, question, i64::MIN).await?;
     remembered(context, question, seen).await
 }
 
-/// The fetched sum; if its root does not answer, what is known without it.
+/// The fetched sum; if its root does not answer, what is known without it. Where rows cannot be read, the lead's count
+/// is not told for the counter: the root is there, and holds what the lead does not know.
 async fn remembered(
     context: &RequestContext,
     question: &ViewQuestion,
-    seen: Result<FetchedSum, Problem>,
+    seen: Result<FetchedSum, Fault>,
 ) -> Result<FetchedSum, Problem> {
-    match seen {
+    let fault = match seen {
         Ok(seen) => {
             if seen.sum.is_none() {
                 last_seen::note_absent(&context.host, question, seen.freshness.as_of_ms);
             }
-            Ok(seen)
+            return Ok(seen);
         }
-        Err(problem) if problem.code() == Code::Unavailable => {
-            let known = last_seen::without_root(context, question).await;
-            known.ok_or(problem)
-        }
-        Err(problem) => Err(problem),
+        Err(fault) => fault,
+    };
+    let is_damaged = matches!(fault, Fault::Unreadable(_));
+    let problem = unread(fault);
+    if problem.code() != Code::Unavailable {
+        return Err(problem);
     }
+    let known = match last_seen::seen(&context.host, question) {
+        None if !is_damaged => last_seen::of_lead(context, question).await,
+        known => known,
+    };
+    known.ok_or(problem)
 }
 
 /// Reads several sums as [`see`], with one message for all that must be fetched.

@@ -145,30 +145,34 @@ pub fn forget(host: &Host, counter: &CounterId) {
     });
 }
 
-/// The answer for a counter whose root does not answer: the last sum that this isolate has seen, else the count of this
-/// datacenter's lead; `None` if neither is known.
-pub async fn without_root(context: &RequestContext, question: &Read) -> Option<FetchedSum> {
-    let host = &context.host;
+/// The last sum that this isolate has seen, for a question that is about the whole counter, now.
+pub fn seen(host: &Host, question: &Read) -> Option<FetchedSum> {
+    let (sum, as_of_ms) = sum(host, &question.counter).filter(|_| is_plain(question))?;
+    Some(stale(host, sum, as_of_ms))
+}
+
+/// The count of this datacenter's lead, for a counter whose root does not answer; `None` where the lead does not know.
+pub async fn of_lead(context: &RequestContext, question: &Read) -> Option<FetchedSum> {
     if !is_plain(question) {
         return None;
     }
-    let freshness = |as_of_ms: i64| Freshness {
+    let host = &context.host;
+    let asked_ms = host.now_ms();
+    let (generation, sum) = ask_lead(context, question).await?;
+    let sum = local(generation, context.datacenter(), sum);
+    Some(stale(host, Rc::new(sum), asked_ms))
+}
+
+fn stale(host: &Host, sum: Rc<GlobalSum>, as_of_ms: i64) -> FetchedSum {
+    let freshness = Freshness {
         as_of_ms,
         now_ms: host.now_ms(),
         fresh: false,
     };
-    if let Some((sum, as_of_ms)) = sum(host, &question.counter) {
-        return Some(FetchedSum {
-            sum: Some(sum),
-            freshness: freshness(as_of_ms),
-        });
+    FetchedSum {
+        sum: Some(sum),
+        freshness,
     }
-    let asked_ms = host.now_ms();
-    let (generation, sum) = ask_lead(context, question).await?;
-    Some(FetchedSum {
-        sum: Some(Rc::new(local(generation, context.datacenter(), sum))),
-        freshness: freshness(asked_ms),
-    })
 }
 
 /// The count of this datacenter's lead, and its generation: a lead that is asked for an earlier generation names the

@@ -9,6 +9,7 @@
 mod commands;
 
 use std::cell::{Cell, RefCell};
+use std::iter::repeat;
 use std::rc::Rc;
 
 use super::board_moves::BoardMoves;
@@ -18,7 +19,7 @@ use super::board_state::Loaded;
 use super::keyed_writes::ledger_limits;
 use super::storage_guard::StorageGuard;
 use super::store::Store;
-use crate::core::board::placing::{GROUPS, Layout, Placing, ShardAt, group_of};
+use crate::core::board::placing::{GROUPS, Layout, Placing, ShardAt, first_sequence, group_of};
 use crate::core::board::settings::Settings;
 use crate::core::counter::autoscale::FlushMeter;
 use crate::core::counter::id::{CounterId, Datacenter};
@@ -39,9 +40,6 @@ const BEGUN_TRIES: u32 = 3;
 
 /// How long after a failed alarm the next one rings, milliseconds.
 const RETRY_MS: i64 = 1_000;
-
-/// The most changes of a shard in one millisecond.
-const SEQUENCES_EACH_MS: u64 = 1_024;
 
 /// How many rows of ended periods an alarm deletes, and the pause before the next, milliseconds.
 const SWEPT_AT_ONCE: u64 = 2_000;
@@ -142,8 +140,7 @@ impl BoardCore {
             let absent = || Fault::Broken("there is no board".to_owned());
             let loaded = loaded.as_mut().ok_or_else(absent)?;
             if loaded.standing.at.layout > 0 {
-                let now_ms = u64::try_from(self.host.now_ms()).unwrap_or(0);
-                loaded.next_sequence = now_ms.saturating_mul(SEQUENCES_EACH_MS);
+                loaded.next_sequence = first_sequence(self.host.now_ms());
             }
             outcome = Some(work(loaded)?);
             loaded.store(&self.rows)
@@ -268,8 +265,9 @@ impl BoardCore {
             home,
             writes,
             once,
+            sequences,
         } = asked?;
-        let requests = vec![(writes, once)];
+        let requests = vec![(writes, once, sequences)];
         let written = self.write_many(&board, at, home, &requests).await?;
         let nothing = || Fault::Broken("a write was not answered".to_owned());
         written.into_iter().next().ok_or_else(nothing)
@@ -285,6 +283,10 @@ impl BoardCore {
             home,
             requests,
         } = asked?;
+        let requests = requests.into_iter();
+        let requests: Vec<Request> = requests
+            .map(|(writes, once)| (writes, once, Vec::new()))
+            .collect();
         self.write_many(&board, at, home, &requests).await
     }
 
@@ -298,7 +300,7 @@ impl BoardCore {
     ) -> Result<Vec<BoardWritten>, Fault> {
         self.readable()?;
         self.note_load(requests.len());
-        let is_begun = |(writes, _): &Request| {
+        let is_begun = |(writes, ..): &Request| {
             let mut actions = writes.iter().map(|write| &write.action);
             actions.any(|action| matches!(action, MemberAction::Put(_)))
         };
@@ -306,7 +308,7 @@ impl BoardCore {
         if at.layout == 0 && !self.is_living() {
             // A retry is not applied to the next board.
             let mut known = Vec::new();
-            for (_, once) in requests {
+            for (_, once, _) in requests {
                 let once = once.as_ref().map(|once| self.known(once)).transpose()?;
                 known.extend(once.flatten());
             }
@@ -375,10 +377,17 @@ impl BoardCore {
                 loaded.head.set_ledgers(&ledgers);
             }
             let mut all = Vec::with_capacity(requests.len());
-            for (writes, once) in requests {
+            for (writes, once, sequences) in requests {
+                // In an object that has the whole board, its own sequence has the order already.
+                let sequences = match loaded.standing.at.layout {
+                    0 => &[],
+                    _ => sequences.as_slice(),
+                };
+                let sequences = sequences.iter().copied().chain(repeat(0));
+                let writes: Vec<OrderedWrite> = writes.iter().zip(sequences).collect();
                 all.push(match once {
-                    Some(once) => self.make_once(loaded, writes, once, now_ms)?,
-                    None => BoardWritten::Done(self.make_all(loaded, writes, now_ms)?),
+                    Some(once) => self.make_once(loaded, &writes, once, now_ms)?,
+                    None => BoardWritten::Done(self.make_all(loaded, &writes, now_ms)?),
                 });
             }
             Ok(all)
@@ -390,7 +399,7 @@ impl BoardCore {
     fn make_once(
         &self,
         loaded: &mut Loaded,
-        writes: &[MemberWrite],
+        writes: &[OrderedWrite<'_>],
         once: &OnceKey,
         now_ms: i64,
     ) -> Result<BoardWritten, Fault> {
@@ -410,7 +419,7 @@ impl BoardCore {
         for group in 0..GROUPS {
             let places: Vec<u32> = (0..)
                 .zip(writes)
-                .filter(|(_, write)| group_of(&write.member) == group)
+                .filter(|(_, (write, _))| group_of(&write.member) == group)
                 .map(|(place, _)| place)
                 .collect();
             if places.is_empty() {
@@ -422,13 +431,13 @@ impl BoardCore {
             };
             let some = places.iter().filter_map(|place| {
                 let place = usize::try_from(*place).ok()?;
-                writes.get(place).cloned()
+                writes.get(place).copied()
             });
             let written = match self.known_in(&loaded.head, &of_group)? {
                 Some(known) => known,
                 None => {
                     is_new = true;
-                    let some: Vec<MemberWrite> = some.collect();
+                    let some: Vec<OrderedWrite> = some.collect();
                     self.make_recorded(loaded, &some, &of_group, now_ms)?
                 }
             };
@@ -461,7 +470,7 @@ impl BoardCore {
     fn make_recorded(
         &self,
         loaded: &mut Loaded,
-        writes: &[MemberWrite],
+        writes: &[OrderedWrite<'_>],
         once: &OnceKey,
         now_ms: i64,
     ) -> Result<BoardWritten, Fault> {
@@ -482,13 +491,13 @@ impl BoardCore {
     fn make_all(
         &self,
         loaded: &mut Loaded,
-        writes: &[MemberWrite],
+        writes: &[OrderedWrite<'_>],
         now_ms: i64,
     ) -> Result<MemberOutcome, Fault> {
         let (mut accepted, mut changed) = (0, 0);
         let (mut refused, mut last) = (Vec::new(), None);
-        for (write, place) in writes.iter().zip(0..) {
-            match loaded.make(&self.rows, write)? {
+        for ((write, sequence), place) in writes.iter().zip(0..) {
+            match loaded.make(&self.rows, write, *sequence)? {
                 Ok((stand, is_changed)) => {
                     accepted += 1;
                     changed += u64::from(is_changed);
@@ -498,7 +507,7 @@ impl BoardCore {
             }
         }
         let stand = match (writes, last) {
-            ([only], Some(stand)) => {
+            ([(only, _)], Some(stand)) => {
                 let member = self.rows.member(loaded.head.epoch, &only.member)?;
                 let reader = loaded.reader(&self.rows);
                 let rank = member.map(|member| reader.rank(&only.member, &member));
@@ -783,8 +792,11 @@ impl BoardCore {
     }
 }
 
-/// The writes of one request, and their key.
-type Request = (Vec<MemberWrite>, Option<OnceKey>);
+/// The writes of one request, their key, and their sequences, as in [`WriteBoard`].
+type Request = (Vec<MemberWrite>, Option<OnceKey>, Vec<u64>);
+
+/// A write, and its sequence; 0 where the object gives its own.
+type OrderedWrite<'a> = (&'a MemberWrite, u64);
 
 /// Why an object does not have the members that are asked for.
 pub(super) enum Misplaced {

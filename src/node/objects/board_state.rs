@@ -236,11 +236,13 @@ impl Loaded {
         Ok(self.expire(rows, now_ms)? || has_begun)
     }
 
-    /// Makes one write. Returns the member's standing, without its rank, and whether anything has changed.
+    /// Makes one write; `sequence` orders it among equal scores, where it is not 0. Returns the member's standing,
+    /// without its rank, and whether anything has changed.
     pub(super) fn make(
         &mut self,
         rows: &BoardRows,
         write: &MemberWrite,
+        sequence: u64,
     ) -> Result<Result<(MemberStanding, bool), MemberRefusal>, Fault> {
         let MemberWrite {
             member: name,
@@ -266,7 +268,10 @@ impl Loaded {
                 &self.head.settings,
                 before.as_ref(),
                 put,
-                self.head.sequence.max(self.next_sequence.saturating_sub(1)) + 1,
+                match sequence {
+                    0 => self.head.sequence.max(self.next_sequence.saturating_sub(1)) + 1,
+                    sequence => sequence,
+                },
             ) {
                 Ok(change) => change.after.or_else(|| before.clone()),
                 Err(refusal) => return Ok(Err(refusal)),
@@ -283,6 +288,8 @@ impl Loaded {
                 return Ok(Err(MemberRefusal::Full));
             }
             self.put(rows, name, before.as_ref(), after.as_ref())?;
+            // Whoever reaches the score by a later write stands behind.
+            self.head.sequence = self.head.sequence.max(sequence);
         }
         let stand = MemberStanding {
             score: after.as_ref().map(|after| after.score),

@@ -15,7 +15,7 @@ use futures_util::future::{LocalBoxFuture, join_all, try_join_all};
 
 use super::call;
 use crate::core::board::key::Key;
-use crate::core::board::placing::{Layout, ShardAt};
+use crate::core::board::placing::{Layout, ShardAt, first_sequence};
 use crate::core::board::settings::{Order, Ties};
 use crate::core::board::summary::SUMMARY_TOP;
 use crate::core::counter::bounded_map::BoundedMap;
@@ -39,11 +39,12 @@ const AGAIN_MS: u64 = 100;
 /// off, summaries find the place where it begins.
 const SKIPPED_MAX: u64 = 1_000;
 
-/// A board that exists: its layout and its home.
+/// A board that exists: its layout, its home, and the sequence behind those that this isolate has given its writes.
 #[derive(Clone, Default)]
 struct Route {
     layout: Layout,
     home: Option<Datacenter>,
+    next_sequence: u64,
 }
 
 /// The boards that this isolate has heard of.
@@ -616,11 +617,25 @@ fn is_desc(parts: &[BoardSeen]) -> bool {
     first.is_some_and(|part| part.settings.order == Order::Desc)
 }
 
+/// The first of the sequences for several writes to a spread board: they rise from one call to the next, whichever
+/// shards the writes go to.
+fn sequences(host: &Host, board: &CounterId, layout: Layout, count: usize) -> Option<u64> {
+    if layout.number == 0 || count < 2 {
+        return None;
+    }
+    let mut first = first_sequence(host.now_ms());
+    learn(host, board, |route| {
+        first = first.max(route.next_sequence);
+        route.next_sequence = first.saturating_add(u64::try_from(count).unwrap_or(u64::MAX));
+    });
+    Some(first)
+}
+
 /// Sends writes to one shard.
 pub type Send<'a> = dyn Fn(WriteBoard) -> LocalBoxFuture<'a, Result<BoardWritten, Fault>> + 'a;
 
-/// Makes writes in the shards of their members; `here` is the datacenter of the writer. Returns the outcomes, and the
-/// version that includes them.
+/// Makes writes in the shards of their members; `here` is the datacenter of the writer. Equal scores of several writes
+/// stand in their order, also in different shards. Returns the outcomes, and the version that includes them.
 ///
 /// # Errors
 /// Where a shard does not answer: then what it was sent may have been written.
@@ -632,6 +647,8 @@ pub async fn write(
     send: &Send<'_>,
 ) -> Result<(BoardWritten, BoardVersion), Fault> {
     let mut layout = layout_of(host, board);
+    let count = writes.len();
+    let mut first = None;
     let mut left: Vec<(u32, MemberWrite)> = (0..).zip(writes).collect();
     let mut made = WriteProgress::default();
     let mut missed = false;
@@ -641,13 +658,13 @@ pub async fn write(
             let at = layout.shard_of_member(&write.member);
             parts.entry(at).or_default().push((place, write));
         }
+        first = first.or_else(|| sequences(host, board, layout, count));
         let sent = parts.into_iter().map(|(at, part)| async move {
             let home = home_of(host, board).or_else(|| Some(here.clone()));
-            let whole = part.iter().map(|(_, write)| write.clone()).collect();
             let write = WriteBoard {
                 at,
                 home,
-                ..WriteBoard::new(board, whole, once)
+                ..write_of(board, &part, once, first)
             };
             (at, part, send(write).await)
         });
@@ -691,6 +708,22 @@ pub async fn write(
         learn(host, board, |route| route.layout = next);
     }
     Err(moving())
+}
+
+/// The writes to one shard; their sequences are counted from `first`, by the place of each among all.
+fn write_of(
+    board: &CounterId,
+    part: &[(u32, MemberWrite)],
+    once: Option<OnceKey>,
+    first: Option<u64>,
+) -> WriteBoard {
+    let writes = part.iter().map(|(_, write)| write.clone()).collect();
+    let places = part.iter().map(|(place, _)| u64::from(*place));
+    let sequences = first.map(|first| places.map(|place| first + place).collect());
+    WriteBoard {
+        sequences: sequences.unwrap_or_default(),
+        ..WriteBoard::new(board, writes, once)
+    }
 }
 
 fn version_of(layout: Layout, at: ShardAt, written: &MemberOutcome) -> BoardVersion {

@@ -16,6 +16,16 @@ pub const BOARD_SHARDS_MAX: u32 = 16;
 /// Groups of members: as many as there are shards at most.
 pub const GROUPS: u32 = BOARD_SHARDS_MAX;
 
+/// The most changes of a shard in one millisecond.
+const SEQUENCES_EACH_MS: u64 = 1_024;
+
+/// The first sequence of a moment, unix milliseconds, in the shards of a spread board: sequences of different shards
+/// are in the order of their moments.
+pub fn first_sequence(now_ms: i64) -> u64 {
+    let now_ms = u64::try_from(now_ms).unwrap_or(0);
+    now_ms.saturating_mul(SEQUENCES_EACH_MS)
+}
+
 /// How many shards a board has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Shards {

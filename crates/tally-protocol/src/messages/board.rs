@@ -15,7 +15,8 @@ use tally_core::counter::ledger::{KeySource, WriteKey};
 use tally_core::order::put_in_order;
 
 calls! {
-    WriteBoard => BoardWritten, "/board-write", |it| Address::Board(&it.board, it.at, it.home.as_ref());
+    WriteBoard => BoardWritten, "/board-write", |it| Address::Board(&it.board, it.at, it.home.as_ref()),
+        lacks (1, 0);
     WriteBoards => Vec<BoardWritten>, "/board-writes", |it| Address::Board(&it.board, it.at, it.home.as_ref());
     AskBoard => BoardAnswer, "/board-ask", |it| Address::Board(&it.board, it.at, it.home.as_ref());
     AskHidden => BoardAnswer, "/board-hidden", |it| it.shard.to();
@@ -85,6 +86,8 @@ pub struct WriteBoard {
     pub writes: Vec<MemberWrite>,
     /// Their key, where the client sent one.
     pub once: Option<OnceKey>,
+    /// The sequence that orders each write among equal scores of all shards; empty where the object gives its own.
+    pub sequences: Vec<u64>,
 }
 
 impl WriteBoard {
@@ -96,6 +99,7 @@ impl WriteBoard {
             home: None,
             writes,
             once,
+            sequences: Vec::new(),
         }
     }
 }
