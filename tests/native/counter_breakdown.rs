@@ -132,6 +132,7 @@ impl Shell {
                     condition: None,
                     samples: Vec::new(),
                     dimensions: load.dimensions,
+                    within_64_bits: false,
                 };
                 self.stored.count(std::slice::from_ref(&keyed));
                 self.keyed.push(keyed);

@@ -62,6 +62,34 @@ proptest! {
     }
 
     #[test]
+    fn a_write_that_would_pass_64_bits_counts_nothing_now_or_later(
+        start in prop::sample::select(vec![i64::MIN, i64::MIN + 7, -5, 0, 5, i64::MAX - 7, i64::MAX]),
+        steps in vec((any::<bool>(), prop::sample::select(vec![0, 1, 7, 8, 1_u128 << 62, (1 << 63) - 1, 1 << 63])), 0..40),
+    ) {
+        let mut shell = Shell::new(home(1, start, None));
+        let mut expected = start;
+        for (step, (adds, amount)) in (1..).zip(steps) {
+            let (added, removed) = if adds { (amount, 0) } else { (0, amount) };
+            let write = KeyedWrite { within_64_bits: true, ..keyed(step, added, removed) };
+            let amount = i128::try_from(amount).expect("small");
+            let after = i128::from(expected) + if adds { amount } else { -amount };
+            let before = shell.totals();
+            let outcome = shell.count_moved(&write, None).expect("it decides");
+            if let Ok(after) = i64::try_from(after) {
+                prop_assert_eq!(value_of(outcome), after);
+                expected = after;
+            } else {
+                prop_assert_eq!(outcome, KeyedOutcome::Overflow);
+                // Once there is room for it, a late copy is refused too.
+                shell.flush(step + 1_000, 0, 0).expect("it counts");
+                prop_assert_eq!(shell.count_moved(&write, None), Ok(KeyedOutcome::Overflow));
+                prop_assert_eq!((shell.totals().1, shell.totals().2), (before.1, before.2));
+            }
+            prop_assert_eq!(shell.cell.value_at_home().and_then(|value| value.to_i64()), Some(expected));
+        }
+    }
+
+    #[test]
     fn grants_that_come_late_change_nothing(order in Just((1..8_u64).collect::<Vec<_>>()).prop_shuffle()) {
         let grant = |revision| home(revision, i64::try_from(revision).expect("small") * 100, None);
         let mut cell = cell(grant(order[0]));

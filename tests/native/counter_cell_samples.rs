@@ -101,6 +101,7 @@ impl Shell {
                     condition: None,
                     samples: joined(&samples),
                     dimensions: Default::default(),
+                    within_64_bits: false,
                 };
                 self.stored.count(std::slice::from_ref(&write));
                 self.writes.push(write);

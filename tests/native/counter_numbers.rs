@@ -50,6 +50,7 @@ fn write(key: WriteKey, added: u128) -> KeyedWrite {
         condition: None,
         samples: Vec::new(),
         dimensions: Default::default(),
+        within_64_bits: false,
     }
 }
 

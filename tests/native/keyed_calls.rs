@@ -88,6 +88,7 @@ fn write(number: u64) -> KeyedWrite {
         condition: None,
         samples: Vec::new(),
         dimensions: Default::default(),
+        within_64_bits: false,
     }
 }
 
@@ -252,6 +253,7 @@ fn a_refusal_after_an_attempt_that_was_not_answered_is_unknown_where_nothing_is_
         (KeyedOutcome::Struck, true),
         (KeyedOutcome::BelowFloor, true),
         (KeyedOutcome::BelowFloorBefore, true),
+        (KeyedOutcome::Overflow, true),
         (KeyedOutcome::Changed, false),
         (KeyedOutcome::NeedsHome, false),
         (KeyedOutcome::NotWhole, false),

@@ -144,7 +144,7 @@ fn a_lead_of_the_build_before_answers_writes_without_whether_it_lives_apart() {
         ..counted.clone()
     });
     let before: Result<_, Fault> = Ok((vec![KeyedOutcome::Full], 8_u8, Some(datacenter())));
-    assert_eq!(CountKeyed::LACKS, Recall::LACKS);
+    assert_eq!(CountKeyed::LACKS.1, Recall::LACKS.1);
     let bytes = golden(&now, &before, &Ok(counted), CountKeyed::LACKS.1);
     assert_eq!(bytes, "000103080103465241");
 }

@@ -57,6 +57,7 @@ fn rows_of_an_inbox_have_these_bytes() {
             condition: None,
             samples: Vec::new(),
             dimensions: Default::default(),
+            within_64_bits: false,
         },
     };
     assert_eq!(

@@ -69,6 +69,11 @@ fn a_record_and_the_ledgers_counts_have_these_bytes() {
         at_ms: NOW_MS,
     };
     assert_eq!(golden(&refused), "ac0200000000000000e0f4b18dbc6701");
+    let refused = Record::Overflow {
+        fingerprint: 300,
+        at_ms: NOW_MS,
+    };
+    assert_eq!(golden(&refused), "ac0200ffffffff0f00000000e0f4b18dbc6702");
     // As it was written before moves had numbers, with a fingerprint.
     let before = Recorded {
         fingerprint: 300,
@@ -111,11 +116,13 @@ fn keyed_writes_have_these_bytes() {
         }),
         samples: Vec::new(),
         dimensions: Default::default(),
+        within_64_bits: false,
     };
     let mut said = DimensionLog::default();
     said.push(Stamp::Live(NOW_MS / 1_000), 300, [("page", "/")]);
     let sampled = KeyedWrite {
         dimensions: said,
+        within_64_bits: true,
         samples: vec![(
             NOW_MS / 1_000,
             Histogram::of(Sample::new(12.3).expect("a sample")),
@@ -132,18 +139,19 @@ fn keyed_writes_have_these_bytes() {
              1c\
              0101e310019a999999999928409a99999999992840cd99b3e6cc9931\
              0101\
-             1000bcb49f9f0dac02010470616765012f"
+             1000bcb49f9f0dac02010470616765012f\
+             0101"
         ),
         "{bytes}"
     );
-    // Samples and dimensions travel beside their writes, and are with them again where they arrive.
+    // Samples, dimensions and the bound travel beside their writes, and are with them again where they arrive.
     let received =
         decode::<CountKeyed>(&encode(&count).expect("a message")).map(CountKeyed::received);
     assert_eq!(received.map(|count| count.writes), Ok(writes));
     let count = CountKeyed::new(address(), vec![keyed], Some(300), KeySource::Clients);
     assert_eq!(
         golden(&count),
-        "07706167652fc3bc03465241050107070707070707070707070707070707ac0207ad020201bcb49f9f0dac020180e8bed50a010100ac02000101010346524107ac020101ac02000000"
+        "07706167652fc3bc03465241050107070707070707070707070707070707ac0207ad020201bcb49f9f0dac020180e8bed50a010100ac02000101010346524107ac020101ac0200000000"
     );
 }
 
@@ -166,6 +174,7 @@ fn outcomes_of_keyed_writes_have_these_bytes() {
             KeyedOutcome::BelowFloorBefore,
             KeyedOutcome::CountedBefore,
             KeyedOutcome::Expired,
+            KeyedOutcome::Overflow,
         ],
         shards: 8,
         home: Some(address().datacenter),
@@ -173,7 +182,7 @@ fn outcomes_of_keyed_writes_have_these_bytes() {
     };
     assert_eq!(
         golden(&counted),
-        "0f00ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670201ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670202030405060708090a0b0c0d0e08010346524101"
+        "1000ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670201ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670202030405060708090a0b0c0d0e0f08010346524101"
     );
 }
 

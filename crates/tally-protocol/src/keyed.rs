@@ -199,7 +199,7 @@ pub fn element_second(times: Times, second: i64, counted: i64) -> i64 {
 }
 
 /// The result of writes whose first attempt was not answered and whose second attempt got this answer. What became of
-/// writes whose keys only their sender knows is recorded where they were counted, struck out or below the floor. The
+/// writes whose keys only their sender knows is recorded where they were counted, struck out, below the floor or past 64 bits. The
 /// first attempt may still be on its way: otherwise the result is unknown then too.
 ///
 /// # Errors
@@ -208,7 +208,10 @@ pub fn after_unknown(moves: Option<u32>, counted: Counted) -> Result<Counted, Fa
     let is_for_good = |outcome: &KeyedOutcome| {
         let is_refused = matches!(
             outcome,
-            KeyedOutcome::Struck | KeyedOutcome::BelowFloor | KeyedOutcome::BelowFloorBefore
+            KeyedOutcome::Struck
+                | KeyedOutcome::BelowFloor
+                | KeyedOutcome::BelowFloorBefore
+                | KeyedOutcome::Overflow
         );
         outcome.is_counted() || is_refused
     };

@@ -98,6 +98,42 @@ fn additions_of_which_nothing_is_known_are_told_so_and_the_next_go_on() {
 }
 
 #[test]
+fn additions_past_64_bits_count_nothing_at_either_end_and_those_that_meet_go_on_without_them() {
+    let scene = Scene::new(&["FRA"]);
+    let ask = |commands: &[&str]| {
+        let commands: Vec<String> = commands.iter().map(|it| (*it).to_owned()).collect();
+        scene.done(0, pipeline(&commands)).text()
+    };
+    let refused = r#"{"error":"ERR increment or decrement would overflow"}"#;
+    let told = ask(&[
+        "SET hits -5",
+        "INCRBY hits -9223372036854775808",
+        "GET hits",
+    ]);
+    assert_eq!(
+        told,
+        format!(r#"[{{"result":"OK"}},{refused},{{"result":"-5"}}]"#)
+    );
+    let told = ask(&["SET hits 9223372036854775806", "DECRBY hits -2", "GET hits"]);
+    let value = r#"{"result":"9223372036854775806"}"#;
+    assert_eq!(told, format!(r#"[{{"result":"OK"}},{refused},{value}]"#));
+    // In one message to the cell the sum of the three does not fit, two of them do.
+    let told = ask(&["INCR hits", "INCRBY hits 9000000", "INCRBY hits 0"]);
+    let value = r#"{"result":"9223372036854775807"}"#;
+    assert_eq!(told, format!("[{value},{refused},{value}]"));
+    // Each is one message: nothing is taken back.
+    let before = scene.count("/count", "");
+    let asked = ["DECR hits", "INCRBY hits 2", "GET hits"];
+    let value = r#"{"result":"9223372036854775806"}"#;
+    assert_eq!(ask(&asked), format!("[{value},{refused},{value}]"));
+    assert_eq!(scene.count("/count", "") - before, 2, "messages");
+    assert_eq!(
+        ask(&["SET hits 7", "GET hits"]),
+        r#"[{"result":"OK"},{"result":"7"}]"#
+    );
+}
+
+#[test]
 fn a_key_that_has_ended_begins_anew_for_a_pipeline_too() {
     let scene = Scene::new(&["FRA"]);
     let begin = ["INCRBY hits 40".to_owned(), "PEXPIRE hits 100".to_owned()];

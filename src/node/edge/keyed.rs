@@ -150,6 +150,7 @@ pub fn problem_of(outcome: KeyedOutcome) -> Problem {
         | KeyedOutcome::NeedsView
         | KeyedOutcome::CountedBefore
         | KeyedOutcome::Expired
+        | KeyedOutcome::Overflow
         | KeyedOutcome::Counted(_)
         | KeyedOutcome::Replayed(_) => Problem::new(
             Code::Unavailable,

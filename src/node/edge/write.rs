@@ -361,6 +361,7 @@ async fn keyed_of(
         condition,
         samples: write.samples(),
         dimensions: write.dimensions(),
+        within_64_bits: false,
     })
 }
 

@@ -88,6 +88,7 @@ impl Core {
             condition: None,
             samples: Vec::new(),
             dimensions: Default::default(),
+            within_64_bits: false,
         };
         let limits = self.limits_of(KeySource::Clients);
         let (outcome, changes) =

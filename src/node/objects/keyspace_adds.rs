@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 use super::keyspace::{CommandRequest, KeyspaceCore, ROUNDS_MAX, keys_of, reply_of};
 use super::keyspace_locks::Guard;
 use crate::core::counter::id::{CounterId, Datacenter};
-use crate::core::counter::ledger::WriteKey;
 use crate::protocol::messages::Fault;
 use crate::protocol::redis::reply::{Reply, ReplyError};
 use crate::protocol::redis::{error, strings};
@@ -61,21 +60,10 @@ impl KeyspaceCore {
         };
         self.begin_counter(&id).await?;
         let (value, is_now) = self.counters.add(&id, here, delta, asked.named).await?;
-        match value.to_string().parse::<i64>() {
-            Ok(value) => {
-                if is_now {
-                    self.tell_of(asked);
-                }
-                Ok(strings::added(asked.args, value))
-            }
-            Err(_) => {
-                // Redis would not have counted it.
-                let back = delta.saturating_neg();
-                let named = asked.named.map(|(name, hash)| (undone(name), hash));
-                self.counters.add(&id, here, back, named).await?;
-                Ok(error::overflow())
-            }
+        if is_now {
+            self.tell_of(asked);
         }
+        Ok(strings::added(asked.args, value))
     }
 
     /// Makes sure that a counter that does not exist yet may be created: no board has its name, and the expiry of a
@@ -188,10 +176,4 @@ impl KeyspaceCore {
 fn cannot_end() -> Fault {
     let what = "this key has expired and cannot be ended; nothing was done, try again";
     Fault::Unavailable(what.to_owned())
-}
-
-/// The name of the step that reverts an attempt of that name.
-fn undone(WriteKey(mut name): WriteKey) -> WriteKey {
-    name[0] ^= u8::MAX;
-    WriteKey(name)
 }

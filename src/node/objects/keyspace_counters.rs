@@ -21,6 +21,7 @@ use crate::node::shared::{call, call_within};
 use crate::protocol::messages::{
     DatacenterSum, Fault, GlobalSum, Operate, Operation, OperationCondition, OperationOutcome,
 };
+use crate::protocol::redis::error;
 use crate::protocol::redis::reply::{Reply, ReplyError};
 use crate::protocol::shell_limits::OPERATE_MS_MAX;
 use crate::protocol::version::Version;
@@ -161,37 +162,52 @@ impl Counters {
     /// attempt may have been counted before.
     ///
     /// # Errors
-    /// If its floor, or a second datacenter, prevents it; `Unavailable`.
+    /// If 64 bits, its floor, or a second datacenter prevent it; nothing was counted then. `Unavailable`.
     pub(super) async fn add(
         &self,
         id: &CounterId,
         here: &Datacenter,
         delta: i64,
         named: Option<(WriteKey, u64)>,
-    ) -> Result<(Value, bool), ReplyError> {
-        self.add_to(id, here, delta, named, 0).await
+    ) -> Result<(i64, bool), ReplyError> {
+        let write = KeyedWrite {
+            within_64_bits: true,
+            ..self.write_of(delta, named)
+        };
+        let (value, is_now) = self.count(id, here, write, named.is_some()).await?;
+        // A cell of the build before knows no such bound.
+        let beyond = || Fault::Unavailable("the counter has passed 64 bits".to_owned());
+        Ok((value.to_i64().ok_or_else(beyond)?, is_now))
     }
 
-    /// As [`Counters::add`], to a counter of this generation alone; 0 is any.
+    /// Adds to a counter of this generation alone, whatever its value becomes, once under this key.
     ///
     /// # Errors
-    /// As there, and where it has ended.
+    /// As [`Counters::add`], and where it has ended.
     pub(super) async fn add_to(
         &self,
         id: &CounterId,
         here: &Datacenter,
         delta: i64,
-        named: Option<(WriteKey, u64)>,
+        key: WriteKey,
         generation: u64,
-    ) -> Result<(Value, bool), ReplyError> {
+    ) -> Result<(), ReplyError> {
+        let write = KeyedWrite {
+            generation,
+            ..self.write_of(delta, Some((key, 0)))
+        };
+        self.count(id, here, write, true).await.map(|_| ())
+    }
+
+    fn write_of(&self, delta: i64, named: Option<(WriteKey, u64)>) -> KeyedWrite {
         let second = self.host.now_ms().div_euclid(1_000);
         let amount = u128::from(delta.unsigned_abs());
         let (added, removed) = if delta < 0 { (0, amount) } else { (amount, 0) };
         let (key, fingerprint) = named.unwrap_or_else(|| (self.host.random_key(), 0));
-        let write = KeyedWrite {
+        KeyedWrite {
             key,
             fingerprint,
-            generation,
+            generation: 0,
             added,
             removed,
             live: if delta > 0 {
@@ -204,14 +220,25 @@ impl Counters {
             condition: None,
             samples: Samples::default(),
             dimensions: DimensionLog::default(),
-        };
+            within_64_bits: false,
+        }
+    }
+
+    /// Has a write counted by the counter's home. Returns the value, and whether it was counted now.
+    async fn count(
+        &self,
+        id: &CounterId,
+        here: &Datacenter,
+        write: KeyedWrite,
+        is_named: bool,
+    ) -> Result<(Value, bool), ReplyError> {
         let only = std::slice::from_ref(&write);
         for _ in 0..ROUNDS_MAX {
             let known = self.home(id, here).await?;
             let lead = known.as_ref().unwrap_or(here);
-            let mut outcomes = match named {
-                Some(_) => count_keyed(&self.host, id, lead, only, KeySource::Clients).await,
-                None => count_unclaimed(&self.host, id, lead, only, KeySource::Drawn).await,
+            let mut outcomes = match is_named {
+                true => count_keyed(&self.host, id, lead, only, KeySource::Clients).await,
+                false => count_unclaimed(&self.host, id, lead, only, KeySource::Drawn).await,
             };
             let (lead, outcome) = outcomes
                 .pop()
@@ -365,6 +392,7 @@ fn value_of(number: i64) -> Value {
 fn refusal_of(outcome: KeyedOutcome) -> ReplyError {
     ReplyError::Reply(match outcome {
         KeyedOutcome::BelowFloor | KeyedOutcome::BelowFloorBefore => below_floor(),
+        KeyedOutcome::Overflow => error::overflow(),
         KeyedOutcome::Reused => {
             Reply::err("this idempotency key was used for another command; nothing was counted")
         }

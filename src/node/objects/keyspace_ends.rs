@@ -224,14 +224,14 @@ impl KeyspaceCore {
         (generation, at_ms): (u64, i64),
         ended: Option<Value>,
     ) -> Result<bool, ReplyError> {
-        let taken = ended.and_then(|ended| ended.negated().to_string().parse().ok());
+        let taken = ended.and_then(|ended| ended.negated().to_i64());
         let Some(taken) = taken else {
             return Err(busy());
         };
         // The same each time: what was taken off once is not taken off again.
         let name = (u128::from(generation) << 64) | u128::from(at_ms.unsigned_abs());
-        let named = Some((WriteKey(name.to_le_bytes()), 0));
-        let added = self.counters.add_to(id, here, taken, named, generation);
-        added.await.map(|_| true)
+        let name = WriteKey(name.to_le_bytes());
+        let added = self.counters.add_to(id, here, taken, name, generation);
+        added.await.map(|()| true)
     }
 }

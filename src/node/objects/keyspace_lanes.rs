@@ -27,7 +27,7 @@ const PATIENCE: u32 = 64;
 /// One message in so many waits although none has met: that finds out whether others come.
 const TRIAL_EVERY: u32 = 256;
 
-/// The counter once this was added; `None` where that is no number of Redis's or was refused: nothing was added then.
+/// The counter once this was added; `None` where that was refused: nothing was added then.
 type Added = Result<Option<i64>, Fault>;
 
 /// An addition that waits, at least 0. Its request is open, so there are no more than requests have keys.
@@ -137,18 +137,10 @@ impl AddLanes {
     }
 
     async fn add_sum(&self, id: &CounterId, here: &Datacenter, sum: i64) -> Added {
-        let value = match self.counters.add(id, here, sum, None).await {
-            Ok((value, _)) => value,
-            Err(ReplyError::Fault(fault)) => return Err(fault),
-            Err(ReplyError::Reply(_)) => return Ok(None),
-        };
-        if let Ok(value) = value.to_string().parse::<i64>() {
-            return Ok(Some(value));
-        }
-        // Redis would not have counted all of it.
-        match self.counters.add(id, here, -sum, None).await {
+        match self.counters.add(id, here, sum, None).await {
+            Ok((value, _)) => Ok(Some(value)),
             Err(ReplyError::Fault(fault)) => Err(fault),
-            _ => Ok(None),
+            Err(ReplyError::Reply(_)) => Ok(None),
         }
     }
 }

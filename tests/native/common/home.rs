@@ -70,6 +70,7 @@ pub fn keyed(number: u64, added: u128, removed: u128) -> KeyedWrite {
         condition: None,
         samples: Vec::new(),
         dimensions: Default::default(),
+        within_64_bits: false,
     }
 }
 

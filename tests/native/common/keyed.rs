@@ -79,6 +79,7 @@ pub fn write(number: u8, wish: Wish, now_ms: i64) -> KeyedWrite {
         condition: None,
         samples: Vec::new(),
         dimensions: Default::default(),
+        within_64_bits: false,
     }
 }
 

@@ -90,6 +90,9 @@ pub struct KeyedWrite {
     /// What its increments say of themselves; left out of the stored form as samples are, and for the same reason.
     #[serde(skip)]
     pub dimensions: DimensionLog,
+    /// Refuse it where the value would need more than 64 bits, with a sign. Left out of the stored form, as above.
+    #[serde(skip)]
+    pub within_64_bits: bool,
 }
 
 /// A counter's value, as somebody saw it.
@@ -179,11 +182,30 @@ pub enum Record {
         /// When it was refused, unix milliseconds.
         at_ms: i64,
     },
+    /// It would have taken the value past 64 bits, likewise.
+    Overflow {
+        /// Of what it asked for.
+        fingerprint: u64,
+        /// When it was refused, unix milliseconds.
+        at_ms: i64,
+    },
+}
+
+impl Record {
+    /// What is kept of a write that was refused so; `None` where nothing is, since a late copy is refused too.
+    pub fn of_refusal(outcome: KeyedOutcome, fingerprint: u64, at_ms: i64) -> Option<Self> {
+        match outcome {
+            KeyedOutcome::BelowFloor => Some(Self::BelowFloor { fingerprint, at_ms }),
+            KeyedOutcome::Overflow => Some(Self::Overflow { fingerprint, at_ms }),
+            _ => None,
+        }
+    }
 }
 
 /// What the operations of a record at rest say that was not counted.
 const AT_REST_STRUCK: u64 = 0;
 const AT_REST_BELOW_FLOOR: u64 = 1;
+const AT_REST_OVERFLOW: u64 = 2;
 
 /// The form at rest: the generation of what was not counted is 0, which no generation is; its operations tell why,
 /// and its sequence the moves.
@@ -209,6 +231,13 @@ impl From<Record> for Recorded {
                 operations: AT_REST_BELOW_FLOOR,
                 ..uncounted(at_ms)
             },
+            Record::Overflow { fingerprint, at_ms } => Self {
+                fingerprint,
+                // A build before this one reads that it was struck out for good.
+                sequence: u32::MAX.into(),
+                operations: AT_REST_OVERFLOW,
+                ..uncounted(at_ms)
+            },
         }
     }
 }
@@ -221,6 +250,7 @@ impl From<Recorded> for Record {
         match (rest.generation, rest.operations) {
             (1.., _) => Self::Counted(rest),
             (0, AT_REST_BELOW_FLOOR) => Self::BelowFloor { fingerprint, at_ms },
+            (0, AT_REST_OVERFLOW) => Self::Overflow { fingerprint, at_ms },
             (0, _) => Self::Struck {
                 moves: u32::try_from(rest.sequence).unwrap_or(u32::MAX),
                 at_ms,
@@ -282,6 +312,8 @@ pub enum KeyedOutcome {
     CountedBefore,
     /// It is so old that nobody knows whether it was counted; it is not, any more.
     Expired,
+    /// It would take the value past 64 bits, now or when it was first refused; it is never counted.
+    Overflow,
 }
 
 impl KeyedOutcome {

@@ -281,6 +281,7 @@ pub fn gather(rows: &[LogRow], new_key: &mut dyn FnMut(&CounterId) -> WriteKey) 
                     condition: None,
                     samples: Vec::new(),
                     dimensions: Default::default(),
+                    within_64_bits: false,
                 },
             });
         }

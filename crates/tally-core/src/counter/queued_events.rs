@@ -99,6 +99,7 @@ impl QueuedEvents {
                 condition: None,
                 samples: Vec::new(),
                 dimensions: Default::default(),
+                within_64_bits: false,
             },
         }
     }

@@ -335,6 +335,19 @@ impl Value {
         self.added.plus(other.removed) < other.added.plus(self.removed)
     }
 
+    /// The value as a number of 64 bits with a sign; `None` where it needs more.
+    pub fn to_i64(self) -> Option<i64> {
+        let Sum { high: 0, low } = self.magnitude() else {
+            return None;
+        };
+        let magnitude = u64::try_from(low).ok()?;
+        if self.added < self.removed {
+            0_i64.checked_sub_unsigned(magnitude)
+        } else {
+            i64::try_from(magnitude).ok()
+        }
+    }
+
     /// The value, within 62 bits and a sign: what is larger counts as 2^62.
     pub fn within_62_bits(self) -> i64 {
         let bound = Sum::from(1_u128 << WITHIN_BITS);

@@ -157,6 +157,7 @@ fn write(
         condition: None,
         samples: Vec::new(),
         dimensions: Default::default(),
+        within_64_bits: false,
     }
 }
 

@@ -10,7 +10,7 @@ use tally_core::counter::ledger::{KeySource, KeyedOutcome, KeyedWrite, WriteKey}
 use tally_core::counter::samples::Samples;
 
 calls! {
-    CountKeyed => Counted, "/count", |it| Address::Cell(&it.to), lacks (0, 1);
+    CountKeyed => Counted, "/count", |it| Address::Cell(&it.to), lacks (1, 1);
     Claim => ClaimAnswer, "/claim", |it| it.receiver();
     Recall => Counted, "/recall", |it| Address::Cell(&it.to), lacks (0, 1);
     FindClaims => ClaimAnswer, "/find-claims", |it| Address::Root(&it.counter);
@@ -31,6 +31,8 @@ pub struct CountKeyed {
     samples: Vec<(u32, Samples)>,
     /// The dimensions of writes that have some, likewise.
     dimensions: Vec<(u32, DimensionLog)>,
+    /// The indexes of writes that are refused where the value would pass 64 bits. The protocol before lacks this field.
+    within_64_bits: Vec<u32>,
 }
 
 impl CountKeyed {
@@ -42,12 +44,16 @@ impl CountKeyed {
         keys: KeySource,
     ) -> Self {
         let (mut samples, mut dimensions) = (Vec::new(), Vec::new());
+        let mut within_64_bits = Vec::new();
         for (place, write) in (0..).zip(&mut writes) {
             if !write.samples.is_empty() {
                 samples.push((place, std::mem::take(&mut write.samples)));
             }
             if !write.dimensions.is_empty() {
                 dimensions.push((place, std::mem::take(&mut write.dimensions)));
+            }
+            if std::mem::take(&mut write.within_64_bits) {
+                within_64_bits.push(place);
             }
         }
         Self {
@@ -57,10 +63,11 @@ impl CountKeyed {
             keys,
             samples,
             dimensions,
+            within_64_bits,
         }
     }
 
-    /// The message with samples and dimensions put back to their writes, as the receiver counts them.
+    /// The message with what travelled beside its writes put back to them, as the receiver counts them.
     #[must_use]
     pub fn received(mut self) -> Self {
         let index = |place: u32| usize::try_from(place).unwrap_or(usize::MAX);
@@ -72,6 +79,11 @@ impl CountKeyed {
         for (place, dimensions) in self.dimensions.drain(..) {
             if let Some(write) = self.writes.get_mut(index(place)) {
                 write.dimensions = dimensions;
+            }
+        }
+        for place in self.within_64_bits.drain(..) {
+            if let Some(write) = self.writes.get_mut(index(place)) {
+                write.within_64_bits = true;
             }
         }
         self

@@ -68,10 +68,15 @@ impl Cell {
                 LedgerAnswer::Answered(outcome) => outcome,
                 LedgerAnswer::New(lifted) => {
                     let outcome = self.count_keyed(write, lifted, limits, now_ms, changes);
-                    if outcome == KeyedOutcome::BelowFloor {
-                        self.refuse(write, lifted, limits, now_ms, changes)
-                    } else {
+                    let record = Record::of_refusal(outcome, write.fingerprint, now_ms);
+                    let has_room = record.is_none_or(|record| {
+                        let refused = (write.key, record);
+                        self.refuse(refused, lifted, limits, now_ms, changes)
+                    });
+                    if has_room {
                         outcome
+                    } else {
+                        KeyedOutcome::Full
                     }
                 }
             });
@@ -132,8 +137,17 @@ impl Cell {
         }
         self.decide(write)?;
         let elsewhere = self.elsewhere();
-        if elsewhere.is_none() && write.seen.is_none() {
+        if elsewhere.is_none() && (write.seen.is_none() || write.within_64_bits) {
             return Err(KeyedOutcome::NeedsView);
+        }
+        if let Some((added, removed)) = elsewhere.filter(|_| write.within_64_bits) {
+            let own = Value::new(
+                self.added.plus(write.added),
+                self.removed.plus(write.removed),
+            );
+            if own.plus(Value::new(added, removed)).to_i64().is_none() {
+                return Err(KeyedOutcome::Overflow);
+            }
         }
         Ok(elsewhere)
     }
@@ -186,33 +200,29 @@ impl Cell {
         }
     }
 
-    /// Records that a write was refused since it would take the value below the floor: an attempt before that is
-    /// still on its way is not counted once there is room for it, as its client may have been told.
+    /// Records that a write was refused by what the value would be: an attempt before that is still on its way is not
+    /// counted once there is room for it, as its client may have been told. Returns whether the ledger had room.
     fn refuse(
         &mut self,
-        write: &KeyedWrite,
+        (key, record): (WriteKey, Record),
         replaces: Option<i64>,
         limits: LedgerLimits,
         now_ms: i64,
         changes: &mut Changes,
-    ) -> KeyedOutcome {
+    ) -> bool {
         let limits = LedgerLimits {
             records_max: limits.records_max / REFUSALS_PART,
             ..limits
         };
         let Some(slot) = self.make_room(replaces, limits, now_ms) else {
-            return KeyedOutcome::Full;
-        };
-        let record = Record::BelowFloor {
-            fingerprint: write.fingerprint,
-            at_ms: now_ms,
+            return false;
         };
         changes.records.push(NewRecord {
-            key: write.key,
+            key,
             kept: StoredRecord { slot, record },
             replaces,
         });
-        KeyedOutcome::BelowFloor
+        true
     }
 
     /// The slot of a record that is made now, in the place of the one in `replaced` if there is one; `None` where the
@@ -358,6 +368,11 @@ fn told(write: &KeyedWrite, record: Record) -> KeyedOutcome {
         Record::BelowFloor { fingerprint, .. } if is_same(fingerprint, write.fingerprint) => {
             KeyedOutcome::BelowFloorBefore
         }
-        Record::Counted(_) | Record::BelowFloor { .. } => KeyedOutcome::Reused,
+        Record::Overflow { fingerprint, .. } if is_same(fingerprint, write.fingerprint) => {
+            KeyedOutcome::Overflow
+        }
+        Record::Counted(_) | Record::BelowFloor { .. } | Record::Overflow { .. } => {
+            KeyedOutcome::Reused
+        }
     }
 }

@@ -38,8 +38,8 @@ pub fn verdict(outcome: KeyedOutcome) -> WriteOutcome {
         }
         KeyedOutcome::Expired => WriteOutcome::Dead(DeadLetterReason::Broken),
         KeyedOutcome::Ended => WriteOutcome::Dead(DeadLetterReason::Ended),
-        // An event takes nothing away, so what was refused under its key was another write.
-        KeyedOutcome::Reused | KeyedOutcome::BelowFloorBefore => {
+        // An event takes nothing away and has no bound, so what was refused under its key was another write.
+        KeyedOutcome::Reused | KeyedOutcome::BelowFloorBefore | KeyedOutcome::Overflow => {
             WriteOutcome::Dead(DeadLetterReason::Reused)
         }
         // Home has moved, or is being settled; an event neither takes away nor has a condition.
