@@ -73,7 +73,7 @@ fn a_record_and_the_ledgers_counts_have_these_bytes() {
         fingerprint: 300,
         at_ms: NOW_MS,
     };
-    assert_eq!(golden(&refused), "ac0200ffffffff0f00000000e0f4b18dbc6702");
+    assert_eq!(golden(&refused), "ac0200ffffffff0f0000000000e0f4b18dbc6702");
     // As it was written before moves had numbers, with a fingerprint.
     let before = Recorded {
         fingerprint: 300,
