@@ -101,7 +101,15 @@ fn an_edge_of_the_build_before_writes_to_boards_without_sequences() {
         sequences: vec![300],
         ..read.clone()
     };
-    let before = (&read.board, read.at, &read.home, &read.writes, read.once);
+    let WriteBoard {
+        board,
+        at,
+        home,
+        writes,
+        once,
+        ..
+    } = read.clone();
+    let before = (board, at, home, writes, once);
     let bytes = golden(&now, &before, &read, WriteBoard::LACKS.0);
     assert_eq!(bytes, "04706167650000000000");
     let bytes = hex(&encode(&now).expect("a message"));

@@ -102,7 +102,7 @@ fn additions_past_64_bits_count_nothing_at_either_end_and_those_that_meet_go_on_
     let scene = Scene::new(&["FRA"]);
     let ask = |commands: &[&str]| {
         let commands: Vec<String> = commands.iter().map(|it| (*it).to_owned()).collect();
-        scene.done(0, pipeline(&commands)).text()
+        scene.done(0, pipeline(&commands)).to_string()
     };
     let refused = r#"{"error":"ERR increment or decrement would overflow"}"#;
     let told = ask(&[
