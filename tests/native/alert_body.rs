@@ -197,11 +197,11 @@ fn a_refusal_says_what_to_send_and_names_no_type_of_the_source() {
         (json!("value"), r#"such as {"value":{"above":1000}}"#),
         (
             json!({"silent_for": {"seconds": -1}}),
-            "expected a whole number, not negative",
+            "expected a whole number from 0 to 2^64 - 1 (column",
         ),
         (
             json!({"value": {"above": 1.5}}),
-            "expected a whole number (column",
+            "a threshold is a whole number of at most",
         ),
     ] {
         let detail = why(when.clone());
