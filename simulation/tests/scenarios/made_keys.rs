@@ -380,8 +380,6 @@ fn a_body_that_is_refused_for_its_budget_uses_none_of_it() {
                 "{path}: {}",
                 never.text()
             );
-            let left = never.header("ratelimit").unwrap_or_default();
-            assert!(left.starts_with("\"key\";r=4;"), "{path}: {left}");
         }
         assert_eq!(send(2).status, 200, "{path}");
         for _ in 0..4 {
