@@ -84,8 +84,13 @@ proptest! {
                 expected = after;
             } else {
                 prop_assert_eq!(outcome, KeyedOutcome::Overflow);
+                prop_assert_eq!(shell.totals(), before);
+                // A late copy is refused also while there is room for it.
+                let room = 1 << 63;
+                let (up, down) = if adds { (0, room) } else { (room, 0) };
+                prop_assert_eq!(shell.flush(2 * step + 1_000, up, down), Ok(()));
                 prop_assert_eq!(shell.count_moved(&write, None), Ok(KeyedOutcome::Overflow));
-                prop_assert_eq!((shell.totals().1, shell.totals().2), (before.1, before.2));
+                prop_assert_eq!(shell.flush(2 * step + 1_001, down, up), Ok(()));
             }
             prop_assert_eq!(shell.cell.value_at_home().and_then(Value::to_i64), Some(expected));
         }
