@@ -337,8 +337,11 @@ fn a_body_of_many_lines_uses_one_for_each_and_is_refused_whole() {
     assert_eq!(read.json()["value"], 30, "{}", read.text());
 }
 
-/// A body of so many writes, checks or commands, for each call whose bodies use one for each.
-const BODIES: [(&str, fn(usize) -> String); 6] = [
+/// A body of so many writes, checks or commands.
+type BodyOf = fn(usize) -> String;
+
+/// Bodies of each call whose bodies use one for each.
+const BODIES: [(&str, BodyOf); 6] = [
     ("/events", |count| "{\"key\":\"blog/home\"}\n".repeat(count)),
     ("/boards/game/members", |count| {
         "{\"member\":\"a\",\"delta\":1}\n".repeat(count)

@@ -14,7 +14,8 @@ use std::collections::BTreeMap;
 use super::key::Key;
 use super::summary::BoardSummary;
 
-/// The most members of a segment of a board of up to 2.5 million: counting a segment's rows is most of what a rank costs.
+/// The most members of a segment of a board of up to 2.5 million: counting a segment's rows is most of what a rank
+/// costs.
 pub const SEGMENT_MEMBERS_MAX: u64 = 256;
 
 /// The most members of a segment of the largest boards: reading the segments is most of what waking costs.
