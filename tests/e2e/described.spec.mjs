@@ -74,6 +74,7 @@ const schemaOf = (operation) => operation.requestBody?.content["application/json
 // Nothing in them is read from JSON.
 const BODIES = {
   importHyll: () => hyll,
+  import: () => '{"id":"imported","value":5}\n',
   writeMembers: () => '{"member":"ann","score":8}\n{"member":"bob","delta":1}',
   ingestLog: () => '192.0.2.1 - - [17/May/2015:10:05:03 +0000] "GET /logged HTTP/1.1" 200 1\n',
 };

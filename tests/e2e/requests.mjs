@@ -148,6 +148,9 @@ export class Requests {
     for (const parameter of this.parameters(item, operation)) {
       // What they hold is named by other parts of the request.
       if (["Content-Encoding", "Last-Event-ID"].includes(parameter.name)) continue;
+      // What only an answer tells, as a cursor.
+      const { "x-opaque": isOpaque, pattern, example } = resolved(parameter.schema);
+      if (isOpaque && pattern === undefined && example === undefined) continue;
       if (parameter.required || this.often(0.3)) given[parameter.name] = this.value(parameter.schema);
     }
     for (const [name, needed] of Object.entries(rules.needs ?? {})) if (!(needed in given)) delete given[name];

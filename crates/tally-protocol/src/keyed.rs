@@ -199,8 +199,8 @@ pub fn element_second(times: Times, second: i64, counted: i64) -> i64 {
 }
 
 /// The result of writes whose first attempt was not answered and whose second attempt got this answer. What became of
-/// writes whose keys only their sender knows is recorded where they were counted, struck out, below the floor or past 64
-/// bits. The first attempt may still be on its way: otherwise the result is unknown then too.
+/// writes whose keys only their sender knows is recorded where they were counted, struck out, below the floor or past
+/// 64 bits. The first attempt may still be on its way: otherwise the result is unknown then too.
 ///
 /// # Errors
 /// `Unavailable`.
