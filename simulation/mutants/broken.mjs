@@ -274,15 +274,15 @@ export const MUTATIONS = [
   [
     "a decrement that was refused is not recorded",
     "crates/tally-core/src/counter/cell/keyed.rs",
-    "if outcome == KeyedOutcome::BelowFloor {",
-    "if moves.is_none() && outcome == KeyedOutcome::BelowFloor {",
+    "let record = Record::of_refusal(outcome, write.fingerprint, now_ms);",
+    "let record = Record::of_refusal(outcome, write.fingerprint, now_ms).filter(|_| moves.is_none());",
     "homes::a_decrement_that_was_refused_is_not_counted_by_an_attempt_that_comes_late",
   ],
   [
     "a decrement that was refused is recorded only under a client's key",
     "crates/tally-core/src/counter/cell/keyed.rs",
-    "if outcome == KeyedOutcome::BelowFloor {",
-    "if moves.is_some() && outcome == KeyedOutcome::BelowFloor {",
+    "let record = Record::of_refusal(outcome, write.fingerprint, now_ms);",
+    "let record = Record::of_refusal(outcome, write.fingerprint, now_ms).filter(|_| moves.is_some());",
     "homes::a_decrement_without_a_key_that_was_refused_is_not_counted_by_an_attempt_that_comes_after_a_restart",
   ],
   [
@@ -533,8 +533,8 @@ export const MUTATIONS = [
   [
     "lines of a body are not of the key's budget",
     "src/node/edge/bulk_reader.rs",
-    "section.records - paid",
-    "(section.records - paid).min(0)",
+    "key_budget::spend_body(self.context, self.caller, section.records).await",
+    "key_budget::spend_body(self.context, self.caller, section.records.min(1)).await",
     "made_keys::a_body_of_many_lines_uses_one_for_each_and_is_refused_whole",
   ],
   [
