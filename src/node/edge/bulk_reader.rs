@@ -341,11 +341,9 @@ impl<'a> BulkReader<'a> {
                 section.before,
                 section.sums.is_empty() && section.boards.is_empty(),
             );
-            let spent = match self.is_prepaid && section.records > 0 {
-                true => {
-                    self.is_prepaid = false;
-                    key_budget::spend_body(self.context, self.caller, section.records).await
-                }
+            let is_first = section.records > 0 && std::mem::take(&mut self.is_prepaid);
+            let spent = match is_first {
+                true => key_budget::spend_body(self.context, self.caller, section.records).await,
                 false => key_budget::spend(self.context, self.caller, section.records).await,
             };
             spent.map_err(|problem| self.cut_short(problem))?;

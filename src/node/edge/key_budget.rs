@@ -12,7 +12,6 @@ use crate::core::limit::policy::{Policy, Scope};
 use crate::node::shared::call;
 use crate::protocol::access::{Caller, KeyBudget};
 use crate::protocol::limits::PolicyName;
-use crate::protocol::messages::DemandKind;
 use crate::protocol::problem::{Code, Problem};
 
 /// The window of a budget.
@@ -63,11 +62,11 @@ fn budget_of(caller: &Caller) -> Option<&KeyBudget> {
 /// Gives back what a refused request has used.
 async fn give_back(context: &RequestContext, budget: &KeyBudget, cost: u64) -> Result<(), Problem> {
     let resolved = check_of(context, budget, cost)?;
-    let verdict = limits::ask_alone(context, &resolved, DemandKind::Refund).await;
+    let judged = limits::give_back(context, &resolved).await;
     forget_denial(&context.host, &resolved.to, &resolved.name, &resolved.key);
-    if verdict.is_some() {
+    if let Some(verdict) = judged.verdict_of(0, resolved.cost) {
         let here = context.datacenter();
-        let judgement = resolved.judgement(&here, verdict);
+        let judgement = resolved.judgement(&here, Some(verdict));
         context.note_standing(judgement.policy_item(), judgement.limit_item());
     }
     Ok(())

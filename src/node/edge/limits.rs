@@ -237,7 +237,7 @@ async fn about(
 }
 
 /// Gives back what a check has consumed: to the isolate's part, and the rest to the limiter.
-async fn give_back(context: &RequestContext, resolved: &ResolvedCheck) -> DemandOutcome {
+pub async fn give_back(context: &RequestContext, resolved: &ResolvedCheck) -> DemandOutcome {
     let lent = local_quota::refund(&context.host, resolved);
     if lent < resolved.cost {
         let rest = ResolvedCheck {

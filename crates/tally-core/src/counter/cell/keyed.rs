@@ -45,8 +45,7 @@ impl Cell {
 
     /// Counts keyed writes, each once however often it comes, and adds to `changes` what must be written. Their
     /// claims had moved `moves` times when they were sent; `None` stands for keys that only their sender knows.
-    /// `known` looks a key up in storage. Returns what became of each, in
-    /// their order.
+    /// `known` looks a key up in storage. Returns what became of each, in their order.
     ///
     /// # Errors
     /// [`Refusal::NeedsGrant`], also where a write is of a generation that this cell has not heard of yet;
