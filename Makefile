@@ -93,9 +93,8 @@ bench-boards: setup
 	cargo run --locked --quiet --release --package tally-simulation --bin board_figures -- $(MEMBERS)
 
 # What a top costs in a partition of the directory with 62,500 counters, a sixteenth of a million: about 2 minutes.
-bench-tops: COUNTERS ?= 62500
 bench-tops: setup
-	cargo run --locked --quiet --release --package tally-simulation --bin top_figures -- $(COUNTERS)
+	cargo run --locked --quiet --release --package tally-simulation --bin top_figures -- "$${COUNTERS:-62500}"
 
 bench-clients: build
 	@exec $(NODE) benches/clients.mjs

@@ -11,9 +11,11 @@ use tally::core::cluster::push;
 use tally::core::cluster::root::Root;
 use tally::core::cluster::view::ViewAtRest;
 use tally::core::counter::id::{CounterId, Datacenter};
-use tally::core::counter::ledger::{KeyedOutcome, WriteKey};
+use tally::core::counter::dimensions::DimensionLog;
+use tally::core::counter::ledger::{KeySource, KeyedOutcome, KeyedWrite, WriteKey};
 use tally::core::counter::merge::CellTotals;
 use tally::core::counter::nonces::FlushEffect;
+use tally::core::counter::samples::Samples;
 use tally::core::counter::total::Sum;
 use tally::core::limit::policy::Policy;
 use tally::host::object::{IncomingCall, Reply as CallReply};
@@ -21,6 +23,7 @@ use tally::protocol::alerts::body::parse_alert;
 use tally::protocol::alerts::webhook::Allowed;
 use tally::protocol::alerts::{Alert, AlertName};
 use tally::protocol::limits::PolicyName;
+use tally::protocol::names::CellAddress;
 use tally::protocol::messages::{
     AskTop, BoardQuestion, Call, CellPart, CellRepaired, CountKeyed, Counted, EndBoard, Fault,
     Flush, Flushed, ListPastStates, ListRuns, LocateLead, OrderBy, PROTOCOL, PROTOCOL_BEFORE,
@@ -155,6 +158,48 @@ fn a_lead_of_the_build_before_answers_writes_without_whether_it_lives_apart() {
     assert_eq!(CountKeyed::LACKS.1, Recall::LACKS.1);
     let bytes = golden(&now, &before, &Ok(counted), CountKeyed::LACKS.1);
     assert_eq!(bytes, "000103080103465241");
+}
+
+#[test]
+fn an_edge_of_the_build_before_counts_keyed_writes_without_a_bound_of_64_bits() {
+    let write = KeyedWrite {
+        key: WriteKey([9; 16]),
+        fingerprint: 7,
+        generation: 0,
+        added: 3,
+        removed: 0,
+        live: vec![(60, 3)],
+        past: Vec::new(),
+        seen: None,
+        condition: None,
+        samples: Samples::default(),
+        dimensions: DimensionLog::default(),
+        within_64_bits: false,
+    };
+    let to = CellAddress::lead(&counter(), &datacenter());
+    let count = |within_64_bits| {
+        let write = KeyedWrite {
+            within_64_bits,
+            ..write.clone()
+        };
+        CountKeyed::new(to.clone(), vec![write], None, KeySource::Drawn)
+    };
+    let samples: Vec<(u32, Samples)> = Vec::new();
+    let dimensions: Vec<(u32, DimensionLog)> = Vec::new();
+    let writes = vec![write.clone()];
+    let moves: Option<u32> = None;
+    let before = (
+        to.clone(),
+        writes,
+        moves,
+        KeySource::Drawn,
+        samples,
+        dimensions,
+    );
+    let lacks = CountKeyed::LACKS.0;
+    let bytes = golden(&count(true), &before, &count(false), lacks);
+    assert_eq!(bytes, "");
+    assert!(count(true).received().writes[0].within_64_bits);
 }
 
 #[test]

@@ -107,7 +107,7 @@ pub struct Problem {
 }
 
 /// The earliest retry where nothing better is known.
-const RETRY_AFTER_SECONDS: u32 = 1;
+pub const RETRY_AFTER_SECONDS: u32 = 1;
 
 impl Problem {
     /// A problem of this code; `detail` says who must do what. Codes of status 503 and 504 carry a `Retry-After` of one

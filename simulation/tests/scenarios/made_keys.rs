@@ -388,6 +388,7 @@ fn a_body_that_is_refused_for_its_budget_uses_none_of_it() {
         for _ in 0..4 {
             let over = send(3);
             assert_eq!(over.status, 429, "{path}: {}", over.text());
+            assert!(over.header("retry-after").is_some(), "{path}");
         }
         let rest = send(2);
         assert_eq!(rest.status, 200, "{path}: {}", rest.text());

@@ -20,7 +20,7 @@ use crate::protocol::audit::CallOutcome;
 use crate::protocol::keys::{KeyKind, fingerprint, parse_key, section_key, write_key};
 use crate::protocol::messages::{Fault, RunCommands, Subscribe};
 use crate::protocol::names::{REDIS, REDIS_ROOT};
-use crate::protocol::problem::{Code, Problem};
+use crate::protocol::problem::{Code, Problem, RETRY_AFTER_SECONDS};
 use crate::protocol::redis::command::{Act, Command, KeyspaceCommand};
 use crate::protocol::redis::glob::literal_prefix;
 use crate::protocol::redis::notifications::Subscription;
@@ -32,6 +32,7 @@ use crate::protocol::redis::script_table::Script;
 use crate::protocol::redis::scripts;
 use crate::protocol::routes::{self, RouteName};
 use crate::protocol::shell_limits::OPERATE_MS_MAX;
+use std::fmt::Display;
 
 /// Where the dialect is answered.
 const MOUNT: &str = "/redis";
@@ -134,21 +135,22 @@ pub async fn fetch(context: &RequestContext) -> Option<Response> {
 /// The refusal of a request of the dialect before it is read; `None` for others.
 pub fn refuse(context: &RequestContext, problem: &Problem) -> Option<Response> {
     rest_of(context)?;
-    let mut answer = answer_of(refusal_of(problem));
-    if let Some(seconds) = problem.retry_after_seconds() {
-        answer = answer.with_header("retry-after", seconds.to_string());
-    }
-    Some(respond::respond(context, RouteName::Redis, answer))
+    Some(refuse_as(context, refusal_of(problem)))
 }
 
 fn refuse_as(context: &RequestContext, refusal: Refusal) -> Response {
     respond::respond(context, RouteName::Redis, answer_of(refusal))
 }
 
-/// The answer of a refusal; of a method, with those that are taken.
-fn answer_of((status, text): Refusal) -> Answer {
-    let answer = Answer::json(Reply::Error(text).to_json(Encoding::Plain)).with_status(status);
-    match status {
+/// The answer of a refusal: of a method, with those that are taken; of what may be sent again, with when.
+fn answer_of(refusal: Refusal) -> Answer {
+    let text = Reply::Error(refusal.text).to_json(Encoding::Plain);
+    let answer = Answer::json(text).with_status(refusal.status);
+    let answer = match refusal.retry_after_seconds {
+        Some(seconds) => answer.with_header("retry-after", seconds.to_string()),
+        None => answer,
+    };
+    match refusal.status {
         405 => answer.with_header("allow", ALLOWED.to_owned()),
         _ => answer,
     }
@@ -164,10 +166,12 @@ async fn listen(
     check_method(context)?;
     let caller = caller(context).await;
     let caller = caller.map_err(|problem| refusal_of(&problem))?;
-    let subscription = asked.map_err(|text| (400, text))?;
+    let subscription = asked.map_err(|text| Refusal::of_request(400, text))?;
     for prefix in subscription.prefixes() {
         let may = caller.may(Scope::Read, prefix);
-        may.map_err(|problem| (400, format!("NOPERM {}", problem.detail())))?;
+        may.map_err(|problem| {
+            Refusal::of_request(400, format!("NOPERM {}", problem.detail()))
+        })?;
     }
     if context.method() == "HEAD" {
         return Ok(None);
@@ -178,29 +182,62 @@ async fn listen(
     };
     let stream = call::stream(&context.host, &message, None).await;
     let stream =
-        stream.map_err(|fault| (503, format!("{UNAVAILABLE} {fault}; subscribe again")))?;
+        stream.map_err(|fault| Refusal::unavailable(format_args!("{fault}; subscribe again")))?;
     match stream.status {
         200 => Ok(Some(stream)),
-        429 => Err((
-            429,
-            "ERR this key has as many streams as it may have; close some".to_owned(),
-        )),
-        _ => {
-            let text = "no stream can be opened now; subscribe again later";
-            Err((503, format!("{UNAVAILABLE} {text}")))
+        429 => {
+            let text = "ERR this key has as many streams as it may have; close some".to_owned();
+            Err(Refusal::of_request(429, text))
         }
+        _ => Err(Refusal::unavailable(
+            "no stream can be opened now; subscribe again later",
+        )),
     }
 }
 
 fn check_method(context: &RequestContext) -> Result<(), Refusal> {
     match context.method() {
         "GET" | "HEAD" | "POST" | "PUT" => Ok(()),
-        _ => Err((405, "ERR send GET, HEAD, POST or PUT".to_owned())),
+        _ => {
+            let text = "ERR send GET, HEAD, POST or PUT".to_owned();
+            Err(Refusal::of_request(405, text))
+        }
     }
 }
 
-/// A refusal of a whole request: its status and its text.
-type Refusal = (u16, String);
+/// A refusal of a whole request.
+struct Refusal {
+    status: u16,
+    text: String,
+    /// When the request may be sent again, for `Retry-After`; `None` where that does not help.
+    retry_after_seconds: Option<u32>,
+}
+
+impl Refusal {
+    /// The refusal of what the caller must change before sending it again.
+    fn of_request(status: u16, text: String) -> Refusal {
+        Refusal {
+            status,
+            text,
+            retry_after_seconds: None,
+        }
+    }
+
+    /// The refusal of a command that was run alone, or of which nobody knows whether it was.
+    fn of_reply(text: String) -> Refusal {
+        let is_away = text.starts_with(UNAVAILABLE);
+        Refusal {
+            status: if is_away { 503 } else { 400 },
+            text,
+            retry_after_seconds: is_away.then_some(RETRY_AFTER_SECONDS),
+        }
+    }
+
+    /// The refusal of what a part that is away would have answered.
+    fn unavailable(text: impl Display) -> Refusal {
+        Refusal::of_reply(format!("{UNAVAILABLE} {text}"))
+    }
+}
 
 fn refusal_of(problem: &Problem) -> Refusal {
     let text = match problem.code() {
@@ -211,7 +248,11 @@ fn refusal_of(problem: &Problem) -> Refusal {
         Code::Forbidden => format!("NOPERM {}", problem.detail()),
         _ => format!("ERR {}", problem.detail()),
     };
-    (problem.code().status(), text)
+    Refusal {
+        status: problem.code().status(),
+        text,
+        retry_after_seconds: problem.retry_after_seconds(),
+    }
 }
 
 async fn answer(context: &RequestContext, rest: &str) -> Result<Answer, Refusal> {
@@ -234,12 +275,11 @@ async fn answer(context: &RequestContext, rest: &str) -> Result<Answer, Refusal>
         .header("upstash-response-format")
         .is_some_and(|format| format != "json")
     {
-        return Err((
-            400,
-            "ERR replies are JSON here: leave Upstash-Response-Format out".to_owned(),
-        ));
+        let text = "ERR replies are JSON here: leave Upstash-Response-Format out".to_owned();
+        return Err(Refusal::of_request(400, text));
     }
-    let request = RedisRequest::parse(rest, context.query(), &body).map_err(|text| (400, text))?;
+    let request = RedisRequest::parse(rest, context.query(), &body)
+        .map_err(|text| Refusal::of_request(400, text))?;
     let work = Work {
         context,
         caller: &caller,
@@ -248,12 +288,10 @@ async fn answer(context: &RequestContext, rest: &str) -> Result<Answer, Refusal>
         RedisRequest::One(args) => {
             let replies = work.run(vec![args], false).await?;
             let reply = replies.first().cloned().unwrap_or(Reply::Nil);
-            let status = match &reply {
-                Reply::Error(text) if text.starts_with(UNAVAILABLE) => 503,
-                Reply::Error(_) => 400,
-                _ => 200,
-            };
-            Ok(Answer::json(reply.to_json(encoding)).with_status(status))
+            match reply {
+                Reply::Error(text) => Err(Refusal::of_reply(text)),
+                reply => Ok(Answer::json(reply.to_json(encoding))),
+            }
         }
         RedisRequest::Pipeline(commands) => work
             .run(commands, false)
@@ -262,7 +300,7 @@ async fn answer(context: &RequestContext, rest: &str) -> Result<Answer, Refusal>
         RedisRequest::Transaction(commands) => {
             if commands.iter().any(|args| work.aborts(args)) {
                 let text = "EXECABORT Transaction discarded because of previous errors.";
-                return Err((400, text.to_owned()));
+                return Err(Refusal::of_request(400, text.to_owned()));
             }
             work.run(commands, true)
                 .await
@@ -451,6 +489,7 @@ fn is_flush(args: &Arguments) -> bool {
 }
 
 fn unanswered(fault: &Fault) -> Refusal {
-    let text = format!("{UNAVAILABLE} {fault}; commands may or may not have been carried out");
-    (503, text)
+    Refusal::unavailable(format_args!(
+        "{fault}; commands may or may not have been carried out"
+    ))
 }

@@ -84,7 +84,7 @@ pub struct KeyedWrite {
     /// Count it only while the cell, which is home, has changed nothing since.
     pub condition: Option<HomeCondition>,
     /// Samples of its increments by unix second, clamped to the cell's clock. Events that wait in an inbox have none,
-    /// so this is left out of the stored form; `Count` of the protocol carries it beside.
+    /// so this is left out of the stored form; `CountKeyed` of the protocol carries it beside.
     #[serde(skip)]
     pub samples: Samples,
     /// What its increments say of themselves; left out of the stored form as samples are, and for the same reason.
