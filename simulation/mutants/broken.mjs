@@ -65,14 +65,14 @@ export const MUTATIONS = [
     "a numbered write is counted without its number",
     "crates/tally-core/src/counter/cell/numbered.rs",
     "                numbers.put(number, decided);\n",
-    "                numbers.put(number + 1_000 * u64::from(decided == Decided::Counted), decided);\n",
+    "                numbers.put(number + 1_000 * u64::from(decided == Decision::Counted), decided);\n",
     "queued::a_write_that_comes_again_counts_once",
   ],
   [
     "a numbered write is struck out without its number",
     "crates/tally-core/src/counter/cell/numbered.rs",
     "                numbers.put(number, decided);\n",
-    "                numbers.put(number + 1_000 * u64::from(decided != Decided::Counted), decided);\n",
+    "                numbers.put(number + 1_000 * u64::from(decided != Decision::Counted), decided);\n",
     "queued::a_late_copy_of_what_was_struck_out_is_not_counted_where_home_has_come_back",
   ],
   [
@@ -620,6 +620,13 @@ export const MUTATIONS = [
     "            self.known.borrow_mut().clear();\n        }\n        written.map(|()| done)",
     "        }\n        written.map(|()| done)",
     "commands::scripts_that_could_not_be_written_are_not_acknowledged_and_nothing_of_them_is_remembered",
+  ],
+  [
+    "an old copy of a keyed write asks for a grant",
+    "crates/tally-core/src/counter/cell/stale_flush_guard.rs",
+    "            true => u64::try_from(now_ms).unwrap_or(0),\n",
+    "            true => 0,\n",
+    "commands::a_late_copy_of_an_addition_neither_brings_a_deleted_key_back_nor_counts_in_the_next",
   ],
   [
     "additions that travelled together are all told the same sum",

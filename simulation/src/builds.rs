@@ -117,12 +117,13 @@ fn cut(path: &str, message: &[u8]) -> Option<Vec<u8>> {
         return encode(&it.counter).ok();
     }
     if path == CountKeyed::PATH {
-        // Without the last field, which is empty: a byte.
+        // Without the last two fields, an empty list and a 0: two bytes.
         let it = decode::<CountKeyed>(message).ok()?.received();
         let mut writes = it.writes;
         (writes.iter_mut()).for_each(|write| write.within_64_bits = false);
         let it = CountKeyed::new(it.to, writes, it.moves, it.keys);
-        return Some(encode(&it).ok()?.split_last()?.1.to_vec());
+        let bytes = encode(&it).ok()?;
+        return Some(bytes.get(..bytes.len() - 2)?.to_vec());
     }
     if path == RepairRoot::PATH {
         let it: RepairRoot = decode(message).ok()?;

@@ -319,3 +319,22 @@ fn a_lane_sends_what_it_has_seen_and_before_that_what_may_begin_now() {
         assert!(newest_at(clock_ms) > 0, "{clock_ms}");
     }
 }
+
+#[test]
+fn an_old_copy_of_a_keyed_write_counts_in_no_newer_generation_and_asks_for_none() {
+    let (before, after) = (NOW - 1, NOW + 1);
+    let refused = |lives| Err(Refusal::Newer(lives));
+    let mut cell = living(NOW);
+    // Of a claim, or of the protocol before.
+    assert_eq!(cell.check_newest(0, NOW_MS), Ok(()));
+    assert_eq!(cell.check_newest(NOW, NOW_MS), Ok(()));
+    assert_eq!(cell.check_newest(before, NOW_MS), refused(NOW));
+    // A cell without a grant would ask for one, and the counter would begin now.
+    assert!(cell.close(NOW));
+    assert_eq!(cell.check_newest(0, NOW_MS), Ok(()));
+    assert_eq!(cell.check_newest(NOW, NOW_MS), Ok(()));
+    assert_eq!(cell.check_newest(NOW, NOW_MS + 1), refused(after));
+    cell.take_grant(grant(after), NOW_MS);
+    assert_eq!(cell.check_newest(NOW, NOW_MS), refused(after));
+    assert_eq!(cell.check_newest(after, NOW_MS + 60_000), Ok(()));
+}

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
+use tally::core::counter::flush::Refusal;
 use tally::core::counter::id::Datacenter;
 use tally::core::counter::ledger::{HomeCondition, KeyedOutcome, KeyedWrite, Recorded, WriteKey};
 use tally::protocol::batch::gather::Times;
@@ -265,13 +266,18 @@ fn a_refusal_after_an_attempt_that_was_not_answered_is_unknown_where_nothing_is_
             is_apart: false,
         };
         let both = counted(vec![KeyedOutcome::Counted(recorded), outcome]);
-        assert_eq!(after_unknown(Some(0), both.clone()), Ok(both.clone()));
-        let drawn = after_unknown(None, both.clone());
+        assert_eq!(after_unknown(Some(0), Ok(both.clone())), Ok(both.clone()));
+        let drawn = after_unknown(None, Ok(both.clone()));
         match is_for_good {
             true => assert_eq!(drawn, Ok(both)),
             false => assert!(matches!(drawn, Err(Fault::Unavailable(_))), "{drawn:?}"),
         }
     }
+    // A refusal of the second attempt does not say what became of the first.
+    let refused = Err(Fault::Refused(Refusal::Newer(7)));
+    assert_eq!(after_unknown(Some(0), refused.clone()), refused);
+    let drawn = after_unknown(None, refused);
+    assert!(matches!(drawn, Err(Fault::Unavailable(_))), "{drawn:?}");
 }
 
 #[test]

@@ -10,8 +10,8 @@ use tally::core::cluster::delta::{Basis, Delta, Mark};
 use tally::core::cluster::push;
 use tally::core::cluster::root::Root;
 use tally::core::cluster::view::ViewAtRest;
-use tally::core::counter::id::{CounterId, Datacenter};
 use tally::core::counter::dimensions::DimensionLog;
+use tally::core::counter::id::{CounterId, Datacenter};
 use tally::core::counter::ledger::{KeySource, KeyedOutcome, KeyedWrite, WriteKey};
 use tally::core::counter::merge::CellTotals;
 use tally::core::counter::nonces::FlushEffect;
@@ -23,7 +23,6 @@ use tally::protocol::alerts::body::parse_alert;
 use tally::protocol::alerts::webhook::Allowed;
 use tally::protocol::alerts::{Alert, AlertName};
 use tally::protocol::limits::PolicyName;
-use tally::protocol::names::CellAddress;
 use tally::protocol::messages::{
     AskTop, BoardQuestion, Call, CellPart, CellRepaired, CountKeyed, Counted, EndBoard, Fault,
     Flush, Flushed, ListPastStates, ListRuns, LocateLead, OrderBy, PROTOCOL, PROTOCOL_BEFORE,
@@ -32,6 +31,7 @@ use tally::protocol::messages::{
     TopRow, TotalsFrom, UnreadCounters, WriteBoard, decode, decode_padded, encode, later, path_in,
     protocol_of,
 };
+use tally::protocol::names::CellAddress;
 use tally::protocol::redis::notifications::SetChange;
 use tally::protocol::redis::reply::Reply;
 use tally::protocol::snapshot::RunOf;
@@ -161,7 +161,7 @@ fn a_lead_of_the_build_before_answers_writes_without_whether_it_lives_apart() {
 }
 
 #[test]
-fn an_edge_of_the_build_before_counts_keyed_writes_without_a_bound_of_64_bits() {
+fn an_edge_of_the_build_before_counts_keyed_writes_without_bounds_of_values_and_generations() {
     let write = KeyedWrite {
         key: WriteKey([9; 16]),
         fingerprint: 7,
@@ -184,6 +184,8 @@ fn an_edge_of_the_build_before_counts_keyed_writes_without_a_bound_of_64_bits() 
         };
         CountKeyed::new(to.clone(), vec![write], None, KeySource::Drawn)
     };
+    let mut now = count(true);
+    now.newest = 7;
     let samples: Vec<(u32, Samples)> = Vec::new();
     let dimensions: Vec<(u32, DimensionLog)> = Vec::new();
     let writes = vec![write.clone()];
@@ -197,9 +199,11 @@ fn an_edge_of_the_build_before_counts_keyed_writes_without_a_bound_of_64_bits() 
         dimensions,
     );
     let lacks = CountKeyed::LACKS.0;
-    let bytes = golden(&count(true), &before, &count(false), lacks);
-    assert_eq!(bytes, "");
-    assert!(count(true).received().writes[0].within_64_bits);
+    let bytes = golden(&now, &before, &count(false), lacks);
+    let expected = "0470616765034652410001\
+                    090909090909090909090909090909090700030001780300000000010000";
+    assert_eq!(bytes, expected);
+    assert!(now.received().writes[0].within_64_bits);
 }
 
 #[test]

@@ -198,13 +198,18 @@ pub fn element_second(times: Times, second: i64, counted: i64) -> i64 {
     second.min(counted)
 }
 
-/// The result of writes whose first attempt was not answered and whose second attempt got this answer. What became of
+/// The result of writes whose first attempt was not answered and whose second attempt ended so. What became of
 /// writes whose keys only their sender knows is recorded where they were counted, struck out, below the floor or past
 /// 64 bits. The first attempt may still be on its way: otherwise the result is unknown then too.
 ///
 /// # Errors
 /// `Unavailable`.
-pub fn after_unknown(moves: Option<u32>, counted: Counted) -> Result<Counted, Fault> {
+pub fn after_unknown(moves: Option<u32>, second: Result<Counted, Fault>) -> Result<Counted, Fault> {
+    let detail = "an earlier attempt was not answered".to_owned();
+    let counted = match second {
+        Err(Fault::Refused(_)) if moves.is_none() => return Err(Fault::Unavailable(detail)),
+        second => second?,
+    };
     let is_for_good = |outcome: &KeyedOutcome| {
         let is_refused = matches!(
             outcome,
@@ -218,8 +223,7 @@ pub fn after_unknown(moves: Option<u32>, counted: Counted) -> Result<Counted, Fa
     if moves.is_some() || counted.outcomes.iter().all(is_for_good) {
         return Ok(counted);
     }
-    let detail = "an earlier attempt was not answered";
-    Err(Fault::Unavailable(detail.to_owned()))
+    Err(Fault::Unavailable(detail))
 }
 
 /// Notes what the claims decide, and returns what each lead is to count.

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::json;
 use tally::protocol::names::{KEYSPACES, Placement};
 use tally_simulation::ClientRequest;
 
@@ -95,6 +96,26 @@ fn additions_of_which_nothing_is_known_are_told_so_and_the_next_go_on() {
     assert!(unknown > 0, "a lost addition is not acknowledged");
     let value = scene.value();
     assert_eq!(value, 5 + 5 * i64::try_from(sums.len()).expect("few"));
+}
+
+#[test]
+fn a_late_copy_of_an_addition_neither_brings_a_deleted_key_back_nor_counts_in_the_next() {
+    for comes_again in [false, true] {
+        let scene = Scene::new(&["FRA"]);
+        let incr = || pipeline(&["INCR hits".to_owned()]);
+        let first = scene.hold("/count", "");
+        assert_eq!(numbers(&scene.done(0, incr())), [1]);
+        let gone = scene.done(0, pipeline(&["DEL hits".to_owned()]));
+        assert_eq!(numbers(&gone), [1]);
+        if comes_again {
+            assert_eq!(numbers(&scene.done(0, incr())), [1]);
+        }
+        first.let_go();
+        scene.world.run_for_ms(5_000);
+        let read = scene.done(0, pipeline(&["GET hits".to_owned()]));
+        let told = if comes_again { json!("1") } else { json!(null) };
+        assert_eq!(read, json!([{"result": told}]));
+    }
 }
 
 #[test]

@@ -169,9 +169,7 @@ async fn listen(
     let subscription = asked.map_err(|text| Refusal::of_request(400, text))?;
     for prefix in subscription.prefixes() {
         let may = caller.may(Scope::Read, prefix);
-        may.map_err(|problem| {
-            Refusal::of_request(400, format!("NOPERM {}", problem.detail()))
-        })?;
+        may.map_err(|problem| Refusal::of_request(400, format!("NOPERM {}", problem.detail())))?;
     }
     if context.method() == "HEAD" {
         return Ok(None);

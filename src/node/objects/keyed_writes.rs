@@ -123,6 +123,8 @@ impl Core {
     fn try_count(self: &Rc<Self>, count: &CountKeyed) -> Result<Counted, Fault> {
         let now_ms = self.host.now_ms();
         let CountKeyed { writes, moves, .. } = count;
+        let is_of_now = self.state.borrow().check_newest(count.newest, now_ms);
+        is_of_now.map_err(Fault::Refused)?;
         let limits = self.limits_of(count.keys);
         let (outcomes, changes) = self.decide(now_ms, count.keys, |state, known, changes| {
             let applied = match count.keys {

@@ -5,6 +5,7 @@
 use super::call_batcher::Batcher;
 use super::call_within;
 use super::leads_apart;
+use crate::core::counter::flush::Refusal;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::{KeySource, KeyedWrite, WriteKey};
 use crate::host::Host;
@@ -17,6 +18,18 @@ use crate::protocol::names::{CellAddress, IDEMPOTENCY, IDEMPOTENCY_DATACENTER};
 
 /// Time for the first attempt of a call, and for its retry.
 const ATTEMPTS_MS: [u64; 2] = [1_500, 1_000];
+
+/// How much newer than an attempt the generation may be in which a write counts whose key only its sender knows: the
+/// write itself may create the counter, by the root's clock. It is less than the time after which the first attempt is
+/// given up. So once the second was acknowledged and the counter deleted, the first is too old for what comes then.
+const DRAWN_AHEAD_MS: i64 = 1_000;
+
+/// The newest generation in which such a write may count that is sent now, where one of at least `known` lives.
+fn newest_from(host: &Host, known: u64) -> u64 {
+    let ahead = DRAWN_AHEAD_MS.cast_unsigned();
+    let now_ms = u64::try_from(host.now_ms()).unwrap_or(0);
+    now_ms.max(known).saturating_add(ahead)
+}
 
 /// Calls the objects of one counter: to count, or to ask what was counted, which changes nothing.
 struct Caller<'a> {
@@ -99,12 +112,22 @@ impl Carrier for Caller<'_> {
             let recall = Recall { to, writes };
             return twice(|milliseconds| self.call(&recall, milliseconds)).await;
         }
-        let count = CountKeyed::new(to, writes, moves, self.keys);
+        let mut count = CountKeyed::new(to, writes, moves, self.keys);
+        let newest = |known| match self.keys {
+            KeySource::Drawn => newest_from(self.host, known),
+            _ => 0,
+        };
         let [first, second] = ATTEMPTS_MS;
+        count.newest = newest(0);
         let counted = match self.call(&count, first).await {
             Err(Fault::Unavailable(_)) => {
-                let counted = self.call(&count, second).await?;
-                keyed::after_unknown(moves, counted)
+                count.newest = newest(0);
+                keyed::after_unknown(moves, self.call(&count, second).await)
+            }
+            // Nothing was counted, and the writes are of now.
+            Err(Fault::Refused(Refusal::Newer(lives))) => {
+                count.newest = newest(lives);
+                self.call(&count, second).await
             }
             outcome => outcome,
         }?;

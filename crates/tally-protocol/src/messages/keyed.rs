@@ -10,7 +10,7 @@ use tally_core::counter::ledger::{KeySource, KeyedOutcome, KeyedWrite, WriteKey}
 use tally_core::counter::samples::Samples;
 
 calls! {
-    CountKeyed => Counted, "/count", |it| Address::Cell(&it.to), lacks (1, 1);
+    CountKeyed => Counted, "/count", |it| Address::Cell(&it.to), lacks (2, 1);
     Claim => ClaimAnswer, "/claim", |it| it.receiver();
     Recall => Counted, "/recall", |it| Address::Cell(&it.to), lacks (0, 1);
     FindClaims => ClaimAnswer, "/find-claims", |it| Address::Root(&it.counter);
@@ -31,8 +31,12 @@ pub struct CountKeyed {
     samples: Vec<(u32, Samples)>,
     /// The dimensions of writes that have some, likewise.
     dimensions: Vec<(u32, DimensionLog)>,
-    /// The indexes of writes that are refused where the value would pass 64 bits. The protocol before lacks this field.
+    /// The indexes of writes that are refused where the value would pass 64 bits. The protocol before lacks this field
+    /// and the next.
     within_64_bits: Vec<u32>,
+    /// The newest generation that they may count in, as of a flush; 0 for whichever lives, and for what a claim
+    /// names.
+    pub newest: u64,
 }
 
 impl CountKeyed {
@@ -64,6 +68,7 @@ impl CountKeyed {
             samples,
             dimensions,
             within_64_bits,
+            newest: 0,
         }
     }
 

@@ -6,7 +6,8 @@
 //! [`crate::counter::lane::newest_at`] allows. Those seconds are covered by memory: while the object lives it
 //! knows what it has counted in generations that ended. What is left is a copy of the first flush of a lane
 //! that the network holds back while, within those seconds, its retry is acknowledged, the counter is deleted
-//! and created again, and the object is ended in between.
+//! and created again, and the object is ended in between. Keyed writes whose keys only their sender knows name one
+//! second (`DRAWN_AHEAD_MS` of `node/shared/keyed_calls.rs`), which is over when their first attempt is given up.
 
 use super::{Cell, Nonce, Nonces, Refusal};
 
@@ -23,16 +24,36 @@ impl Cell {
         let oldest = self
             .generation()
             .unwrap_or_else(|| self.closed_through.saturating_add(1));
-        if newest == 0 || oldest <= newest {
-            Ok(())
-        } else {
-            Err(Refusal::Newer(oldest))
-        }
+        is_within(oldest, newest)
+    }
+
+    /// Lets keyed writes pass that may count in the generation that lives here. The records of their keys end with
+    /// the generation that counted them. So a copy that is older than `newest` asks for no grant either: that could
+    /// create a counter again that was deleted.
+    ///
+    /// # Errors
+    /// [`Refusal::Newer`].
+    pub fn check_newest(&self, newest: u64, now_ms: i64) -> Result<(), Refusal> {
+        let lives = self.generation().unwrap_or(0);
+        let begins = match self.needs_grant(now_ms) {
+            true => u64::try_from(now_ms).unwrap_or(0),
+            false => 0,
+        };
+        is_within(lives.max(begins), newest)
     }
 
     /// What the next generation must know of the flushes of this one and of those before.
     pub(super) fn take_former(&mut self) -> Nonces {
         let former = std::mem::take(&mut self.former);
         former.with_newer(std::mem::take(&mut self.nonces))
+    }
+}
+
+/// Whether what may count up to a generation, 0 for any, may count in one.
+fn is_within(generation: u64, newest: u64) -> Result<(), Refusal> {
+    if newest == 0 || generation <= newest {
+        Ok(())
+    } else {
+        Err(Refusal::Newer(generation))
     }
 }
