@@ -37,6 +37,9 @@ pub(super) const DAYS_KEPT: i64 = 31;
 const HOUR_MS: i64 = 3_600_000;
 pub(super) const DAY_HOURS: i64 = 24;
 
+/// The SQL that makes an hour a day.
+const DAYS: &str = " / 24";
+
 /// How many counters' rows are built in one step, if the table is younger than the counters.
 const BUILT_AT_ONCE: u32 = 200;
 
@@ -231,7 +234,10 @@ impl DirectoryTotals {
             counter.as_str().into(),
         ];
         let indexed = changed_columns(row.as_ref(), hour, sizes);
-        let begun = before.map_or_else(String::new, |before| begun_between(before, hour));
+        let begun = match before {
+            Some(before) if before < hour => begun_between(),
+            _ => String::new(),
+        };
         let told = "ON CONFLICT (id) DO UPDATE SET as_of = excluded.as_of, value = excluded.value, \
              counted = excluded.counted, uniques = excluded.uniques, body = excluded.body";
         self.store.insert(
@@ -406,16 +412,19 @@ fn changed_columns(before: Option<&Before>, hour: i64, sizes: [i64; 3]) -> Strin
     set
 }
 
-/// The SQL that stores the count at the beginnings of the hours and days between two hours.
-fn begun_between(before: i64, hour: i64) -> String {
-    let mut notes = String::new();
-    let mut note = |column: char, before: i64, now: i64, kept: i64| {
-        for start in (before + 1).max(now - kept + 1)..=now {
-            notes.push_str(&format!(", {column}{} = counted", start.rem_euclid(kept)));
-        }
+/// The SQL that stores the count at the beginnings of the hours and days between the hour of a row and that of what is
+/// written: a beginning falls into a slot where a multiple of their number lies between. It is the same for any two
+/// hours, so that rows of many share a statement, and few are prepared.
+fn begun_between() -> String {
+    let slots = |column: char, unit: &'static str, kept: i64| {
+        (0..kept).map(move |slot| {
+            let turn = |hour: &str| format!("({hour}{unit} + {}) / {kept}", kept - slot);
+            let (before, now) = (turn("hour"), turn("excluded.hour"));
+            format!(
+                ", {column}{slot} = CASE WHEN {now} > {before} THEN counted ELSE {column}{slot} END"
+            )
+        })
     };
-    note('h', before, hour, HOURS_KEPT);
-    let day = |hour: i64| hour.div_euclid(DAY_HOURS);
-    note('d', day(before), day(hour), DAYS_KEPT);
-    notes
+    let hours = slots('h', "", HOURS_KEPT);
+    hours.chain(slots('d', DAYS, DAYS_KEPT)).collect()
 }

@@ -97,6 +97,19 @@ struct PendingInserts {
     failures: Cell<u64>,
 }
 
+/// How many of so many rows each statement takes, `most` at most: the rest goes by halves. Each length is a statement of
+/// its own, which the platform keeps prepared, in up to 1 MiB of text and some twenty times that of memory an object.
+pub(super) fn statement_sizes(mut rows: usize, most: usize) -> impl Iterator<Item = usize> {
+    let mut size = most.max(1);
+    std::iter::from_fn(move || {
+        while size > rows.max(1) {
+            size /= 2;
+        }
+        rows = rows.checked_sub(size)?;
+        Some(size)
+    })
+}
+
 /// The object's database.
 #[derive(Clone)]
 pub struct Store {
@@ -208,15 +221,11 @@ impl Store {
         written
     }
 
-    /// Inserts rows, as many by a statement as it may bind; the rest by halves, so that few different statements are
-    /// prepared.
+    /// Inserts rows, as many by a statement as it may bind.
     fn insert_rows(&self, rows: Waiting) -> Result<(), Fault> {
-        let mut at_once = (VALUES_MAX / rows.width).max(1);
+        let (count, most) = (rows.values.len() / rows.width, VALUES_MAX / rows.width);
         let mut values = rows.values.into_iter();
-        while values.len() > 0 {
-            while at_once > 1 && at_once * rows.width > values.len() {
-                at_once /= 2;
-            }
+        for at_once in statement_sizes(count, most) {
             let places = vec![rows.places; at_once].join(", ");
             let statement = [rows.into, " ", &places, " ", &rows.conflict].concat();
             let some = values.by_ref().take(at_once * rows.width).collect();

@@ -3,6 +3,7 @@
 //! Invariant: the changes of the log are written and the log is emptied in one transaction, so a restart finds each
 //! change in one of them.
 
+use super::store::statement_sizes;
 use super::tablet_rows::{ALARM, LOG_SCHEMA, Name, TabletRows, no_rows};
 use crate::host::object::SqlValue;
 use crate::protocol::messages::{Fault, decode};
@@ -41,15 +42,10 @@ impl TabletRows {
             let alarms = unfolded.iter().filter(|(name, _)| !kept(name));
             let (set, unset): (Vec<_>, Vec<_>) = alarms.partition(|(_, body)| body.is_some());
             self.store.atomically(|| {
-                puts.chunks(ROWS_AT_ONCE)
-                    .try_for_each(|some| self.put_rows(some))?;
-                gone.chunks(NAMES_AT_ONCE)
-                    .try_for_each(|some| self.delete_rows(some))?;
-                set.chunks(NAMES_AT_ONCE)
-                    .try_for_each(|some| self.put_alarms(some))?;
-                unset
-                    .chunks(NAMES_AT_ONCE)
-                    .try_for_each(|some| self.delete_alarms(some))?;
+                by_statements(&puts, ROWS_AT_ONCE, |some| self.put_rows(some))?;
+                by_statements(&gone, NAMES_AT_ONCE, |some| self.delete_rows(some))?;
+                by_statements(&set, NAMES_AT_ONCE, |some| self.put_alarms(some))?;
+                by_statements(&unset, NAMES_AT_ONCE, |some| self.delete_alarms(some))?;
                 // A deletion of each row would count as a written row.
                 no_rows(self.store.run("DROP TABLE log", vec![]))?;
                 no_rows(self.store.run(LOG_SCHEMA, vec![]))
@@ -113,4 +109,19 @@ impl TabletRows {
             .map(|((counter, _), _)| counter.as_str().into());
         no_rows(self.store.run(&statement.concat(), values.collect()))
     }
+}
+
+/// Writes all, as many by a statement as [`statement_sizes`] says.
+fn by_statements<T>(
+    all: &[T],
+    most: usize,
+    write: impl Fn(&[T]) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let mut rest = all;
+    for size in statement_sizes(all.len(), most) {
+        let (some, after) = rest.split_at(size);
+        write(some)?;
+        rest = after;
+    }
+    Ok(())
 }
