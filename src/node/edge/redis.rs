@@ -10,6 +10,7 @@ use super::hash_keys::name_key;
 use super::key_budget;
 use super::request_context::RequestContext;
 use super::respond::{self, Answer};
+use super::shares;
 use crate::core::counter::ledger::WriteKey;
 use crate::core::sketch::hash;
 use crate::host::http::Response;
@@ -169,9 +170,7 @@ async fn listen(
     let subscription = asked.map_err(|text| Refusal::of_request(400, text))?;
     for prefix in subscription.prefixes() {
         let may = caller.may(Scope::Read, prefix);
-        may.map_err(|problem| {
-            Refusal::of_request(400, format!("NOPERM {}", problem.detail()))
-        })?;
+        may.map_err(|problem| Refusal::of_request(400, format!("NOPERM {}", problem.detail())))?;
     }
     if context.method() == "HEAD" {
         return Ok(None);
@@ -321,8 +320,8 @@ fn several(replies: &[Reply], encoding: Encoding) -> Answer {
     Answer::json(json)
 }
 
-/// The caller: by the header, or by `_token` in the query. Without a key nothing is allowed, unless the deployment is
-/// open.
+/// The caller: by the header, or by `_token` in the query. Without a key, or with a share, nothing is allowed, unless the
+/// deployment is open.
 async fn caller(context: &RequestContext) -> Result<Caller, Problem> {
     let caller = match token_of(context.query()) {
         Some(token) if context.header("authorization").is_none() => {
@@ -335,6 +334,10 @@ async fn caller(context: &RequestContext) -> Result<Caller, Problem> {
             Code::Unauthorized,
             "send a key as `Authorization: Bearer <key>`",
         ));
+    }
+    // Keys are texts, hashes and sets too, which shares are not for.
+    if caller.is_share() {
+        return Err(shares::not_shared());
     }
     Ok(caller)
 }

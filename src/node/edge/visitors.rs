@@ -1,4 +1,4 @@
-//! The limits of callers without a key.
+//! The limits of callers without a key, and of holders of shares.
 //!
 //! Invariant: an address is held no longer than its request; what stays in memory is a hash of it by a key of this
 //! isolate. All clients of unknown address share one budget, so that hiding the address evades no limit.
@@ -61,10 +61,10 @@ pub fn address_bytes(context: &RequestContext) -> Vec<u8> {
 }
 
 impl Visitor {
-    /// The caller of a request. The holder of a key is not limited.
+    /// The caller of a request. The holder of a key is not limited; the holder of a share is, as a share may be passed on.
     pub fn of(context: &RequestContext) -> Self {
         let host = context.host.clone();
-        if !context.is_public() {
+        if !context.is_visitor() {
             return Self {
                 host,
                 hash: None,
