@@ -4,9 +4,15 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use futures_util::future::{join, join_all};
+use tally::core::counter::id::CounterId;
 use tally::host::Target;
+use tally::host::http::{Body, Response};
 use tally::node::edge;
-use tally::protocol::messages::{Fault, PROTOCOL, decode, path_in, protocol_of};
+use tally::node::shared::call;
+use tally::protocol::live::snapshot::Shown;
+use tally::protocol::live::topic::Topic;
+use tally::protocol::live::{LOOK_MAX, SIGHTS_MAX};
+use tally::protocol::messages::{Fault, Look, PROTOCOL, decode, path_in, protocol_of};
 use tally::protocol::names;
 use tally_simulation::{
     Client, ClientRequest, Faults, Figures, Options, Site, Verdict, World, admin as client,
@@ -151,6 +157,55 @@ fn a_watcher_sees_what_others_write() {
     live.close(1_000, "");
     world.run_for_ms(1_000);
     assert_eq!(live.closed().map(|(code, _)| code), Some(1_000));
+}
+
+/// Asks a lookout for counters that nobody has made, so many messages from a number on at once; returns of how many it
+/// knows nothing.
+fn unknown_to_a_lookout(world: &World, client: &Client, from: usize, messages: usize) -> usize {
+    let unknown = Rc::new(Cell::new(0));
+    let told = unknown.clone();
+    world.set_edge(move |_, host, _| {
+        let told = told.clone();
+        let look = move |message: usize| Look {
+            partition: 0,
+            topics: (0..LOOK_MAX)
+                .map(|number| format!("c{}", (from + message) * LOOK_MAX + number))
+                .map(|id| Topic::from(CounterId::parse(id).expect("an id")))
+                .collect(),
+            age_ms_max: 500,
+        };
+        async move {
+            let looks: Vec<Look> = (0..messages).map(look).collect();
+            for seen in join_all(looks.iter().map(|look| call(&host, look))).await {
+                let seen = seen.expect("the lookout answers");
+                let pending = seen.iter().filter(|seen| seen.shown == Shown::Pending);
+                told.set(told.get() + pending.count());
+            }
+            Response::new(200, vec![], Body::Empty)
+        }
+    });
+    world.run(client.get("/")).expect("no fault");
+    unknown.get()
+}
+
+#[test]
+fn a_lookout_holds_so_many_counters_and_forgets_those_that_nobody_asks_for_any_more() {
+    let (world, sites) = service(12);
+    let client = client(&world, sites[0]);
+    let full = SIGHTS_MAX / LOOK_MAX;
+    unknown_to_a_lookout(&world, &client, 0, full);
+    world.run_for_ms(1_000);
+    assert_eq!(unknown_to_a_lookout(&world, &client, 0, full), 0);
+    // While all of these are asked for, there is no room for others.
+    for _ in 0..2 {
+        assert_eq!(unknown_to_a_lookout(&world, &client, full, 1), LOOK_MAX);
+        world.run_for_ms(1_000);
+        assert_eq!(unknown_to_a_lookout(&world, &client, 0, full), 0);
+    }
+    world.run_for_ms(5_000);
+    unknown_to_a_lookout(&world, &client, full, 1);
+    world.run_for_ms(1_000);
+    assert_eq!(unknown_to_a_lookout(&world, &client, full, 1), 0);
 }
 
 /// Before, a hub whose clock was a minute ahead of the one that alarms ring by sent an update a minute.

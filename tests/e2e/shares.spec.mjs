@@ -1,6 +1,7 @@
 // Shares: whoever has a link reads one prefix, and nothing else, until it is revoked or has ended.
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { bearer } from "./calls.mjs";
+import { bearer, numbers } from "./calls.mjs";
+import { connect, watch } from "./live-client.mjs";
 import { openWorld } from "./world.mjs";
 
 const ADMIN = "admin-key-0123456789";
@@ -15,6 +16,8 @@ const CONFIG = {
 };
 // What an isolate goes by what it knows, and a little more.
 const REVOKED_MS = 60_000;
+// As crates/tally-protocol/src/live/mod.rs says.
+const VISITOR_COUNTERS_MAX = 500;
 
 let world;
 beforeAll(async () => {
@@ -60,6 +63,44 @@ test("a share reads what begins with its prefix, and nothing else", async () => 
   ])
     await world.refused(403, "forbidden", method, path, guest);
   await world.refused(403, "forbidden", "POST", "/shares", { ...guest, body: '{"prefix":"blog/"}' });
+});
+
+test("a share reads no boards, no exports and nothing of Redis's keys below its prefix", async () => {
+  await world.well("POST", "/boards/blog%2Fgame/members/ann", bearer(ADMIN, { body: '{"score":1}' }));
+  await world.well("POST", "/redis", bearer(ADMIN, { body: '["SET","blog/text","secret"]' }));
+  const { token } = await share({ prefix: "blog/" });
+  const guest = bearer(token);
+  for (const path of [
+    "/boards", "/boards?prefix=blog%2F", "/boards/blog%2Fgame", "/boards/blog%2Fgame/top", "/boards/blog%2Fgame/export",
+    "/live?board=blog%2Fgame", "/counters/blog%2Fa/uniques/hyll", "/export?prefix=blog%2F", "/keys", "/audit", "/alerts",
+  ])
+    await world.refused(403, "forbidden", "GET", path, guest);
+  for (const [method, path, body] of [
+    ["GET", "/redis/get/blog%2Ftext"],
+    ["GET", "/redis/psubscribe/__keyspace@0__:blog%2F*"],
+    ["POST", "/redis", '["KEYS","blog/*"]'],
+    ["POST", "/redis/pipeline", '[["GET","blog/text"]]'],
+    ["POST", "/redis/multi-exec", '[["GET","blog/text"]]'],
+  ]) {
+    const { status, json } = await world.call(method, path, { ...guest, body });
+    expect([path, status]).toEqual([path, 403]);
+    expect(json.error).toMatch(/^NOPERM /);
+  }
+});
+
+test("whoever reads by a share has the streams of an address, and others of the same share have theirs", async () => {
+  const { token } = await share({ prefix: "blog/" });
+  const from = (address) => bearer(token, { headers: { "cf-connecting-ip": address } });
+  const path = (stream) => `/live?${numbers(100).map((index) => `id=blog%2F${stream}%2F${index}`).join("&")}`;
+  const sockets = [];
+  for (const stream of numbers(VISITOR_COUNTERS_MAX / 100)) {
+    sockets.push(await connect(world, path(stream), from("192.0.2.1")));
+  }
+  const one = (address) => watch(world, "/live?id=blog%2Fa", from(address));
+  expect((await one("192.0.2.1")).status).toBe(429);
+  const other = await one("192.0.2.2");
+  expect(other.status).toBe(200);
+  for (const watcher of [other, ...sockets]) watcher.close();
 });
 
 test("a token that is changed, or of another deployment, is refused", async () => {

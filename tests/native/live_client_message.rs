@@ -3,6 +3,8 @@
 
 use crate::common::sums;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
 use sums::{CACHED, FRESH, NOW_MS, id, part, sketch, sum};
 use tally::core::counter::id::CounterId;
 use tally::protocol::live::client_message::{self, ClientMessage, SocketNotes};
@@ -34,6 +36,7 @@ fn kept(watches: &[&str], prefixes: &[&str]) -> SocketNotes {
         ids: topics(watches),
         as_strings: false,
         prefixes: prefixes.iter().map(|prefix| (*prefix).to_owned()).collect(),
+        visitor: Some(u64::MAX),
     }
 }
 
@@ -143,6 +146,33 @@ fn whatever_a_socket_may_watch_can_be_kept_of_it_in_ascii() {
     ] {
         assert_eq!(SocketNotes::from_attachment(text), None);
     }
+}
+
+#[test]
+fn what_the_build_before_kept_of_a_socket_is_read_and_it_reads_what_this_one_keeps() {
+    #[derive(serde::Serialize, serde::Deserialize, Debug, PartialEq)]
+    struct Before {
+        ids: Vec<Topic>,
+        as_strings: bool,
+        prefixes: Vec<String>,
+    }
+    let before = Before {
+        ids: topics(&["a"]),
+        as_strings: true,
+        prefixes: vec!["b".to_owned()],
+    };
+    let text = STANDARD_NO_PAD.encode(encode(&before).expect("bytes"));
+    assert_eq!(text, "AQABYQEBAWI");
+    let read = SocketNotes::from_attachment(&text).expect("notes");
+    assert_eq!((read.ids.len(), read.visitor), (1, None));
+    let now = SocketNotes {
+        visitor: Some(7),
+        ..read
+    };
+    let bytes = STANDARD_NO_PAD.decode(now.to_attachment().expect("text"));
+    assert_eq!(decode(&bytes.expect("base64")), Ok(before));
+    let same = now.to_attachment().expect("text");
+    assert_eq!(SocketNotes::from_attachment(&same), Some(now));
 }
 
 #[test]

@@ -11,7 +11,9 @@ use proptest::prelude::*;
 use serde_json::Value;
 use tally::core::counter::id::CounterId;
 use tally::protocol::live::snapshot::{CounterSnapshot, ReadCounter, Shown, is_outdated};
-use tally::protocol::live::subscriptions::{HubState, JoinRefusal, Update, UpdatesMade};
+use tally::protocol::live::subscriptions::{
+    ChangeRefusal, HubState, JoinRefusal, Update, UpdatesMade,
+};
 use tally::protocol::live::topic::Topic;
 use tally::protocol::live::{COUNTERS_MAX, IDS_MAX, LOST_MS, PING_MS, SECOND_MS, second_of};
 
@@ -264,7 +266,7 @@ fn a_full_hub_takes_nobody_and_one_that_leaves_makes_room() {
     let known = board.join(NOW_MS, ids(&["17"]), false, None).expect("room");
     assert_eq!(
         board.change(known, NOW_MS, ids(&["one more"])),
-        Err(JoinRefusal)
+        Err(ChangeRefusal::Full)
     );
     assert_eq!(
         board.ids_of(known).expect("it watches").to_vec(),

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use serde_json::{Value, json};
-use tally_simulation::{ClientRequest, Verdict};
+use tally_simulation::{Client, ClientRequest, Verdict};
 
 use super::service::Service;
 
@@ -795,5 +795,78 @@ fn equal_scores_of_a_spread_board_are_brought_back_in_the_order_of_their_lines()
                 .all(|(one, other)| { !one.contains("\"member\"") || one == other })
         );
         assert_eq!(file.lines().count(), again.lines().count());
+    }
+}
+
+/// A client with the scope `admin` on all counters, and on no limits.
+fn admin_alone(service: &Service) -> Client {
+    let made = service.well(0, "POST", "/keys", r#"{"name":"ops","scopes":["admin"]}"#);
+    let site = service.world.site("GRU", 1);
+    let key = made["key"].as_str().expect("a key");
+    service.world.client(site).with_key(key)
+}
+
+#[test]
+fn who_may_not_change_limits_imports_no_policy_and_no_alert_about_one() {
+    for (mode, key) in [("create", None), ("replace", Some("once")), ("add", None)] {
+        let service = Service::new(23, None);
+        let policy = r#"{"limit":5,"window_seconds":60}"#;
+        service.well(0, "PUT", "/limits/login", policy);
+        let refused = json!({"refused_in": {"seconds": 60, "above": 1}});
+        let over = json!({"value": {"above": 9}});
+        let hook = "https://hooks.example.com/tally";
+        let of_policy = json!({"policy": "login", "when": refused, "webhook": hook});
+        let of_counter = json!({"counter": "page", "when": over, "webhook": hook});
+        let mut own = of_policy.clone();
+        own["secret"] = json!(SECRET);
+        service.well(0, "PUT", "/alerts/own", &own.to_string());
+        let lifted = json!({"limit": 1_000_000, "window_seconds": 1});
+        let file: String = [
+            json!({"policy": "login", "body": lifted}),
+            json!({"policy": "new", "body": lifted}),
+            json!({"alert": "watch", "body": of_policy}),
+            json!({"alert": "own", "body": of_counter}),
+            json!({"alert": "page", "body": of_counter}),
+            json!({"id": "page", "value": 7}),
+        ]
+        .map(|line| format!("{line}\n"))
+        .concat();
+        let mut ask = request("POST", &format!("/import?mode={mode}"), &file);
+        if let Some(key) = key {
+            ask = ask.header("idempotency-key", key);
+        }
+        let client = admin_alone(&service);
+        let told = service.world.run(client.ask(ask)).expect("an answer");
+        let told = told.json();
+        let refused = told["refused"].as_array().expect("lines");
+        let named: Vec<_> = refused
+            .iter()
+            .map(|line| (&line["id"], &line["code"]))
+            .collect();
+        let forbidden = json!("forbidden");
+        let names = ["login", "new", "watch", "own"].map(Value::from);
+        let expected: Vec<_> = names.iter().map(|name| (name, &forbidden)).collect();
+        assert_eq!(named, expected, "{mode}: {told}");
+        // The others go on.
+        let counts = ["counters", "policies", "alerts"].map(|name| &told[name]);
+        assert_eq!(counts, [&json!(1), &json!(0), &json!(1)], "{mode}: {told}");
+        let stays = service.well(0, "GET", "/limits/login", "");
+        assert_eq!(stays["limit"], 5, "{mode}: {stays}");
+        let stays = service.well(0, "GET", "/alerts/own", "");
+        assert_eq!(stays["policy"], "login", "{mode}: {stays}");
+        for path in ["/limits/new", "/alerts/watch"] {
+            assert_eq!(service.ask(0, "GET", path, "", None).status, 404, "{mode}");
+        }
+        // What such a key exports, it imports whole.
+        let export = request("GET", "/export", "");
+        let export = service.world.run(client.ask(export)).expect("an answer");
+        let again = request("POST", "/import?mode=replace", &export.text());
+        let told = service.world.run(client.ask(again)).expect("an answer");
+        let told = told.json();
+        assert_eq!(
+            (&told["rejected"], &told["whole"]),
+            (&json!(0), &json!(true)),
+            "{told}"
+        );
     }
 }

@@ -1,7 +1,8 @@
 //! Boards: what cursors, refusals and settings say.
 
 use serde_json::{Value, json};
-use tally_simulation::ClientRequest;
+use tally::protocol::names::KEYS;
+use tally_simulation::{Answer, ClientRequest, Options, Site, World, deployed};
 
 use super::scene::Scene;
 
@@ -172,4 +173,84 @@ fn a_version_that_was_not_reached_comes_with_one_of_the_whole_board() {
     );
     assert_eq!(told["seen"], version.as_str());
     assert_eq!(get(&scene, &path(&version))["version"], version.as_str());
+}
+
+/// What a body of so many lines from an address is answered.
+fn send_lines(
+    (world, site): &(World, Site),
+    address: &str,
+    count: usize,
+    key: Option<&str>,
+) -> Answer {
+    let line = |number| format!("{{\"member\":\"m{number}\",\"delta\":1}}\n");
+    let body: String = (0..count).map(line).collect();
+    let mut ask = ClientRequest::new("POST", "/boards/game/members")
+        .at(0)
+        .body(body);
+    if let Some(key) = key {
+        ask = ask.header("idempotency-key", key);
+    }
+    let client = world.client(*site).from_address(address);
+    world.run(client.ask(ask)).expect("an answer")
+}
+
+/// A world where everybody may write scores.
+fn open_to_all() -> (World, Site) {
+    let world = deployed(5, Options::default());
+    let all = json!({"origins": ["*"], "scopes": ["read", "write"], "allow": ["board"]});
+    world.set(
+        KEYS,
+        Some(&json!({"keys": [], "public": [all]}).to_string()),
+    );
+    let site = world.site("FRA", 1);
+    (world, site)
+}
+
+#[test]
+fn a_line_of_a_body_is_one_write_of_an_address() {
+    let world = open_to_all();
+    let most = send_lines(&world, "192.0.2.1", 200, None);
+    assert_eq!(most.status, 200, "{}", most.text());
+    let told = most.json();
+    assert_eq!(
+        (&told["accepted"], &told["rejected"]),
+        (&json!(60), &json!(140)),
+        "{told}"
+    );
+    let first = &told["errors"][0];
+    assert_eq!(
+        (&first["line"], &first["code"]),
+        (&json!(61), &json!("quota-exceeded")),
+        "{told}"
+    );
+    let spent = send_lines(&world, "192.0.2.1", 2, None);
+    assert_eq!(spent.status, 429, "{}", spent.text());
+    assert!(spent.header("retry-after").is_some());
+    // Others have theirs.
+    let other = send_lines(&world, "192.0.2.2", 60, None).json();
+    assert_eq!(other["accepted"], 60, "{other}");
+}
+
+#[test]
+fn a_body_with_a_key_that_finds_too_little_left_is_refused_whole_and_uses_nothing() {
+    let world = open_to_all();
+    let never = send_lines(&world, "192.0.2.1", 61, Some("a"));
+    assert_eq!(
+        (never.status, &never.json()["code"]),
+        (400, &json!("cost-exceeds-limit")),
+        "{}",
+        never.text()
+    );
+    let first = send_lines(&world, "192.0.2.1", 40, Some("b"));
+    assert_eq!(first.json()["accepted"], 40, "{}", first.text());
+    for _ in 0..3 {
+        let over = send_lines(&world, "192.0.2.1", 40, Some("c"));
+        assert_eq!(over.status, 429, "{}", over.text());
+    }
+    world.0.run_for_ms(20_000);
+    let later = send_lines(&world, "192.0.2.1", 40, Some("c"));
+    assert_eq!(later.json()["accepted"], 40, "{}", later.text());
+    world.0.run_for_ms(60_000);
+    let again = send_lines(&world, "192.0.2.1", 40, Some("c"));
+    assert_eq!(again.header("idempotency-replayed"), Some("true"));
 }

@@ -6,7 +6,10 @@ use std::rc::Rc;
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use tally::protocol::names;
+use tally::host::object::SqlValue;
+use tally::protocol::audit::AUDIT_ROWS_MAX;
+use tally::protocol::live::VISITOR_STREAMS_MAX;
+use tally::protocol::names::{self, Placement};
 use tally_simulation::{
     Answer, Client, ClientRequest, Faults, Options, Role, Site, Verdict, World, admin, deployed,
 };
@@ -650,4 +653,192 @@ fn deleting_all_keys_of_redis_is_noted_and_other_commands_are_not() {
         (&acts[0]["target"], &acts[0]["outcome"]),
         (&json!("FLUSHALL"), &json!("done"))
     );
+}
+
+/// A share of `blog/`, and where it was made.
+fn shared() -> (Keys, Client) {
+    let keys = Keys::new(14);
+    for path in ["/counters/blog%2Fhome", "/counters/shop"] {
+        let counted = keys.ask("POST", &format!("{path}/increment"), &Value::Null);
+        assert_eq!(counted.status, 200, "{}", counted.text());
+    }
+    let scored = json!({"score": 1});
+    let board = keys.ask("POST", "/boards/blog%2Fgame/members/ann", &scored);
+    assert_eq!(board.status, 200, "{}", board.text());
+    let text = keys.ask("POST", "/redis", &json!(["SET", "blog/secret", "text"]));
+    assert_eq!(text.status, 200, "{}", text.text());
+    let made = keys.ask("POST", "/shares", &json!({"prefix": "blog/"}));
+    assert_eq!(made.status, 201, "{}", made.text());
+    let token = made.json()["token"].as_str().expect("a token").to_owned();
+    let client = keys.world.client(keys.sites[0]).with_key(&token);
+    (keys, client)
+}
+
+#[test]
+fn a_share_reads_counters_and_nothing_else() {
+    let (keys, guest) = shared();
+    for path in [
+        "/counters/blog%2Fhome",
+        "/counters/blog%2Fhome/history",
+        "/counters/blog%2Fhome/breakdown?by=country",
+        "/counters/blog%2F*/history",
+        "/counters/blog%2F*/aggregate",
+        "/counters?prefix=blog%2F",
+        "/top?prefix=blog%2F",
+        "/live?id=blog%2Fhome",
+        "/healthz",
+    ] {
+        let answer = keys.ask_as(&guest, 0, "GET", path, &Value::Null);
+        assert_eq!(answer.status, 200, "{path}");
+    }
+    let calls = [
+        ("GET", "/counters/shop", Value::Null),
+        ("POST", "/counters/blog%2Fhome/increment", Value::Null),
+        ("GET", "/boards", Value::Null),
+        ("GET", "/boards?prefix=blog%2F", Value::Null),
+        ("GET", "/boards/blog%2Fgame", Value::Null),
+        ("GET", "/boards/blog%2Fgame/top", Value::Null),
+        ("GET", "/boards/blog%2Fgame/export", Value::Null),
+        ("GET", "/live?board=blog%2Fgame", Value::Null),
+        ("GET", "/counters/blog%2Fhome/uniques/hyll", Value::Null),
+        ("GET", "/export?prefix=blog%2F", Value::Null),
+        ("GET", "/keys", Value::Null),
+        ("GET", "/shares", Value::Null),
+        ("GET", "/audit", Value::Null),
+        ("GET", "/alerts", Value::Null),
+        ("GET", "/limits", Value::Null),
+        ("POST", "/limits/login/bob", Value::Null),
+        ("GET", "/metrics", Value::Null),
+        ("GET", "/redis/get/blog%2Fsecret", Value::Null),
+        ("POST", "/redis", json!(["KEYS", "blog/*"])),
+        ("POST", "/redis/pipeline", json!([["GET", "blog/secret"]])),
+        ("POST", "/redis/multi-exec", json!([["GET", "blog/secret"]])),
+        (
+            "GET",
+            "/redis/subscribe/__keyspace@0__:blog%2Fsecret",
+            Value::Null,
+        ),
+        (
+            "GET",
+            "/redis/psubscribe/__keyspace@0__:blog%2F*",
+            Value::Null,
+        ),
+    ];
+    for (method, path, body) in calls {
+        let answer = keys.ask_as(&guest, 0, method, path, &body);
+        assert_eq!(answer.status, 403, "{method} {path}: {}", answer.text());
+        let told = answer.json();
+        match path.starts_with("/redis") {
+            true => {
+                let error = told["error"].as_str().unwrap_or_default();
+                assert!(error.starts_with("NOPERM "), "{path}: {told}");
+            }
+            false => assert_eq!(told["code"], "forbidden", "{path}"),
+        }
+    }
+}
+
+#[test]
+fn reads_and_streams_of_a_share_are_those_of_their_address() {
+    let (keys, guest) = shared();
+    let streams = |client: &Client, count: usize| {
+        let open = |_| {
+            let ask = ClientRequest::new("GET", "/live?id=blog%2Fhome").at(0);
+            let ask = ask.header("upgrade", "websocket");
+            keys.world.run(client.ask(ask)).expect("an answer")
+        };
+        (0..count).map(open).collect::<Vec<Answer>>()
+    };
+    let open = streams(&guest, VISITOR_STREAMS_MAX);
+    assert!(open.iter().all(|answer| answer.status == 101));
+    let over = streams(&guest, 1).remove(0);
+    assert_eq!(
+        (over.status, &over.json()["code"]),
+        (429, &json!("quota-exceeded"))
+    );
+    // Somebody else with the same link has others.
+    let other = guest.clone().from_address("192.0.2.200");
+    assert_eq!(streams(&other, 1).remove(0).status, 101);
+    // A hub that has lost its memory still knows whose sockets it holds.
+    let hubs = keys.world.objects().into_iter();
+    let hubs =
+        hubs.filter(|(binding, name, ..)| *binding == names::WATCHERS && name.starts_with("h1/"));
+    let slept = hubs.filter(|(binding, name, ..)| {
+        let name = name.clone();
+        keys.world.evict(&Placement {
+            binding,
+            name,
+            location_hint: None,
+        })
+    });
+    assert_eq!(slept.count(), 1);
+    assert_eq!(streams(&guest, 1).remove(0).status, 429);
+    // A list takes 16 calls to objects at least, and each of these is another.
+    let list = |client: &Client, number: usize| {
+        let path = format!("/counters?prefix=blog%2F{number}");
+        keys.ask_as(client, 0, "GET", &path, &Value::Null).status
+    };
+    let refused = (0..2_000).find(|number| list(&guest, *number) == 429);
+    assert!(refused.is_some(), "nothing bounds its reads");
+    assert_eq!(list(&other, 0), 200);
+}
+
+/// Fills the log with entries of calls that were done, and others that were refused, before those that are there.
+fn fill_log(keys: &Keys, done: u64, refused: u64) {
+    let log = names::directory(0);
+    let run = |sql: String| keys.world.look(&log, &sql).expect("the log");
+    let rows = |from_ms: u64, count: u64, outcome: &str| {
+        format!(
+            "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < {count}) \
+             INSERT INTO acts SELECT printf('%015d/%016x', {from_ms} + i, i), \
+             (SELECT body FROM acts WHERE place IN ({outcome})) FROM n"
+        )
+    };
+    let now_ms = keys.world.now_ms().unsigned_abs();
+    let refused_place = "SELECT place FROM acts_refused LIMIT 1";
+    let done_place =
+        "SELECT place FROM acts WHERE place NOT IN (SELECT place FROM acts_refused) LIMIT 1";
+    run(rows(now_ms - 2_000_000, done, done_place));
+    run(rows(now_ms - 1_000_000, refused, refused_place));
+    let between = format!(
+        "INSERT OR IGNORE INTO acts_refused SELECT place FROM acts WHERE place >= '{:015}' AND place < '{:015}'",
+        now_ms - 1_000_000,
+        now_ms - 500_000
+    );
+    run(between);
+    // The next write of the object commits them; then it counts anew.
+    let none = keys.ask("DELETE", "/counters/none", &Value::Null);
+    assert_eq!(none.status, 404, "{}", none.text());
+    assert!(keys.world.crash(&log));
+}
+
+#[test]
+fn refused_calls_push_no_call_that_was_done_out_of_the_log() {
+    let keys = Keys::new(15);
+    let delete = |keys: &Keys, id: &str| {
+        let path = format!("/counters/{id}");
+        keys.ask("DELETE", &path, &Value::Null).status
+    };
+    assert_eq!(keys.status(&keys.admin, 0, "/counters/one/increment"), 200);
+    assert_eq!(delete(&keys, "one"), 200);
+    assert_eq!(delete(&keys, "none"), 404);
+    let count = |what: &str| {
+        let sql = format!("SELECT count(*) FROM {what}");
+        let rows = keys.world.look(&names::directory(0), &sql).expect("a log");
+        match rows[0][0] {
+            SqlValue::Integer(count) => count,
+            _ => panic!("a count"),
+        }
+    };
+    let refused = 500;
+    fill_log(&keys, AUDIT_ROWS_MAX - refused - 3, refused);
+    let done = count("acts") - count("acts_refused");
+    assert_eq!(count("acts"), i64::try_from(AUDIT_ROWS_MAX).expect("few"));
+    for _ in 0..250 {
+        assert_eq!(delete(&keys, "none"), 404);
+    }
+    assert_eq!(count("acts") - count("acts_refused"), done);
+    assert!(count("acts") <= i64::try_from(AUDIT_ROWS_MAX).expect("few"));
+    let newest = &keys.acts()[0];
+    assert_eq!(newest["outcome"], "refused", "{newest}");
 }

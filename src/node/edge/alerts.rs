@@ -26,7 +26,11 @@ use crate::protocol::query::Query;
 /// How long a test may take: as long as its receiver, plus the call.
 const TEST_MS_MAX: u64 = ANSWER_MS_MAX + 3_000;
 
-fn may(caller: &Caller, alert: &Alert) -> Result<(), Problem> {
+/// Succeeds where a caller may do anything with an alert: it administers what the alert watches.
+///
+/// # Errors
+/// `forbidden`.
+pub(super) fn may(caller: &Caller, alert: &Alert) -> Result<(), Problem> {
     match &alert.watched {
         Watched::Counter(counter) => caller.may(Scope::Admin, counter.as_str()),
         Watched::Prefix(prefix) => caller.may(Scope::Admin, prefix),

@@ -591,6 +591,29 @@ pub async fn remove(
     write_one(context, board, name, MemberAction::Remove, None).await
 }
 
+/// Takes one from the budgets of a caller without a key for each line, and rejects the lines that find nothing left. A
+/// body with an `Idempotency-Key` is refused whole: a repeat must have the same lines in the same groups.
+fn admit_lines(
+    context: &RequestContext,
+    board: &CounterId,
+    lines: &mut MemberLines,
+    has_key: bool,
+) -> Result<(), Problem> {
+    let visitor = context.visitor();
+    if has_key {
+        let count = u64::try_from(lines.writes.len()).unwrap_or(u64::MAX);
+        visitor.may_write(board.as_str(), count)?;
+    }
+    for (line, write) in std::mem::take(&mut lines.writes) {
+        match visitor.admit(board.as_str()) {
+            Ok(()) => lines.writes.push((line, write)),
+            Err(problem) if has_key => return Err(problem),
+            Err(problem) => lines.reject(line, problem),
+        }
+    }
+    Ok(())
+}
+
 /// `POST /boards/{board}/members`: many writes, a line for each.
 ///
 /// # Errors
@@ -600,7 +623,7 @@ pub async fn write_many(context: &RequestContext, board: CounterId) -> Result<An
     let body = body::read_small(context).await?;
     let mut lines: MemberLines = parse_lines(&body, context.host.now_ms())?;
     let once = once_of(context, KeyKind::Batch, &[&body]).await?;
-    context.visitor().admit(board.as_str())?;
+    admit_lines(context, &board, &mut lines, once.is_some())?;
     let count = u64::try_from(lines.writes.len()).unwrap_or(u64::MAX);
     key_budget::spend_body(context, &context.caller()?, count).await?;
     let _waiting = context.waiting();

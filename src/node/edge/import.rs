@@ -15,7 +15,7 @@ use super::limiters::learn_policy;
 use super::read_cache::with_reads;
 use super::request_context::RequestContext;
 use super::respond::Answer;
-use super::{administration, isolate, last_seen};
+use super::{administration, alerts, isolate, last_seen};
 use crate::core::board::member::Amount;
 use crate::core::board::settings::ScoreRule;
 use crate::core::counter::contents::Contents;
@@ -28,6 +28,7 @@ use crate::host::Host;
 use crate::node::shared::boards::{self, BoardReader};
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::{call, call_within, open_objects};
+use crate::protocol::access::{Caller, Scope};
 use crate::protocol::alerts::AlertName;
 use crate::protocol::alerts::body::{Secret, parse_alert};
 use crate::protocol::alerts::webhook::Allowed;
@@ -48,7 +49,7 @@ use crate::protocol::messages::{
     MemberWrite, OnceKey, Operate, Operation, OperationKey, PolicyPut, PutAlert, PutPolicy,
     RestoreSource, WriteBoard,
 };
-use crate::protocol::names::{ALERTS_ALLOW, BODY_PIECE_MS, CellAddress};
+use crate::protocol::names::{ALERTS_ALLOW, BODY_PIECE_MS, CellAddress, limit_right};
 use crate::protocol::open_slots::ObjectUser;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::Query;
@@ -71,13 +72,14 @@ const CLAIM_WRITES: usize = 2;
 ///
 /// # Errors `invalid-query`, `invalid-json` for an empty body, `body-too-large`, `body-too-slow`, `invalid-gzip`,
 /// `unsupported-encoding`, `invalid-idempotency-key`.
-pub async fn import(context: &RequestContext) -> Result<Answer, Problem> {
+pub async fn import(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
     let query = Query::parse(context.query(), &["mode"])?;
     let mode = import_mode(query.get("mode"))?;
     let header = context.header("idempotency-key");
     let text = header.as_deref().map(parse_key).transpose()?;
     let mut import = Import {
         context,
+        caller: caller.clone(),
         mode,
         secret: name_key(&context.host).await?,
         key: text.map(str::to_owned),
@@ -228,6 +230,8 @@ impl Members {
 
 pub(super) struct Import<'a> {
     context: &'a RequestContext,
+    /// Who imports. That it administers all counters was checked before; what else a line needs is checked by line.
+    caller: Caller,
     mode: ImportMode,
     secret: Rc<HashKey>,
     key: Option<String>,
@@ -251,6 +255,8 @@ impl<'a> Import<'a> {
     ) -> Self {
         Self {
             context,
+            // A snapshot has counters alone.
+            caller: Caller::nobody(),
             mode,
             secret,
             key,
@@ -611,6 +617,8 @@ impl Import<'_> {
         let once = self.put_key(number, name, body);
         let name = PolicyName::parse(name)?;
         let policy = parse_policy(body.as_bytes())?;
+        self.caller
+            .may_limit(Scope::Admin, &limit_right(&name, None))?;
         let host = &self.context.host;
         if self.mode == ImportMode::Create {
             let known = call(host, &GetPolicy { name: name.clone() }).await?;
@@ -640,8 +648,12 @@ impl Import<'_> {
         let alert = AlertName::parse(name)?;
         let allowed = Allowed::of(host.setting(ALERTS_ALLOW).as_deref());
         let mut put = parse_alert(body.as_bytes(), &allowed)?;
+        alerts::may(&self.caller, &put.alert)?;
         let get = GetAlert { name: alert };
         let over = call(host, &get).await?.map(|seen| seen.alert);
+        if let Some(over) = &over {
+            alerts::may(&self.caller, over)?;
+        }
         if over
             .as_ref()
             .is_some_and(|over| *over != put.alert && self.mode == ImportMode::Create)

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use super::hash_keys::name_key;
 use super::request_context::RequestContext;
 use super::respond::{self, Answer};
-use super::visitors;
+use super::{shares, visitors};
 use crate::core::cluster::region::location_hint;
 use crate::core::sketch::hash;
 use crate::host::http::Response;
@@ -15,6 +15,7 @@ use crate::host::{Host, State, Stream};
 use crate::node::shared::call;
 use crate::protocol::access::Scope;
 use crate::protocol::live::client_message::{asked, resumes};
+use crate::protocol::live::topic::Topic;
 use crate::protocol::live::{
     HUBS_MAX, PREFIXES_BYTES_MAX, VISITOR_COUNTERS_MAX, VISITOR_STREAMS_MAX,
 };
@@ -69,9 +70,10 @@ pub async fn fetch(context: &RequestContext) -> Response {
     }
 }
 
-/// The hash that identifies a visitor in all isolates: hubs have it while the stream is open, and nobody stores it.
+/// The hash that identifies a visitor in all isolates: a hub and the attachment of its socket have it while the stream
+/// is open, and nobody stores it.
 async fn visitor_of(context: &RequestContext) -> Result<Option<u64>, Problem> {
-    if !context.is_public() {
+    if !context.is_visitor() {
         return Ok(None);
     }
     let key = name_key(&context.host).await?;
@@ -92,6 +94,9 @@ async fn open(context: &RequestContext) -> Result<Option<Stream>, Problem> {
     let (ids, as_strings) = asked(context.query())?;
     for id in &ids {
         caller.may(Scope::Read, id.name().as_str())?;
+        if caller.is_share() && matches!(id, Topic::Board(_)) {
+            return Err(shares::not_shared());
+        }
     }
     // A possible upgrade to HTTP/2 does not concern this call.
     let upgrade = context

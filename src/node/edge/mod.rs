@@ -44,7 +44,7 @@
 //! | [`local_quota`] | the isolate's part of the limits of hot keys |
 //! | [`repeated_checks`] | checks that are repeated at once |
 //! | [`embeds`] | elements of pages: the pixel, badges |
-//! | [`visitors`] | the limits of visitors without keys |
+//! | [`visitors`] | the limits of visitors without keys and of holders of shares |
 //! | [`redis`] | Redis's dialect |
 //! | [`files`] | static files: the dashboard, the script for pages, the API's description |
 //! | [`api_keys`], [`key_budget`] | keys that calls make, their holders, and their budgets |
@@ -189,6 +189,7 @@ macro_rules! handlers {
     ) => {
         async fn handle($context: &RequestContext, route: Route) -> Result<Answer, Problem> {
             let $caller = $context.caller_with(&route.right())?;
+            shares::check(&$caller, route.name())?;
             audit::begin($context, &$caller, &route).await;
             let answer = match route { $($(#[$built])* Route::$variant $(($($parameter),+))? => $handler,)* };
             audit::end($context, &answer).await;

@@ -10,6 +10,7 @@ use super::hash_keys::name_key;
 use super::key_budget;
 use super::request_context::RequestContext;
 use super::respond::{self, Answer};
+use super::shares;
 use crate::core::counter::ledger::WriteKey;
 use crate::core::sketch::hash;
 use crate::host::http::Response;
@@ -319,8 +320,8 @@ fn several(replies: &[Reply], encoding: Encoding) -> Answer {
     Answer::json(json)
 }
 
-/// The caller: by the header, or by `_token` in the query. Without a key nothing is allowed, unless the deployment is
-/// open.
+/// The caller: by the header, or by `_token` in the query. Without a key, or with a share, nothing is allowed, unless the
+/// deployment is open.
 async fn caller(context: &RequestContext) -> Result<Caller, Problem> {
     let caller = match token_of(context.query()) {
         Some(token) if context.header("authorization").is_none() => {
@@ -333,6 +334,10 @@ async fn caller(context: &RequestContext) -> Result<Caller, Problem> {
             Code::Unauthorized,
             "send a key as `Authorization: Bearer <key>`",
         ));
+    }
+    // Keys are texts, hashes and sets too, which shares are not for.
+    if caller.is_share() {
+        return Err(shares::not_shared());
     }
     Ok(caller)
 }

@@ -33,6 +33,8 @@ pub struct RequestContext {
     arrived_ms: i64,
     waited_ms: Cell<i64>,
     is_public: Cell<bool>,
+    /// Whether the budgets of its address bound the caller.
+    is_visitor: Cell<bool>,
     /// The party under which limits account for the caller.
     key_owner: Cell<Owner>,
     visitor: OnceCell<Visitor>,
@@ -60,6 +62,7 @@ impl RequestContext {
             background,
             waited_ms: Cell::new(0),
             is_public: Cell::new(false),
+            is_visitor: Cell::new(false),
             key_owner: Cell::default(),
             visitor: OnceCell::new(),
             noted: OnceCell::new(),
@@ -126,9 +129,14 @@ impl RequestContext {
 
     /// Notes the caller.
     pub fn note_caller(&self, caller: Caller) {
-        self.is_public.set(caller.is_public());
-        self.key_owner.set(caller.owner());
+        self.note_kind(&caller);
         let _ = self.noted.set(caller);
+    }
+
+    fn note_kind(&self, caller: &Caller) {
+        self.is_public.set(caller.is_public());
+        self.is_visitor.set(caller.is_visitor());
+        self.key_owner.set(caller.owner());
     }
 
     /// Notes the state of the key's budget.
@@ -181,8 +189,7 @@ impl RequestContext {
         let access = self.access()?;
         let caller = access.identify(authorization, origin, self.host.now_ms());
         if let Ok(caller) = &caller {
-            self.is_public.set(caller.is_public());
-            self.key_owner.set(caller.owner());
+            self.note_kind(caller);
         }
         caller
     }
@@ -190,6 +197,11 @@ impl RequestContext {
     /// Whether the caller was identified and has no key.
     pub fn is_public(&self) -> bool {
         self.is_public.get()
+    }
+
+    /// Whether the caller was identified, and the budgets of its address bound it: it has no key, or a share.
+    pub fn is_visitor(&self) -> bool {
+        self.is_visitor.get()
     }
 
     /// The source of the caller's idempotency keys.

@@ -19,6 +19,7 @@ use crate::protocol::messages::{DeleteShare, GetShare, ListShares, PutShare};
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::revoked_json;
 use crate::protocol::query::Query;
+use crate::protocol::routes::RouteName;
 use crate::protocol::share::{Share, ShareId, ShareToken, parse_share, share_json, shares_json};
 
 /// How long an isolate uses a cached share without asking.
@@ -97,6 +98,42 @@ pub async fn identify(context: &RequestContext, authorization: &str) -> Result<(
     })?;
     context.note_caller(Caller::of_share(share.prefix));
     Ok(())
+}
+
+/// Whether a call reads counters: their values, histories, tops, breakdowns, samples and unique elements.
+const fn is_of_counters(name: RouteName) -> bool {
+    matches!(
+        name,
+        RouteName::Read
+            | RouteName::History
+            | RouteName::PrefixHistory
+            | RouteName::Breakdown
+            | RouteName::PrefixBreakdown
+            | RouteName::Distribution
+            | RouteName::Aggregate
+            | RouteName::List
+            | RouteName::Top
+            | RouteName::Rank
+            | RouteName::Uniques
+            | RouteName::Badge
+    )
+}
+
+/// Succeeds unless the caller has a share and the call is none of those that shares are for.
+///
+/// # Errors
+/// `forbidden`.
+pub fn check(caller: &Caller, name: RouteName) -> Result<(), Problem> {
+    match caller.is_share() && !is_of_counters(name) {
+        true => Err(not_shared()),
+        false => Ok(()),
+    }
+}
+
+/// The refusal of a call that shares are not for.
+pub fn not_shared() -> Problem {
+    let detail = "a share reads counters of its prefix and nothing else; send a key";
+    Problem::new(Code::Forbidden, detail)
 }
 
 /// `POST /shares`.

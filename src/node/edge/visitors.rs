@@ -1,4 +1,4 @@
-//! The limits of callers without a key.
+//! The limits of callers without a key, and of holders of shares.
 //!
 //! Invariant: an address is held no longer than its request; what stays in memory is a hash of it by a key of this
 //! isolate. All clients of unknown address share one budget, so that hiding the address evades no limit.
@@ -11,6 +11,7 @@ use crate::core::callers::visitors::{
     COUNTER_WRITES, NEW_COUNTERS, READ_CALLS, VisitorWrite, Visitors, WRITES,
 };
 use crate::core::limit::budgets::{Budget, BudgetSpent};
+use crate::core::limit::meter::NEVER_MS;
 use crate::core::limit::owner::Owner;
 use crate::core::sketch::{HashKey, hash};
 use crate::host::{Host, State};
@@ -60,10 +61,10 @@ pub fn address_bytes(context: &RequestContext) -> Vec<u8> {
 }
 
 impl Visitor {
-    /// The caller of a request. The holder of a key is not limited.
+    /// The caller of a request. The holder of a key is not limited; the holder of a share is, as a share may be passed on.
     pub fn of(context: &RequestContext) -> Self {
         let host = context.host.clone();
-        if !context.is_public() {
+        if !context.is_visitor() {
             return Self {
                 host,
                 hash: None,
@@ -93,19 +94,35 @@ impl Visitor {
     /// # Errors
     /// `quota-exceeded`, with the time to wait.
     pub fn admit(&self, counter: &str) -> Result<(), Problem> {
-        let Some(visitor) = self.hash else {
+        let Some(write) = self.write_of(counter) else {
             return Ok(());
-        };
-        let both = [&visitor.to_le_bytes()[..], counter.as_bytes()].concat();
-        let write = VisitorWrite {
-            visitor,
-            counter: hashed(&self.host, counter.as_bytes()),
-            both: hashed(&self.host, &both),
         };
         let admitted = self.with_all(|visitors, now_ms| visitors.write(write, now_ms));
         self.was_new
             .set(admitted.map_err(|spent| self.refusal(spent))?);
         Ok(())
+    }
+
+    /// Succeeds where so many writes to a counter would be let in; nothing is used.
+    ///
+    /// # Errors
+    /// `quota-exceeded`, with the time to wait; `cost-exceeds-limit` where there is never room for so many at once.
+    pub fn may_write(&self, counter: &str, writes: u64) -> Result<(), Problem> {
+        let Some(write) = self.write_of(counter) else {
+            return Ok(());
+        };
+        let may = self.with_all(|visitors, now_ms| visitors.may_write(write, writes, now_ms));
+        may.map_err(|spent| self.refusal(spent))
+    }
+
+    fn write_of(&self, counter: &str) -> Option<VisitorWrite> {
+        let visitor = self.hash?;
+        let both = [&visitor.to_le_bytes()[..], counter.as_bytes()].concat();
+        Some(VisitorWrite {
+            visitor,
+            counter: hashed(&self.host, counter.as_bytes()),
+            both: hashed(&self.host, &both),
+        })
     }
 
     /// Gives back what a write has used for creating its counter, if that was there before: its cell had counted
@@ -155,6 +172,12 @@ impl Visitor {
             READ_CALLS => "calls to objects for reads",
             _ => "calls",
         };
+        if wait_ms == NEVER_MS {
+            let detail = format!(
+                "without a key an address has {burst} {what} at once, and this needs more; nothing was done, send it in parts"
+            );
+            return Problem::new(Code::CostExceedsLimit, detail);
+        }
         let who = if self.has_address {
             String::new()
         } else {

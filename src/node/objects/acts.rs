@@ -1,7 +1,8 @@
 //! The audit log: all entries are at one partition of the directory.
 //!
 //! Invariant: at most [`AUDIT_ROWS_MAX`] entries. Entries older than [`AUDIT_MS`] are deleted by the next write, or by
-//! the alarm.
+//! the alarm. Where there are too many, entries of refused calls go first: whoever may do little can have many calls
+//! refused, and must not push out what was done.
 
 use std::cell::Cell;
 
@@ -14,6 +15,11 @@ use crate::protocol::messages::{Fault, ListAuditEntries};
 /// Created with the first entry: other partitions have no such table.
 const ACTS_SCHEMA: &str =
     "CREATE TABLE IF NOT EXISTS acts (place TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID";
+
+/// The places of entries of refused calls, beside the entries: builds before do not know this table, and write no other
+/// entries because of it. It may name places whose entries such a build has deleted.
+const REFUSED_SCHEMA: &str =
+    "CREATE TABLE IF NOT EXISTS acts_refused (place TEXT PRIMARY KEY) WITHOUT ROWID";
 
 /// How many of the oldest entries are deleted at once when there are too many, so that not every write deletes one.
 const TOO_MANY: i64 = 100;
@@ -41,6 +47,7 @@ impl AuditLog {
     fn run(&self, sql: &str, values: Vec<SqlValue>) -> Result<Vec<Vec<SqlValue>>, Fault> {
         if !self.has_table.get() {
             self.store.run(ACTS_SCHEMA, vec![])?;
+            self.store.run(REFUSED_SCHEMA, vec![])?;
             self.has_table.set(true);
         }
         self.store.run(sql, values)
@@ -62,6 +69,10 @@ impl AuditLog {
         }
         let statement =
             "INSERT INTO acts VALUES (?, ?) ON CONFLICT (place) DO UPDATE SET body = excluded.body";
+        if matches!(act.outcome, CallOutcome::Refused(_)) {
+            let refused = "INSERT OR IGNORE INTO acts_refused VALUES (?)";
+            self.run(refused, vec![place.as_str().into()])?;
+        }
         let values = vec![place.into(), self.store.put(act)?];
         // If the write fails, the count must be read again.
         let count = self.count.take();
@@ -96,14 +107,28 @@ impl AuditLog {
         let found = "SELECT 1 FROM acts WHERE place < ? LIMIT 1";
         if !self.run(found, vec![oldest.as_str().into()])?.is_empty() {
             self.count.set(None);
-            let statement = "DELETE FROM acts WHERE place < ?";
-            self.run(statement, vec![oldest.into()])?;
+            for statement in [
+                "DELETE FROM acts WHERE place < ?",
+                "DELETE FROM acts_refused WHERE place < ?",
+            ] {
+                self.run(statement, vec![oldest.as_str().into()])?;
+            }
         }
         Ok(())
     }
 
     fn make_room(&self) -> Result<(), Fault> {
         self.delete_old()?;
+        if self.count()? < AUDIT_ROWS_MAX {
+            return Ok(());
+        }
+        for statement in [
+            "DELETE FROM acts WHERE place IN (SELECT place FROM acts_refused ORDER BY place LIMIT ?)",
+            "DELETE FROM acts_refused WHERE place IN (SELECT place FROM acts_refused ORDER BY place LIMIT ?)",
+        ] {
+            self.run(statement, vec![TOO_MANY.into()])?;
+        }
+        self.count.set(None);
         if self.count()? < AUDIT_ROWS_MAX {
             return Ok(());
         }

@@ -20,10 +20,13 @@ use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::metrics;
 use crate::protocol::live::client_message::{self, ClientMessage, SocketNotes};
 use crate::protocol::live::snapshot::CounterSnapshot;
-use crate::protocol::live::subscriptions::{HubState, JoinRefusal, Update, UpdatesMade, WatcherId};
+use crate::protocol::live::subscriptions::{
+    ChangeRefusal, HubState, Update, UpdatesMade, WatcherId,
+};
 use crate::protocol::live::topic::Topic;
 use crate::protocol::live::{
-    HUB_MS_MAX, LATE_MS, LOOK_MAX, SECOND_MS, SIGHT_MS_MAX, WATCHERS_MAX, part_of,
+    ADDED_TOPIC_MS, ADDED_TOPICS_MAX, HUB_MS_MAX, LATE_MS, LOOK_MAX, SECOND_MS, SIGHT_MS_MAX,
+    WATCHERS_MAX, part_of,
 };
 use crate::protocol::messages::{Fault, Join, Look, decode};
 use crate::protocol::metrics::Metric;
@@ -69,6 +72,9 @@ impl Hub {
             let known = id_of(&*socket).zip(kept_of(&*socket));
             let restored = known.and_then(|(id, kept)| {
                 let restored = board.restore(id, now_ms, kept.ids, kept.as_strings);
+                if let Some(visitor) = kept.visitor {
+                    board.note_visitor(id, visitor);
+                }
                 restored.ok().map(|()| id)
             });
             match restored {
@@ -95,6 +101,7 @@ impl Hub {
             ids: join.topics.clone(),
             as_strings: join.as_strings,
             prefixes: join.prefixes,
+            visitor: join.visitor,
         };
         let attachment = match is_socket.then(|| kept.to_attachment()).transpose() {
             Ok(attachment) => attachment,
@@ -364,11 +371,7 @@ impl Hub {
         let attachment = attachment.map_err(|fault| internal(fault.to_string()))?;
         let now_ms = self.host.now_ms();
         let changed = self.board.borrow_mut().change(id, now_ms, kept.ids);
-        changed.map_err(|JoinRefusal| {
-            let detail =
-                "too many counters are watched together here; let some go, or open another socket";
-            Problem::new(Code::Overloaded, detail)
-        })?;
+        changed.map_err(refused_change)?;
         socket.keep(attachment).map_err(internal)
     }
 
@@ -379,6 +382,20 @@ impl Hub {
             self.board.borrow_mut().leave(id);
         }
     }
+}
+
+fn refused_change(refusal: ChangeRefusal) -> Problem {
+    let ChangeRefusal::Spent(wait_ms) = refusal else {
+        let detail =
+            "too many counters are watched together here; let some go, or open another socket";
+        return Problem::new(Code::Overloaded, detail);
+    };
+    let detail = format!(
+        "a socket adds {ADDED_TOPICS_MAX} counters at once and one more every {ADDED_TOPIC_MS} ms, all sockets of an address without a \
+         key together; try again later"
+    );
+    let seconds = u32::try_from(wait_ms.div_ceil(1_000)).unwrap_or(u32::MAX);
+    Problem::new(Code::QuotaExceeded, detail).with_retry_after(seconds)
 }
 
 fn refused(status: u16, why: &str) -> Reply {

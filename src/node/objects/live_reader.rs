@@ -3,7 +3,7 @@
 //! Invariant: at most one read of a counter is under way, and none begins within the age that the caller accepts. So a
 //! counter is read once a second for any number of hubs that ask once a second. All that is due of a board is one
 //! question to it, for any number of watched members. A lookout stores nothing that cannot be read again, and asks
-//! nobody without being asked.
+//! nobody without being asked. It holds at most [`SIGHTS_MAX`] counters.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -37,6 +37,10 @@ const READS_AT_ONCE: usize = 64;
 
 /// After how long unused counters are forgotten when room is needed, milliseconds.
 const UNUSED_MS: u64 = 60_000;
+
+/// The same where that makes too little room, milliseconds: hubs ask once a second for what is watched, and one question
+/// may get lost.
+const UNUSED_MS_MIN: u64 = 2_500;
 
 /// A read that is due.
 enum Due {
@@ -129,12 +133,18 @@ impl LiveReader {
     fn begin(self: &Rc<Self>, counters: &[Topic], age_ms_max: u64) -> Vec<oneshot::Receiver<()>> {
         let now_ms = self.host.now_ms();
         let mut all = self.held.borrow_mut();
-        if all.len() + counters.len() > SIGHTS_MAX {
-            let is_used = |held: &WatchedCounter| held.asked_ms.abs_diff(now_ms) < UNUSED_MS;
+        let mut unused_ms = UNUSED_MS;
+        while all.len() + counters.len() > SIGHTS_MAX && unused_ms >= UNUSED_MS_MIN {
+            let is_used = |held: &WatchedCounter| held.asked_ms.abs_diff(now_ms) < unused_ms;
             all.retain(|_, held| held.is_reading || is_used(held));
+            unused_ms /= 2;
         }
         let (mut due, mut waits) = (Vec::new(), Vec::new());
         for counter in counters {
+            // Its snapshot is pending, and after a time unknown.
+            if all.len() >= SIGHTS_MAX && !all.contains_key(counter) {
+                continue;
+            }
             let held = all.entry(counter.clone()).or_default();
             held.asked_ms = now_ms;
             if !held.is_reading && is_outdated(held.begun_ms, now_ms, age_ms_max) {

@@ -118,6 +118,21 @@ impl Visitors {
         Ok(is_new)
     }
 
+    /// Whether this visitor may write so often to one counter now; nothing is used. Whether the counter is new is not
+    /// looked at: that needs one of its budget, however many writes follow.
+    ///
+    /// # Errors
+    /// [`BudgetSpent`].
+    pub fn may_write(
+        &self,
+        write: VisitorWrite,
+        writes: u64,
+        now_ms: i64,
+    ) -> Result<(), BudgetSpent> {
+        self.counter_writes.peek(write.both, writes, now_ms)?;
+        self.writes.peek(write.visitor, writes, now_ms)
+    }
+
     /// Gives back what a visitor has used for a counter that was there before.
     pub fn was_there(&mut self, visitor: u64, now_ms: i64) {
         self.new_counters.refund(visitor, 1, now_ms);

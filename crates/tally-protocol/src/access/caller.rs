@@ -29,6 +29,9 @@ pub(super) enum CallerKind {
         grants: Vec<Arc<Grant>>,
         origin: Option<String>,
     },
+    Share {
+        grant: Arc<Grant>,
+    },
 }
 
 impl Caller {
@@ -44,17 +47,16 @@ impl Caller {
         })
     }
 
-    /// The holder of a share: may read ids that begin with its prefix, and nothing else.
+    /// The holder of a share: may read counters whose ids begin with its prefix, and nothing else. Its scope and prefix
+    /// cover more than counters, so other calls ask for [`Self::is_share`].
     pub fn of_share(prefix: String) -> Self {
         let grant = Grant {
             scopes: vec![Scope::Read],
             prefix,
             public_writes: None,
         };
-        Self(CallerKind::KeyHolder {
-            grants: vec![Arc::new(grant)],
-            owner: Owner::default(),
-            holder: Arc::default(),
+        Self(CallerKind::Share {
+            grant: Arc::new(grant),
         })
     }
 
@@ -78,20 +80,35 @@ impl Caller {
     pub fn holder(&self) -> Option<&Holder> {
         match &self.0 {
             CallerKind::KeyHolder { holder, .. } => Some(holder),
-            CallerKind::Anyone | CallerKind::Public { .. } => None,
+            CallerKind::Anyone | CallerKind::Public { .. } | CallerKind::Share { .. } => None,
         }
     }
 
-    /// Returns whether the caller has shown a key.
+    /// Returns whether the caller has shown a key or a share.
     pub fn has_key(&self) -> bool {
-        matches!(self.0, CallerKind::KeyHolder { .. })
+        matches!(
+            self.0,
+            CallerKind::KeyHolder { .. } | CallerKind::Share { .. }
+        )
+    }
+
+    /// Returns whether the caller is the holder of a share.
+    pub fn is_share(&self) -> bool {
+        matches!(self.0, CallerKind::Share { .. })
+    }
+
+    /// Returns whether the budgets of its address bound the caller: it has no key, or a share, which anybody may have.
+    pub fn is_visitor(&self) -> bool {
+        self.is_public() || self.is_share()
     }
 
     /// The party under which limits account for this caller's keys.
     pub fn owner(&self) -> Owner {
         match &self.0 {
             CallerKind::KeyHolder { owner, .. } => *owner,
-            CallerKind::Anyone | CallerKind::Public { .. } => Owner::default(),
+            CallerKind::Anyone | CallerKind::Public { .. } | CallerKind::Share { .. } => {
+                Owner::default()
+            }
         }
     }
 
@@ -99,6 +116,7 @@ impl Caller {
         match &self.0 {
             CallerKind::Anyone => &[],
             CallerKind::KeyHolder { grants, .. } | CallerKind::Public { grants, .. } => grants,
+            CallerKind::Share { grant } => std::slice::from_ref(grant),
         }
     }
 
@@ -171,10 +189,12 @@ impl Caller {
             CallerKind::Public { origin: None, .. } => {
                 unauthorized(format!("send a key with scope `{scope}` for {whom}"))
             }
-            CallerKind::KeyHolder { .. } | CallerKind::Anyone => Problem::new(
-                Code::Forbidden,
-                format!("this key has no scope `{scope}` for {whom}"),
-            ),
+            CallerKind::KeyHolder { .. } | CallerKind::Share { .. } | CallerKind::Anyone => {
+                Problem::new(
+                    Code::Forbidden,
+                    format!("this key has no scope `{scope}` for {whom}"),
+                )
+            }
         })
     }
 
@@ -231,7 +251,7 @@ impl Caller {
     /// accounted per caller.
     pub fn may_repeat(&self) -> bool {
         let has_budget = |holder: &Holder| holder.budget.is_some();
-        !self.is_public() && !self.holder().is_some_and(has_budget)
+        !self.is_visitor() && !self.holder().is_some_and(has_budget)
     }
 
     /// Returns the prefixes of the ids that the caller may read; the empty text stands for every id.

@@ -2,7 +2,7 @@
 
 use crate::api_key::{ApiKey, KeyId};
 
-/// The holder of a key. The default is the holder of a share.
+/// The holder of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holder {
     /// The key's id, where it was made by a call.

@@ -11,7 +11,7 @@ use super::topic::{Topic, WatchedBoard};
 use super::{
     ATTACHMENT_BYTES_MAX, IDS_BYTES_MAX, IDS_MAX, LIVE_TOP_MAX, MESSAGE_BYTES_MAX, RETRY_MS,
 };
-use crate::messages::{Fault, decode, encode};
+use crate::messages::{Fault, decode_padded, encode};
 use crate::problem::{Code, Problem};
 use crate::query::Query;
 use tally_core::counter::id::CounterId;
@@ -181,7 +181,12 @@ pub struct SocketNotes {
     pub as_strings: bool,
     /// The prefixes of the ids that it may add.
     pub prefixes: Vec<String>,
+    /// A hash of its address, where it has no key. Builds before do not write it, and ignore it.
+    pub visitor: Option<u64>,
 }
+
+/// The bytes of what builds before do not write.
+const VISITOR_LACKS: usize = 1;
 
 impl SocketNotes {
     /// The text stored with the socket: ASCII, so that each character takes one byte.
@@ -202,7 +207,7 @@ impl SocketNotes {
 
     /// Reads the stored text; `None` where this build does not know its form.
     pub fn from_attachment(text: &str) -> Option<Self> {
-        decode(&STANDARD_NO_PAD.decode(text).ok()?).ok()
+        decode_padded(&STANDARD_NO_PAD.decode(text).ok()?, VISITOR_LACKS).ok()
     }
 }
 

@@ -76,6 +76,13 @@ pub const VISITOR_STREAMS_MAX: usize = 100;
 /// second.
 pub const VISITOR_COUNTERS_MAX: usize = 500;
 
+/// The most topics that a socket adds at once by its messages: a whole stream. All sockets of an address without a key
+/// have this together, since an address may open one after the other.
+pub const ADDED_TOPICS_MAX: u32 = 100;
+
+/// How soon it may add one more, milliseconds: 10 a second. Each is a read at once: of 2,000 sockets 20,000 a second.
+pub const ADDED_TOPIC_MS: u32 = 100;
+
 /// The most different counters of one hub: 10 messages of [`LOOK_MAX`] each second, and about 1 KB of memory each.
 pub const COUNTERS_MAX: usize = 5_000;
 
@@ -86,7 +93,8 @@ pub const HUBS_MAX: u32 = 64;
 /// datacenters: 500 counters in 18 datacenters that do not push need less than the 10,000 calls of one invocation.
 pub const LOOK_MAX: usize = 500;
 
-/// The most counters that a lookout caches; about 2 KB each.
+/// The most counters that a lookout caches; about 2 KB each, 20 MB together. Where that many are watched, a further one is
+/// unknown.
 pub const SIGHTS_MAX: usize = 10_000;
 
 /// The most bytes sent to a silent socket before it must send something: a socket that does not read looks like one
@@ -102,7 +110,7 @@ pub const MESSAGE_BYTES_MAX: usize = 2 * IDS_BYTES_MAX;
 pub const PREFIXES_BYTES_MAX: usize = 2 * 1024;
 
 /// The most bytes stored with a socket: 16,384 serialized, of which 16 precede the text. 100 ids of 8 KiB and prefixes
-/// of 2 KiB with the length of each, in base64, take at most 13,937.
+/// of 2 KiB with the length of each, in base64, take at most 13,937, and the hash of a visitor 15 more.
 pub const ATTACHMENT_BYTES_MAX: usize = 16_384 - 16;
 
 /// The second that a moment belongs to, unix seconds. A timer that fires a little early belongs to the second that is

@@ -11,7 +11,8 @@ use std::rc::Rc;
 
 use super::snapshot::{CounterSnapshot, Shown, Tag, UNKNOWN, UNKNOWN_BOARD};
 use super::topic::Topic;
-use super::{COUNTERS_MAX, LOST_MS, PING_MS};
+use super::{ADDED_TOPIC_MS, ADDED_TOPICS_MAX, COUNTERS_MAX, LOST_MS, PING_MS};
+use tally_core::limit::budgets::{Budget, BudgetSpent, Budgets};
 use tally_core::order::in_order;
 
 /// A watcher, by a number that the hub gives it.
@@ -64,6 +65,40 @@ pub struct UpdatesMade(BTreeMap<(usize, bool, u64), Option<Update>>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JoinRefusal;
 
+/// Why a watcher does not get other counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeRefusal {
+    /// There would be too many counters.
+    Full,
+    /// It has added too many of late; enough may be added after so many milliseconds.
+    Spent(u64),
+}
+
+impl From<JoinRefusal> for ChangeRefusal {
+    fn from(JoinRefusal: JoinRefusal) -> Self {
+        Self::Full
+    }
+}
+
+impl From<BudgetSpent> for ChangeRefusal {
+    fn from(spent: BudgetSpent) -> Self {
+        Self::Spent(spent.wait_ms)
+    }
+}
+
+/// What a watcher, or all watchers of a visitor together, may add.
+const ADDED_TOPICS: Budget = Budget {
+    burst: ADDED_TOPICS_MAX,
+    interval_ms: ADDED_TOPIC_MS,
+};
+
+/// 2^10 cells a row, of 8 bytes: 32 KB of a hub. 128 who add all they may make a further one share all four cells with
+/// them with a probability of (1 - e^(-1/8))^4 = 0.00019.
+const ADDED_CELLS_BITS: u32 = 10;
+
+/// Spreads the numbers of watchers over the cells: 2^64 divided by the golden ratio.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// The state of a hub.
 #[derive(Debug)]
 pub struct HubState {
@@ -72,6 +107,8 @@ pub struct HubState {
     watchers: BTreeMap<WatcherId, Watcher>,
     /// Sets of counters, with how many watchers each has.
     sets: BTreeMap<Ids, u32>,
+    /// What watchers and visitors may add.
+    added: Budgets,
     turn: u64,
     /// Whether an update of this turn was sent to somebody, so that the next change begins another turn.
     is_told: bool,
@@ -86,6 +123,7 @@ impl HubState {
             counters: BTreeMap::new(),
             watchers: BTreeMap::new(),
             sets: BTreeMap::new(),
+            added: Budgets::new(ADDED_TOPICS, ADDED_CELLS_BITS),
             turn: 1,
             is_told: false,
             last_watcher: 0,
@@ -162,22 +200,27 @@ impl HubState {
     /// Replaces the counters of a watcher. It is sent all of them again.
     ///
     /// # Errors
-    /// [`JoinRefusal`] where there would be too many counters, of all or of its visitor; its counters stay as they
-    /// were.
+    /// Where there would be too many counters, of all or of its visitor, and where it or its visitor adds too many too
+    /// fast; its counters stay as they were, and nothing of its budget is used.
     pub fn change(
         &mut self,
         id: WatcherId,
         now_ms: i64,
         ids: Vec<Topic>,
-    ) -> Result<(), JoinRefusal> {
+    ) -> Result<(), ChangeRefusal> {
         let Some(watcher) = self.watchers.get(&id) else {
             return Ok(());
         };
         let is_much = |visitor| !self.has_room(visitor, ids.len(), Some(id));
         if watcher.visitor.is_some_and(is_much) {
-            return Err(JoinRefusal);
+            return Err(ChangeRefusal::Full);
         }
+        let added = ids.iter().filter(|id| !watcher.ids.contains(id)).count();
+        let added = u64::try_from(added).unwrap_or(u64::MAX);
+        let whose = watcher.visitor.unwrap_or(id.wrapping_mul(SPREAD));
+        self.added.peek(whose, added, now_ms)?;
         let ids = self.hold(now_ms, ids)?;
+        self.added.charge(whose, added, now_ms);
         if let Some(watcher) = self.watchers.get_mut(&id) {
             watcher.sent_turn = 0;
             watcher.resumes = None;

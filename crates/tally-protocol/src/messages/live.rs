@@ -39,6 +39,6 @@ pub struct Join {
     pub resumes: Option<u64>,
     /// The prefixes of the ids that it may watch besides.
     pub prefixes: Vec<String>,
-    /// A hash of its address, where it has no key. It is kept in memory only.
+    /// A hash of its address, where it has no key, or a share. It is kept in memory, and with an open socket.
     pub visitor: Option<u64>,
 }

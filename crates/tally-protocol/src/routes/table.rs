@@ -69,7 +69,7 @@ macro_rules! route_table {
                 Right::Named(Scope::Admin) => export::export(context, &caller).await;
             #[cfg(feature = "exports")]
             Import "POST" "/import" "import"
-                Right::Counter(Scope::Admin, "") => import::import(context).await;
+                Right::Counter(Scope::Admin, "") => import::import(context, &caller).await;
             Snapshots "GET" "/snapshots" "snapshots"
                 Right::Counter(Scope::Admin, "") => snapshots::list(context).await;
             MakeSnapshot "POST" "/snapshots" "snapshot_make"
