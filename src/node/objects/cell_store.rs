@@ -217,14 +217,6 @@ impl CellStore {
         })
     }
 
-    /// Deletes an older generation's rows, before a new one writes its own.
-    ///
-    /// # Errors
-    /// `Unavailable`.
-    pub fn clear(&self) -> Result<(), Fault> {
-        self.close(0, &[])
-    }
-
     /// The shards that must still drop a generation, with that generation.
     ///
     /// # Errors
