@@ -1,6 +1,6 @@
 //! Commands of hashes and sets, as far as rate-limit clients need them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::error;
 use super::options::number;
@@ -64,9 +64,10 @@ pub fn hget(space: &mut Space, args: &[String]) -> CommandResult {
 
 /// `HMGET`.
 pub fn hmget(space: &mut Space, args: &[String]) -> CommandResult {
-    let values = args[2..].iter().map(|name| field(space, &args[1], name));
-    let values: Result<Vec<_>, Reply> = values.map(|value| value.map(Reply::text_or_nil)).collect();
-    values.map(Reply::Array)
+    let fields = space.hash(&args[1])?.iter();
+    let fields: BTreeMap<&String, &str> =
+        fields.map(|(name, value)| (name, value.as_str())).collect();
+    Reply::texts_or_nils(args[2..].iter().map(|name| fields.get(name).copied()))
 }
 
 /// All fields and their values, one after the other.

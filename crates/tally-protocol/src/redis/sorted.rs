@@ -163,6 +163,23 @@ pub fn named_members(args: &[String]) -> Vec<&[u8]> {
     words.step_by(step).map(String::as_bytes).collect()
 }
 
+/// How many members a command asks for; `u64::MAX` where that depends on the set.
+pub fn members_asked(args: &[String]) -> u64 {
+    let count = |place: usize, absent: u64| match args.get(place).map(|text| number(text)) {
+        None => absent,
+        Some(count) => count.map_or(0, i64::unsigned_abs),
+    };
+    match args[0].to_ascii_uppercase().as_str() {
+        "ZPOPMIN" | "ZPOPMAX" | "ZRANDMEMBER" => count(2, 1),
+        "ZSCAN" if args.len() == 3 => SCAN_COUNT_MIN,
+        "ZSCAN" => u64::MAX,
+        name if name.contains("RANGE") && !name.starts_with("ZREM") => {
+            RangeQuery::parse(args, 2, false).map_or(0, |query| query.most())
+        }
+        _ => 0,
+    }
+}
+
 /// Runs a command. `seed` is random.
 ///
 /// # Errors
@@ -225,7 +242,7 @@ pub(super) fn name(member: Vec<u8>) -> Reply {
 }
 
 /// The refusal of a reply with too many members.
-pub(super) fn too_many() -> ReplyError {
+pub fn too_many() -> ReplyError {
     let most = SORTED_MEMBERS_MAX;
     let mebibytes = SORTED_BYTES_MAX / (1024 * 1024);
     ReplyError::Reply(Reply::err(format!(
