@@ -382,11 +382,13 @@ impl KeyspaceCore {
                 let value = is.as_ref().and_then(number_of);
                 let seen = writes.read.counters.get(key).filter(|_| !writes.is_blind);
                 let changed = match (before, value) {
-                    // If somebody else has created it meanwhile, both count.
-                    (None, Some(value)) => {
-                        self.counters.add(&id, here, value, None).await?;
-                        UpdateOutcome::Done
-                    }
+                    // If somebody else has created it meanwhile, both count, unless the sum has more than 64 bits.
+                    (None, Some(value)) => match self.counters.add(&id, here, value, None).await {
+                        Err(ReplyError::Reply(full)) if full == error::overflow() => {
+                            UpdateOutcome::Conflict
+                        }
+                        added => added.map(|_| UpdateOutcome::Done)?,
+                    },
                     _ => self.counters.replace(&id, here, value, seen).await?,
                 };
                 if changed == UpdateOutcome::Conflict {

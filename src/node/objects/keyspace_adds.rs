@@ -100,8 +100,10 @@ impl KeyspaceCore {
     ) -> Result<Reply, ReplyError> {
         let keys = keys_of(asked);
         let (space, read) = self.load(&keys, here, true).await?;
-        let (reply, _) = self.run_once(asked, here, (space, &read), true).await?;
-        Ok(reply)
+        match self.run_once(asked, here, (space, &read), true).await? {
+            (reply, UpdateOutcome::Done) => Ok(reply),
+            (_, UpdateOutcome::Conflict) => Err(busy()),
+        }
     }
 
     /// Runs several increments: those of one counter are one message to its cell.
