@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::error;
 use super::float::{text_of, valid_score};
-use super::glob;
+use super::glob::Pattern;
 use super::options::number;
 use super::reply::{Reply, ReplyError};
 use super::sorted_ranges::{RangeQuery, reply_of, select};
@@ -571,14 +571,14 @@ fn scan(set: &dyn SortedSet, args: &[String]) -> SortedResult {
     if set.count() == 0 {
         return Ok(Reply::Array(vec![Reply::text("0"), Reply::Array(vec![])]));
     }
-    let (mut pattern, mut page) = ("*", SCAN_COUNT_MIN);
+    let (mut pattern, mut page) = (Pattern::parse("*")?, SCAN_COUNT_MIN);
     let pairs = args[3..].chunks_exact(2);
     if !pairs.remainder().is_empty() {
         return Err(error::syntax().into());
     }
     for pair in pairs {
         match pair[0].to_ascii_uppercase().as_str() {
-            "MATCH" => pattern = &pair[1],
+            "MATCH" => pattern = Pattern::parse(&pair[1])?,
             "COUNT" => {
                 let count = u64::try_from(number(&pair[1])?).unwrap_or(0);
                 if count == 0 {
@@ -591,7 +591,7 @@ fn scan(set: &dyn SortedSet, args: &[String]) -> SortedResult {
     }
     // A set that fits one page is returned in its order, as by Redis.
     let is_whole = after.is_empty() && set.count() <= page;
-    let mut members = if is_whole {
+    let members = if is_whole {
         read(set, (0, set.count()))?
     } else {
         set.named_after(&after, page)?
@@ -601,10 +601,15 @@ fn scan(set: &dyn SortedSet, args: &[String]) -> SortedResult {
         Some((member, _)) if !is_last => cursor_of(member),
         _ => "0".to_owned(),
     };
-    members.retain(|(member, _)| glob::matches(pattern, &String::from_utf8_lossy(member)));
+    let mut matching = Members::new();
+    for (member, score) in members {
+        if pattern.matches(&String::from_utf8_lossy(&member))? {
+            matching.push((member, score));
+        }
+    }
     Ok(Reply::Array(vec![
         Reply::Text(cursor),
-        reply_of(members, true),
+        reply_of(matching, true),
     ]))
 }
 
