@@ -18,10 +18,17 @@ pub fn put_fields(
 ) -> Result<usize, Reply> {
     let mut fields = space.hash(key)?.to_vec();
     let before = fields.len();
-    for (name, value) in pairs {
-        match fields.iter_mut().find(|(known, _)| known == name) {
-            Some((_, known)) => known.clone_from(value),
-            None => fields.push((name.clone(), value.clone())),
+    // A field that is named twice gets the last value. Cost: O((fields + pairs) log pairs).
+    let named = pairs.iter().map(|(name, value)| (name, value));
+    let mut left: BTreeMap<&String, &String> = named.collect();
+    for (name, known) in &mut fields {
+        if let Some(value) = left.remove(name) {
+            known.clone_from(value);
+        }
+    }
+    for (name, _) in pairs {
+        if let Some(value) = left.remove(name) {
+            fields.push((name.clone(), value.clone()));
         }
     }
     let added = fields.len() - before;
@@ -88,7 +95,8 @@ pub fn hgetall(space: &mut Space, args: &[String]) -> CommandResult {
 pub fn hdel(space: &mut Space, args: &[String]) -> CommandResult {
     let mut fields = space.hash(&args[1])?.to_vec();
     let before = fields.len();
-    fields.retain(|(name, _)| !args[2..].contains(name));
+    let named: BTreeSet<&String> = args[2..].iter().collect();
+    fields.retain(|(name, _)| !named.contains(name));
     let removed = before - fields.len();
     if fields.is_empty() {
         space.remove(&args[1]);
@@ -138,7 +146,9 @@ pub fn sadd(space: &mut Space, args: &[String]) -> CommandResult {
 pub fn srem(space: &mut Space, args: &[String]) -> CommandResult {
     let mut members = space.set(&args[1])?;
     let before = members.len();
-    members.retain(|member| !args[2..].contains(member));
+    for member in &args[2..] {
+        members.remove(member);
+    }
     let removed = before - members.len();
     if removed > 0 {
         put_set(space, &args[1], members)?;

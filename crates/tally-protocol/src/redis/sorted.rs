@@ -32,6 +32,9 @@ const DRAWN_GAP_MAX: u64 = 32;
 /// From how many members on a stretch of drawn ones ends.
 const DRAWN_TOGETHER: u64 = 1_000;
 
+/// The most stretches of drawn members that one command reads: some 0.2 s.
+pub const DRAWN_APART_MAX: u64 = 1_000;
+
 /// The most bytes of the members of a reply: an isolate has room for several copies.
 pub const SORTED_BYTES_MAX: usize = 8 * 1024 * 1024;
 
@@ -538,7 +541,15 @@ fn members_at(set: &dyn SortedSet, places: &[u64]) -> Result<Members, ReplyError
     let sorted: BTreeSet<u64> = places.iter().copied().collect();
     let mut sorted = sorted.into_iter().peekable();
     let (mut found, mut bytes) = (BTreeMap::new(), 0);
+    let mut stretches = 0;
     while let Some(low) = sorted.next() {
+        stretches += 1;
+        if stretches > DRAWN_APART_MAX {
+            let most = DRAWN_APART_MAX;
+            let text =
+                format!("at most {most} members that lie apart are drawn here: ask for fewer");
+            return Err(Reply::err(text).into());
+        }
         let mut wanted = BTreeSet::from([low]);
         let mut last = low;
         while let Some(next) = sorted.next_if(|next| next - last <= DRAWN_GAP_MAX) {
