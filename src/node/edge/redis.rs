@@ -169,9 +169,7 @@ async fn listen(
     let subscription = asked.map_err(|text| Refusal::of_request(400, text))?;
     for prefix in subscription.prefixes() {
         let may = caller.may(Scope::Read, prefix);
-        may.map_err(|problem| {
-            Refusal::of_request(400, format!("NOPERM {}", problem.detail()))
-        })?;
+        may.map_err(|problem| Refusal::of_request(400, format!("NOPERM {}", problem.detail())))?;
     }
     if context.method() == "HEAD" {
         return Ok(None);
@@ -350,6 +348,7 @@ impl Work<'_> {
     fn check(&self, args: &Arguments) -> Result<&'static Command, Reply> {
         let command = Command::find(args)?;
         let keys = command.keys_of(args)?;
+        command.check_keys(keys.len())?;
         let may = |scope, target: &str| {
             let may = self.caller.may(scope, target);
             may.map_err(|problem| Reply::Error(format!("NOPERM {}", problem.detail())))
@@ -382,6 +381,25 @@ impl Work<'_> {
         }
     }
 
+    /// Uses the budget of the caller's key for these commands: one for each, and where it has several keys one for each
+    /// of them. A script uses one.
+    async fn spend(
+        &self,
+        commands: &[Arguments],
+        checked: &[Result<&Command, Reply>],
+    ) -> Result<(), Refusal> {
+        let cost = |(args, checked): (&Arguments, &Result<&Command, Reply>)| match checked {
+            Ok(command) if !matches!(command.act, Act::Script) => {
+                command.keys_of(args).map_or(1, |keys| keys.len().max(1))
+            }
+            _ => 1,
+        };
+        let whole: usize = commands.iter().zip(checked).map(cost).sum();
+        let whole = u64::try_from(whole).unwrap_or(u64::MAX);
+        let spent = key_budget::spend_body(self.context, self.caller, whole).await;
+        spent.map_err(|problem| refusal_of(&problem))
+    }
+
     /// Runs the commands: those without keys here, all others at the owner of the keys.
     async fn run(
         &self,
@@ -389,11 +407,13 @@ impl Work<'_> {
         is_transaction: bool,
     ) -> Result<Vec<Reply>, Refusal> {
         let now_ms = self.context.host.now_ms();
+        let checked: Vec<_> = commands.iter().map(|args| self.check(args)).collect();
+        self.spend(&commands, &checked).await?;
         let mut replies = Vec::with_capacity(commands.len());
         let mut sent = Vec::new();
         let mut places = Vec::new();
-        for args in commands {
-            replies.push(match self.check(&args) {
+        for (args, checked) in commands.into_iter().zip(checked) {
+            replies.push(match checked {
                 Err(refused) => refused,
                 Ok(Command {
                     act: Act::Alone(run),
@@ -409,9 +429,6 @@ impl Work<'_> {
         if sent.is_empty() {
             return Ok(replies);
         }
-        let count = u64::try_from(sent.len()).unwrap_or(u64::MAX);
-        let spent = key_budget::spend_body(self.context, self.caller, count).await;
-        spent.map_err(|problem| refusal_of(&problem))?;
         let message = RunCommands {
             datacenter: self.context.datacenter(),
             tries: self
