@@ -344,8 +344,9 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// The command, if there is one and the caller may run it.
-    fn check(&self, args: &Arguments) -> Result<&'static Command, Reply> {
+    /// The command, if there is one and the caller may run it; and what it uses of the budget of the caller's key: one
+    /// for each of its keys, and a script one.
+    fn check(&self, args: &Arguments) -> Result<(&'static Command, usize), Reply> {
         let command = Command::find(args)?;
         let keys = command.keys_of(args)?;
         command.check_keys(keys.len())?;
@@ -357,6 +358,7 @@ impl Work<'_> {
             may(command.scope, prefix_of(whole, args))?;
         }
         let is_script = matches!(command.act, Act::Script);
+        let cost = if is_script { 1 } else { keys.len().max(1) };
         let script = is_script.then(|| scripts::named(args).ok()).flatten();
         for (place, key) in keys.into_iter().enumerate() {
             match script {
@@ -369,7 +371,7 @@ impl Work<'_> {
                 _ => may(command.scope, key)?,
             }
         }
-        Ok(command)
+        Ok((command, cost))
     }
 
     /// Whether a transaction with this command is discarded. An invalid count of keys is an error of this command
@@ -381,25 +383,6 @@ impl Work<'_> {
         }
     }
 
-    /// Uses the budget of the caller's key for these commands: one for each, and where it has several keys one for each
-    /// of them. A script uses one.
-    async fn spend(
-        &self,
-        commands: &[Arguments],
-        checked: &[Result<&Command, Reply>],
-    ) -> Result<(), Refusal> {
-        let cost = |(args, checked): (&Arguments, &Result<&Command, Reply>)| match checked {
-            Ok(command) if !matches!(command.act, Act::Script) => {
-                command.keys_of(args).map_or(1, |keys| keys.len().max(1))
-            }
-            _ => 1,
-        };
-        let whole: usize = commands.iter().zip(checked).map(cost).sum();
-        let whole = u64::try_from(whole).unwrap_or(u64::MAX);
-        let spent = key_budget::spend_body(self.context, self.caller, whole).await;
-        spent.map_err(|problem| refusal_of(&problem))
-    }
-
     /// Runs the commands: those without keys here, all others at the owner of the keys.
     async fn run(
         &self,
@@ -407,18 +390,16 @@ impl Work<'_> {
         is_transaction: bool,
     ) -> Result<Vec<Reply>, Refusal> {
         let now_ms = self.context.host.now_ms();
-        let checked: Vec<_> = commands.iter().map(|args| self.check(args)).collect();
-        self.spend(&commands, &checked).await?;
+        let mut cost = 0;
         let mut replies = Vec::with_capacity(commands.len());
         let mut sent = Vec::new();
         let mut places = Vec::new();
-        for (args, checked) in commands.into_iter().zip(checked) {
-            replies.push(match checked {
+        for args in commands {
+            let checked = self.check(&args);
+            cost += checked.as_ref().map_or(1, |(_, cost)| *cost);
+            replies.push(match checked.map(|(command, _)| command.act) {
                 Err(refused) => refused,
-                Ok(Command {
-                    act: Act::Alone(run),
-                    ..
-                }) => run(&args, now_ms).unwrap_or_else(|refused| refused),
+                Ok(Act::Alone(run)) => run(&args, now_ms).unwrap_or_else(|refused| refused),
                 Ok(_) => {
                     places.push(replies.len());
                     sent.push(args);
@@ -426,6 +407,10 @@ impl Work<'_> {
                 }
             });
         }
+        // What needs no object is free of effects, so it may come before.
+        let cost = u64::try_from(cost).unwrap_or(u64::MAX);
+        let spent = key_budget::spend_body(self.context, self.caller, cost).await;
+        spent.map_err(|problem| refusal_of(&problem))?;
         if sent.is_empty() {
             return Ok(replies);
         }

@@ -4,7 +4,7 @@
 //! under an exclusive lock, while nothing else has its name. Commands of several sets lock all their keys exclusively.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::keyspace::{COUNTERS_AT_ONCE, CommandRequest, KeyspaceCore, reply_of};
 use crate::core::board::score::Score;
@@ -303,9 +303,9 @@ impl KeyspaceCore {
 
     /// All members of several sets by their keys, each read once: the first members of many sets at once, then the
     /// larger sets, few at once.
-    async fn sets_of(&self, keys: &[&String]) -> Result<BTreeMap<String, Members>, ReplyError> {
+    async fn sets_of(&self, keys: &[&String]) -> Result<Vec<(String, Members)>, ReplyError> {
         let used = Cell::new((0, 0));
-        let mut sets = BTreeMap::new();
+        let mut sets = Vec::new();
         let mut keys: BTreeSet<String> = keys.iter().copied().cloned().collect();
         for (last, at_once) in [(FIRST_MEMBERS, COUNTERS_AT_ONCE), (-1, LARGE_AT_ONCE)] {
             let (used, mut large) = (&used, BTreeSet::new());
@@ -326,7 +326,7 @@ impl KeyspaceCore {
             };
             for (key, set) in all_settled(keys.into_iter().map(read), at_once).await {
                 match set? {
-                    Some(set) => drop(sets.insert(key, set)),
+                    Some(set) => sets.push((key, set)),
                     None => drop(large.insert(key)),
                 }
             }
@@ -444,8 +444,9 @@ fn is_within((members, bytes): (usize, usize)) -> bool {
 }
 
 /// The sets of these keys, as often as they are named.
-fn in_order_of<'a>(keys: &[&String], sets: &'a BTreeMap<String, Members>) -> Vec<&'a Members> {
-    keys.iter().filter_map(|key| sets.get(*key)).collect()
+fn in_order_of<'a>(keys: &[&String], sets: &'a [(String, Members)]) -> Vec<&'a Members> {
+    let of = |key: &&String| sets.iter().find(|(known, _)| known == *key);
+    keys.iter().filter_map(of).map(|(_, set)| set).collect()
 }
 
 /// Members and their scores, which alternate in the reply.

@@ -67,22 +67,20 @@ impl KeyspaceCore {
             id.filter(|_| !has_value && !own_alone)
         };
         let asked: Vec<CounterId> = rows.iter().filter_map(without_value).collect();
-        let read = |id: CounterId| async move {
-            let seen = self.counters.read(&id).await;
-            (id, seen)
+        let read = |id: &CounterId| {
+            let id = id.clone();
+            async move { (self.counters.read(&id).await, id) }
         };
-        for (id, found) in all_settled(asked.into_iter().map(read), COUNTERS_AT_ONCE).await {
+        for (found, id) in all_settled(asked.iter().map(read), COUNTERS_AT_ONCE).await {
             if let Some(found) = found? {
-                seen.insert(id.as_str().to_owned(), found);
+                seen.insert(String::from(id), found);
             }
         }
         let mut boards = BTreeMap::new();
-        let others = rows.iter().filter_map(without_value);
-        let others: Vec<CounterId> = others
-            .filter(|id| !seen.contains_key(id.as_str()))
-            .collect();
+        let others = asked.into_iter();
+        let others = others.filter(|id| !seen.contains_key(id.as_str()));
         let look = |id: CounterId| async move { (self.boards.look(&id).await, id) };
-        for (found, id) in all_settled(others.into_iter().map(look), COUNTERS_AT_ONCE).await {
+        for (found, id) in all_settled(others.map(look), COUNTERS_AT_ONCE).await {
             if let Some(found) = found? {
                 boards.insert(String::from(id), found);
             }

@@ -19,16 +19,18 @@ pub fn put_fields(
     let mut fields = space.hash(key)?.to_vec();
     let before = fields.len();
     // A field that is named twice gets the last value. Cost: O((fields + pairs) log pairs).
-    let named = pairs.iter().map(|(name, value)| (name, value));
-    let mut left: BTreeMap<&String, &String> = named.collect();
+    let mut left = BTreeMap::<String, &str>::new();
+    for (name, value) in pairs {
+        left.insert(name.clone(), value);
+    }
     for (name, known) in &mut fields {
         if let Some(value) = left.remove(name) {
-            known.clone_from(value);
+            value.clone_into(known);
         }
     }
     for (name, _) in pairs {
         if let Some(value) = left.remove(name) {
-            fields.push((name.clone(), value.clone()));
+            fields.push((name.clone(), value.to_owned()));
         }
     }
     let added = fields.len() - before;
@@ -71,9 +73,10 @@ pub fn hget(space: &mut Space, args: &[String]) -> CommandResult {
 
 /// `HMGET`.
 pub fn hmget(space: &mut Space, args: &[String]) -> CommandResult {
-    let fields = space.hash(&args[1])?.iter();
-    let fields: BTreeMap<&String, &str> =
-        fields.map(|(name, value)| (name, value.as_str())).collect();
+    let mut fields = BTreeMap::<String, &str>::new();
+    for (name, value) in space.hash(&args[1])? {
+        fields.insert(name.clone(), value);
+    }
     Reply::texts_or_nils(args[2..].iter().map(|name| fields.get(name).copied()))
 }
 
@@ -95,7 +98,7 @@ pub fn hgetall(space: &mut Space, args: &[String]) -> CommandResult {
 pub fn hdel(space: &mut Space, args: &[String]) -> CommandResult {
     let mut fields = space.hash(&args[1])?.to_vec();
     let before = fields.len();
-    let named: BTreeSet<&String> = args[2..].iter().collect();
+    let named: BTreeSet<String> = args[2..].iter().cloned().collect();
     fields.retain(|(name, _)| !named.contains(name));
     let removed = before - fields.len();
     if fields.is_empty() {

@@ -17,7 +17,8 @@ use crate::routes::decode_segment;
 /// The most channels and patterns of one stream.
 pub const CHANNELS_COUNT_MAX: usize = 100;
 
-/// The most bytes of the channels and patterns of one stream: the message that opens it has 16 KB at most.
+/// The most bytes of the channels and patterns of one stream: the message that opens it is a header, in base64 11 KB of
+/// the 16 KB that the headers of a request may have.
 pub const CHANNELS_BYTES_MAX: usize = 8 * 1024;
 
 /// The prefixes of the two kinds of channels: there is one database.
