@@ -1,12 +1,18 @@
 //! Laws of Redis's dialect: forms of requests, texts of errors, how strings go in base64, what commands do, and which
 //! scripts are known.
 
+use tally::core::board::key::Key;
+use tally::core::board::member::{Change, MemberRefusal, ScoreWrite};
+use tally::core::board::score::Score;
 use tally::protocol::access::Scope;
+use tally::protocol::messages::Fault;
 use tally::protocol::redis::command::{COMMANDS, Command, KeyPositions, run};
+use tally::protocol::redis::glob::{PATTERN_BYTES_MAX, Pattern};
 use tally::protocol::redis::notifications::{self, KeyEvent, SetChange, Subscription};
 use tally::protocol::redis::reply::{Encoding, Reply};
 use tally::protocol::redis::request::{COMMANDS_MAX, RedisRequest, token_of};
 use tally::protocol::redis::script_table::KNOWN;
+use tally::protocol::redis::sorted::{self, DRAWN_APART_MAX, Members, SortedSet, members_asked};
 use tally::protocol::redis::space::{Space, StoredValue, whole};
 use tally::protocol::redis::{VALUE_BYTES_MAX, float, glob, scripts, sha1};
 
@@ -238,6 +244,70 @@ fn values_that_are_too_large_are_refused_and_change_nothing() {
 }
 
 #[test]
+fn one_value_that_is_asked_for_often_is_refused_before_it_fills_the_memory() {
+    let text = "x".repeat(60_000);
+    let many = |command: &str, name: &str| format!("{command}{}", format!(" {name}").repeat(300));
+    let few = |command: &str, name: &str| format!("{command}{}", format!(" {name}").repeat(200));
+    for (set, read, name) in [("set k", "mget", "k"), ("hset h f", "hmget h", "f")] {
+        let set = format!("{set} {text}");
+        let refused = last(&[&set, &many(read, name)]);
+        assert!(
+            refused.starts_with("{\"error\":\"ERR the replies of a request"),
+            "{refused}"
+        );
+        assert!(last(&[&set, &few(read, name)]).starts_with("{\"result\":["));
+    }
+}
+
+#[test]
+fn fields_that_are_named_twice_get_the_last_value_and_keep_their_order() {
+    let replies = told(&[
+        "hset h a 1 b 2 a 3",
+        "hset h c 4 b 5 c 6",
+        "hgetall h",
+        "hmget h c none a a",
+        "hdel h a none a",
+        "hgetall h",
+    ]);
+    let wanted = [
+        "2",
+        "1",
+        r#"["a","3","b","5","c","6"]"#,
+        r#"["6",null,"3","3"]"#,
+        "1",
+        r#"["b","5","c","6"]"#,
+    ];
+    assert_eq!(
+        replies,
+        wanted.map(|reply| format!("{{\"result\":{reply}}}"))
+    );
+    assert_eq!(
+        told(&["sadd s a b c", "srem s a a none", "smembers s"])[1..],
+        [r#"{"result":1}"#, r#"{"result":["b","c"]}"#]
+    );
+}
+
+#[test]
+fn commands_and_scripts_have_so_many_keys_at_most() {
+    let check = |begin: &str, keys: usize| {
+        let args = words(&format!("{begin}{}", " k".repeat(keys)));
+        let command = Command::find(&args).expect("a command");
+        command.check_keys(command.keys_of(&args).expect("keys").len())
+    };
+    let sha = "b2efc02798c8e9b471a10f9b1d5745db89923ff3";
+    assert_eq!(check("EXISTS", 1_000), Ok(()));
+    assert_eq!(
+        check("EXISTS", 1_001),
+        Err(Reply::err(
+            "a command has at most 1000 keys here; send several"
+        ))
+    );
+    assert_eq!(check(&format!("EVALSHA {sha} 10"), 10), Ok(()));
+    assert!(check(&format!("EVALSHA {sha} 11"), 11).is_err());
+    assert_eq!(check("ZADD k 1 a", 2_000), Ok(()));
+}
+
+#[test]
 fn every_command_finds_its_keys_and_says_what_it_needs() {
     let args = words("mset a 1 b 2");
     let keys = Command::find(&args).expect("a command").keys_of(&args);
@@ -323,6 +393,132 @@ fn names_match_patterns_as_in_redis() {
     assert_eq!(
         [whole("-5"), whole("05"), whole("+5"), whole("")],
         [Some(-5), None, None, None]
+    );
+}
+
+#[test]
+fn patterns_are_bounded_in_length_and_in_the_steps_that_they_take() {
+    assert!(Pattern::parse(&"a".repeat(PATTERN_BYTES_MAX)).is_ok());
+    assert!(Pattern::parse(&"a".repeat(PATTERN_BYTES_MAX + 1)).is_err());
+    // Each byte of a name may take as many steps as the pattern has bytes.
+    let costly = format!("*[b]{}", "a".repeat(1_000));
+    let costly = Pattern::parse(&costly).expect("a pattern");
+    let name = "a".repeat(60_000);
+    let compared = (0..100).take_while(|_| costly.matches(&name).is_ok());
+    assert_eq!(compared.count(), 8);
+    let plain = Pattern::parse("a*b*c").expect("a pattern");
+    assert!((0..10_000).all(|_| plain.matches("aXbXbc") == Ok(true)));
+}
+
+/// A set of so many members, whose names are their ranks.
+struct Numbered(u64);
+
+impl SortedSet for Numbered {
+    fn count(&self) -> u64 {
+        self.0
+    }
+
+    fn find(&self, _: &[u8]) -> Result<Option<(Score, Key)>, Fault> {
+        Ok(None)
+    }
+
+    fn before(&self, _: &Key) -> Result<u64, Fault> {
+        Ok(0)
+    }
+
+    fn stretch(&self, low: u64, high: u64) -> Result<Members, Fault> {
+        let member = |rank: u64| (rank.to_string().into_bytes(), Score::default());
+        Ok((low..high).map(member).collect())
+    }
+
+    fn named_after(&self, _: &[u8], _: u64) -> Result<Members, Fault> {
+        Ok(Members::new())
+    }
+
+    fn write(
+        &mut self,
+        _: &[u8],
+        _: &ScoreWrite,
+        _: bool,
+    ) -> Result<Result<Change, MemberRefusal>, Fault> {
+        Ok(Err(MemberRefusal::Full))
+    }
+
+    fn remove(&mut self, _: &[u8]) -> Result<bool, Fault> {
+        Ok(false)
+    }
+}
+
+#[test]
+fn few_members_that_lie_apart_are_drawn() {
+    let draw = |of: u64, wanted: &str| {
+        let args = words(&format!("ZRANDMEMBER b {wanted}"));
+        match sorted::run(&mut Numbered(of), &args, 7) {
+            Ok(Reply::Array(members)) => Some(members.len()),
+            _ => None,
+        }
+    };
+    assert_eq!(draw(1_000_000_000, "-1000"), Some(1_000));
+    assert_eq!(draw(1_000_000_000, "1000"), Some(1_000));
+    assert_eq!(draw(1_000_000_000, "-1001"), None);
+    assert_eq!(draw(1_000_000_000, "1001"), None);
+    assert_eq!(draw(10_000, "-50000"), Some(50_000));
+    assert_eq!(DRAWN_APART_MAX, 1_000);
+}
+
+#[test]
+fn a_command_says_how_many_members_it_asks_for() {
+    for (text, wanted) in [
+        ("ZADD b 1 a", 0),
+        ("ZSCORE b a", 0),
+        ("ZREMRANGEBYRANK b 0 -1", 0),
+        ("ZRANGE b 0 9", 10),
+        ("ZRANGE b -3 -1", 3),
+        ("ZRANGE b 9 0", 0),
+        ("ZREVRANGE b 0 -1", u64::MAX),
+        ("ZRANGE b 0 inf BYSCORE LIMIT 5 7", 7),
+        ("ZRANGEBYSCORE b 0 inf LIMIT 5 -1", u64::MAX),
+        ("ZRANGE b x y", 0),
+        ("ZPOPMIN b", 1),
+        ("ZPOPMAX b 5", 5),
+        ("ZRANDMEMBER b -5", 5),
+        ("ZSCAN b 0", 1_000),
+        ("ZSCAN b 0 COUNT 100000", u64::MAX),
+    ] {
+        assert_eq!(members_asked(&words(text)), wanted, "{text}");
+    }
+}
+
+#[test]
+fn scripts_refuse_what_they_would_divide_by_to_no_number() {
+    let bucket = "evalsha a9873a8026b509e99a49a0e5a2049756c693c384 2 b ";
+    let with = |words: &str| format!("{bucket}{words}");
+    let good = with(" 10 1000 5 1700000000000 1");
+    for bad in [
+        " 10 0 5 1700000000000 1",
+        " 10 -1 5 1700000000000 1",
+        " 10 1000 0 1700000000000 1",
+        " 10 nan 5 1700000000000 1",
+        " 1e308 1e308 1e308 1e308 -1e308",
+    ] {
+        let replies = told(&[&with(bad), &good, "hget b tokens"]);
+        assert!(
+            replies[0].contains("ERR user_script: a number"),
+            "{bad}: {replies:?}"
+        );
+        assert_eq!(replies[2], r#"{"result":"9"}"#, "{bad}");
+    }
+    let sliding = "evalsha 74740bb3d7792848093cdef586b6b6037c455fd6 2 c p 3 1000 0 1";
+    assert!(last(&[sliding]).contains("ERR user_script: a number above 0 is expected"));
+    // Beyond 64 bits a reply is the nearest number.
+    let left = "evalsha 823cb2a5a902d69681244f5e28e5ebb8f2a89edd 1 k";
+    assert_eq!(
+        last(&[&format!("{left} -1e300")]),
+        r#"{"result":["-9223372036854775808","-9223372036854775808"]}"#
+    );
+    assert_eq!(
+        last(&[&format!("{left} 1e300")]),
+        r#"{"result":["9223372036854775807","9223372036854775807"]}"#
     );
 }
 
@@ -561,6 +757,16 @@ fn channels_are_read_from_a_path_and_say_which_keys_must_be_readable() {
             "{path}"
         );
     }
+    let channels = |count: usize, bytes: usize| {
+        let path = format!(
+            "/subscribe{}",
+            format!("/__keyspace@0__:{}", "a".repeat(bytes)).repeat(count)
+        );
+        parsed(&path).expect("a stream").map(|it| it.channels.len())
+    };
+    assert_eq!(channels(15, 500), Ok(15));
+    assert!(channels(30, 500).is_err_and(|text| text.contains("at most 8192 bytes")));
+    assert!(channels(1, 1_100).is_err_and(|text| text.contains("at most 1024 bytes")));
     for path in [
         "/subscribe/",
         "/subscribe/news",

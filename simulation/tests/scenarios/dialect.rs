@@ -119,6 +119,165 @@ fn a_key_and_its_value_are_bounded_together() {
     );
 }
 
+/// The replies to a pipeline: results, or the texts of errors.
+fn piped(service: &Service, commands: &[Vec<String>]) -> Vec<Value> {
+    let (status, replies) = service.admin("POST", "/redis/pipeline", &json!(commands));
+    assert_eq!(status, 200, "{replies}");
+    let replies = replies.as_array().expect("a list").iter();
+    let one = |reply: &Value| reply.get("result").unwrap_or(&reply["error"]).clone();
+    replies.map(one).collect()
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split(' ').map(str::to_owned).collect()
+}
+
+fn is_too_large(reply: &Value) -> bool {
+    let text = reply.as_str().unwrap_or_default();
+    text.starts_with("ERR the replies of a request")
+}
+
+#[test]
+fn replies_beyond_what_a_request_may_have_are_refused_and_what_was_written_is_told() {
+    let service = Service::new("");
+    let text = "x".repeat(60_000);
+    assert_eq!(service.run(ADMIN_KEY, &["SET", "k", &text]), "OK");
+    assert_eq!(service.run(ADMIN_KEY, &["SET", "gone", &text]), "OK");
+    let mut commands = vec![words("GET k"); 300];
+    commands.extend(["INCR n", "GETDEL gone", "SET k 5 GET", "SET m text"].map(words));
+    let replies = piped(&service, &commands);
+    let told = replies.iter().take_while(|reply| **reply == text).count();
+    assert_eq!(told, 279);
+    assert!(replies[told..300].iter().all(is_too_large));
+    assert_eq!(replies[300], 1);
+    assert!(is_too_large(&replies[301]) && is_too_large(&replies[302]));
+    assert_eq!(replies[303], "OK");
+    assert_eq!(service.run(ADMIN_KEY, &["GETDEL", "gone"]), text);
+    assert_eq!(service.run(ADMIN_KEY, &["GET", "k"]), text);
+}
+
+/// Commands that write sorted sets of 950 members of 1,000 bytes.
+fn large_sets(names: &[&str]) -> Vec<Vec<String>> {
+    let one = |name: &&str| {
+        let mut args = words(&format!("ZADD {name}"));
+        for member in 0..950 {
+            args.push(member.to_string());
+            args.push(format!("{name}{member:0>999}"));
+        }
+        args
+    };
+    names.iter().map(one).collect()
+}
+
+#[test]
+fn replies_of_sorted_sets_are_bounded_together() {
+    let service = Service::new("");
+    let names = ["a", "b", "c"];
+    for command in large_sets(&names) {
+        assert_eq!(piped(&service, &[command]), [950]);
+    }
+    let mut commands = vec![words("ZRANGE a 0 -1"); 30];
+    commands.extend(["ZADD a 1000 new", "ZPOPMIN a 1"].map(words));
+    let replies = piped(&service, &commands);
+    let told = replies.iter().take_while(|reply| reply.is_array()).count();
+    assert_eq!(told, 17);
+    assert!(replies[told..30].iter().all(is_too_large));
+    assert_eq!(replies[30], 1);
+    assert!(is_too_large(&replies[31]));
+    assert_eq!(service.run(ADMIN_KEY, &["ZCARD", "a"]), 951);
+    let each = names.map(|name| words(&format!("ZRANGE {name} 0 -1")));
+    let replies = piped(&service, &vec![each; 10].concat());
+    let told = replies.iter().filter(|reply| reply.is_array()).count();
+    assert_eq!(told, 17);
+}
+
+#[test]
+fn joined_sets_are_read_once_and_bounded_together() {
+    let service = Service::new("");
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i"];
+    for command in large_sets(&names) {
+        assert_eq!(piped(&service, &[command]), [950]);
+    }
+    let join = |command: &str, names: &[&str]| {
+        let text = format!("{command} {} {}", names.len(), names.join(" "));
+        let words: Vec<&str> = text.split(' ').collect();
+        service.run(ADMIN_KEY, &words)
+    };
+    assert_eq!(join("ZINTERCARD", &["a"; 40]), 950);
+    assert_eq!(join("ZINTERCARD", &["a", "b", "a"]), 0);
+    assert_eq!(join("ZUNIONSTORE u", &names[..2]), 1_900);
+    assert_eq!(
+        join("ZUNION", &names[..8]).as_array().map(Vec::len),
+        Some(8 * 950)
+    );
+    for command in ["ZUNION", "ZINTERCARD", "ZUNIONSTORE u", "ZDIFF"] {
+        let refused = join(command, &names);
+        let text = refused.as_str().unwrap_or_default();
+        assert!(
+            text.starts_with("ERR a command works on 100000 members"),
+            "{command}"
+        );
+    }
+    assert_eq!(service.run(ADMIN_KEY, &["ZCARD", "u"]), 1_900);
+}
+
+#[test]
+fn keys_patterns_and_what_one_command_loads_are_bounded() {
+    let service = Service::new("");
+    let keys: Vec<String> = (0..1_001).map(|key| format!("none{key}")).collect();
+    let refused = "ERR a command has at most 1000 keys here; send several";
+    for command in ["EXISTS", "DEL", "PFCOUNT"] {
+        let mut words = vec![command];
+        words.extend(keys.iter().map(String::as_str));
+        assert_eq!(service.run(ADMIN_KEY, &words), refused, "{command}");
+    }
+    let long = "p".repeat(1_025);
+    let reset = "54bd274ddc59fb3be0f42deee2f64322a10e2b50";
+    assert_eq!(service.run(ADMIN_KEY, &["ZADD", "z", "1", "a"]), 1);
+    for words in [
+        vec!["KEYS", &long],
+        vec!["SCAN", "0", "MATCH", &long],
+        vec!["ZSCAN", "z", "0", "MATCH", &long],
+        vec!["EVALSHA", reset, "1", &long],
+    ] {
+        let refused = "ERR a pattern or a channel has at most 1024 bytes here";
+        assert_eq!(service.run(ADMIN_KEY, &words), refused, "{}", words[0]);
+    }
+    let text = "x".repeat(60_000);
+    let names: Vec<String> = (0..300).map(|key| format!("k{key}")).collect();
+    for some in names.chunks(100) {
+        let set = |name: &String| vec!["SET".to_owned(), name.clone(), text.clone()];
+        piped(&service, &some.iter().map(set).collect::<Vec<_>>());
+    }
+    let mut words = vec!["EXISTS"];
+    words.extend(names.iter().map(String::as_str));
+    assert!(is_too_large(&service.run(ADMIN_KEY, &words)));
+    words.truncate(201);
+    assert_eq!(service.run(ADMIN_KEY, &words), 200);
+}
+
+#[test]
+fn a_key_that_is_created_while_it_is_set_overflows_nothing() {
+    let most = i64::MAX.to_string();
+    for wait_ms in 0..40 {
+        let service = Service::new("");
+        let client = service.world.client(service.site).with_key(ADMIN_KEY);
+        let set = ClientRequest::new("POST", "/redis").json(json!(["SET", "k", most]).to_string());
+        let add = ClientRequest::new("POST", "/counters/k/increment")
+            .json(json!({"delta": 5}).to_string());
+        let world = &service.world;
+        let (set, _) = world.run(async {
+            futures_util::future::join(client.ask(set), async {
+                world.sleep_ms(wait_ms).await;
+                client.ask(add).await
+            })
+            .await
+        });
+        let set = set.expect("an answer");
+        assert_eq!(set.text(), "{\"result\":\"OK\"}", "{wait_ms} ms");
+    }
+}
+
 #[test]
 fn calls_of_tally_s_own_come_before_commands_at_the_root() {
     let service = Service::new("root");

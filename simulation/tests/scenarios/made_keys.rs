@@ -344,7 +344,7 @@ fn a_body_of_many_lines_uses_one_for_each_and_is_refused_whole() {
 type BodyOf = fn(usize) -> String;
 
 /// Bodies of each call whose bodies use one for each.
-const BODIES: [(&str, BodyOf); 6] = [
+const BODIES: [(&str, BodyOf); 9] = [
     ("/events", |count| "{\"key\":\"blog/home\"}\n".repeat(count)),
     ("/boards/game/members", |count| {
         "{\"member\":\"a\",\"delta\":1}\n".repeat(count)
@@ -354,6 +354,18 @@ const BODIES: [(&str, BodyOf); 6] = [
     }),
     ("/redis/multi-exec", |count| {
         json!(vec![["INCR", "sold"]; count]).to_string()
+    }),
+    // Commands that need no object use as much, and so do refused ones, and each of several keys.
+    ("/redis/pipeline", |count| {
+        json!(vec![["PING"]; count]).to_string()
+    }),
+    ("/redis/pipeline", |count| {
+        json!(vec![["GET", "sold"]; count]).to_string()
+    }),
+    ("/redis", |count| {
+        let keys = (0..count).map(|key| format!("visitors{key}"));
+        let words: Vec<String> = ["PFMERGE".to_owned()].into_iter().chain(keys).collect();
+        json!(words).to_string()
     }),
     ("/limits", |count| {
         json!({"checks": vec![json!({"policy": "login", "key": "bob"}); count]}).to_string()

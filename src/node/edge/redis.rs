@@ -349,10 +349,12 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// The command, if there is one and the caller may run it.
-    fn check(&self, args: &Arguments) -> Result<&'static Command, Reply> {
+    /// The command, if there is one and the caller may run it; and what it uses of the budget of the caller's key: one
+    /// for each of its keys, and a script one.
+    fn check(&self, args: &Arguments) -> Result<(&'static Command, usize), Reply> {
         let command = Command::find(args)?;
         let keys = command.keys_of(args)?;
+        command.check_keys(keys.len())?;
         let may = |scope, target: &str| {
             let may = self.caller.may(scope, target);
             may.map_err(|problem| Reply::Error(format!("NOPERM {}", problem.detail())))
@@ -361,6 +363,7 @@ impl Work<'_> {
             may(command.scope, prefix_of(whole, args))?;
         }
         let is_script = matches!(command.act, Act::Script);
+        let cost = if is_script { 1 } else { keys.len().max(1) };
         let script = is_script.then(|| scripts::named(args).ok()).flatten();
         for (place, key) in keys.into_iter().enumerate() {
             match script {
@@ -373,7 +376,7 @@ impl Work<'_> {
                 _ => may(command.scope, key)?,
             }
         }
-        Ok(command)
+        Ok((command, cost))
     }
 
     /// Whether a transaction with this command is discarded. An invalid count of keys is an error of this command
@@ -392,16 +395,16 @@ impl Work<'_> {
         is_transaction: bool,
     ) -> Result<Vec<Reply>, Refusal> {
         let now_ms = self.context.host.now_ms();
+        let mut cost = 0;
         let mut replies = Vec::with_capacity(commands.len());
         let mut sent = Vec::new();
         let mut places = Vec::new();
         for args in commands {
-            replies.push(match self.check(&args) {
+            let checked = self.check(&args);
+            cost += checked.as_ref().map_or(1, |(_, cost)| *cost);
+            replies.push(match checked.map(|(command, _)| command.act) {
                 Err(refused) => refused,
-                Ok(Command {
-                    act: Act::Alone(run),
-                    ..
-                }) => run(&args, now_ms).unwrap_or_else(|refused| refused),
+                Ok(Act::Alone(run)) => run(&args, now_ms).unwrap_or_else(|refused| refused),
                 Ok(_) => {
                     places.push(replies.len());
                     sent.push(args);
@@ -409,12 +412,13 @@ impl Work<'_> {
                 }
             });
         }
+        // What needs no object is free of effects, so it may come before.
+        let cost = u64::try_from(cost).unwrap_or(u64::MAX);
+        let spent = key_budget::spend_body(self.context, self.caller, cost).await;
+        spent.map_err(|problem| refusal_of(&problem))?;
         if sent.is_empty() {
             return Ok(replies);
         }
-        let count = u64::try_from(sent.len()).unwrap_or(u64::MAX);
-        let spent = key_budget::spend_body(self.context, self.caller, count).await;
-        spent.map_err(|problem| refusal_of(&problem))?;
         let message = RunCommands {
             datacenter: self.context.datacenter(),
             tries: self

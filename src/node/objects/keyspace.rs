@@ -30,8 +30,9 @@ use crate::node::shared::concurrency::all_settled;
 use crate::protocol::access::Scope;
 use crate::protocol::messages::{Call, Fault, RunCommands, Subscribe, decode};
 use crate::protocol::redis::command::{Act, Command, Elements, run, script_words};
+use crate::protocol::redis::error;
 use crate::protocol::redis::notifications;
-use crate::protocol::redis::reply::{Reply, ReplyError, UNAVAILABLE};
+use crate::protocol::redis::reply::{Reply, ReplyError, ReplyRoom, UNAVAILABLE};
 use crate::protocol::redis::request::Arguments;
 use crate::protocol::redis::script_table::Script;
 use crate::protocol::redis::scripts;
@@ -108,6 +109,13 @@ pub(super) struct CommandRequest<'a> {
     pub(super) named: Option<(WriteKey, u64)>,
 }
 
+impl CommandRequest<'_> {
+    /// Whether its reply may be large.
+    pub(super) fn returns_stored(&self) -> bool {
+        self.command.returns_stored(self.args)
+    }
+}
+
 impl KeyspaceCore {
     pub(super) fn readable(&self) -> Result<(), Fault> {
         self.storage.check(|| self.storage.note(self.rows.open()))
@@ -139,29 +147,48 @@ impl KeyspaceCore {
             }
         }
         let holds = !asked.is_transaction;
+        let room = ReplyRoom::default();
         let mut replies = Vec::with_capacity(commands.len());
-        while let Some(next) = commands.get(replies.len()) {
+        while replies.len() < commands.len() {
             let rest = &commands[replies.len()..];
-            let adds = rest.iter().take_while(|asked| adds(asked)).count();
-            let sorted = sorted_together(rest);
-            let elements = rest.iter().take_while(|asked| adds_elements(asked)).count();
-            let scripts = self.run_scripts(rest, holds);
-            if !scripts.is_empty() {
-                replies.extend(scripts);
-            } else if sorted > 0 {
-                replies.extend(self.sorted_all(&rest[..sorted], here, holds).await);
-            } else if elements > 1 {
-                replies.extend(self.add_elements_all(&rest[..elements], here, holds).await);
-            } else if adds > 0 {
-                let added = self.add_all(&rest[..adds], here, holds).await;
-                replies.extend(added.unwrap_or_else(|fault| vec![unavailable(&fault); adds]));
-            } else {
-                let reply = self.one(next, here, holds).await;
-                replies.push(reply.unwrap_or_else(|fault| unavailable(&fault)));
-            }
+            replies.extend(self.run_some(rest, here, holds, &room).await);
         }
         self.arm().await;
         Ok(replies)
+    }
+
+    /// Runs the first of these commands, with those that may be joined with it.
+    async fn run_some(
+        &self,
+        rest: &[CommandRequest<'_>],
+        here: &Datacenter,
+        holds: bool,
+        room: &ReplyRoom,
+    ) -> Vec<Reply> {
+        let Some(next) = rest.first() else {
+            return Vec::new();
+        };
+        if room.is_full() && next.returns_stored() {
+            return vec![error::replies_too_large()];
+        }
+        let adds = rest.iter().take_while(|asked| adds(asked)).count();
+        let sorted = sorted_together(rest);
+        let elements = rest.iter().take_while(|asked| adds_elements(asked)).count();
+        let scripts = self.run_scripts(rest, holds, room);
+        if !scripts.is_empty() {
+            scripts
+        } else if sorted > 0 {
+            self.sorted_all(&rest[..sorted], here, holds, room).await
+        } else if elements > 1 {
+            self.add_elements_all(&rest[..elements], here, holds).await
+        } else if adds > 0 {
+            let added = self.add_all(&rest[..adds], here, holds).await;
+            added.unwrap_or_else(|fault| vec![unavailable(&fault); adds])
+        } else {
+            let reply = self.one(next, here, holds).await;
+            let reply = reply.unwrap_or_else(|fault| unavailable(&fault));
+            vec![room.admit(reply, next.command.scope == Scope::Read)]
+        }
     }
 
     async fn on_subscribe(&self, asked: Result<Subscribe, Fault>) -> Sent {
@@ -260,10 +287,12 @@ impl KeyspaceCore {
         Ok((reply, kept))
     }
 
-    /// Runs commands of one key each, those of one key together; a refusal is the reply to each of these.
+    /// Runs commands of one key each, those of one key together and so many keys at once; a refusal is the reply to
+    /// each of these.
     pub(super) async fn by_key(
         &self,
         asked: &[CommandRequest<'_>],
+        at_once: usize,
         run: impl AsyncFn(String, Vec<&CommandRequest<'_>>) -> Result<Vec<Reply>, ReplyError>,
     ) -> Vec<Reply> {
         let mut keys = BTreeMap::<&String, Vec<usize>>::new();
@@ -283,7 +312,7 @@ impl KeyspaceCore {
             }
         };
         let mut replies = vec![Reply::Nil; asked.len()];
-        for (places, group) in all_settled(keys.into_iter().map(run), COUNTERS_AT_ONCE).await {
+        for (places, group) in all_settled(keys.into_iter().map(run), at_once).await {
             for (place, reply) in places.into_iter().zip(group) {
                 if let Some(known) = replies.get_mut(place) {
                     *known = reply;
@@ -353,11 +382,13 @@ impl KeyspaceCore {
                 let value = is.as_ref().and_then(number_of);
                 let seen = writes.read.counters.get(key).filter(|_| !writes.is_blind);
                 let changed = match (before, value) {
-                    // If somebody else has created it meanwhile, both count.
-                    (None, Some(value)) => {
-                        self.counters.add(&id, here, value, None).await?;
-                        UpdateOutcome::Done
-                    }
+                    // If somebody else has created it meanwhile, both count, unless the sum has more than 64 bits.
+                    (None, Some(value)) => match self.counters.add(&id, here, value, None).await {
+                        Err(ReplyError::Reply(full)) if full == error::overflow() => {
+                            UpdateOutcome::Conflict
+                        }
+                        added => added.map(|_| UpdateOutcome::Done)?,
+                    },
                     _ => self.counters.replace(&id, here, value, seen).await?,
                 };
                 if changed == UpdateOutcome::Conflict {

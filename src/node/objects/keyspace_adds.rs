@@ -3,7 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use super::keyspace::{CommandRequest, KeyspaceCore, ROUNDS_MAX, keys_of, reply_of};
+use super::keyspace::{
+    COUNTERS_AT_ONCE, CommandRequest, KeyspaceCore, ROUNDS_MAX, busy, keys_of, reply_of,
+};
+use super::keyspace_counters::UpdateOutcome;
 use super::keyspace_locks::Guard;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::protocol::messages::Fault;
@@ -97,8 +100,10 @@ impl KeyspaceCore {
     ) -> Result<Reply, ReplyError> {
         let keys = keys_of(asked);
         let (space, read) = self.load(&keys, here, true).await?;
-        let (reply, _) = self.run_once(asked, here, (space, &read), true).await?;
-        Ok(reply)
+        match self.run_once(asked, here, (space, &read), true).await? {
+            (reply, UpdateOutcome::Done) => Ok(reply),
+            (_, UpdateOutcome::Conflict) => Err(busy()),
+        }
     }
 
     /// Runs several increments: those of one counter are one message to its cell.
@@ -113,7 +118,7 @@ impl KeyspaceCore {
         let _held = self.hold_to_add(held, here).await?;
         let add =
             async |_: String, group: Vec<&CommandRequest<'_>>| self.add_group(&group, here).await;
-        Ok(self.by_key(asked, add).await)
+        Ok(self.by_key(asked, COUNTERS_AT_ONCE, add).await)
     }
 
     /// Adds to one key.

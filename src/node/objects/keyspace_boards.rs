@@ -3,7 +3,7 @@
 //! Invariant: a board decides all commands of one sorted set, so these share the lock of its key. A board is created
 //! under an exclusive lock, while nothing else has its name. Commands of several sets lock all their keys exclusively.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
 use super::keyspace::{COUNTERS_AT_ONCE, CommandRequest, KeyspaceCore, reply_of};
@@ -14,6 +14,7 @@ use crate::core::counter::ledger::WriteKey;
 use crate::host::Host;
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::{call, call_within};
+use crate::protocol::access::Scope;
 use crate::protocol::messages::{
     AskBoard, BoardAnswer, BoardQuestion, EndBoard, Fault, FindKey, KeyFound, RunSorted, SortedRan,
 };
@@ -21,17 +22,31 @@ use crate::protocol::redis::command::Command;
 use crate::protocol::redis::error;
 use crate::protocol::redis::float::{score, text_of};
 use crate::protocol::redis::notifications::{self, KeyEvent};
-use crate::protocol::redis::reply::{Reply, ReplyError};
+use crate::protocol::redis::reply::{Reply, ReplyError, ReplyRoom};
 use crate::protocol::redis::request::Arguments;
 use crate::protocol::redis::script_table::Script;
 use crate::protocol::redis::scripts_of_analytics as analytics;
-use crate::protocol::redis::sorted::{self, Members, NoMembers};
+use crate::protocol::redis::sorted::{
+    self, Members, NoMembers, SORTED_BYTES_MAX, SORTED_MEMBERS_MAX,
+};
 use crate::protocol::redis::sorted_sets::{Joined, join};
 use crate::protocol::redis::space::StoredValue;
 use crate::protocol::shell_limits::OPERATE_MS_MAX;
 
 /// The most boards that are remembered, about 600 bytes each; another one costs a call.
 const BOARDS_KNOWN_MAX: usize = 10_000;
+
+/// The most members that the commands of one step may ask for to have their boards asked all at once: of 1 KB each
+/// that is 16 MB.
+const MEMBERS_AT_ONCE_MAX: u64 = 16_000;
+
+/// How many boards are asked at once for more members: each answers with up to 16 MiB, which are here twice while they
+/// are decoded.
+const LARGE_AT_ONCE: usize = 2;
+
+/// The last index of the members of a set that are read first, where several are joined: of 64 sets at once they have 8
+/// MB.
+const FIRST_MEMBERS: i64 = 127;
 
 /// The boards of a keyspace.
 pub(super) struct Boards {
@@ -135,11 +150,25 @@ impl KeyspaceCore {
         asked: &[CommandRequest<'_>],
         here: &Datacenter,
         holds: bool,
+        room: &ReplyRoom,
     ) -> Vec<Reply> {
         let run = async |key: String, group: Vec<&CommandRequest<'_>>| {
-            self.sorted_group(&key, &group, here, holds).await
+            if room.is_full() && group.iter().all(|asked| asked.command.scope == Scope::Read) {
+                return Err(error::replies_too_large().into());
+            }
+            let replies = self.sorted_group(&key, &group, here, holds).await?;
+            let admit = |(reply, asked): (Reply, &&CommandRequest<'_>)| {
+                room.admit(reply, asked.command.scope == Scope::Read)
+            };
+            Ok(replies.into_iter().zip(&group).map(admit).collect())
         };
-        self.by_key(asked, run).await
+        let members = asked.iter().map(|asked| sorted::members_asked(asked.args));
+        let members = members.fold(0_u64, u64::saturating_add);
+        let at_once = match members <= MEMBERS_AT_ONCE_MAX {
+            true => COUNTERS_AT_ONCE,
+            false => LARGE_AT_ONCE,
+        };
+        self.by_key(asked, at_once, run).await
     }
 
     /// The replies of a board to commands, of which listeners are notified; `None` where there is no board.
@@ -241,7 +270,7 @@ impl KeyspaceCore {
             self.members_of(&args[2], args).await?
         } else {
             let sets = self.sets_of(sources).await?;
-            match join(args, &sets)? {
+            match join(args, &in_order_of(sources, &sets))? {
                 Joined::Told(reply) => return Ok(reply),
                 Joined::Stored(members) => members,
             }
@@ -267,23 +296,47 @@ impl KeyspaceCore {
         args: &Arguments,
     ) -> Result<Reply, ReplyError> {
         let keys = analytics::sets_of(script, args)?.unwrap_or_default();
-        let sets = self.sets_of(&keys.iter().collect::<Vec<_>>()).await?;
-        Ok(analytics::answer(script, args, &sets)?)
+        let keys: Vec<&String> = keys.iter().collect();
+        let sets = self.sets_of(&keys).await?;
+        Ok(analytics::answer(script, args, &in_order_of(&keys, &sets))?)
     }
 
-    /// All members of several sets, in the order of their keys.
-    async fn sets_of(&self, keys: &[&String]) -> Result<Vec<Members>, ReplyError> {
-        let read = |(place, key): (usize, &&String)| {
-            let key = (*key).clone();
-            async move { (place, self.members_of(&key, &whole_of(&key)).await) }
-        };
-        let mut sets = vec![Members::new(); keys.len()];
-        for (place, set) in all_settled(keys.iter().enumerate().map(read), COUNTERS_AT_ONCE).await {
-            if let Some(known) = sets.get_mut(place) {
-                *known = set?;
+    /// All members of several sets by their keys, each read once: the first members of many sets at once, then the
+    /// larger sets, few at once.
+    async fn sets_of(&self, keys: &[&String]) -> Result<Vec<(String, Members)>, ReplyError> {
+        let used = Cell::new((0, 0));
+        let mut sets = Vec::new();
+        let mut keys: BTreeSet<String> = keys.iter().copied().cloned().collect();
+        for (last, at_once) in [(FIRST_MEMBERS, COUNTERS_AT_ONCE), (-1, LARGE_AT_ONCE)] {
+            let (used, mut large) = (&used, BTreeSet::new());
+            let read = |key: String| async move {
+                if !is_within(used.get()) {
+                    return (key, Err(sorted::too_many()));
+                }
+                let set = self.members_of(&key, &first_of(&key, last)).await;
+                let is_whole =
+                    |set: &Members| usize::try_from(last).map_or(true, |last| set.len() <= last);
+                let set = set.map(|set| Some(set).filter(is_whole));
+                if let Ok(Some(set)) = &set {
+                    let (members, bytes) = used.get();
+                    let more: usize = set.iter().map(|(member, _)| member.len()).sum();
+                    used.set((members + set.len(), bytes + more));
+                }
+                (key, set)
+            };
+            for (key, set) in all_settled(keys.into_iter().map(read), at_once).await {
+                match set? {
+                    Some(set) => sets.push((key, set)),
+                    None => drop(large.insert(key)),
+                }
             }
+            keys = large;
         }
-        Ok(sets)
+        if is_within(used.get()) {
+            Ok(sets)
+        } else {
+            Err(sorted::too_many())
+        }
     }
 
     /// The members that a command asks for with their scores; of a set without scores all, with a score of 1.
@@ -378,10 +431,22 @@ fn tries_of(group: &[&CommandRequest<'_>]) -> Vec<(WriteKey, u64)> {
     group.iter().filter_map(|asked| asked.named).collect()
 }
 
-/// The command that reads all members of a set.
-fn whole_of(key: &str) -> Arguments {
-    let words = ["ZRANGE", key, "0", "-1", "WITHSCORES"];
+/// The command that reads the members of a set up to an index.
+fn first_of(key: &str, last: i64) -> Arguments {
+    let words = ["ZRANGE", key, "0", &last.to_string(), "WITHSCORES"];
     words.map(str::to_owned).into()
+}
+
+/// Whether one command may work on so many members, and so many bytes of them.
+fn is_within((members, bytes): (usize, usize)) -> bool {
+    u64::try_from(members).is_ok_and(|members| members <= SORTED_MEMBERS_MAX)
+        && bytes <= SORTED_BYTES_MAX
+}
+
+/// The sets of these keys, as often as they are named.
+fn in_order_of<'a>(keys: &[&String], sets: &'a [(String, Members)]) -> Vec<&'a Members> {
+    let of = |key: &&String| sets.iter().find(|(known, _)| known == *key);
+    keys.iter().filter_map(of).map(|(_, set)| set).collect()
 }
 
 /// Members and their scores, which alternate in the reply.

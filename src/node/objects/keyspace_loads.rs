@@ -9,8 +9,9 @@ use super::keyspace_store::{ExpiryTarget, Row};
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::node::shared::concurrency::all_settled;
 use crate::protocol::messages::Fault;
+use crate::protocol::redis::error;
 use crate::protocol::redis::notifications::KeyEvent;
-use crate::protocol::redis::reply::ReplyError;
+use crate::protocol::redis::reply::{REPLIES_BYTES_MAX, ReplyError};
 use crate::protocol::redis::space::{KeyspaceEntry, Space, StoredValue};
 
 /// The counters and boards that were read for a command.
@@ -59,34 +60,25 @@ impl KeyspaceCore {
         own_alone: bool,
     ) -> Result<(Space, KeysRead), ReplyError> {
         let mut seen = BTreeMap::new();
-        let mut rows = BTreeMap::new();
-        let mut asked = Vec::new();
-        for key in keys {
-            let row = self.living_row(key, here).await?;
+        let rows = self.living_rows(keys, here).await?;
+        let without_value = |(key, row): (&String, &Option<Row>)| {
             let has_value = row.as_ref().is_some_and(|row| row.value.is_some());
-            rows.insert(key.clone(), row);
-            if let Ok(id) = CounterId::parse(key.as_str())
-                && !has_value
-                && !own_alone
-            {
-                asked.push(id);
-            }
-        }
-        let read = |id: CounterId| async move {
-            let seen = self.counters.read(&id).await;
-            (id, seen)
+            let id = CounterId::parse(key.as_str()).ok();
+            id.filter(|_| !has_value && !own_alone)
         };
-        for (id, found) in all_settled(asked.into_iter().map(read), COUNTERS_AT_ONCE).await {
+        let asked: Vec<CounterId> = rows.iter().filter_map(without_value).collect();
+        let read = |id: &CounterId| {
+            let id = id.clone();
+            async move { (self.counters.read(&id).await, id) }
+        };
+        for (found, id) in all_settled(asked.iter().map(read), COUNTERS_AT_ONCE).await {
             if let Some(found) = found? {
-                seen.insert(id.as_str().to_owned(), found);
+                seen.insert(String::from(id), found);
             }
         }
         let mut boards = BTreeMap::new();
-        let others = rows.iter().filter(|(key, row)| {
-            let has_value = row.as_ref().is_some_and(|row| row.value.is_some());
-            !has_value && !own_alone && !seen.contains_key(*key)
-        });
-        let others = others.filter_map(|(key, _)| CounterId::parse(key.as_str()).ok());
+        let others = asked.into_iter();
+        let others = others.filter(|id| !seen.contains_key(id.as_str()));
         let look = |id: CounterId| async move { (self.boards.look(&id).await, id) };
         for (found, id) in all_settled(others.map(look), COUNTERS_AT_ONCE).await {
             if let Some(found) = found? {
@@ -119,6 +111,25 @@ impl KeyspaceCore {
             }
         }
         Ok((space, read))
+    }
+
+    /// The rows of keys; counters and boards that have expired are ended first.
+    async fn living_rows(
+        &self,
+        keys: &BTreeSet<String>,
+        here: &Datacenter,
+    ) -> Result<BTreeMap<String, Option<Row>>, ReplyError> {
+        let (mut rows, mut bytes) = (BTreeMap::new(), 0);
+        for key in keys {
+            let row = self.living_row(key, here).await?;
+            let value = row.as_ref().and_then(|row| row.value.as_ref());
+            bytes += value.map_or(0, StoredValue::bytes);
+            if bytes > REPLIES_BYTES_MAX {
+                return Err(error::replies_too_large().into());
+            }
+            rows.insert(key.clone(), row);
+        }
+        Ok(rows)
     }
 
     /// Whether the values of these keys lie here, as far as is known without asking.

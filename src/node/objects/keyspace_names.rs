@@ -10,11 +10,12 @@ use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::partitions::ask_all;
 use crate::protocol::messages::{Call, Fault, List, ListBoards};
 use crate::protocol::redis::command::{KeyspaceCommand, script_words};
+use crate::protocol::redis::error;
+use crate::protocol::redis::glob::Pattern;
 use crate::protocol::redis::notifications::KeyEvent;
 use crate::protocol::redis::options::number;
-use crate::protocol::redis::reply::{Reply, ReplyError};
+use crate::protocol::redis::reply::{REPLIES_BYTES_MAX, Reply, ReplyError};
 use crate::protocol::redis::request::Arguments;
-use crate::protocol::redis::{error, glob};
 
 /// The most keys that a pattern may match, and the most counters and boards that `DBSIZE` counts: some 10 MB of names.
 pub const KEYS_LISTED_MAX: usize = 100_000;
@@ -33,7 +34,7 @@ type Names = BTreeMap<String, &'static str>;
 
 /// The options of `SCAN`.
 struct Scan<'a> {
-    pattern: &'a str,
+    pattern: Pattern<'a>,
     count: usize,
     of_type: Option<String>,
     with_type: bool,
@@ -42,7 +43,7 @@ struct Scan<'a> {
 impl<'a> Scan<'a> {
     fn parse(words: &'a [String]) -> Result<Self, Reply> {
         let mut scan = Self {
-            pattern: "*",
+            pattern: Pattern::parse("*")?,
             count: SCAN_COUNT_MIN,
             of_type: None,
             with_type: false,
@@ -56,7 +57,7 @@ impl<'a> Scan<'a> {
             }
             let value = words.next().ok_or_else(error::syntax)?;
             match name.as_str() {
-                "MATCH" => scan.pattern = value,
+                "MATCH" => scan.pattern = Pattern::parse(value)?,
                 "COUNT" => {
                     let count = number(value)?;
                     if count < 1 {
@@ -83,9 +84,7 @@ impl KeyspaceCore {
         match whole {
             KeyspaceCommand::Size => self.size().await,
             KeyspaceCommand::Keys => {
-                let pattern = &args[1];
-                let matches = |name: &str| glob::matches(pattern, name);
-                let names = self.names(glob::literal_prefix(pattern), matches).await?;
+                let names = self.names(&Pattern::parse(&args[1])?).await?;
                 Ok(Reply::texts(names.into_keys()))
             }
             KeyspaceCommand::Scan => self.scan(args).await,
@@ -97,8 +96,7 @@ impl KeyspaceCore {
         let invalid = || Reply::err("invalid cursor");
         let cursor: u64 = args[1].parse().map_err(|_| invalid())?;
         let scan = Scan::parse(&args[2..])?;
-        let matches = |name: &str| glob::matches(scan.pattern, name);
-        let names = self.names(glob::literal_prefix(scan.pattern), matches);
+        let names = self.names(&scan.pattern);
         // In the order of their hashes: a cursor is a hash, so it stays valid while keys come and go.
         let mut placed: Vec<(u64, String, &'static str)> = (names.await?)
             .into_iter()
@@ -125,7 +123,7 @@ impl KeyspaceCore {
 
     /// `DBSIZE`: keys that lie here are counted without a bound.
     async fn size(&self) -> Result<Reply, ReplyError> {
-        let mut elsewhere = self.names_elsewhere("", |_| true).await?;
+        let mut elsewhere = self.names_elsewhere(&Pattern::parse("*")?).await?;
         self.readable()?;
         let mut own = 0;
         self.own_names("", |name| {
@@ -138,17 +136,18 @@ impl KeyspaceCore {
         Ok(Reply::count(own + elsewhere.len()))
     }
 
-    /// All keys with this prefix that match.
-    async fn names(
-        &self,
-        prefix: &str,
-        matches: impl Fn(&str) -> bool,
-    ) -> Result<Names, ReplyError> {
-        let mut names = self.names_elsewhere(prefix, &matches).await?;
+    /// All keys that match.
+    async fn names(&self, pattern: &Pattern<'_>) -> Result<Names, ReplyError> {
+        let mut names = self.names_elsewhere(pattern).await?;
         self.readable()?;
-        self.own_names(prefix, |name| {
+        let mut bytes = 0;
+        self.own_names(pattern.prefix(), |name| {
             match (name.type_name, name.has_ended) {
-                (Some(of_type), false) if matches(&name.key) => {
+                (Some(of_type), false) if pattern.matches(&name.key)? => {
+                    bytes += name.key.len();
+                    if bytes > REPLIES_BYTES_MAX {
+                        return Err(error::replies_too_large().into());
+                    }
                     names.insert(name.key, of_type);
                 }
                 // A counter that has expired does not exist, though it is not ended yet.
@@ -186,26 +185,21 @@ impl KeyspaceCore {
         }
     }
 
-    /// The counters and boards with this prefix that match.
-    async fn names_elsewhere(
-        &self,
-        prefix: &str,
-        matches: impl Fn(&str) -> bool,
-    ) -> Result<Names, ReplyError> {
+    /// The counters and boards that match.
+    async fn names_elsewhere(&self, pattern: &Pattern<'_>) -> Result<Names, ReplyError> {
         let mut names = Names::new();
-        self.counters_listed(prefix, async |page| {
-            let page = page.into_iter().filter(|name| matches(name));
-            names.extend(page.map(|name| (name, "string")));
-            few_enough(names.len())
-        })
-        .await?;
-        self.boards_listed(prefix, async |page| {
-            for name in page.into_iter().filter(|name| matches(name)) {
-                names.entry(name).or_insert("zset");
+        let mut take = |page: Vec<String>, of_type: &'static str| {
+            for name in page {
+                if pattern.matches(&name)? {
+                    names.entry(name).or_insert(of_type);
+                }
             }
             few_enough(names.len())
-        })
-        .await?;
+        };
+        self.counters_listed(pattern.prefix(), async |page| take(page, "string"))
+            .await?;
+        self.boards_listed(pattern.prefix(), async |page| take(page, "zset"))
+            .await?;
         Ok(names)
     }
 
@@ -286,10 +280,10 @@ impl KeyspaceCore {
     /// The script that deletes all keys of a pattern: keys made by scripts, which are stored here.
     pub(super) async fn reset(&self, args: &Arguments) -> Result<Reply, ReplyError> {
         let (keys, _) = script_words(args)?;
-        let pattern = keys.first().map_or("", String::as_str);
+        let pattern = Pattern::parse(keys.first().map_or("", String::as_str))?;
         let mut gone = Vec::new();
-        self.own_names(glob::literal_prefix(pattern), |name| {
-            if name.type_name.is_some() && !name.has_ended && glob::matches(pattern, &name.key) {
+        self.own_names(pattern.prefix(), |name| {
+            if name.type_name.is_some() && !name.has_ended && pattern.matches(&name.key)? {
                 gone.push((name.key, None));
             }
             if gone.len() >= NAMES_PAGE {

@@ -9,7 +9,7 @@ use super::keyspace::{CommandRequest, KeyspaceCore, row_of, unavailable};
 use crate::protocol::messages::Fault;
 use crate::protocol::redis::command::{Act, run, script_words};
 use crate::protocol::redis::notifications::{self, KeyEvent};
-use crate::protocol::redis::reply::Reply;
+use crate::protocol::redis::reply::{Reply, ReplyRoom};
 use crate::protocol::redis::script_table::Script;
 use crate::protocol::redis::scripts;
 use crate::protocol::redis::space::{KeyspaceEntry, Space, StoredValue};
@@ -17,12 +17,20 @@ use crate::protocol::redis::space::{KeyspaceEntry, Space, StoredValue};
 impl KeyspaceCore {
     /// Runs the first of these commands, as many as are such scripts. What cannot be decided at once, as it is about a
     /// counter or waits for a key, is left.
-    pub(super) fn run_scripts(&self, asked: &[CommandRequest<'_>], holds: bool) -> Vec<Reply> {
+    pub(super) fn run_scripts(
+        &self,
+        asked: &[CommandRequest<'_>],
+        holds: bool,
+        room: &ReplyRoom,
+    ) -> Vec<Reply> {
         let (mut replies, mut events) = (Vec::new(), Vec::new());
         let written = self.rows.together(|| {
             for asked in asked {
+                if room.is_full() {
+                    break;
+                }
                 match self.run_script(asked, holds, &mut events) {
-                    Ok(Some(reply)) => replies.push(reply),
+                    Ok(Some(reply)) => replies.push(room.admit(reply, false)),
                     Ok(None) => break,
                     Err(fault) => {
                         replies.push(unavailable(&fault));

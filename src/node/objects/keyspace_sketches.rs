@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
-use super::keyspace::{CommandRequest, KeyspaceCore};
+use super::keyspace::{COUNTERS_AT_ONCE, CommandRequest, KeyspaceCore};
 use super::keyspace_counters::{Counters, needs_home};
 use crate::core::counter::flush::{Element, Load, Refusal};
 use crate::core::counter::id::{CounterId, Datacenter};
@@ -62,7 +62,7 @@ impl KeyspaceCore {
         let add = async |key: String, group: Vec<&CommandRequest<'_>>| {
             self.add_elements(&key, &group, here, holds).await
         };
-        self.by_key(asked, add).await
+        self.by_key(asked, COUNTERS_AT_ONCE, add).await
     }
 
     /// `PFADD` on one key, several times.

@@ -1,6 +1,6 @@
 //! Commands of hashes and sets, as far as rate-limit clients need them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::error;
 use super::options::number;
@@ -18,10 +18,19 @@ pub fn put_fields(
 ) -> Result<usize, Reply> {
     let mut fields = space.hash(key)?.to_vec();
     let before = fields.len();
+    // A field that is named twice gets the last value. Cost: O((fields + pairs) log pairs).
+    let mut left = BTreeMap::<String, &str>::new();
     for (name, value) in pairs {
-        match fields.iter_mut().find(|(known, _)| known == name) {
-            Some((_, known)) => known.clone_from(value),
-            None => fields.push((name.clone(), value.clone())),
+        left.insert(name.clone(), value);
+    }
+    for (name, known) in &mut fields {
+        if let Some(value) = left.remove(name) {
+            value.clone_into(known);
+        }
+    }
+    for (name, _) in pairs {
+        if let Some(value) = left.remove(name) {
+            fields.push((name.clone(), value.to_owned()));
         }
     }
     let added = fields.len() - before;
@@ -64,9 +73,11 @@ pub fn hget(space: &mut Space, args: &[String]) -> CommandResult {
 
 /// `HMGET`.
 pub fn hmget(space: &mut Space, args: &[String]) -> CommandResult {
-    let values = args[2..].iter().map(|name| field(space, &args[1], name));
-    let values: Result<Vec<_>, Reply> = values.map(|value| value.map(Reply::text_or_nil)).collect();
-    values.map(Reply::Array)
+    let mut fields = BTreeMap::<String, &str>::new();
+    for (name, value) in space.hash(&args[1])? {
+        fields.insert(name.clone(), value);
+    }
+    Reply::texts_or_nils(args[2..].iter().map(|name| fields.get(name).copied()))
 }
 
 /// All fields and their values, one after the other.
@@ -87,7 +98,8 @@ pub fn hgetall(space: &mut Space, args: &[String]) -> CommandResult {
 pub fn hdel(space: &mut Space, args: &[String]) -> CommandResult {
     let mut fields = space.hash(&args[1])?.to_vec();
     let before = fields.len();
-    fields.retain(|(name, _)| !args[2..].contains(name));
+    let named: BTreeSet<String> = args[2..].iter().cloned().collect();
+    fields.retain(|(name, _)| !named.contains(name));
     let removed = before - fields.len();
     if fields.is_empty() {
         space.remove(&args[1]);
@@ -137,7 +149,9 @@ pub fn sadd(space: &mut Space, args: &[String]) -> CommandResult {
 pub fn srem(space: &mut Space, args: &[String]) -> CommandResult {
     let mut members = space.set(&args[1])?;
     let before = members.len();
-    members.retain(|member| !args[2..].contains(member));
+    for member in &args[2..] {
+        members.remove(member);
+    }
     let removed = before - members.len();
     if removed > 0 {
         put_set(space, &args[1], members)?;

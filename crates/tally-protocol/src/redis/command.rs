@@ -6,6 +6,12 @@ use super::space::Space;
 use super::{collections, error, keys, scripts, strings};
 use crate::access::Scope;
 
+/// The most keys of a command, one that is named twice counted twice: each may be a call to another object.
+pub const KEYS_MAX: usize = 1_000;
+
+/// The most keys of a script. The known ones have three at most.
+pub const SCRIPT_KEYS_MAX: usize = 10;
+
 /// The positions of a command's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyPositions {
@@ -249,6 +255,34 @@ impl Command {
         } else {
             Err(error::arity(name))
         }
+    }
+
+    /// Whether the reply to these words may hold what is stored, and so be large. Others are replied by a few bytes,
+    /// and by a number for each word at most.
+    pub fn returns_stored(&self, args: &[String]) -> bool {
+        let gets = |word: &String| word.eq_ignore_ascii_case("GET");
+        match self.name {
+            "GETSET" | "GETDEL" | "GETEX" | "ZPOPMIN" | "ZPOPMAX" => true,
+            "SET" => args.iter().skip(3).any(gets),
+            _ => self.scope == Scope::Read || matches!(self.act, Act::Script),
+        }
+    }
+
+    /// Checks how many keys it has.
+    ///
+    /// # Errors
+    /// That they are too many.
+    pub fn check_keys(&self, keys: usize) -> Result<(), Reply> {
+        let (what, most) = match self.act {
+            Act::Script => ("script", SCRIPT_KEYS_MAX),
+            _ => ("command", KEYS_MAX),
+        };
+        if keys > most {
+            return Err(Reply::err(format!(
+                "a {what} has at most {most} keys here; send several"
+            )));
+        }
+        Ok(())
     }
 
     /// Returns its keys among these words.

@@ -79,6 +79,20 @@ pub fn too_large() -> Reply {
     ))
 }
 
+/// The replies of a request are too large, or the values of a command's keys.
+pub fn replies_too_large() -> Reply {
+    let most = super::reply::REPLIES_BYTES_MAX / (1024 * 1024);
+    Reply::err(format!(
+        "the replies of a request, or the values of a command's keys, have more than {most} MiB; nothing was done \
+         now: send it in a request of its own, or ask for less"
+    ))
+}
+
+/// A script would divide by this argument.
+pub fn not_positive() -> Reply {
+    Reply::err("user_script: a number above 0 is expected")
+}
+
 /// The amount is a fraction.
 pub fn fraction() -> Reply {
     Reply::err("counters hold whole numbers: send INCRBYFLOAT a whole number, or scale the amount")

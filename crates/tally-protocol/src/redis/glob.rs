@@ -1,7 +1,76 @@
 //! Patterns of names for `KEYS` and `SCAN`. Source: `stringmatchlen` of Redis.
 
+use std::cell::Cell;
+
+use super::reply::Reply;
+
+/// The longest pattern, and the longest channel of a stream, bytes. A name of n bytes is compared in n times as many
+/// steps at most.
+pub const PATTERN_BYTES_MAX: usize = 1_024;
+
+/// The most steps of all comparisons of one command: about a second. 100,000 names of 50 bytes take 10 million where
+/// the pattern has a few stars.
+pub const PATTERN_STEPS_MAX: u64 = 500_000_000;
+
+/// Checks the length of a pattern or a channel.
+///
+/// # Errors
+/// That it is too long.
+pub fn check_length(pattern: &str) -> Result<(), Reply> {
+    if pattern.len() > PATTERN_BYTES_MAX {
+        return Err(Reply::err(format!(
+            "a pattern or a channel has at most {PATTERN_BYTES_MAX} bytes here"
+        )));
+    }
+    Ok(())
+}
+
+/// A pattern that many names are compared with.
+pub struct Pattern<'a> {
+    text: &'a str,
+    steps: Cell<u64>,
+}
+
+impl<'a> Pattern<'a> {
+    /// Reads a pattern.
+    ///
+    /// # Errors
+    /// That it is too long.
+    pub fn parse(text: &'a str) -> Result<Self, Reply> {
+        check_length(text)?;
+        let steps = Cell::new(0);
+        Ok(Self { text, steps })
+    }
+
+    /// The literal beginning of all matching names.
+    pub fn prefix(&self) -> &'a str {
+        literal_prefix(self.text)
+    }
+
+    /// Whether a name matches.
+    ///
+    /// # Errors
+    /// Where the names so far have taken too many steps.
+    pub fn matches(&self, name: &str) -> Result<bool, Reply> {
+        let mut steps = self.steps.get();
+        let matches = matches_in(self.text, name, &mut steps);
+        self.steps.set(steps);
+        if steps > PATTERN_STEPS_MAX {
+            let text =
+                "too many names were compared with this pattern; begin it with a longer prefix";
+            return Err(Reply::err(text));
+        }
+        Ok(matches)
+    }
+}
+
 /// Returns whether a name matches: `*`, `?`, `[a-z]`, `[^a]`, and `\` before a character that stands for itself.
 pub fn matches(pattern: &str, name: &str) -> bool {
+    matches_in(pattern, name, &mut 0)
+}
+
+/// As [`matches`]; counts the bytes of the pattern that are looked at.
+fn matches_in(pattern: &str, name: &str, steps: &mut u64) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut at, mut seen) = (0, 0);
     // The last star, and how much of the name it matches so far: backtracking to the last star is enough.
@@ -16,6 +85,10 @@ pub fn matches(pattern: &str, name: &str) -> bool {
             Some(_) => one(&pattern[at..], name[seen]),
             None => None,
         };
+        // A class is read to its end, which is the end of the pattern at most.
+        let is_class = pattern.get(at) == Some(&b'[');
+        let looked_at = if is_class { pattern.len() - at } else { 1 };
+        *steps += u64::try_from(looked_at).unwrap_or(u64::MAX);
         match (step, star) {
             (Some(length), _) => (at, seen) = (at + length, seen + 1),
             (None, Some((after, taken))) => {

@@ -9,12 +9,17 @@ use serde::{Deserialize, Serialize};
 
 use super::command::{Act, Command};
 use super::glob;
+use super::reply::Reply;
 use super::sorted;
 use super::space::{KeyspaceEntry, Space, StoredValue, whole};
 use crate::routes::decode_segment;
 
 /// The most channels and patterns of one stream.
 pub const CHANNELS_COUNT_MAX: usize = 100;
+
+/// The most bytes of the channels and patterns of one stream: the message that opens it is a header, in base64 11 KB of
+/// the 16 KB that the headers of a request may have.
+pub const CHANNELS_BYTES_MAX: usize = 8 * 1024;
 
 /// The prefixes of the two kinds of channels: there is one database.
 const OF_KEYS: &str = "__keyspace@0__:";
@@ -98,6 +103,16 @@ impl Subscription {
             return Err(format!(
                 "ERR a stream has at most {CHANNELS_COUNT_MAX} channels; open another one for the rest"
             ));
+        }
+        if channels.iter().map(String::len).sum::<usize>() > CHANNELS_BYTES_MAX {
+            return Err(format!(
+                "ERR the channels of a stream have at most {CHANNELS_BYTES_MAX} bytes; open another one for the rest"
+            ));
+        }
+        for channel in &channels {
+            if let Err(Reply::Error(text)) = glob::check_length(channel) {
+                return Err(text);
+            }
         }
         let is_ours = |channel: &String| {
             let begins = glob::literal_prefix(channel);

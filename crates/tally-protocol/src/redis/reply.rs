@@ -2,10 +2,13 @@
 //!
 //! They are called as in Redis. What an object answers to a call is a `host::object::Reply`.
 
+use std::cell::Cell;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
+use super::error;
 use crate::messages::Fault;
 
 /// A reply of Redis.
@@ -44,6 +47,40 @@ impl From<Fault> for ReplyError {
 impl From<Reply> for ReplyError {
     fn from(reply: Reply) -> Self {
         Self::Reply(reply)
+    }
+}
+
+/// The most bytes of the replies of a request, and of the values that are loaded for one command, as [`Reply::bytes`]
+/// counts: an isolate has 128 MB and holds a few copies. A reply of 100,000 members and 8 MiB with scores has 14 MB.
+pub const REPLIES_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// What one reply uses besides its text, bytes.
+const REPLY_BYTES: usize = 16;
+
+/// The room that is left for the replies of a request.
+pub struct ReplyRoom(Cell<usize>);
+
+impl Default for ReplyRoom {
+    fn default() -> Self {
+        Self(Cell::new(REPLIES_BYTES_MAX))
+    }
+}
+
+impl ReplyRoom {
+    /// Whether nothing is left.
+    pub fn is_full(&self) -> bool {
+        self.0.get() == 0
+    }
+
+    /// Takes the room of this reply. The reply of a read for which there is none is replaced by an error; that of a
+    /// command that has written stays, because the client must learn of it.
+    pub fn admit(&self, reply: Reply, is_read: bool) -> Reply {
+        let left = self.0.get().checked_sub(reply.bytes());
+        self.0.set(left.unwrap_or(0));
+        match left {
+            None if is_read => error::replies_too_large(),
+            _ => reply,
+        }
     }
 }
 
@@ -90,9 +127,35 @@ impl Reply {
         Self::Array(texts.into_iter().map(Self::Text).collect())
     }
 
+    /// Texts or nothing, in order.
+    ///
+    /// # Errors
+    /// Where they have more than [`REPLIES_BYTES_MAX`]: one text may be there often.
+    pub fn texts_or_nils<'a>(texts: impl Iterator<Item = Option<&'a str>>) -> CommandResult {
+        let (mut replies, mut bytes) = (Vec::new(), 0);
+        for text in texts {
+            bytes += REPLY_BYTES + text.map_or(0, str::len);
+            if bytes > REPLIES_BYTES_MAX {
+                return Err(error::replies_too_large());
+            }
+            replies.push(Self::text_or_nil(text));
+        }
+        Ok(Self::Array(replies))
+    }
+
     /// An error of the general kind.
     pub fn err(text: impl std::fmt::Display) -> Self {
         Self::Error(format!("ERR {text}"))
+    }
+
+    /// How many bytes it uses, about.
+    pub fn bytes(&self) -> usize {
+        REPLY_BYTES
+            + match self {
+                Self::Nil | Self::Integer(_) => 0,
+                Self::Text(text) | Self::Error(text) => text.len(),
+                Self::Array(replies) => replies.iter().map(Self::bytes).sum(),
+            }
     }
 
     /// Returns whether it is an error.

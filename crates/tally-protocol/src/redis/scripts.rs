@@ -125,6 +125,16 @@ impl<'a> ScriptCall<'a> {
         lua_number(self.word(place)?)
     }
 
+    /// A window, an interval or a refill: a script divides by it.
+    pub(super) fn positive(&self, place: usize) -> Result<f64, Reply> {
+        let number = self.number(place)?;
+        if number > 0.0 {
+            Ok(number)
+        } else {
+            Err(error::not_positive())
+        }
+    }
+
     /// The limit: the first argument, or the value of the key at that index.
     pub(super) fn limit(&self, space: &Space, place: usize) -> Result<f64, Reply> {
         let dynamic = self.keys.get(place).filter(|key| !key.is_empty());
@@ -137,7 +147,7 @@ impl<'a> ScriptCall<'a> {
 
     /// The elapsed share of the current window.
     pub(super) fn part(&self, now: usize, window: usize) -> Result<f64, Reply> {
-        let (now, window) = (self.number(now)?, self.number(window)?);
+        let (now, window) = (self.number(now)?, self.positive(window)?);
         Ok(now.rem_euclid(window) / window)
     }
 }
@@ -148,12 +158,18 @@ pub(super) fn lua_number(text: &str) -> Result<f64, Reply> {
         .parse()
         .ok()
         .filter(|number: &f64| number.is_finite());
-    number.ok_or_else(|| Reply::err("user_script: a number is expected"))
+    number.ok_or_else(no_number)
 }
 
-/// A number as Redis replies it: truncated.
+fn no_number() -> Reply {
+    Reply::err("user_script: a number is expected")
+}
+
+/// A number as Redis replies it: truncated. What 64 bits do not hold is the nearest that they hold, and what is no
+/// number the least of them, as on Redis where C converts it on x86-64.
 pub(super) fn reply_of(number: f64) -> Reply {
-    Reply::Integer(number.trunc().to_string().parse().unwrap_or(i64::MAX))
+    let beyond = if number > 0.0 { i64::MAX } else { i64::MIN };
+    Reply::Integer(number.trunc().to_string().parse().unwrap_or(beyond))
 }
 
 fn pair(first: f64, second: f64) -> Reply {
@@ -265,12 +281,18 @@ fn sliding_left(space: &Space, call: &ScriptCall<'_>, has_limit: bool) -> Comman
 }
 
 /// A number in the form in which Lua writes it into a hash.
-pub(super) fn lua_text(number: f64) -> String {
-    if number == number.trunc() && number.abs() < 1e15 {
+///
+/// # Errors
+/// Where it is not finite: no later call could read it.
+pub(super) fn lua_text(number: f64) -> Result<String, Reply> {
+    if !number.is_finite() {
+        return Err(no_number());
+    }
+    Ok(if number == number.trunc() && number.abs() < 1e15 {
         format!("{number:.0}")
     } else {
         number.to_string()
-    }
+    })
 }
 
 fn bucket(space: &mut Space, call: &ScriptCall<'_>, form: Bucket) -> CommandResult {
@@ -280,7 +302,8 @@ fn bucket(space: &mut Space, call: &ScriptCall<'_>, form: Bucket) -> CommandResu
     } else {
         call.number(0)?
     };
-    let (interval, refill, now) = (call.number(1)?, call.number(2)?, call.number(3)?);
+    let (interval, refill) = (call.positive(1)?, call.positive(2)?);
+    let now = call.number(3)?;
     let by = if form.takes_one { 1.0 } else { call.number(4)? };
     let stored = |space: &Space, name: &str| -> Result<Option<f64>, Reply> {
         field(space, key, name)?
@@ -315,8 +338,8 @@ fn bucket(space: &mut Space, call: &ScriptCall<'_>, form: Bucket) -> CommandResu
     let left = tokens - by;
     let full_in = ((limit - left) / refill).ceil() * interval;
     let fields = [
-        (form.field.to_owned(), lua_text(refilled_at)),
-        ("tokens".to_owned(), lua_text(left)),
+        (form.field.to_owned(), lua_text(refilled_at)?),
+        ("tokens".to_owned(), lua_text(left)?),
     ];
     put_fields(space, key, &fields)?;
     if full_in > 0.0 || !form.lets_refunds {
@@ -364,8 +387,8 @@ fn first_bucket(space: &mut Space, call: &ScriptCall<'_>, goes_below: bool) -> C
 
 fn note_bucket(space: &mut Space, key: &str, at: f64, left: f64) -> Result<(), Reply> {
     let fields = [
-        ("updatedAt".to_owned(), lua_text(at)),
-        ("tokens".to_owned(), lua_text(left)),
+        ("updatedAt".to_owned(), lua_text(at)?),
+        ("tokens".to_owned(), lua_text(left)?),
     ];
     put_fields(space, key, &fields).map(|_| ())
 }

@@ -49,7 +49,7 @@ pub fn sets_of(script: Script, args: &[String]) -> Result<Option<Vec<String>>, R
 ///
 /// # Errors
 /// As [`sets_of`], and where a member is not JSON.
-pub fn answer(script: Script, args: &[String], sets: &[Members]) -> CommandResult {
+pub fn answer(script: Script, args: &[String], sets: &[&Members]) -> CommandResult {
     let (keys, words) = script_words(args)?;
     let call = ScriptCall { keys, words };
     match script {
@@ -69,9 +69,9 @@ fn lua_reply(value: &Json) -> Reply {
     }
 }
 
-fn field_sums(field: &str, sets: &[Members]) -> CommandResult {
+fn field_sums(field: &str, sets: &[&Members]) -> CommandResult {
     let mut sums = BTreeMap::<String, (Reply, f64)>::new();
-    for (member, score) in sets.iter().flatten() {
+    for (member, score) in sets.iter().copied().flatten() {
         let event: Json = serde_json::from_slice(member)
             .map_err(|_| Reply::err("user_script: a member is no JSON object"))?;
         let Some(value) = event.get(field) else {

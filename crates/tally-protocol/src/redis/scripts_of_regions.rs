@@ -20,7 +20,7 @@ pub(super) fn fixed_fields(
     sets_end: bool,
 ) -> CommandResult {
     let (key, by) = (call.key(0)?, call.number(2)?);
-    put_fields(space, key, &[(call.word(0)?.to_owned(), lua_text(by))])?;
+    put_fields(space, key, &[(call.word(0)?.to_owned(), lua_text(by)?)])?;
     if sets_end && space.hash(key)?.len() == 1 {
         end_in(space, key, call.number(1)?);
     }
@@ -45,7 +45,7 @@ pub(super) fn sliding_fields(
     if is_refused {
         return Ok(Reply::Array(vec![now, before, Reply::Nil]));
     }
-    put_fields(space, current, &[(call.word(3)?.to_owned(), lua_text(by))])?;
+    put_fields(space, current, &[(call.word(3)?.to_owned(), lua_text(by)?)])?;
     if now_used == 0.0 {
         end_in(space, current, call.number(2)? * 2.0 + 1_000.0);
     }

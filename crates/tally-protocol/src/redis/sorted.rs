@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::error;
 use super::float::{text_of, valid_score};
-use super::glob;
+use super::glob::Pattern;
 use super::options::number;
 use super::reply::{Reply, ReplyError};
 use super::sorted_ranges::{RangeQuery, reply_of, select};
@@ -31,6 +31,9 @@ const DRAWN_GAP_MAX: u64 = 32;
 
 /// From how many members on a stretch of drawn ones ends.
 const DRAWN_TOGETHER: u64 = 1_000;
+
+/// The most stretches of drawn members that one command reads: some 0.2 s.
+pub const DRAWN_APART_MAX: u64 = 1_000;
 
 /// The most bytes of the members of a reply: an isolate has room for several copies.
 pub const SORTED_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -163,6 +166,23 @@ pub fn named_members(args: &[String]) -> Vec<&[u8]> {
     words.step_by(step).map(String::as_bytes).collect()
 }
 
+/// How many members a command asks for; `u64::MAX` where that depends on the set.
+pub fn members_asked(args: &[String]) -> u64 {
+    let count = |place: usize, absent: u64| match args.get(place).map(|text| number(text)) {
+        None => absent,
+        Some(count) => count.map_or(0, i64::unsigned_abs),
+    };
+    match args[0].to_ascii_uppercase().as_str() {
+        "ZPOPMIN" | "ZPOPMAX" | "ZRANDMEMBER" => count(2, 1),
+        "ZSCAN" if args.len() == 3 => SCAN_COUNT_MIN,
+        "ZSCAN" => u64::MAX,
+        name if name.contains("RANGE") && !name.starts_with("ZREM") => {
+            RangeQuery::parse(args, 2, false).map_or(0, |query| query.most())
+        }
+        _ => 0,
+    }
+}
+
 /// Runs a command. `seed` is random.
 ///
 /// # Errors
@@ -225,7 +245,7 @@ pub(super) fn name(member: Vec<u8>) -> Reply {
 }
 
 /// The refusal of a reply with too many members.
-pub(super) fn too_many() -> ReplyError {
+pub fn too_many() -> ReplyError {
     let most = SORTED_MEMBERS_MAX;
     let mebibytes = SORTED_BYTES_MAX / (1024 * 1024);
     ReplyError::Reply(Reply::err(format!(
@@ -521,7 +541,15 @@ fn members_at(set: &dyn SortedSet, places: &[u64]) -> Result<Members, ReplyError
     let sorted: BTreeSet<u64> = places.iter().copied().collect();
     let mut sorted = sorted.into_iter().peekable();
     let (mut found, mut bytes) = (BTreeMap::new(), 0);
+    let mut stretches = 0;
     while let Some(low) = sorted.next() {
+        stretches += 1;
+        if stretches > DRAWN_APART_MAX {
+            let most = DRAWN_APART_MAX;
+            let text =
+                format!("at most {most} members that lie apart are drawn here: ask for fewer");
+            return Err(Reply::err(text).into());
+        }
         let mut wanted = BTreeSet::from([low]);
         let mut last = low;
         while let Some(next) = sorted.next_if(|next| next - last <= DRAWN_GAP_MAX) {
@@ -554,14 +582,14 @@ fn scan(set: &dyn SortedSet, args: &[String]) -> SortedResult {
     if set.count() == 0 {
         return Ok(Reply::Array(vec![Reply::text("0"), Reply::Array(vec![])]));
     }
-    let (mut pattern, mut page) = ("*", SCAN_COUNT_MIN);
+    let (mut pattern, mut page) = (Pattern::parse("*")?, SCAN_COUNT_MIN);
     let pairs = args[3..].chunks_exact(2);
     if !pairs.remainder().is_empty() {
         return Err(error::syntax().into());
     }
     for pair in pairs {
         match pair[0].to_ascii_uppercase().as_str() {
-            "MATCH" => pattern = &pair[1],
+            "MATCH" => pattern = Pattern::parse(&pair[1])?,
             "COUNT" => {
                 let count = u64::try_from(number(&pair[1])?).unwrap_or(0);
                 if count == 0 {
@@ -574,7 +602,7 @@ fn scan(set: &dyn SortedSet, args: &[String]) -> SortedResult {
     }
     // A set that fits one page is returned in its order, as by Redis.
     let is_whole = after.is_empty() && set.count() <= page;
-    let mut members = if is_whole {
+    let members = if is_whole {
         read(set, (0, set.count()))?
     } else {
         set.named_after(&after, page)?
@@ -584,10 +612,15 @@ fn scan(set: &dyn SortedSet, args: &[String]) -> SortedResult {
         Some((member, _)) if !is_last => cursor_of(member),
         _ => "0".to_owned(),
     };
-    members.retain(|(member, _)| glob::matches(pattern, &String::from_utf8_lossy(member)));
+    let mut matching = Members::new();
+    for (member, score) in members {
+        if pattern.matches(&String::from_utf8_lossy(&member))? {
+            matching.push((member, score));
+        }
+    }
     Ok(Reply::Array(vec![
         Reply::Text(cursor),
-        reply_of(members, true),
+        reply_of(matching, true),
     ]))
 }
 

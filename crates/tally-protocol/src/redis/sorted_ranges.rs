@@ -157,6 +157,17 @@ impl<'a> RangeQuery<'a> {
         })
     }
 
+    /// The most members that it selects, of any set.
+    pub fn most(&self) -> u64 {
+        match (self.limit, self.range) {
+            (Some((_, most)), _) => u64::try_from(most).unwrap_or(u64::MAX),
+            (None, Range::Ranks(first, last)) if (first < 0) == (last < 0) => {
+                u64::try_from(last.saturating_sub(first).saturating_add(1)).unwrap_or(0)
+            }
+            _ => u64::MAX,
+        }
+    }
+
     /// The first index of its members, and the one after the last.
     ///
     /// # Errors

@@ -117,7 +117,7 @@ impl Options {
 ///
 /// # Errors
 /// As Redis.
-pub fn join(args: &[String], sets: &[Members]) -> Result<Joined, Reply> {
+pub fn join(args: &[String], sets: &[&Members]) -> Result<Joined, Reply> {
     counted_words(args, count_place(args))?;
     let options = Options::parse(args, sets.len())?;
     let command = args[0].to_ascii_uppercase();
@@ -144,7 +144,7 @@ fn in_order(members: &mut Members) {
 }
 
 /// The members of all sets with the sum of their scores, in order.
-pub fn union(sets: &[Members]) -> Members {
+pub fn union(sets: &[&Members]) -> Members {
     let weights = vec![1.0; sets.len()];
     let mut members = joined(Kind::Union, sets, &weights, Aggregate::Sum);
     in_order(&mut members);
@@ -152,11 +152,11 @@ pub fn union(sets: &[Members]) -> Members {
 }
 
 /// Combines sets, in the order of names.
-fn joined(kind: Kind, sets: &[Members], weights: &[f64], aggregate: Aggregate) -> Members {
+fn joined(kind: Kind, sets: &[&Members], weights: &[f64], aggregate: Aggregate) -> Members {
     // How many sets have it, and its score.
     let mut all: BTreeMap<&[u8], (usize, f64)> = BTreeMap::new();
     for (place, (set, weight)) in sets.iter().zip(weights).enumerate() {
-        for (member, score) in set {
+        for (member, score) in *set {
             let weighted = or_zero(score.number() * weight);
             let known = all.get_mut(member.as_slice());
             match (known, kind) {

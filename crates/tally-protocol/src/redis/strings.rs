@@ -12,8 +12,7 @@ pub fn get(space: &mut Space, args: &[String]) -> CommandResult {
 
 /// `MGET`: keys of other types give nil.
 pub fn mget(space: &mut Space, args: &[String]) -> CommandResult {
-    let text = |key: &String| Reply::text_or_nil(space.text(key).ok().flatten());
-    Ok(Reply::Array(args[1..].iter().map(text).collect()))
+    Reply::texts_or_nils(args[1..].iter().map(|key| space.text(key).ok().flatten()))
 }
 
 /// The options of `SET`.

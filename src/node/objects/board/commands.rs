@@ -15,9 +15,12 @@ use crate::core::counter::ledger::{KeySource, WriteKey};
 use crate::node::objects::board_reads::Reader;
 use crate::node::objects::board_rows::{BoardRows, NamedMember};
 use crate::node::shared::call;
+use crate::protocol::access::Scope;
 use crate::protocol::messages::{Fault, ForgetBoard, RunSorted, SortedRan};
+use crate::protocol::redis::command::Command;
+use crate::protocol::redis::error;
 use crate::protocol::redis::notifications::SetChange;
-use crate::protocol::redis::reply::{Reply, ReplyError};
+use crate::protocol::redis::reply::{Reply, ReplyError, ReplyRoom};
 use crate::protocol::redis::request::Arguments;
 use crate::protocol::redis::sorted::{Members, Naming, SortedSet, named_members, naming_of, run};
 
@@ -304,20 +307,23 @@ impl BoardCore {
         *home = home.take().or_else(|| asked.home.clone());
         let had_members = loaded.head.members > 0 || asked.may_begin;
         if asked.is_anew {
-            let archive = loaded.head.settings.archive;
-            loaded.refuse_move();
-            loaded.begin_epoch();
-            loaded.keep_periods(&self.rows, archive)?;
+            self.begin_anew(loaded)?;
         }
         let mut read = ReadTogether::of(&asked.commands, &self.rows, loaded.head.epoch)?;
         let mut replies = Vec::with_capacity(asked.commands.len());
         let mut changes = vec![SetChange::Same; asked.commands.len()];
+        let room = ReplyRoom::default();
         for (place, args) in asked.commands.iter().enumerate() {
             let named = asked.tries.get(place).copied();
             if let Some(named) = named
                 && let Some(reply) = self.known_reply(loaded, named)?
             {
-                replies.push(read.skip(reply));
+                replies.push(read.skip(room.admit(reply, false)));
+                continue;
+            }
+            let command = Command::find(args).map_err(|_| none_such())?;
+            if room.is_full() && command.returns_stored(args) {
+                replies.push(read.skip(error::replies_too_large()));
                 continue;
             }
             let mut ledgers = loaded.head.ledgers();
@@ -343,7 +349,9 @@ impl BoardCore {
                 false => run(&mut ranking, args, self.host.random()),
             };
             let reply = match done {
-                Ok(reply) | Err(ReplyError::Reply(reply)) => reply,
+                Ok(reply) | Err(ReplyError::Reply(reply)) => {
+                    room.admit(reply, command.scope == Scope::Read)
+                }
                 Err(ReplyError::Fault(fault)) => return Err(fault),
             };
             changes[place] = ranking.change();
@@ -354,17 +362,37 @@ impl BoardCore {
             }
             replies.push(reply);
         }
-        // A sorted set without members does not exist. A board configured by the other calls stays.
-        let head = &loaded.head;
-        let is_plain = head.settings == Settings::default() && self.rows.periods()?.is_empty();
-        if had_members && head.members == 0 && is_plain {
-            loaded.head.is_living = false;
-            loaded.begin_epoch();
-            loaded.keep_periods(&self.rows, 0)?;
+        if had_members {
+            self.end_if_empty(loaded)?;
         }
         Ok(SortedRan {
             replies: Some(replies),
             changes,
         })
     }
+
+    /// Leaves all members behind.
+    fn begin_anew(&self, loaded: &mut Loaded) -> Result<(), Fault> {
+        let archive = loaded.head.settings.archive;
+        loaded.refuse_move();
+        loaded.begin_epoch();
+        loaded.keep_periods(&self.rows, archive)
+    }
+
+    /// A sorted set without members does not exist. A board configured by the other calls stays.
+    fn end_if_empty(&self, loaded: &mut Loaded) -> Result<(), Fault> {
+        let head = &loaded.head;
+        let is_plain = head.settings == Settings::default() && self.rows.periods()?.is_empty();
+        if head.members == 0 && is_plain {
+            loaded.head.is_living = false;
+            loaded.begin_epoch();
+            loaded.keep_periods(&self.rows, 0)?;
+        }
+        Ok(())
+    }
+}
+
+/// The refusal of what is no command of Redis.
+fn none_such() -> Fault {
+    Fault::Broken("a command was sent that is none".to_owned())
 }
