@@ -223,6 +223,13 @@ impl Scene {
         })
     }
 
+    /// How many tables the object of a cell has; `None` where there is no such object.
+    pub fn tables(&self, datacenter: &str, shard: u8) -> Option<usize> {
+        let tables = "SELECT 1 FROM sqlite_master WHERE type = 'table'";
+        let rows = self.world.look(&self.cell(datacenter, shard), tables);
+        rows.map(|rows| rows.len())
+    }
+
     /// The object that the last message of a path came to.
     pub fn last_place(&self, binding: &'static str, path: &str) -> Placement {
         let arrived = self.arrived.borrow();

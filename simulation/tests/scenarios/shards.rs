@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::scene::{Held, Scene, add, put};
+use super::scene::{Held, Scene, add, delete, put};
 
 /// A counter of two shards, and the edges whose writes go to the lead and to the other. One of each has written.
 struct Sharded {
@@ -191,4 +191,29 @@ fn a_shard_that_counts_again_is_asked_again() {
     scene.done(0, add(64).at(sharded.others[0]));
     assert_eq!(scene.count("/flush", SHARD), 2);
     assert_eq!(scene.value(), 3 + 2 + 1 + 64);
+}
+
+#[test]
+fn shards_of_a_deleted_counter_are_emptied_though_their_lead_learns_of_the_end_by_its_next_grant() {
+    let sharded = Sharded::counted();
+    let scene = &sharded.scene;
+    let ends = [scene.hold("/close", LEAD), scene.hold("/close", LEAD)];
+    let deletion = scene.begin(0, delete());
+    scene.wait_for(&ends[0]);
+    ends[0].lose();
+    let told = scene.end(deletion).json();
+    assert_eq!(told["pending_datacenters"][0], "FRA", "{told}");
+    // The lead is granted the next generation before it is told that this one has ended.
+    scene.wait_for(&ends[1]);
+    scene.done(0, add(5).at(sharded.leads[0]));
+    assert_ne!(
+        scene.tables("FRA", 1),
+        Some(0),
+        "its lead is still to tell it"
+    );
+    ends[1].let_go();
+    scene.settle();
+    assert_eq!(scene.count("/close", SHARD), 1);
+    assert_eq!(scene.tables("FRA", 1), Some(0));
+    assert_eq!(scene.value(), 5);
 }

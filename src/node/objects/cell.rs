@@ -341,14 +341,17 @@ impl Core {
 
     /// Stores a grant that was asked for at that time, in memory and in storage.
     fn take_grant(&self, me: &CellAddress, grant: Grant, asked_ms: i64) -> Result<(), Fault> {
+        let (older, shards) = (self.state.borrow().generation(), self.other_shards(me));
         let taken = self.state.borrow_mut().take_grant(grant, asked_ms);
         match taken {
             GrantOutcome::Outdated => Ok(()),
             GrantOutcome::Renewed => self.save(),
             GrantOutcome::Born => self.begin(me),
             GrantOutcome::Replaced => {
-                let cleared = self.rows.clear();
-                self.written(cleared)?;
+                // The root has not told it that the older generation has ended, and is still to do so: the shards that
+                // must drop it are noted until then.
+                let closed = self.rows.close(older.unwrap_or(0), &shards);
+                self.written(closed)?;
                 self.begin(me)
             }
         }

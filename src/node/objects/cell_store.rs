@@ -205,7 +205,7 @@ impl CellStore {
     ///
     /// # Errors
     /// `Unavailable`.
-    pub(super) fn close(&self, generation: u64, shards: &[u8]) -> Result<(), Fault> {
+    pub fn close(&self, generation: u64, shards: &[u8]) -> Result<(), Fault> {
         if !self.rows.has_schema() {
             return Ok(());
         }
@@ -215,14 +215,6 @@ impl CellStore {
                 .iter()
                 .try_for_each(|shard| self.put(Kind::Closing, i64::from(*shard), &generation))
         })
-    }
-
-    /// Deletes an older generation's rows, before a new one writes its own.
-    ///
-    /// # Errors
-    /// `Unavailable`.
-    pub fn clear(&self) -> Result<(), Fault> {
-        self.close(0, &[])
     }
 
     /// The shards that must still drop a generation, with that generation.

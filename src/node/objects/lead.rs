@@ -274,9 +274,8 @@ impl Core {
         // So that no copy is left that could come back.
         self.confirm_taken().await?;
         self.readable()?;
-        let shards_ever = self.state.borrow().shards_ever();
+        let shards = self.other_shards(&to);
         if self.state.borrow_mut().close(generation) {
-            let shards: Vec<u8> = (1..shards_ever).filter(|_| to.is_lead()).collect();
             let stored = self.rows.close(generation, &shards);
             self.written(stored)?;
         }
@@ -291,6 +290,13 @@ impl Core {
             self.written(deleted)?;
         }
         outcome
+    }
+
+    /// The shards that may have rows of this cell's generation besides it: those that there ever were, if it is the
+    /// lead.
+    pub(super) fn other_shards(&self, me: &CellAddress) -> Vec<u8> {
+        let shards_ever = self.state.borrow().shards_ever();
+        (1..shards_ever).filter(|_| me.is_lead()).collect()
     }
 
     /// Tells the shards that still hold an ended generation; shards that cannot be reached stay noted.
