@@ -3,13 +3,15 @@
 //! Laws: those of [`super::leads`]; a lead that is not hot costs no call and no note; edges go straight to one that
 //! lives apart.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
 use futures_util::future::{join, join_all};
 use tally::protocol::names::{
-    CELLS, DIRECTORY, LEAVE_PER_SECOND, Placement, QUIET_MS, TABLET_COUNT, directory,
+    CELLS, DIRECTORY, DIRECTORY_COUNT, LEAVE_PER_SECOND, Placement, QUIET_MS, TABLET_COUNT,
+    directory,
 };
-use tally_simulation::{Chance, ClientRequest, Faults, Role, Verdict};
+use tally_simulation::{Chance, ClientRequest, Faults, OneShot, PendingCall, Role, Verdict};
 
 use super::service::Deployment;
 
@@ -58,9 +60,13 @@ impl Deployment {
 
     /// How many partitions have notes of leads that live apart.
     fn notes(&self) -> usize {
+        self.partitions_with("SELECT 1 FROM deployment WHERE name = 'apart'")
+    }
+
+    /// How many partitions have rows of a query.
+    fn partitions_with(&self, query: &str) -> usize {
         let has_notes = |partition: &u32| {
-            let noted = "SELECT 1 FROM deployment WHERE name = 'apart'";
-            let noted = self.world.look(&directory(*partition), noted);
+            let noted = self.world.look(&directory(*partition), query);
             noted.is_some_and(|rows| !rows.is_empty())
         };
         let known = self.world.objects();
@@ -165,6 +171,52 @@ fn a_counter_that_is_deleted_while_its_lead_lives_apart_begins_in_its_tablet() {
     all.world.run_for_ms(70_000);
     assert!(all.tables().iter().all(|(_, tables)| *tables == 0));
     assert_eq!(all.value("hot"), Some(2));
+}
+
+/// The partition that a root leaves forgets the root and what it has noted of its leads together, or neither.
+#[test]
+fn a_note_of_a_lead_leaves_with_its_root_whenever_storage_fails() {
+    let mut refused = 0;
+    for statements in 0..16 {
+        let all = service(40 + statements);
+        all.world.run(all.heat(0, "hot", 0));
+        all.world.run_for_ms(2_000);
+        assert_eq!(all.calls("/lead-taken"), 1);
+        let (taken, comes) = (Rc::new(RefCell::new(None)), OneShot::new());
+        let (seen, verdict) = (taken.clone(), comes.clone());
+        all.world.set_judge(move |judged: PendingCall| {
+            let is_first = judged.path == "/root-taken" && seen.borrow().is_none();
+            let verdict = verdict.clone();
+            if is_first {
+                seen.replace(Some(judged.name));
+            }
+            Box::pin(async move {
+                match is_first {
+                    true => verdict.wait().await,
+                    false => Verdict::Answered,
+                }
+            })
+        });
+        all.world.set(DIRECTORY_COUNT, Some("61"));
+        all.world.crash_all_objects();
+        all.world.run(all.write(1, "hot", "moved"));
+        let giver = taken.take().expect("its root has moved");
+        let giver = Placement {
+            binding: DIRECTORY,
+            name: giver,
+            location_hint: None,
+        };
+        assert!(all.world.fail_storage(&giver, statements, 100));
+        let failed = all.world.figures().failed_statements;
+        comes.fill(Verdict::Answered);
+        all.world.run_for_ms(90);
+        refused += u32::from(all.world.figures().failed_statements > failed);
+        all.world.run_for_ms(30_000);
+        let noted =
+            "SELECT 1 FROM deployment WHERE name = 'apart' AND instr(body, CAST('hot' AS BLOB))";
+        assert_eq!(all.partitions_with(noted), 1, "{statements}");
+    }
+    assert!(refused > 8, "storage was seldom out: {refused}");
 }
 
 #[test]

@@ -55,8 +55,8 @@ pub(super) struct LeadSpreads {
     pub(super) left: Cell<u64>,
 }
 
-/// What was joined from another partition.
-pub(super) struct Joined {
+/// The places of leads as they are once a counter has come from another partition, or left for it.
+pub(super) struct ChangedPlaces {
     apart: LeadsApart,
     spreads: Option<(Spreads, Sweep)>,
 }
@@ -121,16 +121,20 @@ impl LeadSpreads {
         encode(&(&*self.all.borrow(), apart))
     }
 
-    /// Another partition has a counter now, with the notes about its leads.
+    /// Another partition has a counter now, with the notes about its leads. As for [`LeadSpreads::join`], the caller
+    /// makes it one commit with the rows of the counter, and passes the result to [`LeadSpreads::adopt`] after it.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
-    pub(super) fn forget(&self, counter: &CounterId) -> Result<(), Fault> {
+    pub(super) fn forget(&self, counter: &CounterId) -> Result<ChangedPlaces, Fault> {
         let mut apart = self.apart.borrow().clone();
-        match apart.forget_counter(counter) {
-            true => self.save_apart(apart),
-            false => Ok(()),
+        if apart.forget_counter(counter) {
+            self.values.put(APART, encode(&apart)?)?;
         }
+        Ok(ChangedPlaces {
+            apart,
+            spreads: None,
+        })
     }
 
     /// Takes over the possible places of leads whose counters come from another partition. The caller makes it one
@@ -138,7 +142,7 @@ impl LeadSpreads {
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
-    pub(super) fn join(&self, theirs: &[u8]) -> Result<Joined, Fault> {
+    pub(super) fn join(&self, theirs: &[u8]) -> Result<ChangedPlaces, Fault> {
         // Builds of the protocol before let no lead live apart, and say nothing of such.
         let (theirs, their_apart): (Spreads, LeadsApart) = decode_padded(theirs, 1)?;
         let mut apart = self.apart.borrow().clone();
@@ -149,22 +153,22 @@ impl LeadSpreads {
         let mut all = self.all.borrow().clone();
         all.join(&theirs);
         if all == *self.all.borrow() {
-            return Ok(Joined {
+            return Ok(ChangedPlaces {
                 apart,
                 spreads: None,
             });
         }
         let sweep = self.put(&all)?;
-        Ok(Joined {
+        Ok(ChangedPlaces {
             apart,
             spreads: Some((all, sweep)),
         })
     }
 
-    /// Takes into memory what was joined and stored.
-    pub(super) fn adopt(&self, joined: Joined) {
-        self.apart.replace(joined.apart);
-        if let Some((all, sweep)) = joined.spreads {
+    /// Takes into memory what has changed and is stored.
+    pub(super) fn adopt(&self, changed: ChangedPlaces) {
+        self.apart.replace(changed.apart);
+        if let Some((all, sweep)) = changed.spreads {
             self.all.replace(all);
             self.sweep.replace(Some(sweep));
         }

@@ -365,12 +365,18 @@ impl RootMoves {
         if leaving.is_none_or(|leaving| leaving.seal != taken.seal) {
             return Ok(());
         }
+        let mut left = None;
         self.store.atomically(|| {
             bundles.forget_note("leaving", name)?;
             bundles.forget_laid_aside(name)?;
-            bundles.delete_records(name)
+            bundles.delete_records(name)?;
+            left = Some(self.spreads.forget(name)?);
+            Ok(())
         })?;
-        self.spreads.forget(name)
+        if let Some(left) = left {
+            self.spreads.adopt(left);
+        }
+        Ok(())
     }
 
     /// Another partition takes a root over.
