@@ -16,6 +16,9 @@ use super::service::{Deployment, each_failure};
 /// Numbers of tablets, one after the other: on, more, off, fewer, the first again.
 const NUMBERS: [Option<&str>; 5] = [Some("64"), Some("128"), None, Some("3"), Some("64")];
 
+/// How long a datacenter is away, milliseconds: two hours longer than the end of a counter is remembered at least.
+const AWAY_MS: u64 = 27 * 3_600_000;
+
 #[test]
 fn tablets_are_switched_on_changed_and_switched_off_while_counters_are_written() {
     let all = Deployment::new(1, TABLET_COUNT, None);
@@ -270,4 +273,42 @@ fn a_new_number_of_tablets_is_noted_whole_or_not_at_all() {
         }
     }
     assert!(refused > 4, "few partitions were out: {refused}");
+}
+
+/// A lead has rows of a counter that has ended, and does not answer for longer than the end is remembered at least.
+#[test]
+fn a_lead_that_was_away_when_its_counter_ended_counts_the_next_one_at_one_place() {
+    let all = Deployment::new(5, TABLET_COUNT, None);
+    // Without keys, whose claims would have the end remembered for longer.
+    let add = |site: usize, body: &str| {
+        let client = all.client(site);
+        let write = client.post("/counters/hits/increment", body);
+        let told = all.world.run(write).expect("an answer");
+        assert_eq!(told.status, 200, "{}", told.text());
+    };
+    add(0, "{}");
+    add(1, "{}");
+    let put = ClientRequest::new("PUT", "/counters/hits").json(r#"{"ttl_seconds":10}"#);
+    let told = all
+        .world
+        .run(all.client(0).ask(put))
+        .expect("an answer")
+        .json();
+    assert_eq!(
+        told["pending_datacenters"].as_array().map(Vec::len),
+        Some(0),
+        "{told}"
+    );
+    all.world.cut(all.sites[0], all.sites[1], AWAY_MS);
+    all.world.run_for_ms(60_000);
+    all.change(Some("4"), &[Role::Edge]);
+    all.world.run_for_ms(AWAY_MS);
+    add(1, r#"{"delta":7}"#);
+    // The lead is told of the end by now.
+    all.world.run_for_ms(600_000);
+    all.change(None, &[Role::Edge]);
+    add(1, r#"{"delta":1}"#);
+    assert_eq!(all.value("hits"), Some(8));
+    all.world.run_for_ms(600_000);
+    assert_eq!(all.value("hits"), Some(8));
 }

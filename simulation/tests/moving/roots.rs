@@ -9,7 +9,9 @@ use std::collections::BTreeSet;
 
 use futures_util::future::{join, join_all};
 use serde_json::Value;
-use tally::protocol::names::{DIRECTORY_COUNT, TABLET_COUNT};
+use tally::protocol::names::{
+    DIRECTORY, DIRECTORY_COUNT, IDEMPOTENCY_SECONDS, Placement, TABLET_COUNT,
+};
 use tally_simulation::{Chance, ClientRequest, Faults, Role, Verdict};
 
 use super::service::{Deployment, each_failure};
@@ -20,10 +22,26 @@ const NUMBERS: [Option<&str>; 5] = [Some("64"), Some("5"), None, Some("17"), Som
 /// How long all roots take to move, and the numbers of before to be forgotten, where nothing fails, milliseconds.
 const SETTLED_MS: u64 = 30_000;
 
+/// An hour, milliseconds.
+const HOUR_MS: u64 = 3_600_000;
+
 /// By when every lead has told its root of a write, milliseconds.
 const TOLD_AGAIN_MS: u64 = 90_000;
 
 impl Deployment {
+    /// Makes a request to a counter under a key. Returns the status of its answer.
+    fn keyed(&self, site: usize, method: &'static str, path: &str, key: &str) -> u16 {
+        let ask = ClientRequest::new(method, format!("/counters/{path}"));
+        let ask = ask.header("idempotency-key", key);
+        let ask = if method == "POST" {
+            ask.json("{}")
+        } else {
+            ask
+        };
+        let answer = self.world.run(self.client(site).ask(ask));
+        answer.expect("an answer").status
+    }
+
     /// What a path answers, once it is answered in full.
     fn whole(&self, path: &str) -> Value {
         let mut last = String::new();
@@ -150,8 +168,8 @@ fn roots_that_nobody_asks_for_move_by_themselves_and_leave_nothing_behind() {
     all.world.run_for_ms(SETTLED_MS);
     assert!(all.moved.borrow().is_empty(), "{:?}", all.moved.borrow());
     for (binding, name, ..) in all.world.objects() {
-        if binding == "DIRECTORY" {
-            let placement = tally::protocol::names::Placement {
+        if binding == DIRECTORY {
+            let placement = Placement {
                 binding,
                 name: name.clone(),
                 location_hint: None,
@@ -179,6 +197,45 @@ fn where_the_number_of_partitions_never_changed_no_call_is_made_for_it() {
         all.sums();
         all.world.run_for_ms(90_000);
         assert!(all.moved.borrow().is_empty(), "{:?}", all.moved.borrow());
+    }
+}
+
+/// Keys are kept for a week, and roots move two days after the counters were deleted.
+#[test]
+fn keys_of_deleted_counters_are_known_after_the_directory_has_grown() {
+    let all = Deployment::new(8, DIRECTORY_COUNT, None);
+    all.world.set(IDEMPOTENCY_SECONDS, Some("604800"));
+    let counters: Vec<String> = (0..8).map(|number| format!("page-{number}")).collect();
+    all.write_each(&counters, 0);
+    for counter in &counters {
+        assert_eq!(all.keyed(1, "DELETE", counter, "key-of-end"), 200);
+    }
+    // Long enough for all memory of them to go that no key needs.
+    all.world.run_for_ms(48 * HOUR_MS);
+    all.change(Some("64"), &[Role::Edge, Role::Aggregator]);
+    assert!(all.names(100).is_empty());
+    all.world.run_for_ms(SETTLED_MS);
+    for counter in &counters {
+        let path = format!("{counter}/increment");
+        assert_eq!(all.keyed(0, "POST", &path, "key-0"), 409, "{counter}");
+        assert_eq!(all.keyed(0, "POST", &path, "key-1"), 200, "{counter}");
+        // It was done, to the counter of before.
+        assert_eq!(all.keyed(1, "DELETE", counter, "key-of-end"), 200);
+        assert_eq!(all.value(counter), Some(1), "{counter}");
+        assert_eq!(all.keyed(1, "DELETE", counter, "key-of-next"), 200);
+    }
+    // A quarter longer than a week and an hour: no row of the counters is left.
+    all.world.run_for_ms(212 * HOUR_MS);
+    let partitions = all.world.objects().into_iter();
+    for (binding, name, ..) in partitions.filter(|(binding, ..)| *binding == DIRECTORY) {
+        let placement = Placement {
+            binding,
+            name: name.clone(),
+            location_hint: None,
+        };
+        let left = "SELECT id FROM roots UNION ALL SELECT id FROM claims UNION ALL SELECT id FROM operations";
+        let left = all.world.look(&placement, left).unwrap_or_default();
+        assert!(left.is_empty(), "{name}: {left:?}");
     }
 }
 

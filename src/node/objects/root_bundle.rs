@@ -183,8 +183,8 @@ impl RootBundles {
     }
 
     /// Whether a name is here: its root, its note as a board, or notifications of its end. All other rows belong to one
-    /// of these, and are leftovers without them: claims and operations are kept no longer than the memory of an ended
-    /// generation.
+    /// of these, and are leftovers without them: the memory of an ended generation is kept for as long as claims and
+    /// operations ([`RootBundles::last_record_ms`]).
     pub(super) fn is_home(&self, name: &CounterId) -> Result<bool, Fault> {
         let sql = "SELECT 1 FROM roots WHERE id = ?1 UNION ALL SELECT 1 FROM boards WHERE name = ?1 \
             UNION ALL SELECT 1 FROM duties WHERE id = ?1 LIMIT 1";
@@ -448,6 +448,21 @@ impl RootBundles {
         names.dedup();
         names.truncate(usize::try_from(most).unwrap_or(usize::MAX));
         Ok(names)
+    }
+
+    /// By when the last claim or operation of a name may be deleted, unix milliseconds; `None` where it has none. Cost:
+    /// a look-up for each slot, at most 12 and as many of a setting that held before.
+    pub(super) fn last_record_ms(&self, name: &CounterId) -> Result<Option<i64>, Fault> {
+        let sql = "SELECT 1 FROM claims WHERE slot = ?1 AND id = ?2 \
+            UNION ALL SELECT 1 FROM operations WHERE slot = ?1 AND id = ?2 LIMIT 1";
+        let mut last = None;
+        for slot in self.claims.claims()?.slots(KeySource::Clients) {
+            let values = vec![slot.into(), name.as_str().into()];
+            if !self.store.run(sql, values)?.is_empty() {
+                last = last.max(Some(slot));
+            }
+        }
+        Ok(last)
     }
 
     /// The first name after one with claims or operations here.

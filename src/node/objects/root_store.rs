@@ -165,6 +165,13 @@ impl RootStore {
         Ok(rows.first().and_then(|row| row.first()).and_then(integer))
     }
 
+    /// Looks at a counter again at that time, unix milliseconds.
+    pub(super) fn postpone(&self, counter: &CounterId, due_at_ms: i64) -> Result<(), Fault> {
+        let sql = "UPDATE roots SET due_at = ? WHERE id = ?";
+        let values = vec![due_at_ms.into(), counter.as_str().into()];
+        self.store.run(sql, values).map(drop)
+    }
+
     /// Deletes the last row of a counter.
     pub(super) fn forget(&self, counter: &CounterId) -> Result<(), Fault> {
         self.ahead.forget(counter);

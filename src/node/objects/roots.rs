@@ -41,6 +41,10 @@ const DUE_AT_ONCE: i32 = 200;
 /// How long a counter waits whose leads did not report their newest writes.
 const UNSURE_MS: i64 = 10_000;
 
+/// How much longer an ended counter is remembered each time that some lead has not been told of the end. That is tried
+/// every 5 minutes, 12 rows an hour: this adds one, and its entry in an index.
+const UNTOLD_MS: i64 = 3_600_000;
+
 /// The roots of one partition.
 pub(super) struct Roots {
     host: Host,
@@ -265,7 +269,7 @@ impl Roots {
             Some(RootEntry::Ended { generation, .. }) if generation == told => {
                 Err(Fault::Superseded(generation))
             }
-            // It ended so long ago that the root has forgotten it, and the lead has not been told yet.
+            // The lead has not been told of the end, and the root's row was lost, or forgotten by an earlier build.
             _ if self.duties.is_closing(&push.counter, told)? => Err(Fault::Superseded(told)),
             _ => Err(Fault::Refused(Refusal::NeedsGrant)),
         }
@@ -361,9 +365,22 @@ impl Roots {
             .due_at_ms()
             .is_some_and(|due| due <= self.host.now_ms());
         match entry {
-            RootEntry::Ended { .. } if is_due => self.rows.forget(counter),
+            RootEntry::Ended { .. } if is_due => self.forget_if_it_may(counter),
             RootEntry::Live(root) if is_due => self.end_if_it_may(counter, root).await,
             _ => Ok(()),
+        }
+    }
+
+    /// Forgets an ended counter, once no other row needs it. Claims and operations move with their root alone. And a
+    /// lead that must still be told of the end has rows: where nothing is known of the counter, a lead that lives
+    /// elsewhere by now would be let count without asking for them.
+    fn forget_if_it_may(&self, counter: &CounterId) -> Result<(), Fault> {
+        let last_key_ms = self.places.bundles.last_record_ms(counter)?;
+        let is_closing = self.duties.is_closing(counter, 0)?;
+        let later_ms = is_closing.then(|| self.host.now_ms() + UNTOLD_MS);
+        match last_key_ms.max(later_ms) {
+            Some(until_ms) => self.rows.postpone(counter, until_ms),
+            None => self.rows.forget(counter),
         }
     }
 

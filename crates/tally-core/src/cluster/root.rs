@@ -16,8 +16,9 @@ use crate::counter::queue::InboxId;
 use crate::counter::settings::{Settings, TtlMode};
 use crate::counter::total::Value;
 
-/// How long the memory of an ended generation is kept: the idempotency time (24 h) and an hour,
-/// after which no retry of the old generation can come.
+/// How long the memory of an ended generation is kept at least: a day, and an hour for clocks that
+/// differ. The directory keeps it for longer while it has keys of the counter, or a lead must be told
+/// of the end.
 pub const TOMBSTONE_KEPT_MS: i64 = 25 * 3_600_000;
 
 /// The most datacenters of one counter; Cloudflare has about 340 colos.
