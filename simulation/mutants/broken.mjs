@@ -608,6 +608,27 @@ export const MUTATIONS = [
     "services/moving::hot::a_counter_that_is_deleted_while_its_lead_lives_apart_begins_in_its_tablet",
   ],
   [
+    "an ended counter is forgotten before its lead was told of the end",
+    "src/node/objects/roots.rs",
+    "match last_key_ms.max(later_ms) {",
+    "match last_key_ms.max(later_ms.and(None)) {",
+    "services/moving::leads::a_lead_that_was_away_when_its_counter_ended_counts_the_next_one_at_one_place",
+  ],
+  [
+    "an ended counter is forgotten before its keys are",
+    "src/node/objects/roots.rs",
+    "match last_key_ms.max(later_ms) {",
+    "match last_key_ms.and(None).max(later_ms) {",
+    "services/moving::roots::keys_of_deleted_counters_are_known_after_the_directory_has_grown",
+  ],
+  [
+    "a root that leaves is forgotten first, and what is noted of its leads after that",
+    "src/node/objects/root_moves.rs",
+    "            left = Some(self.spreads.forget(name)?);\n            Ok(())\n        })?;",
+    "            Ok(())\n        })?;\n        left = left.or(Some(self.spreads.forget(name)?));",
+    "services/moving::hot::a_note_of_a_lead_leaves_with_its_root_whenever_storage_fails",
+  ],
+  [
     "what a counter was is asked of its own partition alone",
     "src/node/objects/directory.rs",
     "if self.places.is_plain() || (has_all && !asked.is_range) {",
@@ -704,6 +725,13 @@ export const MUTATIONS = [
     "(None, start) => Ok(start),",
     "(None, _) => Ok(None),",
     "boards::a_cursor_stays_in_the_period_of_its_answer",
+  ],
+  [
+    "a lead that is granted a new generation forgets the shards of the one before",
+    "src/node/objects/cell.rs",
+    "self.rows.close(older.unwrap_or(0), &shards)",
+    "self.rows.close(older.unwrap_or(0), &[])",
+    "shards::shards_of_a_deleted_counter_are_emptied_though_their_lead_learns_of_the_end_by_its_next_grant",
   ],
   [
     "an alarm that rings before its time is set again as it was",
