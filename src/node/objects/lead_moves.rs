@@ -4,8 +4,7 @@
 //! place writes the last rows and its own role in one transaction, and only then confirms, after which the former place
 //! deletes its rows. Until that is done the new place neither hands the lead on nor lets it end, so no copy is left
 //! that could come back. A former place without rows voids its own requests for them. A lead that was handed to one
-//! place is handed to another only once the first has said that it has no rows. asked for itself. A lead that was given
-//! to one place is given to another only once that one has said that it has nothing.
+//! place is handed to another only once the first has said that it has no rows.
 
 use std::rc::Rc;
 
