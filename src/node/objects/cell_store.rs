@@ -205,7 +205,7 @@ impl CellStore {
     ///
     /// # Errors
     /// `Unavailable`.
-    pub(super) fn close(&self, generation: u64, shards: &[u8]) -> Result<(), Fault> {
+    pub fn close(&self, generation: u64, shards: &[u8]) -> Result<(), Fault> {
         if !self.rows.has_schema() {
             return Ok(());
         }

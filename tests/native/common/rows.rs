@@ -111,7 +111,7 @@ impl Rows {
 
     /// Drops all rows, as the end of a generation does.
     pub fn clear(&self) {
-        self.store.clear().expect("it is stored");
+        self.store.close(0, &[]).expect("it is stored");
     }
 
     /// Puts the cell together from the rows, as an object that starts does.
