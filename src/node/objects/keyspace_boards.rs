@@ -4,13 +4,13 @@
 //! under an exclusive lock, while nothing else has its name. Commands of several sets lock all their keys exclusively.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
 
 use super::keyspace::{COUNTERS_AT_ONCE, CommandRequest, KeyspaceCore, reply_of};
 use crate::core::board::score::Score;
 use crate::core::counter::bounded_map::BoundedMap;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::WriteKey;
+use crate::core::order::set_of;
 use crate::host::Host;
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::{call, call_within};
@@ -162,7 +162,7 @@ impl KeyspaceCore {
         here: &Datacenter,
         holds: bool,
     ) -> Result<Vec<Reply>, ReplyError> {
-        let only: BTreeSet<String> = holds.then(|| key.to_owned()).into_iter().collect();
+        let only = set_of(holds.then(|| key.to_owned()));
         let held = self.hold_to_add(only.clone(), here).await?;
         let row = self.rows.row(key)?;
         if row.is_some_and(|row| row.value.is_some()) {
