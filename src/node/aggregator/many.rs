@@ -14,6 +14,7 @@ use crate::core::counter::history::HOURS_KEPT;
 use crate::core::counter::id::CounterId;
 use crate::core::counter::merge::Range;
 use crate::core::order::in_order;
+use crate::core::order::map_of;
 use crate::host::Host;
 use crate::node::shared::call;
 use crate::node::shared::call_batcher::Batcher;
@@ -293,7 +294,7 @@ pub(super) async fn sum_many(
     let is_of_times = asked.history.is_some() || asked.by.is_some();
     let is_plain = !is_of_times && asked.datacenter.is_none();
     let mut pages = Pages::new(host, &asked.prefix);
-    let mut roots: BTreeMap<CounterId, Root> = pages.next().await?.into_iter().collect();
+    let mut roots = map_of(pages.next().await?);
     if !pages.are_over() && is_plain && !asked.is_strong {
         let (sums, missing) = told_of_all(host, &asked).await?;
         if sums.counters > AGGREGATE_MAX.into() {

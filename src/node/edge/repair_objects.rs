@@ -7,6 +7,7 @@ use crate::core::board::placing::{Layout, ShardAt};
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::queue::{INBOXES_PER_DATACENTER, InboxId};
 use crate::core::order::put_in_order;
+use crate::core::order::set_of;
 use crate::host::Host;
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::{call, partitions};
@@ -106,7 +107,7 @@ async fn with_shards(host: &Host, board: CounterId) -> Vec<ObjectAt> {
         _ => None,
     };
     let shards = layout.into_iter().flat_map(Layout::all);
-    let all: BTreeSet<ShardAt> = shards.chain([ShardAt::default()]).collect();
+    let all = set_of(shards.chain([ShardAt::default()]));
     let all = all.into_iter();
     all.map(|at| ObjectAt::Board(board.clone(), at)).collect()
 }

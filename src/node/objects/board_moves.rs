@@ -23,6 +23,7 @@ use crate::core::board::directory::SegmentDirectory;
 use crate::core::board::placing::{BOARD_SHARDS_MAX, Layout, ShardAt, Shards};
 use crate::core::board::settings::MEMBERS_MAX;
 use crate::core::counter::id::CounterId;
+use crate::core::order::map_of;
 use crate::host::{Host, State};
 use crate::node::shared::call;
 use crate::node::shared::call::call_again;
@@ -828,9 +829,9 @@ impl BoardCore {
     fn epochs(&self, loaded: &Loaded) -> Result<BTreeMap<i64, i64>, Fault> {
         let ended = self.rows.periods()?.into_iter();
         let ended = ended.map(|(epoch, period)| (period.start, epoch));
-        Ok(ended
-            .chain([(loaded.head.period.0, loaded.head.epoch)])
-            .collect())
+        Ok(map_of(
+            ended.chain([(loaded.head.period.0, loaded.head.epoch)]),
+        ))
     }
 
     /// The shard, while it notes changes for a move.

@@ -9,6 +9,7 @@ use crate::core::cluster::root::{RootEntry, prefix_end};
 use crate::core::cluster::standings::{OldestUnknown, Standing, Standings};
 use crate::core::counter::id::{BEFORE_CALLERS, CounterId};
 use crate::core::counter::total::Value;
+use crate::core::order::map_of;
 use crate::host::object::SqlValue;
 use crate::protocol::messages::{Fault, KnownTotal, OrderBy, Sums, TopOrder, TopRow, WindowStart};
 
@@ -205,7 +206,7 @@ impl DirectoryTotals {
             return Ok(BTreeMap::new());
         }
         let untold = self.untold_of(&within, ids)?;
-        Ok(untold.into_iter().collect())
+        Ok(map_of(untold))
     }
 
     /// Of the counters of a condition those without a row.

@@ -11,6 +11,7 @@ use crate::core::board::score::Score;
 use crate::core::counter::bounded_map::BoundedMap;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::WriteKey;
+use crate::core::order::set_of;
 use crate::host::Host;
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::{call, call_within};
@@ -191,7 +192,7 @@ impl KeyspaceCore {
         here: &Datacenter,
         holds: bool,
     ) -> Result<Vec<Reply>, ReplyError> {
-        let only: BTreeSet<String> = holds.then(|| key.to_owned()).into_iter().collect();
+        let only = set_of(holds.then(|| key.to_owned()));
         let held = self.hold_to_add(only.clone(), here).await?;
         let row = self.rows.row(key)?;
         if row.is_some_and(|row| row.value.is_some()) {
@@ -306,7 +307,7 @@ impl KeyspaceCore {
     async fn sets_of(&self, keys: &[&String]) -> Result<Vec<(String, Members)>, ReplyError> {
         let used = Cell::new((0, 0));
         let mut sets = Vec::new();
-        let mut keys: BTreeSet<String> = keys.iter().copied().cloned().collect();
+        let mut keys = set_of(keys.iter().copied().cloned());
         for (last, at_once) in [(FIRST_MEMBERS, COUNTERS_AT_ONCE), (-1, LARGE_AT_ONCE)] {
             let (used, mut large) = (&used, BTreeSet::new());
             let read = |key: String| async move {

@@ -12,6 +12,7 @@ use crate::core::counter::bounded_map::BoundedMap;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::WriteKey;
 use crate::core::counter::total::{Sum, Value};
+use crate::core::order::set_of;
 use crate::node::shared::concurrency::all_settled;
 use crate::protocol::messages::Fault;
 use crate::protocol::redis::reply::ReplyError;
@@ -139,7 +140,7 @@ impl KeyspaceCore {
         let is_all = lapsed.len() < most;
         if is_all {
             // Others were ended by commands.
-            let known: BTreeSet<&String> = lapsed.iter().collect();
+            let known = set_of(&lapsed);
             let mut keys = self.ends.keys.borrow_mut();
             let gone: Vec<String> = (keys.keys().filter(|key| !known.contains(key)))
                 .cloned()

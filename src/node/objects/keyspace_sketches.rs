@@ -5,7 +5,6 @@
 //! grew now. A key is locked exclusively from the read until its elements are durable.
 
 use std::cell::Cell;
-use std::collections::BTreeSet;
 
 use super::keyspace::{COUNTERS_AT_ONCE, CommandRequest, KeyspaceCore};
 use super::keyspace_counters::{Counters, needs_home};
@@ -13,6 +12,7 @@ use crate::core::counter::flush::{Element, Load, Refusal};
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::nonces::Nonce;
 use crate::core::counter::settings::UniqueHash;
+use crate::core::order::set_of;
 use crate::core::sketch::{HashId, Hyll, Uniques, redis_hash, redis_token_of};
 use crate::host::Host;
 use crate::node::aggregator;
@@ -152,7 +152,7 @@ impl KeyspaceCore {
 
     async fn merged(&self, keys: &[&String], here: &Datacenter) -> Result<Hyll, ReplyError> {
         let mut all = Hyll::new();
-        for key in keys.iter().copied().collect::<BTreeSet<_>>() {
+        for key in set_of(keys.iter().copied()) {
             if let (_, Sketch::Registers(hyll, _)) = self.sketch(key, here).await? {
                 all.merge(&hyll);
             }

@@ -6,13 +6,14 @@
 //! nobody without being asked. It holds at most [`SIGHTS_MAX`] counters.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 use futures_channel::oneshot;
 use futures_util::future::join_all;
 
 use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::order::set_of;
 use crate::host::Host;
 use crate::host::object::Object;
 use crate::node::aggregator;
@@ -207,7 +208,7 @@ impl LiveReader {
     ) -> Result<BoardAnswer, Fault> {
         let top = watched.iter().map(|watched| watched.top).max();
         let names = watched.iter().filter_map(|watched| watched.member.as_ref());
-        let names: BTreeSet<&str> = names.map(CounterId::as_str).collect();
+        let names = set_of(names.map(CounterId::as_str));
         let names = names.into_iter().map(|name| name.as_bytes().to_vec());
         let question = BoardQuestion::Live(top.unwrap_or(0), names.collect());
         let reading = BoardReader::new(&self.host, board);

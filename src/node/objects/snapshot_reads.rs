@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::snapshots::Snapshots;
 use crate::core::counter::id::CounterId;
+use crate::core::order::map_of;
 use crate::node::shared::concurrency::all_settled;
 use crate::protocol::messages::{
     Fault, KnownUniques, ListAllPastStates, ListPastStates, PastState, PastStatePage, PastStateRow,
@@ -150,7 +151,7 @@ impl Snapshots {
         let of_days = runs
             .values()
             .filter(|run| (first..=last).contains(&run.day));
-        let wanted: BTreeMap<i64, RunOf> = of_days.map(|run| (run.day, *run)).collect();
+        let wanted = map_of(of_days.map(|run| (run.day, *run)));
         let mut chains = Vec::new();
         for run in wanted.into_values() {
             chains.push((run, self.chain(&runs, run)?));
@@ -165,7 +166,7 @@ impl Snapshots {
             async move { (run, self.said(run, counter).await) }
         };
         let said = all_settled(needed.into_iter().map(read), FILES_AT_ONCE).await;
-        let said: BTreeMap<u64, Result<Said, Fault>> = said.into_iter().collect();
+        let said = map_of(said);
         let mut days = Vec::new();
         for (run, chain) in chains {
             let mut kept = None;

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::tablets::LeadPlace;
 use crate::counter::id::{CounterId, Datacenter};
+use crate::order::map_of;
 
 /// Leads of one datacenter that each partition lets live apart: 1,024 objects of a datacenter where there are 16
 /// partitions.
@@ -101,7 +102,7 @@ impl LeadsApart {
     #[must_use]
     pub fn of_counter(&self, counter: &CounterId) -> Self {
         let own = self.0.iter().filter(|((of, _), _)| of == counter);
-        Self(own.map(|(lead, note)| (lead.clone(), *note)).collect())
+        Self(map_of(own.map(|(lead, note)| (lead.clone(), *note))))
     }
 
     /// Forgets what is noted of the leads of a counter that another partition has now, which knows all of it. Returns

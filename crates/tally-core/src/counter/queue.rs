@@ -14,8 +14,6 @@ pub use write_outcome::{
     DeadLetter, DeadLetterReason, WriteOutcome, retry_after_ms, retry_seconds, verdict,
 };
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
 use super::id::{CounterId, Datacenter};
@@ -23,6 +21,7 @@ use super::ledger::{KeySource, KeyedWrite, WriteKey};
 use super::ledgers::is_marked;
 use super::nonces::Nonce;
 use super::numbers::{COUNTED_WITHIN_MS, NUMBERED};
+use crate::order::map_of;
 
 /// Inboxes of one datacenter: each an object of about 1,000 requests/s, and each isolate stays with one.
 pub const INBOXES_PER_DATACENTER: u8 = 4;
@@ -322,7 +321,7 @@ pub fn wait_with(
         return;
     };
     write.added = write.added.saturating_add(due.write.added);
-    let mut past: BTreeMap<i64, u128> = write.past.drain(..).collect();
+    let mut past = map_of(write.past.drain(..));
     for (second, amount) in due.write.past {
         let sum = past.entry(second).or_default();
         *sum = sum.saturating_add(amount);

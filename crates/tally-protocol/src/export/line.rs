@@ -19,6 +19,7 @@ use tally_core::counter::dimensions::{DIMENSION_VALUE_BYTES_MAX, DimensionName};
 use tally_core::counter::history::{DAYS_KEPT, HOURS_KEPT, Resolution};
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::total::{Sum, Value};
+use tally_core::order::map_of;
 use tally_core::sketch::{Histogram, Hyll, TopValues, Uniques, VALUES_MAX, ValueCount};
 
 /// How far the clocks of two deployments may be apart, milliseconds. Later times are no times of this counter.
@@ -354,9 +355,9 @@ fn breakdown(name: String, wire: BreakdownWire) -> Result<(String, TopValues), P
     }
     let named = wire.values.len();
     let values = wire.values.into_iter();
-    let values: BTreeMap<String, ValueCount> = values
-        .map(|(value, Amount(count), Amount(error))| (value, ValueCount { count, error }))
-        .collect();
+    let values =
+        values.map(|(value, Amount(count), Amount(error))| (value, ValueCount { count, error }));
+    let values = map_of(values);
     if values.len() < named {
         return refuse(format!("the breakdown {name:?} names a value twice"));
     }

@@ -13,6 +13,7 @@ use super::reply::Reply;
 use super::sorted;
 use super::space::{KeyspaceEntry, Space, StoredValue, whole};
 use crate::routes::decode_segment;
+use tally_core::order::set_of;
 
 /// The most channels and patterns of one stream.
 pub const CHANNELS_COUNT_MAX: usize = 100;
@@ -226,7 +227,7 @@ pub fn of_set(command: &Command, args: &[String], change: SetChange) -> Vec<KeyE
 
 /// The effects of a command on the keys that were loaded for it.
 pub fn of_keys(command: &Command, args: &[String], before: &Space, after: &Space) -> Vec<KeyEvent> {
-    let changed: BTreeSet<&String> = after.changed().collect();
+    let changed = set_of(after.changed());
     let mut keys = command.keys_of(args).unwrap_or_default();
     if command.name.ends_with("STORE") {
         keys.truncate(1);

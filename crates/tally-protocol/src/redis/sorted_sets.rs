@@ -11,6 +11,7 @@ use super::reply::Reply;
 use super::sorted::Members;
 use super::sorted_ranges::reply_of;
 use tally_core::board::score::Score;
+use tally_core::order::put_in_order;
 
 /// The result of a command.
 pub enum Joined {
@@ -140,7 +141,7 @@ pub fn join(args: &[String], sets: &[&Members]) -> Result<Joined, Reply> {
 
 /// Sorts members by name into members by score.
 fn in_order(members: &mut Members) {
-    members.sort_by_key(|(_, score)| *score);
+    put_in_order(members, |(_, one), (_, other)| one.cmp(other));
 }
 
 /// The members of all sets with the sum of their scores, in order.

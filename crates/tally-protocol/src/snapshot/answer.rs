@@ -10,6 +10,7 @@ use crate::messages::{AllRuns, KnownUniques, PartitionRuns, PastState, PastState
 use crate::public::{Estimate, Exact, Rounding};
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::total::Value;
+use tally_core::order::map_of;
 
 /// The snapshot of a day, of all partitions.
 #[derive(Serialize)]
@@ -57,8 +58,7 @@ fn days_of(all: &AllRuns) -> BTreeMap<i64, Vec<(u32, RunOf)>> {
         }
     }
     let days = days.into_iter();
-    days.map(|(day, runs)| (day, runs.into_iter().collect()))
-        .collect()
+    map_of(days.map(|(day, runs)| (day, runs.into_iter().collect())))
 }
 
 /// Whether a partition should have a run of a day, but has none.

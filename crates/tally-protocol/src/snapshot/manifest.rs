@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::date::date_of;
+use tally_core::order::set_of;
 
 /// The most runs of a chain, for any setting of full runs: a value is searched for in a file of each.
 pub const CHAIN_MAX: usize = 32;
@@ -90,7 +91,7 @@ pub fn thinned(runs: &BTreeMap<u64, RunOf>, today: i64, keep_days: i64) -> Vec<u
     let month_of =
         |run: &RunOf| -> String { date_of(run.day).chars().take("2026-11".len()).collect() };
     let full = runs.values().filter(|run| run.before.is_none());
-    let with_full: BTreeSet<String> = full.map(month_of).collect();
+    let with_full = set_of(full.map(month_of));
     for (number, run) in runs {
         let is_young = run.day > today.saturating_sub(keep_days);
         let month = month_of(run);
