@@ -102,7 +102,7 @@ type Rest = LocalBoxFuture<'static, (Reply, oneshot::Sender<Reply>)>;
 
 impl Shell for Tablet {
     fn start(object: Object, host: Host) -> Self {
-        let (rows, read) = TabletRows::open(&host, Store::new(object.clone()));
+        let (rows, read) = TabletRows::open(Store::new(object.clone()));
         let core = Core {
             outbox: Outbox::new(object.clone(), host.clone(), usize::MAX),
             host,

@@ -54,7 +54,7 @@ impl TabletRows {
         self.folds.set(self.folds.get().wrapping_add(1));
         self.unfolded.borrow_mut().clear();
         self.log_rows.set(0);
-        self.log_bytes.borrow_mut().hold(0);
+        self.log_bytes.set(0);
         Ok(())
     }
 

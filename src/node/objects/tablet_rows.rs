@@ -15,10 +15,7 @@ use super::cell_repair::{damaged_in, named};
 use super::store::{Store, in_room, integer};
 use super::tablet_wakes::WakeRows;
 use crate::core::counter::id::CounterId;
-use crate::core::counter::memory::{LOGS_BYTES_MAX, MemoryShare};
-use crate::host::Host;
 use crate::host::object::SqlValue;
-use crate::node::shared::memory::{self, MemoryKind};
 use crate::protocol::messages::Fault;
 
 /// `key` sorts in the order of its parts, see [`row_key`]. WITHOUT ROWID: an upsert writes one row.
@@ -37,9 +34,8 @@ pub(super) const LOG_SCHEMA: &str =
 /// The number of rows after which the log is folded: a restart reads them again.
 const LOG_ROWS_MAX: u64 = 512;
 
-/// The number of bytes after which the log is folded, also where the logs of all tablets of the isolate have room, see
-/// [`LOGS_BYTES_MAX`].
-const LOG_BYTES_MAX: u64 = 1 << 20;
+/// The number of bytes after which the log is folded: they are in memory too, for 64 busy tablets 64 MiB in all.
+const LOG_BYTES_MAX: usize = 1 << 20;
 
 /// The most bytes of one row of the log: a row of storage holds 2 MB.
 const LOG_ROW_BYTES_MAX: usize = 1 << 20;
@@ -67,7 +63,7 @@ pub(super) struct TabletRows {
     pub(super) unfolded: RefCell<BTreeMap<Name, Option<Vec<u8>>>>,
     turn: RefCell<Turn>,
     pub(super) log_rows: Cell<u64>,
-    pub(super) log_bytes: RefCell<MemoryShare>,
+    pub(super) log_bytes: Cell<usize>,
     next_number: Cell<i64>,
     /// The number of folds of the log.
     pub(super) folds: Cell<u64>,
@@ -99,20 +95,16 @@ pub(super) fn no_rows(result: Result<Vec<Vec<SqlValue>>, Fault>) -> Result<(), F
     result.map(|_| ())
 }
 
-fn length(body: &[u8]) -> u64 {
-    u64::try_from(body.len()).unwrap_or(u64::MAX)
-}
-
 impl TabletRows {
     /// The rows of a tablet, with the changes in its log.
-    pub(super) fn open(host: &Host, store: Store) -> (Rc<Self>, Result<(), Fault>) {
+    pub(super) fn open(store: Store) -> (Rc<Self>, Result<(), Fault>) {
         let rows = Rc::new(Self {
             store,
             has_schema: Cell::new(false),
             unfolded: RefCell::default(),
             turn: RefCell::default(),
             log_rows: Cell::new(0),
-            log_bytes: RefCell::new(memory::share(host, MemoryKind::Logs)),
+            log_bytes: Cell::new(0),
             next_number: Cell::new(0),
             folds: Cell::new(0),
             ahead: RefCell::default(),
@@ -131,7 +123,7 @@ impl TabletRows {
         let version = self.store.schema_version(1)?;
         self.has_schema.set(version.is_some());
         let mut unfolded = BTreeMap::new();
-        let (mut rows, mut bytes, mut next) = (0, 0_u64, 0);
+        let (mut rows, mut bytes, mut next) = (0, 0, 0);
         if version.is_some() {
             let log = self
                 .store
@@ -144,14 +136,14 @@ impl TabletRows {
                 let changes: Vec<(Name, Option<Vec<u8>>)> = self.store.value(body)?;
                 unfolded.extend(changes);
                 rows += 1;
-                bytes += length(body);
+                bytes += body.len();
                 next = integer(number).unwrap_or(0).saturating_add(1);
             }
         }
         self.unfolded.replace(unfolded);
         self.turn.take();
         self.log_rows.set(rows);
-        self.log_bytes.borrow_mut().hold(bytes);
+        self.log_bytes.set(bytes);
         self.next_number.set(next);
         self.armed_ms.set(i64::MAX);
         Ok(())
@@ -236,16 +228,12 @@ impl TabletRows {
         }
         self.turn.borrow_mut().changed.clear();
         let rows = u64::try_from(bodies.len()).unwrap_or(u64::MAX);
-        let bytes: u64 = bodies.iter().map(|body| length(body)).sum();
+        let bytes: usize = bodies.iter().map(Vec::len).sum();
         self.next_number.set(first.saturating_add_unsigned(rows));
         self.log_rows.set(self.log_rows.get().saturating_add(rows));
-        let is_full = {
-            let mut held = self.log_bytes.borrow_mut();
-            let bytes = held.bytes().saturating_add(bytes);
-            held.hold(bytes);
-            bytes >= LOG_BYTES_MAX || !held.has_room(LOGS_BYTES_MAX)
-        };
-        if is_full || self.log_rows.get() >= LOG_ROWS_MAX {
+        self.log_bytes
+            .set(self.log_bytes.get().saturating_add(bytes));
+        if self.log_rows.get() >= LOG_ROWS_MAX || self.log_bytes.get() >= LOG_BYTES_MAX {
             // If it fails, the log is longer, and the next commit tries again.
             let _ = self.fold();
         }

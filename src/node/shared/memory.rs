@@ -21,8 +21,6 @@ pub enum MemoryKind {
     Cells,
     /// Views that partitions of the directory hold.
     Views,
-    /// Logs of tablets.
-    Logs,
 }
 
 /// The most objects whose memory can be freed from here: 150 bytes each. One more clears the list; the memory of those
@@ -38,7 +36,6 @@ struct KindBytes {
     inboxes: SharedMemory,
     cells: SharedMemory,
     views: SharedMemory,
-    logs: SharedMemory,
     living: RefCell<BoundedMap<(MemoryKind, String), Free, OBJECTS_MAX>>,
 }
 
@@ -56,7 +53,6 @@ pub fn share(host: &Host, kind: MemoryKind) -> MemoryShare {
         MemoryKind::Inboxes => held.inboxes.share(),
         MemoryKind::Cells => held.cells.share(),
         MemoryKind::Views => held.views.share(),
-        MemoryKind::Logs => held.logs.share(),
     }
 }
 

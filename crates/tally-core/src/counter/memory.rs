@@ -15,10 +15,6 @@ pub const CELLS_BYTES_MAX: u64 = 24 << 20;
 /// The most bytes of the views that the partitions of the directory in an isolate hold, as [`LIMITERS_BYTES_MAX`].
 pub const VIEWS_BYTES_MAX: u64 = 8 << 20;
 
-/// The most bytes of the logs of all tablets of an isolate, before those of more than an even part are folded: they are
-/// in memory too, in about twice as many. An even part of 64 tablets is 256 KiB.
-pub const LOGS_BYTES_MAX: u64 = 16 << 20;
-
 /// Returns the places of the owners to let go, those of the oldest use first, until they hold `excess` bytes
 /// together. Each is given as (its last use, its bytes). Cost: O(n log n).
 pub fn least_recent(held: &[(u64, u64)], excess: u64) -> Vec<usize> {
