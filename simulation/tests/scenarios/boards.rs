@@ -176,6 +176,26 @@ fn a_version_that_was_not_reached_comes_with_one_of_the_whole_board() {
 }
 
 /// What a body of so many lines from an address is answered.
+#[test]
+fn lines_of_one_body_stand_in_their_order_over_shards_where_equal_scores_stand_by_who_was_first() {
+    let scene = Scene::new(&["FRA"]);
+    let settings = json!({"ties": "first", "shards": 4});
+    assert_eq!(ask(&scene, "PUT", "/boards/b", &settings).0, 201);
+    // Of few lines, some are alone in their shard.
+    for lines in 2..12 {
+        let members: Vec<String> = (0..lines).map(|line| format!("w{lines}-{line}")).collect();
+        let line = |member: &String| format!("{{\"member\":\"{member}\",\"score\":{lines}}}\n");
+        let body: String = members.iter().map(line).collect();
+        let send = ClientRequest::new("POST", "/boards/b/members")
+            .at(0)
+            .body(body);
+        let told = scene.ask(0, send);
+        assert_eq!(told.json()["accepted"], lines, "{}", told.text());
+        let told = get(&scene, &format!("/boards/b/range?min={lines}&max={lines}"));
+        assert_eq!(names(&told), members);
+    }
+}
+
 fn send_lines(
     (world, site): &(World, Site),
     address: &str,

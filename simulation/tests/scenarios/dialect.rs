@@ -222,6 +222,63 @@ fn joined_sets_are_read_once_and_bounded_together() {
 }
 
 #[test]
+fn a_set_that_is_not_stored_leaves_its_destination_as_it_was() {
+    let service = Service::new("path");
+    let run = |line: &[&str]| service.run(ADMIN_KEY, line);
+    let is_refused = |line: &[&str]| {
+        let told = run(line);
+        assert!(
+            told.as_str().is_some_and(|text| text.starts_with("ERR ")),
+            "{line:?}: {told}"
+        );
+    };
+    run(&["SADD", "empty", ""]);
+    run(&["SET", "count", "5"]);
+    run(&["ZADD", "set", "1", "old"]);
+    run(&["ZADD", "halves", "1.5", "a"]);
+    run(&["ZADD", "three", "1", "a", "2", "b", "3", "c"]);
+    let sums = ("sums", json!({"keep": "sum"}));
+    let whole = ("whole", json!({"scores": "integer"}));
+    let full = ("full", json!({"members_max": 2}));
+    for (board, settings) in [sums, whole, full] {
+        let (status, told) = service.admin("PUT", &format!("/boards/{board}"), &settings);
+        assert!(status < 300, "{told}");
+        assert_eq!(run(&["ZINCRBY", board, "4", "kept"]), "4");
+    }
+    is_refused(&["ZUNIONSTORE", "count", "1", "empty"]);
+    is_refused(&["ZUNIONSTORE", "set", "1", "empty"]);
+    is_refused(&["ZUNIONSTORE", "new", "1", "empty"]);
+    is_refused(&["ZDIFFSTORE", "sums", "1", "three"]);
+    is_refused(&["ZINTERSTORE", "whole", "1", "halves"]);
+    is_refused(&["ZRANGESTORE", "full", "three", "0", "-1"]);
+    assert_eq!(run(&["GET", "count"]), "5");
+    assert_eq!(run(&["ZRANGE", "set", "0", "-1"]), json!(["old"]));
+    assert_eq!(run(&["EXISTS", "new"]), 0);
+    for board in ["sums", "whole", "full"] {
+        assert_eq!(
+            run(&["ZRANGE", board, "0", "-1"]),
+            json!(["kept"]),
+            "{board}"
+        );
+    }
+    assert_eq!(run(&["ZRANGESTORE", "full", "three", "0", "1"]), 2);
+    assert_eq!(run(&["ZRANGE", "full", "0", "-1"]), json!(["a", "b"]));
+}
+
+#[test]
+fn all_keys_are_deleted_only_by_the_words_that_say_so() {
+    let service = Service::new("path");
+    let run = |line: &[&str]| service.run(ADMIN_KEY, line);
+    for line in [&["FLUSHDB", "x"][..], &["FLUSHALL", "ASYNC", "x"]] {
+        run(&["SET", "kept", "5"]);
+        assert_eq!(run(line), "ERR syntax error", "{line:?}");
+        assert_eq!(run(&["GET", "kept"]), "5");
+    }
+    assert_eq!(run(&["FLUSHDB", "async"]), "OK");
+    assert_eq!(run(&["GET", "kept"]), json!(null));
+}
+
+#[test]
 fn keys_patterns_and_what_one_command_loads_are_bounded() {
     let service = Service::new("");
     let keys: Vec<String> = (0..1_001).map(|key| format!("none{key}")).collect();

@@ -104,7 +104,7 @@ pub async fn send(context: &RequestContext, write: WriteBoard) -> Result<BoardWr
         home,
         writes,
         once,
-        // Only one write comes this way.
+        // A write of a body that keeps its order does not come this way.
         sequences: _,
     } = write;
     let to = BoardTarget { board, at, home };

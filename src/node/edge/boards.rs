@@ -456,7 +456,8 @@ async fn send(
     once: Option<OnceKey>,
 ) -> Result<Outcome, Problem> {
     let carry = |write: WriteBoard| -> LocalBoxFuture<'_, Result<BoardWritten, Fault>> {
-        if write.writes.len() == 1 {
+        // A lane keeps no place in a body of several shards.
+        if write.writes.len() == 1 && write.sequences.is_empty() {
             return Box::pin(board_lanes::send(context, write));
         }
         Box::pin(async move { call(&context.host, &write).await })

@@ -23,6 +23,7 @@ use crate::protocol::messages::{Fault, RunCommands, Subscribe};
 use crate::protocol::names::{REDIS, REDIS_ROOT};
 use crate::protocol::problem::{Code, Problem, RETRY_AFTER_SECONDS};
 use crate::protocol::redis::command::{Act, Command, KeyspaceCommand};
+use crate::protocol::redis::error;
 use crate::protocol::redis::glob::literal_prefix;
 use crate::protocol::redis::notifications::Subscription;
 use crate::protocol::redis::reply::{Encoding, Reply, UNAVAILABLE};
@@ -359,6 +360,9 @@ impl Work<'_> {
             let may = self.caller.may(scope, target);
             may.map_err(|problem| Reply::Error(format!("NOPERM {}", problem.detail())))
         };
+        if is_flush(args) && !takes_flush(&args[1..]) {
+            return Err(error::syntax());
+        }
         if let Act::All(whole) = command.act {
             may(command.scope, prefix_of(whole, args))?;
         }
@@ -412,6 +416,8 @@ impl Work<'_> {
                 }
             });
         }
+        let tries = self.tries(&sent).await;
+        let tries = tries.map_err(|problem| refusal_of(&problem))?;
         // What needs no object is free of effects, so it may come before.
         let cost = u64::try_from(cost).unwrap_or(u64::MAX);
         let spent = key_budget::spend_body(self.context, self.caller, cost).await;
@@ -421,10 +427,7 @@ impl Work<'_> {
         }
         let message = RunCommands {
             datacenter: self.context.datacenter(),
-            tries: self
-                .tries(&sent)
-                .await
-                .map_err(|problem| refusal_of(&problem))?,
+            tries,
             commands: sent,
             is_transaction,
         };
@@ -486,6 +489,15 @@ fn prefix_of(whole: KeyspaceCommand, args: &Arguments) -> &str {
             }
             literal_prefix(pattern)
         }
+    }
+}
+
+/// Whether these are options of `FLUSHDB`: how it is done is up to the server.
+fn takes_flush(options: &[String]) -> bool {
+    match options {
+        [] => true,
+        [option] => option.eq_ignore_ascii_case("ASYNC") || option.eq_ignore_ascii_case("SYNC"),
+        _ => false,
     }
 }
 

@@ -390,14 +390,16 @@ impl KeyspaceCore {
     ) -> Result<bool, ReplyError> {
         let id = CounterId::parse(key)
             .map_err(|why| Reply::err(format!("a sorted set is a board, and {why}")))?;
-        let was_counter = self.boards.find(&id).await?.is_counter;
-        if was_counter {
-            self.counters.replace(&id, here, None, None).await?;
-        }
         let mut words = vec!["ZADD".to_owned(), key.to_owned()];
         for (member, score) in members {
             words.push(text_of(score));
             words.push(String::from_utf8_lossy(&member).into_owned());
+        }
+        // A refused command leaves the counter there.
+        sorted::check_anew(&words, |_| Ok(()))?;
+        let was_counter = self.boards.find(&id).await?.is_counter;
+        if was_counter {
+            self.counters.replace(&id, here, None, None).await?;
         }
         let has_members = words.len() > 2;
         let commands = if has_members { vec![words] } else { Vec::new() };

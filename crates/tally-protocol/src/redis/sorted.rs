@@ -350,7 +350,11 @@ impl Options {
 
 /// Why the board refuses a write: in Redis's words where it has them.
 fn refusal_of(refusal: MemberRefusal) -> ReplyError {
-    ReplyError::Reply(Reply::err(match refusal {
+    Reply::err(text_of_refusal(refusal)).into()
+}
+
+fn text_of_refusal(refusal: MemberRefusal) -> &'static str {
+    match refusal {
         MemberRefusal::NotANumber => "resulting score is not a number (NaN)",
         MemberRefusal::NotWhole => "this board holds whole numbers from -(2^53 - 1) to 2^53 - 1",
         MemberRefusal::KeepsSums => "this board keeps sums: send ZINCRBY",
@@ -360,7 +364,7 @@ fn refusal_of(refusal: MemberRefusal) -> ReplyError {
              members that stood before were written"
         }
         MemberRefusal::Changed => "the member has changed",
-    }))
+    }
 }
 
 /// Whether an option of `ZADD` is in the place of `ZINCRBY`'s amount: Redis reads both commands alike.
@@ -381,6 +385,33 @@ fn writable(member: &str) -> Result<&[u8], Reply> {
     Ok(member.as_bytes())
 }
 
+/// Whether a set without members takes the writes of a `ZADD` without options. `change` says whether it takes one.
+///
+/// # Errors
+/// The refusal, where it does not.
+pub fn check_anew(
+    args: &[String],
+    mut change: impl FnMut(&ScoreWrite) -> Result<(), MemberRefusal>,
+) -> Result<(), Reply> {
+    for (_, write) in scores_of(&Options::default(), &args[2..])? {
+        change(&write).map_err(|refusal| Reply::err(text_of_refusal(refusal)))?;
+    }
+    Ok(())
+}
+
+/// The writes of scores and members, which alternate.
+fn scores_of<'a>(
+    options: &Options,
+    words: &'a [String],
+) -> Result<Vec<(&'a [u8], ScoreWrite)>, Reply> {
+    let pairs = words.chunks_exact(2);
+    let write = |pair: &'a [String]| {
+        let write = options.write(Amount::Score(valid_score(&pair[0])?));
+        Ok((writable(&pair[1])?, write))
+    };
+    pairs.map(write).collect()
+}
+
 fn zadd(set: &mut dyn SortedSet, args: &[String]) -> SortedResult {
     let (options, words) = Options::parse(&args[2..]);
     let pairs = args[2 + words..].chunks_exact(2);
@@ -392,11 +423,7 @@ fn zadd(set: &mut dyn SortedSet, args: &[String]) -> SortedResult {
         let (delta, member) = (&args[2 + words], &args[3 + words]);
         return increase(set, member, delta, &options);
     }
-    let mut writes = Vec::with_capacity(pairs.len());
-    for pair in pairs {
-        let write = options.write(Amount::Score(valid_score(&pair[0])?));
-        writes.push((writable(&pair[1])?, write));
-    }
+    let writes = scores_of(&options, &args[2 + words..])?;
     // All or nothing, except for lack of room.
     for (member, write) in &writes {
         set.write(member, write, true)?.map_err(refusal_of)?;

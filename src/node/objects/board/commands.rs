@@ -12,6 +12,7 @@ use crate::core::board::placing::{Placing, ShardAt, Shards};
 use crate::core::board::score::Score;
 use crate::core::board::settings::{Settings, Ties};
 use crate::core::counter::ledger::{KeySource, WriteKey};
+use crate::core::order::set_of;
 use crate::node::objects::board_reads::Reader;
 use crate::node::objects::board_rows::{BoardRows, NamedMember};
 use crate::node::shared::call;
@@ -22,7 +23,9 @@ use crate::protocol::redis::error;
 use crate::protocol::redis::notifications::SetChange;
 use crate::protocol::redis::reply::{Reply, ReplyError, ReplyRoom};
 use crate::protocol::redis::request::Arguments;
-use crate::protocol::redis::sorted::{Members, Naming, SortedSet, named_members, naming_of, run};
+use crate::protocol::redis::sorted::{
+    Members, Naming, SortedSet, check_anew, named_members, naming_of, run,
+};
 
 /// The reply to a command whose attempt has a name. Stored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -307,6 +310,13 @@ impl BoardCore {
         *home = home.take().or_else(|| asked.home.clone());
         let had_members = loaded.head.members > 0 || asked.may_begin;
         if asked.is_anew {
+            if let Some(refusal) = refusal_of_anew(loaded, &asked.commands) {
+                self.end_if_empty(loaded)?;
+                return Ok(SortedRan {
+                    replies: Some(vec![refusal]),
+                    changes: vec![SetChange::Same],
+                });
+            }
             self.begin_anew(loaded)?;
         }
         let mut read = ReadTogether::of(&asked.commands, &self.rows, loaded.head.epoch)?;
@@ -389,6 +399,23 @@ impl BoardCore {
             loaded.keep_periods(&self.rows, 0)?;
         }
         Ok(())
+    }
+}
+
+/// The refusal of members that are to replace all others, before those are left behind.
+fn refusal_of_anew(loaded: &Loaded, commands: &[Arguments]) -> Option<Reply> {
+    let settings = &loaded.head.settings;
+    let takes = |write: &ScoreWrite| change(settings, None, write, 0).map(drop);
+    let args = commands.first()?;
+    let named = set_of(args.iter().skip(3).step_by(2));
+    let count = u64::try_from(named.len()).unwrap_or(u64::MAX);
+    match check_anew(args, takes) {
+        Err(refusal) => Some(refusal),
+        Ok(()) if count <= settings.members_max => None,
+        Ok(()) => Some(Reply::err(format_args!(
+            "this board has at most {} members: raise members_max, or store fewer; nothing was changed",
+            settings.members_max
+        ))),
     }
 }
 
