@@ -1,7 +1,7 @@
 //! Counters that end, by themselves or by a deletion, while writes are on their way: what is acknowledged is of the
 //! counter that lives then, once.
 
-use tally_simulation::Role;
+use tally_simulation::{ClientRequest, Role};
 
 use super::scene::{Scene, add, delete, keyed, put};
 
@@ -17,6 +17,22 @@ fn mortal(settings: &str) -> Scene {
         Some(0)
     );
     scene
+}
+
+#[test]
+fn a_counter_that_was_deleted_and_comes_again_at_once_is_told_to_the_directory() {
+    for wait_ms in [0, 300, 1_000, 2_500] {
+        let scene = Scene::new(&["FRA"]);
+        scene.done(0, add(2));
+        scene.world.run_for_ms(300);
+        scene.done(0, delete());
+        scene.world.run_for_ms(wait_ms);
+        scene.done(0, add(7));
+        scene.world.run_for_ms(15_000);
+        let listed = ClientRequest::new("GET", "/counters?values=1");
+        let told = scene.done(0, listed);
+        assert_eq!(told["counters"][0]["value"], 7, "{wait_ms} ms: {told}");
+    }
 }
 
 #[test]

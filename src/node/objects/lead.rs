@@ -286,6 +286,8 @@ impl Core {
         if outcome.is_ok() && self.state.borrow().is_blank() {
             self.lead.set(None);
             self.address.take();
+            // Its alarm goes with the rows, and the next generation sets its own.
+            self.pushing.borrow_mut().unarm();
             let deleted = self.rows.delete_all().await;
             self.written(deleted)?;
         }

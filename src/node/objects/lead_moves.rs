@@ -155,6 +155,7 @@ impl Core {
         self.loaded()?;
         match self.lead.stay() {
             Some(LeadPresence::Leaving { seal, to, .. }) if seal == taken.seal => {
+                self.pushing.borrow_mut().unarm();
                 self.rows.delete_all().await?;
                 self.lead.set(None);
                 self.lead.note_away(Some(to));
