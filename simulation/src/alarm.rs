@@ -46,6 +46,13 @@ impl AlarmClock {
         self.is_changed.set(true);
     }
 
+    /// Deletes it with all storage; that becomes durable with the next commit. Source: compatibility flag
+    /// `delete_all_deletes_alarm`.
+    pub fn clear(&self) {
+        self.set.set(None);
+        self.is_changed.set(true);
+    }
+
     /// It never rings: a fault that no platform has.
     pub(crate) fn forget(&self) {
         self.timer.set(self.timer.get() + 1);
@@ -83,12 +90,12 @@ impl AlarmClock {
 
     /// Lets it ring at its time, or after a time, milliseconds.
     fn plan(&self, place: &Rc<Place>, after_ms: Option<i64>) {
+        let timer = self.timer.get() + 1;
+        self.timer.set(timer);
         let Some(at_ms) = self.durable.get() else {
             return;
         };
         let core = &place.core;
-        let timer = self.timer.get() + 1;
-        self.timer.set(timer);
         let late_us = core
             .chance
             .below(core.faults.get().alarm_late_ms_max * 1_000 + 1);

@@ -358,6 +358,7 @@ impl ObjectPlatform for Guest {
         Box::pin(async move {
             let place = guest.store()?;
             place.storage.delete_all()?;
+            place.alarm.clear();
             place.plan_commit();
             Self::step_aside(guest.core.clone()).await;
             Ok(())

@@ -786,6 +786,8 @@ impl BoardCore {
     pub(super) async fn delete_all(&self) -> Result<(), Fault> {
         self.is_ending.set(true);
         let deleted = self.store.delete_all().await;
+        // The alarm goes with the rows.
+        self.armed_ms.set(i64::MAX);
         self.is_ending.set(false);
         self.load();
         deleted
