@@ -77,6 +77,8 @@ fn matches_in(pattern: &str, name: &str, steps: &mut u64) -> bool {
     let mut star: Option<(usize, usize)> = None;
     while seen < name.len() {
         let step = match pattern.get(at) {
+            // The rest of the name, whatever it is.
+            Some(b'*') if at + 1 == pattern.len() => return true,
             Some(b'*') => {
                 star = Some((at + 1, seen));
                 at += 1;
@@ -139,6 +141,16 @@ fn class(rest: &[u8], byte: u8) -> Option<usize> {
     }
     // Includes the opening bracket.
     (is_in != negates).then_some(at + 1)
+}
+
+/// How many bytes of a pattern may be compared again from each byte of a name: those after its first star, and none
+/// where only stars follow. A name of n bytes takes n times as many steps at most, and one for each byte of the pattern.
+pub fn repeated_bytes(pattern: &str) -> usize {
+    let after = pattern.split_once('*').map_or("", |(_, after)| after);
+    match after.bytes().all(|byte| byte == b'*') {
+        true => 0,
+        false => after.len(),
+    }
 }
 
 /// The literal beginning of all matching names.
