@@ -192,6 +192,24 @@ fn replies_of_sorted_sets_are_bounded_together() {
 }
 
 #[test]
+fn sets_are_not_emptied_for_a_reply_that_has_no_room() {
+    let service = Service::new("");
+    for command in large_sets(&["a", "z"]) {
+        assert_eq!(piped(&service, &[command]), [950]);
+    }
+    let mut commands = vec![words("ZRANGE a 0 -1"); 29];
+    commands.extend(["DEL none", "ZRANGE a 0 -1"].map(words));
+    // That a command which writes comes before it in its step, or in its set, changes nothing.
+    commands.extend(["DEL none", "ZADD j 1 a", "ZPOPMIN z 1000", "DEL none"].map(words));
+    commands.extend(["ZADD z 5 new", "ZPOPMAX z 1000", "ZADD j 2 b"].map(words));
+    let replies = piped(&service, &commands);
+    assert_eq!((&replies[32], &replies[35]), (&json!(1), &json!(1)));
+    assert!(is_too_large(&replies[33]) && is_too_large(&replies[36]));
+    assert_eq!(replies[37], 1);
+    assert_eq!(service.run(ADMIN_KEY, &["ZCARD", "z"]), 951);
+}
+
+#[test]
 fn joined_sets_are_read_once_and_bounded_together() {
     let service = Service::new("");
     let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i"];
