@@ -267,11 +267,21 @@ fn keys_patterns_and_what_one_command_loads_are_bounded() {
         let set = |name: &String| vec!["SET".to_owned(), name.clone(), text.clone()];
         piped(&service, &some.iter().map(set).collect::<Vec<_>>());
     }
-    let mut words = vec!["EXISTS"];
+    let mut words = vec!["MGET"];
     words.extend(names.iter().map(String::as_str));
     assert!(is_too_large(&service.run(ADMIN_KEY, &words)));
-    words.truncate(201);
-    assert_eq!(service.run(ADMIN_KEY, &words), 200);
+    // These need no values.
+    let pairs = |name: &'static str| {
+        let named = names.iter().flat_map(|key| [key.as_str(), "text"]);
+        [name].into_iter().chain(named).collect::<Vec<_>>()
+    };
+    assert_eq!(service.run(ADMIN_KEY, &pairs("MSETNX")), 0);
+    for command in ["EXISTS", "TOUCH", "UNLINK"] {
+        words[0] = command;
+        assert_eq!(service.run(ADMIN_KEY, &words), 300, "{command}");
+    }
+    assert_eq!(service.run(ADMIN_KEY, &pairs("MSETNX")), 1);
+    assert_eq!(service.run(ADMIN_KEY, &["GET", "k299"]), "text");
 }
 
 #[test]

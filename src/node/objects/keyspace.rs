@@ -334,7 +334,7 @@ impl KeyspaceCore {
             // The keys of a script are no counters, except those that are known to be, and the one that may hold a
             // limit.
             let own_alone = matches!(asked.command.act, Act::Script) && self.are_own(&keys)?;
-            let (mut space, read) = self.load(&keys, here, own_alone).await?;
+            let (mut space, read) = self.load(&keys, here, own_alone, asked.command).await?;
             if asked.command.scope == Scope::Read {
                 read.show(&mut space);
             }
