@@ -192,6 +192,24 @@ fn replies_of_sorted_sets_are_bounded_together() {
 }
 
 #[test]
+fn sets_are_not_emptied_for_a_reply_that_has_no_room() {
+    let service = Service::new("");
+    for command in large_sets(&["a", "z"]) {
+        assert_eq!(piped(&service, &[command]), [950]);
+    }
+    let mut commands = vec![words("ZRANGE a 0 -1"); 29];
+    commands.extend(["DEL none", "ZRANGE a 0 -1"].map(words));
+    // That a command which writes comes before it in its step, or in its set, changes nothing.
+    commands.extend(["DEL none", "ZADD j 1 a", "ZPOPMIN z 1000", "DEL none"].map(words));
+    commands.extend(["ZADD z 5 new", "ZPOPMAX z 1000", "ZADD j 2 b"].map(words));
+    let replies = piped(&service, &commands);
+    assert_eq!((&replies[32], &replies[35]), (&json!(1), &json!(1)));
+    assert!(is_too_large(&replies[33]) && is_too_large(&replies[36]));
+    assert_eq!(replies[37], 1);
+    assert_eq!(service.run(ADMIN_KEY, &["ZCARD", "z"]), 951);
+}
+
+#[test]
 fn joined_sets_are_read_once_and_bounded_together() {
     let service = Service::new("");
     let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i"];
@@ -306,11 +324,44 @@ fn keys_patterns_and_what_one_command_loads_are_bounded() {
         let set = |name: &String| vec!["SET".to_owned(), name.clone(), text.clone()];
         piped(&service, &some.iter().map(set).collect::<Vec<_>>());
     }
-    let mut words = vec!["EXISTS"];
+    let mut words = vec!["MGET"];
     words.extend(names.iter().map(String::as_str));
     assert!(is_too_large(&service.run(ADMIN_KEY, &words)));
-    words.truncate(201);
-    assert_eq!(service.run(ADMIN_KEY, &words), 200);
+    // These need no values.
+    let pairs = |name: &'static str| {
+        let named = names.iter().flat_map(|key| [key.as_str(), "text"]);
+        [name].into_iter().chain(named).collect::<Vec<_>>()
+    };
+    assert_eq!(service.run(ADMIN_KEY, &pairs("MSETNX")), 0);
+    for command in ["EXISTS", "TOUCH", "UNLINK"] {
+        words[0] = command;
+        assert_eq!(service.run(ADMIN_KEY, &words), 300, "{command}");
+    }
+    assert_eq!(service.run(ADMIN_KEY, &pairs("MSETNX")), 1);
+    assert_eq!(service.run(ADMIN_KEY, &["GET", "k299"]), "text");
+}
+
+#[test]
+fn patterns_of_one_request_share_their_steps() {
+    let service = Service::new("");
+    assert_eq!(
+        service.run(ADMIN_KEY, &["SET", &"a".repeat(60_000), "x"]),
+        "OK"
+    );
+    piped(&service, &large_sets(&["z"]));
+    let costly = |bytes: usize| format!("*[b]{}", "a".repeat(bytes));
+    // Each takes some 60 million steps, of 100 million.
+    for one in [
+        format!("KEYS {}", costly(1_000)),
+        format!("SCAN 0 MATCH {}", costly(1_000)),
+        format!("ZSCAN z 0 COUNT 1000 MATCH {}", costly(60)),
+    ] {
+        let replies = piped(&service, &[words(&one), words(&one), words("GET none")]);
+        assert!(replies[0].is_array(), "{one}: {}", replies[0]);
+        let refused = replies[1].as_str().unwrap_or_default();
+        assert!(refused.starts_with("ERR too many names"), "{one}");
+        assert!(replies[2].is_null());
+    }
 }
 
 #[test]

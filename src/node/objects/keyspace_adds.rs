@@ -99,7 +99,7 @@ impl KeyspaceCore {
         here: &Datacenter,
     ) -> Result<Reply, ReplyError> {
         let keys = keys_of(asked);
-        let (space, read) = self.load(&keys, here, true).await?;
+        let (space, read) = self.load(&keys, here, true, asked.command).await?;
         match self.run_once(asked, here, (space, &read), true).await? {
             (reply, UpdateOutcome::Done) => Ok(reply),
             (_, UpdateOutcome::Conflict) => Err(busy()),

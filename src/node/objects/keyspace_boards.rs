@@ -154,14 +154,23 @@ impl KeyspaceCore {
         room: &ReplyRoom,
     ) -> Vec<Reply> {
         let run = async |key: String, group: Vec<&CommandRequest<'_>>| {
-            if room.is_full() && group.iter().all(|asked| asked.command.scope == Scope::Read) {
-                return Err(error::replies_too_large().into());
-            }
-            let replies = self.sorted_group(&key, &group, here, holds).await?;
-            let admit = |(reply, asked): (Reply, &&CommandRequest<'_>)| {
+            // A group is sent as a whole: what would return much is left out before.
+            let is_full = room.is_full();
+            let is_sent = |asked: &CommandRequest<'_>| !(is_full && asked.returns_stored());
+            let sent: Vec<_> = group.iter().copied().filter(|it| is_sent(it)).collect();
+            let replies = match sent.is_empty() {
+                true => Vec::new(),
+                false => self.sorted_group(&key, &sent, here, holds).await?,
+            };
+            let mut replies = replies.into_iter();
+            let reply_to = |asked: &CommandRequest<'_>| {
+                let reply = match is_sent(asked) {
+                    true => replies.next().unwrap_or(Reply::Nil),
+                    false => error::replies_too_large(),
+                };
                 room.admit(reply, asked.command.scope == Scope::Read)
             };
-            Ok(replies.into_iter().zip(&group).map(admit).collect())
+            Ok(group.into_iter().map(reply_to).collect())
         };
         let members = asked.iter().map(|asked| sorted::members_asked(asked.args));
         let members = members.fold(0_u64, u64::saturating_add);

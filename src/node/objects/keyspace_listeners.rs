@@ -25,6 +25,10 @@ pub const LISTENERS_OF_KEY_MAX: usize = 100;
 /// The most channels and patterns of all streams: each event is compared with all of them.
 pub const CHANNELS_OPEN_MAX: usize = 1_000;
 
+/// The most bytes after the first stars of the patterns of all streams: an event is compared with them in 12 ms, see
+/// [`crate::protocol::redis::notifications::CHANNEL_COMPARED_BYTES_MAX`]. `*:expired` has 8.
+pub const REPEATED_BYTES_OPEN_MAX: usize = 4_096;
+
 /// The most bytes that are buffered for a stream: a pipeline of 1,000 commands causes some 150 KB at once.
 pub const LISTENER_BYTES_MAX: usize = 1024 * 1024;
 
@@ -55,10 +59,13 @@ struct Listener {
 impl Listener {
     /// Buffers an event, if `room` allows so many more bytes.
     fn note(&mut self, event: &KeyEvent, room: &mut usize) {
+        if self.is_over {
+            return;
+        }
         let frames = self.subscription.frames(event);
         let own_room = LISTENER_BYTES_MAX.saturating_sub(self.waiting.len());
-        if self.is_over || frames.len() > own_room.min(*room) {
-            self.is_over |= !frames.is_empty();
+        if frames.len() > own_room.min(*room) {
+            self.is_over = true;
             return;
         }
         self.waiting += &frames;
@@ -119,9 +126,13 @@ impl Listeners {
         if own.count() >= LISTENERS_OF_KEY_MAX {
             return Reply::Refused(429, "this key has as many streams as it may".to_owned());
         }
-        let channels = open.iter().map(|listener| &listener.subscription);
-        let channels: usize = channels.map(|known| known.channels.len()).sum();
-        if open.len() >= LISTENERS_MAX || channels + subscription.channels.len() > CHANNELS_OPEN_MAX
+        let all = open.iter().map(|listener| &listener.subscription);
+        let all = all.chain([&subscription]);
+        let channels: usize = all.clone().map(|known| known.channels.len()).sum();
+        let repeated: usize = all.map(Subscription::repeated_bytes).sum();
+        if open.len() >= LISTENERS_MAX
+            || channels > CHANNELS_OPEN_MAX
+            || repeated > REPEATED_BYTES_OPEN_MAX
         {
             return Reply::Refused(503, "there are as many streams as may be".to_owned());
         }

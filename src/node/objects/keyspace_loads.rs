@@ -9,6 +9,7 @@ use super::keyspace_store::{ExpiryTarget, Row};
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::node::shared::concurrency::all_settled;
 use crate::protocol::messages::Fault;
+use crate::protocol::redis::command::Command;
 use crate::protocol::redis::error;
 use crate::protocol::redis::notifications::KeyEvent;
 use crate::protocol::redis::reply::{REPLIES_BYTES_MAX, ReplyError};
@@ -52,15 +53,17 @@ impl KeysRead {
 }
 
 impl KeyspaceCore {
-    /// The present state of the keys: small values from the rows, all others from their cells.
+    /// The present state of the keys: small values from the rows, all others from their cells. Where the command needs
+    /// no values, those of the rows are empty texts.
     pub(super) async fn load(
         &self,
         keys: &BTreeSet<String>,
         here: &Datacenter,
         own_alone: bool,
+        command: &Command,
     ) -> Result<(Space, KeysRead), ReplyError> {
         let mut seen = BTreeMap::new();
-        let rows = self.living_rows(keys, here).await?;
+        let rows = self.living_rows(keys, here, command).await?;
         let without_value = |(key, row): (&String, &Option<Row>)| {
             let has_value = row.as_ref().is_some_and(|row| row.value.is_some());
             let id = CounterId::parse(key.as_str()).ok();
@@ -113,15 +116,22 @@ impl KeyspaceCore {
         Ok((space, read))
     }
 
-    /// The rows of keys; counters and boards that have expired are ended first.
+    /// The rows of keys; counters and boards that have expired are ended first. A value that the command does not need
+    /// is dropped at once: those of 1,000 keys would have up to 64 MB.
     async fn living_rows(
         &self,
         keys: &BTreeSet<String>,
         here: &Datacenter,
+        command: &Command,
     ) -> Result<BTreeMap<String, Option<Row>>, ReplyError> {
         let (mut rows, mut bytes) = (BTreeMap::new(), 0);
         for key in keys {
-            let row = self.living_row(key, here).await?;
+            let mut row = self.living_row(key, here).await?;
+            if let Some(value) = row.as_mut().and_then(|row| row.value.as_mut())
+                && !command.needs_values()
+            {
+                *value = StoredValue::Text(String::new());
+            }
             let value = row.as_ref().and_then(|row| row.value.as_ref());
             bytes += value.map_or(0, StoredValue::bytes);
             if bytes > REPLIES_BYTES_MAX {

@@ -268,6 +268,15 @@ impl Command {
         }
     }
 
+    /// Whether the text, hash or set that a key has takes part in the command, or in its events: others ask whether
+    /// there is a key, and replace or remove it.
+    pub fn needs_values(&self) -> bool {
+        !matches!(
+            self.name,
+            "DEL" | "UNLINK" | "EXISTS" | "TOUCH" | "MSET" | "MSETNX"
+        )
+    }
+
     /// Checks how many keys it has.
     ///
     /// # Errors

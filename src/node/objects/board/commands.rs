@@ -20,6 +20,7 @@ use crate::protocol::access::Scope;
 use crate::protocol::messages::{Fault, ForgetBoard, RunSorted, SortedRan};
 use crate::protocol::redis::command::Command;
 use crate::protocol::redis::error;
+use crate::protocol::redis::glob::StepsLeft;
 use crate::protocol::redis::notifications::SetChange;
 use crate::protocol::redis::reply::{Reply, ReplyError, ReplyRoom};
 use crate::protocol::redis::request::Arguments;
@@ -39,6 +40,7 @@ struct Ranking<'a> {
     loaded: &'a mut Loaded,
     rows: &'a BoardRows,
     has_changed: bool,
+    steps: StepsLeft,
     read: &'a mut ReadTogether,
 }
 
@@ -134,6 +136,10 @@ fn score_of(key: &Key) -> Result<Score, Fault> {
 }
 
 impl SortedSet for Ranking<'_> {
+    fn steps(&self) -> StepsLeft {
+        self.steps.clone()
+    }
+
     fn count(&self) -> u64 {
         self.loaded.directory.total()
     }
@@ -352,6 +358,7 @@ impl BoardCore {
                 loaded,
                 rows: &self.rows,
                 has_changed: false,
+                steps: room.steps().clone(),
                 read: &mut read,
             };
             let done = match is_ordered_otherwise(ranking.loaded, args) {
