@@ -857,6 +857,10 @@ fn who_may_not_change_limits_imports_no_policy_and_no_alert_about_one() {
         for path in ["/limits/new", "/alerts/watch"] {
             assert_eq!(service.ask(0, "GET", path, "", None).status, 404, "{mode}");
         }
+        // Without those about policies its alerts would not be whole.
+        let alerts = request("GET", "/export?alerts=1", "");
+        let alerts = service.world.run(client.ask(alerts)).expect("an answer");
+        assert_eq!(alerts.status, 403, "{}", alerts.text());
         // What such a key exports, it imports whole.
         let export = request("GET", "/export", "");
         let export = service.world.run(client.ask(export)).expect("an answer");

@@ -53,6 +53,10 @@ pub async fn export(context: &RequestContext, caller: &Caller) -> Result<Answer,
     let now_ms = context.host.now_ms();
     let query = ExportQuery::parse(context.query(), now_ms.div_euclid(1_000))?;
     caller.may(Scope::Admin, &query.prefix)?;
+    if query.alerts {
+        // Some are about policies: an export that leaves those out would not be whole.
+        caller.may_limit(Scope::Admin, crate::protocol::names::LIMIT_RIGHTS)?;
+    }
     let at = match query.cursor.as_deref() {
         None => At::Counters(None),
         Some(cursor) => At::from_cursor(cursor)?,

@@ -16,6 +16,7 @@ use crate::node::shared::metrics;
 use crate::node::shared::{call, call_within, partitions};
 use crate::protocol::messages::{AskTop, Fault, SumMany, Top, encode};
 use crate::protocol::metrics::Metric;
+use crate::protocol::names::TABLET_COUNT;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::Aggregate;
 
@@ -209,7 +210,12 @@ async fn fetch(
     let late = || Err(Fault::Unavailable("the read took too long".to_owned()));
     let fetched = doing.await.unwrap_or_else(|_| late());
     if let Ok(gathered) = &fetched {
-        context.visitor().note_calls(gathered.calls());
+        // A tablet is asked once for all its cells.
+        let hosts = match context.host.number(TABLET_COUNT).unwrap_or(0) {
+            0 => u64::MAX,
+            tablets => tablets,
+        };
+        context.visitor().note_calls(gathered.calls().min(hosts));
     }
     Ok(fetched)
 }
