@@ -285,6 +285,29 @@ fn keys_patterns_and_what_one_command_loads_are_bounded() {
 }
 
 #[test]
+fn patterns_of_one_request_share_their_steps() {
+    let service = Service::new("");
+    assert_eq!(
+        service.run(ADMIN_KEY, &["SET", &"a".repeat(60_000), "x"]),
+        "OK"
+    );
+    piped(&service, &large_sets(&["z"]));
+    let costly = |bytes: usize| format!("*[b]{}", "a".repeat(bytes));
+    // Each takes some 60 million steps, of 100 million.
+    for one in [
+        format!("KEYS {}", costly(1_000)),
+        format!("SCAN 0 MATCH {}", costly(1_000)),
+        format!("ZSCAN z 0 COUNT 1000 MATCH {}", costly(60)),
+    ] {
+        let replies = piped(&service, &[words(&one), words(&one), words("GET none")]);
+        assert!(replies[0].is_array(), "{one}: {}", replies[0]);
+        let refused = replies[1].as_str().unwrap_or_default();
+        assert!(refused.starts_with("ERR too many names"), "{one}");
+        assert!(replies[2].is_null());
+    }
+}
+
+#[test]
 fn a_key_that_is_created_while_it_is_set_overflows_nothing() {
     let most = i64::MAX.to_string();
     for wait_ms in 0..40 {

@@ -31,6 +31,7 @@ use crate::protocol::access::Scope;
 use crate::protocol::messages::{Call, Fault, RunCommands, Subscribe, decode};
 use crate::protocol::redis::command::{Act, Command, Elements, run, script_words};
 use crate::protocol::redis::error;
+use crate::protocol::redis::glob::StepsLeft;
 use crate::protocol::redis::notifications;
 use crate::protocol::redis::reply::{Reply, ReplyError, ReplyRoom, UNAVAILABLE};
 use crate::protocol::redis::request::Arguments;
@@ -185,7 +186,7 @@ impl KeyspaceCore {
             let added = self.add_all(&rest[..adds], here, holds).await;
             added.unwrap_or_else(|fault| vec![unavailable(&fault); adds])
         } else {
-            let reply = self.one(next, here, holds).await;
+            let reply = self.one(next, here, holds, room.steps()).await;
             let reply = reply.unwrap_or_else(|fault| unavailable(&fault));
             vec![room.admit(reply, next.command.scope == Scope::Read)]
         }
@@ -213,6 +214,7 @@ impl KeyspaceCore {
         asked: &CommandRequest<'_>,
         here: &Datacenter,
         holds: bool,
+        steps: &StepsLeft,
     ) -> Result<Reply, Fault> {
         if let Some((name, fingerprint)) = asked.named
             && let Some((known, reply)) = self.rows.answered(name)?
@@ -245,7 +247,7 @@ impl KeyspaceCore {
         let done = if is_add {
             self.add_one(asked, here).await
         } else if let Act::All(whole) = asked.command.act {
-            self.whole(whole, asked.args).await
+            self.whole(whole, asked.args, steps).await
         } else if let Act::Elements(elements) = asked.command.act {
             let keys = asked.command.keys_of(asked.args).unwrap_or_default();
             match elements {
@@ -256,7 +258,7 @@ impl KeyspaceCore {
                 _ => self.count_elements(&keys, here).await,
             }
         } else if is_reset(asked) {
-            self.reset(asked.args).await
+            self.reset(asked.args, steps).await
         } else if matches!(asked.command.act, Act::SortedSets) {
             self.join_sets(asked, here).await
         } else if let Some(script) = script_of_sets(asked) {

@@ -11,7 +11,7 @@ use crate::node::shared::partitions::ask_all;
 use crate::protocol::messages::{Call, Fault, List, ListBoards};
 use crate::protocol::redis::command::{KeyspaceCommand, script_words};
 use crate::protocol::redis::error;
-use crate::protocol::redis::glob::Pattern;
+use crate::protocol::redis::glob::{Pattern, StepsLeft};
 use crate::protocol::redis::notifications::KeyEvent;
 use crate::protocol::redis::options::number;
 use crate::protocol::redis::reply::{REPLIES_BYTES_MAX, Reply, ReplyError};
@@ -41,9 +41,9 @@ struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
-    fn parse(words: &'a [String]) -> Result<Self, Reply> {
+    fn parse(words: &'a [String], steps: &StepsLeft) -> Result<Self, Reply> {
         let mut scan = Self {
-            pattern: Pattern::parse("*")?,
+            pattern: Pattern::parse("*", steps)?,
             count: SCAN_COUNT_MIN,
             of_type: None,
             with_type: false,
@@ -57,7 +57,7 @@ impl<'a> Scan<'a> {
             }
             let value = words.next().ok_or_else(error::syntax)?;
             match name.as_str() {
-                "MATCH" => scan.pattern = Pattern::parse(value)?,
+                "MATCH" => scan.pattern = Pattern::parse(value, steps)?,
                 "COUNT" => {
                     let count = number(value)?;
                     if count < 1 {
@@ -80,22 +80,23 @@ impl KeyspaceCore {
         &self,
         whole: KeyspaceCommand,
         args: &Arguments,
+        steps: &StepsLeft,
     ) -> Result<Reply, ReplyError> {
         match whole {
-            KeyspaceCommand::Size => self.size().await,
+            KeyspaceCommand::Size => self.size(steps).await,
             KeyspaceCommand::Keys => {
-                let names = self.names(&Pattern::parse(&args[1])?).await?;
+                let names = self.names(&Pattern::parse(&args[1], steps)?).await?;
                 Ok(Reply::texts(names.into_keys()))
             }
-            KeyspaceCommand::Scan => self.scan(args).await,
+            KeyspaceCommand::Scan => self.scan(args, steps).await,
             KeyspaceCommand::Flush => self.flush().await,
         }
     }
 
-    async fn scan(&self, args: &Arguments) -> Result<Reply, ReplyError> {
+    async fn scan(&self, args: &Arguments, steps: &StepsLeft) -> Result<Reply, ReplyError> {
         let invalid = || Reply::err("invalid cursor");
         let cursor: u64 = args[1].parse().map_err(|_| invalid())?;
-        let scan = Scan::parse(&args[2..])?;
+        let scan = Scan::parse(&args[2..], steps)?;
         let names = self.names(&scan.pattern);
         // In the order of their hashes: a cursor is a hash, so it stays valid while keys come and go.
         let mut placed: Vec<(u64, String, &'static str)> = (names.await?)
@@ -122,8 +123,8 @@ impl KeyspaceCore {
     }
 
     /// `DBSIZE`: keys that lie here are counted without a bound.
-    async fn size(&self) -> Result<Reply, ReplyError> {
-        let mut elsewhere = self.names_elsewhere(&Pattern::parse("*")?).await?;
+    async fn size(&self, steps: &StepsLeft) -> Result<Reply, ReplyError> {
+        let mut elsewhere = self.names_elsewhere(&Pattern::parse("*", steps)?).await?;
         self.readable()?;
         let mut own = 0;
         self.own_names("", |name| {
@@ -278,9 +279,13 @@ impl KeyspaceCore {
     }
 
     /// The script that deletes all keys of a pattern: keys made by scripts, which are stored here.
-    pub(super) async fn reset(&self, args: &Arguments) -> Result<Reply, ReplyError> {
+    pub(super) async fn reset(
+        &self,
+        args: &Arguments,
+        steps: &StepsLeft,
+    ) -> Result<Reply, ReplyError> {
         let (keys, _) = script_words(args)?;
-        let pattern = Pattern::parse(keys.first().map_or("", String::as_str))?;
+        let pattern = Pattern::parse(keys.first().map_or("", String::as_str), steps)?;
         let mut gone = Vec::new();
         self.own_names(pattern.prefix(), |name| {
             if name.type_name.is_some() && !name.has_ended && pattern.matches(&name.key)? {

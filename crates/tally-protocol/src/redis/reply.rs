@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
 use super::error;
+use super::glob::StepsLeft;
 use crate::messages::Fault;
 
 /// A reply of Redis.
@@ -57,26 +58,37 @@ pub const REPLIES_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// What one reply uses besides its text, bytes.
 const REPLY_BYTES: usize = 16;
 
-/// The room that is left for the replies of a request.
-pub struct ReplyRoom(Cell<usize>);
+/// What is left for a request: the room of its replies, and the steps of its patterns.
+pub struct ReplyRoom {
+    bytes: Cell<usize>,
+    steps: StepsLeft,
+}
 
 impl Default for ReplyRoom {
     fn default() -> Self {
-        Self(Cell::new(REPLIES_BYTES_MAX))
+        Self {
+            bytes: Cell::new(REPLIES_BYTES_MAX),
+            steps: StepsLeft::default(),
+        }
     }
 }
 
 impl ReplyRoom {
-    /// Whether nothing is left.
+    /// The steps that patterns may still take.
+    pub fn steps(&self) -> &StepsLeft {
+        &self.steps
+    }
+
+    /// Whether no room is left.
     pub fn is_full(&self) -> bool {
-        self.0.get() == 0
+        self.bytes.get() == 0
     }
 
     /// Takes the room of this reply. The reply of a read for which there is none is replaced by an error; that of a
     /// command that has written stays, because the client must learn of it.
     pub fn admit(&self, reply: Reply, is_read: bool) -> Reply {
-        let left = self.0.get().checked_sub(reply.bytes());
-        self.0.set(left.unwrap_or(0));
+        let left = self.bytes.get().checked_sub(reply.bytes());
+        self.bytes.set(left.unwrap_or(0));
         match left {
             None if is_read => error::replies_too_large(),
             _ => reply,

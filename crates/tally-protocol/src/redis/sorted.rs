@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::error;
 use super::float::{text_of, valid_score};
-use super::glob::Pattern;
+use super::glob::{Pattern, StepsLeft};
 use super::options::number;
 use super::reply::{Reply, ReplyError};
 use super::sorted_ranges::{RangeQuery, reply_of, select};
@@ -49,6 +49,11 @@ pub type Members = Vec<(Vec<u8>, Score)>;
 
 /// A set of members in the order of their scores.
 pub trait SortedSet {
+    /// The steps that the patterns of the request may still take.
+    fn steps(&self) -> StepsLeft {
+        StepsLeft::default()
+    }
+
     /// How many members there are.
     fn count(&self) -> u64;
 
@@ -582,14 +587,15 @@ fn scan(set: &dyn SortedSet, args: &[String]) -> SortedResult {
     if set.count() == 0 {
         return Ok(Reply::Array(vec![Reply::text("0"), Reply::Array(vec![])]));
     }
-    let (mut pattern, mut page) = (Pattern::parse("*")?, SCAN_COUNT_MIN);
+    let steps = set.steps();
+    let (mut pattern, mut page) = (Pattern::parse("*", &steps)?, SCAN_COUNT_MIN);
     let pairs = args[3..].chunks_exact(2);
     if !pairs.remainder().is_empty() {
         return Err(error::syntax().into());
     }
     for pair in pairs {
         match pair[0].to_ascii_uppercase().as_str() {
-            "MATCH" => pattern = Pattern::parse(&pair[1])?,
+            "MATCH" => pattern = Pattern::parse(&pair[1], &steps)?,
             "COUNT" => {
                 let count = u64::try_from(number(&pair[1])?).unwrap_or(0);
                 if count == 0 {

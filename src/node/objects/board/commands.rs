@@ -19,6 +19,7 @@ use crate::protocol::access::Scope;
 use crate::protocol::messages::{Fault, ForgetBoard, RunSorted, SortedRan};
 use crate::protocol::redis::command::Command;
 use crate::protocol::redis::error;
+use crate::protocol::redis::glob::StepsLeft;
 use crate::protocol::redis::notifications::SetChange;
 use crate::protocol::redis::reply::{Reply, ReplyError, ReplyRoom};
 use crate::protocol::redis::request::Arguments;
@@ -36,6 +37,7 @@ struct Ranking<'a> {
     loaded: &'a mut Loaded,
     rows: &'a BoardRows,
     has_changed: bool,
+    steps: StepsLeft,
     read: &'a mut ReadTogether,
 }
 
@@ -131,6 +133,10 @@ fn score_of(key: &Key) -> Result<Score, Fault> {
 }
 
 impl SortedSet for Ranking<'_> {
+    fn steps(&self) -> StepsLeft {
+        self.steps.clone()
+    }
+
     fn count(&self) -> u64 {
         self.loaded.directory.total()
     }
@@ -225,6 +231,10 @@ fn ordered_otherwise() -> Reply {
     Reply::err(
         "on this board members of equal scores stand by who was first, not by their bytes: read its order by /boards",
     )
+}
+
+fn ledger_full() -> Reply {
+    Reply::err("too many idempotency keys are remembered; nothing was done")
 }
 
 impl BoardCore {
@@ -332,8 +342,7 @@ impl BoardCore {
             }
             let slot = named.map(|_| ledgers.admit(self.limits_of(KeySource::Clients), now_ms));
             if slot == Some(None) {
-                let full = "too many idempotency keys are remembered; nothing was done";
-                replies.push(read.skip(Reply::err(full)));
+                replies.push(read.skip(ledger_full()));
                 continue;
             }
             loaded.head.set_ledgers(&ledgers);
@@ -342,6 +351,7 @@ impl BoardCore {
                 loaded,
                 rows: &self.rows,
                 has_changed: false,
+                steps: room.steps().clone(),
                 read: &mut read,
             };
             let done = match is_ordered_otherwise(ranking.loaded, args) {
