@@ -101,3 +101,32 @@ fn a_value_that_has_expired_when_it_is_set_is_told_as_redis_does() {
     let past = ["set", "expire", "expired"];
     assert_eq!(told(&live), [&["set"][..], &past, &past].concat());
 }
+
+#[test]
+fn patterns_of_all_streams_are_bounded_in_what_an_event_costs() {
+    let scene = Scene::new(&["FRA"]);
+    let open = |pattern: &str| {
+        let path = format!("/redis/psubscribe/__keyspace@0__:{pattern}");
+        let mut answer = scene.ask(0, ClientRequest::new("GET", &path).at(0));
+        (answer.status, answer.live.take())
+    };
+    let costly = |bytes: usize| format!("*{}", "b".repeat(bytes));
+    assert_eq!(open(&costly(257)).0, 400);
+    let mut lives: Vec<_> = (0..16).map(|_| open(&costly(256))).collect();
+    assert!(lives.iter().all(|(status, _)| *status == 200));
+    assert_eq!(open("*b").0, 503);
+    // One that costs nothing more is taken, and is told of a name that is too long for the others.
+    let live = open("h*").1.expect("a stream");
+    let name = format!("h{}", "b".repeat(2_000));
+    scene.done(0, command(&format!("SET {name} text")));
+    scene.done(0, command(&format!("SET {} text", "b".repeat(300))));
+    scene.settle();
+    let received = |live: &Live| -> String {
+        let texts = live.received().into_iter().map(|one| one.text);
+        texts.collect()
+    };
+    assert!(received(&live).contains(&format!("{name},set")));
+    let costly = lives.pop().and_then(|(_, live)| live).expect("a stream");
+    let events = received(&costly).matches("pmessage").count();
+    assert_eq!(events, 1);
+}

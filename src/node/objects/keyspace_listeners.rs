@@ -134,7 +134,10 @@ impl Listeners {
             || channels > CHANNELS_OPEN_MAX
             || repeated > REPEATED_BYTES_OPEN_MAX
         {
-            return Reply::Refused(503, "there are as many streams as may be".to_owned());
+            return Reply::Refused(
+                503,
+                "the streams have as many channels, or as long patterns, as may be".to_owned(),
+            );
         }
         let (stream, answer) = match self.object.platform().events() {
             Ok(opened) => opened,

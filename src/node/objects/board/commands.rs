@@ -236,6 +236,10 @@ fn ordered_otherwise() -> Reply {
     )
 }
 
+fn ledger_full() -> Reply {
+    Reply::err("too many idempotency keys are remembered; nothing was done")
+}
+
 impl BoardCore {
     pub(super) async fn on_run(&self, asked: Result<RunSorted, Fault>) -> Result<SortedRan, Fault> {
         let asked = asked?;
@@ -348,8 +352,7 @@ impl BoardCore {
             }
             let slot = named.map(|_| ledgers.admit(self.limits_of(KeySource::Clients), now_ms));
             if slot == Some(None) {
-                let full = "too many idempotency keys are remembered; nothing was done";
-                replies.push(read.skip(Reply::err(full)));
+                replies.push(read.skip(ledger_full()));
                 continue;
             }
             loaded.head.set_ledgers(&ledgers);
