@@ -71,8 +71,9 @@ test("a share reads no boards, no exports and nothing of Redis's keys below its 
   const { token } = await share({ prefix: "blog/" });
   const guest = bearer(token);
   for (const path of [
-    "/boards", "/boards?prefix=blog%2F", "/boards/blog%2Fgame", "/boards/blog%2Fgame/top", "/boards/blog%2Fgame/export",
-    "/live?board=blog%2Fgame", "/counters/blog%2Fa/uniques/hyll", "/export?prefix=blog%2F", "/keys", "/audit", "/alerts",
+    "/boards", "/boards?prefix=blog%2F", "/boards/blog%2Fgame", "/boards/blog%2Fgame/top",
+    "/boards/blog%2Fgame/export", "/live?board=blog%2Fgame", "/counters/blog%2Fa/uniques/hyll",
+    "/export?prefix=blog%2F", "/keys", "/audit", "/alerts",
   ])
     await world.refused(403, "forbidden", "GET", path, guest);
   const listener = await watch(world, "/redis/psubscribe/__keyspace@0__:blog%2F*", guest);

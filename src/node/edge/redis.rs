@@ -321,8 +321,8 @@ fn several(replies: &[Reply], encoding: Encoding) -> Answer {
     Answer::json(json)
 }
 
-/// The caller: by the header, or by `_token` in the query. Without a key, or with a share, nothing is allowed, unless the
-/// deployment is open.
+/// The caller: by the header, or by `_token` in the query. Without a key, or with a share, nothing is allowed, unless
+/// the deployment is open.
 async fn caller(context: &RequestContext) -> Result<Caller, Problem> {
     let caller = match token_of(context.query()) {
         Some(token) if context.header("authorization").is_none() => {

@@ -61,7 +61,8 @@ pub fn address_bytes(context: &RequestContext) -> Vec<u8> {
 }
 
 impl Visitor {
-    /// The caller of a request. The holder of a key is not limited; the holder of a share is, as a share may be passed on.
+    /// The caller of a request. The holder of a key is not limited; the holder of a share is, as a share may be passed
+    /// on.
     pub fn of(context: &RequestContext) -> Self {
         let host = context.host.clone();
         if !context.is_visitor() {

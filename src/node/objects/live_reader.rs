@@ -39,8 +39,8 @@ const READS_AT_ONCE: usize = 64;
 /// After how long unused counters are forgotten when room is needed, milliseconds.
 const UNUSED_MS: u64 = 60_000;
 
-/// The same where that makes too little room, milliseconds: hubs ask once a second for what is watched, and one question
-/// may get lost.
+/// The same where that makes too little room, milliseconds: hubs ask once a second for what is watched, and one
+/// question may get lost.
 const UNUSED_MS_MIN: u64 = 2_500;
 
 /// A read that is due.

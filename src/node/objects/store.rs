@@ -97,8 +97,8 @@ struct PendingInserts {
     failures: Cell<u64>,
 }
 
-/// How many of so many rows each statement takes, `most` at most: the rest goes by halves. Each length is a statement of
-/// its own, which the platform keeps prepared, in up to 1 MiB of text and some twenty times that of memory an object.
+/// How many of so many rows each statement takes, `most` at most: the rest goes by halves. Each length is a statement
+/// of its own, which the platform keeps prepared, in up to 1 MiB of text and some forty times that of memory an object.
 pub(super) fn statement_sizes(mut rows: usize, most: usize) -> impl Iterator<Item = usize> {
     let mut size = most.max(1);
     std::iter::from_fn(move || {

@@ -93,8 +93,8 @@ pub const HUBS_MAX: u32 = 64;
 /// datacenters: 500 counters in 18 datacenters that do not push need less than the 10,000 calls of one invocation.
 pub const LOOK_MAX: usize = 500;
 
-/// The most counters that a lookout caches; about 2 KB each, 20 MB together. Where that many are watched, a further one is
-/// unknown.
+/// The most counters that a lookout caches; about 2 KB each, 20 MB together. Where that many are watched, a further one
+/// is unknown.
 pub const SIGHTS_MAX: usize = 10_000;
 
 /// The most bytes sent to a silent socket before it must send something: a socket that does not read looks like one

@@ -319,15 +319,10 @@ impl BoardCore {
         let home = &mut loaded.standing.placing.home;
         *home = home.take().or_else(|| asked.home.clone());
         let had_members = loaded.head.members > 0 || asked.may_begin;
-        if asked.is_anew {
-            if let Some(refusal) = refusal_of_anew(loaded, &asked.commands) {
-                self.end_if_empty(loaded)?;
-                return Ok(SortedRan {
-                    replies: Some(vec![refusal]),
-                    changes: vec![SetChange::Same],
-                });
-            }
-            self.begin_anew(loaded)?;
+        if asked.is_anew
+            && let Some(refused) = self.begin_anew(loaded, &asked.commands)?
+        {
+            return Ok(refused);
         }
         let mut read = ReadTogether::of(&asked.commands, &self.rows, loaded.head.epoch)?;
         let mut replies = Vec::with_capacity(asked.commands.len());
@@ -346,16 +341,11 @@ impl BoardCore {
                 replies.push(read.skip(error::replies_too_large()));
                 continue;
             }
-            let mut ledgers = loaded.head.ledgers();
-            if let Some(newest) = ledgers.expire(now_ms) {
-                self.rows.delete_records(newest)?;
-            }
-            let slot = named.map(|_| ledgers.admit(self.limits_of(KeySource::Clients), now_ms));
+            let slot = self.slot_for(loaded, named.is_some(), now_ms)?;
             if slot == Some(None) {
                 replies.push(read.skip(ledger_full()));
                 continue;
             }
-            loaded.head.set_ledgers(&ledgers);
             read.look_ahead(&loaded.reader(&self.rows), &asked.commands[place..])?;
             let mut ranking = Ranking {
                 loaded,
@@ -391,12 +381,42 @@ impl BoardCore {
         })
     }
 
-    /// Leaves all members behind.
-    fn begin_anew(&self, loaded: &mut Loaded) -> Result<(), Fault> {
+    /// The slot of the record of an attempt that has a name: `Some(None)` where the ledger is full.
+    fn slot_for(
+        &self,
+        loaded: &mut Loaded,
+        is_named: bool,
+        now_ms: i64,
+    ) -> Result<Option<Option<i64>>, Fault> {
+        let mut ledgers = loaded.head.ledgers();
+        if let Some(newest) = ledgers.expire(now_ms) {
+            self.rows.delete_records(newest)?;
+        }
+        let slot = is_named.then(|| ledgers.admit(self.limits_of(KeySource::Clients), now_ms));
+        if slot != Some(None) {
+            loaded.head.set_ledgers(&ledgers);
+        }
+        Ok(slot)
+    }
+
+    /// Leaves all members behind, unless those that are to replace them are refused: returns how then.
+    fn begin_anew(
+        &self,
+        loaded: &mut Loaded,
+        commands: &[Arguments],
+    ) -> Result<Option<SortedRan>, Fault> {
+        if let Some(refusal) = refusal_of_anew(loaded, commands) {
+            self.end_if_empty(loaded)?;
+            return Ok(Some(SortedRan {
+                replies: Some(vec![refusal]),
+                changes: vec![SetChange::Same],
+            }));
+        }
         let archive = loaded.head.settings.archive;
         loaded.refuse_move();
         loaded.begin_epoch();
-        loaded.keep_periods(&self.rows, archive)
+        loaded.keep_periods(&self.rows, archive)?;
+        Ok(None)
     }
 
     /// A sorted set without members does not exist. A board configured by the other calls stays.
