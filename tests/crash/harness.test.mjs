@@ -12,6 +12,8 @@ const KILLS = 5;
 const CLIENTS = 12;
 // So many writes hold some of every kind, whatever the machine's speed.
 const LEAST = 1_500;
+// Restores are one write in many, and most find nothing to restore.
+const LEAST_OF = { restores: 2 * LEAST };
 // A run takes about 2 s; a loaded machine gets the rest.
 const WITHIN = { timeout: 60_000 };
 
@@ -22,7 +24,8 @@ async function faultsWith(fault, load) {
     return "2026-11-01";
   };
   try {
-    const result = await crash({ server, kills: KILLS, clients: CLIENTS, seed: SEED, least: LEAST, load, prepare });
+    const least = LEAST_OF[load] ?? LEAST;
+    const result = await crash({ server, kills: KILLS, clients: CLIENTS, seed: SEED, least, load, prepare });
     const { inDoubt, retried } = result.stats;
     // What is imported has a key, and stays in no doubt.
     assert.ok(
