@@ -1,5 +1,5 @@
-//! Laws: a visitor without a key has so many streams of so many counters, however they are opened and changed, and
-//! others have theirs; and a watcher adds so many counters, however it changes what it watches.
+//! Laws: a visitor without a key has so many streams of so many counters, however they are opened and changed. Others
+//! have theirs. A watcher adds so many counters, however it changes what it watches.
 
 use tally::core::counter::id::CounterId;
 use tally::protocol::live::subscriptions::{ChangeRefusal, HubState, WatcherId};

@@ -3,6 +3,8 @@
 //! Invariant: the rights of the caller's key are checked for each command before any command is forwarded. A forwarded
 //! command has the required number of words.
 
+use std::fmt::Display;
+
 use super::api_keys;
 use super::audit;
 use super::body;
@@ -34,7 +36,6 @@ use crate::protocol::redis::script_table::Script;
 use crate::protocol::redis::scripts;
 use crate::protocol::routes::{self, RouteName};
 use crate::protocol::shell_limits::OPERATE_MS_MAX;
-use std::fmt::Display;
 
 /// Where the dialect is answered.
 const MOUNT: &str = "/redis";

@@ -10,7 +10,7 @@
 //! Where the schema of the partition is an earlier one, a build that does not keep this table may have written since it
 //! was built: it is dropped when the partition starts, and built anew.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 
 use super::kept_tops::{Before, KeptTops, Written};
 use super::push_receiver::Views;
@@ -36,9 +36,6 @@ pub(super) const DAYS_KEPT: i64 = 31;
 /// Milliseconds of an hour, and hours of a day.
 const HOUR_MS: i64 = 3_600_000;
 pub(super) const DAY_HOURS: i64 = 24;
-
-/// The SQL that makes an hour a day.
-const DAYS: &str = " / 24";
 
 /// How many counters' rows are built in one step, if the table is younger than the counters.
 const BUILT_AT_ONCE: u32 = 200;
@@ -74,6 +71,8 @@ pub(super) struct DirectoryTotals {
     pub(super) store: Store,
     /// The progress of the build; `None` before it was read.
     progress: Cell<Option<Progress>>,
+    /// What [`begun_between`] returns, once a row has needed it.
+    begun: OnceCell<String>,
     pub(super) kept: KeptTops,
     pub(super) ahead: RowPrefetch,
 }
@@ -106,6 +105,7 @@ impl DirectoryTotals {
         Self {
             store: store.clone(),
             progress: Cell::new(None),
+            begun: OnceCell::new(),
             kept: KeptTops::default(),
             ahead: RowPrefetch::new(store, "totals", "hour"),
         }
@@ -235,8 +235,8 @@ impl DirectoryTotals {
         ];
         let indexed = changed_columns(row.as_ref(), hour, sizes);
         let begun = match before {
-            Some(before) if before < hour => begun_between(),
-            _ => String::new(),
+            Some(before) if before < hour => self.begun.get_or_init(begun_between),
+            _ => "",
         };
         let told = "ON CONFLICT (id) DO UPDATE SET as_of = excluded.as_of, value = excluded.value, \
              counted = excluded.counted, uniques = excluded.uniques, body = excluded.body";
@@ -244,7 +244,7 @@ impl DirectoryTotals {
             &Insert {
                 into: "INSERT INTO totals (as_of, hour, value, counted, uniques, value_size, counted_size, uniques_size, body, id) VALUES",
                 places: "(?, ?, CAST(? AS INTEGER), CAST(? AS INTEGER), CAST(? AS INTEGER), ?, ?, ?, ?, ?)",
-                conflict: &[told, &indexed, &begun].concat(),
+                conflict: &[told, &indexed, begun].concat(),
             },
             values,
         )?;
@@ -412,19 +412,19 @@ fn changed_columns(before: Option<&Before>, hour: i64, sizes: [i64; 3]) -> Strin
     set
 }
 
-/// The SQL that stores the count at the beginnings of the hours and days between the hour of a row and that of what is
-/// written: a beginning falls into a slot where a multiple of their number lies between. It is the same for any two
-/// hours, so that rows of many share a statement, and few are prepared.
+/// The SQL that stores the count at the beginnings of hours and days. They are those between the hour of the row and
+/// the hour of what is written: a slot has one where a multiple of the number of slots lies between. The text is the
+/// same for any two hours, so that many rows share a statement, and few are prepared.
 fn begun_between() -> String {
-    let slots = |column: char, unit: &'static str, kept: i64| {
+    let slots = |column: char, hours: i64, kept: i64| {
         (0..kept).map(move |slot| {
-            let turn = |hour: &str| format!("({hour}{unit} + {}) / {kept}", kept - slot);
+            let turn = |hour: &str| format!("({hour} / {hours} + {}) / {kept}", kept - slot);
             let (before, now) = (turn("hour"), turn("excluded.hour"));
             format!(
                 ", {column}{slot} = CASE WHEN {now} > {before} THEN counted ELSE {column}{slot} END"
             )
         })
     };
-    let hours = slots('h', "", HOURS_KEPT);
-    hours.chain(slots('d', DAYS, DAYS_KEPT)).collect()
+    let hours = slots('h', 1, HOURS_KEPT);
+    hours.chain(slots('d', DAY_HOURS, DAYS_KEPT)).collect()
 }

@@ -200,8 +200,8 @@ impl HubState {
     /// Replaces the counters of a watcher. It is sent all of them again.
     ///
     /// # Errors
-    /// Where there would be too many counters, of all or of its visitor, and where it or its visitor adds too many too
-    /// fast; its counters stay as they were, and nothing of its budget is used.
+    /// Where all watchers, or those of its visitor, would have too many counters. Where it or its visitor adds too many
+    /// too fast. Its counters then stay as they were, and nothing of its budget is used.
     pub fn change(
         &mut self,
         id: WatcherId,

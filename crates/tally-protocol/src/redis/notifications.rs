@@ -27,8 +27,8 @@ pub const CHANNELS_BYTES_MAX: usize = 8 * 1024;
 pub const REPEATED_BYTES_MAX: usize = 256;
 
 /// The longest channel that is compared with patterns in which more than stars follows a star, bytes. All streams have
-/// 4,096 bytes after stars, so one event takes 4,096 × 1,024 steps, about 10 ms at 2.3 ns each, and 1,000 patterns of
-/// 1,024 bytes that are each compared once take 1 million steps, about 2 ms.
+/// 4,096 bytes after stars. So one event takes 4,096 × 1,024 steps, about 10 ms at 2.3 ns each. 1,000 patterns of 1,024
+/// bytes that are each compared once take 1 million steps besides, about 2 ms.
 pub const CHANNEL_COMPARED_BYTES_MAX: usize = 1_024;
 
 /// The prefixes of the two kinds of channels: there is one database.
