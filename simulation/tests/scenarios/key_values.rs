@@ -250,6 +250,26 @@ fn deleting_a_key_deletes_all_that_the_other_calls_know_by_its_name() {
 }
 
 #[test]
+fn a_name_that_the_other_calls_gave_to_a_board_is_no_counter_again() {
+    let scene = Scene::new(&["FRA"]);
+    for key in ["once", "twice", "anew"] {
+        assert_eq!(one(&scene, &format!("INCR {key}")), json!(1));
+        call(&scene, "DELETE", &format!("/counters/{key}"), &Value::Null);
+    }
+    rank(&scene, "once");
+    rank(&scene, "twice");
+    let wrong_type = "WRONGTYPE Operation against a key holding the wrong kind of value";
+    assert_eq!(one(&scene, "INCR once"), json!(wrong_type));
+    assert_eq!(
+        ran(&scene, &["INCR twice", "INCR twice"]),
+        [json!(wrong_type), json!(wrong_type)],
+        "two at once are one message"
+    );
+    assert_eq!(one(&scene, "ZSCORE twice ann"), json!("9"));
+    assert_eq!(ran(&scene, &["INCR anew", "INCR anew"]), [1, 2]);
+}
+
+#[test]
 fn a_script_of_a_limit_counts_on_from_a_counter_and_refuses_a_board() {
     let scene = Scene::new(&["FRA"]);
     ran(&scene, &["SET w 5", "ZADD z 1 a"]);

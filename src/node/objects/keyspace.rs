@@ -389,7 +389,10 @@ impl KeyspaceCore {
                         Err(ReplyError::Reply(full)) if full == error::overflow() => {
                             UpdateOutcome::Conflict
                         }
-                        added => added.map(|_| UpdateOutcome::Done)?,
+                        added => match added? {
+                            Some(_) => UpdateOutcome::Done,
+                            None => UpdateOutcome::Conflict,
+                        },
                     },
                     _ => self.counters.replace(&id, here, value, seen).await?,
                 };

@@ -61,12 +61,18 @@ impl KeyspaceCore {
         let (Some(id), None) = (id, row.and_then(|row| row.value)) else {
             return self.add_to_own(asked, here).await;
         };
-        self.begin_counter(&id).await?;
-        let (value, is_now) = self.counters.add(&id, here, delta, asked.named).await?;
-        if is_now {
-            self.tell_of(asked);
+        for _ in 0..ROUNDS_MAX {
+            self.begin_counter(&id).await?;
+            if let Some((value, is_now)) =
+                self.counters.add(&id, here, delta, asked.named).await?
+            {
+                if is_now {
+                    self.tell_of(asked);
+                }
+                return Ok(strings::added(asked.args, value));
+            }
         }
-        Ok(strings::added(asked.args, value))
+        Err(busy())
     }
 
     /// Makes sure that a counter that does not exist yet may be created: no board has its name, and the expiry of a

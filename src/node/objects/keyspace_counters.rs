@@ -19,15 +19,15 @@ use crate::node::aggregator;
 use crate::node::shared::keyed_calls::{count_keyed, count_unclaimed};
 use crate::node::shared::{call, call_within};
 use crate::protocol::messages::{
-    DatacenterSum, Fault, GlobalSum, Operate, Operation, OperationCondition, OperationOutcome,
+    DatacenterSum, Done, Fault, GlobalSum, Operate, Operation, OperationCondition, OperationOutcome,
 };
 use crate::protocol::redis::error;
 use crate::protocol::redis::reply::{Reply, ReplyError};
 use crate::protocol::shell_limits::OPERATE_MS_MAX;
 use crate::protocol::version::Version;
 
-/// The most homes that are remembered, about 600 bytes each; another one costs a call.
-const HOMES_MAX: usize = 10_000;
+/// The most counters that are known, about 600 bytes each; another one costs a call.
+const KNOWN_MAX: usize = 10_000;
 
 /// How often an increment is sent: a home may have to be set first.
 const ROUNDS_MAX: usize = 3;
@@ -38,7 +38,15 @@ const AHEAD_SECONDS: i64 = 60;
 /// The counters of a keyspace.
 pub(super) struct Counters {
     host: Host,
-    homes: RefCell<BoundedMap<CounterId, Datacenter, HOMES_MAX>>,
+    known: RefCell<BoundedMap<CounterId, KnownCounter, KNOWN_MAX>>,
+}
+
+/// A counter that is known to exist. Other interfaces may delete it meanwhile: what is added to it is added to this
+/// generation alone, so that none is created beside a board that has taken its name.
+#[derive(Clone)]
+struct KnownCounter {
+    home: Datacenter,
+    generation: u64,
 }
 
 /// A counter that was read.
@@ -76,7 +84,7 @@ impl Counters {
     pub(super) fn new(host: Host) -> Self {
         Self {
             host,
-            homes: RefCell::default(),
+            known: RefCell::default(),
         }
     }
 
@@ -159,7 +167,8 @@ impl Counters {
     }
 
     /// Adds to a counter, which is created if needed. Returns its value, and whether it was counted now: a named
-    /// attempt may have been counted before.
+    /// attempt may have been counted before. `None` where it has ended since it was known: nothing was counted then, and
+    /// whether it may be created is to be asked again.
     ///
     /// # Errors
     /// If 64 bits, its floor, or a second datacenter prevent it; nothing was counted then. `Unavailable`.
@@ -169,15 +178,17 @@ impl Counters {
         here: &Datacenter,
         delta: i64,
         named: Option<(WriteKey, u64)>,
-    ) -> Result<(i64, bool), ReplyError> {
+    ) -> Result<Option<(i64, bool)>, ReplyError> {
         let write = KeyedWrite {
             within_64_bits: true,
             ..self.write_of(delta, named)
         };
-        let (value, is_now) = self.count(id, here, write, named.is_some()).await?;
+        let Some((value, is_now)) = self.count(id, here, write, named.is_some()).await? else {
+            return Ok(None);
+        };
         // A cell of the build before knows no such bound.
         let beyond = || Fault::Unavailable("the counter has passed 64 bits".to_owned());
-        Ok((value.to_i64().ok_or_else(beyond)?, is_now))
+        Ok(Some((value.to_i64().ok_or_else(beyond)?, is_now)))
     }
 
     /// Adds to a counter of this generation alone, whatever its value becomes, once under this key.
@@ -224,18 +235,24 @@ impl Counters {
         }
     }
 
-    /// Has a write counted by the counter's home. Returns the value, and whether it was counted now.
+    /// Has a write counted by the counter's home. Returns the value, and whether it was counted now; `None` where the
+    /// counter has ended since it was known, and the write names no generation.
     async fn count(
         &self,
         id: &CounterId,
         here: &Datacenter,
-        write: KeyedWrite,
+        mut write: KeyedWrite,
         is_named: bool,
-    ) -> Result<(Value, bool), ReplyError> {
-        let only = std::slice::from_ref(&write);
+    ) -> Result<Option<(Value, bool)>, ReplyError> {
+        let named_generation = write.generation;
         for _ in 0..ROUNDS_MAX {
-            let known = self.home(id, here).await?;
-            let lead = known.as_ref().unwrap_or(here);
+            let known = self.known(id, here).await?;
+            if named_generation == 0 {
+                write.generation = known.as_ref().map_or(0, |known| known.generation);
+            }
+            let home = known.map(|known| known.home);
+            let lead = home.as_ref().unwrap_or(here);
+            let only = std::slice::from_ref(&write);
             let mut outcomes = match is_named {
                 true => count_keyed(&self.host, id, lead, only, KeySource::Clients).await,
                 false => count_unclaimed(&self.host, id, lead, only, KeySource::Drawn).await,
@@ -247,13 +264,17 @@ impl Counters {
             let is_now = matches!(outcome, KeyedOutcome::Counted(_));
             match outcome {
                 KeyedOutcome::Counted(recorded) | KeyedOutcome::Replayed(recorded) => {
-                    if known.is_none() {
+                    if home.is_none() {
                         self.settle(id, here).await?;
-                    } else if known.as_ref() != Some(&lead) {
+                    } else if home.as_ref() != Some(&lead) {
                         self.forget(id);
                     }
                     let value = Value::new(recorded.totals.0, recorded.totals.1);
-                    return Ok((value, is_now));
+                    return Ok(Some((value, is_now)));
+                }
+                KeyedOutcome::Ended if named_generation == 0 => {
+                    self.forget(id);
+                    return Ok(None);
                 }
                 KeyedOutcome::NeedsView | KeyedOutcome::NeedsHome => {
                     self.forget(id);
@@ -269,38 +290,45 @@ impl Counters {
 
     /// Whether a counter is known to exist.
     pub(super) fn is_known(&self, id: &CounterId) -> bool {
-        self.homes.borrow().contains_key(id)
+        self.known.borrow().contains_key(id)
     }
 
     fn forget(&self, id: &CounterId) {
-        self.homes.borrow_mut().remove(id);
+        self.known.borrow_mut().remove(id);
     }
 
-    /// The home of a counter, set if it has none; `None` where there is no such counter.
-    async fn home(
+    /// What is known of a counter, whose home is set if it has none; `None` where there is no such counter.
+    async fn known(
         &self,
         id: &CounterId,
         here: &Datacenter,
-    ) -> Result<Option<Datacenter>, ReplyError> {
-        let known = self.homes.borrow_mut().get_mut(id).cloned();
+    ) -> Result<Option<KnownCounter>, ReplyError> {
+        let known = self.known.borrow_mut().get_mut(id).cloned();
         match known {
-            Some(home) => Ok(Some(home)),
+            Some(known) => Ok(Some(known)),
             None => self.settle(id, here).await,
         }
+    }
+
+    /// Remembers the counter of an operation that was done, if it has a home.
+    fn know(&self, id: &CounterId, done: &Done) -> Option<KnownCounter> {
+        let known = KnownCounter {
+            home: done.home.clone()?,
+            generation: done.generation,
+        };
+        self.known.borrow_mut().insert(id.clone(), known.clone());
+        Some(known)
     }
 
     async fn settle(
         &self,
         id: &CounterId,
         here: &Datacenter,
-    ) -> Result<Option<Datacenter>, ReplyError> {
+    ) -> Result<Option<KnownCounter>, ReplyError> {
         let settle = self.operation(id, here, Operation::SettleHome, None);
         match call(&self.host, &settle).await? {
             OperationOutcome::Done(done) => {
-                if let Some(home) = &done.home {
-                    self.homes.borrow_mut().insert(id.clone(), home.clone());
-                }
-                done.home.map(Some).ok_or_else(needs_home)
+                self.know(id, &done).map(Some).ok_or_else(needs_home)
             }
             OperationOutcome::NotFound => Ok(None),
             _ => Err(needs_home()),
@@ -362,8 +390,8 @@ impl Counters {
         match call_within(&self.host, &operate, OPERATE_MS_MAX).await? {
             OperationOutcome::Done(done) => {
                 // It stays known: a script counts on from it.
-                if let (Some(_), Some(home)) = (value, &done.home) {
-                    self.homes.borrow_mut().insert(id.clone(), home.clone());
+                if value.is_some() {
+                    self.know(id, &done);
                 }
                 Ok(UpdateOutcome::Done)
             }
