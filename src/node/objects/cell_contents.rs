@@ -13,6 +13,7 @@ use crate::core::counter::ledger::{KeySource, KeyedOutcome, KeyedWrite, SeenValu
 use crate::core::counter::samples::{join_samples, samples_from_rest};
 use crate::core::sketch::TopValues;
 use crate::protocol::messages::{Fault, Install, InstallOutcome, LookUp, ReadContents, ReadOut};
+use crate::protocol::names::CellAddress;
 
 /// The most bytes of samples by the hour in an answer of one cell: above it, those of a day are joined.
 const SAMPLES_BYTES_MAX: usize = 512 << 10;
@@ -54,7 +55,7 @@ impl Core {
         for _ in 0..GRANT_TRIES {
             match self.try_install(&install) {
                 Err(Fault::Refused(Refusal::NeedsGrant)) => {
-                    if !self.may_live(&install).await? {
+                    if !self.may_live(&install.to, install.generation).await? {
                         return Ok(InstallOutcome::Ended);
                     }
                     self.obtain_grant(&install.to).await?;
@@ -67,11 +68,11 @@ impl Core {
         ))
     }
 
-    /// Whether the generation of contents lives: a grant would create a counter that has ended anew.
-    async fn may_live(&self, install: &Install) -> Result<bool, Fault> {
-        let counter = install.to.counter.clone();
+    /// Whether a generation lives: a grant would create a counter that has ended anew.
+    pub(super) async fn may_live(&self, me: &CellAddress, generation: u64) -> Result<bool, Fault> {
+        let counter = me.counter.clone();
         let root = self.call_root(&LookUp { counter }).await?;
-        Ok(root.is_some_and(|root| root.generation == install.generation))
+        Ok(root.is_some_and(|root| root.generation == generation))
     }
 
     fn try_install(self: &Rc<Self>, install: &Install) -> Result<InstallOutcome, Fault> {

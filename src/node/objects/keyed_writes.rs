@@ -78,6 +78,9 @@ impl Core {
         for _ in 0..GRANT_TRIES + WHOLE_TRIES {
             match self.try_count(&count) {
                 Err(Fault::Refused(Refusal::NeedsGrant)) => {
+                    if self.have_ended(&count).await? {
+                        return Ok(self.counted(vec![KeyedOutcome::Ended; count.writes.len()]));
+                    }
                     match self.obtain_grant(&count.to).await {
                         Err(Fault::Elsewhere(home)) => return self.strike(&count, home),
                         outcome => outcome?,
@@ -97,6 +100,17 @@ impl Core {
         Err(Fault::Unavailable(
             "the counter is being ended and created again".to_owned(),
         ))
+    }
+
+    /// Whether all writes name a generation that has ended: a grant would create the counter anew. Those with the keys
+    /// of clients may have been counted before it ended, which the ledger knows.
+    async fn have_ended(&self, count: &CountKeyed) -> Result<bool, Fault> {
+        let named = count.writes.first().map_or(0, |write| write.generation);
+        let is_one = count.writes.iter().all(|write| write.generation == named);
+        if count.keys != KeySource::Drawn || named == 0 || !is_one {
+            return Ok(false);
+        }
+        self.may_live(&count.to, named).await.map(|lives| !lives)
     }
 
     /// Says what was counted; counts nothing.
