@@ -2,10 +2,15 @@
 // this tab: not in an address, not in a cookie, not in an error.
 import { turn } from "./idle.js";
 import { parseExact } from "./numbers.js";
+import { pause, rest } from "./retry.js";
 
 const KEY = "tally-key";
 // Longer than any read takes where a datacenter is away (3 s), shorter than patience.
 const ANSWER_MS_MAX = 10_000;
+// How often a read is asked that the caller's budget refuses, and for how long it waits at most for the next time. Who
+// is asked to wait longer is told so.
+const ASKED_MAX = 4;
+const PATIENCE_SECONDS = 10;
 
 export function key() {
   return sessionStorage.getItem(KEY) ?? "";
@@ -78,9 +83,22 @@ async function body(path, signal, { within_ms = ANSWER_MS_MAX, ...request }) {
   }
 }
 
+// The text of a read. A page asks for much at once, so a budget may refuse a part of it for a moment.
+async function read(path, signal, request) {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await body(path, signal, request);
+    } catch (error) {
+      const wait_seconds = error.retry_after_seconds;
+      if (error.status !== 429 || attempt === ASKED_MAX || wait_seconds > PATIENCE_SECONDS) throw error;
+      await rest(pause(attempt, Math.random(), wait_seconds), signal);
+    }
+  }
+}
+
 /** Returns the JSON of an answer, whole numbers exact. Throws Failure. */
 export async function json(path, signal) {
-  return parseExact(await body(path, signal, { headers: { accept: "application/json" } }));
+  return parseExact(await read(path, signal, { headers: { accept: "application/json" } }));
 }
 
 /**
@@ -95,7 +113,7 @@ export async function send(method, path, value, signal, within_ms) {
 
 /** Returns the text of an answer. Throws Failure. */
 export function text(path, signal) {
-  return body(path, signal, {});
+  return read(path, signal, {});
 }
 
 /** The path of a counter. An asterisk that stands for itself is encoded: else it makes a prefix of the id. */

@@ -6,7 +6,7 @@ import { Failure, counterPath, json, open } from "./api.js";
 import { EventParser } from "./events.js";
 import { turn } from "./idle.js";
 import { parseExact } from "./numbers.js";
-import { pause } from "./retry.js";
+import { pause, rest } from "./retry.js";
 import { datacenterList, unreachable } from "./standing.js";
 
 // The service sends a ping more often than this while nothing changes; without one the stream is dead.
@@ -70,21 +70,6 @@ export function readingOf(told, at_ms) {
     updated_at: told.updated_at,
     expires_at: told.expires_at,
   };
-}
-
-/** Resolves after a time, or at once when the browser says that it is online again, or when `signal` aborts. */
-function rest(ms, signal) {
-  return new Promise((done) => {
-    const end = () => {
-      clearTimeout(timer);
-      removeEventListener("online", end);
-      signal.removeEventListener("abort", end);
-      done();
-    };
-    const timer = setTimeout(end, ms);
-    addEventListener("online", end);
-    signal.addEventListener("abort", end);
-  });
 }
 
 /** Resolves once the page can be seen: what nobody looks at asks for nothing. */

@@ -14,3 +14,18 @@ export function pause(attempt, random, asked_seconds = 0) {
   // A server that says when to come back is not asked before.
   return Math.max(spread, Math.min(asked_seconds, 600) * 1000);
 }
+
+/** Resolves after a time, or at once when the browser says that it is online again, or when `signal` aborts. */
+export function rest(ms, signal) {
+  return new Promise((done) => {
+    const end = () => {
+      clearTimeout(timer);
+      globalThis.removeEventListener?.("online", end);
+      signal?.removeEventListener("abort", end);
+      done();
+    };
+    const timer = setTimeout(end, ms);
+    globalThis.addEventListener?.("online", end);
+    signal?.addEventListener("abort", end);
+  });
+}
