@@ -33,6 +33,9 @@ use crate::protocol::shell_limits::AGGREGATE_MAX;
 /// last of them, and for the stored views of up to 5,000 others.
 const ROOM_MS_MAX: i64 = 32_000;
 
+/// How long leads are asked in all, milliseconds. The edge waits 45 s; nobody waits for what is asked after that.
+const ASKED_MS_MAX: i64 = 40_000;
+
 /// How many names of one partition an aggregate asks for at first, and then: 16 × 500 roots are 2 MB.
 const AGGREGATE_PAGES: (u32, u32) = (125, 500);
 
@@ -331,6 +334,10 @@ pub(super) async fn sum_many(
         sum_roots(host, &asked, std::mem::take(&mut roots), begun_ms, &all).await;
         if pages.are_over() {
             break;
+        }
+        if host.now_ms() - begun_ms > ASKED_MS_MAX {
+            let detail = "not all counters can be asked in 40 s: ask without consistency=strong, or for a longer prefix";
+            return Err(Fault::Unavailable(detail.to_owned()));
         }
     }
     all.borrow_mut().lacks(pages.missing);
