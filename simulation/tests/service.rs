@@ -380,6 +380,44 @@ fn a_limit_admits_what_it_says_and_no_more() {
     assert_eq!(admitted.count(), 5);
 }
 
+/// Several checks that begin in one window and are refused in the next: what others use of the next one stays used.
+#[test]
+fn what_is_given_back_after_the_end_of_a_fixed_window_is_taken_from_nobody() {
+    let world = deployed(14, Options::default());
+    let [near, far] = ["FRA", "SYD"].map(|name| world.site(name, 1));
+    world.set_distance(near, far, 250, 260);
+    let [near, far] = [near, far].map(|site| client(&world, site));
+    let ask = |client: &Client, method: &str, path: &str, json: &str| {
+        let answer = world.run(client.ask(ClientRequest::new(method, path).json(json)));
+        answer.expect("no fault")
+    };
+    let watched = r#"{"limit":100,"window_seconds":10,"algorithm":"fixed-window","shadow":true}"#;
+    ask(&near, "PUT", "/limits/watched", watched);
+    let worlds = r#"{"limit":10,"window_seconds":3600,"scope":"global"}"#;
+    ask(&near, "PUT", "/limits/worlds", worlds);
+    // The limiter of the world is far away, and most of the limit is used there.
+    ask(&far, "POST", "/limits/worlds/all", r#"{"cost":8}"#);
+    ask(&near, "POST", "/limits/watched/other", "{}");
+    ask(&near, "POST", "/limits/worlds/other", "{}");
+    let ends_ms = (world.now_ms() / 10_000 + 1) * 10_000;
+    world.run_for_ms(u64::try_from(ends_ms - 150 - world.now_ms()).expect("a time to come"));
+    let both = r#"{"checks":[{"policy":"watched","key":"k","cost":50},{"policy":"worlds","key":"all","cost":5}]}"#;
+    let (refused, used) = world.run(join(
+        near.ask(ClientRequest::new("POST", "/limits").json(both)),
+        async {
+            world.sleep_ms(250).await;
+            let all = ClientRequest::new("POST", "/limits/watched/k").json(r#"{"cost":100}"#);
+            near.ask(all).await
+        },
+    ));
+    let [refused, used] = [refused, used].map(|answer| answer.expect("no fault"));
+    assert_eq!(refused.status, 429, "{}", refused.text());
+    assert!(world.now_ms() > ends_ms + 200, "it was refused after that");
+    assert_eq!(used.json()["remaining"], 0, "{}", used.text());
+    let left = world.run(near.get("/limits/watched/k")).expect("no fault");
+    assert_eq!(left.json()["remaining"], 0, "{}", left.text());
+}
+
 #[test]
 fn a_body_that_stops_is_refused_in_time_however_little_it_announces() {
     let (world, sites) = service(13);

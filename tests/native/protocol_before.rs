@@ -17,6 +17,8 @@ use tally::core::counter::merge::CellTotals;
 use tally::core::counter::nonces::FlushEffect;
 use tally::core::counter::samples::Samples;
 use tally::core::counter::total::Sum;
+use tally::core::limit::handover::Handover;
+use tally::core::limit::meter::Verdict;
 use tally::core::limit::policy::Policy;
 use tally::host::object::{IncomingCall, Reply as CallReply};
 use tally::protocol::alerts::body::parse_alert;
@@ -25,11 +27,11 @@ use tally::protocol::alerts::{Alert, AlertName};
 use tally::protocol::limits::PolicyName;
 use tally::protocol::messages::{
     AskTop, BoardQuestion, Call, CellPart, CellRepaired, CountKeyed, Counted, EndBoard, Fault,
-    Flush, Flushed, ListPastStates, ListRuns, LocateLead, OrderBy, PROTOCOL, PROTOCOL_BEFORE,
-    PartitionRuns, PastStatePage, PastStateRow, PushView, PutAlert, PutPolicy, Recall, RepairCell,
-    RepairRoot, RootPart, RootRepaired, RunSorted, RunUnderWay, SortedRan, Sums, Top, TopOrder,
-    TopRow, TotalsFrom, UnreadCounters, WriteBoard, decode, decode_padded, encode, later, path_in,
-    protocol_of,
+    Flush, Flushed, GiveKey, ListPastStates, ListRuns, LocateLead, OrderBy, PROTOCOL,
+    PROTOCOL_BEFORE, PartitionRuns, PastStatePage, PastStateRow, PushView, PutAlert, PutPolicy,
+    Recall, RepairCell, RepairRoot, RootPart, RootRepaired, RunSorted, RunUnderWay, SortedRan,
+    Sums, Top, TopOrder, TopRow, TotalsFrom, UnreadCounters, WriteBoard, decode, decode_padded,
+    encode, later, path_in, protocol_of,
 };
 use tally::protocol::names::CellAddress;
 use tally::protocol::redis::notifications::SetChange;
@@ -158,6 +160,32 @@ fn a_lead_of_the_build_before_answers_writes_without_whether_it_lives_apart() {
     assert_eq!(CountKeyed::LACKS.1, Recall::LACKS.1);
     let bytes = golden(&now, &before, &Ok(counted), CountKeyed::LACKS.1);
     assert_eq!(bytes, "000103080103465241");
+}
+
+#[test]
+fn a_limiter_of_the_build_before_hands_keys_over_without_what_is_lent() {
+    let verdict = Verdict {
+        is_allowed: true,
+        limit: 100,
+        remaining: 40,
+        reset_ms: 300,
+        retry_after_ms: 0,
+    };
+    let read = Handover {
+        verdict,
+        outstanding: 0,
+        held_ms: 0,
+    };
+    let now: Result<_, Fault> = Ok(Handover {
+        outstanding: 50,
+        held_ms: 9_000,
+        ..read
+    });
+    let before: Result<_, Fault> = Ok(verdict);
+    let bytes = golden(&now, &before, &Ok(read), GiveKey::LACKS.1);
+    assert_eq!(bytes, "00016428ac0200");
+    let bytes = hex(&encode(&now).expect("a message"));
+    assert_eq!(bytes, "00016428ac020032a846");
 }
 
 #[test]

@@ -32,11 +32,59 @@ fn no_address_of_a_refused_key_is_kept() {
         ("::1", "::/48"),
         ("1.2.3", "1.2.3"),
         ("é:::", "é:::"),
+        // What stands before or after may look like a part of the address.
+        ("login.203.0.113.9", "login.203.0.113.0/24"),
+        ("node203.0.113.9edge", "node203.0.113.0/24edge"),
+        ("203.0.113.9.", "203.0.113.0/24."),
+        ("203.0.113.9.example", "203.0.113.0/24.example"),
+        ("v1.203.0.113.9", "v1.203.0.0/24"),
+        (
+            "page:2a02:8109:9a40:1b2c:3d4e:5f60:7a8b:9c0d",
+            "page:2a02:8109::/48",
+        ),
+        (
+            "user-7:2a02:8109:9a40:1b2c:3d4e:5f60:7a8b:9c0d",
+            "user-7:2a02:8109::/48",
+        ),
+        (
+            "42:2a02:8109:9a40:1b2c:3d4e:5f60:7a8b:9c0d/x",
+            "42:2a02:8109::/48/x",
+        ),
+        (
+            "2a02:8109:9a40:1b2c:3d4e:5f60:7a8b:9c0d:443",
+            "2a02:8109:9a40::/48",
+        ),
     ] {
         assert_eq!(kept_of_key(key), kept);
     }
     let long = format!("{}é", "k".repeat(255));
     assert_eq!(kept_of_key(&long), "k".repeat(255));
+}
+
+/// The last half of an address is in no text that is kept, whatever stands beside it.
+#[test]
+fn an_address_beside_anything_is_not_kept() {
+    let beside = [
+        "", ":", ".", "::", "a", "f:", "7:", "42.", "x", "1::", "::1", "443", ":443", "a1:b2:",
+        "0.",
+    ];
+    let addresses = [
+        ("198.51.100.217", "100.217"),
+        ("2a02:8109:9a40:1b2c:3d4e:5f60:7a8b:9c0d", "1b2c"),
+        ("2a02:8109:9a40:1b2c:3d4e:5f60:7a8b:9c0d", "7a8b"),
+        ("2a02:8109::1b2c:9c0d", "1b2c"),
+        ("64:ff9b::198.51.100.217", "100.217"),
+    ];
+    for (before, after) in beside
+        .iter()
+        .flat_map(|before| beside.map(|after| (before, after)))
+    {
+        for (address, secret) in addresses {
+            let key = format!("{before}{address}{after}");
+            let kept = kept_of_key(&key);
+            assert!(!kept.contains(secret), "{key} is kept as {kept}");
+        }
+    }
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn a_visitor_creates_so_many_counters_and_those_that_exist_cost_nothing() {
     assert_eq!(visitors.write(write(2, more), NOW_MS), Ok(true));
     assert_eq!(visitors.write(write(1, more), NOW_MS), Ok(false));
     // What turns out to have been there is given back.
-    visitors.was_there(hashed(1), NOW_MS);
+    visitors.was_there(hashed(1), NOW_MS, NOW_MS);
     assert_eq!(visitors.write(write(1, more + 1), NOW_MS), Ok(true));
     assert_eq!(
         visitors.write(write(1, more + 2), NOW_MS),

@@ -49,7 +49,7 @@ pub(super) struct CachedRefusal {
     pub(super) need: u64,
     /// Until when it is cached.
     pub(super) until_ms: i64,
-    /// When the lender expects to have enough.
+    /// When the lender expects to have enough; `i64::MAX` for never.
     pub(super) ends_ms: i64,
 }
 
@@ -144,7 +144,10 @@ impl Borrower {
         }
         if now_ms < self.dry.until_ms && missing >= self.dry.need {
             self.demand.note(policy, now_ms, cost);
-            let wait_ms = u64::try_from(self.dry.ends_ms.saturating_sub(now_ms)).unwrap_or(0);
+            let wait_ms = match self.dry.ends_ms {
+                i64::MAX => NEVER_MS,
+                ends_ms => u64::try_from(ends_ms.saturating_sub(now_ms)).unwrap_or(0),
+            };
             return Admission::Decided(self.verdict(policy, now_ms, wait_ms.max(1)));
         }
         if now_ms < self.away_until_ms {

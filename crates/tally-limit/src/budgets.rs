@@ -8,6 +8,9 @@
 //! only where that has happened in all four. So nothing has to be forgotten to make room, and no room is ever
 //! missing. **Source**: count-min sketch with conservative update (Cormode & Muthukrishnan 2005; Estan & Varghese
 //! 2002), over the generic cell rate algorithm (ITU-T I.371).
+//!
+//! Nothing can be given back of such a cell: the charge of one caller may be hidden in that of another. Where that is
+//! needed ([`Budgets::refundable`]) a charge makes the time of each cell later by all it costs.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -66,6 +69,10 @@ pub const CELL_BITS_MAX: u32 = 16;
 pub struct Budgets {
     budget: Budget,
     bits: u32,
+    /// Whether charges of callers who share a cell add up there.
+    adds: bool,
+    /// The latest time of a call, unix milliseconds.
+    latest_ms: i64,
     /// Until when each is used up, unix milliseconds; made with the first caller.
     cells: Vec<i64>,
 }
@@ -82,8 +89,17 @@ impl Budgets {
             } else {
                 CELL_BITS_MAX
             },
+            adds: false,
+            latest_ms: 0,
             cells: Vec::new(),
         }
+    }
+
+    /// The same, still unused, of which charges may be given back. It refuses others a little earlier: what callers
+    /// who share a cell use adds up there.
+    #[must_use]
+    pub fn refundable(self) -> Self {
+        Self { adds: true, ..self }
     }
 
     /// Where the times of a caller stand.
@@ -145,22 +161,34 @@ impl Budgets {
         if self.cells.is_empty() {
             self.cells = vec![0; ROWS << self.bits];
         }
+        self.latest_ms = self.latest_ms.max(now_ms);
+        let cost_ms = self.cost_ms(cost);
         let until_ms = self.used_until_ms(caller, now_ms);
-        let until_ms = until_ms.saturating_add(self.cost_ms(cost));
+        let until_ms = until_ms.saturating_add(cost_ms);
+        let adds = self.adds;
         for place in self.places(caller) {
             if let Some(cell) = self.cells.get_mut(place) {
-                *cell = (*cell).max(until_ms);
+                *cell = match adds {
+                    true => (*cell).max(now_ms).saturating_add(cost_ms),
+                    false => (*cell).max(until_ms),
+                };
             }
         }
     }
 
-    /// Gives back what was used for nothing.
-    pub fn refund(&mut self, caller: u64, cost: u64, now_ms: i64) {
-        let until_ms = self.used_until_ms(caller, now_ms);
-        let earlier_ms = until_ms.saturating_sub(self.cost_ms(cost));
+    /// Gives back what was used for nothing at `charged_ms`, once, less what has come back by itself since then: of
+    /// that, others may have used the cell's time. Gives back nothing of budgets that are not
+    /// [`Self::refundable`].
+    pub fn refund(&mut self, caller: u64, cost: u64, charged_ms: i64, now_ms: i64) {
+        if !self.adds {
+            return;
+        }
+        self.latest_ms = self.latest_ms.max(now_ms);
+        let passed_ms = self.latest_ms.saturating_sub(charged_ms).max(0);
+        let left_ms = self.cost_ms(cost).saturating_sub(passed_ms).max(0);
         for place in self.places(caller) {
-            if let Some(cell) = self.cells.get_mut(place).filter(|cell| **cell == until_ms) {
-                *cell = earlier_ms;
+            if let Some(cell) = self.cells.get_mut(place) {
+                *cell = cell.saturating_sub(left_ms);
             }
         }
     }

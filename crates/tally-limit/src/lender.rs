@@ -98,6 +98,22 @@ pub(super) struct Lease {
 }
 
 impl Lease {
+    /// A lease of which so much is out, without a word of its borrower.
+    pub(super) fn of(id: LeaseId, granted: u64, until_ms: i64) -> Self {
+        Self {
+            id,
+            sequence: 0,
+            granted,
+            spent: 0,
+            returned: 0,
+            refunded: 0,
+            wish: 0,
+            until_ms,
+            valid_ms: 0,
+            heard_ms: 0,
+        }
+    }
+
     pub(super) fn outstanding(&self) -> u64 {
         self.granted
             .saturating_sub(self.spent)
@@ -265,18 +281,8 @@ impl Lender {
         if request.known_granted > 0 || self.leases.len() >= LEASES_MAX {
             return None;
         }
-        self.leases.push(Lease {
-            id: request.lease.clone(),
-            sequence: 0,
-            granted: 0,
-            spent: 0,
-            returned: 0,
-            refunded: 0,
-            wish: 0,
-            until_ms: i64::MAX,
-            valid_ms: 0,
-            heard_ms: 0,
-        });
+        let lease = Lease::of(request.lease.clone(), 0, i64::MAX);
+        self.leases.push(lease);
         self.leases.len().checked_sub(1)
     }
 

@@ -79,6 +79,8 @@ pub mod direct;
 mod errors;
 mod gcra;
 #[cfg(feature = "std")]
+pub mod handover;
+#[cfg(feature = "std")]
 pub mod hot;
 #[cfg(feature = "std")]
 pub mod keyed;

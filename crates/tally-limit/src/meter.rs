@@ -28,6 +28,22 @@ pub struct Verdict {
     pub retry_after_ms: u64,
 }
 
+impl Verdict {
+    /// What this refusal is so much later, if nobody consumed or gave back meanwhile.
+    #[must_use]
+    pub fn later(self, passed_ms: u64) -> Self {
+        let retry_after_ms = match self.retry_after_ms {
+            NEVER_MS => NEVER_MS,
+            wait_ms => wait_ms.saturating_sub(passed_ms).max(1),
+        };
+        Self {
+            reset_ms: self.reset_ms.saturating_sub(passed_ms),
+            retry_after_ms,
+            ..self
+        }
+    }
+}
+
 /// How long one waits for a cost above the policy's capacity.
 pub const NEVER_MS: u64 = u64::MAX;
 

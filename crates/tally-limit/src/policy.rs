@@ -152,6 +152,13 @@ impl Policy {
             && self.capacity() >= LENT_CAPACITY_MIN
     }
 
+    /// Whether what was consumed at the first time may be given back at the second: not in another of the clock's
+    /// windows, where it would be taken from what others use.
+    pub fn may_give_back(&self, consumed_ms: i64, now_ms: i64) -> bool {
+        let window = |at_ms: i64| at_ms.div_euclid(self.window_ms.max(1));
+        self.algorithm != Algorithm::FixedWindow || window(consumed_ms) == window(now_ms)
+    }
+
     /// Whether both count in the same way, so that what one has counted goes on under the other.
     pub(crate) fn counts_like(&self, other: &Self) -> bool {
         self.algorithm == other.algorithm

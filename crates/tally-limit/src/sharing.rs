@@ -45,9 +45,10 @@ impl Table {
     fn inherit(&mut self, place: usize, shared: Option<usize>, policy: &Policy, now_ms: i64) {
         let Some(shared) = shared else { return };
         self.adapt(shared, policy, now_ms);
-        let lender = self.slots.get(shared).map(|entry| entry.lender.clone());
-        if let (Some(lender), Some(entry)) = (lender, self.slots.get_mut(place)) {
-            entry.lender = lender;
+        let shared = self.slots.get(shared).cloned();
+        if let (Some(shared), Some(entry)) = (shared, self.slots.get_mut(place)) {
+            // The policy that counts is the shared meter's: it may have left the one of this check.
+            (entry.policy, entry.left, entry.lender) = (shared.policy, shared.left, shared.lender);
         }
         self.touch(place);
     }

@@ -1,7 +1,8 @@
 //! `POST /limits`: several checks with one verdict.
 //!
 //! Invariant: all are admitted, or none stays consumed: reservations are returned before the answer. If that message is
-//! lost, or the request is ended, they stay consumed: less is admitted, never more.
+//! lost, or the request is ended, they stay consumed: less is admitted, never more. So do those in a fixed window that
+//! may be over when the message arrives.
 
 use futures_util::future::{join, join_all};
 
@@ -28,6 +29,12 @@ use crate::protocol::metrics::Metric;
 use crate::protocol::names::{self, LimiterAddress};
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::Query;
+
+/// By how much the clock of a limiter may differ from that of the edge, milliseconds.
+const CLOCKS_MS_MAX: i64 = 500;
+
+/// How long the message that gives something back may be under way, milliseconds.
+const GIVE_BACK_MS_MAX: i64 = 2_500;
 
 /// Checks of one limiter that it decides at once, by their indexes in the call.
 struct Group {
@@ -107,6 +114,7 @@ fn only_watches_another(checks: &[ResolvedCheck], place: usize) -> bool {
 
 /// The verdict of each check, after all were admitted, or what was admitted has been given back.
 async fn decide(context: &RequestContext, checks: &[ResolvedCheck]) -> Vec<Option<Verdict>> {
+    let begun_ms = context.host.now_ms();
     let mut groups: Vec<Group> = Vec::new();
     let mut alone: Vec<usize> = Vec::new();
     for (place, resolved) in checks.iter().enumerate() {
@@ -153,12 +161,10 @@ async fn decide(context: &RequestContext, checks: &[ResolvedCheck]) -> Vec<Optio
     let is_admitted = decided.all(|(resolved, verdict)| is_allowed(&resolved.policy, *verdict));
     end_all(context, &groups, is_admitted).await;
     if !is_admitted {
-        let given_back = alone.iter().zip(&consumed).filter_map(|(place, verdict)| {
-            let resolved = checks.get(*place)?;
-            verdict.filter(|verdict| verdict.is_allowed)?;
-            Some(ask_alone(context, resolved, DemandKind::Refund))
-        });
-        join_all(given_back).await;
+        let consumed = alone.iter().zip(&consumed);
+        let consumed = consumed.filter(|(_, verdict)| verdict.is_some_and(|one| one.is_allowed));
+        let returned =
+            give_back(context, checks, consumed.map(|(place, _)| *place), begun_ms).await;
         for resolved in checks {
             forget_denial(&context.host, &resolved.to, &resolved.name, &resolved.key);
         }
@@ -166,11 +172,31 @@ async fn decide(context: &RequestContext, checks: &[ResolvedCheck]) -> Vec<Optio
         let reserved =
             reserved.filter(|(group, reserved)| group.id.is_some() && reserved.is_reserved);
         let given_back = reserved.flat_map(|(group, _)| group.places.iter().copied());
-        for place in given_back.chain(alone.iter().copied()) {
+        for place in given_back.chain(returned) {
             stand_by_itself(&mut verdicts, checks, place);
         }
     }
     verdicts
+}
+
+/// Gives back what checks have consumed since then, where that is still in their windows. Returns which they were.
+async fn give_back(
+    context: &RequestContext,
+    checks: &[ResolvedCheck],
+    places: impl Iterator<Item = usize>,
+    begun_ms: i64,
+) -> Vec<usize> {
+    let latest_ms = context.host.now_ms() + GIVE_BACK_MS_MAX + CLOCKS_MS_MAX;
+    let consumed = places.filter_map(|place| Some((place, checks.get(place)?)));
+    let (places, returns): (Vec<usize>, Vec<_>) = consumed
+        .filter(|(_, resolved)| {
+            let policy = &resolved.policy;
+            policy.may_give_back(begun_ms - CLOCKS_MS_MAX, latest_ms)
+        })
+        .map(|(place, resolved)| (place, ask_alone(context, resolved, DemandKind::Refund)))
+        .unzip();
+    join_all(returns).await;
+    places
 }
 
 /// Settles the reservations.

@@ -266,12 +266,7 @@ pub fn denied(host: &Host, resolved: &ResolvedCheck) -> Option<Verdict> {
             return None;
         }
         let passed_ms = u64::try_from(now_ms.saturating_sub(denial.since_ms)).unwrap_or(0);
-        let left_ms = denial.verdict.retry_after_ms.saturating_sub(passed_ms);
-        Some(Verdict {
-            reset_ms: denial.verdict.reset_ms.saturating_sub(passed_ms),
-            retry_after_ms: left_ms.max(1),
-            ..denial.verdict
-        })
+        Some(denial.verdict.later(passed_ms))
     })
 }
 

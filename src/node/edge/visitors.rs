@@ -50,8 +50,8 @@ pub struct Visitor {
     hash: Option<u64>,
     has_address: bool,
     owner: Owner,
-    /// Whether the last write counted as the first of its counter.
-    was_new: Cell<bool>,
+    /// When the last write was admitted, if that counted as the first of its counter.
+    new_since_ms: Cell<Option<i64>>,
 }
 
 /// The address of a request's client, empty where it is unknown. Its length identifies its family.
@@ -71,7 +71,7 @@ impl Visitor {
                 hash: None,
                 has_address: true,
                 owner: Owner::default(),
-                was_new: Cell::new(false),
+                new_since_ms: Cell::new(None),
             };
         }
         let bytes = address_bytes(context);
@@ -80,7 +80,7 @@ impl Visitor {
             host,
             has_address: !bytes.is_empty(),
             owner: owner::of_address(&bytes),
-            was_new: Cell::new(false),
+            new_since_ms: Cell::new(None),
         }
     }
 
@@ -98,8 +98,11 @@ impl Visitor {
         let Some(write) = self.write_of(counter) else {
             return Ok(());
         };
-        let admitted = self.with_all(|visitors, now_ms| visitors.write(write, now_ms));
-        self.was_new
+        let admitted = self.with_all(|visitors, now_ms| {
+            let is_new = visitors.write(write, now_ms)?;
+            Ok(is_new.then_some(now_ms))
+        });
+        self.new_since_ms
             .set(admitted.map_err(|spent| self.refusal(spent))?);
         Ok(())
     }
@@ -129,13 +132,13 @@ impl Visitor {
     /// Gives back what a write has used for creating its counter, if that was there before: its cell had counted
     /// something, or its generation is older than any write takes.
     pub fn settle(&self, generation: u64, has_counted_before: bool) {
-        let (Some(visitor), true) = (self.hash, self.was_new.replace(false)) else {
+        let (Some(visitor), Some(written_ms)) = (self.hash, self.new_since_ms.take()) else {
             return;
         };
         let now_ms = self.host.now_ms();
         let oldest = u64::try_from(now_ms.saturating_sub(CREATED_MS_MAX)).unwrap_or(0);
         if has_counted_before || generation < oldest {
-            self.with_all(|visitors, now_ms| visitors.was_there(visitor, now_ms));
+            self.with_all(|visitors, now_ms| visitors.was_there(visitor, written_ms, now_ms));
         }
     }
 

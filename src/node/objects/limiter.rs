@@ -98,7 +98,7 @@ impl Shell for Limiter {
         dispatch!(&arrived, asked, {
             CheckKeys => core.on_check(asked, None).await,
             ForwardCheck => core.on_sent_on(asked).await,
-            GiveKey => core.on_hand_over(asked),
+            GiveKey => core.on_hand_over(asked).await,
             Reserve => core.on_reserve(asked).await,
             EndReservation => core.on_end(asked),
             LeaseReport => core.on_lease(asked).await,
@@ -213,23 +213,6 @@ impl LimiterCore {
     pub(super) fn knows(&self, asked: &NamedDemand<'_>) -> bool {
         let key = asked.demand.key.as_str();
         self.table.borrow().knows(asked.name.as_str(), key)
-    }
-
-    /// LimiterCounts so much of a key as used.
-    ///
-    /// # Errors
-    /// [`Full`] where there is no room for the key.
-    pub(super) fn charge(
-        &self,
-        asked: &NamedDemand<'_>,
-        used: u64,
-        now_ms: i64,
-    ) -> Result<(), Full> {
-        let check = table::Check {
-            cost: used,
-            ..asked.check()
-        };
-        self.table.borrow_mut().charge(&check, now_ms)
     }
 
     pub(super) fn judge(&self, asked: &NamedDemand<'_>) -> DemandOutcome {

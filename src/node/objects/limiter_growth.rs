@@ -1,21 +1,22 @@
 //! How keys move when the number of limiters changes: a limiter that does not know a key asks its former limiter for
-//! the state, and counts it as used now.
+//! the state, counts what was used as used now, and holds what is lent until its leases are over.
 //!
 //! Invariant: while [`crate::protocol::names::LIMITER_COUNT_BEFORE`] is set, nothing is admitted for an unknown key
 //! before its former limiter has handed it over. A former limiter that did so, or has learnt the new number in another
 //! way, admits nothing of keys that no longer belong to it: it forwards them. So a change never admits more of a key,
-//! only less for up to a window.
+//! only less for up to a window, and where a datacenter does not answer until its lease is over besides.
 
 use std::rc::Rc;
 
 use super::leases::send_on;
 use super::limiter::{LimiterCore, NamedDemand};
 use crate::core::cluster::spread::{Home, LimiterCounts};
-use crate::core::limit::meter::Verdict;
-use crate::core::limit::table::{self, Full};
+use crate::core::limit::handover::Handover;
+use crate::core::limit::policy::Scope;
+use crate::core::limit::table::Full;
 use crate::node::shared::{call, call_within};
 use crate::protocol::messages::{
-    CheckAnswer, DemandKind, DemandOutcome, Fault, ForwardCheck, GiveKey,
+    CheckAnswer, DemandKind, DemandOutcome, Fault, ForwardCheck, GiveKey, KeyDemand,
 };
 use crate::protocol::names::LimiterAddress;
 
@@ -84,8 +85,11 @@ impl LimiterCore {
     }
 
     /// Hands a key over to its new limiter. From then on this one decides no key that belongs to another by that
-    /// number.
-    pub(super) fn on_hand_over(&self, over: Result<GiveKey, Fault>) -> Result<Verdict, Fault> {
+    /// number. What datacenters do not use of it is recalled first: the new limiter could not.
+    pub(super) async fn on_hand_over(
+        self: &Rc<Self>,
+        over: Result<GiveKey, Fault>,
+    ) -> Result<Handover, Fault> {
         let GiveKey {
             to,
             name,
@@ -104,8 +108,18 @@ impl LimiterCore {
             let why = "two limiters know of numbers that exclude each other; try again";
             return Err(Fault::Unavailable(why.to_owned()));
         }
-        let check = table::Check::of(name.as_str(), &policy, key.as_str(), 1);
-        Ok(self.table.borrow().peek(&check, self.host.now_ms()))
+        let demand = KeyDemand::of(&key, 1, DemandKind::Look);
+        let asked = NamedDemand {
+            name: &name,
+            policy: &policy,
+            demand: &demand,
+        };
+        if to.datacenter.is_none() && policy.scope == Scope::Global {
+            self.recall(&asked, None, true).await;
+            self.written(false)?;
+        }
+        let table = self.table.borrow();
+        Ok(table.hand_over(&asked.check(), self.host.now_ms()))
     }
 
     /// Takes over another limiter's knowledge of their number: stored before anything is answered.
@@ -214,13 +228,17 @@ impl LimiterCore {
             key: asked.demand.key.clone(),
             counts: self.counts(),
         };
-        let verdict = call_within(&self.host, &over, HAND_OVER_MS_MAX).await?;
-        let used = asked.policy.capacity().saturating_sub(verdict.remaining);
+        let handover = call_within(&self.host, &over, HAND_OVER_MS_MAX).await?;
         // Another call may have taken it over meanwhile.
         if !self.must_fetch(to, asked) {
             return Ok(MovedUse::Over);
         }
-        if used > 0 && self.charge(asked, used, self.host.now_ms()) == Err(Full) {
+        let now_ms = self.host.now_ms();
+        let taken_over = self
+            .table
+            .borrow_mut()
+            .take_over(&asked.check(), &handover, now_ms);
+        if taken_over == Err(Full) {
             return Ok(MovedUse::NoRoom);
         }
         let mut taken_over = self.taken_over.borrow_mut();

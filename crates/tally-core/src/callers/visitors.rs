@@ -72,7 +72,7 @@ impl Default for Visitors {
         Self {
             counter_writes: Budgets::new(COUNTER_WRITES, CELLS_BITS_OF_COUNTERS),
             writes: Budgets::new(WRITES, CELLS_BITS),
-            new_counters: Budgets::new(NEW_COUNTERS, CELLS_BITS),
+            new_counters: Budgets::new(NEW_COUNTERS, CELLS_BITS).refundable(),
             read_calls: Budgets::new(READ_CALLS, CELLS_BITS),
             known: Vec::new(),
         }
@@ -133,9 +133,10 @@ impl Visitors {
         self.writes.peek(write.visitor, writes, now_ms)
     }
 
-    /// Gives back what a visitor has used for a counter that was there before.
-    pub fn was_there(&mut self, visitor: u64, now_ms: i64) {
-        self.new_counters.refund(visitor, 1, now_ms);
+    /// Gives back what a visitor has used at `written_ms` for a counter that was there before, less what has come back
+    /// by itself since then.
+    pub fn was_there(&mut self, visitor: u64, written_ms: i64, now_ms: i64) {
+        self.new_counters.refund(visitor, 1, written_ms, now_ms);
     }
 
     /// Nothing where a visitor's read may make so many calls now, which are then used.

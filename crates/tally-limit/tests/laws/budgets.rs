@@ -45,15 +45,68 @@ fn nobody_gets_more_than_the_burst_and_one_each_interval_whoever_else_calls() {
     }
 }
 
+/// In a cell that charges make later but not by all that they cost, nobody can tell whose charge is given back.
+#[test]
+fn what_one_caller_is_given_back_is_taken_from_no_other() {
+    for seed in 0..50 {
+        let chance = &mut Chance(seed);
+        let mut budgets = Budgets::new(BUDGET, 4).refundable();
+        let mut used = [0_u64; 3];
+        let mut charged: Vec<(usize, u64, i64)> = Vec::new();
+        let callers = [0, 1, 1 << 8];
+        let (first_ms, mut now_ms) = (950, 1_000);
+        for _ in 0..4_000 {
+            now_ms += i64::try_from(chance.below(30)).unwrap();
+            // A clock that steps back for a moment gives nobody more.
+            let at_ms = now_ms - [0, 0, 0, 50][chance.place(4)];
+            if chance.below(2) == 0 && !charged.is_empty() {
+                let (caller, cost, charged_ms) = charged.swap_remove(chance.place(charged.len()));
+                budgets.refund(callers[caller], cost, charged_ms, at_ms);
+                used[caller] -= cost;
+                continue;
+            }
+            let (caller, cost) = (chance.place(3), 1 + chance.below(5));
+            if budgets.check(callers[caller], cost, at_ms).is_ok() {
+                used[caller] += cost;
+                // The last keeps what it got.
+                if caller < 2 {
+                    charged.push((caller, cost, at_ms));
+                }
+            }
+            let most = 5 + u64::try_from(now_ms - first_ms).unwrap() / 100;
+            assert!(used.iter().all(|sum| *sum <= most), "seed {seed}: {used:?}");
+        }
+        assert!(used[2] > 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn what_was_given_back_may_be_used_again_but_for_the_time_that_has_passed() {
+    let mut budgets = Budgets::new(BUDGET, 12).refundable();
+    assert_eq!(budgets.check(7, 5, 1_000), Ok(()));
+    budgets.refund(7, 5, 1_000, 1_030);
+    assert_eq!(budgets.check(7, 5, 1_030), Ok(()));
+    assert_eq!(budgets.check(7, 1, 1_030), spent(100));
+    // By then all of it has come back by itself.
+    budgets.refund(7, 5, 1_030, 1_530);
+    assert_eq!(budgets.check(7, 5, 1_530), Ok(()));
+    assert_eq!(budgets.check(7, 1, 1_530), spent(100));
+    // Others' budgets that give nothing back stay as they are.
+    let mut plain = Budgets::new(BUDGET, 12);
+    assert_eq!(plain.check(7, 5, 1_000), Ok(()));
+    plain.refund(7, 5, 1_000, 1_000);
+    assert_eq!(plain.check(7, 1, 1_000), spent(100));
+}
+
 #[test]
 fn a_refused_call_is_admitted_after_the_wait_and_not_a_millisecond_earlier() {
-    let mut budgets = Budgets::new(BUDGET, 12);
+    let mut budgets = Budgets::new(BUDGET, 12).refundable();
     assert_eq!(budgets.check(7, 5, 1_000), Ok(()));
     assert_eq!(budgets.check(7, 2, 1_000), spent(200));
     assert_eq!(budgets.peek(7, 2, 1_199), spent(1));
     assert_eq!(budgets.check(7, 2, 1_200), Ok(()));
     assert_eq!(budgets.check(7, 6, 1_200), spent(NEVER_MS));
-    budgets.refund(7, 2, 1_200);
+    budgets.refund(7, 2, 1_200, 1_200);
     assert_eq!(budgets.check(7, 2, 1_200), Ok(()));
     // A debt is paid back first, and a clock that steps back frees nothing.
     budgets.charge(7, 10, 1_200);

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use tally_limit::borrowers::{BORROWERS_MAX, Borrowers, HELD_BYTES};
 use tally_limit::memory::{LIMITERS_BYTES_MAX, MemoryShare, SharedMemory};
 use tally_limit::owner::{KeyGroup, Owner};
-use tally_limit::policy::{Policy, Scope};
+use tally_limit::policy::{Algorithm, Policy, Scope};
 use tally_limit::table::{BYTES_MAX, Check, Full, KEYS_MAX, Table};
 
 use crate::checks::{check, left};
@@ -80,6 +80,58 @@ fn a_key_that_gets_room_has_used_what_it_used_of_the_meter_that_it_shared() {
             admitted.values().all(|admitted| *admitted <= 5),
             "seed {seed}"
         );
+    }
+}
+
+#[test]
+fn a_key_that_gets_room_keeps_the_policy_by_which_the_meter_that_it_shared_counts() {
+    let brief = Policy::sliding(3, 1);
+    let minute = Policy::sliding(100, 60);
+    let bucket = Policy {
+        algorithm: Algorithm::TokenBucket,
+        ..minute.clone()
+    };
+    for new in [Policy::sliding(100, 3_600), bucket] {
+        let mut table = Table::in_memory();
+        for number in 0..76_000 {
+            let key = number.to_string();
+            let (name, policy) = if number < 60_000 {
+                ("brief", &brief)
+            } else {
+                ("p", &minute)
+            };
+            let asked = Check {
+                name,
+                ..check(policy, &key, 1)
+            };
+            table.check(&asked, BEGIN_MS).unwrap();
+        }
+        let key = "75999";
+        let mut ask = |policy: &Policy, now_ms| table.check(&check(policy, key, 1), now_ms);
+        while ask(&minute, BEGIN_MS).unwrap().is_allowed {}
+        // The policy is replaced. Once the others are idle, an edge that has not heard of it asks by the one before.
+        assert!(!ask(&new, BEGIN_MS + 5).unwrap().is_allowed);
+        let later_ms = BEGIN_MS + 3_000;
+        for _ in 0..60 {
+            let _ = table.check(&check(&new, "other", 1), later_ms);
+        }
+        let capacity_ms = 60_000 / 100;
+        let returned = if new.window_ms == 60_000 {
+            3_000 / capacity_ms
+        } else {
+            0
+        };
+        let mut admitted = 0;
+        let refused = loop {
+            let verdict = table.check(&check(&minute, key, 1), later_ms).unwrap();
+            if !verdict.is_allowed {
+                break verdict;
+            }
+            admitted += 1;
+        };
+        assert!(table.knows("p", key), "it has its own by now");
+        assert!(admitted <= returned, "{admitted} above what was used");
+        assert!(refused.retry_after_ms <= 3_700_000, "{refused:?}");
     }
 }
 

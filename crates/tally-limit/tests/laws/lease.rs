@@ -1,13 +1,15 @@
 //! Laws of leases, each by itself: when one ends, what a dead datacenter strands, what is reported when, and the
 //! bytes of what is stored and sent.
 
+use tally_limit::NEVER_MS;
 use tally_limit::borrower::Borrower;
 use tally_limit::borrowers::Borrowers;
 use tally_limit::lease::{Admission, LeaseAnswer, LeaseId, LeaseRequest, Spent};
 use tally_limit::lender::{LEASE_MS_MAX, LEASE_MS_MIN, LEASES_MAX, Lender, lease_ms};
 use tally_limit::policy::{Algorithm, Policy, Scope};
-use tally_limit::table::Check;
+use tally_limit::table::{Check, Table};
 
+use crate::checks::check;
 use crate::policy_kinds::{BEGIN_MS, request};
 
 fn precise(limit: u64, window_seconds: u64) -> Policy {
@@ -256,6 +258,31 @@ fn a_dry_grantor_is_not_asked_again_for_a_second() {
     assert!(!verdict.is_allowed);
     assert!(borrower.due(&policy, BEGIN_MS + 200).is_none());
     assert_eq!(borrower.check(&policy, BEGIN_MS + 1_100, 1), Admission::Ask);
+}
+
+#[test]
+fn what_the_lender_never_grants_is_told_as_never() {
+    let old = precise(1_000, 60);
+    let new = precise(100, 3_600);
+    let mut lender = Table::in_memory();
+    lender.check(&check(&old, "a", 1), BEGIN_MS).unwrap();
+    lender.check(&check(&new, "a", 1), BEGIN_MS).unwrap();
+    // It has not heard of the narrower policy.
+    let asked = check(&old, "a", 200);
+    let mut far = Borrowers::new("FRA", 1);
+    assert_eq!(far.check(&asked, BEGIN_MS), Ok(Admission::Ask));
+    let due = far.due("p", "a", BEGIN_MS).unwrap();
+    let answer = lender.ask(&asked, &due.request, BEGIN_MS);
+    assert_eq!(answer.retry_after_ms, NEVER_MS);
+    far.answered("p", "a", &answer, BEGIN_MS);
+    far.leave("p", "a", 200);
+    let Ok(Admission::Decided(verdict)) = far.check(&asked, BEGIN_MS + 7) else {
+        panic!("a refusal that is cached");
+    };
+    assert_eq!(
+        (verdict.is_allowed, verdict.retry_after_ms),
+        (false, NEVER_MS)
+    );
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod change;
 mod checks;
 mod direct;
 mod full;
+mod handover;
 mod keyed;
 mod lease;
 mod lease_bytes;

@@ -256,3 +256,29 @@ fn time_never_runs_back_in_a_meter() {
         assert!(!early.is_allowed, "kind {kind}");
     }
 }
+
+#[test]
+fn a_refusal_that_is_told_later_waits_less_and_one_for_ever_stays() {
+    let policy = Policy::sliding(5, 60);
+    let mut meter = Meter::new(&policy);
+    meter.check(&policy, BEGIN_MS, 5);
+    let refused = meter.check(&policy, BEGIN_MS, 1);
+    for passed_ms in [0, 7, 1_000, 59_000] {
+        let now_ms = BEGIN_MS + i64::try_from(passed_ms).unwrap();
+        assert_eq!(refused.later(passed_ms), meter.peek(&policy, now_ms, 1));
+    }
+    assert_eq!(refused.later(u64::MAX).retry_after_ms, 1);
+    let never = meter.check(&policy, BEGIN_MS, 6);
+    assert_eq!(never.later(7).retry_after_ms, NEVER_MS);
+}
+
+#[test]
+fn what_was_consumed_in_a_fixed_window_is_given_back_in_that_alone() {
+    let fixed = policy(Algorithm::FixedWindow, 5, 60);
+    let end_ms = (BEGIN_MS.div_euclid(60_000) + 1) * 60_000;
+    assert!(fixed.may_give_back(BEGIN_MS, end_ms - 1));
+    assert!(!fixed.may_give_back(BEGIN_MS, end_ms));
+    assert!(!fixed.may_give_back(end_ms - 1, end_ms));
+    assert!(fixed.may_give_back(end_ms, end_ms + 59_999));
+    assert!(Policy::sliding(5, 60).may_give_back(BEGIN_MS, end_ms));
+}

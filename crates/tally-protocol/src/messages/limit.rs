@@ -8,6 +8,7 @@ use crate::names::{Address, LimiterAddress};
 use tally_core::cluster::spread::LimiterCounts;
 use tally_core::counter::id::CounterId;
 use tally_core::counter::ledger::WriteKey;
+use tally_core::limit::handover::Handover;
 use tally_core::limit::lease;
 use tally_core::limit::meter::Verdict;
 use tally_core::limit::owner::Owner;
@@ -17,7 +18,7 @@ use tally_core::limit::table::ReservationId;
 calls! {
     CheckKeys => CheckAnswer, "/limit-check", |it| Address::Limiter(&it.to);
     ForwardCheck => CheckAnswer, "/limit-sent-on", |it| it.check.to();
-    GiveKey => Verdict, "/limit-hand-over", |it| Address::Limiter(&it.to);
+    GiveKey => Handover, "/limit-hand-over", |it| Address::Limiter(&it.to), lacks (0, 2);
     Reserve => Reserved, "/limit-reserve", |it| Address::Limiter(&it.to);
     EndReservation => (), "/limit-end-reservation", |it| Address::Limiter(&it.to);
     LeaseReport => lease::LeaseAnswer, "/limit-lease", |it| Address::Limiter(&it.to);
@@ -94,8 +95,8 @@ pub struct ForwardCheck {
     pub counts: LimiterCounts,
 }
 
-/// Limiter → the former limiter of a key, after their number was changed: stop deciding it, and return its state. Lent
-/// quota counts as used.
+/// Limiter → the former limiter of a key, after their number was changed: stop deciding it, and return its state. The
+/// protocol before tells only the verdict, so what is lent counts as used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GiveKey {
     /// The former limiter.
