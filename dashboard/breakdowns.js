@@ -121,6 +121,12 @@ export function restWords(by, told, range) {
   return [parts.length === 0 ? "" : `${parts.join("; ")}.`, windowWords(range, told.window)].filter(Boolean).join(" ");
 }
 
+/** Returns the element for pages that counts them as `id`, whatever marks that has: people copy it into their pages. */
+export function pageScript(origin, id) {
+  const written = id.replaceAll(/[&'<]/g, (mark) => `&#${mark.charCodeAt(0)};`);
+  return `<script src='${origin}/tally.js' data-id='${written}' data-by='page referrer country device browser utm_source' defer></script>`;
+}
+
 /** The panels of the dimensions of a counter, or of all of a prefix. `node` goes on the page. */
 export class Breakdowns {
   #signal;
@@ -251,7 +257,7 @@ export class Breakdowns {
   }
 
   #empty() {
-    const page = `<script src='${location.origin}/tally.js' data-id='${this.#id}' data-by='page referrer country device browser utm_source' defer></script>`;
+    const page = pageScript(location.origin, this.#id);
     const log = `curl --data-binary @access.log '${location.origin}/ingest?format=clf&key=site&site=example.com&by=page,referrer,browser,device'`;
     this.#say(
       el("p", { class: "sub" }, "Nothing was counted with these dimensions yet. The script for pages sends them, and an access log has them:"),

@@ -26,6 +26,12 @@ export function sumOf(points, from, to) {
   return sum;
 }
 
+/**
+ * Returns the points that begin at `from` or later. The service tells the whole hour in which a range begins, and where
+ * a time zone is off by half an hour a day begins within one.
+ */
+const since = (points, from) => points.filter(([start]) => start >= from);
+
 /** Returns the days on which something was counted, `[[unix second, count]]`, oldest first. */
 export async function countedDays(path, now_s, signal) {
   const from = now_s - 9_999 * 86_400;
@@ -38,12 +44,16 @@ export async function historyOf(path, range, signal, more = "") {
   // Of all time few days have something.
   const isLong = range.name === "all";
   const query = (asked) => historyQuery({ ...asked, to: asked.until }, `${isLong ? "&zeros=0" : ""}${more}`);
-  const told = await json(`${path}/${query(range)}`, signal);
+  const ask = async (asked) => {
+    const told = await json(`${path}/${query(asked)}`, signal);
+    return { ...told, points: since(told.points, asked.from) };
+  };
+  const told = await ask(range);
   if (isLong) return { told, range: trimmed(range, told.points) };
   const isLost = told.kept_from !== null && told.kept_from > range.from && range.step !== "1d";
   if (!isLost) return { told, range };
   const days = byDays(range);
-  return { told: await json(`${path}/${query(days)}`, signal), range: days };
+  return { told: await ask(days), range: days };
 }
 
 /** Of all time only what lies after the first day that has something. */
@@ -59,7 +69,7 @@ export async function pointsBefore(path, range, signal) {
   if (previous === undefined) return [];
   try {
     const told = await json(`${path}/${historyQuery({ ...previous, to: previous.from + previous.shift })}`, signal);
-    return told.points;
+    return since(told.points, previous.from);
   } catch (error) {
     // What it is compared with is told where it can be had.
     if (error instanceof Failure && !error.isOffline) return [];
@@ -78,7 +88,7 @@ export function partOf(now, before) {
  * is compared.
  */
 export function compared(range, points, before) {
-  const count = points.reduce(
+  const count = since(points, range.from).reduce(
     (sum, [start, value]) => (start < range.to && value !== null ? sum + whole(value) : sum), 0n,
   );
   const { previous } = range;

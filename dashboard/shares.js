@@ -46,7 +46,7 @@ export function showShares(main, { prefix }, status) {
   const revoke = async (share) => {
     try {
       await send("DELETE", `/shares/${share.id}`, undefined, signal);
-      setText(told, "The link is revoked. It ends everywhere within a minute.");
+      setText(told, "The link is revoked. It ends everywhere within a minute, and what is open by it within 10 minutes.");
       await refresh();
     } catch (error) {
       tell(error);

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
-  breakdownRows, exportRows, noneWords, restWords, shownDimensions, unshownWords, whereWords,
+  breakdownRows, exportRows, noneWords, pageScript, restWords, shownDimensions, unshownWords, whereWords,
 } from "../../dashboard/breakdowns.js";
 import { csvOf, jsonOf, pointRows } from "../../dashboard/export.js";
 import { rangeOf } from "../../dashboard/ranges.js";
@@ -16,6 +16,12 @@ test("a row leads where its view says, and never to a counter that nobody has se
   const told = answer(null, [{ value: "/a", count: 3 }]);
   assert.deepEqual(breakdownRows("page", told).map(({ href }) => href), [undefined]);
   assert.deepEqual(breakdownRows("page", told, (by, value) => `${by}:${value}`).map(({ href }) => href), ["page:/a"]);
+});
+
+test("a name with marks stays within its attribute of the script that is offered", () => {
+  const script = pageScript("https://tally.example", "a&amp;'><script src=//b.example>");
+  assert.match(script, / data-id='a&#38;amp;&#39;>&#60;script src=\/\/b\.example>' data-by=/);
+  assert.match(pageScript("https://tally.example", "site/a"), / data-id='site\/a' data-by=/);
 });
 
 test("values that nobody would see are a word", () => {

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { afterEach, test } from "node:test";
 import { changeWords, comparedWords } from "../../dashboard/headline.js";
-import { compared, partOf, sumOf } from "../../dashboard/history.js";
+import { compared, historyOf, partOf, pointsBefore, sumOf } from "../../dashboard/history.js";
 import { byDays, datesOf, during, openingRange, rangeOf } from "../../dashboard/ranges.js";
 
 const seconds = (text) => Date.parse(text) / 1000;
@@ -85,6 +85,35 @@ test("the headline is the range's number, and its change is of what can be compa
   assert.deepEqual(compared(range, [at(0, 6)], [before(0, null)]), { count: 6n });
   assert.deepEqual(compared(range, [at(0, 6)], []), { count: 6n });
   assert.equal(sumOf([[0, null], [60, 2]], 60, 120), 2n);
+});
+
+test("where a day begins within an hour, that hour is in neither the number nor the points", async () => {
+  process.env.TZ = "Asia/Kolkata";
+  const range = rangeOf("yesterday", seconds("2026-11-22T10:00Z"));
+  assert.equal(text(range.from), "2026-11-20T18:30Z");
+  // The service tells whole hours, from the one in which the first second lies.
+  const hours = (from, to) => {
+    const first = from - (from % 3_600);
+    return Array.from({ length: Math.ceil((to - first) / 3_600) }, (_, index) => [first + index * 3_600, "1"]);
+  };
+  const points = hours(range.from, range.to);
+  assert.equal(points.length, 25);
+  assert.equal(compared(range, points, []).count, 24n);
+  const { fetch, document, sessionStorage } = globalThis;
+  globalThis.document = { hidden: false, addEventListener: () => {}, removeEventListener: () => {} };
+  globalThis.sessionStorage = { getItem: () => null };
+  globalThis.fetch = async (path) => {
+    const query = new URLSearchParams(path.slice(path.indexOf("?")));
+    return Response.json({ kept_from: null, points: hours(Number(query.get("from")), Number(query.get("to")) + 1) });
+  };
+  try {
+    const { told } = await historyOf("/counters/a", range);
+    assert.deepEqual([told.points.length, text(told.points[0][0])], [24, "2026-11-20T19:00Z"]);
+    const before = await pointsBefore("/counters/a", range);
+    assert.deepEqual([before.length, text(before[0][0])], [24, "2026-11-19T19:00Z"]);
+  } finally {
+    Object.assign(globalThis, { fetch, document, sessionStorage });
+  }
 });
 
 test("changes are told as people say them", () => {

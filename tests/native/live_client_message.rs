@@ -15,7 +15,9 @@ use tally::protocol::live::topic::{Topic, WatchedBoard};
 use tally::protocol::live::{
     ATTACHMENT_BYTES_MAX, IDS_BYTES_MAX, IDS_MAX, PREFIXES_BYTES_MAX, next_second,
 };
-use tally::protocol::messages::{DatacenterSum, Join, Look, Origin, decode, encode};
+use tally::protocol::messages::{
+    Call, DatacenterSum, Join, Look, Origin, decode, decode_padded, encode,
+};
 use tally::protocol::problem::{Code, Problem};
 use tally::protocol::public::SummedCounter;
 
@@ -37,6 +39,7 @@ fn kept(watches: &[&str], prefixes: &[&str]) -> SocketNotes {
         as_strings: false,
         prefixes: prefixes.iter().map(|prefix| (*prefix).to_owned()).collect(),
         visitor: Some(u64::MAX),
+        ends_ms: Some(i64::MAX),
     }
 }
 
@@ -167,6 +170,7 @@ fn what_the_build_before_kept_of_a_socket_is_read_and_it_reads_what_this_one_kee
     assert_eq!((read.ids.len(), read.visitor), (1, None));
     let now = SocketNotes {
         visitor: Some(7),
+        ends_ms: Some(9),
         ..read
     };
     let bytes = STANDARD_NO_PAD.decode(now.to_attachment().expect("text"));
@@ -459,11 +463,17 @@ fn messages_between_edge_hub_and_lookout_have_these_bytes() {
         resumes: Some(1),
         prefixes: vec!["b".to_owned()],
         visitor: Some(7),
+        ends_ms: Some(3),
     };
-    assert_eq!(
-        hex(encode(&join).unwrap()),
-        "0346524102010001610101010101620107"
-    );
+    let bytes = encode(&join).unwrap();
+    assert_eq!(hex(bytes.clone()), "03465241020100016101010101016201070106");
+    // An edge of the build before ends the message with the visitor.
+    let before = decode_padded::<Join>(&bytes[..bytes.len() - 2], Join::LACKS.0);
+    let endless = Join {
+        ends_ms: None,
+        ..join
+    };
+    assert_eq!(before, Ok(endless));
     let told = tally::protocol::live::snapshot::ReadCounter {
         members: "m".to_owned(),
         members_of_strings: None,

@@ -162,6 +162,9 @@ fn if_match_is_a_star_or_one_version_in_quotes() {
     let expected = Ok(OperationCondition::Unchanged(known));
     assert_eq!(parse_if_match("\"AgEBA0ZSQQABKg\""), expected);
     assert_eq!(parse_if_match("\t\"AgEBA0ZSQQABKg\" "), expected);
+    // An entity tag goes on with the number of the settings.
+    assert_eq!(parse_if_match("\"AgEBA0ZSQQABKg.3\""), expected);
+    assert!(parse_if_match("\"AgEBA0ZSQQABKg.x\"").is_err());
     for header in [
         "W/\"AgEBA0ZSQQABKg\"",
         "W/\"0123456789abcdef-1-0\"",

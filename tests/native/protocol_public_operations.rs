@@ -5,7 +5,7 @@ use crate::common::sums;
 use sums::{CACHED, FRESH, NOW_MS, datacenter, id, part, sketch, sum};
 use tally::core::counter::total::Value;
 use tally::protocol::messages::{GlobalSum, Origin};
-use tally::protocol::public::SummedCounter;
+use tally::protocol::public::{Rounding, SummedCounter};
 
 /// FRA and IAD, set to 100 when IAD did not answer.
 fn set() -> GlobalSum {
@@ -67,7 +67,7 @@ fn a_counter_with_a_home_has_a_strong_tag_of_that() {
     sum.root.home = Some(datacenter("IAD"));
     sum.root.settings.floor = Some(Value::new(3_u128, 0_u128).negated());
     let tag = |sum: &GlobalSum, freshness| SummedCounter::new(&id, sum, freshness).etag();
-    assert_eq!(tag(&sum, FRESH), "\"AQEDSUFEAAEJ\"");
+    assert_eq!(tag(&sum, FRESH), "\"AQEDSUFEAAEJ.0\"");
     assert_eq!(tag(&sum, CACHED), tag(&sum, FRESH));
     let json = SummedCounter::new(&id, &sum, FRESH).to_json(false, None, Some(&[]));
     let end = r#""floor":-3,"home":"IAD","unique_hash":"keyed"},"pending_datacenters":[]}"#;
@@ -76,6 +76,17 @@ fn a_counter_with_a_home_has_a_strong_tag_of_that() {
     let seen = vec![(datacenter("IAD"), Some(part(3, 0).cells))];
     sum.root.operations.set(Value::default(), seen, NOW_MS);
     assert_ne!(tag(&sum, FRESH), before, "a set changes the counter");
+    let before = tag(&sum, FRESH);
+    sum.root.settings.number += 1;
+    assert_ne!(tag(&sum, FRESH), before, "settings are in the answer");
+    let rounding = Rounding::parse(Some("1")).expect("a rounding");
+    let rounded = SummedCounter::new(&id, &sum, FRESH)
+        .rounded(rounding)
+        .etag();
+    assert!(
+        rounded.starts_with("W/") && rounded.ends_with("-rounded\""),
+        "{rounded}"
+    );
 }
 
 /// The clock of whoever reads may be behind that of the root which has made the counter.

@@ -29,7 +29,8 @@ pub enum KeyKind {
     Section,
 }
 
-/// Returns the precondition in the value of `If-Match`: `*`, or one version in quotes.
+/// Returns the precondition in the value of `If-Match`: `*`, or one version in quotes. An entity tag has the number of
+/// the settings behind the version, which is no part of the condition.
 ///
 /// # Errors
 /// `invalid-precondition` for several tags and for what is no version; `precondition-failed` for a weak tag, which
@@ -47,6 +48,10 @@ pub fn parse_if_match(header: &str) -> Result<OperationCondition, Problem> {
     let quoted = text
         .strip_prefix('"')
         .and_then(|rest| rest.strip_suffix('"'));
+    let quoted = quoted.map(|text| match text.split_once('.') {
+        Some((version, number)) if number.parse::<u64>().is_ok() => version,
+        _ => text,
+    });
     let version = quoted.and_then(|text| Version::decode(text).ok());
     version.map(OperationCondition::Unchanged).ok_or_else(|| {
         Problem::new(

@@ -1,9 +1,10 @@
 //! Unique elements and samples: each is counted with its write, once.
 
 use serde_json::Value;
-use tally_simulation::ClientRequest;
+use tally::protocol::names::OPEN_OBJECTS_MAX;
+use tally_simulation::{ClientRequest, Role};
 
-use super::scene::{COUNTER, Scene, add, add_with, put};
+use super::scene::{COUNTER, Scene, add, add_with, keyed, put};
 
 const LEAD: &str = "FRA/0/hits";
 
@@ -127,4 +128,26 @@ fn elements_of_a_shard_are_there_once_it_is_sealed() {
     scene.done(0, add(1));
     assert_eq!(uniques(&scene), 8);
     assert_eq!(scene.count("/seal", "FRA/1/hits"), 1);
+}
+
+#[test]
+fn a_write_whose_element_finds_no_room_is_not_called_uncounted() {
+    let scene = Scene::new(&["FRA", "SYD"]);
+    scene.done(0, put(r#"{"home":"FRA"}"#));
+    let one_object = |most| {
+        scene.world.set_for(Role::Edge, OPEN_OBJECTS_MAX, most);
+    };
+    one_object(Some("1"));
+    let write = |edge| keyed(add_with(r#"{"unique":"one"}"#)).at(edge);
+    // It is counted at home, by the root; its element is sent here first, and then there, which is one object too many.
+    let told = scene.ask(1, write(1));
+    assert_eq!(told.status, 503, "{}", told.text());
+    assert_eq!(told.json()["code"], "unavailable", "{}", told.text());
+    let detail = told.json()["detail"].to_string();
+    assert!(detail.contains("was counted"), "{detail}");
+    one_object(None);
+    assert_eq!(scene.value(), 1);
+    let again = scene.ask(1, write(2));
+    assert_eq!(again.status, 200, "{}", again.text());
+    assert_eq!((scene.value(), uniques(&scene)), (1, 1.into()));
 }

@@ -11,7 +11,8 @@ use tally::protocol::audit::AUDIT_ROWS_MAX;
 use tally::protocol::live::VISITOR_STREAMS_MAX;
 use tally::protocol::names::{self, Placement};
 use tally_simulation::{
-    Answer, Client, ClientRequest, Faults, Options, Role, Site, Verdict, World, admin, deployed,
+    Answer, Client, ClientRequest, Faults, Live, Options, Role, Site, Verdict, World, admin,
+    deployed,
 };
 
 /// Where a revoked key may still be good: as the guide says.
@@ -684,6 +685,29 @@ fn shared() -> (Keys, Client) {
     let token = made.json()["token"].as_str().expect("a token").to_owned();
     let client = keys.world.client(keys.sites[0]).with_key(&token);
     (keys, client)
+}
+
+#[test]
+fn streams_by_a_share_end_after_a_while_and_by_a_key_do_not() {
+    let (keys, guest) = shared();
+    let socket =
+        || ClientRequest::new("GET", "/live?id=blog%2Fhome").header("upgrade", "websocket");
+    let open = |client: &Client, ask| {
+        let answer = keys.world.run(client.ask(ask)).expect("no fault");
+        answer.live.expect("a stream")
+    };
+    let events = ClientRequest::new("GET", "/live?id=blog%2Fhome");
+    let by_share = [open(&guest, socket()), open(&guest, events)];
+    let by_key = open(&keys.admin, socket());
+    let is_open = |live: &Live| live.closed().is_none();
+    keys.world.run_for_ms(595_000);
+    assert!(by_share.iter().all(is_open));
+    keys.world.run_for_ms(10_000);
+    assert!(!by_share.iter().any(is_open));
+    assert_eq!(by_share[0].closed().map(|(code, _)| code), Some(1_013));
+    assert!(is_open(&by_key));
+    // The share is still there.
+    drop(open(&guest, socket()));
 }
 
 #[test]

@@ -17,5 +17,6 @@ mod listeners;
 mod made_keys;
 mod operations;
 mod queued;
+mod reads;
 mod scene;
 mod shards;

@@ -171,6 +171,18 @@ fn the_counters_of_a_policy_are_in_no_list_and_end_with_it() {
     assert_eq!(sums(&told), (1, 2, 0), "{told}");
     let list = get(&world, &client, "/counters?values=1");
     assert_eq!(list["counters"].as_array().map(Vec::len), Some(1), "{list}");
+    // Nor behind a cursor that is before all names that clients may give.
+    for cursor in ["", "%01", "%01limits"] {
+        let path = format!("/counters?values=1&cursor={cursor}");
+        let list = get(&world, &client, &path);
+        assert_eq!(list["counters"].as_array().map(Vec::len), Some(1), "{list}");
+        let path = format!("/export?cursor=counters%2F{cursor}");
+        let export = world.run(client.get(&path)).expect("no fault").text();
+        assert!(
+            export.contains("own") && !export.contains("limits"),
+            "{export}"
+        );
+    }
     for path in ["/top", "/top?by=count&window=today", "/counters/own/rank"] {
         let top = get(&world, &client, path);
         assert_eq!(

@@ -3,12 +3,15 @@
 //! Invariant: every sum's `as_of` is the moment its fetch began, and fetches that others may share begin as
 //! [`mod@super::read_cache`] says. The budget of the request that began a fetch pays for its calls.
 
+use std::cell::OnceCell;
 use std::rc::Rc;
 
 use futures_channel::oneshot;
 
 use super::last_seen;
-use super::read_cache::{CacheLookup, FetchEnd, RENEW_MS, ViewQuestion, with_reads};
+use super::read_cache::{
+    CacheLookup, FetchEnd, FetchResult, NotEnded, RENEW_MS, ViewQuestion, with_reads,
+};
 use super::request_context::RequestContext;
 use crate::host::Host;
 use crate::node::shared::call;
@@ -105,16 +108,16 @@ async fn fetch_or_fault(
             }
             Ok(seen(context, (begun_ms, Ok(Some(sum))), false))
         }
-        CacheLookup::Wait(begun_ms) => Ok(wait(context, question, begun_ms, false).await),
+        CacheLookup::Wait(begun_ms) => wait(context, question, begun_ms, false, None).await,
         CacheLookup::Fetch => {
             if let Some(payer) = payer {
                 payer.read(1)?;
             }
-            let ended = fetch(context, question, asked_ms);
+            let (ended, own) = fetch(context, question, asked_ms);
             // By then another fetch may have begun that ends earlier.
             let alone_ms = RENEW_MS.unsigned_abs();
             context.host.within_ms(alone_ms, ended).await;
-            let seen = wait(context, question, asked_ms, true).await;
+            let seen = wait(context, question, asked_ms, true, Some(own)).await?;
             if let (Some(_), Ok(seen)) = (payer, &seen) {
                 note_calls(context, seen);
             }
@@ -159,30 +162,30 @@ fn seen(
     })
 }
 
-/// Begins a fetch, which others may share. Returns a receiver that fires when it has ended.
+/// The end of a fetch that the own request began.
+type OwnFetch = Rc<OnceCell<FetchEnd>>;
+
+/// Begins a fetch, which others may share. Returns a receiver that fires when it has ended, and its end.
 fn fetch(
     context: &RequestContext,
     question: &ViewQuestion,
     begun_ms: i64,
-) -> oneshot::Receiver<()> {
+) -> (oneshot::Receiver<()>, OwnFetch) {
     let (done, ended) = oneshot::channel();
+    let own = OwnFetch::default();
+    let noted = own.clone();
     with_reads(&context.host, |reads| reads.begin(question, begun_ms));
     let (host, asked) = (context.host.clone(), question.clone());
     context.wait_until(async move {
-        let fetched = call(&host, &asked).await;
+        let fetched = call(&host, &asked).await.map(|sum| sum.map(Rc::new));
+        let _ = noted.set((begun_ms, fetched.clone()));
         end(&host, &asked, begun_ms, fetched);
         let _ = done.send(());
     });
-    ended
+    (ended, own)
 }
 
-fn end(
-    host: &Host,
-    asked: &ViewQuestion,
-    begun_ms: i64,
-    fetched: Result<Option<GlobalSum>, Fault>,
-) {
-    let fetched = fetched.map(|sum| sum.map(Rc::new));
+fn end(host: &Host, asked: &ViewQuestion, begun_ms: i64, fetched: FetchResult) {
     let now_ms = host.now_ms();
     let sum = fetched.as_ref().ok().cloned().flatten();
     let is_taken = with_reads(host, |reads| reads.end(asked, begun_ms, now_ms, fetched));
@@ -229,7 +232,7 @@ fn fetch_together(
         match call(&host, &each).await {
             Ok(sums) => {
                 for (question, sum) in each.reads.iter().zip(sums) {
-                    end(&host, question, begun_ms, sum);
+                    end(&host, question, begun_ms, sum.map(|sum| sum.map(Rc::new)));
                 }
             }
             Err(fault) => {
@@ -242,25 +245,48 @@ fn fetch_together(
     Ok(are_new)
 }
 
-/// Waits for a fetch that began at a moment, or for a later one: another begins if that one takes long.
+/// Waits for a fetch that began at a moment, or for a later one: another begins if that one takes long, and the request
+/// can pay for it. `own` is the fetch that this request began.
+///
+/// # Errors
+/// `quota-exceeded`.
 async fn wait(
     context: &RequestContext,
     question: &ViewQuestion,
     begun_ms: i64,
     fresh: bool,
-) -> Result<FetchedSum, Fault> {
+    mut own: Option<OwnFetch>,
+) -> Result<Result<FetchedSum, Fault>, Problem> {
+    let pay = || match question.wanted.is_passing {
+        true => Ok(()),
+        false => context.visitor().read(1),
+    };
     let asked_ms = context.host.now_ms();
     loop {
         let now_ms = context.host.now_ms();
-        match with_reads(&context.host, |reads| {
+        let looked = with_reads(&context.host, |reads| {
             reads.wait(question, begun_ms, now_ms)
-        }) {
-            Ok(ended) => return seen(context, ended, fresh),
-            Err(true) => drop(fetch(context, question, now_ms)),
-            Err(false) => {}
+        });
+        match looked {
+            Ok(ended) => return Ok(seen(context, ended, fresh)),
+            Err(NotEnded::Due) if pay().is_ok() => drop(fetch(context, question, now_ms)),
+            Err(NotEnded::Due | NotEnded::Fetching) => {}
+            // What it waits for may never be noted here: it begins one fetch whose end it gets in any case.
+            Err(NotEnded::Unknown) => match &own {
+                Some(own) => {
+                    if let Some(ended) = own.get() {
+                        return Ok(seen(context, ended.clone(), fresh));
+                    }
+                }
+                None => {
+                    pay()?;
+                    own = Some(fetch(context, question, now_ms).1);
+                }
+            },
         }
         if now_ms.abs_diff(asked_ms) > CALL_MS_MAX {
-            return Err(Fault::Unavailable("the read took too long".to_owned()));
+            let late = "the read took too long".to_owned();
+            return Ok(Err(Fault::Unavailable(late)));
         }
         context.host.sleep_ms(LOOK_EVERY_MS).await;
     }
@@ -335,7 +361,7 @@ pub async fn see_each(
             all.push(see(context, question, false).await?);
             continue;
         }
-        let seen = wait(context, question, asked_ms, true).await;
+        let seen = wait(context, question, asked_ms, true, None).await?;
         let seen = remembered(context, question, seen).await?;
         note_calls(context, &seen);
         all.push(seen);

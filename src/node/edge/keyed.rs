@@ -5,7 +5,7 @@
 
 use super::request_context::RequestContext;
 use super::respond::Answer;
-use super::{administration, read};
+use super::{administration, last_seen, read};
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::{KeySource, KeyedOutcome, KeyedWrite, Recorded};
 use crate::core::counter::nonces::FlushEffect;
@@ -79,7 +79,10 @@ pub async fn count_one(
         }
     }
     let (recorded, is_replay) = match outcome.map_err(Problem::from)? {
-        KeyedOutcome::Counted(recorded) => (recorded, false),
+        KeyedOutcome::Counted(recorded) => {
+            last_seen::note_counted(&context.host, counter);
+            (recorded, false)
+        }
         KeyedOutcome::Replayed(recorded) => (recorded, true),
         KeyedOutcome::BelowFloorBefore if !matches!(how, KeyedRoute::Unclaimed(_)) => {
             let refusal = problem_of(KeyedOutcome::BelowFloorBefore);

@@ -1,9 +1,12 @@
 //! The last known sums of counters whose root does not answer, and the names of counters that do not exist.
 //!
 //! Invariant: an answer from this cache is never exact, and its `as_of` is that of the read which saw it, or the
-//! counter's creation. That a counter does not exist is cached for a second, unless this isolate counts for it.
+//! counter's creation. That a counter does not exist is cached for a second, unless this isolate counts for it: since
+//! the read that has found none began, or later.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 
 use super::fetch::FetchedSum;
@@ -25,6 +28,10 @@ const ABSENT_MS: i64 = 1_000;
 /// The most cached absent counters, about 100 bytes each.
 const ABSENT_MAX: usize = 4_096;
 
+/// Over how many places the times of counted writes are spread, by the hashes of their counters. Of two counters in one
+/// place the absence of one may not be cached, which costs a read. 16 bytes each.
+const COUNTED_MAX: u64 = 4_096;
+
 /// The most counters whose last sum is cached.
 const SUMS_MAX: usize = 1_000;
 
@@ -43,8 +50,18 @@ struct Last {
 #[derive(Default)]
 struct Memory {
     absent_ms: BoundedMap<CounterId, i64, ABSENT_MAX>,
+    /// When a counter was last counted or changed here, by its [`place_of`].
+    counted_ms: HashMap<u64, i64>,
     sums: BoundedMap<CounterId, Last, SUMS_MAX>,
     bytes: usize,
+}
+
+impl Memory {
+    fn drop_sum(&mut self, counter: &CounterId) {
+        if let Some(last) = self.sums.remove(counter) {
+            self.bytes = self.bytes.saturating_sub(last.sum.bytes());
+        }
+    }
 }
 
 /// The cache of this isolate.
@@ -84,11 +101,22 @@ pub fn absence(host: &Host, question: &Read) -> Option<FetchedSum> {
     })
 }
 
-/// Caches that a read found no such counter.
+/// The place of a counter's last counted write.
+fn place_of(counter: &CounterId) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    counter.hash(&mut hasher);
+    hasher.finish() % COUNTED_MAX
+}
+
+/// Caches that a read found no such counter, unless it was counted or changed here since the read began.
 pub fn note_absent(host: &Host, question: &Read, as_of_ms: i64) {
-    forget(host, &question.counter);
     with(host, |memory| {
-        memory.absent_ms.insert(question.counter.clone(), as_of_ms)
+        let counted_ms = memory.counted_ms.get(&place_of(&question.counter));
+        if counted_ms.is_some_and(|counted_ms| *counted_ms >= as_of_ms) {
+            return;
+        }
+        memory.drop_sum(&question.counter);
+        memory.absent_ms.insert(question.counter.clone(), as_of_ms);
     });
 }
 
@@ -128,7 +156,9 @@ pub fn sum(host: &Host, counter: &CounterId) -> Option<(Rc<GlobalSum>, i64)> {
 
 /// A counter was counted here, so it exists.
 pub fn note_counted(host: &Host, counter: &CounterId) {
+    let now_ms = host.now_ms();
     with(host, |memory| {
+        memory.counted_ms.insert(place_of(counter), now_ms);
         if !memory.absent_ms.is_empty() {
             memory.absent_ms.remove(counter);
         }
@@ -137,12 +167,8 @@ pub fn note_counted(host: &Host, counter: &CounterId) {
 
 /// Drops a counter, after it was changed here.
 pub fn forget(host: &Host, counter: &CounterId) {
-    with(host, |memory| {
-        memory.absent_ms.remove(counter);
-        if let Some(last) = memory.sums.remove(counter) {
-            memory.bytes = memory.bytes.saturating_sub(last.sum.bytes());
-        }
-    });
+    note_counted(host, counter);
+    with(host, |memory| memory.drop_sum(counter));
 }
 
 /// The last sum that this isolate has seen, for a question that is about the whole counter, now.

@@ -3,7 +3,8 @@
 //! Invariant: one fetch is in flight for each (counter, question). While the view changes more may be, each begun
 //! [`RENEW_MS`] after the one before: then readers see changes as soon where the round trip is long, and a lost fetch
 //! delays them little. Of the fetches that have ended, readers get the one that began last. Memory is bounded by
-//! [`VIEWS_MAX`], [`QUESTIONS_MAX`], [`VIEWS_BYTES_MAX`] and [`ANSWERS_MAX`].
+//! [`VIEWS_MAX`], [`QUESTIONS_MAX`], [`FETCHED_MAX`], [`VIEWS_BYTES_MAX`] and [`ANSWERS_MAX`]. No question drops the view
+//! of another one that is being fetched: its readers would all begin fetches of their own, and drop more.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -34,8 +35,12 @@ const NEWS_MS: i64 = 1_000;
 /// The most counters whose views are cached.
 const VIEWS_MAX: usize = 1_000;
 
-/// The most questions about one counter whose views are cached: each window and each range is one.
+/// The most questions about one counter whose views are cached, beside those that are being fetched: each window and
+/// each range is one.
 const QUESTIONS_MAX: usize = 16;
+
+/// The most questions about one counter that are cached or being fetched. A fetch for one more is shared with nobody.
+const FETCHED_MAX: usize = 64;
 
 /// The most memory of all views together: 24 of the isolate's 128 MB. A view is mostly sketches, at most 12 KB per
 /// datacenter, and points, 24 bytes each.
@@ -180,6 +185,16 @@ pub enum CacheLookup {
     Fetch,
 }
 
+/// Why a reader that waits has no result yet.
+pub enum NotEnded {
+    /// It is being fetched.
+    Fetching,
+    /// It is being fetched, and another fetch should begin.
+    Due,
+    /// The fetch is not known here: its view was dropped, or there was no room for it.
+    Unknown,
+}
+
 /// The views of an isolate.
 #[derive(Default)]
 pub struct ReadCache {
@@ -232,20 +247,22 @@ impl ReadCache {
         }
     }
 
-    /// The result for a reader that waits for a fetch which began at this moment or later. While there is none: `Err`,
-    /// whose flag says whether another fetch should begin.
+    /// The result for a reader that waits for a fetch which began at this moment or later.
+    ///
+    /// # Errors
+    /// Why there is none yet.
     pub fn wait(
         &self,
         question: &ViewQuestion,
         begun_ms: i64,
         now_ms: i64,
-    ) -> Result<FetchEnd, bool> {
-        let Some(view) = self.view(question) else {
-            // It was dropped from the cache.
-            return Err(true);
-        };
+    ) -> Result<FetchEnd, NotEnded> {
+        let view = self.view(question).ok_or(NotEnded::Unknown)?;
         let ended = view.ended(begun_ms, now_ms);
-        ended.ok_or_else(|| view.is_due(question, now_ms))
+        ended.ok_or_else(|| match view.is_due(question, now_ms) {
+            true => NotEnded::Due,
+            false => NotEnded::Fetching,
+        })
     }
 
     /// Drops views that are too old for any reader, twice a second; and all without a fetch under way, if there are too
@@ -266,7 +283,7 @@ impl ReadCache {
         });
     }
 
-    /// Notes that a fetch begins.
+    /// Notes that a fetch begins, if there is room.
     pub fn begin(&mut self, question: &ViewQuestion, begun_ms: i64) {
         self.sweep(begun_ms);
         let views = self.views.entry(question.counter.clone()).or_default();
@@ -275,8 +292,14 @@ impl ReadCache {
             known.begin(begun_ms);
             return;
         }
-        if views.len() >= QUESTIONS_MAX {
-            views.remove(0);
+        let is_idle = |(_, view): &(ViewQuestion, View)| view.fetches(begun_ms).next().is_none();
+        if views.iter().filter(|known| is_idle(known)).count() >= QUESTIONS_MAX
+            && let Some(oldest) = views.iter().position(is_idle)
+        {
+            views.remove(oldest);
+        }
+        if views.len() >= FETCHED_MAX {
+            return;
         }
         let mut view = View::default();
         view.begin(begun_ms);

@@ -1,7 +1,7 @@
 //! Shares: keys for reading one prefix. Making, listing and revoking them, and identifying their holders.
 //!
-//! Invariant: a share that was revoked is good nowhere for longer than [`SHARE_MS_MAX`]; whether one is there is never
-//! guessed.
+//! Invariant: a share that was revoked is good for no call after [`SHARE_MS_MAX`], and its streams end within
+//! [`SHARE_STREAM_MS_MAX`] of their beginning; whether one is there is never guessed.
 
 use std::cell::RefCell;
 
@@ -15,6 +15,7 @@ use crate::core::order::put_in_order;
 use crate::host::{Host, State};
 use crate::node::shared::{call, call_within};
 use crate::protocol::access::{Caller, Scope};
+use crate::protocol::live::SHARE_STREAM_MS_MAX;
 use crate::protocol::messages::{DeleteShare, GetShare, ListShares, PutShare};
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::revoked_json;
@@ -82,8 +83,26 @@ async fn look_up(host: &Host, id: ShareId) -> Result<Option<Share>, Problem> {
 /// # Errors
 /// `unauthorized` for one that was revoked, has expired or was never made here; `unavailable`.
 pub async fn identify(context: &RequestContext, authorization: &str) -> Result<(), Problem> {
+    if let Some(share) = share_of(context, authorization).await? {
+        context.note_caller(Caller::of_share(share.prefix));
+    }
+    Ok(())
+}
+
+/// When a stream of the caller must end, unix milliseconds, if it has a share.
+///
+/// # Errors
+/// As [`identify`].
+pub async fn stream_ends_ms(context: &RequestContext) -> Result<Option<i64>, Problem> {
+    let authorization = context.header("authorization").unwrap_or_default();
+    let share = share_of(context, &authorization).await?;
+    let most_ms = context.host.now_ms().saturating_add(SHARE_STREAM_MS_MAX);
+    Ok(share.map(|share| share.expires_ms.unwrap_or(most_ms).min(most_ms)))
+}
+
+async fn share_of(context: &RequestContext, authorization: &str) -> Result<Option<Share>, Problem> {
     let Some(token) = ShareToken::of(authorization) else {
-        return Ok(());
+        return Ok(None);
     };
     let names = name_key(&context.host).await?;
     let share = match token.signed(&names) {
@@ -96,8 +115,7 @@ pub async fn identify(context: &RequestContext, authorization: &str) -> Result<(
             "this share was revoked, has expired, or is of another deployment; ask for a new link";
         Problem::new(Code::Unauthorized, detail)
     })?;
-    context.note_caller(Caller::of_share(share.prefix));
-    Ok(())
+    Ok(Some(share))
 }
 
 /// Whether a call reads counters: their values, histories, tops, breakdowns, samples and unique elements.

@@ -25,6 +25,11 @@ use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::not_of_redis;
 use crate::protocol::visitor::{ClientAddress, day_of, visitor};
 
+/// How long the element of a write that was counted waits for room in a lane, and how often it is tried again,
+/// milliseconds.
+const ROOM_MS_MAX: i64 = 2_000;
+const ROOM_EVERY_MS: u64 = 50;
+
 /// An element before it is hashed.
 pub enum Unique {
     /// Given by the client.
@@ -100,11 +105,33 @@ pub async fn hashed(
     Ok((id, hash(&key, unique)))
 }
 
-/// Sends a single element to its shard.
+/// Sends the element of a write that was counted in this unix second to its shard. A visitor whose salt is deleted was
+/// counted by then, or never will be. Where there is no room for the element it waits, up to [`ROOM_MS_MAX`].
 ///
 /// # Errors
 /// Any refusal, and `unavailable`.
 pub async fn send(
+    context: &RequestContext,
+    id: &CounterId,
+    unique: &Unique,
+    second: i64,
+) -> Result<(), Problem> {
+    let Some(unique) = unique.bytes_of_past(&context.host, second).await? else {
+        return Ok(());
+    };
+    let begun_ms = context.host.now_ms();
+    loop {
+        let is_late = context.host.now_ms().saturating_sub(begun_ms) > ROOM_MS_MAX;
+        match send_bytes(context, id, &unique, second).await {
+            Err(problem) if problem.code() == Code::Overloaded && !is_late => {
+                context.host.sleep_ms(ROOM_EVERY_MS).await;
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+async fn send_bytes(
     context: &RequestContext,
     id: &CounterId,
     unique: &[u8],
@@ -121,8 +148,7 @@ pub async fn send(
         };
         Ok((shard_of_element(hashed, shards), load))
     };
-    let detail = "the counter is busy; nothing was counted, try again";
-    carry(context, id, aim, detail).await
+    carry(context, id, aim, "the counter is busy").await
 }
 
 /// Has a cell of the counter add these registers to its own, durably. Any cell will do: reads join them.

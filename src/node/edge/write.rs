@@ -291,10 +291,8 @@ async fn write_alone(
         // Not before, because a refused write must change nothing; and with each retry, because an element may be sent
         // again without harm. Its shard is chosen by its hash.
         let second = element_second(Times::Live, write.second, counted);
-        // A visitor whose salt is deleted was counted by then, or never will be.
-        if let Some(unique) = unique.bytes_of_past(&context.host, second).await? {
-            unique_elements::send(context, &id, &unique, second).await?;
-        }
+        let stored = unique_elements::send(context, &id, unique, second).await;
+        stored.map_err(without_element)?;
     }
     drop(waiting);
     metrics::count(
@@ -306,6 +304,18 @@ async fn write_alone(
         },
     );
     Ok(answer)
+}
+
+/// The problem of a write that was counted, but whose element may not be stored: what has failed says nothing of the
+/// write.
+fn without_element(problem: Problem) -> Problem {
+    match problem.code() {
+        Code::Overloaded | Code::Unavailable => Problem::new(
+            Code::Unavailable,
+            "the write was counted, but its unique element may not be stored; repeat the write only under its Idempotency-Key",
+        ),
+        _ => problem,
+    }
 }
 
 /// A write in the form that is decided by itself, under the key of its client or one that is drawn here.

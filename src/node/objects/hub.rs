@@ -28,7 +28,7 @@ use crate::protocol::live::{
     ADDED_TOPIC_MS, ADDED_TOPICS_MAX, HUB_MS_MAX, LATE_MS, LOOK_MAX, SECOND_MS, SIGHT_MS_MAX,
     WATCHERS_MAX, part_of,
 };
-use crate::protocol::messages::{Fault, Join, Look, decode};
+use crate::protocol::messages::{Call, Fault, Join, Look, decode_padded};
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::LIVE_WATCHERS;
 use crate::protocol::problem::{Code, Problem};
@@ -75,6 +75,7 @@ impl Hub {
                 if let Some(visitor) = kept.visitor {
                     board.note_visitor(id, visitor);
                 }
+                board.note_end(id, kept.ends_ms);
                 restored.ok().map(|()| id)
             });
             match restored {
@@ -89,7 +90,7 @@ impl Hub {
     /// Adds a watcher, and answers with its stream; 503 where the hub is full, 429 where its visitor has too many
     /// streams, 500 where no stream can be opened.
     pub(super) async fn on_join(self: &Rc<Self>, arrived: &IncomingCall) -> Reply {
-        let join: Join = match decode(&arrived.message) {
+        let join: Join = match decode_padded(&arrived.message, Join::LACKS.0) {
             Ok(join) => join,
             Err(fault) => return Reply::Refused(500, fault.to_string()),
         };
@@ -102,6 +103,7 @@ impl Hub {
             as_strings: join.as_strings,
             prefixes: join.prefixes,
             visitor: join.visitor,
+            ends_ms: join.ends_ms,
         };
         let attachment = match is_socket.then(|| kept.to_attachment()).transpose() {
             Ok(attachment) => attachment,
@@ -123,6 +125,7 @@ impl Hub {
         if let Some(visitor) = join.visitor {
             self.board.borrow_mut().note_visitor(id, visitor);
         }
+        self.board.borrow_mut().note_end(id, join.ends_ms);
         let opened = match attachment {
             Some(attachment) => Sink::socket(&self.object, id, attachment),
             None => Sink::events(&self.object),
@@ -269,19 +272,25 @@ impl Hub {
         }
     }
 
-    /// Sends one watcher its update, and a ping if `ping_ms` is given and one is due; removes it if it is gone.
+    /// Sends one watcher its update, and a ping if `ping_ms` is given and one is due; removes it if it is gone or its
+    /// time is over.
     fn serve(&self, id: WatcherId, part: i64, made: &mut UpdatesMade, ping_ms: Option<i64>) {
         let mut sinks = self.sinks.borrow_mut();
         let Some(sink) = sinks.get_mut(&id) else {
             return;
         };
+        let has_ended = self.board.borrow().has_ended(id, self.host.now_ms());
         let is_there = match sink.readiness() {
+            _ if has_ended => false,
             Readiness::Slow => true,
             Readiness::Gone => false,
             Readiness::Ready => self.send(id, sink, part, made, ping_ms),
         };
         if !is_there {
-            sink.close();
+            match has_ended {
+                true => sink.end(),
+                false => sink.close(),
+            }
             sinks.remove(&id);
             self.board.borrow_mut().leave(id);
         }

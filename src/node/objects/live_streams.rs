@@ -17,6 +17,7 @@ const SILENT: (u16, &str) = (
     1_008,
     "say ping now and then: what waits for a silent client is bounded",
 );
+const ENDED: (u16, &str) = (1_013, "the time of a share's stream is over; connect again");
 pub(super) const FAILED: (u16, &str) = (1_013, "the stream has failed; connect again");
 
 /// The connection to a watcher.
@@ -77,6 +78,14 @@ impl Sink {
     pub(super) fn close(&self) {
         if let Self::Socket(socket, _) = self {
             close(&**socket, SILENT);
+        }
+    }
+
+    /// Ends it, so that its watcher connects again.
+    pub(super) fn end(&self) {
+        match self {
+            Self::Events(events) => events.close(),
+            Self::Socket(socket, _) => close(&**socket, ENDED),
         }
     }
 }

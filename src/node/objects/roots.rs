@@ -226,6 +226,8 @@ impl Roots {
         } = list;
         let most = usize::try_from(limit).unwrap_or(usize::MAX);
         let mut living = Vec::new();
+        // The service's own counters are before it.
+        let after = after.filter(|after| after.as_str() > BEFORE_CALLERS);
         let mut after = Some(after.unwrap_or_else(|| BEFORE_CALLERS.to_owned()));
         // Names of expired counters are skipped, and more are read in their place: a page that is short for any reason
         // but the end of the rows would hide what comes after it.

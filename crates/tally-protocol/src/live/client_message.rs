@@ -183,10 +183,12 @@ pub struct SocketNotes {
     pub prefixes: Vec<String>,
     /// A hash of its address, where it has no key. Builds before do not write it, and ignore it.
     pub visitor: Option<u64>,
+    /// When it ends, unix milliseconds, where it has a share. Builds before do not write it, and ignore it.
+    pub ends_ms: Option<i64>,
 }
 
 /// The bytes of what builds before do not write.
-const VISITOR_LACKS: usize = 1;
+const BEFORE_LACKS: usize = 2;
 
 impl SocketNotes {
     /// The text stored with the socket: ASCII, so that each character takes one byte.
@@ -207,7 +209,7 @@ impl SocketNotes {
 
     /// Reads the stored text; `None` where this build does not know its form.
     pub fn from_attachment(text: &str) -> Option<Self> {
-        decode_padded(&STANDARD_NO_PAD.decode(text).ok()?, VISITOR_LACKS).ok()
+        decode_padded(&STANDARD_NO_PAD.decode(text).ok()?, BEFORE_LACKS).ok()
     }
 }
 

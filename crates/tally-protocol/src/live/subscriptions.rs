@@ -46,6 +46,8 @@ struct Watcher {
     resumes: Option<u64>,
     /// A hash of its address, where it has no key.
     visitor: Option<u64>,
+    /// When its stream ends, unix milliseconds.
+    ends_ms: Option<i64>,
 }
 
 /// An update. Watchers that lack the same changes share it.
@@ -193,6 +195,7 @@ impl HubState {
             heard_ms: now_ms,
             resumes,
             visitor: None,
+            ends_ms: None,
         };
         self.watchers.insert(id, watcher);
     }

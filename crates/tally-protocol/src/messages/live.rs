@@ -10,7 +10,7 @@ use tally_core::counter::id::Datacenter;
 
 calls! {
     Look => Vec<CounterSnapshot>, "/look", |it| Address::Lookout(it.partition);
-    Join => (), "/live-join", |it| Address::Hub(&it.datacenter, it.hub);
+    Join => (), "/live-join", |it| Address::Hub(&it.datacenter, it.hub), lacks (1, 0);
 }
 
 /// Hub → lookout: asks for snapshots of these counters. Answered in their order.
@@ -41,4 +41,6 @@ pub struct Join {
     pub prefixes: Vec<String>,
     /// A hash of its address, where it has no key, or a share. It is kept in memory, and with an open socket.
     pub visitor: Option<u64>,
+    /// When its stream ends, unix milliseconds, where it has a share: that may be revoked meanwhile.
+    pub ends_ms: Option<i64>,
 }

@@ -246,17 +246,29 @@ impl<'a> SummedCounter<'a> {
         self.freshness().as_of_ms
     }
 
-    /// An entity tag: for a counter with a home its version, which `If-Match` accepts; otherwise a weak tag, which is
-    /// equal for equal counts, settings and reachability.
+    /// An entity tag: for a counter with a home its version, which `If-Match` accepts, and the number of its settings,
+    /// which that ignores; otherwise a weak tag, which is equal for equal counts, settings and reachability. What is
+    /// rounded has a weak tag of its own, so that nobody takes it for what readers with a key see.
     pub fn etag(&self) -> String {
-        if let Some(home) = &self.sum.root.home {
-            return format!("\"{}\"", self.version.of_home(home).encode());
-        }
         let generation = self.sum.root.generation;
         let settings = self.sum.root.settings.number;
+        if let Some(home) = self
+            .sum
+            .root
+            .home
+            .as_ref()
+            .filter(|_| self.rounding.is_off())
+        {
+            return format!("\"{}.{settings}\"", self.version.of_home(home).encode());
+        }
         let complete = if self.is_complete() { "" } else { "-partial" };
+        let rounded = if self.rounding.is_off() {
+            ""
+        } else {
+            "-rounded"
+        };
         format!(
-            "W/\"{}-{generation}-{settings}{complete}\"",
+            "W/\"{}-{generation}-{settings}{complete}{rounded}\"",
             self.version.tag()
         )
     }

@@ -22,4 +22,18 @@ impl HubState {
             watcher.visitor = Some(visitor);
         }
     }
+
+    /// Notes when the stream of a watcher ends, unix milliseconds.
+    pub fn note_end(&mut self, id: WatcherId, ends_ms: Option<i64>) {
+        if let Some(watcher) = self.watchers.get_mut(&id) {
+            watcher.ends_ms = ends_ms;
+        }
+    }
+
+    /// Whether the stream of a watcher must end now.
+    pub fn has_ended(&self, id: WatcherId, now_ms: i64) -> bool {
+        let watcher = self.watchers.get(&id);
+        let ends_ms = watcher.and_then(|watcher| watcher.ends_ms);
+        ends_ms.is_some_and(|ends_ms| ends_ms <= now_ms)
+    }
 }

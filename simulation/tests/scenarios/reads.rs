@@ -1,0 +1,71 @@
+//! Reads through the cache of an isolate: many questions at once, and counters that begin to exist meanwhile.
+
+use tally_simulation::ClientRequest;
+
+use super::scene::{Asked, COUNTER, Scene, add, keyed};
+
+fn read(query: &str) -> ClientRequest {
+    ClientRequest::new("GET", format!("{COUNTER}{query}")).at(0)
+}
+
+/// Asks for so many windows at once. Returns how many fetches that took.
+fn fetches_of_windows(scene: &Scene, windows: usize) -> usize {
+    let before = scene.count("/read", "");
+    let ask = |window| scene.begin(1, read(&format!("?window={window}")));
+    let asked: Vec<Asked> = (1..=windows).map(ask).collect();
+    for asked in asked {
+        let answer = scene.end(asked);
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert_eq!(answer.json()["value"], 1, "{}", answer.text());
+    }
+    scene.count("/read", "") - before
+}
+
+#[test]
+fn many_questions_at_once_cost_a_fetch_each_and_all_are_answered() {
+    let scene = Scene::new(&["FRA", "SYD"]);
+    scene.done(0, add(1));
+    assert_eq!(fetches_of_windows(&scene, 40), 40);
+    scene.settle();
+    // More than are shared.
+    assert_eq!(fetches_of_windows(&scene, 100), 100);
+}
+
+#[test]
+fn a_counter_that_was_counted_while_a_read_found_none_is_there_for_the_next_read() {
+    let scene = Scene::new(&["FRA"]);
+    let answer = scene.hold_answer("/read", "");
+    let first = scene.begin(0, read(""));
+    scene.wait_for(&answer);
+    scene.done(0, add(1));
+    answer.let_go();
+    assert_eq!(scene.end(first).status, 404, "it began before");
+    assert_eq!(scene.ask(0, read("")).status, 200);
+}
+
+#[test]
+fn a_counter_that_a_write_with_a_key_has_made_is_there_for_the_next_read() {
+    let scene = Scene::new(&["FRA"]);
+    assert_eq!(scene.ask(0, read("")).status, 404);
+    scene.done(0, keyed(add(1)));
+    assert_eq!(scene.ask(0, read("")).status, 200);
+}
+
+#[test]
+fn a_tag_of_before_a_setting_is_not_that_of_the_counter_after_it() {
+    let scene = Scene::new(&["FRA"]);
+    let put = |json: &str| ClientRequest::new("PUT", COUNTER).at(0).json(json);
+    scene.done(0, put(r#"{"home":"FRA"}"#));
+    scene.done(0, add(1));
+    let tag = scene.ask(0, read("")).header("etag").map(str::to_owned);
+    let tag = tag.expect("a tag");
+    let unchanged = || scene.ask(0, read("").header("if-none-match", &tag)).status;
+    assert_eq!(unchanged(), 304);
+    scene.done(0, put(r#"{"home":"FRA","ttl_seconds":60}"#));
+    assert_eq!(unchanged(), 200);
+    // As a condition it is of the version alone.
+    let told = scene.ask(0, add(1).header("if-match", &tag));
+    assert_eq!(told.status, 200, "{}", told.text());
+    let told = scene.ask(0, add(1).header("if-match", &tag));
+    assert_eq!(told.status, 412, "{}", told.text());
+}
