@@ -497,7 +497,7 @@ impl BoardCore {
         let (mut accepted, mut changed) = (0, 0);
         let (mut refused, mut last) = (Vec::new(), None);
         for ((write, sequence), place) in writes.iter().zip(0..) {
-            match loaded.make(&self.rows, write, *sequence)? {
+            match loaded.make(&self.rows, write, *sequence, now_ms)? {
                 Ok((stand, is_changed)) => {
                     accepted += 1;
                     changed += u64::from(is_changed);

@@ -236,6 +236,23 @@ impl Loaded {
         Ok(self.expire(rows, now_ms)? || has_begun)
     }
 
+    /// Removes a member that has expired and still waits for its turn: a write must not change it, since it would be
+    /// removed with what was written. Returns it otherwise.
+    pub(super) fn unless_expired(
+        &mut self,
+        rows: &BoardRows,
+        name: &[u8],
+        member: Option<Member>,
+        now_ms: i64,
+    ) -> Result<Option<Member>, Fault> {
+        let expires_ms = member.as_ref().and_then(|member| member.expires_ms);
+        if expires_ms.is_none_or(|expires_ms| expires_ms > now_ms) {
+            return Ok(member);
+        }
+        self.put(rows, name, member.as_ref(), None)?;
+        Ok(None)
+    }
+
     /// Makes one write; `sequence` orders it among equal scores, where it is not 0. Returns the member's standing,
     /// without its rank, and whether anything has changed.
     pub(super) fn make(
@@ -243,6 +260,7 @@ impl Loaded {
         rows: &BoardRows,
         write: &MemberWrite,
         sequence: u64,
+        now_ms: i64,
     ) -> Result<Result<(MemberStanding, bool), MemberRefusal>, Fault> {
         let MemberWrite {
             member: name,
@@ -251,6 +269,7 @@ impl Loaded {
         } = write;
         let (generation, epoch) = (self.head.generation, self.head.epoch);
         let before = rows.member(epoch, name)?;
+        let before = self.unless_expired(rows, name, before, now_ms)?;
         let own = before
             .as_ref()
             .map(|before| tag(generation, epoch, name, before))
