@@ -200,7 +200,9 @@ impl BoardCore {
             };
             call(&self.host, &register).await?;
             self.readable()?;
-            if !self.is_living() && self.generation() < Some(generation) {
+            // A deletion meanwhile has removed the registration, and raised the number.
+            let is_registered = self.beginning.get() <= Some(generation);
+            if is_registered && !self.is_living() && self.generation() < Some(generation) {
                 return self.begin_as(board, generation, settings, placing);
             }
         }
@@ -685,26 +687,57 @@ impl BoardCore {
         if was_living {
             self.commit(|loaded| {
                 loaded.head.is_living = false;
-                loaded.standing.is_untold = false;
+                loaded.standing.is_untold = loaded.standing.layout.number > 0;
                 loaded.begin_epoch();
                 loaded.keep_periods(&self.rows, 0)
             })?;
+            // If a shard does not answer, or this object ends, the alarm goes on.
+            self.put_off();
+            self.arm().await;
         }
-        let generation = self.generation();
-        if let (layout @ Layout { number: 1.., .. }, Some(generation)) = (self.layout(), generation)
-        {
-            let end = ShardCommand::End(generation);
-            self.tell_all(&board, layout, &end).await?;
-        }
-        // A board that was registered and never created is also removed from the directory.
-        let now = u64::try_from(self.host.now_ms()).unwrap_or(0);
-        let forget = ForgetBoard {
-            board,
-            generation: generation.unwrap_or(now),
-        };
-        call(&self.host, &forget).await?;
+        self.tell_end(&board).await?;
         self.arm().await;
         Ok(was_living)
+    }
+
+    /// Tells the shards of an ended board, then the directory, that it has ended.
+    ///
+    /// # Errors
+    /// If one does not answer; it is then told later.
+    pub(super) async fn tell_end(&self, board: &CounterId) -> Result<(), Fault> {
+        if self.is_living() {
+            // It has begun again, and registered itself.
+            return Ok(());
+        }
+        let ended = self.generation();
+        if let (layout @ Layout { number: 1.., .. }, Some(generation)) = (self.layout(), ended) {
+            let end = ShardCommand::End(generation);
+            self.tell_all(board, layout, &end).await?;
+        }
+        let generation = ended.unwrap_or_else(|| {
+            // A board that was registered and never created is removed from the directory. If its creation goes on, it
+            // is registered again: `begin` sees the higher number.
+            let now = u64::try_from(self.host.now_ms()).unwrap_or(0);
+            let last = self.beginning.get().unwrap_or(0).max(now);
+            self.beginning.set(Some(last + 1));
+            last
+        });
+        let forget = ForgetBoard {
+            board: board.clone(),
+            generation,
+        };
+        call(&self.host, &forget).await?;
+        let is_told = |loaded: &Loaded| {
+            let Loaded { head, standing, .. } = loaded;
+            standing.is_untold && !head.is_living && Some(head.generation) == ended
+        };
+        if self.loaded.borrow().as_ref().is_some_and(is_told) {
+            self.commit(|loaded| {
+                loaded.standing.is_untold = false;
+                Ok(())
+            })?;
+        }
+        Ok(())
     }
 
     /// Sets the alarm for the next due time. If that fails, the next call does what is due.

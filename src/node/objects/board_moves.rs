@@ -249,7 +249,10 @@ impl BoardCore {
         self.tell_settings().await?;
         self.end_layouts(&board).await?;
         if !is_living {
-            return Ok(());
+            return match standing.is_untold {
+                true => self.tell_end(&board).await,
+                false => Ok(()),
+            };
         }
         let (layout, shards) = (standing.layout, standing.placing.shards);
         if let Some(wanted) = self.wanted_shards(layout, shards, standing.is_elsewhere) {
@@ -307,6 +310,11 @@ impl BoardCore {
         let is_small =
             all.members < shards * MEMBERS_MANY / 2 && all.bytes < shards * BYTES_MANY / 2;
         Ok(is_small && busiest < many / 4)
+    }
+
+    /// Leaves what is due to the caller for a moment.
+    pub(super) fn put_off(&self) {
+        self.moves.due_ms.set(self.host.now_ms() + AGAIN_MS);
     }
 
     /// Lets the next move begin at once.
