@@ -38,6 +38,9 @@ use crate::protocol::messages::{
 /// How often the creation of a board is tried while it is deleted repeatedly.
 const BEGUN_TRIES: u32 = 3;
 
+/// How many turns of removing expired members precede writes, so that their answers are exact.
+const EXPIRED_TURNS: u32 = 5;
+
 /// How long after a failed alarm the next one rings, milliseconds.
 const RETRY_MS: i64 = 1_000;
 
@@ -332,7 +335,9 @@ impl BoardCore {
             self.arm().await;
             return all(misplaced.into());
         }
-        self.catch_up()?;
+        for _ in 0..EXPIRED_TURNS {
+            self.catch_up()?;
+        }
         let written = self.write(requests)?;
         self.arm().await;
         Ok(written)
@@ -511,6 +516,8 @@ impl BoardCore {
         let stand = match (writes, last) {
             ([(only, _)], Some(stand)) => {
                 let member = self.rows.member(loaded.head.epoch, &only.member)?;
+                // Where expired members are still counted, no rank is told.
+                let member = member.filter(|_| loaded.is_exact);
                 let reader = loaded.reader(&self.rows);
                 let rank = member.map(|member| reader.rank(&only.member, &member));
                 let rank = rank.transpose()?.flatten();
