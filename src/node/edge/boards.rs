@@ -347,9 +347,14 @@ async fn far_member(
     let at = seen.layout.shard_of_member(&bytes_of(name));
     let question = BoardQuestion::Members(vec![bytes_of(name)]);
     let own = reading.ask_shard(seen.layout, at, question).await;
+    let is_same = |one: &BoardSeen, other: &BoardSeen| {
+        one.generation == other.generation && one.period.start == other.period.start
+    };
     Ok(match own {
-        Ok(BoardAnswer::Seen(own)) => Some(Box::new(place_in(&seen, *own, at.shard))),
-        // The members have moved since: the board itself is asked.
+        Ok(BoardAnswer::Seen(own)) if is_same(&own, &seen) => {
+            Some(Box::new(place_in(&seen, *own, at.shard)))
+        }
+        // The members have moved since, or another period has begun: the board itself is asked.
         _ => None,
     })
 }

@@ -71,7 +71,10 @@ impl Reader<'_> {
                 };
                 self.stretch_into(seen, &first)?;
                 let shards = usize::try_from(seen.layout.shards).unwrap_or(1).max(1);
-                seen.summaries = vec![self.directory.summary(SUMMARY_KEYS_MAX / shards)];
+                // Where one shard has all members it tells exact ranks.
+                if shards > 1 {
+                    seen.summaries = vec![self.directory.summary(SUMMARY_KEYS_MAX / shards)];
+                }
             }
             BoardQuestion::Members(names) => seen.rows = self.members(names)?,
             BoardQuestion::Hidden(after, limit) => {
