@@ -593,6 +593,7 @@ impl BoardCore {
         let ended = loaded.ended.as_ref().filter(|(known, _)| *known == epoch);
         let reader = Reader {
             epoch,
+            start: period.start,
             directory: ended.map_or(&loaded.directory, |(_, directory)| directory),
             ..loaded.reader(&self.rows)
         };

@@ -109,6 +109,7 @@ impl Loaded {
             settings: &self.head.settings,
             generation: self.head.generation,
             epoch: self.head.epoch,
+            start: self.head.period.0,
         }
     }
 
@@ -267,12 +268,12 @@ impl Loaded {
             action,
             condition,
         } = write;
-        let (generation, epoch) = (self.head.generation, self.head.epoch);
-        let before = rows.member(epoch, name)?;
+        let (generation, start) = (self.head.generation, self.head.period.0);
+        let before = rows.member(self.head.epoch, name)?;
         let before = self.unless_expired(rows, name, before, now_ms)?;
         let own = before
             .as_ref()
-            .map(|before| tag(generation, epoch, name, before))
+            .map(|before| tag(generation, start, name, before))
             .transpose()?;
         let holds = match condition {
             None => true,
@@ -315,7 +316,7 @@ impl Loaded {
             previous: before.map(|before| before.score),
             rank: None,
             tag: after
-                .map(|after| tag(generation, epoch, name, &after))
+                .map(|after| tag(generation, start, name, &after))
                 .transpose()?,
         };
         Ok(Ok((stand, is_changed)))
