@@ -422,25 +422,24 @@ impl BoardCore {
         if !is_spread {
             return self.make_recorded(loaded, writes, once, now_ms);
         }
-        let (mut whole, mut is_new) = (None::<MemberOutcome>, false);
-        for group in 0..GROUPS {
-            let places: Vec<u32> = (0..)
-                .zip(writes)
-                .filter(|(_, (write, _))| group_of(&write.member) == group)
-                .map(|(place, _)| place)
-                .collect();
-            if places.is_empty() {
-                continue;
+        let groups = self.groups_of(loaded, writes, once)?;
+        // All of them are written, or none.
+        let (mut room, limits) = (loaded.head.ledgers(), self.limits_of(once.keys));
+        for (.., known) in &groups {
+            match known {
+                Some(BoardWritten::Replayed(_)) => {}
+                Some(refusal) => return Ok(refusal.clone()),
+                None if room.admit(limits, now_ms).is_none() => return Ok(BoardWritten::Full),
+                None => {}
             }
-            let of_group = OnceKey {
-                key: group_key(once.key, group),
-                ..*once
-            };
+        }
+        let (mut whole, mut is_new) = (None::<MemberOutcome>, false);
+        for (places, of_group, known) in groups {
             let some = places.iter().filter_map(|place| {
                 let place = usize::try_from(*place).ok()?;
                 writes.get(place).copied()
             });
-            let written = match self.known_in(&loaded.head, &of_group)? {
+            let written = match known {
                 Some(known) => known,
                 None => {
                     is_new = true;
@@ -471,6 +470,31 @@ impl BoardCore {
             true => BoardWritten::Done(whole),
             false => BoardWritten::Replayed(whole),
         })
+    }
+
+    /// The places of the writes of each group, the key of their record, and the result that is stored with it.
+    fn groups_of(
+        &self,
+        loaded: &Loaded,
+        writes: &[OrderedWrite<'_>],
+        once: &OnceKey,
+    ) -> Result<Vec<GroupWrites>, Fault> {
+        let mut groups = Vec::new();
+        for group in 0..GROUPS {
+            let places: Vec<u32> = (0..)
+                .zip(writes)
+                .filter(|(_, (write, _))| group_of(&write.member) == group)
+                .map(|(place, _)| place)
+                .collect();
+            if places.is_empty() {
+                continue;
+            }
+            let key = group_key(once.key, group);
+            let of_group = OnceKey { key, ..*once };
+            let known = self.known_in(&loaded.head, &of_group)?;
+            groups.push((places, of_group, known));
+        }
+        Ok(groups)
     }
 
     /// Makes writes whose key is new, and stores their result.
@@ -840,6 +864,9 @@ type Request = (Vec<MemberWrite>, Option<OnceKey>, Vec<u64>);
 
 /// A write, and its sequence; 0 where the object gives its own.
 type OrderedWrite<'a> = (&'a MemberWrite, u64);
+
+/// The places of a group's writes among all, the key of their record, and their result if they were made before.
+type GroupWrites = (Vec<u32>, OnceKey, Option<BoardWritten>);
 
 /// Why an object does not have the members that are asked for.
 pub(super) enum Misplaced {

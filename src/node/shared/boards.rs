@@ -774,9 +774,9 @@ pub async fn write(
                 Err(why) => fault = Some(why),
             }
         }
-        match (fault, made.refused.take()) {
-            (Some(fault), _) => return Err(fault),
-            (None, Some(refused)) => return Ok((refused, made.version)),
+        match (fault, made.refusal()) {
+            (Some(fault), _) | (None, Some(Err(fault))) => return Err(fault),
+            (None, Some(Ok(refused))) => return Ok((refused, made.version)),
             (None, None) => {}
         }
         let Some(next) = next else {
@@ -880,6 +880,17 @@ impl WriteProgress {
             None => written,
             Some(before) => before.and(written),
         });
+    }
+
+    /// Why a shard refused its part, if one did. A full one says that nothing was written, which holds for itself alone.
+    fn refusal(&mut self) -> Option<Result<BoardWritten, Fault>> {
+        let refused = self.refused.take()?;
+        Some(match (&refused, &self.written) {
+            (BoardWritten::Full, Some(_)) => Err(Fault::Unavailable(
+                "one shard remembers too many keys, others have written; keep the key".to_owned(),
+            )),
+            _ => Ok(refused),
+        })
     }
 
     fn finish(self) -> Result<(BoardWritten, BoardVersion), Fault> {
