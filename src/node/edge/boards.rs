@@ -488,8 +488,8 @@ async fn send(
 }
 
 /// If a board has several shards, the one that wrote knows only its own members: asks all for the rank and the total. A
-/// member without a rank is hidden, or expired members were still counted.
-/// Returns whether these are exact.
+/// member without a rank is hidden, or expired members were still counted: then the board is asked too. Returns whether
+/// these are exact.
 async fn stand_among_all(
     context: &RequestContext,
     board: &CounterId,

@@ -137,6 +137,8 @@ impl BoardCore {
         &self,
         mut work: impl FnMut(&mut Loaded) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
+        // Another call may have found meanwhile that memory differs from storage.
+        self.storage.check(|| self.load())?;
         let mut outcome = None;
         let committed = self.store.atomically(|| {
             let mut loaded = self.loaded.borrow_mut();
@@ -802,7 +804,7 @@ impl BoardCore {
             next_expiry_ms.filter(|_| is_at_work),
             ends.then(|| head.period.1.saturating_mul(1_000)),
             head.ledgers().due_at_ms(),
-            (head.swept_epoch < head.oldest_epoch).then(|| self.host.now_ms() + SWEEP_MS),
+            (head.swept_epoch < head.epoch).then(|| self.host.now_ms() + SWEEP_MS),
         ];
         due.into_iter().flatten().min().unwrap_or(i64::MAX)
     }
@@ -833,9 +835,9 @@ impl BoardCore {
                 self.rows.delete_records(newest)?;
                 head.set_ledgers(&ledgers);
             }
-            let has_rest = head.swept_epoch < head.oldest_epoch;
-            if has_rest && !self.rows.sweep(head.oldest_epoch, SWEPT_AT_ONCE)? {
-                head.swept_epoch = head.oldest_epoch;
+            let has_rest = head.swept_epoch < head.epoch;
+            if has_rest && !self.rows.sweep(head.epoch, SWEPT_AT_ONCE)? {
+                head.swept_epoch = head.epoch;
             }
             // The owner of a spread board names its shards to the next board; a shard waits for commands of its owner.
             let is_spread = loaded.standing.layout.number > 0;

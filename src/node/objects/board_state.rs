@@ -98,7 +98,10 @@ impl Loaded {
     pub(super) fn keep_periods(&mut self, rows: &BoardRows, most: u32) -> Result<(), Fault> {
         rows.keep_periods(most)?;
         let oldest = rows.periods()?.last().map(|(epoch, _)| *epoch);
-        self.head.oldest_epoch = oldest.unwrap_or(self.head.epoch);
+        let head = &mut self.head;
+        // The rows of periods that were kept until now are swept too.
+        head.swept_epoch = head.swept_epoch.min(head.oldest_epoch);
+        head.oldest_epoch = oldest.unwrap_or(head.epoch);
         Ok(())
     }
 
