@@ -1,6 +1,7 @@
 //! A deployment for scenarios of boards: its objects, what a test does to messages of theirs, and how clients ask.
 
 use std::cell::RefCell;
+use std::ops::Range;
 use std::rc::Rc;
 
 use serde_json::{Value, json};
@@ -104,12 +105,7 @@ impl BoardScene {
     }
 
     /// Writes lines that are made from numbers. All must be accepted.
-    pub fn lines(
-        &self,
-        board: &str,
-        numbers: std::ops::Range<usize>,
-        line: impl Fn(usize) -> Value,
-    ) {
+    pub fn lines(&self, board: &str, numbers: Range<usize>, line: impl Fn(usize) -> Value) {
         let all: Vec<usize> = numbers.collect();
         for some in all.chunks(10_000) {
             let body: String = some

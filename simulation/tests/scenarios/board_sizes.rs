@@ -1,42 +1,88 @@
 //! Boards of many members over several shards: what a far page costs, how long a move stops writes, and what is told
 //! elsewhere as a period begins.
 
+use std::ops::Range;
+
 use serde_json::{Value, json};
+use tally::core::board::placing::group_of;
 use tally_simulation::{ClientRequest, Verdict};
 
 use super::board_scene::BoardScene;
 
 /// The most bytes that shards send for one page.
-const PAGE_BYTES_MAX: u64 = 1_000_000;
+const PAGE_BYTES_MAX: u64 = 900_000;
 
-#[test]
-fn a_page_far_from_the_first_is_read_without_most_of_the_board() {
-    let scene = BoardScene::new(&["FRA"]);
-    let members = 40_000;
-    scene.done("PUT", "/boards/b", r#"{"shards":16,"scores":"integer"}"#);
-    scene.settle();
-    scene.lines(
-        "b",
-        0..members,
-        |number| json!({"member": format!("m{number}"), "score": number}),
-    );
+/// A name of one of these groups of members, made from a number.
+fn name_in(groups: &Range<u32>, number: usize) -> String {
+    let mut names = (0..).map(|other| format!("m{number}-{other}"));
+    let is_in = |name: &String| groups.contains(&group_of(name.as_bytes()));
+    names.find(is_in).expect("every group has names")
+}
+
+/// Pages of a board whose scores are from 1 to `members`, by their ranks. Each is right, and costs little.
+fn check_far_pages(scene: &BoardScene, members: usize, is_desc: bool, query: &str) {
     let bytes = || {
         let bytes = scene.world.figures().bytes;
         bytes.get("/board-ask").copied().unwrap_or(0)
     };
-    for rank in [1_100, 2_001, 20_001, 39_990, 40_001] {
+    let score = |rank: usize| if is_desc { members + 1 - rank } else { rank };
+    for rank in [1_100, 2_001, members / 2, members - 7, members, members + 1] {
         let before = bytes();
-        let page = scene.get(&format!("/boards/b/members?rank={rank}&limit=20"));
+        let page = scene.get(&format!(
+            "/boards/b/members?rank={rank}&limit=20&{query}exact=1"
+        ));
         let told: Vec<Value> = (page["rows"].as_array().expect("rows").iter())
             .map(|row| json!([row["score"], row["rank"]]))
             .collect();
         let expected: Vec<Value> = (rank..(rank + 20).min(members + 1))
-            .map(|rank| json!([members - rank, rank]))
+            .map(|rank| json!([score(rank), rank]))
             .collect();
-        assert_eq!(told, expected);
+        assert_eq!(told, expected, "rank {rank}");
         let cost = bytes() - before;
         assert!(cost < PAGE_BYTES_MAX, "rank {rank}: {cost} bytes");
     }
+}
+
+#[test]
+fn a_page_far_from_the_first_is_read_without_most_of_the_board() {
+    let members = 40_000;
+    for (order, shards) in [("desc", 16), ("asc", 3)] {
+        let scene = BoardScene::new(&["FRA"]);
+        let put = json!({"shards": shards, "scores": "integer", "order": order});
+        scene.done("PUT", "/boards/b", &put.to_string());
+        scene.settle();
+        scene.lines(
+            "b",
+            1..members + 1,
+            |number| json!({"member": format!("m{number}"), "score": number}),
+        );
+        check_far_pages(&scene, members, order == "desc", "");
+    }
+}
+
+#[test]
+fn a_far_page_is_found_where_shards_have_members_of_different_scores() {
+    let members = 12_000;
+    let scene = BoardScene::new(&["FRA"]);
+    scene.done(
+        "PUT",
+        "/boards/b",
+        r#"{"shards":4,"period":"hour","archive":1}"#,
+    );
+    scene.settle();
+    // The second shard has the first and the last members, the first has most, the last has none.
+    scene.lines("b", 1..members + 1, |number| {
+        let groups = match number {
+            4_000..10_000 => 0..4,
+            10_000..10_500 => 8..12,
+            _ => 4..8,
+        };
+        json!({"member": name_in(&groups, number), "score": number})
+    });
+    check_far_pages(&scene, members, true, "");
+    let start = scene.get("/boards/b")["period"]["start"].clone();
+    scene.world.run_for_ms(3_600_000);
+    check_far_pages(&scene, members, true, &format!("period={start}&"));
 }
 
 #[test]

@@ -882,7 +882,7 @@ impl WriteProgress {
         });
     }
 
-    /// Why a shard refused its part, if one did. A full one says that nothing was written, which holds for itself alone.
+    /// Why a shard refused its part, if one did. A full one says that nothing was written, which holds for it alone.
     fn refusal(&mut self) -> Option<Result<BoardWritten, Fault>> {
         let refused = self.refused.take()?;
         Some(match (&refused, &self.written) {
