@@ -25,8 +25,8 @@ use crate::protocol::boards::{
 use crate::protocol::keys::{KeyKind, fingerprint, parse_key, section_key, write_key};
 use crate::protocol::messages::{
     BoardAnswer, BoardConfigured, BoardQuestion, BoardSeen, BoardWritten, ConfigureBoard, EndBoard,
-    Fault, ListAllBoards, MemberAction, MemberOutcome, MemberRange, MemberWrite, OnceKey,
-    WriteBoard,
+    Fault, ListAllBoards, MemberAction, MemberOutcome, MemberRange, MemberStanding, MemberWrite,
+    OnceKey, WriteBoard,
 };
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::{LIST_LIMIT, Query};
@@ -347,9 +347,14 @@ async fn far_member(
     let at = seen.layout.shard_of_member(&bytes_of(name));
     let question = BoardQuestion::Members(vec![bytes_of(name)]);
     let own = reading.ask_shard(seen.layout, at, question).await;
+    let is_same = |one: &BoardSeen, other: &BoardSeen| {
+        one.generation == other.generation && one.period.start == other.period.start
+    };
     Ok(match own {
-        Ok(BoardAnswer::Seen(own)) => Some(Box::new(place_in(&seen, *own, at.shard))),
-        // The members have moved since: the board itself is asked.
+        Ok(BoardAnswer::Seen(own)) if is_same(&own, &seen) => {
+            Some(Box::new(place_in(&seen, *own, at.shard)))
+        }
+        // The members have moved since, or another period has begun: the board itself is asked.
         _ => None,
     })
 }
@@ -482,20 +487,26 @@ async fn send(
     }
 }
 
-/// If a board has several shards, the one that wrote knows only its own members: asks all for the rank and the total.
-/// Returns whether these are exact.
+/// If a board has several shards, the one that wrote knows only its own members: asks all for the rank and the total. A
+/// member without a rank is hidden, or expired members were still counted: then the board is asked too. Returns whether
+/// these are exact.
 async fn stand_among_all(
     context: &RequestContext,
     board: &CounterId,
     name: Option<&CounterId>,
     written: &mut MemberOutcome,
 ) -> bool {
-    if boards::layout_of(&context.host, board).shards <= 1 {
+    let is_ranked = |stand: MemberStanding| stand.score.is_none() || stand.rank.is_some();
+    if boards::layout_of(&context.host, board).shards <= 1 && written.stand.is_none_or(is_ranked) {
         return true;
     }
     let reading = BoardReader::new(&context.host, board);
     let names = name.map(bytes_of).into_iter().collect();
     let Ok(BoardAnswer::Seen(seen)) = reading.ask(BoardQuestion::Members(names)).await else {
+        // That among the members of one shard is none.
+        if let Some(stand) = &mut written.stand {
+            stand.rank = None;
+        }
         return false;
     };
     written.total = seen.period.total;

@@ -38,6 +38,9 @@ use crate::protocol::messages::{
 /// How often the creation of a board is tried while it is deleted repeatedly.
 const BEGUN_TRIES: u32 = 3;
 
+/// How many turns of removing expired members precede writes, so that their answers are exact.
+const EXPIRED_TURNS: u32 = 5;
+
 /// How long after a failed alarm the next one rings, milliseconds.
 const RETRY_MS: i64 = 1_000;
 
@@ -134,6 +137,8 @@ impl BoardCore {
         &self,
         mut work: impl FnMut(&mut Loaded) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
+        // Another call may have found meanwhile that memory differs from storage.
+        self.storage.check(|| self.load())?;
         let mut outcome = None;
         let committed = self.store.atomically(|| {
             let mut loaded = self.loaded.borrow_mut();
@@ -200,7 +205,9 @@ impl BoardCore {
             };
             call(&self.host, &register).await?;
             self.readable()?;
-            if !self.is_living() && self.generation() < Some(generation) {
+            // A deletion meanwhile has removed the registration, and raised the number.
+            let is_registered = self.beginning.get() <= Some(generation);
+            if is_registered && !self.is_living() && self.generation() < Some(generation) {
                 return self.begin_as(board, generation, settings, placing);
             }
         }
@@ -330,7 +337,9 @@ impl BoardCore {
             self.arm().await;
             return all(misplaced.into());
         }
-        self.catch_up()?;
+        for _ in 0..EXPIRED_TURNS {
+            self.catch_up()?;
+        }
         let written = self.write(requests)?;
         self.arm().await;
         Ok(written)
@@ -415,25 +424,24 @@ impl BoardCore {
         if !is_spread {
             return self.make_recorded(loaded, writes, once, now_ms);
         }
-        let (mut whole, mut is_new) = (None::<MemberOutcome>, false);
-        for group in 0..GROUPS {
-            let places: Vec<u32> = (0..)
-                .zip(writes)
-                .filter(|(_, (write, _))| group_of(&write.member) == group)
-                .map(|(place, _)| place)
-                .collect();
-            if places.is_empty() {
-                continue;
+        let groups = self.groups_of(loaded, writes, once)?;
+        // All of them are written, or none.
+        let (mut room, limits) = (loaded.head.ledgers(), self.limits_of(once.keys));
+        for (.., known) in &groups {
+            match known {
+                Some(BoardWritten::Replayed(_)) => {}
+                Some(refusal) => return Ok(refusal.clone()),
+                None if room.admit(limits, now_ms).is_none() => return Ok(BoardWritten::Full),
+                None => {}
             }
-            let of_group = OnceKey {
-                key: group_key(once.key, group),
-                ..*once
-            };
+        }
+        let (mut whole, mut is_new) = (None::<MemberOutcome>, false);
+        for (places, of_group, known) in groups {
             let some = places.iter().filter_map(|place| {
                 let place = usize::try_from(*place).ok()?;
                 writes.get(place).copied()
             });
-            let written = match self.known_in(&loaded.head, &of_group)? {
+            let written = match known {
                 Some(known) => known,
                 None => {
                     is_new = true;
@@ -464,6 +472,31 @@ impl BoardCore {
             true => BoardWritten::Done(whole),
             false => BoardWritten::Replayed(whole),
         })
+    }
+
+    /// The places of the writes of each group, the key of their record, and the result that is stored with it.
+    fn groups_of(
+        &self,
+        loaded: &Loaded,
+        writes: &[OrderedWrite<'_>],
+        once: &OnceKey,
+    ) -> Result<Vec<GroupWrites>, Fault> {
+        let mut groups = Vec::new();
+        for group in 0..GROUPS {
+            let places: Vec<u32> = (0..)
+                .zip(writes)
+                .filter(|(_, (write, _))| group_of(&write.member) == group)
+                .map(|(place, _)| place)
+                .collect();
+            if places.is_empty() {
+                continue;
+            }
+            let key = group_key(once.key, group);
+            let of_group = OnceKey { key, ..*once };
+            let known = self.known_in(&loaded.head, &of_group)?;
+            groups.push((places, of_group, known));
+        }
+        Ok(groups)
     }
 
     /// Makes writes whose key is new, and stores their result.
@@ -497,7 +530,7 @@ impl BoardCore {
         let (mut accepted, mut changed) = (0, 0);
         let (mut refused, mut last) = (Vec::new(), None);
         for ((write, sequence), place) in writes.iter().zip(0..) {
-            match loaded.make(&self.rows, write, *sequence)? {
+            match loaded.make(&self.rows, write, *sequence, now_ms)? {
                 Ok((stand, is_changed)) => {
                     accepted += 1;
                     changed += u64::from(is_changed);
@@ -509,6 +542,8 @@ impl BoardCore {
         let stand = match (writes, last) {
             ([(only, _)], Some(stand)) => {
                 let member = self.rows.member(loaded.head.epoch, &only.member)?;
+                // Where expired members are still counted, no rank is told.
+                let member = member.filter(|_| loaded.is_exact);
                 let reader = loaded.reader(&self.rows);
                 let rank = member.map(|member| reader.rank(&only.member, &member));
                 let rank = rank.transpose()?.flatten();
@@ -584,6 +619,7 @@ impl BoardCore {
         let ended = loaded.ended.as_ref().filter(|(known, _)| *known == epoch);
         let reader = Reader {
             epoch,
+            start: period.start,
             directory: ended.map_or(&loaded.directory, |(_, directory)| directory),
             ..loaded.reader(&self.rows)
         };
@@ -685,26 +721,57 @@ impl BoardCore {
         if was_living {
             self.commit(|loaded| {
                 loaded.head.is_living = false;
-                loaded.standing.is_untold = false;
+                loaded.standing.is_untold = loaded.standing.layout.number > 0;
                 loaded.begin_epoch();
                 loaded.keep_periods(&self.rows, 0)
             })?;
+            // If a shard does not answer, or this object ends, the alarm goes on.
+            self.put_off();
+            self.arm().await;
         }
-        let generation = self.generation();
-        if let (layout @ Layout { number: 1.., .. }, Some(generation)) = (self.layout(), generation)
-        {
-            let end = ShardCommand::End(generation);
-            self.tell_all(&board, layout, &end).await?;
-        }
-        // A board that was registered and never created is also removed from the directory.
-        let now = u64::try_from(self.host.now_ms()).unwrap_or(0);
-        let forget = ForgetBoard {
-            board,
-            generation: generation.unwrap_or(now),
-        };
-        call(&self.host, &forget).await?;
+        self.tell_end(&board).await?;
         self.arm().await;
         Ok(was_living)
+    }
+
+    /// Tells the shards of an ended board, then the directory, that it has ended.
+    ///
+    /// # Errors
+    /// If one does not answer; it is then told later.
+    pub(super) async fn tell_end(&self, board: &CounterId) -> Result<(), Fault> {
+        if self.is_living() {
+            // It has begun again, and registered itself.
+            return Ok(());
+        }
+        let ended = self.generation();
+        if let (layout @ Layout { number: 1.., .. }, Some(generation)) = (self.layout(), ended) {
+            let end = ShardCommand::End(generation);
+            self.tell_all(board, layout, &end).await?;
+        }
+        let generation = ended.unwrap_or_else(|| {
+            // A board that was registered and never created is removed from the directory. If its creation goes on, it
+            // is registered again: `begin` sees the higher number.
+            let now = u64::try_from(self.host.now_ms()).unwrap_or(0);
+            let last = self.beginning.get().unwrap_or(0).max(now);
+            self.beginning.set(Some(last + 1));
+            last
+        });
+        let forget = ForgetBoard {
+            board: board.clone(),
+            generation,
+        };
+        call(&self.host, &forget).await?;
+        let is_told = |loaded: &Loaded| {
+            let Loaded { head, standing, .. } = loaded;
+            standing.is_untold && !head.is_living && Some(head.generation) == ended
+        };
+        if self.loaded.borrow().as_ref().is_some_and(is_told) {
+            self.commit(|loaded| {
+                loaded.standing.is_untold = false;
+                Ok(())
+            })?;
+        }
+        Ok(())
     }
 
     /// Sets the alarm for the next due time. If that fails, the next call does what is due.
@@ -737,7 +804,7 @@ impl BoardCore {
             next_expiry_ms.filter(|_| is_at_work),
             ends.then(|| head.period.1.saturating_mul(1_000)),
             head.ledgers().due_at_ms(),
-            (head.swept_epoch < head.oldest_epoch).then(|| self.host.now_ms() + SWEEP_MS),
+            (head.swept_epoch < head.epoch).then(|| self.host.now_ms() + SWEEP_MS),
         ];
         due.into_iter().flatten().min().unwrap_or(i64::MAX)
     }
@@ -768,9 +835,9 @@ impl BoardCore {
                 self.rows.delete_records(newest)?;
                 head.set_ledgers(&ledgers);
             }
-            let has_rest = head.swept_epoch < head.oldest_epoch;
-            if has_rest && !self.rows.sweep(head.oldest_epoch, SWEPT_AT_ONCE)? {
-                head.swept_epoch = head.oldest_epoch;
+            let has_rest = head.swept_epoch < head.epoch;
+            if has_rest && !self.rows.sweep(head.epoch, SWEPT_AT_ONCE)? {
+                head.swept_epoch = head.epoch;
             }
             // The owner of a spread board names its shards to the next board; a shard waits for commands of its owner.
             let is_spread = loaded.standing.layout.number > 0;
@@ -799,6 +866,9 @@ type Request = (Vec<MemberWrite>, Option<OnceKey>, Vec<u64>);
 
 /// A write, and its sequence; 0 where the object gives its own.
 type OrderedWrite<'a> = (&'a MemberWrite, u64);
+
+/// The places of a group's writes among all, the key of their record, and their result if they were made before.
+type GroupWrites = (Vec<u32>, OnceKey, Option<BoardWritten>);
 
 /// Why an object does not have the members that are asked for.
 pub(super) enum Misplaced {

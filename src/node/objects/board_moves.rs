@@ -40,6 +40,10 @@ const PAGE: u64 = 1_000;
 /// How often the changes are copied before the sources are sealed.
 const ROUNDS_MAX: u32 = 5;
 
+/// The most pages of changes that a round copies from each source: as many as a million members that all change. In
+/// each round fewer members change than in the one before, unless they change faster than they are copied.
+const PAGES_MAX: u32 = 1_000;
+
 /// How long a shard may take for a command, milliseconds; meanwhile the command is repeated.
 const COMMAND_MS_MAX: u64 = 5_000;
 
@@ -249,7 +253,10 @@ impl BoardCore {
         self.tell_settings().await?;
         self.end_layouts(&board).await?;
         if !is_living {
-            return Ok(());
+            return match standing.is_untold {
+                true => self.tell_end(&board).await,
+                false => Ok(()),
+            };
         }
         let (layout, shards) = (standing.layout, standing.placing.shards);
         if let Some(wanted) = self.wanted_shards(layout, shards, standing.is_elsewhere) {
@@ -307,6 +314,11 @@ impl BoardCore {
         let is_small =
             all.members < shards * MEMBERS_MANY / 2 && all.bytes < shards * BYTES_MANY / 2;
         Ok(is_small && busiest < many / 4)
+    }
+
+    /// Leaves what is due to the caller for a moment.
+    pub(super) fn put_off(&self) {
+        self.moves.due_ms.set(self.host.now_ms() + AGAIN_MS);
     }
 
     /// Lets the next move begin at once.
@@ -460,11 +472,8 @@ impl BoardCore {
             }
         }
         for _ in 0..ROUNDS_MAX {
-            if self
-                .carry_changed(board, (from, to), false, &mut carrying)
-                .await?
-                == Some(false)
-            {
+            let changed = self.carry_changed(board, (from, to), PAGES_MAX, &mut carrying);
+            if changed.await?.is_none_or(|pages| pages <= from.shards) {
                 break;
             }
         }
@@ -511,7 +520,7 @@ impl BoardCore {
         if is_lost || all_periods(sealed).keys().any(is_other) {
             return Ok(false);
         }
-        let changed = self.carry_changed(board, (from, to), true, carrying);
+        let changed = self.carry_changed(board, (from, to), u32::MAX, carrying);
         Ok(changed.await?.is_some() && self.carry_records(board, (from, to)).await?)
     }
 
@@ -561,17 +570,18 @@ impl BoardCore {
         }
     }
 
-    /// Copies changes: a page of each source, or all. Returns whether a source has more; `None` where the move is lost.
+    /// Copies changes, at most so many pages of each source. Returns how many pages there were; `None` where the move
+    /// is lost.
     async fn carry_changed(
         &self,
         board: &CounterId,
         (from, to): (Layout, Layout),
-        is_all: bool,
+        pages_max: u32,
         carrying: &mut CopyProgress,
-    ) -> Result<Option<bool>, Fault> {
-        let mut has_any = false;
+    ) -> Result<Option<u32>, Fault> {
+        let mut pages = 0;
         for source in from.all() {
-            loop {
+            for _ in 0..pages_max {
                 self.note_step();
                 let known = carrying.changes.get(&source).copied().unwrap_or(0);
                 let give = ShardCommand::GiveChanged(to.number, known);
@@ -583,13 +593,13 @@ impl BoardCore {
                 if !self.hand_out(board, to, members, carrying).await? {
                     return Ok(None);
                 }
-                has_any |= has_more;
-                if !has_more || !is_all {
+                pages += 1;
+                if !has_more {
                     break;
                 }
             }
         }
-        Ok(Some(has_any))
+        Ok(Some(pages))
     }
 
     async fn carry_records(
@@ -979,6 +989,8 @@ impl BoardCore {
             let head = &mut loaded.head;
             (head.epoch, head.period) = (*epoch, period);
             (head.members, head.bytes) = (taken.members, taken.bytes);
+            // Versions of writes that were made before the move, and are repeated here, have been reached.
+            head.sequence = head.sequence.max(loaded.next_sequence);
             head.is_living = true;
             loaded.directory = self.rows.directory(*epoch)?;
             loaded.next_expiry_ms = self.rows.next_expiry(*epoch)?;

@@ -24,14 +24,17 @@ pub(super) struct Reader<'a> {
     pub(super) settings: &'a Settings,
     pub(super) generation: u64,
     pub(super) epoch: i64,
+    /// When the period began, unix seconds.
+    pub(super) start: i64,
 }
 
-/// The tag of a member: it changes with every change of the member.
+/// The tag of a member: it changes with every change of the member, and where another period begins. Objects number
+/// periods of their own, so `start` is when it began.
 ///
 /// # Errors
 /// `Broken`, which does not happen.
-pub(super) fn tag(generation: u64, epoch: i64, name: &[u8], member: &Member) -> Result<u64, Fault> {
-    let bytes = encode(&(generation, epoch, name, member))?;
+pub(super) fn tag(generation: u64, start: i64, name: &[u8], member: &Member) -> Result<u64, Fault> {
+    let bytes = encode(&(generation, start, name, member))?;
     Ok(hash(&HashKey::from([0; 16]), &bytes))
 }
 
@@ -71,7 +74,10 @@ impl Reader<'_> {
                 };
                 self.stretch_into(seen, &first)?;
                 let shards = usize::try_from(seen.layout.shards).unwrap_or(1).max(1);
-                seen.summaries = vec![self.directory.summary(SUMMARY_KEYS_MAX / shards)];
+                // Where one shard has all members it tells exact ranks.
+                if shards > 1 {
+                    seen.summaries = vec![self.directory.summary(SUMMARY_KEYS_MAX / shards)];
+                }
             }
             BoardQuestion::Members(names) => seen.rows = self.members(names)?,
             BoardQuestion::Hidden(after, limit) => {
@@ -141,7 +147,7 @@ impl Reader<'_> {
 
     fn ranked(&self, name: Vec<u8>, member: Member, rank: Option<u64>) -> Result<Ranked, Fault> {
         Ok(Ranked {
-            tag: tag(self.generation, self.epoch, &name, &member)?,
+            tag: tag(self.generation, self.start, &name, &member)?,
             member: name,
             score: member.score,
             tie: member.tie,

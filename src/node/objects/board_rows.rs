@@ -56,7 +56,7 @@ pub(super) struct Head {
     pub(super) epoch: i64,
     /// The number of the oldest kept period.
     pub(super) oldest_epoch: i64,
-    /// Below this number no rows are left.
+    /// Below this number no rows are left, besides those of kept periods.
     pub(super) swept_epoch: i64,
     /// When the current period begins and the next one does, unix seconds; zeros where there are no periods.
     pub(super) period: (i64, i64),
@@ -587,22 +587,38 @@ impl BoardRows {
         rows.iter().map(read).collect()
     }
 
-    /// Deletes so many rows of periods before `epoch`. Returns whether there are more.
+    /// Deletes so many rows of periods before `epoch` that are not kept. Returns whether there are more.
     pub(super) fn sweep(&self, epoch: i64, limit: u64) -> Result<bool, Fault> {
+        let kept = self.periods()?.into_iter().map(|(kept, _)| kept);
+        let mut before = epoch;
+        for kept in kept.chain([-1]) {
+            let is_gap = kept + 1 < before;
+            if is_gap && self.sweep_between(kept, before, limit)? {
+                return Ok(true);
+            }
+            before = kept;
+        }
+        Ok(false)
+    }
+
+    fn sweep_between(&self, after: i64, before: i64, limit: u64) -> Result<bool, Fault> {
         let mut has_more = false;
         for (delete, look) in [
             (
-                "DELETE FROM members WHERE (epoch, member) IN (SELECT epoch, member FROM members WHERE epoch < ? LIMIT ?)",
-                "SELECT 1 FROM members WHERE epoch < ? LIMIT 1",
+                "DELETE FROM members WHERE (epoch, member) IN \
+                 (SELECT epoch, member FROM members WHERE epoch > ? AND epoch < ? LIMIT ?)",
+                "SELECT 1 FROM members WHERE epoch > ? AND epoch < ? LIMIT 1",
             ),
             (
                 "DELETE FROM segments WHERE (epoch, place, member) IN \
-                 (SELECT epoch, place, member FROM segments WHERE epoch < ? LIMIT ?)",
-                "SELECT 1 FROM segments WHERE epoch < ? LIMIT 1",
+                 (SELECT epoch, place, member FROM segments WHERE epoch > ? AND epoch < ? LIMIT ?)",
+                "SELECT 1 FROM segments WHERE epoch > ? AND epoch < ? LIMIT 1",
             ),
         ] {
-            self.store.run(delete, vec![epoch.into(), whole(limit)])?;
-            has_more |= !self.store.run(look, vec![epoch.into()])?.is_empty();
+            let between: Vec<SqlValue> = vec![after.into(), before.into()];
+            let deleted = [between.clone(), vec![whole(limit)]].concat();
+            self.store.run(delete, deleted)?;
+            has_more |= !self.store.run(look, between)?.is_empty();
         }
         Ok(has_more)
     }

@@ -98,7 +98,10 @@ impl Loaded {
     pub(super) fn keep_periods(&mut self, rows: &BoardRows, most: u32) -> Result<(), Fault> {
         rows.keep_periods(most)?;
         let oldest = rows.periods()?.last().map(|(epoch, _)| *epoch);
-        self.head.oldest_epoch = oldest.unwrap_or(self.head.epoch);
+        let head = &mut self.head;
+        // The rows of periods that were kept until now are swept too.
+        head.swept_epoch = head.swept_epoch.min(head.oldest_epoch);
+        head.oldest_epoch = oldest.unwrap_or(head.epoch);
         Ok(())
     }
 
@@ -109,6 +112,7 @@ impl Loaded {
             settings: &self.head.settings,
             generation: self.head.generation,
             epoch: self.head.epoch,
+            start: self.head.period.0,
         }
     }
 
@@ -236,6 +240,23 @@ impl Loaded {
         Ok(self.expire(rows, now_ms)? || has_begun)
     }
 
+    /// Removes a member that has expired and still waits for its turn: a write must not change it, since it would be
+    /// removed with what was written. Returns it otherwise.
+    pub(super) fn unless_expired(
+        &mut self,
+        rows: &BoardRows,
+        name: &[u8],
+        member: Option<Member>,
+        now_ms: i64,
+    ) -> Result<Option<Member>, Fault> {
+        let expires_ms = member.as_ref().and_then(|member| member.expires_ms);
+        if expires_ms.is_none_or(|expires_ms| expires_ms > now_ms) {
+            return Ok(member);
+        }
+        self.put(rows, name, member.as_ref(), None)?;
+        Ok(None)
+    }
+
     /// Makes one write; `sequence` orders it among equal scores, where it is not 0. Returns the member's standing,
     /// without its rank, and whether anything has changed.
     pub(super) fn make(
@@ -243,17 +264,19 @@ impl Loaded {
         rows: &BoardRows,
         write: &MemberWrite,
         sequence: u64,
+        now_ms: i64,
     ) -> Result<Result<(MemberStanding, bool), MemberRefusal>, Fault> {
         let MemberWrite {
             member: name,
             action,
             condition,
         } = write;
-        let (generation, epoch) = (self.head.generation, self.head.epoch);
-        let before = rows.member(epoch, name)?;
+        let (generation, start) = (self.head.generation, self.head.period.0);
+        let before = rows.member(self.head.epoch, name)?;
+        let before = self.unless_expired(rows, name, before, now_ms)?;
         let own = before
             .as_ref()
-            .map(|before| tag(generation, epoch, name, before))
+            .map(|before| tag(generation, start, name, before))
             .transpose()?;
         let holds = match condition {
             None => true,
@@ -296,7 +319,7 @@ impl Loaded {
             previous: before.map(|before| before.score),
             rank: None,
             tag: after
-                .map(|after| tag(generation, epoch, name, &after))
+                .map(|after| tag(generation, start, name, &after))
                 .transpose()?,
         };
         Ok(Ok((stand, is_changed)))

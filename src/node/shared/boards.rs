@@ -36,8 +36,11 @@ const TRIES_MAX: u32 = 80;
 const AGAIN_MS: u64 = 100;
 
 /// A page that skips at most this many rows is read by asking each shard for all rows before it too. For a page farther
-/// off, summaries find the place where it begins.
+/// off, a member at most so far before it is found first.
 const SKIPPED_MAX: u64 = 1_000;
+
+/// The most rounds of that search: of 16 shards with 300,000 members each it takes one or two.
+const FAR_ROUNDS_MAX: u32 = 12;
 
 /// A board that exists: its layout, its home, and the sequence behind those that this isolate has given its writes.
 #[derive(Clone, Default)]
@@ -250,20 +253,28 @@ impl Shards<'_> {
     async fn each(&self, question: impl Fn(ShardAt) -> BoardQuestion) -> Result<Parts, Fault> {
         let ask = |at: ShardAt| self.reading.ask_shard(self.layout, at, question(at));
         let answered = try_join_all(self.layout.all().map(ask)).await?;
-        let (mut parts, mut absent) = (Vec::with_capacity(answered.len()), 0);
-        for answer in answered {
+        let (mut parts, mut absent) = (Vec::with_capacity(answered.len()), Vec::new());
+        for (answer, shard) in answered.into_iter().zip(0..) {
             match answer {
                 BoardAnswer::Seen(seen) => parts.push(*seen),
                 // The shard had no members in that period.
-                BoardAnswer::NoPeriod => absent += 1,
+                BoardAnswer::NoPeriod => absent.push(shard),
                 other => return Ok(Err(other)),
             }
         }
-        let Some(first) = parts.first() else {
-            return Ok(Err(match absent {
-                0 => BoardAnswer::Stale,
-                _ => BoardAnswer::NoPeriod,
+        if let Some(nothing) = parts.first().map(without_members) {
+            // Each part stands at the number of its shard.
+            for shard in absent {
+                parts.insert(shard, nothing.clone());
+            }
+        } else {
+            return Ok(Err(match absent.is_empty() {
+                true => BoardAnswer::Stale,
+                false => BoardAnswer::NoPeriod,
             }));
+        }
+        let Some(first) = parts.first() else {
+            return Ok(Err(BoardAnswer::Stale));
         };
         let is_one = |part: &BoardSeen| {
             part.generation == first.generation && part.period.start == first.period.start
@@ -457,27 +468,22 @@ impl Shards<'_> {
         Ok(ranked.map(|rows| BoardSeen { rows, ..seen }))
     }
 
-    /// Reads a page that begins far from the first member: summaries give a place before it, from which each shard is
+    /// Reads a page that begins far from the first member: finds a member shortly before it, from which each shard is
     /// asked.
     async fn far(&self, stretch: &MemberRange) -> Result<BoardResult, Fault> {
-        let parts = match self.each(|_| BoardQuestion::Summary).await? {
+        let parts = match self.each(|_| BoardQuestion::About).await? {
             Ok(parts) => parts,
             Err(other) => return Ok(Err(other)),
         };
-        let is_desc = is_desc(&parts);
-        let summaries = || parts.iter().flat_map(|part| &part.summaries);
-        let counted = |key: &Key| {
-            let edge = BoardPlace::Key(key.clone()).edge(is_desc);
-            let counts = summaries().map(|summary| summary.better(&edge, is_desc));
-            counts.fold((0, 0), |sum, (low, high)| (sum.0 + low, sum.1 + high))
+        let totals: Vec<u64> = parts.iter().map(|part| part.period.total).collect();
+        if totals.iter().sum::<u64>() <= stretch.skip {
+            return Ok(self.joined(&parts).ok_or(BoardAnswer::Stale));
+        }
+        let (before, after) = match self.place_before(stretch, totals).await? {
+            Ok(found) => found,
+            Err(other) => return Ok(Err(other)),
         };
-        let keys = summaries().flat_map(|summary| &summary.keys);
-        let before = keys
-            .map(|(key, _)| (counted(key), key))
-            .filter(|((_, high), _)| *high < stretch.skip)
-            .max_by_key(|((low, _), _)| *low);
-        let (low, after) = before.map_or((0, None), |((low, _), key)| (low, Some(key.clone())));
-        let more = u32::try_from(stretch.skip - low).unwrap_or(u32::MAX);
+        let more = u32::try_from(stretch.skip.saturating_sub(before)).unwrap_or(u32::MAX);
         let of_all = MemberRange {
             after,
             skip: 0,
@@ -487,6 +493,62 @@ impl Shards<'_> {
         let of_all = BoardQuestion::Range(of_all);
         self.pick(&of_all, Skip::Places(stretch.skip), stretch.limit)
             .await
+    }
+
+    /// A member at most [`SKIPPED_MAX`] places before a page, and how many are before it. Each round asks every shard
+    /// for a member near the place, and for how many it has before each of these.
+    async fn place_before(
+        &self,
+        stretch: &MemberRange,
+        totals: Vec<u64>,
+    ) -> Result<Result<(u64, Option<Key>), BoardAnswer>, Fault> {
+        // Members may come before the page while it is read.
+        let aim = stretch.skip.saturating_sub(SKIPPED_MAX / 2);
+        let sum = |counts: &[u64]| counts.iter().sum::<u64>();
+        // How many members of each shard are before the place in any case, and how many may be.
+        let (mut low, mut high, mut after) = (vec![0; totals.len()], totals, None);
+        for _ in 0..FAR_ROUNDS_MAX {
+            let (before, most) = (sum(&low), sum(&high));
+            if before + SKIPPED_MAX >= stretch.skip {
+                return Ok(Ok((before, after)));
+            }
+            let near = |at: ShardAt| {
+                let shard = usize::try_from(at.shard).unwrap_or(usize::MAX);
+                let (low, high) = (low.get(shard).unwrap_or(&0), high.get(shard).unwrap_or(&0));
+                let part = high.saturating_sub(*low) * aim.saturating_sub(before);
+                BoardQuestion::Range(MemberRange {
+                    after: None,
+                    skip: low + part / most.saturating_sub(before).max(1),
+                    limit: 1,
+                    ..stretch.clone()
+                })
+            };
+            let found = match self.each(near).await? {
+                Ok(found) => found,
+                Err(other) => return Ok(Err(other)),
+            };
+            let keys: Vec<Key> = found
+                .iter()
+                .flat_map(|part| &part.rows)
+                .map(key_of)
+                .collect();
+            let places: Vec<BoardPlace> = keys.iter().cloned().map(BoardPlace::Key).collect();
+            let counted = match self.each(|_| BoardQuestion::Better(places.clone())).await? {
+                Ok(counted) => counted,
+                Err(other) => return Ok(Err(other)),
+            };
+            for (number, key) in keys.into_iter().enumerate() {
+                let count = |part: &BoardSeen| part.better.get(number).copied().unwrap_or(0);
+                let counts: Vec<u64> = counted.iter().map(count).collect();
+                let is_before = sum(&counts) <= aim;
+                if is_before && sum(&counts) >= sum(&low) {
+                    (low, after) = (counts, Some(key));
+                } else if !is_before && sum(&counts) < sum(&high) {
+                    high = counts;
+                }
+            }
+        }
+        Err(Fault::Unavailable("the page was not found".to_owned()))
     }
 
     /// These members, with their ranks.
@@ -612,6 +674,28 @@ enum Skip {
 /// The combined answer of all shards, or the answer that ends the read.
 type BoardResult = Result<BoardSeen, BoardAnswer>;
 
+/// The answer of a shard that had no members in an ended period, by that of another.
+fn without_members(other: &BoardSeen) -> BoardSeen {
+    BoardSeen {
+        sequence: 0,
+        period: PeriodOf {
+            total: 0,
+            ..other.period
+        },
+        count: 0,
+        has_more: false,
+        rows: Vec::new(),
+        periods: Vec::new(),
+        members: Vec::new(),
+        better: Vec::new(),
+        placing: other.placing.clone(),
+        sequences: Vec::new(),
+        summaries: Vec::new(),
+        slack: Vec::new(),
+        ..*other
+    }
+}
+
 fn is_desc(parts: &[BoardSeen]) -> bool {
     let first = parts.first();
     first.is_some_and(|part| part.settings.order == Order::Desc)
@@ -690,9 +774,9 @@ pub async fn write(
                 Err(why) => fault = Some(why),
             }
         }
-        match (fault, made.refused.take()) {
-            (Some(fault), _) => return Err(fault),
-            (None, Some(refused)) => return Ok((refused, made.version)),
+        match (fault, made.refusal()) {
+            (Some(fault), _) | (None, Some(Err(fault))) => return Err(fault),
+            (None, Some(Ok(refused))) => return Ok((refused, made.version)),
             (None, None) => {}
         }
         let Some(next) = next else {
@@ -796,6 +880,17 @@ impl WriteProgress {
             None => written,
             Some(before) => before.and(written),
         });
+    }
+
+    /// Why a shard refused its part, if one did. A full one says that nothing was written, which holds for it alone.
+    fn refusal(&mut self) -> Option<Result<BoardWritten, Fault>> {
+        let refused = self.refused.take()?;
+        Some(match (&refused, &self.written) {
+            (BoardWritten::Full, Some(_)) => Err(Fault::Unavailable(
+                "one shard remembers too many keys, others have written; keep the key".to_owned(),
+            )),
+            _ => Ok(refused),
+        })
     }
 
     fn finish(self) -> Result<(BoardWritten, BoardVersion), Fault> {

@@ -325,6 +325,9 @@ impl BoardCore {
             return Ok(refused);
         }
         let mut read = ReadTogether::of(&asked.commands, &self.rows, loaded.head.epoch)?;
+        for (name, known) in &mut read.members {
+            known.member = loaded.unless_expired(&self.rows, name, known.member.take(), now_ms)?;
+        }
         let mut replies = Vec::with_capacity(asked.commands.len());
         let mut changes = vec![SetChange::Same; asked.commands.len()];
         let room = ReplyRoom::default();

@@ -1,0 +1,239 @@
+//! Boards keep what they have acknowledged, and call exact what is exact: where members expire, boards end, keys repeat
+//! and members move.
+
+use serde_json::{Value, json};
+use tally::core::board::placing::group_of;
+use tally_simulation::{ClientRequest, Verdict};
+
+use super::board_scene::{BoardScene, names_of, owner};
+use super::scene::Scene;
+
+/// A name of a group of members.
+fn name_in(group: u32) -> String {
+    let mut names = (0..).map(|number| format!("m{number}"));
+    let is_in = |name: &String| group_of(name.as_bytes()) == group;
+    names.find(is_in).expect("every group has names")
+}
+
+/// A board where so many members have just expired, and no alarm has removed any.
+fn expired(members: usize, settings: &str) -> BoardScene {
+    let scene = BoardScene::new(&["FRA"]);
+    scene.done("PUT", "/boards/b", settings);
+    scene.lines(
+        "b",
+        0..members,
+        |number| json!({"member": format!("m{number:05}"), "delta": 1, "expires_in": 60}),
+    );
+    scene.world.forget_alarms();
+    scene.world.run_for_ms(60_001);
+    scene
+}
+
+#[test]
+fn a_write_to_an_expired_member_that_is_not_yet_removed_begins_a_new_one() {
+    let scene = expired(14_000, r#"{"keep":"set"}"#);
+    let write =
+        |member: &str, body: &str| scene.done("POST", &format!("/boards/b/members/{member}"), body);
+    let set = write("m13999", r#"{"score":5}"#);
+    assert_eq!((&set["previous"], &set["score"]), (&Value::Null, &json!(5)));
+    assert_eq!(scene.run(&["ZINCRBY", "b", "7", "m13997"]), "7");
+    let request = ClientRequest::new("POST", "/boards/b/members/m13996").header("if-match", "*");
+    let refused = scene.send((0, 0), request.json(r#"{"score":2}"#));
+    assert_eq!(refused.status, 412, "{}", refused.text());
+    let added = write("m13998", r#"{"delta":6}"#);
+    assert_eq!(added["score"], 6, "{added}");
+    for _ in 0..16 {
+        scene.get("/boards/b");
+    }
+    let top = scene.get("/boards/b/top");
+    assert_eq!(names_of(&top), ["m13997", "m13998", "m13999"], "{top}");
+    assert_eq!(top["exact"], true);
+}
+
+#[test]
+fn the_answer_to_a_write_is_not_called_exact_while_expired_members_are_counted() {
+    for (members, is_exact) in [(3_000, true), (9_000, false)] {
+        let scene = expired(members, r#"{"keep":"set"}"#);
+        let told = scene.done("POST", "/boards/b/members/ann", r#"{"score":0}"#);
+        assert_eq!(told["exact"], is_exact, "{told}");
+        if is_exact {
+            assert_eq!((&told["rank"], &told["total"]), (&json!(1), &json!(1)));
+        }
+    }
+}
+
+#[test]
+fn a_deletion_that_a_shard_did_not_hear_of_is_finished_before_later_writes() {
+    let scene = BoardScene::new(&["FRA"]);
+    scene.done("PUT", "/boards/b", r#"{"shards":2}"#);
+    scene.settle();
+    let (first, last) = (name_in(0), name_in(15));
+    let write = |edge: usize, member: &str| {
+        let path = format!("/boards/b/members/{member}");
+        scene.ask((0, edge), "POST", &path, r#"{"score":1}"#)
+    };
+    for member in [&first, &last] {
+        for edge in 0..2 {
+            assert_eq!(write(edge, member).0, 200);
+        }
+    }
+    scene.rule("/board-shard", "/1/b", 0, Verdict::Unreached);
+    let (status, told) = scene.ask((0, 0), "DELETE", "/boards/b", "");
+    assert_eq!(status, 503, "{told}");
+    scene.world.crash(&owner("b"));
+    scene.lift_rules();
+    scene.settle();
+    assert_eq!(scene.get("/boards")["boards"], json!([]));
+    // The first edge still knows where the shards were.
+    assert_eq!(write(0, &last).0, 200);
+    assert_eq!(write(2, &first).0, 200);
+    let told = scene.get("/boards/b/top");
+    assert_eq!(told["total"], 2, "{told}");
+}
+
+#[test]
+fn a_board_that_begins_while_it_is_deleted_is_registered() {
+    let scene = Scene::new(&["FRA"]);
+    let ask = |edge: usize, method: &str, path: &str| {
+        let request = ClientRequest::new(method, path).at(edge);
+        match method {
+            "POST" => request.json(r#"{"score":1}"#),
+            _ => request,
+        }
+    };
+    let held = scene.hold_answer("/board-register", "");
+    let written = scene.begin(0, ask(0, "POST", "/boards/b/members/ann"));
+    scene.wait_for(&held);
+    let deleted = scene.ask(0, ask(1, "DELETE", "/boards/b"));
+    assert_eq!(deleted.status, 404, "{}", deleted.text());
+    held.let_go();
+    assert_eq!(scene.end(written).status, 200);
+    scene.settle();
+    let told = scene.done(0, ask(2, "GET", "/boards/b/members/ann"));
+    assert_eq!(told["score"], 1, "{told}");
+    let listed = scene.done(0, ask(2, "GET", "/boards"));
+    assert_eq!(listed["boards"], json!(["b"]));
+    assert_eq!(scene.ask(0, ask(3, "DELETE", "/boards/b")).status, 200);
+}
+
+#[test]
+fn a_body_whose_key_was_used_for_another_writes_nothing() {
+    let scene = BoardScene::new(&["FRA"]);
+    scene.done("PUT", "/boards/b", r#"{"shards":2}"#);
+    scene.settle();
+    let send = |members: &[String]| {
+        let line = |member: &String| format!("{{\"member\":\"{member}\",\"score\":1}}\n");
+        let request = ClientRequest::new("POST", "/boards/b/members")
+            .header("idempotency-key", "one")
+            .body(members.iter().map(line).collect::<String>());
+        scene.send((0, 0), request)
+    };
+    let (first, second) = (name_in(0), name_in(1));
+    assert_eq!(send(&[second.clone()]).status, 200);
+    let other = send(&[first.clone(), second.clone()]);
+    assert_eq!(other.json()["code"], "idempotency-key-reused");
+    assert_eq!(names_of(&scene.get("/boards/b/top")), [second]);
+}
+
+#[test]
+fn the_version_of_a_repeated_write_can_be_read_after_a_move() {
+    let scene = BoardScene::new(&["FRA"]);
+    scene.done("PUT", "/boards/b", r#"{"shards":2}"#);
+    scene.settle();
+    let write = || {
+        let request = ClientRequest::new("POST", "/boards/b/members/ann")
+            .header("idempotency-key", "one")
+            .json(r#"{"score":1}"#);
+        scene.send((0, 0), request)
+    };
+    assert_eq!(write().status, 200);
+    scene.done("PUT", "/boards/b", r#"{"shards":3}"#);
+    scene.settle();
+    let again = write();
+    assert_eq!(again.header("idempotency-replayed"), Some("true"));
+    let version = again.json()["version"]
+        .as_str()
+        .expect("a version")
+        .to_owned();
+    scene.get(&format!("/boards/b/members/ann?at_least={version}"));
+}
+
+#[test]
+fn the_version_of_an_ended_period_names_each_shard_in_its_place() {
+    let scene = BoardScene::new(&["FRA"]);
+    scene.done(
+        "PUT",
+        "/boards/b",
+        r#"{"shards":3,"period":"hour","archive":2}"#,
+    );
+    scene.settle();
+    scene.done(
+        "POST",
+        &format!("/boards/b/members/{}", name_in(15)),
+        r#"{"score":1}"#,
+    );
+    let start = scene.get("/boards/b")["period"]["start"].clone();
+    scene.world.run_for_ms(3_600_000);
+    let told = scene.get(&format!("/boards/b/top?period={start}"));
+    assert_eq!(told["total"], 1, "{told}");
+    let version = told["version"].as_str().expect("a version");
+    scene.get(&format!("/boards/b?at_least={version}"));
+}
+
+#[test]
+fn members_that_a_stored_set_has_replaced_are_deleted_also_beside_an_archive() {
+    let scene = BoardScene::new(&["FRA"]);
+    scene.done("PUT", "/boards/b", r#"{"period":"hour","archive":2}"#);
+    let write = |board: &str| {
+        scene.lines(
+            board,
+            0..20,
+            |number| json!({"member": format!("m{number}"), "score": 1}),
+        );
+    };
+    write("b");
+    scene.world.run_for_ms(3_600_000);
+    write("b");
+    write("other");
+    scene.run(&["ZRANGESTORE", "b", "other", "0", "4"]);
+    scene.settle();
+    let rows = || {
+        let count = "SELECT COUNT(*) FROM members";
+        format!(
+            "{:?}",
+            scene.world.look(&owner("b"), count).expect("a board")
+        )
+    };
+    assert_eq!(rows(), "[[Integer(25)]]");
+    assert_eq!(scene.get("/boards/b")["total"], 5);
+    // A period that is no longer kept goes too.
+    scene.done("PUT", "/boards/b", r#"{"period":"hour","archive":0}"#);
+    scene.settle();
+    assert_eq!(rows(), "[[Integer(5)]]");
+}
+
+#[test]
+fn a_tag_holds_after_a_move_that_did_not_change_the_member() {
+    let scene = BoardScene::new(&["FRA"]);
+    scene.done("POST", "/boards/b/members/ann", r#"{"score":1}"#);
+    let read = || scene.send((0, 0), ClientRequest::new("GET", "/boards/b/members/ann"));
+    let tag = read().header("etag").expect("a tag").to_owned();
+    scene.done("PUT", "/boards/b", r#"{"shards":2}"#);
+    scene.settle();
+    assert_eq!(read().header("etag"), Some(&*tag));
+}
+
+#[test]
+fn the_rank_of_a_write_is_not_told_where_other_shards_cannot_be_asked() {
+    let scene = BoardScene::new(&["FRA"]);
+    scene.done("PUT", "/boards/b", r#"{"shards":2}"#);
+    scene.settle();
+    scene.rule("/board-ask", "/1/b", 0, Verdict::Unreached);
+    let path = format!("/boards/b/members/{}", name_in(0));
+    let told = scene.done("POST", &path, r#"{"score":1}"#);
+    assert_eq!(
+        (&told["exact"], &told["rank"]),
+        (&json!(false), &Value::Null),
+        "{told}"
+    );
+}
