@@ -215,7 +215,7 @@ impl LimiterCore {
         self.table.borrow().knows(asked.name.as_str(), key)
     }
 
-    /// LimiterCounts so much of a key as used.
+    /// Counts this amount of a key as used.
     ///
     /// # Errors
     /// [`Full`] where there is no room for the key.
