@@ -1,18 +1,15 @@
-// Writes what each feature of the Wasm takes into docs/internals/features.md: builds all, none, and all but each.
+// Prints what each feature of the Wasm takes, as a table: builds all, none, and all but each.
 // node scripts/features.mjs [feature…]: those alone, and all and none; some minutes each.
 //
 // Invariant: a figure is of the very bytes that a deploy would upload, see benches/wasm-size.mjs; build/ holds all
 // features afterwards.
 import { spawnSync } from "node:child_process";
-import { readFileSync, writeFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { wasmGzipBytes } from "../benches/wasm-size.mjs";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
-const PAGE = "docs/internals/features.md";
-const BEGIN = "<!-- written by scripts/features.mjs -->";
-const END = "<!-- up to here -->";
 
 /** Returns the features of the Wasm, each with those that it needs itself. root: the project's folder. */
 export function features(root = ROOT) {
@@ -66,10 +63,6 @@ function main(asked) {
     "| build | bytes, gzipped | less |", "|---|---:|---:|",
     ...rows.map(([name, size, less]) => `| ${name} | ${bytes(size)} | ${less} |`),
   ];
-  const page = readFileSync(join(ROOT, PAGE), "utf8");
-  const [begin, end] = [page.indexOf(BEGIN), page.indexOf(END)];
-  if (begin < 0 || end < begin) throw new Error(`${PAGE} has no table between its marks`);
-  writeFileSync(join(ROOT, PAGE), `${page.slice(0, begin)}${BEGIN}\n${table.join("\n")}\n${page.slice(end)}`);
   console.log(table.join("\n"));
 }
 

@@ -267,6 +267,29 @@ export function untoldNamesakes(files) {
   );
 }
 
+/**
+ * Returns a finding for each module of a Rust file that the table at its head lacks, and for each name there that the
+ * file does not have. A file without such a table has none.
+ */
+export function moduleTable(path, source) {
+  const [opening] = source.match(/^(?:\/\/!.*\n)*/);
+  const rows = opening.split("\n").map((line, index) => [line.match(/^\/\/! \|([^|]*)\|/)?.[1], index + 1]);
+  const head = rows.findIndex(([cell]) => cell?.trim() === "module");
+  if (head < 0) return [];
+  const end = rows.findIndex(([cell], at) => at > head && cell === undefined);
+  const told = rows
+    .slice(head + 1, end < 0 ? undefined : end)
+    .flatMap(([cell, line]) => [...cell.matchAll(/`(?:mod@)?(\w+)`/g)].map(([, name]) => [name, line]));
+  const code = codeOnly(source.slice(opening.length));
+  const lacks = [...code.matchAll(/^(?:pub(?:\([^)]*\))? )?mod (\w+);/gm)]
+    .filter(([, name]) => !told.some(([one]) => one === name))
+    .map(([, name]) => `${path}:${head + 1}: the table of modules lacks ${name}`);
+  const gone = told
+    .filter(([name]) => !new RegExp(`\\b${name}\\b`).test(code))
+    .map(([name, line]) => `${path}:${line}: there is no module ${name}`);
+  return [...lacks, ...gone];
+}
+
 // Returns the version of a crate in the text of Cargo.lock.
 function locked(lock, name) {
   return lock.match(new RegExp(`name = "${name}"\\nversion = "([^"]+)"`))?.[1];
@@ -319,7 +342,7 @@ export function tidy(root, workerdDate) {
     .flatMap((path) => {
       const source = read(path);
       return [
-        ...(path.endsWith(".rs") ? forbiddenCalls(path, source) : []),
+        ...(path.endsWith(".rs") ? [...forbiddenCalls(path, source), ...moduleTable(path, source)] : []),
         ...(MEASURED.test(path) ? [...longFunctions(path, source), ...longLines(path, source)] : []),
         ...(path.startsWith("src/") ? layering(path, source) : []),
       ];

@@ -6,7 +6,8 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import {
-  codeOnly, forbiddenCalls, largeFiles, layering, longFunctions, longLines, namesakes, tidy, untoldNamesakes, versions,
+  codeOnly, forbiddenCalls, largeFiles, layering, longFunctions, longLines, moduleTable, namesakes, tidy,
+  untoldNamesakes, versions,
 } from "./tidy.mjs";
 
 test("blanking keeps every line and every column of the code", () => {
@@ -30,6 +31,18 @@ test("a pure module must not use what stands above it, in any form of use", () =
   ]) {
     assert.equal(layering("src/host/object/id.rs", `\n${line}\n`).length, 1, line);
   }
+});
+
+test("the table at a file's head has each of its modules, and no other", () => {
+  const head = ["//! Parts.", "//!", "//! | module | holds |", "//! |---|---|"];
+  const table = (...names) => [...head, ...names.map((name) => `//! | ${name} | it |`)];
+  const found = (lines, code) => moduleTable("src/x/mod.rs", `${[...lines, "", ...code].join("\n")}\n`);
+  const code = ["mod a;", "pub mod b;", "pub(super) mod c;", "mod tests {}", "// mod d;"];
+  assert.deepEqual(found(table("[`a`], `b`: [`Type`]", "[`mod@c`] `more`"), [...code, "use a::{Type, more};"]), []);
+  assert.deepEqual(found(table("[`a`]", "`b`, `gone`"), code), [
+    "src/x/mod.rs:3: the table of modules lacks c", "src/x/mod.rs:6: there is no module gone",
+  ]);
+  assert.deepEqual(found(["//! Parts.", "//! | word | means |", "//! | `x` | it |"], code), []);
 });
 
 test("what only looks like a layer is left alone", () => {

@@ -15,7 +15,7 @@ use crate::streams::{Arrivals, BROKEN, Carrier, ENDED, arrival_us};
 pub(crate) struct EventStream {
     place: Weak<Place>,
     client: Cell<Site>,
-    /// EventStream that the client has not taken.
+    /// The number of texts that the client has not taken.
     waiting: Cell<usize>,
     is_paused: Cell<bool>,
     is_gone: Cell<bool>,

@@ -18,10 +18,10 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`World`] | what tests build, run and look into |
-//! | [`Client`], [`ClientRequest`], [`Answer`], [`Live`] | what clients ask and see |
-//! | [`Faults`], [`Options`] | what a world is like |
-//! | [`deploy`], [`install`] | the whole service, as it is deployed |
+//! | `world`: [`World`] | what tests build, run and look into |
+//! | `client`: [`Client`], [`Answer`], [`Live`]; [`ClientRequest`] | what clients ask and see |
+//! | `faults`: [`Faults`], [`Options`] | what a world is like |
+//! | `deployment`: [`deploy`], [`install`] | the whole service, as it is deployed |
 //! | `executor`, `timers`, `chance`, `one_shot` | tasks, virtual time, and the chance that decides everything |
 //! | `clocks` | how far clocks are off |
 //! | `core`, `isolate`, `place` | who there is: isolates, and where objects live; how they crash and are evicted |

@@ -47,8 +47,8 @@ pub fn headers_taken_along(method: &str, url: &str) -> &'static [&'static str] {
 
 /// A client's request, as the platform has it.
 pub trait Request {
-    /// All that is known of it without asking further, which tells it from any other in that: a line each for `+`
-    /// where there is a body, the method, the URL, and [`headers_taken_along`], `:` before those that are there.
+    /// Returns a text that identifies the request and needs no further call to the platform. It has a line each: `+` if
+    /// there is a body, the method, the URL, and each of [`headers_taken_along`], `:` before those that are there.
     fn text(&self) -> &str;
 
     /// The method, upper case.

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { constants } from "../../scripts/constants.mjs";
 import { written } from "../../scripts/table-limits.mjs";
-import { ROOT, parse, read } from "./pages.mjs";
+import { ROOT, documents, parse, read } from "./pages.mjs";
 
 const LIMITS = "docs/operate/limits.md";
 const ALL_LIMITS = "docs/internals/limits.md";
@@ -106,4 +106,12 @@ test("the table of errors has each code with its status, and no other", () => {
   });
   assert.ok(codes.length > 30);
   assert.deepEqual(told.sort(), codes.sort());
+});
+
+test("no table that a program writes is empty", () => {
+  const made = /<!-- written by (.*) -->\n([\s\S]*?)<!-- up to here -->/g;
+  const empty = documents().flatMap((page) =>
+    [...read(page).matchAll(made)].filter(([, , text]) => text.trim() === "").map(([, by]) => `${page}: ${by}`),
+  );
+  assert.deepEqual(empty, []);
 });

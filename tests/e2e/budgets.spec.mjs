@@ -6,7 +6,7 @@ import { numbers } from "./calls.mjs";
 import { connect, watch } from "./live-client.mjs";
 import { openWorld, until } from "./world.mjs";
 
-// As crates/tally-limit/src/visitors.rs says.
+// As crates/tally-core/src/callers/visitors.rs says.
 const COUNTER_WRITES = 60;
 const NEW_COUNTERS = 60;
 const READ_CALLS = 6_000;

@@ -14,7 +14,7 @@ const CONFIG = {
     { prefix: "stars/", origins: ["*"], scopes: ["read"] },
   ],
 };
-// Writes that a visitor may make at once, as crates/tally-limit/src/visitors.rs says.
+// Writes that a visitor may make at once, as crates/tally-core/src/callers/visitors.rs says.
 const WRITES_PER_MINUTE = 60;
 
 const valueOf = (svg) => svg.match(/<text class="value"[^>]*>([^<]*)<\/text>/)[1];

@@ -1,8 +1,8 @@
 //! The borrower's side of a limit of which parts are lent: what a datacenter, or an isolate, may admit without asking.
 //!
 //! Invariants: tokens spent and returned are together never more than were granted by an answer to the newest
-//! request; none is spent once the lease has ended, by this clock, counted from when the request was sent; what is
-//! told is only ever told as more.
+//! request; none is spent once the lease has ended, by this clock, counted from when the request was sent; reported
+//! totals only rise.
 //!
 //! The life of a lease: a call finds no tokens and asks; the answer brings some, by the rate at which they are used;
 //! more are asked for before they run out, and with each request what was spent is reported. Before the lease ends it

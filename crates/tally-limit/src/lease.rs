@@ -30,7 +30,7 @@ pub struct Spent {
 /// What a borrower tells and asks. Totals are of the whole lease, so lost, repeated and reordered requests do no harm.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseRequest {
-    /// Of which lease.
+    /// The lease that it is about.
     pub lease: LeaseId,
     /// Rises with each request of a borrower, from the number of its first lease.
     pub sequence: u64,
@@ -55,7 +55,7 @@ pub struct LeaseRequest {
 /// What the lender answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseAnswer {
-    /// Of which request.
+    /// The sequence number of the request that is answered.
     pub sequence: u64,
     /// Tokens granted in the whole lease.
     pub granted: u64,

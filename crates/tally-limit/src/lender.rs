@@ -18,10 +18,10 @@
 //! at its borrower: there from the sending of the request, here from the answer, and there less [`drift_ms`]. So a
 //! datacenter that is cut off strands at most its lease, until the lease's end and a window.
 //!
-//! All that a request says is of the whole lease, so a repeated or late one changes nothing. What was granted by an
-//! answer that the borrower does not know when it asks again is taken back: it only takes the answer to its newest
-//! request. The state is to be stored before an answer leaves that grants or prolongs; what a crash forgets beyond
-//! that was only given back, and is told again.
+//! All that a request says is of the whole lease, so a repeated or late one changes nothing. A borrower accepts only
+//! the answer to its newest request. So if it asks again without knowing an answer, what that answer granted is taken
+//! back. Store the state before an answer leaves that grants tokens or prolongs a lease. What a crash forgets beyond
+//! that was only given back, and the next request reports it again.
 
 use serde::{Deserialize, Serialize};
 
@@ -276,7 +276,7 @@ impl Lender {
         request.known_granted == 0 && !self.leases.iter().any(is_known)
     }
 
-    /// A place for a lease that begins; none where it began before and has ended, or there are too many.
+    /// Returns the place of a lease that begins; `None` if it began before and has ended, or if there are too many.
     fn admit(&mut self, request: &LeaseRequest) -> Option<usize> {
         if request.known_granted > 0 || self.leases.len() >= LEASES_MAX {
             return None;

@@ -22,19 +22,24 @@
 //! | [`direct`] | one limit for one caller, and its quota |
 //! | [`policy`] | what is promised: limit, window, algorithm, scope |
 //! | [`meter`] | what one key has used under one policy, and the verdict about the next call |
+//! | `buckets`, `gcra` | what was used, by the time of its use; a token bucket that refills evenly |
 //! | [`clock`] | a clock that never goes back |
 //! | `errors` | what errors say |
 //! | [`table`] | the keys of one partition: bounded, atomic over several keys, with reservations |
+//! | `slots` | where the keys of a table lie |
+//! | `reservations` | what was consumed for callers who may yet take it back |
 //! | [`keyed`] | one limit for many keys |
 //! | [`owner`] | who has a part of a table, so that nobody takes what others need |
 //! | [`memory`] | what several tables hold together |
 //! | `sharing` | what becomes of keys for which a table has no room |
 //! | [`log`] | how a table is stored: rows of changes, the oldest dropped once nothing in them counts |
+//! | `commits` | how a table is written and read, row by row |
 //! | [`lender`] | the lender's side of a limit of which others hold parts |
 //! | [`borrower`] | the borrower's side: what a datacenter, or an isolate, may admit without asking |
 //! | [`lease`] | what the two say to each other |
-//! | `requests` | what a borrower asks for, and when |
-//! | `recall` | how a lender has back what borrowers do not use |
+//! | `requests`, `demand` | what a borrower asks for, and when; how much it was asked for lately |
+//! | `spending` | when tokens of a lease were spent, as far as its lender has not heard of it |
+//! | `recall` | how a lender takes back what borrowers do not use |
 //! | [`borrowers`] | the leases of one partition, or of one isolate |
 //! | [`hot`] | which keys are worth a lease |
 //! | [`budgets`] | budgets of any number of callers in fixed memory |

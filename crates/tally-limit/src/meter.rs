@@ -23,7 +23,7 @@ pub struct Verdict {
     pub remaining: u64,
     /// Milliseconds until more is left than now, if nobody consumes; 0 where all is there.
     pub reset_ms: u64,
-    /// 0 where it is admitted, else milliseconds, at least 1, until it would be, if nobody consumes: a
+    /// 0 if it is admitted. Else the milliseconds, at least 1, until it would be admitted if nobody consumes: one
     /// millisecond earlier it is refused. [`NEVER_MS`] where it never is.
     pub retry_after_ms: u64,
 }

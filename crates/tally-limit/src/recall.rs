@@ -1,8 +1,7 @@
-//! How a lender has back what borrowers do not use, before it refuses anything.
+//! Recalls: before it refuses anything, a lender takes back what borrowers do not use.
 //!
-//! Invariant: a recall changes no bound. What a borrower gives back it has not spent and will not, and what it tells
-//! are totals of its lease: a report that is lost is told by the next request, one that is late or repeated changes
-//! nothing.
+//! Invariant: a recall changes no bound. What a borrower gives back it has not spent and will not spend. Reports hold
+//! totals of the lease: the next request repeats what a lost one said, and a late or repeated one changes nothing.
 
 use super::borrower::Borrower;
 use super::lease::{LeaseId, LeaseRequest};
@@ -22,8 +21,9 @@ const BUSY_MS: i64 = 1_000;
 pub(super) const HEARD_MS: i64 = 1_000;
 
 impl Lender {
-    /// What is held by leases returns at the latest with their end. Where that would do, it returns as soon as it may
-    /// be recalled; isolates cannot be called, but hold it for a second alone.
+    /// Corrects the waits of a verdict by the leases. What leases hold returns at their end at the latest. If that
+    /// would suffice, a global limit may have it back as soon as the next recall is allowed. Isolates cannot be called,
+    /// but hold it for a second only.
     pub(super) fn timed(
         &self,
         mut verdict: Verdict,

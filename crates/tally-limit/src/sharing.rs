@@ -86,7 +86,7 @@ impl Table {
         Ok(self.peek(check, wall_ms))
     }
 
-    /// Makes less of what is used in a key's own place. A key that shares a meter gets its own first.
+    /// Reduces what is used of a key, in its own slot. A key that shares a meter gets its own first.
     fn correct(
         &mut self,
         check: &Check<'_>,

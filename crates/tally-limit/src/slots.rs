@@ -24,9 +24,9 @@ const SWEPT_FULL: usize = 1_000;
 const SHARED_EACH: u64 = 256;
 const SHARED_MAX: u64 = 4_096;
 
-/// A group may hold so many times the keys that could still come, of it and of those beside it: alone three quarters
-/// of all. Of shared meters as many.
+/// A group may hold at most this many times the keys for which there is still room: alone it may fill three quarters.
 const ROOM_TIMES: u64 = 3;
+/// Of the meters that keys share a group may hold as many as there is still room for: alone it may fill half.
 const SHARED_ROOM_TIMES: u64 = 1;
 
 /// What a key with few buckets takes.

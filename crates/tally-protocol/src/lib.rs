@@ -5,7 +5,7 @@
 //! | [`routes`] | the table of calls, and the route of a request |
 //! | [`query`], [`bodies`], [`delta`] | the parts of a request |
 //! | [`batch`] | bulk bodies, read as they stream |
-//! | [`public`] | answers to clients |
+//! | [`public`], [`badge`] | answers to clients; badges |
 //! | [`dimensions`], [`user_agent`] | dimensions of writes |
 //! | [`visitor`], [`bots`] | visitors without their addresses, and programs that are no visitors |
 //! | [`problem`] | refusals |
@@ -21,6 +21,7 @@
 //! | [`features`] | the features of this build |
 //! | [`alerts`] | alerts: requests, answers, and the signature of deliveries |
 //! | [`boards`] | boards: requests and answers |
+//! | [`redis`] | Redis's commands over HTTP |
 //! | [`limits`] | rate limits: requests and answers |
 //! | [`live`] | live views: what watchers are sent, and when |
 //! | [`shell_limits`] | the limits of the shells |
@@ -28,6 +29,7 @@
 //! | [`settings`] | the allowed values of each variable of the deployment |
 //! | [`names`] | names of objects, bindings and variables |
 //! | [`stored`] | stored bodies: their version and checksum |
+//! | [`repair`] | repairs: requests and answers |
 //! | [`snapshot`] | files with the state of counters, one run a day |
 //! | [`share`] | keys for reading one prefix |
 //! | [`version`] | versions of writes and reads |

@@ -1,5 +1,19 @@
 //! The global aggregator Worker: it sums counters over all datacenters and lists them.
 //!
+//! | module | holds |
+//! |---|---|
+//! | [`explain`] | how a read was made |
+//! | [`many`] | many counters at once, from the directory's partitions |
+//! | [`most`] | the counters that may have counted most in a range |
+//! | [`top`] | the first counters of all partitions, in order |
+//! | [`fleet`] | the deployment's data from all partitions |
+//! | [`alerts`] | measurements of alerts, and their lists |
+//! | [`export`] | one page of an export |
+//! | [`snapshots`] | the list of snapshots, and former states of counters |
+//! | [`consumer`] | the consumer of the deployment's queue |
+//!
+//! This file holds the dispatch of calls and the sum of one counter.
+//!
 //! It stores nothing. Requests reach it through the edge's service binding only: it has no public address (`workers_dev
 //! = false`, no route).
 

@@ -11,7 +11,7 @@
 //! | [`bulk_sender`] | sending of a bulk body to many cells |
 //! | [`increment`] | one write of a client |
 //! | [`mod@write`] | increments and decrements |
-//! | [`bulk`], [`bulk_counting`] | `/events` and `/ingest`: reading of bodies, and counting |
+//! | [`bulk`], [`bulk_reader`], [`bulk_counting`] | `/events` and `/ingest`: reading of bodies, and counting |
 //! | [`mod@fetch`] | sums, fetched now or shared |
 //! | [`read`] | reads, cached or strong |
 //! | [`distribution`], [`breakdown`] | the distribution of samples, and the counts of a dimension's values |
@@ -28,7 +28,8 @@
 //! | [`gathered`] | shared answers to such reads |
 //! | [`administration`] | settings, endings |
 //! | [`export`], [`import`] | the deployment's data as a file |
-//! | [`repair`] | repairs of damaged data |
+//! | [`repair`], [`repair_objects`] | repairs of damaged data; damage in objects that hold more than one counter |
+//! | [`snapshots`], [`restore`] | snapshots, and counters that are restored from one |
 //! | [`listing`] | counters by their names |
 //! | [`live`] | streams of watched counters |
 //! | [`metrics`] | metrics of the service |
@@ -40,6 +41,8 @@
 //! | [`board_summary`] | cached summaries of boards in other datacenters |
 //! | [`board_lines`] | lines of `/events` that write to boards |
 //! | [`limits`], [`limit_checks`] | rate limits: policies and checks, one by one and several together |
+//! | [`resolved_check`] | a check of a limit with its policy and its limiter |
+//! | [`verdicts`], [`verdict_reads`] | the numbers of allowed and refused checks of each policy, and reads of them |
 //! | [`limiters`] | the lanes of checks to limiters, and cached policies and refusals |
 //! | [`local_quota`] | the isolate's part of the limits of hot keys |
 //! | [`repeated_checks`] | checks that are repeated at once |

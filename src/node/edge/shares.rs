@@ -213,7 +213,7 @@ pub async fn revoke(
     Ok(Answer::json(revoked_json(&id.to_string())))
 }
 
-/// In this isolate it ends at once.
+/// Removes a share from the cache of this isolate, so that it ends here at once.
 fn host_forgets(host: &Host, id: ShareId) {
     host.state::<KnownShares>().0.borrow_mut().remove(&id);
 }

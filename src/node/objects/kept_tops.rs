@@ -34,7 +34,7 @@ pub(super) const OLDEST_MAX: usize = 4_096;
 /// The most counters without a row that an order keeps by name. Of more the number is counted from time to time.
 pub(super) const UNTOLD_MAX: usize = 4_096;
 
-/// How long that number is told, milliseconds.
+/// How long a counted number is used, milliseconds.
 pub(super) const UNTOLD_REST_MS: i64 = 10_000;
 
 /// The most counters of which it is looked up later whether they live and have a row.
@@ -380,7 +380,7 @@ impl KeptTops {
         }
     }
 
-    /// Of these counters those live and have no row that `untold` names with their creations.
+    /// Notes which of `counters` live and have no row: `untold` holds those, each with its time of creation.
     pub(super) fn settle(&self, counters: &[CounterId], untold: &[(CounterId, i64)], now_ms: i64) {
         for top in self.tops.borrow_mut().iter_mut() {
             let own = untold.iter().filter(|(counter, _)| top.has(counter));

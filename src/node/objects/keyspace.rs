@@ -418,8 +418,7 @@ impl KeyspaceCore {
         for ended in all_settled(gone, COUNTERS_AT_ONCE).await {
             ended?;
         }
-        let answered = self.try_of(asked, reply);
-        self.rows.write(&rows, answered.as_ref())?;
+        self.rows.write(&rows, self.try_of(asked, reply).as_ref())?;
         self.listeners.tell(|| {
             notifications::of_keys(asked.command, asked.args, writes.before, writes.after)
         });

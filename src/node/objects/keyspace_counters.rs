@@ -167,8 +167,8 @@ impl Counters {
     }
 
     /// Adds to a counter, which is created if needed. Returns its value, and whether it was counted now: a named
-    /// attempt may have been counted before. `None` where it has ended since it was known: nothing was counted then, and
-    /// whether it may be created is to be asked again.
+    /// attempt may have been counted before. `None` where it has ended since it was known: nothing was counted then,
+    /// and whether it may be created is to be asked again.
     ///
     /// # Errors
     /// If 64 bits, its floor, or a second datacenter prevent it; nothing was counted then. `Unavailable`.

@@ -1,6 +1,6 @@
 //! Additions to counters of a keyspace that meet: while one is under way to its cell, those that come to the same
-//! counter wait and go together as the next. Where additions of several requests have met before, the first waits for
-//! the others too: a platform that is busy with one request takes none of the next.
+//! counter wait and go together as the next. If additions of several requests were joined lately, the first one waits
+//! for others: a platform that is busy with one request accepts no other one meanwhile.
 //!
 //! Invariant: each waiter holds its key, so no other command comes between, and is told the counter as of its own
 //! addition. All requests of one object share a context, so one may wake another.
@@ -21,10 +21,11 @@ use crate::protocol::redis::reply::ReplyError;
 /// How long an addition waits for others, milliseconds.
 const COMPANY_MS: u64 = 1;
 
-/// Messages wait after one in which additions met, until half as many after each in which none did is none.
+/// The patience after a message that joined additions. Each message that joined none halves it. While it is above 0,
+/// messages wait.
 const PATIENCE: u32 = 64;
 
-/// One message in so many waits although none has met: that finds out whether others come.
+/// Without patience one message in this many waits all the same, to find out whether additions can be joined.
 const TRIAL_EVERY: u32 = 256;
 
 /// The counter once this was added; `None` where that was refused: nothing was added then.
@@ -42,7 +43,7 @@ pub(super) struct AddLanes {
     counters: Rc<Counters>,
     queue: RefCell<CoalescingQueue<CounterId, Waiting>>,
     host: Host,
-    /// Whether the next messages wait for company: those that do if it is not 0.
+    /// The next messages wait for others if it is not 0, see [`PATIENCE`].
     patience: Cell<u32>,
     /// How many messages have been sent without waiting.
     hurried: Cell<u32>,

@@ -341,7 +341,7 @@ impl Core {
                     Ok(()) => self.answer_here(&arrived).await,
                     Err(fault) => {
                         if let Fault::Moved(next) = fault {
-                            // It has sent the call here: it has not heard that the lead is to be there again.
+                            // That place forwarded the call here: it does not know yet that the lead must move back.
                             self.make_take(&name, next).await;
                         }
                         refusal(&fault)

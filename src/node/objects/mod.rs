@@ -9,13 +9,16 @@
 //! | [`lead_place`], [`lead_moves`], [`bundle`] | the place of a lead, its moves within its datacenter, and its rows meanwhile |
 //! | [`autoscaler`] | the load of a cell, and how the number of shards follows it |
 //! | [`cell_store`], [`cell_row_kinds`], [`cell_ledger`], [`cell_samples`] | a cell's rows, their kinds, those of its keyed writes, and of its samples |
+//! | [`cell_rows`], [`cell_uniques`], [`cell_breakdowns`] | the tables of these rows, the rows of unique elements, and those of breakdowns |
+//! | [`row_prefetch`] | rows that were read together, for the calls of one batch |
+//! | [`cell_contents`] | a cell's contents, read for an export, written by an import |
 //! | [`board`], [`board_state`], [`board_rows`], [`board_reads`] | a board: members with scores, in memory and in rows, and reads of them |
 //! | [`board_moves`] | moves of a board's members from one layout of shards to another |
 //! | [`board_registry`] | the boards of each partition of the directory |
 //! | [`claims`], [`claim_store`] | claims of idempotency keys, and their rows |
 //! | [`batch`] | answers to many calls in one message |
 //! | [`inbox`], [`inbox_store`] | events that are acknowledged and not counted yet, and their rows |
-//! | [`inbox_consumer`] | the counting of an inbox's events |
+//! | [`inbox_consumer`], [`inbox_backlog`] | the counting of an inbox's events, and those that wait for long |
 //! | [`inbox_registry`] | the inboxes in roots |
 //! | [`sender_sessions`] | senders to a queue of the platform, as a root stores them |
 //! | [`directory`] | one partition of the directory: dispatches to its parts, each with tables of its own |
@@ -23,7 +26,10 @@
 //! | [`roots`], [`root_store`], [`duty_store`] | the roots of its counters, their end, notifications of leads, and their rows |
 //! | [`root_places`], [`root_moves`], [`root_bundle`], [`root_sweep`] | the places of roots, their moves to another partition, their rows meanwhile, and those that nobody asks for |
 //! | [`lead_calls`], [`inboxes`] | calls of a root to leads and inboxes |
-//! | [`alarm`] | when something is due |
+//! | [`living_counters`] | the number of a partition's living counters |
+//! | [`fleet_store`], [`sizes`] | the reports of isolates to a partition of the directory, and the database sizes of objects |
+//! | [`measured_object`] | an object that reports its size and its isolate's counts |
+//! | [`alarm`], [`alarm_turns`] | when something is due; the order in which alarms of tablets run |
 //! | [`alerts`], [`alert_store`] | alerts: evaluation, delivery, and their rows |
 //! | [`operations`], [`operation_store`] | settings, set, reset and deletion at a root, each once; the rows of those with a key |
 //! | [`push_sender`] | pushes of a lead to its root |
@@ -34,8 +40,9 @@
 //! | [`limiter`], [`limiter_store`] | rate limits of one partition of the keys, and their rows |
 //! | [`cell_memory`] | the memory of an isolate's cells, and how idle ones give theirs back |
 //! | [`limiter_growth`] | how keys move when the number of limiters changes |
-//! | [`leases`] | how a limiter decides global limits |
-//! | [`api_keys`], [`acts`] | keys made by calls, and the audit log, at one partition of the directory |
+//! | [`leases`], [`lease_recalls`] | how a limiter decides global limits, and how the global one recalls unused quota |
+//! | [`reservations`] | several checks of one call at their limiter: all or none |
+//! | [`api_keys`], [`shares`], [`acts`] | keys made by calls, shares, and the audit log, at one partition of the directory |
 //! | [`policies`] | the deployment's policies, at one partition of the directory |
 //! | [`import_steps`] | which policies and alerts an import has put under a key |
 //! | [`watcher`] | the objects of live views: a hub or a lookout |
@@ -43,11 +50,12 @@
 //! | [`live_reader`] | reads of watched counters, once for all watchers |
 //! | [`object_repair`], [`cell_repair`] | damage of an object, and its removal; damage of a cell, and its repair |
 //! | [`storage_guard`] | refusal of calls while storage cannot be read |
-//! | [`tablet`], [`tablet_rows`], [`tablet_fold`], [`tablet_alarms`], [`hosted_rows`] | an object that hosts the leads of many counters, and their rows |
-//! | [`keyspace`], [`keyspace_adds`], [`keyspace_boards`], [`keyspace_counters`], [`keyspace_ends`], [`keyspace_lanes`], [`keyspace_loads`], [`keyspace_names`], [`keyspace_scripts`], [`keyspace_sketches`], [`keyspace_store`], [`keyspace_locks`] | the owner of the keys of Redis's dialect, and its rows |
+//! | [`tablet`], [`tablet_rows`], [`tablet_fold`], [`tablet_alarms`], [`tablet_wakes`], [`hosted_rows`] | an object that hosts the leads of many counters, and their rows |
+//! | [`keyspace`], [`keyspace_adds`], [`keyspace_boards`], [`keyspace_counters`], [`keyspace_ends`], [`keyspace_lanes`], [`keyspace_listeners`], [`keyspace_loads`], [`keyspace_names`], [`keyspace_scripts`], [`keyspace_sketches`], [`keyspace_store`], [`keyspace_locks`] | the owner of the keys of Redis's dialect, its rows, and its listeners |
 //! | [`outbox`] | joins messages of tenants to the directory, and of roots to tablets |
 //! | [`lead_apart`] | how a hot lead leaves its tablet, and returns |
 //! | [`directory_tablets`], [`lead_sweep`] | the spreads of leads over tablets, present and former, and moves of leads that nobody asks for |
+//! | `left_out` | the object of a feature that this build does not have |
 //! | [`store`] | SQL, and the schema's version |
 
 mod acts;

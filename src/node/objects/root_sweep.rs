@@ -225,7 +225,8 @@ impl RootMoves {
         Ok(())
     }
 
-    /// Has a root taken over where it belongs, if that is not here; settles it here if it is sealed for another place.
+    /// Makes the partition where a root belongs take it over. If it belongs here and is sealed for another partition,
+    /// finds it and takes it over again.
     async fn move_on(self: &Rc<Self>, name: &CounterId, sizes: &Sizes) -> Result<(), Fault> {
         let to = self.places.place(name);
         if self.places.is_me(to) {

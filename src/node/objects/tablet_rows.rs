@@ -34,8 +34,8 @@ pub(super) const LOG_SCHEMA: &str =
 /// The number of rows after which the log is folded: a restart reads them again.
 const LOG_ROWS_MAX: u64 = 512;
 
-/// The number of bytes after which the log is folded. They are in memory too, twice as many there: 64 busy tablets, whose
-/// logs become full together, hold 32 MiB in all. `make bench-tail` shows it.
+/// The number of bytes after which the log is folded. They are in memory too, twice as many there: 64 busy tablets,
+/// whose logs become full together, hold 32 MiB in all. `make bench-tail` shows it.
 const LOG_BYTES_MAX: usize = 256 << 10;
 
 /// The most bytes of one row of the log: a row of storage holds 2 MB.

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// RateSamples that are kept: one each 10 s for the longest span of 5 minutes, and one before.
+/// The most samples that are kept: one each 10 s for the longest span of 5 minutes, and one before.
 const SAMPLES_MAX: usize = 32;
 
 /// A span is at most so many times as long as was asked for, where a measurement is missing in between.

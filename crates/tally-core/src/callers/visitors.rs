@@ -42,7 +42,8 @@ const CELLS_BITS_OF_COUNTERS: u32 = 14;
 /// 2^12 cells a row for budgets of an address alone: 128 KB each.
 const CELLS_BITS: u32 = 12;
 
-/// Counters that are known not to be new: 8 bytes each, 128 KB. Whose place another one has taken is new once more.
+/// Counters that are known not to be new: 8 bytes each, 128 KB. A counter whose slot another one has taken counts as
+/// new again.
 const KNOWN_BITS: u32 = 14;
 
 /// A write of a visitor, by hashes.

@@ -1,10 +1,10 @@
 //! Which leads live apart: in objects of their own, though tablets host the others of their datacenter, since they
 //! have grown hot.
 //!
-//! Invariant: of a lead it is noted how often it was moved out or back, a number that only rises; where it is odd the
-//! lead lives apart. The epoch under which a lead moves is that of the spread and this number together, so whatever
-//! has changed makes it rise. What is noted of a lead that is back is forgotten only once the epoch of the spread has
-//! risen by as much.
+//! Invariant: for each lead the number of its moves, out and back, is stored. It only rises. While it is odd the lead
+//! lives apart. The epoch under which a lead moves is that of the spread and this number together, so whatever has
+//! changed makes it rise. What is noted of a lead that is back is forgotten only once the epoch of the spread has risen
+//! by as much.
 
 use std::collections::BTreeMap;
 

@@ -19,7 +19,7 @@
 //! the digests of its unique elements, so that only blocks that differ follow.
 //!
 //! ```text
-//! lead: Feed ── since(what the root has) ──► Delta ──► root: Gathering.take ──► Have ──► lead
+//! lead: Feed ── since(what the root has) ──► Delta ──► root: ViewReceiver::take ──► ReceiverState ──► lead
 //! ```
 
 use std::collections::BTreeMap;

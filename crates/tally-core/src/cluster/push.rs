@@ -57,7 +57,7 @@ pub const LEASE_MS: i64 = 10_000;
 /// round trip. Ten pushes a second for a quarter of an hour are 9,000 messages without a receiver.
 pub const DOUBT_MS: i64 = 900_000;
 
-/// Lead → root: what you may lack of my datacenter.
+/// Lead → root: what the root may lack of the lead's datacenter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Push {
     /// Counts the lead's pushes, so that answers to older ones are told apart.
@@ -68,7 +68,7 @@ pub struct Push {
     pub delta: Delta,
 }
 
-/// Root → lead: what I have now.
+/// Root → lead: what the root has now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PushAnswer {
     /// The push that is answered.

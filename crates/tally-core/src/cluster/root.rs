@@ -170,8 +170,8 @@ impl Root {
         self.home.as_ref().filter(|home| *home != datacenter)
     }
 
-    /// The home that a bound by the value asks for: the one that is named, or the one that there is, or the
-    /// only datacenter that has written. `Ok(None)` where nobody has: the first writer's it will be.
+    /// Returns the home that a floor requires: the named one, else the present home, else the only datacenter that has
+    /// written. `Ok(None)` if none has written: the datacenter of the first write will be home.
     ///
     /// # Errors
     /// [`NeedsHome`] where several have, and none is named: which one it is to be is the owner's to say.
@@ -193,8 +193,8 @@ impl Root {
         }
     }
 
-    /// The datacenters that must stop, and say what they hold, before `home` may take the place of the home
-    /// that there is: whoever counts now and will not, or is no longer alone with it.
+    /// Returns the datacenters that must stop and say what they hold, before `home` replaces the present home: those
+    /// that count now and will not afterwards, and one that will no longer count alone.
     pub fn to_stop_for(&self, home: Option<&Datacenter>) -> Vec<Datacenter> {
         if self.home.as_ref() == home {
             return Vec::new();

@@ -48,7 +48,7 @@ impl Sizes {
         self.since
     }
 
-    /// Numbers by which roots may still lie, the latest first.
+    /// Returns the former numbers of partitions by which roots may still be placed, the latest first.
     pub fn before(&self) -> impl Iterator<Item = u32> {
         self.before.iter().rev().copied()
     }
@@ -69,7 +69,7 @@ impl Sizes {
         self.epoch > other.epoch || (self.epoch == other.epoch && is_fewer)
     }
 
-    /// With another number from now on; `None` where too many are remembered.
+    /// Returns the sizes with another number in force; `None` if too many former ones are remembered.
     pub fn changed(&self, now: u32) -> Option<Self> {
         let mut before = self.before.clone();
         before.retain(|number| *number != self.now);
@@ -87,7 +87,7 @@ impl Sizes {
         })
     }
 
-    /// Once all roots have moved.
+    /// Returns the sizes without former numbers, for use once all roots have moved.
     #[must_use]
     pub fn settled(&self) -> Self {
         Self {

@@ -262,8 +262,8 @@ impl Loads {
     }
 }
 
-/// The shard of a lot, of so many: an isolate draws one and stays with its shard, so that it sends
-/// large flushes to one cell rather than small ones to all.
+/// Returns the shard, among `shards`, of a lot (a hash slot). An isolate draws one lot and keeps its shard, so that it
+/// sends large flushes to one cell rather than small ones to all.
 pub fn shard_of_lot(lot: u64, shards: u8) -> u8 {
     u8::try_from(lot % u64::from(shards.max(1))).unwrap_or(0)
 }

@@ -47,8 +47,9 @@ pub enum AppendOutcome {
 }
 
 impl InboxState {
-    /// The head of rows as they are stored: what was remembered of appends, and up to which row; the log's first and
-    /// last row, if there are any; and what is behind that row, in order, if it can be read.
+    /// Returns the state that stored rows tell: the remembered nonces and the last row that they cover; the first and
+    /// last row of the log, if there are any; and the heads of the rows after the covered one, in order, each if it can
+    /// be read.
     pub fn restore(
         me: Option<InboxId>,
         (nonces, nonces_upto): (Nonces, i64),

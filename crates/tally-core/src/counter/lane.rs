@@ -12,8 +12,8 @@
 //! with its outcome. All others look for that outcome. A single write sends its batch unless somebody
 //! does already; a bulk body joins many lanes at once and takes the batches that it opened one after
 //! the other, so those may wait without a sender. Nobody wakes anybody: each looks by its own timer,
-//! because the platform forbids one request to resume another. A bulk body leaves a *watcher* with its
-//! write, which whoever settles the batch notes the outcome with, so that it need not look at each lane.
+//! because the platform forbids one request to resume another. A bulk body leaves a *watcher* with each of its writes.
+//! Whoever settles the batch reports the outcome to the watcher, so that the body need not look at each lane.
 
 use std::collections::VecDeque;
 
@@ -47,14 +47,14 @@ const LOOK_MS_MAX: u64 = 50;
 /// looks every few milliseconds, so 64 reach back far longer than anybody waits.
 pub const SETTLED_MAX: usize = 64;
 
-/// How much newer than its sending the generation may be that a flush counts in, where its lane has not seen one: the
-/// write itself may create the counter, by the root's clock. It is less than the time after which a first attempt is
-/// given up. So if the counter is deleted after the second attempt was acknowledged, the generation that then begins
-/// is too new for the first attempt, however long the network held it back.
+/// For a lane that has seen no generation: how much newer than the flush the generation may be that it counts in,
+/// milliseconds. The write itself may create the counter, by the root's clock. It is less than the time after which a
+/// first attempt is given up. So if the counter is deleted after the second attempt was acknowledged, the generation
+/// that then begins is too new for the first attempt, however long the network held it back.
 const GENERATION_AHEAD_MS: i64 = 2_000;
 
-/// Returns the newest generation that a flush may count in, where it is sent now, unix milliseconds, by a lane that has
-/// not seen one. A generation is no older than the clock at which it began.
+/// Returns the newest generation that a flush may count in, if a lane that has seen no generation sends it at `now_ms`,
+/// unix milliseconds. The number of a generation is at least the clock, in milliseconds, at its beginning.
 pub fn newest_at(now_ms: i64) -> u64 {
     let newest = now_ms.saturating_add(GENERATION_AHEAD_MS);
     u64::try_from(newest).unwrap_or(0).max(1)

@@ -169,8 +169,8 @@ pub enum Record {
     Counted(Recorded),
     /// All writes went elsewhere.
     Struck {
-        /// It is never counted here by a claim that has moved so often, or less often; one that has moved oftener
-        /// has come back.
+        /// A claim with at most this number of moves never counts it here. A claim with more moves has come back to
+        /// this lead.
         moves: u32,
         /// When it was struck out, unix milliseconds.
         at_ms: i64,
@@ -310,7 +310,7 @@ pub enum KeyedOutcome {
     BelowFloorBefore,
     /// It was counted before, which its number tells and nothing else.
     CountedBefore,
-    /// It is so old that nobody knows whether it was counted; it is not, any more.
+    /// It is so old that its record may be gone. Whether it was counted is unknown, and it is not counted now.
     Expired,
     /// It would take the value past 64 bits, now or when it was first refused; it is never counted.
     Overflow,

@@ -5,13 +5,13 @@
 
 use super::ledger::{KeySource, Ledger};
 
-/// How long records of public keys are kept, seconds, where the deployment does not say less: nobody is promised a day
-/// who need not say who they are.
+/// How long records of public keys are kept, seconds, where the deployment does not say less: callers without an API
+/// key are not promised a day.
 pub const PUBLIC_KEPT_SECONDS: i64 = 3_600;
 
 /// The most records of public keys of one cell. One address may write 60 times at once and then once a second to a
-/// counter, so it has 4,560 within the hour and a quarter that they are kept: 109 addresses fill it, and it is empty
-/// as long after they end.
+/// counter, so it has 4,560 within the hour and a quarter that they are kept: 109 addresses fill it, and it is empty an
+/// hour and a quarter after they stop.
 pub const PUBLIC_RECORDS_MAX: u64 = 500_000;
 
 /// The bits of a fingerprint that say on its way through a queue whose key it is with: all are set for a public one.

@@ -7,6 +7,7 @@
 //! | [`uniques_retention`] | which minutes, hours and days of unique elements cover a window |
 //! | [`history`] | buckets by second, minute, hour, day; windows |
 //! | [`nonces`] | which flushes were seen |
+//! | [`flush_outcomes`] | how numbered batches ended, for those who have not looked yet |
 //! | [`ledger`], [`ledgers`] | which keyed writes were counted, and by whose keys |
 //! | [`queue`] | events that are acknowledged and not counted yet |
 //! | [`inbox`] | what an inbox decides about its log and its batches |
@@ -16,6 +17,7 @@
 //! | [`queued_events`] | queued events as a lane carries them, to an inbox or a queue of the platform |
 //! | [`settings`] | shards and time to live |
 //! | [`memory`] | memory that the objects of one isolate hold together |
+//! | [`bounded_map`] | maps of what may be forgotten |
 //! | [`cell`] | the state of one (counter, datacenter, shard), and what a flush does to it |
 //! | [`autoscale`] | load, lingering, how many shards |
 //! | [`lane`], [`batchable`] | how concurrent writes of one isolate join into flushes, and what lanes carry |

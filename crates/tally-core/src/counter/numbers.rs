@@ -129,9 +129,9 @@ impl WriteNumbers {
 pub enum Decision {
     /// It was counted.
     Counted,
-    /// All writes went elsewhere: it is never counted here by a claim that has moved so often, or less often.
+    /// All writes went elsewhere: a claim with at most this number of moves never counts it here.
     Struck(u32),
-    /// Its sender, who asks here first, was told to have it counted there; it has moved so often.
+    /// Its sender asks this lead first. This lead sent it to that place, with that number of moves.
     Sent(WritePlace),
 }
 

@@ -1,8 +1,8 @@
 //! Which stored unique elements cover a stretch of time: those of its minutes, of its hours or of its days.
 //!
-//! Invariants: a stretch is told whole, and nothing besides; an hour is *over* when its minutes have been joined into
-//! one row, and what comes later for it goes into that row too; so is a day of hours. All of it is joins, so a row
-//! that is joined twice, or holds what another holds, does no harm.
+//! Invariants: the chosen rows cover exactly the stretch; an hour is *over* when its minutes have been joined into one
+//! row, and what comes later for it goes into that row too; so is a day of hours. All of it is joins, so a row that is
+//! joined twice, or holds what another holds, does no harm.
 //!
 //! Rows are at most 1,455 minutes (24 h and as much longer as seconds are kept), 8 · 24 + 24 = 216 hours and 401
 //! days: 2,072 of 12,298 bytes at most, where one shard counts by one key: 25 MB in the end for a shard that is dense

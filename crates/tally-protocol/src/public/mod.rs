@@ -6,6 +6,7 @@
 //! | `distribution` | the distribution of samples |
 //! | `breakdown` | the counts of a dimension's values |
 //! | `explain` | how a counter's sum was read |
+//! | `hot` | the counters that are written most now |
 //! | `hyll` | unique elements in Redis's format |
 //! | `listing` | counters by their names, with the totals that the directory knows |
 //! | `live` | a counter, in updates to watchers |

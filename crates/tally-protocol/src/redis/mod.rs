@@ -8,6 +8,7 @@
 //! | [`strings`], [`keys`], [`collections`] | the commands |
 //! | [`sorted`], [`sorted_ranges`], [`sorted_sets`], [`float`] | commands of sorted sets, which are boards |
 //! | [`scripts`], [`scripts_of_regions`], [`scripts_of_analytics`], [`script_table`] | known scripts of rate-limit clients |
+//! | [`options`], [`glob`], [`sha1`] | options of commands, patterns of names, and the hash that names scripts |
 //! | [`reply`], [`error`] | replies |
 //! | [`notifications`] | notifications to listeners |
 //!

@@ -42,7 +42,7 @@ fn errors_keep_to_the_standard_error() {
 }
 
 /// The same of as many elements as take a debug build minutes; optimised, half a minute:
-/// `cargo test --profile simulation --test sketch_accuracy -- --ignored --nocapture`.
+/// `cargo test --profile simulation -p tally-sketch --test laws accuracy -- --ignored --nocapture`.
 #[test]
 #[ignore = "inserts 1.4 billion elements; drawn sketches of these sizes are compared in every run"]
 fn errors_keep_to_the_standard_error_for_millions_inserted() {

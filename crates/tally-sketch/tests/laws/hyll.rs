@@ -1,5 +1,5 @@
 //! Redis's HyperLogLog without Redis: golden values, the laws of merging, and a parser that no bytes
-//! can hurt. What a real Redis makes of it is in `sketch_redis.rs`.
+//! can hurt. What a real Redis makes of it is in `redis.rs`.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -3,7 +3,8 @@
 //!
 //! Law: the parser takes exactly what the slow reader takes, with the same registers, and writes them back the same;
 //! nothing makes it panic. A case is a seed, so a failure names the case that lives again. Bounded by [`CASES`],
-//! about 2 s; `FUZZ_CASES=1000000 FUZZ_FROM=7 cargo test --release --test sketch_hyll_fuzz` goes on elsewhere.
+//! about 2 s; `FUZZ_CASES=1000000 FUZZ_FROM=7 cargo test --release -p tally-sketch --test laws hyll_fuzz` goes on
+//! elsewhere.
 
 use tally_sketch::{Hyll, Sketch, Token};
 use tally_testing::chance::Chance;

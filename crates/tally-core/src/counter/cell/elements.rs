@@ -116,7 +116,8 @@ impl Cell {
         }
     }
 
-    /// Into each row that covers it: its minute's, and those of its hour and day that are over.
+    /// Adds an element to each row that covers it: the row of its minute, and the rows of its hour and day if those are
+    /// over.
     fn insert_late(
         &self,
         minute: i64,

@@ -1,7 +1,8 @@
 //! Keyed writes at a cell: each is counted once, and found again.
 //!
-//! Invariant: a write is counted only together with its record, and only if there is none yet, or one that struck it
-//! out under an earlier claim: its claim has then been elsewhere since, was struck out there too, and has come back.
+//! Invariant: a write is counted only together with its record, and only if it has no record yet, or one that struck it
+//! out under an earlier claim. In the second case the claim moved to another lead, was struck out there too, and came
+//! back.
 
 use super::{Cell, Changes, Refusal};
 use crate::counter::ledger::{

@@ -143,8 +143,9 @@ impl Cell {
     }
 
     /// Lead: keeps a sealed shard's part in the sum from now on. False, and nothing changes, if the
-    /// shard was admitted again since it was asked to seal: what it then counted is not in the part. A part is a
-    /// change of the lead's own, as what it decides by may now hold more than whoever knows its sequence has seen.
+    /// shard was admitted again since it was asked to seal: what it then counted is not in the part. Keeping a part
+    /// raises the lead's sequence: what the lead decides by may now hold more than a reader of the former sequence has
+    /// seen.
     pub fn keep_sealed(&mut self, shard: u8, part: Option<Part>, admissions: u64) -> bool {
         let is_current = self.admissions_of(shard) == admissions && shard >= self.spread();
         if is_current {
