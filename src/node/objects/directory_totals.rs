@@ -2,7 +2,7 @@
 //!
 //! Invariant: a row is written in the same turn as the counter's data that it repeats, and is deleted with the counter;
 //! its `as_of` is true. No counter is asked for it. The counts at the beginnings of the last hours and days are stored,
-//! so the count of a window is one subtraction. Its hour is that of the newest increment, whenever that came: what is
+//! so the count of a window is one subtraction. Counts are stored modulo 2^62: a window counts less. Its hour is that of the newest increment, whenever that came: what is
 //! imported of old times is in no window. Only where a counter counts in the window too, it counts when it came.
 //!
 //! Life: the table is created with the first push, or the first question. A partition with earlier pushes builds its
@@ -12,7 +12,7 @@
 
 use std::cell::{Cell, OnceCell};
 
-use super::kept_tops::{Before, KeptTops, Written};
+use super::kept_tops::{Before, KeptTops, Written, counted_of};
 use super::push_receiver::Views;
 use super::root_store::RootStore;
 use super::row_prefetch::RowPrefetch;
@@ -225,7 +225,7 @@ impl DirectoryTotals {
             known.total.as_of_ms.into(),
             hour.into(),
             known.total.value.within_62_bits().to_string().into(),
-            count.within_62_bits().to_string().into(),
+            counted_of(known.total.count).to_string().into(),
             uniques.within_62_bits().to_string().into(),
             value_size.into(),
             counted_size.into(),
