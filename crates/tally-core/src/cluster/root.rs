@@ -123,8 +123,8 @@ impl Root {
         root
     }
 
-    /// Notes again what others hold that stopped for the home of an adopted root. The grant of home has it in `rest`, so
-    /// it is taken off the base.
+    /// Notes again what others hold that stopped for the home of an adopted root. The grant of home has it in `rest`,
+    /// so it is taken off the base.
     pub fn hold(&mut self, held: Vec<(Datacenter, Cells)>) {
         let cells = held.iter().flat_map(|(_, cells)| cells);
         let base = cells.fold(self.operations.base(), |base, (_, totals)| {
