@@ -104,38 +104,62 @@ fn waits_double_up_to_an_hour_and_are_longer_than_an_answer_may_take() {
 #[test]
 fn rates_are_of_whole_spans_and_never_of_a_counter_that_began_anew() {
     let mut samples = RateSamples::default();
-    samples.note(0, 100);
+    samples.note(0, 100, false);
     assert_eq!(samples.rate_per_minute(60_000), None);
-    samples.note(30_000, 150);
+    samples.note(30_000, 150, false);
     assert_eq!(samples.rate_per_minute(60_000), None);
-    samples.note(60_000, 220);
+    samples.note(60_000, 220, false);
     assert_eq!(samples.rate_per_minute(60_000), Some(120));
-    samples.note(90_000, 280);
+    samples.note(90_000, 280, false);
     assert_eq!(samples.rate_per_minute(60_000), Some(130));
     // It was not measured for a while.
-    samples.note(2_000_000, 1_000);
+    samples.note(2_000_000, 1_000, false);
     assert_eq!(samples.rate_per_minute(60_000), None);
-    samples.note(2_060_000, 1_010);
+    samples.note(2_060_000, 1_010, false);
     assert_eq!(samples.rate_per_minute(60_000), Some(10));
-    samples.note(2_070_000, 3);
+    samples.note(2_070_000, 3, false);
     assert_eq!(samples.rate_per_minute(60_000), None);
     // A clock that steps back.
-    samples.note(2_010_000, 4);
+    samples.note(2_010_000, 4, false);
     assert_eq!(samples.rate_per_minute(60_000), None);
     let mut huge = RateSamples::default();
-    huge.note(0, 0);
-    huge.note(60_000, u128::MAX);
+    huge.note(0, 0, false);
+    huge.note(60_000, u128::MAX, false);
     assert!(huge.rate_per_minute(60_000).is_some());
 }
 
 #[test]
 fn silence_is_since_the_last_change() {
     let mut samples = RateSamples::default();
-    assert_eq!(samples.silent_seconds(1_000, 5), 0);
-    assert_eq!(samples.silent_seconds(61_000, 5), 60);
-    assert_eq!(samples.silent_seconds(121_000, 5), 120);
-    assert_eq!(samples.silent_seconds(181_000, 6), 0);
-    assert_eq!(samples.silent_seconds(182_000, 6), 1);
+    assert_eq!(samples.silent_seconds(1_000, 5), (0, false));
+    assert_eq!(samples.silent_seconds(61_000, 5), (60, false));
+    assert_eq!(samples.silent_seconds(121_000, 5), (120, false));
+    assert_eq!(samples.silent_seconds(181_000, 6), (0, false));
+    assert_eq!(samples.silent_seconds(182_000, 6), (1, false));
+    // A counter has ended, which is no write.
+    assert_eq!(samples.silent_seconds(241_000, 2), (60, true));
+    assert_eq!(samples.silent_seconds(301_000, 2), (120, false));
+    assert_eq!(samples.silent_seconds(361_000, 3), (0, false));
+}
+
+#[test]
+fn a_counter_of_many_that_ends_leaves_the_rate_of_the_others() {
+    let mut samples = RateSamples::default();
+    let counted = [100, 160, 220, 80, 140, 200, 260, 320];
+    let mut rates = Vec::new();
+    for (minute, counted) in (0..).zip(counted) {
+        samples.note(minute * 60_000, counted, true);
+        let rate = samples.rate_per_minute(180_000);
+        rates.push((rate, samples.has_fallen()));
+    }
+    let few = (None, false);
+    // In the minute of the end nothing is known of what the others counted. No sample is below 0.
+    let expected = [(Some(26), true), (Some(40), true), (Some(40), true)];
+    assert_eq!(rates[..3], [few, few, few]);
+    assert_eq!(rates[3..6], expected);
+    assert_eq!(rates[6..], [(Some(60), false), (Some(60), false)]);
+    samples.note(480_000, 0, true);
+    assert_eq!(samples.rate_per_minute(180_000), Some(0));
 }
 
 /// One step of a run.

@@ -117,6 +117,13 @@ fn a_home_is_home_again() {
         again.home_elsewhere(&datacenter("FRA")),
         Some(&datacenter("IAD"))
     );
+    // Once it is known what FRA holds, its share is its own again, and home is granted the same.
+    let mut again = again;
+    again.hold(vec![(datacenter("FRA"), counted(8))]);
+    assert!(!again.operations.has_base());
+    assert_eq!(again.held, before.held);
+    let rest = again.grant(&datacenter("IAD")).rest;
+    assert_eq!(rest.to_string(), held.rest.to_string());
 }
 
 #[test]

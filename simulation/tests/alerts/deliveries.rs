@@ -354,3 +354,34 @@ fn a_receiver_that_fails_does_not_hold_up_others() {
         got.len()
     );
 }
+
+#[test]
+fn an_attempt_of_a_deleted_alert_says_nothing_of_one_of_its_name() {
+    let (world, client, receiver) = firing(71, 500);
+    receiver.take();
+    let sleep = Rc::new(world.sleeper());
+    let is_first = Rc::new(Cell::new(true));
+    receiver.answer(move |_| {
+        let (sleep, is_slow) = (sleep.clone(), is_first.replace(false));
+        Box::pin(async move {
+            if is_slow {
+                sleep(9_000).await;
+            }
+            Ok(200)
+        })
+    });
+    while receiver.got().is_empty() {
+        world.run_for_ms(100);
+    }
+    // Its delivery gets the number of the one that is in flight.
+    done(&world, &client, "DELETE", "/alerts/a", &Value::Null);
+    put(&world, &client, "a", &alert("counter", "c", &above_ten()));
+    world.run_for_ms(2 * EVALUATED_MS);
+    let got = receiver.take();
+    assert_eq!(got.len(), 2, "{got:#?}");
+    assert_ne!(got[0].incident(), got[1].incident());
+    let told = get(&world, &client, "/alerts/a/deliveries");
+    let deliveries = told["deliveries"].as_array().expect("a list");
+    assert_eq!(deliveries.len(), 1, "{told}");
+    assert_eq!(deliveries[0]["id"], got[1].id.as_str(), "{told}");
+}

@@ -1,6 +1,7 @@
 //! What is measured, and what that makes of an alert.
 
 use super::*;
+use tally::protocol::names;
 
 #[test]
 fn an_alert_fires_and_is_resolved_once() {
@@ -241,6 +242,26 @@ fn cases_of_many() -> Vec<Case> {
             begin: |world, client| keep_adding(world, client, "many%2Fa", 500, 10),
             end: |world, _| world.run_for_ms(600_000),
             value: 301..=700,
+        },
+        Case {
+            name: "prefix-ends",
+            watched: ("prefix", "many/"),
+            when: json!({"rate_per_minute": {"above": 200}}),
+            begin: |world, client| {
+                let gone = (0..6).map(|round| format!("many%2Fgone{round}"));
+                let gone: Vec<String> = gone.collect();
+                for id in &gone {
+                    add(world, client, id, 5_000);
+                }
+                for id in &gone {
+                    keep_adding(world, client, "many%2Fa", 100, 10);
+                    let path = format!("/counters/{id}");
+                    done(world, client, "DELETE", &path, &Value::Null);
+                }
+                keep_adding(world, client, "many%2Fa", 200, 10);
+            },
+            end: |world, _| world.run_for_ms(800_000),
+            value: 201..=10_000,
         },
         Case {
             name: "prefix-count",
@@ -524,4 +545,45 @@ fn who_has_no_alerts_pays_nothing_for_them() {
         get(&world, &client, "/alert-deliveries")["deliveries"],
         json!([])
     );
+}
+
+#[test]
+fn a_prefix_of_more_than_62_bits_is_not_silent_while_it_is_written() {
+    let (world, _, client, receiver) = service(80);
+    add(&world, &client, "big%2Fa", 1 << 62);
+    let when = json!({"silent_for": {"seconds": 300}});
+    put(&world, &client, "silent", &alert("prefix", "big/", &when));
+    for _ in 0..12 {
+        add(&world, &client, "big%2Fa", 1);
+        world.run_for_ms(60_000);
+    }
+    assert_eq!(receiver.states(), [""; 0]);
+    world.run_for_ms(500_000);
+    assert_eq!(receiver.states(), ["firing"]);
+}
+
+#[test]
+fn a_count_of_hours_that_a_partition_kept_no_times_of_is_at_least_what_is_told() {
+    let (world, _, client, receiver) = service(81);
+    add(&world, &client, "day%2Fa", 40);
+    world.run_for_ms(2 * EVALUATED_MS);
+    for partition in 0..names::DIRECTORY_PARTITIONS {
+        let of = names::directory(partition);
+        world.crash(&of);
+        for table in ["totals", "totals_progress"] {
+            world.look(&of, &format!("DROP TABLE IF EXISTS {table}"));
+        }
+    }
+    let when = json!({"count_in": {"seconds": 3_600, "below": 30}});
+    put(&world, &client, "few", &alert("prefix", "day/", &when));
+    world.run_for_ms(3 * EVALUATED_MS);
+    let told = get(&world, &client, "/alerts/few");
+    assert_eq!(
+        (&told["state"], receiver.states().len()),
+        (&json!("unknown"), 0),
+        "{told}"
+    );
+    assert!(told["missing"].to_string().contains("times"), "{told}");
+    world.run_for_ms(3 * 3_600_000);
+    assert_eq!(receiver.states(), ["firing"]);
 }

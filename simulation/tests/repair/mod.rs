@@ -4,3 +4,4 @@ mod kept;
 mod objects;
 mod remembered;
 mod scene;
+mod unreadable;

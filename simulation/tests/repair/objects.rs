@@ -345,3 +345,48 @@ fn what_is_asked_of_objects_is_well_formed() {
         "{said}"
     );
 }
+
+#[test]
+fn a_discarded_alert_takes_what_waits_to_be_delivered_along() {
+    let scene = Scene::new(35, None);
+    let posts = std::rc::Rc::new(std::cell::Cell::new(0));
+    let seen = posts.clone();
+    scene.world.set_receiver(move |_| {
+        seen.set(seen.get() + 1);
+        async { Ok(500) }
+    });
+    let alert = json!({
+        "counter": "hits", "when": {"value": {"above": 10}}, "webhook": "https://hooks.example.com/",
+        "secret": "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=",
+    });
+    assert_eq!(scene.ask(0, "PUT", "/alerts/a", &alert).0, 201);
+    assert_eq!(scene.add(0, "hits", 11), 200);
+    scene.world.run_for_ms(65_000);
+    assert!(posts.get() > 0);
+    let has = |of: &Placement| {
+        let rows = scene.world.look(of, "SELECT 1 FROM alerts");
+        rows.is_some_and(|rows| !rows.is_empty())
+    };
+    let all = (0..names::DIRECTORY_PARTITIONS).map(names::directory);
+    let of = all.into_iter().find(has).expect("an alert");
+    scene.world.restart(1_000);
+    assert_eq!(scene.damage(&of, "alerts", "name = 'a'"), 1);
+    let damaged = found(&scene, "");
+    assert!(
+        damaged[0].1["lost"].to_string().contains("alerts"),
+        "{damaged:?}"
+    );
+    discard(&scene, &damaged[0].0);
+    let waiting = "SELECT number FROM alert_deliveries";
+    assert_eq!(scene.world.look(&of, waiting), Some(Vec::new()));
+    // One that is orphaned for another reason goes too, and holds up nothing.
+    assert_eq!(scene.ask(0, "PUT", "/alerts/a", &alert).0, 201);
+    scene.world.run_for_ms(65_000);
+    let told = posts.get();
+    scene.world.restart(1_000);
+    let delete = "DELETE FROM alerts WHERE name = 'a'";
+    assert!(scene.world.look(&of, delete).is_some());
+    scene.world.run_for_ms(600_000);
+    assert_eq!(scene.world.look(&of, waiting), Some(Vec::new()));
+    assert_eq!(posts.get(), told);
+}

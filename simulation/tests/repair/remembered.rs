@@ -197,6 +197,105 @@ fn a_damaged_root_is_put_back_from_its_leads() {
 }
 
 #[test]
+fn a_damaged_root_of_a_counter_with_a_home_counts_no_datacenter_twice() {
+    for (seed, has_memory, set) in [
+        (31, true, None),
+        (32, false, None),
+        (33, false, Some(1_000)),
+    ] {
+        let scene = Scene::new(seed, None);
+        assert_eq!(scene.add(0, "hits", 8), 200);
+        assert_eq!(scene.add(1, "hits", 5), 200);
+        if let Some(value) = set {
+            let body = json!({ "value": value });
+            let (status, told) = scene.ask(0, "PUT", "/counters/hits/value", &body);
+            assert_eq!(status, 200, "{told}");
+        }
+        let (status, told) = scene.ask(0, "PUT", "/counters/hits", &json!({"home": "SYD"}));
+        assert_eq!(status, 200, "{told}");
+        // It is forwarded, and home learns of its grant.
+        assert_eq!(scene.add(0, "hits", 1), 200);
+        let value = set.unwrap_or(13) + 1;
+        assert_eq!(scene.value("hits"), value);
+        scene.world.run_for_ms(120_000);
+        let of = partition(&scene, "hits");
+        scene.world.restart(1_000);
+        assert_eq!(scene.damage(&of, "roots", "id = 'hits'"), 1);
+        if !has_memory {
+            assert_eq!(scene.damage(&of, "views", "id = 'hits'"), 1);
+            assert_eq!(scene.damage(&of, "totals", "id = 'hits'"), 1);
+        }
+        // What the other datacenter holds must be known.
+        scene.world.cut(scene.sites[0], scene.sites[1], 60_000);
+        let said = scene.repair(&json!({"counter": "hits"}));
+        assert_eq!(said["counters"][0]["status"], "failed", "{said}");
+        scene.world.heal();
+        scene.world.run_for_ms(60_000);
+        let said = scene.repair(&json!({"counter": "hits"}));
+        assert_eq!(said["counters"][0]["status"], "repaired", "{said}");
+        let (_, told) = scene.read("hits");
+        assert_eq!(
+            (&told["value"], &told["exact"]),
+            (&json!(value), &json!(true)),
+            "{told}"
+        );
+        let held = told["datacenters"][0].clone();
+        for site in 0..2 {
+            assert_eq!(scene.add(site, "hits", 3), 200);
+        }
+        let (_, told) = scene.read("hits");
+        assert_eq!(
+            (&told["value"], &told["datacenters"][0]["value"]),
+            (&json!(value + 6), &held["value"]),
+            "all is counted at home: {told}"
+        );
+        let (status, told) = scene.ask(0, "PUT", "/counters/hits", &json!({}));
+        assert_eq!(status, 200, "{told}");
+        for site in 0..2 {
+            assert_eq!(scene.add(site, "hits", 2), 200);
+        }
+        assert_eq!(scene.value("hits"), value + 10);
+    }
+}
+
+#[test]
+fn what_a_counter_was_set_to_is_told_and_kept_after_its_root_was_put_back() {
+    let scene = Scene::new(34, None);
+    assert_eq!(scene.add(0, "hits", 10), 200);
+    let (status, told) = scene.ask(0, "PUT", "/counters/hits/value", &json!({"value": 1000}));
+    assert_eq!(status, 200, "{told}");
+    // The lead learns what was set.
+    assert_eq!(scene.add(0, "hits", 1), 200);
+    scene.world.run_for_ms(120_000);
+    scene.world.restart(1_000);
+    let of = partition(&scene, "hits");
+    assert_eq!(scene.damage(&of, "roots", "id = 'hits'"), 1);
+    let said = scene.repair(&json!({"counter": "hits"}));
+    assert_eq!(said["counters"][0]["status"], "repaired", "{said}");
+    let (_, told) = scene.read("hits");
+    assert_eq!(
+        (&told["value"], &told["base"], &told["exact"]),
+        (&json!(1001), &json!(990), &json!(true)),
+        "{told}"
+    );
+    let export = scene.clients[0].get("/export?prefix=hits");
+    let lines = scene.world.run(export).expect("no fault").text();
+    assert!(lines.contains(r#""value":1001,"base":990,"#), "{lines}");
+    scene.world.run_for_ms(120_000);
+    let (status, made) = scene.ask(0, "POST", "/snapshots", &Value::Null);
+    assert_eq!((status, &made["whole"]), (200, &json!(true)), "{made}");
+    // Now the snapshot alone knows it.
+    scene.world.restart(1_000);
+    for table in ["roots", "views"] {
+        assert_eq!(scene.damage(&of, table, "id = 'hits'"), 1, "{table}");
+    }
+    assert_eq!(scene.damage(&cell("hits", "FRA", 0), "rows", "kind = 1"), 1);
+    let said = scene.repair(&json!({"counter": "hits"}));
+    assert_eq!(said["counters"][0]["root"]["from"], "snapshot", "{said}");
+    assert_eq!(scene.value("hits"), 1001);
+}
+
+#[test]
 fn a_default_read_tells_no_part_of_a_counter_whose_root_is_damaged() {
     let scene = Scene::new(8, None);
     for id in ["set", "seen"] {

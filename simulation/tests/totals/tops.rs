@@ -931,3 +931,52 @@ fn an_order_costs_a_push_nothing_before_it_is_asked_for_and_where_it_stays_as_it
     let top = get(&world, &client, "/top?prefix=c");
     assert_eq!(top["total"], COUNTERS * 2_001, "{top}");
 }
+
+#[test]
+fn counters_of_more_than_62_bits_have_windows_and_ranks() {
+    let (world, [site, _]) = service(78, Options::default());
+    let client = client(&world, site);
+    let add = |id: &str, delta: u64| {
+        let path = format!("/counters/{id}/increment");
+        let done = world.run(client.post(&path, &format!(r#"{{"delta":{delta}}}"#)));
+        assert_eq!(done.expect("no fault").status, 200);
+    };
+    for (id, times) in [("largest", 5), ("larger", 3), ("large", 1), ("twin", 1)] {
+        for _ in 0..times {
+            add(id, 1 << 62);
+        }
+    }
+    add("large", 1);
+    add("small", 7);
+    world.run_for_ms(TOLD_MS + 2 * 3_600_000);
+    let window = "/top?by=count&window=3600";
+    let count = |top: &serde_json::Value| -> Vec<(String, i64)> {
+        let rows = top["rows"].as_array().expect("rows").iter();
+        let row = |row: &serde_json::Value| {
+            (
+                row["id"].as_str().expect("a name").to_owned(),
+                row["count"].as_i64().expect("a number"),
+            )
+        };
+        rows.map(row).collect()
+    };
+    assert_eq!(count(&get(&world, &client, window)), []);
+    // As the table tells it, and as what is kept of it does.
+    for times in 1..3 {
+        add("large", 5);
+        add("small", 3);
+        world.run_for_ms(TOLD_MS);
+        let top = get(&world, &client, window);
+        let expected = [
+            ("large".to_owned(), 5 * times),
+            ("small".to_owned(), 3 * times),
+        ];
+        assert_eq!(count(&top), expected, "{top}");
+    }
+    for (rank, id) in (1..).zip(["largest", "larger", "large", "twin", "small"]) {
+        for by in ["value", "count"] {
+            let told = get(&world, &client, &format!("/counters/{id}/rank?by={by}"));
+            assert_eq!(told["rank"], rank, "{id} by {by}: {told}");
+        }
+    }
+}

@@ -7,7 +7,7 @@ use super::read_view;
 use crate::core::alert::condition::{Bound, Measure, Reading};
 use crate::core::alert::samples::RateSamples;
 use crate::core::counter::id::CounterId;
-use crate::core::counter::total::Value;
+use crate::core::counter::total::{Sum, Value};
 use crate::core::order::in_order;
 use crate::host::Host;
 use crate::node::shared::partitions::ask_some;
@@ -24,6 +24,9 @@ use crate::protocol::query::Window;
 /// tell what they have counted once a minute.
 const RATE_MS: i64 = 60_000;
 const PREFIX_RATE_MS: i64 = 300_000;
+
+/// What is missing of a total that fell.
+const ENDED: &str = "counters have ended, with what they counted";
 
 /// A measured amount.
 enum Amount {
@@ -69,18 +72,24 @@ impl Measured {
                 None
             }
             Amount::Counted(counted) if measure == Measure::Silence => {
-                Some(samples.silent_seconds(now_ms, counted))
+                let (seconds, has_fallen) = samples.silent_seconds(now_ms, counted);
+                if has_fallen {
+                    (bound, missing) = (Bound::AtMost, ENDED.to_owned());
+                }
+                Some(seconds)
             }
             Amount::Counted(counted) => {
-                samples.note(now_ms, counted);
-                let span_ms = match alert.watched {
-                    Watched::Prefix(_) => PREFIX_RATE_MS,
-                    Watched::Counter(_) | Watched::Policy(_) => RATE_MS,
+                let (span_ms, many) = match alert.watched {
+                    Watched::Prefix(_) => (PREFIX_RATE_MS, true),
+                    Watched::Counter(_) | Watched::Policy(_) => (RATE_MS, false),
                 };
+                samples.note(now_ms, counted, many);
                 let rate = samples.rate_per_minute(span_ms);
                 if rate.is_none() {
                     bound = Bound::Unknown;
                     missing = format!("a rate is told after {} s", span_ms / 1_000);
+                } else if samples.has_fallen() {
+                    (bound, missing) = (Bound::AtLeast, ENDED.to_owned());
                 }
                 rate
             }
@@ -271,16 +280,19 @@ async fn of_prefix(
     let top = super::top::top(host, Ok(asked)).await?;
     let total = top.sums.total;
     let missing = top.missing_partitions.iter();
+    let missing = missing.map(|partition| format!("partition {partition} of the directory"));
+    // Times are not known of what was counted before a partition kept them.
+    let from_ms = since.map_or(i64::MAX, |since| since.seconds() * 1_000);
+    let late =
+        (top.sums.kept_from_ms > from_ms).then(|| "the hours before times were kept".to_owned());
     Ok(Measured {
         amount: match measure {
             Measure::Value | Measure::CountIn(_) => Amount::Number(total.within_62_bits()),
-            _ => Amount::Counted(u128::from(total.within_62_bits().unsigned_abs())),
+            _ => Amount::Counted(total.not_negative().map_or(0, Sum::low_bits)),
         },
         as_of_ms: top.sums.as_of_ms.or(Some(begun_ms)),
         is_exact: false,
-        missing: missing
-            .map(|partition| format!("partition {partition} of the directory"))
-            .collect(),
+        missing: missing.chain(late).collect(),
     })
 }
 

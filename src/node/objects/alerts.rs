@@ -220,10 +220,17 @@ impl Alerts {
             false => Outcome::GivenUp,
         };
         delivery.last = Some(attempt);
-        if self.store.delivery(number)?.is_some() {
+        if self.same(number, &delivery)?.is_some() {
             self.store.note(number, &delivery, None)?;
         }
         Ok(Some(delivery))
+    }
+
+    /// A delivery that was attempted, unless it was deleted meanwhile: then another may have its number.
+    fn same(&self, number: i64, attempted: &Delivery) -> Result<Option<ScheduledDelivery>, Fault> {
+        let stored = self.store.delivery(number)?;
+        let of = |delivery: &Delivery| (delivery.event.kind, delivery.event.incident);
+        Ok(stored.filter(|(stored, _)| of(stored) == of(attempted)))
     }
 
     /// Handles the alarm: begins all due work, which then continues by itself.
@@ -329,7 +336,8 @@ impl Alerts {
             return Ok(());
         };
         let Some(stored) = self.store.get(&delivery.name)? else {
-            return Ok(());
+            // It would stay due, and be looked at again at once.
+            return self.store.delete(&delivery.name).map(drop);
         };
         if let Some(until_ms) = stored.standing.silenced_until_ms(now_ms) {
             return self.store.put_off(&delivery.name, until_ms);
@@ -339,7 +347,7 @@ impl Alerts {
         // Durable before it is sent: after a crash it is sent again at that time.
         self.store.note(number, &delivery, Some(next_ms))?;
         let attempt = self.attempt(&delivery, &stored).await;
-        let Some((_, due_ms)) = self.store.delivery(number)? else {
+        let Some((_, due_ms)) = self.same(number, &delivery)? else {
             return Ok(());
         };
         let is_over = next_ms >= delivery.created_ms + GIVEN_UP_AFTER_MS;

@@ -25,6 +25,9 @@ const SETTLED_AT_ONCE: usize = 96;
 /// The largest size of numbers below 2^32: a sum of 2^31 of them is below 2^63.
 const NARROW_SIZE: i64 = 8 * 32;
 
+/// The size of 2^62: what is as large is known by its body alone.
+const WIDE_SIZE: i32 = 8 * 62 + 1;
+
 impl DirectoryTotals {
     /// The first counters of an order, and its sums: by what is kept of it, or else by the table.
     pub(super) fn top(
@@ -240,6 +243,7 @@ impl DirectoryTotals {
         let (within, ids) = within_sql(order, "+");
         let first = match order.since {
             Some(since) => format!("hour >= {}", hour_of(since)),
+            None if than.size().abs() >= WIDE_SIZE => return self.above_wide(order, than),
             None => format!("{} >= {}", size_sql(order.by), than.size()),
         };
         let than = than.within_62_bits();
@@ -247,6 +251,22 @@ impl DirectoryTotals {
             format!("SELECT COUNT(*) FROM totals WHERE {first} AND {amount} > {than} AND {within}");
         let rows = self.store.run(&sql, ids)?;
         Ok(rows.first().and_then(|row| row.first()).map_or(0, unsigned))
+    }
+
+    /// How many counters have more than an amount of more than 62 bits: bodies tell it of those of its size. Cost: a
+    /// row read for each of them.
+    fn above_wide(&self, order: &TopOrder, than: Value) -> Result<u64, Fault> {
+        let (within, ids) = within_sql(order, "+");
+        let (size, of) = (size_sql(order.by), than.size());
+        let sql = format!("SELECT COUNT(*) FROM totals WHERE {size} > {of} AND {within}");
+        let rows = self.store.run(&sql, ids.clone())?;
+        let mut above = rows.iter().flatten().map(unsigned).sum();
+        let sql = format!("SELECT id, as_of, body FROM totals WHERE {size} = {of} AND {within}");
+        for row in &self.store.run(&sql, ids)? {
+            let row = row_of(&self.store, order, row)?;
+            above += u64::from(row.is_some_and(|row| than.is_below(row.amount)));
+        }
+        Ok(above)
     }
 
     /// Makes an index, unless it is there. Where it cannot be made all is found too, but more slowly.
@@ -346,16 +366,19 @@ pub(super) fn amount_sql(order: &TopOrder) -> String {
     let slot = |column: char, at: i64, kept: i64| {
         let hour = order.since.map_or(0, hour_of);
         let slot = at.rem_euclid(kept);
-        format!("(CASE WHEN hour >= {hour} THEN counted - {column}{slot} ELSE 0 END)")
+        let below = WITHIN_MAX - 1;
+        format!("(CASE WHEN hour >= {hour} THEN (counted - {column}{slot}) & {below} ELSE 0 END)")
     };
+    let counted =
+        format!("(CASE WHEN counted_size < {WIDE_SIZE} THEN counted ELSE {WITHIN_MAX} END)");
     match (order.since, order.by) {
         (Some(WindowStart::Hour(hour)), _) => slot('h', hour, HOURS_KEPT),
         (Some(WindowStart::Day(day)), _) => slot('d', day, DAYS_KEPT),
         (Some(WindowStart::Write(hour)), _) => {
-            format!("(CASE WHEN hour >= {hour} THEN counted ELSE 0 END)")
+            format!("(CASE WHEN hour >= {hour} THEN {counted} ELSE 0 END)")
         }
         (None, OrderBy::Value) => "value".to_owned(),
-        (None, OrderBy::Count) => "counted".to_owned(),
+        (None, OrderBy::Count) => counted,
         (None, OrderBy::Uniques) => "uniques".to_owned(),
     }
 }

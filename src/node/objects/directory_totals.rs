@@ -2,8 +2,9 @@
 //!
 //! Invariant: a row is written in the same turn as the counter's data that it repeats, and is deleted with the counter;
 //! its `as_of` is true. No counter is asked for it. The counts at the beginnings of the last hours and days are stored,
-//! so the count of a window is one subtraction. Its hour is that of the newest increment, whenever that came: what is
-//! imported of old times is in no window. Only where a counter counts in the window too, it counts when it came.
+//! so the count of a window is one subtraction, modulo 2^62: what one window counts is less, however much there was.
+//! The hour of a row is that of the newest increment, whenever that came: what is imported of old times is in no window.
+//! Only where a counter counts in the window too, it counts when it came.
 //!
 //! Life: the table is created with the first push, or the first question. A partition with earlier pushes builds its
 //! rows a page at a time, by its alarm, until all are there. Counts at beginnings of windows are stored from then on.
@@ -12,7 +13,7 @@
 
 use std::cell::{Cell, OnceCell};
 
-use super::kept_tops::{Before, KeptTops, Written};
+use super::kept_tops::{Before, KeptTops, Written, counted_of};
 use super::push_receiver::Views;
 use super::root_store::RootStore;
 use super::row_prefetch::RowPrefetch;
@@ -225,7 +226,7 @@ impl DirectoryTotals {
             known.total.as_of_ms.into(),
             hour.into(),
             known.total.value.within_62_bits().to_string().into(),
-            count.within_62_bits().to_string().into(),
+            counted_of(known.total.count).to_string().into(),
             uniques.within_62_bits().to_string().into(),
             value_size.into(),
             counted_size.into(),

@@ -17,7 +17,7 @@ use super::store::text;
 use crate::core::cluster::root::prefix_end;
 use crate::core::cluster::standings::{Standing, Standings};
 use crate::core::counter::id::CounterId;
-use crate::core::counter::total::Value;
+use crate::core::counter::total::{Sum, Value};
 use crate::host::object::SqlValue;
 use crate::protocol::messages::{KnownTotal, OrderBy, TopOrder, TopRow, WindowStart};
 
@@ -117,19 +117,27 @@ impl KeptTop {
         let Some(since) = self.order.since else {
             return amount_of(self.order.by, &row.known).within_62_bits();
         };
-        let counted = row.counted();
-        let is_write = matches!(since, WindowStart::Write(_));
-        match before {
+        let counted = counted_of(row.known.total.count);
+        let more = match before {
             _ if row.hour < hour_of(since) => 0,
-            _ if is_write => counted,
+            _ if matches!(since, WindowStart::Write(_)) => {
+                return amount_of(OrderBy::Count, &row.known).within_62_bits();
+            }
             None if row.is_late => 0,
             None => counted,
             Some((then, amount)) if then.hour >= hour_of(since) => {
                 amount + (counted - then.counted)
             }
             Some((then, _)) => counted - then.counted,
-        }
+        };
+        more.rem_euclid(WITHIN_MAX)
     }
+}
+
+/// What a row stores of a count: modulo 2^62, so that a difference is right however large the counts are.
+pub(super) fn counted_of(count: Sum) -> i64 {
+    let below = count.low_bits() % u128::from(WITHIN_MAX.unsigned_abs());
+    i64::try_from(below).unwrap_or(0)
 }
 
 /// What a row with this amount is in an order.
@@ -200,12 +208,6 @@ pub(super) struct Written {
     pub(super) known: KnownTotal,
     /// When it counted is not known.
     pub(super) is_late: bool,
-}
-
-impl Written {
-    fn counted(&self) -> i64 {
-        Value::new(self.known.total.count, 0).within_62_bits()
-    }
 }
 
 /// The kept tops of a partition.
@@ -287,9 +289,8 @@ impl KeptTops {
                 Some(then) => Some((then, *then.amounts.get(place)?)),
                 None => None,
             };
-            let (counted, amount) = before.map_or((0, 0), |(then, amount)| (then.counted, amount));
-            let is_exact = top.order.since.is_none() || are_narrow([counted, row.counted()]);
-            if top.is_over(row.hour) || !is_exact || !are_narrow([amount]) {
+            let amount = before.map_or(0, |(_, amount)| amount);
+            if top.is_over(row.hour) || !are_narrow([amount]) {
                 return None;
             }
             let after = top.amount_after(before, row);

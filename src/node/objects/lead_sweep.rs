@@ -17,7 +17,7 @@ use crate::node::shared::call::call_within;
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::open_objects;
 use crate::protocol::fleet::MovingLeads;
-use crate::protocol::messages::{CallLead, Fault, decode, encode};
+use crate::protocol::messages::{CallLead, Fault, ListNames, decode, encode};
 use crate::protocol::names::{CellAddress, LeadAt};
 
 /// Name of the deployment value that holds the progress during a sweep.
@@ -127,11 +127,27 @@ impl LeadSpreads {
         let Some(sweep) = sweep.filter(|sweep| sweep.next_ms <= host.now_ms()) else {
             return Ok(());
         };
-        let some = RootStore::new(store).list("", sweep.after.as_deref(), COUNTERS_AT_ONCE)?;
+        let roots = RootStore::new(store);
+        let names = roots.names(&ListNames {
+            partition: 0,
+            prefix: String::new(),
+            after: sweep.after.clone(),
+            limit: COUNTERS_AT_ONCE,
+        })?;
+        let looked_at = names.iter().filter_map(|name| CounterId::stored(name).ok());
+        let looked_at: Vec<CounterId> = looked_at.collect();
         let mut leads = Vec::new();
-        for (counter, entry) in &some {
-            let RootEntry::Live(root) = entry else {
-                continue;
+        let mut unread = 0;
+        for counter in &looked_at {
+            let root = match roots.entry(counter) {
+                Ok(Some(RootEntry::Live(root))) => root,
+                Ok(_) => continue,
+                // Its leads are left, and those of others move.
+                Err(Fault::Unreadable(_)) => {
+                    unread += 1;
+                    continue;
+                }
+                Err(fault) => return Err(fault),
             };
             for datacenter in &root.datacenters {
                 leads.push(LeadAt {
@@ -143,11 +159,14 @@ impl LeadSpreads {
         }
         let told = leads.into_iter().map(|at| take_over(host, at));
         let told = all_settled(told, LEADS_AT_ONCE).await;
-        let left = told.iter().filter(|told| told.is_err()).count();
+        // One that began meanwhile goes through all.
+        if self.sweep.borrow().as_ref() != Some(&sweep) {
+            return Ok(());
+        }
+        let left = unread + told.iter().filter(|told| told.is_err()).count();
         let has_left = left > 0;
         let before = sweep.after.as_ref().map_or(0, |_| self.left.get());
         self.left.set(before + u64::try_from(left).unwrap_or(0));
-        let looked_at: Vec<CounterId> = some.into_iter().map(|(counter, _)| counter).collect();
         let next = sweep.go_on(&looked_at, has_left, host.now_ms());
         match &next {
             Some(next) => self.values.put(SWEEP, encode(next)?)?,

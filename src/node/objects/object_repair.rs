@@ -198,5 +198,10 @@ fn discard(store: &Store, table: &Table, keys: &Keys) -> Result<(), Fault> {
         let sql = format!("DELETE FROM {name} WHERE ({key}) = ({places})");
         store.run(&sql, values.clone())?;
     }
+    if table.name == "alerts" {
+        // What waits of them has no receiver any more, and another alert of the name is not to send it.
+        let orphans = "DELETE FROM alert_deliveries WHERE alert NOT IN (SELECT name FROM alerts)";
+        store.run(orphans, vec![])?;
+    }
     Ok(())
 }

@@ -252,6 +252,10 @@ impl Operations {
                 Err(_) => return Err(Refused::Told(OperationOutcome::NotFound)),
             }
         };
+        if raises {
+            // What an unsettled datacenter holds would be taken for nothing.
+            self.roots.require_settled(counter, &mut root).await?;
+        }
         let floor = root.settings.floor;
         if floor.is_some_and(|floor| value.is_below(floor)) && !raises {
             return Err(Refused::Told(OperationOutcome::BelowFloor));

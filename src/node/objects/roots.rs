@@ -41,6 +41,9 @@ const DUE_AT_ONCE: i32 = 200;
 /// How long a counter waits whose leads did not report their newest writes.
 const UNSURE_MS: i64 = 10_000;
 
+/// After how long a due counter is looked at again whose root could not be read.
+const UNREADABLE_MS: i64 = 300_000;
+
 /// How much longer an ended counter is remembered each time that some lead has not been told of the end. That is tried
 /// every 5 minutes, 12 rows an hour: this adds one, and its entry in an index.
 const UNTOLD_MS: i64 = 3_600_000;
@@ -359,8 +362,17 @@ impl Roots {
     async fn look_at(&self, counter: &CounterId) -> Result<(), Fault> {
         let lock = self.lock_of(counter);
         let _alone = lock.lock().await;
+        let entry = match self.rows.entry(counter) {
+            // It stays so until it is repaired, and would ring the alarm all the time.
+            Err(fault @ Fault::Unreadable(_)) => {
+                let later_ms = self.host.now_ms() + UNREADABLE_MS;
+                self.rows.postpone(counter, later_ms)?;
+                return Err(fault);
+            }
+            entry => entry?,
+        };
         // The row of a root that has left is not here.
-        let Some(entry) = self.rows.entry(counter)? else {
+        let Some(entry) = entry else {
             return Ok(());
         };
         let is_due = entry

@@ -1,11 +1,12 @@
 //! Rates, by what had been counted a while ago; and silence, by when that changed last.
 //!
-//! Invariant: samples are in order of time, and what was counted never falls among them.
+//! Invariant: samples are in order of time, and what was counted never falls among them. A second sample of the same
+//! time says that it fell then.
 
 use serde::{Deserialize, Serialize};
 
-/// The most samples that are kept: one each 10 s for the longest span of 5 minutes, and one before.
-const SAMPLES_MAX: usize = 32;
+/// Samples that are kept: one each 10 s for the longest span of 5 minutes and one before, or two of each time.
+const SAMPLES_MAX: usize = 64;
 
 /// A span is at most so many times as long as was asked for, where a measurement is missing in between.
 const SPANS_MAX: i64 = 3;
@@ -17,17 +18,30 @@ const MINUTE_MS: i128 = 60_000;
 pub struct RateSamples(Vec<(i64, u128)>);
 
 impl RateSamples {
-    /// Notes what has been counted by now. A counter that begins anew, and a clock that steps back, begin the samples
-    /// anew.
-    pub fn note(&mut self, now_ms: i64, counted: u128) {
-        let is_after = |(at_ms, before): &(i64, u128)| *at_ms < now_ms && *before <= counted;
-        if !self.0.last().is_none_or(is_after) {
+    /// Notes what has been counted by now. A clock that steps back begins the samples anew, and so does a counter that
+    /// begins anew. What `many` counters have counted falls where one of them ends: earlier samples are lowered by as
+    /// much, so that the rate is at least that of the others.
+    pub fn note(&mut self, now_ms: i64, counted: u128, many: bool) {
+        let (last_ms, before) = self.0.last().copied().unwrap_or((i64::MIN, 0));
+        let fall = before.saturating_sub(counted);
+        if last_ms >= now_ms || fall > 0 && !many {
             self.0.clear();
         }
-        if self.0.len() >= SAMPLES_MAX {
-            self.0.remove(0);
+        for (_, before) in &mut self.0 {
+            *before = before.saturating_sub(fall);
+        }
+        if fall > 0 && !self.0.is_empty() {
+            self.0.push((now_ms, counted));
         }
         self.0.push((now_ms, counted));
+        let surplus = self.0.len().saturating_sub(SAMPLES_MAX);
+        self.0.drain(..surplus);
+    }
+
+    /// Whether what was counted fell since the first sample.
+    pub fn has_fallen(&self) -> bool {
+        let mut pairs = self.0.iter().zip(self.0.iter().skip(1));
+        pairs.any(|((one_ms, _), (other_ms, _))| one_ms == other_ms)
     }
 
     /// What is counted by the minute, over a span of this length or a little more; `None` before it was measured for
@@ -48,13 +62,18 @@ impl RateSamples {
         Some(i64::try_from(rate).unwrap_or(i64::MAX))
     }
 
-    /// Notes what has been counted by now, and returns for how many seconds that has not changed.
-    pub fn silent_seconds(&mut self, now_ms: i64, counted: u128) -> i64 {
-        match self.0.first() {
-            Some((at_ms, before)) if *before == counted => (now_ms - at_ms).max(0) / 1_000,
+    /// Notes what has been counted by now, and returns for how many seconds that has not risen, and whether it fell
+    /// just now: then something may have been counted too.
+    pub fn silent_seconds(&mut self, now_ms: i64, counted: u128) -> (i64, bool) {
+        match self.0.first_mut() {
+            Some((at_ms, before)) if *before >= counted => {
+                let has_fallen = *before > counted;
+                *before = counted;
+                ((now_ms - *at_ms).max(0) / 1_000, has_fallen)
+            }
             _ => {
                 self.0 = vec![(now_ms, counted)];
-                0
+                (0, false)
             }
         }
     }

@@ -73,6 +73,12 @@ impl Operations {
         self.base
     }
 
+    /// Whether the value is more than what cells have counted. A root that was put back from its leads knows of no
+    /// time.
+    pub fn has_base(&self) -> bool {
+        self.at_ms > 0 || self.base.size() != 0
+    }
+
     /// Datacenters that the last operation could not observe yet.
     pub fn unsettled(&self) -> &[Datacenter] {
         &self.unsettled

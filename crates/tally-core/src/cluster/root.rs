@@ -79,7 +79,7 @@ pub struct NeedsHome;
 impl Root {
     /// Whether operations have made something of its value, or shares of it are held: no lead tells that.
     pub fn has_value_of_its_own(&self) -> bool {
-        self.operations.at_ms() > 0 || !self.held.is_empty()
+        self.operations.has_base() || !self.held.is_empty()
     }
 
     /// A new counter. Its generation is above the one that ended, and above the clock in
@@ -121,6 +121,17 @@ impl Root {
         root.datacenters.insert(datacenter.clone());
         root.operations = Operations::adopt(held.operations, held.rest);
         root
+    }
+
+    /// Notes again what others hold that stopped for the home of an adopted root. The grant of home has it in `rest`,
+    /// so it is taken off the base.
+    pub fn hold(&mut self, held: Vec<(Datacenter, Cells)>) {
+        let cells = held.iter().flat_map(|(_, cells)| cells);
+        let base = cells.fold(self.operations.base(), |base, (_, totals)| {
+            base.without(totals.added, totals.removed)
+        });
+        self.operations = Operations::adopt(self.operations.number(), base);
+        self.held = held;
     }
 
     /// When the counter ends by what the root knows; leads may know of later writes.

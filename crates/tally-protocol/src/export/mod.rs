@@ -214,7 +214,7 @@ pub fn counter_line(exported: &ExportedCounter, strings: bool) -> String {
         });
     }
     let silent = exported.datacenters.iter();
-    let base = (root.operations.at_ms() > 0).then(|| root.operations.base());
+    let base = root.operations.has_base().then(|| root.operations.base());
     let ttl = root.settings.ttl;
     let view = CounterView {
         id: &exported.counter,

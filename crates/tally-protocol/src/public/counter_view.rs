@@ -289,12 +289,8 @@ impl<'a> SummedCounter<'a> {
         let root = &self.sum.root;
         let exact = |value| Exact::new(value, strings);
         let operations = &root.operations;
-        let is_set = operations.at_ms() > 0;
-        let written_ms = if is_set {
-            self.total.last_write_ms.max(operations.at_ms())
-        } else {
-            self.total.last_write_ms
-        };
+        let is_set = operations.has_base();
+        let written_ms = self.total.last_write_ms.max(operations.at_ms());
         // What was imported may have no time.
         let written = (written_ms > 0).then_some(written_ms);
         let window = window.map(|window| WindowView {

@@ -55,7 +55,7 @@ impl SnapshotCounter {
                 ..root.settings
             },
             home: root.home.clone(),
-            base: (root.operations.at_ms() > 0).then(|| root.operations.base()),
+            base: root.operations.has_base().then(|| root.operations.base()),
             datacenters: shares_of(root, view)
                 .into_iter()
                 .map(|(datacenter, added, removed)| SnapshotDatacenter {

@@ -134,9 +134,11 @@ impl Roots {
                 continue;
             }
             // Settings that were changed meanwhile are a duty of their own, under this name.
-            let is_newest = match self.rows.entry(&duty.counter)? {
-                Some(RootEntry::Live(root)) => root.settings.number == number,
-                _ => true,
+            let is_newest = match self.rows.entry(&duty.counter) {
+                Ok(Some(RootEntry::Live(root))) => root.settings.number == number,
+                Ok(_) => true,
+                // Nothing is told of a root that cannot be read, and the duties of others go on.
+                Err(_) => false,
             };
             match told {
                 Ok(()) if is_newest || duty.telling == LeadNotice::Close => {

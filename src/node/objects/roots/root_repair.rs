@@ -6,7 +6,9 @@
 
 use std::collections::BTreeSet;
 
+use super::super::lead_calls::sums;
 use super::Roots;
+use crate::core::cluster::operation::Cells;
 use crate::core::cluster::root::{DATACENTERS_MAX, Root, RootEntry};
 use crate::core::cluster::view::View;
 use crate::core::counter::grant::Grant;
@@ -14,7 +16,7 @@ use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::settings::Settings;
 use crate::core::order::in_order;
 use crate::node::shared::concurrency::all_settled;
-use crate::protocol::messages::{AskGrant, Fault, RepairRoot, RootPart, RootRepaired};
+use crate::protocol::messages::{AskGrant, Fault, ReadParts, RepairRoot, RootPart, RootRepaired};
 use crate::protocol::names::CellAddress;
 use crate::protocol::snapshot::SnapshotCounter;
 
@@ -106,6 +108,11 @@ impl Roots {
         repaired.told_by = told_by.collect();
         repaired.silent = silent;
         if let Some(mut root) = rebuilt(&held, view, now_ms) {
+            if root.home.is_some() {
+                repaired.knows_base = true;
+                let is_known = self.hold_others(asked, &mut root, view, &damaged, repaired);
+                return Ok(is_known.await.then_some(root));
+            }
             // They may count it too, and are repaired next.
             root.may_lack |= !damaged.is_empty();
             root.datacenters.extend(damaged);
@@ -122,6 +129,39 @@ impl Roots {
         };
         repaired.is_from_snapshot = true;
         Ok(Some(of_snapshot(kept, damaged, now_ms)))
+    }
+
+    /// Notes what the datacenters hold that stopped for a home: its grant includes that. Returns whether all of it is
+    /// known. What a damaged lead holds is what it has pushed; one that has not is left out, since home includes it.
+    async fn hold_others(
+        &self,
+        asked: &RepairRoot,
+        root: &mut Root,
+        view: Option<&View>,
+        damaged: &[Datacenter],
+        repaired: &mut RootRepaired,
+    ) -> bool {
+        let others = root.datacenters.iter();
+        let others = others.filter(|other| root.home.as_ref() != Some(*other));
+        let (lost, others): (Vec<_>, Vec<_>) =
+            others.cloned().partition(|other| damaged.contains(other));
+        let pushed = |other: Datacenter| {
+            let cells = view.map(|view| view.cells().cells_of(&other));
+            (other, cells.unwrap_or_default())
+        };
+        let mut held: Vec<(Datacenter, Cells)> = lost.into_iter().map(pushed).collect();
+        let wanted = ReadParts {
+            totals_only: true,
+            ..ReadParts::default()
+        };
+        for (other, sum) in sums(&self.outbox, &asked.counter, root, &others, wanted).await {
+            match sum {
+                Some(sum) => held.push((other, sum.cells)),
+                None => repaired.silent.push(other),
+            }
+        }
+        root.hold(held);
+        repaired.silent.is_empty()
     }
 
     /// The damaged parts of a counter here.
@@ -216,7 +256,7 @@ fn rebuilt(held: &[(Datacenter, Grant)], view: Option<&View>, now_ms: i64) -> Op
             Root::adopt(&grant, others.first()?, now_ms)
         }
     };
-    if others.len() > 1 {
+    if others.len() > 1 && root.home.is_none() {
         root.may_lack = true;
     }
     root.datacenters.extend(others.into_iter().cloned());
