@@ -2,6 +2,7 @@
 //! nothing.
 
 use crate::common;
+use crate::common::flushing::ApplyAlone;
 
 use std::collections::BTreeMap;
 

@@ -2,6 +2,7 @@
 //! newer one begins from nothing, and a time to live ends the counting until a granter speaks.
 
 use crate::common;
+use crate::common::flushing::ApplyAlone;
 
 use common::config;
 use proptest::collection::vec;

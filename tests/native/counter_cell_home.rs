@@ -2,6 +2,7 @@
 //! the value below the floor; what is granted later holds.
 
 use crate::common;
+use crate::common::flushing::ApplyAlone;
 use crate::common::home;
 
 use common::config;

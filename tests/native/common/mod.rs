@@ -1,12 +1,15 @@
 //! What native tests share.
 
+pub mod events;
 pub mod exposition;
 pub mod fake_platform;
+pub mod flushing;
 pub mod following;
 pub mod home;
 pub mod keyed;
 pub mod living;
 pub mod merging;
+pub mod pushing;
 pub mod rows;
 pub mod stored_cell;
 pub mod sums;

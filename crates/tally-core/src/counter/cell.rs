@@ -166,7 +166,7 @@ impl Cell {
         }
         let taken = match self.generation() {
             Some(own) if own == grant.generation => {
-                self.renew(grant);
+                self.configure(grant);
                 GrantOutcome::Renewed
             }
             older => {
@@ -199,10 +199,6 @@ impl Cell {
     /// Takes over what a grant of its own generation says. It may have been long on its way, so unlike one that was
     /// asked for it does not tell that the counter lives.
     pub fn configure(&mut self, grant: Grant) {
-        self.renew(grant);
-    }
-
-    fn renew(&mut self, grant: Grant) {
         let Some(held) = &mut self.grant else { return };
         held.last_write_ms = held.last_write_ms.max(grant.last_write_ms);
         if grant.revision > held.revision {
@@ -254,24 +250,10 @@ impl Cell {
         closes
     }
 
-    /// Counts a flush, once however often it comes. Returns the state after it and what to write.
-    ///
-    /// # Errors
-    /// See [`Refusal`]; nothing has changed then.
-    pub fn apply(
-        &mut self,
-        nonce: Nonce,
-        load: &Load,
-        now_ms: i64,
-    ) -> Result<(FlushEffect, Changes), Refusal> {
-        let mut changes = Changes::default();
-        let outcome = self.apply_in(nonce, load, now_ms, &mut changes)?;
-        Ok((outcome, changes))
-    }
-
-    /// [`Cell::apply`] as a part of a commit that holds others already: what must be written is added to
-    /// theirs. They must be decided knowing each other: a page of buckets is written whole, so what one
-    /// flush adds to the open minute lies in the page that another has marked, and nowhere else.
+    /// Counts a flush, once however often it comes, as a part of a commit that may hold others already: what must be
+    /// written is added to theirs. They must be decided knowing each other: a page of buckets is written whole, so
+    /// what one flush adds to the open minute lies in the page that another has marked, and nowhere else. Returns the
+    /// state after it.
     ///
     /// # Errors
     /// See [`Refusal`]; nothing has changed then.
