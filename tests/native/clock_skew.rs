@@ -2,7 +2,6 @@
 //! cell's windows move, and all is as it should be once the clock is.
 
 use crate::common;
-use crate::common::flushing::ApplyAlone;
 use crate::common::rows;
 
 use std::collections::BTreeMap;

@@ -5,7 +5,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::common::config;
-use crate::common::flushing::ApplyAlone;
 use crate::common::stored_cell::StoredCell;
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -2,7 +2,6 @@
 //! nothing.
 
 use crate::common;
-use crate::common::flushing::ApplyAlone;
 
 use std::collections::BTreeMap;
 

@@ -2,7 +2,6 @@
 //! newer one begins from nothing, and a time to live ends the counting until a granter speaks.
 
 use crate::common;
-use crate::common::flushing::ApplyAlone;
 
 use common::config;
 use proptest::collection::vec;

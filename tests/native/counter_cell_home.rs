@@ -2,7 +2,6 @@
 //! the value below the floor; what is granted later holds.
 
 use crate::common;
-use crate::common::flushing::ApplyAlone;
 use crate::common::home;
 
 use common::config;

@@ -2,7 +2,6 @@
 //! window, and outlives a restart.
 
 use crate::common;
-use crate::common::flushing::ApplyAlone;
 use crate::common::rows;
 
 use common::config;

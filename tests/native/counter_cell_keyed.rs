@@ -2,7 +2,6 @@
 //! every repetition gets the first answer; what is not counted changes nothing.
 
 use crate::common;
-use crate::common::flushing::ApplyAlone;
 use crate::common::keyed;
 
 use common::config;

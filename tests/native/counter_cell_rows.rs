@@ -2,7 +2,6 @@
 //! put together from the rows answers every question as the one in memory.
 
 use crate::common;
-use crate::common::flushing::ApplyAlone;
 use crate::common::living;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,7 +2,6 @@
 //! through crashes; in the minute of its stamp; and no row where there are none.
 
 use crate::common::config;
-use crate::common::flushing::ApplyAlone;
 use crate::common::rows::Rows;
 use crate::common::stored_cell::{StoredCell, grant};
 use proptest::collection::vec;

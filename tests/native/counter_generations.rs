@@ -3,7 +3,6 @@
 //! generation lives that began within two seconds of its sending. Nothing is refused for good that is sent now.
 
 use crate::common;
-use crate::common::flushing::ApplyAlone;
 
 use std::collections::BTreeMap;
 

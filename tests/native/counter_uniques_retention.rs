@@ -1,7 +1,6 @@
 //! Windows of unique elements: what they are widened to, and which rows tell them.
 
 use crate::common;
-use crate::common::flushing::ApplyAlone;
 use crate::common::rows;
 
 use common::config;

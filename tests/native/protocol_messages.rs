@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 
-use crate::common::flushing::ApplyAlone;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tally::core::board::member::{Amount, ScoreWrite};

@@ -2,7 +2,6 @@
 //! view, however its shards came to be, and wherever else the same elements were seen. All seeds are fixed, and none
 //! was picked: they count up from 0.
 
-use crate::common::flushing::ApplyAlone;
 use crate::common::following::nothing;
 use tally::core::cluster::delta::{Feed, Marks, ViewReceiver};
 use tally::core::cluster::view::{DatacenterState, View};

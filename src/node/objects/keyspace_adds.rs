@@ -63,9 +63,7 @@ impl KeyspaceCore {
         };
         for _ in 0..ROUNDS_MAX {
             self.begin_counter(&id).await?;
-            if let Some((value, is_now)) =
-                self.counters.add(&id, here, delta, asked.named).await?
-            {
+            if let Some((value, is_now)) = self.counters.add(&id, here, delta, asked.named).await? {
                 if is_now {
                     self.tell_of(asked);
                 }

@@ -327,9 +327,7 @@ impl Counters {
     ) -> Result<Option<KnownCounter>, ReplyError> {
         let settle = self.operation(id, here, Operation::SettleHome, None);
         match call(&self.host, &settle).await? {
-            OperationOutcome::Done(done) => {
-                self.know(id, &done).map(Some).ok_or_else(needs_home)
-            }
+            OperationOutcome::Done(done) => self.know(id, &done).map(Some).ok_or_else(needs_home),
             OperationOutcome::NotFound => Ok(None),
             _ => Err(needs_home()),
         }

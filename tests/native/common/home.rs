@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use super::flushing::ApplyAlone;
 use tally::core::counter::cell::Cell;
 use tally::core::counter::flush::{Changes, Load, Refusal};
 use tally::core::counter::grant::{Grant, GrantOutcome};

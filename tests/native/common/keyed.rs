@@ -1,6 +1,5 @@
 //! A lead with its rows that takes keyed writes, beside a model that is too plain to be wrong.
 
-use super::flushing::ApplyAlone;
 use super::rows::Rows;
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -3,7 +3,6 @@
 pub mod events;
 pub mod exposition;
 pub mod fake_platform;
-pub mod flushing;
 pub mod following;
 pub mod home;
 pub mod keyed;

@@ -250,10 +250,24 @@ impl Cell {
         closes
     }
 
-    /// Counts a flush, once however often it comes, as a part of a commit that may hold others already: what must be
-    /// written is added to theirs. They must be decided knowing each other: a page of buckets is written whole, so
-    /// what one flush adds to the open minute lies in the page that another has marked, and nowhere else. Returns the
-    /// state after it.
+    /// Counts a flush, once however often it comes. Returns the state after it and what to write.
+    ///
+    /// # Errors
+    /// See [`Refusal`]; nothing has changed then.
+    pub fn apply(
+        &mut self,
+        nonce: Nonce,
+        load: &Load,
+        now_ms: i64,
+    ) -> Result<(FlushEffect, Changes), Refusal> {
+        let mut changes = Changes::default();
+        let outcome = self.apply_in(nonce, load, now_ms, &mut changes)?;
+        Ok((outcome, changes))
+    }
+
+    /// [`Cell::apply`] as a part of a commit that holds others already: what must be written is added to
+    /// theirs. They must be decided knowing each other: a page of buckets is written whole, so what one
+    /// flush adds to the open minute lies in the page that another has marked, and nowhere else.
     ///
     /// # Errors
     /// See [`Refusal`]; nothing has changed then.
