@@ -14,6 +14,7 @@ use tally::core::cluster::view::View;
 use tally::core::counter::id::Datacenter;
 
 const NOW_MS: i64 = 1_777_593_630_000;
+
 /// How long the platform leaves an idle object open.
 const IDLE_MS: i64 = 10_000;
 
