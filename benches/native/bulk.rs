@@ -10,7 +10,7 @@ use divan::{Bencher, black_box};
 use tally::core::sketch::{HashKey, hash};
 use tally::protocol::batch::BulkRecord;
 use tally::protocol::batch::clf::LogLine;
-use tally::protocol::batch::event::parse_event;
+use tally::protocol::batch::event::parse_line;
 use tally::protocol::batch::gather::{BatchLimits, CLOCK_SKEW_MS, Gatherer, Times};
 use tally::protocol::batch::ingest::UniqueField;
 use tally::protocol::batch::split::Splitter;
@@ -157,9 +157,14 @@ fn parse(bencher: Bencher, kind: Events) {
     let body = Body::of_events(kind);
     body.count(bencher).bench(|| {
         body.split(Splitter::detect(), |_, record| {
-            black_box(parse_event(record)).unwrap();
+            black_box(parse_line(record)).unwrap();
         })
     });
+}
+
+/// The record of a line alone.
+fn parse_event(line: &[u8]) -> Result<BulkRecord<'_>, Problem> {
+    parse_line(line).map(|(record, _)| record)
 }
 
 /// All of what `/events` does with a body before it writes.

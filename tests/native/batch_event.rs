@@ -2,10 +2,12 @@
 
 use std::borrow::Cow;
 
+use crate::common::events::parse_event;
+
 use proptest::prelude::*;
 
 use tally::protocol::batch::event::{
-    EVENT_ID_BYTES_MAX, UNIQUE_BYTES_MAX, parse_event, parse_increment, parse_line,
+    EVENT_ID_BYTES_MAX, UNIQUE_BYTES_MAX, parse_increment, parse_line,
 };
 use tally::protocol::batch::ingest::UniqueField;
 use tally::protocol::batch::json::DETAIL_CHARS_MAX;

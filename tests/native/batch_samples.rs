@@ -1,11 +1,13 @@
 //! Samples in bulk bodies: read with their lines, joined by stamp, counted with their lines and in no other way, and
 //! in what a body may hold in memory.
 
+use crate::common::events::parse_event;
+
 use tally::core::counter::id::Datacenter;
 use tally::core::counter::ledger::WriteKey;
 use tally::core::counter::samples::Samples;
 use tally::core::sketch::{HashKey, Histogram, Sample};
-use tally::protocol::batch::event::{parse_event, parse_increment};
+use tally::protocol::batch::event::parse_increment;
 use tally::protocol::batch::gather::{
     BatchLimits, CLOCK_SKEW_MS, CountingMode, GatheredCounter, Gatherer, Times,
 };

@@ -4,6 +4,7 @@
 use crate::common;
 
 use common::config;
+use common::pushing::state_of;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tally::core::cluster::delta::{Basis, DeltaOutcome, Marks, ViewReceiver};
@@ -11,31 +12,12 @@ use tally::core::cluster::push::{
     CHECKPOINT_MS, DOUBT_MS, HEARTBEAT_AGAIN_MS, HEARTBEAT_MS, LEASE_MS, PUSH_MS, Push, PushAnswer,
     Pusher, QUIET_MS, REPEAT_MS,
 };
-use tally::core::cluster::view::{DatacenterState, View};
+use tally::core::cluster::view::View;
 use tally::core::counter::id::Datacenter;
-use tally::core::counter::merge::CellTotals;
-use tally::core::sketch::Uniques;
 use tally::protocol::view_fallback::PUSHED_MS_MAX;
 
 fn here() -> Datacenter {
     Datacenter::parse("FRA").expect("a datacenter")
-}
-
-fn state(sequence: u64, now_ms: i64) -> View {
-    let totals = CellTotals {
-        generation: 1,
-        sequence,
-        added: u128::from(sequence).into(),
-        removed: 0.into(),
-    };
-    View::of(DatacenterState {
-        generation: 1,
-        datacenter: &here(),
-        cells: &[(0, totals)],
-        as_of_ms: now_ms,
-        last_write_ms: now_ms,
-        uniques: Uniques::new(),
-    })
 }
 
 /// A lead with its pusher and its root.
@@ -71,7 +53,7 @@ impl Lead {
     }
 
     fn take(&mut self) -> Option<Push> {
-        let fresh = state(self.sequence, self.pusher.as_of_ms(self.now_ms));
+        let fresh = state_of(&here(), self.sequence, self.pusher.as_of_ms(self.now_ms));
         let wants = self.pusher.wants_state(self.now_ms);
         let push = self.pusher.take(self.now_ms, wants.then_some(&fresh));
         self.sent_ms.extend(push.as_ref().map(|_| self.now_ms));

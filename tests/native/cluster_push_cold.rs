@@ -5,34 +5,15 @@
 use crate::common;
 
 use common::config;
+use common::pushing::{GENERATION, state_of};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tally::core::cluster::delta::{DeltaOutcome, Marks, ViewReceiver};
 use tally::core::cluster::push::{CHECKPOINT_MS, PushAnswer, Pusher, QUIET_MS, TOGETHER};
-use tally::core::cluster::view::{DatacenterState, View};
+use tally::core::cluster::view::View;
 use tally::core::counter::id::Datacenter;
-use tally::core::counter::merge::CellTotals;
-use tally::core::sketch::Uniques;
 
 const NOW_MS: i64 = 1_777_593_630_000;
-const GENERATION: u64 = 1;
-
-fn state(fra: &Datacenter, sequence: u64, as_of_ms: i64) -> View {
-    let totals = CellTotals {
-        generation: GENERATION,
-        sequence,
-        added: u128::from(sequence).into(),
-        removed: 0.into(),
-    };
-    View::of(DatacenterState {
-        generation: GENERATION,
-        datacenter: fra,
-        cells: &[(0, totals)],
-        as_of_ms,
-        last_write_ms: as_of_ms,
-        uniques: Uniques::new(),
-    })
-}
 
 /// How long the platform leaves an idle object open.
 const IDLE_MS: i64 = 10_000;
@@ -51,7 +32,7 @@ fn pushes(writes_ms: &[i64]) -> Vec<i64> {
         let sequence = u64::try_from(now_ms).unwrap_or(0) + 1;
         let gathered = pusher
             .wants_state(now_ms)
-            .then(|| state(&fra, sequence, now_ms));
+            .then(|| state_of(&fra, sequence, now_ms));
         if let Some(push) = pusher.take(now_ms, gathered.as_ref()) {
             sent_ms.push(now_ms);
             if let DeltaOutcome::Over(have) = root.take(&fra, &push.delta) {
@@ -129,7 +110,7 @@ proptest! {
             let next_ms = now_ms + pause_ms;
             while let Some(due_ms) = pusher.due_ms(now_ms).filter(|due| *due <= next_ms) {
                 now_ms = now_ms.max(due_ms);
-                let gathered = pusher.wants_state(now_ms).then(|| state(&fra, sequence, now_ms));
+                let gathered = pusher.wants_state(now_ms).then(|| state_of(&fra, sequence, now_ms));
                 let Some(push) = pusher.take(now_ms, gathered.as_ref()) else { continue };
                 if let Some(since_ms) = unseen_since_ms.take_if(|_| gathered.is_some()) {
                     prop_assert!(now_ms - since_ms <= CHECKPOINT_MS, "a write waited for {} ms", now_ms - since_ms);
@@ -186,7 +167,7 @@ impl Tenant {
         let push = match self.pusher.wants_state(now_ms) {
             true => self
                 .pusher
-                .take(now_ms, Some(&state(&fra, sequence, now_ms))),
+                .take(now_ms, Some(&state_of(&fra, sequence, now_ms))),
             false => None,
         };
         if let Some(push) = &push {

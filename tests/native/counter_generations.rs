@@ -166,11 +166,12 @@ impl World {
     fn send(&mut self, lane: usize, is_heard: bool) {
         let now_ms = self.now_ms;
         let lane = &mut self.lanes[lane];
-        let has_seen = lane.knows_generation();
         let ticket = lane.join(load(0), now_ms, None).expect("there is room");
         let (nonce, load) = lane
             .take_for(&ticket, now_ms)
             .expect("nothing is in flight");
+        // A lane that has seen a generation names it.
+        let has_seen = load.newest != newest_at(now_ms);
         let mut sent = Sent {
             nonce,
             load,

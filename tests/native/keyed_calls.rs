@@ -29,6 +29,16 @@ fn lead(number: usize) -> Datacenter {
     Datacenter::parse(&format!("D{number:03}")).expect("a name")
 }
 
+/// What a lead answers that is alone.
+fn counted(outcomes: Vec<KeyedOutcome>) -> Counted {
+    Counted {
+        outcomes,
+        shards: 1,
+        home: None,
+        is_apart: false,
+    }
+}
+
 impl Carrier for Spread<'_> {
     async fn claim(
         &self,
@@ -59,12 +69,7 @@ impl Carrier for Spread<'_> {
             self.counted.borrow_mut().insert(write.key);
             KeyedOutcome::Full
         };
-        Ok(Counted {
-            outcomes: writes.iter().map(outcome).collect(),
-            shards: 1,
-            home: None,
-            is_apart: false,
-        })
+        Ok(counted(writes.iter().map(outcome).collect()))
     }
 }
 
@@ -205,12 +210,7 @@ impl Carrier for Scattered {
             self.counted.borrow_mut().push((holder, write.key));
             KeyedOutcome::Full
         };
-        Ok(Counted {
-            outcomes: writes.iter().map(outcome).collect(),
-            shards: 1,
-            home: None,
-            is_apart: false,
-        })
+        Ok(counted(writes.iter().map(outcome).collect()))
     }
 }
 
@@ -259,12 +259,6 @@ fn a_refusal_after_an_attempt_that_was_not_answered_is_unknown_where_nothing_is_
         (KeyedOutcome::NeedsHome, false),
         (KeyedOutcome::NotWhole, false),
     ] {
-        let counted = |outcomes: Vec<KeyedOutcome>| Counted {
-            outcomes,
-            shards: 1,
-            home: None,
-            is_apart: false,
-        };
         let both = counted(vec![KeyedOutcome::Counted(recorded), outcome]);
         assert_eq!(after_unknown(Some(0), Ok(both.clone())), Ok(both.clone()));
         let drawn = after_unknown(None, Ok(both.clone()));
@@ -325,12 +319,7 @@ impl Carrier for Only {
     ) -> Result<Counted, Fault> {
         let outcomes = vec![KeyedOutcome::Changed; writes.len()];
         self.got.borrow_mut().extend(writes);
-        Ok(Counted {
-            outcomes,
-            shards: 1,
-            home: None,
-            is_apart: false,
-        })
+        Ok(counted(outcomes))
     }
 }
 

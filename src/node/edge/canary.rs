@@ -17,6 +17,7 @@ use super::bulk_sender::count_many;
 use crate::core::counter::flush::Load;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::host::{Host, State};
+use crate::node::shared::flag_guard::FlagGuard;
 use crate::node::shared::{call_within, fleet};
 use crate::protocol::batch::plan::{Addressed, RehashedElements};
 use crate::protocol::fleet::GaugeKind;
@@ -63,24 +64,15 @@ impl State for Canary {
     }
 }
 
-/// Ends this isolate's turn, for whatever reason.
-struct TurnGuard(std::rc::Rc<Canary>);
-
-impl Drop for TurnGuard {
-    fn drop(&mut self) {
-        self.0.is_under_way.set(false);
-    }
-}
-
 /// Writes the canary and measures, if it is time.
 pub async fn look(host: &Host, here: &Datacenter) {
     let state = host.state::<Canary>();
     if !state.is_on || state.is_under_way.replace(true) {
         return;
     }
-    let turn = TurnGuard(state);
+    let _turn = FlagGuard(&state.is_under_way);
     let Some(counter) = canary() else { return };
-    let Some(ahead_ms) = turn.0.ahead_ms(host, &counter).await else {
+    let Some(ahead_ms) = state.ahead_ms(host, &counter).await else {
         // The counter does not exist yet.
         write(host, &counter, here, 1).await;
         return;

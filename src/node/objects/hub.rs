@@ -17,6 +17,7 @@ use crate::host::Host;
 use crate::host::object::{IncomingCall, Object, Readiness, Reply, Socket};
 use crate::node::shared::call::{call_again, fixed_partition_of};
 use crate::node::shared::concurrency::all_settled;
+use crate::node::shared::flag_guard::FlagGuard;
 use crate::node::shared::metrics;
 use crate::protocol::live::client_message::{self, ClientMessage, SocketNotes};
 use crate::protocol::live::snapshot::CounterSnapshot;
@@ -210,7 +211,7 @@ impl Hub {
         }
         let hub = self.clone();
         self.object.wait_until(async move {
-            let _asking = QuestionsGuard(&hub.is_asking);
+            let _asking = FlagGuard(&hub.is_asking);
             loop {
                 let unheard = hub.board.borrow().unheard();
                 hub.look(unheard, SECOND_MS).await;
@@ -409,13 +410,4 @@ fn refused_change(refusal: ChangeRefusal) -> Problem {
 
 fn refused(status: u16, why: &str) -> Reply {
     Reply::Refused(status, why.to_owned())
-}
-
-/// Resets the flag when the questions end, for whatever reason.
-struct QuestionsGuard<'a>(&'a Cell<bool>);
-
-impl Drop for QuestionsGuard<'_> {
-    fn drop(&mut self) {
-        self.0.set(false);
-    }
 }

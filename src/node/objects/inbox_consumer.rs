@@ -19,6 +19,7 @@ use crate::core::counter::queue::{
 };
 use crate::host::Host;
 use crate::node::shared::concurrency::all_settled;
+use crate::node::shared::flag_guard::FlagGuard;
 use crate::node::shared::memory::{self, MemoryKind};
 use crate::node::shared::metrics;
 use crate::node::shared::queued_writes::{self, count_dues};
@@ -31,15 +32,6 @@ const COUNTERS_AT_ONCE: usize = 32;
 /// The memory of a batch while it is sent, for each byte of its row: 64 bytes of an amount, of which at least 26 are
 /// stored, and its messages.
 const BYTES_IN_MEMORY: u64 = 4;
-
-/// Resets the flag when the making of batches ends, for whatever reason.
-struct BatchGuard<'a>(&'a InboxCore);
-
-impl Drop for BatchGuard<'_> {
-    fn drop(&mut self) {
-        self.0.is_gathering.set(false);
-    }
-}
 
 /// The batches in flight, and their part of the memory that all inboxes of this isolate share.
 pub(super) struct Sending {
@@ -96,7 +88,7 @@ impl InboxCore {
         if self.is_gathering.replace(true) {
             return;
         }
-        let _gathering = BatchGuard(self);
+        let _gathering = FlagGuard(&self.is_gathering);
         loop {
             let wait_ms = self.begun_ms.get() + BATCH_SPACING_MS - self.host.now_ms();
             if (1..=BATCH_SPACING_MS).contains(&wait_ms) {

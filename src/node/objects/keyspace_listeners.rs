@@ -13,6 +13,7 @@ use std::rc::Rc;
 use crate::core::limit::owner::Owner;
 use crate::host::Host;
 use crate::host::object::{Events, Object, Readiness, Reply};
+use crate::node::shared::flag_guard::FlagGuard;
 use crate::protocol::messages::Subscribe;
 use crate::protocol::redis::notifications::{KeyEvent, PING, Subscription};
 
@@ -183,7 +184,7 @@ impl Listeners {
         }
         let listeners = self.clone();
         self.object.wait_until(async move {
-            let _waiting = WaitGuard(&listeners.is_waiting);
+            let _waiting = FlagGuard(&listeners.is_waiting);
             // This ends: a stream that takes nothing for long is closed.
             loop {
                 listeners.host.sleep_ms(SEND_EVERY_MS).await;
@@ -210,14 +211,5 @@ impl Listeners {
         let open = self.open.borrow();
         let sent = open.iter().map(|listener| listener.sent_ms);
         sent.min().map(|sent_ms| sent_ms + PING_EVERY_MS)
-    }
-}
-
-/// Resets the flag when the waiting ends, for whatever reason.
-struct WaitGuard<'a>(&'a Cell<bool>);
-
-impl Drop for WaitGuard<'_> {
-    fn drop(&mut self) {
-        self.0.set(false);
     }
 }

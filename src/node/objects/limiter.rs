@@ -22,6 +22,7 @@ use crate::core::limit::table::{self, Commit, Full, Table};
 use crate::host::Host;
 use crate::host::object::{IncomingCall, Object, Reply, Shell, dispatch};
 use crate::node::shared::call;
+use crate::node::shared::flag_guard::FlagGuard;
 use crate::node::shared::memory::{self, MemoryKind};
 use crate::protocol::limits::PolicyName;
 use crate::protocol::messages::{
@@ -269,7 +270,7 @@ impl LimiterCore {
         }
         let core = self.clone();
         self.object.wait_until(async move {
-            let _ticking = WorkGuard(&core.is_ticking);
+            let _ticking = FlagGuard(&core.is_ticking);
             while !core.is_idle() {
                 core.host.sleep_ms(COMMIT_MS).await;
                 if let Err(fault) = core.commit() {
@@ -287,18 +288,9 @@ impl LimiterCore {
         }
         let core = self.clone();
         self.object.wait_until(async move {
-            let _reporting = WorkGuard(&core.is_reporting);
+            let _reporting = FlagGuard(&core.is_reporting);
             core.report().await;
         });
-    }
-}
-
-/// Resets the flag when the work ends, for whatever reason.
-struct WorkGuard<'a>(&'a Cell<bool>);
-
-impl Drop for WorkGuard<'_> {
-    fn drop(&mut self) {
-        self.0.set(false);
     }
 }
 

@@ -27,6 +27,7 @@ use crate::core::counter::id::{BEFORE_CALLERS, CounterId};
 use crate::host::object::SqlValue;
 use crate::host::{Files, Host};
 use crate::node::shared::concurrency::all_settled;
+use crate::node::shared::flag_guard::FlagGuard;
 use crate::node::shared::unreadable;
 use crate::protocol::messages::{Fault, ListRuns, PartitionRuns, RunUnderWay, decode, encode};
 use crate::protocol::names::SNAPSHOTS;
@@ -122,15 +123,6 @@ pub(super) struct Snapshots {
     again_ms: Cell<i64>,
     /// Why it is stopped.
     why: RefCell<Option<String>>,
-}
-
-/// Ensures one step at a time.
-struct StepGuard<'a>(&'a Cell<bool>);
-
-impl Drop for StepGuard<'_> {
-    fn drop(&mut self) {
-        self.0.set(false);
-    }
 }
 
 fn unavailable(what: &str, why: &str) -> Fault {
@@ -322,7 +314,7 @@ impl Snapshots {
         if self.is_busy.replace(true) {
             return Ok(());
         }
-        let _busy = StepGuard(&self.is_busy);
+        let _busy = FlagGuard(&self.is_busy);
         self.again_ms.set(i64::MIN);
         let runs = self.runs().await?;
         let state = self.state()?.unwrap_or_default();
@@ -383,7 +375,7 @@ impl Snapshots {
         if !self.has_files() || self.is_busy.replace(true) {
             return Ok(());
         }
-        let _busy = StepGuard(&self.is_busy);
+        let _busy = FlagGuard(&self.is_busy);
         if self.host.now_ms() < self.again_ms.get() {
             return Ok(());
         }

@@ -16,12 +16,14 @@
 //! | [`metrics`] | the metrics of this isolate |
 //! | [`mod@fleet`] | reports them to the deployment |
 //! | [`unreadable`] | stored data that could not be read |
+//! | [`flag_guard`] | flags of work that runs once at a time |
 //! | [`concurrency`] | runs many futures, a bounded number at a time |
 
 pub mod boards;
 pub mod call;
 pub mod call_batcher;
 pub mod concurrency;
+pub mod flag_guard;
 pub mod fleet;
 pub mod keyed_calls;
 pub mod leads_apart;

@@ -1,5 +1,6 @@
 //! What native tests share.
 
+pub mod events;
 pub mod exposition;
 pub mod fake_platform;
 pub mod following;
@@ -7,6 +8,7 @@ pub mod home;
 pub mod keyed;
 pub mod living;
 pub mod merging;
+pub mod pushing;
 pub mod rows;
 pub mod stored_cell;
 pub mod sums;

@@ -166,7 +166,7 @@ impl Cell {
         }
         let taken = match self.generation() {
             Some(own) if own == grant.generation => {
-                self.renew(grant);
+                self.configure(grant);
                 GrantOutcome::Renewed
             }
             older => {
@@ -199,10 +199,6 @@ impl Cell {
     /// Takes over what a grant of its own generation says. It may have been long on its way, so unlike one that was
     /// asked for it does not tell that the counter lives.
     pub fn configure(&mut self, grant: Grant) {
-        self.renew(grant);
-    }
-
-    fn renew(&mut self, grant: Grant) {
         let Some(held) = &mut self.grant else { return };
         held.last_write_ms = held.last_write_ms.max(grant.last_write_ms);
         if grant.revision > held.revision {

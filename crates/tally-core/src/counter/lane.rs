@@ -151,11 +151,6 @@ impl<R: Clone, W, C: Batchable> Lane<R, W, C> {
         self.generation = generation;
     }
 
-    /// Whether the lane knows a generation of the cell: its flushes count in no other.
-    pub fn knows_generation(&self) -> bool {
-        self.generation > 0
-    }
-
     /// Lets a write join; `None`, and nothing changes, where [`BATCHES_MAX`] batches wait. Without a
     /// watcher it offers to send its batch, if nobody does. Cost: O(entries of the write).
     pub fn join(

@@ -104,14 +104,6 @@ fn plain_record(event: PlainEvent<'_>) -> Option<BulkRecord<'_>> {
     })
 }
 
-/// Returns the record of a line alone, see [`parse_line`].
-///
-/// # Errors
-/// As [`parse_line`].
-pub fn parse_event(json: &[u8]) -> Result<BulkRecord<'_>, Problem> {
-    parse_line(json).map(|(record, _)| record)
-}
-
 /// The body of one increment or decrement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IncrementBody {
@@ -154,7 +146,7 @@ struct IncrementWire<'a> {
 /// an empty body is a delta of 1.
 ///
 /// # Errors
-/// As [`parse_event`].
+/// As [`parse_line`].
 pub fn parse_increment(body: &[u8]) -> Result<IncrementBody, Problem> {
     if body.trim_ascii().is_empty() {
         return Ok(IncrementBody {

@@ -190,7 +190,7 @@ struct NdjsonWire<'a> {
 /// milliseconds, or `time` in RFC 3339. `increment`, `id` and `by` are as of an event.
 ///
 /// # Errors
-/// As [`super::event::parse_event`]; `invalid-body` also where both names of a field are given.
+/// As [`super::event::parse_line`]; `invalid-body` also where both names of a field are given.
 pub fn parse_ndjson(json: &[u8], unique_field: UniqueField) -> Result<BulkRecord<'_>, Problem> {
     let wire: NdjsonWire<'_> = read_object(json)?;
     let key = match either("key", wire.key, "path", wire.path)? {

@@ -1,0 +1,10 @@
+//! Lines of `/events`.
+
+use tally::protocol::batch::BulkRecord;
+use tally::protocol::batch::event::parse_line;
+use tally::protocol::problem::Problem;
+
+/// Returns the record of a line alone.
+pub fn parse_event(json: &[u8]) -> Result<BulkRecord<'_>, Problem> {
+    parse_line(json).map(|(record, _)| record)
+}
