@@ -25,10 +25,12 @@ pub const OPENING_COST: u32 = 16;
 /// The cost of a call, microseconds.
 const CALL_US: u32 = 500;
 
-/// The assumed cost of a call of a batch before any was measured, which also bounds measured costs, microseconds: one
-/// slow answer must not stop a body.
+/// The assumed cost of a call of a batch before any was measured, microseconds.
 const BATCHED_US: u32 = 250;
-const BATCHED_US_WITHIN: (u32, u32) = (10, 400);
+
+/// The bounds of measured costs of a call of a batch, microseconds. One that moves a lead or a root from its former
+/// place costs the most, some 20 ms.
+const BATCHED_US_WITHIN: (u32, u32) = (10, BATCH_US);
 
 /// How long one batch should occupy the thread, microseconds: other callers wait for it.
 const BATCH_US: u32 = 20_000;

@@ -151,3 +151,18 @@ fn a_write_whose_element_finds_no_room_is_not_called_uncounted() {
     assert_eq!(again.status, 200, "{}", again.text());
     assert_eq!((scene.value(), uniques(&scene)), (1, 1.into()));
 }
+
+#[test]
+fn a_body_with_a_key_waits_for_no_turn_that_it_holds_itself() {
+    let scene = Scene::new(&["FRA"]);
+    // As where one process has all objects: counting is paced.
+    scene.world.set_for(Role::Edge, OPEN_OBJECTS_MAX, Some("1000"));
+    let body: Vec<String> = (0..40).map(|of| format!(r#"{{"key":"{of}"}}"#)).collect();
+    let ask = ClientRequest::new("POST", "/events").body(body.join("\n"));
+    let ask = ask.header("content-type", "application/x-ndjson");
+    let begun_ms = scene.world.now_ms();
+    let told = scene.done(0, ask.header("idempotency-key", "body"));
+    assert_eq!(told["accepted"], 40, "{told}");
+    let took_ms = scene.world.now_ms() - begun_ms;
+    assert!(took_ms < 5_000, "{took_ms} ms");
+}

@@ -1,5 +1,7 @@
 //! Bodies: bounded before they are stored in memory, drained where they are refused.
 
+use std::pin::pin;
+
 use super::request_context::RequestContext;
 use crate::host::Host;
 use crate::host::http::{Pieces, Request};
@@ -26,6 +28,19 @@ fn broken_off(error: &str) -> Problem {
         Code::InvalidBody,
         format!("the body broke off: {error}; nothing was counted, send it again"),
     )
+}
+
+/// How long a piece is waited for once its time is over, milliseconds: where the only thread was busy for so long, the
+/// timer is served first though the piece has arrived.
+const LATE_MS: u64 = 100;
+
+/// What arrives within so many milliseconds; `None` where it does not.
+async fn arrived<T>(host: &Host, wait_ms: u64, piece: impl Future<Output = T>) -> Option<T> {
+    let mut piece = pin!(piece);
+    match host.within_ms(wait_ms, piece.as_mut()).await {
+        None => host.within_ms(LATE_MS, piece).await,
+        piece => piece,
+    }
 }
 
 fn too_slow(piece_ms: u64) -> Problem {
@@ -64,10 +79,8 @@ impl<'a> Stream<'a> {
     /// The next piece, [`PIECE_BYTES`] long except for the last; `None` at the end.
     async fn next(&mut self) -> Result<Option<Vec<u8>>, Problem> {
         let begun_ms = self.host.now_ms();
-        let piece = self
-            .host
-            .within_ms(self.wait_ms(), self.pieces.next())
-            .await;
+        let wait_ms = self.wait_ms();
+        let piece = arrived(self.host, wait_ms, self.pieces.next()).await;
         self.waited_ms += self.host.now_ms().saturating_sub(begun_ms).max(0);
         let piece = piece.ok_or_else(|| too_slow(self.piece_ms))?;
         piece.map_err(|error| broken_off(&error))
@@ -131,7 +144,7 @@ pub async fn read_up_to(context: &RequestContext, bytes_max: u64) -> Result<Vec<
     let announced = announced_length(request);
     let mut body = Vec::new();
     if announced.is_some_and(|bytes| bytes <= WHOLE_BYTES_MAX) {
-        let whole = context.host.within_ms(PIECE_MS_MAX, request.whole()).await;
+        let whole = arrived(&context.host, PIECE_MS_MAX, request.whole()).await;
         let whole = whole.ok_or_else(|| too_slow(PIECE_MS_MAX))?;
         body = whole.map_err(|error| broken_off(&error))?;
     } else {

@@ -280,7 +280,6 @@ async fn count_keyed(
     let many = &many;
     let count = |some: KeyedWrites| async move {
         let (counter, writes) = (&some.counter, &some.writes);
-        let _turn = open_objects::turn(host, &CellAddress::lead(counter, datacenter)).await;
         let whose = (!some.is_recall).then_some(*keys);
         let outcomes = count_bounded(host, counter, many, writes, whose).await;
         (some, outcomes)

@@ -5,6 +5,7 @@
 use super::call_batcher::Batcher;
 use super::call_within;
 use super::leads_apart;
+use super::open_objects;
 use crate::core::counter::flush::Refusal;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::{KeySource, KeyedWrite, WriteKey};
@@ -108,6 +109,12 @@ impl Carrier for Caller<'_> {
         writes: Vec<KeyedWrite>,
     ) -> Result<Counted, Fault> {
         let to = CellAddress::lead(self.counter, lead);
+        // Of a body with many counters. Its claims travel in batches, which have turns of their own: who held this one
+        // meanwhile would wait for itself.
+        let _turn = match self.batcher {
+            Some(_) => Some(open_objects::turn(self.host, &to).await),
+            None => None,
+        };
         if self.is_recall {
             let recall = Recall { to, writes };
             return twice(|milliseconds| self.call(&recall, milliseconds)).await;
