@@ -206,6 +206,10 @@ fn a_damaged_root_of_a_counter_with_a_home_counts_no_datacenter_twice() {
         let scene = Scene::new(seed, None);
         assert_eq!(scene.add(0, "hits", 8), 200);
         assert_eq!(scene.add(1, "hits", 5), 200);
+        // So the repair knows whom to ask.
+        for site in 0..2 {
+            assert_eq!(scene.add(site, "other", 1), 200);
+        }
         if let Some(value) = set {
             let body = json!({ "value": value });
             let (status, told) = scene.ask(0, "PUT", "/counters/hits/value", &body);

@@ -3,8 +3,8 @@
 //! Invariant: a row is written in the same turn as the counter's data that it repeats, and is deleted with the counter;
 //! its `as_of` is true. No counter is asked for it. The counts at the beginnings of the last hours and days are stored,
 //! so the count of a window is one subtraction, modulo 2^62: what one window counts is less, however much there was.
-//! The hour of a row is that of the newest increment, whenever that came: what is imported of old times is in no window.
-//! Only where a counter counts in the window too, it counts when it came.
+//! The hour of a row is that of the newest increment, whenever that came: what is imported of old times is in no
+//! window. Only where a counter counts in the window too, it counts when it came.
 //!
 //! Life: the table is created with the first push, or the first question. A partition with earlier pushes builds its
 //! rows a page at a time, by its alarm, until all are there. Counts at beginnings of windows are stored from then on.
