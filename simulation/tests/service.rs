@@ -11,7 +11,7 @@ use tally::node::edge;
 use tally::node::shared::call;
 use tally::protocol::live::snapshot::Shown;
 use tally::protocol::live::topic::Topic;
-use tally::protocol::live::{LOOK_MAX, SIGHTS_MAX};
+use tally::protocol::live::{LOOK_MAX, SNAPSHOTS_MAX};
 use tally::protocol::messages::{Fault, Look, PROTOCOL, decode, path_in, protocol_of};
 use tally::protocol::names;
 use tally_simulation::{
@@ -192,7 +192,7 @@ fn unknown_to_a_lookout(world: &World, client: &Client, from: usize, messages: u
 fn a_lookout_holds_so_many_counters_and_forgets_those_that_nobody_asks_for_any_more() {
     let (world, sites) = service(12);
     let client = client(&world, sites[0]);
-    let full = SIGHTS_MAX / LOOK_MAX;
+    let full = SNAPSHOTS_MAX / LOOK_MAX;
     unknown_to_a_lookout(&world, &client, 0, full);
     world.run_for_ms(1_000);
     assert_eq!(unknown_to_a_lookout(&world, &client, 0, full), 0);

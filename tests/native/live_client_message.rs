@@ -422,13 +422,13 @@ fn numbers_that_javascript_would_not_hold_are_strings_for_those_who_ask() {
         ("IAD", Some(part(5, 0))),
     ]);
     let told = SummedCounter::new(&counter, &wide, FRESH).live(None);
-    let sight = CounterSnapshot {
+    let snapshot = CounterSnapshot {
         shown: Shown::Counter(told),
         is_read: true,
     };
     let text = |as_strings| {
         let mut text = String::new();
-        sight.write(NOW_MS, as_strings, "", &mut text);
+        snapshot.write(NOW_MS, as_strings, "", &mut text);
         text
     };
     for (as_strings, expected) in [
@@ -481,14 +481,17 @@ fn messages_between_edge_hub_and_lookout_have_these_bytes() {
         exact: true,
         as_of_ms: 3,
     };
-    let sight = |shown, is_read| CounterSnapshot { shown, is_read };
-    let sights = vec![
+    let snapshot = |shown, is_read| CounterSnapshot { shown, is_read };
+    let snapshots = vec![
         CounterSnapshot::default(),
-        sight(Shown::Unknown, false),
-        sight(Shown::Missing, true),
-        sight(Shown::Counter(told), true),
+        snapshot(Shown::Unknown, false),
+        snapshot(Shown::Missing, true),
+        snapshot(Shown::Counter(told), true),
     ];
-    let bytes = encode(&sights).unwrap();
-    assert_eq!(decode::<Vec<CounterSnapshot>>(&bytes).as_ref(), Ok(&sights));
+    let bytes = encode(&snapshots).unwrap();
+    assert_eq!(
+        decode::<Vec<CounterSnapshot>>(&bytes).as_ref(),
+        Ok(&snapshots)
+    );
     assert_eq!(hex(bytes), "0400000100020103016d0002010601");
 }

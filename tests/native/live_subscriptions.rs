@@ -164,11 +164,11 @@ fn those_who_want_strings_get_a_text_of_their_own() {
         let joined = board.join(NOW_MS, ids(&["a"]), as_strings, None);
         joined.expect("there is room")
     });
-    let mut sight = value(1, NOW_MS);
-    if let Shown::Counter(told) = &mut sight.shown {
+    let mut snapshot = value(1, NOW_MS);
+    if let Shown::Counter(told) = &mut snapshot.shown {
         told.members_of_strings = Some("\"value\":\"1\"".to_owned());
     }
-    board.learn(&id("a"), sight, NOW_MS);
+    board.learn(&id("a"), snapshot, NOW_MS);
     let mut made = UpdatesMade::default();
     let [numbers, strings] = watchers.map(|watcher| {
         board
@@ -296,9 +296,9 @@ fn a_counter_that_cannot_be_read_stays_as_it_was_and_says_so() {
     let seen = send(&mut board, watcher, now_ms).expect("an update");
     assert_eq!(seen["a"]["reachable"], true);
     // It answers, and says that it cannot read: that is said at once.
-    let mut sight = value(1, now_ms);
-    sight.fail();
-    board.learn(&id("a"), sight, now_ms);
+    let mut snapshot = value(1, now_ms);
+    snapshot.fail();
+    board.learn(&id("a"), snapshot, now_ms);
     let seen = send(&mut board, watcher, now_ms + SECOND_MS).expect("an update");
     assert_eq!(seen["a"]["reachable"], false);
 }
@@ -383,9 +383,9 @@ proptest! {
         let mut truth: BTreeMap<&str, Value> = names.map(|name| (name, Value::Null)).into();
         for (counter, state, first_is_ready, second_is_ready) in steps {
             now_ms += 400;
-            let sight = if state == 0 { missing() } else { value(state, now_ms) };
+            let snapshot = if state == 0 { missing() } else { value(state, now_ms) };
             truth.insert(names[counter], if state == 0 { Value::Null } else { state.into() });
-            board.learn(&id(names[counter]), sight, now_ms);
+            board.learn(&id(names[counter]), snapshot, now_ms);
             for (index, is_ready) in [first_is_ready, second_is_ready].into_iter().enumerate() {
                 if is_ready {
                     take(&mut board, &mut has[index], watchers[index], now_ms);

@@ -156,7 +156,9 @@ fn a_write_whose_element_finds_no_room_is_not_called_uncounted() {
 fn a_body_with_a_key_waits_for_no_turn_that_it_holds_itself() {
     let scene = Scene::new(&["FRA"]);
     // As where one process has all objects: counting is paced.
-    scene.world.set_for(Role::Edge, OPEN_OBJECTS_MAX, Some("1000"));
+    scene
+        .world
+        .set_for(Role::Edge, OPEN_OBJECTS_MAX, Some("1000"));
     let body: Vec<String> = (0..40).map(|of| format!(r#"{{"key":"{of}"}}"#)).collect();
     let ask = ClientRequest::new("POST", "/events").body(body.join("\n"));
     let ask = ask.header("content-type", "application/x-ndjson");

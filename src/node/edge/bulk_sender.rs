@@ -10,7 +10,7 @@ use std::rc::Rc;
 use futures_util::future::{Either, FutureExt, LocalBoxFuture, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use super::flush_sender::{CellCosts, FlushProgress, FlushWatch, send_batch};
+use super::flush_sender::{CellLane, FlushProgress, FlushWatch, send_batch};
 use super::isolate::known_of;
 use super::lanes;
 use crate::core::counter::flush::Refusal;
@@ -107,7 +107,7 @@ async fn send_all(host: &Host, batcher: &Batcher, bulk: &mut BulkSender) {
                 bulk.own.push_front((to, ticket));
                 break;
             };
-            match lanes::take::<CellCosts>(host, &to, &ticket) {
+            match lanes::take::<CellLane>(host, &to, &ticket) {
                 Some((nonce, load)) => {
                     let batch = async move {
                         send_batch(host, Some(batcher), &to, nonce, load).await;
@@ -118,7 +118,7 @@ async fn send_all(host: &Host, batcher: &Batcher, bulk: &mut BulkSender) {
                 // The batch before it is in flight, or another request sends it.
                 None => {
                     turn.give_back();
-                    if lanes::is_waiting::<CellCosts>(host, &to, &ticket) {
+                    if lanes::is_waiting::<CellLane>(host, &to, &ticket) {
                         bulk.own.push_back((to, ticket));
                     }
                 }
@@ -144,7 +144,7 @@ impl BulkSender {
             progress: self.progress.clone(),
             number,
         };
-        match lanes::join::<CellCosts>(host, to, load.clone(), Some(watcher)) {
+        match lanes::join::<CellLane>(host, to, load.clone(), Some(watcher)) {
             Ok(ticket) => {
                 let mut progress = self.progress.borrow_mut();
                 progress.pending += 1;

@@ -50,9 +50,9 @@ pub struct FlushWatch {
 }
 
 /// The kind of lanes to cells.
-pub struct CellCosts;
+pub struct CellLane;
 
-impl LaneKind for CellCosts {
+impl LaneKind for CellLane {
     type Target = CellAddress;
     type Batchable = Load;
     type Outcome = FlushOutcome;
@@ -116,7 +116,7 @@ pub async fn send_batch(
         Err(Fault::Refused(Refusal::OtherHash(own))) => learn_unique_hash(host, &to.counter, *own),
         Err(_) => {}
     }
-    Lanes::<CellCosts>::with(host, |lanes| {
+    Lanes::<CellLane>::with(host, |lanes| {
         if let Some(lane) = lanes.known(to) {
             match &outcome {
                 Ok(flushed) => {
@@ -126,7 +126,7 @@ pub async fn send_batch(
                 Err(Fault::Refused(Refusal::Newer(generation))) => lane.learn(*generation),
                 Err(_) => {}
             }
-            settle::<CellCosts>(host, lane, nonce, outcome);
+            settle::<CellLane>(host, lane, nonce, outcome);
         }
     });
 }
@@ -169,5 +169,5 @@ async fn send_flush(
             (outcome, _) => return outcome,
         }
     }
-    last.map_or_else(CellCosts::lost, Err)
+    last.map_or_else(CellLane::lost, Err)
 }

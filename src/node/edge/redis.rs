@@ -44,7 +44,7 @@ const MOUNT: &str = "/redis";
 const RUN_MS_MAX: u64 = OPERATE_MS_MAX + 4_000;
 
 /// Where the dialect is answered in addition.
-enum Besides {
+enum ExtraMount {
     Nowhere,
     /// At the root, where a path matches no other call.
     Root,
@@ -52,7 +52,7 @@ enum Besides {
     Host(String),
 }
 
-impl State for Besides {
+impl State for ExtraMount {
     fn begin(host: &Host) -> Self {
         match host.setting(REDIS).as_deref() {
             Some(REDIS_ROOT) => Self::Root,
@@ -70,10 +70,10 @@ fn rest_of(context: &RequestContext) -> Option<&str> {
     {
         return Some(rest);
     }
-    match &*context.host.state::<Besides>() {
-        Besides::Nowhere => return None,
-        Besides::Root => {}
-        Besides::Host(name) => {
+    match &*context.host.state::<ExtraMount>() {
+        ExtraMount::Nowhere => return None,
+        ExtraMount::Root => {}
+        ExtraMount::Host(name) => {
             let asked = context.header("host").map(|host| host.to_ascii_lowercase());
             return (asked.as_ref() == Some(name)).then_some(path);
         }

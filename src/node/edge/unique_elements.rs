@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use super::flush_sender::CellCosts;
+use super::flush_sender::CellLane;
 use super::hash_keys::{Hashing, hashing, salt};
 use super::isolate::{known_of, own_shard};
 use super::lanes;
@@ -191,7 +191,7 @@ async fn carry(
             datacenter: datacenter.clone(),
             shard,
         };
-        let arrival = lanes::carry::<CellCosts>(context, &cell, load, begun_ms).await?;
+        let arrival = lanes::carry::<CellLane>(context, &cell, load, begun_ms).await?;
         match arrival.outcome {
             Err(Fault::Refused(Refusal::Moved(told))) => shards = told,
             Err(Fault::Refused(Refusal::OtherHash(own))) => other = Some(own),

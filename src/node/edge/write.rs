@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::flush_sender::{CellCosts, FlushOutcome};
+use super::flush_sender::{CellLane, FlushOutcome};
 use super::hash_keys::name_key;
 use super::increment::Write;
 use super::isolate::{CounterNotes, forget_home, known_of};
@@ -92,7 +92,7 @@ pub async fn one(
     }
 }
 
-type FlushOutcomes = Arrival<FlushOutcome, lanes::PlaceOf<CellCosts>>;
+type FlushOutcomes = Arrival<FlushOutcome, lanes::PlaceOf<CellLane>>;
 
 /// A write on its way to its cell.
 struct Delivery<'a> {
@@ -175,7 +175,7 @@ impl<'a> Delivery<'a> {
     }
 
     async fn carry(&self, begun_ms: i64) -> Result<FlushOutcomes, Problem> {
-        lanes::carry::<CellCosts>(self.context, &self.cell, self.load.clone(), begun_ms).await
+        lanes::carry::<CellLane>(self.context, &self.cell, self.load.clone(), begun_ms).await
     }
 
     /// Follows a redirection by a cell that has counted nothing. Returns whether to send the write again.

@@ -176,7 +176,7 @@ struct Partition {
 }
 
 /// What the parts of a partition share: its tables, and its alarm.
-struct Ground {
+struct PartitionTables {
     store: Store,
     storage: StorageGuard,
     spreads: Rc<LeadSpreads>,
@@ -187,9 +187,9 @@ struct Ground {
     alarm: Rc<Alarm>,
 }
 
-impl Ground {
+impl PartitionTables {
     /// Opens the tables, and sets the alarm where something is due.
-    fn lay(object: &Object, host: &Host) -> Self {
+    fn open(object: &Object, host: &Host) -> Self {
         let store = Store::new(object.clone());
         let storage = StorageGuard::default();
         let spreads = Rc::new(LeadSpreads::new(host, &store));
@@ -233,8 +233,8 @@ impl Ground {
 
 impl Partition {
     fn start(object: Object, host: Host) -> Self {
-        let ground = Ground::lay(&object, &host);
-        let (store, alarm, places) = (ground.store, ground.alarm, ground.places);
+        let tables = PartitionTables::open(&object, &host);
+        let (store, alarm, places) = (tables.store, tables.alarm, tables.places);
         let totals = Rc::new(DirectoryTotals::new(&store));
         let views = Rc::new(Views::new(&host, object.clone(), &store, totals.clone()));
         let inboxes = Rc::new(Inboxes::new(&host, object.clone()));
@@ -258,15 +258,15 @@ impl Partition {
             views: views.clone(),
             totals: totals.clone(),
             inboxes: inboxes.clone(),
-            spreads: ground.spreads.clone(),
+            spreads: tables.spreads.clone(),
             alarm: alarm.clone(),
-            sweep: ground.sweep,
+            sweep: tables.sweep,
         });
         let steps = ImportSteps::new(&host, &store);
-        let alert_rows = (&ground.alert_store, steps.clone());
+        let alert_rows = (&tables.alert_store, steps.clone());
         let alerts = Alerts::new(&host, object.clone(), alert_rows, alarm.clone());
         Self {
-            storage: ground.storage,
+            storage: tables.storage,
             operations: Operations::new(&host, &store, roots.clone()),
             claims: Claims::new(&host, &store, roots.clone(), alarm.clone()),
             registry: InboxRegistry::new(&host, &store, roots.clone(), inboxes.clone()),
@@ -279,14 +279,14 @@ impl Partition {
             living: LivingCounters::new(&host, &store),
             keys: KeyStore::new(&host, &store),
             acts: AuditLog::new(&host, &store),
-            snapshots: ground.snapshots,
+            snapshots: tables.snapshots,
             sizes: Sizes::new(&host, &store),
             alerts: Rc::new(alerts),
             host,
             object,
             store,
             alarm,
-            spreads: ground.spreads,
+            spreads: tables.spreads,
             roots,
             inboxes,
             views,

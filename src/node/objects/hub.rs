@@ -26,7 +26,7 @@ use crate::protocol::live::subscriptions::{
 };
 use crate::protocol::live::topic::Topic;
 use crate::protocol::live::{
-    ADDED_TOPIC_MS, ADDED_TOPICS_MAX, HUB_MS_MAX, LATE_MS, LOOK_MAX, SECOND_MS, SIGHT_MS_MAX,
+    ADDED_TOPIC_MS, ADDED_TOPICS_MAX, HUB_MS_MAX, LATE_MS, LOOK_MAX, SECOND_MS, SNAPSHOT_MS_MAX,
     WATCHERS_MAX, part_of,
 };
 use crate::protocol::messages::{Call, Fault, Join, Look, decode_padded};
@@ -186,7 +186,7 @@ impl Hub {
         if watchers > 0 {
             let watchers = u64::try_from(watchers).unwrap_or(0);
             metrics::add(&self.host, Metric::LiveWatcherSecond, watchers);
-            let mut looking = pin!(self.look(watched, SIGHT_MS_MAX));
+            let mut looking = pin!(self.look(watched, SNAPSHOT_MS_MAX));
             let mut part = part_of(begun_ms);
             let told = self.host.within_ms(LATE_MS, looking.as_mut()).await;
             if told.is_none() {
@@ -247,9 +247,9 @@ impl Hub {
             let now_ms = self.host.now_ms();
             let mut board = self.board.borrow_mut();
             match asked {
-                Ok(sights) if sights.len() == look.topics.len() => {
-                    for (counter, sight) in look.topics.iter().zip(sights) {
-                        board.learn(counter, sight, now_ms);
+                Ok(snapshots) if snapshots.len() == look.topics.len() => {
+                    for (counter, snapshot) in look.topics.iter().zip(snapshots) {
+                        board.learn(counter, snapshot, now_ms);
                     }
                 }
                 _ => {

@@ -3,7 +3,7 @@
 //! Invariant: at most one read of a counter is under way, and none begins within the age that the caller accepts. So a
 //! counter is read once a second for any number of hubs that ask once a second. All that is due of a board is one
 //! question to it, for any number of watched members. A lookout stores nothing that cannot be read again, and asks
-//! nobody without being asked. It holds at most [`SIGHTS_MAX`] counters.
+//! nobody without being asked. It holds at most [`SNAPSHOTS_MAX`] counters.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -25,7 +25,7 @@ use crate::protocol::boards::live_board;
 use crate::protocol::live::pace::Pace;
 use crate::protocol::live::snapshot::{CounterSnapshot, Shown, is_outdated};
 use crate::protocol::live::topic::{Topic, WatchedBoard};
-use crate::protocol::live::{LOOK_MAX, LOOK_MS_MAX, SIGHTS_MAX};
+use crate::protocol::live::{LOOK_MAX, LOOK_MS_MAX, SNAPSHOTS_MAX};
 use crate::protocol::messages::{
     BoardAnswer, BoardQuestion, DatacenterSum, Fault, GlobalSum, Look, Origin,
 };
@@ -75,7 +75,7 @@ impl Due {
 /// What is known of a counter.
 #[derive(Default)]
 struct WatchedCounter {
-    sight: CounterSnapshot,
+    snapshot: CounterSnapshot,
     pace: Pace,
     /// When its last read began, unix milliseconds.
     begun_ms: i64,
@@ -125,9 +125,9 @@ impl LiveReader {
         // For slower reads the former snapshot is returned; the new one comes with the next question.
         let _ = self.host.within_ms(LOOK_MS_MAX, join_all(waits)).await;
         let held = self.held.borrow();
-        let sight = |counter| held.get(counter).map(|held| held.sight.clone());
-        let sights = counters.iter().map(|id| sight(id).unwrap_or_default());
-        Ok(sights.collect())
+        let snapshot = |counter| held.get(counter).map(|held| held.snapshot.clone());
+        let snapshots = counters.iter().map(|id| snapshot(id).unwrap_or_default());
+        Ok(snapshots.collect())
     }
 
     /// Begins the needed reads; returns receivers that fire when these and those under way are done.
@@ -135,7 +135,7 @@ impl LiveReader {
         let now_ms = self.host.now_ms();
         let mut all = self.held.borrow_mut();
         let mut unused_ms = UNUSED_MS;
-        while all.len() + counters.len() > SIGHTS_MAX && unused_ms >= UNUSED_MS_MIN {
+        while all.len() + counters.len() > SNAPSHOTS_MAX && unused_ms >= UNUSED_MS_MIN {
             let is_used = |held: &WatchedCounter| held.asked_ms.abs_diff(now_ms) < unused_ms;
             all.retain(|_, held| held.is_reading || is_used(held));
             unused_ms /= 2;
@@ -143,7 +143,7 @@ impl LiveReader {
         let (mut due, mut waits) = (Vec::new(), Vec::new());
         for counter in counters {
             // Its snapshot is pending, and after a time unknown.
-            if all.len() >= SIGHTS_MAX && !all.contains_key(counter) {
+            if all.len() >= SNAPSHOTS_MAX && !all.contains_key(counter) {
                 continue;
             }
             let held = all.entry(counter.clone()).or_default();
@@ -235,12 +235,12 @@ impl LiveReader {
             };
             match shown {
                 Some(shown) => {
-                    held.sight = CounterSnapshot {
+                    held.snapshot = CounterSnapshot {
                         shown,
                         is_read: true,
                     };
                 }
-                None => held.sight.fail(),
+                None => held.snapshot.fail(),
             }
             held.tell();
         }
@@ -265,7 +265,7 @@ impl LiveReader {
                 self.rounding,
             ),
             // The former content stays, and is reported as old.
-            _ => held.sight.fail(),
+            _ => held.snapshot.fail(),
         }
         held.tell();
     }
@@ -308,7 +308,7 @@ impl WatchedCounter {
                 Shown::Counter(told.live(self.pace.rate_thousandths()))
             }
         };
-        self.sight = CounterSnapshot {
+        self.snapshot = CounterSnapshot {
             shown,
             is_read: true,
         };

@@ -40,7 +40,7 @@ pub const JITTER_MS: i64 = 100;
 
 /// The largest age of a lookout's answer. Half a second: hubs ask once a second, and hubs whose clocks differ by less
 /// than this share a read.
-pub const SIGHT_MS_MAX: i64 = 500;
+pub const SNAPSHOT_MS_MAX: i64 = 500;
 
 /// How long a lookout waits for its reads before it answers with former results. A counter whose read takes longer
 /// comes with the next update.
@@ -95,7 +95,7 @@ pub const LOOK_MAX: usize = 500;
 
 /// The most counters that a lookout caches; about 2 KB each, 20 MB together. Where that many are watched, a further one
 /// is unknown.
-pub const SIGHTS_MAX: usize = 10_000;
+pub const SNAPSHOTS_MAX: usize = 10_000;
 
 /// The most bytes sent to a silent socket before it must send something: a socket that does not read looks like one
 /// that does, so this bounds what is buffered for it.

@@ -23,7 +23,7 @@ pub type Ids = Rc<[Topic]>;
 
 #[derive(Debug)]
 struct Counter {
-    sight: CounterSnapshot,
+    snapshot: CounterSnapshot,
     tag: u64,
     /// When it was last read or was first watched, unix milliseconds.
     heard_ms: i64,
@@ -260,7 +260,7 @@ impl HubState {
         let ids: Ids = ids.into();
         for id in ids.iter() {
             let counter = self.counters.entry(id.clone()).or_insert_with(|| Counter {
-                sight: CounterSnapshot::default(),
+                snapshot: CounterSnapshot::default(),
                 tag: 0,
                 heard_ms: now_ms,
                 changed_turn: 0,
@@ -305,7 +305,7 @@ impl HubState {
     }
 
     /// Stores a lookout's snapshot of a counter.
-    pub fn learn(&mut self, id: &Topic, sight: CounterSnapshot, now_ms: i64) {
+    pub fn learn(&mut self, id: &Topic, snapshot: CounterSnapshot, now_ms: i64) {
         if std::mem::take(&mut self.is_told) {
             self.turn += 1;
         }
@@ -313,22 +313,22 @@ impl HubState {
         let Some(counter) = self.counters.get_mut(id) else {
             return;
         };
-        if sight.shown == Shown::Pending
+        if snapshot.shown == Shown::Pending
             && now_ms.abs_diff(counter.heard_ms) < LOST_MS.unsigned_abs()
         {
             return;
         }
         // Where a lookout that has just begun cannot read, the former content is kept.
-        let shown = match (sight.shown, &counter.sight.shown) {
+        let shown = match (snapshot.shown, &counter.snapshot.shown) {
             (Shown::Pending | Shown::Unknown, Shown::Pending) => Shown::Unknown,
             (Shown::Pending | Shown::Unknown, known) => known.clone(),
             (shown, _) => shown,
         };
-        if sight.is_read {
+        if snapshot.is_read {
             counter.heard_ms = now_ms;
         }
-        counter.sight = CounterSnapshot { shown, ..sight };
-        let tag = counter.sight.tag();
+        counter.snapshot = CounterSnapshot { shown, ..snapshot };
+        let tag = counter.snapshot.tag();
         if counter.tag != tag || counter.changed_turn == 0 {
             counter.tag = tag;
             counter.changed_turn = turn;
@@ -434,7 +434,7 @@ fn compose(
         let comma = if text.is_empty() { "" } else { "," };
         let name = serde_json::to_string(id.name().as_str()).unwrap_or_default();
         text.extend([comma, &name, ":"]);
-        counter.sight.write(now_ms, as_strings, unknown, text);
+        counter.snapshot.write(now_ms, as_strings, unknown, text);
     }
     if of_counters.is_empty() && of_boards.is_empty() {
         return None;
