@@ -203,6 +203,30 @@ fn visitors_of_the_past_stay_there() {
     assert_eq!(place.cell.uniques().estimate().estimate.round(), 2.0);
 }
 
+/// Also where a newer minute has begun: a window of the minute that a log is of has its lines.
+#[test]
+fn visitors_of_a_log_of_the_last_minute_stay_in_it() {
+    let mut place = Place::new();
+    place.write(BEGIN, 1);
+    let before = BEGIN - 31;
+    for (number, at) in [(1, before), (2, before - 60)] {
+        let token = Element::of(hash(&HashKey::from([2; 16]), &[7, 7]));
+        let load = Load {
+            past_tokens: vec![(at, token)],
+            ..Load::default()
+        };
+        let counted = place
+            .cell
+            .apply(Nonce { lane: 2, number }, &load, BEGIN * 1_000);
+        let (_, changes) = counted.expect("it counts");
+        place.rows.write(&place.cell, &changes, BEGIN);
+        assert_eq!(place.visitors_since(at, at).round(), 1.0, "{at}");
+    }
+    assert_eq!(place.visitors_since(BEGIN, BEGIN).round(), 1.0);
+    assert_eq!(place.visitors_since(BEGIN - 300, BEGIN).round(), 2.0);
+    assert_eq!(place.cell.uniques().estimate().estimate.round(), 2.0);
+}
+
 #[test]
 fn an_object_ten_minutes_off_loses_nothing_and_moves_nobody_else() {
     for off in [TEN_MINUTES, -TEN_MINUTES] {

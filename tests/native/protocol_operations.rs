@@ -119,6 +119,10 @@ fn what_a_version_says_of_home_is_its_cells_and_the_operations() {
     let of_fra = version(3, &[seen("FRA", 0, 7, 5), seen("FRA", 1, 7, 9)]);
     assert_eq!(all.of_home(&fra), of_fra);
     assert_eq!(all.of_home(&fra).at_home(&fra), all.at_home(&fra));
+    // A home that has counted nothing: the part for it still names the generation.
+    assert_eq!(all.of_home(&iad), version(3, &[seen("IAD", 0, 7, 0)]));
+    assert_eq!(all.of_home(&iad).at_home(&iad), all.at_home(&iad));
+    assert_eq!(Version::default().of_home(&fra), Version::default());
     assert_eq!(Version::default().at_home(&fra), unchanged(&fra, 0, 0, 0));
 }
 
@@ -164,6 +168,7 @@ fn if_match_is_a_star_or_one_version_in_quotes() {
     assert_eq!(parse_if_match("\t\"AgEBA0ZSQQABKg\" "), expected);
     // An entity tag goes on with the number of the settings.
     assert_eq!(parse_if_match("\"AgEBA0ZSQQABKg.3\""), expected);
+    assert_eq!(parse_if_match("\"AgEBA0ZSQQABKg.3-text\""), expected);
     assert!(parse_if_match("\"AgEBA0ZSQQABKg.x\"").is_err());
     for header in [
         "W/\"AgEBA0ZSQQABKg\"",

@@ -30,7 +30,7 @@ pub enum KeyKind {
 }
 
 /// Returns the precondition in the value of `If-Match`: `*`, or one version in quotes. An entity tag has the number of
-/// the settings behind the version, which is no part of the condition.
+/// the settings behind the version, and that of a text `-text`: neither is part of the condition.
 ///
 /// # Errors
 /// `invalid-precondition` for several tags and for what is no version; `precondition-failed` for a weak tag, which
@@ -48,8 +48,12 @@ pub fn parse_if_match(header: &str) -> Result<OperationCondition, Problem> {
     let quoted = text
         .strip_prefix('"')
         .and_then(|rest| rest.strip_suffix('"'));
+    let is_settings = |text: &str| {
+        let number = text.strip_suffix("-text").unwrap_or(text);
+        number.parse::<u64>().is_ok()
+    };
     let quoted = quoted.map(|text| match text.split_once('.') {
-        Some((version, number)) if number.parse::<u64>().is_ok() => version,
+        Some((version, number)) if is_settings(number) => version,
         _ => text,
     });
     let version = quoted.and_then(|text| Version::decode(text).ok());

@@ -177,12 +177,21 @@ impl Version {
         Self::of(cells.filter(|cell| cell.datacenter == *datacenter).cloned())
     }
 
-    /// Its part for the home's cells: the tag of a counter that has a home.
+    /// Its part for the home's cells: the tag of a counter that has a home. Where the home has counted nothing it names
+    /// the generation alone, so that a counter that is created anew has another tag.
     #[must_use]
     pub fn of_home(&self, home: &Datacenter) -> Self {
-        let own = |cell: &&SeenCell| cell.datacenter == *home;
-        let cells = self.cells.iter().filter(own).cloned();
-        Self::of(cells).with_operations(self.operations)
+        let mut part = self.of_datacenter(home);
+        let newest = self.cells.iter().map(|cell| cell.generation).max();
+        if let Some(generation) = newest.filter(|_| part.cells.is_empty()) {
+            part.cells.push(SeenCell {
+                datacenter: home.clone(),
+                shard: 0,
+                generation,
+                sequence: 0,
+            });
+        }
+        part.with_operations(self.operations)
     }
 
     /// Whether the home's cells, all of which have stopped, are at exactly this version. A shard that is not in it must

@@ -69,3 +69,46 @@ fn a_tag_of_before_a_setting_is_not_that_of_the_counter_after_it() {
     let told = scene.ask(0, add(1).header("if-match", &tag));
     assert_eq!(told.status, 412, "{}", told.text());
 }
+
+#[test]
+fn text_has_a_tag_of_its_own_and_a_weight_of_0_refuses_it() {
+    let scene = Scene::new(&["FRA"]);
+    let put = ClientRequest::new("PUT", COUNTER).at(0);
+    scene.done(0, put.json(r#"{"home":"FRA"}"#));
+    scene.done(0, add(1));
+    let accept = |kind: &str| scene.ask(0, read("").header("accept", kind));
+    for refused in ["text/plain;q=0", "text/plain; q=0.0, application/json"] {
+        assert_eq!(accept(refused).json()["value"], 1, "{refused}");
+    }
+    let text = accept("text/plain;q=0.9");
+    assert_eq!(text.text(), "1");
+    let tag = text.header("etag").map(str::to_owned).expect("a tag");
+    let json = scene.ask(0, read("").header("if-none-match", &tag));
+    assert_eq!(json.status, 200);
+    let again = read("").header("accept", "text/plain");
+    assert_eq!(
+        scene.ask(0, again.header("if-none-match", &tag)).status,
+        304
+    );
+    assert_eq!(scene.ask(0, add(1).header("if-match", &tag)).status, 200);
+}
+
+#[test]
+fn a_counter_that_is_made_anew_at_its_home_has_another_tag() {
+    let scene = Scene::new(&["FRA"]);
+    let put = |path: &str, json: &str| ClientRequest::new("PUT", path).at(0).json(json);
+    let make = |value: u32| {
+        scene.done(0, put(COUNTER, r#"{"home":"FRA","floor":0}"#));
+        let set = format!(r#"{{"value":{value}}}"#);
+        scene.done(0, put(&format!("{COUNTER}/value"), &set));
+        let told = scene.ask(0, read("?consistency=strong"));
+        told.header("etag").map(str::to_owned).expect("a tag")
+    };
+    let before = make(3);
+    let unread = read("?consistency=strong").header("if-none-match", &before);
+    scene.ask(0, ClientRequest::new("DELETE", COUNTER).at(0));
+    let now = make(500);
+    assert_eq!(scene.ask(0, unread).status, 200);
+    assert_eq!(scene.ask(0, add(1).header("if-match", &before)).status, 412);
+    assert_eq!(scene.ask(0, add(1).header("if-match", &now)).status, 200);
+}

@@ -229,7 +229,13 @@ async fn fetch_counter(
     let answer = answer.fresh(told.is_exact(), told.as_of_ms(), told.staleness_ms());
     // A window moves with time, so a tag would not identify its content.
     let answer = if window.is_none() {
-        answer.tagged(told.etag())
+        let mut tag = told.etag();
+        if as_text {
+            // Another body than the JSON of the same state. `If-Match` ignores it.
+            tag.pop();
+            tag.push_str("-text\"");
+        }
+        answer.tagged(tag)
     } else {
         answer
     };
@@ -265,10 +271,17 @@ async fn explained(
     Ok(answer.fresh(told.is_exact(), told.as_of_ms(), told.staleness_ms()))
 }
 
+/// Whether `Accept` names text first, and not by the weight 0, which refuses it. Source: RFC 9110, section 12.4.2.
 fn accepts_text(context: &RequestContext) -> bool {
-    context
-        .header("accept")
-        .is_some_and(|accept| accept.trim_start().starts_with("text/plain"))
+    let is_refusal = |part: &str| {
+        let weight = part.strip_prefix("q=").or(part.strip_prefix("Q="));
+        weight.is_some_and(|weight| weight.bytes().all(|digit| matches!(digit, b'0' | b'.')))
+    };
+    context.header("accept").is_some_and(|accept| {
+        let first = accept.split(',').next().unwrap_or_default();
+        let mut parts = first.split(';').map(str::trim);
+        parts.next() == Some("text/plain") && !parts.any(is_refusal)
+    })
 }
 
 /// `GET /counters/{id}/history`.

@@ -81,7 +81,7 @@ impl Query {
         match since {
             Some(_) => Ok((window, since)),
             None => refuse(format!(
-                "window can only be 3600, 86400, today, month, year, or 1d to {DAYS_KEPT}d; leave it out for all time"
+                "window can only be 3600, 86400, today, month, year, or 1d to {DAYS_KEPT}d; else leave it out"
             )),
         }
     }

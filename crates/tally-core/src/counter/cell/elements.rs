@@ -26,10 +26,18 @@ impl Cell {
         self.begin_hour(now, changes);
         let shards = self.spread();
         let live = (load.tokens.iter()).map(|&(second, of)| (clamp_stamp(second, now), of));
-        for (second, element) in live.chain(load.past_tokens.iter().copied()) {
+        let live = live.map(|of| (false, of));
+        let past = load.past_tokens.iter().map(|&of| (true, of));
+        for (is_past, (second, element)) in live.chain(past) {
             let minute = Resolution::Minute.start_of(second);
             let element = (element.source(load.hash, shards), element.token);
-            self.insert_token(minute, element, now, &mut open_changed, changes);
+            let open = self.open_uniques.as_ref();
+            if is_past && open.is_some_and(|(open, _)| minute < *open) {
+                // Lines of a log are up to two minutes late without being old: windows must see their own minute.
+                self.insert_late(minute, element, now, changes);
+            } else {
+                self.insert_token(minute, element, now, &mut open_changed, changes);
+            }
         }
         if !load.imported.is_empty() {
             // Where nothing is new nothing is written: who imports again and again costs no row.
@@ -90,8 +98,8 @@ impl Cell {
         open_changed: &mut bool,
         changes: &mut Changes,
     ) {
-        // What arrives just after its minute joins the open one, which spares a row. No minute opens before its
-        // time, so a window up to now lacks nobody.
+        // What arrives just after its minute joins the open one, which spares a row: it is at most 5 s off, as stamps
+        // are. No minute opens before its time, so a window up to now lacks nobody.
         let minute = minute.min(Resolution::Minute.start_of(now));
         let oldest = Resolution::Minute.start_of(now) - Resolution::Minute.seconds();
         let recent = minute >= oldest;
@@ -109,22 +117,20 @@ impl Cell {
                 let hour = Resolution::Hour.start_of(minute);
                 self.open_hour = self.open_hour.map(|open| open.min(hour));
             }
-            _ => {
-                changes.all_time |= self.all_time.insert(source, token);
-                self.insert_late(minute, (source, token), now, changes);
-            }
+            _ => self.insert_late(minute, (source, token), now, changes),
         }
     }
 
-    /// Adds an element to each row that covers it: the row of its minute, and the rows of its hour and day if those are
-    /// over.
+    /// Adds an element to each row that covers it: all time, the row of its minute, and the rows of its hour and day if
+    /// those are over.
     fn insert_late(
-        &self,
+        &mut self,
         minute: i64,
         (source, token): (Source, Token),
         now: i64,
         changes: &mut Changes,
     ) {
+        changes.all_time |= self.all_time.insert(source, token);
         let open_hour = self.open_hour.unwrap_or(i64::MAX);
         for step in Resolution::PAGED {
             let start = step.start_of(minute);
