@@ -325,6 +325,38 @@ fn what_was_lent_since_a_recall_in_vain_is_recalled_at_once_and_the_rest_not() {
 }
 
 #[test]
+fn what_is_given_back_is_told_at_once_though_the_lender_gave_nothing_last() {
+    for is_asking in [false, true] {
+        let policy = precise(50, 3_600);
+        let mut lender = Lender::new(&policy);
+        let mut borrower = borrower("NRT");
+        assert_eq!(borrower.check(&policy, BEGIN_MS, 50), Admission::Ask);
+        let first = borrower.due(&policy, BEGIN_MS).unwrap();
+        borrower.answered(&lender.ask(&policy, &first, BEGIN_MS), BEGIN_MS + 300);
+        borrower.leave(50);
+        let now_ms = BEGIN_MS + 300;
+        assert!(is_allowed(borrower.check(&policy, now_ms, 50)));
+        let more = borrower.due(&policy, now_ms).unwrap();
+        let nothing = lender.ask(&policy, &more, now_ms);
+        assert_eq!(nothing.granted, more.known_granted);
+        if is_asking {
+            assert_eq!(borrower.refund(now_ms, 24), 24);
+            assert_eq!(borrower.due(&policy, now_ms), None);
+        }
+        let now_ms = BEGIN_MS + 600;
+        borrower.answered(&nothing, now_ms);
+        if !is_asking {
+            assert_eq!(borrower.refund(now_ms, 24), 24);
+        }
+        let told = borrower.due(&policy, now_ms).unwrap();
+        let answer = lender.ask(&policy, &told, now_ms);
+        assert_eq!(told.refunded, 24);
+        let left = lender.peek(&policy, now_ms, 1).remaining;
+        assert_eq!(left + answer.granted - told.known_granted, 24);
+    }
+}
+
+#[test]
 fn what_the_lender_never_grants_is_told_as_never() {
     let old = precise(1_000, 60);
     let new = precise(100, 3_600);
