@@ -7,7 +7,7 @@ use tally::core::counter::autoscale::Rate;
 use tally::core::counter::batchable::Batchable;
 use tally::core::counter::id::{CounterId, Datacenter};
 use tally::core::counter::lane::BATCH_ENTRIES_MAX;
-use tally::core::limit::meter::Verdict;
+use tally::core::limit::meter::{NEVER_MS, Verdict};
 use tally::core::limit::policy::{OnError, Policy};
 use tally::protocol::limits::batch::{CheckBatch, DEMANDS_MAX, GATHER_MS, gather_ms};
 use tally::protocol::limits::{CheckResult, PolicyName, many_json, refused_many_json};
@@ -134,12 +134,16 @@ fn a_policy_in_shadow_or_without_a_verdict_says_so() {
 }
 
 #[test]
-fn retry_after_is_never_before_quota_returns() {
+fn retry_after_is_when_the_check_may_be_admitted_and_never_before_quota_returns() {
     let (login, user, here) = (name("login"), key("u"), Datacenter::local());
     let policy = Policy::sliding(100, 60);
-    for (reset_ms, retry_after_ms, seconds) in
-        [(1, 1, 1), (1_000, 1, 1), (1_001, 1, 2), (1, 2_001, 3)]
-    {
+    // What is recalled returns before what was used does, and a limiter that never admits has no time to give.
+    for (reset_ms, retry_after_ms, seconds, returns_ms) in [
+        (1, 1, 1, 1),
+        (3_616_000, 286, 1, 286),
+        (1, 2_001, 3, 1),
+        (61_000, NEVER_MS, 61, 61_000),
+    ] {
         let judgement = CheckResult {
             name: &login,
             key: &user,
@@ -152,6 +156,11 @@ fn retry_after_is_never_before_quota_returns() {
             }),
         };
         assert_eq!(judgement.retry_after_seconds(), Some(seconds));
+        let refused = parsed(&judgement.refused_json());
+        assert_eq!(refused["reset_ms"], json!(returns_ms));
+        let rest = judgement.limit_item().unwrap();
+        let told_seconds = u64::div_ceil(returns_ms, 1_000);
+        assert!(rest.ends_with(&format!(";t={told_seconds}")), "{rest}");
     }
 }
 

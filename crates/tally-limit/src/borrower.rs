@@ -224,6 +224,8 @@ impl Borrower {
         self.refunded = self.refunded.saturating_add(amount);
         if amount > 0 {
             self.is_untold = true;
+            // Others wait for it: that the lender gave little last is no reason to keep it back.
+            self.rests_until_ms = i64::MIN;
             self.hope();
         }
         amount
@@ -266,7 +268,8 @@ impl Borrower {
             };
         }
         let more = answer.granted.saturating_sub(self.granted);
-        if more < pending.want / SCARCE_PART {
+        // What was given back since is told at once.
+        if more < pending.want / SCARCE_PART && !self.is_untold {
             self.rest(now_ms);
         }
         if answer.valid_ms == 0 {

@@ -262,6 +262,13 @@ impl Borrowers {
         }
     }
 
+    /// Whether a request for this key is on its way.
+    pub fn is_asking(&mut self, name: &str, key: &str, wall_ms: i64) -> bool {
+        let now_ms = self.read(wall_ms);
+        self.find(name, key)
+            .is_some_and(|held| held.borrower.is_asking(now_ms))
+    }
+
     /// The request to send now for this key, if there is one; ask after each check of it.
     pub fn due(&mut self, name: &str, key: &str, wall_ms: i64) -> Option<DueRequest> {
         let now_ms = self.read(wall_ms);

@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 use super::lease::{LeaseAnswer, LeaseId, LeaseRequest};
 use super::meter::{Meter, Verdict};
 use super::policy::{Durability, Policy, Scope};
-use super::recall::HEARD_MS;
+use super::recall::{HEARD_MS, UNASKED_MS};
 
 /// The most leases of one key of a limit: more than there are datacenters (about 340), with room for some that
 /// started anew. 120 bytes each are 60 KB.
@@ -92,7 +92,7 @@ pub(super) struct Lease {
     pub(super) until_ms: i64,
     /// What the borrower was told of its length.
     valid_ms: u64,
-    /// When it was last told, on a recall, what of it is not spent.
+    /// When it was last told, on a recall, what of it is not spent; see [`UNASKED_MS`].
     #[serde(skip)]
     pub(super) heard_ms: i64,
 }
@@ -152,7 +152,7 @@ impl Lender {
         self.settle(policy, now_ms);
         let held = self.outstanding();
         let verdict = self.meter.check_beside(policy, now_ms, cost, held);
-        self.timed(verdict, policy, now_ms, cost)
+        self.timed(verdict, policy, now_ms, cost, 0)
     }
 
     /// What [`Self::check`] would say, as it stands before the call; nothing is consumed.
@@ -182,7 +182,7 @@ impl Lender {
         let held = settled.leases.iter().filter(|lease| holds(lease));
         let held = held.fold(0_u64, |sum, lease| sum.saturating_add(lease.outstanding()));
         let verdict = settled.meter.peek_beside(policy, now_ms, cost, held);
-        settled.timed(verdict, policy, now_ms, cost)
+        settled.timed(verdict, policy, now_ms, cost, 0)
     }
 
     /// Whether parts of it are out.
@@ -256,6 +256,9 @@ impl Lender {
             };
             let granted = self.grant(policy, &rest, &lease, now_ms);
             lease.granted = lease.granted.saturating_add(granted);
+            if granted > 0 {
+                lease.heard_ms = UNASKED_MS;
+            }
             let valid_ms = lease_ms(policy);
             lease.until_ms = now_ms.saturating_add(valid_ms);
             lease.valid_ms = u64::try_from(valid_ms).unwrap_or(0);
@@ -368,7 +371,8 @@ impl Lender {
         let cost = if needs { request.need.max(1) } else { 0 };
         let held = self.outstanding();
         let verdict = self.meter.peek_beside(policy, now_ms, cost, held);
-        let verdict = self.timed(verdict, policy, now_ms, cost);
+        let own = lease.map_or(0, Lease::outstanding);
+        let verdict = self.timed(verdict, policy, now_ms, cost, own);
         // What a datacenter's limiter grants is admitted as far as its policy goes: with the next commit, if that is
         // what it says.
         let is_kept = policy.scope == Scope::Global || policy.durability == Durability::Commit;

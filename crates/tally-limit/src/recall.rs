@@ -20,17 +20,22 @@ const BUSY_MS: i64 = 1_000;
 /// How long what a borrower said of its lease is taken for what it holds.
 pub(super) const HEARD_MS: i64 = 1_000;
 
+/// Of a lease that the last recall in vain did not ask for what it holds: it grew since, or was its asker's own.
+pub(super) const UNASKED_MS: i64 = i64::MIN;
+
 impl Lender {
     /// Corrects the waits of a verdict by the leases. What leases hold returns at their end at the latest. If that
     /// would suffice, a global limit may have it back as soon as the next recall is allowed. Isolates cannot be called,
-    /// but hold it for a second only.
+    /// but hold it for a second only. What the asker itself holds, `own`, does not return: it lacks `cost` beside that.
     pub(super) fn timed(
         &self,
         mut verdict: Verdict,
         policy: &Policy,
         now_ms: i64,
         cost: u64,
+        own: u64,
     ) -> Verdict {
+        let whole = cost.saturating_add(own);
         if cost > policy.capacity() {
             return verdict;
         }
@@ -49,7 +54,7 @@ impl Lender {
         if verdict.retry_after_ms == NEVER_MS {
             verdict.retry_after_ms = wait_ms(first_ms);
         }
-        let would_do = self.meter.used(policy, now_ms).saturating_add(cost) <= policy.capacity();
+        let would_do = self.meter.used(policy, now_ms).saturating_add(whole) <= policy.capacity();
         if !verdict.is_allowed && would_do {
             let returns_ms = match policy.scope {
                 Scope::Global => self.recalls_from_ms.min(last_ms),
@@ -66,12 +71,11 @@ impl Lender {
     }
 
     /// The leases of which something is out, but this one: what their borrowers do not need is to be recalled before
-    /// anything is refused. None while the last recall brought too little, a moment ago.
+    /// anything is refused. While the last recall brought too little, a moment ago, only those that it did not ask.
     pub fn recallable(&self, but: Option<&LeaseId>, now_ms: i64) -> Vec<LeaseId> {
-        if now_ms < self.recalls_from_ms {
-            return Vec::new();
-        }
+        let rests = now_ms < self.recalls_from_ms;
         let out = self.leases.iter().filter(|lease| lease.outstanding() > 0);
+        let out = out.filter(|lease| !rests || lease.heard_ms == UNASKED_MS);
         let others = out.filter(|lease| Some(&lease.id) != but);
         others.map(|lease| lease.id.clone()).collect()
     }
@@ -97,9 +101,19 @@ impl Lender {
         self.put(place, lease);
     }
 
-    /// Notes that a recall did not bring what was needed.
-    pub fn recalled_in_vain(&mut self, now_ms: i64) {
-        self.recalls_from_ms = now_ms.saturating_add(RECALL_EVERY_MS);
+    /// Notes that a recall did not bring what the borrower of this lease needed.
+    pub fn recalled_in_vain(&mut self, asker: &LeaseId, now_ms: i64) {
+        for lease in &mut self.leases {
+            lease.heard_ms = if lease.id == *asker {
+                UNASKED_MS
+            } else {
+                lease.heard_ms.max(0)
+            };
+        }
+        // A recall of a few leases does not make the others wait longer.
+        if now_ms >= self.recalls_from_ms {
+            self.recalls_from_ms = now_ms.saturating_add(RECALL_EVERY_MS);
+        }
     }
 }
 
@@ -143,8 +157,8 @@ impl Borrower {
 }
 
 impl Table {
-    /// The leases of a key to be recalled before a call, or the request of a lease, is refused: none while the last
-    /// recall brought too little, a moment ago.
+    /// The leases of a key to be recalled before a call, or the request of a lease, is refused: see
+    /// [`Lender::recallable`].
     pub fn recallable(
         &mut self,
         name: &str,
@@ -181,12 +195,12 @@ impl Table {
         }
     }
 
-    /// Notes that a recall did not bring what was needed: for a moment nothing is recalled of the key.
-    pub fn recalled_in_vain(&mut self, name: &str, key: &str, wall_ms: i64) {
+    /// Notes that a recall did not bring what the borrower of this lease needed: see [`Lender::recallable`].
+    pub fn recalled_in_vain(&mut self, name: &str, key: &str, asker: &LeaseId, wall_ms: i64) {
         let now_ms = self.clock.read(wall_ms);
         let place = self.place(name, key);
         if let Some(entry) = place.and_then(|place| self.slots.get_mut(place)) {
-            entry.lender.recalled_in_vain(now_ms);
+            entry.lender.recalled_in_vain(asker, now_ms);
         }
     }
 }

@@ -110,7 +110,7 @@ impl LimiterCore {
             self.is_here_still(to, asked)?;
             answer = self.answer(asked, request);
             if takes_all && answer.is_short(request) {
-                self.recalled_in_vain(asked);
+                self.recalled_in_vain(asked, &request.lease);
             }
         }
         Ok(answer)
@@ -152,10 +152,10 @@ impl LimiterCore {
         judged
     }
 
-    fn recalled_in_vain(&self, asked: &NamedDemand<'_>) {
+    fn recalled_in_vain(&self, asked: &NamedDemand<'_>, asker: &LeaseId) {
         let (name, key) = (asked.name.as_str(), asked.demand.key.as_str());
         let mut table = self.table.borrow_mut();
-        table.recalled_in_vain(name, key, self.host.now_ms());
+        table.recalled_in_vain(name, key, asker, self.host.now_ms());
     }
 
     /// Recalls what other leases hold of a key, or waits for a recall that is under way. Returns whether there was

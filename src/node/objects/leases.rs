@@ -29,6 +29,9 @@ const LEASE_MS_MAX: u64 = 1_500;
 const WAIT_MS_MAX: i64 = 2_000;
 const LOOK_EVERY_MS: u64 = 2;
 
+/// How long a refund waits for a request that left before it: a round trip around the world, and a recall.
+const TOLD_MS_MAX: i64 = 1_000;
+
 /// How often a check has the global limiter asked: others may have taken what the answer brought.
 const ASKED_TIMES_MAX: u32 = 8;
 
@@ -116,6 +119,16 @@ impl LimiterCore {
         let given = self.with_borrowers(me, |borrowers| {
             borrowers.refund(asked.name.as_str(), key.as_str(), *cost, self.host.now_ms())
         });
+        // At most one request is on its way. One that left before this refund does not tell of it.
+        let begun_ms = self.host.now_ms();
+        let is_asking = || {
+            self.with_borrowers(me, |borrowers| {
+                borrowers.is_asking(asked.name.as_str(), key.as_str(), self.host.now_ms())
+            })
+        };
+        while given > 0 && is_asking() && self.host.now_ms() - begun_ms < TOLD_MS_MAX {
+            self.host.sleep_ms(LOOK_EVERY_MS).await;
+        }
         // What is lost now is reported again; the rest is given back by the global limiter.
         if let Some(due) = self.due(me, asked) {
             *remote_calls += 1;

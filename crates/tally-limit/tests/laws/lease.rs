@@ -261,6 +261,102 @@ fn a_dry_grantor_is_not_asked_again_for_a_second() {
 }
 
 #[test]
+fn what_the_asker_holds_itself_brings_nothing_back_by_a_recall() {
+    for algorithm in [
+        Algorithm::SlidingWindow,
+        Algorithm::FixedWindow,
+        Algorithm::TokenBucket,
+    ] {
+        let policy = Policy {
+            algorithm,
+            scope: Scope::Global,
+            ..Policy::sliding(1_000, 12)
+        };
+        let mut lender = Lender::new(&policy);
+        let mut borrower = borrower("FRA");
+        assert_eq!(borrower.check(&policy, BEGIN_MS, 1), Admission::Ask);
+        let first = borrower.due(&policy, BEGIN_MS).unwrap();
+        let first = LeaseRequest { want: 50, ..first };
+        borrower.answered(&lender.ask(&policy, &first, BEGIN_MS), BEGIN_MS);
+        borrower.leave(1);
+        assert!(is_allowed(borrower.check(&policy, BEGIN_MS, 1)));
+        assert!(borrower.tokens(BEGIN_MS) > 0);
+        assert_eq!(borrower.check(&policy, BEGIN_MS, 1_000), Admission::Ask);
+        let second = borrower.due(&policy, BEGIN_MS).unwrap();
+        let answer = lender.ask(&policy, &second, BEGIN_MS);
+        let alone_ms = lender.meter_mut().peek(&policy, BEGIN_MS, 1_000);
+        assert_eq!(
+            answer.retry_after_ms, alone_ms.retry_after_ms,
+            "{algorithm:?}"
+        );
+        assert!(answer.retry_after_ms > 1, "{algorithm:?}");
+    }
+}
+
+#[test]
+fn what_was_lent_since_a_recall_in_vain_is_recalled_at_once_and_the_rest_not() {
+    let policy = precise(100, 3_600);
+    let mut lender = Lender::new(&policy);
+    for name in ["FRA", "NRT"] {
+        lender.ask(&policy, &request(name, 1, 10), BEGIN_MS);
+    }
+    let asker = request("SJC", 1, 100).lease;
+    lender.recalled_in_vain(&asker, BEGIN_MS);
+    assert_eq!(lender.recallable(None, BEGIN_MS + 1), []);
+    let more = LeaseRequest {
+        known_granted: 10,
+        ..request("NRT", 2, 5)
+    };
+    let answer = lender.ask(&policy, &more, BEGIN_MS + 1);
+    assert_eq!(answer.granted, 15);
+    let recalled = lender.recallable(None, BEGIN_MS + 2);
+    assert_eq!(recalled, [more.lease.clone()]);
+    assert_eq!(lender.recallable(Some(&more.lease), BEGIN_MS + 2), []);
+    // It brought too little as well; the others need not wait longer for that.
+    lender.recalled_in_vain(&asker, BEGIN_MS + 200);
+    assert_eq!(lender.recallable(None, BEGIN_MS + 201), []);
+    // What an asker itself holds, its recall did not ask for.
+    lender.recalled_in_vain(&more.lease, BEGIN_MS + 202);
+    assert_eq!(
+        lender.recallable(None, BEGIN_MS + 203),
+        [more.lease.clone()]
+    );
+    assert_eq!(lender.recallable(None, BEGIN_MS + 300).len(), 2);
+}
+
+#[test]
+fn what_is_given_back_is_told_at_once_though_the_lender_gave_nothing_last() {
+    for is_asking in [false, true] {
+        let policy = precise(50, 3_600);
+        let mut lender = Lender::new(&policy);
+        let mut borrower = borrower("NRT");
+        assert_eq!(borrower.check(&policy, BEGIN_MS, 50), Admission::Ask);
+        let first = borrower.due(&policy, BEGIN_MS).unwrap();
+        borrower.answered(&lender.ask(&policy, &first, BEGIN_MS), BEGIN_MS + 300);
+        borrower.leave(50);
+        let now_ms = BEGIN_MS + 300;
+        assert!(is_allowed(borrower.check(&policy, now_ms, 50)));
+        let more = borrower.due(&policy, now_ms).unwrap();
+        let nothing = lender.ask(&policy, &more, now_ms);
+        assert_eq!(nothing.granted, more.known_granted);
+        if is_asking {
+            assert_eq!(borrower.refund(now_ms, 24), 24);
+            assert_eq!(borrower.due(&policy, now_ms), None);
+        }
+        let now_ms = BEGIN_MS + 600;
+        borrower.answered(&nothing, now_ms);
+        if !is_asking {
+            assert_eq!(borrower.refund(now_ms, 24), 24);
+        }
+        let told = borrower.due(&policy, now_ms).unwrap();
+        let answer = lender.ask(&policy, &told, now_ms);
+        assert_eq!(told.refunded, 24);
+        let left = lender.peek(&policy, now_ms, 1).remaining;
+        assert_eq!(left + answer.granted - told.known_granted, 24);
+    }
+}
+
+#[test]
 fn what_the_lender_never_grants_is_told_as_never() {
     let old = precise(1_000, 60);
     let new = precise(100, 3_600);

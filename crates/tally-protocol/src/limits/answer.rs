@@ -87,7 +87,7 @@ impl CheckResult<'_> {
     /// The rest of the quota as an item of [`LIMIT_HEADER`]; `None` where that is not known.
     pub fn limit_item(&self) -> Option<String> {
         let verdict = self.verdict?;
-        let seconds = verdict.reset_ms.div_ceil(1_000);
+        let seconds = reset_ms(verdict).div_ceil(1_000);
         Some(format!(
             "\"{}\";r={};t={seconds}",
             self.name, verdict.remaining
@@ -98,7 +98,7 @@ impl CheckResult<'_> {
     /// where it was admitted.
     pub fn retry_after_seconds(&self) -> Option<u64> {
         let verdict = self.verdict.filter(|_| !self.is_allowed())?;
-        let milliseconds = self.retry_after_ms(verdict).max(verdict.reset_ms);
+        let milliseconds = self.retry_after_ms(verdict).max(reset_ms(verdict));
         Some(milliseconds.div_ceil(1_000).max(1))
     }
 
@@ -117,7 +117,7 @@ impl CheckResult<'_> {
             allowed: self.is_allowed(),
             limit: self.policy.limit,
             remaining: verdict.map(|verdict| verdict.remaining),
-            reset_ms: verdict.map_or(0, |verdict| verdict.reset_ms),
+            reset_ms: verdict.map_or(0, reset_ms),
             retry_after_ms: verdict.map_or(0, |verdict| self.retry_after_ms(verdict)),
             policy: self.name,
             key: with_key.then_some(self.key),
@@ -226,6 +226,15 @@ fn many_view<'a>(judgements: &'a [CheckResult<'a>]) -> ManyView<'a> {
         allowed: judgements.iter().all(CheckResult::is_allowed),
         checks: judgements.iter().map(|one| one.view(true)).collect(),
     }
+}
+
+/// When more is left than now. That is so at the latest when a refused check may be admitted: what is recalled returns
+/// before what was used does.
+fn reset_ms(verdict: Verdict) -> u64 {
+    if verdict.is_allowed {
+        return verdict.reset_ms;
+    }
+    verdict.reset_ms.min(verdict.retry_after_ms)
 }
 
 /// The JSON of several checks that were admitted together.

@@ -59,8 +59,8 @@ fn push_without_addresses(kept: &mut String, run: &str) {
     kept.push_str(run.get(rest..).unwrap_or_default());
 }
 
-/// The longest address that begins here and ends after `after`, whatever stands beside it, and where it ends. An address
-/// of no host, such as `::`, is none.
+/// The longest address that begins here and ends after `after`, whatever stands beside it, and where it ends. An
+/// address of no host, such as `::`, is none.
 fn address_at(run: &str, begin: usize, after: usize) -> Option<(IpAddr, usize)> {
     let text = run.get(begin..)?;
     // It has at most eight colons and three points.

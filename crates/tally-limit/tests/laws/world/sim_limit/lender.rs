@@ -180,7 +180,9 @@ impl World {
             }
             // Those behind the first may lack what that one got.
             if recall.takes_all && place == 0 {
-                self.lender.recalled_in_vain(POLICY, KEY, self.now_ms);
+                let lease = &asker.request.lease;
+                self.lender
+                    .recalled_in_vain(POLICY, KEY, lease, self.now_ms);
             }
             if let Some(asker) = self.recall(asker, true) {
                 let answer = self.ask(&asker.request);
