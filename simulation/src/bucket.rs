@@ -3,7 +3,7 @@
 //! An operation that has failed may still be executed, long after its caller was told so or has crashed.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use crate::core::Core;
@@ -32,11 +32,18 @@ impl Bucket {
         self.0.borrow().get(name).cloned()
     }
 
-    /// The names of files with this prefix.
-    pub(crate) fn names(&self, begin: &str) -> Vec<String> {
+    /// The names of all files.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.0.borrow().keys().cloned().collect()
+    }
+
+    /// The names of the files and folders that lie directly in a folder.
+    pub(crate) fn names_in(&self, folder: &str) -> Vec<String> {
         let files = self.0.borrow();
-        let names = files.keys().filter(|name| name.starts_with(begin));
-        names.cloned().collect()
+        let below = files.keys().filter_map(|name| name.strip_prefix(folder));
+        let firsts: BTreeSet<&str> = below.filter_map(|name| name.split('/').next()).collect();
+        let names = firsts.into_iter().map(|first| format!("{folder}{first}"));
+        names.collect()
     }
 
     /// Runs an operation after a time, and returns its result.

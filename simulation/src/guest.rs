@@ -291,7 +291,7 @@ impl Files for Guest {
 
     fn list(&self, folder: &str) -> Later<Result<Vec<String>, String>> {
         let folder = folder.to_owned();
-        self.with_bucket(move |bucket| bucket.names(&folder))
+        self.with_bucket(move |bucket| bucket.names_in(&folder))
     }
 
     fn delete(&self, name: &str) -> Later<Result<(), String>> {

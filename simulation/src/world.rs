@@ -385,7 +385,7 @@ impl World {
 
     /// The names of the files in the bucket.
     pub fn files(&self) -> Vec<String> {
-        self.core.bucket.names("")
+        self.core.bucket.names()
     }
 
     /// What a file in the bucket holds.

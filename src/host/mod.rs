@@ -107,7 +107,7 @@ pub trait Files {
     /// What a file holds; `None` where there is none of that name.
     fn get(&self, name: &str) -> Later<Result<Option<Vec<u8>>, String>>;
 
-    /// The names of the files below a folder, whose name ends with `/`.
+    /// The names of the files and folders that lie directly in a folder, whose name ends with `/`.
     fn list(&self, folder: &str) -> Later<Result<Vec<String>, String>>;
 
     /// Deletes a file. One that is not there is no failure.

@@ -489,6 +489,52 @@ fn files_alone_bring_everything_back_into_an_empty_deployment() {
 }
 
 #[test]
+fn files_of_more_partitions_than_an_empty_deployment_has_come_back_whole() {
+    let from = Service::with_bucket(8, None);
+    from.world.set("TALLY_DIRECTORY", Some("32"));
+    // After the hour in which snapshots are made by themselves: none of an empty deployment takes the place of these.
+    from.world.run_for_ms(2 * HOUR_MS);
+    let ids: Vec<String> = (0..40).map(|number| format!("page-{number:02}")).collect();
+    let lines = ids
+        .iter()
+        .map(|id| format!("{{\"id\":\"{id}\",\"value\":5}}\n"));
+    from.import("", &lines.collect::<String>(), Some("fill"));
+    let told = rest_and_make(&from);
+    assert_eq!(
+        (&told["partitions"], &told["counters"]),
+        (&json!(32), &json!(40)),
+        "{told}"
+    );
+    let day = "2026-01-01";
+    for partitions in [None, Some("5")] {
+        let to = Service::with_bucket(108, None);
+        to.world.set("TALLY_DIRECTORY", partitions);
+        for name in from.world.files() {
+            to.world.put_file(&name, from.world.file(&name));
+        }
+        let ahead_ms = from.world.now_ms() - to.world.now_ms();
+        to.world.run_for_ms(u64::try_from(ahead_ms).expect("later"));
+        // Each partition finds by itself what was elsewhere.
+        for id in &ids {
+            assert_eq!(value_on(&to, id, day), 5, "{id} {partitions:?}");
+        }
+        let list = to.well(1, "GET", &format!("/counters?prefix=page-&on={day}"), "");
+        assert_eq!(each(&list["counters"], "value"), vec![5; 40], "{list}");
+        let did = restore(&to, day, json!({}), Some("back"));
+        assert_eq!(did["created"], 40, "{partitions:?} {did}");
+        let one = to.well(0, "GET", &format!("/snapshots/{day}"), "");
+        assert_eq!(
+            ["counters", "whole"].map(|name| &one[name]),
+            [&json!(40), &json!(true)],
+            "{partitions:?} {one}"
+        );
+        // Also after all has been read from the databases again.
+        to.world.crash_all_objects();
+        assert!(ids.iter().all(|id| value_on(&to, id, day) == 5));
+    }
+}
+
+#[test]
 fn a_damaged_or_missing_file_is_named_and_refused() {
     let service = Service::with_bucket(5, None);
     add(&service, "likes", 5);

@@ -46,6 +46,9 @@ extern "C" {
     #[wasm_bindgen(method, getter)]
     fn objects(this: &Listed) -> Array;
 
+    #[wasm_bindgen(method, getter, js_name = delimitedPrefixes)]
+    fn delimited_prefixes(this: &Listed) -> Array;
+
     #[wasm_bindgen(method, getter)]
     fn truncated(this: &Listed) -> bool;
 
@@ -102,12 +105,16 @@ impl Bucket {
         loop {
             let options = Object::new();
             Reflect::set(&options, &"prefix".into(), &folder.into())?;
+            Reflect::set(&options, &"delimiter".into(), &"/".into())?;
             if let Some(cursor) = &cursor {
                 Reflect::set(&options, &"cursor".into(), cursor)?;
             }
             let listed: Listed = JsFuture::from(self.list(&options)?).await?.unchecked_into();
             let found = listed.objects();
             names.extend(found.iter().filter_map(|item| name_of(&item, "key")));
+            let folders = listed.delimited_prefixes();
+            let folders = folders.iter().filter_map(|name| name.as_string());
+            names.extend(folders.map(|name| name.trim_end_matches('/').to_owned()));
             cursor = listed.cursor().map(JsValue::from);
             if !listed.truncated() || cursor.is_none() {
                 return Ok(names);

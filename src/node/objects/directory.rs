@@ -550,12 +550,12 @@ impl Partition {
         })
     }
 
-    /// The former state of a counter. If the number of partitions was changed, its root may have been elsewhere, where
-    /// the files of that time are.
+    /// The former state of a counter. If the number of partitions was changed, or the files are of a deployment with
+    /// more of them, its root may have been elsewhere, where the files of that time are.
     async fn kept_on(&self, asked: ReadPastStates) -> Result<Vec<PastState>, Fault> {
         let own = self.snapshots.on(asked.clone()).await?;
         let has_all = !own.is_empty() && own.iter().all(|then| then.kept.is_some());
-        if self.places.is_plain() || (has_all && !asked.is_range) {
+        if self.places.is_ever_plain()? || (has_all && !asked.is_range) {
             return Ok(own);
         }
         let others = 0..self.places.ever()?;

@@ -159,6 +159,21 @@ impl RootPlaces {
         Ok(stored.map_or(span, |ever| ever.max(span)))
     }
 
+    /// Learns of partitions that have files of snapshots. There may be more of them than there ever were here.
+    pub(super) fn learn_folders(&self, numbers: impl Iterator<Item = u32>) -> Result<(), Fault> {
+        let numbers = numbers.filter(|number| *number < partitions::COUNT_MAX);
+        let found = numbers.max().map_or(0, |last| last + 1);
+        match found > self.ever()? {
+            true => self.values.put(EVER, encode(&found)?),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether no partition but those of earlier builds ever had files of snapshots.
+    pub(super) fn is_ever_plain(&self) -> Result<bool, Fault> {
+        Ok(self.is_plain() && self.ever()? == DIRECTORY_PARTITIONS)
+    }
+
     /// Notes this partition's number, as a caller names it.
     pub(super) fn is_number(&self, number: u32) {
         self.number.set(Some(number));

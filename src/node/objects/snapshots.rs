@@ -54,6 +54,9 @@ const LATE_MS: i64 = 600_000;
 /// How many files one step deletes.
 const DELETED_AT_ONCE: usize = 16;
 
+/// The folder with a folder for each partition, named by its number.
+const FOLDER: &str = "s1/";
+
 /// How many values a mark has.
 const MARK_VALUES: usize = 3;
 
@@ -177,7 +180,7 @@ impl Snapshots {
     fn folder(&self, kind: &str) -> Result<String, Fault> {
         let partition = self.places.number();
         let partition = partition.ok_or(Fault::Broken("this is no partition".to_owned()))?;
-        Ok(format!("s1/{partition}/{kind}/"))
+        Ok(format!("{FOLDER}{partition}/{kind}/"))
     }
 
     fn manifest_file(&self, run: u64) -> Result<String, Fault> {
@@ -240,8 +243,16 @@ impl Snapshots {
     /// Adopts the runs in storage, if none is known.
     async fn adopt(&self) -> Result<(), Fault> {
         let files = self.files()?;
-        let listed = files.list(&self.folder("runs")?).await;
-        let listed = listed.map_err(|why| unavailable("list", &why))?;
+        let list = |folder: String| async move {
+            let listed = files.list(&folder).await;
+            listed.map_err(|why| unavailable("list", &why))
+        };
+        // The files may be of a deployment with more partitions. No database here knows how many.
+        let folders = list(FOLDER.to_owned()).await?;
+        let number = |name: &String| name.strip_prefix(FOLDER)?.parse().ok();
+        self.places
+            .learn_folders(folders.iter().filter_map(number))?;
+        let listed = list(self.folder("runs")?).await?;
         let read = |name: String| async move {
             let file = files.get(&name).await;
             let file = file.map_err(|why| unavailable(&name, &why))?;
