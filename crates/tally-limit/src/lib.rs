@@ -35,6 +35,7 @@
 //! | [`log`] | how a table is stored: rows of changes, the oldest dropped once nothing in them counts |
 //! | `commits` | how a table is written and read, row by row |
 //! | [`lender`] | the lender's side of a limit of which others hold parts |
+//! | [`handover`] | what a lender that ends tells the one that comes after it |
 //! | [`borrower`] | the borrower's side: what a datacenter, or an isolate, may admit without asking |
 //! | [`lease`] | what the two say to each other |
 //! | `requests`, `demand` | what a borrower asks for, and when; how much it was asked for lately |

@@ -202,7 +202,7 @@ fn cases_of_counters() -> Vec<Case> {
     ]
 }
 
-/// Cases of prefixes and of policies.
+/// Cases of prefixes.
 fn cases_of_many() -> Vec<Case> {
     vec![
         Case {
@@ -274,6 +274,12 @@ fn cases_of_many() -> Vec<Case> {
             end: |world, _| world.run_for_ms(3 * 3_600_000),
             value: 40..=40,
         },
+    ]
+}
+
+/// Cases of policies.
+fn cases_of_policies() -> Vec<Case> {
+    vec![
         Case {
             name: "refused",
             watched: ("policy", "api"),
@@ -305,7 +311,8 @@ fn check_often(world: &World, client: &Client) {
 
 #[test]
 fn everything_that_can_be_watched_fires_and_ends() {
-    for (number, case) in (10..).zip(cases_of_counters().into_iter().chain(cases_of_many())) {
+    let cases = [cases_of_counters(), cases_of_many(), cases_of_policies()];
+    for (number, case) in (10..).zip(cases.into_iter().flatten()) {
         let (world, _, client, receiver) = service(number);
         let name = case.name;
         let (watched, of) = case.watched;

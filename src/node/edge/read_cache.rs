@@ -3,8 +3,8 @@
 //! Invariant: one fetch is in flight for each (counter, question). While the view changes more may be, each begun
 //! [`RENEW_MS`] after the one before: then readers see changes as soon where the round trip is long, and a lost fetch
 //! delays them little. Of the fetches that have ended, readers get the one that began last. Memory is bounded by
-//! [`VIEWS_MAX`], [`QUESTIONS_MAX`], [`FETCHED_MAX`], [`VIEWS_BYTES_MAX`] and [`ANSWERS_MAX`]. No question drops the view
-//! of another one that is being fetched: its readers would all begin fetches of their own, and drop more.
+//! [`VIEWS_MAX`], [`QUESTIONS_MAX`], [`FETCHED_MAX`], [`VIEWS_BYTES_MAX`] and [`ANSWERS_MAX`]. No question drops the
+//! view of another one that is being fetched: its readers would all begin fetches of their own, and drop more.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

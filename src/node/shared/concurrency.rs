@@ -8,8 +8,8 @@ use futures_util::stream::{self, StreamExt};
 /// Futures that are made one after the other.
 type Boxed<'a, T> = Box<dyn Iterator<Item = LocalBoxFuture<'a, T>> + 'a>;
 
-/// Runs all futures, at most `at_once` at a time. Returns their results in any order. Each is made once it may begin: of
-/// 5,000 reads, 4.5 KB each, 1,024 are in memory.
+/// Runs all futures, at most `at_once` at a time. Returns their results in any order. Each is made once it may begin:
+/// of 5,000 reads, 4.5 KB each, 1,024 are in memory.
 pub async fn all_settled<'a, F: Future + 'a>(
     futures: impl IntoIterator<Item = F, IntoIter: 'a>,
     at_once: usize,

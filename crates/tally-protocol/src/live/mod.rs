@@ -101,8 +101,8 @@ pub const SNAPSHOTS_MAX: usize = 10_000;
 /// that does, so this bounds what is buffered for it.
 pub const SILENT_BYTES_MAX: u64 = 1024 * 1024;
 
-/// How long a stream by a share lives, milliseconds: 10 minutes. Its client connects again, if the share is still there.
-/// So one that was revoked ends for streams too, at the cost of six connections an hour for each.
+/// How long a stream by a share lives, milliseconds: 10 minutes. Its client connects again, if the share is still
+/// there. So one that was revoked ends for streams too, at the cost of six connections an hour for each.
 pub const SHARE_STREAM_MS_MAX: i64 = 600_000;
 
 /// The longest message of a client on a WebSocket, in bytes: all ids of a stream, escaped.
@@ -114,7 +114,8 @@ pub const MESSAGE_BYTES_MAX: usize = 2 * IDS_BYTES_MAX;
 pub const PREFIXES_BYTES_MAX: usize = 2 * 1024;
 
 /// The most bytes stored with a socket: 16,384 serialized, of which 16 precede the text. 100 ids of 8 KiB and prefixes
-/// of 2 KiB with the length of each, in base64, take at most 13,937; the hash of a visitor and the end of its stream 30 more.
+/// of 2 KiB with the length of each, in base64, take at most 13,937; the hash of a visitor and the end of its stream 30
+/// more.
 pub const ATTACHMENT_BYTES_MAX: usize = 16_384 - 16;
 
 /// The second that a moment belongs to, unix seconds. A timer that fires a little early belongs to the second that is
