@@ -631,8 +631,8 @@ export const MUTATIONS = [
   [
     "what a counter was is asked of its own partition alone",
     "src/node/objects/directory.rs",
-    "if self.places.is_plain() || (has_all && !asked.is_range) {",
-    "if self.places.is_plain() || !asked.is_range || asked.is_range {",
+    "if self.places.is_ever_plain()? || (has_all && !asked.is_range) {",
+    "if self.places.is_ever_plain()? || !asked.is_range || asked.is_range {",
     "services/data::snapshots::what_a_counter_was_is_found_after_its_root_has_moved",
   ],
   [

@@ -45,7 +45,7 @@ impl Service {
         key: Option<&str>,
     ) -> Answer {
         let client = self.clients[site].clone();
-        for _ in 0..60 {
+        for _ in 0..200 {
             let mut request = ClientRequest::new(method, path);
             if !body.is_empty() {
                 request = request.body(body.as_bytes().to_vec());

@@ -120,6 +120,8 @@ pub(super) struct Snapshots {
     files: Option<Rc<dyn Files>>,
     plan: Option<SnapshotPlan>,
     started_ms: i64,
+    /// Whether the folders of all partitions were looked at.
+    knows_folders: Cell<bool>,
     writing: RefCell<Option<OpenPart>>,
     known: RefCell<Option<Rc<BTreeMap<u64, RunOf>>>>,
     is_busy: Cell<bool>,
@@ -154,6 +156,7 @@ impl Snapshots {
             files: host.platform().files(),
             plan,
             started_ms: host.now_ms(),
+            knows_folders: Cell::new(false),
             writing: RefCell::default(),
             known: RefCell::default(),
             is_busy: Cell::new(false),
@@ -248,10 +251,13 @@ impl Snapshots {
             listed.map_err(|why| unavailable("list", &why))
         };
         // The files may be of a deployment with more partitions. No database here knows how many.
-        let folders = list(FOLDER.to_owned()).await?;
-        let number = |name: &String| name.strip_prefix(FOLDER)?.parse().ok();
-        self.places
-            .learn_folders(folders.iter().filter_map(number))?;
+        if !self.knows_folders.get() {
+            let folders = list(FOLDER.to_owned()).await?;
+            let number = |name: &String| name.strip_prefix(FOLDER)?.parse().ok();
+            let numbers = folders.iter().filter_map(number);
+            self.places.learn_folders(numbers)?;
+            self.knows_folders.set(true);
+        }
         let listed = list(self.folder("runs")?).await?;
         let read = |name: String| async move {
             let file = files.get(&name).await;
