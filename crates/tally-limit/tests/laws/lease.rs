@@ -310,7 +310,7 @@ fn what_was_lent_since_a_recall_in_vain_is_recalled_at_once_and_the_rest_not() {
     let answer = lender.ask(&policy, &more, BEGIN_MS + 1);
     assert_eq!(answer.granted, 15);
     let recalled = lender.recallable(None, BEGIN_MS + 2);
-    assert_eq!(recalled, [more.lease.clone()]);
+    assert_eq!(recalled, std::slice::from_ref(&more.lease));
     assert_eq!(lender.recallable(Some(&more.lease), BEGIN_MS + 2), []);
     // It brought too little as well; the others need not wait longer for that.
     lender.recalled_in_vain(&asker, BEGIN_MS + 200);
@@ -319,7 +319,7 @@ fn what_was_lent_since_a_recall_in_vain_is_recalled_at_once_and_the_rest_not() {
     lender.recalled_in_vain(&more.lease, BEGIN_MS + 202);
     assert_eq!(
         lender.recallable(None, BEGIN_MS + 203),
-        [more.lease.clone()]
+        std::slice::from_ref(&more.lease)
     );
     assert_eq!(lender.recallable(None, BEGIN_MS + 300).len(), 2);
 }
