@@ -85,7 +85,7 @@ pub fn matches(pattern: &str, name: &str) -> bool {
     matches_in(pattern, name, &mut 0)
 }
 
-/// As [`matches`]; counts the bytes of the pattern that are looked at.
+/// As [`matches()`]; counts the bytes of the pattern that are looked at.
 fn matches_in(pattern: &str, name: &str, steps: &mut u64) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut at, mut seen) = (0, 0);
