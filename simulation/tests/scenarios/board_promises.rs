@@ -129,7 +129,7 @@ fn a_body_whose_key_was_used_for_another_writes_nothing() {
         scene.send((0, 0), request)
     };
     let (first, second) = (name_in(0), name_in(1));
-    assert_eq!(send(&[second.clone()]).status, 200);
+    assert_eq!(send(std::slice::from_ref(&second)).status, 200);
     let other = send(&[first.clone(), second.clone()]);
     assert_eq!(other.json()["code"], "idempotency-key-reused");
     assert_eq!(names_of(&scene.get("/boards/b/top")), [second]);
