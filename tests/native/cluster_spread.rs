@@ -71,12 +71,10 @@ fn ask(limiters: &mut [Limiter], policy: &Policy, key: &str, edge: &Rings, now_m
                 if !matches!(before.spread.home(&place, old, now_ms), Home::At(_)) {
                     return false;
                 }
-                let left = before.table.peek(&check(policy, key, 1), now_ms).remaining;
-                let charged = check(policy, key, policy.limit - left);
-                limiters[partition(me)]
-                    .table
-                    .charge(&charged, now_ms)
-                    .unwrap();
+                let asked = check(policy, key, 1);
+                let handover = before.table.hand_over(&asked, now_ms);
+                let table = &mut limiters[partition(me)].table;
+                table.take_over(&asked, &handover, now_ms).unwrap();
             }
             Home::After(_) | Home::Here => {}
         }

@@ -268,21 +268,6 @@ impl Table {
         self.slots.place_of(&place).is_some()
     }
 
-    /// Consumes the cost of the check although it may be too much: what was used of the key elsewhere.
-    ///
-    /// # Errors
-    /// [`Full`] where there is no room for the key.
-    pub fn charge(&mut self, check: &Check<'_>, wall_ms: i64) -> Result<(), Full> {
-        let now_ms = self.clock.read(wall_ms);
-        self.make_room(&[*check], now_ms);
-        let place = self.enter(check, now_ms)?;
-        let entry = self.slots.get_mut(place).ok_or(Full)?;
-        let meter = entry.lender.meter_mut();
-        meter.charge(&entry.policy, now_ms, check.cost);
-        self.touch(place);
-        Ok(())
-    }
-
     /// Answers a borrower of leases for a key of a global limit. [`LeaseAnswer::must_commit`] says whether the table
     /// must be committed before the answer is sent. A request for which no call waits changes no policy, since its
     /// borrower may not have heard of a newer one, and is granted nothing under another. Where there is no room for

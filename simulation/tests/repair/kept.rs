@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::scene::{Scene, cell, partition};
+use super::scene::{Scene, cell, damage_root, partition};
 
 /// Lets leads tell their roots, and makes a snapshot. Returns its date.
 fn snapshot(scene: &Scene) -> Value {
@@ -10,15 +10,6 @@ fn snapshot(scene: &Scene) -> Value {
     let (status, made) = scene.ask(0, "POST", "/snapshots", &Value::Null);
     assert_eq!((status, &made["whole"]), (200, &json!(true)), "{made}");
     made["date"].clone()
-}
-
-/// Damages what a counter's partition keeps of it: the tables that are named.
-fn damage_root(scene: &Scene, id: &str, tables: &[&str]) {
-    let of = partition(scene, id);
-    let condition = format!("id = '{id}'");
-    for table in tables {
-        assert_eq!(scene.damage(&of, table, &condition), 1, "{table}");
-    }
 }
 
 fn damage_lead(scene: &Scene, id: &str, datacenter: &str) {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tally::protocol::names::{self, Placement};
 use tally_simulation::ClientRequest;
 
-use super::scene::{Scene, cell, partition};
+use super::scene::{Scene, cell, damage_root, partition};
 
 #[test]
 fn a_cell_whose_totals_are_damaged_is_put_back_from_its_root() {
@@ -166,12 +166,10 @@ fn a_damaged_root_is_put_back_from_its_leads() {
             assert_eq!(scene.add(site, "other", 1), 200);
         }
         scene.world.run_for_ms(120_000);
-        let of = partition(&scene, "hits");
         scene.world.restart(1_000);
-        assert_eq!(scene.damage(&of, "roots", "id = 'hits'"), 1);
+        damage_root(&scene, "hits", &["roots"]);
         if !has_memory {
-            assert_eq!(scene.damage(&of, "views", "id = 'hits'"), 1);
-            assert_eq!(scene.damage(&of, "totals", "id = 'hits'"), 1);
+            damage_root(&scene, "hits", &["views", "totals"]);
         }
         assert_eq!(scene.read("hits").0, 503);
         let dry = scene.repair(&json!({"prefix": "hi", "dry_run": true}));
@@ -222,12 +220,10 @@ fn a_damaged_root_of_a_counter_with_a_home_counts_no_datacenter_twice() {
         let value = set.unwrap_or(13) + 1;
         assert_eq!(scene.value("hits"), value);
         scene.world.run_for_ms(120_000);
-        let of = partition(&scene, "hits");
         scene.world.restart(1_000);
-        assert_eq!(scene.damage(&of, "roots", "id = 'hits'"), 1);
+        damage_root(&scene, "hits", &["roots"]);
         if !has_memory {
-            assert_eq!(scene.damage(&of, "views", "id = 'hits'"), 1);
-            assert_eq!(scene.damage(&of, "totals", "id = 'hits'"), 1);
+            damage_root(&scene, "hits", &["views", "totals"]);
         }
         // What the other datacenter holds must be known.
         scene.world.cut(scene.sites[0], scene.sites[1], 60_000);

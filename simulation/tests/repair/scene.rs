@@ -105,3 +105,12 @@ pub fn partition(scene: &Scene, id: &str) -> Placement {
     let all = (0..names::DIRECTORY_PARTITIONS).map(names::directory);
     all.into_iter().find(holds).expect("it has a root")
 }
+
+/// Damages what a counter's partition keeps of it: the tables that are named.
+pub fn damage_root(scene: &Scene, id: &str, tables: &[&str]) {
+    let of = partition(scene, id);
+    let condition = format!("id = '{id}'");
+    for table in tables {
+        assert_eq!(scene.damage(&of, table, &condition), 1, "{table}");
+    }
+}

@@ -6,7 +6,6 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 
 use super::fetch::FetchedSum;
@@ -103,9 +102,7 @@ pub fn absence(host: &Host, question: &Read) -> Option<FetchedSum> {
 
 /// The place of a counter's last counted write.
 fn place_of(counter: &CounterId) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    counter.hash(&mut hasher);
-    hasher.finish() % COUNTED_MAX
+    open_objects::name_of(counter) % COUNTED_MAX
 }
 
 /// Caches that a read found no such counter, unless it was counted or changed here since the read began.

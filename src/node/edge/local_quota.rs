@@ -6,8 +6,6 @@
 //! Life of a lease: a key appears in the sample of hot keys. Its next check also asks for a lease. While checks come,
 //! the lease is renewed about once a second. When they stop, the ticker returns it.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-
 use super::limiters::with_limits;
 use super::request_context::RequestContext;
 use super::resolved_check::ResolvedCheck;
@@ -20,6 +18,7 @@ use crate::node::shared::call;
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::lease_requests::lend;
 use crate::node::shared::metrics;
+use crate::node::shared::open_objects;
 use crate::protocol::metrics::Metric;
 
 /// How long a limiter of the own datacenter may take: a later answer is of no use.
@@ -55,10 +54,9 @@ impl LocalQuota {
             return;
         }
         let now_ms = host.now_ms();
-        let mut hasher = DefaultHasher::new();
-        (&resolved.to, resolved.name.as_str(), resolved.key.as_str()).hash(&mut hasher);
+        let key = (&resolved.to, resolved.name.as_str(), resolved.key.as_str());
         let is_moving = || call::limiters(host).are_changing();
-        if !self.hot.note(hasher.finish(), now_ms) || is_moving() {
+        if !self.hot.note(open_objects::name_of(&key), now_ms) || is_moving() {
             return;
         }
         let Some(datacenter) = &resolved.to.datacenter else {

@@ -468,8 +468,8 @@ impl Shards<'_> {
         Ok(ranked.map(|rows| BoardSeen { rows, ..seen }))
     }
 
-    /// Reads a page that begins far from the first member: finds a member shortly before it, from which each shard is
-    /// asked.
+    /// Reads a page that begins far from the first member. Finds a member shortly before it; each shard is asked from
+    /// there.
     async fn far(&self, stretch: &MemberRange) -> Result<BoardResult, Fault> {
         let parts = match self.each(|_| BoardQuestion::About).await? {
             Ok(parts) => parts,

@@ -44,7 +44,8 @@ pub fn are_bounded(host: &Host) -> bool {
     with(host, |_| ()).is_some()
 }
 
-fn name_of(to: &impl Hash) -> u64 {
+/// The name of an object, or of anything else that a map of an isolate knows by a number.
+pub fn name_of(to: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     to.hash(&mut hasher);
     hasher.finish()

@@ -83,6 +83,24 @@ fn a_key_that_gets_room_has_used_what_it_used_of_the_meter_that_it_shared() {
     }
 }
 
+/// A table without room for more keys: the last of those under `policy` share a meter.
+fn full_of(brief: &Policy, policy: &Policy) -> Table {
+    let mut table = Table::in_memory();
+    for number in 0..76_000 {
+        let key = number.to_string();
+        let (name, policy) = match number {
+            0..60_000 => ("brief", brief),
+            _ => ("p", policy),
+        };
+        let asked = Check {
+            name,
+            ..check(policy, &key, 1)
+        };
+        table.check(&asked, BEGIN_MS).unwrap();
+    }
+    table
+}
+
 #[test]
 fn a_key_that_gets_room_keeps_the_policy_by_which_the_meter_that_it_shared_counts() {
     let brief = Policy::sliding(3, 1);
@@ -92,20 +110,7 @@ fn a_key_that_gets_room_keeps_the_policy_by_which_the_meter_that_it_shared_count
         ..minute.clone()
     };
     for new in [Policy::sliding(100, 3_600), bucket] {
-        let mut table = Table::in_memory();
-        for number in 0..76_000 {
-            let key = number.to_string();
-            let (name, policy) = if number < 60_000 {
-                ("brief", &brief)
-            } else {
-                ("p", &minute)
-            };
-            let asked = Check {
-                name,
-                ..check(policy, &key, 1)
-            };
-            table.check(&asked, BEGIN_MS).unwrap();
-        }
+        let mut table = full_of(&brief, &minute);
         let key = "75999";
         let mut ask = |policy: &Policy, now_ms| table.check(&check(policy, key, 1), now_ms);
         while ask(&minute, BEGIN_MS).unwrap().is_allowed {}
@@ -139,20 +144,7 @@ fn a_key_that_gets_room_keeps_the_policy_by_which_the_meter_that_it_shared_count
 fn nothing_of_a_meter_that_keys_share_is_given_back_until_a_key_has_its_own() {
     let month = Policy::sliding(3, 2_592_000);
     let short = Policy::sliding(3, 10);
-    let mut table = Table::in_memory();
-    for number in 0..76_000 {
-        let key = number.to_string();
-        let (name, policy) = if number < 60_000 {
-            ("brief", &short)
-        } else {
-            ("p", &month)
-        };
-        let asked = Check {
-            name,
-            ..check(policy, &key, 1)
-        };
-        table.check(&asked, BEGIN_MS).unwrap();
-    }
+    let mut table = full_of(&short, &month);
     let key = "75999";
     let used = 3 - left(&table, &month, key, BEGIN_MS);
     assert!(used > 0, "of the meter that it shares");

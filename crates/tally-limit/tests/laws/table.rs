@@ -251,9 +251,12 @@ fn what_was_used_elsewhere_counts_until_a_window_after_it_was_told() {
         let capacity = policy.capacity();
         let mut table = Table::in_memory();
         assert!(!table.knows("p", "a"));
-        table
-            .charge(&check(&policy, "a", capacity), BEGIN_MS)
-            .unwrap();
+        let mut elsewhere = Table::in_memory();
+        let all = elsewhere.check(&check(&policy, "a", capacity), BEGIN_MS);
+        assert!(all.unwrap().is_allowed);
+        let asked = check(&policy, "a", 1);
+        let handover = elsewhere.hand_over(&asked, BEGIN_MS);
+        table.take_over(&asked, &handover, BEGIN_MS).unwrap();
         assert!(table.knows("p", "a") && !table.knows("p", "b"));
         assert_eq!(left(&table, &policy, "a", BEGIN_MS), 0);
         assert_eq!(left(&table, &policy, "b", BEGIN_MS), capacity);

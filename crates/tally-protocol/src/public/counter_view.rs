@@ -246,27 +246,18 @@ impl<'a> SummedCounter<'a> {
         self.freshness().as_of_ms
     }
 
-    /// An entity tag: for a counter with a home its version, which `If-Match` accepts, and the number of its settings,
-    /// which that ignores; otherwise a weak tag, which is equal for equal counts, settings and reachability. What is
-    /// rounded has a weak tag of its own, so that nobody takes it for what readers with a key see.
+    /// An entity tag. That of a counter with a home is its version and the number of its settings; `If-Match` accepts
+    /// it, and ignores the number. Otherwise it is a weak tag, equal for equal counts, settings and reachability. What
+    /// is rounded has a weak tag of its own, so that nobody takes it for what readers with a key see.
     pub fn etag(&self) -> String {
         let generation = self.sum.root.generation;
         let settings = self.sum.root.settings.number;
-        if let Some(home) = self
-            .sum
-            .root
-            .home
-            .as_ref()
-            .filter(|_| self.rounding.is_off())
-        {
+        let is_rounded = !self.rounding.is_off();
+        if let (Some(home), false) = (&self.sum.root.home, is_rounded) {
             return format!("\"{}.{settings}\"", self.version.of_home(home).encode());
         }
         let complete = if self.is_complete() { "" } else { "-partial" };
-        let rounded = if self.rounding.is_off() {
-            ""
-        } else {
-            "-rounded"
-        };
+        let rounded = if is_rounded { "-rounded" } else { "" };
         format!(
             "W/\"{}-{generation}-{settings}{complete}{rounded}\"",
             self.version.tag()
