@@ -415,8 +415,9 @@ impl KeyspaceCore {
             rows.push((key.clone(), row));
         }
         // The other calls may have a counter and a board of the same name: a key that is deleted is none of them.
-        let end = |(key, was_counter)| self.end_others(key, was_counter, here);
-        for ended in all_settled(gone.into_iter().map(end), COUNTERS_AT_ONCE).await {
+        let gone = gone.into_iter();
+        let ends = gone.map(|(key, was_counter)| self.end_others(key, was_counter, here));
+        for ended in all_settled(ends, COUNTERS_AT_ONCE).await {
             ended?;
         }
         self.rows
